@@ -128,14 +128,14 @@ IN_PYTHON = {
     "structir.interpret: expected a module or a": lambda: structir.interpret(3, "main"),
     "the pass simplify: expected a module or a": lambda: passes.Simplify()(3),
     "structir.parse: expected a str, found bytes": lambda: structir.parse(b"main"),
-    "no option 'round'; it has: rounds": lambda: passes.Simplify(round=2),
-    "rounds of the pass simplify is an integer, not 'a'": lambda: passes.Simplify(rounds="a"),
-    "there is no pass 'csee'; did you mean cse?": lambda: passes.find_pass("csee"),
+    "unknown option 'round'; available: rounds": lambda: passes.Simplify(round=2),
+    "simplify: rounds: expected an integer, found 'a'": lambda: passes.Simplify(rounds="a"),
+    "unknown pass 'csee'; did you mean cse?": lambda: passes.find_pass("csee"),
     "there is no parameter z; there are: x, w": lambda: passes.Gradient(parameters="z")(PROGRAM),
     'help: say it by sizes={"n": 128}': lambda: plan(PROGRAM, workers=2),
     "no function `mian` in module; available: main": lambda: PROGRAM["mian"],
-    "no backend 'gpu'; there are cpu": lambda: structir.compile(PROGRAM, target="gpu"),
-    "has no option 'threads'; it has num_threads": lambda: structir.compile(PROGRAM, threads=3),
+    "unknown backend 'gpu'; available: cpu": lambda: structir.compile(PROGRAM, target="gpu"),
+    "unknown option 'threads'; available": lambda: structir.compile(PROGRAM, threads=3),
     "help: call it as `R.add(x, y)`": lambda: find_op("add")(X),
     "y: expected a tensor, found 'a'": lambda: find_op("add")(X, "a"),
     "unknown dtype 'flaot32'": lambda: TensorStructInfo((3,), "flaot32"),
@@ -216,5 +216,5 @@ def test_arguments_by_name_are_one_message_however_a_function_runs() -> None:
             function(A, B, out=A)
     with pytest.raises(ShapeMismatchError, match="out: expected an array, or one for each"):
         functions[0](A, B, out=3)
-    with pytest.raises(StructIRError, match="num_threads must be a number from 1 up, not 'two'"):
+    with pytest.raises(StructIRError, match="num_threads must be a positive integer, found 'two'"):
         structir.compile(PROGRAM, num_threads="two")

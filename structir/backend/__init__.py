@@ -1,1 +1,1 @@
-"""From modules to running code: loop nests, fusion, schedules, kernels, plans, executables."""
+"""Compiles modules: loop nests, fusion, schedules, kernels, plans and executables."""

@@ -1,6 +1,6 @@
-"""Executables in files: the program's text, its constants, and machine code for where it was made.
+"""Saves executables to files: the source of the program, its constants, and machine code.
 
-Such a file is a module's file with more in it; `structir.load` reads both kinds.
+Such a file extends the file of a module; `structir.load` reads both.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ stored_functions = lazy_module("structir.backend.stored")
 disk = lazy_module("structir.backend.cache")
 compiling = lazy_module("structir.backend.compile")
 
-TARGET = "structir.target"  # of a backend that reads its files itself
+TARGET = "structir.target"  # of a backend that loads its own files
 MACHINE, KERNELS, PLANS = "structir.machine", "structir.kernels", "structir.plans"
 EXACT = "structir.exact_division"
 PREFIX, PLANS_OF = "machine code ", "plans "
 Path = str | os.PathLike[str]
-Executable = Any  # the classes are in files that need this one
+Executable = Any  # lazy: the modules of these classes import this one
 StoredFunction = Any
 
 
 def save(executable: Executable, path: Path) -> None:
-    """Write an executable, so that `structir.load` need not compile it again on this machine."""
+    """Saves an executable, so that `structir.load` need not compile it again on this machine."""
     arrays, facts = contents(executable.module)
     texts = [k.text for plan in executable.plans() for k in plan.kernels]
     keys = []
-    runner.run_address()  # what calls need that find no plan yet: it is made at the first of them
+    runner.run_address()  # sizes without a plan yet
     for text, code in objects.codes_with_library(texts):
         key = objects.key_of(text)
         arrays[PREFIX + key] = _bytes(disk.packed(key, objects.entry_of(text, code)))
@@ -54,21 +54,20 @@ def save(executable: Executable, path: Path) -> None:
 
 
 def put_plans(executable: Executable, writing: Any, arrays: Any, facts: dict[str, str]) -> None:
-    """The compiled functions of an executable, among what its file holds."""
+    """Adds the compiled functions of an executable to the contents of its file."""
     functions = [function.stored for function in executable.direct.values()]
-    said = stored_functions.written(functions, writing(_Arrays(arrays).name_of))
-    key = disk.digest(facts[TEXT])  # plans are those of this very text
-    arrays[PLANS_OF + key] = _bytes(
-        disk.packed(key, disk.CacheEntry({}, json.dumps(said).encode()))
-    )
+    serialized = stored_functions.written(functions, writing(_Arrays(arrays).name_of))
+    key = disk.digest(facts[TEXT])  # plans are valid for this exact source only
+    entry = disk.CacheEntry({}, json.dumps(serialized).encode())
+    arrays[PLANS_OF + key] = _bytes(disk.packed(key, entry))
     facts[PLANS] = json.dumps(executable.function_names)
 
 
 def load(path: Path) -> Any:
-    """What `structir.save` or `Executable.save` wrote: a module, or an executable.
+    """Loads a file of `structir.save` or `Executable.save`: a module, or an executable.
 
-    Machine code that was made for another processor or by other versions is not used: the program
-    is compiled again, and a warning says so.
+    Machine code of another processor or of other versions is not used: the program is compiled
+    again, with a warning. Raises ParseError if the program was modified after saving.
     """
     arrays, facts = read(path)
     if TARGET in facts:
@@ -77,8 +76,9 @@ def load(path: Path) -> Any:
         return module_of(path, arrays, facts)
     name, module = os.fspath(path), partial(module_of, path, arrays, facts)
     if PLANS_OF + disk.digest(facts[TEXT]) not in arrays:
-        hint = "it was changed after it had been saved: save it again"
-        raise ParseError(Diagnostic(f"the program in {name} is not what was saved", hint=hint))
+        hint = "save it again: `exe.save(path)`"
+        message = f"{name}: checksum mismatch: the program was modified after saving"
+        raise ParseError(Diagnostic(message, hint=hint, code="E1005"))
     made = partial(executables.Executable, exact_division=facts.get(EXACT) == str(True))
     if facts.get(MACHINE) != identity.machine_identity():
         warn_of_compiling(f"{name} was compiled for another processor or by other versions")
@@ -92,7 +92,7 @@ def load(path: Path) -> Any:
 
 
 def _of_backend(target: str) -> Any:
-    """How a backend of its own kind reads what it has saved."""
+    """Returns the module with which a backend loads its own files."""
     reader = f"structir.backend.{target}.archive"
     if target not in compiling.targets() or importlib.util.find_spec(reader) is None:
         message = f"it was compiled for {target!r}, and there is no such backend"
@@ -101,8 +101,8 @@ def _of_backend(target: str) -> Any:
 
 
 def plans_in(arrays: dict[str, Any], facts: dict[str, str], reading: Any) -> SavedPlans | None:
-    """The compiled functions of a file; None where they are damaged."""
-    key = disk.digest(facts[TEXT])  # plans are those of this very text
+    """Returns the compiled functions of a file; None if they are damaged."""
+    key = disk.digest(facts[TEXT])  # plans are valid for this exact source only
     if PLANS_OF + key not in arrays:
         return None
     entry = disk.unpacked(key, arrays[PLANS_OF + key].tobytes())
@@ -119,7 +119,7 @@ def plans_in(arrays: dict[str, Any], facts: dict[str, str], reading: Any) -> Sav
 
 
 class _Arrays:
-    """The arrays of a file in the making, where those of plans have names as well."""
+    """The arrays of a file being written, and the names of those that plans use."""
 
     def __init__(self, arrays: dict[str, Any]) -> None:
         self.arrays = arrays
@@ -127,7 +127,7 @@ class _Arrays:
         self.held: list[Any] = []
 
     def name_of(self, array: Any) -> str:
-        """The name of an array, which is put into the file if it is not there."""
+        """Returns the name of an array, after adding it to the file if needed."""
         if id(array) not in self.names:
             name = self.names[id(array)] = f"{array.dtype.name}_of_plans_{len(self.names)}"
             self.arrays[name] = stored(array)
@@ -143,11 +143,11 @@ class SavedPlans:
     found: list[StoredFunction]
 
     def functions(self) -> list[StoredFunction]:
-        """All that the file holds."""
+        """Returns all functions in the file."""
         return self.found
 
     def keep(self, functions: Iterable[StoredFunction]) -> None:
-        """A file stays as it was saved."""
+        """Does nothing: a saved file is not modified."""
 
 
 def _bytes(data: bytes) -> Any:
@@ -157,7 +157,7 @@ def _bytes(data: bytes) -> Any:
 def offered(
     arrays: dict[str, Any], keys: list[str] | None, offer: Callable[[str, Any], None]
 ) -> bool:
-    """Have the sound ones among the kernels of a file used; whether all are sound."""
+    """Offers the valid kernels of a file to the compiler; returns whether all are valid."""
     entries = {k: _entry(k, arrays.get(PREFIX + k)) for k in keys or ()}
     sound = keys is not None and None not in entries.values()
     for key, entry in entries.items():
@@ -174,6 +174,6 @@ def _entry(key: str, array: Any) -> Any:
 
 
 def warn_of_compiling(text: str) -> None:
-    """Say why a program is compiled again."""
+    """Warns that a program is compiled again, with the reason."""
     hint = "save it again from here, and it loads without compiling"
     warn(Diagnostic(f"{text}: compiling again", hint=hint))

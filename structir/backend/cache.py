@@ -1,9 +1,9 @@
-"""The cache on disk: checked blocks of bytes under the digests of what they were made from.
+"""The disk cache: blocks of bytes with checksums, by the hash of the inputs they depend on.
 
-The environment variable STRUCTIR_CACHE says where it is; `off` keeps everything in memory. A
-file that is damaged, cut off or was written for something else counts as absent, and so does one
-that another user can write: the first of these is reported. Writers never meet: each writes a file
-of its own, which then takes its place in one step. An OSError never stops a compilation.
+STRUCTIR_CACHE is its directory; `off` disables it. STRUCTIR_CACHE_MAX_BYTES is its maximum size.
+A file that is damaged, truncated or of another key counts as absent; so does one that another user
+can write, with a warning for the first. Writers are independent: each writes a temporary file and
+renames it atomically. An OSError never stops a compilation.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from structir.backend.private_files import NotPrivateError, check_folder, make_f
 from structir.errors import Diagnostic, warn
 
 LOCATION = "STRUCTIR_CACHE"
-MOST_BYTES = "STRUCTIR_CACHE_BYTES"
-DEFAULT_MOST_BYTES = 512 * 1024**2
+MAX_BYTES = "STRUCTIR_CACHE_MAX_BYTES"
+DEFAULT_MAX_BYTES = 512 * 1024**2
 MOST_DIGITS = 18  # of a number of bytes
 MOST_ENTRY_BYTES = 64 * 1024**2
 MAGIC = b"structir-cache-1\n"
 CHECKSUM = hashlib.sha256().digest_size
 SUFFIX = ".entry"
 WRITES_BETWEEN_SWEEPS = 64
-KEPT_SHARE = 0.8  # of the bytes allowed, after a sweep
+KEPT_SHARE = 0.8  # of the permitted bytes, after eviction
 
 
 @attrs.frozen
 class CacheEntry:
-    """What the cache holds for a key: facts in words and numbers, and a block of bytes."""
+    """The cached entry of a key: facts as strings and numbers, and a block of bytes."""
 
     facts: Mapping[str, Any]
     data: bytes
@@ -46,7 +46,7 @@ class CacheEntry:
 
 @attrs.frozen
 class Stored:
-    """A file of the cache, as a listing shows it."""
+    """A file of the cache, for listings."""
 
     path: Path
     size: int
@@ -54,7 +54,7 @@ class Stored:
 
 
 def directory() -> Path | None:
-    """Where the cache lies; None where it is turned off."""
+    """Returns the directory of the cache; None if it is disabled."""
     said = os.environ.get(LOCATION)
     if said == "off":
         return None
@@ -70,7 +70,7 @@ def _user_directory() -> Path:
 
 
 def digest(*parts: str) -> str:
-    """The name under which things made from these texts are kept."""
+    """Returns the hash of these strings, the cache key of results computed from them."""
     found = hashlib.sha256()
     for part in parts:
         data = part.encode()
@@ -79,14 +79,14 @@ def digest(*parts: str) -> str:
 
 
 def packed(key: str, entry: CacheEntry) -> bytes:
-    """An entry as it is written: it says for which key it is, and proves that it is whole."""
+    """Serializes an entry, with its key and a checksum."""
     head = json.dumps({"key": key, **entry.facts}).encode()
     body = len(head).to_bytes(8, "little") + head + entry.data
     return MAGIC + hashlib.sha256(body).digest() + body
 
 
 def unpacked(key: str, data: bytes) -> CacheEntry | None:
-    """The entry for a key; None unless the bytes are whole and were written for it."""
+    """Parses the entry of a key; None unless the checksum and the key are correct."""
     start = len(MAGIC) + CHECKSUM
     body = data[start:]
     if data[: len(MAGIC)] != MAGIC or hashlib.sha256(body).digest() != data[len(MAGIC) : start]:
@@ -104,17 +104,17 @@ def unpacked(key: str, data: bytes) -> CacheEntry | None:
 class CacheStore:
     """The cache in one directory."""
 
-    def __init__(self, root: Path, most_bytes: int) -> None:
-        self.root, self.most_bytes = root, most_bytes
+    def __init__(self, root: Path, max_bytes: int) -> None:
+        self.root, self.max_bytes = root, max_bytes
         self._writes = 0
         self._private: bool | None = None  # unknown until the directory exists
 
     def path(self, key: str) -> Path:
-        """Where the entry of a key lies."""
+        """Returns the path of the entry of a key."""
         return self.root / key[:2] / f"{key}{SUFFIX}"
 
     def is_private(self) -> bool:
-        """Whether no other user can write the directory, or whether it does not exist yet."""
+        """Whether no other user can write the directory, or the directory does not exist yet."""
         if self._private is None:
             try:
                 self._private = check_folder(self.root) or None
@@ -126,7 +126,7 @@ class CacheStore:
         return self._private is not False
 
     def read(self, key: str) -> CacheEntry | None:
-        """The entry of a key, if there is a sound one; a broken one is removed."""
+        """Returns the valid entry of a key, if any; removes an invalid one."""
         path = self.path(key)
         if not self.is_private():
             return None
@@ -141,11 +141,11 @@ class CacheStore:
             if entry is None:
                 path.unlink()
             else:
-                os.utime(path)  # the time of last use, by which the oldest go first
+                os.utime(path)  # the time of last use, by which entries are evicted
         return entry
 
     def write(self, key: str, entry: CacheEntry) -> None:
-        """Keep an entry; a disk that is full or read-only loses it, and nothing else."""
+        """Writes an entry; if the disk is full or read-only, the entry is lost without an error."""
         data = packed(key, entry)
         if not self.is_private() or len(data) > MOST_ENTRY_BYTES:
             return
@@ -166,7 +166,7 @@ class CacheStore:
             Path(temporary).unlink(missing_ok=True)
 
     def files(self) -> Iterator[Stored]:
-        """Every entry; those that go away meanwhile are left out."""
+        """Yields every entry, except those removed meanwhile."""
         for path in self._paths(SUFFIX):
             with contextlib.suppress(OSError):
                 status = path.lstat()
@@ -174,28 +174,28 @@ class CacheStore:
                     yield Stored(path, status.st_size, status.st_mtime)
 
     def _paths(self, suffix: str) -> list[Path]:
-        """The files of one kind, none of them behind a link."""
+        """Yields the files with a suffix, without symbolic links."""
         with contextlib.suppress(OSError):
             found = list(self.root.glob(f"??/*{suffix}"))
             return [path for path in found if not path.parent.is_symlink()]
         return []
 
     def sweep(self) -> int:
-        """Remove what has not been used for longest until the rest fits; how many files went."""
+        """Evicts least recently used entries until the rest fits; returns how many."""
         found = sorted(self.files(), key=lambda s: s.used)
         size = sum(s.size for s in found)
-        if size <= self.most_bytes:
+        if size <= self.max_bytes:
             return 0
         removed = 0
         for stored in found:
-            if size <= KEPT_SHARE * self.most_bytes:
+            if size <= KEPT_SHARE * self.max_bytes:
                 break
             removed += self._removed(stored.path)
             size -= stored.size
         return removed
 
     def clear(self) -> int:
-        """Remove every entry; how many there were."""
+        """Removes every entry; returns how many there were."""
         for path in self._paths(".part"):
             self._removed(path)
         return sum(self._removed(s.path) for s in list(self.files()))
@@ -212,27 +212,27 @@ _stores: dict[tuple[Path, int], CacheStore] = {}
 
 
 def store() -> CacheStore | None:
-    """The cache that the environment names now."""
+    """Returns the cache named by the environment."""
     try:
         root = directory()
     except (OSError, RuntimeError):  # the user has no home directory, or there is no current one
         return None
     if root is None:
         return None
-    key = (root, _most_bytes())
+    key = (root, _max_bytes())
     return _stores.setdefault(key, CacheStore(*key))
 
 
-def _most_bytes() -> int:
-    said = os.environ.get(MOST_BYTES, "")
-    return int(said) if said.isdecimal() and len(said) <= MOST_DIGITS else DEFAULT_MOST_BYTES
+def _max_bytes() -> int:
+    said = os.environ.get(MAX_BYTES, "")
+    return int(said) if said.isdecimal() and len(said) <= MOST_DIGITS else DEFAULT_MAX_BYTES
 
 
-_warned: set[str] = set()  # of the cache, at most once in a process
+_warned: set[str] = set()  # of the cache, at most once per process
 
 
 def _warn_once(error: NotPrivateError) -> None:
     if not _warned:
         _warned.add(LOCATION)
         hint = f"`chmod go-w` it, or set {LOCATION} to a directory that only you can write"
-        warn(Diagnostic(f"{error}: the cache does not use it", hint=hint))
+        warn(Diagnostic(f"cache ignored: {error}", hint=hint))

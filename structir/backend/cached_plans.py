@@ -1,7 +1,7 @@
-"""Compiled functions in the cache on disk, under the digest of the program that they are for.
+"""Stores compiled functions in the disk cache, under the hash of their program.
 
-Of a large array of floats the digest has the dtype and the shape: kernels read its elements when
-they run, from the program at hand, and nothing about them depends on what these are.
+A large float array contributes only its dtype and shape to the hash: kernels read its elements at
+run time, and no plan depends on them.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from structir.ir.module import IRModule
 from structir.printer.constants import constants_named, reference_name
 from structir.printer.text import text_of
 
-LARGE = 1 << 12  # elements; lowering looks at the values of constants only where there are few
+LARGE = 1 << 12  # elements; lowering inspects the values of small constants only
 PACKAGE = Path(__file__).resolve().parent.parent
 
 
 class Shelf(Protocol):
-    """Where compiled functions of a program lie."""
+    """The interface of a store of compiled functions of a program."""
 
     @property
     def names(self) -> Collection[str]:
-        """Of all functions of the program."""
+        """Returns the names of all functions of the program."""
 
     def functions(self) -> list[StoredFunction]:
-        """Those that are there."""
+        """Returns the stored functions."""
 
     def keep(self, functions: Iterable[StoredFunction]) -> None:
-        """Put them there."""
+        """Stores functions."""
 
 
 class CachedPlans:
-    """What the cache on disk holds, or is to hold, for a module compiled in some way."""
+    """The cache entry of a module compiled with some options."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class CachedPlans:
         self._key = self._key_of(module, nodes, way)
 
     def functions(self) -> list[StoredFunction]:
-        """The functions of the module that come from the cache."""
+        """Returns the functions of the module that are in the cache."""
         store = disk.store()
         entry = None if store is None or self._key is None else store.read(self._key)
         if entry is None or entry.facts.get("kind") != "plans":
@@ -91,32 +91,32 @@ class CachedPlans:
         return names and signature(declared) == signature(read)
 
     def keep(self, functions: Iterable[StoredFunction]) -> None:
-        """Write down what functions of the module were compiled to."""
+        """Stores the compiled functions of the module."""
         store = disk.store()
         if store is not None and self._key is not None:
             said = json.dumps(written(functions, self.writing(self._said))).encode()
             store.write(self._key, disk.CacheEntry({"kind": "plans"}, said))
 
     def _key_of(self, module: IRModule, nodes: Iterable[Any], way: str) -> str | None:
-        """The digest of all that plans depend on; None for what no text can say."""
+        """Returns the hash of everything that plans depend on; None if it has no source form."""
         try:
             with constants_named(self._name):
                 text = text_of(module)
         except StructIRError:
             return None
-        # profiles and errors tell where calls are written
+        # source locations, for profiles and errors
         places = [str(n.span) for n in nodes if isinstance(n, Call)]
         return disk.digest(machine_identity(), sources_stamp(), way, text, *places)
 
     def _name(self, data: Any) -> str:
-        """A constant by its place, and by what plans may depend on."""
+        """Returns the index of a constant, and the facts that plans may depend on."""
         place = self._places.get(id(data))
         if place is None or data.size <= LARGE or data.dtype.kind != "f":
             return f"{place} {reference_name(data)}"
         return f"{place} {data.dtype.name} {data.shape}"
 
     def _said(self, array: Any) -> Any:
-        """A constant by its place in the program; of panels, also how they are made."""
+        """Returns the reference to a constant by its index, with the packing of packed weights."""
         origin = origin_of(array)
         data = array if origin is None else origin.data()
         for place, constant in enumerate(self.constants):
@@ -137,7 +137,7 @@ class CachedPlans:
 
 @cache
 def sources_stamp() -> str:
-    """When the files of this package were written: other lowering may make other plans."""
+    """Returns the modification time of this package: plans depend on the lowering code."""
     return "\n".join(_stamps(str(PACKAGE)))
 
 

@@ -1,4 +1,4 @@
-"""`structir.compile`: a module as an executable of some backend, compiled once for every size."""
+"""`structir.compile`: compiles a module for a backend, once for all sizes."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
     from structir.backend.cuda.executable import DeviceExecutable
     from structir.backend.executable import Executable
 
-HOME = "target"  # the file of a backend's room whose `executable` makes a module's executable
+HOME = "target"  # the file of a backend's folder that defines `executable`
 
 
-PLUGINS = "structir.backends"  # the entry points of other packages that have one
+PLUGINS = "structir.backends"  # entry points of other packages with backends
 
 
 def targets() -> tuple[str, ...]:
-    """The backends that there are, here and in other packages."""
+    """Returns the names of the available backends, in this package and in others."""
     others = [plugin.name for plugin in metadata.entry_points(group=PLUGINS)]
     return tuple(dict.fromkeys((*_own_targets(), *sorted(others))))
 
 
 @cache
 def _own_targets() -> tuple[str, ...]:
-    """The rooms beside this file that have such a file."""
+    """Returns the folders beside this file that contain a backend."""
     rooms = [f for f in pkgutil.iter_modules(room.__path__) if f.ispkg]
     found = [
         each.name
@@ -48,11 +48,11 @@ def _own_targets() -> tuple[str, ...]:
 
 @cache
 def _home_of(target: str) -> Callable[..., Any]:
-    if target in _own_targets():  # those of other packages take a while to find
+    if target in _own_targets():  # searching the entry points of other packages is slow
         home: Any = importlib.import_module(f"{room.__name__}.{target}.{HOME}").executable
     elif target not in targets():
         raise StructIRError(
-            f"no backend {target!r}; there are {', '.join(targets())}", code="E1001"
+            f"unknown backend {target!r}; available: {', '.join(targets())}", code="E1001"
         )
     else:
         (plugin, *_) = metadata.entry_points(group=PLUGINS, name=target)
@@ -84,12 +84,14 @@ def compile(
 def compile(
     mod: IRModule | Function, target: str = "cpu", num_threads: int | None = None, **options: Any
 ) -> Any:
-    """Compile all functions of a module; `exe["main"](*arrays)` runs one.
+    """Compiles all functions of a module; `exe["main"](*arrays)` calls one.
 
-    On the CPU each call uses up to `num_threads` threads: without it, what STRUCTIR_NUM_THREADS
-    says, or one. With `exact_division` every division is one, and no function stands for another:
-    without it, results may be a rounding or two off. Every backend has options of its own: for
-    "cuda" see its page.
+    On the CPU each call uses up to `num_threads` threads; the default is STRUCTIR_NUM_THREADS, or
+    one. With `exact_division`, division is never replaced by multiplication with a reciprocal and
+    functions are never approximated by others; without it, results may differ by a rounding or two.
+    Each backend may have further options: see the page of "cuda".
+
+    Raises StructIRError for an unknown backend or option.
     """
     module = as_module(mod, "structir.compile")
     make = _home_of(target)
@@ -97,7 +99,7 @@ def compile(
     options |= {} if num_threads is None else {"num_threads": num_threads}
     for name in options.keys() - set(known):
         raise StructIRError(
-            f"the {target} backend has no option {name!r}; it has {', '.join(known) or 'none'}"
+            f"backend {target}: unknown option {name!r}; available: {', '.join(known) or 'none'}",
         )
     check_well_formed(module)
     return make(module, **options)

@@ -1,5 +1,4 @@
-"""The machine for what is left around regions: functions and loops run by their plans, all else as
-the interpreter runs it."""
+"""Interprets the bindings around compiled regions; functions and loops run by their plans."""
 
 from __future__ import annotations
 
@@ -24,16 +23,15 @@ from structir.ir.dims import Sym
 from structir.ir.expr import Call, Expr, Function, GlobalVar
 from structir.ir.kernel import Kernel
 
-MOST_CHECKED = 256  # shapes of arguments that are remembered as right
+MOST_CHECKED = 256  # argument shapes memoized as valid
 
 
 @attrs.frozen(eq=False)
 class CompiledMachine(Interpreter):
-    """The interpreter's machine over functions whose regions are compiled: control flow, calls and
-    recursion are its own."""
+    """Interprets control flow and calls of functions whose regions are compiled."""
 
     direct: Mapping[str, Any] = attrs.Factory(dict)
-    checked: dict[Any, dict[Sym, int]] = attrs.Factory(dict)  # boundaries that held before
+    checked: dict[Any, dict[Sym, int]] = attrs.Factory(dict)  # argument checks that passed before
     runner: KernelRunner = attrs.Factory(KernelRunner)
     plans: StepPlans = attrs.field(init=False)
 
@@ -42,12 +40,12 @@ class CompiledMachine(Interpreter):
         return StepPlans(lambda: PlanTracer(self.module, self.direct, [InstructionBlock()]))
 
     def closure(self, function: Function, outer: Activation | None, name: str) -> Closure:
-        """A function as a value, which is planned, and a loop over it."""
+        """Returns a function as a value whose calls and loops are planned."""
         made = super().closure(function, outer, name)
         return attrs.evolve(made, call=self._planned, loop=self.plans.loop)
 
     def _planned(self, closure: Closure, args: tuple[Value, ...]) -> Value:
-        """What a function gives: by its plan, if there is one."""
+        """Returns the result of a function, from its plan if there is one."""
         found = LEFT
         if closure.outer is None and len(args) == len(closure.function.params):
             pairs = zip(closure.function.params, args, strict=True)
@@ -56,12 +54,11 @@ class CompiledMachine(Interpreter):
         return self.run(self.entered(closure, args)) if found is LEFT else found
 
     def kernel(self, kernel: Kernel) -> KernelValue:
-        """A kernel that is called from the host, compiled."""
+        """Returns the compiled form of a kernel that the host calls."""
         return KernelValue(kernel, self.runner)
 
     def evaluate(self, expr: Expr, scope: Activation) -> Value | Frame:
-        """The value of an expression; a region runs as one, and so does a function that is
-        planned."""
+        """Evaluates an expression; a region, or a planned function, runs as a whole."""
         match expr:
             case RegionCall():
                 arrays = [np.asarray(scope.value(v)) for v in expr.inputs]
@@ -81,7 +78,7 @@ class CompiledMachine(Interpreter):
         return super().evaluate(expr, scope)
 
     def entered(self, closure: Closure, args: tuple[Value, ...]) -> Frame:
-        """The frame of a call. The same shapes and dtypes of arrays are checked once."""
+        """Returns the activation of a call. Each combination of shapes is checked once."""
         function = closure.function
         arrays = closure.outer is None and all([type(a) is np.ndarray for a in args])
         key = (function, tuple([(a.shape, a.dtype) for a in args])) if arrays else None
@@ -103,7 +100,7 @@ class CompiledMachine(Interpreter):
         return frame_of(function.body, scope, finish)
 
     def global_function(self, name: str) -> Any:
-        """A function of the module: called without a frame where it is one region."""
+        """Returns a function of the module; one that is a single region needs no activation."""
         found = self.direct.get(name)
         if found is None:
             return super().global_function(name)

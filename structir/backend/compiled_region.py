@@ -1,4 +1,4 @@
-"""Compiled regions: from arrays to arrays, through the plan for their sizes."""
+"""Compiled regions: functions from arrays to arrays, with one plan per tuple of sizes."""
 
 from __future__ import annotations
 
@@ -26,10 +26,9 @@ Array = Any
 
 
 class CompiledRegion:
-    """A region with its kernels, ready to be called with its inputs' arrays in order.
+    """A region with its kernels, called with the arrays of its inputs in order.
 
-    `write` gives the recipe of the form for the usual equations or of the general one, when it is
-    first needed.
+    `write` generates the recipe, under the usual equations or without them, at first use.
     """
 
     def __init__(
@@ -48,69 +47,70 @@ class CompiledRegion:
         self._lock = threading.Lock()
 
     def plan(self, under_equations: bool) -> KernelPlan:
-        """The plan of the general form, or of the one under the usual equations, made once."""
+        """Returns the plan for the general form, or under the usual equations; memoized."""
         with self._lock:
             if under_equations not in self._plans:
                 self._plans[under_equations] = self.planned(self._write(under_equations))
             return self._plans[under_equations]
 
     def recipe(self, under_equations: bool) -> KernelSequence:
-        """The kernels of a form, whether they have been compiled or not."""
+        """Returns the kernels of a form, compiled or not."""
         made = self._plans.get(under_equations)
         return made.recipe if made else self._write(under_equations)
 
     def planned(self, recipe: KernelSequence) -> KernelPlan:
-        """The plan of a recipe, compiled."""
+        """Returns the plan of a recipe, compiled."""
         return KernelPlan(recipe)
 
     def prepare(self) -> KernelPlan:
-        """Compile what will most likely run."""
+        """Compiles the form that will most likely run."""
         return self.plan(bool(self.boundary.equal))
 
     def plans(self) -> list[KernelPlan]:
-        """The plans made so far."""
+        """Returns the plans compiled so far."""
         own = list(self._plans.values())
         return own if self._lowered is None else own + self._lowered.plans()
 
     def __call__(
         self, arrays: Sequence[Array], sizes: Mapping[Sym, int] | None = None, out: Any = None
     ) -> list[Array]:
-        """The results' arrays; `sizes` gives the symbols that the inputs' shapes do not."""
+        """Returns the arrays of the results; `sizes` are those that no input determines."""
         key: Any = tuple([a.shape for a in arrays])
         if self.free_symbols:
-            key = (key, self._told(sizes or {}))
+            key = (key, self._free_sizes(sizes or {}))
         bound = self.bound(key)
         if bound is None:
             bound = self.bind(key, arrays, sizes or {})
         return self.run(bound, arrays, out)
 
-    def _told(self, sizes: Mapping[Sym, int]) -> tuple[int, ...]:
+    def _free_sizes(self, sizes: Mapping[Sym, int]) -> tuple[int, ...]:
         try:
             return tuple([sizes[s] for s in self.free_symbols])
         except KeyError as missing:
-            text = f"no value tells the size {missing}: it stands alone nowhere"
-            raise ShapeMismatchError(text) from None
+            raise ShapeMismatchError(
+                f"cannot infer dim `{missing}`: no argument has an axis of exactly size `{missing}`"
+            ) from None
 
     def bound(self, key: Any) -> BoundPlan | None:
-        """The plan for these sizes, if it has been bound before."""
+        """Returns the plan bound to these sizes, if it has been bound before."""
         return self._bound.get(key)
 
     def run(self, bound: BoundPlan, arrays: Sequence[Array], out: Any = None) -> list[Array]:
-        """The results at sizes that are bound; inputs that are not dense are copied."""
-        given = [dense(a, d) for a, (d, _) in zip(arrays, self.forms, strict=True)]
+        """Runs a bound plan; inputs that are not dense are copied."""
+        inputs = [dense(a, d) for a, (d, _) in zip(arrays, self.forms, strict=True)]
         owned = [RESULTS.new(s, d) for s, d in bound.owned_forms] if out is None else out
         space = bound.workspace()
-        space.outside[:-1] = [a.ctypes.data for a in (*given, *owned)]
+        space.outside[:-1] = [a.ctypes.data for a in (*inputs, *owned)]
         bound.run(space)
         return owned if bound.is_plain else results_of(bound, arrays, owned)
 
     @cached_property
     def entry(self) -> Callable[..., Any]:
-        """The region as a function from arrays to the tuple of its results' arrays."""
+        """The region as a function from arrays to a tuple of arrays."""
         return self.native("region", False, lambda *arrays: tuple(self(arrays)))
 
     def native(self, name: str, single: bool, otherwise: Callable[..., Any]) -> Callable[..., Any]:
-        """A function of arrays that runs at once where sizes are bound, and else asks another."""
+        """Returns a function that runs natively for bound sizes, and else calls another one."""
         if not self.free_symbols:
             results = _forms(self.boundary.results)
             self._native = native_call(name, self.forms, results, single, otherwise)
@@ -119,8 +119,10 @@ class CompiledRegion:
     # the first call with new sizes
 
     def bind(self, key: Any, arrays: Sequence[Array], sizes: Mapping[Sym, int]) -> BoundPlan:
-        """Check the sizes, and lay out the plan for them. A form which was read from a file, and
-        has no machine code, is lowered from the program."""
+        """Checks the sizes and binds the plan to them.
+
+        A form loaded from a file without machine code is lowered again from the program.
+        """
         try:
             bound = self._laid_out(arrays, sizes)
         except MissingCodeError:
@@ -133,7 +135,7 @@ class CompiledRegion:
 
     def _laid_out_again(self, arrays: Sequence[Array], sizes: Mapping[Sym, int]) -> BoundPlan:
         if self.lower is None:
-            raise StructIRError("a kernel that was read from a file has no machine code")
+            raise StructIRError("a kernel loaded from a file has no machine code")
         if self._lowered is None:
             self._lowered = self.lower()
             self._lowered.threads = self.threads
@@ -149,7 +151,7 @@ class CompiledRegion:
         for size in self.boundary.doubtful:
             if dims.evaluate(size, known) < 0:
                 raise ShapeMismatchError(
-                    f"the size {dims.text(size)} would be {dims.evaluate(size, known)}"
+                    f"expected {dims.text(size)} >= 0, found {dims.evaluate(size, known)}"
                 )
         return self.plan(self._equations_hold(known)).bound(known, self.threads)
 
@@ -158,7 +160,10 @@ class CompiledRegion:
         return bool(equal) and all(known[s] == dims.evaluate(d, known) for s, d in equal.items())
 
     def symbol_sizes(self, arrays: Sequence[Array], sizes: Mapping[Sym, int]) -> dict[Sym, int]:
-        """The size of every symbol, read off the inputs' shapes."""
+        """Returns the size of every symbol, from the shapes of the inputs.
+
+        Raises ShapeMismatchError if a shape differs from the declared one.
+        """
         known: dict[Sym, int] = dict(sizes)
         for buffer, array in zip(self.inputs, arrays, strict=True):
             if len(array.shape) != len(buffer.shape):
@@ -179,7 +184,7 @@ class CompiledRegion:
 def lowered_region(
     region: LoweredRegion, assumed: Assumed | None = None, threads: int = 1, exact: bool = False
 ) -> CompiledRegion:
-    """A region that has just been lowered, also under equations between sizes that usually hold."""
+    """Returns a newly lowered region, with a second form under equations that usually hold."""
     write = writer_of(region, assumed, partial(scheduled, exact=exact))
     return CompiledRegion(boundary_of(region, assumed), write, threads)
 
@@ -188,10 +193,15 @@ def _check(check: SizeCheck, known: Mapping[Sym, int]) -> None:
     left, right = dims.evaluate(check.left, known), dims.evaluate(check.right, known)
     if left != right and not (check.loose and left == 1):
         if "{left}" in check.what:
-            said = check.what.replace("{left}", str(left)).replace("{right}", str(right))
-            raise ShapeMismatchError(said)
-        stated = f"{dims.text(check.left)} = {left}, {dims.text(check.right)} = {right}"
-        raise ShapeMismatchError(f"{check.what}: sizes {left} and {right} do not fit: {stated}")
+            message = check.what.replace("{left}", str(left)).replace("{right}", str(right))
+            raise ShapeMismatchError(message, code="E0721")
+        expected, found = _equation(check.left, left), _equation(check.right, right)
+        raise ShapeMismatchError(f"{check.what}: expected {expected}, found {found}", code="E0721")
+
+
+def _equation(dim: Any, value: int) -> str:
+    """Returns `n = 3` for a symbolic size, `3` for a constant."""
+    return f"{dims.text(dim)} = {value}" if dims.syms(dim) else str(value)
 
 
 def _mismatch(buffer: Buffer, expected: str, found: str) -> ShapeMismatchError:
@@ -199,12 +209,12 @@ def _mismatch(buffer: Buffer, expected: str, found: str) -> ShapeMismatchError:
 
 
 def _forms(buffers: Sequence[Buffer]) -> list[tuple[Any, int]]:
-    """The dtype and the rank of each buffer's array."""
+    """Returns the dtype and the rank of the array of each buffer."""
     return [(numpy_dtype(b.dtype), len(b.shape)) for b in buffers]
 
 
 def dense(array: Array, dtype: Any) -> Array:
-    """An array as kernels read it; a copy where it is not."""
+    """Returns a dense array with the same elements; a copy only if needed."""
     flags = array.flags
     if flags.c_contiguous and flags.aligned and array.dtype is dtype:
         return array
@@ -214,7 +224,7 @@ def dense(array: Array, dtype: Any) -> Array:
 
 
 def results_of(bound: BoundPlan, arrays: Sequence[Any], owned: Sequence[Any]) -> list[Any]:
-    """The results where they are not just the buffers that were filled."""
+    """Returns the results, some of which are not simply the output buffers."""
     plan = bound.plan
     memory = dict(zip(plan.owned, owned, strict=True))
     memory |= dict(zip(plan.inputs, arrays, strict=True))

@@ -1,4 +1,4 @@
-"""Functions with row variables: compiled anew for each number of axes that they are called with."""
+"""Compiles functions with row variables once for each rank that they are called with."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from structir.ir.node import replace
 from structir.ir.struct_info import StructInfo
 
 Value = Any
-Counts = tuple[int, ...]  # of the axes of each row
+Counts = tuple[int, ...]  # of the axes of each row variable
 
 
 def rows_of(function: Function) -> list[RowVar]:
-    """The row variables that the parameters of a function bind."""
+    """Returns the row variables that the parameters of a function bind."""
     bound = standing_alone([param.struct_info for param in function.params])
     return [row for row in bound if type(row) is RowVar]
 
 
 class OfRank(Substitution):
-    """Puts axes in place of rows, and deduces again what follows from known ranks."""
+    """Substitutes axes for row variables, and infers StructInfo again."""
 
     def __init__(self, rows: dict[RowVar, int]) -> None:
         axes = {r: tuple([sym(f"{r.name}{k}") for k in range(n)]) for r, n in rows.items()}
         super().__init__(dims=axes)
 
     def binding(self, binding: Binding) -> Binding:
-        """A binding, its value deduced from its new operands."""
+        """Returns a binding whose StructInfo is inferred from its new operands."""
         if not isinstance(binding, VarBinding) or type(binding.value) is not Call:
             return super().binding(binding)
         value = self.part(binding.value)
@@ -53,7 +53,7 @@ class OfRank(Substitution):
 
 
 class EveryRank:
-    """A function that runs at every rank: for each there is one compiled form."""
+    """A function of any rank, with one compiled form for each rank."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class EveryRank:
         self.general = general  # runs at any rank, op by op
         self.compiled = compiled  # makes an executable of a function
         self.rows = rows_of(function)
-        self.forms: dict[Counts, Any] = {}  # executables; None where there can be none
+        self.forms: dict[Counts, Any] = {}  # by ranks of arguments; None: no form
         self._counts: dict[Any, Counts] = {}  # by the ranks of the arguments
 
     def __call__(self, *args: Value, **names: Value) -> Value:
@@ -80,7 +80,8 @@ class EveryRank:
         return self.general(*args) if form is None else form[self.name](*args)
 
     def _counts_of(self, args: tuple[Value, ...]) -> Counts | None:
-        """How many axes each row has; None where the arguments do not tell."""
+        """Returns the number of axes of each row variable; None if the arguments do not determine
+        it."""
         params = self.function.params
         key = tuple([getattr(arg, "ndim", None) for arg in args])
         known = self._counts.get(key)
@@ -102,9 +103,9 @@ class EveryRank:
         return f"{self.name}: parameter {param.name}"
 
     def _form(self, counts: Counts) -> Any:
-        """The executable for these ranks; None where the program cannot hold at them."""
+        """Returns the executable for these ranks; None if the program is invalid at them."""
         try:
             function = OfRank(dict(zip(self.rows, counts, strict=True))).function(self.function)
         except DiagnosticError:
-            return None  # what is wrong is said by the op that meets it
+            return None  # the op itself reports the error at run time
         return self.compiled(function)

@@ -1,4 +1,4 @@
-"""Executables: the functions of a module, compiled, called with NumPy arrays."""
+"""Executables: the compiled functions of a module, called with NumPy arrays."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ Value = Any
 
 
 class CompiledFunction:
-    """A function that is one region: `entry` runs its kernels where the sizes are known; all other
-    calls come here."""
+    """A function that is one region: `entry` runs its kernels for bound sizes; other calls come
+    here."""
 
     def __init__(self, stored: StoredFunction) -> None:
         self.stored = stored
@@ -83,13 +83,15 @@ class CompiledFunction:
     def _results(
         self, bound: BoundPlan, given: Sequence[Value], out: Sequence[Value] | None
     ) -> list[Value]:
-        """Returns the results, in the caller's arrays if there are any. An array that shares memory
-        with an argument is filled last."""
+        """Returns the results, in the arrays of the caller if given.
+
+        An array that shares memory with an argument is filled last.
+        """
         if out is None:
             return self._new_results(bound, given)
         if not isinstance(out, np.ndarray | list | tuple):
-            raise self._unfit("an array, or one for each result", described(out))
-        asked = self._checked(bound, [out] if isinstance(out, np.ndarray) else list(out))
+            raise self._unsuitable("an array, or one for each result", described(out))
+        asked = self._check_out(bound, [out] if isinstance(out, np.ndarray) else list(out))
         overlap = any(np.may_share_memory(array, other) for array in asked for other in given)
         if bound.is_plain and not overlap:
             return self.region.run(bound, given, asked)
@@ -102,36 +104,40 @@ class CompiledFunction:
         results = self.region.run(bound, given)
         return results if bound.is_plain else [*owned(tuple(results), given, RESULTS.copy)]
 
-    def _checked(self, bound: BoundPlan, given: list[Value]) -> list[Value]:
-        """The caller's arrays for the results, if they can take them."""
+    def _check_out(self, bound: BoundPlan, given: list[Value]) -> list[Value]:
+        """Returns the caller's arrays for the results; raises ShapeMismatchError if they are not
+        suitable."""
         forms = bound.result_forms
         if len(given) != len(forms):
-            raise ShapeMismatchError(f"{self.name}: out= needs one array for each result")
+            raise ShapeMismatchError(f"{self.name}: out: expected one array for each result")
         for array, (shape, dtype) in zip(given, forms, strict=True):
             wanted = f"a dense {dtype} array of shape {shape}"
             if not isinstance(array, np.ndarray):
-                raise self._unfit(wanted, described(array))
+                raise self._unsuitable(wanted, described(array))
             flags = array.flags
             dense = flags.c_contiguous and flags.aligned
             if array.shape != shape or array.dtype != dtype or not dense:
                 found = f"{array.dtype} {array.shape}" + ("" if dense else ", not dense")
-                raise self._unfit(wanted, found)
+                raise self._unsuitable(wanted, found)
             if not flags.writeable:
-                raise self._unfit(wanted, "one that is read-only")
+                raise self._unsuitable(wanted, "a read-only array")
         for k, other in combinations(range(len(given)), 2):
             if np.may_share_memory(given[k], given[other]):
-                wanted = "an array for each result, none over the memory of another"
-                raise self._unfit(wanted, f"arrays {k} and {other} over the same memory")
+                wanted = "arrays that share no memory"
+                raise self._unsuitable(wanted, f"arrays {k} and {other}, which overlap")
         return given
 
-    def _unfit(self, wanted: str, found: str) -> ShapeMismatchError:
-        return ShapeMismatchError(f"{self.name}: out: expected {wanted}, found {found}")
+    def _unsuitable(self, wanted: str, found: str) -> ShapeMismatchError:
+        return ShapeMismatchError(
+            f"{self.name}: out: expected {wanted}, found {found}", code="E0722"
+        )
 
 
 class Executable:
-    """A compiled module. `exe["main"](*arrays)` runs a function; sizes are free at every call.
+    """A compiled module. `exe["main"](*arrays)` calls a function; symbolic sizes may differ at
+    every call.
 
-    A function with row variables is compiled once more for each rank that it is called with.
+    A function with row variables is compiled once for each rank that it is called with.
     """
 
     def __init__(
@@ -176,7 +182,7 @@ class Executable:
         self._regions[function.name] = [function.region]
 
     def _add_stored(self, function: StoredFunction) -> None:
-        """Use a function from a file, if the machine code of its kernels is known."""
+        """Uses a function loaded from a file, if the machine code of its kernels is available."""
         with suppress(MissingCodeError):
             function.region.lower = partial(self._lowered_again, function.name)
             self._add(function)
@@ -188,10 +194,10 @@ class Executable:
         return HostProgram(kernels, make)
 
     def _lowered_again(self, name: str) -> CompiledRegion:
-        """The region of a function, from the program."""
+        """Lowers the region of a function again from the program."""
         whole = self._whole(name, self._host_program())
         if whole is None:
-            raise StructIRError(f"{name} is stored as one region, and it has several")
+            raise StructIRError(f"{name} is stored as one region, but has several")
         return whole.region
 
     def _compile_the_rest(self, shelf: Shelf) -> None:
@@ -215,18 +221,18 @@ class Executable:
             shelf.keep([function.stored for function in self.direct.values()])
 
     def _again(self, name: str, function: Function) -> Executable:
-        """The module with another form of one function."""
+        """Returns the module with another form of one function."""
         self.compile_count += 1
         module = self.module.with_functions({**self.module.functions, name: function})
         return Executable(module, self.num_threads, exact_division=self.exact_division)
 
     @cached_property
     def _without_calls(self) -> IRModule:
-        """The module with what its functions call in the place of the calls."""
+        """Returns the module with all calls inlined."""
         return inline_functions(self.module)
 
     def _whole(self, name: str, program: HostProgram) -> WholeRegion | None:
-        """A function as one region, if it is one."""
+        """Returns a function as one region, if it is one."""
         with collection_paused():
             return program.whole_with_calls(self.module[name], lambda: self._without_calls[name])
 
@@ -243,7 +249,7 @@ class Executable:
             region.prepare()
 
     def __getitem__(self, name: str) -> Callable[..., Value]:
-        """A function of the module, to be called with arrays."""
+        """Returns a function of the module, which is called with arrays."""
         if name in self.direct and not recording.get():
             return self.direct[name].entry
         if name in self._every_rank:
@@ -258,7 +264,7 @@ class Executable:
         return iter(self.module)
 
     def plans(self, name: str | None = None) -> list[KernelPlan]:
-        """The plans of a function, or of all of them."""
+        """Returns the plans of a function, or of all functions."""
         names = self._regions if name is None else [name]
         plans = [p for n in names for r in self._regions[n] for p in r.plans()]
         for each in names:
@@ -268,39 +274,41 @@ class Executable:
         return plans
 
     def profile(self, *args: Value, name: str = "main", repeat: int = 20) -> Profile:
-        """Where the time of a call goes: print it, or look at its `kernels`."""
+        """Profiles calls: print the result, or use its `kernels`."""
         found = profiled(lambda: self[name](*args), repeat)
         return attrs.evolve(found, left=self.fallbacks)
 
     @property
     def fallbacks(self) -> tuple[str, ...]:
-        """What calls so far have left to the host, region by region, in place of a plan of steps;
-        and why."""
+        """The parts of calls so far that ran on the host instead of a compiled plan, with location
+        and reason."""
         forms = [f for e in self._every_rank.values() for f in e.forms.values() if f is not None]
         inner = [reason for form in forms for reason in form.fallbacks]
         own = self._machine.plans.left if self._on_host else ()
         return tuple(dict.fromkeys([*own, *inner]))
 
     def save(self, path: archive.Path) -> None:
-        """Write the program and its machine code; `structir.load` gives the executable back."""
+        """Writes the program and its machine code; `structir.load` returns the executable."""
         archive.save(self, path)
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("an executable is kept by `save(path)`, and comes back by `structir.load`")
+        raise TypeError("an executable cannot be pickled: use `exe.save(path)` and `structir.load`")
 
     @property
     def kernel_count(self) -> int:
-        """How many distinct kernels the executable has."""
+        """The number of distinct kernels."""
         return len({k.text for plan in self.plans() for k in plan.kernels})
 
     def source(self, name: str = "main") -> str:
-        """The generated kernels of a function as readable Python, with what each computes."""
+        """Returns the generated kernels of a function as Python, with what each computes."""
         if name not in self._regions:
-            raise StructIRError(f"the module has no function {name!r}")
-        none = "it runs on the host"
+            known = ", ".join(self._regions) or "none"
+            message = f"no function `{name}` in module; available: {known}"
+            raise StructIRError(message, code="E1002")
+        reason = "it runs on the host"
         if name in self._every_rank:
-            none = "it is compiled for each number of axes when it is called"
-        return source_of(self.plans(name)) or f"# {name} has no kernels: {none}\n"
+            reason = "it is compiled for each rank at its first call"
+        return source_of(self.plans(name)) or f"# {name} has no kernels: {reason}\n"
 
     def __repr__(self) -> str:
         names = ", ".join(self._regions) or "none"

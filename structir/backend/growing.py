@@ -1,4 +1,4 @@
-"""Values that grow in a loop: outputs, lists, and tensors that get more rows."""
+"""Values that grow in a loop: outputs, lists, and tensors that rows are appended to."""
 
 from __future__ import annotations
 
@@ -13,43 +13,45 @@ from structir.backend.steps import OUTSIDE, WORD, MemoryCell, NotPlannedError
 from structir.interpret.lists import GrowingList
 from structir.interpret.scope import ForeignTensor
 
-OUTPUT, LIST, ROWS = "output", "list", "rows"  # what grows
+OUTPUT, LIST, ROWS = "output", "list", "rows"  # the subclasses of growing values
 
 
 @attrs.define(eq=False)
 class Growing:
-    """Memory for as many elements as come, which only running tells. What is added is not taken
-    back, so only the value that was made last is still there."""
+    """Memory for a number of elements that is known only at run time.
+
+    Elements are only appended, so only the latest version of the value exists.
+    """
 
     kind: str
-    append: Callable[[Any, Any], Any]  # of a value and an element: the value with it
+    append: Callable[[Any, Any], Any]  # the value after appending an element
     form: tuple[tuple[int, ...], Any] | None = None  # the shape and the dtype of an element
     cell: MemoryCell = attrs.Factory(lambda: MemoryCell(0, OUTSIDE))
-    filled: MemoryCell = attrs.Factory(lambda: MemoryCell(WORD))  # holds how many bytes there are
-    version: int = 0  # of the last value
+    filled: MemoryCell = attrs.Factory(lambda: MemoryCell(WORD))  # holds the number of bytes used
+    version: int = 0  # the version of the latest value
     versions: int = 0
-    ends: tuple[int, int] = (0, 0)  # the last ones of the two branches of a choice
-    room: int = 64  # elements at first; a run that needed more tells the next one
+    ends: tuple[int, int] = (0, 0)  # the latest versions of the two branches of a conditional
+    room: int = 64  # initial capacity in elements; a run that needed more raises it for later ones
 
     @property
     def value(self) -> Grown:
-        """What it is now."""
+        """Returns the current value."""
         return Grown(self, self.version)
 
     def change(self) -> None:
-        """It is another value from here on."""
+        """Records that the value has changed."""
         self.versions += 1
         self.version = self.versions
 
     def fits(self, shape: tuple[int, ...], dtype: Any) -> bool:
-        """Whether elements may be of a form; the first one tells that of all."""
+        """Whether elements may have a form; the first one determines it."""
         if self.form is None:
             self.form = shape, dtype
         return self.form == (shape, dtype) and prod(shape) > 0
 
     def chosen(self, one: int | None, two: int | None) -> None:
-        """After a choice, of which the branches have ended with these versions; None where a branch
-        has left."""
+        """Returns the value after a conditional whose branches ended with these versions; None
+        where a branch fell back to the host."""
         if one is None or two is None or one == two:
             self.version = next(v for v in (one, two) if v is not None)
         else:
@@ -57,18 +59,18 @@ class Growing:
             self.change()
 
     def new(self, room: int) -> Any:
-        """Room for elements."""
+        """Allocates memory for elements."""
         shape, dtype = self.form or ((), np.dtype(np.uint8))
         return np.empty((room, *shape), dtype)
 
     def count(self, size: int) -> int:
-        """How many elements so many bytes are."""
+        """Returns how many elements a number of bytes holds."""
         shape, dtype = self.form or ((), np.dtype(np.uint8))
         return int(size // (prod(shape) * dtype.itemsize))
 
 
 class Grown(ForeignTensor, GrowingList):
-    """A value that grows, as it is at one place of the program."""
+    """One version of a value that grows."""
 
     __slots__ = ("dtype", "growing", "kind", "shape", "version")
 
@@ -80,41 +82,41 @@ class Grown(ForeignTensor, GrowingList):
         self.shape: Any = (None, *(shape if rest is None else rest))  # the first size is not known
 
     def side_by_side(self, axis: int, new: bool) -> Grown:
-        """The elements of a list as one tensor, along its first axis."""
+        """Returns the elements of a list as one tensor, stacked along its first axis."""
         shape, _ = self.growing.form or ((), None)
         if self.kind != LIST or axis != 0 or not (new or shape):
-            raise NotPlannedError("elements along another axis")
+            raise NotPlannedError("appending along another axis")
         return Grown(self.growing, self.version, OUTPUT, shape if new else shape[1:])
 
     def given(self, array: Any) -> Any:
-        """The value, of its elements side by side."""
+        """Returns the value of its stacked elements."""
         if self.kind == LIST:
             return tuple([array[k, ...] for k in range(len(array))])
         return array.reshape((-1, *self.shape[1:]))
 
     def __add__(self, items: tuple[Any, ...]) -> Grown:
-        """A list with more in it."""
+        """Returns a list with more elements."""
         if self.kind != LIST:
-            raise NotPlannedError("no list")
+            raise NotPlannedError("expected a list")
         found = self
         for item in items:
             found = self.growing.append(found, item)
         return found
 
     def _unknown(self, *_: Any, **__: Any) -> Any:
-        raise NotPlannedError("a value that only running tells")
+        raise NotPlannedError("a value known only at run time")
 
     __array__ = __bool__ = __int__ = __float__ = __index__ = __len__ = __iter__ = _unknown
     item = __getitem__ = _unknown
 
 
 def joined(one: Grown, two: Any) -> Grown:
-    """What either branch of a choice gives, where both give what has grown."""
+    """Returns the value after a conditional, where both branches return a growing value."""
     growing = one.growing
     same = isinstance(two, Grown) and two.growing is growing
     if same and one.version == two.version == growing.version and one.kind == two.kind:
         return one
     whole = same and one.kind == two.kind == growing.kind
     if not whole or (one.version, two.version) != growing.ends:
-        raise NotPlannedError("a value that is no longer there")
+        raise NotPlannedError("a value whose memory has been reused")
     return growing.value

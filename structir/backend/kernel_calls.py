@@ -1,4 +1,4 @@
-"""Kernels that are called from the host, outside of any region."""
+"""Runs kernels that the host calls outside of any region."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from structir.ir.struct_info import PrimStructInfo, StructInfo, TensorStructInfo
 
 @attrs.frozen(eq=False)
 class KernelRunner:
-    """Kernels called from the host, each compiled for itself when it is first called."""
+    """Runs kernels for the host; each is compiled at its first call."""
 
     regions: dict[Kernel, tuple[CompiledRegion, KernelCode]] = attrs.Factory(dict)
 
     def __call__(self, kernel: Kernel, values: Sequence[Value], scope: Activation) -> None:
-        """Fill the arrays of the results; what threads of a card do is interpreted."""
+        """Fills the arrays of the results; kernels with GPU threads are interpreted."""
         if kernel.blocks is not None:
             run_kernel(kernel, values, scope)
             return
@@ -56,7 +56,7 @@ def _dtype(info: StructInfo) -> str:
 
 
 def _alone(kernel: Kernel, code: KernelCode) -> LoweredRegion:
-    """A kernel as a region over its own parameters."""
+    """Returns a kernel as a region over its own parameters."""
     given: list[Given] = []
     shapes: list[tuple[Dim, ...]] = []
     for param, info in zip(kernel.params, code.info.params or (), strict=True):

@@ -1,4 +1,4 @@
-"""Calls of a program's own kernels as stages."""
+"""Lowers calls of the program's own kernels to stages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from structir.ir.dims import Dim, Sym
 from structir.ir.kernel import Kernel
 from structir.ir.struct_info import PrimStructInfo, StructInfo, TensorStructInfo
 
-Given = Buffer | Dim  # a tensor, or an integer that stands among the sizes
+Given = Buffer | Dim  # a tensor, or an integer of a size
 
 
 @attrs.frozen(eq=False)
@@ -33,7 +33,7 @@ class LoweredCall:
 def lowered_call(
     kernel: Kernel, given: Sequence[Given], stated: Sequence[tuple[Dim, ...]], origin: str
 ) -> LoweredCall:
-    """A call on these buffers and integers, whose results have the stated sizes."""
+    """Lowers a call on these buffers and integers, with results of the declared sizes."""
     pairs = zip(kernel.operands, given, strict=True)
     constant = [p for p, b in pairs if isinstance(b, Buffer) and b.root.data is not None]
     code = code_of(kernel, frozenset(constant))
@@ -47,7 +47,7 @@ def lowered_call(
     ]
     bound = bind_kernel(code.info, infos)
     if any(symbol not in bound.sizes for symbol in code.symbols):
-        raise NoKernelError("a size that only the kernel's run tells")
+        raise NoKernelError("a size that is computed in the kernel")
     by_param = dict(zip(kernel.params, filled, strict=True))
     routine = _routine(code, by_param, bound.sizes)
     reads = [value for value in given if isinstance(value, Buffer)]
@@ -56,7 +56,7 @@ def lowered_call(
 
 
 def _info(param: StructInfo, value: Given) -> StructInfo:
-    """What is known of an argument; a number in memory is what the parameter says."""
+    """Returns the StructInfo of an argument; for a number in memory, that of its parameter."""
     if not isinstance(value, Buffer):
         return PrimStructInfo("int64", value)
     return (

@@ -1,4 +1,4 @@
-"""Loops on their way to steps: a body is run once on forms, and what it hands on goes round."""
+"""Traces loops into step instructions: the body runs once on forms, with its carried values."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ from structir.interpret.scope import Closure, Value
 from structir.ir.bodies import bindings_of
 from structir.ops.loop import LoopSpec
 
-MOST_OUTPUT = 1 << 26  # bytes of an output that has all its room from the start
+MOST_OUTPUT = 1 << 26  # bytes of an output that is allocated completely at the start
 BOOL, INT64 = np.dtype(bool), np.dtype(np.int64)
 TRUE = np.asarray(True)
 
 
 def is_array(value: Value) -> bool:
-    """Whether a value lies in memory, or will."""
+    """Whether a value is, or will be, in memory."""
     return isinstance(value, Slot | np.ndarray | np.generic)
 
 
 def is_empty(value: Value) -> bool:
-    """Whether a value is a list of nothing."""
+    """Whether a value is an empty list."""
     return isinstance(value, tuple) and not value
 
 
 def is_never(value: Value) -> bool:
-    """Whether something that a loop needs is known to be false, or no step."""
+    """Whether a condition of a loop is known to be false, or the trip count is zero."""
     return value is not None and not isinstance(value, Slot) and not np.asarray(value) > 0
 
 
 def may_grow(function: Any, steps: LoopSpec) -> frozenset[int]:
-    """The places of carried values that may grow: empty lists, and tensors that the body adds rows
-    to."""
+    """Returns the indices of carried values that may grow: empty lists, and tensors that the body
+    appends rows to."""
     if not isinstance(function, Closure):
         return frozenset()
     params = function.function.params[2 if steps.read is None else 0 :]
@@ -61,13 +61,13 @@ def may_grow(function: Any, steps: LoopSpec) -> frozenset[int]:
 
 
 def require_flag(value: Slot) -> None:
-    """What is looked at to choose must be a boolean."""
+    """Checks that a condition is a boolean."""
     if value.dtype != BOOL or prod(value.shape) != 1:
-        raise NotPlannedError("a choice by something else than a boolean")
+        raise NotPlannedError("a condition that is not a boolean")
 
 
 class LoopTrace:
-    """One loop on its way to steps; `growing` are the places of carried values that grow."""
+    """Traces one loop; `growing` are the indices of carried values that grow."""
 
     def __init__(
         self, tracer: Any, function: Any, steps: LoopSpec, growing: frozenset[int] = frozenset()
@@ -76,7 +76,7 @@ class LoopTrace:
         self.limit = None if steps.trips is None else tracer.slot(steps.trips)
         self.going = None if steps.going is None else tracer.slot(steps.going)
         if self.limit is not None and self.limit.dtype != INT64:
-            raise NotPlannedError("steps counted in another dtype")
+            raise NotPlannedError("a loop counter of another dtype")
         if self.going is not None:
             require_flag(self.going)
         self.counter = Slot(MemoryCell(WORD), (), INT64)
@@ -85,7 +85,7 @@ class LoopTrace:
         self.outermost = len(tracer.blocks) == 1
 
     def made(self) -> tuple[tuple[Value, ...], list[Value]]:
-        """The steps of the loop, and what comes of it."""
+        """Traces the loop and returns its results."""
         carried = tuple([self._first(*each) for each in enumerate(self.steps.carried)])
         with self.tracer.inside() as body:
             part, element = self._element()
@@ -95,9 +95,9 @@ class LoopTrace:
             grown = [self._grown(output, condition) for output in outputs]
             before, now = list(leaves(carried)), list(leaves(after))
             if len(before) != len(now):
-                raise NotPlannedError("a list that changes")
+                raise NotPlannedError("a list that the body changes")
             for one, other in zip(before, now, strict=True):
-                self._handed_on(one, other, body)
+                self._carry(one, other, body)
         self.around.fresh |= {g.cell for g in grown if isinstance(g, Slot)}
         if condition is not None:
             first = self.tracer.slot(TRUE) if self.going is None else self.going
@@ -109,24 +109,24 @@ class LoopTrace:
         return mapped(carried, lambda v: v.growing.value if isinstance(v, Grown) else v), grown
 
     def _first(self, place: int, value: Value) -> Value:
-        """What the first step is given."""
+        """Returns the carried values before the first step."""
         return self._starting(value) if place in self.growing else mapped(value, self._entering)
 
     def _starting(self, value: Value) -> Value:
-        """A carried value that grows from what it is before the loop."""
+        """Returns a growing carried value that starts from the value before the loop."""
         if is_empty(value):
             return self._open(Growing(LIST, self.tracer.append)).value
         first = self.tracer.slot(value)
         growing = Growing(ROWS, self.tracer.append, (first.shape[1:], first.dtype))
         if not growing.fits(*(first.shape[1:], first.dtype)):
-            raise NotPlannedError("rows of nothing")
+            raise NotPlannedError("elements of an empty value")
         self._open(growing)
         self.tracer.step(Append(growing.cell, first.cell, growing.filled))
         return growing.value
 
     def _open(self, growing: Growing) -> Growing:
         if not self.outermost:
-            raise NotPlannedError("a value of a size that only running tells")
+            raise NotPlannedError("a value of a size known only at run time")
         self.tracer.growing.append(growing)
         self.around.steps.append(Clear(growing.filled))
         return growing
@@ -137,8 +137,8 @@ class LoopTrace:
         return self.function(*args)
 
     def _entering(self, value: Value) -> Value:
-        """A carried value in a cell of its own."""
-        if not is_array(value):  # among them one that grows in a loop around this one
+        """Copies a carried value to a new cell."""
+        if not is_array(value):  # including one that grows in an enclosing loop
             return value
         first = self.tracer.slot(value)
         made = Slot(MemoryCell(first.cell.root.bytes), first.shape, first.dtype)
@@ -156,9 +156,9 @@ class LoopTrace:
         )
 
     def _condition(self, going: Value, body: InstructionBlock) -> MemoryCell | None:
-        """The cell that is looked at before each step; None where all steps are made."""
+        """Returns the cell of the loop condition; None if all steps run."""
         if not isinstance(going, Slot | np.ndarray):
-            raise NotPlannedError("a condition that is no tensor")
+            raise NotPlannedError("a condition that is not a tensor")
         next_one = self.tracer.slot(going)
         require_flag(next_one)
         known = not isinstance(going, Slot)
@@ -170,7 +170,7 @@ class LoopTrace:
         return cell
 
     def _grown(self, output: Value, condition: MemoryCell | None) -> Value:
-        """An output with all its room, or one that grows as long as the loop does."""
+        """Returns an output with all its memory, or one that grows during the loop."""
         one = self.tracer.slot(output)
         size = one.cell.root.bytes
         known = condition is None and not isinstance(self.steps.trips, Slot | None)
@@ -185,20 +185,20 @@ class LoopTrace:
         self.tracer.step(Append(whole.cell, one.cell, filled, trips * size))
         return whole
 
-    def _handed_on(self, before: Value, after: Value, body: InstructionBlock) -> None:
-        """What a step hands on is what the next one is given."""
+    def _carry(self, before: Value, after: Value, body: InstructionBlock) -> None:
+        """Assigns the results of a step to the carried values of the next one."""
         if isinstance(before, Grown) and isinstance(after, Grown):
             same = after.growing is before.growing and after.kind == before.kind
             if not same or after.version != before.growing.version:
-                raise NotPlannedError("a value that is no longer there")
+                raise NotPlannedError("a value whose memory has been reused")
             return
         if not is_array(before) or not is_array(after):
             if type(before) is not type(after) or before != after:
-                raise NotPlannedError("a value that changes beside tensors")
+                raise NotPlannedError("a carried value that is not a tensor")
             return
         source = self.tracer.slot(after)
         if source.shape != before.shape or source.dtype != before.dtype:
-            raise NotPlannedError("a carried value that changes its form")
+            raise NotPlannedError("a carried value that changes its shape or dtype")
         if source.cell.root is before.cell:
             return
         made = source.cell.root

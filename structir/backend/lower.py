@@ -1,5 +1,4 @@
-"""Programs whose ops are written out as kernels of their own module, fused as they are when they
-are compiled."""
+"""Lowers ops to kernels of the module itself, fused as in compilation."""
 
 from __future__ import annotations
 
@@ -44,19 +43,19 @@ from structir.ir.node import Node, replace
 from structir.ir.op import find_op
 from structir.ir.struct_info import TensorStructInfo, TupleStructInfo
 
-AFTER_ALL = 1 << 60  # the place of a sequence's result among its bindings
+AFTER_ALL = 1 << 60  # the index of a sequence's result among its bindings
 
 
 Shown = Callable[[Group, str], ShownKernel]
 
 
 def lowered(module: IRModule) -> IRModule:
-    """The module with runs of ops as calls of kernels, in plain loops."""
+    """Returns the module with runs of ops as calls of kernels in plain loops."""
     return _lowered(module, shown_kernel)
 
 
 def scheduled(module: IRModule) -> IRModule:
-    """The module with runs of ops as calls of the kernels that a CPU runs."""
+    """Returns the module with runs of ops as calls of scheduled CPU kernels."""
     return _lowered(module, scheduled_kernel)
 
 
@@ -75,15 +74,15 @@ class _Lowering:
         self.module, self.shown = module, shown
         self.functions: dict[str, Node] = dict(module.functions)
         self.kernels: dict[str, Kernel] = {}
-        self.numbers: Counter[str] = Counter()  # how often a name has been asked for
+        self.numbers: Counter[str] = Counter()  # number of requests of each name
 
     def function(self, function: Function) -> Function:
-        """The function over calls of kernels."""
+        """Lowers a function to calls of kernels."""
         body = self.sequence(function.body)
         return function if body is function.body else replace(function, body=body)
 
     def sequence(self, seq: SeqExpr) -> SeqExpr:
-        """A sequence with runs of its blocks written out."""
+        """Lowers the blocks of a sequence."""
         bindings = seq.bindings()
         last = {v: i for i, b in enumerate(bindings) for v in variables_in(b) if v is not b.var}
         last |= dict.fromkeys(variables_in(seq.body), AFTER_ALL)
@@ -95,7 +94,7 @@ class _Lowering:
         return seq if same else replace(seq, blocks=tuple(blocks))
 
     def value(self, value: Expr) -> Expr:
-        """A value with what is nested in it written out."""
+        """Lowers the sequences nested in a value."""
         match value:
             case If():
                 sides = [self.sequence(s) for s in (value.true_branch, value.false_branch)]
@@ -107,7 +106,7 @@ class _Lowering:
         return value
 
     def added(self, kernel: Kernel) -> GlobalVar:
-        """A kernel of the module under a name of its own."""
+        """Adds a kernel to the module under a unique name."""
         free = name = kernel.name
         while free in self.functions or free in self.kernels:
             self.numbers[name] += 1
@@ -117,7 +116,7 @@ class _Lowering:
 
 
 class _Block:
-    """One block on its way: runs of bindings become calls of kernels."""
+    """Lowers one block: runs of bindings become calls of kernels."""
 
     def __init__(
         self, lowering: _Lowering, block: BindingBlock, place: int, last: Mapping[Var, int]
@@ -129,7 +128,7 @@ class _Block:
         self.changed = False
 
     def lowered(self) -> BindingBlock:
-        """The block itself where nothing is written out."""
+        """Returns the lowered block, or the block itself if nothing is lowered."""
         for place, binding in enumerate(self.block.bindings, self.place):
             if self._takes(binding):
                 continue
@@ -154,7 +153,7 @@ class _Block:
         self.made.append(binding)
 
     def _close(self, place: int) -> None:
-        """Write out the run that ends here, but for what kernels cannot say."""
+        """Lowers the current run, except bindings that kernels cannot express."""
         todo = [self.run]
         self.run = _Run(place)
         while todo:
@@ -166,7 +165,7 @@ class _Block:
                 todo += reversed(list(run.parts({run.makers.get(b.root, -1) for b in buffers})))
 
     def _written(self, run: _Run) -> Sequence[Binding]:
-        """The bindings of a run as calls of kernels."""
+        """Returns the bindings of a run as calls of kernels."""
         end = run.start + len(run.bindings)
         results = [b.var for b in run.bindings if self._is_read(b.var, end)]
         if run.stays or not run.stages:
@@ -180,16 +179,16 @@ class _Block:
 
 
 class _Run(RegionLowering):
-    """Bindings that become kernels together, and which of them makes each buffer."""
+    """Bindings that are lowered together, and the binding that computes each buffer."""
 
     def __init__(self, start: int, stays: Sequence[VarBinding] = ()) -> None:
         super().__init__()
-        self.start, self.stays = start, bool(stays)  # the place of the first one; as they are
+        self.start, self.stays = start, bool(stays)  # index of the first binding
         self.bindings = list(stays)
         self.makers: dict[Buffer, int] = {}
 
     def takes(self, binding: VarBinding) -> bool:
-        """Take one more binding, if kernels may be able to say it."""
+        """Adds one binding, if kernels may be able to express it."""
         before = len(self.stages)
         try:
             self.add(binding)
@@ -201,16 +200,15 @@ class _Run(RegionLowering):
         return True
 
     def admit(self, inputs: int) -> None:
-        """Refuse what only the run tells."""
+        """Raises NoKernelError for sizes known only at run time."""
         if self.checks:
-            raise NoKernelError("sizes that must be compared when it runs")
+            raise NoKernelError("sizes that must be compared at run time")
         for var in islice(reversed(self.inputs), len(self.inputs) - inputs):
             if getattr(var.struct_info, "dims", None) != self.inputs[var].shape:
-                raise NoKernelError("a size that only the run tells")
+                raise NoKernelError("a size known only at run time")
 
     def parts(self, staying: set[int]) -> Iterator[_Run]:
-        """Its bindings with these staying as they are, and runs of what stands between; its halves
-        where it is not known which."""
+        """Splits the run around bindings that remain; in halves if these are unknown."""
         places = range(len(self.bindings))
         stay = (staying & {*places}) or ({0} if len(places) == 1 else set())
         cut = -1 if stay else len(places) // 2
@@ -227,7 +225,7 @@ class _Run(RegionLowering):
 
 
 class _KernelCalls:
-    """A region as calls of kernels, one for each group."""
+    """Converts a region to calls of kernels, one for each group."""
 
     def __init__(self, block: _Block, lowering: RegionLowering, results: list[Var]) -> None:
         self.block, self.lowering, self.results = block, lowering, results
@@ -237,7 +235,7 @@ class _KernelCalls:
         self.new: list[Binding] = []
 
     def bindings(self) -> list[Binding]:
-        """The calls, in an order that can run, and the results under their own names."""
+        """Returns the calls in a valid order, and the results under their original names."""
         program = composed(self.region.program)
         for shown in _all_shown(grouped(program)[0], self.block.lowering.shown):
             self._call(shown)
@@ -260,7 +258,7 @@ class _KernelCalls:
             self._bind(buffer, TupleGetItem(together, place, info), info)
 
     def _bind(self, buffer: Buffer, value: Expr, info: Any) -> Expr:
-        """Give a buffer's value the name of the result that it is, or a new one."""
+        """Binds the value of a buffer to the name of its result, or to a new one."""
         values = self.lowering.values
         same = (v for v in self.results if values[v] is buffer and v.struct_info == info)
         var = next(same, None) or self.block.kind("lowered", info)
@@ -269,11 +267,11 @@ class _KernelCalls:
         return var
 
     def _operand(self, buffer: Buffer) -> Expr:
-        """The value of a buffer; memory under another shape is reshaped."""
+        """Returns the value of a buffer; memory under another shape is reshaped."""
         known = self.exprs.get(buffer)
         if known is None:
             if buffer.base is None:
-                raise NotShown("a value that nothing makes")
+                raise NotShown("a value without a producer")
             reshape: Any = find_op("reshape")
             call = reshape(self._operand(buffer.base), ShapeExpr(buffer.shape))
             known = self._bind(buffer, call, call.struct_info)
@@ -286,7 +284,7 @@ class _KernelCalls:
 
 
 def _all_shown(groups: Sequence[Group], shown: Shown) -> list[ShownKernel]:
-    """The kernels of all groups; all that cannot be shown is told at once."""
+    """Returns the kernels of all groups; raises once for all stages that have no kernel form."""
     found: list[ShownKernel] = []
     refused: list[Buffer] = []
     for group in groups:
@@ -297,12 +295,12 @@ def _all_shown(groups: Sequence[Group], shown: Shown) -> list[ShownKernel]:
     filled = Counter(buffer for kernel in found for buffer in kernel.fills)
     refused += [buffer for buffer, count in filled.items() if count > 1]
     if refused:
-        raise NotShown("some stages have no form in a kernel", refused)
+        raise NotShown("some stages have no kernel form", refused)
     return found
 
 
 def _name(group: Group) -> str:
-    """What a kernel does, from where its stages come."""
+    """Returns a kernel name from the origins of its stages."""
     found = [re.match(r"R\.([\w.]+)", stage.origin) for stage in group.stages]
     names = list(dict.fromkeys(match[1].rpartition(".")[2] for match in found if match))
     return "_".join(names[:4]) or "kernel"

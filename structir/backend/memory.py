@@ -1,4 +1,4 @@
-"""The memory plan: which buffers live when, and where they lie in one arena."""
+"""Plans memory: lifetimes of buffers, and their offsets in one arena."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ALIGNMENT = 64
 
 @attrs.frozen(eq=False)
 class Lifetime:
-    """A buffer in the arena, from the first kernel that touches it to the last."""
+    """A buffer in the arena, from the first kernel that uses it to the last."""
 
     buffer: Buffer
     first: int
@@ -24,7 +24,7 @@ class Lifetime:
 
 
 def lifetimes(kernels: Sequence[KernelText], outside: frozenset[Buffer]) -> list[Lifetime]:
-    """What must lie in the arena: all that kernels touch and the outside does not bring."""
+    """Returns the buffers of the arena: all that kernels use except inputs and results."""
     spans: dict[Buffer, tuple[int, int]] = {}
     for step, kernel in enumerate(kernels):
         for buffer in kernel.pointers:
@@ -38,7 +38,7 @@ def lifetimes(kernels: Sequence[KernelText], outside: frozenset[Buffer]) -> list
 
 
 def laid_out(spans: Sequence[Lifetime], elements: Sequence[int]) -> tuple[list[int], int]:
-    """The offset of each buffer, and the size of the arena, in bytes."""
+    """Returns the offset of each buffer, and the size of the arena, in bytes."""
     sizes = [
         -(-max(count, 1) * span.element_bytes // ALIGNMENT) * ALIGNMENT
         for span, count in zip(spans, elements, strict=True)

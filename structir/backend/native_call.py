@@ -1,4 +1,4 @@
-"""Calls from Python that run compiled code at once, without any Python, where all is as before."""
+"""Native functions that call compiled code directly for known sizes, without executing Python."""
 
 from __future__ import annotations
 
@@ -33,14 +33,13 @@ FUNCTIONS = {
 
 
 class CallTable(np.ndarray[Any, Any]):
-    """The table of a function, as the object that its calls are bound to; it holds what the table
-    points to."""
+    """The object that calls of a function are bound to; it owns the memory of the call table."""
 
     held: tuple[Any, ...]
 
 
 class MethodDefinition(ctypes.Structure):
-    """How CPython is told of a function."""
+    """The PyMethodDef of a function."""
 
     _fields_ = (
         ("name", ctypes.c_char_p),
@@ -51,7 +50,7 @@ class MethodDefinition(ctypes.Structure):
 
 
 class NativeCall:
-    """A function that knows its latest sizes, and asks `otherwise` for all else."""
+    """A function with a table of its latest sizes; other calls are passed to `otherwise`."""
 
     def __init__(
         self,
@@ -97,9 +96,9 @@ class NativeCall:
         self._lock = threading.Lock()
 
     def set_spaces(self, spaces: Sequence[Any]) -> None:
-        """The spaces to look through, the latest first. Those that are still in use are kept."""
+        """Sets the spaces to search, the latest first. Spaces in use are kept alive."""
         with self._lock:
-            self.table[TABLE.first_space] = 0  # calls that come meanwhile find none, and move none
+            self.table[TABLE.first_space] = 0  # concurrent calls see an empty table meanwhile
             gone = [s for s in self._spaces if s not in spaces]
             self._retired = [s for s in (*self._retired, *gone) if s.words[SPACE.busy]]
             first = 0
@@ -117,5 +116,5 @@ def native_call(
     single: bool,
     otherwise: Callable[..., Any],
 ) -> NativeCall | None:
-    """A native function before a Python one; None where objects do not lie as it must know."""
+    """Returns a native function in front of a Python one; None if the object layout is unknown."""
     return NativeCall(name, inputs, results, single, otherwise) if layouts_hold() else None

@@ -1,4 +1,4 @@
-"""What the kernels of a function are, before any is compiled or as an executable has them."""
+"""Describes the kernels of a function, before compilation or in an executable."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ from structir.passes.inline_functions import inline_functions
 
 @attrs.frozen(eq=False)
 class KernelOutline:
-    """One kernel: the group of stages that it was made of, its source, and the same as a kernel
-    of the language where that can say it."""
+    """One kernel: its group of stages, its source, and its `I.kernel` form if there is one."""
 
     text: KernelText
     group: Group
@@ -35,15 +34,15 @@ class KernelOutline:
 
 @attrs.frozen(eq=False)
 class Outline:
-    """The kernels of one function in the order in which they run, and why stages were put
-    together or not: the place of the producer, that of its reader, the reason."""
+    """The kernels of one function in execution order, and the fusion decisions: the index of the
+    producer, that of the consumer, and the reason."""
 
     kernels: tuple[KernelOutline, ...]
     decisions: tuple[tuple[str, str, str], ...]
 
 
 def outline(module: IRModule, name: str) -> Outline:
-    """The kernels that a function will have; nothing is compiled."""
+    """Returns the kernels that a function will have, without compiling."""
     function = module[name]
     program = HostProgram(
         {n: k for n, k in module.functions.items() if isinstance(k, Kernel) and k.blocks is None}
@@ -55,12 +54,12 @@ def outline(module: IRModule, name: str) -> Outline:
 
 
 def outline_of(executable: Executable, name: str) -> Outline:
-    """The kernels that a function of an executable has."""
+    """Returns the kernels of a function of an executable."""
     plans = executable.plans(name)
     known = [plan.recipe.scheduled for plan in plans]
     if None not in known:
         return _outline([scheduled for scheduled in known if scheduled])
-    again = outline(executable.module, name)  # the disk does not tell why kernels are as they are
+    again = outline(executable.module, name)  # the cache does not store fusion decisions
     texts = [text for plan in plans for text in plan.texts]
     both = zip(again.kernels, texts, strict=False)
     return attrs.evolve(again, kernels=tuple([attrs.evolve(k, text=text) for k, text in both]))

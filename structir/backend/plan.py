@@ -31,18 +31,18 @@ from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.dtype import numpy_dtype
 
-REPORT = 3  # words in which a kernel says at which site it failed, on which index and size
-KEPT_SHAPES = 64  # plans bound to sizes that are remembered,
-KEPT_BYTES = 1 << 28  # unless their arenas take more than this
-SHARED_FROM = 1 << 16  # elements touched, from which threads share a kernel: some 20 us
-CHUNKS_EACH = 4  # for each thread: who is done early takes more
+REPORT = 3  # words in which a kernel reports the site, index and size of an error
+KEPT_SHAPES = 64  # bound plans that are kept,
+KEPT_BYTES = 1 << 28  # unless their arenas are larger than this
+SHARED_FROM = 1 << 16  # elements accessed, from which threads share a kernel: some 20 us
+CHUNKS_EACH = 4  # per thread: idle threads claim more
 CHUNK_LINES = 64  # chunks are whole blocks of rows, where the range is long enough
-LONG_WORK = 1 << 14  # elements touched, from which a call lets other Python threads go on
+LONG_WORK = 1 << 14  # elements accessed, from which a call releases the GIL
 
 
 @attrs.frozen(eq=False)
 class Numbers:
-    """The integers of a plan at given sizes, taken apart."""
+    """The integers of a plan at given sizes, by purpose."""
 
     sizes: list[tuple[int, ...]]  # for each kernel, those in its table
     ranges: tuple[int, ...]
@@ -56,13 +56,13 @@ def _compiled(text: KernelText) -> CompiledKernel:
 
 
 def owned_results(outputs: Iterable[Buffer]) -> tuple[Buffer, ...]:
-    """The arrays that a program makes for its results, in order."""
+    """Returns the results that need new arrays, in order."""
     roots = dict.fromkeys(b.root for b in outputs)
     return tuple([b for b in roots if b.origin == "value"])
 
 
 class KernelPlan:
-    """The kernels of one program, compiled, and the tables by which they are called."""
+    """The compiled kernels of one program, and the tables by which they are called."""
 
     def __init__(self, recipe: KernelSequence) -> None:
         self.recipe = recipe
@@ -79,7 +79,7 @@ class KernelPlan:
         self._evaluate = evaluator(self._dims(), self.symbols)
 
     def compiled(self, text: KernelText) -> CompiledKernel:
-        """A kernel as machine code."""
+        """Compiles a kernel to machine code."""
         return _compiled(text)
 
     def _dims(self) -> list[Dim]:
@@ -92,7 +92,7 @@ class KernelPlan:
         return [*self.owned, *self.outputs]
 
     def numbers(self, sizes: Sequence[int]) -> Numbers:
-        """All integers of the plan, at sizes given in the order of `symbols`."""
+        """Evaluates all integers of the plan, at sizes in the order of `symbols`."""
         values = iter(self._evaluate(*sizes))
 
         def take(count: int) -> tuple[int, ...]:
@@ -105,16 +105,16 @@ class KernelPlan:
             [take(len(b.shape)) for b in self._shaped()],
         )
         if any(size < 0 for shape in numbers.shapes for size in shape):
-            raise ShapeMismatchError(f"expected sizes from 0 up, found {numbers.shapes}")
+            raise ShapeMismatchError(f"expected sizes >= 0, found {numbers.shapes}")
         return numbers
 
     def bound(self, sizes: Mapping[Sym, int], threads: int = 1) -> BoundPlan:
-        """The plan at given sizes, for so many threads."""
+        """Binds the plan to sizes, for a number of threads."""
         return BoundPlan(self, self.numbers([sizes[s] for s in self.symbols]), sizes, threads)
 
 
 def chunk_of(length: int, touched: int, threads: int) -> int:
-    """How much of a range to claim at once; 0 where it is too little work to share."""
+    """Returns how much of a range a thread claims at once; 0 if the work is too small to share."""
     if length < 2 or touched < SHARED_FROM:
         return 0
     chunk = -(-length // (CHUNKS_EACH * threads))
@@ -123,8 +123,8 @@ def chunk_of(length: int, touched: int, threads: int) -> int:
 
 
 class Workspace:
-    """What one call at a time uses: the argument block, the program that points into it, the
-    arena."""
+    """The memory of one call at a time: the argument block, the program that points into it, and
+    the arena."""
 
     def __init__(self, bound: BoundPlan, arena: Any = None) -> None:
         self.plan = plan = bound.plan
@@ -137,7 +137,7 @@ class Workspace:
         external = bound.external
         own_lines = bound.bytes_of_one_thread
         words: list[int] = []
-        moved: list[tuple[int, int]] = []  # places of scratch, and how far apart threads have it
+        moved: list[tuple[int, int]] = []  # scratch offset, stride of threads
         patches: list[int] = []
         starts: list[int] = []
         for text, own in zip(plan.texts, numbers.sizes, strict=True):
@@ -193,12 +193,12 @@ class Workspace:
         return places.get(buffer, 0)
 
     def failure(self, row: int) -> StructIRError:
-        """The error of the kernel at a row, as it has reported it."""
+        """Returns the error that the kernel at a row has reported."""
         place = self.running[row]
         text = self.plan.texts[place]
         if not text.sites:
-            what = ", ".join(text.origins) or f"kernel {place}"
-            return ShapeMismatchError(f"at run time: {what} refused its operands")
+            what = ", ".join(text.origins) or str(place)
+            return ShapeMismatchError(f"kernel {what}: runtime shape check failed")
         report = self.starts[place] + len(text.pointers) + len(text.sizes)
         reports = self.arguments[:, report : report + REPORT]
         site, index, size = next([int(w) for w in words] for words in reports if words[0])
@@ -208,7 +208,7 @@ class Workspace:
 
 
 class BoundPlan:
-    """A plan at given sizes. Calls that overlap in time get workspaces of their own."""
+    """A plan at given sizes. Concurrent calls use different workspaces."""
 
     def __init__(
         self, plan: KernelPlan, numbers: Numbers, sizes: Mapping[Sym, int], threads: int
@@ -232,12 +232,12 @@ class BoundPlan:
 
     @property
     def result_forms(self) -> list[tuple[tuple[int, ...], Any]]:
-        """The shape and dtype of each result."""
+        """Returns the shape and dtype of each result."""
         shapes = dict(zip(self.plan.outputs, self.output_shapes, strict=True))
         return [(shapes[b], numpy_dtype(b.dtype)) for b in self.plan.results]
 
     def _tables(self) -> list[Any]:
-        """The sizes of inputs and results, and the bytes that each of them takes."""
+        """Returns the sizes of inputs and results, and the bytes of each."""
         inputs = [(self._shape(b), numpy_dtype(b.dtype)) for b in self.plan.inputs]
         found = []
         for forms in (inputs, self.owned_forms):
@@ -249,7 +249,7 @@ class BoundPlan:
         return tuple([dims.evaluate(d, self.sizes) for d in buffer.shape])
 
     def bytes_of(self, buffer: Buffer) -> int:
-        """How many bytes a buffer takes at these sizes."""
+        """Returns the size of a buffer in bytes."""
         return dims.evaluate(buffer.elements, self.sizes) * element_bytes(buffer.dtype)
 
     def _elements_touched(self) -> int:
@@ -259,19 +259,19 @@ class BoundPlan:
         return sum([*inputs, *results, *constants, *self.numbers.elements])
 
     def _chunks(self) -> list[int]:
-        """How much of each kernel's range a thread takes at once."""
+        """Returns the chunk of each kernel's range that a thread claims at once."""
         if self.threads == 1:
             return [0] * len(self.plan.texts)
         found = []
         for text, length in zip(self.plan.texts, self.numbers.ranges, strict=True):
             buffers = dict.fromkeys(b for b in text.pointers if b not in text.scratch)
             touched = sum(dims.evaluate(b.elements, self.sizes) for b in buffers)
-            alone = text.function is not None  # a routine, which may keep what it likes
+            alone = text.function is not None  # a routine with its own scratch memory
             found.append(0 if alone else chunk_of(length, touched, self.threads))
         return found
 
     def _arena_elements(self) -> list[int]:
-        """The elements of each buffer in the arena: of scratch, a part for every thread."""
+        """Returns the elements of each buffer in the arena; scratch memory is per thread."""
         scratch = {b for text in self.plan.texts for b in text.scratch}
         found = []
         for span, count in zip(self.plan.spans, self.numbers.elements, strict=True):
@@ -285,27 +285,30 @@ class BoundPlan:
 
     @cached_property
     def layout(self) -> tuple[list[int], int]:
-        """Where each buffer lies in the arena, and the size of the arena."""
+        """Returns the offset of each buffer in the arena, and the size of the arena."""
         return laid_out(self.plan.spans, self.arena_elements)
 
     @cached_property
     def space_of_calls(self) -> Workspace:
-        """The workspace that native calls use, one at a time."""
+        """The workspace of native calls, which use it one at a time."""
         return Workspace(self)
 
     @property
     def is_plain(self) -> bool:
-        """Whether the results are just the buffers that are filled."""
+        """Whether the results are exactly the output buffers."""
         return self.plan.results == self.plan.owned
 
     @cached_property
     def is_large(self) -> bool:
-        """Whether a result is so large that its memory is kept."""
+        """Whether a result is so large that its memory is pooled."""
         return any(is_large(prod(s) * d.itemsize) for s, d in self.owned_forms)
 
     def workspace(self) -> Workspace:
-        """A workspace that no other call uses, until it is given back. The one of native calls, if
-        there is one, serves here as well: one arena for calls that do not overlap."""
+        """Returns a workspace for exclusive use, until `give_back`.
+
+        The workspace of native calls is used here as well: calls that do not overlap share one
+        arena.
+        """
         native: Workspace | None = self.__dict__.get("space_of_calls")
         if native is not None and not native.words[SPACE.busy]:
             native.words[SPACE.busy] = 1
@@ -316,14 +319,15 @@ class BoundPlan:
             return Workspace(self)
 
     def give_back(self, space: Workspace) -> None:
-        """Let other calls have a workspace."""
+        """Returns a workspace to the pool."""
         if space is self.__dict__.get("space_of_calls"):
             space.words[SPACE.busy] = 0
         else:
             self.free.append(space)
 
     def run(self, space: Workspace) -> None:
-        """Run on the addresses in the workspace: those of the inputs, then of the owned results."""
+        """Runs the plan on the addresses in the workspace: those of the inputs, then of the owned
+        results."""
         record = recording.get()
         failed = record(self, space) if record else run_space()(space.words.ctypes.data)
         error = space.failure(failed - 1) if failed else None
@@ -332,7 +336,7 @@ class BoundPlan:
             raise error
 
 
-# Runs a plan in place of the runner: who wants to know how long each kernel takes.
+# Replaces the runner, to measure the time of each kernel.
 recording: ContextVar[Callable[[BoundPlan, Workspace], int] | None] = ContextVar(
     "recording", default=None
 )
@@ -340,23 +344,23 @@ recording: ContextVar[Callable[[BoundPlan, Workspace], int] | None] = ContextVar
 
 @cache
 def run_space() -> Callable[[int], int]:
-    """The runner; other Python threads go on while it works."""
+    """Runs the plan with the GIL released."""
     return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(run_address())
 
 
 class BoundPlans:
-    """The plans of one program by the sizes that they are bound to, the latest ones kept."""
+    """An LRU cache of the plans of one program by sizes."""
 
     def __init__(self) -> None:
         self._found: OrderedDict[Any, BoundPlan] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, key: Any) -> BoundPlan | None:
-        """The plan bound for these sizes, if it is remembered."""
+        """Returns the plan bound to these sizes, if it is cached."""
         return self._found.get(key)
 
     def put(self, key: Any, plan: BoundPlan) -> None:
-        """Remember a plan, and let the oldest go."""
+        """Caches a plan, and evicts the oldest."""
         with self._lock:
             self._found[key] = plan
             while len(self._found) > 1 and self._are_too_many():
@@ -367,7 +371,7 @@ class BoundPlans:
         return len(self._found) > KEPT_SHAPES or arenas > KEPT_BYTES
 
     def latest(self) -> list[BoundPlan]:
-        """All that are remembered, the latest first."""
+        """Returns all cached plans, the latest first."""
         with self._lock:
             return list(reversed(self._found.values()))
 

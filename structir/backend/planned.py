@@ -1,5 +1,4 @@
-"""Functions and loops that the host comes to, by what they are given: as plans of steps, where that
-can be."""
+"""Plans functions and loops of the host by their arguments, as step plans where possible."""
 
 from __future__ import annotations
 
@@ -22,17 +21,17 @@ from structir.interpret.scope import Activation, Closure, Value
 from structir.ir.expr import Function, Var
 from structir.ops.loop import LoopSpec
 
-MOST_TRIES = 8  # of a function that no plan was found for, at different sizes
-MOST_LEFT = 4  # runs that ended on the host, until a plan is given up
-MOST_REASONS = 32  # of what is the host's, the latest
+MOST_TRIES = 8  # failed attempts to plan a function, at different sizes
+MOST_LEFT = 4  # runs that fell back to the host, before a plan is abandoned
+MOST_REASONS = 32  # of recorded fallbacks, the latest
 
-FEW_STEPS = 16  # that do not pay for a plan the first time
-Traced = Callable[..., Value]  # what is done on forms
-Reads = Callable[[Function], tuple[Var, ...]]  # what a function reads of the scope around it
+FEW_STEPS = 16  # that do not justify a plan at the first call
+Traced = Callable[..., Value]  # what is traced
+Reads = Callable[[Function], tuple[Var, ...]]  # variables of the enclosing scope
 
 
 class PlannedArguments:
-    """What a function or a loop is given: arrays in order, and a key of all else."""
+    """The arguments of a function or a loop: arrays in order, and a key of everything else."""
 
     def __init__(self, reads: Reads, *values: Any) -> None:
         self.reads = reads
@@ -42,7 +41,7 @@ class PlannedArguments:
     def _form(self, value: Any) -> Any:
         if type(value) is np.ndarray:
             if not value.dtype.isnative or value.dtype.hasobject:
-                raise NotPlannedError("an argument that is no plain array")
+                raise NotPlannedError("an argument that is not a plain array")
             self.arrays.append(value)
             return value.shape, value.dtype
         if isinstance(value, tuple):
@@ -53,7 +52,7 @@ class PlannedArguments:
             return value.function
         if value is None or isinstance(value, str | bool | int | float):
             return type(value), value
-        raise NotPlannedError("an argument that is neither an array, a number nor a function")
+        raise NotPlannedError("an argument other than an array, a number or a function")
 
     def _closure(self, value: Closure) -> Any:
         outer = value.outer
@@ -64,14 +63,14 @@ class PlannedArguments:
 
 
 class StandIns:
-    """Values of which only the form is known, in place of those that are given."""
+    """Placeholders of values of which only the form is known."""
 
     def __init__(self, reads: Reads, tracer: PlanTracer) -> None:
         self.reads, self.tracer = reads, tracer
         self.slots: list[Slot] = []
 
     def of(self, value: Any) -> Any:
-        """What stands for a value."""
+        """Returns the placeholder of a value."""
         if type(value) is np.ndarray:
             self.slots.append(Slot(MemoryCell(value.nbytes, OUTSIDE), value.shape, value.dtype))
             return self.slots[-1]
@@ -91,34 +90,33 @@ class StandIns:
 
 @attrs.define(eq=False)
 class Tried:
-    """How a plan has done: None where there is none."""
+    """The record of a plan; None if there is none."""
 
     plan: StepPlan | None
     left: int = 0
 
     @property
     def serves(self) -> bool:
-        """Whether there is a plan that does not end on the host again and again."""
+        """Whether there is a plan that does not fall back to the host repeatedly."""
         return self.plan is not None and self.left <= MOST_LEFT
 
 
 @attrs.define(eq=False)
 class Plans:
-    """The plans of one function, or of the loops over it, by what they are given; the latest are
-    kept."""
+    """The plans of one function, or of the loops over it, by arguments; an LRU cache."""
 
     found: OrderedDict[Any, Tried] = attrs.Factory(OrderedDict)
     met: OrderedDict[Any, None] = attrs.Factory(OrderedDict)  # once
-    vain: int = 0  # how often there was no plan
+    vain: int = 0  # number of failed attempts
     lock: threading.Lock = attrs.Factory(threading.Lock)
 
     def latest(self) -> list[StepPlan]:
-        """The plans that serve, the latest first."""
+        """Returns the usable plans, the latest first."""
         with self.lock:
             return [t.plan for t in reversed(self.found.values()) if t.plan and t.serves]
 
     def is_met(self, key: Any) -> bool:
-        """Whether a key was met before."""
+        """Whether a key occurred before."""
         with self.lock:
             if key in self.met:
                 return True
@@ -128,7 +126,7 @@ class Plans:
             return False
 
     def put(self, key: Any, tried: Tried) -> Tried:
-        """Remember a plan, and let the oldest go."""
+        """Caches a plan, and evicts the oldest."""
         with self.lock:
             self.found[key] = tried
             while len(self.found) > 1 and self._are_too_many():
@@ -147,26 +145,27 @@ class StepPlans:
     tracer: Callable[[], PlanTracer]
     plans: defaultdict[Any, Plans] = attrs.Factory(lambda: defaultdict(Plans))
     read: dict[Function, tuple[Var, ...]] = attrs.Factory(dict)
-    left: dict[str, None] = attrs.Factory(dict)  # what is the host's, and why
+    left: dict[str, None] = attrs.Factory(dict)  # fallbacks to the host, with reasons
 
     def reads(self, function: Function) -> tuple[Var, ...]:
-        """What a function reads of the scope around it."""
+        """Returns the variables of the enclosing scope that a function uses."""
         if function not in self.read:
             self.read[function] = tuple(free_vars(function))
         return self.read[function]
 
     def of(self, function: Function) -> list[StepPlan]:
-        """The plans of a function that serve, the latest first."""
+        """Returns the usable plans of a function, the latest first."""
         return self.plans[_called, function].latest()
 
     def call(self, closure: Closure, args: tuple[Value, ...]) -> Value:
-        """What a function gives; LEFT where the host must call it. It is planned when it is called
-        a second time with values of the same forms."""
+        """Calls a function by its plan; LEFT if the host must call it.
+
+        It is planned at the second call with values of the same forms.
+        """
         return self._run(self.plans[_called, closure.function], _called, False, closure, *args)
 
     def loop(self, function: Any, steps: LoopSpec) -> tuple[tuple[Value, ...], list[Value]] | None:
-        """What a loop gives; None where the host must make its steps. One of many steps is planned
-        at once."""
+        """Runs a loop by its plan; None if the host must run it. A long loop is planned at once."""
         trips = steps.trips
         count = None if trips is None else int(trips)
         if count is not None and count <= 0:
@@ -184,7 +183,7 @@ class StepPlans:
         try:
             given = PlannedArguments(self.reads, *values)
         except NotPlannedError as error:
-            self._tell(values[0], reason_of(error))
+            self._record_fallback(values[0], reason_of(error))
             return LEFT
         tried = plans.found.get(given.key)
         if tried is None:
@@ -198,7 +197,7 @@ class StepPlans:
         return value
 
     def _planned(self, plans: Plans, traced: Traced, values: tuple[Any, ...]) -> StepPlan | None:
-        """The plan for values of some forms; None where there is none."""
+        """Returns the plan for values of some forms; None if there is none."""
         tracer = self.tracer()
         stand_ins = StandIns(self.reads, tracer)
         block = tracer.blocks[-1]
@@ -212,10 +211,10 @@ class StepPlans:
             return None
         finally:
             for reason in tracer.left:
-                self._tell(values[0], reason)
+                self._record_fallback(values[0], reason)
 
-    def _tell(self, called: Any, reason: str) -> None:
-        """Remember why something is the host's."""
+    def _record_fallback(self, called: Any, reason: str) -> None:
+        """Records why something runs on the host."""
         while len(self.left) >= MOST_REASONS:
             self.left.pop(next(iter(self.left)), None)
         name = getattr(called, "name", "") or "a function"
@@ -223,13 +222,13 @@ class StepPlans:
 
 
 def _called(tracer: PlanTracer, closure: Closure, *args: Value) -> Value:
-    """A call on forms."""
+    """Traces a call on forms."""
     return tracer.run(tracer.entered(closure, args))
 
 
 def _looped(tracer: PlanTracer, function: Any, *given: Any) -> Value:
-    """A loop on forms."""
+    """Traces a loop on forms."""
     made = tracer.loop(function, LoopSpec(*given))
     if made is None:
-        raise NotPlannedError("no step")
+        raise NotPlannedError("a loop without steps")
     return made[0], tuple(made[1])

@@ -1,4 +1,4 @@
-"""Functions around regions as callers see them: plans without loops run without any Python."""
+"""Functions around regions as callers see them: plans without loops run natively."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInf
 
 
 class PlannedFunction:
-    """A function of a machine. `entry` runs its plans where the sizes are known; all other calls
-    come here."""
+    """A function of an interpreter. `entry` runs plans of known sizes; other calls come here."""
 
     def __init__(self, name: str, machine: CompiledMachine) -> None:
         self.closure, self.plans = machine.global_function(name), machine.plans
@@ -47,7 +46,7 @@ class PlannedFunction:
 
 
 def _forms(infos: Sequence[StructInfo | None]) -> list[tuple[Any, int]] | None:
-    """The dtypes and ranks of tensors; None where there is anything else among them."""
+    """Returns the dtypes and ranks of tensors; None if a value is not a tensor."""
     found = []
     for info in infos:
         if not isinstance(info, TensorStructInfo) or info.dtype is None or info.ndim is None:

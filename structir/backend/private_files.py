@@ -1,7 +1,7 @@
-"""Files that no other user can write. Machine code is loaded from such files alone: whoever writes
-one decides what this process runs.
+"""Reads files that no other user can write; machine code is loaded from such files alone.
 
-Systems without owners of files (Windows) check only that a file is a plain one.
+Whoever can write such a file controls this process. Systems without file owners (Windows) check
+only that a file is a regular one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from io import FileIO
 from pathlib import Path
 
 HAS_OWNERS = hasattr(os, "geteuid")
-# A link is not followed, and a pipe without a writer does not block.
+# Symbolic links are not followed, and a pipe without a writer does not block.
 OPEN = os.O_RDONLY | sum(
     getattr(os, name, 0)
     for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY")
@@ -22,16 +22,16 @@ OPEN = os.O_RDONLY | sum(
 OPEN_FOLDER = OPEN | getattr(os, "O_DIRECTORY", 0)
 WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 PRIVATE = 0o700
-MOST_LINKS = 40  # on the way to a directory, as Linux has it
+MOST_LINKS = 40  # in the path of a directory, as on Linux
 
 
 class NotPrivateError(OSError):
-    """Another user can write a file, or exchange it; the message is the reason."""
+    """Another user can write or replace a file; the message gives the reason."""
 
 
 def check_folder(folder: Path) -> bool:
-    """Raises NotPrivateError where another user can write a directory or exchange it for another
-    one; returns whether the directory exists."""
+    """Raises NotPrivateError if another user can write or replace a directory; returns whether the
+    directory exists."""
     if not HAS_OWNERS:
         return folder.is_dir()
     try:
@@ -47,36 +47,37 @@ def check_folder(folder: Path) -> bool:
 
 
 def make_folder(folder: Path) -> None:
-    """Makes a directory, and those above it that are missing, for this user alone."""
+    """Creates a directory and its missing parents, for this user alone."""
     if not folder.is_dir():
         make_folder(folder.parent)
         with suppress(FileExistsError):
             folder.mkdir(PRIVATE)
 
 
-def read_file(path: Path, most_bytes: int) -> bytes:
-    """The contents of a plain file which no other user can write, in a directory of that kind.
+def read_file(path: Path, max_bytes: int) -> bytes:
+    """Returns the contents of a regular file which no other user can write, in a directory of that
+    kind.
 
-    Raises NotPrivateError for any other file, and OSError for one of more bytes.
+    Raises NotPrivateError for any other file, and OSError for a larger one.
     """
     if not HAS_OWNERS:
-        return _contents(path, _opened(path, OPEN), most_bytes)
+        return _contents(path, _opened(path, OPEN), max_bytes)
     folder = _opened(path.parent, OPEN_FOLDER)
     try:
         _check(path.parent, os.fstat(folder))
-        return _contents(path, _opened(path, OPEN, folder), most_bytes)
+        return _contents(path, _opened(path, OPEN, folder), max_bytes)
     finally:
         os.close(folder)
 
 
-def _contents(path: Path, file: int, most_bytes: int) -> bytes:
-    """The contents of an open file, which is closed."""
+def _contents(path: Path, file: int, max_bytes: int) -> bytes:
+    """Returns the contents of an open file and closes it."""
     try:
         status = os.fstat(file)
         if not stat.S_ISREG(status.st_mode):
-            raise NotPrivateError(f"{path} is not a plain file")
+            raise NotPrivateError(f"{path} is not a regular file")
         _check(path, status)
-        if status.st_size > most_bytes:
+        if status.st_size > max_bytes:
             raise OSError(f"{path} has {status.st_size} bytes")
         with FileIO(file, closefd=False) as opened:
             return opened.readall()
@@ -94,7 +95,7 @@ def _opened(path: Path, flags: int, folder: int | None = None) -> int:
 
 
 def _check(path: Path, status: os.stat_result) -> None:
-    """Checks a file or directory that only this user may be able to write."""
+    """Checks that only this user can write a file or directory."""
     if not HAS_OWNERS:
         return
     if status.st_uid != os.geteuid():
@@ -104,7 +105,7 @@ def _check(path: Path, status: os.stat_result) -> None:
 
 
 def _check_above(path: Path, status: os.stat_result) -> None:
-    """Checks a directory or link above: its owner, and whether others can rename what it holds."""
+    """Checks a parent directory or link: its owner, and whether others can rename its entries."""
     if status.st_uid not in (0, os.geteuid()):
         raise NotPrivateError(f"{path} belongs to user {status.st_uid}, not to {os.geteuid()}")
     mode = status.st_mode
@@ -113,7 +114,7 @@ def _check_above(path: Path, status: os.stat_result) -> None:
 
 
 def _way_to(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """All directories and links that the system goes through on the way to a directory."""
+    """Returns all directories and links that the system resolves in a path."""
     at, links = Path(folder.absolute().anchor), 0
     remaining = list(reversed(folder.absolute().parts[1:]))
     yield at, at.lstat()

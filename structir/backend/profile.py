@@ -1,4 +1,4 @@
-"""Where the time of a call goes, kernel by kernel."""
+"""Profiles calls, kernel by kernel."""
 
 from __future__ import annotations
 
@@ -23,36 +23,36 @@ rich_console = lazy_module("rich.console")
 
 @attrs.frozen
 class KernelTime:
-    """What one kernel took in one call: the median over the calls that were made."""
+    """The time of one kernel in one call: the median over the measured calls."""
 
-    origins: tuple[str, ...]  # the ops that it came from, with their places in the program
+    origins: tuple[str, ...]  # the ops that it computes, with source locations
     runs: int
     seconds: float
-    operations: int  # additions, products, functions, as the program writes them
-    bytes: int  # of what it reads and writes, each element once
+    operations: int  # additions, products, functions, as written in the program
+    bytes: int  # of its operands and results, each element once
     text: KernelText | None = None
 
     @property
     def gigaflops(self) -> float:
-        """Billions of operations in a second."""
+        """Billions of operations per second."""
         return self.operations / max(self.seconds, 1e-12) / 1e9
 
     @property
     def gigabytes(self) -> float:
-        """Billions of bytes in a second."""
+        """Billions of bytes per second."""
         return self.bytes / max(self.seconds, 1e-12) / 1e9
 
 
 @attrs.frozen
 class Profile:
-    """The kernels of a call in the order in which they ran first, and the time of whole calls."""
+    """The kernels of a call in order of their first run, and the time of whole calls."""
 
     kernels: tuple[KernelTime, ...]
-    seconds: float  # of a whole call as it usually is made
-    left: tuple[str, ...] = ()  # what calls have left to the host, and why
+    seconds: float  # of a whole call without instrumentation
+    left: tuple[str, ...] = ()  # parts that ran on the host, and why
 
     def data(self) -> dict[str, Any]:
-        """The profile as plain data."""
+        """Returns the profile as plain data."""
         kernels = [
             {
                 "ops": list(origins(kernel.origins)),
@@ -63,10 +63,10 @@ class Profile:
             }
             for kernel in self.kernels
         ]
-        return {"seconds": self.seconds, "kernels": kernels, "left_to_host": list(self.left)}
+        return {"seconds": self.seconds, "kernels": kernels, "fallbacks": list(self.left)}
 
     def table(self) -> Any:
-        """The profile as a table for a terminal."""
+        """Returns the profile as a table for a terminal."""
         told = [f"left to the host: {escaped(reason)}" for reason in self.left]
         table = rich_table.Table(
             box=None, header_style="bold", caption="\n".join(told) or None, caption_justify="left"
@@ -90,29 +90,29 @@ class Profile:
 
 
 def escaped(text: str) -> str:
-    """A text without meaning for a terminal."""
+    """Escapes terminal markup."""
     return text.replace("[", r"\[")
 
 
 def microseconds(seconds: float) -> str:
-    """A time in microseconds."""
+    """Formats a time in microseconds."""
     return f"{seconds * 1e6:,.1f} us"
 
 
 class ProfileRecorder:
-    """Runs plans kernel by kernel, and notes how long each takes."""
+    """Runs plans kernel by kernel, and measures each kernel."""
 
     def __init__(self) -> None:
         self.seconds: dict[tuple[BoundPlan, int], list[float]] = {}
         self.rounds: list[dict[tuple[BoundPlan, int], list[float]]] = []
 
     def start_round(self) -> None:
-        """What follows is another call of the same."""
+        """Begins another call of the same function."""
         self.seconds = {}
         self.rounds.append(self.seconds)
 
     def run(self, bound: BoundPlan, space: Workspace) -> int:
-        """Run all kernels; 0, or 1 + the row of the one that failed."""
+        """Runs all kernels; returns 0, or 1 + the row of a kernel that failed."""
         run, words = run_space(), space.words.copy()
         words[SPACE.row_count] = 1
         for row, place in enumerate(space.running):
@@ -126,7 +126,7 @@ class ProfileRecorder:
         return 0
 
     def kernels(self) -> tuple[KernelTime, ...]:
-        """All kernels that ran in the last round."""
+        """Returns the kernels of the last round."""
         return tuple([self._kernel(*key) for key in self.seconds])
 
     def _kernel(self, bound: BoundPlan, place: int) -> KernelTime:
@@ -144,7 +144,7 @@ class ProfileRecorder:
 
 
 def profiled(call: Callable[[], Any], repeat: int) -> Profile:
-    """A profile of some calls: as they usually are, and kernel by kernel."""
+    """Profiles calls: first without instrumentation, then kernel by kernel."""
     call()
     whole = []
     for _ in range(repeat):

@@ -1,4 +1,4 @@
-"""Functions with their regions compiled: runs of bindings become one call each, the rest stays."""
+"""Compiles regions in functions: runs of bindings become one call each; other bindings remain."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ from structir.ir.node import node, replace
 from structir.ir.op import Op
 from structir.ir.struct_info import StructInfo, TensorStructInfo
 
-MOST_BINDINGS = 1024  # of a function with all that it calls, if it is to be one region
-AFTER_ALL = 1 << 60  # the place of a sequence's result among its bindings
+MOST_BINDINGS = 1024  # of a function with its inlined calls, if it is to be one region
+AFTER_ALL = 1 << 60  # the index of a sequence's result among its bindings
 
 
 @node
@@ -51,14 +51,14 @@ class RegionCall(Expr):
 
     region: CompiledRegion
     inputs: tuple[Var, ...]
-    results: Any  # how the arrays that come out stand in tuples, by their numbers
+    results: Any  # the tuple structure of the results, by number
     struct_info: StructInfo | None = None
     span: None = None
 
 
 @attrs.frozen(eq=False)
 class WholeRegion:
-    """A function that is one region: the shape of its result is told by where buffers stand."""
+    """A function that is one region, with the tuple structure of its result by buffers."""
 
     region: CompiledRegion
     result: Lowered
@@ -75,14 +75,14 @@ class HostProgram:
     ) -> None:
         self.kernels, self.make, self.routine_of = kernels, make, routine_of
         self.regions: list[CompiledRegion] = []
-        self.open: set[Var] = set()  # of unknown sizes, given to functions within
+        self.open: set[Var] = set()  # of unknown sizes, passed to nested functions
 
     def function(self, function: Function) -> Function:
-        """The function with its regions compiled."""
+        """Returns the function with its regions compiled."""
         return replace(function, body=self.sequence(function.body))
 
     def whole(self, function: Function) -> WholeRegion | None:
-        """The function as one region, if it is one and all it takes are tensors."""
+        """Returns the function as one region, if it is one and all parameters are tensors."""
         lowering = RegionLowering(kernels=self.kernels, routine_of=self.routine_of)
         bound = function.bindings()
         try:
@@ -104,7 +104,7 @@ class HostProgram:
     def whole_with_calls(
         self, function: Function, inlined: Callable[[], Any]
     ) -> WholeRegion | None:
-        """The same, where what it calls may be put in place to make it one region."""
+        """Returns the function as one region, after inlining calls if this makes it one."""
         found = self.whole(function)
         if found is None:
             larger = inlined()
@@ -113,7 +113,7 @@ class HostProgram:
         return found
 
     def sequence(self, seq: SeqExpr) -> SeqExpr:
-        """A sequence with runs of bindings as regions."""
+        """Returns a sequence with runs of bindings compiled to regions."""
         bindings = seq.bindings()
         last_use = {v: i for i, b in enumerate(bindings) for v in variables_in(b) if v is not b.var}
         last_use |= dict.fromkeys(variables_in(seq.body), AFTER_ALL)
@@ -130,7 +130,7 @@ class HostProgram:
         return SeqExpr((BindingBlock(tuple(steps)),), seq.body, seq.struct_info, seq.span)
 
     def _grows(self, binding: VarBinding) -> bool:
-        """Whether rows are added to what may grow from step to step of a loop."""
+        """Whether a call appends rows to a value that grows during a loop."""
         added = rows_added(binding.value)
         grows = added is not None and added[0] in self.open
         self.open |= {binding.var} if grows else set()
@@ -154,7 +154,7 @@ class HostProgram:
         return value
 
     def _closed(self, run: RegionBindings, last_use: dict[Var, int], place: int) -> list[Binding]:
-        """The bindings that stand for a run: one call, and its results by name."""
+        """Returns the bindings that replace a run: one call, and its results by name."""
         results = [b.var for b in run.bindings if last_use.get(b.var, -1) >= place]
         if not run.lowering.stages or not results:
             return list(run.bindings)
@@ -199,7 +199,7 @@ def _is_open(info: StructInfo | None) -> bool:
 
 
 def rows_added(value: Expr) -> tuple[Expr, tuple[Expr, ...]] | None:
-    """The tensor that a call adds rows to, and the rows."""
+    """Returns the tensor that a call appends rows to, and the rows."""
     if not isinstance(value, Call) or not isinstance(value.op, Op):
         return None
     definition: Any = value.op.definition
@@ -209,7 +209,7 @@ def rows_added(value: Expr) -> tuple[Expr, tuple[Expr, ...]] | None:
 
 
 def numbered(lowered: Lowered, numbers: Iterator[int] | None = None) -> Any:
-    """A lowered value with its buffers replaced by their numbers in order."""
+    """Replaces the buffers of a lowered value by consecutive numbers."""
     numbers = count() if numbers is None else numbers
     if isinstance(lowered, tuple):
         return tuple([numbered(item, numbers) for item in lowered])
@@ -217,21 +217,21 @@ def numbered(lowered: Lowered, numbers: Iterator[int] | None = None) -> Any:
 
 
 def arranged(shape: Any, results: Sequence[Any]) -> Any:
-    """Results in the tuples that the numbers tell of."""
+    """Arranges results in the tuples that the numbers describe."""
     if isinstance(shape, tuple):
         return tuple([arranged(item, results) for item in shape])
     return results[shape]
 
 
 class RegionBindings:
-    """Bindings that go into one region, as long as they can be lowered."""
+    """Collects bindings of one region, while they can be lowered."""
 
     def __init__(self, kernels: Mapping[str, Kernel], routine_of: RoutineOf) -> None:
         self.lowering = RegionLowering(kernels=kernels, routine_of=routine_of)
         self.bindings: list[VarBinding] = []
 
     def takes(self, binding: VarBinding) -> bool:
-        """Take one more binding into the region, if it has a loop form."""
+        """Adds one binding to the region, if it has a loop form."""
         try:
             self.lowering.add(binding)
         except NoKernelError:
@@ -241,7 +241,7 @@ class RegionBindings:
 
 
 def usual_equations(region: LoweredRegion) -> dict[Sym, Dim]:
-    """Sizes that could broadcast but usually are equal: symbols, and what stands for them."""
+    """Returns equations between sizes that could broadcast but usually are equal, by symbol."""
     inputs = {dims.as_sym(d) for b in region.program.inputs for d in b.shape}
     found: dict[Sym, Dim] = {}
     together: dict[Dim, list[Sym]] = {}

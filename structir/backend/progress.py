@@ -1,4 +1,4 @@
-"""What is being compiled, shown on a terminal where it takes long."""
+"""Shows the progress of long compilations on a terminal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PATIENCE = 1.0  # seconds, before anything is shown
 
 
 class Progress:
-    """One compilation: how many kernels it has made, and the line that tells of it."""
+    """One compilation: the number of compiled kernels, and its line on the terminal."""
 
     def __init__(self, what: str) -> None:
         self.what, self.kernels = what, 0
@@ -26,7 +26,7 @@ class Progress:
         self._line: Any = None
 
     def note(self, what: str) -> None:
-        """A kernel is about to be made."""
+        """Records that a kernel is compiled next."""
         self.kernels += 1
         if time.perf_counter() - self._start < PATIENCE or not sys.stderr.isatty():
             return
@@ -38,7 +38,7 @@ class Progress:
             self._line.update(text)
 
     def stop(self) -> None:
-        """Nothing is shown any more."""
+        """Stops showing progress."""
         if self._line is not None:
             self._line.stop()
 
@@ -48,7 +48,7 @@ _current: ContextVar[Progress | None] = ContextVar("progress", default=None)
 
 @contextmanager
 def shown(what: str) -> Iterator[Progress]:
-    """Tell of the kernels that are made inside."""
+    """Shows progress of the kernels compiled in this context."""
     progress = Progress(what)
     token = _current.set(progress)
     try:
@@ -59,7 +59,7 @@ def shown(what: str) -> Iterator[Progress]:
 
 
 def note(what: str) -> None:
-    """A kernel is about to be made for whoever is compiling."""
+    """Records that a kernel is compiled next, for the current compilation."""
     progress = _current.get()
     if progress is not None:
         progress.note(what)

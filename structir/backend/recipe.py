@@ -1,5 +1,4 @@
-"""What is left of a lowered region when its kernels are written: who feeds it, what comes out, what
-must hold, and the kernels in order. Nothing here knows of stages or ops."""
+"""Recipes: what remains of a lowered region after code generation. They contain no stages."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ from structir.ir.dims import Dim, Sym
 
 @attrs.frozen
 class Assumed:
-    """A region under equations between sizes that usually hold: symbols stand for others."""
+    """A region under equations between sizes that usually hold: symbols replaced by others."""
 
     region: LoweredRegion
     equal: Mapping[Sym, Dim]
@@ -31,29 +30,29 @@ class Assumed:
 
 @attrs.frozen(eq=False)
 class KernelSequence:
-    """The kernels of a program in the order in which they run, and the buffers that the outside
-    sees; why they are what they are, if they have just been written."""
+    """The kernels of a program in execution order, its external buffers, and fusion decisions if
+    just generated."""
 
     inputs: tuple[Buffer, ...]
     outputs: tuple[Buffer, ...]
     results: tuple[Buffer, ...]  # of the region, in order
     kernels: tuple[KernelText, ...]
-    operations: tuple[Dim, ...]  # of each kernel: additions, products, functions as written
+    operations: tuple[Dim, ...]  # of each kernel: additions, products, functions, as written
     scheduled: Scheduled | None = None
 
 
 @attrs.frozen(eq=False)
 class Boundary:
-    """What a region takes, gives, and takes for granted, whatever its kernels are.
+    """The inputs, results and assumptions of a region, independent of its kernels.
 
-    Where the equations hold, which they usually do, it has kernels of another form.
+    If the equations hold, which is the usual case, the region has kernels of another form.
     """
 
     inputs: tuple[Buffer, ...]
     results: tuple[Buffer, ...]
     checks: tuple[SizeCheck, ...]
-    free_symbols: tuple[Sym, ...]  # those that the shapes of the inputs do not tell
-    doubtful: tuple[Dim, ...]  # sizes that are not sure to be a size at all, such as `n - 3`
+    free_symbols: tuple[Sym, ...]  # those that the shapes of the inputs do not determine
+    doubtful: tuple[Dim, ...]  # sizes that may be negative, such as `n - 3`
     equal: Mapping[Sym, Dim]
 
 
@@ -61,7 +60,7 @@ class Boundary:
 def recipe_of(
     region: LoweredRegion, schedule: Callable[[LoopProgram], Scheduled] = scheduled
 ) -> KernelSequence:
-    """The kernels of a region, written out."""
+    """Generates the kernels of a region."""
     made = schedule(region.program)
     results = tuple([b for o in region.outputs for b in buffers_of(o)])
     operations = tuple([_operations(group) for group in made.made_from])
@@ -74,7 +73,8 @@ def writer_of(
     assumed: Assumed | None,
     schedule: Callable[[LoopProgram], Scheduled] = scheduled,
 ) -> Callable[[bool], KernelSequence]:
-    """How to write out the general form of a region, or the one under the usual equations."""
+    """Returns the function that generates the general form of a region, or the one under the usual
+    equations."""
 
     def written(under_equations: bool) -> KernelSequence:
         usual = assumed.region if under_equations and assumed is not None else region
@@ -84,7 +84,7 @@ def writer_of(
 
 
 def boundary_of(region: LoweredRegion, assumed: Assumed | None) -> Boundary:
-    """What is seen of a region from outside."""
+    """Returns the external interface of a region."""
     inputs = region.program.inputs
     given = {dims.as_sym(d) for b in inputs for d in b.shape}
     free = tuple([s for s in _symbols_of(region) if s not in given])
@@ -111,7 +111,7 @@ def _doubtful(program: LoopProgram) -> tuple[Dim, ...]:
 
 
 def _symbols_of(region: LoweredRegion) -> Sequence[Sym]:
-    """The program's symbols that a region mentions anywhere."""
+    """Returns the program's symbols that a region mentions anywhere."""
     found = [d for b in region.program.buffers() for d in b.shape]
     found += [d for c in region.checks for d in (c.left, c.right)]
     axes: set[Sym] = set()

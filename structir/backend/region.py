@@ -52,27 +52,27 @@ UNSUPPORTED = EXTENDED - {"bfloat16", *EIGHTHS}
 
 
 def host_routine(definition: Any) -> Callable[..., Any] | None:
-    """The function by which the CPU makes an op's values, where its line does not say them."""
+    """The function with which the CPU computes an op that its index signature does not describe."""
     function: Callable[..., Any] | None = definition.hooks.get("kernel.cpu")
     return function
 
 
-RoutineOf = Callable[[Any], Callable[..., Any] | None]  # by the op's definition
+RoutineOf = Callable[[Any], Callable[..., Any] | None]  # from the definition of the op
 
 
 @attrs.frozen
 class SizeCheck:
-    """Two sizes that must be equal when it runs; with `loose`, the first may be 1 instead."""
+    """Two sizes that must be equal at run time; with `loose`, the first may also be 1."""
 
     left: Dim
     right: Dim
     loose: bool
-    what: str  # whose sizes they are; or all that is said, with {left} and {right}
+    what: str  # whose sizes they are; or the whole message, with {left} and {right}
 
 
 @attrs.frozen(eq=False)
 class LoweredRegion:
-    """A lowered run of bindings: its program, who feeds it, and what it takes for granted."""
+    """A lowered run of bindings: its program, its inputs, and its assumptions."""
 
     program: LoopProgram
     inputs: tuple[Var, ...]
@@ -81,7 +81,7 @@ class LoweredRegion:
 
 
 class RegionLowering:
-    """Bindings on their way to stages, one after another."""
+    """Lowers bindings to stages, one after another."""
 
     def __init__(
         self,
@@ -93,17 +93,18 @@ class RegionLowering:
         self.kernels = kernels or {}  # of the module
         self.routine_of = routine_of
         self.assumed = dict(assumed or {})
-        self.shapes = dict(shapes or {})  # of inputs, as an earlier lowering has named them
+        self.shapes = dict(shapes or {})  # names of inputs from an earlier lowering
         self.values: dict[Var, Lowered] = {}
         self.inputs: dict[Var, Buffer] = {}
         self.constants: dict[int, Buffer] = {}
         self.kept_alive: list[Any] = []
         self.stages: list[Stage] = []
         self.checks: dict[SizeCheck, None] = {}
-        self.whole = ""  # the composite whose parts are being lowered
+        self.whole = ""  # the composite op whose decomposition is being lowered
 
     def add(self, binding: Binding) -> None:
-        """Lower one more binding; raises NoKernelError and changes nothing if it cannot be."""
+        """Lowers one more binding; raises NoKernelError and changes nothing if it has no kernel
+        form."""
         before = len(self.stages), len(self.inputs), len(self.checks)
         try:
             found = self.lowered(binding.value)
@@ -120,10 +121,11 @@ class RegionLowering:
             raise NoKernelError(error.message) from error
 
     def admit(self, inputs: int) -> None:
-        """Refuse, by raising, what has just been added, with all inputs from this one on."""
+        """Raises NoKernelError if the last binding, with all inputs from this one on, is not
+        permitted."""
 
     def region(self, results: list[Var]) -> LoweredRegion:
-        """All that was added, as a region with these results."""
+        """Returns everything that was added, as a region with these results."""
         outputs = tuple([self.values[v] for v in results])
         program = LoopProgram(
             tuple(self.inputs.values()),
@@ -134,7 +136,7 @@ class RegionLowering:
         return LoweredRegion(program, tuple(self.inputs), outputs, tuple(self.checks))
 
     def lowered(self, expr: Expr) -> Lowered:
-        """The buffer, or tuple of buffers, of an expression."""
+        """Returns the buffer, or tuple of buffers, of an expression."""
         return self._lowered(expr, {})
 
     def _lowered(self, expr: Expr, known: dict[int, Lowered]) -> Lowered:
@@ -157,7 +159,7 @@ class RegionLowering:
                 return self._call(expr, known)
             case Call(GlobalVar(name)) if name in self.kernels:
                 return self._kernel_call(expr, self.kernels[name], known)
-        raise NoKernelError(f"{type(expr).__name__} is for the host")
+        raise NoKernelError(f"{type(expr).__name__} runs on the host")
 
     def _variable(self, var: Var) -> Lowered:
         found = self.values.get(var)
@@ -167,13 +169,13 @@ class RegionLowering:
         if var not in self.inputs:
             info = var.struct_info
             if not isinstance(info, TensorStructInfo):
-                raise NoKernelError(f"{var.name} is no tensor")
+                raise NoKernelError(f"{var.name} is not a tensor")
             self.inputs[var] = self._input_buffer(var, info)
         return self.inputs[var]
 
     def _input_buffer(self, var: Var, info: TensorStructInfo) -> Buffer:
         if info.dtype is None or info.ndim is None or not supported(info.dtype):
-            raise NoKernelError("the rank or the dtype is only known at run time")
+            raise NoKernelError("the rank or the dtype is known only at run time")
         shape = self.shapes.get(var, info.dims)
         if isinstance(shape, Var):
             held = shape.struct_info
@@ -189,7 +191,7 @@ class RegionLowering:
             data = constant.data
             dtype = data.dtype.name
             if not supported(dtype):
-                raise NoKernelError(f"no kernels compute with {dtype}")
+                raise NoKernelError(f"kernels do not support {dtype}")
             self.kept_alive.append(data)
             shape = tuple(data.shape)
             self.constants[key] = Buffer(shape, dtype, "constant", data=data)
@@ -209,17 +211,17 @@ class RegionLowering:
         return tuple(made.results) if len(made.results) > 1 else made.results[0]
 
     def _given(self, param: StructInfo, arg: Expr, known: dict[int, Lowered]) -> Buffer | Dim:
-        """An operand of a kernel: an integer as a size, all else as a buffer."""
+        """Returns an operand of a kernel: an integer as a size, anything else as a buffer."""
         if isinstance(param, TensorStructInfo):
             found = self._lowered(arg, known)
         else:
             value = self._stand_in(arg, known).expr
             if not isinstance(value, PrimValue):
-                raise NoKernelError("a number that is only known at run time")
+                raise NoKernelError("a number known only at run time")
             whole = isinstance(param, PrimStructInfo) and param.dtype == "int64"
             found = value.value if whole else self._operand(value, {})
         if not isinstance(found, Buffer | Poly | int):
-            raise NoKernelError("no operand of a kernel")
+            raise NoKernelError("not an operand of a kernel")
         return found
 
     # calls of ops
@@ -235,7 +237,7 @@ class RegionLowering:
         buffers = {v: b for s in stand_ins for v, b in s.buffers.items()}
         parts = definition.decompose(here)
         if parts is not None:
-            self._note_assumptions(definition, here)
+            self._note_assumptions(here)
             self.values.update(buffers)
             return self._parts(parts, self.whole or _origin(here))
         return self._op(here, buffers)
@@ -256,19 +258,19 @@ class RegionLowering:
         if "reference" in definition.hooks and function is None:
             sure = spec.computes and not memoize(_assumptions, here)
             if not sure:
-                raise NoKernelError("a value that the line does not say, or not for all sizes")
+                raise NoKernelError("a value without a loop form for all sizes")
         operands = [self._operand(_at(here, o.path), buffers) for o in spec.operands]
         if not all(supported(r.dtype) for r in spec.results):
-            raise NoKernelError("a dtype that kernels do not store")
+            raise NoKernelError("a dtype that kernels do not support")
         origin = f"{self.whole}: {definition.name}" if self.whole else _origin(here)
         if function is None:
             results, stages = stages_of(spec, operands, origin)
         else:
             numbers = definition.resolve(here).attributes
             results, stages = whole_axis_stages(function, spec, operands, numbers, origin)
-        self._note_assumptions(definition, here)
+        self._note_assumptions(here)
         for size, extent, operand in loose_sizes(spec):
-            self.checks[SizeCheck(size, extent, True, f"{definition.name}: {operand}")] = None
+            self.checks[SizeCheck(size, extent, True, f"{_name_at(here)}: {operand}")] = None
         many = isinstance(memoize(definition.deduce, here), TupleStructInfo)
         for stage in stages:
             view = as_view(stage)
@@ -279,7 +281,7 @@ class RegionLowering:
         return tuple(results) if many else results[0]
 
     def _operand(self, arg: Expr, buffers: Mapping[Var, Buffer]) -> Buffer:
-        """The buffer of an operand; a plain number becomes one without axes."""
+        """Returns the buffer of an operand; a plain number becomes a buffer of rank 0."""
         if not isinstance(arg, PrimValue):
             return buffers[arg]  # type: ignore[index]
         info = arg.struct_info
@@ -290,13 +292,13 @@ class RegionLowering:
         self.stages.append(Stage(made, (), (), {}, position(arg.value, "int64"), ()))
         return made
 
-    def _note_assumptions(self, definition: Any, call: Call) -> None:
+    def _note_assumptions(self, call: Call) -> None:
         for assumption in memoize(_assumptions, call):
-            what = f"{definition.name}: {assumption.text}"
+            what = f"{_name_at(call)}: {assumption.text}"
             self.checks[SizeCheck(assumption.left, assumption.right, False, what)] = None
 
     def _stand_in(self, arg: Expr, known: dict[int, Lowered]) -> StandIn:
-        """An argument as a variable whose StructInfo says all that is known of its buffer."""
+        """Returns an argument as a variable with the StructInfo of its buffer."""
         if isinstance(arg, ShapeExpr):
             return StandIn(ShapeExpr(tuple([dims.substitute(d, self.assumed) for d in arg.dims])))
         if isinstance(arg, PrimValue):
@@ -306,7 +308,7 @@ class RegionLowering:
         info = arg.struct_info
         if isinstance(info, ShapeStructInfo):
             if info.dims is None:
-                raise NoKernelError("a shape that is only known at run time")
+                raise NoKernelError("a shape known only at run time")
             return StandIn(ShapeExpr(tuple([dims.substitute(d, self.assumed) for d in info.dims])))
         if isinstance(info, PrimStructInfo) and info.value is not None:
             return StandIn(PrimValue(dims.substitute(info.value, self.assumed)))
@@ -317,13 +319,13 @@ class RegionLowering:
     # casts
 
     def _note_cast(self, cast: MatchCast, found: Lowered) -> None:
-        """What a cast states of a tensor: sizes to be checked, and sizes that are new."""
+        """Records what a cast asserts of a tensor: sizes to check, and new sizes."""
         info = cast.struct_info
         if not isinstance(found, Buffer) or not isinstance(info, TensorStructInfo):
-            raise NoKernelError("a cast of what is no tensor")
+            raise NoKernelError("a cast of what is not a tensor")
         shape = info.dims
         if not isinstance(shape, tuple) or conditions_of(cast):
-            raise NoKernelError("a cast that states more than sizes")
+            raise NoKernelError("a cast that asserts more than sizes")
         if info.dtype not in (None, found.dtype) or len(shape) != len(found.shape):
             raise NoKernelError("a cast that fails")
         known = {s for b in self.inputs.values() for d in b.shape for s in dims.syms(d)}
@@ -334,7 +336,7 @@ class RegionLowering:
             if symbol is not None and symbol not in known:
                 new[symbol] = given
             elif not dims.syms(size) <= known:
-                raise NoKernelError("a size that is told by nothing before")
+                raise NoKernelError("a size that no earlier value determines")
             elif size != given:
                 name = f"{dims.text(stated)} = " if dims.syms(stated) else ""
                 what = f"match_cast of {cast.var.name}: axis {axis}: expected {name}"
@@ -353,14 +355,14 @@ class RegionLowering:
 
 @attrs.frozen(eq=False)
 class StandIn:
-    """What stands for an argument while its op is asked for its loops."""
+    """A placeholder of an argument while the loops of its op are generated."""
 
     expr: Expr
     buffers: dict[Var, Buffer] = attrs.Factory(dict)
 
 
 def stand_in_of(lowered: Lowered) -> StandIn:
-    """A variable for a buffer, a tuple of variables for a tuple of buffers."""
+    """Returns a variable for a buffer, and a tuple of variables for a tuple of buffers."""
     if isinstance(lowered, tuple):
         fields = [stand_in_of(item) for item in lowered]
         together = {v: b for f in fields for v, b in f.buffers.items()}
@@ -370,7 +372,7 @@ def stand_in_of(lowered: Lowered) -> StandIn:
 
 
 def checks_of(kernel: Kernel, call: LoweredCall) -> tuple[SizeCheck, ...]:
-    """What must hold of the sizes of a kernel's call."""
+    """Returns the conditions on the sizes of a kernel call."""
     return tuple(
         [
             SizeCheck(e.declared, e.actual, False, f"{kernel.name}: {e.where}")
@@ -380,7 +382,11 @@ def checks_of(kernel: Kernel, call: LoweredCall) -> tuple[SizeCheck, ...]:
 
 
 def _origin(call: Call) -> str:
-    name = f"R.{call.op.definition.name}"  # type: ignore[attr-defined]
+    return f"R.{_name_at(call)}"
+
+
+def _name_at(call: Call) -> str:
+    name: str = call.op.definition.name  # type: ignore[attr-defined]
     return name if call.span is None else f"{name} at {call.span}"
 
 
@@ -400,19 +406,19 @@ def _at(call: Call, path: tuple[int, ...]) -> Any:
 
 
 def supported(dtype: str | None) -> bool:
-    """Whether kernels can hold elements of a dtype."""
+    """Whether kernels support elements of a dtype."""
     return dtype in DTYPES and dtype not in UNSUPPORTED
 
 
 def buffers_of(lowered: Lowered) -> list[Buffer]:
-    """The buffers of a lowered value, in order."""
+    """Returns the buffers of a lowered value, in order."""
     if isinstance(lowered, tuple):
         return [b for item in lowered for b in buffers_of(item)]
     return [lowered]
 
 
 def info_of(lowered: Lowered) -> StructInfo:
-    """What is known of a lowered value."""
+    """Returns the StructInfo of a lowered value."""
     if isinstance(lowered, tuple):
         return TupleStructInfo(tuple([info_of(item) for item in lowered]))
     return TensorStructInfo(lowered.shape, lowered.dtype)

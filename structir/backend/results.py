@@ -1,8 +1,7 @@
-"""Memory of large results, used again once nobody holds them: fresh memory costs more than it takes
-to fill it.
+"""Recycles the memory of large results: fresh memory costs more than filling it.
 
-A result is a view of memory that is kept here. Whatever else sees that memory, a view of the result
-or another library, holds on to it, so its count of references tells when it is free.
+A result is a view of pooled memory. Any other view of that memory holds a reference to it, so its
+reference count shows when it is free.
 """
 
 from __future__ import annotations
@@ -15,24 +14,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-LARGE = 1 << 24  # bytes from which on the system gives fresh memory every time
-MOST_KEPT = 1 << 28  # bytes that are kept, in use or not
+LARGE = 1 << 24  # bytes from which the system maps fresh memory every time
+MOST_KEPT = 1 << 28  # bytes in the pool, in use or not
 # Results start at a page. Other arrays do so too, or start some bytes further on, where malloc puts
 # large ones. A processor compares the address of a load with those of pending stores within a page
 # only. A loop that reads a little behind its stores, counted so, waits for each of them.
 ALIGNMENT = 4096
-ROOMY = 4 / 3  # memory may be so many times as large as what is asked for
+ROOMY = 4 / 3  # pooled memory may be this many times larger than requested
 
 Array = NDArray[Any]
 
 
 def is_large(size: int) -> bool:
-    """Whether a result of so many bytes is kept."""
+    """Whether a result of this many bytes is pooled."""
     return COUNTED and size >= LARGE
 
 
 class ResultMemory:
-    """What is kept, the oldest first."""
+    """The pool, the oldest memory first."""
 
     def __init__(self, most: int = MOST_KEPT) -> None:
         self._kept: list[Array] = []
@@ -40,7 +39,7 @@ class ResultMemory:
         self._lock = threading.Lock()
 
     def new(self, shape: tuple[int, ...], dtype: Any) -> Array:
-        """An array of any contents."""
+        """Returns an uninitialized array."""
         found = np.dtype(dtype)
         size = found.itemsize
         for extent in shape:
@@ -79,7 +78,7 @@ def _references(kept: list[Array], k: int) -> int:
 
 
 def _are_counted() -> bool:
-    """Whether counts of references are exact, and belong to one thread at a time."""
+    """Whether reference counts are exact and owned by one thread at a time."""
     return sys.implementation.name == "cpython" and not sysconfig.get_config_var("Py_GIL_DISABLED")
 
 

@@ -1,4 +1,4 @@
-"""All integers of a plan, from the sizes that it is called with."""
+"""Evaluates all integers of a plan from the sizes of a call."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Evaluate = Callable[..., tuple[int, ...]]
 
 
 def symbols_of(values: Iterable[Dim]) -> list[Sym]:
-    """All symbols of some dims, in order of their making."""
+    """Returns all symbols of some dims, in order of creation."""
     found: set[Sym] = set()
     for value in values:
         found |= dims.syms(value)
@@ -19,8 +19,10 @@ def symbols_of(values: Iterable[Dim]) -> list[Sym]:
 
 
 def evaluator(values: Sequence[Dim], symbols: Sequence[Sym]) -> Evaluate:
-    """A function from the sizes of symbols, in order, to the values of dims; each is computed
-    once. It runs no generated code: a plan may come from a file."""
+    """Returns a function from the sizes of symbols to the values of dims, each evaluated once.
+
+    It runs no generated code, since a plan may come from a file.
+    """
     distinct = list(dict.fromkeys(values))
     number_of = {dim: number for number, dim in enumerate(distinct)}
     order = [number_of[value] for value in values]

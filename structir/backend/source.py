@@ -1,4 +1,4 @@
-"""The kernels of plans as text to be read: where each comes from, and what its names stand for."""
+"""Prints the kernels of plans as source, with their origins and names."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from structir.ir import dims
 
 
 def source_of(plans: Iterable[KernelPlan]) -> str:
-    """All kernels of some plans in the order in which they run; equal ones are written once."""
+    """Returns all kernels of some plans in execution order; equal ones once."""
     return "\n".join(part for plan in plans for part in PlanSource(plan.texts, plan.owned).parts())
 
 
 class PlanSource:
-    """The text of one plan: kernels are numbered, and so are the values that have no name."""
+    """The source of one plan: kernels and unnamed values are numbered."""
 
     def __init__(self, kernels: Sequence[KernelText], owned: Sequence[Buffer]) -> None:
         self.kernels, self.owned = kernels, owned
@@ -28,7 +28,7 @@ class PlanSource:
             self.names = {b: f"result {k}" for k, b in enumerate(owned)}
 
     def parts(self) -> Iterator[str]:
-        """The kernels, each under a head that explains it."""
+        """Returns the kernels, each with a heading that explains it."""
         numbers: dict[str, int] = {}
         for number, kernel in enumerate(self.kernels, 1):
             first = numbers.setdefault(kernel.text, number)
@@ -64,14 +64,14 @@ class PlanSource:
 
 
 def _numbers(kernel: KernelText) -> list[str]:
-    """The sizes of a kernel, and the numbers that it shares its text without."""
+    """Returns the sizes of a kernel, and the numbers that are not part of its shared source."""
     first = len(kernel.sizes) - kernel.singles
     singles = np.array(kernel.sizes[first:], np.int32).view(np.float32)
     return [*map(dims.text, kernel.sizes[:first]), *map(str, singles)]
 
 
 def origins(found: Iterable[str]) -> Iterator[str]:
-    """The ops of a kernel; the parts of one composite stand in one line."""
+    """Returns the ops of a kernel; the parts of one composite are on one line."""
     for whole, group in groupby(found, key=lambda origin: origin.rpartition(": ")[0]):
         if whole:
             yield f"{whole}: {', '.join(origin.rpartition(': ')[2] for origin in group)}"

@@ -1,4 +1,4 @@
-"""Plans of steps: a function or a loop at given sizes, run in one compiled call."""
+"""Step plans: a function or a loop at given sizes, run in one compiled call."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ from structir.backend.steps import (
 )
 
 Array = Any
-LEFT = object()  # what the host has to do
+LEFT = object()  # the value must be computed on the host
 
 
 @attrs.frozen
 class Result:
-    """The number of an array among the results."""
+    """The index of an array among the results."""
 
     number: int
 
 
 class StepPlan:
-    """Steps as words, where all values lie, and what is to be given back."""
+    """Instructions as words, the memory of all values, and the structure of the result."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class StepPlan:
         self.inputs, self.growing = inputs, growing
         grown = [v for v in leaves(value) if isinstance(v, Grown)]
         if any(v.version != v.growing.version for v in grown):
-            raise NotPlannedError("a value that is no longer there")
+            raise NotPlannedError("a value whose memory has been reused")
         self.outputs = [v for v in grown if v.kind == OUTPUT]
         self.results: list[Slot] = []
         self.value = mapped(value, lambda leaf: self._result(block, leaf))
@@ -71,11 +71,11 @@ class StepPlan:
         self.plan_bytes = max([plan.layout[1] for plan in code.plans], default=0) + ALIGNMENT
         self.bytes = self.own_bytes + self.plan_bytes
         if self.bytes > KEPT_BYTES:
-            raise NotPlannedError("values that take too much memory to be kept")
+            raise NotPlannedError("values that need too much memory")
         self.free: list[StepSpace] = []
 
     def _result(self, block: InstructionBlock, leaf: Any) -> Any:
-        """A leaf of the value as what it is after a run: a result, or what it was before."""
+        """Returns a leaf of the value after a run: a result, or its value before."""
         if isinstance(leaf, np.ndarray):
             leaf = Slot(constant(leaf), leaf.shape, leaf.dtype)
         if not isinstance(leaf, Slot):
@@ -87,14 +87,15 @@ class StepPlan:
 
     @cached_property
     def space_of_calls(self) -> NativeSpace | None:
-        """What native calls use, one at a time; None where they cannot run the plan."""
+        """Returns the space of native calls, which use it one at a time; None if they cannot run
+        the plan."""
         whole = (self.value,) if isinstance(self.value, Result) else self.value
         plain = whole == tuple([Result(k) for k in range(len(self.results))])
         large = any(is_large(r.cell.root.bytes) for r in self.results)
         return None if self.code.loops or large or not plain else NativeSpace(self)
 
     def run(self, arrays: Sequence[Array]) -> Any:
-        """The value for some inputs, dense ones; LEFT where the host must make it."""
+        """Runs the plan on dense inputs; returns LEFT if the host must compute the value."""
         try:
             space = self.free.pop()
         except IndexError:
@@ -119,7 +120,7 @@ class StepPlan:
 
 
 class StepSpace:
-    """What one run at a time uses: the words, the slots, the memory."""
+    """The memory of one run at a time: words, slots, buffers."""
 
     def __init__(self, plan: StepPlan) -> None:
         self.plan, code = plan, plan.code
@@ -152,7 +153,8 @@ class StepSpace:
     def run(
         self, arrays: Sequence[Array], results: Sequence[Array], grown: dict[Growing, Array]
     ) -> bool:
-        """Whether the results are there; what grows may have been given more room."""
+        """Runs the instructions; returns whether the results are complete. A growing value may get
+        more memory."""
         self.slots[self.places] = [a.ctypes.data for a in (*arrays, *results)]
         for each, array in grown.items():
             self._give_room(each, array)
@@ -181,14 +183,14 @@ class StepSpace:
         self._give_room(each, grown[each])
 
     def elements(self, each: Growing, array: Array) -> Array:
-        """What an output has grown to."""
+        """Returns the current elements of a growing output."""
         at = int(self.slots[self.plan.code.cells[each.filled.root]])
         count = each.count(ctypes.c_int64.from_address(at).value)
         return array if count == len(array) else array[:count].copy()
 
 
 class NativeSpace:
-    """A space of steps as native calls know spaces: they write addresses into its slots."""
+    """A space of steps in the form of native calls, which write addresses into its slots."""
 
     def __init__(self, plan: StepPlan) -> None:
         self.steps = space = StepSpace(plan)
@@ -216,5 +218,5 @@ class NativeSpace:
 
 
 def _sizes(slots: Sequence[Slot]) -> list[list[int]]:
-    """The sizes of values, and their bytes."""
+    """Returns the shapes of values, and their bytes."""
     return [[n for s in slots for n in s.shape], [s.cell.root.bytes for s in slots]]

@@ -1,4 +1,4 @@
-"""Steps between kernels: plans to run, choices, loops; written out as words for the runner."""
+"""Instructions between kernels: run a plan, branch, loop; encoded as words for the runner."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from structir.errors import DiagnosticError, Span, StructIRError
 from structir.interpret.scope import ForeignTensor
 from structir.planning import layout
 
-VALUE, OUTSIDE, CONSTANT, PART = "value", "outside", "constant", "part"  # where a cell lies
+# The origin of the memory of a cell.
+VALUE, OUTSIDE, CONSTANT, PART = "value", "outside", "constant", "part"
 WORD = 8  # bytes
 
 
 class NotPlannedError(Exception):
-    """What steps cannot do, and where the program asks for it: it is left to the host."""
+    """A construct without instructions, with its location in the program; it falls back to the
+    host."""
 
     def __init__(self, reason: str, span: Span | None = None) -> None:
         super().__init__(reason)
@@ -31,7 +33,7 @@ GIVEN_UP = (NotPlannedError, StructIRError)  # at these sizes; any other error i
 
 
 def reason_of(error: Exception) -> str:
-    """Why there is no plan, in one line."""
+    """Returns the reason for a fallback, in one line."""
     told, span = getattr(error, "message", str(error)), getattr(error, "span", None)
     if isinstance(error, DiagnosticError):
         told, span = error.diagnostics[0].message, error.diagnostics[0].span
@@ -41,17 +43,17 @@ def reason_of(error: Exception) -> str:
 
 @attrs.define(eq=False)
 class MemoryCell:
-    """The memory of a value; where it lies is told when it runs."""
+    """The memory of a value; its address is known at run time."""
 
     bytes: int
-    origin: str = VALUE  # of the plan's own; inputs and results lie outside, a part within another
+    origin: str = VALUE  # OUTSIDE: inputs, results; PART: inside another cell
     data: Any = None  # of a constant
     around: MemoryCell | None = None  # of a part
-    same: MemoryCell | None = None  # the one that it has become
+    same: MemoryCell | None = None  # the cell that it was merged with
 
     @property
     def root(self) -> MemoryCell:
-        """The cell that stands for this one."""
+        """Returns the representative of merged cells."""
         found = self
         while found.same is not None:
             found = found.same
@@ -59,7 +61,7 @@ class MemoryCell:
 
 
 class Slot(ForeignTensor):
-    """A value of which only the form is known before it runs."""
+    """A value of which only the form is known before the run."""
 
     __slots__ = ("cell", "dtype", "shape")
 
@@ -67,18 +69,18 @@ class Slot(ForeignTensor):
         self.cell, self.shape, self.dtype = cell, tuple(shape), dtype
 
     def reshape(self, shape: Sequence[int]) -> Slot:
-        """The same value under another shape."""
+        """Returns the same value under another shape."""
         return Slot(self.cell, shape, self.dtype)
 
     def _unknown(self, *_: Any, **__: Any) -> Any:
-        raise NotPlannedError("a value that only running tells")
+        raise NotPlannedError("a value known only at run time")
 
     __array__ = __bool__ = __int__ = __float__ = __index__ = __len__ = __iter__ = _unknown
     item = __getitem__ = _unknown
 
 
 def leaves(value: Any) -> Iterator[Any]:
-    """What is no tuple in a value, in order."""
+    """Returns the leaves of nested tuples in order."""
     if isinstance(value, tuple):
         for item in value:
             yield from leaves(item)
@@ -87,32 +89,32 @@ def leaves(value: Any) -> Iterator[Any]:
 
 
 def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
-    """A value with its leaves changed."""
+    """Maps the leaves of a value."""
     if isinstance(value, tuple):
         return tuple([mapped(item, change) for item in value])
     return change(value)
 
 
 class Code:
-    """Steps on their way to words; which cells live from where to where."""
+    """Instructions being encoded, and the lifetimes of cells."""
 
     def __init__(self) -> None:
         self.words: list[list[int]] = []
         self.cells: dict[MemoryCell, int] = {}  # with their slots
         self.plans: dict[BoundPlan, list[int]] = {}  # with the steps that run them
-        self.chosen: list[int] = []  # slots of the outside addresses of plans,
-        self.chosen_from: dict[int, int] = {}  # from where on by the step that runs one
+        self.chosen: list[int] = []  # slots whose external addresses plans use,
+        self.chosen_from: dict[int, int] = {}  # from the instruction that runs one
         self.loops: list[tuple[int, int]] = []  # inner ones first
         self.pairs: list[tuple[MemoryCell, MemoryCell]] = []  # that are swapped
         self._spans: dict[MemoryCell, tuple[int, int]] = {}
 
     @property
     def here(self) -> int:
-        """The number of the next step."""
+        """The index of the next instruction."""
         return len(self.words)
 
     def slot(self, cell: MemoryCell) -> int:
-        """The slot of a cell, which lives at the next step."""
+        """Returns the slot of a cell, which is live at the next instruction."""
         found = cell.root
         first, _ = self._spans.get(found, (self.here, 0))
         self._spans[found] = first, self.here
@@ -121,13 +123,13 @@ class Code:
         return self.cells.setdefault(found, len(self.cells))
 
     def step(self, kind: int, *numbers: int) -> list[int]:
-        """Write one step; its words, in which a place to go may be put later."""
+        """Emits one instruction; returns its words, in which a jump target may be set later."""
         words = [kind, *numbers, *[0] * (STEP_WORDS - 1 - len(numbers))]
         self.words.append(words)
         return words
 
     def run(self, plan: BoundPlan, cells: Sequence[MemoryCell]) -> None:
-        """A step that runs a plan."""
+        """Emits an instruction that runs a plan."""
         slots = [self.slot(cell) for cell in cells]
         self.plans.setdefault(plan, []).append(self.here)
         self.chosen_from[self.here] = len(self.chosen)
@@ -135,11 +137,11 @@ class Code:
         self.chosen += slots
 
     def loop(self, start: int) -> None:
-        """What was written from a step on was the body of a loop."""
+        """Closes a loop whose body begins at an instruction."""
         self.loops.append((start, self.here))
 
     def arena(self) -> tuple[dict[MemoryCell, int], int]:
-        """The offsets of all that lies in the arena, and its size."""
+        """Returns the offsets of all cells in the arena, and its size."""
         self._stretch()
         spans = {c: s for c, s in self._spans.items() if c.origin == VALUE}
         sizes = [-(-max(c.bytes, 1) // ALIGNMENT) * ALIGNMENT for c in spans]
@@ -147,8 +149,7 @@ class Code:
         return dict(zip(spans, offsets, strict=True)), size
 
     def _stretch(self) -> None:
-        """What lives into a loop or out of it lives as long as the loop; what is swapped lives as
-        long as what it is swapped with."""
+        """Extends lifetimes over loops; swapped cells have the same lifetime."""
         before: dict[MemoryCell, tuple[int, int]] = {}
         while before != self._spans:
             before = dict(self._spans)
@@ -164,18 +165,18 @@ class Code:
 
 @attrs.define(eq=False)
 class InstructionBlock:
-    """Steps in order, and the cells that they alone have filled."""
+    """A sequence of instructions, and the cells that only they have filled."""
 
     steps: list[Any] = attrs.Factory(list)
     fresh: set[MemoryCell] = attrs.Factory(set)
 
     def write(self, code: Code) -> None:
-        """All steps, one after the other."""
+        """Emits all instructions."""
         for step in self.steps:
             step.write(code)
 
     def taken(self, cell: MemoryCell, size: int) -> bool:
-        """Whether a cell was made here and nothing else has it; from now on something has."""
+        """Whether a cell was created here and is unused elsewhere; marks it as used."""
         found = cell.root
         if found not in self.fresh or found.bytes != size:
             return False
@@ -183,7 +184,7 @@ class InstructionBlock:
         return True
 
     def move(self, to: MemoryCell, source: MemoryCell) -> None:
-        """Have a value in a new cell: made there at once, where it can be."""
+        """Moves a value to a new cell; it is created there directly where possible."""
         if self.taken(source, to.bytes):
             source.root.same = to
         else:
@@ -192,31 +193,31 @@ class InstructionBlock:
 
 @attrs.frozen(eq=False)
 class RunInstruction:
-    """A plan, on these cells: its inputs, then its results."""
+    """Runs a plan on these cells: its inputs, then its results."""
 
     plan: BoundPlan
     cells: tuple[MemoryCell, ...]
 
     def write(self, code: Code) -> None:
-        """One step."""
+        """Emits the instruction."""
         code.run(self.plan, self.cells)
 
 
 @attrs.frozen(eq=False)
 class CopyInstruction:
-    """The value of one cell in another one."""
+    """Copies the value of one cell to another."""
 
     to: MemoryCell
     source: MemoryCell
 
     def write(self, code: Code) -> None:
-        """One step."""
+        """Emits the instruction."""
         code.step(KIND.copy, code.slot(self.to), code.slot(self.source), self.to.bytes)
 
 
 @attrs.frozen(eq=False)
 class Append:
-    """A value behind those that are there, of so many bytes; there is `room` for so many."""
+    """Appends a value of some bytes; there is `room` for this many."""
 
     to: MemoryCell
     source: MemoryCell
@@ -224,41 +225,41 @@ class Append:
     room: int = 0
 
     def write(self, code: Code) -> None:
-        """One step."""
+        """Emits the instruction."""
         slots = [code.slot(c) for c in (self.to, self.source, self.filled)]
         code.step(KIND.append, *slots, self.source.root.bytes, self.room)
 
 
 @attrs.frozen(eq=False)
 class Clear:
-    """Zero as the number in a cell."""
+    """Sets the number in a cell to zero."""
 
     cell: MemoryCell
 
     def write(self, code: Code) -> None:
-        """One step."""
+        """Emits the instruction."""
         code.step(KIND.set, code.slot(self.cell), 0)
 
 
 @attrs.frozen(eq=False)
 class Leave:
-    """What would come here is for the host."""
+    """Falls back to the host."""
 
     def write(self, code: Code) -> None:
-        """One step."""
+        """Emits the instruction."""
         code.step(KIND.leave)
 
 
 @attrs.frozen(eq=False)
 class BranchInstruction:
-    """One of two blocks."""
+    """A conditional with two blocks."""
 
     test: MemoryCell
     then: InstructionBlock
     other: InstructionBlock
 
     def write(self, code: Code) -> None:
-        """A jump to the second block, one over it."""
+        """Emits a jump to the second block, and one past it."""
         to_other = code.step(KIND.unless, code.slot(self.test))
         self.then.write(code)
         over = code.step(KIND.jump)
@@ -269,17 +270,17 @@ class BranchInstruction:
 
 @attrs.frozen(eq=False)
 class LoopInstruction:
-    """A block again and again, as long as a counter is below a limit and a condition holds."""
+    """Repeats a block while a counter is below a limit and a condition holds."""
 
     counter: MemoryCell
     limit: MemoryCell | None
     going: MemoryCell | None
-    part: RowInstruction | None  # of what is read at each step
+    part: RowInstruction | None  # of inputs indexed by the step
     body: InstructionBlock
-    swapped: tuple[tuple[MemoryCell, MemoryCell], ...]  # what a step is given, and what it hands on
+    swapped: tuple[tuple[MemoryCell, MemoryCell], ...]  # input, output of carried values
 
     def write(self, code: Code) -> None:
-        """Tests, the body, and back."""
+        """Emits the tests, the body, and the jump back."""
         Clear(self.counter).write(code)
         start, out = code.here, []
         for cell in self._kept():
@@ -303,26 +304,26 @@ class LoopInstruction:
             words[place] = code.here
 
     def _kept(self) -> list[MemoryCell]:
-        """What lives from step to step."""
+        """Returns the cells that are live from step to step."""
         others = [c for c in (self.limit, self.going) if c is not None]
         return [self.counter, *others, *[c for pair in self.swapped for c in pair]]
 
 
 @attrs.frozen(eq=False)
 class RowInstruction:
-    """An element of a value along its first axis: that of the counter's number."""
+    """An element of a value along its first axis, at the index of the counter."""
 
     cell: MemoryCell
     whole: MemoryCell
     counter: MemoryCell
 
     def write(self, code: Code) -> None:
-        """One step."""
+        """Emits the instruction."""
         slots = [code.slot(c) for c in (self.cell, self.whole, self.counter)]
         code.step(KIND.part, *slots, self.cell.bytes)
 
 
 def constant(array: Any) -> MemoryCell:
-    """The cell of an array that is known."""
+    """Returns the cell of a constant array."""
     dense = np.asarray(array, order="C")
     return MemoryCell(dense.nbytes, CONSTANT, dense)

@@ -1,7 +1,7 @@
-"""Compiled functions as words and numbers, as JSON holds them; and back, without lowering anything.
+"""Serializes compiled functions to JSON, and loads them without lowering.
 
-Symbols, sizes, buffers and texts are tables; all else refers to them by number. What arrays are is
-left to who stores: a constant of the program, panels made of one, or an array beside the text.
+Symbols, sizes, buffers and sources are in tables; everything else refers to them by index. The
+caller encodes arrays: a constant of the program, its packed weights, or a separate array.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ class StoredFunction:
     name: str
     params: tuple[Var, ...]
     result: StructInfo
-    shape: Any  # how the arrays that come out stand in tuples, by their numbers
+    shape: Any  # the tuple structure of the results, by number
     region: CompiledRegion
 
 
 def written(functions: Iterable[StoredFunction], writing: Writing) -> Json:
-    """Functions as JSON, those of them that it can say."""
+    """Serializes functions; those without a JSON form are omitted."""
     made = []
     for function in functions:
         with suppress(NotStoredError):
@@ -76,8 +76,8 @@ def written(functions: Iterable[StoredFunction], writing: Writing) -> Json:
 
 
 class Writing:
-    """Tables in the making: what stands in them, by what it is written for, in order. `array` says
-    what an array is."""
+    """Tables being written, whose items are in the order of their first use. `array` encodes an
+    array."""
 
     def __init__(self, array: Callable[[Any], Json]) -> None:
         self.array = array
@@ -133,7 +133,7 @@ class Writing:
 
     def kernel(self, kernel: KernelText) -> Json:
         if kernel.function is not None or kernel.sites:
-            raise NotStoredError("a kernel that needs more than its text")
+            raise NotStoredError("a kernel that its source does not define completely")
         return {
             "text": self.texts.setdefault(kernel.text, len(self.texts)),
             "pointers": [self.buffer(b) for b in kernel.pointers],
@@ -164,7 +164,7 @@ class Writing:
         return _number(self.dims[dim])
 
     def atom(self, atom: Atom) -> int:
-        """The number of a symbol, or -1 less that of another atom."""
+        """Returns the index of a symbol, or -1 less that of another atom."""
         if isinstance(atom, Sym):
             return self.symbol(atom)
         if atom not in self.atoms:
@@ -181,7 +181,7 @@ def _number(numbered: tuple[int, Json]) -> int:
 
 
 def read(said: Json, reading: Callable[[], TableReader]) -> list[StoredFunction]:
-    """The functions that `written` has said; raises NotStoredError where it is not that."""
+    """Loads the functions that `written` has serialized; raises NotStoredError for other data."""
     try:
         if said["format"] != FORMAT:
             raise NotStoredError("another format")
@@ -194,7 +194,7 @@ def read(said: Json, reading: Callable[[], TableReader]) -> list[StoredFunction]
 def decoded(
     data: bytes, reading: Callable[..., TableReader], array: Callable[[Json], Any]
 ) -> list[StoredFunction]:
-    """The functions in the JSON of a file; raises NotStoredError where it is anything else."""
+    """Loads the functions in the JSON of a file; raises NotStoredError for other data."""
     try:
         said = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -207,8 +207,10 @@ MALFORMED += (AttributeError, RecursionError, StructIRError)
 
 
 class TableReader:
-    """Tables being read: what stands in them is made when it is first referred to. Everything is
-    checked; kernels are marked as read from a file."""
+    """Tables being read, whose items are created at first use.
+
+    Everything is checked; kernels are marked as loaded from a file.
+    """
 
     def __init__(self, said: Json, array: Callable[[Json], Any]) -> None:
         self.said, self.array = said, array
@@ -250,7 +252,7 @@ class TableReader:
     def compiled(
         self, boundary: Boundary, write: Callable[[bool], KernelSequence]
     ) -> CompiledRegion:
-        """The region, ready to be called."""
+        """Returns the region, ready to be called."""
         return CompiledRegion(boundary, write)
 
     def check(self, said: Json) -> SizeCheck:
@@ -328,7 +330,7 @@ class TableReader:
 
 
 def _tuples(said: Json) -> Any:
-    """Numbers in lists in lists, as tuples."""
+    """Converts nested lists of numbers to tuples."""
     return (
         tuple([_tuples(each) for each in said]) if type(said) is list else count(said, MOST_RESULTS)
     )

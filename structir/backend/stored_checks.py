@@ -1,7 +1,7 @@
-"""Checks of stored plans: types of what JSON holds, and that the parts of a plan fit each other.
+"""Validates stored plans: JSON types, and consistency of the parts of a plan.
 
-A file can hold anything. What is not what this package writes is refused here, before it reaches
-an allocation, a table of addresses or generated code.
+A file can hold anything. Data that this package does not write is rejected here, before it reaches
+an allocation, an address table or generated code.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from structir.ir.expr import Var
 from structir.ir.polynomial import BUILDERS
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 
-LIMIT = 1 << 63  # integers beyond it are no sizes
+LIMIT = 1 << 63  # larger integers are not sizes
 WITHOUT_DATA = frozenset({"input", "value", "scratch"})
 ORIGINS = WITHOUT_DATA | {"constant"}
 TERNARY = {"select": 3}
 
 
 class NotStoredError(Exception):
-    """Something that words and numbers cannot say, or that a file does not say rightly."""
+    """Something without a stored form, or stored data that is not valid."""
 
 
 def require(holds: bool, what: str) -> None:
@@ -40,57 +40,57 @@ def require(holds: bool, what: str) -> None:
 
 
 def integer(said: Any) -> int:
-    """An integer of 64 bits."""
+    """Returns a 64-bit integer."""
     if type(said) is not int or not -LIMIT <= said < LIMIT:
-        raise NotStoredError("no integer")
+        raise NotStoredError("expected an integer")
     return said
 
 
 def count(said: Any, most: int) -> int:
-    """A number from 0 up to a limit."""
+    """Returns a number from 0 to a limit."""
     if type(said) is not int or not 0 <= said <= most:
-        raise NotStoredError("no number within its limits")
+        raise NotStoredError("expected a number within its limits")
     return said
 
 
 def item(said: Any, table: Sequence[Any]) -> Any:
-    """The item of a table at an index."""
+    """Returns the item of a table at an index."""
     if type(said) is not int or said < 0:
-        raise NotStoredError("no index")
+        raise NotStoredError("expected an index")
     return table[said]
 
 
 def string(said: Any) -> str:
-    """A string that can be encoded."""
+    """Returns a string that can be encoded."""
     if type(said) is not str:
-        raise NotStoredError("no string")
+        raise NotStoredError("expected a string")
     if not said.isascii():
-        said.encode()  # half a character raises a ValueError
+        said.encode()  # a lone surrogate raises a ValueError
     return said
 
 
 def strings(said: Any) -> tuple[str, ...]:
-    """A list of strings."""
+    """Returns a list of strings."""
     require(type(said) is list, "no list")
     return tuple([string(each) for each in said])
 
 
 def flag(said: Any) -> bool:
-    """True or false."""
+    """Returns a boolean."""
     if type(said) is not bool:
-        raise NotStoredError("no truth value")
+        raise NotStoredError("expected a boolean")
     return said
 
 
 def dtype(said: Any) -> str:
-    """The name of a dtype."""
+    """Returns the name of a dtype."""
     if type(said) is not str or said not in DTYPES:
-        raise NotStoredError("no dtype")
+        raise NotStoredError("expected a dtype")
     return said
 
 
 def function_of_sizes(said: Any, args: int) -> str:
-    """The name of a function of sizes that takes this many arguments."""
+    """Returns the name of a function of sizes with this many arguments."""
     require(type(said) is str and said in BUILDERS, "no function of sizes")
     fits = args >= 2 if said in ("min", "max") else args == TERNARY.get(said, 2)
     require(fits, "another number of arguments")
@@ -98,13 +98,13 @@ def function_of_sizes(said: Any, args: int) -> str:
 
 
 def interval(said: Any) -> tuple[int | None, int | None]:
-    """The bounds of a size."""
+    """Returns the bounds of a size."""
     low, high = said
     return (None if low is None else integer(low), None if high is None else integer(high))
 
 
 def matrix_form(data: Any, packing: Any, said: Sequence[Any]) -> MatrixForm:
-    """How a matrix is read from a constant: every element of it within the constant."""
+    """Returns the layout of a matrix in a constant; all its elements are inside the constant."""
     form = MatrixForm(*[count(each, LIMIT) for each in said])
     require(packing in PACKINGS and min(form.terms, form.columns) > 0, "no panels")
     last = form.start + (form.terms - 1) * form.down + (form.columns - 1) * form.across
@@ -184,7 +184,7 @@ def _check_recipe(recipe: KernelSequence, boundary: Boundary) -> None:
 
 
 def _is_from(inputs: set[Buffer], buffer: Buffer) -> bool:
-    """Whether a buffer has memory of its own, where inputs are these."""
+    """Whether a buffer has its own memory, given these inputs."""
     return buffer.base is None and (buffer.origin != "input" or buffer in inputs)
 
 
@@ -193,8 +193,8 @@ def _forms(buffers: Sequence[Buffer]) -> list[tuple[str, int]]:
 
 
 def signature(infos: Iterable[StructInfo | None]) -> list[Any]:
-    """What a plan keeps of the struct info of values; two lists are equal if they are the same up
-    to the ages of their symbols."""
+    """Returns the parts of StructInfo that a plan depends on; equal for lists that differ only in
+    the identity of symbols."""
     return [_kept_of(info) for info in infos]
 
 

@@ -1,4 +1,4 @@
-"""The team of threads of this process: started when first asked for, and again after a fork."""
+"""The pool of worker threads of this process: started on demand, and restarted after a fork."""
 
 from __future__ import annotations
 
@@ -26,26 +26,33 @@ LIBRARY = {
 }
 
 
-def thread_count(asked: int | None) -> int:
-    """How many threads to use: what is asked for, else what the environment says, else one."""
-    if asked is None:
-        said = os.environ.get(VARIABLE, "1")
-        if not said.isdecimal() or int(said) < 1:
-            raise StructIRError(f"{VARIABLE} must be a number from 1 up, not {said!r}")
-        return int(said)
-    if not isinstance(asked, int) or asked < 1:
-        raise StructIRError(f"num_threads must be a number from 1 up, not {asked!r}")
-    return asked
+def thread_count(requested: int | None) -> int:
+    """Returns the number of threads: the argument, else STRUCTIR_NUM_THREADS, else one.
+
+    Raises StructIRError unless it is a positive integer.
+    """
+    if requested is None:
+        value = os.environ.get(VARIABLE, "1")
+        if not value.isdecimal() or int(value) < 1:
+            raise StructIRError(
+                f"{VARIABLE} must be a positive integer, found {value!r}", code="E1004"
+            )
+        return int(value)
+    if not isinstance(requested, int) or requested < 1:
+        raise StructIRError(
+            f"num_threads must be a positive integer, found {requested!r}", code="E1004"
+        )
+    return requested
 
 
 class WorkerPool:
-    """The workers of this process, and the table through which they are told what to do."""
+    """The workers of this process, and the table that holds their tasks."""
 
     def __init__(self) -> None:
         self._memory = np.zeros(TEAM_WORDS + LINE, np.int64)
         shift = -self._memory.ctypes.data % LINE // 8
         self.table = self._memory[shift : shift + TEAM_WORDS]
-        self._sync = np.zeros(64, np.int64)  # a mutex and a condition
+        self._sync = np.zeros(64, np.int64)  # a mutex and a condition variable
         self._library = ctypes.CDLL(None)
         for place, name in LIBRARY.items():
             code = ctypes.cast(getattr(self._library, name), ctypes.c_void_p)
@@ -56,11 +63,11 @@ class WorkerPool:
 
     @property
     def address(self) -> int:
-        """Where the table is."""
+        """The address of the table."""
         return int(self.table.ctypes.data)
 
     def _prepare(self) -> None:
-        """Nobody is at work, and nobody sleeps."""
+        """Resets the table: no worker is busy or asleep."""
         for place in (TEAM.open, TEAM.next, TEAM.active, TEAM.failed, TEAM.owner, TEAM.sleepers):
             self.table[place] = 0
         self._sync[:] = 0
@@ -70,7 +77,7 @@ class WorkerPool:
         self._library.pthread_cond_init(ctypes.c_void_p(start + 256), None)
 
     def grow(self, threads: int) -> None:
-        """Have workers for so many threads, the caller's among them."""
+        """Starts workers for a number of threads, the caller's included."""
         with self._lock:
             while self.workers < threads - 1:
                 self.workers += 1
@@ -79,7 +86,7 @@ class WorkerPool:
                 threading.Thread(target=serve(), args=arguments, name=name, daemon=True).start()
 
     def start_again(self) -> None:
-        """In a forked process the workers are gone."""
+        """Restarts the workers in a forked process."""
         threads, self.workers = self.workers + 1, 0
         self._lock = threading.Lock()
         self._prepare()
@@ -88,7 +95,7 @@ class WorkerPool:
 
 @cache
 def serve() -> Callable[[int, int], int]:
-    """The life of a worker, as a function that lets other Python threads go on."""
+    """Runs a worker, with the GIL released."""
     word: Any = ctypes.c_int64
     return ctypes.CFUNCTYPE(word, word, word)(serve_address())
 
@@ -103,7 +110,7 @@ def _team() -> WorkerPool | None:
 
 
 def team_of(threads: int) -> WorkerPool | None:
-    """The team with workers for so many threads; None where one thread is all there is."""
+    """Returns the pool with workers for so many threads; None for one thread."""
     team = _team() if threads > 1 else None
     if team is not None:
         team.grow(threads)

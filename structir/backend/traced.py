@@ -1,8 +1,8 @@
-"""Functions run on the forms of values: what they would do at these sizes, as steps.
+"""Traces functions on the forms of values, at given sizes, into step instructions.
 
-All that sizes and constants decide is decided here, by the interpreter's own machine. What only the
-values decide becomes a choice or a loop; what steps cannot do is left to the host, where it comes
-to that.
+Sizes and constants are evaluated here, by the interpreter. A decision that depends on values
+becomes a branch or a loop; a construct without instructions falls back to the host when it is
+reached.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ from structir.ir.struct_info import TensorStructInfo
 from structir.ops.loop import LoopSpec
 
 MOST_STEPS = 4096
-MOST_INSIDE = 64  # calls within each other
+MOST_INSIDE = 64  # nested calls
 
 
-LEFT = object()  # in place of a value that the host must make
+LEFT = object()  # a value that the host must compute
 
 
 class EndlessError(NotPlannedError):
-    """There would be too many steps."""
+    """The trace has too many steps."""
 
 
 @attrs.frozen(eq=False)
@@ -68,7 +68,7 @@ class Whole:
 
     @property
     def name(self) -> str:
-        """What the module calls it."""
+        """Its name in the module."""
         return str(self.function.name)
 
     def __call__(self, *args: Value) -> Value:
@@ -77,36 +77,36 @@ class Whole:
 
 @attrs.frozen(eq=False)
 class PlanTracer(Interpreter):
-    """The machine on forms. `blocks` are being written, the last of them now."""
+    """An interpreter of forms. `blocks` are the open instruction blocks, the innermost last."""
 
     direct: Mapping[str, Any] = attrs.Factory(dict)
     blocks: list[InstructionBlock] = attrs.Factory(list)
     constants: dict[int, tuple[Any, MemoryCell]] = attrs.Factory(dict)
-    written: list[int] = attrs.Factory(lambda: [0, 0])  # steps, and calls that are not done
+    written: list[int] = attrs.Factory(lambda: [0, 0])  # steps, and unfinished calls
     growing: list[Growing] = attrs.Factory(list)
-    left: dict[str, None] = attrs.Factory(dict)  # why branches are the host's
+    left: dict[str, None] = attrs.Factory(dict)  # reasons why branches run on the host
 
     # steps
 
     def step(self, step: Any) -> None:
-        """Write one more step."""
+        """Emits one instruction."""
         self.written[0] += 1
         if self.written[0] > MOST_STEPS:
             raise EndlessError("too many steps")
         self.blocks[-1].steps.append(step)
 
     def new(self, shape: Sequence[int], dtype: Any) -> Slot:
-        """A value that is made here."""
+        """Returns a new cell for a value."""
         made = Slot(MemoryCell(prod(shape) * dtype.itemsize), shape, dtype)
         self.blocks[-1].fresh.add(made.cell)
         return made
 
     def slot(self, value: Value) -> Slot:
-        """A value as one that lies in memory."""
+        """Returns a value as one in memory."""
         if isinstance(value, Slot):
             return value
         if not isinstance(value, np.ndarray | np.generic | bool | int | float):
-            raise NotPlannedError("a value that is no array")
+            raise NotPlannedError("a value that is not an array")
         array = np.asarray(value)
         if id(array) not in self.constants:
             self.constants[id(array)] = array, constant(array)
@@ -114,7 +114,7 @@ class PlanTracer(Interpreter):
 
     @contextmanager
     def inside(self) -> Iterator[InstructionBlock]:
-        """Steps go to a block of their own meanwhile."""
+        """Emits instructions to a separate block in this context."""
         block, calls = InstructionBlock(), self.written[1]
         self.blocks.append(block)
         try:
@@ -126,7 +126,7 @@ class PlanTracer(Interpreter):
     # values
 
     def evaluate(self, expr: Expr, scope: Activation) -> Value | Frame:
-        """The value of an expression, or its form. What steps cannot do is told with its place."""
+        """Evaluates an expression, or its form. An error gives the location of the construct."""
         try:
             return self._evaluated(expr, scope)
         except NotPlannedError as error:
@@ -149,11 +149,11 @@ class PlanTracer(Interpreter):
                 self._may_call(expr, [self.value(a, scope) for a in expr.args])
             case Call(ExternFunc(name)):
                 if not is_by_form(name):
-                    raise NotPlannedError(f"{name} looks into its arguments")
+                    raise NotPlannedError(f"{name} inspects its arguments")
         return super().evaluate(expr, scope)
 
     def _with_rows(self, call: Call, scope: Activation) -> Value:
-        """A value that grows, with the rows that a call adds to it; None where it does not."""
+        """Returns a growing value with the rows that a call appends; None if it does not grow."""
         added = rows_added(call)
         found = None if added is None else self.value(added[0], scope)
         if added is None or not isinstance(found, Grown):
@@ -163,10 +163,10 @@ class PlanTracer(Interpreter):
         return found
 
     def append(self, value: Grown, item: Value) -> Grown:
-        """A value that grows with one thing more."""
+        """Appends an element to a growing value."""
         growing, one = value.growing, self.slot(item)
         if value.version != growing.version or value.kind != growing.kind:
-            raise NotPlannedError("a value that is no longer there")
+            raise NotPlannedError("a value whose memory has been reused")
         if not growing.fits(one.shape[growing.kind == ROWS :], one.dtype):
             raise NotPlannedError("elements of different forms")
         self.step(Append(growing.cell, one.cell, growing.filled))
@@ -174,12 +174,13 @@ class PlanTracer(Interpreter):
         return growing.value
 
     def _bind(self, binding: Binding, value: Value, scope: Activation) -> None:
-        """A binding. Of what grows a cast can tell all but how many there are, if it is new."""
+        """Evaluates a binding. A cast can determine the form of a new growing value, except its
+        length."""
         info = binding.struct_info if isinstance(binding, MatchCast) else None
         if isinstance(value, Grown) and isinstance(info, TensorStructInfo):
             sizes = info.dims if isinstance(info.dims, tuple) else ()
             if not sizes or dims.as_sym(sizes[0]) in (None, *scope.sizes):
-                raise NotPlannedError("a size that only running tells")
+                raise NotPlannedError("a size known only at run time")
             element = Slot(MemoryCell(0), value.shape[1:], value.dtype)
             match([(TensorStructInfo(sizes[1:], info.dtype), element, "")], scope)
             scope.values[binding.var] = value
@@ -187,22 +188,22 @@ class PlanTracer(Interpreter):
             super()._bind(binding, value, scope)
 
     def _may_call(self, call: Call, args: Sequence[Value]) -> None:
-        """An op that is not in a region is run now, if it is told all; loops look into nothing."""
+        """Runs an op outside any region, if all operands are known; ops do not trace loops."""
         definition: Any = call.op.definition  # type: ignore[attr-defined]
         known = not any(isinstance(leaf, Slot) for arg in args for leaf in leaves(arg))
         if not (definition.pure and (known or "loop" in definition.hooks)):
-            raise NotPlannedError(f"{definition.name} has no kernel for what it is given")
+            raise NotPlannedError(f"{definition.name} has no kernel for these operands")
 
     def region(
         self, region: CompiledRegion, values: Sequence[Value], sizes: Mapping[Sym, int]
     ) -> list[Value]:
-        """The results of a region: known if all that it is given is."""
+        """Returns the results of a region; constants if all inputs are known."""
         if not any(isinstance(v, Slot) for v in values):
             return region([np.asarray(v) for v in values], sizes)
         slots = [self.slot(v) for v in values]
         for slot, (dtype, _) in zip(slots, region.forms, strict=True):
             if slot.dtype.name != dtype.name:
-                raise NotPlannedError("a region that is given another dtype")
+                raise NotPlannedError("a region called with another dtype")
         key: Any = tuple([s.shape for s in slots])
         if region.free_symbols:
             key = (key, tuple([sizes[s] for s in region.free_symbols]))
@@ -214,10 +215,10 @@ class PlanTracer(Interpreter):
     # calls
 
     def entered(self, closure: Closure, args: tuple[Value, ...]) -> Frame:
-        """The frame of a call, of which there are not too many within each other."""
+        """Returns the activation of a call, up to a maximum depth."""
         self.written[1] += 1
         if self.written[1] > MOST_INSIDE:
-            raise EndlessError("too many calls within each other")
+            raise EndlessError("too many nested calls")
         frame = super().entered(closure, args)
         checked = frame.finish
 
@@ -229,16 +230,16 @@ class PlanTracer(Interpreter):
         return frame
 
     def closure(self, function: Function, outer: Activation | None, name: str) -> Closure:
-        """A function as a value, which a loop can look into."""
+        """Returns a function as a value that a loop can trace."""
         return attrs.evolve(super().closure(function, outer, name), loop=self.loop)
 
     def global_function(self, name: str) -> Any:
-        """A function of the module as a value."""
+        """Returns a function of the module as a value."""
         found = self.direct.get(name)
         return super().global_function(name) if found is None else self.whole(found)
 
     def whole(self, function: Any) -> Whole:
-        """A function that is one region as a value."""
+        """Returns a function that is one region as a value."""
         return Whole(function, lambda *args: self._called(function, args), self.loop)
 
     def _called(self, function: Any, args: tuple[Value, ...]) -> Value:
@@ -251,13 +252,13 @@ class PlanTracer(Interpreter):
         return value
 
     def kernel(self, kernel: Kernel) -> KernelValue:
-        """A kernel that is called from the host is left to it."""
-        raise NotPlannedError(f"{kernel.name} is called by the host")
+        """Raises NotPlannedError: a kernel called from the host runs there."""
+        raise NotPlannedError(f"{kernel.name} runs on the host")
 
     # choices
 
     def choice(self, test: Slot, expr: If, scope: Activation) -> Value:
-        """Both branches, and the value that either of them gives."""
+        """Traces both branches, and merges their values."""
         require_flag(test)
         before = self._versions()
         then, one = self.branch(expr.true_branch, scope)
@@ -266,7 +267,7 @@ class PlanTracer(Interpreter):
             growing.version = version
         other, two = self.branch(expr.false_branch, scope)
         if one is LEFT and two is LEFT:
-            raise NotPlannedError("neither branch can be steps")
+            raise NotPlannedError("neither branch has instructions")
         for growing, version in self._versions().items():
             ends = (one, after[growing]), (two, version)
             growing.chosen(*[None if found is LEFT else end for found, end in ends])
@@ -278,7 +279,7 @@ class PlanTracer(Interpreter):
         return {growing: growing.version for growing in self.growing}
 
     def branch(self, seq: SeqExpr, scope: Activation) -> tuple[InstructionBlock, Value]:
-        """The steps of a branch, and what it gives; the host's, where steps do not do."""
+        """Traces a branch, and its value; it falls back to the host if it has no instructions."""
         inner = Activation(scope.values, ScopeChain({}, scope.sizes))
         with self.inside() as block:
             try:
@@ -292,7 +293,7 @@ class PlanTracer(Interpreter):
     def joined(
         self, then: InstructionBlock, one: Value, other: InstructionBlock, two: Value
     ) -> Value:
-        """What is known of a value that is made in either of two blocks."""
+        """Merges the values of two blocks."""
         if one is two or two is LEFT:
             return one
         if one is LEFT:
@@ -306,7 +307,7 @@ class PlanTracer(Interpreter):
             return joined_growth(one, two)
         left, right = self.slot(one), self.slot(two)
         if left.shape != right.shape or left.dtype != right.dtype:
-            raise NotPlannedError("branches that give values of different forms")
+            raise NotPlannedError("branches whose values differ in shape or dtype")
         if left.cell.root is right.cell.root:
             return left
         made = self.new(left.shape, left.dtype)
@@ -317,7 +318,7 @@ class PlanTracer(Interpreter):
     # loops
 
     def loop(self, function: Any, steps: LoopSpec) -> tuple[tuple[Value, ...], list[Value]] | None:
-        """The carried values after a loop, and its outputs; None where there is no step to make."""
+        """Returns the carried values after a loop, and its outputs; None without a step."""
         if is_never(steps.trips) or is_never(steps.going):
             return None
         before, grown = len(self.blocks[-1].steps), len(self.growing)
@@ -327,6 +328,6 @@ class PlanTracer(Interpreter):
                 return LoopTrace(self, function, steps, growing).made()
             except EndlessError:
                 raise
-            except GIVEN_UP:  # what does not grow may do
+            except GIVEN_UP:  # values that do not grow may work
                 del self.blocks[-1].steps[before:], self.growing[grown:]
         return LoopTrace(self, function, steps).made()

@@ -1,8 +1,7 @@
-"""Passes, found by name: `passes.DeadCodeElimination()` is the pass in the file
-dead_code_elimination.py.
+"""Discovers passes by name: `passes.DeadCodeElimination()` is the pass of dead_code_elimination.py.
 
-Every file of this folder but base.py is a pass, and so is every `@rewrite`. The folder `manager`
-holds what runs, reads and watches pipelines.
+Every file of this folder except base.py is a pass, and so is every `@rewrite`. The folder `manager`
+holds the pipeline parser, the rewrite driver and the instruments.
 """
 
 from __future__ import annotations
@@ -38,45 +37,47 @@ _HOMES = {
 }
 _public, _ = lazy_names(__name__, {name: f"{__name__}.{home}" for name, home in _HOMES.items()})
 _rules = lazy_module(f"{__name__}.manager.rules")
-_OTHERS: dict[str, Any] = {}  # passes from other files
+_ADDED: dict[str, Any] = {}  # passes added by `add_pass`
 
 
 def pass_names() -> list[str]:
-    """Every pass, as a pipeline names it."""
-    return sorted({*_FILES, *_OTHERS, *_rules.rule_names()})
+    """Returns the names of all passes, as pipelines write them."""
+    return sorted({*_FILES, *_ADDED, *_rules.rule_names()})
 
 
-def add_pass(made: Any) -> Any:
-    """Make a pass known that stands in no file of this folder."""
-    _OTHERS[made.name] = made
-    return made
+def add_pass(new_pass: Any) -> Any:
+    """Registers a pass that has no file in this folder."""
+    _ADDED[new_pass.name] = new_pass
+    return new_pass
 
 
 def find_pass(name: str) -> Any:
-    """The pass of this name, `dead_code_elimination` or `DeadCodeElimination`, or of this alias;
-    StructIRError if there is none."""
-    found = _named(re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower())
-    if found is None:
-        found = next((p for p in all_passes() if name in p.aliases), None)
-    if found is None:
-        known = [*pass_names(), *[alias for made in all_passes() for alias in made.aliases]]
+    """Returns the pass named `dead_code_elimination` or `DeadCodeElimination`, or with that alias.
+
+    Raises StructIRError if there is none.
+    """
+    match = _named(re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower())
+    if match is None:
+        match = next((p for p in all_passes() if name in p.aliases), None)
+    if match is None:
+        known = [*pass_names(), *[alias for each in all_passes() for alias in each.aliases]]
         close = difflib.get_close_matches(name, known, 1)
         raise StructIRError(
-            f"there is no pass {name!r}" + (f"; did you mean {close[0]}?" if close else ""),
+            f"unknown pass {name!r}" + (f"; did you mean {close[0]}?" if close else ""),
             code="E0610",
         )
-    return found
+    return match
 
 
 def all_passes() -> list[Any]:
-    """Every pass, in the order of their names."""
+    """Returns all passes, ordered by name."""
     return [_named(name) for name in pass_names()]
 
 
 def _named(name: str) -> Any:
     if name in _FILES:
         return _pass_of(name)
-    return _OTHERS.get(name) or _rules.rule_pass(name)
+    return _ADDED.get(name) or _rules.rule_pass(name)
 
 
 def __getattr__(name: str) -> Any:

@@ -1,5 +1,5 @@
-"""What a pass is: a function from program to program, with its keyword parameters as options; and
-the context that it runs in."""
+"""Passes as functions from program to program with keyword parameters as options, and their
+context."""
 
 from __future__ import annotations
 
@@ -22,42 +22,43 @@ Fact = TypeVar("Fact")
 
 @attrs.frozen(eq=False)
 class Pass:
-    """A transformation of modules; on a single function it gives a single function."""
+    """A transformation of modules; applied to a function, it returns a function."""
 
     name: str
     transform: Callable[..., IRModule]
     options: Mapping[str, Any] = attrs.Factory(dict)
     aliases: tuple[str, ...] = ()  # short names for pipelines
-    requires: tuple[str, ...] = ()  # passes that must have run on the module as it is
-    preserves: tuple[str, ...] = ()  # passes and analyses whose work it leaves intact
-    idempotent: Literal[True] | str = True  # or why a second run may change more
-    tolerance: float = 1e-4  # how far results may move, relative to their size
-    comparable: bool = True  # whether it should give the same results on the same inputs
-    made_of: tuple[Pass, ...] = ()  # the passes that it runs, if it does nothing else
+    requires: tuple[str, ...] = ()  # passes that must have run on the current module
+    preserves: tuple[str, ...] = ()  # passes and analyses that stay valid after this one
+    idempotent: Literal[True] | str = True  # True, or the reason why a second run may change more
+    tolerance: float = 1e-4  # permitted difference of results, relative to their size
+    comparable: bool = True  # whether results are expected to be equal on the same inputs
+    made_of: tuple[Pass, ...] = ()  # its sub-passes, if it consists of nothing else
 
     def __call__(self, program: Program) -> Program:
-        """The transformed program; what was given stays as it is."""
+        """Returns the transformed program; the argument is unchanged."""
         if isinstance(program, IRModule):
             return _context().run(self, program)
         lone = as_module(program, f"the pass {self.name}")
         return _context().run(self, lone).functions["main"]  # type: ignore[return-value]
 
     def with_options(self, **options: Any) -> Pass:
-        """The same pass under other options; raises StructIRError for one that it does not have."""
+        """Returns this pass with other options; raises StructIRError for an unknown option."""
         known = {p.name: p for p in self.parameters()}
         for name, value in options.items():
             if name not in known:
-                has = ", ".join(known) or "none"
+                available = ", ".join(known) or "none"
                 raise StructIRError(
-                    f"the pass {self.name} has no option {name!r}; it has: {has}", code="E0611"
+                    f"{self.name}: unknown option {name!r}; available: {available}", code="E0611"
                 )
-            kind, word = PLAIN.get(known[name].annotation, (object, ""))
+            kind, expected = PLAIN.get(known[name].annotation, (object, ""))
             if not isinstance(value, kind):
-                raise StructIRError(f"{name} of the pass {self.name} is {word}, not {value!r}")
+                message = f"{self.name}: {name}: expected {expected}, found {value!r}"
+                raise StructIRError(message, code="E0611")
         return attrs.evolve(self, options={**self.options, **options})
 
     def parameters(self) -> list[inspect.Parameter]:
-        """The options: keyword parameters of the function, with their annotations and defaults."""
+        """Returns the options: keyword parameters of the function, with types and defaults."""
         signature = inspect.signature(self.transform)
         return [p for p in signature.parameters.values() if p.kind is p.KEYWORD_ONLY]
 
@@ -66,17 +67,19 @@ class Pass:
         return inspect.getdoc(self.transform) or ""
 
     def __str__(self) -> str:
-        given = " ".join(f"{name}={_written(value)}" for name, value in self.options.items())
-        return f"{self.name}{{{given}}}" if given else self.name
+        options = " ".join(
+            f"{name}={_format_option(value)}" for name, value in self.options.items()
+        )
+        return f"{self.name}{{{options}}}" if options else self.name
 
 
-def _written(value: Any) -> str:
-    """An option as a pipeline has it: words stand as they are, other texts in quotes."""
+def _format_option(value: Any) -> str:
+    """Returns an option in pipeline syntax: identifiers unquoted, other strings in quotes."""
     bare = isinstance(value, str) and value.isidentifier() and value.lower() not in LITERAL_WORDS
     return value if bare else repr(value)
 
 
-PLAIN = {"int": (int, "an integer"), "bool": (bool, "True or False"), "str": (str, "a text")}
+PLAIN = {"int": (int, "an integer"), "bool": (bool, "True or False"), "str": (str, "a string")}
 LITERAL_WORDS = ("true", "false", "none")
 
 
@@ -85,9 +88,9 @@ def module_pass(transform: Callable[..., IRModule]) -> Pass: ...
 @overload
 def module_pass(**facts: Any) -> Callable[[Callable[..., IRModule]], Pass]: ...
 def module_pass(transform: Any = None, **facts: Any) -> Any:
-    """Make a pass of a function from module to module; `facts` are fields of `Pass`."""
+    """Makes a pass from a function from module to module; `facts` are fields of `Pass`."""
     if transform is None:
-        return lambda given: Pass(given.__name__, given, **facts)
+        return lambda function: Pass(function.__name__, function, **facts)
     return Pass(transform.__name__, transform)
 
 
@@ -96,15 +99,18 @@ def function_pass(transform: Callable[..., Function]) -> Pass: ...
 @overload
 def function_pass(**facts: Any) -> Callable[[Callable[..., Function]], Pass]: ...
 def function_pass(transform: Any = None, **facts: Any) -> Any:
-    """Make a pass of a function from function to function; it runs on every function of a
-    module. `facts` are fields of `Pass`."""
+    """Makes a pass from a function from function to function, which is applied to each function of
+    a module.
+
+    `facts` are fields of `Pass`.
+    """
     if transform is None:
-        return lambda given: Pass(given.__name__, over_module(given), **facts)
+        return lambda function: Pass(function.__name__, over_module(function), **facts)
     return Pass(transform.__name__, over_module(transform))
 
 
 def over_module(transform: Callable[..., Function]) -> Callable[..., IRModule]:
-    """A function from function to function as one from module to module."""
+    """Lifts a function from function to function to one from module to module."""
 
     def transformed(module: IRModule, **options: Any) -> IRModule:
         functions = {
@@ -121,10 +127,10 @@ def over_module(transform: Callable[..., Function]) -> Callable[..., IRModule]:
 
 
 def Sequential(passes: Sequence[Pass], name: str = "sequential") -> Pass:
-    """One pass that runs several, in order."""
+    """Returns one pass that runs several in order."""
 
     def run_all(module: IRModule) -> IRModule:
-        """Run the passes in order."""
+        """Runs the passes in order."""
         for each in passes:
             module = each(module)
         return module
@@ -134,7 +140,7 @@ def Sequential(passes: Sequence[Pass], name: str = "sequential") -> Pass:
 
 @attrs.define(eq=False)
 class PassRun:
-    """One run of one pass: `after` and `seconds` are filled in when it has ended."""
+    """One run of one pass; `after` and `seconds` are set when it has ended."""
 
     applied: Pass
     before: IRModule
@@ -142,40 +148,42 @@ class PassRun:
     start: float
     after: IRModule | None = None
     seconds: float = 0.0
-    notes: list[str] = attrs.field(factory=list, init=False)  # what the pass tells of its work
+    notes: list[str] = attrs.field(factory=list, init=False)  # remarks of the pass about its work
 
     @property
     def changed(self) -> bool:
-        """Whether the pass gave another module, and not only by passes that it is made of."""
-        made = self.after is not None and self.after is not self.before
-        return made and not self.applied.made_of
+        """Whether the pass itself changed the module; a pass made of sub-passes does not."""
+        is_new = self.after is not None and self.after is not self.before
+        return is_new and not self.applied.made_of
 
 
 class Instrument:
-    """Watches passes run. Subclasses override what they care for."""
+    """An observer of passes. Subclasses override the events they need."""
 
     def begin(self, step: PassRun) -> None:
-        """A pass is about to run."""
+        """Runs before a pass."""
 
     def end(self, step: PassRun) -> None:
-        """A pass has run."""
+        """Runs after a pass."""
 
 
 @attrs.define(eq=False)
 class PassContext:
-    """Where passes run: `with PassContext([Timing()]) as context: pipeline(module)`.
+    """The context of a pipeline: `with PassContext([Timing()]) as context: pipeline(module)`.
 
-    It runs what a pass requires first, unless that has been done to this very module; and it
-    remembers analyses until a pass changes what they are about.
+    It first runs the passes that a pass requires, unless they are still valid for the module, and
+    memoizes analyses until a pass invalidates them.
     """
 
     instruments: Sequence[Instrument] = ()
     depth: int = attrs.field(default=0, init=False)
     running: list[PassRun] = attrs.field(factory=list, init=False)
-    watched: float = attrs.field(default=0.0, init=False)  # seconds that instruments took
+    watched: float = attrs.field(default=0.0, init=False)  # seconds spent in instruments
     latest: IRModule | None = attrs.field(default=None, init=False)
-    done: set[str] = attrs.field(factory=set, init=False)  # passes whose work `latest` still shows
-    facts: dict[str, Any] = attrs.field(factory=dict, init=False)  # analyses of `latest`
+    done: set[str] = attrs.field(
+        factory=set, init=False
+    )  # passes that are still valid for `latest`
+    facts: dict[str, Any] = attrs.field(factory=dict, init=False)  # memoized analyses of `latest`
 
     def __enter__(self) -> PassContext:
         _ACTIVE.append(self)
@@ -185,13 +193,13 @@ class PassContext:
         _ACTIVE.remove(self)
 
     def run(self, applied: Pass, module: IRModule) -> IRModule:
-        """The module after the pass, seen by every instrument."""
-        self._meet(module)
+        """Returns the module after the pass and notifies every instrument."""
+        self._set_latest(module)
         for name in applied.requires:
             if name not in self.done:
                 module = self.run(find_pass(name), module)
         step = PassRun(applied, module, self.depth, time.perf_counter())
-        self._watch(step, Instrument.begin.__name__)
+        self._notify(step, Instrument.begin.__name__)
         self.running.append(step)
         self.depth += 1
         start = time.perf_counter() - self.watched
@@ -202,37 +210,37 @@ class PassContext:
             self.depth -= 1
             self.running.pop()
         step.after, step.seconds = after, time.perf_counter() - self.watched - start
-        self._leave(step, after)
-        self._watch(step, Instrument.end.__name__)
+        self._record_result(step, after)
+        self._notify(step, Instrument.end.__name__)
         return after
 
     def analysis(self, of: Callable[[IRModule], Fact], module: IRModule) -> Fact:
-        """What an analysis says of a module; worked out once for as long as it holds."""
-        self._meet(module)
+        """Returns the result of an analysis of a module, memoized while it is valid."""
+        self._set_latest(module)
         name = of.__name__
         if name not in self.facts:
             self.facts[name] = of(module)
         fact: Fact = self.facts[name]
         return fact
 
-    def _watch(self, step: PassRun, event: str) -> None:
+    def _notify(self, step: PassRun, event: str) -> None:
         start = time.perf_counter()
         for instrument in self.instruments:
             getattr(instrument, event)(step)
         self.watched += time.perf_counter() - start
 
-    def _meet(self, module: IRModule) -> None:
+    def _set_latest(self, module: IRModule) -> None:
         if module is not self.latest:
             self.latest, self.done, self.facts = module, set(), {}
 
-    def _leave(self, step: PassRun, after: IRModule) -> None:
-        kept = step.applied.preserves
-        # a pass made of others has changed nothing that they have not told of
+    def _record_result(self, step: PassRun, after: IRModule) -> None:
+        preserved = step.applied.preserves
+        # changes by sub-passes were recorded when those ended
         if step.before is self.latest and after is not step.before:
-            self.done = {name for name in self.done if name in kept}
-            self.facts = {name: fact for name, fact in self.facts.items() if name in kept}
+            self.done = {name for name in self.done if name in preserved}
+            self.facts = {name: fact for name, fact in self.facts.items() if name in preserved}
             self.latest = after
-        self._meet(after)
+        self._set_latest(after)
         self.done.add(step.applied.name)
 
 
@@ -240,16 +248,16 @@ _ACTIVE: list[PassContext] = []
 
 
 def _context() -> PassContext:
-    """The innermost context that is open; one without instruments where none is."""
+    """Returns the innermost open context, or one without instruments."""
     return _ACTIVE[-1] if _ACTIVE else PassContext()
 
 
 def analysis(of: Callable[[IRModule], Fact], module: IRModule) -> Fact:
-    """What an analysis says of a module, from the open context's memory."""
+    """Returns the result of an analysis of a module, memoized by the open context."""
     return _context().analysis(of, module)
 
 
 def note(text: str) -> None:
-    """Say something of the work of the pass that runs; statistics and traces show it."""
+    """Adds a remark about the running pass, for statistics and traces."""
     if _ACTIVE and _ACTIVE[-1].running:
         _ACTIVE[-1].running[-1].notes.append(text)

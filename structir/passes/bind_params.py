@@ -1,4 +1,4 @@
-"""Weights made part of the program."""
+"""Binds parameters to constant arrays."""
 
 from __future__ import annotations
 
@@ -25,19 +25,25 @@ def bind_params(
     file: str | None = None,
     function: str = "main",
 ) -> IRModule:
-    """Make parameters constants: arrays by name, or those of a file that numpy.savez wrote.
+    """Replaces parameters by constants: arrays by name, or those of a file written by
+    `numpy.savez`.
 
-    A symbolic dim that a bound parameter tells becomes the array's size everywhere.
+    A symbolic dim that a bound parameter determines becomes the size of the array everywhere.
     """
     arrays = dict(np.load(file)) if file is not None else dict(values or {})
-    bound = _bound(module[function], {name: np.asarray(data) for name, data in arrays.items()})
-    return module.with_functions({**module.functions, function: bound})
+    bound_function = _bind(
+        module[function], {name: np.asarray(data) for name, data in arrays.items()}
+    )
+    return module.with_functions({**module.functions, function: bound_function})
 
 
-def _bound(function: Function, arrays: Mapping[str, Any]) -> Function:
+def _bind(function: Function, arrays: Mapping[str, Any]) -> Function:
     params = {param.name: param for param in function.params}
     if unknown := sorted(arrays.keys() - params.keys()):
-        raise StructIRError(f"there is no parameter {', '.join(unknown)}; there are: {[*params]}")
+        raise StructIRError(
+            f"bind_params: no parameter {', '.join(unknown)}; available: {', '.join(params)}",
+            code="E0613",
+        )
     constants: dict[Var, Constant] = {}
     sizes: dict[Sym, Dim] = {}
     for name, data in arrays.items():
@@ -52,12 +58,13 @@ def _bound(function: Function, arrays: Mapping[str, Any]) -> Function:
         info = binder.info(param.struct_info)
         if base_check(info, constant.struct_info) <= FAIL_L0 or not _same_sizes(info, constant):
             raise StructInfoError(
-                Diagnostic(f"the array for {param.name} does not fit it", param.span)
-                .note(f"{param.name}: {param.struct_info}")
-                .note(f"the array: {constant.struct_info}")
+                Diagnostic(
+                    f"bind_params: {param.name}: expected {info}, found {constant.struct_info}",
+                    param.span,
+                )
             )
-    kept = tuple([param for param in function.params if param not in constants])
-    return binder.function(replace(function, params=kept))
+    remaining = tuple([param for param in function.params if param not in constants])
+    return binder.function(replace(function, params=remaining))
 
 
 def _same_sizes(info: Any, constant: Constant) -> bool:

@@ -1,4 +1,4 @@
-"""Sizes made part of the program."""
+"""Binds symbolic dims to fixed sizes."""
 
 from __future__ import annotations
 
@@ -17,29 +17,30 @@ from structir.passes.base import module_pass
 def bind_symbolic_vars(
     module: IRModule, *, sizes: Mapping[str, int] | str = "", function: str = "main"
 ) -> IRModule:
-    """Give symbolic dims of a function's parameters fixed sizes: a dict, or "batch=4 seq=16"."""
+    """Binds symbolic dims of the parameters to fixed sizes: a dict, or "batch=4 seq=16"."""
     bound = with_sizes(module[function], sizes)
     return module.with_functions({**module.functions, function: bound})
 
 
 def with_sizes(function: Function, sizes: Mapping[str, int] | str) -> Function:
-    """A function for fixed sizes of some of its dims, its variables those of a copy."""
+    """Returns a copy of a function with some of its dims bound to sizes."""
     wanted = read_sizes(sizes) if isinstance(sizes, str) else sizes
     bound = standing_alone([p.struct_info for p in function.params])
     dims = {sym.name: sym for sym in bound if type(sym) is Sym}
     if unknown := sorted(wanted.keys() - dims.keys()):
-        has = ", ".join(dims) or "none"
-        raise StructIRError(f"no parameter has a dim {', '.join(unknown)}; there are: {has}")
+        available = ", ".join(dims) or "none"
+        message = f"sizes: no dim {', '.join(unknown)}; available: {available}"
+        raise StructIRError(message, code="E0613")
     chosen: dict[Sym, Dim] = {dims[name]: size for name, size in wanted.items()}
     return Substitution(dims=chosen).function(function)
 
 
 def read_sizes(text: str) -> dict[str, int]:
-    """`batch=4 seq=16` as a dict."""
-    found = {}
+    """Parses `batch=4 seq=16` into a dict; raises StructIRError for other text."""
+    sizes = {}
     for part in text.replace(",", " ").split():
         name, _, number = part.partition("=")
         if not number.isdecimal():
-            raise StructIRError(f"{part!r} is no size; write them as batch=4 seq=16")
-        found[name] = int(number)
-    return found
+            raise StructIRError(f"sizes: expected NAME=INT, found {part!r}", code="E0611")
+        sizes[name] = int(number)
+    return sizes

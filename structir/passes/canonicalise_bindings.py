@@ -1,4 +1,4 @@
-"""Doing without bindings that only give another name to a value."""
+"""Removes bindings that only rename a value."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from structir.passes.base import function_pass
 
 @function_pass(aliases=("canonicalise", "canonicalize_bindings"))
 def canonicalise_bindings(function: Function) -> Function:
-    """Read a value under one name: other names for it, and fields of known tuples, go away.
+    """Replaces aliases of variables, and fields of known tuples, by the original value.
 
-    A binding stays where its annotation says something else than what is known of the value, where
-    it makes a local value of a dataflow block seen outside, and where StructInfos speak of it.
+    A binding remains if its annotation differs from the StructInfo of the value, if it exports a
+    local value of a dataflow block, or if StructInfos mention its variable.
     """
     body = _AtomTable().sequence(function.body)
     return function if body is function.body else replace(function, body=body)
 
 
 class _AtomTable:
-    """Which atom stands for which variable, and the tuples that are written out."""
+    """The replacement of each alias, and the known tuples."""
 
     def __init__(self) -> None:
-        self.instead: dict[Var, Expr] = {}
+        self.replacement: dict[Var, Expr] = {}
         self.tuples: dict[Var, Tuple] = {}
         self.promoted: dict[Var, Var] = {}
 
@@ -49,8 +49,8 @@ class _AtomTable:
         blocks = tuple([self.block(block) for block in seq.blocks])
         body = self.expr(seq.body)
         same = all(map(_is, blocks, seq.blocks)) and body is seq.body
-        kept = tuple([block for block in blocks if block.bindings])
-        return seq if same else replace(seq, blocks=kept, body=body)
+        remaining = tuple([block for block in blocks if block.bindings])
+        return seq if same else replace(seq, blocks=remaining, body=body)
 
     def block(self, block: BindingBlock) -> BindingBlock:
         if isinstance(block, DataflowBlock):
@@ -60,7 +60,7 @@ class _AtomTable:
         return block if same else replace(block, bindings=tuple(bindings))
 
     def promote(self, block: DataflowBlock) -> None:
-        """A local value that an output only renames is bound to the output at once."""
+        """Binds a local value directly to the output that only renames it."""
         roots: dict[Any, Any] = {}  # local variables by the value that they name
         tuples: dict[Any, Tuple] = {}
         for binding in block.bindings:
@@ -73,16 +73,16 @@ class _AtomTable:
                 if whole is not None and value.index < len(whole.fields):  # type: ignore[attr-defined]
                     value = whole.fields[value.index]  # type: ignore[attr-defined]
             source = roots.get(value)
-            if source is None or not isinstance(binding, VarBinding) or not _one(var, source):
+            if source is None or not isinstance(binding, VarBinding) or not _is_alias(var, source):
                 if type(var) is DataflowVar:
                     roots[var] = var
             elif type(var) is DataflowVar:
                 roots[var] = source
             elif source not in self.promoted:
-                self.promoted[source] = self.instead[source] = var
+                self.promoted[source] = self.replacement[source] = var
 
     def binding(self, binding: Binding) -> Binding | None:
-        """The binding over the names that are left; None for one that goes away."""
+        """Returns the binding with aliases replaced; None if it is itself an alias."""
         value = self.value(binding.value)
         var = self.promoted.get(binding.var, binding.var)
         if isinstance(binding, MatchCast):
@@ -91,11 +91,11 @@ class _AtomTable:
         if type(value) is TupleGetItem:
             value = self.field(value)
         if value is var:
-            return None  # the output that its value has become
+            return None  # the output that its value is now bound to
         if isinstance(value, Var):
             hidden = type(value) is DataflowVar and type(var) is not DataflowVar
-            if not hidden and _one(var, value):
-                self.instead[var] = self.instead[binding.var] = value
+            if not hidden and _is_alias(var, value):
+                self.replacement[var] = self.replacement[binding.var] = value
                 return None
         elif type(value) is Tuple:
             self.tuples[var] = value
@@ -104,7 +104,7 @@ class _AtomTable:
         return VarBinding(var, value, binding.span)
 
     def field(self, item: TupleGetItem) -> Expr:
-        """The field itself where it can be read here."""
+        """Returns the field itself where it is visible, else the projection."""
         whole = self.tuples.get(item.tuple_value)  # type: ignore[call-overload]
         if whole is None or not 0 <= item.index < len(whole.fields):
             return item
@@ -118,24 +118,24 @@ class _AtomTable:
             body = self.sequence(value.body)
             return value if body is value.body else replace(value, body=body)
         if type(value) is If:
-            sides = [self.sequence(s) for s in (value.true_branch, value.false_branch)]
+            branches = [self.sequence(s) for s in (value.true_branch, value.false_branch)]
             cond = self.expr(value.cond)
-            same = sides[0] is value.true_branch and sides[1] is value.false_branch
+            same = branches[0] is value.true_branch and branches[1] is value.false_branch
             if same and cond is value.cond:
                 return value
-            return replace(value, cond=cond, true_branch=sides[0], false_branch=sides[1])
-        found: Expr = self.expr(value)
-        return found
+            return replace(value, cond=cond, true_branch=branches[0], false_branch=branches[1])
+        renamed: Expr = self.expr(value)
+        return renamed
 
     def expr(self, value: Any) -> Any:
-        """An expression of atoms over the names that are left."""
-        if not self.instead:
+        """Returns an expression of atoms with aliases replaced."""
+        if not self.replacement:
             return value
         if isinstance(value, Var):
-            return self.instead.get(value, value)
+            return self.replacement.get(value, value)
         if type(value) is Call and type(value.op) is Op:
             for argument in value.args:
-                if argument in self.instead or type(argument) is Tuple:
+                if argument in self.replacement or type(argument) is Tuple:
                     break
             else:
                 return value
@@ -145,14 +145,14 @@ class _AtomTable:
 
 
 def _is_local(value: Expr) -> bool:
-    """Whether a value can be read in its dataflow block alone."""
+    """Whether a value is visible in its dataflow block only."""
     if type(value) is Tuple:
         return any(map(_is_local, value.fields))
     return type(value) is DataflowVar
 
 
-def _one(var: Var, value: Any) -> bool:
-    """Whether a variable is just a value's name: the same is known, and no StructInfo names it."""
+def _is_alias(var: Var, value: Any) -> bool:
+    """Whether a variable is an alias: the same StructInfo, which no other StructInfo mentions."""
     info: StructInfo = var.struct_info
     if isinstance(info, ObjectStructInfo):
         return False

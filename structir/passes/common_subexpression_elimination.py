@@ -1,4 +1,4 @@
-"""Computing once what a program computes twice."""
+"""Replaces repeated computations of a value by its first one."""
 
 from __future__ import annotations
 
@@ -33,93 +33,96 @@ from structir.passes.base import function_pass
 
 
 class AvailableValues:
-    """The values met so far, by key: those of this scope, and those of the scopes around it."""
+    """The values available at a location, by key: those of this scope and of the enclosing ones."""
 
-    __slots__ = ("outer", "own")
+    __slots__ = ("current", "outer")
 
     def __init__(self, outer: tuple[dict[Hashable, Var], ...] = ()) -> None:
-        self.own: dict[Hashable, Var] = {}
+        self.current: dict[Hashable, Var] = {}
         self.outer = outer
 
     def nested(self) -> AvailableValues:
-        """The scope of a branch, a block or a function in this one."""
-        return AvailableValues((self.own, *self.outer))
+        """Returns the scope of a branch, a block or a function inside this one."""
+        return AvailableValues((self.current, *self.outer))
 
     def first(self, key: Hashable, var: Var) -> Var:
-        """The variable that has this value already; else this one, which has it from now on."""
+        """Returns the variable that holds this value, after recording `var` if there is none."""
         for values in self.outer:
-            found = values.get(key)
-            if found is not None:
-                return found
-        return self.own.setdefault(key, var)
+            existing = values.get(key)
+            if existing is not None:
+                return existing
+        return self.current.setdefault(key, var)
 
 
 @function_pass(aliases=("cse",))
 def common_subexpression_elimination(function: Function) -> Function:
-    """Bind equal pure values once; later ones become the first one's variable.
+    """Binds equal pure values once and replaces later ones by the first variable.
 
-    A value known before an `if` or a nested function is known inside; what is bound in a branch or
-    in a dataflow block is known only there. Two values are one only if they have one StructInfo.
+    A value bound before an `if` or a nested function is available inside it; a value bound in a
+    branch or a dataflow block is available only there. Two values are merged only if their
+    StructInfo is equal.
     """
     body = _Sharing().sequence(function.body, AvailableValues())
     return function if body is function.body else replace(function, body=body)
 
 
 class _Sharing:
-    """Which variable stands for which, and the value keys met so far."""
+    """The replacement of each repeated variable."""
 
     def __init__(self) -> None:
-        self.instead: dict[Var, Var] = {}
+        self.replacement: dict[Var, Var] = {}
 
-    def sequence(self, seq: SeqExpr, known: AvailableValues) -> SeqExpr:
-        blocks = tuple([self.block(block, known) for block in seq.blocks])
+    def sequence(self, seq: SeqExpr, available: AvailableValues) -> SeqExpr:
+        blocks = tuple([self.block(block, available) for block in seq.blocks])
         body = self.expr(seq.body)
         same = all(a is b for a, b in zip(blocks, seq.blocks, strict=True))
         return seq if same and body is seq.body else replace(seq, blocks=blocks, body=body)
 
-    def block(self, block: BindingBlock, known: AvailableValues) -> BindingBlock:
-        inner = known.nested() if isinstance(block, DataflowBlock) else known
+    def block(self, block: BindingBlock, available: AvailableValues) -> BindingBlock:
+        inner = available.nested() if isinstance(block, DataflowBlock) else available
         bindings = [new for b in block.bindings if (new := self.binding(b, inner)) is not None]
-        if inner is not known:
-            known.own |= {key: var for key, var in inner.own.items() if type(var) is Var}
+        if inner is not available:
+            available.current |= {
+                key: var for key, var in inner.current.items() if type(var) is Var
+            }
         same = len(bindings) == len(block.bindings) and all(map(_is, bindings, block.bindings))
         return block if same else replace(block, bindings=tuple(bindings))
 
-    def binding(self, binding: Binding, known: AvailableValues) -> Binding | None:
-        """The binding over shared variables; None where an earlier variable takes its place."""
-        value = self.value(binding.value, known)
+    def binding(self, binding: Binding, available: AvailableValues) -> Binding | None:
+        """Returns the binding over shared variables; None if an earlier variable replaces it."""
+        value = self.value(binding.value, available)
         var = binding.var
         if not isinstance(binding, MatchCast) and not _names_a_shape(var):
             key = _KEYS.get(type(value), _no_key)(value)
             if key is not None:
-                first = known.first((key, var.struct_info), var)
+                first = available.first((key, var.struct_info), var)
                 if first is not var:
                     if type(first) is DataflowVar and type(var) is not DataflowVar:
                         return VarBinding(var, first, binding.span)
-                    self.instead[var] = first
+                    self.replacement[var] = first
                     return None
         return binding if value is binding.value else replace(binding, value=value)
 
-    def value(self, value: Expr, known: AvailableValues) -> Expr:
+    def value(self, value: Expr, available: AvailableValues) -> Expr:
         if type(value) is Function:
-            body = self.sequence(value.body, known.nested())
+            body = self.sequence(value.body, available.nested())
             return value if body is value.body else replace(value, body=body)
         if type(value) is If:
-            sides = value.true_branch, value.false_branch
-            new = [self.sequence(side, known.nested()) for side in sides]
+            branches = value.true_branch, value.false_branch
+            new = [self.sequence(branch, available.nested()) for branch in branches]
             cond = self.expr(value.cond)
-            if cond is value.cond and new[0] is sides[0] and new[1] is sides[1]:
+            if cond is value.cond and new[0] is branches[0] and new[1] is branches[1]:
                 return value
             return replace(value, cond=cond, true_branch=new[0], false_branch=new[1])
         shared: Expr = self.expr(value)
         return shared
 
     def call(self, call: Call) -> Call:
-        op, instead = call.op, self.instead
+        op, replacement = call.op, self.replacement
         if type(op) is not Op:
-            op = instead.get(op, op)  # type: ignore[call-overload]
+            op = replacement.get(op, op)  # type: ignore[call-overload]
         args = [
-            self.expr(a) if type(a) is Tuple else instead.get(a, a)  # type: ignore[call-overload]
+            self.expr(a) if type(a) is Tuple else replacement.get(a, a)  # type: ignore[call-overload]
             for a in call.args
         ]
         if op is call.op and all(map(_is, args, call.args)):
@@ -127,11 +130,11 @@ class _Sharing:
         return Call(op, tuple(args), call.attrs, call.sinfo_args, call.struct_info, call.span)
 
     def expr(self, value: Any) -> Any:
-        """An expression of atoms over shared variables."""
-        if not self.instead:
+        """Returns an expression of atoms over shared variables."""
+        if not self.replacement:
             return value
         if isinstance(value, Var):
-            return self.instead.get(value, value)
+            return self.replacement.get(value, value)
         if type(value) is Call:
             return self.call(value)
         if isinstance(value, Tuple | TupleGetItem):
@@ -144,14 +147,14 @@ def _is(a: object, b: object) -> bool:
 
 
 def _names_a_shape(var: Var) -> bool:
-    """Whether StructInfos may speak of a variable: then it keeps a binding of its own."""
+    """Whether StructInfos may mention a variable, which then keeps its own binding."""
     info = var.struct_info
     if type(info) is ShapeStructInfo:
         return info.dims is None
     return type(info) is ObjectStructInfo
 
 
-# What tells equal values from others; None for a value that is not shared.
+# Keys by which equal values are identified; None for a value that is not shared.
 
 
 def _no_key(value: Any) -> None:
@@ -190,7 +193,7 @@ def _atom(value: Any) -> Hashable:
     return value  # type: ignore[no-any-return]
 
 
-SMALL = 64  # elements; larger constants are one only if they are the same object
+SMALL = 64  # elements; larger constants are equal only if they are the same object
 VARIABLES = frozenset({Var, DataflowVar})
 _KEYS: dict[type, Callable[[Any], Hashable | None]] = {
     Call: _call_key,

@@ -1,4 +1,4 @@
-"""The rewrites of the group `convert_layout`, which stand beside the ops, run together."""
+"""Runs the rewrites of the group `convert_layout`, which are declared beside their ops."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from structir.passes.manager.rules import ROUNDS, group_rules, run_rules
 
 @module_pass(tolerance=1e-3)
 def convert_layout(module: IRModule, *, rounds: int = ROUNDS) -> IRModule:
-    """Run convolutions with channels last; permutes move on until they meet and cancel."""
+    """Converts convolutions to channels-last layout, and moves permutes until they cancel."""
     return run_rules(module, [*group_rules("convert_layout"), *group_rules("simplify")], rounds)

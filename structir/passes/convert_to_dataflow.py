@@ -1,4 +1,4 @@
-"""Dataflow blocks made of runs of plain bindings without effects."""
+"""Groups consecutive pure bindings into dataflow blocks."""
 
 from __future__ import annotations
 
@@ -25,33 +25,32 @@ from structir.passes.base import function_pass
 
 @function_pass(aliases=("to_dataflow",), preserves=("normalise",))
 def convert_to_dataflow(function: Function, *, min_size: int = 2) -> Function:
-    """Put runs of at least `min_size` pure bindings without branches into dataflow blocks.
+    """Puts runs of at least `min_size` pure bindings without branches into dataflow blocks.
 
-    What nothing outside of its block reads becomes local to it.
+    Values without uses outside their block become local to it.
     """
-    body = _converted(function.body, min_size)
+    body = _convert(function.body, min_size)
     return function if body is function.body else replace(function, body=body)
 
 
-def _converted(seq: SeqExpr, min_size: int) -> SeqExpr:
+def _convert(seq: SeqExpr, min_size: int) -> SeqExpr:
     blocks: list[BindingBlock] = []
     for block in seq.blocks:
-        blocks += [block] if isinstance(block, DataflowBlock) else _parts(block, min_size)
+        blocks += [block] if isinstance(block, DataflowBlock) else _split(block, min_size)
     if all(map(_is, blocks, seq.blocks)) and len(blocks) == len(seq.blocks):
         return seq
     old = set(seq.blocks)
     new = [block for block in blocks if block not in old]
-    local = _local(replace(seq, blocks=tuple(blocks)), new)
+    local = _local_vars(replace(seq, blocks=tuple(blocks)), new)
     names: dict[Var, Expr] = {var: DataflowVar(var.name, var.struct_info) for var in local}
     renamed = Substitution(names)
-    made = tuple([_renamed(block, renamed) for block in blocks])
-    return replace(seq, blocks=made)
+    return replace(seq, blocks=tuple([_rename(block, renamed) for block in blocks]))
 
 
-def _parts(block: BindingBlock, min_size: int) -> list[BindingBlock]:
-    """A plain block in parts, the long runs of pure bindings among them as dataflow."""
+def _split(block: BindingBlock, min_size: int) -> list[BindingBlock]:
+    """Splits a plain block; the long runs of pure bindings become dataflow blocks."""
     parts: list[tuple[bool, list[Binding]]] = []
-    for pure, run in groupby(block.bindings, key=_may_move):
+    for pure, run in groupby(block.bindings, key=_is_dataflow):
         bindings = list(run)
         long = pure and len(bindings) >= min_size
         if parts and not long and not parts[-1][0]:
@@ -63,13 +62,13 @@ def _parts(block: BindingBlock, min_size: int) -> list[BindingBlock]:
     return [(DataflowBlock if long else BindingBlock)(tuple(run)) for long, run in parts]
 
 
-def _may_move(binding: Binding) -> bool:
+def _is_dataflow(binding: Binding) -> bool:
     value = binding.value
     return not isinstance(value, If | Function) and is_pure_value(value)
 
 
-def _local(seq: SeqExpr, new: list[BindingBlock]) -> set[Var]:
-    """The variables of new blocks that only their own block reads."""
+def _local_vars(seq: SeqExpr, new: list[BindingBlock]) -> set[Var]:
+    """Returns the variables of new blocks that only their own block uses."""
     home = {
         b.var: block for block in new if isinstance(block, DataflowBlock) for b in block.bindings
     }
@@ -77,12 +76,12 @@ def _local(seq: SeqExpr, new: list[BindingBlock]) -> set[Var]:
     for block in seq.blocks:
         local -= {v for v in variables_in(block) if v in home and home[v] is not block}
     infos = {b.var.struct_info for block in new for b in block.bindings}
-    for info in infos:  # one that is seen outside may speak of a shape variable
+    for info in infos:  # an exported variable's StructInfo may mention a shape variable
         local -= variables_in(info).keys()
     return local - variables_in((seq.body, seq.struct_info)).keys()
 
 
-def _renamed(block: BindingBlock, names: Substitution) -> BindingBlock:
+def _rename(block: BindingBlock, names: Substitution) -> BindingBlock:
     bindings = []
     for binding in block.bindings:
         value = names.part(binding.value)

@@ -1,4 +1,4 @@
-"""Dropping bindings that nothing reads."""
+"""Removes bindings and functions without uses."""
 
 from __future__ import annotations
 
@@ -27,51 +27,54 @@ from structir.passes.base import module_pass
 
 @module_pass(aliases=("dce",))
 def dead_code_elimination(module: IRModule, *, entries: str = "") -> IRModule:
-    """Drop pure bindings that nothing reads, walking from the result back, and unused functions.
+    """Removes pure bindings without uses, traversing backward from the result, and unused
+    functions.
 
-    A variable that a live StructInfo mentions is read. A match_cast stays: it checks, and binds
-    dims. A private function that no other one mentions goes; with `entries`, so does every function
-    that these do not reach.
+    A variable that a live StructInfo mentions is used. A match_cast remains: it checks, and binds
+    dims. A private function that no other one mentions is removed; with `entries`, so is every
+    function that these do not reach.
     """
     functions = {
-        name: _without_dead(function) if isinstance(function, Function) else function
+        name: _eliminate(function) if isinstance(function, Function) else function
         for name, function in module.functions.items()
     }
-    kept = _reached(functions, entries.replace(",", " ").split())
-    if len(kept) == len(functions) and all(map(_same, kept.values(), module.functions.values())):
+    live = _reachable(functions, entries.replace(",", " ").split())
+    if len(live) == len(functions) and all(map(_same, live.values(), module.functions.values())):
         return module
-    return module.with_functions(kept)
+    return module.with_functions(live)
 
 
-def _reached(functions: dict[str, Node], entries: list[str]) -> dict[str, Node]:
-    """The functions that the entries call, directly or not."""
-    todo = entries or [n for n, f in functions.items() if not getattr(f, "attrs", {}).get(PRIVATE)]
-    if len(todo) == len(functions):
+def _reachable(functions: dict[str, Node], entries: list[str]) -> dict[str, Node]:
+    """Returns the functions that the entries call, directly or indirectly."""
+    worklist = entries or [
+        n for n, f in functions.items() if not getattr(f, "attrs", {}).get(PRIVATE)
+    ]
+    if len(worklist) == len(functions):
         return functions
-    found = set[str]()
-    while todo:
-        name = todo.pop()
-        if name in functions and name not in found:
-            found.add(name)
-            todo += [
+    names = set[str]()
+    while worklist:
+        name = worklist.pop()
+        if name in functions and name not in names:
+            names.add(name)
+            worklist += [
                 item.name for item in walk_values(functions[name]) if isinstance(item, GlobalVar)
             ]
-    return {name: function for name, function in functions.items() if name in found}
+    return {name: function for name, function in functions.items() if name in names}
 
 
-def _without_dead(function: Function) -> Function:
-    uses = _Uses()
+def _eliminate(function: Function) -> Function:
+    uses = _LiveVariables()
     uses.of(function.ret_struct_info)
-    body = uses.without_dead(function.body)
+    body = uses.eliminate(function.body)
     return function if body is function.body else replace(function, body=body)
 
 
-class _Uses:
-    """The variables that the program after this point reads."""
+class _LiveVariables:
+    """The variables used after the current program point."""
 
     def __init__(self) -> None:
         self.variables: set[Var] = set()
-        self.infos: set[StructInfo] = set()  # whose variables are among them already
+        self.infos: set[StructInfo] = set()  # whose variables are already among them
 
     def of(self, part: object) -> None:
         self.variables.update(variables_in(part))
@@ -82,7 +85,7 @@ class _Uses:
             self.of(info)
 
     def call(self, call: Call) -> None:
-        """What a call reads; its arguments are atoms."""
+        """Records the variables that a call uses; its arguments are atoms."""
         for argument in call.args:
             if isinstance(argument, Var):
                 self.variables.add(argument)
@@ -93,12 +96,12 @@ class _Uses:
         for info in call.sinfo_args:
             self.info(info)
 
-    def without_dead(self, seq: SeqExpr) -> SeqExpr:
+    def eliminate(self, seq: SeqExpr) -> SeqExpr:
         self.of(seq.body)
         blocks = [self.block(block) for block in reversed(seq.blocks)][::-1]
-        kept = tuple([block for block in blocks if block.bindings])
-        same = len(kept) == len(seq.blocks) and all(map(_same, kept, seq.blocks))
-        return seq if same else replace(seq, blocks=kept)
+        live = tuple([block for block in blocks if block.bindings])
+        same = len(live) == len(seq.blocks) and all(map(_same, live, seq.blocks))
+        return seq if same else replace(seq, blocks=live)
 
     def block(self, block: BindingBlock) -> BindingBlock:
         bindings: list[Binding] = []
@@ -127,10 +130,10 @@ class _Uses:
             return value
         if isinstance(value, Function):
             self.of((value.ret_struct_info, value.params))
-            body = self.without_dead(value.body)
+            body = self.eliminate(value.body)
             return value if body is value.body else replace(value, body=body)
         if isinstance(value, If):
-            branches = [self.without_dead(b) for b in (value.true_branch, value.false_branch)]
+            branches = [self.eliminate(b) for b in (value.true_branch, value.false_branch)]
             self.of(value.cond)
             if branches[0] is value.true_branch and branches[1] is value.false_branch:
                 return value

@@ -1,14 +1,14 @@
-"""Composite ops that have a mode of training taken apart for inference."""
+"""Decomposes composite ops that have a training mode, for inference."""
 
 from __future__ import annotations
 
 from structir.ir.module import IRModule
 from structir.passes.base import module_pass
-from structir.passes.manager.decompose import decomposed
+from structir.passes.manager.decompose import decompose_ops
 
 
-# a program that was asked to train answers otherwise when it infers
+# results in training mode and in inference mode differ
 @module_pass(comparable=False, tolerance=1e-3)
 def decompose_for_inference(module: IRModule, *, ops: str = "") -> IRModule:
-    """Turn ops that have a mode of training to inference, and take them, or those named, apart."""
-    return decomposed(module, frozenset(ops.replace(",", " ").split()), training=False)
+    """Switches ops that have a training mode to inference and decomposes them, or those named."""
+    return decompose_ops(module, frozenset(ops.replace(",", " ").split()), training=False)

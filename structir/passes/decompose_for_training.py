@@ -1,13 +1,13 @@
-"""Composite ops taken apart into simpler ones, as they stand."""
+"""Decomposes composite ops that have a training mode, in their current mode."""
 
 from __future__ import annotations
 
 from structir.ir.module import IRModule
 from structir.passes.base import module_pass
-from structir.passes.manager.decompose import decomposed
+from structir.passes.manager.decompose import decompose_ops
 
 
 @module_pass(tolerance=1e-3)
 def decompose_for_training(module: IRModule, *, ops: str = "") -> IRModule:
-    """Take apart ops that have a mode of training, or those named, in the mode asked for."""
-    return decomposed(module, frozenset(ops.replace(",", " ").split()), training=True)
+    """Decomposes ops that have a training mode, or those named, in their current mode."""
+    return decompose_ops(module, frozenset(ops.replace(",", " ").split()), training=True)

@@ -1,4 +1,4 @@
-"""Tuples as arguments, of functions that only their module calls, handed over field by field."""
+"""Replaces tuple parameters of internal functions by their fields."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from structir.passes.base import module_pass
 
 @module_pass
 def expand_tuple_arguments(module: IRModule) -> IRModule:
-    """Give private functions the fields of their tuple parameters as parameters of their own."""
-    while True:  # a field may be a tuple again
+    """Replaces tuple parameters of private functions by one parameter per field."""
+    while True:  # a field may itself be a tuple
         changed = {
-            name: _expanded(function)
+            name: _expand(function)
             for name, function in internal_functions(module).items()
             if any(isinstance(p.struct_info, TupleStructInfo) for p in function.params)
         }
         if not changed:
             return module
-        module = _called(module, changed)
+        module = _update_calls(module, changed)
 
 
-def _expanded(function: Function) -> Function:
+def _expand(function: Function) -> Function:
     params: list[Var] = []
-    together: list[Binding] = []
+    tuples: list[Binding] = []
     for param in function.params:
         info = param.struct_info
         if not isinstance(info, TupleStructInfo):
@@ -46,38 +46,38 @@ def _expanded(function: Function) -> Function:
             continue
         fields = [Var(f"{param.name}_{k}", each) for k, each in enumerate(info.fields)]
         params += fields
-        together.append(VarBinding(param, Tuple(tuple(fields))))
-    blocks = (BindingBlock(tuple(together)), *function.body.blocks)
+        tuples.append(VarBinding(param, Tuple(tuple(fields))))
+    blocks = (BindingBlock(tuple(tuples)), *function.body.blocks)
     return replace(function, params=tuple(params), body=replace(function.body, blocks=blocks))
 
 
-def _called(module: IRModule, changed: dict[str, Function]) -> IRModule:
+def _update_calls(module: IRModule, changed: dict[str, Function]) -> IRModule:
     old = {name: module[name].params for name in changed}
 
     def call(binding: Binding, name: str) -> list[Binding]:
         value = binding.value
         assert isinstance(value, Call)
         kind = DataflowVar if isinstance(binding.var, DataflowVar) else Var
-        made: list[Binding] = []
+        new_bindings: list[Binding] = []
         args: list[Expr] = []
         for param, argument in zip(old[name], value.args, strict=True):
             if isinstance(param.struct_info, TupleStructInfo):
-                args += _fields(argument, len(param.struct_info.fields), made, kind)
+                args += _fields(argument, len(param.struct_info.fields), new_bindings, kind)
             else:
                 args.append(argument)
         callee = GlobalVar(name, changed[name].struct_info)
-        return [*made, replace(binding, value=replace(value, op=callee, args=tuple(args)))]
+        return [*new_bindings, replace(binding, value=replace(value, op=callee, args=tuple(args)))]
 
     return replace_functions(module, changed, call)
 
 
-def _fields(argument: Expr, count: int, made: list[Binding], kind: type[Var]) -> list[Expr]:
+def _fields(argument: Expr, count: int, new_bindings: list[Binding], kind: type[Var]) -> list[Expr]:
     if isinstance(argument, Tuple):
         return list(argument.fields)
     infos = argument.struct_info.fields
     fields: list[Expr] = []
     for k in range(count):
         var = kind("field", infos[k])
-        made.append(VarBinding(var, TupleGetItem(argument, k, infos[k])))
+        new_bindings.append(VarBinding(var, TupleGetItem(argument, k, infos[k])))
         fields.append(var)
     return fields

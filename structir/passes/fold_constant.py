@@ -1,4 +1,4 @@
-"""Working out when compiling what does not depend on the inputs."""
+"""Evaluates operations on constants at compile time."""
 
 from __future__ import annotations
 
@@ -35,27 +35,27 @@ UNKNOWN = object()
 
 @function_pass(aliases=("fold",))
 def fold_constant(function: Function, *, max_bytes: int = 1 << 20) -> Function:
-    """Replace pure calls of ops on constants by their results, up to some size.
+    """Replaces pure op calls on constants by their results, up to `max_bytes`.
 
-    A call whose reference refuses its operands stays: it fails when it runs, as it did before.
+    A call whose reference raises an error remains: it fails at run time.
     """
     known: dict[Var, Expr] = {}
 
-    def folded(binding: Binding) -> Iterable[Binding]:
+    def fold(binding: Binding) -> Iterable[Binding]:
         if not isinstance(binding, VarBinding):
             return (binding,)
         value = binding.value
-        new = _folded(value, known, max_bytes)
+        new = _fold(value, known, max_bytes)
         if type(new) in (Constant, Tuple, ShapeExpr, PrimValue):
             known[binding.var] = new
         elif isinstance(new, Var) and new in known:
             known[binding.var] = known[new]
         return (binding,) if new is value else (VarBinding(binding.var, new, binding.span),)
 
-    return with_bindings(function, folded)
+    return with_bindings(function, fold)
 
 
-def _folded(value: Expr, known: dict[Var, Expr], max_bytes: int) -> Expr:
+def _fold(value: Expr, known: dict[Var, Expr], max_bytes: int) -> Expr:
     if type(value) is TupleGetItem:
         whole = known.get(value.tuple_value)  # type: ignore[call-overload]
         if isinstance(whole, Tuple) and value.index < len(whole.fields):
@@ -72,11 +72,11 @@ def _folded(value: Expr, known: dict[Var, Expr], max_bytes: int) -> Expr:
         args.append(array)
     if not args or not _is_small(value.struct_info, max_bytes):
         return value
-    return _result(value, tuple(args))
+    return _evaluate(value, tuple(args))
 
 
 def _array(argument: Any, known: dict[Var, Expr]) -> Any:
-    """What an operand is when compiling, or UNKNOWN."""
+    """Returns the compile-time value of an operand, or UNKNOWN."""
     kind = type(argument)
     if isinstance(argument, Var):
         argument = known.get(argument)
@@ -96,7 +96,7 @@ def _array(argument: Any, known: dict[Var, Expr]) -> Any:
 
 
 def _is_small(info: Any, max_bytes: int) -> bool:
-    """Whether a result is known to take few bytes, its elements taken to have 8."""
+    """Whether a result is known to be small, at 8 bytes per element."""
     if isinstance(info, TupleStructInfo):
         return all([_is_small(field, max_bytes) for field in info.fields])
     if not isinstance(info, TensorStructInfo) or not isinstance(info.dims, tuple):
@@ -107,16 +107,16 @@ def _is_small(info: Any, max_bytes: int) -> bool:
     return type(size) is int and size <= max_bytes
 
 
-def _result(call: Call, args: tuple[Any, ...]) -> Expr:
+def _evaluate(call: Call, args: tuple[Any, ...]) -> Expr:
     try:
         with np.errstate(all="ignore"):
-            found = call.op.definition.reference(call, args)  # type: ignore[attr-defined]
+            result = call.op.definition.reference(call, args)  # type: ignore[attr-defined]
     except StructIRError:
         return call
-    made = _constant(found)
-    if made is None or base_check(call.struct_info, made.struct_info) <= FAIL_L1:  # type: ignore[arg-type]
+    constant = _constant(result)
+    if constant is None or base_check(call.struct_info, constant.struct_info) <= FAIL_L1:  # type: ignore[arg-type]
         return call
-    return made
+    return constant
 
 
 def _constant(value: Any) -> Expr | None:

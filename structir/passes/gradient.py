@@ -1,4 +1,4 @@
-"""Functions that give the gradients of others."""
+"""Adds functions that compute gradients of others."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ def gradient(
     target: int = 0,
     value_and_grad: bool = True,
 ) -> IRModule:
-    """Add the gradient of a function's result, one real number: `main_adjoint` gives the result of
-    `main`, then the tuple of the gradients by its parameters of real numbers, or by those named.
+    """Adds the function `main_adjoint`, which returns the scalar result of `main` and a tuple of
+    its gradients.
 
-    Of a tuple of results, `target` is the field that is differentiated; with
-    `value_and_grad=False` the gradients are all that is given. What a function that is called has
-    computed, and what a branch has, is computed again on the way back: inline functions first
-    where memory matters less than time.
+    `parameters` are the arguments to differentiate with respect to; by default all of
+    floating-point dtype. `target` is the field to differentiate if the result is a tuple. With
+    `value_and_grad=False` only the gradients are returned. The backward pass recomputes the values
+    of called functions and of branches: inline functions first where time matters more than memory.
     """
     name = f"{function}_adjoint"
     if name in module.functions:
-        raise StructIRError(f"the module has a function {name} already")
+        raise StructIRError(f"gradient: function {name} already exists in the module", code="E0614")
     lifted = lambda_lift.transform(module)
     wanted = parameters.replace(",", " ").split()
     adjoints = Adjoints(lifted)
     try:
         adjoints.add(name, function, wanted, target, value_and_grad)
     except DiagnosticError as error:
-        by = f" by {', '.join(wanted)}" if wanted else ""
+        by = f" with respect to {', '.join(wanted)}" if wanted else ""
         notes = [
-            each.note(f"asked for by the gradient of {function}{by}") for each in error.diagnostics
+            each.note(f"required by the gradient of {function}{by}") for each in error.diagnostics
         ]
         raise type(error)(notes) from None
     everything = lifted.with_functions({**lifted.functions, **adjoints.generated})

@@ -1,14 +1,14 @@
-"""Shapes completed in both directions by the solver."""
+"""Infers shapes forward and backward with the solver."""
 
 from __future__ import annotations
 
 from structir.ir.module import IRModule
 from structir.passes.base import module_pass
-from structir.solver.program.inference import infer as completed
+from structir.solver.program.inference import infer as infer_program
 
 
-# what it learns it may check on entry, and a program that cannot hold it refuses
+# inferred sizes become checks of arguments, which then reject others
 @module_pass(comparable=False)
 def infer(module: IRModule, *, learn: str | None = None, close: bool = False) -> IRModule:
-    """Complete every StructInfo from annotations, operands and results, in both directions."""
-    return completed(module, learn=learn, close=close)
+    """Infers StructInfo forward and backward from annotations, operands and results."""
+    return infer_program(module, learn=learn, close=close)

@@ -1,4 +1,4 @@
-"""Calls of functions of the module replaced by what the functions do."""
+"""Replaces calls of module functions by their bodies."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from structir.ir.module import IRModule
 from structir.ir.node import Node, replace
 from structir.passes.base import module_pass
 
-LARGEST = 256  # bindings of a function that is put in place of its calls
+LARGEST = 256  # bindings of a function that is inlined
 
 
 @module_pass(aliases=("inline",))
 def inline_functions(module: IRModule, *, largest: int = LARGEST, functions: str = "") -> IRModule:
-    """Put the bodies of functions, or of those that are named, in the place of their calls.
+    """Replaces calls by the bodies of the functions, all or those named.
 
-    What a function checks of its arguments stays checked, by match_casts. A function that calls
-    itself, has more than `largest` bindings, has branches or effects where the call stands in a
-    dataflow block, or has parameters of which each takes a size of the other, stays a function.
+    Argument checks of the callee remain, as match_casts. Not inlined are: recursive functions;
+    those with more than `largest` bindings; those with branches or effects when called in a
+    dataflow block; and those whose parameters mutually depend on each other's sizes.
     """
     named = set(functions.replace(",", " ").split())
     callees = {
@@ -48,32 +48,32 @@ def inline_functions(module: IRModule, *, largest: int = LARGEST, functions: str
         if isinstance(value, Function) and (name in named or not named)
     }
     order = _innermost_first(module, callees)
-    done: dict[str, Node] = dict(module.functions)
+    functions_by_name: dict[str, Node] = dict(module.functions)
     for name in order:
-        function = done[name]
+        function = functions_by_name[name]
         if isinstance(function, Function):
-            done[name] = _inlined(function, name, callees, done, largest)
-    same = all(done[name] is value for name, value in module.functions.items())
-    return module if same else module.with_functions(done)
+            functions_by_name[name] = _inline(function, name, callees, functions_by_name, largest)
+    same = all(functions_by_name[name] is value for name, value in module.functions.items())
+    return module if same else module.with_functions(functions_by_name)
 
 
 def _innermost_first(module: IRModule, callees: dict[str, Function]) -> list[str]:
-    """Callees before callers; those on a circle are no callees any more."""
+    """Returns callees before callers; recursive functions are removed from `callees`."""
     calls = {
         name: {c for c in _called(value) if c in module.functions}
         for name, value in module.functions.items()
         if isinstance(value, Function)
     }
     order: list[str] = []
-    waiting = dict(calls)
-    while waiting:
-        ready = [name for name, needs in waiting.items() if needs <= set(order)]
+    pending = dict(calls)
+    while pending:
+        ready = [name for name, needs in pending.items() if needs <= set(order)]
         if not ready:
-            for name in waiting:
+            for name in pending:
                 callees.pop(name, None)
-            ready = list(waiting)
+            ready = list(pending)
         order += ready
-        waiting = {name: needs for name, needs in waiting.items() if name not in ready}
+        pending = {name: needs for name, needs in pending.items() if name not in ready}
     return order
 
 
@@ -83,48 +83,48 @@ def _called(function: Function) -> set[str]:
     return {op.name for op in ops if isinstance(op, GlobalVar)}
 
 
-def _inlined(
+def _inline(
     function: Function,
-    own: str,
+    caller: str,
     callees: dict[str, Function],
-    done: dict[str, Node],
+    functions_by_name: dict[str, Node],
     largest: int,
 ) -> Function:
-    def in_place(binding: Binding) -> Iterable[Binding]:
+    def expand_call(binding: Binding) -> Iterable[Binding]:
         call: Any = binding.value
         if not isinstance(call, Call) or not isinstance(call.op, GlobalVar):
             return (binding,)
         name = call.op.name
-        callee = done.get(name)
-        if name not in callees or name == own or not isinstance(callee, Function):
+        callee = functions_by_name.get(name)
+        if name not in callees or name == caller or not isinstance(callee, Function):
             return (binding,)
         local = isinstance(binding.var, DataflowVar)
         bindings = callee.bindings()
         if len(bindings) > largest or len(call.args) != len(callee.params):
             return (binding,)
-        if callee.attrs.get(FORCE_PURE):  # its effects are its own only as long as it is a function
+        if callee.attrs.get(FORCE_PURE):  # its effects are hidden only while it is a function
             return (binding,)
         if local and not all(map(_may_be_local, bindings)):
             return (binding,)
         try:
-            made = _body_at(binding, call, callee, DataflowVar if local else Var)
-        except DiagnosticError:  # a size would be negative: it fails when it is called
+            body = _body_at(binding, call, callee, DataflowVar if local else Var)
+        except DiagnosticError:  # a size would be negative: the call fails at run time
             return (binding,)
-        return made if _may_hold(made) else (binding,)
+        return body if _may_be_valid(body) else (binding,)
 
-    return with_bindings(function, in_place)
+    return with_bindings(function, expand_call)
 
 
-def _may_hold(bindings: list[Binding]) -> bool:
-    """Whether nothing is provably wrong: one of the function for these sizes fails when it runs."""
-    todo = list(bindings)
-    while todo:
-        binding = todo.pop()
+def _may_be_valid(bindings: list[Binding]) -> bool:
+    """Whether no binding is provably wrong for these sizes; a wrong one fails at run time."""
+    worklist = list(bindings)
+    while worklist:
+        binding = worklist.pop()
         value, info = binding.value, binding.var.struct_info
         if isinstance(value, If):
-            todo += (*value.true_branch.bindings(), *value.false_branch.bindings())
+            worklist += (*value.true_branch.bindings(), *value.false_branch.bindings())
         elif isinstance(value, Function):
-            todo += value.bindings()
+            worklist += value.bindings()
             continue
         try:
             known = deduce(value)
@@ -136,65 +136,69 @@ def _may_hold(bindings: list[Binding]) -> bool:
 
 
 def _may_be_local(binding: Binding) -> bool:
-    """Whether a binding may stand in a dataflow block."""
+    """Whether a binding may occur in a dataflow block."""
     value = binding.value
     return is_pure_value(value) and not isinstance(value, If)
 
 
 def _body_at(binding: Binding, call: Call, callee: Function, kind: type[Var]) -> list[Binding]:
-    """The bindings of a call's body, and that of its result."""
+    """Returns the bindings of a call's body, and that of its result."""
     known = _sizes(call, callee)
     order = _binding_first(callee, known)
     if order is None:
         return [binding]
     copier = Substitution(dims=known, fresh=True)
     copier.new_dims([param.struct_info for param in callee.params])
-    made: list[Binding] = []
+    body: list[Binding] = []
     for param, argument in [(callee.params[k], call.args[k]) for k in order]:
         info = copier.info(param.struct_info)
         if are_disjoint(info, argument.struct_info):
-            return [binding]  # it fails when it is called, and says how
+            return [binding]  # the call fails at run time, with a message
         if base_check(info, argument.struct_info) is PASS and type(argument) is not Tuple:
             copier.variables[param] = argument
             continue
         var = kind(param.name, info, param.span)
-        made.append(MatchCast(var, argument, info, call.span))
+        body.append(MatchCast(var, argument, info, call.span))
         copier.variables[param] = var
     for inner in callee.bindings():
-        made.append(_of_kind(copier.binding(inner), inner, copier, kind))
+        body.append(_of_kind(copier.binding(inner), inner, copier, kind))
     result = copier.part(callee.body.body)
     stated = copier.info(callee.ret_struct_info)
     if are_disjoint(binding.var.struct_info, stated):
         return [binding]
     if result.struct_info is None or base_check(stated, result.struct_info) is not PASS:
         var = kind(binding.var.name, stated, binding.span)
-        made.append(MatchCast(var, result, stated, call.span))
+        body.append(MatchCast(var, result, stated, call.span))
         result = var
-    return [*made, VarBinding(binding.var, result, binding.span)]
+    return [*body, VarBinding(binding.var, result, binding.span)]
 
 
 def _binding_first(callee: Function, known: dict[Any, Any]) -> list[int] | None:
-    """The parameters in an order in which match_casts bind each size that no argument tells before
-    they mention it; None where there is none."""
+    """Orders the parameters so that match_casts bind each size that no argument determines before
+    its uses.
+
+    Returns None if there is no such order.
+    """
     infos = [param.struct_info for param in callee.params]
     unknown = set(standing_alone(infos)) - known.keys()
     order: list[int] = []
-    waiting = list(range(len(infos)))
-    while waiting:
-        for k in waiting:
+    pending = list(range(len(infos)))
+    while pending:
+        for k in pending:
             bound = standing_alone([infos[k]]).keys()
             if not unknown & (symbols_in(infos[k]).keys() - bound):
                 break
         else:
             return None
         order.append(k)
-        waiting.remove(k)
+        pending.remove(k)
         unknown -= bound
     return order
 
 
 def _sizes(call: Call, callee: Function) -> dict[Any, Any]:
-    """The sizes and axes that the arguments are known to give the callee's dims and rows."""
+    """Returns the sizes and axes that the arguments determine for the dims and row variables of the
+    callee."""
     binder = Binder(callee.struct_info)
     for param, argument in zip(callee.params, call.args, strict=True):
         if argument.struct_info is not None:
@@ -203,7 +207,7 @@ def _sizes(call: Call, callee: Function) -> dict[Any, Any]:
 
 
 def _of_kind(copied: Binding, inner: Binding, copier: Substitution, kind: type[Var]) -> Binding:
-    """A copied binding with a variable of the kind that its new block holds."""
+    """Returns a copied binding with a variable of the class of the new block."""
     var = kind(copied.var.name, copied.var.struct_info, copied.var.span)
     copier.variables[inner.var] = var
     return replace(copied, var=var)

@@ -1,4 +1,4 @@
-"""Showing the kernels that a program is made of."""
+"""Lowers runs of ops to kernels of the module."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from structir.passes.base import module_pass
 lowering = lazy_module("structir.backend.lower")
 
 
-@module_pass(tolerance=1e-3, idempotent="what one round leaves may be written out in another group")
+@module_pass(tolerance=1e-3, idempotent="ops that remain after one run may form another group")
 def lower(module: IRModule) -> IRModule:
-    """Write runs of ops as kernels of the module, fused as the compiler fuses them.
+    """Replaces runs of ops by calls of kernels, fused as the compiler fuses them.
 
-    The kernels are plain `@I.kernel` functions, called by `R.call_kernel`: they print, parse, and
-    run, interpreted or compiled, and may be edited. What kernels cannot say stays as it is.
+    The kernels are plain `@I.kernel` functions, called by `R.call_kernel`: they print, parse, run
+    interpreted or compiled, and may be edited. Ops that kernels cannot express remain.
     """
-    made: IRModule = lowering.lowered(module)
-    return made
+    lowered: IRModule = lowering.lowered(module)
+    return lowered

@@ -1,4 +1,4 @@
-"""A-normal form: every operand an atom, every value with its StructInfo."""
+"""Converts functions to A-normal form: atomic operands, and StructInfo for each value."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ FLAT = ATOMS | {Op}
 
 @function_pass(aliases=("normalize",), preserves=("topological_sort",))
 def normalise(function: Function) -> Function:
-    """Give nested expressions names of their own, deduce what is missing, drop empty blocks."""
-    function = with_blocks(function, lambda block: [_flattened(block)] if block.bindings else [])
+    """Binds nested expressions to variables, infers missing StructInfo, removes empty blocks."""
+    function = with_blocks(function, lambda block: [_flatten(block)] if block.bindings else [])
     body = function.body
     if type(body.body) in ATOMS or _is_flat(body.body):
         return function
@@ -42,7 +42,7 @@ def normalise(function: Function) -> Function:
     return replace(function, body=SeqExpr(blocks, result, body.struct_info, body.span))
 
 
-def _flattened(block: BindingBlock) -> BindingBlock:
+def _flatten(block: BindingBlock) -> BindingBlock:
     for binding in block.bindings:
         value = binding.value
         if not _is_flat(value) or value.struct_info is None:
@@ -54,7 +54,7 @@ def _flattened(block: BindingBlock) -> BindingBlock:
     for binding in block.bindings:
         value = binding.value
         if not _is_flat(value):
-            value = over_atoms(value, lambda part: _named(part, bindings, kind))
+            value = over_atoms(value, lambda part: _bind(part, bindings, kind))
         if value.struct_info is None:
             value = replace(value, struct_info=deduce(value))
         bindings.append(binding if value is binding.value else replace(binding, value=value))
@@ -62,7 +62,7 @@ def _flattened(block: BindingBlock) -> BindingBlock:
 
 
 def _is_flat(value: Any) -> bool:
-    """Whether all operands may stand where they are; a tuple of atoms may."""
+    """Whether all operands are atoms or tuples of atoms."""
     kind = type(value)
     if kind is Call:
         for argument in value.args:
@@ -80,7 +80,7 @@ def _is_flat_tuple(value: Any) -> bool:
     return all([type(field) in FLAT or _is_flat_tuple(field) for field in value.fields])
 
 
-def _named(value: Any, bindings: list[Binding], kind: type[Var]) -> Var:
+def _bind(value: Any, bindings: list[Binding], kind: type[Var]) -> Var:
     if value.struct_info is None:
         value = replace(value, struct_info=deduce(value))
     var = kind("lv", value.struct_info, value.span)
@@ -89,5 +89,5 @@ def _named(value: Any, bindings: list[Binding], kind: type[Var]) -> Var:
 
 
 def _atom(value: Any, bindings: list[Binding], kind: type[Var]) -> Expr:
-    flat = over_atoms(value, lambda part: _named(part, bindings, kind))
-    return flat if type(flat) is Tuple else _named(flat, bindings, kind)
+    flat = over_atoms(value, lambda part: _bind(part, bindings, kind))
+    return flat if type(flat) is Tuple else _bind(flat, bindings, kind)

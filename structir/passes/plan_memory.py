@@ -1,4 +1,4 @@
-"""Memory as part of the program: storage allocated once, and calls that fill it."""
+"""Makes memory explicit: storage allocated once, and calls that fill it."""
 
 from __future__ import annotations
 
@@ -30,47 +30,47 @@ from structir.planning.storage import Lifetimes, Storage, plan_storages
 
 @function_pass
 def plan_memory(function: Function, *, in_place: bool = True) -> Function:
-    """Write out memory: values inside a function lie in storage that is allocated at its start,
-    over each other where they do not live at the same time.
+    """Allocates values inside a function in shared storage at its start; values with disjoint
+    lifetimes overlap.
 
-    Calls become `R.memory.call_into` of a tensor in storage. With `in_place`, a result is written
-    over an operand that nothing reads any more, if every element is made from the one in its place.
-    Sizes may be symbolic: values whose sizes are multiples of one symbolic size share storage.
-    Results of the function stay as they are, and so do its branches and the functions in it.
+    Calls become `R.memory.call_into` of a tensor in storage. With `in_place`, a result overwrites a
+    dead operand if each element depends only on the element at its own index. Sizes may be
+    symbolic: values whose sizes are multiples of one symbolic size share storage. Results of the
+    function, its branches and its nested functions are unchanged.
     """
     bound = [s for s in standing_alone([p.struct_info for p in function.params]) if type(s) is Sym]
     lives = Lifetimes(function.body, bound, in_place)
     if not lives.blocks:
         return function
-    found = plan_storages(list(lives.blocks.values()))
-    note(_told(lives, found))
-    body = _MemoryWriter(lives, found).body(function.body)
+    storage = plan_storages(list(lives.blocks.values()))
+    note(_summary(lives, storage))
+    body = _MemoryWriter(lives, storage).body(function.body)
     attributes = function.attrs
     if function.is_pure and is_pure(function):
         attributes = {**attributes, FORCE_PURE: True}
     return replace(function, body=body, attrs=attributes)
 
 
-def _told(lives: Lifetimes, found: list[Storage]) -> str:
+def _summary(lives: Lifetimes, storage: list[Storage]) -> str:
     alone: Dim = sum((block.size for block in lives.blocks.values()), 0)
-    whole: Dim = sum((storage.size for storage in found), 0)
+    whole: Dim = sum((each.size for each in storage), 0)
     count, over = len(lives.blocks), len(lives.over)
     return f"{count} values of {text(alone)} bytes in {text(whole)}, {over} written over others"
 
 
 class _MemoryWriter:
-    """A function's bindings with memory written out."""
+    """Rewrites the bindings of a function with explicit memory."""
 
-    def __init__(self, lives: Lifetimes, found: list[Storage]) -> None:
-        self.lives, self.found = lives, found
+    def __init__(self, lives: Lifetimes, storage: list[Storage]) -> None:
+        self.lives, self.storage = lives, storage
         self.bindings: list[Binding] = []
-        self.places: dict[Any, tuple[Var, Dim]] = {}
+        self.offsets: dict[Any, tuple[Var, Dim]] = {}
 
     def body(self, seq: SeqExpr) -> SeqExpr:
-        """All blocks as one: what has effects stands in no dataflow block."""
-        for storage in self.found:
-            var = self._bound("storage", _op("memory.alloc_storage", PrimValue(storage.size)))
-            self.places |= {block: (var, place) for block, place in storage.offsets.items()}
+        """Returns all blocks as one plain block, since dataflow blocks have no effects."""
+        for block_storage in self.storage:
+            var = self._bind("storage", _op("memory.alloc_storage", PrimValue(block_storage.size)))
+            self.offsets |= {block: (var, place) for block, place in block_storage.offsets.items()}
         plain = Substitution()
         for binding in seq.bindings():
             new: Any = plain.binding(binding)
@@ -79,7 +79,7 @@ class _MemoryWriter:
                 plain.variables[binding.var] = var
                 new = replace(new, var=var)
             block = self.lives.blocks.get(binding.var)
-            self.bindings.append(new if block is None else self._filled(new, self.places[block]))
+            self.bindings.append(new if block is None else self._filled(new, self.offsets[block]))
         blocks = (BindingBlock(tuple(self.bindings)),)
         return replace(seq, blocks=blocks, body=plain.part(seq.body))
 
@@ -87,22 +87,22 @@ class _MemoryWriter:
         storage, offset = place
         var, call = binding.var, binding.value
         info = var.struct_info
-        lies = _op(
+        allocation = _op(
             "memory.alloc_tensor",
             storage,
             PrimValue(offset),
             ShapeExpr(info.dims),
             dtype=info.dtype,
         )
-        space = self._bound(f"{var.name}_space", lies)
+        space = self._bind(f"{var.name}_space", allocation)
         if type(call.op) is GlobalVar:
-            made = _op("memory.fill", call.op, space, Tuple(call.args))
+            call_into = _op("memory.fill", call.op, space, Tuple(call.args))
         else:
             attributes = {**call.attrs, "callee": call.op.name}
-            made = _op("memory.call_into", *call.args, space, **attributes)
-        return VarBinding(var, replace(made, span=call.span), binding.span)
+            call_into = _op("memory.call_into", *call.args, space, **attributes)
+        return VarBinding(var, replace(call_into, span=call.span), binding.span)
 
-    def _bound(self, name: str, value: Call) -> Var:
+    def _bind(self, name: str, value: Call) -> Var:
         info: Any = value.struct_info
         var = Var(name, info)
         self.bindings.append(VarBinding(var, value))
@@ -110,6 +110,6 @@ class _MemoryWriter:
 
 
 def _op(name: str, *args: Any, **attributes: Any) -> Call:
-    found: Any = find_op(name)
-    made: Call = found.definition.bind(args, attributes, None)
-    return made
+    op: Any = find_op(name)
+    call: Call = op.definition.bind(args, attributes, None)
+    return call

@@ -1,4 +1,4 @@
-"""Computing values a second time instead of keeping them."""
+"""Recomputes values instead of keeping them live (gradient checkpointing)."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from structir.planning.recompute import (
     marked_plan,
 )
 
-TAKEN = 128  # for sizes that are not told
+DEFAULT_SIZE = 128  # for dims without a size in `sizes`
 
 
-@module_pass(idempotent="what is left after one round may be worth computing again, too")
+@module_pass(idempotent="values that remain after one run may be worth recomputing")
 def remat(
     module: IRModule,
     *,
@@ -34,37 +34,41 @@ def remat(
     work: float = 0.5,
     sizes: str = "",
 ) -> IRModule:
-    """Compute values again where they are needed late, as the way back of a gradient needs those of
-    the way there, so that fewer are kept (gradient checkpointing); in one function or in all.
+    """Recomputes values before late uses, such as those of a backward pass, to reduce live memory
+    (gradient checkpointing); in one function or in all.
 
-    With a `budget` of bytes for the values inside, as little is computed again as keeps within it.
-    Without one, or where that cannot be, the peak is made as low as it gets while at most the part
-    `work` of all steps is taken again. Memory and steps are those at `sizes`, as in "n=32 m=64";
-    sizes that are not told are taken as 128. Where a program marks the start and the end of what is
-    to be computed again, that is done, and no more. Sharing equal values afterwards would undo it.
+    With a `budget` in bytes, it recomputes as little as the budget needs. Without one, or if the
+    budget cannot be met, it minimizes the peak while recomputing at most the fraction `work` of all
+    steps. Memory and steps are estimated at `sizes`, as in "n=32 m=64"; other dims count as 128. A
+    program that marks the start and end of regions to recompute gets exactly these. Run no
+    common_subexpression_elimination afterwards: it would undo the result.
     """
     if function and not isinstance(module.functions.get(function), Function):
-        raise StructIRError(f"the module has no function {function} to compute values of again")
+        raise StructIRError(f"remat: no function `{function}` in module", code="E1002")
     chosen = {
         name: value
         for name, value in module.functions.items()
         if isinstance(value, Function) and function in ("", name)
     }
-    told = read_sizes(sizes)
+    chosen_sizes = read_sizes(sizes)
     known = {symbol.name for value in chosen.values() for symbol in symbols_in(value)}
-    if unknown := sorted(told.keys() - known):
-        raise StructIRError(f"there is no dim {', '.join(unknown)}")
-    made = {name: _recomputing(name, f, told, budget, work) for name, f in chosen.items()}
-    if all(made[name] is value for name, value in chosen.items()):
+    if unknown := sorted(chosen_sizes.keys() - known):
+        raise StructIRError(
+            f"remat: sizes: no dim {', '.join(unknown)}; available: {', '.join(sorted(known))}"
+        )
+    rewritten = {
+        name: _recompute(name, f, chosen_sizes, budget, work) for name, f in chosen.items()
+    }
+    if all(rewritten[name] is value for name, value in chosen.items()):
         return module
-    return module.with_functions({**module.functions, **made})
+    return module.with_functions({**module.functions, **rewritten})
 
 
-def _recomputing(
-    name: str, function: Function, told: Mapping[str, int], budget: int, work: float
+def _recompute(
+    name: str, function: Function, chosen_sizes: Mapping[str, int], budget: int, work: float
 ) -> Function:
-    symbols = [symbol for symbol in symbols_in(function) if symbol.name in told]
-    numbers = _Sizes({symbol: told[symbol.name] for symbol in symbols})
+    symbols = [symbol for symbol in symbols_in(function) if symbol.name in chosen_sizes]
+    numbers = _Sizes({symbol: chosen_sizes[symbol.name] for symbol in symbols})
     blocks = list(function.body.blocks)
     after = set(variables_in(function.body.body))
     for place in reversed(range(len(blocks))):
@@ -74,7 +78,7 @@ def _recomputing(
         marked = any(item.side for item in items)
         plan = marked_plan(items) if marked else best_plan(items, budget, work)
         if plan is not None:
-            note(f"{name}: {_told(items, plan)}")
+            note(f"{name}: {_summary(items, plan)}")
             blocks[place] = _ordered(block, items, plan)
     if all(new is old for new, old in zip(blocks, function.body.blocks, strict=True)):
         return function
@@ -82,30 +86,30 @@ def _recomputing(
 
 
 class _Sizes(dict[Sym, int]):
-    """Sizes by their symbols, those that are not told as well."""
+    """Sizes by symbol, with a default for others."""
 
     def __missing__(self, symbol: Sym) -> int:
-        return TAKEN
+        return DEFAULT_SIZE
 
 
-def _told(items: list[Item], plan: RecomputePlan) -> str:
+def _summary(items: list[Item], plan: RecomputePlan) -> str:
     before = max(live_bytes(items, [(k, False) for k in range(len(items))]))
     steps = sum(item.steps for item in items)
     part = plan.again / steps if steps else 0
-    return f"at most {plan.peak} bytes live, not {before}, for {part:.0%} of the steps again"
+    return f"peak {plan.peak} bytes, was {before}; {part:.0%} of the steps recomputed"
 
 
 def _ordered(block: BindingBlock, items: list[Item], plan: RecomputePlan) -> BindingBlock:
-    """The block's bindings in the order of a plan; from a copy on, the copy is what is read."""
+    """Returns the block's bindings in the order of a plan; uses after a copy read the copy."""
     late = Substitution()
     bindings = []
     for k, copy in plan.order:
         binding = items[k].binding
-        made = late.binding(binding)
+        rewritten = late.binding(binding)
         if copy:
             kind: type[Var] = type(binding.var)
-            var = kind(made.var.name, made.var.struct_info, made.var.span)
+            var = kind(rewritten.var.name, rewritten.var.struct_info, rewritten.var.span)
             late.variables[binding.var] = var
-            made = replace(made, var=var)
-        bindings.append(made)
+            rewritten = replace(rewritten, var=var)
+        bindings.append(rewritten)
     return replace(block, bindings=tuple(bindings))

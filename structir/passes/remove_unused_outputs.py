@@ -1,4 +1,4 @@
-"""Results that nothing reads, of functions that only their module calls."""
+"""Removes unused results of internal functions."""
 
 from __future__ import annotations
 
@@ -18,26 +18,27 @@ from structir.ir.struct_info import TupleStructInfo
 from structir.passes.base import module_pass
 
 
-@module_pass(idempotent="a result that only a dropped one has read is unread from then on")
+@module_pass(idempotent="removing a result may leave another one without uses")
 def remove_unused_outputs(module: IRModule) -> IRModule:
-    """Drop fields of the tuples that private functions give and that no caller looks at."""
-    read = _fields_read(module, internal_functions(module))
+    """Removes the fields of tuple results of private functions that no caller uses."""
+    fields_used = _used_fields(module, internal_functions(module))
     changed = {}
-    for name, places in read.items():
+    for name, indices in fields_used.items():
         function = module[name]
         body, info = function.body.body, function.ret_struct_info
         if not isinstance(body, Tuple) or not isinstance(info, TupleStructInfo):
             continue
-        if len(info.fields) > len(places):
-            fields = Tuple(tuple([body.fields[k] for k in places]))
-            stated = TupleStructInfo(tuple([info.fields[k] for k in places]))
+        if len(info.fields) > len(indices):
+            fields = Tuple(tuple([body.fields[k] for k in indices]))
+            stated = TupleStructInfo(tuple([info.fields[k] for k in indices]))
             inner = replace(function.body, body=fields, struct_info=stated)
             changed[name] = replace(function, body=inner, ret_struct_info=stated)
-    return _renumbered(module, changed, read)
+    return _renumber(module, changed, fields_used)
 
 
-def _fields_read(module: IRModule, functions: Mapping[str, Function]) -> dict[str, list[int]]:
-    """Which fields the callers of each function read; none that hand on a result as a whole."""
+def _used_fields(module: IRModule, functions: Mapping[str, Function]) -> dict[str, list[int]]:
+    """Returns the fields that callers of each function use, without functions whose result escapes
+    whole."""
     results: dict[Var, str] = {}
     every = [f for f in module.functions.values() if isinstance(f, Function)]
     for function in every:
@@ -46,24 +47,24 @@ def _fields_read(module: IRModule, functions: Mapping[str, Function]) -> dict[st
             if name in functions:
                 results[binding.var] = name  # type: ignore[assignment]
     fields: dict[str, set[int]] = {name: set() for name in results.values()}
-    looks: dict[Var, int] = dict.fromkeys(results, 1)  # the binding itself
+    uses: dict[Var, int] = dict.fromkeys(results, 1)  # the binding itself
     for function in every:
         for binding in bindings_of(function):
             value = binding.value
             if isinstance(value, TupleGetItem) and value.tuple_value in results:
                 fields[results[value.tuple_value]].add(value.index)
-                looks[value.tuple_value] += 1
+                uses[value.tuple_value] += 1
         for item in walk_values(function):
-            if isinstance(item, Var) and item in looks:
-                looks[item] -= 1
-    whole = {results[var] for var, left in looks.items() if left != 0}
-    return {name: sorted(found) for name, found in fields.items() if name not in whole}
+            if isinstance(item, Var) and item in uses:
+                uses[item] -= 1
+    whole = {results[var] for var, remaining in uses.items() if remaining != 0}
+    return {name: sorted(indices) for name, indices in fields.items() if name not in whole}
 
 
-def _renumbered(
-    module: IRModule, changed: dict[str, Function], read: dict[str, list[int]]
+def _renumber(
+    module: IRModule, changed: dict[str, Function], fields_used: dict[str, list[int]]
 ) -> IRModule:
-    """The calls of changed functions, and the fields taken of their results."""
+    """Updates the calls of changed functions and the indices of their fields."""
     results: dict[Var, tuple[Var, list[int]]] = {}
 
     def call(binding: Binding, name: str) -> list[Binding]:
@@ -71,11 +72,11 @@ def _renumbered(
         assert isinstance(value, Call)
         old = binding.var.struct_info
         assert isinstance(old, TupleStructInfo)
-        info = TupleStructInfo(tuple([old.fields[k] for k in read[name]]))
-        made = type(binding.var)(binding.var.name, info, binding.var.span)
-        results[binding.var] = made, read[name]
+        info = TupleStructInfo(tuple([old.fields[k] for k in fields_used[name]]))
+        var = type(binding.var)(binding.var.name, info, binding.var.span)
+        results[binding.var] = var, fields_used[name]
         callee = GlobalVar(name, changed[name].struct_info)
-        return [replace(binding, var=made, value=replace(value, op=callee, struct_info=info))]
+        return [replace(binding, var=var, value=replace(value, op=callee, struct_info=info))]
 
     module = replace_functions(module, changed, call)
 
@@ -83,8 +84,8 @@ def _renumbered(
         value = binding.value
         if not isinstance(value, TupleGetItem) or value.tuple_value not in results:
             return [binding]
-        whole, places = results[value.tuple_value]
-        item = TupleGetItem(whole, places.index(value.index), value.struct_info, value.span)
+        whole, indices = results[value.tuple_value]
+        item = TupleGetItem(whole, indices.index(value.index), value.struct_info, value.span)
         return [replace(binding, value=item)]
 
     if not changed:

@@ -1,4 +1,4 @@
-"""Parameters that nothing reads, of functions that only their module calls."""
+"""Removes unused parameters of internal functions."""
 
 from __future__ import annotations
 
@@ -14,49 +14,48 @@ from structir.passes.base import module_pass
 
 @module_pass
 def remove_unused_parameters(module: IRModule) -> IRModule:
-    """Drop parameters of private functions that nothing reads, and the arguments for them.
+    """Removes unused parameters of private functions, and their arguments.
 
-    A parameter that tells the size of a dim, which no other one tells, is read, and so is one
-    with a size such as `n + 1`, which callers solve for `n`. What a parameter that goes away would
-    have checked is not checked any more.
+    A parameter counts as used if it alone determines the size of a dim, or has a size
+    such as `n + 1`, which callers solve for `n`. Checks of a removed parameter are removed with it.
     """
-    while (after := _without_unused(module)) is not module:
-        module = after  # what only a dropped argument read is now unused itself
+    while (after := _remove_once(module)) is not module:
+        module = after  # removing an argument may leave other parameters unused
     return module
 
 
-def _without_unused(module: IRModule) -> IRModule:
-    """The module without the parameters that nothing reads now."""
-    kept = {name: _read(function) for name, function in internal_functions(module).items()}
+def _remove_once(module: IRModule) -> IRModule:
+    """Returns the module without the parameters that are unused now."""
+    used = {name: _used_params(function) for name, function in internal_functions(module).items()}
     changed = {
-        name: replace(function, params=tuple([function.params[k] for k in kept[name]]))
+        name: replace(function, params=tuple([function.params[k] for k in used[name]]))
         for name, function in internal_functions(module).items()
-        if len(kept[name]) < len(function.params)
+        if len(used[name]) < len(function.params)
     }
 
     def call(binding: Binding, name: str) -> list[Binding]:
         value = binding.value
         assert isinstance(value, Call)
         callee = GlobalVar(name, changed[name].struct_info)
-        args = tuple([value.args[k] for k in kept[name]])
+        args = tuple([value.args[k] for k in used[name]])
         return [replace(binding, value=replace(value, op=callee, args=args))]
 
     return replace_functions(module, changed, call)
 
 
-def _read(function: Function) -> list[int]:
-    """The places of the parameters that must stay."""
-    used = variables_in((function.body, function.ret_struct_info))
+def _used_params(function: Function) -> list[int]:
+    """Returns the indices of the parameters that must remain."""
+    live = variables_in((function.body, function.ret_struct_info))
     params = enumerate(function.params)
-    kept = [k for k, param in params if param in used or _is_solved(param.struct_info)]
+    used = [k for k, param in params if param in live or _is_solved(param.struct_info)]
     for k in range(len(function.params)):
-        if k in kept:
+        if k in used:
             continue
-        trial = replace(function, params=tuple([function.params[i] for i in kept]))
-        told = bound_dims([function.params[i].struct_info for i in kept])
-        if (set(symbols_in(trial)) - told) & bound_dims([function.params[k].struct_info]):
-            kept.append(k)
-    return sorted(kept)
+        trial = replace(function, params=tuple([function.params[i] for i in used]))
+        determined = bound_dims([function.params[i].struct_info for i in used])
+        if (set(symbols_in(trial)) - determined) & bound_dims([function.params[k].struct_info]):
+            used.append(k)
+    return sorted(used)
 
 
 def _is_solved(info: StructInfo | None) -> bool:

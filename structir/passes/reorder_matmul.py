@@ -1,4 +1,4 @@
-"""The rewrites of the group `reorder_matmul`, which stand beside the ops, run together."""
+"""Runs the rewrites of the group `reorder_matmul`, which are declared beside their ops."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from structir.passes.manager.rules import ROUNDS, group_rules, run_rules
 
 @module_pass(tolerance=1e-3)
 def reorder_matmul(module: IRModule, *, rounds: int = ROUNDS) -> IRModule:
-    """Multiply chains of matrices in an order that provably takes fewer steps."""
+    """Reorders chains of matrix products where this provably takes fewer operations."""
     return run_rules(module, group_rules("reorder_matmul"), rounds)

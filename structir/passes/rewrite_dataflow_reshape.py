@@ -1,4 +1,4 @@
-"""The rewrites of its group, which stand beside the ops, run together."""
+"""Runs the rewrites of its group, which are declared beside their ops."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from structir.passes.manager.rules import ROUNDS, group_rules, run_rules
 
 @module_pass(tolerance=1e-3)
 def rewrite_dataflow_reshape(module: IRModule, *, rounds: int = ROUNDS) -> IRModule:
-    """Write ops that move no element in memory as reshapes."""
+    """Replaces ops that move no element in memory by reshapes."""
     return run_rules(module, group_rules("rewrite_dataflow_reshape"), rounds)

@@ -1,4 +1,4 @@
-"""Showing the kernels that a program is made of as the CPU runs them."""
+"""Lowers runs of ops to kernels in the form in which the CPU runs them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from structir.passes.base import module_pass
 lowering = lazy_module("structir.backend.lower")
 
 
-@module_pass(tolerance=1e-3, idempotent="what one round leaves may be written out in another group")
+@module_pass(tolerance=1e-3, idempotent="ops that remain after one run may form another group")
 def schedule(module: IRModule) -> IRModule:
-    """Write runs of ops as the kernels that run them on a CPU: parts, blocks, rows and phases.
+    """Replaces runs of ops by scheduled CPU kernels: parts, blocks, rows and phases.
 
-    They are kernels of the module like any others. An edited one is compiled as it stands, and runs
-    as fast as what it was made from. What kernels cannot say stays as it is.
+    They are ordinary kernels of the module. An edited kernel is compiled as written and runs as
+    fast as its source. Ops that kernels cannot express remain.
     """
-    made: IRModule = lowering.scheduled(module)
-    return made
+    scheduled: IRModule = lowering.scheduled(module)
+    return scheduled

@@ -1,4 +1,4 @@
-"""Simplification by the rewrites of the group `simplify`, which stand beside the ops."""
+"""Runs the rewrites of the group `simplify`, which are declared beside their ops."""
 
 from __future__ import annotations
 
@@ -9,5 +9,6 @@ from structir.passes.manager.rules import ROUNDS, group_rules, run_rules
 
 @module_pass
 def simplify(module: IRModule, *, rounds: int = ROUNDS) -> IRModule:
-    """Apply what is known of ops, algebra and sizes: zeros added, reshapes in a row."""
+    """Simplifies with identities of ops, algebra and sizes, such as added zeros and consecutive
+    reshapes."""
     return run_rules(module, group_rules("simplify"), rounds)

@@ -1,4 +1,4 @@
-"""Functions for particular sizes, beside the one for all sizes."""
+"""Adds functions specialised to particular sizes."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from structir.ir.expr import Call, Expr, Function, GlobalVar
 from structir.ir.module import IRModule
 from structir.passes.base import module_pass
 from structir.passes.bind_symbolic_vars import read_sizes, with_sizes
-from structir.passes.manager.rules import player
+from structir.passes.manager.rules import op_with_trait
 
 
 @module_pass
 def specialise(
     module: IRModule, *, sizes: str = "", function: str = "main", dispatch: bool = False
 ) -> IRModule:
-    """Add a copy of a function for some sizes: main for "n=4 m=8" is main_n4_m8.
+    """Adds a copy of a function for some sizes: main for "n=4 m=8" is main_n4_m8.
 
-    Several lists of sizes, with semicolons between them, give several copies. With `dispatch` the
-    function looks at its sizes when it runs, and calls the first copy that is made for them, or
-    else main_general, which is what it was.
+    Several lists of sizes, separated by semicolons, add several copies. With `dispatch` the
+    function compares its sizes at run time and calls the first matching copy, or else main_general,
+    its original body.
     """
     functions = dict(module.functions)
     copies: dict[str, Mapping[str, int]] = {}
@@ -39,62 +39,64 @@ def specialise(
         return module
     if dispatch:
         general = _free(f"{function}_general", functions)
-        whole = functions[general] = module[function]
-        functions[function] = _Dispatch(whole, general, copies, functions).function()
+        original = functions[general] = module[function]
+        functions[function] = _Dispatch(original, general, copies, functions).function()
     return module.with_functions(functions)
 
 
 def _free(name: str, functions: Mapping[str, Any]) -> str:
     if name in functions:
-        raise StructIRError(f"the module has a function {name} already")
+        raise StructIRError(
+            f"specialise: function {name} already exists in the module", code="E0614"
+        )
     return name
 
 
 class _Dispatch:
-    """A function that calls the copy for its sizes."""
+    """Builds a function that calls the copy for its sizes."""
 
     def __init__(
         self,
-        whole: Function,
+        original: Function,
         general: str,
         copies: Mapping[str, Mapping[str, int]],
         functions: Mapping[str, Any],
     ) -> None:
-        self.whole, self.general, self.functions = whole, general, functions
+        self.original, self.general, self.functions = original, general, functions
         self.copies = list(copies.items())
         self.builder = BlockBuilder()
         self.copier = Substitution(fresh=True)
-        self.copier.new_dims([param.struct_info for param in whole.params])
-        self.params = [self.copier.bound(param) for param in whole.params]
+        self.copier.new_dims([param.struct_info for param in original.params])
+        self.params = [self.copier.bound(param) for param in original.params]
         bound = standing_alone([param.struct_info for param in self.params])
         self.dims = {symbol.name: as_dim(symbol) for symbol in bound if type(symbol) is Sym}
 
     def function(self) -> Function:
-        """The function itself."""
-        whole, builder = self.whole, self.builder
-        info = self.copier.info(whole.ret_struct_info)
+        """Returns the dispatching function."""
+        original, builder = self.original, self.builder
+        info = self.copier.info(original.ret_struct_info)
         with builder.function(
-            "dispatch", self.params, ret=info, pure=whole.is_pure, attrs=whole.attrs
+            "dispatch", self.params, ret=info, pure=original.is_pure, attrs=original.attrs
         ):
             builder.emit_func_output(self.choice(0)())
         return builder.finished("dispatch")
 
     def choice(self, number: int) -> Callable[[], Expr]:
-        """What emits the choice among the copies from a number on."""
+        """Returns the emitter of the branches from copy `number` on."""
 
-        def chosen() -> Expr:
+        def emit() -> Expr:
             if number == len(self.copies):
                 return self.call(self.general)
             name, wanted = self.copies[number]
             dims = [self.dims[dim] for dim in wanted]
-            condition = self.builder.emit(player("sizes_are")(dims, list(wanted.values())))
+            condition = self.builder.emit(op_with_trait("sizes_are")(dims, list(wanted.values())))
             return self.builder.if_else(condition, lambda: self.call(name), self.choice(number + 1))
 
-        return chosen
+        return emit
 
     def call(self, name: str) -> Expr:
-        """The result of a copy, in the sizes of the whole function."""
+        """Returns the result of a copy, in the sizes of the original function."""
         callee = GlobalVar(name, self.functions[name].struct_info)
-        made = self.builder.emit(Call(callee, tuple(self.params)))
-        info = self.copier.info(self.whole.ret_struct_info)
-        return made if made.struct_info == info else self.builder.match_cast(made, info)
+        result = self.builder.emit(Call(callee, tuple(self.params)))
+        info = self.copier.info(self.original.ret_struct_info)
+        return result if result.struct_info == info else self.builder.match_cast(result, info)

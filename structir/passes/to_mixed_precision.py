@@ -1,4 +1,4 @@
-"""Contractions on narrow floats, everything else as it was."""
+"""Converts the operands of contractions to a narrow float dtype."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from structir.ir.expr import (
 from structir.ir.op import Op
 from structir.ir.struct_info import TensorStructInfo
 from structir.passes.base import function_pass
-from structir.passes.manager.rules import player
+from structir.passes.manager.rules import op_with_trait
 
 WIDE, RESULT = "float32", "out_dtype"
 
 
-# what is too large for the narrow dtype becomes infinite
+# values too large for the narrow dtype become infinite
 @function_pass(comparable=False)
 def to_mixed_precision(function: Function, *, dtype: str = "float16") -> Function:
-    """Give sums of products, such as matrix products, narrow operands; they answer in float32.
+    """Converts the operands of contractions such as matrix products to `dtype`; results stay
+    float32.
 
-    An op takes part whose line adds up a product of operands, and which can be told the dtype of
-    its result.
+    It applies to ops that sum a product of operands and have an attribute for the result dtype.
     """
-    convert = player("convert")
+    convert = op_with_trait("convert")
 
     def mixed(binding: Binding) -> Iterable[Binding]:
         call: Any = binding.value
         if isinstance(binding, MatchCast) or not _adds_products(call):
             return [binding]
-        made: list[Binding] = []
+        conversions: list[Binding] = []
         kind = DataflowVar if isinstance(binding.var, DataflowVar) else Var
         args: dict[str, Any] = {}
         for name, operand in zip(call.op.definition.argument_names, call.args, strict=False):
@@ -47,18 +47,18 @@ def to_mixed_precision(function: Function, *, dtype: str = "float16") -> Functio
             if isinstance(operand.struct_info, TensorStructInfo):
                 narrow: Expr = convert(operand, dtype)
                 args[name] = kind(f"{name}_narrow", narrow.struct_info)
-                made.append(VarBinding(args[name], narrow, call.span))
+                conversions.append(VarBinding(args[name], narrow, call.span))
         try:
             new = call.op(**args, **{**call.attrs, RESULT: WIDE})
         except DiagnosticError:
             return [binding]
-        return [*made, VarBinding(binding.var, new, binding.span)]
+        return [*conversions, VarBinding(binding.var, new, binding.span)]
 
     return with_bindings(function, mixed)
 
 
 def _adds_products(call: Any) -> bool:
-    """Whether a call sums a product of float32 operands and may answer in a dtype of its own."""
+    """Whether a call sums a product of float32 operands and has an unset result dtype."""
     if type(call) is not Call or type(call.op) is not Op:
         return False
     definition: Any = call.op.definition

@@ -1,4 +1,4 @@
-"""Putting the bindings of dataflow blocks in an order of definition before use."""
+"""Orders the bindings of dataflow blocks so that definitions precede uses."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ Needs = Sequence[Sequence[int]]  # for each binding of a block, the bindings it 
 
 @function_pass(aliases=("toposort",))
 def topological_sort(function: Function, *, order: Order = "stable") -> Function:
-    """Sort the bindings of every dataflow block so that each stands after all that it needs.
+    """Sorts the bindings of every dataflow block so that each follows its dependencies.
 
-    A binding needs the variables that its value reads or that its StructInfo mentions, and the
-    match_casts that bind its symbolic dims. `stable` moves only what stands too early;
-    `depth_first` computes what a binding needs right before it. Other blocks stay as they are.
+    A binding depends on the variables of its value and of its StructInfo, and on the match_casts
+    that bind its symbolic dims. `stable` moves only bindings that are too early; `depth_first` puts
+    dependencies directly before their use. Other blocks are unchanged.
     """
     sorter = _Sorter({"stable": _stable, "depth_first": _depth_first}[order])
     body = sorter.function_body(function, set())
@@ -41,7 +41,7 @@ def topological_sort(function: Function, *, order: Order = "stable") -> Function
 
 
 class _Sorter:
-    """Sorts blocks, knowing which symbolic dims are bound before each."""
+    """Sorts blocks, given the symbolic dims bound before each."""
 
     def __init__(self, arrange: Callable[[Needs], list[int]]) -> None:
         self.arrange = arrange
@@ -57,14 +57,14 @@ class _Sorter:
         return seq if same else replace(seq, blocks=blocks)
 
     def block(self, block: BindingBlock, known: set[Sym]) -> BindingBlock:
-        """The sorted block; what it binds is known afterwards."""
+        """Returns the sorted block, and records the dims that it binds."""
         bindings = block.bindings
         if isinstance(block, DataflowBlock):
             needs = list(_needs(bindings, known))
-            places = self.arrange(needs)
-            if len(places) < len(bindings):
-                raise WellFormedError(_circle(bindings, set(places)))
-            bindings = tuple([bindings[place] for place in places])
+            order = self.arrange(needs)
+            if len(order) < len(bindings):
+                raise WellFormedError(_cycle(bindings, set(order)))
+            bindings = tuple([bindings[index] for index in order])
         visited = []
         for binding in bindings:
             visited.append(self.binding(binding, known))
@@ -73,7 +73,7 @@ class _Sorter:
         return block if same else replace(block, bindings=tuple(visited))
 
     def binding(self, binding: Binding, known: set[Sym]) -> Binding:
-        """The binding with the blocks inside its value sorted."""
+        """Returns the binding with the blocks inside its value sorted."""
         value = binding.value
         if isinstance(value, Function):
             body = self.function_body(value, known)
@@ -90,66 +90,67 @@ class _Sorter:
 
 
 def _binds(binding: Binding) -> dict[Sym, None]:
-    """The symbolic dims that a binding brings into scope."""
+    """Yields the symbolic dims that a binding defines."""
     return standing_alone([binding.struct_info]) if isinstance(binding, MatchCast) else {}
 
 
 def _needs(bindings: Sequence[Binding], known: set[Sym]) -> Iterator[list[int]]:
-    """For each binding, the places of those it needs."""
-    homes: dict[Var, int] = {binding.var: place for place, binding in enumerate(bindings)}
+    """Yields for each binding the indices of its dependencies."""
+    definitions: dict[Var, int] = {binding.var: index for index, binding in enumerate(bindings)}
     dims: dict[Sym, int] = {}
-    for place, binding in enumerate(bindings):
+    for index, binding in enumerate(bindings):
         for sym in _binds(binding):
             if sym not in known:
-                dims.setdefault(sym, place)
-    for place, binding in enumerate(bindings):
+                dims.setdefault(sym, index)
+    for index, binding in enumerate(bindings):
         parts = (binding.value, binding.var.struct_info, getattr(binding, "struct_info", None))
-        needed = [homes[var] for var in variables_in(parts) if var in homes]
+        needed = [definitions[var] for var in variables_in(parts) if var in definitions]
         needed += [dims[sym] for sym in symbols_in(parts) if sym in dims]
-        yield sorted({other for other in needed if other != place})
+        yield sorted({other for other in needed if other != index})
 
 
 def _stable(needs: Needs) -> list[int]:
-    """Always the earliest binding that is ready; on a circle, only those outside of it."""
-    waiting = [len(each) for each in needs]
+    """Orders by the earliest binding that is ready; bindings on a cycle are omitted."""
+    missing = [len(each) for each in needs]
     users: list[list[int]] = [[] for _ in needs]
-    for place, each in enumerate(needs):
+    for index, each in enumerate(needs):
         for other in each:
-            users[other].append(place)
-    ready = [place for place, count in enumerate(waiting) if not count]
-    places = []
+            users[other].append(index)
+    ready = [index for index, count in enumerate(missing) if not count]
+    order = []
     while ready:
-        place = heapq.heappop(ready)
-        places.append(place)
-        for user in users[place]:
-            waiting[user] -= 1
-            if not waiting[user]:
+        index = heapq.heappop(ready)
+        order.append(index)
+        for user in users[index]:
+            missing[user] -= 1
+            if not missing[user]:
                 heapq.heappush(ready, user)
-    return places
+    return order
 
 
 def _depth_first(needs: Needs) -> list[int]:
-    """What a binding needs right before it, starting from the bindings that no other one needs."""
+    """Orders dependencies directly before their use, starting from bindings without users."""
     placed = dict.fromkeys(_stable(needs), False)
     needed = {other for each in needs for other in each}
-    todo = [place for place in placed if place not in needed][::-1]
-    places = []
+    todo = [index for index in placed if index not in needed][::-1]
+    order = []
     while todo:
-        place = todo[-1]
-        if not placed[place]:
-            placed[place] = True
-            todo += [other for other in needs[place] if not placed[other]][::-1]
+        index = todo[-1]
+        if not placed[index]:
+            placed[index] = True
+            todo += [other for other in needs[index] if not placed[other]][::-1]
             continue
         todo.pop()
-        places.append(place)
-    return list(dict.fromkeys(places))
+        order.append(index)
+    return list(dict.fromkeys(order))
 
 
-def _circle(bindings: Sequence[Binding], placed: set[int]) -> Diagnostic:
-    names = [b.var.name for place, b in enumerate(bindings) if place not in placed]
-    first = next(b for place, b in enumerate(bindings) if place not in placed)
+def _cycle(bindings: Sequence[Binding], placed: set[int]) -> Diagnostic:
+    names = [b.var.name for index, b in enumerate(bindings) if index not in placed]
+    first = next(b for index, b in enumerate(bindings) if index not in placed)
     return Diagnostic(
-        f"the bindings of {', '.join(names)} need one another, or need one that does",
+        f"cyclic dependency between the bindings of {', '.join(names)}",
         first.span,
-        hint="a dataflow block has to have an order in which each value is computed before its use",
+        code="E0615",
+        hint="remove one of these uses, or define the value before the block",
     )

@@ -1,1 +1,1 @@
-"""What people work with: the command `structir`, and the random program generator."""
+"""User-facing tools: the command `structir`, and the generator of random programs."""

@@ -1,4 +1,4 @@
-"""Results and diagnostics as JSON on the standard output."""
+"""Writes results and diagnostics as JSON to the standard output."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ Data = dict[str, Any]
 
 
 def write(data: Data) -> None:
-    """Write a result; numbers that JSON does not know are null."""
+    """Writes a result; numbers without a JSON form become null."""
     typer.echo(json.dumps(_known(data), indent=1, ensure_ascii=False))
 
 
 def write_errors(error: StructIRError) -> None:
-    """Write what is wrong, in the place of a result."""
+    """Writes the errors instead of a result."""
     write({"errors": errors_data(error)})
 
 
 def errors_data(error: StructIRError) -> list[Data]:
-    """An error by its diagnostics; one that has none by its text."""
+    """Returns the diagnostics of an error; for an error without any, its text."""
     if isinstance(error, DiagnosticError):
         return [diagnostic_data(diagnostic) for diagnostic in error.diagnostics]
     return [{"severity": "error", "code": error.code, "message": error.message}]
 
 
 def diagnostic_data(diagnostic: Diagnostic) -> Data:
-    """A diagnostic by its parts."""
+    """Returns a diagnostic as plain data."""
     told: dict[str, str | None] = {"severity": diagnostic.severity, "message": diagnostic.message}
     told |= {
         "label": diagnostic.label,

@@ -1,7 +1,7 @@
-"""Random calls of any op, drawn from the values at hand; no op is known by name.
+"""Generates random calls of any op on available values, without knowledge of particular ops.
 
-An op is called on random values and attributes until its own rule accepts them. Its examples, where
-it has some, tell attributes that chance would not find.
+An op is called with random values and attributes until its own rule accepts them. Its examples
+provide attributes that random search would not reach.
 """
 
 from __future__ import annotations
@@ -39,24 +39,24 @@ QUOTED = re.compile(r"'([^']*)'")
 
 @attrs.frozen(eq=False)
 class CallGenerator:
-    """Draws calls by one stream of random numbers."""
+    """Generates calls from one stream of random numbers."""
 
     rng: Random
     dtypes: Sequence[str] = DTYPES
     admits: Callable[[Op], bool] = lambda op: op.definition.pure
-    trust: float = 0.1  # how often a call is kept that may fail when it runs
-    from_examples: float = 0.0  # how many calls start from an example of the op
+    trust: float = 0.1  # probability of keeping a call that may fail at run time
+    from_examples: float = 0.0  # probability of starting from an example of the op
 
     @cached_property
     def ops(self) -> list[Op]:
-        """Every op that may be drawn."""
-        # those of the package by name: neither what others register nor the order in which rooms
-        # are loaded may change what a seed gives
+        """All ops that may be generated."""
+        # ops of the package, by name: neither ops registered elsewhere nor the import order
+        # may change the program of a seed
         own = [op for op in registered_ops() if _home(op).startswith("structir.")]
         return sorted([op for op in own if self.admits(op)], key=lambda op: op.name)
 
     def draw(self, live: Sequence[Var], sizes: Sequence[Dim]) -> Call | None:
-        """A call of a random op on some of these values; None if chance found none."""
+        """Returns a call of a random op on some of these values; None if all attempts failed."""
         tensors = [var for var in live if _is_tensor(var)]
         for _ in range(ATTEMPTS if tensors else 0):
             op = self.rng.choice(self.ops)
@@ -68,7 +68,7 @@ class CallGenerator:
         return None
 
     def attempt(self, op: Op, tensors: Sequence[Var], sizes: Sequence[Dim]) -> Call | None:
-        """A call of this op on random arguments; None if it does not take them."""
+        """Returns a call of this op on random arguments; None if the op rejects them."""
         chance = self.rng.random()
         first = self.rng.choice(tensors) if chance < 0.9 else self.constant(chance < 0.95)
         arguments: dict[str, Any] = {}
@@ -89,7 +89,8 @@ class CallGenerator:
             return None
 
     def example(self, op: Op, tensors: Sequence[Var]) -> Call | None:
-        """A call as one of the op's examples, some of its arrays exchanged for values at hand."""
+        """Returns a call like one of the op's examples, with some arrays replaced by available
+        values."""
         examples = op.definition.examples  # type: ignore[attr-defined]
         if not examples:
             return None
@@ -97,16 +98,16 @@ class CallGenerator:
         exchange = self.rng.random() < 0.6
         try:
             return op(
-                *[self.exchanged(arg, tensors, exchange) for arg in args],
-                **{n: self.exchanged(arg, tensors, exchange) for n, arg in keywords.items()},
+                *[self.replace_array(arg, tensors, exchange) for arg in args],
+                **{n: self.replace_array(arg, tensors, exchange) for n, arg in keywords.items()},
             )
         except (DiagnosticError, DiagnosticWarning):
             return None
 
-    def exchanged(self, value: Any, tensors: Sequence[Var], exchange: bool) -> Any:
-        """An array of an example as a constant, or as a value of its rank and dtype."""
+    def replace_array(self, value: Any, tensors: Sequence[Var], exchange: bool) -> Any:
+        """Replaces an array of an example by a constant, or by a value of its rank and dtype."""
         if isinstance(value, list):
-            return [self.exchanged(item, tensors, exchange) for item in value]
+            return [self.replace_array(item, tensors, exchange) for item in value]
         if not isinstance(value, np.ndarray | np.generic):
             return value
         array = np.asarray(value)
@@ -118,7 +119,7 @@ class CallGenerator:
         return Constant(array)
 
     def operand(self, first: Expr, tensors: Sequence[Var]) -> Any:
-        """A value to stand beside the first operand: mostly one that is like it."""
+        """Returns a further operand, mostly one similar to the first operand."""
         chance = self.rng.random()
         if chance < 0.15:
             return self.rng.choice([0.5, 2.0, 1, 2])
@@ -132,14 +133,14 @@ class CallGenerator:
         return self.rng.choice(tensors if chance > 0.9 or not same else same)
 
     def constant(self, floating: bool) -> Constant:
-        """A small array of any rank: some ops want many axes, or sizes that are known."""
+        """Returns a small array of any rank: some ops need many axes, or constant sizes."""
         shape = [self.rng.choice([1, 2, 2]) for _ in range(self.rng.randint(0, 5))]
         values = np.random.default_rng(self.rng.randrange(1 << 30)).integers(0, 3, shape)
         dtypes = [dtype for dtype in self.dtypes if is_float(dtype) == floating]
         return Constant(values.astype(self.rng.choice(dtypes or self.dtypes)))
 
     def attribute(self, kind: AttributeKind, first: Expr, sizes: Sequence[Dim]) -> Any:
-        """A value that the kind takes."""
+        """Returns a value of a kind of attribute."""
         for _ in range(4 * ATTEMPTS):
             value = self.proposal(kind, first.struct_info, sizes)
             try:
@@ -150,7 +151,7 @@ class CallGenerator:
         return None
 
     def proposal(self, kind: AttributeKind, info: StructInfo, sizes: Sequence[Dim]) -> Any:
-        """A value that some kind might take."""
+        """Returns a candidate value of an attribute."""
         rng, rank = self.rng, getattr(info, "ndim", None) or 0
         choices = QUOTED.findall(kind.expected)
         if choices:
@@ -177,7 +178,7 @@ class CallGenerator:
         )
 
     def fits(self, call: Call) -> bool:
-        """Whether a result may join the program: small, of a wanted dtype, mostly of known size."""
+        """Whether a result may be used: small, of a permitted dtype, mostly of known size."""
         info = call.struct_info
         assert info is not None
         if not all(map(self.small, _tensors(info))):
@@ -187,7 +188,7 @@ class CallGenerator:
         return sure or self.rng.random() < self.trust
 
     def small(self, info: TensorStructInfo) -> bool:
-        """Whether a tensor has a dtype that is wanted and few elements."""
+        """Whether a tensor has a permitted dtype and few elements."""
         if info.dtype not in self.dtypes or info.ndim is None or info.ndim > MOST_AXES:
             return False
         dims = info.dims if isinstance(info.dims, tuple) else ()
@@ -199,12 +200,12 @@ def _kind_of(info: Any) -> tuple[int, str]:
 
 
 def _home(op: Op) -> str:
-    """The module that declares an op by its body; no module for an op without one."""
+    """Returns the module of the function that declares an op; "" for an op without one."""
     return getattr(getattr(op.definition, "body", None), "__module__", "")
 
 
 def elements(dims: Iterable[Dim]) -> int:
-    """How many elements a tensor has where every symbolic dim is PROBE."""
+    """Returns the number of elements of a tensor, with PROBE for each symbolic dim."""
     total = 1
     for dim in dims:
         total *= max(evaluate(dim, _Probe()), 1)
@@ -212,7 +213,7 @@ def elements(dims: Iterable[Dim]) -> int:
 
 
 class _Probe(dict[Sym, int]):
-    """Every symbolic variable is PROBE."""
+    """Maps every symbolic variable to PROBE."""
 
     def __missing__(self, key: Sym) -> int:
         return PROBE
@@ -231,8 +232,8 @@ def _is_tensor(value: Expr) -> bool:
 
 
 def _tensors(info: StructInfo) -> list[TensorStructInfo]:
-    """The tensors of an info; a shape of known rank holds none, and anything else counts as one of
-    which nothing is known."""
+    """Returns the tensors of a StructInfo; none for a shape of known rank, and an unknown tensor
+    for any other class."""
     if isinstance(info, TupleStructInfo):
         return [tensor for field in info.fields for tensor in _tensors(field)]
     if isinstance(info, ShapeStructInfo) and info.ndim is not None:

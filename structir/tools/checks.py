@@ -1,4 +1,5 @@
-"""What must hold of every program: a check takes one, and raises where it does not hold."""
+"""The fuzzer's checks: properties of every program. A check raises an error if its property is
+violated."""
 
 from __future__ import annotations
 
@@ -42,27 +43,27 @@ from structir.tools.comparison import Disagreement, require_agreement, result
 
 RUNS = 2  # sets of arguments for a program
 WORKERS = (1, 2, 3, 5)
-NO_KERNEL = "has no CUDA kernel"  # says the backend of what it refuses
+NO_KERNEL = "has no CUDA kernel"  # from the backend, for programs that it does not support
 
 Check = Callable[[IRModule, int], None]
 CHECKS: dict[str, Check] = {}
 
 
 def check(rule: Check) -> Check:
-    """Register a check under its function's name; the number it gets is the seed of its draws."""
+    """Registers a check under the name of its function; its number seeds its random inputs."""
     CHECKS[rule.__name__] = rule
     return rule
 
 
 def run_check(name: str, module: IRModule, seed: int) -> None:
-    """Run one check without warnings about the program; raises what the check raises."""
+    """Runs one check, without warnings about the program; raises the errors of the check."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         CHECKS[name](module, seed)
 
 
 def _functions(module: IRModule) -> dict[str, Function]:
-    """The functions that may be called from outside."""
+    """Returns the functions that are callable from outside."""
     return {
         name: function
         for name, function in module.functions.items()
@@ -74,39 +75,40 @@ def _runner(module: IRModule, name: str) -> Callable[..., Any]:
     return lambda *arguments: interpret(module, name, *arguments)
 
 
-# ---- text and form
+# Printing and parsing
 
 
 @check
 def text(module: IRModule, seed: int) -> None:
-    """Printed and read again it is the same program, and well formed, without a warning."""
+    """Printing and parsing gives an equal, well-formed program, without a warning."""
     check_well_formed(module)
     with warnings.catch_warnings():
         warnings.simplefilter("error", DiagnosticWarning)
         read = parse(module.script())
     if not structural_equal(read, module):
-        raise Disagreement(f"it is read back as\n{read.script()}")
+        raise Disagreement(f"the printed program parses to\n{read.script()}")
     if structural_hash(read) != structural_hash(module):
-        raise Disagreement("it is read back as an equal program of another hash")
+        raise Disagreement("the printed program parses to an equal program with another hash")
 
 
-# ---- deduction: what is stated of every value, held against real values
+# Inferred StructInfo against run-time values
 
 
 @attrs.frozen(eq=False)
 class CheckingInterpreter(Interpreter):
-    """An interpreter that holds every value against the StructInfo of its variable."""
+    """An interpreter that checks every value against the StructInfo of its variable."""
 
     def _bind(self, binding: Binding, value: Value, scope: Activation) -> None:
         Interpreter._bind(self, binding, value, scope)
         try:
             match([(binding.var.struct_info, value, binding.var.name)], scope)
         except StructIRError as error:
-            raise Disagreement(f"a StructInfo does not hold: {error}") from error
+            raise Disagreement(f"a value violates its StructInfo: {error}") from error
 
 
-def _watch(module: IRModule, seed: int) -> Iterator[tuple[str, list[Any], Any]]:
-    """The answers of all functions, every value on the way held against what is stated of it."""
+def _run_checked(module: IRModule, seed: int) -> Iterator[tuple[str, list[Any], Any]]:
+    """Returns the results of all functions, with each intermediate value checked against its
+    StructInfo."""
     for name, function in _functions(module).items():
         for arguments, expected in answers(module, name, function, RUNS, seed):
             with np.errstate(all="ignore"):
@@ -116,13 +118,13 @@ def _watch(module: IRModule, seed: int) -> Iterator[tuple[str, list[Any], Any]]:
 
 @check
 def deduction(module: IRModule, seed: int) -> None:
-    """What is stated of every value holds in every run."""
-    for _ in _watch(module, seed):
+    """The inferred StructInfo of every value holds in every run."""
+    for _ in _run_checked(module, seed):
         pass
 
 
 def _runs(module: IRModule, name: str, seed: int) -> bool:
-    """Whether some drawn input gives an answer; kernels are not asked."""
+    """Whether some random input gives a result; programs with kernels are not run."""
     function = module.functions[name]
     if not isinstance(function, Function):
         return True
@@ -131,44 +133,50 @@ def _runs(module: IRModule, name: str, seed: int) -> bool:
 
 @check
 def solver(module: IRModule, seed: int) -> None:
-    """`structir.infer` refuses no program that runs; what it finds is well formed, true of real
-    runs, and not changed by a second time. It takes sizes to be at least 1, and may check that."""
-    known = list(_watch(module, seed))
+    """`structir.infer` rejects no program that runs; its result is well formed, holds at run time,
+    and is a fixed point.
+
+    It assumes sizes of at least 1, and may add checks of that.
+    """
+    known = list(_run_checked(module, seed))
     try:
         completed = infer(module)
     except StructInfoError:
         if all(_runs(module, name, seed) for name in module.functions):
             raise
-        return  # what cannot run is refused, whether or not anything calls it
+        return  # invalid calls are rejected even if they are never reached
     check_well_formed(completed)
     for name, arguments, expected in known:
         try:
             with np.errstate(all="ignore"):
                 found = CheckingInterpreter(completed).global_function(name)(*arguments)
         except (ShapeMismatchError, Disagreement):
-            if any(_has_nothing(each) for each in arguments):
+            if any(_has_empty(each) for each in arguments):
                 continue
             raise
         if not same(expected, found, 0):
-            raise Disagreement(f"infer changes what {name} computes: {expected!r} and {found!r}")
+            raise Disagreement(
+                f"infer changes the result of {name}: expected {expected!r}, found {found!r}"
+            )
     again = infer(completed)
     if not structural_equal(again, completed):
-        raise Disagreement(f"a second time gives more:\n{completed.script()}\n{again.script()}")
+        raise Disagreement(f"a second run infers more:\n{completed.script()}\n{again.script()}")
 
 
-def _has_nothing(value: Any) -> bool:
+def _has_empty(value: Any) -> bool:
     """Whether some tensor or shape in a value has a size of 0."""
     if isinstance(value, tuple):
-        return any(each == 0 if isinstance(each, int) else _has_nothing(each) for each in value)
+        return any(each == 0 if isinstance(each, int) else _has_empty(each) for each in value)
     return getattr(value, "size", 1) == 0
 
 
-# ---- passes
+# Passes
 
 
 @check
 def passes(module: IRModule, seed: int) -> None:
-    """Every pass keeps it well formed and keeps what it computes; a second time changes nothing."""
+    """Every pass keeps the program well formed and preserves its results; a second run changes
+    nothing."""
     known = {
         name: list(answers(module, name, function, 1, seed))
         for name, function in _functions(module).items()
@@ -191,22 +199,23 @@ def _one_pass(each: Any, module: IRModule, known: dict[str, list[Any]]) -> None:
         for arguments, expected in cases:
             found = result(_runner(after, name), arguments)
             if not same(expected, found, each.tolerance):
-                try:  # it may round elsewhere, as kernels do
+                try:  # intermediate rounding may differ, as in kernels
                     require_agreement(module, name, arguments, expected, found)
                 except Disagreement as error:
-                    raise Disagreement(f"{each} changes what {name} computes: {error}") from None
+                    raise Disagreement(f"{each} changes the result of {name}: {error}") from None
     if each.idempotent is True:
         again = each(after)
         if again is not after and not structural_equal(again, after):
-            raise Disagreement(f"{each}, a second time, changes the program again")
+            raise Disagreement(f"{each} is not idempotent: a second run changes the program")
 
 
-# ---- other ways to run
+# Other backends
 
 
 @check
 def cpu(module: IRModule, seed: int) -> None:
-    """Compiled for the CPU it gives what the interpreter gives, or refuses what it refuses."""
+    """The compiled program returns the results of the interpreter, or raises an error where it
+    does."""
     executable = compiled(module)
     for name, function in _functions(module).items():
         for run in range(RUNS):
@@ -214,7 +223,7 @@ def cpu(module: IRModule, seed: int) -> None:
             expected = result(_runner(module, name), arguments)
             found = result(executable[name], arguments)
             if isinstance(expected, StructIRError) and not isinstance(found, StructIRError):
-                # what nothing reads is not computed, and cannot go wrong
+                # unused values are not computed and raise no errors
                 expected = result(_runner(dead_code_elimination(module), name), arguments)
             if isinstance(expected, StructIRError) != isinstance(found, StructIRError):
                 raise Disagreement(f"interpreted: {expected!r}\ncompiled: {found!r}")
@@ -224,8 +233,8 @@ def cpu(module: IRModule, seed: int) -> None:
 
 @check
 def cuda(module: IRModule, seed: int) -> None:
-    """On numba's simulator of a GPU each function gives what the interpreter gives, where all of
-    its ops have kernels for a GPU."""
+    """On numba's GPU simulator each function returns the results of the interpreter, if all of its
+    ops have GPU kernels."""
     use_simulator()
     for name, function in _functions(module).items():
         try:
@@ -236,11 +245,11 @@ def cuda(module: IRModule, seed: int) -> None:
             continue
         for arguments, expected in answers(module, name, function, 1, seed):
             found = result(executable[name], arguments)
-            require_agreement(module, name, arguments, expected, _on_host(found))
+            require_agreement(module, name, arguments, expected, _to_host(found))
 
 
 def _with_callees(module: IRModule, name: str) -> IRModule:
-    """The module of one function and of what it calls."""
+    """Returns the module of one function and its callees."""
     kept, todo = {}, [name]
     while todo:
         name = todo.pop()
@@ -250,24 +259,24 @@ def _with_callees(module: IRModule, name: str) -> IRModule:
     return module.with_functions(kept)
 
 
-def _on_host(value: Any) -> Any:
-    """A result, its arrays in the memory of the host."""
+def _to_host(value: Any) -> Any:
+    """Copies the arrays of a result to host memory."""
     if isinstance(value, tuple):
-        return tuple(map(_on_host, value))
+        return tuple(map(_to_host, value))
     return value.copy_to_host() if isinstance(value, DeviceArray) else value
 
 
 @check
 def shards(module: IRModule, seed: int) -> None:
-    """In shards each function gives what it gives as a whole, where it can be cut."""
+    """Each function that can be split into shards returns the same result as unsplit."""
     for name, function in _functions(module).items():
         sharded = shard(module, name, workers=WORKERS[seed % len(WORKERS)])
         for arguments, expected in answers(module, name, function, 1, seed):
             try:
                 sharded.plan(*arguments)
             except StructIRError:
-                continue  # it says why it cannot be cut
+                continue  # an error that states why it cannot be split
             found = result(sharded, arguments)
             if isinstance(found, StructIRError):
-                raise Disagreement(f"planned, but not run in shards: {found}") from found
+                raise Disagreement(f"sharded execution fails: {found}") from found
             require_agreement(module, name, arguments, expected, found)

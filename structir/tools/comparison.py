@@ -1,4 +1,4 @@
-"""Whether two results of a program are the same as far as rounding can tell."""
+"""Compares two results of a program, up to the effect of rounding."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from structir.ir.module import IRModule
 from structir.passes.decompose import decompose
 from structir.passes.manager.perturbation import PerturbedInterpreter, leaves, nudged, rounding
 
-DRAWS = 8  # nudges of all values that tell how far rounding may move a result
+PERTURBED_RUNS = 8  # perturbed runs that estimate the effect of rounding on a result
 WIDE = {
     "float32": 1e-6,
     "float64": 1e-6,
-}  # how far a nudge moves; narrow ones, as far as they round
+}  # relative perturbations; narrow dtypes are perturbed by their rounding error
 
 Runner = Callable[..., Any]
 
 
 class Disagreement(Exception):
-    """Two ways to run a program give different results."""
+    """Two executions of a program give different results."""
 
 
 def result(runner: Runner, arguments: Sequence[Any]) -> Any:
-    """What a function gives; an error of StructIR's is a result, any other one is not."""
+    """Returns the result of a function, or its StructIRError; other errors propagate."""
     try:
         with np.errstate(all="ignore"):
             return runner(*arguments)
@@ -37,18 +37,21 @@ def result(runner: Runner, arguments: Sequence[Any]) -> Any:
 def require_agreement(
     module: IRModule, name: str, arguments: Sequence[Any], expected: Any, found: Any
 ) -> None:
-    """Raise Disagreement unless the results of a function agree; a program may amplify rounding, or
-    jump, so what a nudge of its values moves in the interpreter may differ as much."""
+    """Raises Disagreement unless the results of a function agree.
+
+    Since a program may amplify rounding or be discontinuous, results may differ as much as those of
+    perturbed runs in the interpreter.
+    """
     if close(found, expected):
         return
     slack = [np.zeros(np.shape(leaf)) for leaf in leaves(expected)]
-    parts = decompose(module)  # kernels round composite ops at other places, too
-    for draw in range(DRAWS):
+    parts = decompose(module)  # kernels round composite ops at other places
+    for draw in range(PERTURBED_RUNS):
         numbers = np.random.default_rng(draw)
         shaken = PerturbedInterpreter(parts, numbers=numbers, wide=WIDE).global_function(name)
         moved = result(shaken, [nudged(each, numbers, WIDE) for each in arguments])
         if isinstance(moved, StructIRError) or _shapes(moved) != _shapes(expected):
-            return  # the outcome hangs on a rounding
+            return  # the result depends on a rounding
         slack = [
             np.maximum(s, step) for s, step in zip(slack, _steps(moved, expected), strict=True)
         ]
@@ -65,14 +68,14 @@ def _shapes(value: Any) -> list[tuple[int, ...]]:
 
 
 def _steps(moved: Any, expected: Any) -> list[Any]:
-    """How far each number has moved."""
+    """Returns how far each number has moved."""
     with np.errstate(all="ignore"):
         pairs = zip(leaves(moved), leaves(expected), strict=True)
         return [np.abs(np.asarray(a, np.float64) - np.asarray(b, np.float64)) for a, b in pairs]
 
 
 def close(found: Any, expected: Any) -> bool:
-    """Whether results are alike without any allowance for what the program amplifies."""
+    """Whether results agree without any allowance for amplified rounding."""
     ours, theirs = leaves(found), leaves(expected)
     pairs = zip(ours, theirs, strict=False)
     return len(ours) == len(theirs) and all(
@@ -86,7 +89,8 @@ def same_kind(a: Any, b: Any) -> bool:
 
 
 def near(a: Any, b: Any, slack: Any) -> Any:
-    """Element by element: equal as far as their dtype and the slack tell; NaN equals itself."""
+    """Returns elementwise whether arrays agree within the precision of their dtype and the slack;
+    NaN equals NaN."""
     moved = rounding(np.asarray(b), WIDE)
     x, y = np.asarray(a, np.float64), np.asarray(b, np.float64)
     with np.errstate(all="ignore"):

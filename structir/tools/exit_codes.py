@@ -1,4 +1,4 @@
-"""Exit codes of the commands."""
+"""The exit codes of the commands."""
 
 from enum import IntEnum
 

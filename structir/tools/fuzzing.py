@@ -1,4 +1,4 @@
-"""Random programs under every check; what fails is reduced, and kept as a file to be run again."""
+"""Runs all checks on random programs; failures are reduced and written to files."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from structir.tools.checks import CHECKS, run_check
 from structir.tools.generate import random_module
 from structir.tools.op_page import device_backend, example_call
 from structir.tools.programs import read_program
-from structir.tools.reduction import reduced
+from structir.tools.reduction import reduce_module
 
-METADATA = "metadata["  # where a text refers to an array that stands beside it
-FROM_EXAMPLES = 0.25  # of all calls: some ops take hardly anything but what their examples show
+METADATA = "metadata["  # the prefix of a reference to a separately stored array
+FROM_EXAMPLES = 0.25  # of all calls: random arguments fit some ops only rarely
 RARE = (*sorted(EVERY_DTYPE - set(DTYPES)), "float16", "bfloat16", "bfloat16", "int8")
-NAME = re.compile(r"(\w+)-(\d+)")  # of a kept failure: its check, and the seed of its draws
+NAME = re.compile(r"(\w+)-(\d+)")  # header of a failure: check, seed of the inputs
 NUMBERS = re.compile(r"[\d'\"]\S*")
 
 
 @attrs.frozen
 class Failure:
-    """A check that a program fails, and how."""
+    """A violated check of a program, and its error."""
 
     check: str
     seed: int
@@ -45,19 +45,19 @@ class Failure:
 
     @property
     def signature(self) -> str:
-        """What two failures have in common if they have, in all likelihood, the same cause."""
+        """A key that failures with the same cause are likely to share."""
         return f"{self.check}: {signature_of(self.error)}"
 
     def text(self) -> str:
-        """The program, with what goes wrong above it."""
+        """The program, with the error as a comment."""
         said = [self.signature, *str(self.error).splitlines()]
         notes = "".join([f"# {line}\n" for line in said])
         return f"{notes}\n{self.module.script()}"
 
 
 def signature_of(error: BaseException) -> str:
-    """An error without the names and numbers of one program: for what is no diagnostic, the place
-    in the code that raised it."""
+    """Returns an error without the names and numbers of one program; for other exceptions, the
+    raising location in the code."""
     notes = " ".join(getattr(error, "__notes__", ()))
     kind = type(error).__name__
     if isinstance(error, StructIRError):
@@ -73,7 +73,7 @@ def signature_of(error: BaseException) -> str:
 
 
 def random_program(seed: int, size: int) -> IRModule:
-    """A program to be checked; in every other one, the helpers of `main` are private."""
+    """Returns a random program; in every second one, the helpers of `main` are private."""
     rng = Random(seed)
     dtypes = (*DTYPES, *(rng.sample(RARE, 3) if rng.random() < 0.4 else ()))
     drawer = CallGenerator(rng, dtypes, from_examples=FROM_EXAMPLES)
@@ -85,7 +85,7 @@ def random_program(seed: int, size: int) -> IRModule:
 
 @cache
 def has_device_kernel(op: Op) -> bool:
-    """Whether a GPU can run an op: some programs hold such ops alone, so that one can run them."""
+    """Whether a GPU can run an op; some programs contain such ops only."""
     definition: Any = op.definition
     if not definition.pure or not getattr(definition, "sampled", None):
         return False
@@ -93,8 +93,8 @@ def has_device_kernel(op: Op) -> bool:
 
 
 def with_private_helpers(module: IRModule) -> IRModule:
-    """The module with all functions but main marked private: passes may change how they are
-    called."""
+    """Returns the module with all functions except main marked private, which permits passes to
+    change their signatures."""
     functions = {
         name: replace(function, attrs={PRIVATE: True})
         if isinstance(function, Function) and name != "main"
@@ -105,7 +105,7 @@ def with_private_helpers(module: IRModule) -> IRModule:
 
 
 def failures(module: IRModule, seed: int, checks: Sequence[str]) -> Iterator[Failure]:
-    """How a program fails, by each check."""
+    """Yields the failures of a program, at most one for each check."""
     for name in checks:
         found = failure(name, module, seed)
         if found is not None:
@@ -113,27 +113,27 @@ def failures(module: IRModule, seed: int, checks: Sequence[str]) -> Iterator[Fai
 
 
 def failure(name: str, module: IRModule, seed: int) -> Failure | None:
-    """How a program fails a check, if it does."""
+    """Returns the failure of a program under one check, if any."""
     try:
         run_check(name, module, seed)
-    except Exception as error:  # whatever escapes a check is a finding
+    except Exception as error:  # any exception from a check is a failure
         return Failure(name, seed, module, error)
     return None
 
 
-def smallest(found: Failure) -> Failure:
-    """The failure of the smallest part of its program that fails alike."""
+def reduce_failure(found: Failure) -> Failure:
+    """Returns the failure of the reduce_failure part of its program with the same signature."""
 
     def fails(candidate: IRModule) -> bool:
         again = failure(found.check, candidate, found.seed)
         return again is not None and again.signature == found.signature
 
-    small = reduced(found.module, fails)
+    small = reduce_module(found.module, fails)
     return failure(found.check, small, found.seed) or found
 
 
-def kept(found: Failure, folder: Path) -> Path:
-    """Write a failure to a file of its own in a folder: text, unless it has large constants."""
+def save_failure(found: Failure, folder: Path) -> Path:
+    """Writes a failure to a file of its own: source, or an archive if it has large constants."""
     folder.mkdir(parents=True, exist_ok=True)
     place = folder / f"{found.check}-{found.seed}.py"
     text = found.text()
@@ -145,8 +145,8 @@ def kept(found: Failure, folder: Path) -> Path:
     return place
 
 
-def replayed(file: Path) -> list[Failure]:
-    """How a kept program fails now: by its own check, or by all where its name tells none."""
+def replay(file: Path) -> list[Failure]:
+    """Runs the check of a saved failure again, or all checks if its name gives none."""
     name = NAME.fullmatch(file.stem)
     own = name is not None and name[1] in CHECKS
     checks, seed = ((name[1],), int(name[2])) if name and own else (tuple(CHECKS), 0)

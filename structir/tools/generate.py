@@ -1,4 +1,4 @@
-"""Random programs that are well formed: for tests of everything that takes a program."""
+"""Generates random well-formed programs for tests."""
 
 from __future__ import annotations
 
@@ -44,16 +44,17 @@ __all__ = ["random_arguments", "random_module"]
 
 SCALAR_BOOL = TensorStructInfo((), "bool")
 MOST_KERNELS = 2  # of a module: each takes a tenth of a second to compile
-NAMELESS = '"_"'  # a size of a value; a parameter's text gives it a name
-DEEPEST = 2  # functions and branches within one another
+NAMELESS = '"_"'  # a size as a value; annotations of parameters bind it to a name
+DEEPEST = 2  # nesting depth of functions and branches
 
 
 def random_module(seed: int, size: int = 8, drawer: CallGenerator | None = None) -> IRModule:
-    """A well-formed module of one to three functions, `main` last, with about `size` bindings each.
+    """Returns a well-formed module of one to three functions, `main` last, with about `size`
+    bindings each.
 
-    It holds calls of any registered op, dataflow blocks and plain ones, constants, shapes,
-    tuples, branches, closures, scans, recursion, kernels, calls between functions, and match_casts
-    that hold when run. The same seed gives the same module as long as the same ops are registered.
+    It contains calls of any registered op, dataflow and plain blocks, constants, shapes, tuples,
+    branches, closures, scans, recursion, kernels, calls between functions, and match_casts that
+    succeed at run time. The same seed gives the same module, given the same registered ops.
     """
     rng = Random(seed)
     writer = _ProgramGenerator(rng, drawer or CallGenerator(rng), size)
@@ -67,7 +68,7 @@ def random_module(seed: int, size: int = 8, drawer: CallGenerator | None = None)
 
 
 class _ProgramGenerator:
-    """Writes functions binding by binding from the values that are in scope."""
+    """Generates functions binding by binding, from the values in scope."""
 
     def __init__(self, rng: Random, drawer: CallGenerator, size: int) -> None:
         self.rng = rng
@@ -80,10 +81,10 @@ class _ProgramGenerator:
         self.in_dataflow = False
         self.kernels = 0
 
-    # ---- functions
+    # Functions
 
     def function(self, name: str) -> None:
-        """A function of the module."""
+        """Generates a function of the module."""
         dims = [sym(letter) for letter in "nmk"[: self.rng.randint(1, 3)]]
         self.sizes = [*dims, 1, 2]
         params = [Var(f"x{i}", self.tensor(dims)) for i in range(self.rng.randint(1, 3))]
@@ -96,7 +97,7 @@ class _ProgramGenerator:
             self.builder.emit_func_output(self.result())
 
     def recursion(self, name: str) -> None:
-        """A function that calls itself, by two flags of which each call takes one down."""
+        """Generates a recursive function with two flags; each call clears one."""
         dims = [sym(letter) for letter in "nm"]
         self.sizes = [*dims, 1, 2]
         flags = [Var("again", SCALAR_BOOL), Var("then", SCALAR_BOOL)]
@@ -123,13 +124,13 @@ class _ProgramGenerator:
             self.builder.emit_func_output(made)
 
     def tensor(self, dims: list[Any]) -> TensorStructInfo:
-        """The info of a parameter."""
+        """Returns the StructInfo of a tensor parameter."""
         choices: list[Dim] = [*dims, *dims, 1, 2, dims[0] + 1, dims[0] * dims[-1]]
         shape = [self.rng.choice(choices) for _ in range(self.rng.choice([0, 1, 2, 2, 3]))]
         return TensorStructInfo(tuple(shape), self.rng.choice(self.drawer.dtypes))
 
     def odd_params(self, dims: list[Any]) -> list[Var]:
-        """Parameters that are no plain tensors."""
+        """Generates parameters that are not plain tensors."""
         pair = TupleStructInfo((self.tensor(dims), TensorStructInfo((dims[0],), "float32")))
         unknown = TensorStructInfo(dtype="float32", ndim=self.rng.randint(0, 2))
         return [
@@ -141,16 +142,16 @@ class _ProgramGenerator:
         ]
 
     def result(self) -> Expr:
-        """Several of the latest values, or one."""
+        """Returns several of the latest values as a tuple, or one."""
         count = self.rng.randint(1, 3)
         latest = self.live[-6:]
         chosen = self.rng.sample(latest, min(count, len(latest)))
         return chosen[0] if len(chosen) == 1 else Tuple(tuple(chosen))
 
-    # ---- bindings
+    # Bindings
 
     def bindings(self, count: int) -> None:
-        """Some bindings, now and then in a dataflow block."""
+        """Generates bindings, some in a dataflow block."""
         while count > 0:
             part = self.rng.randint(1, count)
             if self.rng.random() < 0.5:
@@ -160,7 +161,7 @@ class _ProgramGenerator:
             count -= part
 
     def dataflow(self, count: int) -> None:
-        """A dataflow block, some values of which are seen after it."""
+        """Generates a dataflow block, and exports some of its values."""
         outer = list(self.live)
         with self.builder.dataflow():
             self.in_dataflow = True
@@ -173,7 +174,7 @@ class _ProgramGenerator:
         self.live = outer + outputs
 
     def statements(self, count: int) -> None:
-        """Some bindings in the open block."""
+        """Generates bindings in the open block."""
         kinds = _STATEMENTS if self.depth < DEEPEST and not self.in_dataflow else _PLAIN
         for _ in range(count):
             for _attempt in range(4):
@@ -187,12 +188,12 @@ class _ProgramGenerator:
                     break
 
     def op_call(self) -> Var | None:
-        """A call of any op."""
+        """Generates a call of any op."""
         call = self.drawer.draw(self.live, self.sizes)
         return None if call is None else self.builder.emit(call)
 
     def constant(self) -> Var:
-        """A small array."""
+        """Generates a small array."""
         shape = tuple([self.rng.choice([0, 1, 2]) for _ in range(self.rng.randint(0, 2))])
         dtype = self.rng.choice(self.drawer.dtypes)
         values = np.asarray(
@@ -201,22 +202,22 @@ class _ProgramGenerator:
         return self.builder.emit(Constant(values.astype(dtype)))
 
     def shape(self) -> Var:
-        """A shape of sizes that are in scope, some of them computed."""
+        """Generates a shape of sizes in scope, or of expressions of them."""
         dims = [self.rng.choice(self.sizes) for _ in range(self.rng.randint(0, 3))]
         return self.builder.emit(ShapeExpr(tuple([d + self.rng.choice([0, 0, 1]) for d in dims])))
 
     def size_value(self) -> Var:
-        """A size as a scalar."""
+        """Generates a size as a scalar."""
         return self.builder.emit(PrimValue(self.rng.choice(self.sizes)))
 
     def several(self) -> Var:
-        """A tuple, perhaps of tuples."""
+        """Generates a tuple, perhaps nested."""
         fields = [self.rng.choice(self.live) for _ in range(self.rng.randint(0, 3))]
         nested: tuple[Expr, ...] = (Tuple(tuple(fields[:1])), *fields[1:])
         return self.builder.emit(Tuple(nested if self.rng.random() < 0.2 else tuple(fields)))
 
     def item(self) -> Var | None:
-        """A field of a tuple."""
+        """Generates a projection of a tuple."""
         tuples = [var for var in self.live if getattr(var.struct_info, "fields", None)]
         if not tuples:
             return None
@@ -225,7 +226,7 @@ class _ProgramGenerator:
         return self.builder.emit(chosen[self.rng.randrange(count)])
 
     def match_cast(self) -> Var | None:
-        """A cast that succeeds: to what is known, with some sizes called by new names."""
+        """Generates a valid cast: to the known StructInfo, with new names for some sizes."""
         tensors = [v for v in self.live if isinstance(v.struct_info, TensorStructInfo)]
         if not tensors:
             return None
@@ -240,10 +241,10 @@ class _ProgramGenerator:
         self.sizes += new if self.depth == 0 else []
         return cast
 
-    # ---- branches, closures, calls
+    # Branches, closures, calls
 
     def kernel_call(self) -> Var | None:
-        """A call of a new kernel."""
+        """Generates a call of a new kernel."""
         fitting = [var for var in self.live if fits_kernels(var.struct_info)]
         if not fitting or self.kernels >= MOST_KERNELS:
             return None
@@ -258,12 +259,12 @@ class _ProgramGenerator:
         return self.builder.emit(replace(call, struct_info=deduce(call)))
 
     def condition(self) -> Var | None:
-        """A scalar bool."""
+        """Generates a scalar bool."""
         flags = [var for var in self.live if var.struct_info == SCALAR_BOOL]
         return self.rng.choice(flags) if flags else None
 
     def if_else(self) -> Var | None:
-        """A choice between two values, often of the same structure."""
+        """Generates a conditional of two values, often of the same StructInfo."""
         cond: Expr = self.condition() or Constant(np.asarray(self.rng.random() < 0.5))
         wanted = self.rng.choice(self.live).struct_info
         alike = self.rng.random() < 0.7
@@ -274,7 +275,7 @@ class _ProgramGenerator:
         return self.builder.if_else(cond, side, side)
 
     def nested(self, body: Callable[[], Expr]) -> Expr:
-        """Some bindings in a scope of their own, then a value."""
+        """Generates bindings in a nested scope, then a value."""
         outer_live, outer_sizes = self.live, self.sizes
         self.live, self.sizes = list(self.live), list(self.sizes)
         self.depth += 1
@@ -285,12 +286,12 @@ class _ProgramGenerator:
         return value
 
     def chosen(self, info: StructInfo | None) -> Var:
-        """The latest value of this structure, or any."""
+        """Returns the latest value with this StructInfo, or any value."""
         fitting = [var for var in self.live if var.struct_info == info]
         return fitting[-1] if fitting else self.rng.choice(self.live)
 
     def closure(self) -> Var:
-        """A function inside the function; it may read what is around it."""
+        """Generates a nested function, which may capture variables."""
         infos = [self.rng.choice(self.live).struct_info for _ in range(self.rng.randint(0, 2))]
         params = [Var(f"p{i}", info) for i, info in enumerate(infos) if NAMELESS not in str(info)]
 
@@ -304,7 +305,8 @@ class _ProgramGenerator:
         return made
 
     def loop(self) -> Var | None:
-        """A scan over the first axis of a tensor: a closure takes a state and a slice."""
+        """Generates a scan over the first axis of a tensor, with a closure over a state and a
+        slice."""
         fitting = [var for var in self.live if _is_sized(var.struct_info)]
         scanned = [var for var in fitting if var.struct_info.dims]  # type: ignore[attr-defined]
         if not scanned:
@@ -328,7 +330,7 @@ class _ProgramGenerator:
         return self.builder.emit(scan(cell, (state,), x))
 
     def call(self) -> Var | None:
-        """A call of a closure or of an earlier function of the module."""
+        """Generates a call of a closure or of an earlier function of the module."""
         closures = [v for v in self.live if isinstance(v.struct_info, FuncStructInfo)]
         built = self.builder.functions.items()
         globals_ = [self.builder.global_var(n) for n, f in built if isinstance(f, Function)]
@@ -348,13 +350,13 @@ class _ProgramGenerator:
         return self.builder.emit(Call(callee, tuple(arguments)))
 
     def argument(self, wanted: StructInfo) -> Var | None:
-        """A value that may stand for a parameter."""
+        """Returns a value that is valid for a parameter."""
         fitting = [v for v in self.live if _looks_like(v.struct_info, wanted)]
         return self.rng.choice(fitting) if fitting else None
 
 
 def _literal(value: Any) -> Expr:
-    """A run-time value, written out in the program."""
+    """Converts a run-time value to an expression."""
     if isinstance(value, np.ndarray):
         return Constant(value)
     if isinstance(value, tuple) and value and all(isinstance(size, int) for size in value):
@@ -365,7 +367,7 @@ def _literal(value: Any) -> Expr:
 
 
 def _is_data(info: StructInfo) -> bool:
-    """Whether a value holds no function."""
+    """Whether a value contains no function."""
     if isinstance(info, TupleStructInfo):
         return all(map(_is_data, info.fields))
     return not isinstance(info, FuncStructInfo | ObjectStructInfo)

@@ -1,4 +1,4 @@
-"""Colours of diagnostics on a terminal."""
+"""Colours diagnostics on a terminal."""
 
 from rich.highlighter import RegexHighlighter
 from rich.theme import Theme

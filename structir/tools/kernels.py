@@ -1,4 +1,4 @@
-"""Random kernels over given operands: right by construction, and never out of range."""
+"""Generates random kernels for operands: valid by construction, with all indices in range."""
 
 from __future__ import annotations
 
@@ -33,25 +33,26 @@ from structir.ir.kernel import (
 from structir.ir.struct_info import PrimStructInfo, TensorStructInfo
 
 RESULT_DTYPES = ("float32", "float32", "int64", "int32", "bool", "float64", "float16", "uint8")
-DEEPEST = 3  # expressions within one another
+DEEPEST = 3  # nesting depth of expressions
 
 
 class KernelGenerator:
-    """Draws one kernel. A size of the caller is a symbolic dim of the kernel, or stays a number."""
+    """Generates one kernel. A size of the caller becomes a symbolic dim of the kernel, or a
+    constant."""
 
     def __init__(self, rng: Random, name: str) -> None:
         self.rng = rng
         self.name = name
-        self.sizes: dict[Dim, Dim] = {}  # the kernel's, by the caller's
+        self.sizes: dict[Dim, Dim] = {}  # kernel dims by caller dims
         self.arrays: list[Var] = []
-        self.scalars: list[Scalar] = []  # numbers in sight
-        self.loops: list[tuple[Local, Dim]] = []  # counted variables, and how far
+        self.scalars: list[Scalar] = []  # scalars in scope
+        self.loops: list[tuple[Local, Dim]] = []  # loop indices and their extents
         self.count = 0
 
     def draw(
         self, operands: Sequence[TensorStructInfo]
     ) -> tuple[Kernel, tuple[TensorStructInfo, ...]]:
-        """A kernel over operands of these infos, and what its results are for the caller."""
+        """Returns a kernel for operands of these StructInfos, and the StructInfo of its results."""
         params = [
             self.param(f"x{k}", info.dims, str(info.dtype)) for k, info in enumerate(operands)
         ]
@@ -73,21 +74,21 @@ class KernelGenerator:
         return Kernel((*params, *results), tuple(body), self.name), tuple(stated)
 
     def param(self, name: str, shape: Any, dtype: str) -> Var:
-        """An array over the kernel's own sizes."""
+        """Generates an array parameter over the dims of the kernel."""
         for dim in shape:
             free = not isinstance(dim, int) or self.rng.random() < 0.5
             self.sizes.setdefault(dim, sym("nmkpqrs"[len(self.sizes) % 7]) if free else dim)
         return Var(name, TensorStructInfo(tuple([self.sizes[d] for d in shape]), dtype))
 
     def local(self, stem: str, dtype: str) -> Local:
-        """A new name."""
+        """Returns an unused name."""
         self.count += 1
         return Local(f"{stem}{self.count}", dtype)
 
-    # ---- statements
+    # Statements
 
     def scratch(self) -> list[KernelStatement]:
-        """Now and then an array of the kernel's own."""
+        """Generates a scratch array, in some kernels."""
         if self.rng.random() < 0.7 or not self.sizes:
             return []
         dim = self.rng.choice(list(self.sizes.values()))
@@ -96,12 +97,12 @@ class KernelGenerator:
         return [Scratch(array)]
 
     def filling(self, result: Var) -> list[KernelStatement]:
-        """Loops over all axes of a result that write to it."""
+        """Generates loops over all axes of a result, which write to it."""
         info: Any = result.struct_info
         return self.nest(result, list(info.dims), [])
 
     def nest(self, result: Var, dims: list[Dim], indices: list[Scalar]) -> list[KernelStatement]:
-        """A loop for each axis that is left; inside of all, an element is written."""
+        """Generates a loop for each remaining axis, and the write of an element inside."""
         if not dims:
             return self.point(result, tuple(indices))
         variable = self.local("i", "int64")
@@ -117,7 +118,7 @@ class KernelGenerator:
         return [For(variable, Literal(0, "int64"), stop, 1, tuple(body))]
 
     def extent(self, dim: Dim) -> Scalar:
-        """A size of the kernel as a number."""
+        """Returns a size of the kernel as a scalar."""
         for array in self.arrays:
             dims: Any = array.struct_info.dims  # type: ignore[attr-defined]
             if dim in dims and self.rng.random() < 0.6:
@@ -125,7 +126,7 @@ class KernelGenerator:
         return Literal(dim, "int64") if isinstance(dim, int) else Size(dim)
 
     def point(self, result: Var, indices: tuple[Scalar, ...]) -> list[KernelStatement]:
-        """Some numbers, then the element."""
+        """Generates some scalars, then the element."""
         info: Any = result.struct_info
         dtype = computed_in(info.dtype)
         element = Element(result, indices, dtype)
@@ -143,7 +144,7 @@ class KernelGenerator:
         return [*body, write]
 
     def bound(self) -> list[KernelStatement]:
-        """A name for a value."""
+        """Binds a value to a name."""
         dtype = self.rng.choice(["float32", "int64", "bool", "int32"])
         value = self.value(dtype)
         name = self.local("v", dtype)
@@ -151,7 +152,7 @@ class KernelGenerator:
         return [Assign(name, value)]
 
     def total(self) -> list[KernelStatement]:
-        """A sum over an axis, some terms of which are left out."""
+        """Generates a sum over an axis, which skips some terms."""
         if not self.sizes:
             return self.bound()
         dtype = self.rng.choice(["float32", "int64", "float64"])
@@ -171,7 +172,7 @@ class KernelGenerator:
         return [Assign(name, value), loop]
 
     def halved(self) -> list[KernelStatement]:
-        """A number halved until it is small."""
+        """Generates a loop that halves a number until it is small."""
         name = self.local("rest", "int64")
         start = Apply("mod", (self.value("int64"), Literal(97, "int64")), "int64")
         again = Apply("gt", (name, Literal(3, "int64")), "bool")
@@ -179,10 +180,10 @@ class KernelGenerator:
         self.scalars.append(name)
         return [Assign(name, start), While(again, (step,))]
 
-    # ---- expressions
+    # Expressions
 
     def value(self, dtype: str, depth: int = 0) -> Scalar:
-        """A number of a dtype."""
+        """Generates a scalar of a dtype."""
         leaves = [s for s in (*self.scalars, *[v for v, _ in self.loops]) if s.dtype == dtype]
         elements = [self.element(a) for a in self.arrays]
         leaves += [e for e in elements if e is not None and e.dtype == dtype]
@@ -198,7 +199,7 @@ class KernelGenerator:
         return self.arithmetic(dtype, depth + 1)
 
     def element(self, array: Var) -> Element | None:
-        """An element at the variables of loops over its axes."""
+        """Generates a load at the indices of the loops over its axes."""
         info: Any = array.struct_info
         indices = []
         for dim in info.dims:
@@ -209,7 +210,7 @@ class KernelGenerator:
         return Element(array, tuple(indices), computed_in(info.dtype))
 
     def literal(self, dtype: str) -> Scalar:
-        """A number as it is written, its dtype stated."""
+        """Generates a literal with its dtype."""
         if dtype == "bool":
             return Literal(self.rng.random() < 0.5, "bool")
         value = self.rng.choice([0, 1, 2, 3])
@@ -217,12 +218,12 @@ class KernelGenerator:
         return Apply("cast", (Literal(written, dtype),), dtype)
 
     def converted(self, dtype: str, depth: int) -> Scalar:
-        """A number of another dtype."""
+        """Generates a conversion from another dtype."""
         source = self.rng.choice(["float32", "int64", "bool", "int32", "float64"])
         return Apply("cast", (self.value(source, depth),), dtype)
 
     def arithmetic(self, dtype: str, depth: int) -> Scalar:
-        """An operator, or a function."""
+        """Generates an operator or a function call."""
         if is_int(dtype):
             names = ["add", "sub", "mul", "floordiv", "mod", "bitand", "bitor", "shr", "min", "max"]
         else:
@@ -233,7 +234,7 @@ class KernelGenerator:
         return Apply(name, tuple(args), dtype)
 
     def test(self, depth: int) -> Scalar:
-        """A comparison, or several."""
+        """Generates a comparison, or several."""
         name = self.rng.choice(["lt", "le", "gt", "ge", "ne", "and", "or", "not"])
         if name in ("and", "or", "not"):
             args = [self.value("bool", depth) for _ in range(1 if name == "not" else 2)]

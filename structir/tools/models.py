@@ -1,4 +1,4 @@
-"""Models of other systems as the command line reads them, with a bar on what takes long."""
+"""Imports models of other frameworks for the command line, with a progress bar."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ torch_room = lazy_module("structir.frontend.torch.model")
 
 def _onnx(file: Path, names: Mapping[str, str], show: Callable[[int, int], None]) -> Any:
     if names:
-        raise typer.BadParameter("the sizes of an ONNX model have names of their own")
+        raise typer.BadParameter("--rename: not for ONNX models, whose dims have names")
     return onnx_room.from_onnx(file, progress=show)
 
 
@@ -35,12 +35,12 @@ SUFFIXES = frozenset(READERS)
 
 
 def is_model(file: Path) -> bool:
-    """Whether a file is a model of another system, by its name."""
+    """Whether a file is a model of another framework, by its suffix."""
     return file.suffix in SUFFIXES
 
 
-def imported(file: Path, names: Mapping[str, str] | None = None) -> IRModule:
-    """The module of a model; a bar tells how far it is. `names` are other names for its sizes."""
+def import_model(file: Path, names: Mapping[str, str] | None = None) -> IRModule:
+    """Imports a model and shows a progress bar. `names` maps its dims to other names."""
     with rich_progress.Progress(console=console(stderr=True), transient=True) as progress:
         bar = progress.add_task("importing", total=None)
 

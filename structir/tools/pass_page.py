@@ -1,4 +1,4 @@
-"""The page of all passes: `python -m structir.tools.pass_page docs/passes.md` writes it anew."""
+"""The page of all passes: `python -m structir.tools.pass_page docs/passes.md`."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from structir.passes.base import Pass
 
 HEADER = """# Every pass
 
-What `structir opt FILE -p PIPELINE` can run, told by the passes themselves: short names after the
-name, options with their defaults, and what the pass does. A pass is idempotent, and gives the same
-results on the same inputs, unless it says otherwise. Rewrites are passes too; they stand at the
-end. [write-a-pass.md](write-a-pass.md) adds one.
+The passes that `structir opt FILE -p PIPELINE` can run, generated from their docstrings: name and
+aliases, description, options with their defaults. A pass is idempotent and preserves results,
+except where stated. Rewrites are passes too and are listed at the end.
+[write-a-pass.md](write-a-pass.md) adds one.
 """
 
 
 def page() -> str:
-    """The whole page; only what the package itself holds."""
+    """Returns the whole page, for the passes of this package."""
     ours = [each for each in all_passes() if _home(each).startswith("structir.")]
     rewrites = [each for each in ours if ".rewrites." in _home(each)]
     files = [each for each in ours if each not in rewrites]
@@ -27,12 +27,12 @@ def page() -> str:
 
 
 def entry(each: Pass) -> str:
-    """What the page says of one pass."""
+    """Returns the section of one pass."""
     names = ", ".join(f"`{name}`" for name in (each.name, *each.aliases))
     options = [f"- `{p.name}={p.default!r}`" for p in each.parameters()]
     facts = [f"Not idempotent: {each.idempotent}."] if each.idempotent is not True else []
-    facts += [] if each.comparable else ["Results may differ from those before."]
-    facts += [f"Needs {', '.join(each.requires)} first."] if each.requires else []
+    facts += [] if each.comparable else ["It may change results."]
+    facts += [f"Requires {', '.join(each.requires)}."] if each.requires else []
     text = "\n\n".join(filter(None, (each.__doc__, "\n".join(options), " ".join(facts))))
     return f"## {names}\n\n{text}\n"
 

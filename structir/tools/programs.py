@@ -1,4 +1,4 @@
-"""Programs as the command line names them: a file of text, an archive, or the standard input."""
+"""Reads programs for the command line: a source file, an archive, or the standard input."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 from structir.errors import Diagnostic, ParseError
 from structir.lazy import lazy_module
 from structir.tools.completion import functions_beginning
-from structir.tools.models import imported, is_model
+from structir.tools.models import import_model, is_model
 
 if TYPE_CHECKING:
     from structir.ir.expr import Function
@@ -38,11 +38,11 @@ FunctionName = Annotated[
 
 
 def read_program(file: Path, strict: bool = False) -> IRModule:
-    """The module that a file holds; one without functions is taken for a mistake."""
+    """Returns the module in a file; raises ParseError if it contains no function."""
     module = _read(file, strict)
     if not module.functions:
         hint = "a program is a function under @R.function, or a class of them under @I.ir_module"
-        raise ParseError(Diagnostic(f"{file} holds no function", hint=hint))
+        raise ParseError(Diagnostic(f"{file}: no function found", hint=hint))
     return module
 
 
@@ -60,11 +60,11 @@ def _read(file: Path, strict: bool) -> IRModule:
         loaded: IRModule = archive.load(file)
         return loaded
     if is_model(file):
-        return imported(file)
+        return import_model(file)
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise typer.BadParameter(f"{file} cannot be read as text: {error}") from None
+        raise typer.BadParameter(f"{file}: cannot decode: {error}") from None
     return _parsed(text, str(file), strict)
 
 
@@ -74,7 +74,7 @@ def _parsed(text: str, name: str, strict: bool) -> IRModule:
 
 
 def entry(module: IRModule, name: str | None) -> tuple[str, Function]:
-    """The function to start with: the one named, else `main`, else the only one."""
+    """Returns the entry function: the named one, else `main`, else the only one."""
     if name is None:
         name = "main" if len(module.functions) != 1 else next(iter(module.functions))
     function = module.functions.get(name)

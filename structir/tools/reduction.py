@@ -1,4 +1,4 @@
-"""Delta debugging: the smallest module found by dropping parts, on which something still fails."""
+"""Delta debugging: removes parts of a module while a failure persists."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from structir.ir.struct_info import FuncStructInfo, ObjectStructInfo
 from structir.passes.dead_code_elimination import dead_code_elimination
 
 Fails = Callable[[IRModule], bool]
-Told = Callable[[IRModule, int], None]  # of the smallest module so far, and how many were tried
+Report = Callable[[IRModule, int], None]  # smallest module so far, number of candidates
 
 
-def reduced(module: IRModule, fails: Fails, tell: Told = lambda module, tries: None) -> IRModule:
-    """The module without all functions, bindings, results and parameters that the failure does not
-    need.
+def reduce_module(
+    module: IRModule, fails: Fails, report: Report = lambda module, tries: None
+) -> IRModule:
+    """Removes all functions, bindings, results and parameters that a failure does not need.
 
-    Every candidate is well formed. A value whose binding goes, but that is still read, becomes a
-    parameter.
+    Every candidate is well formed. A used value whose binding is removed becomes a parameter.
     """
     tries = 0
     while True:
@@ -48,27 +48,27 @@ def reduced(module: IRModule, fails: Fails, tell: Told = lambda module, tries: N
             tries += 1
             if _size(candidate) < _size(module) and well_formed(candidate) and fails(candidate):
                 module = candidate
-                tell(module, tries)
+                report(module, tries)
                 break
-            tell(module, tries)
+            report(module, tries)
         else:
             return module
 
 
 def size_of(module: IRModule) -> int:
-    """How many bindings a module has, nested ones too."""
+    """Returns the number of bindings of a module, nested ones included."""
     functions = [f for f in module.functions.values() if isinstance(f, Function)]
     return sum(1 for function in functions for _ in bindings_of(function))
 
 
 def ops_of(module: IRModule) -> list[str]:
-    """The names of the ops that a module calls."""
+    """Returns the names of the ops that a module calls."""
     calls = [part for f in module.functions.values() for part in walk(f) if isinstance(part, Call)]
     return sorted({call.op.name for call in calls if isinstance(call.op, Op)})
 
 
 def _size(module: IRModule) -> tuple[int, int, int, int]:
-    """What a candidate must make smaller: functions, bindings, results, parameters."""
+    """Returns the measure to reduce: functions, bindings, results, parameters."""
     functions = [f for f in module.functions.values() if isinstance(f, Function)]
     results = sum(len(getattr(f.body.body, "fields", "1")) for f in functions)
     parameters = sum(len(f.params) for f in functions)
@@ -76,7 +76,7 @@ def _size(module: IRModule) -> tuple[int, int, int, int]:
 
 
 def _smaller(module: IRModule) -> Iterator[IRModule]:
-    """Candidates, large steps first."""
+    """Yields candidates, those that remove most first."""
     yield from _with_fewer_functions(module)
     cleaned = dead_code_elimination.transform(module)
     if cleaned is not module:
@@ -118,7 +118,7 @@ def _smaller_functions(function: Function) -> Iterator[Function]:
 
 
 def _chunks(items: list[Binding] | list[Expr] | list[str]) -> Iterator[list]:  # type: ignore[type-arg]
-    """The items without ever smaller stretches of them, the last ones first."""
+    """Yields the items without ever smaller ranges of them, from the end."""
     size = len(items)
     while size > 1 or (size == 1 and items):
         size = max(size // 2, 1)
@@ -136,7 +136,7 @@ def _made(
     body: Expr | None,
     fields: list[Expr] | None = None,
 ) -> Iterator[Function]:
-    """The function of fewer bindings; what is read but not bound any more is a parameter."""
+    """Returns the function with fewer bindings; variables without a binding become parameters."""
     result = Tuple(tuple(fields or ())) if body is None else body
     there = set(kept)
     blocks = []
@@ -147,7 +147,7 @@ def _made(
     gone = [b.var for b in function.bindings() if b not in there]
     read = variables_in((tuple(blocks), result))
     missing = [var for var in gone if var in read]
-    if any(_not_to_be_given(var) for var in missing):
+    if any(_cannot_be_param(var) for var in missing):
         return
     try:
         local = [var for var in (*missing, result) if isinstance(var, DataflowVar)]
@@ -164,13 +164,13 @@ def _made(
 
 
 def _with_outputs(block: BindingBlock, given: dict[Var, Any]) -> BindingBlock:
-    """The block, with some of its local variables seen outside."""
+    """Returns the block with some of its local variables exported."""
     bindings = [replace(b, var=given[b.var]) if b.var in given else b for b in block.bindings]
     return replace(block, bindings=tuple(bindings))
 
 
 def _with_side(function: Function, choice: Binding, side: SeqExpr) -> Function:
-    """The function that always takes one side of a choice."""
+    """Returns the function with a conditional replaced by one of its branches."""
     blocks: list[BindingBlock] = []
     for block in function.body.blocks:
         if choice not in block.bindings:
@@ -183,6 +183,6 @@ def _with_side(function: Function, choice: Binding, side: SeqExpr) -> Function:
     return replace(function, body=replace(function.body, blocks=kept))
 
 
-def _not_to_be_given(var: Var) -> bool:
+def _cannot_be_param(var: Var) -> bool:
     """Whether a variable cannot become a parameter."""
     return isinstance(var.struct_info, FuncStructInfo | ObjectStructInfo)

@@ -1,5 +1,5 @@
-"""What type checkers read of packages whose names load on first use: `python -m
-structir.tools.stubs` writes it, one `__init__.pyi` beside each of them."""
+"""Writes `__init__.pyi` stubs for packages whose names load on first use: `python -m
+structir.tools.stubs`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HEADER = "# Written by structir.tools.stubs; tests/tools/test_stubs.py holds it 
 
 
 def stubs() -> dict[Path, str]:
-    """The stub of every package that has such names."""
+    """Returns the stub of every such package."""
     found = {}
     for file in sorted(PACKAGES.rglob("__init__.py")):
         name = ".".join(file.relative_to(PACKAGES.parent).parent.parts)
@@ -26,14 +26,14 @@ def stubs() -> dict[Path, str]:
 
 
 def stub(module: ModuleType) -> str:
-    """One stub: the names from their homes, and the module's own functions."""
+    """Returns one stub: the names with their modules, and the module's own functions."""
     homes = vars(module)["_homes"] | vars(module).get("_HOMES", {})
     imports = {_import(module, name, home) for name, home in homes.items()}
     lines = list(dict.fromkeys(_functions(module)))
     lines += [f"{name}: str" for name in ("__version__",) if name in vars(module)]
     lines += _callable_modules(homes)
     if "find_pass" in vars(module):
-        lines += ["def __getattr__(name: str) -> Callable[..., Pass]: ..."]  # by its file's name
+        lines += ["def __getattr__(name: str) -> Callable[..., Pass]: ..."]  # by its file
     text = "\n".join(lines) + "\n" if lines else ""
     used = [name for name in ("Any", "Callable") if re.search(rf"\b{name}\b", text)]
     origins = {"Any": "typing", "Callable": "collections.abc"}
@@ -43,7 +43,7 @@ def stub(module: ModuleType) -> str:
 
 
 def _place(line: str) -> tuple[str, tuple[int, str], str]:
-    """Where an import stands: by its module, then constants, classes, functions."""
+    """Returns the sort key of an import: its module, then constants, classes, functions."""
     _, module, _, name, *_ = line.split()
     rank = 0 if name.isupper() else 1 if name[0].isupper() else 2
     return module, (rank, name.lower()), line
@@ -51,19 +51,19 @@ def _place(line: str) -> tuple[str, tuple[int, str], str]:
 
 def _import(module: ModuleType, name: str, home: str) -> str:
     full = home if home.startswith("structir") else f"{module.__name__}.{home}"
-    if full == f"{module.__name__}.{name}":  # a pass by the name of its file
+    if full == f"{module.__name__}.{name}":  # a pass, by the name of its file
         return ""
     if not full.endswith(":"):
         return f"from {full} import {name} as {name}"
     made = type(importlib.import_module(full[:-1]))
-    if "__call__" in vars(made):  # a module that is a function, too
+    if "__call__" in vars(made):  # a module that is also callable
         return f"from {made.__module__} import {made.__name__}"
     package, _, last = full[:-1].rpartition(".")
     return f"from {package} import {last} as {name}"
 
 
 def _callable_modules(homes: Mapping[str, str]) -> Iterator[str]:
-    """Modules that are functions, too, and know it by their class."""
+    """Returns the modules that are callable, which their class shows."""
     for name, home in homes.items():
         made = type(importlib.import_module(home[:-1])) if home.endswith(":") else object
         if "__call__" in vars(made):
@@ -71,7 +71,7 @@ def _callable_modules(homes: Mapping[str, str]) -> Iterator[str]:
 
 
 def _functions(module: ModuleType) -> Iterator[str]:
-    """The module's own functions, as they are annotated."""
+    """Yields the module's own functions with their annotations."""
     for name, value in vars(module).items():
         own = isinstance(value, FunctionType) and value.__module__ == module.__name__
         if own and not name.startswith("_"):

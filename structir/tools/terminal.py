@@ -60,8 +60,10 @@ def _syntax(text: str, language: str) -> object:
 
 @contextmanager
 def diagnostics(as_json: bool = False) -> Iterator[None]:
-    """Show warnings and errors of what runs inside; an error ends the command by its exit code.
-    With `as_json` the errors are what the command writes for scripts."""
+    """Shows warnings and errors of the enclosed code; an error exits with its exit code.
+
+    With `as_json`, errors are written as JSON.
+    """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", DiagnosticWarning)
         try:
@@ -80,7 +82,7 @@ def diagnostics(as_json: bool = False) -> Iterator[None]:
 
 
 def show_warnings(caught: list[warnings.WarningMessage]) -> None:
-    """Write warnings about a program as they are; leave others to Python."""
+    """Shows warnings about programs without Python's prefix; other warnings are unchanged."""
     for warning in caught:
         if issubclass(warning.category, DiagnosticWarning):
             show(str(warning.message))

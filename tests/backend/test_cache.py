@@ -98,8 +98,8 @@ def test_a_place_that_cannot_be_written_costs_nothing_else(tmp_path):
 
 def test_the_environment_says_where(monkeypatch, tmp_path):
     monkeypatch.setenv("STRUCTIR_CACHE", str(tmp_path))
-    monkeypatch.setenv("STRUCTIR_CACHE_BYTES", "77")
-    assert (store().root, store().most_bytes) == (tmp_path, 77)
+    monkeypatch.setenv("STRUCTIR_CACHE_MAX_BYTES", "77")
+    assert (store().root, store().max_bytes) == (tmp_path, 77)
     monkeypatch.setenv("STRUCTIR_CACHE", "off")
     assert store() is None
 

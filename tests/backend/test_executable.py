@@ -213,7 +213,7 @@ def test_sizes_that_may_broadcast():
     for left, right in ((4, 4), (1, 4), (4, 1), (1, 1), (0, 0)):
         x, y = floats(3, left), floats(3, right)
         np.testing.assert_allclose(executable["main"](x, y), np.maximum(x + y, 0))
-    with pytest.raises(ShapeMismatchError, match=r"add: .*sizes . and . do not fit"):
+    with pytest.raises(ShapeMismatchError, match=r"add.*: expected .*, found "):
         executable["main"](floats(3, 4), floats(3, 3))
 
 

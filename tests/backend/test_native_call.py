@@ -148,7 +148,7 @@ def test_two_results(executable):
 
 def test_results_overlapping_each_other_are_refused(executable):
     x, memory = floats(5), np.zeros(6, np.float32)
-    with pytest.raises(ShapeMismatchError, match="arrays 0 and 1 over the same memory"):
+    with pytest.raises(ShapeMismatchError, match="arrays 0 and 1, which overlap"):
         executable["two"](x, out=(memory[:5], memory[4:5].reshape(())))
     assert not memory.any()
 

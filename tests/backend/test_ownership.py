@@ -216,7 +216,7 @@ def test_out_may_overlap_arguments_and_not_other_results():
         wanted = [x + y, x - y, x + y, x[::-1].copy()]
         if any(np.shares_memory(out[k], other) for k in range(4) for other in out[:k]):
             before = memory.copy()
-            with pytest.raises(ShapeMismatchError, match="over the same memory"):
+            with pytest.raises(ShapeMismatchError, match="expected arrays that share no memory"):
                 run(x, y, out=out)
             np.testing.assert_array_equal(memory, before)
             continue

@@ -82,7 +82,7 @@ PLANTED = {
 @pytest.mark.parametrize("plant", PLANTED.values(), ids=PLANTED)
 def test_what_others_can_write_is_not_read(plant, root):
     plant(root)
-    with pytest.warns(DiagnosticWarning, match="the cache does not use it") as reported:
+    with pytest.warns(DiagnosticWarning, match="cache ignored") as reported:
         assert [CacheStore(root, 10**6).read(KEY) for _ in range(3)] == [None] * 3
     assert len(reported) == 1
 
@@ -156,7 +156,7 @@ def test_a_head_that_is_no_table_counts_as_absent(head, root):
 )
 def test_no_setting_stops_a_compilation(place, most, tmp_path, monkeypatch):
     monkeypatch.setenv(cache.LOCATION, place or str(tmp_path / "cache"))
-    monkeypatch.setenv(cache.MOST_BYTES, most)
+    monkeypatch.setenv(cache.MAX_BYTES, most)
     monkeypatch.chdir(tmp_path)
     store = cache.store()
     store.write(KEY, ENTRY)

@@ -472,7 +472,7 @@ def test_a_plan_that_is_given_up_says_why() -> None:
     profile = executable.profile(x, flag, repeat=2)
     assert profile.left == executable.fallbacks != ()
     assert "left to the host: main: unique has no kernel" in str(profile)
-    assert profile.data()["left_to_host"] == list(profile.left)
+    assert profile.data()["fallbacks"] == list(profile.left)
 
 
 def test_a_check_that_fails_in_a_branch_is_told_with_its_sizes(runs: list[bool]) -> None:

@@ -93,14 +93,24 @@ def test_sizes_that_are_known_replace_a_shape_variable():
 @pytest.mark.parametrize(
     ("op", "infos", "attributes", "words"),
     [
-        ("matmul", [F('"n", 4'), F("5, 3")], {}, "lhs has k = 4 (axis -1), rhs has k = 5 (axis -2)"),
+        (
+            "matmul",
+            [F('"n", 4'), F("5, 3")],
+            {},
+            "lhs has k = 4 (axis -1), rhs has k = 5 (axis -2)",
+        ),
         ("add", [F("3,"), F("2,")], {}, "cannot broadcast"),
         ("add", [F("3,"), 'R.Tensor((3,), "int32")'], {}, "dtype mismatch"),
         ("exp", ['R.Tensor((3,), "int32")'], {}, "a floating-point dtype"),
         ("sum", [F("2, 3")], {"axis": 4}, "axis out of range"),
         ("sum", [F("2, 3")], {"axis": (0, -2)}, "expected distinct axes"),
         ("reshape", [F('"n", 4')], {"shape": (-2, 4)}, "no negative size"),
-        ("nn.pixel_shuffle", [F('"n", 5, 8, 8')], {"upscale_factor": 2}, "expected a multiple of 4"),
+        (
+            "nn.pixel_shuffle",
+            [F('"n", 5, 8, 8')],
+            {"upscale_factor": 2},
+            "expected a multiple of 4",
+        ),
         ("nn.leakyrelu", [F("2,")], {"alhpa": 1.0}, "unexpected keyword argument `alhpa`"),
         ("nn.leakyrelu", [F("2,")], {"alpha": "a"}, "alpha: expected a number"),
         ("astype", [F("2,")], {"dtype": "float31"}, "dtype: expected"),

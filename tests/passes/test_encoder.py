@@ -10,7 +10,7 @@ from minilm_program import WEIGHTS, minilm_text
 from structir.ir import IRModule, Kernel
 from structir.passes import Pass, PassContext, WellFormed, all_passes, pipeline
 from structir.passes.manager.comparison import same
-from structir.passes.manager.statistics import figures
+from structir.passes.manager.statistics import module_statistics
 
 PASSES = [each for each in all_passes() if each.comparable]
 
@@ -67,5 +67,5 @@ def test_a_whole_pipeline(inlined: IRModule, expected: Any, arguments: list[Any]
     with PassContext([WellFormed()]):
         after = pipeline(f"{text},to_dataflow,toposort")(inlined)
     assert list(after.functions) == ["main"]
-    assert figures(after).calls["matmul"] < figures(inlined).calls["matmul"]
+    assert module_statistics(after).calls["matmul"] < module_statistics(inlined).calls["matmul"]
     assert same(expected, structir.interpret(after, "main", *arguments), 1e-3)

@@ -117,7 +117,7 @@ def test_what_the_program_marks_is_computed_again_and_no_more() -> None:
 
 def test_wrong_options_are_told() -> None:
     module = gradient_of_layers(2)
-    with pytest.raises(StructIRError, match="the module has no function other"):
+    with pytest.raises(StructIRError, match="no function `other`"):
         passes.Remat(function="other")(module)
     with pytest.raises(StructIRError, match="there is no dim q"):
         passes.Remat(sizes="q=4")(module)

@@ -188,7 +188,7 @@ def test_exit_codes(
 ) -> None:
     np.savez(folder / "bad.npz", x=np.zeros((2, 7), "float32"))
     breaking = Pass("breaking", lambda module: structir.parse(PROGRAM.replace("add", "multiply")))
-    monkeypatch.setattr("structir.passes._OTHERS", {"breaking": breaking})
+    monkeypatch.setattr("structir.passes._ADDED", {"breaking": breaking})
     monkeypatch.setitem(CHECKS, "failing", _failing)
     assert structir_(*words.split()).exit_code == code
 

@@ -65,7 +65,7 @@ def test_what_was_compared_is_shown_and_sizes_can_be_stated(files: Path) -> None
     words += ["-p", "two_permutes", "--verify"]
     result = CliRunner().invoke(build(), words)
     assert result.exit_code == 4
-    assert "compared nothing" in result.output
+    assert "no results to compare" in result.output
     assert "--sizes" in result.output
     result = CliRunner().invoke(build(), [*words, "--sizes", "n=1009"])
     assert result.exit_code == 0, result.output

@@ -11,7 +11,7 @@ from structir.ir import Call, Function, IRModule, structural_equal
 from structir.ir.bodies import bindings_of
 from structir.tools.cli import build
 from structir.tools.generate import random_module
-from structir.tools.reduction import reduced, size_of
+from structir.tools.reduction import reduce_module, size_of
 
 WRONG_PASS = '''
 from structir.ops.elementwise import exp, negative
@@ -81,7 +81,7 @@ def test_random_programs_shrink_to_one_op(seed: int) -> None:
         found = [b.value for f in functions for b in bindings_of(f)]
         return any(str(getattr(getattr(v, "op", None), "name", None)) == wanted for v in found)
 
-    small = reduced(module, fails)
+    small = reduce_module(module, fails)
     assert fails(small)
     assert size_of(small) <= max(6, size_of(module) // 3)
     assert structural_equal(structir.parse(small.script()), small)

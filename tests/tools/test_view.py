@@ -278,7 +278,7 @@ def test_of_a_long_run_the_first_and_the_last_program_are_drawn(
         (["--profile", "--sizes", "q=4"], "no symbolic dim q"),
         (["--sizes", "n=4"], "--sizes needs --profile"),
         (["-f", "third"], "main, chosen"),
-        (["-o", "missing/page.html"], "cannot be written"),
+        (["-o", "missing/page.html"], "cannot write"),
     ],
 )
 def test_a_wrong_command_line(file: Path, words: list[str], part: str) -> None:

@@ -1,1 +1,1 @@
-"""What runs, reads and watches pipelines of passes."""
+"""The pipeline parser, the rewrite driver, and instruments of passes."""

@@ -1,4 +1,4 @@
-"""Whether two results agree, as far as rounding may move them."""
+"""Compares two results, up to the effect of rounding."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from structir.ir.module import IRModule
 from structir.passes.manager.perturbation import PerturbedInterpreter, leaves, nudged
 
 RUNS = 4  # perturbed runs of a program whose results differ
-SLACK = 16  # times the largest movement of a perturbed run
-DOUBLE = 1e-9  # relative difference of float64 that needs no explanation
+SLACK = 16  # times the largest change of a perturbed run
+DOUBLE = 1e-9  # relative difference of float64 that is accepted without perturbed runs
 NUDGES = {"float32": 2.0**-22, "float64": 2.0**-51}
 
 
@@ -24,13 +24,15 @@ def same(expected: Any, found: Any, tolerance: float) -> bool:
 
 
 def difference(expected: Any, found: Any, tolerance: float) -> float | None:
-    """The largest difference between two results, relative to their size; None if they differ by
-    more than the tolerance, or in structure, dtype or size."""
-    ours, theirs = leaves(expected), leaves(found)
-    if len(ours) != len(theirs):
+    """Returns the largest difference between two results, relative to their size.
+
+    Returns None if they differ by more than the tolerance, or in structure, dtype or size.
+    """
+    expected_leaves, found_leaves = leaves(expected), leaves(found)
+    if len(expected_leaves) != len(found_leaves):
         return None
     largest = 0.0
-    for a, b in zip(ours, theirs, strict=True):
+    for a, b in zip(expected_leaves, found_leaves, strict=True):
         if not _alike(a, b):
             return None
         error = _difference(a, b, tolerance) if _is_number(a) else 0.0
@@ -70,32 +72,34 @@ def _difference(a: Any, b: Any, tolerance: float) -> float | None:
 def within_rounding(
     module: IRModule, name: str, arguments: list[Any], expected: Any, found: Any, tolerance: float
 ) -> bool:
-    """Whether results differ by no more than perturbed runs of the first program: it may amplify
-    rounding, or jump."""
-    ours, theirs = leaves(expected), leaves(found)
-    if len(ours) != len(theirs) or not all(map(_alike, ours, theirs)):
+    """Whether results differ by no more than perturbed runs of the first program, which may amplify
+    rounding or be discontinuous."""
+    expected_leaves, found_leaves = leaves(expected), leaves(found)
+    if len(expected_leaves) != len(found_leaves) or not all(
+        map(_alike, expected_leaves, found_leaves)
+    ):
         return False
-    slack = _movement(module, name, arguments, ours)
+    slack = _sensitivity(module, name, arguments, expected_leaves)
     return slack is None or all(
         not _is_number(a) or _near(a, b, moved, tolerance)
-        for a, b, moved in zip(ours, theirs, slack, strict=True)
+        for a, b, moved in zip(expected_leaves, found_leaves, slack, strict=True)
     )
 
 
-def _movement(
+def _sensitivity(
     module: IRModule, name: str, arguments: list[Any], expected: list[Any]
 ) -> list[Any] | None:
-    """How far perturbed runs move each number of a result; None where they have other sizes."""
+    """Returns how far perturbed runs change each number of a result; None if their sizes differ."""
     slack = [np.zeros(np.shape(leaf)) for leaf in expected]
     for run in range(RUNS):
         numbers = np.random.default_rng(run)
-        machine = PerturbedInterpreter(
+        interpreter = PerturbedInterpreter(
             module, numbers=numbers, wide=NUDGES, among=FLOATS, exact=True
         )
         try:
             with np.errstate(all="ignore"):
-                given = [nudged(each, numbers, NUDGES, exact=True) for each in arguments]
-                moved = leaves(machine.global_function(name)(*given))
+                inputs = [nudged(each, numbers, NUDGES, exact=True) for each in arguments]
+                moved = leaves(interpreter.global_function(name)(*inputs))
         except StructIRError:
             return None
         if [np.shape(leaf) for leaf in moved] != [np.shape(leaf) for leaf in expected]:
@@ -129,7 +133,7 @@ def _near(a: Any, b: Any, slack: Any, tolerance: float) -> bool:
 
 
 def _overflows(array: Any, values: Any) -> Any:
-    """Where a value is not finite, or so large that another order of operations overflows."""
+    """Returns where a value is not finite, or may overflow in another order of operations."""
     if array.dtype.kind in "biu":
         return False
     finfo: Any = ml_dtypes.finfo

@@ -1,4 +1,4 @@
-"""Composite ops exchanged for the trees of calls that they stand for."""
+"""Replaces composite ops by their decomposition."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from structir.ir.op import Op
 from structir.ir.struct_info import TensorStructInfo
 from structir.passes.normalise import normalise
 
-TRAINING = "training"  # the attribute of an op that learns and infers in different ways
+TRAINING = "training"  # the attribute of an op whose training and inference modes differ
 
 
-def decomposed(module: IRModule, names: frozenset[str], training: bool) -> IRModule:
-    """The module without the composite ops of these names, or that have a mode of training."""
-    made = dict(module.functions)
+def decompose_ops(module: IRModule, names: frozenset[str], training: bool) -> IRModule:
+    """Returns the module without composite ops of these names, or with a training mode."""
+    functions = dict(module.functions)
     for name, function in module.functions.items():
         if isinstance(function, Function):
-            made[name] = with_bindings(function, lambda b: [_apart(b, names, training)])
-    same = all(made[name] is function for name, function in module.functions.items())
-    return module if same else normalise.transform(module.with_functions(made))
+            functions[name] = with_bindings(function, lambda b: [_decompose(b, names, training)])
+    same = all(functions[name] is function for name, function in module.functions.items())
+    return module if same else normalise.transform(module.with_functions(functions))
 
 
-def _apart(binding: Binding, names: frozenset[str], training: bool) -> Binding:
+def _decompose(binding: Binding, names: frozenset[str], training: bool) -> Binding:
     call: Any = binding.value
     if not isinstance(binding, VarBinding) or type(call) is not Call or type(call.op) is not Op:
         return binding
     definition: Any = call.op.definition
-    signature = getattr(definition, "signature", None)  # none: what it is, no line tells
+    signature = getattr(definition, "signature", None)  # None for an op without an index signature
     modes = [p for p in signature.attributes if p.name == TRAINING] if signature else []
     if (not modes and call.op.name not in names) or (names and call.op.name not in names):
         return binding
     if modes and not training:
         call = replace(call, attrs={**call.attrs, TRAINING: False})
     if any(_has_no_sizes(arg) for arg in call.args):
-        return binding  # bodies read the sizes of what they are given
+        return binding  # bodies use the sizes of their operands
     try:
         parts = definition.decompose(call)
     except StructIRError:

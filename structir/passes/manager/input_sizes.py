@@ -1,4 +1,4 @@
-"""Sizes for the inputs of a function: pairwise different, and as the program requires."""
+"""Chooses sizes for the inputs of a function: pairwise different, and valid for the program."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ from structir.ir.op import Op
 from structir.ir.requirements import conditions_of
 from structir.ir.struct_info import StructInfo, TensorStructInfo
 
-SIZES = (3, 17, 2, 5, 4, 67, 7, 6, 8, 1)  # a prime beyond a vector, and one beyond a tile
-FEW = (3, 2, 4, 5, 1, 6, 7, 8)  # where kernels are interpreted, element by element
+# One prime is larger than a vector, and one larger than a tile.
+SIZES = (3, 17, 2, 5, 4, 67, 7, 6, 8, 1)
+FEW = (3, 2, 4, 5, 1, 6, 7, 8)  # for kernels, which are interpreted element by element
 MULTIPLES = (12, 16, 24, 32, 64, 9, 10, 48, 20, 15, 100, 128)
 MOST_CONSTANTS = 12
 LARGEST = 512  # of sizes that occur in the program
-TRIES = 300  # of random sizes, each checked against the conditions that are known before a run
+TRIES = 300  # of random sizes, each checked against the conditions known before a run
 
 Sizes = dict[str, int]
 
@@ -33,7 +34,7 @@ Sizes = dict[str, int]
 class SizeSpace:
     """The symbolic dims of the parameters, and what the program states of them."""
 
-    params: tuple[Var, ...]  # as known after the casts of the program
+    params: tuple[Var, ...]  # after refinement by the casts of the program
     names: tuple[str, ...]
     classes: Mapping[Sym, Sym]  # the first dim among those that must be equal
     equal: tuple[tuple[Dim, Dim], ...]
@@ -41,7 +42,7 @@ class SizeSpace:
     pool: tuple[int, ...]
 
     def proposals(self, fixed: Mapping[str, int], seed: int) -> Iterator[Sizes]:
-        """Sizes to try, each once: first those that meet all conditions that are known."""
+        """Yields candidate sizes, each once; those that meet all known conditions come first."""
         seen: list[Sizes] = []
         for strict in (True, False):
             for sizes in self._candidates(fixed, Random(seed)):
@@ -52,21 +53,23 @@ class SizeSpace:
     def _candidates(self, fixed: Mapping[str, int], rng: Random) -> Iterator[Sizes]:
         firsts = list(dict.fromkeys(self.classes.values()))
         for number in range(TRIES):
-            chosen = list(self.pool[: len(firsts)]) if not number else self._drawn(rng, len(firsts))
+            chosen = (
+                list(self.pool[: len(firsts)]) if not number else self._sample(rng, len(firsts))
+            )
             given = dict(zip(firsts, chosen, strict=False))
             yield {
                 sym.name: fixed.get(sym.name, given[first]) for sym, first in self.classes.items()
             }
 
-    def _drawn(self, rng: Random, count: int) -> list[int]:
-        """Different sizes; sizes beyond the pool are drawn with repetition."""
+    def _sample(self, rng: Random, count: int) -> list[int]:
+        """Returns different sizes; those beyond the pool are sampled with repetition."""
         pool = self.pool if rng.random() < 0.8 else (*self.pool, *MULTIPLES)
         if count <= len(pool) and rng.random() < 0.8:
             return rng.sample(pool, count)
         return rng.choices(pool, k=count)
 
     def allows(self, sizes: Sizes) -> bool:
-        """Whether sizes meet the conditions that are over parameters alone."""
+        """Whether sizes meet the conditions that involve parameters alone."""
         values = {sym: sizes[sym.name] for sym in self.classes}
         try:
             return all(evaluate(each, values) != 0 for each in self.conditions) and all(
@@ -77,9 +80,9 @@ class SizeSpace:
 
 
 def size_space(module: IRModule, function: Function, few: bool) -> SizeSpace:
-    """The sizes that a function of a module may be given."""
+    """Returns the sizes that a function of a module accepts."""
     casts = [node for node in walk_values(function) if type(node) is MatchCast]
-    params = tuple(_refined(param, casts) for param in function.params)
+    params = tuple(_refine(param, casts) for param in function.params)
     known = [sym for sym in standing_alone([p.struct_info for p in params]) if type(sym) is Sym]
     stated = [fact for cast in casts for fact in conditions_of(cast)]
     equal = [*_assumed(function), *_cast_sizes(casts)]
@@ -103,8 +106,8 @@ def has_kernels(module: IRModule) -> bool:
     return any(isinstance(function, Kernel) for function in module.functions.values())
 
 
-def _refined(param: Var, casts: Sequence[MatchCast]) -> Var:
-    """A parameter with the struct info of its cast, if that is known of it alone."""
+def _refine(param: Var, casts: Sequence[MatchCast]) -> Var:
+    """Returns a parameter with the StructInfo of its cast, if that depends on it alone."""
     for cast in casts:
         if cast.value is param and _knows_more(cast.struct_info, param.struct_info):
             return Var(param.name, cast.struct_info, param.span)
@@ -118,14 +121,14 @@ def _knows_more(cast: StructInfo, own: StructInfo) -> bool:
 
 
 def _assumed(function: Function) -> Iterator[tuple[Dim, Dim]]:
-    """The sizes that calls take to be equal."""
+    """Yields the pairs of sizes that calls assume to be equal."""
     for node in walk_values(function):
         if type(node) is Call:
             yield from ((assumed.left, assumed.right) for assumed in assumptions_of(node))
 
 
 def assumptions_of(call: Call) -> tuple[Any, ...]:
-    """What is assumed of the sizes of a call; nothing where the call is wrong anyhow."""
+    """Returns the assumptions on the sizes of a call; none if the call is invalid."""
     assumptions = getattr(call.op.definition, "assumptions", None) if type(call.op) is Op else None
     try:
         return () if assumptions is None else tuple(assumptions(call))
@@ -134,7 +137,7 @@ def assumptions_of(call: Call) -> tuple[Any, ...]:
 
 
 def _cast_sizes(casts: Sequence[MatchCast]) -> Iterator[tuple[Dim, Dim]]:
-    """The sizes that casts equate."""
+    """Yields the pairs of sizes that casts equate."""
     for cast in casts:
         before, after = _dims(cast.value), _dims(cast.struct_info)
         if not conditions_of(cast) and len(before) == len(after):
@@ -147,7 +150,7 @@ def _dims(value: Expr | StructInfo | None) -> tuple[Dim, ...]:
 
 
 def _classes(known: Sequence[Sym], equal: Sequence[tuple[Dim, Dim]]) -> dict[Sym, Sym]:
-    """For each dim the first one that must be equal to it."""
+    """Returns for each dim the first one that must be equal to it."""
     firsts = {sym: sym for sym in known}
     for left, right in equal:
         a, b = as_sym(left), as_sym(right)
@@ -158,7 +161,7 @@ def _classes(known: Sequence[Sym], equal: Sequence[tuple[Dim, Dim]]) -> dict[Sym
 
 
 def _constants(function: Function) -> dict[int, None]:
-    """The sizes that a function states as numbers."""
+    """Returns the constant sizes in a function."""
     sizes: dict[Any, None] = {}
     for node in walk(function):
         dims = getattr(node, "dims", ())
@@ -169,7 +172,7 @@ def _constants(function: Function) -> dict[int, None]:
 
 
 def _numbers_in(condition: Dim) -> Iterator[int]:
-    """The numbers on the sides of a comparison, as sizes that are near its bound."""
+    """Yields the numbers in a comparison, as sizes near its bound."""
     atom = as_atom(condition)
     for side in atom.args if type(atom) is Opaque else ():
         number = abs(side if type(side) is int else getattr(side, "constant", 0))

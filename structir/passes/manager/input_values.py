@@ -1,4 +1,4 @@
-"""Arrays in general position: distinct values of both signs, each array on a scale of its own."""
+"""Generates arrays in general position: distinct values of both signs, at different scales."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from structir.ir.expr import Var
 Array = Any  # a NumPy array of any dtype, bfloat16 among them
 Range = tuple[int, int] | None  # the least integer and the greatest; None: all of the dtype
 
-LARGE = 1 << 16  # elements of a weight: the domains of values are for smaller arrays
+LARGE = 1 << 16  # elements of a weight: the domains apply to smaller arrays only
 SCALES = (1.0, 0.6, 1.7, 0.8, 1.3)
 DOMAINS = ("signed", "positive", "fractions", "above_one")
 EXTREMES = (np.inf, -np.inf, np.nan, 0.0, -0.0)
 NARROW: Range = (0, 1)
-SCALAR: Range = (-9, 9)  # a lone integer may count the steps of a loop
+SCALAR: Range = (-9, 9)  # a scalar integer may be the trip count of a loop
 
 
 @attrs.frozen
 class InputValues:
-    """How arrays are filled: a domain for floats, ranges for integers by parameter."""
+    """The distribution of inputs: a domain for floats, and integer ranges by parameter."""
 
     domain: str = "signed"
     ranges: Mapping[str, Range] = attrs.Factory(dict)
@@ -34,7 +34,7 @@ class InputValues:
 
 
 class Drawer:
-    """Draws the arrays of one set of arguments; large ones are drawn once for several sets."""
+    """Generates the arrays of one set of arguments; large ones are shared between sets."""
 
     def __init__(self, values: InputValues, large: dict[Any, Array]) -> None:
         self.values = values
@@ -42,7 +42,7 @@ class Drawer:
         self.count = 0
 
     def __call__(self, shape: tuple[int, ...], dtype: str, param: Var) -> Array:
-        """An array for a parameter."""
+        """Returns an array for a parameter."""
         self.count += 1
         rng = np.random.default_rng((self.values.seed, self.count))
         if is_float(dtype) and math.prod(shape) > LARGE:
@@ -59,7 +59,7 @@ class Drawer:
 
 
 def _signed(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
-    """Mostly a normal distribution, with integers and halves, values near 0 and larger ones."""
+    """Returns mostly normally distributed values, some integers, halves, small and large ones."""
     wide = np.float64 if dtype == "float64" else np.float32
     array = rng.standard_normal(shape, wide)
     array *= wide(scale / _fan(shape))
@@ -72,7 +72,7 @@ def _signed(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array
 
 
 def _fan(shape: tuple[int, ...]) -> float:
-    """What keeps sums over a long axis of a weight near 1."""
+    """Returns a scale that keeps sums over a long axis of a weight near 1."""
     return float(max(shape[-2] / 4, 1)) ** 0.5 if len(shape) > 1 else 1.0
 
 
@@ -90,14 +90,14 @@ def _above_one(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Ar
 
 
 def _large(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
-    """Both signs, from tens to thousands: beyond what an exponential may be given."""
+    """Returns values of both signs, from tens to thousands: beyond the domain of an exponential."""
     size = 10 ** rng.uniform(1, 3.3, shape) * scale
     limit = float(_finfo(dtype).max) / 4
     return np.clip(size * rng.choice((-1, 1), shape), -limit, limit).astype(numpy_dtype(dtype))
 
 
 def _non_finite(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
-    """Mostly ordinary values; few infinities, NaNs, zeros and values near the greatest one."""
+    """Returns mostly ordinary values; some infinities, NaNs, zeros and values near the maximum."""
     array = np.array(_signed(rng, shape, dtype, scale))
     flat = array.reshape(-1)
     limit = float(_finfo(dtype).max) * 0.6
@@ -124,7 +124,7 @@ FLOATS = {
 
 
 def _integers(rng: Any, shape: tuple[int, ...], dtype: str, wanted: Range) -> Array:
-    """Integers of a range with both ends; of a whole dtype, with values near 0 as well."""
+    """Returns integers of a range, with its bounds; for a whole dtype, also values near 0."""
     low, high = int_limits(dtype)
     if wanted is None and not shape:
         wanted = SCALAR

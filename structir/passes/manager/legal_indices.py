@@ -1,4 +1,4 @@
-"""Runs in which every index from data is inside its axis: ops leave open what others read."""
+"""Checks that every index from data is inside its axis; ops leave other indices undefined."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from structir.projections.scalar_expr import OperandElement
 from structir.projections.spec import IndexSpec
 
 Path = tuple[int, ...]
-Bound = tuple[Path, Path, int]  # an operand of indices; a tensor and its axis, which they index
+Bound = tuple[Path, Path, int]  # an operand of indices; the tensor and axis that they index
 
 
 class IllegalIndexError(StructIRError):
-    """An index outside its axis, which the op expects not to be given."""
+    """An index outside its axis."""
 
 
 @attrs.frozen(eq=False)
@@ -52,7 +52,8 @@ def _at(args: Any, path: Path) -> Any:
 
 
 def _bounds(call: Call) -> Iterator[Bound]:
-    """The operands of a call that are indices, as they are, into an axis of another operand."""
+    """Yields the operands of a call that are used directly as indices into an axis of another
+    operand."""
     index_spec = getattr(call.op.definition, "index_spec", None)  # type: ignore[attr-defined]
     try:
         spec: IndexSpec | None = None if index_spec is None else index_spec(call)

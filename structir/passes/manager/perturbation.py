@@ -1,4 +1,4 @@
-"""Perturbed runs: how far rounding may move the results of a program."""
+"""Estimates by perturbed runs how far rounding may change the results of a program."""
 
 from __future__ import annotations
 
@@ -14,19 +14,23 @@ from structir.interpret.scope import Activation, Value
 from structir.ir.dtype import FLOATS, dtype_of
 from structir.ir.expr import Binding, Call, Constant, Expr
 
-INTEGERS = 1024  # below which an integral float may be one on purpose
+INTEGERS = 1024  # below which an integral float may be exact on purpose
 NARROW = FLOATS - {"float32", "float64"}
 
 
 @attrs.frozen(eq=False)
 class PerturbedInterpreter(Interpreter):
-    """An interpreter that moves values by about as much as they may have been rounded: constants,
-    and what bindings of some dtypes hold."""
+    """An interpreter that perturbs constants, and bindings of some dtypes, by about their rounding
+    error."""
 
     numbers: np.random.Generator = attrs.field(kw_only=True)
-    wide: Mapping[str, float] = attrs.field(kw_only=True)  # relative distance; others by rounding
+    wide: Mapping[str, float] = attrs.field(
+        kw_only=True
+    )  # relative perturbation by dtype; others by rounding
     among: Set[str] = attrs.field(kw_only=True, default=NARROW)  # dtypes of bindings
-    exact: bool = attrs.field(kw_only=True, default=False)  # whether casts and integers are kept
+    exact: bool = attrs.field(
+        kw_only=True, default=False
+    )  # whether casts and integers are left unperturbed
 
     def _bind(self, binding: Binding, value: Value, scope: Activation) -> None:
         among = self.among & _dtypes_read(binding.value) if self.exact else self.among
@@ -41,13 +45,13 @@ class PerturbedInterpreter(Interpreter):
 
 
 def _dtypes_read(value: Expr) -> set[str]:
-    """The dtypes of a call's operands: what they round to is no loss of a cast."""
+    """Returns the dtypes of a call's operands: rounding to them is no loss of a cast."""
     args = value.args if isinstance(value, Call) else ()
     return {getattr(argument.struct_info, "dtype", None) or "" for argument in args}
 
 
 def rounding(array: Any, wide: Mapping[str, float], among: Collection[str] = FLOATS) -> float:
-    """How far, for its size, a nudge moves a value; other dtypes stay."""
+    """Returns the relative size of the perturbation of a value; 0 for other dtypes."""
     dtype = dtype_of(array)
     if dtype not in among:
         return 0.0
@@ -62,8 +66,8 @@ def nudged(
     among: Collection[str] = FLOATS,
     exact: bool = False,
 ) -> Any:
-    """A value, each float in it moved by as much as it may have been rounded, or less; `exact`
-    keeps small integers and halves, at which programs jump."""
+    """Returns a value with each float perturbed by at most its rounding error; `exact` leaves small
+    integers and halves, where programs may be discontinuous."""
     if isinstance(value, list | tuple):
         return type(value)([nudged(item, numbers, wide, among, exact) for item in value])
     distance = rounding(value, wide, among) if isinstance(value, np.ndarray | np.generic) else 0.0
@@ -78,7 +82,7 @@ def nudged(
 
 
 def leaves(value: Any) -> list[Any]:
-    """The arrays and numbers of a result, each tuple's length among them."""
+    """Returns the arrays and numbers of a result, each tuple's length among them."""
     if isinstance(value, tuple):
         return [len(value), *(leaf for item in value for leaf in leaves(item))]
     return [value]

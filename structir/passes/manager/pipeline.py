@@ -1,4 +1,4 @@
-"""Pipelines as text: `fold_constant,cse,fuse_ops{max_depth=8}`."""
+"""Parses pipelines: `fold_constant,cse,fuse_ops{max_depth=8}`."""
 
 from __future__ import annotations
 
@@ -19,49 +19,50 @@ OPTION = re.compile(rf"\s*(?P<name>\w+)\s*=\s*(?P<value>{LISTED}|{QUOTED}|[^\s,'
 
 
 def pipeline(text: str) -> Pass:
-    """The pass that a text describes: names or short names of passes with their options in braces.
+    """Returns the pass that a pipeline describes: names or aliases of passes, with options in
+    braces.
 
-    A value is a Python literal; a word is a text, and true and false may be written small. Quotes
-    hold texts with spaces, commas or braces: `specialise{sizes="n=4 m=8"}`. What `str` says of a
-    pass is read back as the same.
+    A value is a Python literal; an identifier is a string; true and false may be lower case.
+    Strings with spaces, commas or braces are quoted: `specialise{sizes="n=4 m=8"}`. `str` of a pass
+    parses back to an equal pass. Raises ParseError.
     """
     if not isinstance(text, str):
-        raise StructIRError(f"a pipeline is a text, such as 'cse,dce', not {text!r}")
+        raise StructIRError(f"pipeline: expected a string such as 'cse,dce', found {text!r}")
     steps = list(steps_of(text))
     return steps[0] if len(steps) == 1 else Sequential(steps, "pipeline")
 
 
 def steps_of(text: str) -> Iterator[Pass]:
-    """The passes of a pipeline, one after the other."""
-    place = 0
-    while place < len(text):
-        step = STEP.match(text, place)
+    """Yields the passes of a pipeline in order."""
+    start = 0
+    while start < len(text):
+        step = STEP.match(text, start)
         if step is None:
-            raise _wrong(text, place, len(text), "a pass is expected here, as in cse or cse{a=1}")
-        found = _made(text, step)
-        place = step.end()
+            raise _error(text, start, len(text), "expected a pass such as `cse` or `cse{a=1}`")
+        found = _parse_pass(text, step)
+        start = step.end()
         yield found
     if not text.strip() or text.rstrip().endswith(","):
-        raise _wrong(text, len(text), len(text), "a pass is expected here, as in cse,dce")
+        raise _error(text, len(text), len(text), "expected a pass such as `cse`")
 
 
-def _made(text: str, step: re.Match[str]) -> Pass:
+def _parse_pass(text: str, step: re.Match[str]) -> Pass:
     try:
         found: Pass = find_pass(step["name"])
     except StructIRError as error:
-        raise _wrong(text, *step.span("name"), error.message, error.code) from None
+        raise _error(text, *step.span("name"), error.message, error.code) from None
     if step["options"] is None:
         return found
-    place, end = step.span("options")
-    while text[place:end].strip():
-        option = OPTION.match(text, place, end)
+    start, end = step.span("options")
+    while text[start:end].strip():
+        option = OPTION.match(text, start, end)
         if option is None:
-            raise _wrong(text, place, end, "an option is expected here, as in max_depth=8")
+            raise _error(text, start, end, "expected an option such as `max_depth=8`")
         try:
             found = found.with_options(**{option["name"]: _value(option["value"])})
         except StructIRError as error:
-            raise _wrong(text, *option.span("name"), error.message, error.code) from None
-        place = option.end()
+            raise _error(text, *option.span("name"), error.message, error.code) from None
+        start = option.end()
     return found
 
 
@@ -72,7 +73,7 @@ def _value(text: str) -> object:
         return {"true": True, "false": False, "none": None}.get(text.lower(), text)
 
 
-def _wrong(text: str, start: int, end: int, message: str, code: str = "") -> ParseError:
+def _error(text: str, start: int, end: int, message: str, code: str = "E0612") -> ParseError:
     source = Source("pipeline", text)
     return ParseError(
         Diagnostic(message, Span(source, 1, start, 1, max(end, start + 1)), code=code)

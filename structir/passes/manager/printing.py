@@ -1,4 +1,4 @@
-"""Showing the program before and after passes, whole or as what changed."""
+"""Prints the program before and after passes, in full or as a diff."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ Show = Callable[[str, str], None]
 
 @attrs.define(eq=False)
 class Printing(Instrument):
-    """Gives the text of the program, under a heading, to `show`.
+    """Passes the source of the program, with a heading, to `show`.
 
-    `before` and `after` name the passes, or hold the word all; `changes` asks for the difference
-    that each pass made.
+    `before` and `after` contain names of passes, or "all"; `changes` selects a diff for each pass.
     """
 
     show: Show
@@ -39,7 +38,7 @@ class Printing(Instrument):
 
 
 def difference(step: PassRun) -> str:
-    """What a pass changed, as a unified diff."""
+    """Returns the changes of a pass as a unified diff."""
     assert step.after is not None
     old, new = (module.script().splitlines() for module in (step.before, step.after))
     return "\n".join(difflib.unified_diff(old, new, "before", "after", lineterm="", n=2))

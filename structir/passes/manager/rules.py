@@ -1,4 +1,4 @@
-"""Passes made of rewrites: a rewrite alone, or all of a group, again until none fits."""
+"""Passes made from rewrites: a single rewrite, or all of a group, repeated until none matches."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ ROUNDS = 8
 
 
 def rule_names() -> list[str]:
-    """Every rewrite; those of the ops stand in their families."""
+    """Returns the names of all rewrites."""
     families.load()
     return list(RULES)
 
 
-def player(role: str) -> Callable[..., Expr]:
-    """The op that plays a part for passes."""
+def op_with_trait(trait: str) -> Callable[..., Expr]:
+    """Returns the op that has a trait."""
     families.load()
-    return PLAYERS[role]
+    return PLAYERS[trait]
 
 
 def group_rules(group: str) -> list[Rule]:
-    """The rewrites of a group."""
+    """Returns the rewrites of a group."""
     families.load()
     return rules_of(group)
 
 
 def rule_pass(name: str) -> Pass | None:
-    """The pass that a rewrite is by itself; None if there is none of this name."""
+    """Returns the pass that applies one rewrite; None if there is none of this name."""
     if name not in rule_names():
         return None
     return _alone(RULES[name])
@@ -55,9 +55,9 @@ def _alone(rule: Rule) -> Pass:
 
 
 def run_rules(module: IRModule, rules: Sequence[Rule], rounds: int = ROUNDS) -> IRModule:
-    """The module after rewrites and what they leave to tidy up, at most `rounds` times.
+    """Applies rewrites, each followed by cleanup, for at most `rounds` rounds.
 
-    Which rule was used where is noted with the pass that runs.
+    Each application is recorded as a remark of the running pass.
     """
     if not rules:
         return module
@@ -74,5 +74,5 @@ def run_rules(module: IRModule, rules: Sequence[Rule], rounds: int = ROUNDS) -> 
         module = module.with_functions(functions)
         module = canonicalise_bindings.transform(module)
         module = dead_code_elimination.transform(module)
-    note(f"stopped after {rounds} rounds; more may fit")
+    note(f"stopped after {rounds} rounds; rewrites may still match")
     return module

@@ -1,4 +1,4 @@
-"""Inputs that show what a function computes, with its results: samples for comparisons."""
+"""Generates sample inputs of a function with their results, for comparisons."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from structir.passes.manager.input_values import DOMAINS, NARROW, Drawer, InputV
 from structir.passes.manager.legal_indices import IllegalIndexError, IndexChecker
 from structir.passes.manager.perturbation import leaves
 
-TRIES = 48  # inputs in search of some that the program accepts
-MOST_REJECTED = 8  # inputs that are kept to be rejected by the rewritten program
-MOST_DIMS = 4  # dims that are given size 1, size 0 and a wrong size in turn
-HEAVY = 1 << 20  # elements of all inputs beyond which there are fewer samples
+TRIES = 48  # inputs to try until the program accepts some
+MOST_REJECTED = 8  # inputs that the rewritten program should reject as well
+MOST_DIMS = 4  # dims that are set to 1, 0 and a wrong size in turn
+HEAVY = 1 << 20  # total elements of the inputs beyond which there are fewer samples
 EVERYTHING: Range = None
 
 
 @attrs.frozen(eq=False)
 class InputSample:
-    """Arguments of a function, and what it gives for them: a result or an error."""
+    """Arguments of a function, and its outcome: a result or an error."""
 
     sizes: Sizes
     arguments: list[Any]
@@ -46,26 +46,26 @@ class InputSample:
 
     @property
     def accepted(self) -> bool:
-        """Whether the function has a result."""
+        """Whether the function returns a result."""
         return not isinstance(self.expected, StructIRError)
 
     @property
     def elements(self) -> int:
-        """How many elements of the result can be compared: NaN cannot."""
+        """Returns the number of elements of the result that can be compared, which excludes NaN."""
         return sum(map(_comparable, leaves(self.expected))) if self.accepted else 0
 
     def after(self, result: Any) -> InputSample:
-        """The same arguments with the result of a rewritten function."""
+        """Returns the same arguments with the result of a rewritten function."""
         return attrs.evolve(self, expected=result)
 
 
 def outcome(module: IRModule, name: str, arguments: list[Any]) -> Any:
-    """The result of a function, or the error that it raises."""
+    """Returns the result of a function, or the error that it raises."""
     return outcome_of(Interpreter(module), name, arguments)
 
 
 def outcome_of(machine: Interpreter, name: str, arguments: list[Any]) -> Any:
-    """The result of a function in an interpreter, or the error that it raises."""
+    """Returns the result of a function in an interpreter, or the error that it raises."""
     try:
         with np.errstate(all="ignore"):
             return machine.global_function(name)(*arguments)
@@ -75,7 +75,7 @@ def outcome_of(machine: Interpreter, name: str, arguments: list[Any]) -> Any:
 
 @attrs.define(eq=False)
 class Sampler:
-    """Looks for samples of one function."""
+    """Searches samples of one function."""
 
     module: IRModule
     name: str
@@ -84,8 +84,10 @@ class Sampler:
     seed: int
     few: bool
     space: SizeSpace = attrs.field(init=False)
-    heavy: bool = attrs.field(init=False)  # whether a run takes long
-    large: dict[Any, Any] = attrs.field(factory=dict, init=False)  # arrays for several samples
+    heavy: bool = attrs.field(init=False)  # whether a run is slow
+    large: dict[Any, Any] = attrs.field(
+        factory=dict, init=False
+    )  # arrays shared by several samples
     bounds: dict[int, Any] = attrs.field(factory=dict, init=False)  # of indices, by call
     rejected: list[InputSample] = attrs.field(factory=list, init=False)
     reason: StructIRError | None = attrs.field(default=None, init=False)
@@ -94,10 +96,10 @@ class Sampler:
         self.heavy = _stated_elements(self.function) > HEAVY
         self.space = size_space(self.module, self.function, self.few or self.heavy)
 
-    # ---- one set of inputs
+    # Single inputs
 
     def attempt(self, sizes: Sizes, values: InputValues, params: Any = None) -> InputSample | None:
-        """The function on inputs of these sizes and values; None if there are no such inputs."""
+        """Runs the function on inputs of these sizes and values; None if there are none."""
         chosen = self.space.params if params is None else params
         among = tuple(size for size in self.space.pool if size)
         try:
@@ -117,17 +119,17 @@ class Sampler:
         return sample
 
     def outcome(self, arguments: list[Any]) -> Any:
-        """The result of the function, or the error that it raises."""
+        """Returns the result of the function, or the error that it raises."""
         machine = Interpreter(self.module)
         if _integer_params(self.function.params):
             machine = IndexChecker(self.module, bounds=self.bounds)
         return outcome_of(machine, self.name, arguments)
 
-    # ---- the search
+    # The search
 
     def first(self) -> tuple[InputSample, InputValues] | None:
-        """A sample whose tensors all have elements, with integers and floats as wide as they may
-        be; one of less, if there is none."""
+        """Returns a sample whose tensors are non-empty, with the widest accepted ranges of integers
+        and floats; a smaller one if there is none."""
         fallback = None
         known = {name: size for name, size in self.fixed.items() if name in self.space.names}
         for number, sizes in enumerate(islice(self.space.proposals(known, self.seed), TRIES)):
@@ -142,7 +144,7 @@ class Sampler:
         return fallback
 
     def widened(self, sample: InputSample, values: InputValues) -> tuple[InputSample, InputValues]:
-        """The same sizes, with other domains of values."""
+        """Returns a sample of the same sizes with other domains of values."""
         for param in _integer_params(self.space.params):
             sample, values = self._widest(param, sample, values)
         for domain in DOMAINS[1:] if _finite_share(sample) < 1 else ():
@@ -155,7 +157,7 @@ class Sampler:
     def _widest(
         self, param: str, sample: InputSample, values: InputValues
     ) -> tuple[InputSample, InputValues]:
-        """The widest range of integers for a parameter: all, or the indices of some axis."""
+        """Returns the widest range of integers for a parameter: all, or indices of some axis."""
 
         def tried(chosen: Range) -> tuple[InputSample, InputValues] | None:
             other = attrs.evolve(values, ranges={**values.ranges, param: chosen})
@@ -168,7 +170,7 @@ class Sampler:
             return whole
         best = sample, values
         limits = _limits(sample.arguments)
-        middle = len(limits) - 1  # the longest axis first: that of a table
+        middle = len(limits) - 1  # the longest axis first: that of a lookup table
         while limits:
             found = tried((0, limits[middle] - 1))
             best = best if found is None else found
@@ -178,10 +180,10 @@ class Sampler:
         negative = None if widest is None else tried((-1 - widest[1], widest[1]))
         return best if negative is None else negative
 
-    # ---- other samples
+    # Further samples
 
     def samples(self, count: int, edges: bool) -> Iterator[InputSample]:
-        """Samples of ordinary values, and those at the edges of what is allowed."""
+        """Yields samples of ordinary values, then those at the boundaries of the domain."""
         start = self.first()
         if start is None:
             return
@@ -198,7 +200,7 @@ class Sampler:
             yield from self._edges(sample, values)
 
     def _others(self, sizes: Sizes) -> Iterator[Sizes]:
-        """Other sizes, the same ones where there are no others."""
+        """Yields other sizes, or the same ones if there are none."""
         fixed = {name: size for name, size in self.fixed.items() if name in self.space.names}
         for other in self.space.proposals(fixed, self.seed + 1):
             if other != sizes:
@@ -213,11 +215,12 @@ class Sampler:
         if not self.heavy:
             for sizes in self._edge_sizes(sample.sizes):
                 yield from self._tried(sizes, values)
-            yield from self._misfits(values)
+            yield from self._rejected_inputs(values)
         yield from self.rejected
 
     def _edge_sizes(self, sizes: Sizes) -> Iterator[Sizes]:
-        """Each dim as 1, as 0, as one more; and all as 1."""
+        """Yields sizes with each dim set to 1, to 0, and increased by one; and with all dims set to
+        1."""
         free = [name for name in sizes if name not in self.fixed][:MOST_DIMS]
         if len(free) > 1:
             yield {**sizes, **dict.fromkeys(free, 1)}
@@ -230,12 +233,12 @@ class Sampler:
                 yield {**sizes, name: sizes[name] + 1}
 
     def _alike(self, name: str) -> list[str]:
-        """The dims that must be equal to one."""
+        """Returns the dims that must be equal to one."""
         firsts = {sym.name: first for sym, first in self.space.classes.items()}
         return [other for other in firsts if firsts[other] is firsts[name]]
 
-    def _misfits(self, values: InputValues) -> Iterator[InputSample]:
-        """Inputs that the casts of the program should reject."""
+    def _rejected_inputs(self, values: InputValues) -> Iterator[InputSample]:
+        """Yields inputs that the casts of the program should reject."""
         if self.space.params != self.function.params:
             for seed in range(3):
                 odd = attrs.evolve(values, seed=values.seed + seed + 1)
@@ -263,7 +266,7 @@ def samples_of(
     sizes: Mapping[str, int] | None = None,
     few: bool | None = None,
 ) -> Iterator[InputSample]:
-    """Samples of a function of a module."""
+    """Yields samples of a function of a module."""
     small = has_kernels(module) if few is None else few
     return Sampler(module, name, function, sizes or {}, seed, small).samples(count, edges)
 
@@ -278,7 +281,7 @@ def _comparable(leaf: Any) -> int:
 
 
 def _finite_share(sample: InputSample) -> float:
-    """The share of numbers in a result that are finite."""
+    """Returns the fraction of finite numbers in a result."""
     if not sample.accepted:
         return -1.0
     total = sum(np.size(leaf) for leaf in leaves(sample.expected))
@@ -290,14 +293,14 @@ def _all_have_elements(arguments: list[Any]) -> bool:
 
 
 def _stated_elements(function: Function) -> int:
-    """The elements of all parameters, those of symbolic dims not counted."""
+    """Returns the number of elements of all parameters, with symbolic dims omitted."""
     known = [getattr(param.struct_info, "dims", None) for param in function.params]
     sizes = [[dim for dim in dims if type(dim) is int] for dims in known if type(dims) is tuple]
     return sum(map(math.prod, sizes))
 
 
 def _integer_params(params: tuple[Var, ...]) -> list[str]:
-    """The parameters that hold integers of unknown range."""
+    """Returns the parameters that hold integers of unknown range."""
     names = []
     for param in params:
         info = param.struct_info
@@ -307,13 +310,13 @@ def _integer_params(params: tuple[Var, ...]) -> list[str]:
 
 
 def _limits(arguments: list[Any]) -> list[int]:
-    """The sizes of all axes, which may bound indices."""
+    """Returns the sizes of all axes, which may bound indices."""
     sizes = {size for leaf in leaves(tuple(arguments)) for size in np.shape(leaf)}
     return sorted(size for size in sizes if size > 2)
 
 
 def _may_reject(module: IRModule) -> bool:
-    """Whether anything in a module depends on sizes that a run must check."""
+    """Whether a module depends on sizes that must be checked at run time."""
     return any(
         type(node) is MatchCast or (type(node) is Call and bool(assumptions_of(node)))
         for node in walk_values(module)

@@ -1,4 +1,4 @@
-"""What each pass did to the size of the program."""
+"""Measures the size of the program before and after each pass."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ tables = lazy_module("rich.table")
 
 @attrs.frozen
 class ModuleStatistics:
-    """How large a module is; nested functions and branches counted in."""
+    """The size of a module, with nested functions and branches."""
 
     functions: int
     bindings: int
     calls: Counter[str]
 
     def changes(self, after: ModuleStatistics) -> str:
-        """The calls that came and went: a number and a name each."""
+        """Returns the calls added and removed, as a number and a name each."""
         names = sorted({*self.calls, *after.calls})
         changed = [(after.calls[name] - self.calls[name], name) for name in names]
         return ", ".join(f"{count:+d} {name}" for count, name in changed if count)
 
 
-def figures(module: IRModule) -> ModuleStatistics:
-    """The size of a module."""
+def module_statistics(module: IRModule) -> ModuleStatistics:
+    """Returns the size of a module."""
     functions, bindings, calls = 0, 0, Counter[str]()
     todo = [f for f in module.functions.values() if isinstance(f, Function)]
     bodies = [function.body for function in todo]
@@ -56,7 +56,7 @@ def figures(module: IRModule) -> ModuleStatistics:
 
 @attrs.define(eq=False)
 class Statistics(Instrument):
-    """The sizes before and after each pass."""
+    """Records the sizes before and after each pass."""
 
     rows: list[tuple[PassRun, ModuleStatistics, ModuleStatistics]] = attrs.field(
         factory=list, init=False
@@ -65,18 +65,18 @@ class Statistics(Instrument):
     def end(self, step: PassRun) -> None:
         if step.applied.made_of or step.after is None:
             return
-        before = figures(step.before)
-        self.rows.append((step, before, figures(step.after) if step.changed else before))
+        before = module_statistics(step.before)
+        self.rows.append((step, before, module_statistics(step.after) if step.changed else before))
 
     def table(self) -> Table:
-        """The sizes to look at."""
+        """Returns a table of the sizes."""
         table = tables.Table("pass", "functions", "bindings", "calls", box=None)
         for step, before, after in self.rows:
             table.add_row(
                 "  " * step.depth + str(step.applied),
                 f"{before.functions} → {after.functions}",
                 f"{before.bindings} → {after.bindings}",
-                before.changes(after) if step.changed else "as before",
+                before.changes(after) if step.changed else "unchanged",
             )
             for text in step.notes:
                 table.add_row("  " * step.depth + f"  [dim]{text}[/dim]")

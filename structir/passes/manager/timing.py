@@ -1,4 +1,4 @@
-"""How long each pass took, as a tree: passes that ran inside others stand below them."""
+"""Measures the time of each pass, as a tree of passes and sub-passes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ trees = lazy_module("rich.tree")
 
 @attrs.define(eq=False)
 class Timing(Instrument):
-    """The time of every pass that ran."""
+    """Records the time of every pass."""
 
     steps: list[PassRun] = attrs.field(factory=list, init=False)
 
@@ -26,11 +26,11 @@ class Timing(Instrument):
 
     @property
     def total(self) -> float:
-        """The seconds of the outermost passes together."""
+        """Returns the total seconds of the outermost passes."""
         return sum(step.seconds for step in self.steps if step.depth == 0)
 
     def tree(self) -> Tree:
-        """The times to look at, each with its part of the whole."""
+        """Returns a tree of the times, each with its share of the total."""
         root = trees.Tree(f"[bold]{self.total * 1e3:.2f} ms[/bold]")
         levels = [root]
         for step in self.steps:

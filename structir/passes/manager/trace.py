@@ -1,4 +1,4 @@
-"""A trace of a run of passes, for a machine as JSON or for a reader as the explorer's page."""
+"""Records a trace of passes, written as JSON or as a page of the explorer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ explorer = lazy_module("structir.tools.explorer.page")
 
 @attrs.define(eq=False)
 class Trace(Instrument):
-    """Remembers every run of a pass, with what it changed."""
+    """Records every run of a pass with its changes."""
 
     steps: list[PassRun] = attrs.field(factory=list, init=False)
 
@@ -26,19 +26,20 @@ class Trace(Instrument):
         self.steps.append(step)
 
     def records(self) -> list[dict[str, Any]]:
-        """Each run as plain data: pass, options, depth, start and length in seconds, difference."""
+        """Returns each run as plain data: pass, options, depth, start and duration in seconds,
+        diff."""
         first = self.steps[0].start if self.steps else 0.0
         return [record(step, first) for step in self.steps]
 
     def page(self) -> str:
-        """One HTML page that needs nothing else: the explorer of the programs, with the passes,
-        their times, and their differences."""
+        """Returns a self-contained HTML page: the explorer of the programs, with the passes, their
+        times and their diffs."""
         before = self.steps[0].before if self.steps else IRModule()
         text: str = explorer.page(before, "passes", self.steps)
         return text
 
     def write(self, file: Path) -> None:
-        """Write the trace: a page if the file's name ends in .html, else JSON."""
+        """Writes the trace: a page if the file name ends in .html, else JSON."""
         if file.suffix == ".html":
             file.write_text(self.page(), encoding="utf-8")
         else:
@@ -46,7 +47,7 @@ class Trace(Instrument):
 
 
 def record(step: PassRun, first: float) -> dict[str, Any]:
-    """One run of a pass as plain data; times count from `first`."""
+    """Returns one run of a pass as plain data; times are relative to `first`."""
     return {
         "pass": step.applied.name,
         "options": {name: str(value) for name, value in step.applied.options.items()},

@@ -1,4 +1,4 @@
-"""Whether passes keep programs well formed, and keep what they compute."""
+"""Verifies that passes preserve well-formedness and results."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ class VerifyIR(Instrument):
     def end(self, step: PassRun) -> None:
         found = violations(step.after) if step.changed and step.after is not None else []
         if found:
-            message = f"the pass {step.applied} leaves a program that is not well formed"
-            raise PassError([Diagnostic(message), *found])
+            message = f"{step.applied}: the resulting program is not well formed"
+            raise PassError([Diagnostic(message, code="E0601"), *found])
 
 
 @attrs.define(eq=False)
 class Compared:
-    """What was compared of one function."""
+    """The comparisons of one function."""
 
     sizes: Sizes = attrs.Factory(dict)
     inputs: int = 0
     results: int = 0
     elements: int = 0
-    largest: float = 0.0  # of differences, relative to the size of a result
+    largest: float = 0.0  # difference, relative to the size of a result
     rejected: int = 0  # inputs that both programs reject
 
     def __str__(self) -> str:
@@ -60,19 +60,19 @@ class Compared:
 class VerifyResults(Instrument):
     """Runs the program before and after each pass on random inputs, in the reference interpreter.
 
-    The first pass that changes a result is an error, which names it and shows the input; so is a
-    pass that accepts inputs which the program rejected, and one whose results cannot be compared.
+    Raises PassError for the first pass that changes a result, with the input; for a pass that
+    accepts inputs which the program rejected; and for results that cannot be compared.
 
     Symbolic dims get pairwise different sizes, those of `sizes` by name. There are `inputs` samples
     of ordinary values. With `edges`, there are also samples with large and non-finite values, with
-    each dim as 1 and as 0, and with sizes that the program may reject.
+    each dim set to 1 and to 0, and with sizes that the program may reject.
     """
 
     inputs: int = 2
     seed: int = 0
     sizes: Mapping[str, int] = attrs.Factory(dict)
     edges: bool = True
-    compared: int = attrs.field(default=0, init=False)  # results that were the same
+    compared: int = attrs.field(default=0, init=False)  # equal results
     functions: dict[str, Compared] = attrs.field(factory=dict, init=False)
     _latest: IRModule | None = attrs.field(default=None, init=False)
     _samples: dict[str, list[InputSample]] = attrs.field(factory=dict, init=False)
@@ -91,11 +91,11 @@ class VerifyResults(Instrument):
             self._latest = step.after
 
     def report(self) -> list[str]:
-        """A line for each function."""
+        """Returns one line for each function."""
         return [f"{name}: {compared}" for name, compared in self.functions.items()]
 
     def _prepare(self, module: IRModule, few: bool) -> None:
-        """Keep the samples of the program that the last pass left, or forget them."""
+        """Keeps the samples if the module is the result of the last pass, else discards them."""
         if module is not self._latest or few != self._few:
             self._samples, self._few = {}, few
 
@@ -108,7 +108,7 @@ class VerifyResults(Instrument):
         return self._samples[name]
 
     def _function(self, step: PassRun, name: str) -> int:
-        """Compare one function; how many elements were compared."""
+        """Compares one function; returns the number of elements compared."""
         total, samples = 0, self._known(step.before, name)
         for place, sample in enumerate(samples):
             assert step.after is not None
@@ -133,10 +133,10 @@ class VerifyResults(Instrument):
         return sample.elements
 
     def _compared_nothing(self, step: PassRun, names: list[str]) -> Diagnostic:
-        """The error where no function gives a result that could be compared."""
+        """Returns the error for a pass where no function has a comparable result."""
         function: Any = step.before.functions[names[0]]
         diagnostic = Diagnostic(
-            f"compared nothing after the pass {step.applied}: "
+            f"{step.applied}: no results to compare: "
             f"{names[0]} has no result with elements for any input",
             function.span,
         )
@@ -144,7 +144,7 @@ class VerifyResults(Instrument):
             if not self._known(step.before, name):
                 diagnostic = diagnostic.note(f"{name}: {self._reasons[name]}"[:SHOWN])
         return diagnostic.hinted(
-            "give sizes that it accepts: `--sizes n=4,m=8`, or `SameResults(sizes={'n': 4})`"
+            "give sizes that it accepts: `--sizes n=4,m=8`, or `VerifyResults(sizes={'n': 4})`"
         )
 
 
@@ -153,7 +153,7 @@ def _counted(number: int, noun: str) -> str:
 
 
 def _public(module: IRModule) -> list[str]:
-    """The functions whose results passes must keep."""
+    """Returns the functions whose results passes must preserve."""
     return [
         name
         for name, function in module.functions.items()
@@ -164,13 +164,13 @@ def _public(module: IRModule) -> list[str]:
 def answers(
     module: IRModule, name: str, function: Function, count: int, seed: int
 ) -> Iterator[tuple[list[Any], Any]]:
-    """Inputs that a function accepts, with its results; fewer if it rejects too many."""
+    """Returns inputs that a function accepts, with its results; fewer if it rejects too many."""
     for sample in samples_of(module, name, function, count, seed):
         yield sample.arguments, sample.expected
 
 
 def _error(step: PassRun, name: str, sample: InputSample, found: Any) -> float | None:
-    """The difference between the results for a sample; None if it is more than rounding."""
+    """Returns the difference between the results for a sample; None if it exceeds rounding."""
     if not sample.accepted:
         return 0.0 if _rejects(step, name, sample, found) else None
     if isinstance(found, StructIRError):
@@ -184,7 +184,7 @@ def _error(step: PassRun, name: str, sample: InputSample, found: Any) -> float |
 
 
 def _rejects(step: PassRun, name: str, sample: InputSample, found: Any) -> bool:
-    """Whether a program still rejects an input, but for errors of what nothing reads."""
+    """Whether a program still rejects an input, except for errors in unused values."""
     if isinstance(found, StructIRError):
         return True
     without = dead_code_elimination.transform(step.before)
@@ -195,8 +195,8 @@ def _changed(
     applied: Pass, name: str, module: IRModule, sample: InputSample, found: Any
 ) -> Diagnostic:
     function: Any = module.functions[name]
-    what = f"changes what {name} computes" if sample.accepted else f"drops a check of {name}"
-    diagnostic = Diagnostic(f"the pass {applied} {what}", function.span)
+    what = f"changes the result of {name}" if sample.accepted else f"removes a check of {name}"
+    diagnostic = Diagnostic(f"{applied} {what}", function.span)
     for param, argument in zip(function.params, sample.arguments, strict=True):
         diagnostic = diagnostic.note(f"{param.name} = {_shown(argument)}", param.span)
     before, after = _shown(sample.expected), _shown(found)

@@ -38,7 +38,7 @@ def bench(
     Symbolic dims that --sizes does not name get small random sizes.
 
     With --json: `function`, `shapes`, `seconds`, the `kernels` with `ops`, `runs` and rates, and
-    what is `left_to_host`.
+    the `fallbacks` to the host.
 
     [bold]Examples[/bold]
 

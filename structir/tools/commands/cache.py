@@ -31,9 +31,9 @@ def cache(
     """Print or clear the cache of compiled kernels.
 
     The environment variable STRUCTIR_CACHE is its folder, or [bold]off[/bold]. \
-STRUCTIR_CACHE_BYTES is its maximum size; beyond it, least recently used entries are evicted.
+STRUCTIR_CACHE_MAX_BYTES is its maximum size; beyond it, least recently used entries are evicted.
 
-    With --json: `place`, `entries`, `bytes`, `most_bytes`, `last_used`; of clear, how many were
+    With --json: `directory`, `entries`, `bytes`, `max_bytes`, `last_used`; of clear, how many were
     `removed`.
 
     [bold]Examples[/bold]
@@ -45,7 +45,7 @@ STRUCTIR_CACHE_BYTES is its maximum size; beyond it, least recently used entries
     store = disk.store()
     if store is None:
         if json:
-            write({"place": None})
+            write({"directory": None})
         else:
             console().print("the cache is turned off (STRUCTIR_CACHE=off)")
         return
@@ -61,18 +61,18 @@ STRUCTIR_CACHE_BYTES is its maximum size; beyond it, least recently used entries
 
 def _data(store: Any) -> dict[str, Any]:
     files = list(store.files())
-    sizes = {"bytes": sum(f.size for f in files), "most_bytes": store.most_bytes}
+    sizes = {"bytes": sum(f.size for f in files), "max_bytes": store.max_bytes}
     used = max((f.used for f in files), default=None)
-    return {"place": str(store.root), "entries": len(files), **sizes, "last_used": used}
+    return {"directory": str(store.root), "entries": len(files), **sizes, "last_used": used}
 
 
 def _table(store: Any) -> Any:
     files = list(store.files())
     size = sum(f.size for f in files)
     table = rich_table.Table(show_header=False, box=None)
-    table.add_row("place", str(store.root))
+    table.add_row("directory", str(store.root))
     table.add_row("entries", f"{len(files):,}")
-    table.add_row("bytes", f"{size:,} of {store.most_bytes:,} allowed")
+    table.add_row("bytes", f"{size:,} of {store.max_bytes:,} allowed")
     if files:
         last = time.strftime("%Y-%m-%d %H:%M", time.localtime(max(f.used for f in files)))
         table.add_row("last used", last)

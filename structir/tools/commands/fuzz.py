@@ -27,7 +27,7 @@ rich_table = lazy_module("rich.table")
 checks = lazy_module("structir.tools.checks")
 fuzzing = lazy_module("structir.tools.fuzzing")
 reduction = lazy_module("structir.tools.reduction")
-MOST_ALIKE = 4  # of failures that look the same at first are made small; the rest is counted
+MOST_ALIKE = 4  # failures of one signature that are reduced; further ones are counted
 
 PANEL = "Find faults"
 Checks = Annotated[
@@ -48,7 +48,7 @@ Saved = Annotated[
 
 @attrs.define(eq=False)
 class FuzzRun:
-    """What a run of the fuzzer has tried and found."""
+    """The programs and failures of a run of the fuzzer."""
 
     checks: tuple[str, ...]
     size: int
@@ -59,14 +59,14 @@ class FuzzRun:
     failed: Counter[str] = attrs.Factory(Counter)
     seconds: Counter[str] = attrs.Factory(Counter)
     alike: Counter[str] = attrs.Factory(Counter)
-    files: dict[str, Path] = attrs.Factory(dict)  # by what failures look like
+    files: dict[str, Path] = attrs.Factory(dict)  # by signature
 
     def program(self, seed: int) -> None:
-        """One program under every check."""
+        """Runs every check on one program."""
         try:
             module = fuzzing.random_program(seed, self.size)
-        except Exception as error:  # an op that cannot be asked about these arguments
-            self.undrawn(seed, error)
+        except Exception as error:  # an op that has no answer for these arguments
+            self.record_generation_error(seed, error)
             return
         self.bindings += reduction.size_of(module)
         for name in self.checks:
@@ -78,8 +78,8 @@ class FuzzRun:
                 self.keep(found)
         self.programs += 1
 
-    def undrawn(self, seed: int, error: Exception) -> None:
-        """Write down what went wrong before there was a program."""
+    def record_generation_error(self, seed: int, error: Exception) -> None:
+        """Records an error in the generation of a program."""
         signature = f"draw: {fuzzing.signature_of(error)}"
         self.failed["draw"] += 1
         if signature not in self.files:
@@ -88,19 +88,19 @@ class FuzzRun:
             place.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
 
     def keep(self, found: Failure) -> None:
-        """Reduce a failure and write it down, if none like it and of its ops was found before."""
+        """Reduces and saves a failure, unless a similar one with its ops was saved before."""
         self.alike[found.signature] += 1
         if self.alike[found.signature] <= MOST_ALIKE:
-            small = fuzzing.smallest(found)
+            small = fuzzing.reduce_failure(found)
             name = f"{found.signature} ({', '.join(reduction.ops_of(small.module)) or 'no op'})"
             if name not in self.files:
-                self.files[name] = fuzzing.kept(small, self.folder)
+                self.files[name] = fuzzing.save_failure(small, self.folder)
 
     def __str__(self) -> str:
         return f"{self.programs} programs, {self.failed.total()} failures"
 
     def data(self) -> dict[str, Any]:
-        """The same as plain data."""
+        """Returns the results as plain data."""
         counts = {"passed": self.passed, "failed": self.failed, "seconds": self.seconds}
         checks = {name: {what: n[name] for what, n in counts.items()} for name in self.checks}
         failures = [{"signature": s, "file": str(place)} for s, place in self.files.items()]
@@ -108,7 +108,7 @@ class FuzzRun:
         return {**sizes, "checks": checks, "failures": failures}
 
     def table(self) -> Any:
-        """What each check has seen."""
+        """Returns a table of the checks and their failures."""
         title = f"{self.programs} programs, {self.bindings} bindings"
         table = rich_table.Table("check", box=None, header_style="bold", title=title)
         for name in ("passed", "failed", "seconds"):
@@ -174,7 +174,7 @@ def fuzz(
 
 
 def _seeds(first: int, programs: int | None, minutes: float) -> Iterator[int]:
-    """Seeds for as long as there is time, or as many as are asked for."""
+    """Yields seeds until the time or the number of programs is reached."""
     start = time.monotonic()
     seed = first
     while time.monotonic() - start < 60 * minutes if programs is None else seed - first < programs:
@@ -183,7 +183,7 @@ def _seeds(first: int, programs: int | None, minutes: float) -> Iterator[int]:
 
 
 def _run(campaign: FuzzRun, seeds: Iterator[int]) -> bool:
-    """Go through the seeds; whether it was interrupted."""
+    """Runs the seeds; returns whether it was interrupted."""
     columns = (
         rich_progress.SpinnerColumn(),
         rich_progress.TextColumn("{task.description}"),
@@ -201,9 +201,9 @@ def _run(campaign: FuzzRun, seeds: Iterator[int]) -> bool:
 
 
 def _replay(file: Path, json: bool) -> None:
-    """Check a kept failure again."""
+    """Runs the check of a saved failure again."""
     with diagnostics(json):
-        found = fuzzing.replayed(file)
+        found = fuzzing.replay(file)
     if json:
         write({"failures": [{"signature": f.signature, "error": str(f.error)} for f in found]})
     for each in [] if json else found:
@@ -211,4 +211,4 @@ def _replay(file: Path, json: bool) -> None:
     if found:
         raise typer.Exit(ExitCode.FOUND)
     if not json:
-        show(f"{file} fails no more")
+        show(f"{file} passes")

@@ -9,7 +9,7 @@ import typer
 
 from structir.lazy import lazy_module
 from structir.tools.as_json import Json, write
-from structir.tools.models import SUFFIXES, imported, is_model
+from structir.tools.models import SUFFIXES, import_model, is_model
 from structir.tools.terminal import console, diagnostics, show_program
 
 binding_dims = lazy_module("structir.ir.binding_dims")
@@ -63,10 +63,11 @@ def import_(
         structir import model.pt2 --rename s77=batch -o model.sir
     """
     if not is_model(model):
-        raise typer.BadParameter(f"{model.name} must end in {' or '.join(sorted(SUFFIXES))}")
+        expected = " or ".join(sorted(SUFFIXES))
+        raise typer.BadParameter(f"expected a file ending in {expected}, found {model.name}")
     names = dict(_pair(text) for text in rename or ())
     with diagnostics(json):
-        module = imported(model, names)
+        module = import_model(model, names)
         text = module.script() if output is None else ""
     if output is None and not json:
         show_program(text)
@@ -75,7 +76,7 @@ def import_(
         if output is not None:
             archive.save(module, output)
     except OSError as error:
-        raise typer.BadParameter(f"{output} cannot be written: {error.strerror}") from None
+        raise typer.BadParameter(f"{output}: cannot write: {error.strerror}") from None
     functions = [f for f in module.functions.values() if isinstance(f, expr.Function)]
     count = sum(len(f.bindings()) for f in functions)
     if json:

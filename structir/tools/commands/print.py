@@ -58,7 +58,7 @@ def print(  # the command's name
         try:
             output.write_text(text, encoding="utf-8")
         except OSError as error:
-            raise typer.BadParameter(f"{output} cannot be written: {error.strerror}") from None
+            raise typer.BadParameter(f"{output}: cannot write: {error.strerror}") from None
         return
     show_program(text)
 

@@ -89,7 +89,7 @@ def reduce(
 
 
 def _with_progress(module: IRModule, fails: object) -> IRModule:
-    """The reduction, with a bar of what has gone."""
+    """Reduces the module and shows a progress bar."""
     columns = (
         rich_progress.TextColumn("{task.description}"),
         rich_progress.BarColumn(),
@@ -104,13 +104,13 @@ def _with_progress(module: IRModule, fails: object) -> IRModule:
             text = f"{whole} → {left} bindings, {tries} tried"
             progress.update(task, completed=whole - left, description=text)
 
-        small: IRModule = reduction.reduced(module, fails, tell)
+        small: IRModule = reduction.reduce_module(module, fails, tell)
     console(stderr=True).print(f"{whole} → {reduction.size_of(small)} bindings")
     return small
 
 
 def _outcome(command: str, module: IRModule, place: Path) -> tuple[int, str]:
-    """The exit code of the command on a program, and what it shows."""
+    """Returns the exit code of the command on a program, and its output."""
     place.write_text(module.script(), encoding="utf-8")
     words = shlex.split(command)
     if not any(PLACE in word for word in words):
@@ -125,6 +125,6 @@ def _outcome(command: str, module: IRModule, place: Path) -> tuple[int, str]:
             cli.build()(words[1:])
         except SystemExit as ended:
             return int(ended.code or 0), out.getvalue()
-        except Exception as error:  # a traceback is a failure as others are
+        except Exception as error:  # a traceback is an ordinary failure
             return 1, f"{type(error).__name__}: {error}"
     return 0, out.getvalue()

@@ -125,7 +125,8 @@ def _arrays(file: Path) -> dict[str, Any]:
     try:
         return dict(np.load(file).items())
     except (OSError, ValueError, AttributeError, BadZipFile):
-        raise typer.BadParameter(f"{file} is no file that numpy.savez wrote") from None
+        message = f"--inputs: expected a file of numpy.savez, found {file}"
+        raise typer.BadParameter(message) from None
 
 
 def _runner(
@@ -134,7 +135,7 @@ def _runner(
     """Returns the callable function, and the seconds that its compilation took."""
     if backend is ExecutionBackend.interpret:
         return lambda *arguments: interpreter.interpret(module, name, *arguments), None
-    compile_ = backend_room.compile  # imports the backend, which is no part of the time
+    compile_ = backend_room.compile  # imports the backend, which is not counted
     start = time.perf_counter()
     compiled: Callable[..., Any] = compile_(module, target=backend.value)[name]
     return compiled, time.perf_counter() - start

@@ -89,7 +89,7 @@ def view(
     try:
         place.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise typer.BadParameter(f"{place} cannot be written: {error.strerror}") from None
+        raise typer.BadParameter(f"{place}: cannot write: {error.strerror}") from None
     if json:
         write({"page": str(place), "bytes": len(text.encode())})
         return

@@ -1,4 +1,4 @@
-"""What the explorer tells of values: StructInfos by their parts, and where each size comes from."""
+"""What the explorer states about values: StructInfos by their parts, and where each size comes from."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class FactTable:
 
 
 def is_told(info: StructInfo | None) -> bool:
-    """Whether the shape of every tensor in a StructInfo is told."""
+    """Whether the shape of every tensor in a StructInfo is reported."""
     tensors = [part for part in flat(info) if isinstance(part, TensorStructInfo)]
     return all(tensor.axes is not None or type(tensor.dims) is tuple for tensor in tensors)
 

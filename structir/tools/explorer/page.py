@@ -82,7 +82,7 @@ def _lines(module: IRModule) -> int:
 
 
 def html_of(data: dict[str, Any]) -> str:
-    """The page that shows some data. What a program says stays data: a browser is told to run
+    """The page that shows some data. What a program says stays data: a browser is reported to run
     nothing but the client."""
     style, script = client()
     allowed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

@@ -1,4 +1,4 @@
-"""A program as the explorer's data: its text, and what stands in it as nodes within containers.
+"""A program as the explorer's data: its text, and what is in it as nodes within containers.
 
 The data is of the program that the text reads back as, so that all places are lines of that text.
 """

@@ -44,7 +44,7 @@ class Described:
 
 
 def described(value: Expr) -> Described:
-    """What a node tells of a value."""
+    """What a node shows of a value."""
     return DESCRIBED.get(type(value), _other)(value)
 
 
@@ -75,7 +75,7 @@ def _op(call: Call, op: Op) -> Described:
 
 
 def cast(value: Expr) -> Described:
-    """What a node tells of a match_cast."""
+    """What a node shows of a match_cast."""
     return Described("match", "match_cast", [((0,), "", value)], family="match")
 
 

@@ -144,7 +144,7 @@ def test_what_a_pass_requires_runs_once_until_it_is_undone(
         return transform
 
     known = {"ground": Pass("ground", noting("ground", True))}
-    monkeypatch.setattr("structir.passes._OTHERS", known)
+    monkeypatch.setattr("structir.passes._ADDED", known)
     keeping = Pass("keeping", noting("keeping", True), requires=("ground",), preserves=("ground",))
     undoing = Pass("undoing", noting("undoing", True), requires=("ground",))
     with PassContext():
