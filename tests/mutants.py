@@ -173,7 +173,8 @@ MUTANTS = [
         ),
         (
             "axes of a row broadcast to axes of any size",
-            "        broadcasts_to(store, small, large)  # type: ignore[arg-type]\n        end += 1",
+            "        broadcasts_to(store, small, large)"
+            "  # type: ignore[arg-type]\n        end += 1",
             "        end += 1",
         ),
     ),

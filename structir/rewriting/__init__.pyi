@@ -1,6 +1,6 @@
 # Written by structir.tools.stubs; tests/tools/test_stubs.py holds it to the package.
 
-from structir.rewriting.extract import extracted as extracted
+from structir.rewriting.extract import extract_matches as extract_matches
 from structir.rewriting.guards import acts_element_wise as acts_element_wise
 from structir.rewriting.guards import dims_of as dims_of
 from structir.rewriting.guards import divisible as divisible

@@ -120,7 +120,7 @@ def test_arguments_too_many_too_few_and_unknown(name):
                 called(name, *args, **{**keywords, parameter.name: 1})
     required = [p for p in signature.parameters if p.default is REQUIRED]
     if required:
-        with pytest.raises(DiagnosticError, match="missing (operand|argument)"):
+        with pytest.raises(DiagnosticError, match=r"missing (operand|argument)"):
             called(name)
 
 

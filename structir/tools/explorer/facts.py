@@ -1,4 +1,4 @@
-"""What the explorer states about values: StructInfos by their parts, and where each size comes from."""
+"""Facts the explorer shows about values: parts of StructInfo, and the origin of each size."""
 
 from __future__ import annotations
 
