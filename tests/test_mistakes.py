@@ -131,8 +131,10 @@ IN_PYTHON = {
     "unknown option 'round'; available: rounds": lambda: passes.Simplify(round=2),
     "simplify: rounds: expected an integer, found 'a'": lambda: passes.Simplify(rounds="a"),
     "unknown pass 'csee'; did you mean cse?": lambda: passes.find_pass("csee"),
-    "there is no parameter z; there are: x, w": lambda: passes.Gradient(parameters="z")(PROGRAM),
-    'help: say it by sizes={"n": 128}': lambda: plan(PROGRAM, workers=2),
+    "no parameter `z` in the function; available: x, w": lambda: passes.Gradient(parameters="z")(
+        PROGRAM
+    ),
+    'help: `sizes={"n": 128}` or `--sizes': lambda: plan(PROGRAM, workers=2),
     "no function `mian` in module; available: main": lambda: PROGRAM["mian"],
     "unknown backend 'gpu'; available: cpu": lambda: structir.compile(PROGRAM, target="gpu"),
     "unknown option 'threads'; available": lambda: structir.compile(PROGRAM, threads=3),

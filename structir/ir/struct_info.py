@@ -38,7 +38,7 @@ class StructInfo(Node):
 
 @dataclass_transform(frozen_default=True, field_specifiers=(attrs.field,))
 def struct_info(cls: type[K]) -> type[K]:
-    """Make a kind of StructInfo and register it under its name without the suffix `StructInfo`."""
+    """Registers a StructInfo subclass under its name without the suffix `StructInfo`."""
     made = attrs.frozen(slots=True, eq=True, repr=False, cache_hash=True, str=False)(cls)
     KINDS[made.__name__.removesuffix(SUFFIX)] = made
     return made

@@ -22,7 +22,7 @@ from structir.opdef.axis_packs import InvalidCall
 from structir.opdef.call_edits import EDITS, propose_edit
 from structir.opdef.call_view import CallView, UnknownShape, known_dims
 from structir.opdef.declaration import DeclaredOp
-from structir.opdef.diagnostics import call_diagnostic
+from structir.opdef.diagnostics import call_diagnostic, shape_hint
 from structir.opdef.dtypes import bound_dtypes, result_dtype
 from structir.opdef.notation import IndexSignature, Missing
 from structir.opdef.parameters import NOT_GIVEN
@@ -119,11 +119,11 @@ def _deduce(
         return _infos(ready, operands)
     except InvalidCall as error:
         wrong = call_diagnostic(definition.signature, error, shown or args, span, resolved)
-        if wrong.hint is None and shown is None and error.code in EDITS:
-            wrong = attrs.evolve(
-                wrong, hint=propose_edit(definition, args, attributes, error, resolved, _accepts)
-            )
-        raise StructInfoError(wrong) from None
+        hint = wrong.hint
+        if hint is None and shown is None and error.code in EDITS:
+            hint = propose_edit(definition, args, attributes, error, resolved, _accepts)
+        hint = hint or shape_hint(error, shown or args, resolved)
+        raise StructInfoError(attrs.evolve(wrong, hint=hint)) from None
 
 
 def _accepts(definition: DeclaredOp, args: tuple[Expr, ...], attributes: Mapping[str, Any]) -> bool:
@@ -131,7 +131,8 @@ def _accepts(definition: DeclaredOp, args: tuple[Expr, ...], attributes: Mapping
         _deduce(definition, args, attributes, None, shown=args)
     except StructInfoError:
         return False
-    return True
+    # an edit that only fits where unknown sizes happen to be equal is no help
+    return not resolved_call(definition, args, attributes, None).assumptions
 
 
 def _of_rows(

@@ -53,6 +53,18 @@ def _hint(error: InvalidCall, args: tuple[Expr, ...], resolved: ResolvedCall | N
     return error.hint.replace(ARGUMENT, name)
 
 
+def shape_hint(
+    error: InvalidCall, args: tuple[Expr, ...], resolved: ResolvedCall | None
+) -> str | None:
+    """Returns the operands whose shapes conflict, where no edit of the call resolves it."""
+    if resolved is None:
+        return None
+    operands = dict.fromkeys(k for _, k, _ in error.facts if k is not None)
+    named = [_argument(args, resolved.paths[k]) for k in operands]
+    names = dict.fromkeys(f"`{arg.name}`" for arg in named if isinstance(arg, Var))
+    return f"correct the shape of {' or '.join(names)}" if names else None
+
+
 def _argument(args: tuple[Expr, ...], path: tuple[int, int | None]) -> Expr:
     arg, member = args[path[0]], path[1]
     return arg.fields[member] if member is not None and isinstance(arg, Tuple) else arg

@@ -54,17 +54,17 @@ class ExprPrinter:
         self._dims: dict[Poly, str] = {}
         self._quoted = False  # sizes as strings, as signatures have them
 
-    # ---- struct info
+    # ---- StructInfo
 
     def info(self, info: StructInfo) -> str:
-        """A struct info, sizes as expressions."""
+        """Returns a StructInfo as source, sizes as expressions."""
         known = self._infos.get(info)
         if known is None:
             known = self._infos[info] = self.form(info_form_of(type(info)), info)
         return known
 
     def signature_info(self, info: StructInfo) -> str:
-        """A struct info as it stands in a signature: sizes with variables are strings."""
+        """Returns a StructInfo as written in a signature: sizes with variables are strings."""
         self._quoted, outside = True, self._infos
         self._infos = {}
         try:
@@ -125,7 +125,7 @@ class ExprPrinter:
         return ANY_SIZE
 
     def _in_order(self, dim: Poly) -> str:
-        """A size whose terms stand in the order in which the text names its variables."""
+        """Returns a size whose terms are in the order in which the source names its variables."""
         own = sorted(syms(dim), key=lambda sym: sym.order)
         names = [self.sym(sym) for sym in own]
         if len(names) == 1:
@@ -228,7 +228,7 @@ class ExprPrinter:
 
 
 def attribute(value: Any) -> str:
-    """An attribute of an op; tuples stand in brackets, as in the classic form."""
+    """Returns an attribute of an op as source; tuples are written in brackets."""
     if isinstance(value, list | tuple):
         return f"[{', '.join([attribute(item) for item in value])}]"
     return literal(value)

@@ -100,7 +100,7 @@ def _prim(fields: Fields) -> Fields:
 
 
 def _callable(fields: Fields) -> Fields:
-    """An opaque function is impure and gives any value unless it is said otherwise."""
+    """An opaque function is impure and gives any value unless it is declared otherwise."""
     params = fields.get("params")
     return {"params": None, "ret": OBJECT, "purity": params is not None, **fields}
 
@@ -170,7 +170,7 @@ _KIND_OF_FIELD = {"dims": "shape", "dtype": "static"}
 
 
 def info_form_of(cls: type) -> SyntaxForm:
-    """The form of a kind of struct info; a registered kind's follows from its fields."""
+    """Returns the form of a StructInfo subclass; a registered one follows from its fields."""
     known = FORM_OF_NODE.get(cls)
     if known is None:
         known = FORM_OF_NODE[cls] = _form_from_fields(cls)
@@ -191,7 +191,7 @@ def _differs_from(default: Any) -> Callable[[Any, Any, bool], bool]:
 
 
 def info_form(name: str) -> SyntaxForm | None:
-    """The form of struct info written `R.<name>`, or None if there is no such kind."""
+    """Returns the form of the StructInfo written `R.<name>`, or None."""
     form = INFO_OF_NAME.get(name)
     if form is None and name in KINDS:
         form = info_form_of(KINDS[name])
@@ -217,7 +217,7 @@ OUT_SINFO = "out_sinfo"
 KERNEL = "kernel"
 ZEROS, EMPTY, PART = "zeros", "empty", "part"
 SHARED, SYNC = "shared", "sync_threads"  # of the threads of a block
-TARGET, BLOCKS, THREADS = "target", "blocks", "threads"  # of kernels for a card
+TARGET, BLOCKS, THREADS = "target", "blocks", "threads"  # of kernels for a GPU
 CUDA = "cuda"
 PRIVATE = "private"
 IR_MODULE = "ir_module"

@@ -88,13 +88,13 @@ TABLES = "structir.table."  # how the names of tables begin
 
 
 def _tables(module: Any) -> Any:
-    """The scope of all tables, for LLVM to tell apart what lies there and what does not."""
+    """The alias scope of all tables, for LLVM's alias analysis."""
     domain = module.add_metadata(["structir"])
     return module.add_metadata([module.add_metadata(["tables", domain])])
 
 
 def apart_from_tables(function: Any) -> None:
-    """Say that all else that a function reads and writes lies in no table: loops that read tables
+    """Marks all other loads and stores of a function as not aliasing a table: loops that read tables
     can have vectors then."""
     if not any(name.startswith(TABLES) for name in function.module.globals):
         return
