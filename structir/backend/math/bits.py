@@ -94,7 +94,7 @@ def _tables(module: Any) -> Any:
 
 
 def apart_from_tables(function: Any) -> None:
-    """Marks all other loads and stores of a function as not aliasing a table: loops that read tables
+    """Marks all other memory accesses of a function as not aliasing a table: loops that read tables
     can have vectors then."""
     if not any(name.startswith(TABLES) for name in function.module.globals):
         return

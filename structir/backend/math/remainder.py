@@ -16,7 +16,7 @@ ZERO, INFINITY = single(0), single(np.inf)
 
 @vectorisable
 def left_over(x: Number, y: Number, inverse: Number) -> Number:
-    """x less some multiple of y, between -y and y: a step subtracts what 51 bits can represent of the
+    """x less some multiple of y, between -y and y: a step subtracts what 51 bits hold of the
     quotient, exactly, and no quotient of two float32 has more than 277."""
     r = fma_exact(-nearest(x * inverse), y, x)
     r = fma_exact(-nearest(r * inverse), y, r)
