@@ -165,7 +165,9 @@ def test_nothing_in_place_of_something(name):
 
 
 def test_a_number_that_its_dtype_does_not_hold():
-    with pytest.raises(DiagnosticError, match="y: expected a value in the range of uint8, found -100"):
+    with pytest.raises(
+        DiagnosticError, match="y: expected a value in the range of uint8, found -100"
+    ):
         called("add", np.zeros(3, "uint8"), -100)
 
 
