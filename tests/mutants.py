@@ -68,7 +68,7 @@ MUTANTS = [
             "tuples and all(map(equal, a, b)) else",
             "tuples and all(equal(x, y) is not False for x, y in zip(a, b)) else",
         ),
-        ("the join of dtypes keeps the first", "return a if a == b else FORGOTTEN", "return a"),
+        ("the join of dtypes keeps the first", "return a if a == b else ERASED", "return a"),
         (
             "the join of a pure and an impure function is pure",
             "purity = a.purity and b.purity",
@@ -76,13 +76,13 @@ MUTANTS = [
         ),
         (
             "a result keeps sizes that no parameter binds any longer",
-            "ret = erase(ret, lambda sym: None if sym in lost else sym)",
+            "ret = erase(ret, lambda sym: None if sym in unbound else sym)",
             "ret = erase(ret, lambda sym: sym)",
         ),
         (
             "tuples of other lengths are joined",
-            "if a is None or b is None or len(a) != len(b):\n        return FORGOTTEN",
-            "if a is None or b is None:\n        return FORGOTTEN",
+            "if a is None or b is None or len(a) != len(b):\n        return ERASED",
+            "if a is None or b is None:\n        return ERASED",
         ),
     ),
     *_room(
@@ -101,9 +101,9 @@ MUTANTS = [
         ("what differs is not 1", "equate(store, small, 1)\n        return True", "return True"),
         (
             "the size of a join is any operand that may be 1",
-            "    for chosen, known in open_ones:\n        if proves_not_one(store, known):\n"
+            "    for result, known in open_operands:\n        if proves_not_one(store, known):\n"
             "            for inner",
-            "    for chosen, known in open_ones:\n        if True:\n            for inner",
+            "    for result, known in open_operands:\n        if True:\n            for inner",
         ),
     ),
     *_room(
@@ -111,7 +111,7 @@ MUTANTS = [
         "tests/solver/test_cases.py tests/solver",
         (
             "numbers that differ do not conflict",
-            "if left != right:\n            raise",
+            "if lhs != rhs:\n            raise",
             "if 0:\n            raise",
         ),
         (
@@ -135,7 +135,7 @@ MUTANTS = [
         ),
         (
             "windows over equal spans may have other numbers of positions",
-            "equate(store, met[0], window.outer)",
+            "equate(store, earlier[0], window.outer)",
             "pass",
         ),
         (
@@ -149,17 +149,17 @@ MUTANTS = [
         "tests/solver/test_cases.py tests/solver",
         (
             "axes at the same end of equal rows may differ",
-            "return one is other\n    unify_axes(store, one, other)",
-            "return one is other",
+            "return first is second\n    unify_axes(store, first, second)",
+            "return first is second",
         ),
         (
             "a row that is itself with axes around leaves them be",
-            "_all_empty(store, others)  # s",
+            "_bind_empty(store, others)  # s",
             "pass  # s",
         ),
         (
             "a row that stands twice may be cut unequally",
-            "for one, other in zip(value, part, strict=True):",
+            "for one, other in zip(value, section, strict=True):",
             "for one, other in zip((), ()):",
         ),
     ),
@@ -173,7 +173,7 @@ MUTANTS = [
         ),
         (
             "axes of a row broadcast to axes of any size",
-            "        broadcasts_to(store, small, large)"
+            "        require_broadcast(store, small, large)"
             "  # type: ignore[arg-type]\n        end += 1",
             "        end += 1",
         ),
@@ -183,13 +183,13 @@ MUTANTS = [
         "tests/solver/test_cases.py tests/solver",
         (
             "what a loop carries may change its shape from step to step",
-            "(*cell.constraints, *kept)",
+            "(*cell.constraints, *invariants)",
             "(*cell.constraints,)",
         ),
         (
             "the outputs of a loop are not stacked",
-            "(*held, *[(steps, *row) for row in cell.results[states:]])",
-            "(*held, *cell.results[states:])",
+            "(*state_rows, *[(steps, *row) for row in cell.results[states:]])",
+            "(*state_rows, *cell.results[states:])",
         ),
     ),
     *_room(
@@ -197,8 +197,8 @@ MUTANTS = [
         "tests/solver/test_cases.py tests/solver",
         (
             "a helper's window has one position too few",
-            "positions(here.store, window, span)",
-            "positions(here.store, window, span) - 1",
+            "positions(instance.store, window, span)",
+            "positions(instance.store, window, span) - 1",
         ),
     ),
     *_room(

@@ -198,7 +198,7 @@ class Workspace:
         text = self.plan.texts[place]
         if not text.sites:
             what = ", ".join(text.origins) or str(place)
-            return ShapeMismatchError(f"kernel {what}: runtime shape check failed")
+            return ShapeMismatchError(f"kernel {what}: runtime check failed")
         report = self.starts[place] + len(text.pointers) + len(text.sizes)
         reports = self.arguments[:, report : report + REPORT]
         site, index, size = next([int(w) for w in words] for words in reports if words[0])

@@ -52,7 +52,9 @@ def test_a_scatter_by_a_number_of_coordinates_known_at_run_time_is_the_same_comp
     np.testing.assert_array_equal(found, np.array([[1] * 4, [0] * 4, [1] * 4], "float32"))
     module = program("R.scatter_nd(a0, a1, a2)", data, indices, updates, shapes=shapes)
     for run in (structir.compile(module)["main"], partial(structir.interpret, module, "main")):
-        with pytest.raises(StructIRError, match="5 coordinates index a tensor of 2 axes"):
+        with pytest.raises(
+            StructIRError, match="expected at most 2 coordinates along the last axis, found 5"
+        ):
             run(data, np.zeros((2, 5), "int64"), updates)
 
 
@@ -70,7 +72,9 @@ def test_a_size_divided_by_a_size_of_zero_is_named(body, second):
     y = np.zeros((0, 3), "float32") if "//" in second else y
     module = program(body, x, y, shapes=['("n", "m")', second])
     for run in (structir.compile(module)["main"], partial(structir.interpret, module, "main")):
-        with pytest.raises(StructIRError, match=r"division by zero: the size n (//|%) m, where n"):
+        with pytest.raises(
+            StructIRError, match=r"division by zero in the size n (//|%) m, with n = 3, m = 0"
+        ):
             run(x, y)
 
 
@@ -145,7 +149,7 @@ def test_an_axis_of_as_many_as_turn_out_may_be_of_none(count):
     shapes = ['("n", 2)', "(2,)"]
     found = both_ways("R.one_hot(a1, 1.0, 0.0, R.prim_value(n))", x, indices, shapes=shapes)
     np.testing.assert_array_equal(found, np.eye(2, count))
-    with pytest.raises(DiagnosticError, match="depth must be a positive size, not 0"):
+    with pytest.raises(DiagnosticError, match="depth: expected a positive size, found 0"):
         program("R.one_hot(a0, 1.0, 0.0, 0)", indices)
 
 
@@ -164,7 +168,7 @@ def test_roll_along_several_axes():
     found = both_ways("R.roll(a0, (1, n), axis=(0, -1))", x, shapes=['("n", 3, "m")'])
     np.testing.assert_array_equal(found, np.roll(x, (1, 2), (0, -1)))
     np.testing.assert_array_equal(both_ways("R.roll(a0, 5, axis=[1, 2])", x), np.roll(x, 5, (1, 2)))
-    with pytest.raises(DiagnosticError, match="shift must be one number or 2, not 3"):
+    with pytest.raises(DiagnosticError, match="shift: expected 1 or 2 numbers, found 3"):
         program("R.roll(a0, (1, 2, 3), axis=[1, 2])", x)
 
 

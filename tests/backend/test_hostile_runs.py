@@ -61,7 +61,9 @@ def executable(module):
 @pytest.mark.parametrize("name", ["square", "inside"])
 def test_sizes_without_memory_are_told_and_the_next_call_is_well(module, executable, name, size):
     for function in (executable[name], lambda *a: structir.interpret(module, name, *a)):
-        with pytest.raises(OutOfMemoryError, match=f"{name}: there is not the memory"):
+        with pytest.raises(
+            OutOfMemoryError, match=f"{name}: out of memory for values of these sizes"
+        ):
             function(X, (size,))
         assert np.all(function(X, (1,)) == 3)
 

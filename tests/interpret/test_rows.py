@@ -106,7 +106,10 @@ def main(x: R.Tensor(("*s", "n"), "float32"), w: R.Tensor(("n", 5), "float32")):
     return R.nn.relu(R.matmul(x, w))
 """)
     executable = structir.compile(program)
-    assert "each number of axes" in executable.source("main")
+    assert (
+        "main has no kernels: it is compiled for each rank at its first call"
+        in executable.source("main")
+    )
     for shape in [(2, 4), (3, 4), (2, 3, 4), (7, 3, 4), (4,)]:
         x, w = arrays(shape, (4, 5))
         np.testing.assert_allclose(executable["main"](x, w), np.maximum(x @ w, 0), rtol=1e-5)

@@ -230,5 +230,5 @@ def test_which_variable_is_read_matters(order: list[int]) -> None:
 
 @pytest.mark.parametrize("name", ["", "1st", "a-b", "main 2", "def"])
 def test_a_function_of_a_module_has_a_name_that_text_can_say(name):
-    with pytest.raises(DiagnosticError, match="is no name of a function"):
+    with pytest.raises(DiagnosticError, match=f"invalid function name '{name}': expected a Python"):
         IRModule({name: structir.parse(BODY)["main"]})

@@ -1,6 +1,8 @@
 """Gradients of every op: each has one or says why not; they are those of finite differences; as
 expressions at symbolic sizes they read back, and interpreted and compiled they are the same."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -94,7 +96,7 @@ def test_gradients_match_differences(name):
         if not has_some(back):
             continue
         if "non_differentiable" in OPS[name].hooks:
-            with pytest.raises(DiagnosticError, match="it has no gradient"):
+            with pytest.raises(DiagnosticError, match=f"{re.escape(name)}: not differentiable: "):
                 gradients(OPS[name], call, values, back)
             continue
         if "no_gradient" in OPS[name].hooks:

@@ -293,16 +293,34 @@ def test_an_adjoint_as_text():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("x, y", "of must name an op"),
-        ('x, y, of="nonsense", by=[0], reads=["gradient 0"]', "of must name an op"),
-        ('x, y, of="sum"', "by and reads must say"),
-        ('x, y, of="sum", by=[2], reads=["gradient 0"], axis=1', "by and reads must say"),
-        ('x, y, of="sum", by=[0, 0], reads=["gradient 0"], axis=1', "by names no tensor"),
-        ('x, y, of="sum", by=[0], reads=["gradient 1"], axis=1', "there is no 'gradient 1'"),
-        ('x, y, of="sum", by=[0], reads=["gradient 0"], axis=5', "there is no such call of sum"),
-        ('x, y, of="sum", by=[0], reads=["gradient 0"], what=5', "there is no such call of sum"),
-        ('x, x, of="sum", by=[0], reads=["gradient 0"], axis=1', "gradient 0 must be"),
-        ('x, 3, of="sum", by=[0], reads=["gradient 0"], axis=1', "is a value of the program"),
+        ("x, y", "of: expected the name of an op, found None"),
+        ('x, y, of="nonsense", by=[0], reads=["gradient 0"]', "name of an op, found 'nonsense'"),
+        ('x, y, of="sum"', "expected `by` as .* found None, None"),
+        ('x, y, of="sum", by=[2], reads=["gradient 0"], axis=1', r"`by` as .* found \(2,\)"),
+        (
+            'x, y, of="sum", by=[0, 0], reads=["gradient 0"], axis=1',
+            r"a tensor argument, found \(0, 0\)",
+        ),
+        (
+            'x, y, of="sum", by=[0], reads=["gradient 1"], axis=1',
+            "a name such as .* found 'gradient 1'",
+        ),
+        (
+            'x, y, of="sum", by=[0], reads=["gradient 0"], axis=5',
+            "forward call of sum: .*axis out of range.* found 5",
+        ),
+        (
+            'x, y, of="sum", by=[0], reads=["gradient 0"], what=5',
+            "forward call of sum: .*unexpected keyword argument `what`",
+        ),
+        (
+            'x, x, of="sum", by=[0], reads=["gradient 0"], axis=1',
+            r"gradient 0: expected .*\(n,\).* found .*\(n, 3\)",
+        ),
+        (
+            'x, 3, of="sum", by=[0], reads=["gradient 0"], axis=1',
+            "expected an expression as argument, found 3",
+        ),
     ],
 )
 def test_an_adjoint_of_no_call_is_refused(text, message):

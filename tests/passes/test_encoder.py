@@ -8,7 +8,7 @@ import pytest
 import structir
 from minilm_program import WEIGHTS, minilm_text
 from structir.ir import IRModule, Kernel
-from structir.passes import Pass, PassContext, WellFormed, all_passes, pipeline
+from structir.passes import Pass, PassContext, VerifyIR, all_passes, pipeline
 from structir.passes.manager.comparison import same
 from structir.passes.manager.statistics import module_statistics
 
@@ -32,7 +32,7 @@ def original() -> IRModule:
 
 @pytest.fixture(scope="module")
 def inlined(original: IRModule) -> IRModule:
-    with PassContext([WellFormed()]):
+    with PassContext([VerifyIR()]):
         return pipeline("inline_functions,dce{entries=main}")(original)
 
 
@@ -54,7 +54,7 @@ def test_the_encoder_computes_the_same(
 ) -> None:
     """Run on the program in one function, and where that stays as it is, on the one in several."""
     for module in (inlined, original):
-        with PassContext([WellFormed()]):
+        with PassContext([VerifyIR()]):
             after = each(module)
         if after is not module:
             found = run(after, arguments)
@@ -64,7 +64,7 @@ def test_the_encoder_computes_the_same(
 
 def test_a_whole_pipeline(inlined: IRModule, expected: Any, arguments: list[Any]) -> None:
     text = "canonicalise,cse,simplify,fold,combine_parallel_matmul,rewrite_dataflow_reshape,dce"
-    with PassContext([WellFormed()]):
+    with PassContext([VerifyIR()]):
         after = pipeline(f"{text},to_dataflow,toposort")(inlined)
     assert list(after.functions) == ["main"]
     assert module_statistics(after).calls["matmul"] < module_statistics(inlined).calls["matmul"]

@@ -9,7 +9,7 @@ from structir.analysis.internal_functions import PRIVATE
 from structir.errors import StructIRError
 from structir.interpret import interpret
 from structir.ir import Function, IRModule, structural_equal
-from structir.passes import Pass, PassContext, WellFormed, all_passes
+from structir.passes import Pass, PassContext, VerifyIR, all_passes
 from structir.passes.manager.comparison import same, within_rounding
 from structir.passes.manager.verifying import answers
 from structir.tools.fuzzing import with_private_helpers
@@ -33,7 +33,7 @@ def test_programs_compute_the_same(chunk: int) -> None:
             for name, function in module.functions.items()
             if isinstance(function, Function) and not function.attrs.get(PRIVATE)
         }
-        with warnings.catch_warnings(), PassContext([WellFormed()]):
+        with warnings.catch_warnings(), PassContext([VerifyIR()]):
             warnings.simplefilter("ignore")
             for each in PASSES:
                 check(each, module, known, seed)

@@ -12,7 +12,7 @@ import pytest
 import structir
 from structir.errors import DiagnosticWarning, StructIRError
 from structir.ir import structural_equal
-from structir.passes import PassContext, SameResults, WellFormed, all_passes, pipeline
+from structir.passes import PassContext, VerifyIR, VerifyResults, all_passes, pipeline
 
 FILES = sorted((Path(__file__).parent / "pairs").glob("*.txt"))
 CASE = re.compile(r"^# ([^\n:]+): ([^\n]+)\n(.*?)^# after\n(.*?)(?=^# |\Z)", re.M | re.S)
@@ -28,7 +28,7 @@ def test_a_pair(name: str, applied: str, before: str, after: str) -> None:
     with warnings.catch_warnings():  # what one pass completes, reading alone cannot decide
         warnings.simplefilter("ignore", DiagnosticWarning)
         module = structir.parse(before)
-    with PassContext([WellFormed(), SameResults()]):
+    with PassContext([VerifyIR(), VerifyResults()]):
         made = pipeline(applied)(module)
     expected = structir.parse(after) if after.strip() != "the same" else module
     assert structural_equal(made, expected), made.script()

@@ -9,7 +9,7 @@ import structir
 from structir import passes
 from structir.errors import ShapeMismatchError, StructInfoError
 from structir.ir import IRModule
-from structir.passes import PassContext, SameResults, Statistics, WellFormed, pipeline
+from structir.passes import PassContext, Statistics, VerifyIR, VerifyResults, pipeline
 
 
 def chain(count: int, op: str = "R.exp(R.negative({}))") -> IRModule:
@@ -28,7 +28,7 @@ def storages(module: IRModule) -> list[str]:
 def test_a_chain_takes_the_memory_of_one_value_or_of_two(
     count: int, in_place: bool, bytes: int
 ) -> None:
-    with PassContext([WellFormed(), SameResults()]):
+    with PassContext([VerifyIR(), VerifyResults()]):
         planned = passes.PlanMemory(in_place=in_place)(chain(count))
     assert storages(planned) == [f"{bytes} * n"]
 
@@ -57,7 +57,7 @@ def test_planned_programs_compile() -> None:
     x = np.linspace(-1, 1, 24, dtype="float32").reshape(3, 8)
     expected = structir.interpret(module, "main", x)
     for text in ("plan_memory", "lower,plan_memory"):
-        with PassContext([WellFormed()]):
+        with PassContext([VerifyIR()]):
             planned = pipeline(text)(module)
         assert "R.memory." in planned.script()
         np.testing.assert_allclose(structir.compile(planned)["main"](x), expected, rtol=1e-5)
@@ -120,7 +120,7 @@ def main(x: R.Tensor(("n",), "float32")):
         R.output(a)
     return a
 """)
-    with PassContext([WellFormed(), SameResults()]):
+    with PassContext([VerifyIR(), VerifyResults()]):
         made = pipeline("plan_memory,inline")(module)
     assert "force_pure" in made["layer"].script()
     assert "layer(x)" in made["main"].script()

@@ -9,7 +9,7 @@ import structir
 from structir import passes
 from structir.errors import StructIRError
 from structir.ir import IRModule
-from structir.passes import PassContext, SameResults, Statistics, WellFormed, pipeline
+from structir.passes import PassContext, Statistics, VerifyIR, VerifyResults, pipeline
 
 
 def gradient_of_layers(count: int) -> IRModule:
@@ -30,7 +30,7 @@ def peak(module: IRModule) -> int:
 
 def again(module: IRModule, **options: object) -> tuple[IRModule, list[str]]:
     counting = Statistics()
-    with PassContext([counting, WellFormed(), SameResults(inputs=1)]):
+    with PassContext([counting, VerifyIR(), VerifyResults(inputs=1)]):
         made = passes.Remat(sizes="n=64", **options)(module)
     return made, counting.rows[-1][0].notes if counting.rows else []
 

@@ -6,7 +6,7 @@ import pytest
 import structir
 from structir.errors import StructIRError
 from structir.ir import IRModule, structural_equal
-from structir.passes import PassContext, SameResults, WellFormed, pipeline
+from structir.passes import PassContext, VerifyIR, VerifyResults, pipeline
 
 DISPATCHED = 'specialise{sizes="n=4 m=3; m=2" dispatch=true}'
 
@@ -29,7 +29,7 @@ def caller(x: R.Tensor(("k", 2), "float32"), y: R.Tensor((2,), "float32")):
 
 
 def test_the_first_copy_for_the_sizes_is_called(module: IRModule) -> None:
-    with PassContext([WellFormed(), SameResults(inputs=4)]):
+    with PassContext([VerifyIR(), VerifyResults(inputs=4)]):
         made = pipeline(DISPATCHED)(module)
     assert [*made] == ["main", "caller", "main_n4_m3", "main_m2", "main_general"]
     assert structural_equal(made["main"].struct_info, module["main"].struct_info)

@@ -72,7 +72,8 @@ error[E0201]: matmul: contraction dimension mismatch: lhs has k = 64 (axis -1), 
 ...
 7 |         h = R.matmul(x, w)
   |             ^^^^^^^^^^^^^^
-  = note: index signature: lhs[~b, i, k], rhs[~b, k, j] -> out[~b, i, j]"""
+  = note: index signature: lhs[~b, i, k], rhs[~b, k, j] -> out[~b, i, j]
+  = help: correct the shape of `x` or `w`"""
     )
 
 
@@ -201,8 +202,11 @@ def main(x: R.Tensor((3, 4)), y: R.Tensor((5, 6))):
         [
             ('R.sig("a -> a")(x, x)', "expected 1 operands by the signature, found 2"),
             ('R.sig("a b")(x)', "expected `operands -> results`"),
-            ("R.sig(3)(x)", "takes a signature"),
-            ('R.sig("a -> a", nothing="f")(x)', "takes signature, function, dtype"),
+            ("R.sig(3)(x)", "expected strings, signature first"),
+            (
+                'R.sig("a -> a", nothing="f")(x)',
+                "expected the arguments signature, function, dtype",
+            ),
             ('R.sig("a b -> a b where a ~ b")(x)', "invalid size expression"),
         ],
     )
@@ -411,7 +415,9 @@ def main(x: R.Tensor(("n",), "float32"), y: R.Tensor((3,), "float32")):
         assert found["x"] == 'R.Tensor((3,), dtype="float32")'
 
     def test_no_other_policy(self) -> None:
-        with pytest.raises(DiagnosticError, match="learn is one of"):
+        with pytest.raises(
+            DiagnosticError, match="learn: expected one of guard, refine, strict, found 'guess'"
+        ):
             structir.parse(self.TEXT.format('(learn="guess")'))
 
 

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from structir.tools.fuzzing import failures, random_program, replayed
+from structir.tools.fuzzing import failures, random_program, replay
 
 FINDINGS = sorted((Path(__file__).parents[2] / "tools" / "findings").glob("cuda-*"))
 
 
 @pytest.mark.parametrize("file", FINDINGS, ids=lambda file: file.stem)
 def test_what_was_found_fails_no_more(file):
-    assert not replayed(file)
+    assert not replay(file)
 
 
 def test_random_programs():

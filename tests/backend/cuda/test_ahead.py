@@ -192,9 +192,11 @@ class PtxDevice(AheadDevice):
 
 
 def test_options_that_a_backend_does_not_have():
-    with pytest.raises(StructIRError, match="the cpu backend has no option 'arch'"):
+    with pytest.raises(
+        StructIRError, match="backend cpu: unknown option 'arch'; available: num_threads"
+    ):
         structir.compile(Mlp, arch="sm_90")
-    with pytest.raises(StructIRError, match="no backend 'tpu'; there are cpu, cuda"):
+    with pytest.raises(StructIRError, match="unknown backend 'tpu'; available: cpu, cuda"):
         structir.compile(Mlp, target="tpu")
 
 

@@ -142,17 +142,41 @@ def program(body, launch=LAUNCH):
 @pytest.mark.parametrize(
     ("body", "launch", "message"),
     [
-        ("out[0] = x[T.thread()]", "", "T.thread is known where there are threads"),
-        ("T.sync_threads()\nout[0] = 1.0", "", "there are no threads here to wait for"),
-        ("a = T.shared((4,), 'int8')\nout[0] = 1.0", "", "T.shared is not part of this kernel"),
-        ("a = T.zeros((4,), 'int8')\nout[0] = 1.0", LAUNCH, "T.zeros is not part of this kernel"),
-        ("a = T.shared((n,), 'int8')\nout[0] = 1.0", LAUNCH, "has sizes that are numbers"),
-        ("out[0] = T.shuffle_xor(x[0], 1)", LAUNCH, "in blocks of 8 threads"),
-        ("out[0] = 1.0", "(target='cuda', blocks=1, threads=2000)", "1 to 1024 threads"),
-        ("out[0] = 1.0", "(target='tpu', blocks=1, threads=2)", "no kernels for 'tpu'"),
-        ("out[0] = 1.0", "(target='cuda', blocks=1)", "says in how many threads"),
+        ("out[0] = x[T.thread()]", "", "T.thread is only available in GPU kernels"),
+        ("T.sync_threads()\nout[0] = 1.0", "", "T.sync_threads is only available in GPU kernels"),
+        (
+            "a = T.shared((4,), 'int8')\nout[0] = 1.0",
+            "",
+            "T.shared is not available in CPU kernels",
+        ),
+        (
+            "a = T.zeros((4,), 'int8')\nout[0] = 1.0",
+            LAUNCH,
+            "T.zeros is not available in GPU kernels",
+        ),
+        (
+            "a = T.shared((n,), 'int8')\nout[0] = 1.0",
+            LAUNCH,
+            "expected constant sizes, found symbolic",
+        ),
+        ("out[0] = T.shuffle_xor(x[0], 1)", LAUNCH, "expected a multiple of 32 threads, found 8"),
+        (
+            "out[0] = 1.0",
+            "(target='cuda', blocks=1, threads=2000)",
+            "integer from 1 to 1024, found 2000",
+        ),
+        (
+            "out[0] = 1.0",
+            "(target='tpu', blocks=1, threads=2)",
+            "target: expected 'cuda', found 'tpu'",
+        ),
+        (
+            "out[0] = 1.0",
+            "(target='cuda', blocks=1)",
+            "expected the options target, blocks and threads",
+        ),
         ("out[0] = 1.0", "(target='cuda', blocks='m', threads=2)", "m"),
-        ("x.shape\nout[0] = 1.0", LAUNCH, "is not part of kernels"),
+        ("x.shape\nout[0] = 1.0", LAUNCH, "an expression statement is not supported"),
     ],
 )
 def test_what_is_wrong_is_told(body, launch, message):

@@ -92,7 +92,7 @@ def test_a_wrong_pipeline_is_shown(text: str) -> None:
 
 def test_the_first_pass_that_changes_an_answer_is_named(module: IRModule) -> None:
     steps = [passes.find_pass("cse"), Pass("swapped", swapped), passes.find_pass("dce")]
-    with PassContext([passes.SameResults()]), pytest.raises(PassError) as error:
+    with PassContext([passes.VerifyResults()]), pytest.raises(PassError) as error:
         Sequential(steps)(module)
     (diagnostic,) = error.value.diagnostics
     assert "the pass swapped changes what main computes" in diagnostic.message
@@ -100,14 +100,14 @@ def test_the_first_pass_that_changes_an_answer_is_named(module: IRModule) -> Non
 
 
 def test_right_passes_are_compared(module: IRModule) -> None:
-    comparing = passes.SameResults(inputs=3, edges=False)
-    with PassContext([comparing, passes.WellFormed()]):
+    comparing = passes.VerifyResults(inputs=3, edges=False)
+    with PassContext([comparing, passes.VerifyIR()]):
         pipeline("cse,dce,toposort")(module)
     assert comparing.compared == 6  # the last pass changes nothing
 
 
 def test_a_pass_that_leaves_a_broken_program_is_named(module: IRModule) -> None:
-    with PassContext([passes.WellFormed()]), pytest.raises(PassError) as error:
+    with PassContext([passes.VerifyIR()]), pytest.raises(PassError) as error:
         Pass("forgetting", forgetting)(module)
     assert "the pass forgetting leaves" in error.value.diagnostics[0].message
     assert len(error.value.diagnostics) > 1

@@ -9,7 +9,7 @@ import pytest
 import structir
 from structir.errors import PassError
 from structir.ir import IRModule
-from structir.passes import PassContext, SameResults, pipeline
+from structir.passes import PassContext, VerifyResults, pipeline
 from structir.passes.manager.samples import InputSample, samples_of
 
 
@@ -87,13 +87,13 @@ def test_results_are_finite(op: str) -> None:
 def test_a_program_that_rejects_all_sizes_is_an_error_with_what_to_do() -> None:
     body = 'n = T.int64()\n    R.require("n == 1009")\n    a = R.exp(x)\n    b = R.exp(x)'
     module = program('x: R.Tensor(("n",), "float32")', f"{body}\n    return R.add(a, b)")
-    with PassContext([SameResults()]), pytest.raises(PassError) as error:
+    with PassContext([VerifyResults()]), pytest.raises(PassError) as error:
         pipeline("cse")(module)
     (diagnostic,) = error.value.diagnostics
     assert "compared nothing after the pass common_subexpression_elimination" in diagnostic.message
     assert "n == 1009 is required" in diagnostic.notes[0].text
     assert "--sizes" in (diagnostic.hint or "")
-    comparing = SameResults(sizes={"n": 1009})
+    comparing = VerifyResults(sizes={"n": 1009})
     with PassContext([comparing]):
         pipeline("cse")(module)
     assert comparing.functions["main"].sizes == {"n": 1009}
@@ -104,13 +104,13 @@ def test_a_program_that_rejects_all_sizes_is_an_error_with_what_to_do() -> None:
 )
 def test_results_that_are_all_nan_or_empty_are_an_error(result: str) -> None:
     module = program('x: R.Tensor(("n",), "float32")', f"a = R.exp(x)\n    return {result}")
-    with PassContext([SameResults()]), pytest.raises(PassError, match="compared nothing"):
+    with PassContext([VerifyResults()]), pytest.raises(PassError, match="compared nothing"):
         pipeline("cse,dce")(module)
 
 
 def test_what_was_compared_is_reported() -> None:
     body = "a = R.exp(x)\n    b = R.exp(x)\n    return R.add(a, b)"
-    comparing = SameResults(inputs=1, edges=False)
+    comparing = VerifyResults(inputs=1, edges=False)
     with PassContext([comparing]):
         pipeline("cse,dce")(program('x: R.Tensor(("b", "s"), "float32")', body))
     (line,) = comparing.report()

@@ -1,4 +1,4 @@
-"""Wrong passes, each a program and what it becomes: `SameResults` with defaults rejects them."""
+"""Wrong passes, each a program and what it becomes: `VerifyResults` with defaults rejects them."""
 
 import pytest
 
@@ -293,9 +293,9 @@ def program(params: str, body: str) -> IRModule:
     return structir.parse(f"@R.function\ndef main({params}):\n    {body}\n")
 
 
-def compare(params: str, before: str, after: str) -> passes.SameResults:
+def compare(params: str, before: str, after: str) -> passes.VerifyResults:
     wrong = program(params, after)
-    comparing = passes.SameResults()
+    comparing = passes.VerifyResults()
     with PassContext([comparing]):
         Pass("turned", lambda module: wrong)(program(params, before))
     return comparing
