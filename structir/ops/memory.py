@@ -78,7 +78,9 @@ def alloc_tensor(
     wanted = numpy_dtype(dtype)
     count = int(np.prod(shape, dtype=np.int64)) * wanted.itemsize
     if min((offset, *shape)) < 0 or offset + count > storage.nbytes:
-        text = f"a tensor of {count} bytes from {offset} on does not be in {storage.nbytes} bytes"
+        text = (
+            f"expected at most {storage.nbytes} bytes of storage, found {count} at offset {offset}"
+        )
         raise ShapeMismatchError(f"memory.alloc_tensor: {text}")
     return storage[offset : offset + count].view(wanted).reshape(shape)
 

@@ -65,7 +65,7 @@ def test_it_stands_on_the_page_of_ops(grown: Path) -> None:
     python(grown, "-m", "structir.tools.op_page", "ops.md")
     page = (grown / "ops.md").read_text(encoding="utf-8")
     (name,) = BODY.findall(blocks()[0])
-    assert f"`{name}(x, y)`" in page
+    assert f"`R.{name}(x, y)`" in page
     assert name not in (ROOT / "docs" / "ops.md").read_text(encoding="utf-8")
 
 

@@ -9,4 +9,4 @@ PAGE = Path(__file__).parents[2] / "docs" / "passes.md"
 
 def test_the_page_is_what_the_passes_say() -> None:
     assert PAGE.read_text(encoding="utf-8") == page()
-    assert "`merge_permutes`: Two permutes in a row are one." in page()
+    assert "`merge_permutes`: Merges two consecutive permutes." in page()

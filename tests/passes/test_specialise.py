@@ -47,7 +47,7 @@ def test_the_first_copy_for_the_sizes_is_called(module: IRModule) -> None:
 
 def test_a_name_that_is_taken_is_refused(module: IRModule) -> None:
     made = pipeline(DISPATCHED)(module)
-    with pytest.raises(StructIRError, match="has a function main_m2 already"):
+    with pytest.raises(StructIRError, match="function main_m2 already exists"):
         pipeline("specialise{sizes='m=2'}")(made)
-    with pytest.raises(StructIRError, match="has a function main_general already"):
+    with pytest.raises(StructIRError, match="function main_general already exists"):
         pipeline("specialise{sizes='m=5' dispatch=true}")(made)

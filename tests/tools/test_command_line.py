@@ -161,7 +161,7 @@ def test_json_knows_no_numbers_that_are_none(folder: Path) -> None:
 
 def test_a_plan_as_tables(folder: Path) -> None:
     result = structir_("shard", "model.py", "-s", "n=4", "-w", "2", "--picture", "blocks.svg")
-    assert "what is sent" in result.stdout and "0:2 0:8" in result.stdout
+    assert "traffic" in result.stdout and "0:2 0:8" in result.stdout
     assert (folder / "blocks.svg").read_text().startswith("<svg")
 
 

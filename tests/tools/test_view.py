@@ -133,7 +133,7 @@ def main(a: R.Tensor((3, 4), "float32"), u: R.Tensor(ndim=2, dtype="float32")):
     u = named(data, "u")
     assert u["found"][0][0] == "4"
     told = data["explanations"][u["why"][0][0]]
-    assert told[0]["text"] == "`t` is bound"
+    assert told[0]["text"] == "`t` is defined here"
     line = data["text"].splitlines()[told[0]["line"] - 1].strip()
     assert line == 't: R.Tensor(dtype="float32", ndim=2) = R.matmul(a, u)'
     assert "found" not in named(data, "a")
