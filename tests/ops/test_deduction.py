@@ -272,7 +272,10 @@ def symbol_of(dim):
 
 def test_every_op_has_a_signature_and_says_what_it_does():
     for op in registered_ops():
-        if not isinstance(op.definition, SignatureOpDefinition):
+        definition = op.definition
+        if not isinstance(definition, SignatureOpDefinition):
+            continue
+        if not definition.body.__module__.startswith("structir."):  # another test declared it
             continue
         assert op.definition.doc, op.name
         assert op.definition.signature.op == op.name
