@@ -215,6 +215,20 @@ def test_integers_wrap_around(device):
     assert_interpreted(device, OVERFLOWING, x, 2**63 - 2)
 
 
+def test_ptx_compares_integers_that_may_wrap_around():
+    """LLVM folds `x + 1 > x` to true where the sum is marked `nsw`, and otherwise to a
+    comparison with the greatest integer."""
+    module = structir.parse(
+        """
+@R.function
+def main(x: R.Tensor(("n",), "int64")):
+    return R.where(x + 1 > x, x, -x)
+"""
+    )
+    ptx = DeviceExecutable(module, AheadDevice("sm_80")).ptx()
+    assert str(2**63 - 1) in ptx
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_texts_that_are_equal_for_several_dtypes_are_several_kernels(device, dtype):
     module = structir.parse(
