@@ -11,7 +11,7 @@ from structir.tools.explanations import Explanation, explanations
 HEADER = '''# Errors
 
 This page has an entry for each error code: the cause, a wrong program, its message, the fix, and a
-corrected program. Use it when a message shows a code; `structir explain CODE` prints the same entry.
+corrected program. Use it when a message shows a code; `structir explain CODE` prints its entry.
 
 An error in a program is a `DiagnosticError`. Its message has a code, the op, the expected and the
 actual value, a caret with a label at each location involved, and a help line with an edit.
