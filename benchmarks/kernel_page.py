@@ -31,8 +31,8 @@ def table(found: Row) -> str:
     """Returns the table: times of StructIR, and ratios of the peers."""
     head = (
         f"Measured {found['date']} on {found['machine']}, {found['cores']} cores, load "
-        f"{found['load']}; float32, one thread, medians of {found['rounds']} interleaved samples. A "
-        "ratio is the time of the peer divided by that of StructIR. Targets are in brackets; "
+        f"{found['load']}; float32, one thread, medians of {found['rounds']} interleaved samples. "
+        "A ratio is the time of the peer divided by that of StructIR. Targets are in brackets; "
         "missed targets are bold."
     )
     lines = [head, "", f"| work | StructIR | | {' | '.join(PEERS)} |"]

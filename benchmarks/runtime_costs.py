@@ -30,9 +30,9 @@ if not ONE_THREAD.items() <= os.environ.items():  # libraries read it when they 
 import numpy as np  # noqa: E402
 import onnxruntime  # noqa: E402
 from onnx import TensorProto, helper  # noqa: E402
-from processor import processor  # noqa: E402
 
 import structir  # noqa: E402
+from processor import processor  # noqa: E402
 from structir.script import I, R  # noqa: E402
 
 Row = dict[str, Any]
