@@ -88,7 +88,7 @@ def maps() -> Iterator[Case]:
         ),
     ]
     yield Case(
-        "negative 10,000,000, the floor of maps",
+        "negative 10,000,000 (the memory bound)",
         ["R.negative(x0)"],
         [(10_000_000,)],
         [node("Neg", "x0")],

@@ -1,13 +1,13 @@
-"""What `kernels.py` has found, as the table of `docs/performance.md`."""
+"""Writes the results of `kernels.py` as the table of `docs/performance.md`."""
 
 import os
-import platform
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 from kernel_cases import PEERS
 from kernel_peers import OWN
+from processor import processor
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "performance.md"
 START, END = "<!-- kernels: begin -->", "<!-- kernels: end -->"
@@ -15,7 +15,7 @@ Row = dict[str, Any]
 
 
 def described(rows: list[Row], rounds: int, seconds: float) -> Row:
-    """The rows with what has to be known of them."""
+    """Returns the rows with date, machine and settings of the run."""
     return {
         "date": date.today().isoformat(),
         "machine": processor(),
@@ -27,22 +27,12 @@ def described(rows: list[Row], rounds: int, seconds: float) -> Row:
     }
 
 
-def processor() -> str:
-    """The processor's name, where the system tells."""
-    told = Path("/proc/cpuinfo")
-    if told.exists():
-        for line in told.read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.machine()
-
-
 def table(found: Row) -> str:
-    """Times of ours, and how many times as long each peer takes."""
+    """Returns the table: times of StructIR, and ratios of the peers."""
     head = (
         f"Measured {found['date']} on {found['machine']}, {found['cores']} cores, load "
-        f"{found['load']}; float32, one thread, medians of {found['rounds']} samples in turn. A "
-        "ratio is the peer's time over ours; targets are in brackets, and "
+        f"{found['load']}; float32, one thread, medians of {found['rounds']} interleaved samples. "
+        "A ratio is the time of the peer divided by that of StructIR. Targets are in brackets; "
         "missed targets are bold."
     )
     lines = [head, "", f"| work | StructIR | | {' | '.join(PEERS)} |"]
@@ -50,7 +40,10 @@ def table(found: Row) -> str:
     lines += [_line(row) for row in found["rows"] if "times" in row]
     two = [row for row in found["rows"] if "two" in row]
     if two:
-        lines += ["", "| two threads over one, wall-clock time | StructIR (1.8) | ONNX Runtime |"]
+        lines += [
+            "",
+            "| speed-up of two threads, wall-clock time | StructIR (1.8) | ONNX Runtime |",
+        ]
         lines += ["|---|---|---|", *map(_two_line, two)]
     return "\n".join(lines)
 

@@ -9,7 +9,6 @@ The figures go to `benchmarks/results/runtime_costs.json`, and into the table of
 import argparse
 import json
 import os
-import platform
 import subprocess
 import sys
 import tempfile
@@ -33,6 +32,7 @@ import onnxruntime  # noqa: E402
 from onnx import TensorProto, helper  # noqa: E402
 
 import structir  # noqa: E402
+from processor import processor  # noqa: E402
 from structir.script import I, R  # noqa: E402
 
 Row = dict[str, Any]
@@ -216,8 +216,8 @@ def start_rows() -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder:
         saved = str(Path(folder) / "model.sir")
         cache = {"STRUCTIR_CACHE": str(Path(folder) / "cache")}
-        yield start_row("MiniLM, nothing kept", ["save", saved], cache)
-        yield start_row("MiniLM, kernels kept on disk", ["compile"], cache)
+        yield start_row("MiniLM, empty cache", ["save", saved], cache)
+        yield start_row("MiniLM, kernels in the cache on disk", ["compile"], cache)
         off = {"STRUCTIR_CACHE": "off"}
         yield start_row("MiniLM, from a saved executable", ["load", saved], off)
 
@@ -268,7 +268,7 @@ def page_table(found: Row) -> str:
     rows = found["rows"]
     lines = [
         f"Measured {found['date']} on {found['machine']}, {found['cores']} cores, load "
-        f"{found['load']}; medians of {found['rounds']} samples in turn.",
+        f"{found['load']}; medians of {found['rounds']} interleaved samples.",
         "",
         "| a call, one thread | StructIR | NumPy | ONNX Runtime |",
         "|---|---|---|---|",
@@ -280,12 +280,12 @@ def page_table(found: Row) -> str:
     for row in (r for r in rows if r["kind"] == "threads"):
         times = f"{time_text(row['one'])} | {time_text(row['two'])}"
         lines.append(f"| {row['what']} | {times} | {row['one'] / row['two']:.2f} |")
-    lines += ["", "| start of a process, after its imports | elapsed | of the processor |"]
+    lines += ["", "| start of a process, after its imports | elapsed time | CPU time |"]
     lines.append("|---|---|---|")
     for row in (r for r in rows if r["kind"] == "start"):
         times = f"{time_text(row['structir'])} | {time_text(row['cpu'])}"
         lines.append(f"| {row['what']} | {times} |")
-    lines += ["", "| most memory of a process | StructIR | ONNX Runtime | ratio |"]
+    lines += ["", "| peak memory of a process | StructIR | ONNX Runtime | ratio |"]
     lines.append("|---|---|---|---|")
     for row in (r for r in rows if r["kind"] == "memory"):
         own, peer = row["structir"], row["onnxruntime"]
@@ -308,7 +308,7 @@ def main() -> None:
     rows = [*call_rows(rounds), *thread_rows(rounds), *start_rows(), *memory_rows()]
     found = {
         "date": date.today().isoformat(),
-        "machine": platform.machine(),
+        "machine": processor(),
         "cores": os.cpu_count(),
         "load": round(os.getloadavg()[0], 1),
         "rounds": rounds,

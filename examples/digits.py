@@ -1,8 +1,8 @@
-"""Training a small network on handwritten digits, beside the same in PyTorch where it is installed.
+"""Trains a small network on handwritten digits, and the same network in PyTorch if it is installed.
 
-The network, its loss, its gradient and the rule of descent are one StructIR function, compiled for
-every size of a batch (`digits_program.py`). Both start from the same weights and see the same
-batches, one thread each; times are CPU times.
+The network, its loss, its gradient and the optimizer are one StructIR function, compiled once for
+all batch sizes (`digits_program.py`). Both systems start from the same weights and train on the
+same batches with one thread; times are CPU times.
 
     python examples/digits.py --network conv --rule adam
 """
@@ -27,7 +27,7 @@ RATES = {"sgd": 0.1, "adam": 0.003}
 
 
 class Digits(NamedTuple):
-    """Pictures of 64 numbers from 0 to 1, and their digits; a fifth is kept for the test."""
+    """Images of 64 pixels in [0, 1] with their digits; a fifth of them is the test set."""
 
     pictures: np.ndarray
     digits: np.ndarray
@@ -36,21 +36,21 @@ class Digits(NamedTuple):
 
 
 class Trainer(Protocol):
-    """Something that learns batch by batch."""
+    """Trains a network batch by batch."""
 
     name: str
 
     def step(self, pictures: np.ndarray, wanted: np.ndarray) -> float:
-        """Learn from one batch; its loss."""
+        """Runs one training step on a batch and returns its loss."""
         ...
 
     def logits(self, pictures: np.ndarray) -> np.ndarray:
-        """What the network says of pictures."""
+        """Returns the logits of images."""
         ...
 
 
 def load_digits() -> Digits:
-    """The digits that come with scikit-learn."""
+    """Returns the digits data set of scikit-learn."""
     from sklearn import datasets
 
     pictures, digits = datasets.load_digits(return_X_y=True)
@@ -61,7 +61,7 @@ def load_digits() -> Digits:
 
 
 class Compiled:
-    """The network in StructIR."""
+    """Trains the network in StructIR."""
 
     name = "StructIR"
 
@@ -89,7 +89,7 @@ class Compiled:
 
 
 class Torch:
-    """The same in PyTorch, on one thread."""
+    """Trains the same network in PyTorch, with one thread."""
 
     name = "PyTorch"
 
@@ -131,7 +131,7 @@ class Torch:
 
 
 def batches(data: Digits, epoch: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The pictures in an order of their own, with ones where the digits are."""
+    """Yields shuffled batches of images with one-hot digits."""
     order = np.random.default_rng(epoch).permutation(len(data.digits))
     for start in range(0, len(order), BATCH):
         chosen = order[start : start + BATCH]
@@ -139,7 +139,7 @@ def batches(data: Digits, epoch: int) -> Iterator[tuple[np.ndarray, np.ndarray]]
 
 
 def accuracy(trainer: Trainer, data: Digits) -> float:
-    """The share of the test's digits that the network tells."""
+    """Returns the test accuracy."""
     told = trainer.logits(data.test_pictures).argmax(axis=1)
     return float((told == data.test_digits).mean())
 

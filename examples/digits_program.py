@@ -1,7 +1,7 @@
-"""The programs of the digits example: networks, their loss, and rules of descent, in the IR.
+"""The programs of the digits example: networks, their loss, and optimizers, in the IR.
 
-The gradient of the loss comes from the pass `gradient`. A rule of descent is written once, as a
-function for each weight; `training_program` puts everything together as one step.
+The pass `gradient` computes the gradient of the loss. An optimizer is one function that updates a
+weight; `training_program` builds one training step from network, gradient and optimizer.
 """
 
 from collections.abc import Mapping
@@ -17,8 +17,8 @@ Shape = tuple[int, ...]
 
 
 class Network(NamedTuple):
-    """Weights with their shapes, and the lines that make `y` of the pictures `x`, 64 numbers
-    each."""
+    """Weights with their shapes, and the source that computes `y` from the images `x` of 64
+    pixels."""
 
     weights: Mapping[str, Shape]
     lines: str
@@ -76,7 +76,7 @@ KEPT = {"sgd": 0, "adam": 2}  # tensors that a rule keeps for each weight from s
 
 
 def program(network: Network) -> IRModule:
-    """`logits`, `loss`, and the rules of descent."""
+    """Returns the module with `logits`, `loss` and the optimizers."""
     weights = [f'{name}: R.Tensor({shape}, "float32")' for name, shape in network.weights.items()]
     constants = {name: f'R.const({value!r}, "float32")' for name, value in NUMBERS.items()}
     rules = [RULES.format(name=n, shape=s, **constants) for n, s in network.weights.items()]
@@ -101,8 +101,8 @@ def loss(wanted: R.Tensor(("n", 10), "float32"), {pictures}):
 
 
 def training_program(network: Network, rule: str) -> IRModule:
-    """`logits`, and `step`: from a batch, weights, what the rule keeps of them, and the rate and
-    number of the step, to the loss and the new weights and what is kept."""
+    """Returns a module with `logits` and `step`. `step` maps a batch, the weights, the state of the
+    optimizer, the learning rate and the step number to the loss, new weights and new state."""
     names = list(network.weights)
     together = passes.pipeline("inline{functions=logits}")(program(network))
     module = passes.Gradient(function="loss", parameters=", ".join(names))(together)
@@ -131,7 +131,7 @@ def training_program(network: Network, rule: str) -> IRModule:
 
 
 def first_weights(network: Network, seed: int = 0) -> dict[str, NDArray[np.float32]]:
-    """Weights to start from: uniform numbers of a size that keeps that of activations."""
+    """Returns initial weights: uniform, scaled to preserve the magnitude of activations."""
     rng = np.random.default_rng(seed)
 
     def drawn(shape: Shape) -> NDArray[np.float32]:

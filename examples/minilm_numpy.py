@@ -1,4 +1,4 @@
-"""The same encoder in NumPy, one op after another: what the compiled program is compared with."""
+"""The encoder in NumPy, op by op: the reference of the compiled program."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -67,7 +67,7 @@ def pool(hidden: Floats, present: Floats) -> Floats:
 def encode(
     input_ids: Tokens, attention_mask: Tokens, weights: Mapping[str, Floats]
 ) -> tuple[Floats, Floats]:
-    """Hidden states and sentence embeddings, as the program's `main` gives them."""
+    """Returns hidden states and sentence embeddings, like `main` of the program."""
     present = attention_mask.astype(np.float32)
     bias = (np.float32(1) - present[:, None, None, :]) * np.float32(-1e9)
     hidden = embed(input_ids, {name: weights[name] for name in EMBEDDING_WEIGHTS})

@@ -1,7 +1,7 @@
-"""The MiniLM-L6 sentence encoder as a StructIR program: two sizes stay open, `batch` and `seq`.
+"""The MiniLM-L6 sentence encoder as a StructIR program with two symbolic dims, `batch` and `seq`.
 
-The language is read, not executed, so Python's part here is to repeat what repeats: the weights of
-one layer are listed once, and `main`, which takes those of all six, is put together from the list.
+Programs are parsed, not executed, so Python generates the repeated source: the weights of one layer
+are listed once, and the source of `main`, with the weights of six layers, is built from the list.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 LAYERS = 6
 Shape = tuple[int, ...]
 
-# Name and shape of each weight, in the order in which `main` takes them after the two inputs.
+# Name and shape of each weight, in the order of the parameters of `main` after the two inputs.
 EMBEDDING_WEIGHTS: dict[str, Shape] = {
     "word_table": (30522, 384),
     "type_table": (2, 384),
@@ -38,7 +38,7 @@ LAYER_WEIGHTS: dict[str, Shape] = {
 
 
 def layer_weight(layer: int, name: str) -> str:
-    """What `main` calls the weight `name` of a layer."""
+    """Returns the parameter name in `main` of a weight of a layer."""
     return f"layer{layer}_{name}"
 
 
@@ -151,5 +151,5 @@ def main_function() -> str:
 
 
 def minilm_text() -> str:
-    """The whole module: `main` gives the hidden states and one unit vector for each sentence."""
+    """Returns the module; `main` returns hidden states and one unit vector per sentence."""
     return f"@I.ir_module\nclass MiniLM:{EMBED}{ENCODER_LAYER}{POOL}{main_function()}"

@@ -1,6 +1,6 @@
-"""The demo: a real sentence encoder, compiled once, encodes batches of any size and any length.
+"""The demo: a sentence encoder, compiled once, encodes batches of any size and any length.
 
-The program is in `minilm_program.py`, its weights and tokeniser come through `minilm_files.py`.
+The program is in `minilm_program.py`; `minilm_files.py` reads its weights and its tokenizer.
 """
 
 import time
@@ -36,14 +36,14 @@ Encoder = Callable[[Tokens, Tokens], tuple[Floats, Floats]]
 
 
 class Times(NamedTuple):
-    """CPU seconds for one batch: the compiled program, and NumPy one op after another."""
+    """CPU seconds per batch of the compiled program and of NumPy, op by op."""
 
     compiled: float
     numpy: float
 
 
 def with_weights(main: Callable[..., tuple[Floats, Floats]], weights: Weights) -> Encoder:
-    """The program's `main` with its weights already given."""
+    """Returns `main` with its weights bound."""
     values = tuple(weights.values())
     return lambda input_ids, attention_mask: main(input_ids, attention_mask, *values)
 
@@ -53,7 +53,7 @@ def numpy_encoder(weights: Weights) -> Encoder:
 
 
 def seconds(encode: Encoder, tokens: tuple[Tokens, Tokens]) -> float:
-    """Returns the CPU time of one call, which other processes do not lengthen."""
+    """Returns the CPU time of one call; other processes affect it less than wall-clock time."""
     start = time.process_time()
     encode(*tokens)
     return time.process_time() - start

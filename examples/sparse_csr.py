@@ -1,10 +1,9 @@
 """Defines a StructInfo subclass outside of the package: a sparse CSR matrix, and an op on it.
 
-A matrix in CSR (compressed sparse row) form is three arrays: where each row begins, the column of
-each entry, and the values. The sum of two matrices that share their index arrays shares them too,
-and is computed value by value; of any other sum, even the number of entries is known only when it
-has been computed. The subclass below expresses both. Its fields define how it is parsed, printed,
-compared, joined and checked.
+A matrix in CSR (compressed sparse row) form has three arrays: the start of each row, the column of
+each entry, and the values. The sum of two matrices with equal index arrays has the same index
+arrays, and is computed value by value. In any other sum, the number of entries is data-dependent.
+The subclass below expresses both. Its fields define parsing, printing, equality, joins and checks.
 
     python examples/sparse_csr.py
 """
@@ -33,8 +32,7 @@ from structir.ir.dims import Dim, equal
 
 @struct_info
 class SparseCSRTensorStructInfo(StructInfo):
-    """A sparse matrix. `pattern` is a number that stands for its index arrays: same number, same
-    arrays."""
+    """A sparse matrix. `pattern` identifies its index arrays: equal patterns, equal arrays."""
 
     rows: Dim
     cols: Dim
@@ -43,7 +41,7 @@ class SparseCSRTensorStructInfo(StructInfo):
     pattern: Dim | None = None
 
     def parts(self) -> TupleStructInfo:
-        """The value when the program runs: shape, pattern, and the three arrays."""
+        """Returns the run-time representation: shape, pattern, and the three arrays."""
         return TupleStructInfo(
             (
                 ShapeStructInfo((self.rows, self.cols)),
@@ -60,7 +58,7 @@ def _vector(size: Dim | None, dtype: str | None) -> TensorStructInfo:
 
 
 def sum_info(x: StructInfo, y: StructInfo) -> StructInfo:
-    """A sum is as large as its operands; entries and pattern are known where they share one."""
+    """Infers a sum: the shape of the operands; entries and pattern if both have one pattern."""
     if not isinstance(x, SparseCSRTensorStructInfo) or not isinstance(y, SparseCSRTensorStructInfo):
         raise StructInfoError(Diagnostic("both operands must be sparse matrices"))
     size = SparseCSRTensorStructInfo(x.rows, x.cols, x.dtype)
@@ -77,7 +75,7 @@ def sum_info(x: StructInfo, y: StructInfo) -> StructInfo:
 
 @opaque_op(sum_info)
 def csr_add(x: Any, y: Any) -> Any:
-    """The sum of two sparse matrices; index arrays that they share stay as they are."""
+    """Adds two sparse matrices; equal index arrays are reused."""
     (shape, pattern, starts, columns, values), (_, other, _, _, addend) = x, y
     if pattern == other:
         return shape, pattern, starts, columns, values + addend
@@ -85,14 +83,14 @@ def csr_add(x: Any, y: Any) -> Any:
 
 
 def from_scipy(matrix: Any) -> tuple[Any, ...]:
-    """A matrix of SciPy as a value of a program; its pattern is a hash of the index arrays."""
+    """Converts a SciPy matrix to a value; its pattern is a hash of the index arrays."""
     starts, columns = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64)
     pattern = hash((matrix.shape, starts.tobytes(), columns.tobytes())) & 0x7FFF_FFFF
     return matrix.shape, pattern, starts, columns, matrix.data
 
 
 def to_scipy(value: tuple[Any, ...]) -> Any:
-    """A value of a program as a matrix of SciPy."""
+    """Converts a value to a SciPy matrix."""
     shape, _pattern, starts, columns, values = value
     return scipy.sparse.csr_matrix((values, columns, starts), shape)
 
@@ -115,14 +113,14 @@ def main(
 
 
 def matrices() -> list[Any]:
-    """Three matrices, the first two of which have entries at the same places."""
+    """Returns three matrices; the first two have entries at the same positions."""
     first = scipy.sparse.random_array((4, 6), density=0.3, format="csr", dtype=np.float32, rng=0)
     third = scipy.sparse.random_array((4, 6), density=0.2, format="csr", dtype=np.float32, rng=1)
     return [first, first * np.float32(3), third]
 
 
 def main() -> None:
-    """Show the program with what was deduced, and run it."""
+    """Prints the program with its inferred StructInfo, and runs it."""
     module = structir.parse(PROGRAM)
     check_well_formed(module)
     print(module.script())

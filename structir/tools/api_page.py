@@ -41,13 +41,23 @@ CONSTANTS = {
 }
 HEADER = """# Public API
 
-The names that programs may import, by module. Every other module, and every name with a leading
-underscore, is private and may change without notice. Each name loads on first use:
+This page lists the names that programs may import, by module. Every other module, and every name
+with a leading underscore, is private and may change without notice. Each name loads on first use:
 `import structir` imports no compiler.
 
-Use this page to find a name; `help(structir.compile)` prints its full docstring, and `make docs`
-builds a reference with signatures. The ops are on [their own page](ops.md), as are the
-[passes](passes.md): each is an attribute of `structir.passes` under its name in camel case.
+Use this page to find a name. `help(structir.compile)` prints its full docstring, and `make docs`
+builds a reference with signatures. Ops and passes have pages of their own: [ops.md](ops.md) and
+[passes.md](passes.md). Each pass is an attribute of `structir.passes` under its name in camel case:
+
+```python
+import structir
+
+print(structir.passes.DeadCodeElimination().name)
+```
+
+```text
+dead_code_elimination
+```
 """
 
 

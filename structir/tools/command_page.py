@@ -13,15 +13,16 @@ from structir.tools.exit_codes import EXIT_CODES
 
 HEADER = """# The command line
 
-`structir --help` lists the commands. `structir COMMAND --help` documents one, with examples. This
-page is generated from the same text.
+This page lists the commands of `structir`, with their options and examples. Use it to look up an
+option; `structir --help` and `structir COMMAND --help` print the same text. The
+[tour](tour.md#on-the-command-line) has an example session.
 
-A FILE is the text of a program, a `.sir` file, a model (`.onnx` or `.pt2`), or a dash for the
-standard input. Results go to the standard output; errors, warnings, progress and times to the
+A FILE is the source of a program, a `.sir` file, a model (`.onnx` or `.pt2`), or a dash for the
+standard input. Results go to the standard output. Errors, warnings, progress and times go to the
 standard error.
 
-- **Colours** follow the terminal. `NO_COLOR=1` turns them off; `FORCE_COLOR=1` turns them on where
-  there is no terminal.
+- **Colours** follow the terminal. `NO_COLOR=1` disables them; `FORCE_COLOR=1` enables them
+  without a terminal.
 - **Completion**: `structir --install-completion` adds completion to bash, zsh, fish or PowerShell:
   commands, options, passes of a pipeline, and functions and symbolic dims of the FILE.
   `--show-completion` prints the script instead of installing it.

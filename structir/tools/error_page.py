@@ -8,25 +8,41 @@ from pathlib import Path
 from structir import errors
 from structir.tools.explanations import Explanation, explanations
 
-HEADER = """# Errors
+HEADER = '''# Errors
 
-Each mistake in a program is one `DiagnosticError`. Its message has a code, the op, the expected and
-the actual value, a caret with a label at each location involved, and a help line with an edit.
-Independent errors are reported together, in `error.diagnostics`. `structir explain CODE` prints
-the entry of a code.
+This page has an entry for each error code: the cause, a wrong program, its message, the fix, and a
+corrected program. Use it when a message shows a code; `structir explain CODE` prints its entry.
 
-A file of `Executable.save` holds machine code, and loading one runs it: load only files that you \
-trust.
+An error in a program is a `DiagnosticError`. Its message has a code, the op, the expected and the
+actual value, a caret with a label at each location involved, and a help line with an edit.
+Independent errors are reported together, in `error.diagnostics`:
+
+```python
+import structir
+
+try:
+    structir.parse("""
+@R.function
+def main(x: R.Tensor((3, 4), "float32")):
+    return R.matmul(x, x)
+""")
+except structir.errors.DiagnosticError as error:
+    print(error.code, error.diagnostics[0].message)
+```
+
+```text
+E0201 contraction dimension mismatch: lhs has k = 4 (axis -1), rhs has k = 3 (axis -2)
+```
 
 Tracebacks in scripts and notebooks contain user frames only: frames of StructIR are omitted from
-errors that it raises on purpose. `STRUCTIR_DEBUG=1` in the environment shows all frames.
+diagnostics. `STRUCTIR_DEBUG=1` in the environment shows all frames.
 
 On the command line, an invalid program ends with exit code 1, one that fails at run time with 3,
 one that a pass changed with 4.
 
 ## Exception classes
 
-"""
+'''
 
 CHAPTERS = {
     "E00": "General",

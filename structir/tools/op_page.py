@@ -26,16 +26,20 @@ from structir.opdef.parameters import Parameter, shown
 
 HEADER = """# Ops
 
-Each op is declared by an index signature and a body. The signature relates elements of operands and
-results: `i` is an index variable, `*s` an axis pack, `~s` an axis pack that broadcasts, `[i]` an
-axis that the body receives whole, `i : n` an index and a size, and `flat` and `join` combine
-several index variables to one axis. `@` is followed by the dtype{dtypes}.
-Without it all dtypes are equal. A signature that depends on attributes is described in words, with
+This page lists every op: index signature, attributes, dtypes, backends and gradient. Use it to look
+up an op; [extend.md](extend.md) declares a new one.
+
+Each op is declared by an index signature and a body. The signature maps elements of operands to
+elements of results: `i` is an index variable, `*s` a row variable (any number of axes), `~s` a row
+variable that broadcasts, `[i]` an axis that the body receives whole, `i : n` an index variable with
+its size, and `flat` and `join` combine several index variables to one axis. `@` is followed by the
+dtype{dtypes}. Without it all dtypes are equal. A signature that depends on attributes is shown for
 an example.
 
-Tables list the backends for the examples of an op. *kernel* is compiled code, and *host* is the
-NumPy reference. *none* means that the CUDA backend rejects the op at compile time. Gradients are
-derived from signature and body as the op `grad.adjoint`, through the decomposition, or by a rule.
+The tables list the backends for the examples of an op: *kernel* is compiled code, *host* is the
+NumPy reference, and *none* means that the CUDA backend rejects the op at compile time. Gradients
+are derived from signature and body as the op `grad.adjoint`, through the decomposition, or by a
+rule. Limits: dtypes are never promoted, and a column of backends covers only the examples.
 """
 
 

@@ -8,13 +8,33 @@ from pathlib import Path
 from structir.passes import all_passes
 from structir.passes.base import Pass
 
-HEADER = """# Every pass
+HEADER = '''# Every pass
 
-The passes that `structir opt FILE -p PIPELINE` can run, generated from their docstrings: name and
-aliases, description, options with their defaults. A pass is idempotent and preserves results,
-except where stated. Rewrites are passes too and are listed at the end.
-[write-a-pass.md](write-a-pass.md) adds one.
-"""
+This page lists every pass: name and aliases, description, options with their defaults. Use it to
+write a pipeline, on the command line (`structir opt FILE -p 'inline,cse,dce{entries=main}'`) or in
+Python:
+
+```python
+import structir
+from structir import passes
+
+module = structir.parse("""
+@R.function
+def main(x: R.Tensor(("n",), "float32")):
+    y = R.exp(x)
+    z = R.exp(x)
+    return R.add(y, z)
+""")
+print(len(passes.pipeline("cse,dce")(module)["main"].bindings()), "bindings")
+```
+
+```text
+2 bindings
+```
+
+A pass is idempotent and preserves results, except where stated. Rewrites are passes, too; they are
+at the end of the page. [write-a-pass.md](write-a-pass.md) adds a pass.
+'''
 
 
 def page() -> str:
@@ -31,7 +51,7 @@ def entry(each: Pass) -> str:
     names = ", ".join(f"`{name}`" for name in (each.name, *each.aliases))
     options = [f"- `{p.name}={p.default!r}`" for p in each.parameters()]
     facts = [f"Not idempotent: {each.idempotent}."] if each.idempotent is not True else []
-    facts += [] if each.comparable else ["It may change results."]
+    facts += [] if each.comparable else ["This pass may change results."]
     facts += [f"Requires {', '.join(each.requires)}."] if each.requires else []
     text = "\n\n".join(filter(None, (each.__doc__, "\n".join(options), " ".join(facts))))
     return f"## {names}\n\n{text}\n"
