@@ -72,22 +72,22 @@ def _products(sums: list[str], states: list[str], first_gate: str, count: str) -
     gates to sums (index `j`), in the order of the terms."""
     index = f"{first_gate}j"
     terms = range(AT_ONCE)
-    held = [f"x{n}_{q} = {x.format(k=f'k + {q}')}" for n, x in enumerate(states) for q in terms]
+    loads = [f"x{n}_{q} = {x.format(k=f'k + {q}')}" for n, x in enumerate(states) for q in terms]
     weights = [f"w{q} = weight[k + {q}, {index}]" for q in terms]
-    many = [
+    accumulate = [
         f"{total} = {' + '.join([total, *[f'x{n}_{q} * w{q}' for q in terms]])}"
         for n, total in enumerate(sums)
     ]
-    one = [
+    remainder = [
         f"{t} += {x.format(k='k')} * weight[k, {index}]" for t, x in zip(sums, states, strict=True)
     ]
     loop = f"    for j in range({count}):"
-    lines = [f"for k in range(0, hidden - {AT_ONCE - 1}, {AT_ONCE}):", *_indented(held), loop]
-    lines += [*_indented([*weights, *many], 2)]
+    lines = [f"for k in range(0, hidden - {AT_ONCE - 1}, {AT_ONCE}):", *_indented(loads), loop]
+    lines += [*_indented([*weights, *accumulate], 2)]
     lines += [
         f"for k in range({AT_ONCE} * (hidden // {AT_ONCE}), hidden):",
         loop,
-        *_indented(one, 2),
+        *_indented(remainder, 2),
     ]
     return "\n".join(lines) + "\n"
 
@@ -109,37 +109,42 @@ def recurrent_kernel(name: str, dtype: str, backwards: bool, ragged: bool = Fals
     hidden states and the final states. A `ragged` kernel takes the length of each sequence as an
     additional first operand."""
     cell = CELLS[name]
-    full = f"{name}_backwards" if backwards else name
-    full = f"{full}_ragged" if ragged else full
-    found = parse(_text(cell, f"{full}_{dtype}", dtype, backwards, ragged), f"{full}.py")
-    kernel = found.functions[f"{full}_{dtype}"]
+    full_name = f"{name}_backwards" if backwards else name
+    full_name = f"{full_name}_ragged" if ragged else full_name
+    module = parse(_text(cell, f"{full_name}_{dtype}", dtype, backwards, ragged), f"{full_name}.py")
+    kernel = module.functions[f"{full_name}_{dtype}"]
     assert isinstance(kernel, Kernel)
     return kernel
 
 
 def _text(cell: RecurrentCell, name: str, dtype: str, backwards: bool, ragged: bool) -> str:
-    width, result = f"{cell.gates} * hidden", f"{cell.products} * hidden"
+    width, product_width = f"{cell.gates} * hidden", f"{cell.products} * hidden"
     state = '"batch", "hidden"'
     shapes = {"gates": f'"steps", "batch", "{width}"'}
     shapes |= {f"{s}_start": state for s in cell.states}
     shapes |= {"weight": f'"hidden", "{width}"', "bias": f'"{width}",'}
     shapes |= {"whole": f'"steps", {state}', **dict.fromkeys(cell.states, state)}
-    kinds = {"lengths": "int64"}
+    dtypes = {"lengths": "int64"}
     if ragged:
         shapes = {"lengths": '"batch",', **shapes}
-    params = ", ".join(f'{n}: R.Tensor(({s}), "{kinds.get(n, dtype)}")' for n, s in shapes.items())
-    before = cell.products < cell.gates
+    params = ", ".join(f'{n}: R.Tensor(({s}), "{dtypes.get(n, dtype)}")' for n, s in shapes.items())
+    applies_reset = cell.products < cell.gates
     lines = [f'rows = T.zeros((batch, {width}), "{dtype}")']
-    lines += [f'kept = T.zeros((hidden,), "{dtype}")'] if before else []
+    lines += [f'kept = T.zeros((hidden,), "{dtype}")'] if applies_reset else []
     starts = "\n".join(f"        {s}[b, j] = {s}_start[b, j]" for s in cell.states)
     steps = "steps - 1, -1, -1" if backwards else "steps"
-    some = [f"first + {n}" for n in range(TOGETHER)]
-    together, alone = [
-        _products([f"rows[{b}, j]" for b in own], [f"last[{b}, {{k}}]" for b in own], "", result)
-        for own in (some, ["b"])
+    tile = [f"first + {n}" for n in range(TOGETHER)]
+    tile_products, single_products = [
+        _products(
+            [f"rows[{b}, j]" for b in sequences],
+            [f"last[{b}, {{k}}]" for b in sequences],
+            "",
+            product_width,
+        )
+        for sequences in (tile, ["b"])
     ]
     step = f"""\
-{RESET if before else ""}\
+{RESET if applies_reset else ""}\
 for j in range(hidden):
 {indent(cell.text, " " * 4)}\
 for j in range(hidden):
@@ -156,9 +161,9 @@ for t in range({steps}):
         for j in range({width}):
             rows[b, j] = bias[j]
     for first in range(0, batch - {TOGETHER - 1}, {TOGETHER}):
-{indent(together, " " * 8)}\
+{indent(tile_products, " " * 8)}\
     for b in range({TOGETHER} * (batch // {TOGETHER}), batch):
-{indent(alone, " " * 8)}\
+{indent(single_products, " " * 8)}\
     for b in range(batch):
 {indent(step, " " * 8)}"""
     text = indent("\n".join([*lines, body]), " " * 4)

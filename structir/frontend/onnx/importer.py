@@ -82,30 +82,32 @@ class OnnxImporter:
     def constants(self, graph: GraphProto, names: GraphNames) -> None:
         """Adds the initializers of a graph to its scope."""
         for tensor in graph.initializer:
-            held = None if self.mapped is None else self.mapped.array_of(tensor)
-            array = array_of(tensor, self.folder) if held is None else held
+            view = None if self.mapped is None else self.mapped.array_of(tensor)
+            array = array_of(tensor, self.folder) if view is None else view
             names.values[tensor.name] = constant(array)
         for sparse in graph.sparse_initializer:
             names.values[sparse.values.name] = constant(dense(sparse, self.folder))
 
     def outputs(
-        self, nodes: Sequence[NodeProto], names: GraphNames, wanted: Sequence[str]
+        self, nodes: Sequence[NodeProto], names: GraphNames, required: Sequence[str]
     ) -> list[OnnxValue]:
         """Builds nodes in order; returns the values of the `wanted` names."""
         return self._build_nodes(
-            GraphSchedule(nodes, node_spans(nodes, names.where), wanted), 0, names
+            GraphSchedule(nodes, node_spans(nodes, names.where), required), 0, names
         )
 
-    def _build_nodes(self, steps: GraphSchedule, start: int, names: GraphNames) -> list[OnnxValue]:
-        for k in range(start, len(steps.nodes)):
-            split = self.node(steps.nodes[k], names, steps.places[k])
+    def _build_nodes(
+        self, schedule: GraphSchedule, start: int, names: GraphNames
+    ) -> list[OnnxValue]:
+        for k in range(start, len(schedule.nodes)):
+            split = self.node(schedule.nodes[k], names, schedule.places[k])
             self.progress()
             if split is not None:
-                return self._build_in_branches(split, steps, k + 1, names)
-        return [lookup(names, name, None) for name in steps.wanted]
+                return self._build_in_branches(split, schedule, k + 1, names)
+        return [lookup(names, name, None) for name in schedule.wanted]
 
     def _build_in_branches(
-        self, split: Split, steps: GraphSchedule, start: int, names: GraphNames
+        self, split: Split, schedule: GraphSchedule, start: int, names: GraphNames
     ) -> list[OnnxValue]:
         """Builds the nodes after a conditional inside each of its branches, where ranks are
         known."""
@@ -113,39 +115,39 @@ class OnnxImporter:
         if names.splits >= MAX_SPLITS:
             node.fail(f"more than {MAX_SPLITS} conditionals have outputs of different ranks")
 
-        around, parts = self.seen, dict[int, dict[str, StructInfo | None]]()
+        outer_infos, branch_infos = self.seen, dict[int, dict[str, StructInfo | None]]()
 
-        def side(number: int, graph: GraphProto) -> Callable[[], list[Expr]]:
+        def side(index: int, graph: GraphProto) -> Callable[[], list[Expr]]:
             def build() -> list[Expr]:
-                self.seen = parts[number] = {}
+                self.seen = branch_infos[index] = {}
                 inner = names.branch()
                 for name, value in zip(node.outputs, node.build_subgraph(graph), strict=False):
                     inner.values[name] = value
                     self.seen[name] = value.expr.struct_info
-                return [v.expr for v in self._build_nodes(steps, start, inner)]
+                return [v.expr for v in self._build_nodes(schedule, start, inner)]
 
             return build
 
         stem = node.part_name()
-        sides = [side(number, graph) for number, graph in enumerate(split.graphs)]
-        choice = build_branches(self, split.condition, sides, stem)
-        self.seen = around
-        if choice.failing is None:
-            around.update(merge_infos(parts.values()))
+        builders = [side(index, graph) for index, graph in enumerate(split.graphs)]
+        join = build_branches(self, split.condition, builders, stem)
+        self.seen = outer_infos
+        if join.failing is None:
+            outer_infos.update(merge_infos(branch_infos.values()))
         else:
-            around.update(parts[choice.failing] | parts[1 - choice.failing])
-        joined = [common_info(self, stem, pair) for pair in zip(*choice.infos, strict=True)]
+            outer_infos.update(branch_infos[join.failing] | branch_infos[1 - join.failing])
+        output_infos = [common_info(self, stem, pair) for pair in zip(*join.infos, strict=True)]
         return [
-            OnnxValue(cast_checked(self, stem, choice.var[k], info, node.span))
-            for k, info in enumerate(joined)
+            OnnxValue(cast_checked(self, stem, join.var[k], info, node.span))
+            for k, info in enumerate(output_infos)
         ]
 
     def build_subgraph(
-        self, graph: GraphProto, names: GraphNames, given: Mapping[str, OnnxValue]
+        self, graph: GraphProto, names: GraphNames, bindings: Mapping[str, OnnxValue]
     ) -> list[OnnxValue]:
         """Builds a nested graph into the current scope; returns its outputs."""
         self.constants(graph, names)
-        names.values.update(given)
+        names.values.update(bindings)
         return self.outputs(graph.node, names, [o.name for o in graph.output])
 
     def node(self, proto: NodeProto, names: GraphNames, span: Span) -> Split | None:
@@ -188,8 +190,8 @@ class OnnxImporter:
         build = find_build(node.domain, node.op_type, node.version)
         if (node.domain, node.op_type) in self.functions or build is None:
             return self._expand_body(node)
-        given = [v for v in node.values if v is not None]
-        if given and all(type(v.expr) is Constant for v in given) and not node.graphs:
+        operands = [v for v in node.values if v is not None]
+        if operands and all(type(v.expr) is Constant for v in operands) and not node.graphs:
             folded = self._fold_constants(node, build)
             if folded is not None:
                 return folded
@@ -269,9 +271,11 @@ class OnnxImporter:
             arguments_of(node, body),
             depth=node.names.depth + 1,
         )
-        wanted = [(o, b) for o, b in zip(node.outputs, body.output, strict=False) if o]
-        result = self.outputs(body.node, names, [inner for _, inner in wanted])
-        results = {name: value for (name, _), value in zip(wanted, result, strict=True)}
+        required = [(o, b) for o, b in zip(node.outputs, body.output, strict=False) if o]
+        values_of_required = self.outputs(body.node, names, [inner for _, inner in required])
+        results = {
+            name: value for (name, _), value in zip(required, values_of_required, strict=True)
+        }
         return [results.get(name) for name in node.outputs]
 
     # ---- results
@@ -305,21 +309,19 @@ class OnnxImporter:
         if not isinstance(info, TensorStructInfo) or isinstance(info.dims, tuple) or not info.ndim:
             return value
         sizes = [self.symbols.fresh(f"{name}_{i}") for i in range(info.ndim)]
-        as_expression = TensorStructInfo(tuple(sizes), info.dtype)
-        return attrs.evolve(
-            value, expr=self.builder.match_cast(value.expr, as_expression, name, span)
-        )
+        sized_info = TensorStructInfo(tuple(sizes), info.dtype)
+        return attrs.evolve(value, expr=self.builder.match_cast(value.expr, sized_info, name, span))
 
 
-def as_list(made: Any) -> list[Any]:
+def as_list(result: Any) -> list[Any]:
     """Returns the result of a mapping as a list of outputs."""
-    return list(made) if isinstance(made, list | tuple) else [made]
+    return list(result) if isinstance(result, list | tuple) else [result]
 
 
-def _expressions(made: Any) -> list[Expr]:
+def _expressions(result: Any) -> list[Expr]:
     """Returns the outputs of a mapping as expressions; a missing output is the empty tuple."""
-    results = as_list(made)
-    return [ABSENT if r is None else r.expr if isinstance(r, OnnxValue) else r for r in results]
+    outputs = as_list(result)
+    return [ABSENT if r is None else r.expr if isinstance(r, OnnxValue) else r for r in outputs]
 
 
 def as_value(result: Any, sources: frozenset[str]) -> OnnxValue | None:
@@ -336,8 +338,8 @@ def constant(data: np.ndarray[Any, Any]) -> OnnxValue:
 
 
 def _small(var: Var) -> bool:
-    infos: Any = var.struct_info
-    fields = infos.fields if isinstance(infos, TupleStructInfo) else [infos]
+    info: Any = var.struct_info
+    fields = info.fields if isinstance(info, TupleStructInfo) else [info]
     return all(
         isinstance(i, TensorStructInfo)
         and isinstance(i.dims, tuple)
@@ -351,5 +353,5 @@ def with_span(error: DiagnosticError, node: OnnxNode) -> DiagnosticError:
     """Returns an error with the location and op of a node where it has none."""
     if all(d.span is not None for d in error.diagnostics):
         return error
-    result = [d.at(node.span) for d in error.diagnostics]
-    return DiagnosticError([d if d.op else attrs.evolve(d, op=node.op_type) for d in result])
+    located = [d.at(node.span) for d in error.diagnostics]
+    return DiagnosticError([d if d.op else attrs.evolve(d, op=node.op_type) for d in located])

@@ -55,14 +55,14 @@ class MappedModel:
         if payload is None:
             return None
         dtype_name(tensor.data_type)
-        needed, there = byte_count(tensor), payload.end - payload.start
-        if needed != there or any(d < 0 for d in tensor.dims):
+        needed, stored = byte_count(tensor), payload.end - payload.start
+        if needed != stored or any(d < 0 for d in tensor.dims):
             shape = list(tensor.dims)
             raise wrong(
-                f"tensor {tensor.name!r} of shape {shape}: expected {needed} bytes, found {there}"
+                f"tensor {tensor.name!r} of shape {shape}: expected {needed} bytes, found {stored}"
             )
         dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
-        flat = np.frombuffer(self.data, dtype, there // dtype.itemsize, payload.start)
+        flat = np.frombuffer(self.data, dtype, stored // dtype.itemsize, payload.start)
         return flat.reshape(tuple(tensor.dims))
 
     def _graph(self, start: int, end: int) -> bytes:
@@ -79,21 +79,23 @@ class MappedModel:
             return self.data[start:end]
         payload = raw[0]
         self.payloads[str(payload.start)] = payload
-        entry = _sized(1, MARK.encode()) + _sized(2, str(payload.start).encode())
+        offset_entry = _sized(1, MARK.encode()) + _sized(2, str(payload.start).encode())
         return (
-            self.data[start : payload.at] + self.data[payload.end : end] + _sized(EXTERNAL, entry)
+            self.data[start : payload.at]
+            + self.data[payload.end : end]
+            + _sized(EXTERNAL, offset_entry)
         )
 
     def _rewrite(self, start: int, end: int, changes: Mapping[int, Change]) -> bytes:
         """Returns a serialized message with some of its fields rewritten."""
-        results = []
+        parts = []
         for field in self._fields(start, end):
             change = changes.get(field.number) if field.kind == SIZED else None
             if change is None:
-                results.append(self.data[field.at : field.end])
+                parts.append(self.data[field.at : field.end])
             else:
-                results.append(_sized(field.number, change(field.start, field.end)))
-        return b"".join(results)
+                parts.append(_sized(field.number, change(field.start, field.end)))
+        return b"".join(parts)
 
     def _fields(self, at: int, end: int) -> Iterator[MessageField]:
         while at < end:

@@ -46,11 +46,11 @@ class GraphNames:
         """Returns the attributes of a node, with references to function attributes resolved."""
         results = {}
         for attribute in proto.attribute:
-            given = attribute
+            resolved = attribute
             if attribute.ref_attr_name:
-                given = self.arguments.get(attribute.ref_attr_name)
-            if given is not None:
-                results[attribute.name] = given
+                resolved = self.arguments.get(attribute.ref_attr_name)
+            if resolved is not None:
+                results[attribute.name] = resolved
         return results
 
 

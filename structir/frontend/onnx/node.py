@@ -34,7 +34,7 @@ class OnnxImportContext(Protocol):
     symbols: OnnxSymbols
 
     def build_subgraph(
-        self, graph: GraphProto, names: GraphNames, given: Mapping[str, OnnxValue]
+        self, graph: GraphProto, names: GraphNames, bindings: Mapping[str, OnnxValue]
     ) -> list[OnnxValue]:
         """Builds a nested graph into the current scope; returns its outputs."""
         ...
@@ -208,9 +208,9 @@ class OnnxNode:
         if proto is not None:
             return attribute_value(proto)
         schema = schema_of(self.domain, self.op_type, self.version)
-        declared_info = schema.attributes.get(name) if schema is not None else None
-        if declared_info is not None and declared_info.default_value.name:
-            return attribute_value(declared_info.default_value)
+        declared = schema.attributes.get(name) if schema is not None else None
+        if declared is not None and declared.default_value.name:
+            return attribute_value(declared.default_value)
         if default is REQUIRED:
             self.fail(f"missing attribute {name!r}")
         return default
@@ -254,11 +254,11 @@ class OnnxNode:
         return f"{next((o for o in self.outputs if o), self.op_type)}_part"
 
     def build_subgraph(
-        self, graph: GraphProto, given: Mapping[str, OnnxValue] | None = None
+        self, graph: GraphProto, bindings: Mapping[str, OnnxValue] | None = None
     ) -> list[OnnxValue]:
         """Builds a graph attribute of the node into the current scope; returns its outputs."""
         names = self.names.inner(graph, f"{self.names.where}: {self.part_name()}")
-        return self.importer.build_subgraph(graph, names, given or {})
+        return self.importer.build_subgraph(graph, names, bindings or {})
 
     def declared_info(self, index: int) -> StructInfo | None:
         """Returns the dtype and rank that the graph declares for an output, or None."""

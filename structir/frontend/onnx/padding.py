@@ -58,9 +58,9 @@ def _pad_statically(
     dtype = node.tensor_info(x).dtype
     if isinstance(value, Constant):
         value = value.data.item()
-    plain = isinstance(value, int | float) and dtype != "bool"
-    if mode != "constant" or plain:
-        return R.nn.pad(x, widths, pad_mode=MODES[mode], pad_value=value if plain else 0.0)
+    is_number = isinstance(value, int | float) and dtype != "bool"
+    if mode != "constant" or is_number:
+        return R.nn.pad(x, widths, pad_mode=MODES[mode], pad_value=value if is_number else 0.0)
     filler = number(value, dtype or "float32") if isinstance(value, int | float) else value
     return _pad_with_blocks(node, x, before, after, filler)
 
@@ -75,9 +75,9 @@ def _pad_with_blocks(node: OnnxNode, x: Expr, before: Amounts, after: Amounts, v
         for amount in amounts:
             sizes[axis] = amount
             blocks.append(R.full(ShapeExpr(tuple(sizes)), value))
-        pieces = [blocks[0], x, blocks[1]]
-        empty = [dims.equal(amounts[0], 0), False, dims.equal(amounts[1], 0)]
-        kept = [p for p, none in zip(pieces, empty, strict=True) if none is not True]
-        if len(kept) > 1:
-            x = node.emit(R.concat(Tuple(tuple(kept)), axis=axis))
+        candidates = [blocks[0], x, blocks[1]]
+        is_empty = [dims.equal(amounts[0], 0), False, dims.equal(amounts[1], 0)]
+        parts = [p for p, none in zip(candidates, is_empty, strict=True) if none is not True]
+        if len(parts) > 1:
+            x = node.emit(R.concat(Tuple(tuple(parts)), axis=axis))
     return x

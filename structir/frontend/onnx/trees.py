@@ -112,11 +112,11 @@ JOINED = {
 
 
 @cache
-def tree_kernel(how: str, dtype: str) -> Kernel:
+def tree_kernel(aggregate: str, dtype: str) -> Kernel:
     """Returns the kernel (features, arrays of `Trees`) -> combined leaf weights per target, and
     whether any leaf has one."""
-    text = TEXT.format(how=how, dtype=dtype, joined=JOINED[how])
-    name = f"tree_ensemble_{how}"
+    text = TEXT.format(how=aggregate, dtype=dtype, joined=JOINED[aggregate])
+    name = f"tree_ensemble_{aggregate}"
     kernel = parse(text, f"{name}.py").functions[name]
     assert isinstance(kernel, Kernel)
     return kernel

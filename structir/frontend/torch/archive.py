@@ -99,14 +99,14 @@ class Archive:
 
     def tensor(self, name: str, payload: tuple[str, Any]) -> Array:
         """Returns the elements of one weight or constant."""
-        kind, stated = payload
-        if field(stated, "use_pickle", bool):
+        kind, description = payload
+        if field(description, "use_pickle", bool):
             raise wrong(f"{name!r} in {self.name} is pickled; pickles are never loaded")
-        meta = field(stated, "tensor_meta", dict)
+        meta = field(description, "tensor_meta", dict)
         dtype = DTYPES.get(field(meta, "dtype", int))
         if dtype is None:
             raise wrong(f"{name!r} in {self.name} has an unsupported dtype")
-        path = f"data/{kind}/{field(stated, 'path_name', str)}"
+        path = f"data/{kind}/{field(description, 'path_name', str)}"
         data = np.frombuffer(self.bytes_of(path), numpy_dtype(dtype))
         first = integers([field(meta, "storage_offset", dict)])[0]
         return _strided(
@@ -120,11 +120,11 @@ def _strided(data: Array, sizes: list[int], strides: list[int], name: str) -> Ar
         raise wrong(f"{name!r}: invalid sizes or strides")
     if 0 in sizes:
         return np.zeros(sizes, data.dtype)
-    reach = sum((n - 1) * step for n, step in zip(sizes, strides, strict=True))
-    many = 1
+    last_offset = sum((n - 1) * step for n, step in zip(sizes, strides, strict=True))
+    count = 1
     for n in sizes:
-        many *= n
-    if reach >= data.size or many > max(data.size, 1):
+        count *= n
+    if last_offset >= data.size or count > max(data.size, 1):
         raise wrong(f"{name!r}: sizes and strides exceed the stored data")
     steps = [step * data.itemsize for step in strides]
     return np.array(np.lib.stride_tricks.as_strided(data, sizes, steps))

@@ -37,10 +37,10 @@ def check_sizes(importer: TorchImporter, program: ExportedModule, params: Parame
 
 def _inputs(program: ExportedModule, params: Parameters) -> dict[str, StructInfo]:
     """Returns what is known of the inputs, by name and, as strict exports have it, by position."""
-    known = {var.name: var.struct_info for var in params.variables}
-    user = [given.value for given in program.inputs if given.kind == "user"]
-    names = {f"flat_args_{k}": v.name for k, v in enumerate(user) if isinstance(v, Ref)}
-    return {new: known[name] for new, name in names.items()} | known
+    infos = {var.name: var.struct_info for var in params.variables}
+    user = [spec.value for spec in program.inputs if spec.kind == "user"]
+    positions = {f"flat_args_{k}": v.name for k, v in enumerate(user) if isinstance(v, Ref)}
+    return {new: infos[name] for new, name in positions.items()} | infos
 
 
 def _condition(text: str, inputs: Mapping[str, StructInfo]) -> Dim:
@@ -89,13 +89,13 @@ def _sizes(info: StructInfo) -> list[Dim]:
     return list(sizes) if isinstance(sizes, tuple) else []
 
 
-def _conditions(size: Dim, least: int | None, most: int | None) -> list[Dim]:
-    lower = [dims.compare("le", least, size)] if least is not None and least > UNCHECKED else []
-    return lower + ([dims.compare("le", size, most)] if most is not None and most < FAR else [])
+def _conditions(size: Dim, low: int | None, high: int | None) -> list[Dim]:
+    lower = [dims.compare("le", low, size)] if low is not None and low > UNCHECKED else []
+    return lower + ([dims.compare("le", size, high)] if high is not None and high < FAR else [])
 
 
-def _within(size: Dim, least: int | None, most: int | None) -> Dim:
+def _within(size: Dim, low: int | None, high: int | None) -> Dim:
     """Returns the size, or another one where it is out of the range that torch enforces."""
-    if least is not None and least > UNCHECKED:
-        size = dims.dim_max(size, least)
-    return dims.dim_min(size, most) if most is not None and most < FAR else size
+    if low is not None and low > UNCHECKED:
+        size = dims.dim_max(size, low)
+    return dims.dim_min(size, high) if high is not None and high < FAR else size

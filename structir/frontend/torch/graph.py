@@ -143,15 +143,17 @@ def _graph(stated: Any, depth: int) -> FxGraph:
 
 def _node(stated: Any, index: int, depth: int) -> NodeSpec:
     args: dict[str, Any] = {}
-    for k, given in enumerate(field(stated, "inputs", list)):
-        name = field(given, "name", str) or f"*{k}"  # arguments outside a schema have no name
-        args[name if name not in args else f"{name}*{k}"] = argument(given.get("arg"), depth)
+    for k, item in enumerate(field(stated, "inputs", list)):
+        name = field(item, "name", str) or f"*{k}"  # arguments outside a schema have no name
+        args[name if name not in args else f"{name}*{k}"] = argument(item.get("arg"), depth)
     outputs = tuple([argument(o, depth) for o in field(stated, "outputs", list)])
     metadata = stated.get("metadata")
     trace = metadata.get("stack_trace") if isinstance(metadata, dict) else ""
     target = field(stated, "target", str).removeprefix("torch.ops.")
-    own = stated.get("name")
-    name = own if isinstance(own, str) else next(iter(names_of(outputs)), target)
+    declared_name = stated.get("name")
+    name = (
+        declared_name if isinstance(declared_name, str) else next(iter(names_of(outputs)), target)
+    )
     return NodeSpec(target, args, outputs, name, str(trace or ""), index + 1)
 
 

@@ -80,7 +80,7 @@ class TorchImporter:
 
     def build_subgraph(self, graph: FxGraph, operands: Sequence[Any], where: str) -> list[Any]:
         """Builds a nested graph into the current scope; returns its outputs."""
-        names = [name for given in graph.inputs for name in names_of(given)]
+        names = [name for graph_input in graph.inputs for name in names_of(graph_input)]
         if len(names) != len(operands):
             raise DiagnosticError(
                 Diagnostic(f"{where}: expected {len(names)} operands, found {len(operands)}")
@@ -101,8 +101,15 @@ class TorchImporter:
     def is_size(self, stated: Any) -> bool:
         """Returns whether a symbolic number is a variable with a lower bound of at least 0."""
         value = self.symbols.number(stated).whole()
-        least = [r[0] for n, r in self.ranges.items() if self.symbols.by_name.get(n) == value]
-        return value is not None and bool(least) and least[0] is not None and least[0] >= 0
+        lower_bounds = [
+            r[0] for n, r in self.ranges.items() if self.symbols.by_name.get(n) == value
+        ]
+        return (
+            value is not None
+            and bool(lower_bounds)
+            and lower_bounds[0] is not None
+            and lower_bounds[0] >= 0
+        )
 
     def read(self, scope: FxScope, name: str) -> Any:
         """Returns the current value of a name, after the in-place writes so far."""
@@ -147,11 +154,11 @@ class TorchImporter:
 
     def _bind_scalars(self, node: FxNode, names: list[str]) -> bool:
         """Binds the symbolic numbers that the program declares; returns False if one is unknown."""
-        known = self.builder.scopes[-1].symbols()
+        in_scope = self.builder.scopes[-1].symbols()
         values: dict[str, Any] = {}
         for name in names:
             ratio = self.symbols.number(node.scope.graph.scalars[name])
-            if not (dims.syms(ratio.over) | dims.syms(ratio.under)) <= known:
+            if not (dims.syms(ratio.over) | dims.syms(ratio.under)) <= in_scope:
                 if find_build(node.spec.target) is None:
                     node.fail(
                         f"the data-dependent number {name!r} may be negative",
@@ -221,18 +228,18 @@ class TorchImporter:
         info = value.struct_info
         if not isinstance(info, TensorStructInfo):
             return value
-        stated = TensorStructInfo(node.out_dims(index), node.out_dtype(index))
-        if are_disjoint(stated, info):
+        recorded = TensorStructInfo(node.out_dims(index), node.out_dtype(index))
+        if are_disjoint(recorded, info):
             node.fail(
-                f"result {name!r}: inferred {info}, but the exported program declares {stated}"
+                f"result {name!r}: inferred {info}, but the exported program declares {recorded}"
             )
-        known = self.builder.scopes[-1].symbols()
+        in_scope = self.builder.scopes[-1].symbols()
         if isinstance(info.dims, tuple) and not any(
-            _is_more_precise(new, own, known)
-            for new, own in zip(stated.dims, info.dims, strict=True)
+            _is_more_precise(new, inferred, in_scope)
+            for new, inferred in zip(recorded.dims, info.dims, strict=True)
         ):
             return value
-        return self.builder.match_cast(value, stated, name, node.span)
+        return self.builder.match_cast(value, recorded, name, node.span)
 
     def fold_constant(self, value: Expr) -> Expr:
         """Returns the value of an expression of constants as a constant; other values unchanged."""
@@ -262,20 +269,22 @@ class TorchImporter:
         return self.builder.scopes[-1].in_dataflow
 
 
-def _is_more_precise(stated: Dim, found: Dim, known: Collection[Sym]) -> bool:
+def _is_more_precise(recorded: Dim, inferred: Dim, in_scope: Collection[Sym]) -> bool:
     """Returns whether torch's expression of a size has new symbols or is simpler than the inferred
     one."""
-    if not dims.syms(stated) <= set(known):
+    if not dims.syms(recorded) <= set(in_scope):
         return True
-    return dims.equal(stated, found) is None and len(dims.text(stated)) < len(dims.text(found))
+    return dims.equal(recorded, inferred) is None and len(dims.text(recorded)) < len(
+        dims.text(inferred)
+    )
 
 
 def with_span(error: DiagnosticError, node: FxNode) -> DiagnosticError:
     """Returns an error with the location and op of a node where it has none."""
     if all(d.span is not None for d in error.diagnostics):
         return error
-    result = [d.at(node.span) for d in error.diagnostics]
-    return DiagnosticError([d if d.op else attrs.evolve(d, op=node.spec.target) for d in result])
+    located = [d.at(node.span) for d in error.diagnostics]
+    return DiagnosticError([d if d.op else attrs.evolve(d, op=node.spec.target) for d in located])
 
 
 __all__ = ["CONVERSION_ERRORS", "TorchImporter", "with_span"]

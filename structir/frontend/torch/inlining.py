@@ -20,8 +20,8 @@ AUTOCAST = "higher_order.wrap_with_autocast"  # one that is enabled changes dtyp
 
 def inline_blocks(program: ExportedModule) -> ExportedModule:
     """Returns a program with its blocks inlined."""
-    graph, standing = _opened(program.graph)
-    outputs = [attrs.evolve(o, value=_with(o.value, standing)) for o in program.outputs]
+    graph, replacements = _opened(program.graph)
+    outputs = [attrs.evolve(o, value=_with(o.value, replacements)) for o in program.outputs]
     return attrs.evolve(program, graph=graph, outputs=tuple(outputs))
 
 
@@ -64,20 +64,20 @@ class _Body:
         values = list(spec.args.values())
         index, first = BLOCKS[spec.target]
         inner = values[index]
-        inputs = [name for given in inner.inputs for name in names_of(given)]
-        own: dict[str, Any] = dict(zip(inputs, values[first:], strict=True))
+        inputs = [name for graph_input in inner.inputs for name in names_of(graph_input)]
+        replacements: dict[str, Any] = dict(zip(inputs, values[first:], strict=True))
         for node in inner.nodes:
-            own |= {name: Ref(self.fresh(name)) for name in names_of(node.outputs)}
-            args = {k: _with(v, own) for k, v in node.args.items()}
-            outputs = _with(node.outputs, own)
+            replacements |= {name: Ref(self.fresh(name)) for name in names_of(node.outputs)}
+            args = {k: _with(v, replacements) for k, v in node.args.items()}
+            outputs = _with(node.outputs, replacements)
             self.nodes.append(attrs.evolve(node, args=args, outputs=outputs, line=spec.line))
-        for name in own.keys() - set(inputs):
-            new = own[name].name
+        for name in replacements.keys() - set(inputs):
+            new = replacements[name].name
             if name in inner.tensors:
                 self.tensors[new] = inner.tensors[name]
             if name in inner.scalars:
                 self.scalars[new] = inner.scalars[name]
-        results = [_with(output, own) for output in inner.outputs]
+        results = [_with(output, replacements) for output in inner.outputs]
         self.standing |= dict(zip(names_of(spec.outputs), _flat(results), strict=False))
 
     def fresh(self, name: str) -> str:
@@ -111,10 +111,10 @@ def _flat(values: Any) -> list[Any]:
     return results
 
 
-def _with(value: Any, standing: Mapping[str, Any]) -> Any:
+def _with(value: Any, replacements: Mapping[str, Any]) -> Any:
     """Returns a value with some references replaced."""
     if isinstance(value, Ref):
-        return standing.get(value.name, value)
+        return replacements.get(value.name, value)
     if isinstance(value, tuple):
-        return tuple([_with(item, standing) for item in value])
+        return tuple([_with(item, replacements) for item in value])
     return value

@@ -46,10 +46,10 @@ def origin_of(trace: str) -> str:
     """Returns the innermost user frame of a stack trace as `file:line: code`, or an empty
     string."""
     frames = list(FRAME.finditer(trace[:20_000]))
-    own = [f for f in frames if not OWN.search(f["file"])]
-    if not own:
+    user_frames = [f for f in frames if not OWN.search(f["file"])]
+    if not user_frames:
         return ""
-    last = own[-1]
+    last = user_frames[-1]
     return f"{last['file'].rpartition('/')[2]}:{last['line']}: {(last['code'] or '').strip()}"
 
 

@@ -88,12 +88,12 @@ class AliasState:
         view = self.views.get(name)
         if view is None:
             return scope.values[name]
-        now = self.changes.get(self.root(name), 0)
-        if self.seen[name] != now:
+        write_count = self.changes.get(self.root(name), 0)
+        if self.seen[name] != write_count:
             if view.unsure:
                 raise _unsure(view)
             scope.values[name] = self._rebuild(view, name)
-            self.seen[name] = now
+            self.seen[name] = write_count
         return scope.values[name]
 
     def _rebuild(self, view: TensorView, name: str) -> Expr:
@@ -119,8 +119,8 @@ class AliasState:
             self.read(scope, base)
             assert view.write is not None
             with self.maker.builder.at(view.node.span):
-                whole = self.maker.builder.emit(view.write(ViewNode(view), new), base)
-            scope.values[name], name, new = new, base, whole
+                updated_base = self.maker.builder.emit(view.write(ViewNode(view), new), base)
+            scope.values[name], name, new = new, base, updated_base
         scope.values[name] = new
 
 

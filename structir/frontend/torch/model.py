@@ -63,9 +63,9 @@ def from_exported_program(
 
 def _stored(program: Any) -> IO[bytes]:
     """Returns a program serialized with `torch.export.save`."""
-    held = io.BytesIO()
+    buffer = io.BytesIO()
     try:
-        torch.export.save(program, held)
+        torch.export.save(program, buffer)
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
@@ -73,13 +73,15 @@ def _stored(program: Any) -> IO[bytes]:
         raise MissingExtraError(message) from None
     except Exception as error:  # torch's serializer raises arbitrary exceptions
         raise wrong(f"torch.export.save failed: {error}") from error
-    return held
+    return buffer
 
 
 def _decompose(program: Any, error: UnmappedOpsError) -> Any:
     """Returns the program with the unmapped ops decomposed by torch and autocast resolved."""
-    known = torch.export.default_decompositions()
-    table = {op: fields for op, fields in known.items() if str(op) in error.names}
+    decompositions = torch.export.default_decompositions()
+    table = {
+        op: decomposition for op, decomposition in decompositions.items() if str(op) in error.names
+    }
     if not table and AUTOCAST not in error.names:
         raise error
     return program.run_decompositions(table)
@@ -90,11 +92,11 @@ def _dim_names(program: Any) -> dict[str, str]:
     try:
         values = [n.meta["val"] for n in program.graph.nodes if n.op == "placeholder"]
         modes = [v.fake_mode for v in values if hasattr(v, "fake_mode")]
-        known = modes[0].shape_env.source_name_to_debug_name
+        debug_names = modes[0].shape_env.source_name_to_debug_name
         sources = modes[0].shape_env.var_to_sources
-        places = [(str(var), s.name) for var, items in sources.items() for s in items]
-        named = [(var, name() if callable(name) else name) for var, name in places]
-        return {var: known[name] for var, name in named if name in known}
+        pairs = [(str(var), s.name) for var, items in sources.items() for s in items]
+        resolved = [(var, name() if callable(name) else name) for var, name in pairs]
+        return {var: debug_names[name] for var, name in resolved if name in debug_names}
     except UNKNOWN:
         return {}
 
@@ -143,12 +145,12 @@ def _module(
 def _counter(progress: Progress | None, total: int) -> Callable[[], None]:
     if progress is None:
         return lambda: None
-    done = 0
+    completed = 0
 
     def count() -> None:
-        nonlocal done
-        done += 1
-        progress(min(done, total), total)
+        nonlocal completed
+        completed += 1
+        progress(min(completed, total), total)
 
     return count
 
@@ -157,21 +159,25 @@ def _build_module(
     importer: TorchImporter, program: ExportedModule, params: Parameters, where: str
 ) -> IRModule:
     graph, builder = program.graph, importer.builder
-    named = [o.value.name for o in program.outputs if isinstance(o.value, Ref)]
-    scope = FxScope(graph, params.values, where, frozenset(named))
+    result_names = [o.value.name for o in program.outputs if isinstance(o.value, Ref)]
+    scope = FxScope(graph, params.values, where, frozenset(result_names))
     outputs = [o for o in program.outputs if o.kind == "user"]
-    kept = params.changed(program)
+    mutated = params.changed(program)
     attributes: dict[str, Any] = {
         "input_names": tuple([p.name for p in params.variables]),
-        "output_names": tuple([*_output_names(outputs), *kept]),
+        "output_names": tuple([*_output_names(outputs), *mutated]),
         "num_input": params.inputs,
     }
     with builder.function("main", params.variables, attrs=attributes):
         with builder.dataflow() if is_flat(graph) else nullcontext():
             check_sizes(importer, program, params)
-            match = importer.run(scope)
-            user = [v for v, o in zip(match, program.outputs, strict=True) if o.kind == "user"]
-            values = [*user, *[importer.read(scope, name) for name in kept.values()]]
+            outputs_of_graph = importer.run(scope)
+            user = [
+                v
+                for v, o in zip(outputs_of_graph, program.outputs, strict=True)
+                if o.kind == "user"
+            ]
+            values = [*user, *[importer.read(scope, name) for name in mutated.values()]]
             results = [
                 importer.emit_result(_result(value), name)
                 for value, name in zip(values, attributes["output_names"], strict=True)

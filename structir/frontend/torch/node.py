@@ -178,10 +178,10 @@ class FxNode:
 
     def normalize_axis(self, axis: int, rank: int) -> int:
         """Returns an axis normalized to [0, rank); a tensor of rank 0 counts as rank 1."""
-        most = max(rank, 1)
-        if not -most <= axis < most:
+        limit = max(rank, 1)
+        if not -limit <= axis < limit:
             self.fail(f"axis {axis} is out of range for rank {rank}")
-        return int(axis) % most
+        return int(axis) % limit
 
     def axes(self, name: str = "dim", of: str = "self") -> list[int] | None:
         """Returns the sorted axes that an argument names, normalized; None if it names none."""
@@ -239,10 +239,10 @@ class FxNode:
         diagnostic = Diagnostic(message, self.span, self.spec.target, hint=hint, code="E0805")
         raise DiagnosticError(diagnostic)
 
-    def require_default(self, name: str, kept: Any) -> None:
+    def require_default(self, name: str, supported: Any) -> None:
         """Raises `DiagnosticError` unless an argument is absent or has the supported value."""
-        value = self.arg(name, kept)
-        if value is not None and value != kept:
+        value = self.arg(name, supported)
+        if value is not None and value != supported:
             self.fail(f"{name}={value!r} is not supported")
 
 

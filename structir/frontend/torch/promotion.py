@@ -30,9 +30,9 @@ def promote_dtypes(values: Iterable[Any]) -> str:
     for group in ranked:
         if not group:
             continue
-        own = _common_dtype(group)
-        if result is None or _kind(own) > _kind(result):
-            result = own
+        group_dtype = _common_dtype(group)
+        if result is None or _kind(group_dtype) > _kind(result):
+            result = group_dtype
     return result or "float32"
 
 

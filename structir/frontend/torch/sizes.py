@@ -105,18 +105,18 @@ class TorchSymbols:
                 raise UnreadableSizeError(f"unsupported function {name}")
         raise UnreadableSizeError(f"unsupported expression {ast.unparse(tree)[:60]}")
 
-    def _piecewise(self, pieces: list[ast.expr]) -> Ratio:
+    def _piecewise(self, cases: list[ast.expr]) -> Ratio:
         results = []
-        for piece in pieces:
-            if not isinstance(piece, ast.Call | ast.Tuple):
+        for case in cases:
+            if not isinstance(case, ast.Call | ast.Tuple):
                 raise UnreadableSizeError("expected a (value, condition) pair in Piecewise")
-            pair = piece.args if isinstance(piece, ast.Call) else piece.elts
+            pair = case.args if isinstance(case, ast.Call) else case.elts
             if len(pair) != 2:
                 raise UnreadableSizeError("expected a (value, condition) pair in Piecewise")
             results.append([_whole(self._value(part)) for part in pair])
         value = results.pop()[0]
-        for piece_value, condition in reversed(results):
-            value = dims.select(condition, piece_value, value)
+        for case_value, condition in reversed(results):
+            value = dims.select(condition, case_value, value)
         return Ratio(value)
 
 

@@ -14,10 +14,10 @@ direct({"MatMul": R.matmul})
 
 @onnx_op("Gemm")
 def gemm(node: OnnxNode) -> Expr:
-    left, right = node[0], node[1]
-    left = R.permute_dims(left, [1, 0]) if node.attr("transA", 0) else left
-    right = R.permute_dims(right, [1, 0]) if node.attr("transB", 0) else right
-    result = _scaled(node, R.matmul(left, right), node.attr("alpha", 1.0))
+    lhs, rhs = node[0], node[1]
+    lhs = R.permute_dims(lhs, [1, 0]) if node.attr("transA", 0) else lhs
+    rhs = R.permute_dims(rhs, [1, 0]) if node.attr("transB", 0) else rhs
+    result = _scaled(node, R.matmul(lhs, rhs), node.attr("alpha", 1.0))
     if not node.has(2):
         return result
     return R.add(result, _scaled(node, node[2], node.attr("beta", 1.0)))

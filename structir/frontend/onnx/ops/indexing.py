@@ -27,8 +27,10 @@ def from_the_front(node: OnnxNode, indices: Expr, size: Dim) -> Expr:
             return Constant(data)
         if isinstance(size, int):
             return Constant(np.where(data < 0, data + size, data))
-    wide = R.astype(indices, "int64") if node.tensor_info(indices).dtype != "int64" else indices
-    return R.where(R.less(wide, constant(0)), R.add(wide, size_number(size)), wide)
+    indices64 = (
+        R.astype(indices, "int64") if node.tensor_info(indices).dtype != "int64" else indices
+    )
+    return R.where(R.less(indices64, constant(0)), R.add(indices64, size_number(size)), indices64)
 
 
 @onnx_op("Gather")
@@ -64,10 +66,10 @@ def _tuples(node: OnnxNode, batch: int = 0) -> Expr:
         return Constant(indices.data.astype(np.int64))
     if not isinstance(depth, int):
         node.fail("indices: expected a last axis of known size")
-    widths = R.shape_to_tensor(ShapeExpr(tuple(sizes[:depth])))
+    axis_sizes = R.shape_to_tensor(ShapeExpr(tuple(sizes[:depth])))
     if all(isinstance(s, int) for s in sizes[:depth]):
-        widths = constant(list(sizes[:depth]))
-    return R.where(R.less(indices, constant(0)), R.add(indices, widths), indices)
+        axis_sizes = constant(list(sizes[:depth]))
+    return R.where(R.less(indices, constant(0)), R.add(indices, axis_sizes), indices)
 
 
 REDUCTIONS = {"none": "update", "add": "add", "mul": "mul", "max": "max", "min": "min"}
@@ -99,8 +101,8 @@ def non_zero(node: OnnxNode) -> Expr:
     if isinstance(info.dims, tuple) or not node.info().ndim:
         return value
     sizes = (node.rank(), node.importer.symbols.fresh(f"{node.part_name()}_1"))
-    stated = TensorStructInfo(sizes, info.dtype)
-    return cast_checked(node.importer, node.part_name(), value, stated, node.span)
+    sized_info = TensorStructInfo(sizes, info.dtype)
+    return cast_checked(node.importer, node.part_name(), value, sized_info, node.span)
 
 
 @onnx_op("Compress")
@@ -111,8 +113,8 @@ def compress(node: OnnxNode) -> Any:
         x, axis = node.emit(R.flatten(x)), 0
     else:
         axis = node.normalize_axis(axis, node.rank())
-    places = node.emit(R.squeeze(R.nonzero(node[1]), [0]))
-    value = OnnxValue(places)
+    positions = node.emit(R.squeeze(R.nonzero(node[1]), [0]))
+    value = OnnxValue(positions)
     bound = node.importer.name_sizes(value, node.part_name(), node.span)
     return R.take(x, bound.expr, axis=axis)
 
@@ -132,17 +134,19 @@ def tensor_scatter(node: OnnxNode) -> Expr:
     """Returns updates written behind what each item of a batch holds already; around the end if
     asked."""
     axis = node.axis("axis", -2)
-    sizes, added = node.dims(), node.dims(1)
+    sizes, update_sizes = node.dims(), node.dims(1)
     batch, rank = sizes[0], len(sizes)
     start = node.get(2) or R.full(ShapeExpr((batch,)), constant(0))
-    places = R.arange(R.prim_value(0), R.prim_value(added[axis]), R.prim_value(1), dtype="int64")
-    first = R.reshape(start, ShapeExpr((batch, *[1] * (rank - 1))))
-    along = R.reshape(places, ShapeExpr((added[axis], *[1] * (rank - 1 - axis))))
-    at = R.add(first, along)
+    positions = R.arange(
+        R.prim_value(0), R.prim_value(update_sizes[axis]), R.prim_value(1), dtype="int64"
+    )
+    starts = R.reshape(start, ShapeExpr((batch, *[1] * (rank - 1))))
+    steps = R.reshape(positions, ShapeExpr((update_sizes[axis], *[1] * (rank - 1 - axis))))
+    indices = R.add(starts, steps)
     if node.attr("mode") == "circular":
-        at = R.mod(at, size_number(sizes[axis]))
-    spread = R.broadcast_to(at, ShapeExpr(added))
-    return R.scatter_elements(node[0], spread, node[1], axis=axis)
+        indices = R.mod(indices, size_number(sizes[axis]))
+    full_indices = R.broadcast_to(indices, ShapeExpr(update_sizes))
+    return R.scatter_elements(node[0], full_indices, node[1], axis=axis)
 
 
 @onnx_op("Col2Im")
@@ -154,27 +158,32 @@ def col_to_im(node: OnnxNode) -> Expr:
     dilations = node.attr("dilations", None) or (1,) * count
     pads = node.attr("pads", None) or (0,) * (2 * count)
     sizes = node.dims()
-    wide = [n + pads[k] + pads[k + count] for k, n in enumerate(image)]
-    moves = [
+    padded = [n + pads[k] + pads[k + count] for k, n in enumerate(image)]
+    positions = [
         (w - (b - 1) * d - 1) // s + 1
-        for w, b, d, s in zip(wide, block, dilations, strides, strict=True)
+        for w, b, d, s in zip(padded, block, dilations, strides, strict=True)
     ]
-    flat = np.zeros((*block, *moves), np.int64)
+    flat_indices = np.zeros((*block, *positions), np.int64)
     for k in range(count):
         shape = [1] * (2 * count)
         inner, outer = shape.copy(), shape.copy()
-        inner[k], outer[count + k] = block[k], moves[k]
+        inner[k], outer[count + k] = block[k], positions[k]
         at = np.arange(block[k]).reshape(inner) * dilations[k]
-        flat = flat * wide[k] + at + np.arange(moves[k]).reshape(outer) * strides[k]
+        flat_indices = (
+            flat_indices * padded[k] + at + np.arange(positions[k]).reshape(outer) * strides[k]
+        )
     batch, channels = sizes[0], dims.exact_quotient(sizes[1], int(np.prod(block)))
     if channels is None:
         node.fail("axis 1 of the input is not divisible by the block size")
-    many = int(flat.size)
-    columns = R.reshape(node[0], ShapeExpr((batch, channels, many)))
-    total = int(np.prod(wide))
-    zeros = R.full(ShapeExpr((batch, channels, total)), like(node, 0))
-    places = R.broadcast_to(constant(flat.reshape(1, 1, many)), ShapeExpr((batch, channels, many)))
-    result = R.scatter_elements(zeros, places, columns, axis=2, reduction="add")
-    result = R.reshape(result, ShapeExpr((batch, channels, *wide)))
+    element_count = int(flat_indices.size)
+    columns = R.reshape(node[0], ShapeExpr((batch, channels, element_count)))
+    padded_count = int(np.prod(padded))
+    zeros = R.full(ShapeExpr((batch, channels, padded_count)), like(node, 0))
+    indices = R.broadcast_to(
+        constant(flat_indices.reshape(1, 1, element_count)),
+        ShapeExpr((batch, channels, element_count)),
+    )
+    result = R.scatter_elements(zeros, indices, columns, axis=2, reduction="add")
+    result = R.reshape(result, ShapeExpr((batch, channels, *padded)))
     before = [0, 0, *[-p for p in pads[:count]]]
     return emit_pad(node, result, before, [0, 0, *[-p for p in pads[count:]]], "constant")

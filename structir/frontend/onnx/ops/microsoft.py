@@ -20,13 +20,15 @@ PARAMETERS = {
 }
 
 
-def activated(node: OnnxNode, x: Expr, name: str | None, numbers: tuple[float, ...]) -> Expr:
+def activated(node: OnnxNode, x: Expr, name: str | None, parameters: tuple[float, ...]) -> Expr:
     """Applies the activation that a fused node names."""
     if not name:
         return x
     if name == "Clip":
-        return R.clip(x, *numbers)
-    return build_as_one(node, name, x, **dict(zip(PARAMETERS.get(name, ()), numbers, strict=False)))
+        return R.clip(x, *parameters)
+    return build_as_one(
+        node, name, x, **dict(zip(PARAMETERS.get(name, ()), parameters, strict=False))
+    )
 
 
 @onnx_op("FusedConv", domain=MICROSOFT)
@@ -44,17 +46,17 @@ def fused_conv_of_last_channels(node: OnnxNode) -> Expr:
 def _finished(node: OnnxNode, x: Expr, index: int) -> Expr:
     """Returns a sum with the operand at an index, if present, under an activation."""
     x = R.add(x, node[index]) if node.has(index) else x
-    numbers = tuple(node.attr("activation_params", None) or ())
-    return activated(node, x, node.attr("activation", None), numbers)
+    parameters = tuple(node.attr("activation_params", None) or ())
+    return activated(node, x, node.attr("activation", None), parameters)
 
 
 @onnx_op("FusedGemm", domain=MICROSOFT)
 def fused_gemm(node: OnnxNode) -> Expr:
     result = build_as_one(node, "Gemm", node[0], node[1], node.get(2))
     names = ("activation_alpha", "activation_beta", "activation_gamma")
-    numbers = [node.attr(name, None) for name in names]
-    given = tuple([v for v in numbers if v is not None])
-    return activated(node, result, node.attr("activation", None), given)
+    optional = [node.attr(name, None) for name in names]
+    parameters = tuple([v for v in optional if v is not None])
+    return activated(node, result, node.attr("activation", None), parameters)
 
 
 @onnx_op("FusedMatMul", "TransposeMatMul", domain=MICROSOFT)
@@ -80,9 +82,9 @@ def _turned(node: OnnxNode, index: int, name: str) -> Expr:
 @onnx_op("FusedMatMulActivation", domain=MICROSOFT)
 def fused_mat_mul_activation(node: OnnxNode) -> Expr:
     names = ("activation_alpha", "activation_beta", "activation_gamma")
-    numbers = [node.attr(name, None) for name in names]
-    given = tuple([v for v in numbers if v is not None])
-    return activated(node, fused_mat_mul(node), node.attr("activation", None), given)
+    optional = [node.attr(name, None) for name in names]
+    parameters = tuple([v for v in optional if v is not None])
+    return activated(node, fused_mat_mul(node), node.attr("activation", None), parameters)
 
 
 # ---- activations
@@ -126,8 +128,8 @@ def root_mean_norm(node: OnnxNode, x: Expr, scale: Expr, axis: int, epsilon: flo
     axes = list(range(axis, node.tensor_info(x).ndim or 0))
     mean = R.mean(R.multiply(x, x), axis=axes, keepdims=True)
     root = R.sqrt(R.add(mean, like(node, epsilon)))
-    over = node.emit(R.divide(like(node, 1.0), root))
-    return [R.multiply(R.multiply(x, over), scale), over]
+    inverse_rms = node.emit(R.divide(like(node, 1.0), root))
+    return [R.multiply(R.multiply(x, inverse_rms), scale), inverse_rms]
 
 
 @onnx_op("SimplifiedLayerNormalization")
@@ -153,8 +155,8 @@ def skip_layer_normalization(node: OnnxNode) -> list[Any]:
 def skip_simplified_layer_normalization(node: OnnxNode) -> list[Any]:
     total = _sum(node, 3)
     axis = node.rank() - 1
-    result, over = root_mean_norm(node, total, node[2], axis, node.attr("epsilon", 1e-5))
-    return [result, None, over, total]
+    result, inverse_rms = root_mean_norm(node, total, node[2], axis, node.attr("epsilon", 1e-5))
+    return [result, None, inverse_rms, total]
 
 
 def _sum(node: OnnxNode, bias: int) -> Expr:

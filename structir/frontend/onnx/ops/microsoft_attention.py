@@ -42,9 +42,9 @@ def sizes(node: OnnxNode, x: Expr) -> tuple[Dim, ...]:
 
 def split(node: OnnxNode, x: Expr, heads: int) -> Expr:
     """Splits channels into heads: (batch, length, channels) -> (batch, heads, length, size)."""
-    batch, length, width = sizes(node, x)
-    apart = reshape_to(x, (batch, length, heads, width // heads))
-    return node.emit(R.permute_dims(apart, [0, 2, 1, 3]))
+    batch, length, channels = sizes(node, x)
+    heads_apart = reshape_to(x, (batch, length, heads, channels // heads))
+    return node.emit(R.permute_dims(heads_apart, [0, 2, 1, 3]))
 
 
 def attended(node: OnnxNode, heads: HeadLayout, masks: list[Expr]) -> Expr:
@@ -62,14 +62,14 @@ def attended(node: OnnxNode, heads: HeadLayout, masks: list[Expr]) -> Expr:
     return reshape_to(R.permute_dims(result, [0, 2, 1, 3]), (batch, length, count * channels))
 
 
-def _scale(node: OnnxNode, width: Dim, dtype: str) -> Expr:
+def _scale(node: OnnxNode, head_size: Dim, dtype: str) -> Expr:
     """Returns the scale of the scores: the attribute, or 1 / sqrt(head size)."""
-    stated = node.attr("scale", 0.0)
-    if stated:
-        return number(stated, dtype)
-    if isinstance(width, int):
-        return number(1 / math.sqrt(width), dtype)
-    return R.rsqrt(size_number(width, dtype))
+    scale = node.attr("scale", 0.0)
+    if scale:
+        return number(scale, dtype)
+    if isinstance(head_size, int):
+        return number(1 / math.sqrt(head_size), dtype)
+    return R.rsqrt(size_number(head_size, dtype))
 
 
 def _dtype(node: OnnxNode, x: Expr) -> str:
@@ -102,36 +102,36 @@ def masks_of(node: OnnxNode, index: int, heads: HeadLayout) -> list[Expr]:
     total = sizes(node, heads.key)[2]
     mask, rank, zero = node[index], node.rank(index), number(0, node.dtype(index))
     if rank == 2:
-        barred = reshape_to(R.equal(mask, zero), (batch, 1, 1, total))
+        is_masked = reshape_to(R.equal(mask, zero), (batch, 1, 1, total))
     elif rank == 3:
-        barred = reshape_to(R.equal(mask, zero), (batch, 1, length, total))
+        is_masked = reshape_to(R.equal(mask, zero), (batch, 1, length, total))
     elif rank == 1:
-        barred = _beyond(node, mask, node.dims(index)[0] == 2 * batch, batch, total)
+        is_masked = _beyond(node, mask, node.dims(index)[0] == 2 * batch, batch, total)
     else:
         node.fail(f"a mask of rank {rank} is not supported")
-    return [_barred(node, heads, barred)]
+    return [_barred(node, heads, is_masked)]
 
 
-def _beyond(node: OnnxNode, mask: Expr, both: bool, batch: Dim, total: Dim) -> Expr:
+def _beyond(node: OnnxNode, mask: Expr, has_starts: bool, batch: Dim, total: Dim) -> Expr:
     """Returns the mask of keys after the end of their sequence, and before its start if given."""
-    places = reshape_to(R.astype(_range(total), "int32"), (1, 1, 1, total))
+    positions = reshape_to(R.astype(_range(total), "int32"), (1, 1, 1, total))
 
     def column(start: Dim) -> Expr:
         cut = R.strided_slice(mask, [0], (start,), (start + batch,))
         return reshape_to(cut, (batch, 1, 1, 1))
 
-    late = R.greater_equal(places, column(0))
-    return R.logical_or(late, R.less(places, column(batch))) if both else late
+    late = R.greater_equal(positions, column(0))
+    return R.logical_or(late, R.less(positions, column(batch))) if has_starts else late
 
 
-def projected(node: OnnxNode, whole: Expr) -> HeadLayout:
+def projected(node: OnnxNode, packed: Expr) -> HeadLayout:
     """Splits concatenated channels into queries, keys and values."""
     count = int(node.attr("num_heads"))
-    width = sizes(node, whole)[2]
-    widths = list(node.attr("qkv_hidden_sizes", None) or [width // 3] * 3)
+    channels = sizes(node, packed)[2]
+    widths = list(node.attr("qkv_hidden_sizes", None) or [channels // 3] * 3)
     value, start = [], 0
     for each in widths:
-        cut = R.strided_slice(whole, [2], (start,), (start + each,))
+        cut = R.strided_slice(packed, [2], (start,), (start + each,))
         value.append(split(node, node.emit(cut), count))
         start = start + each
     return HeadLayout(*value)
@@ -157,9 +157,9 @@ def _refused(node: OnnxNode, *names: str) -> None:
 @onnx_op("Attention", domain=MICROSOFT)
 def attention(node: OnnxNode) -> list[Any]:
     _refused(node, "do_rotary", "past_present_share_buffer")
-    whole = R.matmul(node[0], node[1])
-    whole = node.emit(R.add(whole, node[2]) if node.has(2) else whole)
-    heads, present = _with_past(node, projected(node, whole), 4)
+    packed = R.matmul(node[0], node[1])
+    packed = node.emit(R.add(packed, node[2]) if node.has(2) else packed)
+    heads, present = _with_past(node, projected(node, packed), 4)
     masks = masks_of(node, 3, heads)
     if node.has(5):
         masks.append(node[5])
@@ -170,8 +170,8 @@ def attention(node: OnnxNode) -> list[Any]:
 def quantised_attention(node: OnnxNode) -> list[Any]:
     product = integer_product(node, node[0], node[1], node.get(6), node.get(7))
     scale = R.multiply(spread(node, 3, None), spread(node, 4, -1, 1))
-    whole = R.add(R.multiply(R.astype(product, FLOAT), scale), node[2])
-    heads, present = _with_past(node, projected(node, node.emit(whole)), 8)
+    packed = R.add(R.multiply(R.astype(product, FLOAT), scale), node[2])
+    heads, present = _with_past(node, projected(node, node.emit(packed)), 8)
     return [attended(node, heads, masks_of(node, 5, heads)), present]
 
 
@@ -223,45 +223,45 @@ def rotary_embedding(node: OnnxNode) -> Expr:
     """Applies rotary embedding to pairs of channels."""
     if node.flag("is_packed_batching"):
         node.fail("is_packed_batching is not supported")
-    flat = node.rank() == 3
-    turned = node.attr("rotary_embedding_dim", 0) or 2 * node.static_dims(2)[1]
+    is_flat = node.rank() == 3
+    rotary_size = node.attr("rotary_embedding_dim", 0) or 2 * node.static_dims(2)[1]
     x = node[0]
-    if flat:
+    if is_flat:
         batch, length, width = node.dims()
-        head: Dim = turned
+        head: Dim = rotary_size
         if node.attr("rotary_embedding_dim", 0):
-            whole = exact_quotient(width, int(node.attr("num_heads")))
-            if whole is None:
+            head_size = exact_quotient(width, int(node.attr("num_heads")))
+            if head_size is None:
                 node.fail("the number of channels is not divisible by the number of heads")
-            head = whole
-        apart = reshape_to(x, (batch, length, width // head, head))
-        x = node.emit(R.permute_dims(apart, [0, 2, 1, 3]))
-    result = _turned(node, x, turned)
-    if not flat:
+            head = head_size
+        heads_apart = reshape_to(x, (batch, length, width // head, head))
+        x = node.emit(R.permute_dims(heads_apart, [0, 2, 1, 3]))
+    result = _turned(node, x, rotary_size)
+    if not is_flat:
         return result
     return reshape_to(R.permute_dims(result, [0, 2, 1, 3]), node.dims())
 
 
-def _turned(node: OnnxNode, x: Expr, turned: int) -> Expr:
+def _turned(node: OnnxNode, x: Expr, rotary_size: int) -> Expr:
     """Applies rotary embedding to the first channels of each head."""
     batch, _, length, head = sizes(node, x)
     cosine, sine = [_angles(node, index, batch, length) for index in (2, 3)]
-    half = turned // 2
+    half = rotary_size // 2
     if node.flag("interleaved"):
-        first, second = [R.strided_slice(x, [3], (k,), (turned,), (2,)) for k in (0, 1)]
+        first, second = [R.strided_slice(x, [3], (k,), (rotary_size,), (2,)) for k in (0, 1)]
     else:
         first, second = [R.strided_slice(x, [3], (k,), (k + half,)) for k in (0, half)]
     first, second = node.emit(first), node.emit(second)
     real = R.subtract(R.multiply(first, cosine), R.multiply(second, sine))
-    other = R.add(R.multiply(second, cosine), R.multiply(first, sine))
+    imaginary = R.add(R.multiply(second, cosine), R.multiply(first, sine))
     if node.flag("interleaved"):
-        pairs = R.stack(Tuple((real, other)), axis=4)
-        result = reshape_to(pairs, (*sizes(node, x)[:3], turned))
+        pairs = R.stack(Tuple((real, imaginary)), axis=4)
+        result = reshape_to(pairs, (*sizes(node, x)[:3], rotary_size))
     else:
-        result = R.concat(Tuple((real, other)), axis=3)
-    if head == turned:
+        result = R.concat(Tuple((real, imaginary)), axis=3)
+    if head == rotary_size:
         return result
-    rest = R.strided_slice(x, [3], (turned,), (head,))
+    rest = R.strided_slice(x, [3], (rotary_size,), (head,))
     return R.concat(Tuple((result, rest)), axis=3)
 
 

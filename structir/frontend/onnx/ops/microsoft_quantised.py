@@ -76,8 +76,8 @@ def q_linear_softmax(node: OnnxNode) -> Expr:
 
 @onnx_op("QLinearConcat", domain=MICROSOFT)
 def q_linear_concat(node: OnnxNode) -> Expr:
-    parts = [read(node, index) for index in range(2, len(node.values), 3)]
-    result = R.concat(Tuple(tuple(parts)), axis=node.axis("axis", rank=node.rank(2)))
+    operands = [read(node, index) for index in range(2, len(node.values), 3)]
+    result = R.concat(Tuple(tuple(operands)), axis=node.axis("axis", rank=node.rank(2)))
     return written(node, result, 0)
 
 
@@ -111,10 +111,10 @@ def channels_last(node: OnnxNode, x: Expr) -> Expr:
 
 
 def _pooled(node: OnnxNode, op: str) -> Expr:
-    last = node.flag("channels_last")
-    x = channels_first(node, read(node, 0)) if last else read(node, 0)
+    is_channels_last = node.flag("channels_last")
+    x = channels_first(node, read(node, 0)) if is_channels_last else read(node, 0)
     result = build_as_one(node, op, x)
-    return written(node, channels_last(node, result) if last else result, 3)
+    return written(node, channels_last(node, result) if is_channels_last else result, 3)
 
 
 @onnx_op("QLinearAveragePool", domain=MICROSOFT)
@@ -131,8 +131,8 @@ def q_linear_global_average_pool(node: OnnxNode) -> Expr:
 def conv_of_either_layout(node: OnnxNode) -> Expr:
     if not node.flag("channels_last"):
         return q_linear_conv(node)
-    turned = [channels_first(node, node[0]), *[node.get(k) for k in range(1, len(node.values))]]
-    return channels_last(node, q_linear_conv(as_node(node, "QLinearConv", turned)))
+    operands = [channels_first(node, node[0]), *[node.get(k) for k in range(1, len(node.values))]]
+    return channels_last(node, q_linear_conv(as_node(node, "QLinearConv", operands)))
 
 
 @onnx_op("NhwcMaxPool", domain=MICROSOFT)
@@ -144,17 +144,17 @@ def max_pool_of_last_channels(node: OnnxNode) -> Expr:
 
 
 def integer_product(
-    node: OnnxNode, left: Expr, right: Expr, zero: Expr | None, zeros: Expr | None
+    node: OnnxNode, lhs: Expr, rhs: Expr, lhs_zero: Expr | None, rhs_zero: Expr | None
 ) -> Expr:
     """Returns the product of small integers minus their zero points."""
-    return build_as_one(node, "MatMulInteger", left, right, zero, zeros)
+    return build_as_one(node, "MatMulInteger", lhs, rhs, lhs_zero, rhs_zero)
 
 
 @onnx_op("QGemm", domain=MICROSOFT)
 def q_gemm(node: OnnxNode) -> Expr:
-    left = R.permute_dims(node[0], [1, 0]) if node.flag("transA") else node[0]
-    right = R.permute_dims(node[3], [1, 0]) if node.flag("transB") else node[3]
-    product = integer_product(node, left, right, node.get(2), node.get(5))
+    lhs = R.permute_dims(node[0], [1, 0]) if node.flag("transA") else node[0]
+    rhs = R.permute_dims(node[3], [1, 0]) if node.flag("transB") else node[3]
+    product = integer_product(node, lhs, rhs, node.get(2), node.get(5))
     if node.has(6):
         product = R.add(product, node[6])
     scale = R.multiply(spread(node, 1, None), spread(node, 4, None, 3))
@@ -176,8 +176,8 @@ def product_to_floats(node: OnnxNode) -> Expr:
 def dynamic_product(node: OnnxNode) -> Expr:
     x, scale, zero = quantised_now(node, node[0])
     product = integer_product(node, x, node[1], zero, node.get(3))
-    both = R.multiply(scale, spread(node, 2, -1, 1))
-    result = R.multiply(R.astype(product, FLOAT), both)
+    total_scale = R.multiply(scale, spread(node, 2, -1, 1))
+    result = R.multiply(R.astype(product, FLOAT), total_scale)
     return R.add(result, node[4]) if node.has(4) else result
 
 
@@ -203,40 +203,42 @@ def dynamic_lstm(node: OnnxNode) -> list[Any]:
     return recurrent_layers(layers, products)
 
 
-def _all_steps(node: OnnxNode, way: int, back: bool) -> tuple[Kernel, list[Expr]] | None:
+def _all_steps(node: OnnxNode, direction: int, reverse: bool) -> tuple[Kernel, list[Expr]] | None:
     """Returns the kernel of one direction and its weights, where these are known, few, and fit
     int8. Many pay for a loop over products by the processor's own sums."""
-    results = [_of_way(node, index, way) for index in (2, 10, 11)]
-    weights, scale, zeros = [x.data if isinstance(x, Constant) else None for x in results]
+    constants = [_of_way(node, index, direction) for index in (2, 10, 11)]
+    weights, scale, zeros = [x.data if isinstance(x, Constant) else None for x in constants]
     if weights is None or scale is None or zeros is None or len(weights) > MOST_HIDDEN:
         return None
-    moved = weights.astype(np.int32) - zeros.astype(np.int32)
-    if not ((moved >= -128) & (moved <= 127)).all():
+    shifted = weights.astype(np.int32) - zeros.astype(np.int32)
+    if not ((shifted >= -128) & (shifted <= 127)).all():
         return None
-    width = moved.shape[1]
+    width = shifted.shape[1]
     bias = np.zeros(width, FLOAT)
     if node.has(3):
-        both = _of_way(node, 3, way)
-        if not isinstance(both, Constant):
+        biases = _of_way(node, 3, direction)
+        if not isinstance(biases, Constant):
             return None
-        bias = both.data[width:]
+        bias = biases.data[width:]
     scales = np.broadcast_to(scale.reshape(-1), (width,))
-    parts = [moved.astype(np.int8), moved.sum(axis=0, dtype=np.int32), scales, bias]
-    return quantised_lstm_kernel(back), [Constant(np.ascontiguousarray(p)) for p in parts]
+    parts = [shifted.astype(np.int8), shifted.sum(axis=0, dtype=np.int32), scales, bias]
+    return quantised_lstm_kernel(reverse), [Constant(np.ascontiguousarray(p)) for p in parts]
 
 
-def _quantised_product(node: OnnxNode, index: int, way: int, x: Expr) -> Expr:
+def _quantised_product(node: OnnxNode, index: int, direction: int, x: Expr) -> Expr:
     """Returns the product with the weights of one direction, gates last, their scale and zero point
     in the operands from 8 on."""
-    at = 6 + 2 * index
-    weights, scale, zeros = [_of_way(node, k, way) for k in (index, at, at + 1)]
-    small, own, zero = quantised_now(node, x)
-    product = integer_product(node, small, weights, zero, zeros)
-    return R.multiply(R.astype(product, FLOAT), R.multiply(own, scale))
+    scale_index = 6 + 2 * index
+    weights, scale, zeros = [
+        _of_way(node, k, direction) for k in (index, scale_index, scale_index + 1)
+    ]
+    quantized, input_scale, zero = quantised_now(node, x)
+    product = integer_product(node, quantized, weights, zero, zeros)
+    return R.multiply(R.astype(product, FLOAT), R.multiply(input_scale, scale))
 
 
-def _of_way(node: OnnxNode, index: int, way: int) -> Expr:
-    return node.importer.fold_constant(R.take(node[index], constant(way), axis=0))
+def _of_way(node: OnnxNode, index: int, direction: int) -> Expr:
+    return node.importer.fold_constant(R.take(node[index], constant(direction), axis=0))
 
 
 @onnx_op("MatMulNBits", domain=MICROSOFT)
@@ -248,16 +250,16 @@ def product_of_few_bits(node: OnnxNode) -> Expr:
     if node.has(4):
         node.fail("g_idx is not supported")
     blocks = -(-terms // block)
-    whole = _few_bits(node.constant(1).reshape(columns, -1), bits)
-    whole = whole[:, : blocks * block].reshape(columns, blocks, block).astype(FLOAT)
+    values = _few_bits(node.constant(1).reshape(columns, -1), bits)
+    values = values[:, : blocks * block].reshape(columns, blocks, block).astype(FLOAT)
     zeros = np.full((columns, blocks), 2 ** (bits - 1), FLOAT)
     if node.has(3):
-        given = node.constant(3)
-        if given.dtype == np.uint8:
-            given = _few_bits(given.reshape(columns, -1), bits)[:, :blocks]
-        zeros = given.reshape(columns, blocks).astype(FLOAT)
+        zero_points = node.constant(3)
+        if zero_points.dtype == np.uint8:
+            zero_points = _few_bits(zero_points.reshape(columns, -1), bits)[:, :blocks]
+        zeros = zero_points.reshape(columns, blocks).astype(FLOAT)
     scales = node.constant(2).reshape(columns, blocks).astype(FLOAT)
-    weight = ((whole - zeros[..., None]) * scales[..., None]).reshape(columns, -1)[:, :terms]
+    weight = ((values - zeros[..., None]) * scales[..., None]).reshape(columns, -1)[:, :terms]
     dtype = node.dtype()
     result = R.matmul(node[0], Constant(np.ascontiguousarray(weight.T).astype(dtype)))
     return R.add(result, node[5]) if node.has(5) else result
@@ -268,5 +270,5 @@ def _few_bits(packed: Array, bits: int) -> Array:
     if bits not in (2, 4, 8):
         raise wrong(f"{bits}-bit weights are not supported")
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
-    apart = (packed[..., None] >> shifts) & (2**bits - 1)
-    return apart.reshape(*packed.shape[:-1], -1)
+    unpacked = (packed[..., None] >> shifts) & (2**bits - 1)
+    return unpacked.reshape(*packed.shape[:-1], -1)

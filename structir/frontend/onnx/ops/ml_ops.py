@@ -30,8 +30,8 @@ def row(values: Any, dtype: str = FLOAT) -> Constant:
 
 @onnx_op("ArrayFeatureExtractor", domain=CLASSIC)
 def array_feature_extractor(node: OnnxNode) -> Expr:
-    places = reshape_to(R.astype(node[1], "int64"), (-1,))
-    result = R.take(node[0], places, axis=node.rank() - 1)
+    indices = reshape_to(R.astype(node[1], "int64"), (-1,))
+    result = R.take(node[0], indices, axis=node.rank() - 1)
     return reshape_to(result, (1, -1)) if node.rank() == 1 else result
 
 
@@ -52,11 +52,11 @@ def scaler(node: OnnxNode) -> Expr:
 @onnx_op("Imputer", domain=CLASSIC)
 def imputer(node: OnnxNode) -> Expr:
     floats = node.attr("imputed_value_floats", None)
-    known = floats if floats is not None else node.attr("imputed_value_int64s")
+    replacements = floats if floats is not None else node.attr("imputed_value_int64s")
     kind = "float" if floats is not None else "int64"
     missing = node.attr(f"replaced_value_{kind}", 0)
-    gone = R.isnan(node[0]) if missing != missing else R.equal(node[0], like(node, missing))
-    return R.where(gone, row(known, node.dtype()), node[0])
+    is_missing = R.isnan(node[0]) if missing != missing else R.equal(node[0], like(node, missing))
+    return R.where(is_missing, row(replacements, node.dtype()), node[0])
 
 
 @onnx_op("Normalizer", domain=CLASSIC)
@@ -86,8 +86,8 @@ def one_hot_encoder(node: OnnxNode) -> Expr:
     categories = node.attr("cats_int64s", None)
     if categories is None:
         node.fail("string categories are not supported")
-    apart = R.expand_dims(R.astype(node[0], "int64"), [node.rank()])
-    return R.astype(R.equal(apart, row(categories, "int64")), FLOAT)
+    expanded = R.expand_dims(R.astype(node[0], "int64"), [node.rank()])
+    return R.astype(R.equal(expanded, row(categories, "int64")), FLOAT)
 
 
 # ---- labels
@@ -115,11 +115,11 @@ def _column(node: OnnxNode, name: str) -> tuple[Expr, str | None]:
             return StringImm("\0".join([_text(t) for t in data])), None
         return Constant(data), data.dtype.name
     for kind, dtype in KINDS.items():
-        given = node.attr(f"{name}_{kind}", None)
-        if given is not None and dtype is None:
-            return StringImm("\0".join(given)), None
-        if given is not None:
-            return row(given, str(dtype)), dtype
+        values = node.attr(f"{name}_{kind}", None)
+        if values is not None and dtype is None:
+            return StringImm("\0".join(values)), None
+        if values is not None:
+            return row(values, str(dtype)), dtype
     raise node.wrong(f"missing attribute {name}")
 
 
@@ -133,8 +133,8 @@ def _default(node: OnnxNode, dtype: str | None) -> Expr:
         return StringImm(_text(data[0])) if dtype is None else Constant(data.astype(dtype))
     if dtype is None:
         return StringImm(node.attr("default_string", "_Unused"))
-    whole = "int" in dtype
-    default = node.attr("default_int64", -1) if whole else node.attr("default_float", -0.0)
+    is_integer = "int" in dtype
+    default = node.attr("default_int64", -1) if is_integer else node.attr("default_float", -0.0)
     return row([default], dtype)
 
 
@@ -168,27 +168,29 @@ def linear_classifier(node: OnnxNode) -> list[Any]:
     return classified(node, scores, labels, rows, node.attr("post_transform"))
 
 
-def classified(node: OnnxNode, scores: Expr, labels: Any, count: int, how: str) -> list[Any]:
+def classified(node: OnnxNode, scores: Expr, labels: Any, count: int, transform: str) -> list[Any]:
     """Returns the label of the greatest score, and all scores; a lone score is that of the second
     label."""
-    names = row(labels, "int64")
+    label_values = row(labels, "int64")
     if count == 1 and len(labels) == 2:
-        result = node.emit(transformed(node, scores, how))
-        limit = 0.0 if how in ("NONE", "LOGISTIC") else 0.5
+        result = node.emit(transformed(node, scores, transform))
+        limit = 0.0 if transform in ("NONE", "LOGISTIC") else 0.5
         second = reshape_to(R.greater(scores, number(limit, FLOAT)), (-1,))
-        chosen = R.where(second, number(labels[1], "int64"), number(labels[0], "int64"))
-        other = R.subtract(number(1, FLOAT), result) if how == "LOGISTIC" else R.negative(result)
-        return [chosen, R.concat(Tuple((other, result)), axis=1)]
+        label = R.where(second, number(labels[1], "int64"), number(labels[0], "int64"))
+        first_score = (
+            R.subtract(number(1, FLOAT), result) if transform == "LOGISTIC" else R.negative(result)
+        )
+        return [label, R.concat(Tuple((first_score, result)), axis=1)]
     best = R.argmax(scores, axis=1)
-    return [R.take(names, best, axis=0), transformed(node, scores, how)]
+    return [R.take(label_values, best, axis=0), transformed(node, scores, transform)]
 
 
-def transformed(node: OnnxNode, x: Expr, how: str) -> Expr:
+def transformed(node: OnnxNode, x: Expr, transform: str) -> Expr:
     """Returns scores as the node wants to give them."""
-    if how == "NONE":
+    if transform == "NONE":
         return x
-    if how == "LOGISTIC":
+    if transform == "LOGISTIC":
         return R.sigmoid(x)
-    if how == "SOFTMAX":
+    if transform == "SOFTMAX":
         return R.nn.softmax(x, axis=1)
-    raise node.wrong(f"unsupported post_transform {how!r}")
+    raise node.wrong(f"unsupported post_transform {transform!r}")

@@ -39,10 +39,10 @@ def hardmax(node: OnnxNode, x: Expr, axis: int) -> Expr:
     x = node.emit(x)
     first = R.expand_dims(R.argmax(x, axis=axis), [axis])
     sizes = node.tensor_info(x).dims
-    behind = [1] * (len(sizes) - 1 - axis)
-    places = R.arange(R.prim_value(0), R.prim_value(sizes[axis]), R.prim_value(1), dtype="int64")
-    hot = R.equal(reshape_to(places, (sizes[axis], *behind)), first)
-    return R.astype(hot, node.dtype())
+    trailing = [1] * (len(sizes) - 1 - axis)
+    indices = R.arange(R.prim_value(0), R.prim_value(sizes[axis]), R.prim_value(1), dtype="int64")
+    is_max = R.equal(reshape_to(indices, (sizes[axis], *trailing)), first)
+    return R.astype(is_max, node.dtype())
 
 
 def _by_channel(node: OnnxNode, index: int) -> Expr:
@@ -65,9 +65,9 @@ def batch_normalization(node: OnnxNode) -> list[Any]:
 
 
 def _normalised(node: OnnxNode, mean: Expr, variance: Expr) -> Expr:
-    dtype, behind = node.dtype(), [1] * (node.rank() - 2)
+    dtype, trailing = node.dtype(), [1] * (node.rank() - 2)
     mean, variance = (
-        R.astype(reshape_to(v, (node.dims(1)[0], *behind)), dtype) for v in (mean, variance)
+        R.astype(reshape_to(v, (node.dims(1)[0], *trailing)), dtype) for v in (mean, variance)
     )
     deviation = R.sqrt(R.add(variance, like(node, node.attr("epsilon"))))
     scale = R.astype(_by_channel(node, 1), dtype)
@@ -79,11 +79,11 @@ def _in_training(node: OnnxNode) -> list[Any]:
     axes = [0, *range(2, node.rank())]
     mean = node.emit(R.mean(node[0], axis=axes))
     variance = node.emit(R.variance(node[0], axis=axes))
-    keep = node.attr("momentum")
+    momentum = node.attr("momentum")
 
     def moved(old: Expr, new: Expr) -> Expr:
-        stays = R.multiply(old, like(node, keep))
-        return R.add(stays, R.multiply(new, like(node, 1 - keep)))
+        kept_part = R.multiply(old, like(node, momentum))
+        return R.add(kept_part, R.multiply(new, like(node, 1 - momentum)))
 
     return [_normalised(node, mean, variance), moved(node[3], mean), moved(node[4], variance)]
 
@@ -109,11 +109,11 @@ def layer_normalization(node: OnnxNode) -> list[Any]:
     mean = node.emit(R.mean(node[0], axis=axes, keepdims=True))
     centred = node.emit(R.subtract(node[0], mean))
     variance = R.mean(R.multiply(centred, centred), axis=axes, keepdims=True)
-    over = node.emit(
+    inverse_deviation = node.emit(
         R.divide(like(node, 1.0), R.sqrt(R.add(variance, like(node, node.attr("epsilon")))))
     )
-    result = R.multiply(R.multiply(centred, over), node[1])
-    return [R.add(result, node[2]) if node.has(2) else result, mean, over]
+    result = R.multiply(R.multiply(centred, inverse_deviation), node[1])
+    return [R.add(result, node[2]) if node.has(2) else result, mean, inverse_deviation]
 
 
 @onnx_op("RMSNormalization")

@@ -27,19 +27,19 @@ def limits(dtype: str) -> tuple[int, int]:
 def spread(node: OnnxNode, index: int, axis: int | None, like: int = 0) -> Expr:
     """Returns a scale or a zero point, to be met with the operand: one number, one for each element
     of an axis, or one for each block along it."""
-    x, rank, own = node[index], node.rank(like), node.rank(index)
+    x, rank, operand_rank = node[index], node.rank(like), node.rank(index)
     block = node.attr("block_size", 0)
-    if own == rank and rank > 1 and block:
+    if operand_rank == rank and rank > 1 and block:
         axis = node.normalize_axis(axis or 0, rank)
         repeated = R.repeat(x, int(block), axis=axis)
         size = node.dims(like)[axis]
         return R.strided_slice(repeated, [axis], (0,), (size,)) if rank else repeated
-    if own == 0:
+    if operand_rank == 0:
         return x
     sizes = node.dims(index)
-    if own == 1 and sizes[0] == 1:
+    if operand_rank == 1 and sizes[0] == 1:
         return reshape_to(x, ())
-    if own != 1 or axis is None:
+    if operand_rank != 1 or axis is None:
         return x
     axis = node.normalize_axis(axis, rank)
     return reshape_to(x, (sizes[0], *[1] * (rank - 1 - axis)))
@@ -109,63 +109,67 @@ EXACT = 1 << 24  # up to here, float32 holds every integer
 MOST_PARTS = 8  # of a product's terms
 
 
-def exact_parts(terms: Dim, left: int, right: int) -> tuple[str, int]:
+def exact_parts(terms: Dim, lhs_bound: int, rhs_bound: int) -> tuple[str, int]:
     """Returns floats that hold a sum of so many products of integers, and how many terms at once:
     products of matrices of floats are fast, and these are exact."""
-    most = EXACT // max(left * right, 1)
-    if isinstance(terms, int) and terms <= most * MOST_PARTS:
-        parts = max(-(-terms // max(most, 1)), 1)
+    exact_terms = EXACT // max(lhs_bound * rhs_bound, 1)
+    if isinstance(terms, int) and terms <= exact_terms * MOST_PARTS:
+        parts = max(-(-terms // max(exact_terms, 1)), 1)
         return "float32", -(-terms // parts)
     return "float64", 0
 
 
-def _product(node: OnnxNode, places: tuple[int, int], zeros: tuple[int, int]) -> Expr:
+def _product(node: OnnxNode, operands: tuple[int, int], zeros: tuple[int, int]) -> Expr:
     """Returns the product of integer matrices in int32: as one of int8 if the right one is known,
     else computed in floats."""
-    known = node.is_constant(places[1]) and node.rank(places[1]) == 2 and node.rank(places[0]) > 1
-    if known and (not node.has(zeros[1]) or node.is_constant(zeros[1])):
-        return _product_with_constant(node, places, zeros)
-    bounds = [farthest(node, p, z) for p, z in zip(places, zeros, strict=True)]
-    terms = node.dims(places[0])[-1]
+    is_constant = (
+        node.is_constant(operands[1]) and node.rank(operands[1]) == 2 and node.rank(operands[0]) > 1
+    )
+    if is_constant and (not node.has(zeros[1]) or node.is_constant(zeros[1])):
+        return _product_with_constant(node, operands, zeros)
+    bounds = [farthest(node, p, z) for p, z in zip(operands, zeros, strict=True)]
+    terms = node.dims(operands[0])[-1]
     dtype, part = exact_parts(terms, *bounds)
-    axes = [a if node.rank(p) > 1 else None for a, p in zip((-2, -1), places, strict=True)]
-    left, right = [
-        less_zero(node, p, z, a, dtype) for p, z, a in zip(places, zeros, axes, strict=True)
+    axes = [a if node.rank(p) > 1 else None for a, p in zip((-2, -1), operands, strict=True)]
+    lhs, rhs = [
+        less_zero(node, p, z, a, dtype) for p, z, a in zip(operands, zeros, axes, strict=True)
     ]
     if dtype == "float64" or part == terms:
-        return R.astype(R.matmul(left, right), "int32")
-    left, right = node.emit(left), node.emit(right)
+        return R.astype(R.matmul(lhs, rhs), "int32")
+    lhs, rhs = node.emit(lhs), node.emit(rhs)
     sums = []
     for start in range(0, int(terms), part):  # type: ignore[arg-type]
         index = (start,), (start + part,)
-        row = R.strided_slice(left, [node.rank(places[0]) - 1], *index)
-        column = R.strided_slice(right, [max(node.rank(places[1]) - 2, 0)], *index)
+        row = R.strided_slice(lhs, [node.rank(operands[0]) - 1], *index)
+        column = R.strided_slice(rhs, [max(node.rank(operands[1]) - 2, 0)], *index)
         sums.append(R.astype(R.matmul(row, column), "int32"))
     total: Expr = reduce(R.add, sums)
     return total
 
 
-def _product_with_constant(node: OnnxNode, places: tuple[int, int], zeros: tuple[int, int]) -> Expr:
+def _product_with_constant(
+    node: OnnxNode, operands: tuple[int, int], zeros: tuple[int, int]
+) -> Expr:
     """Returns the product of int8 in int32, then what the zero points, and a move to int8, change
     of it."""
-    weights = node.constant(places[1]).astype(np.int32)
-    given = node.constant(zeros[1]) if node.has(zeros[1]) else np.zeros(())
-    point = given.astype(np.int32)
-    rest = np.zeros_like(point)
+    weights = node.constant(operands[1]).astype(np.int32)
+    zero_point = node.constant(zeros[1]) if node.has(zeros[1]) else np.zeros(())
+    point = zero_point.astype(np.int32)
+    remainder = np.zeros_like(point)
     if not ((weights - point >= -128) & (weights - point <= 127)).all():
-        moved = np.array(128 if node.dtype(places[1]) == "uint8" else 0, np.int32)
-        point, rest = moved, point - moved
+        shift = np.array(128 if node.dtype(operands[1]) == "uint8" else 0, np.int32)
+        point, remainder = shift, point - shift
     weights = (weights - point).astype(np.int8)
-    x, zero = _as_signed(node, places[0], zeros[0])
+    x, zero = _as_signed(node, operands[0], zeros[0])
     product: Expr = R.matmul(x, Constant(weights), out_dtype="int32")
     if zero is not None:
         sums = Constant(weights.sum(axis=0, dtype=np.int32))
         product = R.subtract(product, R.multiply(zero, sums))
-    if rest.any():
-        lost: Expr = R.sum(R.astype(x, "int32"), axis=-1, keepdims=True)
+    if remainder.any():
+        correction: Expr = R.sum(R.astype(x, "int32"), axis=-1, keepdims=True)
         if zero is not None:
-            lost = R.subtract(lost, R.multiply(zero, number(weights.shape[0], "int32")))
-        product = R.subtract(product, R.multiply(lost, Constant(np.atleast_1d(rest))))
+            correction = R.subtract(correction, R.multiply(zero, number(weights.shape[0], "int32")))
+        product = R.subtract(product, R.multiply(correction, Constant(np.atleast_1d(remainder))))
     return product
 
 
@@ -177,23 +181,23 @@ def _as_signed(node: OnnxNode, index: int, zero: int) -> tuple[Expr, Expr | None
         point = R.astype(spread(node, zero, -2, index), "int32")
     if node.dtype(index) != "uint8":
         return x, point
-    moved = number(128, "int32")
-    x = node.emit(R.astype(R.subtract(R.astype(x, "int32"), moved), "int8"))
-    return x, R.subtract(number(0, "int32") if point is None else point, moved)
+    offset = number(128, "int32")
+    x = node.emit(R.astype(R.subtract(R.astype(x, "int32"), offset), "int8"))
+    return x, R.subtract(number(0, "int32") if point is None else point, offset)
 
 
-def _convolution(node: OnnxNode, places: tuple[int, int], zeros: tuple[int, int]) -> Expr:
+def _convolution(node: OnnxNode, operands: tuple[int, int], zeros: tuple[int, int]) -> Expr:
     """Returns the convolution of integers in int32, computed in floats."""
-    bounds = [farthest(node, p, z) for p, z in zip(places, zeros, strict=True)]
+    bounds = [farthest(node, p, z) for p, z in zip(operands, zeros, strict=True)]
     terms: Dim = 1
-    for size in node.dims(places[1])[1:]:
+    for size in node.dims(operands[1])[1:]:
         terms = terms * size
     dtype, part = exact_parts(terms, *bounds)
     if part != terms:
         dtype = "float64"
-    x = less_zero(node, places[0], zeros[0], None, dtype)
-    weights = less_zero(node, places[1], zeros[1], 0, dtype)
-    return R.astype(convolved(node, x, weights, places[1]), "int32")
+    x = less_zero(node, operands[0], zeros[0], None, dtype)
+    weights = less_zero(node, operands[1], zeros[1], 0, dtype)
+    return R.astype(convolved(node, x, weights, operands[1]), "int32")
 
 
 @onnx_op("MatMulInteger")
@@ -221,8 +225,8 @@ def q_linear_mat_mul(node: OnnxNode) -> Expr:
 @onnx_op("QLinearConv")
 def q_linear_conv(node: OnnxNode) -> Expr:
     product = with_bias(node, _convolution(node, (0, 3), (2, 5)), 8)
-    behind = [1] * (node.rank() - 2)
-    weights = node[4] if node.rank(4) == 0 else reshape_to(node[4], (-1, *behind))
+    trailing = [1] * (node.rank() - 2)
+    weights = node[4] if node.rank(4) == 0 else reshape_to(node[4], (-1, *trailing))
     scale = R.divide(R.multiply(spread(node, 1, None), weights), spread(node, 6, None))
     scaled = R.multiply(R.astype(product, "float32"), scale)
     return quantised(node, scaled, spread(node, 7, None), node.dtype(7))

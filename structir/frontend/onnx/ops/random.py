@@ -71,8 +71,10 @@ def _dropped(node: OnnxNode) -> list[Any]:
     ratio = R.astype(node[1], "float64") if node.has(1) else number(0.5, "float64")
     uniform = generate(node, "evenly", node.dims(), 0.0, 1.0, "float64")
     mask = node.emit(R.greater_equal(uniform, ratio))
-    rest = R.subtract(number(1.0, "float64"), ratio)
-    scale = R.where(R.greater(rest, number(0.0, "float64")), rest, number(1.0, "float64"))
+    keep_ratio = R.subtract(number(1.0, "float64"), ratio)
+    scale = R.where(
+        R.greater(keep_ratio, number(0.0, "float64")), keep_ratio, number(1.0, "float64")
+    )
     scaled = R.multiply(node[0], R.astype(R.divide(number(1.0, "float64"), scale), dtype))
     return [R.where(mask, scaled, like(node, 0)), mask]
 

@@ -119,20 +119,20 @@ def _lstm_cell(layer: Layer, gates: Expr, states: list[Expr]) -> list[Expr]:
 def _gru_cell(layer: Layer, gates: Expr, states: list[Expr]) -> list[Expr]:
     (h,) = states
     node = layer.node
-    rows = node.emit(_recurrent(layer, h))
-    update = node.emit(layer.act(0, R.add(layer.gate(gates, 0), layer.gate(rows, 0))))
-    reset = layer.act(0, R.add(layer.gate(gates, 1), layer.gate(rows, 1)))
-    own = layer.gate(gates, 2)
+    products = node.emit(_recurrent(layer, h))
+    update = node.emit(layer.act(0, R.add(layer.gate(gates, 0), layer.gate(products, 0))))
+    reset = layer.act(0, R.add(layer.gate(gates, 1), layer.gate(products, 1)))
+    candidate = layer.gate(gates, 2)
     if node.flag("linear_before_reset"):
-        fresh = R.add(own, R.multiply(reset, layer.gate(rows, 2)))
+        fresh = R.add(candidate, R.multiply(reset, layer.gate(products, 2)))
     else:
-        last = layer.gate(layer.recurrence, 2)
-        fresh = R.add(own, R.matmul(R.multiply(reset, h), last))
+        candidate_weight = layer.gate(layer.recurrence, 2)
+        fresh = R.add(candidate, R.matmul(R.multiply(reset, h), candidate_weight))
         if layer.bias is not None:
             fresh = R.add(fresh, layer.gate(layer.bias, 2))
     fresh = layer.act(1, fresh)
-    kept = R.multiply(update, h)
-    return [R.add(R.multiply(R.subtract(like(node, 1.0), update), fresh), kept)]
+    retained = R.multiply(update, h)
+    return [R.add(R.multiply(R.subtract(like(node, 1.0), update), fresh), retained)]
 
 
 @attrs.frozen
@@ -169,21 +169,26 @@ class GateProducts:
 def recurrent_layers(node: OnnxNode, products: GateProducts | None = None) -> list[Any]:
     """Returns all directions of a recurrent layer."""
     kind = KINDS[node.op_type]
-    by_batch = node.flag("layout")
-    x = node.emit(R.permute_dims(node[0], [1, 0, 2])) if by_batch else node[0]
+    batch_first = node.flag("layout")
+    x = node.emit(R.permute_dims(node[0], [1, 0, 2])) if batch_first else node[0]
     direction = node.attr("direction")
-    ways = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}.get(direction)
-    if ways is None:
+    directions = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}.get(
+        direction
+    )
+    if directions is None:
         node.fail(f"unknown direction {direction!r}: expected forward, reverse or bidirectional")
-    result = [_directed(node, kind, x, k, back, products) for k, back in enumerate(ways)]
-    whole = R.stack(Tuple(tuple([m[-1] for m in result])), axis=1)
-    last = [
-        R.stack(Tuple(tuple(column)), axis=0) for column in list(zip(*result, strict=True))[:-1]
+    direction_results = [
+        _directed(node, kind, x, k, back, products) for k, back in enumerate(directions)
     ]
-    if by_batch:
-        whole = R.permute_dims(whole, [2, 0, 1, 3])
+    hidden_states = R.stack(Tuple(tuple([m[-1] for m in direction_results])), axis=1)
+    last = [
+        R.stack(Tuple(tuple(column)), axis=0)
+        for column in list(zip(*direction_results, strict=True))[:-1]
+    ]
+    if batch_first:
+        hidden_states = R.permute_dims(hidden_states, [2, 0, 1, 3])
         last = [R.permute_dims(v, [1, 0, 2]) for v in last]
-    return [whole, *last]
+    return [hidden_states, *last]
 
 
 def _directed(
@@ -191,7 +196,7 @@ def _directed(
     kind: OnnxRecurrentKind,
     x: Expr,
     k: int,
-    back: bool,
+    reverse: bool,
     products: GateProducts | None,
 ) -> list[Expr]:
     """Returns the last states of one direction, then all hidden states along the first axis."""
@@ -199,49 +204,58 @@ def _directed(
     hidden = int(node.attr("hidden_size", None) or node.static_dims(2)[2])
     layer, bias = _layer(node, kind, hidden, k, products)
     lengths = node.get(4)
-    plain = _is_plain(node, kind)
-    own = products.kernel(k, back) if products is not None and plain and lengths is None else None
-    plain = plain and (products is None or own is not None)
-    if back and not plain:
+    is_plain = _is_plain(node, kind)
+    kernel = (
+        products.kernel(k, reverse)
+        if products is not None and is_plain and lengths is None
+        else None
+    )
+    is_plain = is_plain and (products is None or kernel is not None)
+    if reverse and not is_plain:
         x = _reversed(x, lengths)
     gates = _met(node, x, k, products)
     gates = node.emit(gates if bias is None else R.add(gates, bias))
     states = [_start(node, 5 + s, k, batch, hidden) for s in range(kind.states)]
-    if own is not None:
-        return _run(layer, *own, [gates, *states])
-    if plain:
-        return _by_kernel(layer, gates, states, back, lengths)
+    if kernel is not None:
+        return _run(layer, *kernel, [gates, *states])
+    if is_plain:
+        return _by_kernel(layer, gates, states, reverse, lengths)
 
     def body(step: Expr, going: Expr, inner: list[Expr]) -> list[Expr]:
-        now = node.emit(R.take(gates, step, axis=0))
-        after = [node.emit(s) for s in kind.cell(layer, now, inner)]
-        shown = after[0]
+        step_gates = node.emit(R.take(gates, step, axis=0))
+        after = [node.emit(s) for s in kind.cell(layer, step_gates, inner)]
+        output = after[0]
         if lengths is not None:
-            runs = R.less(step, R.astype(lengths, "int64"))
-            runs = node.emit(reshape_to(runs, (batch, 1)))
-            shown = node.emit(R.where(runs, shown, like(node, 0.0)))
+            is_active = R.less(step, R.astype(lengths, "int64"))
+            is_active = node.emit(reshape_to(is_active, (batch, 1)))
+            output = node.emit(R.where(is_active, output, like(node, 0.0)))
             after = [
-                node.emit(R.where(runs, new, old)) for new, old in zip(after, inner, strict=True)
+                node.emit(R.where(is_active, new, old))
+                for new, old in zip(after, inner, strict=True)
             ]
-        return [constant(True, "bool"), *after, shown]
+        return [constant(True, "bool"), *after, output]
 
     result = OnnxLoop(node, tuple(states), body).run(PrimValue(steps), ABSENT, steps)
     *last, whole = result
-    return [*last, _reversed(whole, lengths) if back else whole]
+    return [*last, _reversed(whole, lengths) if reverse else whole]
 
 
 def _is_plain(node: OnnxNode, kind: OnnxRecurrentKind) -> bool:
     """Returns whether a layer does nothing beside what a kernel does: no peepholes, no limits, and
     the usual activations."""
     names = [name.lower() for name in node.attr("activations", None) or ()]
-    usual = [name.lower() for name in kind.activations]
-    more = node.attr("clip", None) is not None or node.flag("input_forget")
-    more = more or node.has(7)
-    return not more and names in ([], usual, usual * 2) and node.dtype() in DTYPES
+    default_names = [name.lower() for name in kind.activations]
+    has_extras = node.attr("clip", None) is not None or node.flag("input_forget")
+    has_extras = has_extras or node.has(7)
+    return (
+        not has_extras
+        and names in ([], default_names, default_names * 2)
+        and node.dtype() in DTYPES
+    )
 
 
 def _by_kernel(
-    layer: Layer, gates: Expr, states: list[Expr], back: bool, lengths: Expr | None
+    layer: Layer, gates: Expr, states: list[Expr], reverse: bool, lengths: Expr | None
 ) -> list[Expr]:
     """Returns all steps by a kernel; its last states, then all hidden states along the first
     axis."""
@@ -249,21 +263,21 @@ def _by_kernel(
     name = node.op_type.lower()
     if name == "gru" and not node.flag("linear_before_reset"):
         name = "gru_reset_before"
-    kernel = recurrent_kernel(name, node.dtype(), back, lengths is not None)
+    kernel = recurrent_kernel(name, node.dtype(), reverse, lengths is not None)
     first = [] if lengths is None else [node.emit(R.astype(lengths, "int64"))]
     bias = layer.bias or R.zeros(ShapeExpr((_dims(node, gates)[2],)), node.dtype())
     return _run(layer, kernel, [layer.recurrence, bias], [*first, gates, *states])
 
 
-def _run(layer: Layer, kernel: Kernel, weights: list[Expr], given: list[Expr]) -> list[Expr]:
+def _run(layer: Layer, kernel: Kernel, weights: list[Expr], operands: list[Expr]) -> list[Expr]:
     """Returns what a kernel makes of the gates, the states after them, and the weights."""
     node, states = layer.node, KINDS[layer.node.op_type].states
-    steps, batch, _ = _dims(node, given[-1 - states])
+    steps, batch, _ = _dims(node, operands[-1 - states])
     last = TensorStructInfo((batch, layer.hidden), node.dtype())
     whole = TensorStructInfo((steps, batch, layer.hidden), node.dtype())
     call = R.call_kernel(
         node.importer.builder.kernel(kernel),
-        tuple([node.emit(x) for x in (*given, *weights)]),
+        tuple([node.emit(x) for x in (*operands, *weights)]),
         out_sinfo=(whole, *[last for _ in range(states)]),
     )
     result = node.emit(call)
@@ -305,29 +319,31 @@ def _layer(
     node: OnnxNode, kind: OnnxRecurrentKind, hidden: int, k: int, products: GateProducts | None
 ) -> tuple[Layer, Expr | None]:
     """Returns one direction, and the bias of its input."""
-    times: Activation | None = None
+    product: Activation | None = None
     recurrence: Expr = ABSENT
     if products is None:
         recurrence = _settled(node, R.permute_dims(_row(node, node[2], k), [1, 0]))
     else:
-        times = partial(products.of_hidden, k)
-    bias = inner = None
+        product = partial(products.of_hidden, k)
+    input_bias = hidden_bias = None
     if node.has(3):
         width = kind.gates * hidden
-        both = _row(node, node[3], k)
-        bias = _settled(node, R.strided_slice(both, [0], (0,), (width,)))
-        inner = _settled(node, R.strided_slice(both, [0], (width,), (2 * width,)))
-    holes = _settled(node, _row(node, node[7], k)) if node.has(7) else None
+        biases = _row(node, node[3], k)
+        input_bias = _settled(node, R.strided_slice(biases, [0], (0,), (width,)))
+        hidden_bias = _settled(node, R.strided_slice(biases, [0], (width,), (2 * width,)))
+    peepholes = _settled(node, _row(node, node[7], k)) if node.has(7) else None
     names = node.attr("activations", None) or kind.activations * 2
-    per = len(kind.activations)
+    activation_count = len(kind.activations)
     alphas, betas = list(node.attr("activation_alpha", ())), list(node.attr("activation_beta", ()))
-    chosen = []
-    for index in range(k * per, (k + 1) * per):
+    activations = []
+    for index in range(k * activation_count, (k + 1) * activation_count):
         name = names[index % len(names)]
         alpha = alphas[index] if index < len(alphas) else None
         beta = betas[index] if index < len(betas) else None
-        chosen.append(_activation(node, name, alpha, beta))
-    return Layer(node, hidden, recurrence, inner, holes, tuple(chosen), times), bias
+        activations.append(_activation(node, name, alpha, beta))
+    return Layer(
+        node, hidden, recurrence, hidden_bias, peepholes, tuple(activations), product
+    ), input_bias
 
 
 def _start(node: OnnxNode, index: int, k: int, batch: Dim, hidden: int) -> Expr:

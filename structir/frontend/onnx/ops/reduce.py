@@ -33,8 +33,8 @@ def _reduction(reduce: Callable[[OnnxNode, Expr, Axes, bool], Expr]) -> Callable
         if axes is None and node.flag("noop_with_empty_axes"):
             return reduce(node, node[0], [], True)
         rank = node.rank()
-        places = [node.normalize_axis(a, rank) for a in (range(rank) if axes is None else axes)]
-        return reduce(node, node[0], places, node.flag("keepdims", 1))
+        axis_list = [node.normalize_axis(a, rank) for a in (range(rank) if axes is None else axes)]
+        return reduce(node, node[0], axis_list, node.flag("keepdims", 1))
 
     return build
 
@@ -95,12 +95,14 @@ onnx_op("ReduceMin")(_extreme(R.min))
 
 def _position(op: Any) -> Callable[[OnnxNode], Expr]:
     def build(node: OnnxNode) -> Expr:
-        axis, keep = node.axis("axis"), node.flag("keepdims", 1)
+        axis, keepdims = node.axis("axis"), node.flag("keepdims", 1)
         if not node.flag("select_last_index"):
-            return R.astype(op(node[0], axis=axis, keepdims=keep), "int64")
-        back = R.astype(op(R.flip(node[0], axis=axis), axis=axis, keepdims=keep), "int64")
+            return R.astype(op(node[0], axis=axis, keepdims=keepdims), "int64")
+        reversed_index = R.astype(
+            op(R.flip(node[0], axis=axis), axis=axis, keepdims=keepdims), "int64"
+        )
         last = node.dims()[axis] - 1
-        return R.subtract(_size(last), back)
+        return R.subtract(_size(last), reversed_index)
 
     return build
 
@@ -133,25 +135,25 @@ onnx_op("CumProd")(_running(R.cumprod))
 @onnx_op("TopK")
 def top_k(node: OnnxNode) -> list[Any]:
     axis = node.axis("axis")
-    known = "k" in node.attributes
-    sizes = node.elements(1) if not known else None
-    k = node.attr("k") if known else None if sizes is None else sizes.ravel()[0]
+    is_attribute = "k" in node.attributes
+    sizes = node.elements(1) if not is_attribute else None
+    k = node.attr("k") if is_attribute else None if sizes is None else sizes.ravel()[0]
     size = node.dims()[axis]
     if isinstance(k, int) and (k < 0 or (isinstance(size, int) and k > size)):
         node.fail(f"k: expected 0 to {dims.text(size)}, the size of the axis, found {k}")
-    counted = isinstance(k, int) and k > 0
-    pair = node.emit(
+    is_static = isinstance(k, int) and k > 0
+    result = node.emit(
         R.topk(
             node[0],
-            k=k if counted else -1,
+            k=k if is_static else -1,
             axis=axis,
             ret_type="both",
             largest=node.flag("largest", 1),
             dtype="int64",
         )
     )
-    both = [pair[0], pair[1]]
-    return both if counted else [_first(node, node.emit(x), axis, k) for x in both]
+    outputs = [result[0], result[1]]
+    return outputs if is_static else [_first(node, node.emit(x), axis, k) for x in outputs]
 
 
 def _first(node: OnnxNode, x: Expr, axis: int, k: Dim | None) -> Expr:

@@ -98,24 +98,26 @@ def concat(node: OnnxNode) -> Expr:
         parts = Tuple(tuple([node[0][k] for k in range(len(fields.fields))]))
         join = R.stack if node.flag("new_axis") else R.concat
         return join(parts, axis=axis)
-    act = "stacked" if node.flag("new_axis") else "joined"
+    function = "stacked" if node.flag("new_axis") else "joined"
     item = items_of(node)
     info: StructInfo = OBJECT
     if isinstance(item, TensorStructInfo):
-        more = int(node.flag("new_axis"))
-        info = TensorStructInfo(None, item.dtype, None if item.ndim is None else item.ndim + more)
-    return _typed(node, called(act, node[0], constant(axis), info=info))
+        extra_axes = int(node.flag("new_axis"))
+        info = TensorStructInfo(
+            None, item.dtype, None if item.ndim is None else item.ndim + extra_axes
+        )
+    return _typed(node, called(function, node[0], constant(axis), info=info))
 
 
 @onnx_op("SplitToSequence")
 def split(node: OnnxNode) -> OnnxValue:
     sizes = node[1] if node.has(1) else ABSENT
-    keep = constant(node.flag("keepdims", 1) or node.has(1), "bool")
-    own = node.info()
-    kept = bool(keep.data.item())
-    rank = None if own.ndim is None else own.ndim - (not kept)
-    result = called("parts", node[0], sizes, constant(node.axis("axis")), keep)
-    return listed(node, result, TensorStructInfo(None, own.dtype, rank))
+    keepdims = constant(node.flag("keepdims", 1) or node.has(1), "bool")
+    info = node.info()
+    keeps_axis = bool(keepdims.data.item())
+    rank = None if info.ndim is None else info.ndim - (not keeps_axis)
+    result = called("parts", node[0], sizes, constant(node.axis("axis")), keepdims)
+    return listed(node, result, TensorStructInfo(None, info.dtype, rank))
 
 
 @onnx_op("Optional")
@@ -147,20 +149,20 @@ def sequence_map(node: OnnxNode) -> list[OnnxValue]:
     infos: list[StructInfo] = [OBJECT] * len(graph.output)
 
     def body(step: Expr, going: Expr, inner: list[Expr]) -> list[Expr]:
-        given = {}
+        bindings = {}
         for index, declared in enumerate(graph.input):
             value = node[index]
             if index in lists:
                 item = node.emit(called("at", value, step, info=items_of(node, index)))
-                given[declared.name] = node.importer.name_sizes(
+                bindings[declared.name] = node.importer.name_sizes(
                     OnnxValue(item), declared.name, node.span
                 )
             else:
-                given[declared.name] = OnnxValue(value)
-        result = [v.expr for v in node.build_subgraph(graph, given)]
+                bindings[declared.name] = OnnxValue(value)
+        result = [v.expr for v in node.build_subgraph(graph, bindings)]
         infos[:] = [unsized(m.struct_info) for m in result]
-        grown = [called("insert", li, m) for li, m in zip(inner, result, strict=True)]
-        return [constant(True, "bool"), *grown]
+        appended = [called("insert", li, m) for li, m in zip(inner, result, strict=True)]
+        return [constant(True, "bool"), *appended]
 
     empties = tuple([node.emit(called("empty")) for _ in graph.output])
     result = OnnxLoop(node, empties, body).run(trips, ABSENT, None)

@@ -56,17 +56,19 @@ def regex_full_match(node: OnnxNode) -> Expr:
 @onnx_op("StringNormalizer")
 def string_normalizer(node: OnnxNode) -> Expr:
     stops = "\0".join(node.attr("stopwords", None) or ())
-    sensitive = PrimValue(int(node.flag("is_case_sensitive")))
+    is_case_sensitive = PrimValue(int(node.flag("is_case_sensitive")))
     case = StringImm(node.attr("case_change_action", "NONE"))
     info = TensorStructInfo(None, None, node.rank())
-    return called("normalised", node[0], case, sensitive, StringImm(stops), info=info)
+    return called("normalised", node[0], case, is_case_sensitive, StringImm(stops), info=info)
 
 
 @onnx_op("TfIdfVectorizer")
 def tf_idf_vectorizer(node: OnnxNode) -> Expr:
     """Returns counts of runs of elements; their weights in place of them, or times them."""
-    texts, weights = node.attr("pool_strings", None), node.attr("weights", None)
-    pool: Expr = StringImm("\0".join(texts)) if texts is not None else _listed(node, "pool_int64s")
+    strings, weights = node.attr("pool_strings", None), node.attr("weights", None)
+    pool: Expr = (
+        StringImm("\0".join(strings)) if strings is not None else _listed(node, "pool_int64s")
+    )
     width = max(node.attr("ngram_indexes")) + 1
     lengths = [int(node.attr(f"{name}_gram_length")) for name in ("min", "max")]
     result = called(
@@ -79,16 +81,16 @@ def tf_idf_vectorizer(node: OnnxNode) -> Expr:
         PrimValue(int(node.attr("max_skip_count"))),
         info=TensorStructInfo((*node.dims()[:-1], width), "float32"),
     )
-    how = node.attr("mode")
-    if how == "TF" or (how == "TFIDF" and weights is None):
+    mode = node.attr("mode")
+    if mode == "TF" or (mode == "TFIDF" and weights is None):
         return result
     zero = Constant(np.zeros((), np.float32))
-    spread = np.ones(width, np.float32)
+    column_weights = np.ones(width, np.float32)
     if weights is not None:
-        spread[list(node.attr("ngram_indexes"))] = weights
-    if how == "TFIDF":
-        return R.multiply(result, Constant(spread))
-    return R.where(R.greater(result, zero), Constant(spread), zero)
+        column_weights[list(node.attr("ngram_indexes"))] = weights
+    if mode == "TFIDF":
+        return R.multiply(result, Constant(column_weights))
+    return R.where(R.greater(result, zero), Constant(column_weights), zero)
 
 
 def _listed(node: OnnxNode, name: str) -> Constant:

@@ -20,8 +20,8 @@ def pair(node: FxNode, dtype: str | None = None) -> tuple[Expr, Expr]:
     """Returns both operands in one dtype: that of the result, or the one that torch promotes to."""
     values = node.arg("self"), node.arg("other")
     dtype = promote_dtypes(values) if dtype is None else dtype
-    left, right = (as_tensor(v, dtype) for v in values)
-    return left, right
+    lhs, rhs = (as_tensor(v, dtype) for v in values)
+    return lhs, rhs
 
 
 def _in_result_dtype(op: Binary) -> Callable[[FxNode], Expr]:
@@ -73,20 +73,20 @@ def _scaled(node: FxNode, x: Expr, name: str = "alpha") -> Expr:
 
 @torch_op("add")
 def add(node: FxNode) -> Expr:
-    left, right = pair(node, node.out_dtype())
-    return (R.logical_or if _of_bools(node) else R.add)(left, _scaled(node, right))
+    lhs, rhs = pair(node, node.out_dtype())
+    return (R.logical_or if _of_bools(node) else R.add)(lhs, _scaled(node, rhs))
 
 
 @torch_op("sub", "subtract")
 def subtract(node: FxNode) -> Expr:
-    left, right = pair(node, node.out_dtype())
-    return R.subtract(left, _scaled(node, right))
+    lhs, rhs = pair(node, node.out_dtype())
+    return R.subtract(lhs, _scaled(node, rhs))
 
 
 @torch_op("rsub")
 def subtract_from(node: FxNode) -> Expr:
-    left, right = pair(node, node.out_dtype())
-    return R.subtract(right, _scaled(node, left))
+    lhs, rhs = pair(node, node.out_dtype())
+    return R.subtract(rhs, _scaled(node, lhs))
 
 
 @torch_op("mul", "multiply")
@@ -101,12 +101,12 @@ def _of_bools(node: FxNode) -> bool:
 @torch_op("div", "divide", "true_divide")
 def divide(node: FxNode) -> Expr:
     mode = node.arg("rounding_mode", None)
-    left, right = pair(node, node.out_dtype())
+    lhs, rhs = pair(node, node.out_dtype())
     if mode is None:
-        return R.divide(left, right)
+        return R.divide(lhs, rhs)
     if mode == "floor":
-        return R.floor_divide(left, right)
-    result = R.divide(left, right)  # integers are rounded toward zero
+        return R.floor_divide(lhs, rhs)
+    result = R.divide(lhs, rhs)  # integers are rounded toward zero
     return R.trunc(result) if is_float(node.out_dtype()) else result
 
 
@@ -122,41 +122,41 @@ def remainder(node: FxNode) -> Expr:
 
 @torch_op("fmod")
 def remainder_of_truncated(node: FxNode) -> Expr:
-    left, right = (node.emit(v) for v in pair(node, node.out_dtype()))
+    lhs, rhs = (node.emit(v) for v in pair(node, node.out_dtype()))
     if is_float(node.out_dtype()):
-        size = R.floor_mod(R.abs(left), R.abs(right))
-        return R.where(R.less(left, number(0.0, node.out_dtype())), R.negative(size), size)
-    return R.subtract(left, R.multiply(R.divide(left, right), right))
+        remainder = R.floor_mod(R.abs(lhs), R.abs(rhs))
+        return R.where(R.less(lhs, number(0.0, node.out_dtype())), R.negative(remainder), remainder)
+    return R.subtract(lhs, R.multiply(R.divide(lhs, rhs), rhs))
 
 
 @torch_op("fmin", "fmax")
 def without_nan(node: FxNode) -> Expr:
-    left, right = (node.emit(v) for v in pair(node, node.out_dtype()))
-    chosen = (R.minimum if ".fmin" in node.spec.target else R.maximum)(left, right)
+    lhs, rhs = (node.emit(v) for v in pair(node, node.out_dtype()))
+    extreme = (R.minimum if ".fmin" in node.spec.target else R.maximum)(lhs, rhs)
     if not is_float(node.out_dtype()):
-        return chosen
-    return R.where(R.isnan(left), right, R.where(R.isnan(right), left, chosen))
+        return extreme
+    return R.where(R.isnan(lhs), rhs, R.where(R.isnan(rhs), lhs, extreme))
 
 
 @torch_op("copysign")
 def copy_sign(node: FxNode) -> Expr:
-    left, right = pair(node, node.out_dtype())
-    size = R.abs(left)
-    return R.where(R.less(right, number(0.0, node.out_dtype())), R.negative(size), size)
+    lhs, rhs = pair(node, node.out_dtype())
+    magnitude = R.abs(lhs)
+    return R.where(R.less(rhs, number(0.0, node.out_dtype())), R.negative(magnitude), magnitude)
 
 
 @torch_op("xlogy", "special_xlogy")
 def x_log_y(node: FxNode) -> Expr:
-    left, right = pair(node, node.out_dtype())
+    lhs, rhs = pair(node, node.out_dtype())
     zero = number(0.0, node.out_dtype())
-    result = R.where(R.equal(left, zero), zero, R.multiply(left, R.log(right)))
-    return R.where(R.isnan(right), right, result)
+    result = R.where(R.equal(lhs, zero), zero, R.multiply(lhs, R.log(rhs)))
+    return R.where(R.isnan(rhs), rhs, result)
 
 
 @torch_op("hypot")
 def hypotenuse(node: FxNode) -> Expr:
-    left, right = pair(node, node.out_dtype())
-    return R.sqrt(R.add(R.multiply(left, left), R.multiply(right, right)))
+    lhs, rhs = pair(node, node.out_dtype())
+    return R.sqrt(R.add(R.multiply(lhs, lhs), R.multiply(rhs, rhs)))
 
 
 @torch_op("pow", "float_power")
@@ -164,9 +164,9 @@ def power(node: FxNode) -> Expr:
     dtype = node.out_dtype()
     base, exponent = node.arg("self"), node.arg("exponent")
     if isinstance(exponent, int | float) and not isinstance(exponent, bool):
-        known = _known_power(as_tensor(base, dtype), exponent, node)
-        if known is not None:
-            return known
+        simple = _known_power(as_tensor(base, dtype), exponent, node)
+        if simple is not None:
+            return simple
     return R.power(as_tensor(base, dtype), as_tensor(exponent, dtype))
 
 
@@ -241,15 +241,15 @@ def between(node: FxNode) -> Expr:
 def is_close(node: FxNode) -> Expr:
     values = node["self"], node["other"]
     dtype = promote_dtypes(values)
-    left, right = (as_tensor(v, dtype if is_float(dtype) else "float64") for v in values)
-    wide = node.dtype_of(left)
-    slack = R.multiply(number(node.arg("rtol", 1e-5), wide), R.abs(right))
-    room = R.add(number(node.arg("atol", 1e-8), wide), slack)
-    near = R.logical_and(R.less_equal(R.abs(R.subtract(left, right)), room), R.isfinite(right))
-    near = R.logical_or(R.equal(left, right), near)
+    lhs, rhs = (as_tensor(v, dtype if is_float(dtype) else "float64") for v in values)
+    dtype_of_operands = node.dtype_of(lhs)
+    relative = R.multiply(number(node.arg("rtol", 1e-5), dtype_of_operands), R.abs(rhs))
+    tolerance = R.add(number(node.arg("atol", 1e-8), dtype_of_operands), relative)
+    is_near = R.logical_and(R.less_equal(R.abs(R.subtract(lhs, rhs)), tolerance), R.isfinite(rhs))
+    is_near = R.logical_or(R.equal(lhs, rhs), is_near)
     if not node.flag("equal_nan"):
-        return near
-    return R.logical_or(near, R.logical_and(R.isnan(left), R.isnan(right)))
+        return is_near
+    return R.logical_or(is_near, R.logical_and(R.isnan(lhs), R.isnan(rhs)))
 
 
 @torch_op("broadcast_tensors")
@@ -257,8 +257,8 @@ def broadcast_tensors(node: FxNode) -> list[Any]:
     return [R.broadcast_to(x, node.out_dims(k)) for k, x in enumerate(node.arg("tensors"))]
 
 
-def reduced(x: Expr, how: int) -> Expr:
+def reduced(x: Expr, reduction: int) -> Expr:
     """Returns a loss for each element: as it is, its mean, or its sum."""
-    if how == 0:
+    if reduction == 0:
         return x
-    return R.mean(x) if how == 1 else R.sum(x)
+    return R.mean(x) if reduction == 1 else R.sum(x)

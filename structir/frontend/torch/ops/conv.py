@@ -35,7 +35,7 @@ def convolution(node: FxNode) -> Expr:
         node.fail(f"convolution over {count} axes is not supported")
     if node.flag("transposed"):
         return transposed(node)
-    x, bare = _batched(node, count)
+    x, is_unbatched = _batched(node, count)
     before, after = _padding(node, count)
     if any(isinstance(p, Poly) for p in (*before, *after)):
         x = emit_pad(node, x, [0, 0, *before], [0, 0, *after])
@@ -48,7 +48,7 @@ def convolution(node: FxNode) -> Expr:
         dilation=spread(node, "dilation", count, 1),
         groups=node.plain("groups", 1),
     )
-    return _finished(node, result, count, bare)
+    return _finished(node, result, count, is_unbatched)
 
 
 def _batched(node: FxNode, count: int) -> tuple[Expr, bool]:
@@ -59,10 +59,10 @@ def _batched(node: FxNode, count: int) -> tuple[Expr, bool]:
 
 
 def _padding(node: FxNode, count: int) -> tuple[list[Dim], list[Dim]]:
-    given = node.arg("padding", 0)
-    if given == "valid":
+    padding = node.arg("padding", 0)
+    if padding == "valid":
         return [0] * count, [0] * count
-    if given == "same":
+    if padding == "same":
         dilation = spread(node, "dilation", count, 1)
         kernel = node.dims("weight")[2:]
         totals = [(k - 1) * d for d, k in zip(dilation, kernel, strict=True)]
@@ -72,17 +72,17 @@ def _padding(node: FxNode, count: int) -> tuple[list[Dim], list[Dim]]:
     return same, same
 
 
-def _finished(node: FxNode, result: Expr, count: int, bare: bool) -> Expr:
+def _finished(node: FxNode, result: Expr, count: int, is_unbatched: bool) -> Expr:
     bias = node.get("bias")
     if bias is not None:
         result = R.add(result, reshape_to(bias, (1, *node.dims("bias"), *[1] * count)))
-    return R.squeeze(result, [0]) if bare else result
+    return R.squeeze(result, [0]) if is_unbatched else result
 
 
 @torch_op("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
 def transposed(node: FxNode) -> Any:
     count = node.rank("weight") - 2
-    x, bare = _batched(node, count)
+    x, is_unbatched = _batched(node, count)
     result = TRANSPOSED[count](
         x,
         node["weight"],
@@ -92,4 +92,4 @@ def transposed(node: FxNode) -> Any:
         dilation=spread(node, "dilation", count, 1),
         groups=node.plain("groups", 1),
     )
-    return _finished(node, result, count, bare)
+    return _finished(node, result, count, is_unbatched)

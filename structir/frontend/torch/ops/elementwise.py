@@ -56,13 +56,13 @@ for _name, _op in {"ceil": R.ceil, "floor": R.floor, "trunc": R.trunc, "fix": R.
     torch_op(_name)(_of_floats(_op))
 
 
-def _asked(op: Any, of_integers: bool) -> Callable[[FxNode], Expr]:
+def _asked(op: Any, integer_value: bool) -> Callable[[FxNode], Expr]:
     """Registers an elementwise predicate that is constant for integers."""
 
     def build(node: FxNode) -> Expr:
         if is_float(node.dtype()):
             return op(node["self"])
-        return R.full_like(node["self"], number(of_integers, "bool"), dtype="bool")
+        return R.full_like(node["self"], number(integer_value, "bool"), dtype="bool")
 
     return build
 
@@ -79,14 +79,14 @@ def logical_not(node: FxNode) -> Expr:
 
 @torch_op("round")
 def rounded(node: FxNode) -> Expr:
-    places = node.plain("decimals", 0)
+    decimals = node.plain("decimals", 0)
     if not is_float(node.dtype()):
         return node["self"]
-    if places == 0:
+    if decimals == 0:
         return R.round(node["self"])
-    ten = like(node, 10.0 ** abs(places))
-    up, down = (R.multiply, R.divide) if places > 0 else (R.divide, R.multiply)
-    return down(R.round(up(node["self"], ten)), ten)
+    factor = like(node, 10.0 ** abs(decimals))
+    scale, unscale = (R.multiply, R.divide) if decimals > 0 else (R.divide, R.multiply)
+    return unscale(R.round(scale(node["self"], factor)), factor)
 
 
 def like(node: FxNode, value: Any) -> Expr:
@@ -142,9 +142,9 @@ def erfc(node: FxNode) -> Expr:
 
 @torch_op("logit")
 def logit(node: FxNode) -> Expr:
-    x, edge = x_of(node), node.arg("eps", None)
-    if edge is not None:
-        x = R.clip(x, float(edge), 1.0 - float(edge))
+    x, epsilon = x_of(node), node.arg("eps", None)
+    if epsilon is not None:
+        x = R.clip(x, float(epsilon), 1.0 - float(epsilon))
     x = node.emit(x)
     return R.log(R.divide(x, R.subtract(like(node, 1.0), x)))
 
@@ -175,11 +175,11 @@ def no_nan(node: FxNode) -> Expr:
     dtype = node.dtype()
     if not is_float(dtype):
         return x
-    most = float(_largest(dtype))
+    largest = float(_largest(dtype))
     values = [node.arg(n, None) for n in ("nan", "posinf", "neginf")]
     nan, high, low = [
         number(d if v is None else v, dtype)
-        for v, d in zip(values, (0.0, most, -most), strict=True)
+        for v, d in zip(values, (0.0, largest, -largest), strict=True)
     ]
     finite = R.where(R.isnan(x), nan, x)
     infinite = R.where(R.greater(x, number(0.0, dtype)), high, low)
@@ -229,16 +229,16 @@ def elu(node: FxNode) -> Expr:
     scale = 1.0 if celu else float(node.arg("scale", 1.0))
     inner = 1.0 / alpha if celu else float(node.arg("input_scale", 1.0))
     x = node["self"]
-    bent = R.subtract(R.exp(R.multiply(x, like(node, inner))), like(node, 1.0))
-    negative = R.multiply(bent, like(node, alpha * scale))
+    shifted = R.subtract(R.exp(R.multiply(x, like(node, inner))), like(node, 1.0))
+    negative = R.multiply(shifted, like(node, alpha * scale))
     positive = x if scale == 1.0 else R.multiply(x, like(node, scale))
     return R.where(R.greater(x, like(node, 0.0)), positive, negative)
 
 
 @torch_op("softplus")
 def softplus(node: FxNode) -> Expr:
-    beta, edge = float(node.arg("beta", 1)), float(node.arg("threshold", 20))
-    return R.nn.softplus(node["self"], beta=beta, threshold=edge)
+    beta, threshold = float(node.arg("beta", 1)), float(node.arg("threshold", 20))
+    return R.nn.softplus(node["self"], beta=beta, threshold=threshold)
 
 
 @torch_op("softsign")
@@ -266,8 +266,8 @@ def hard_tanh(node: FxNode) -> Expr:
 
 
 def _hard_sigmoid(node: FxNode) -> Expr:
-    line = R.add(R.multiply(node["self"], like(node, 1 / 6)), like(node, 0.5))
-    return R.clip(line, 0.0, 1.0)
+    linear = R.add(R.multiply(node["self"], like(node, 1 / 6)), like(node, 0.5))
+    return R.clip(linear, 0.0, 1.0)
 
 
 @torch_op("hardsigmoid")
@@ -288,15 +288,15 @@ def threshold(node: FxNode) -> Expr:
 
 @torch_op("hardshrink")
 def hard_shrink(node: FxNode) -> Expr:
-    edge, x = node.arg("lambd", 0.5), node["self"]
-    return R.where(R.less_equal(R.abs(x), like(node, edge)), like(node, 0), x)
+    limit, x = node.arg("lambd", 0.5), node["self"]
+    return R.where(R.less_equal(R.abs(x), like(node, limit)), like(node, 0), x)
 
 
 @torch_op("softshrink")
 def soft_shrink(node: FxNode) -> Expr:
-    edge, x = node.arg("lambd", 0.5), node["self"]
-    small = R.where(R.less(x, like(node, -edge)), R.add(x, like(node, edge)), like(node, 0))
-    return R.where(R.greater(x, like(node, edge)), R.subtract(x, like(node, edge)), small)
+    limit, x = node.arg("lambd", 0.5), node["self"]
+    small = R.where(R.less(x, like(node, -limit)), R.add(x, like(node, limit)), like(node, 0))
+    return R.where(R.greater(x, like(node, limit)), R.subtract(x, like(node, limit)), small)
 
 
 @torch_op("glu")

@@ -26,15 +26,15 @@ from structir.ir.expr import Constant, Expr, ShapeExpr, Tuple
 from structir.script import R
 
 
-def from_front(node: FxNode, places: Expr, size: Dim) -> Expr:
+def from_front(node: FxNode, indices: Expr, size: Dim) -> Expr:
     """Returns indices along an axis, normalized to be non-negative."""
-    if isinstance(places, Constant):
-        data = places.data.astype(np.int64)
+    if isinstance(indices, Constant):
+        data = indices.data.astype(np.int64)
         if (data >= 0).all():
             return Constant(data)
-    wide = node.emit(cast(places, "int64"))
-    end = R.add(wide, size_number(size))
-    return R.where(R.less(wide, number(0, "int64")), end, wide)
+    indices64 = node.emit(cast(indices, "int64"))
+    wrapped = R.add(indices64, size_number(size))
+    return R.where(R.less(indices64, number(0, "int64")), wrapped, indices64)
 
 
 @torch_op("embedding")
@@ -70,26 +70,26 @@ def gather(node: FxNode) -> Expr:
 @torch_op("take_along_dim")
 def take_along(node: FxNode) -> Expr:
     axis = node.axis()
-    places = from_front(node, node["indices"], node.dims()[axis])
-    return R.gather_elements(node["self"], places, axis=axis)
+    indices = from_front(node, node["indices"], node.dims()[axis])
+    return R.gather_elements(node["self"], indices, axis=axis)
 
 
 # ---- several indices, some axes of which are taken whole
 
 
-def _masked(node: FxNode, given: Sequence[Expr | None], x: Expr) -> list[Expr | None]:
+def _masked(node: FxNode, indices: Sequence[Expr | None], x: Expr) -> list[Expr | None]:
     """Returns indices with each boolean mask replaced by the indices of its True elements."""
     result: list[Expr | None] = []
-    for index in given:
+    for index in indices:
         if index is None or node.dtype_of(index) not in ("bool", "uint8"):
             result.append(index)
             continue
         rank = len(node.dims_of(index))
-        places = node.emit(R.nonzero(cast(index, "bool")))
+        positions = node.emit(R.nonzero(cast(index, "bool")))
         count = node.host.symbols.fresh(f"{node.spec.name}_found")
         sizes = (rank, count)
-        places = node.host.builder.match_cast(places, _vector(sizes), None, node.span)
-        result += [R.take(places, number(k, "int64"), axis=0) for k in range(rank)]
+        positions = node.host.builder.match_cast(positions, _vector(sizes), None, node.span)
+        result += [R.take(positions, number(k, "int64"), axis=0) for k in range(rank)]
     return result
 
 
@@ -97,79 +97,84 @@ def _vector(sizes: tuple[Dim, ...]) -> Any:
     return R.Tensor(sizes, "int64")
 
 
-def _apart(given: Sequence[Expr | None], rank: int) -> tuple[list[int], list[int], list[int]]:
+def _apart(indices: Sequence[Expr | None], rank: int) -> tuple[list[int], list[int], list[int]]:
     """Returns the indexed axes, the others, and the axis order of the result: the broadcast axes of
     adjacent indices replace them, others are first."""
-    at = [k for k, index in enumerate(given) if index is not None]
-    rest = [k for k in range(rank) if k not in at]
-    adjacent = at == list(range(at[0], at[-1] + 1))
-    before = [k for k in rest if k < at[0]] if adjacent else []
-    return at, rest, before
+    indexed_axes = [k for k, index in enumerate(indices) if index is not None]
+    other_axes = [k for k in range(rank) if k not in indexed_axes]
+    adjacent = indexed_axes == list(range(indexed_axes[0], indexed_axes[-1] + 1))
+    leading = [k for k in other_axes if k < indexed_axes[0]] if adjacent else []
+    return indexed_axes, other_axes, leading
 
 
 @torch_op("index.Tensor", "_unsafe_index.Tensor")
 def index(node: FxNode) -> Expr:
-    given = _masked(node, node.arg("indices"), node["self"])
+    indices = _masked(node, node.arg("indices"), node["self"])
     sizes = node.dims()
-    if all(i is None for i in given):
+    if all(i is None for i in indices):
         return node["self"]
-    at, rest, before = _apart(given, len(sizes))
-    places = [from_front(node, given[k], sizes[k]) for k in at]  # type: ignore[arg-type]
-    if len(at) == 1:
-        return R.take(node["self"], places[0], axis=at[0])
-    x = reordered(node["self"], [*at, *rest])
-    result = node.emit(R.index_tensor(x, Tuple(tuple(places))))
-    many = len(node.dims_of(result)) - len(rest)
-    return reordered(result, _back(many, len(before), len(rest)))
+    indexed_axes, other_axes, leading = _apart(indices, len(sizes))
+    normalized = [from_front(node, indices[k], sizes[k]) for k in indexed_axes]  # type: ignore[arg-type]
+    if len(indexed_axes) == 1:
+        return R.take(node["self"], normalized[0], axis=indexed_axes[0])
+    x = reordered(node["self"], [*indexed_axes, *other_axes])
+    result = node.emit(R.index_tensor(x, Tuple(tuple(normalized))))
+    index_rank = len(node.dims_of(result)) - len(other_axes)
+    return reordered(result, _back(index_rank, len(leading), len(other_axes)))
 
 
-def _back(many: int, before: int, rest: int) -> list[int]:
+def _back(index_rank: int, leading: int, other_count: int) -> list[int]:
     """Returns the permutation that moves the broadcast axes to the position of the indexed axes."""
-    others = list(range(many, many + rest))
-    return [*others[:before], *range(many), *others[before:]]
+    others = list(range(index_rank, index_rank + other_count))
+    return [*others[:leading], *range(index_rank), *others[leading:]]
 
 
 @torch_op("index_put", "_unsafe_index_put", "_index_put_impl")
 def index_put(node: FxNode) -> Expr:
     x = node["self"]
-    given = node.arg("indices")
+    indices = node.arg("indices")
     values = node.operand("values", node.dtype())
-    mask = _whole_mask(node, given)
+    mask = _whole_mask(node, indices)
     if mask is not None and len(node.dims_of(values)) == 0 and not node.flag("accumulate"):
         return R.where(mask, values, x)
-    given = _masked(node, given, x)
+    indices = _masked(node, indices, x)
     sizes = node.dims()
-    at, rest, before = _apart(given, len(sizes))
-    places = [node.emit(from_front(node, given[k], sizes[k])) for k in at]  # type: ignore[arg-type]
-    order = [*at, *rest]
-    shape = _broadcast(node, places)
-    others = [sizes[k] for k in rest]
-    many, first = len(shape), len(before)
-    whole = (*others[:first], *shape, *others[first:])
-    if node.dims_of(values) != whole:
-        values = R.broadcast_to(values, whole)
+    indexed_axes, other_axes, leading = _apart(indices, len(sizes))
+    normalized = [node.emit(from_front(node, indices[k], sizes[k])) for k in indexed_axes]  # type: ignore[arg-type]
+    order = [*indexed_axes, *other_axes]
+    index_shape = _broadcast(node, normalized)
+    other_sizes = [sizes[k] for k in other_axes]
+    index_rank, leading_count = len(index_shape), len(leading)
+    value_shape = (*other_sizes[:leading_count], *index_shape, *other_sizes[leading_count:])
+    if node.dims_of(values) != value_shape:
+        values = R.broadcast_to(values, value_shape)
     values = reordered(
-        values, [*range(first, first + many), *range(first), *range(first + many, len(whole))]
+        values,
+        [
+            *range(leading_count, leading_count + index_rank),
+            *range(leading_count),
+            *range(leading_count + index_rank, len(value_shape)),
+        ],
     )
-    put = R.index_put(
-        reordered(x, order), Tuple(tuple(places)), values, accumulate=node.flag("accumulate")
+    result = R.index_put(
+        reordered(x, order), Tuple(tuple(normalized)), values, accumulate=node.flag("accumulate")
     )
-    return reordered(put, [order.index(k) for k in range(len(order))])
+    return reordered(result, [order.index(k) for k in range(len(order))])
 
 
-def _whole_mask(node: FxNode, given: Sequence[Expr | None]) -> Expr | None:
+def _whole_mask(node: FxNode, indices: Sequence[Expr | None]) -> Expr | None:
     """Returns a mask over the first axes of the operand, if it is the only index."""
-    if len(given) != 1 or given[0] is None or node.dtype_of(given[0]) != "bool":
+    if len(indices) != 1 or indices[0] is None or node.dtype_of(indices[0]) != "bool":
         return None
-    own = node.dims_of(given[0])
-    return reshape_to(given[0], (*own, *[1] * (node.rank() - len(own))))
+    mask_dims = node.dims_of(indices[0])
+    return reshape_to(indices[0], (*mask_dims, *[1] * (node.rank() - len(mask_dims))))
 
 
-def _broadcast(node: FxNode, places: Sequence[Expr]) -> tuple[Dim, ...]:
-    total = places[0]
-    for other in places[1:]:
-        total = node.emit(R.add(total, other))
-    return node.dims_of(total)
+def _broadcast(node: FxNode, indices: Sequence[Expr]) -> tuple[Dim, ...]:
+    broadcast = indices[0]
+    for other in indices[1:]:
+        broadcast = node.emit(R.add(broadcast, other))
+    return node.dims_of(broadcast)
 
 
 @torch_op("masked_select")
@@ -186,10 +191,10 @@ def masked_scatter(node: FxNode) -> Expr:
     """Returns the elements of a source, one after the other, where the mask is True."""
     sizes = node.dims()
     mask = node.emit(R.flatten(R.broadcast_to(node["mask"], sizes)))
-    rank = R.subtract(R.cumsum(cast(mask, "int64"), axis=0), number(1, "int64"))
+    source_index = R.subtract(R.cumsum(cast(mask, "int64"), axis=0), number(1, "int64"))
     source = R.flatten(node["source"])
-    at = R.maximum(rank, number(0, "int64"))
-    result = R.where(mask, R.take(source, at, axis=0), R.flatten(node["self"]))
+    clamped = R.maximum(source_index, number(0, "int64"))
+    result = R.where(mask, R.take(source, clamped, axis=0), R.flatten(node["self"]))
     return reshape_to(result, sizes)
 
 
@@ -224,41 +229,43 @@ def select(node: FxNode) -> Expr:
 @torch_op("scatter", "scatter_add", "scatter_reduce")
 def scatter(node: FxNode) -> Expr:
     x, index, axis = node["self"], node["index"], node.axis()
-    base = node.spec.target.split(".")[1]
-    how = "add" if base == "scatter_add" else node.arg("reduce", "update")
-    how = {"sum": "add", "prod": "mul", "multiply": "mul", "amax": "max", "amin": "min"}.get(
-        how, how
+    op_name = node.spec.target.split(".")[1]
+    reduction = "add" if op_name == "scatter_add" else node.arg("reduce", "update")
+    reduction = {"sum": "add", "prod": "mul", "multiply": "mul", "amax": "max", "amin": "min"}.get(
+        reduction, reduction
     )
-    own = node.dims("index")
+    index_dims = node.dims("index")
     if "src" in node.spec.args:
-        new = _corner(node, node["src"], own)
+        updates = _corner(node, node["src"], index_dims)
     else:
-        new = R.broadcast_to(node.operand("value", node.dtype()), own)
+        updates = R.broadcast_to(node.operand("value", node.dtype()), index_dims)
     if not node.rank():
-        return new
+        return updates
     index = cast(index, "int64")
     if not node.flag("include_self", True):
-        x = R.scatter_elements(x, index, _neutral(node, how, own), axis=axis, reduction="update")
-    if how != "mean":
-        return R.scatter_elements(x, index, new, axis=axis, reduction=how)
-    total = R.scatter_elements(x, index, new, axis=axis, reduction="add")
-    return R.divide(total, _counts(node, index, own, axis))
+        x = R.scatter_elements(
+            x, index, _neutral(node, reduction, index_dims), axis=axis, reduction="update"
+        )
+    if reduction != "mean":
+        return R.scatter_elements(x, index, updates, axis=axis, reduction=reduction)
+    total = R.scatter_elements(x, index, updates, axis=axis, reduction="add")
+    return R.divide(total, _counts(node, index, index_dims, axis))
 
 
-def _neutral(node: FxNode, how: str, sizes: tuple[Dim, ...]) -> Expr:
+def _neutral(node: FxNode, reduction: str, sizes: tuple[Dim, ...]) -> Expr:
     """Returns the identity element of a reduction."""
     dtype = node.dtype()
-    least = -math.inf if is_float(dtype) else int(np.iinfo(dtype).min)
-    most = math.inf if is_float(dtype) else int(np.iinfo(dtype).max)
-    value = {"mul": 1, "max": least, "min": most}.get(how, 0)
+    lowest = -math.inf if is_float(dtype) else int(np.iinfo(dtype).min)
+    highest = math.inf if is_float(dtype) else int(np.iinfo(dtype).max)
+    value = {"mul": 1, "max": lowest, "min": highest}.get(reduction, 0)
     return R.full(ShapeExpr(sizes), number(value, dtype))
 
 
 def _counts(node: FxNode, index: Expr, sizes: tuple[Dim, ...], axis: int) -> Expr:
     """Returns how many elements each mean is of."""
     dtype = node.dtype()
-    first = number(int(node.flag("include_self", True)), dtype)
-    counts = R.full(ShapeExpr(node.dims()), first)
+    initial = number(int(node.flag("include_self", True)), dtype)
+    counts = R.full(ShapeExpr(node.dims()), initial)
     ones = R.full(ShapeExpr(sizes), number(1, dtype))
     counts = R.scatter_elements(counts, index, ones, axis=axis, reduction="add")
     return R.maximum(counts, number(1, dtype))
@@ -266,8 +273,8 @@ def _counts(node: FxNode, index: Expr, sizes: tuple[Dim, ...], axis: int) -> Exp
 
 def _corner(node: FxNode, x: Expr, sizes: tuple[Dim, ...]) -> Expr:
     """Returns the first elements along every axis."""
-    own = node.dims_of(x)
-    axes = [k for k, (a, b) in enumerate(zip(own, sizes, strict=True)) if a != b]
+    x_dims = node.dims_of(x)
+    axes = [k for k, (a, b) in enumerate(zip(x_dims, sizes, strict=True)) if a != b]
     if not axes:
         return x
     return R.strided_slice(x, axes, [0] * len(axes), [sizes[k] for k in axes])
@@ -284,10 +291,10 @@ def slice_scatter(node: FxNode) -> Expr:
 
 
 def _bound(node: FxNode, position: Any, size: Dim) -> Dim:
-    whole = node.whole(position)
-    if isinstance(whole, int) and whole < 0:
-        return whole + size
-    return size if isinstance(whole, int) and whole >= 1 << 31 else whole
+    bound = node.whole(position)
+    if isinstance(bound, int) and bound < 0:
+        return bound + size
+    return size if isinstance(bound, int) and bound >= 1 << 31 else bound
 
 
 @torch_op("select_scatter")
@@ -303,19 +310,19 @@ def select_scatter(node: FxNode) -> Expr:
 @torch_op("index_add", "index_copy", "index_fill")
 def index_write(node: FxNode) -> Expr:
     axis, sizes = node.axis(), node.dims()
-    base = node.spec.target.split(".")[1]
-    places = from_front(node, node["index"], sizes[axis])
+    op_name = node.spec.target.split(".")[1]
+    indices = from_front(node, node["index"], sizes[axis])
     rank = len(sizes)
     order = [axis, *[k for k in range(rank) if k != axis]]
     x = reordered(node["self"], order)
-    if base == "index_fill":
-        whole = (*node.dims("index"), *[sizes[k] for k in order[1:]])
-        new = R.broadcast_to(node.operand("value", node.dtype()), whole)
+    if op_name == "index_fill":
+        value_shape = (*node.dims("index"), *[sizes[k] for k in order[1:]])
+        updates = R.broadcast_to(node.operand("value", node.dtype()), value_shape)
     else:
-        new = reordered(node["source"], order)
+        updates = reordered(node["source"], order)
         factor = node.arg("alpha", 1)
-        new = new if factor == 1 else R.multiply(new, as_tensor(factor, node.dtype()))
-    result = R.index_put(x, Tuple((places,)), new, accumulate=base == "index_add")
+        updates = updates if factor == 1 else R.multiply(updates, as_tensor(factor, node.dtype()))
+    result = R.index_put(x, Tuple((indices,)), updates, accumulate=op_name == "index_add")
     return reordered(result, [order.index(k) for k in range(rank)])
 
 
@@ -342,20 +349,20 @@ def _repeated(node: FxNode, size: Dim) -> Expr:
     return R.bucketize(index_range(size), ends, right=True)
 
 
-def _bind_size(node: FxNode, size: Dim, one: Expr) -> None:
+def _bind_size(node: FxNode, size: Dim, vector: Expr) -> None:
     """Binds a symbolic size of the result to the only element of a vector."""
     if not dims.syms(size) <= node.host.builder.scopes[-1].symbols():
-        shape = node.emit(R.tensor_to_shape(one))
+        shape = node.emit(R.tensor_to_shape(vector))
         node.host.builder.match_cast(shape, R.Shape((size,)), node.part_name(), node.span)
 
 
 @torch_op("bincount")
 def bin_counts(node: FxNode) -> Expr:
     x = cast(node["self"], "int64")
-    least = number(node.plain("minlength", 0) - 1, "int64")
-    most = R.maximum(R.max(x, axis=[0], keepdims=True), least)
+    smallest_max = number(node.plain("minlength", 0) - 1, "int64")
+    largest = R.maximum(R.max(x, axis=[0], keepdims=True), smallest_max)
     (size,) = node.out_dims()
-    _bind_size(node, size, node.emit(R.add(most, number(1, "int64"))))
+    _bind_size(node, size, node.emit(R.add(largest, number(1, "int64"))))
     weights = node.get("weights")
     dtype = node.out_dtype()
     ones = R.full(ShapeExpr(node.dims()), number(1, dtype)) if weights is None else weights
@@ -377,48 +384,48 @@ def unique(node: FxNode) -> list[Expr]:
             axis=axis,
         )
     )
-    nothing = R.full(ShapeExpr((0,)), number(0, "int64"))
+    empty = R.full(ShapeExpr((0,)), number(0, "int64"))
     inverse, counts = cast(result[1], "int64"), cast(result[2], "int64")
     if axis is None:
         inverse = R.reshape(inverse, ShapeExpr(node.dims()))
     return [
         result[0],
-        inverse if axis is not None or node.flag("return_inverse") else nothing,
-        counts if node.flag("return_counts") else nothing,
+        inverse if axis is not None or node.flag("return_inverse") else empty,
+        counts if node.flag("return_counts") else empty,
     ]
 
 
 @torch_op("_embedding_bag", "_embedding_bag_forward_only", "embedding_bag")
 def embedding_bag(node: FxNode) -> list[Expr]:
     """Returns sums or means of the rows between offsets; the rest of the results nobody reads."""
-    mode, passed = node.plain("mode", 0), node.arg("padding_idx", None)
-    if mode not in (0, 1) or passed not in (None, -1):
+    mode, padding_idx = node.plain("mode", 0), node.arg("padding_idx", None)
+    if mode not in (0, 1) or padding_idx not in (None, -1):
         node.fail("embedding_bag with mode max or padding_idx is not supported")
-    places = cast(node["indices"], "int64")
-    rows = node.emit(R.take(node["weight"], places, axis=0))
+    indices = cast(node["indices"], "int64")
+    rows = node.emit(R.take(node["weight"], indices, axis=0))
     dtype, (count, width) = node.out_dtype(), node.dims_of(rows)
     weights = node.get("per_sample_weights")
     if weights is not None:
         rows = node.emit(R.multiply(rows, reshape_to(weights, (count, 1))))
     starts = cast(node["offsets"], "int64")
-    after = cast(R.bucketize(index_range(count), starts, right=True), "int64")
-    bag = node.emit(R.subtract(after, number(1, "int64")))
-    bags = node.out_dims()[0]  # with include_last_offset the last offset is the end
-    zeros = R.full(ShapeExpr((bags, width)), number(0, dtype))
-    result = R.index_put(zeros, Tuple((bag,)), rows, accumulate=True)
+    bag_number = cast(R.bucketize(index_range(count), starts, right=True), "int64")
+    bag_index = node.emit(R.subtract(bag_number, number(1, "int64")))
+    bag_count = node.out_dims()[0]  # with include_last_offset the last offset is the end
+    zeros = R.full(ShapeExpr((bag_count, width)), number(0, dtype))
+    result = R.index_put(zeros, Tuple((bag_index,)), rows, accumulate=True)
     if mode == 1:
-        none = R.full(ShapeExpr((bags,)), number(0, dtype))
+        zero_counts = R.full(ShapeExpr((bag_count,)), number(0, dtype))
         ones = R.full(ShapeExpr((count,)), number(1, dtype))
-        many = R.index_put(none, Tuple((bag,)), ones, accumulate=True)
-        result = R.divide(result, R.maximum(reshape_to(many, (bags, 1)), number(1, dtype)))
-    rest = [R.full(ShapeExpr(node.out_dims(k)), number(0, "int64")) for k in (1, 2, 3)]
-    return [result, *rest]
+        counts = R.index_put(zero_counts, Tuple((bag_index,)), ones, accumulate=True)
+        result = R.divide(result, R.maximum(reshape_to(counts, (bag_count, 1)), number(1, dtype)))
+    unused_results = [R.full(ShapeExpr(node.out_dims(k)), number(0, "int64")) for k in (1, 2, 3)]
+    return [result, *unused_results]
 
 
 @torch_op("isin")
 def is_in(node: FxNode) -> Expr:
     rank = node.rank("elements")
     tests = R.flatten(node["test_elements"])
-    value = R.equal(R.expand_dims(node["elements"], [rank]), tests)
-    result = R.astype(R.max(R.astype(value, "int8"), axis=[rank]), "bool")
+    is_equal = R.equal(R.expand_dims(node["elements"], [rank]), tests)
+    result = R.astype(R.max(R.astype(is_equal, "int8"), axis=[rank]), "bool")
     return R.logical_not(result) if node.flag("invert") else result

@@ -25,41 +25,44 @@ def _ended(node: FxNode, each: Expr) -> Expr:
 
 @torch_op("mse_loss")
 def squared(node: FxNode) -> Expr:
-    left, right = _pair(node)
-    return _ended(node, R.square(R.subtract(left, right)))
+    lhs, rhs = _pair(node)
+    return _ended(node, R.square(R.subtract(lhs, rhs)))
 
 
 @torch_op("l1_loss")
 def absolute(node: FxNode) -> Expr:
-    left, right = _pair(node)
-    return _ended(node, R.abs(R.subtract(left, right)))
+    lhs, rhs = _pair(node)
+    return _ended(node, R.abs(R.subtract(lhs, rhs)))
 
 
 @torch_op("smooth_l1_loss", "huber_loss")
 def bent(node: FxNode) -> Expr:
     """Returns a loss that is quadratic near 0 and linear beyond a threshold."""
-    left, right = _pair(node)
+    lhs, rhs = _pair(node)
     smooth, dtype = ".smooth" in node.spec.target, node.out_dtype()
-    edge = float(node.arg("beta" if smooth else "delta", 1.0))
-    size = node.emit(R.abs(R.subtract(left, right)))
-    if edge == 0.0:
-        return _ended(node, size)
-    half, far = number(0.5, dtype), number(0.5 * edge, dtype)
-    near = R.multiply(half, R.square(size))
+    threshold = float(node.arg("beta" if smooth else "delta", 1.0))
+    distance = node.emit(R.abs(R.subtract(lhs, rhs)))
+    if threshold == 0.0:
+        return _ended(node, distance)
+    half, far_offset = number(0.5, dtype), number(0.5 * threshold, dtype)
+    near_loss = R.multiply(half, R.square(distance))
     if smooth:
-        near, beyond = R.divide(near, number(edge, dtype)), R.subtract(size, far)
+        near_loss, far_loss = (
+            R.divide(near_loss, number(threshold, dtype)),
+            R.subtract(distance, far_offset),
+        )
     else:
-        beyond = R.multiply(number(edge, dtype), R.subtract(size, far))
-    return _ended(node, R.where(R.less(size, number(edge, dtype)), near, beyond))
+        far_loss = R.multiply(number(threshold, dtype), R.subtract(distance, far_offset))
+    return _ended(node, R.where(R.less(distance, number(threshold, dtype)), near_loss, far_loss))
 
 
 @torch_op("binary_cross_entropy")
 def binary_cross_entropy(node: FxNode) -> Expr:
     p, y = _pair(node)
-    least, one = number(-100.0, node.out_dtype()), number(1.0, node.out_dtype())
-    hit = R.multiply(y, R.maximum(R.log(p), least))
-    missed = R.multiply(R.subtract(one, y), R.maximum(R.log(R.subtract(one, p)), least))
-    return _ended(node, _weighted(node, R.negative(R.add(hit, missed))))
+    log_floor, one = number(-100.0, node.out_dtype()), number(1.0, node.out_dtype())
+    positive_term = R.multiply(y, R.maximum(R.log(p), log_floor))
+    negative_term = R.multiply(R.subtract(one, y), R.maximum(R.log(R.subtract(one, p)), log_floor))
+    return _ended(node, _weighted(node, R.negative(R.add(positive_term, negative_term))))
 
 
 def _weighted(node: FxNode, each: Expr) -> Expr:
@@ -71,12 +74,12 @@ def _weighted(node: FxNode, each: Expr) -> Expr:
 def binary_cross_entropy_of_logits(node: FxNode) -> Expr:
     x, y = _pair(node)
     zero, one = number(0.0, node.out_dtype()), number(1.0, node.out_dtype())
-    missed = R.log_add_exp(R.negative(x), zero)
+    log_term = R.log_add_exp(R.negative(x), zero)
     positive = node.get("pos_weight")
     if positive is not None:
         factor = R.add(one, R.multiply(R.subtract(positive, one), y))
-        missed = R.multiply(factor, missed)
-    each = R.add(R.multiply(R.subtract(one, y), x), missed)
+        log_term = R.multiply(factor, log_term)
+    each = R.add(R.multiply(R.subtract(one, y), x), log_term)
     return _ended(node, _weighted(node, each))
 
 
@@ -124,5 +127,5 @@ def cross_entropy(node: FxNode) -> Expr:
     if node.get("weight") is not None:
         node.fail("cross entropy with class weights and class probabilities is not supported")
     each = R.negative(R.sum(R.multiply(scores, node["target"]), axis=[axis]))
-    how = node.plain("reduction", 1)
-    return reduced(each, how)
+    reduction = node.plain("reduction", 1)
+    return reduced(each, reduction)

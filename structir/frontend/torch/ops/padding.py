@@ -27,11 +27,11 @@ def emit_pad(
     """Returns a padded tensor; negative amounts crop."""
     x = _cut(node, x, before, after)
     before, after = ([p if _adds(p) else 0 for p in side] for side in (before, after))
-    both = [*before, *after]
-    if all(p == 0 for p in both):
+    amounts_of_all = [*before, *after]
+    if all(p == 0 for p in amounts_of_all):
         return x
     dtype = node.dtype_of(x)
-    if all(isinstance(p, int) for p in both) and (mode != "constant" or dtype != "bool"):
+    if all(isinstance(p, int) for p in amounts_of_all) and (mode != "constant" or dtype != "bool"):
         widths = [w for pair in zip(before, after, strict=True) for w in pair]
         return R.nn.pad(x, widths, pad_mode=MODES[mode], pad_value=float(value))
     if mode != "constant":
@@ -75,11 +75,11 @@ def _blocks(node: FxNode, x: Expr, axis: int, amounts: Sequence[Dim], value: Exp
 
 def _amounts(node: FxNode, name: str) -> tuple[list[Dim], list[Dim]]:
     """Returns the amounts for every axis: torch lists pairs from the last axis on."""
-    given, rank = node.sizes(name), node.rank()
+    pairs, rank = node.sizes(name), node.rank()
     before: list[Dim] = [0] * rank
     after: list[Dim] = [0] * rank
-    for k in range(len(given) // 2):
-        before[rank - 1 - k], after[rank - 1 - k] = given[2 * k], given[2 * k + 1]
+    for k in range(len(pairs) // 2):
+        before[rank - 1 - k], after[rank - 1 - k] = pairs[2 * k], pairs[2 * k + 1]
     return before, after
 
 

@@ -41,8 +41,8 @@ def unsqueeze(node: FxNode) -> Expr:
 @torch_op("squeeze", "squeeze_copy")
 def squeeze(node: FxNode) -> Expr:
     sizes = node.dims()
-    places = list(range(len(sizes))) if "dim" not in node.spec.args else node.axes()
-    ones = [a for a in places or [] if a < len(sizes) and dims.equal(sizes[a], 1) is True]
+    axes = list(range(len(sizes))) if "dim" not in node.spec.args else node.axes()
+    ones = [a for a in axes or [] if a < len(sizes) and dims.equal(sizes[a], 1) is True]
     return R.squeeze(node["self"], ones) if ones else node["self"]
 
 
@@ -61,18 +61,18 @@ def order_of(node: FxNode) -> list[int]:
     """Returns the order of axes that a node which moves axes makes."""
     rank = node.rank()
     order = list(range(rank))
-    base = node.spec.target.split(".")[1]
-    if base.startswith("permute"):
+    op_name = node.spec.target.split(".")[1]
+    if op_name.startswith("permute"):
         return [node.normalize_axis(a, rank) for a in node.ints("dims", ())]
-    if base.startswith("movedim") or base == "moveaxis":
-        first = [node.normalize_axis(a, rank) for a in node.ints("source")]
-        places = [node.normalize_axis(a, rank) for a in node.ints("destination")]
-        rest = iter(a for a in order if a not in first)
-        put = dict(zip(places, first, strict=True))
-        return [put[k] if k in put else next(rest) for k in order]
-    if base in ("t", "t_copy", "numpy_T", "matrix_H", "mT", "adjoint"):
-        return [*order[:-2], *reversed(order[-2:])] if base != "numpy_T" else order[::-1]
-    names = ("axis0", "axis1") if base == "swapaxes" else ("dim0", "dim1")
+    if op_name.startswith("movedim") or op_name == "moveaxis":
+        sources = [node.normalize_axis(a, rank) for a in node.ints("source")]
+        destinations = [node.normalize_axis(a, rank) for a in node.ints("destination")]
+        remaining = iter(a for a in order if a not in sources)
+        source_of = dict(zip(destinations, sources, strict=True))
+        return [source_of[k] if k in source_of else next(remaining) for k in order]
+    if op_name in ("t", "t_copy", "numpy_T", "matrix_H", "mT", "adjoint"):
+        return [*order[:-2], *reversed(order[-2:])] if op_name != "numpy_T" else order[::-1]
+    names = ("axis0", "axis1") if op_name == "swapaxes" else ("dim0", "dim1")
     if rank:
         a, b = (node.axis(n) for n in names)
         order[a], order[b] = b, a
@@ -198,11 +198,11 @@ def diagonal(node: FxNode) -> Expr:
 def diagonal_of(node: FxNode, first: int, second: int, offset: int) -> Expr:
     """Returns the diagonal of two axes, which are moved to the end."""
     rank = node.rank()
-    rest = [a for a in range(rank) if a not in (first, second)]
-    x = node.emit(reordered(node["self"], [first, second, *rest]))
-    along = index_range(node.out_dims()[-1])
-    rows = R.add(along, as_tensor(max(-offset, 0), "int64"))
-    columns = R.add(along, as_tensor(max(offset, 0), "int64"))
+    other_axes = [a for a in range(rank) if a not in (first, second)]
+    x = node.emit(reordered(node["self"], [first, second, *other_axes]))
+    indices = index_range(node.out_dims()[-1])
+    rows = R.add(indices, as_tensor(max(-offset, 0), "int64"))
+    columns = R.add(indices, as_tensor(max(offset, 0), "int64"))
     result = R.index_tensor(x, Tuple((rows, columns)))
     return reordered(result, [*range(1, rank - 1), 0])
 
@@ -215,25 +215,25 @@ def strided(node: FxNode) -> Expr:
     if meta is None or not lies_in_order(symbol, meta.sizes, meta.strides):
         node.fail("as_strided is only supported for a contiguous tensor")
     sizes, steps = node.sizes("size"), node.sizes("stride")
-    first = node.arg("storage_offset", None)
-    at: Expr = as_tensor(0 if first is None else node.whole(first), "int64")
+    storage_offset = node.arg("storage_offset", None)
+    indices: Expr = as_tensor(0 if storage_offset is None else node.whole(storage_offset), "int64")
     for axis, (size, step) in enumerate(zip(sizes, steps, strict=True)):
-        behind = [1] * (len(sizes) - 1 - axis)
-        line = R.multiply(index_range(size), as_tensor(step, "int64"))
-        at = R.add(at, reshape_to(line, (size, *behind)))
-    return R.take(R.flatten(node["self"]), node.fold(at), axis=0)
+        trailing = [1] * (len(sizes) - 1 - axis)
+        offsets = R.multiply(index_range(size), as_tensor(step, "int64"))
+        indices = R.add(indices, reshape_to(offsets, (size, *trailing)))
+    return R.take(R.flatten(node["self"]), node.fold(indices), axis=0)
 
 
 def lies_in_order(symbol: Callable[[Any], Dim], sizes: Any, strides: Any) -> bool:
     """Returns whether strides are contiguous."""
     step: Dim = 1
     for size, stride in zip(reversed(sizes), reversed(strides), strict=True):
-        whole = symbol(size)
-        if dims.equal(whole, 1) is True:
+        size_value = symbol(size)
+        if dims.equal(size_value, 1) is True:
             continue
         if dims.equal(symbol(stride), step) is not True:
             return False
-        step = step * whole
+        step = step * size_value
     return True
 
 
@@ -241,11 +241,11 @@ def lies_in_order(symbol: Callable[[Any], Dim], sizes: Any, strides: Any) -> boo
 def windows(node: FxNode) -> Expr:
     """Returns windows along an axis, each along a new last axis."""
     axis, size, step = node.axis("dimension"), node.plain("size"), node.plain("step")
-    moves, rank = node.out_dims()[axis], node.rank()
-    starts = R.arange(R.prim_value(0), R.prim_value(moves), R.prim_value(1), dtype="int64")
-    inner = R.arange(R.prim_value(0), R.prim_value(size), R.prim_value(1), dtype="int64")
-    starts = R.multiply(reshape_to(starts, (moves, 1)), as_tensor(step, "int64"))
-    result = R.take(node["self"], R.add(starts, reshape_to(inner, (1, size))), axis=axis)
+    positions, rank = node.out_dims()[axis], node.rank()
+    starts = R.arange(R.prim_value(0), R.prim_value(positions), R.prim_value(1), dtype="int64")
+    offsets = R.arange(R.prim_value(0), R.prim_value(size), R.prim_value(1), dtype="int64")
+    starts = R.multiply(reshape_to(starts, (positions, 1)), as_tensor(step, "int64"))
+    result = R.take(node["self"], R.add(starts, reshape_to(offsets, (1, size))), axis=axis)
     return reordered(result, [*range(axis + 1), *range(axis + 2, rank + 1), axis + 1])
 
 
@@ -255,8 +255,8 @@ def windows(node: FxNode) -> Expr:
 @torch_op("cat", "concat", "concatenate")
 def concat(node: FxNode) -> Expr:
     dtype, rank = node.out_dtype(), len(node.out_dims())
-    given = [x for x in node.arg("tensors") if len(node.dims_of(x)) == rank]
-    parts = [cast(x, dtype) for x in given]
+    operands = [x for x in node.arg("tensors") if len(node.dims_of(x)) == rank]
+    parts = [cast(x, dtype) for x in operands]
     axis = node.normalize_axis(node.plain("dim", 0), rank)
     return parts[0] if len(parts) == 1 else R.concat(Tuple(tuple(parts)), axis=axis)
 
@@ -279,15 +279,15 @@ def stacked(node: FxNode) -> Expr:
 
 
 def _with_axes(node: FxNode, x: Expr, kind: str, rank: int) -> Expr:
-    own = node.dims_of(x)
-    if len(own) == rank:
+    x_dims = node.dims_of(x)
+    if len(x_dims) == rank:
         return x
     if kind == "column_stack":
-        return reshape_to(x, (*own, 1))
+        return reshape_to(x, (*x_dims, 1))
     if kind == "dstack":
-        whole = own if len(own) == 2 else (1, *(own or (1,)))
-        return reshape_to(x, (*whole, 1))
-    return reshape_to(x, (*[1] * (rank - len(own)), *own))
+        matrix_dims = x_dims if len(x_dims) == 2 else (1, *(x_dims or (1,)))
+        return reshape_to(x, (*matrix_dims, 1))
+    return reshape_to(x, (*[1] * (rank - len(x_dims)), *x_dims))
 
 
 @torch_op("atleast_1d", "atleast_2d", "atleast_3d")
@@ -342,8 +342,8 @@ def mesh(node: FxNode) -> list[Any]:
     for k, x in enumerate(tensors):
         sizes = node.out_dims(k)
         index = 1 - k if by_columns and k < 2 and len(tensors) > 1 else k
-        behind = [1] * (len(sizes) - 1 - index)
-        result.append(R.broadcast_to(reshape_to(x, (*[1] * index, sizes[index], *behind)), sizes))
+        trailing = [1] * (len(sizes) - 1 - index)
+        result.append(R.broadcast_to(reshape_to(x, (*[1] * index, sizes[index], *trailing)), sizes))
     return result
 
 
@@ -358,15 +358,15 @@ def pixel_unshuffle(node: FxNode) -> Expr:
     *before, channels, _, _ = node.dims()
     *_, rows, columns = sizes
     k = len(before)
-    parted = reshape_to(node["self"], (*before, channels, rows, factor, columns, factor))
+    split_shape = reshape_to(node["self"], (*before, channels, rows, factor, columns, factor))
     order = [*range(k), k, k + 2, k + 4, k + 1, k + 3]
-    return reshape_to(reordered(parted, order), sizes)
+    return reshape_to(reordered(split_shape, order), sizes)
 
 
 @torch_op("channel_shuffle", "native_channel_shuffle")
 def channel_shuffle(node: FxNode) -> Expr:
     groups, (batch, _, *rest) = node.plain("groups"), node.dims()
-    each = dims.floordiv(node.dims()[1], groups)
-    parted = reshape_to(node["self"], (batch, groups, each, *rest))
+    group_size = dims.floordiv(node.dims()[1], groups)
+    split_groups = reshape_to(node["self"], (batch, groups, group_size, *rest))
     order = [0, 2, 1, *range(3, 3 + len(rest))]
-    return reshape_to(reordered(parted, order), node.dims())
+    return reshape_to(reordered(split_groups, order), node.dims())

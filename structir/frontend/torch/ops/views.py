@@ -71,13 +71,13 @@ def from_front(position: Dim, size: Dim) -> Dim:
 
 def written(part: FxNode, new: Expr, axis: int, start: Dim, end: Dim, step: int = 1) -> Expr:
     """Returns the whole with new elements from a start to before an end."""
-    whole = part["self"]
+    base = part["self"]
     size = part.dims()[axis]
     if step != 1:
-        return R.slice_scatter(whole, new, start, end, step, axis=axis)
+        return R.slice_scatter(base, new, start, end, step, axis=axis)
     if dims.equal(start, 0) is True and dims.equal(end, size) is True:
         return new
-    return R.slice_scatter(whole, new, start, end, 1, axis=axis)
+    return R.slice_scatter(base, new, start, end, 1, axis=axis)
 
 
 @view_of("split", "split_with_sizes", "chunk", "tensor_split")
@@ -99,13 +99,13 @@ def write_diagonal(part: FxNode, new: Expr) -> Expr:
     if len(sizes) != 2 or part.axis("dim1", 0) != 0 or part.axis("dim2", 1) != 1:
         part.fail("writing a diagonal is only supported for matrices")
     count = part.out_dims()[-1]
-    along = R.arange(R.prim_value(0), R.prim_value(count), R.prim_value(1), dtype="int64")
+    indices = R.arange(R.prim_value(0), R.prim_value(count), R.prim_value(1), dtype="int64")
     flat = reshape_to(part["self"], (product(sizes),))
     from_row, from_column = max(-offset, 0), max(offset, 0)
-    wide = part.host.fold_constant(_number(sizes[1]))
-    rows = R.multiply(R.add(along, _number(from_row)), wide)
-    places = R.add(R.add(rows, along), _number(from_column))
-    return reshape_to(R.scatter_elements(flat, places, new, axis=0), sizes)
+    column_count = part.host.fold_constant(_number(sizes[1]))
+    rows = R.multiply(R.add(indices, _number(from_row)), column_count)
+    flat_indices = R.add(R.add(rows, indices), _number(from_column))
+    return reshape_to(R.scatter_elements(flat, flat_indices, new, axis=0), sizes)
 
 
 def _number(size: Dim) -> Expr:
