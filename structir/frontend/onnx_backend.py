@@ -25,7 +25,7 @@ from structir.passes import (
 
 MAX_SPECIALIZED_ELEMENTS = 64  # elements of an input that a program is specialized to
 MAX_PROGRAMS = 32  # cached specialized programs
-MOST_FOLDED = 1 << 30  # bytes of a constant-folded weight
+MAX_FOLDED_BYTES = 1 << 30  # bytes of a constant-folded weight
 
 
 class CompiledModel(BackendRep):
@@ -38,12 +38,12 @@ class CompiledModel(BackendRep):
     def __init__(self, model: ModelProto) -> None:
         self.model = model
         self.names = _input_names(model)
-        self.special: frozenset[str] = frozenset()
+        self.specialized_inputs: frozenset[str] = frozenset()
         self.programs: dict[Any, Any] = {}
         try:
             self.programs[()] = self._program({})
         except RunTimeValueError as error:
-            self.special = error.inputs
+            self.specialized_inputs = error.inputs
 
     def _program(self, values: Mapping[str, Any]) -> Any:
         module = from_onnx(self.model, values=values)
@@ -54,7 +54,9 @@ class CompiledModel(BackendRep):
         arrays = self._by_name(inputs)
         try:
             program = self._program_for(arrays)
-            result = program(*[v for name, v in arrays.items() if name not in self.special])
+            result = program(
+                *[v for name, v in arrays.items() if name not in self.specialized_inputs]
+            )
         except (MemoryError, OverflowError) as error:
             raise wrong(f"out of memory for a value of the model: {error}", code="E0810") from error
         outputs = len(self.model.graph.output)
@@ -75,19 +77,19 @@ class CompiledModel(BackendRep):
     def _program_for(self, arrays: Mapping[str, Any]) -> Any:
         """Returns the program specialized to these inputs, compiled on first use."""
         while True:
-            values = {n: arrays[n] for n in sorted(self.special)}
+            values = {n: arrays[n] for n in sorted(self.specialized_inputs)}
             key = tuple([(v.shape, v.dtype.str, v.tobytes()) for v in values.values()])
             if key in self.programs:
                 return self.programs[key]
             try:
                 program = self._program(values)
             except RunTimeValueError as error:
-                new_inputs = error.inputs - self.special
+                new_inputs = error.inputs - self.specialized_inputs
                 if not new_inputs or any(
                     arrays[n].size > MAX_SPECIALIZED_ELEMENTS for n in new_inputs
                 ):
                     raise
-                self.special |= new_inputs
+                self.specialized_inputs |= new_inputs
                 continue
             if len(self.programs) >= MAX_PROGRAMS:
                 self.programs.clear()
@@ -97,7 +99,7 @@ class CompiledModel(BackendRep):
 
 def for_inference() -> Any:
     """Returns the passes to run between the import of a model and its compilation."""
-    fold_constant = FoldConstant(max_bytes=MOST_FOLDED)
+    fold_constant = FoldConstant(max_bytes=MAX_FOLDED_BYTES)
     passes = [DeadCodeElimination(), fold_constant, FoldBatchNorm(), fold_constant, Simplify()]
     return Sequential([*passes, CommonSubexpressionElimination(), DeadCodeElimination()])
 

@@ -63,15 +63,15 @@ CELLS = {
         3, ("last",), 2, _sigmoid("update", 0) + _tanh("fresh", 2) + MIXED
     ),
 }
-TOGETHER = 4  # sequences of a batch that meet the weights at once,
-AT_ONCE = 4  # in so many products for each time that a sum is read and written
+BATCH_TILE = 4  # sequences of a batch that meet the weights at once,
+UNROLL_FACTOR = 4  # in so many products for each time that a sum is read and written
 
 
 def _products(sums: list[str], states: list[str], first_gate: str, count: str) -> str:
     """Returns kernel source that adds the products of states (index `k`) and the weights of `count`
     gates to sums (index `j`), in the order of the terms."""
     index = f"{first_gate}j"
-    terms = range(AT_ONCE)
+    terms = range(UNROLL_FACTOR)
     loads = [f"x{n}_{q} = {x.format(k=f'k + {q}')}" for n, x in enumerate(states) for q in terms]
     weights = [f"w{q} = weight[k + {q}, {index}]" for q in terms]
     accumulate = [
@@ -82,17 +82,21 @@ def _products(sums: list[str], states: list[str], first_gate: str, count: str) -
         f"{t} += {x.format(k='k')} * weight[k, {index}]" for t, x in zip(sums, states, strict=True)
     ]
     loop = f"    for j in range({count}):"
-    lines = [f"for k in range(0, hidden - {AT_ONCE - 1}, {AT_ONCE}):", *_indented(loads), loop]
-    lines += [*_indented([*weights, *accumulate], 2)]
-    lines += [
-        f"for k in range({AT_ONCE} * (hidden // {AT_ONCE}), hidden):",
+    lines = [
+        f"for k in range(0, hidden - {UNROLL_FACTOR - 1}, {UNROLL_FACTOR}):",
+        *_indent(loads),
         loop,
-        *_indented(remainder, 2),
+    ]
+    lines += [*_indent([*weights, *accumulate], 2)]
+    lines += [
+        f"for k in range({UNROLL_FACTOR} * (hidden // {UNROLL_FACTOR}), hidden):",
+        loop,
+        *_indent(remainder, 2),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _indented(lines: list[str], depth: int = 1) -> list[str]:
+def _indent(lines: list[str], depth: int = 1) -> list[str]:
     return ["    " * depth + line for line in lines]
 
 
@@ -133,7 +137,7 @@ def _text(cell: RecurrentCell, name: str, dtype: str, backwards: bool, ragged: b
     lines += [f'kept = T.zeros((hidden,), "{dtype}")'] if applies_reset else []
     starts = "\n".join(f"        {s}[b, j] = {s}_start[b, j]" for s in cell.states)
     steps = "steps - 1, -1, -1" if backwards else "steps"
-    tile = [f"first + {n}" for n in range(TOGETHER)]
+    tile = [f"first + {n}" for n in range(BATCH_TILE)]
     tile_products, single_products = [
         _products(
             [f"rows[{b}, j]" for b in sequences],
@@ -160,9 +164,9 @@ for t in range({steps}):
     for b in range(batch):
         for j in range({width}):
             rows[b, j] = bias[j]
-    for first in range(0, batch - {TOGETHER - 1}, {TOGETHER}):
+    for first in range(0, batch - {BATCH_TILE - 1}, {BATCH_TILE}):
 {indent(tile_products, " " * 8)}\
-    for b in range({TOGETHER} * (batch // {TOGETHER}), batch):
+    for b in range({BATCH_TILE} * (batch // {BATCH_TILE}), batch):
 {indent(single_products, " " * 8)}\
     for b in range(batch):
 {indent(step, " " * 8)}"""

@@ -168,7 +168,7 @@ def test_an_lstm_quantised_at_run_time(
     direction: str, by_column: bool, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By a loop over products, and by a kernel."""
-    monkeypatch.setattr(microsoft_quantised, "MOST_HIDDEN", most)
+    monkeypatch.setattr(microsoft_quantised, "MAX_KERNEL_HIDDEN", most)
     ways, inner, hidden = 2 if direction == "bidirectional" else 1, 5, 6
     shape = (ways, 4 * hidden) if by_column else (ways,)
     scales = [(RNG.random(shape) * 0.004 + 0.001).astype("f4") for _ in range(2)]

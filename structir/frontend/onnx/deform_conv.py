@@ -7,7 +7,7 @@ from functools import cache
 from structir.ir.kernel import Kernel
 from structir.printer.parser.parser import parse
 
-TEXT = """\
+SOURCE = """\
 @I.kernel
 def deformed_columns(
     x: R.Tensor(("batch", "channels", "height", "width"), "{dtype}"),
@@ -55,7 +55,7 @@ def deformed_kernel(dtype: str, steps: tuple[int, ...]) -> Kernel:
     """Returns the kernel (image, offsets, mask) -> samples; `steps` are the strides, the dilations,
     and the padding at the top and left."""
     names = ("down", "along", "dy", "dx", "top", "left")
-    text = TEXT.format(dtype=dtype, **dict(zip(names, steps, strict=True)))
+    text = SOURCE.format(dtype=dtype, **dict(zip(names, steps, strict=True)))
     kernel = parse(text, "deformed_columns.py").functions["deformed_columns"]
     assert isinstance(kernel, Kernel)
     return kernel

@@ -40,7 +40,7 @@ from structir.ir.expr import Constant, Expr, SeqExpr, Tuple, Var
 from structir.ir.module import IRModule
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 
-MOST_FOLDED = 1 << 16  # elements of a result that is evaluated at import time
+MAX_FOLDED_ELEMENTS = 1 << 16  # elements of a result that is evaluated at import time
 MAX_SPLITS = 5  # nested conditionals that duplicate the rest of the graph; each doubles it
 MAX_NODES = 300_000  # nodes after expansion: nested functions can grow exponentially
 MAX_DEPTH = 100  # nested functions
@@ -52,8 +52,8 @@ class GraphSchedule:
     """The nodes of a graph, their locations, and the names of the required values."""
 
     nodes: Sequence[NodeProto]
-    places: Sequence[Span]
-    wanted: Sequence[str]
+    spans: Sequence[Span]
+    outputs: Sequence[str]
 
 
 class OnnxImporter:
@@ -64,16 +64,16 @@ class OnnxImporter:
         functions: Mapping[tuple[str, str], FunctionProto],
         folder: Path | None,
         progress: Callable[[], None] = lambda: None,
-        everything: bool = False,
+        all_branches: bool = False,
         mapped: MappedModel | None = None,
     ) -> None:
         self.mapped = mapped
         self.builder = NodeBuilder()
         self.functions, self.folder, self.progress = functions, folder, progress
         self.symbols = OnnxSymbols()
-        self.everything = everything  # also build branches that are never taken
+        self.all_branches = all_branches  # also build branches that are never taken
         self.built = 0
-        self.seen: dict[
+        self.infos: dict[
             str, StructInfo | None
         ] = {}  # the StructInfo of every value of every graph, as built last
 
@@ -100,11 +100,11 @@ class OnnxImporter:
         self, schedule: GraphSchedule, start: int, names: GraphNames
     ) -> list[OnnxValue]:
         for k in range(start, len(schedule.nodes)):
-            split = self.node(schedule.nodes[k], names, schedule.places[k])
+            split = self.node(schedule.nodes[k], names, schedule.spans[k])
             self.progress()
             if split is not None:
                 return self._build_in_branches(split, schedule, k + 1, names)
-        return [lookup(names, name, None) for name in schedule.wanted]
+        return [lookup(names, name, None) for name in schedule.outputs]
 
     def _build_in_branches(
         self, split: Split, schedule: GraphSchedule, start: int, names: GraphNames
@@ -115,15 +115,15 @@ class OnnxImporter:
         if names.splits >= MAX_SPLITS:
             node.fail(f"more than {MAX_SPLITS} conditionals have outputs of different ranks")
 
-        outer_infos, branch_infos = self.seen, dict[int, dict[str, StructInfo | None]]()
+        outer_infos, branch_infos = self.infos, dict[int, dict[str, StructInfo | None]]()
 
         def side(index: int, graph: GraphProto) -> Callable[[], list[Expr]]:
             def build() -> list[Expr]:
-                self.seen = branch_infos[index] = {}
+                self.infos = branch_infos[index] = {}
                 inner = names.branch()
                 for name, value in zip(node.outputs, node.build_subgraph(graph), strict=False):
                     inner.values[name] = value
-                    self.seen[name] = value.expr.struct_info
+                    self.infos[name] = value.expr.struct_info
                 return [v.expr for v in self._build_nodes(schedule, start, inner)]
 
             return build
@@ -131,7 +131,7 @@ class OnnxImporter:
         stem = node.part_name()
         builders = [side(index, graph) for index, graph in enumerate(split.graphs)]
         join = build_branches(self, split.condition, builders, stem)
-        self.seen = outer_infos
+        self.infos = outer_infos
         if join.failing is None:
             outer_infos.update(merge_infos(branch_infos.values()))
         else:
@@ -234,7 +234,7 @@ class OnnxImporter:
     def build_unreachable(self, build: Callable[[], list[OnnxValue]]) -> None:
         """Builds a branch that is never taken, to infer the shapes of its values, and discards
         it."""
-        if self.everything:
+        if self.all_branches:
             with suppress(DiagnosticError):
                 self.builder.aside(lambda: Tuple(tuple([v.expr for v in build()])))
 
@@ -286,11 +286,11 @@ class OnnxImporter:
                 continue
             if value is None:
                 node.fail(f"the mapping of this op has no output {name!r}")
-            if name in node.names.values and name in node.names.own():
+            if name in node.names.values and name in node.names.local_values():
                 node.fail(f"value {name!r} is defined twice: names must be unique in a graph")
             named = self._bind_name(value, name, node)
             node.names.values[name] = named
-            self.seen[name] = named.expr.struct_info
+            self.infos[name] = named.expr.struct_info
 
     def _bind_name(self, value: OnnxValue, name: str, node: OnnxNode) -> OnnxValue:
         """Binds a value to a variable of a name, with unknown sizes bound to fresh symbols."""
@@ -344,7 +344,7 @@ def _small(var: Var) -> bool:
         isinstance(i, TensorStructInfo)
         and isinstance(i.dims, tuple)
         and all(isinstance(d, int) for d in i.dims)
-        and math.prod(i.dims) <= MOST_FOLDED
+        and math.prod(i.dims) <= MAX_FOLDED_ELEMENTS
         for i in fields
     )
 

@@ -48,13 +48,13 @@ def build_branches(
     context.builder.scopes[-1].bindings.pop()
     (bad,), good = failed, branches.infos[1 - failed[0]]
     message = branches.errors[bad].diagnostics[0].message  # type: ignore[union-attr]
-    failing = _failing(context, message, good)
+    failing = _failing_branch(context, message, good)
     emitters = [branches.build(k) if k != bad else failing for k in (0, 1)]
     result = context.builder.if_else(condition, emitters[0], emitters[1], stem)
     return BranchJoin(result, (branches.infos[1 - bad], branches.infos[1 - bad]), bad)
 
 
-def _failing(context: OnnxImportContext, message: str, infos: Infos) -> Callable[[], Expr]:
+def _failing_branch(context: OnnxImportContext, message: str, infos: Infos) -> Callable[[], Expr]:
     info = TupleStructInfo(tuple([unsized(i) for i in infos]))
     call = R.call_pure_packed("fail.because", StringImm(message), sinfo_args=info)
     return lambda: context.builder.emit(call)

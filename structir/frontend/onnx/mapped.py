@@ -13,11 +13,11 @@ from onnx import TensorProto
 
 from structir.frontend.onnx.tensors import PACKED, Array, byte_count, dtype_name, wrong
 
-LEAST = 1 << 16  # bytes; smaller initializers are parsed
-MARK = "at"  # external_data key of the offset of a tensor's bytes
+MIN_MAPPED_BYTES = 1 << 16  # bytes; smaller initializers are parsed
+OFFSET_KEY = "at"  # external_data key of the offset of a tensor's bytes
 GRAPH, INITIALISER, TYPE, RAW, EXTERNAL = 7, 5, 2, 9, 13  # field numbers
 VARINT, WIDE, SIZED, NARROW = 0, 1, 2, 5  # protobuf wire types
-UNTOUCHED = {TensorProto.STRING, *PACKED}  # strings, and types smaller than a byte
+ALWAYS_PARSED = {TensorProto.STRING, *PACKED}  # strings, and types smaller than a byte
 
 
 class MessageField(NamedTuple):
@@ -50,7 +50,7 @@ class MappedModel:
         """Returns a view of the elements of a tensor left in the file; None for any other
         tensor."""
         payload = next(
-            (self.payloads.get(e.value) for e in tensor.external_data if e.key == MARK), None
+            (self.payloads.get(e.value) for e in tensor.external_data if e.key == OFFSET_KEY), None
         )
         if payload is None:
             return None
@@ -74,16 +74,18 @@ class MappedModel:
         fields = list(self._fields(start, end))
         raw = [f for f in fields if f.number == RAW and f.kind == SIZED]
         types = [self._number(f.start)[0] for f in fields if f.number == TYPE and f.kind == VARINT]
-        large = len(raw) == 1 and raw[0].end - raw[0].start >= LEAST
-        if not large or types[-1:] == [] or types[-1] in UNTOUCHED:
+        large = len(raw) == 1 and raw[0].end - raw[0].start >= MIN_MAPPED_BYTES
+        if not large or types[-1:] == [] or types[-1] in ALWAYS_PARSED:
             return self.data[start:end]
         payload = raw[0]
         self.payloads[str(payload.start)] = payload
-        offset_entry = _sized(1, MARK.encode()) + _sized(2, str(payload.start).encode())
+        offset_entry = _length_delimited(1, OFFSET_KEY.encode()) + _length_delimited(
+            2, str(payload.start).encode()
+        )
         return (
             self.data[start : payload.at]
             + self.data[payload.end : end]
-            + _sized(EXTERNAL, offset_entry)
+            + _length_delimited(EXTERNAL, offset_entry)
         )
 
     def _rewrite(self, start: int, end: int, changes: Mapping[int, Change]) -> bytes:
@@ -94,7 +96,7 @@ class MappedModel:
             if change is None:
                 parts.append(self.data[field.at : field.end])
             else:
-                parts.append(_sized(field.number, change(field.start, field.end)))
+                parts.append(_length_delimited(field.number, change(field.start, field.end)))
         return b"".join(parts)
 
     def _fields(self, at: int, end: int) -> Iterator[MessageField]:
@@ -126,7 +128,7 @@ class MappedModel:
         raise ValueError("unterminated varint")
 
 
-def _sized(number: int, value: bytes) -> bytes:
+def _length_delimited(number: int, value: bytes) -> bytes:
     """Returns a serialized length-delimited field."""
     return _varint(number << 3 | SIZED) + _varint(len(value)) + value
 

@@ -58,7 +58,7 @@ def import_model(
     values: Mapping[str, Any] | None = None,
     folder: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
-    everything: bool = False,
+    all_branches: bool = False,
     mapped: bool = False,
 ) -> tuple[IRModule, Infos]:
     """Returns the module of a model, and the StructInfo of all values of its graphs by name."""
@@ -70,7 +70,7 @@ def import_model(
     try:
         count = _counter(progress, len(proto.graph.node))
         functions = {(plain_domain(f.domain), f.name): f for f in proto.functions}
-        importer = OnnxImporter(functions, home, count, everything, file)
+        importer = OnnxImporter(functions, home, count, all_branches, file)
         return _import_graph(importer, proto, str(where or "model"), fixed_inputs)
     except CONVERSION_ERRORS as error:  # names that are not UTF-8, inconsistent fields
         raise wrong(f"not a valid ONNX model ({type(error).__name__}: {error})") from error
@@ -85,7 +85,7 @@ def _import_graph(
     names = GraphNames({}, opsets, where, types=types_of(graph))
     module = _module(importer, graph, names, fixed_inputs)
     scope_infos = {name: value.expr.struct_info for name, value in names.values.items()}
-    return module, importer.seen | scope_infos
+    return module, importer.infos | scope_infos
 
 
 def _counter(progress: Callable[[int, int], None] | None, total: int) -> Callable[[], None]:

@@ -38,7 +38,7 @@ class GraphNames:
         values = ChainMap({}, *scope_maps(self.values))
         return attrs.evolve(self, values=values, splits=self.splits + 1)
 
-    def own(self) -> MutableMapping[str, OnnxValue]:
+    def local_values(self) -> MutableMapping[str, OnnxValue]:
         """Returns the innermost scope: the names that this graph itself defines."""
         return scope_maps(self.values)[0]
 

@@ -7,7 +7,7 @@ from functools import cache
 from structir.ir.kernel import Kernel
 from structir.printer.parser.parser import parse
 
-TEXT = """\
+SOURCE = """\
 @I.kernel
 def non_max_suppression(
     boxes: R.Tensor(("images", "count", 4), "float32"),
@@ -65,6 +65,6 @@ def non_max_suppression(
 def suppression_kernel() -> Kernel:
     """Returns the kernel (boxes by corners, scores, limit per class, IoU threshold, score
     threshold) -> image, class and box of each selection, and their number."""
-    kernel = parse(TEXT, "non_max_suppression.py").functions["non_max_suppression"]
+    kernel = parse(SOURCE, "non_max_suppression.py").functions["non_max_suppression"]
     assert isinstance(kernel, Kernel)
     return kernel

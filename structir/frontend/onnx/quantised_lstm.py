@@ -9,7 +9,7 @@ from structir.frontend.recurrent_kernels import CELLS
 from structir.ir.kernel import Kernel
 from structir.printer.parser.parser import parse
 
-TEXT = """\
+SOURCE = """\
 @I.kernel
 def {name}(
     gates: R.Tensor(("steps", "batch", "4 * hidden"), "float32"),
@@ -63,6 +63,6 @@ def quantised_lstm_kernel(backwards: bool) -> Kernel:
     name = "quantised_lstm_backwards" if backwards else "quantised_lstm"
     steps = "steps - 1, -1, -1" if backwards else "steps"
     text = indent(CELLS["lstm"].text.rstrip(), " " * 16)
-    kernel = parse(TEXT.format(name=name, steps=steps, text=text), f"{name}.py").functions[name]
+    kernel = parse(SOURCE.format(name=name, steps=steps, text=text), f"{name}.py").functions[name]
     assert isinstance(kernel, Kernel)
     return kernel

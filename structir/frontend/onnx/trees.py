@@ -41,7 +41,7 @@ class Trees:
         ]
 
 
-TEXT = """\
+SOURCE = """\
 @I.kernel
 def tree_ensemble_{how}(
     x: R.Tensor(("rows", "width"), "{dtype}"),
@@ -104,7 +104,7 @@ def tree_ensemble_{how}(
                         out[row, target] = weights[k]
                     met[row, target] = True
 """
-JOINED = {
+COMBINED = {
     "sum": "out[row, target] + weights[k]",
     "min": "min(out[row, target], weights[k])",
     "max": "max(out[row, target], weights[k])",
@@ -115,7 +115,7 @@ JOINED = {
 def tree_kernel(aggregate: str, dtype: str) -> Kernel:
     """Returns the kernel (features, arrays of `Trees`) -> combined leaf weights per target, and
     whether any leaf has one."""
-    text = TEXT.format(how=aggregate, dtype=dtype, joined=JOINED[aggregate])
+    text = SOURCE.format(how=aggregate, dtype=dtype, joined=COMBINED[aggregate])
     name = f"tree_ensemble_{aggregate}"
     kernel = parse(text, f"{name}.py").functions[name]
     assert isinstance(kernel, Kernel)

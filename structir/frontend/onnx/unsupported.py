@@ -46,7 +46,7 @@ def check_supported(
     counts = Counter((plain_domain(n.domain), n.op_type) for n in all_nodes(nodes))
     for function in functions.values():
         counts.update((plain_domain(n.domain), n.op_type) for n in all_nodes(function.node))
-    missing = {key: n for key, n in counts.items() if not _supported(key, functions, opsets)}
+    missing = {key: n for key, n in counts.items() if not _is_supported(key, functions, opsets)}
     if not missing:
         return
     total = sum(missing.values())
@@ -60,7 +60,7 @@ def check_supported(
     raise DiagnosticError(diagnostic)
 
 
-def _supported(key: tuple[str, str], functions: Functions, opsets: Mapping[str, int]) -> bool:
+def _is_supported(key: tuple[str, str], functions: Functions, opsets: Mapping[str, int]) -> bool:
     domain, name = key
     version = opsets.get(domain, 1)
     if key in functions or find_build(domain, name, version) is not None:

@@ -15,8 +15,10 @@ from structir.ir.dims import Dim
 from structir.ir.expr import Var
 from structir.ir.struct_info import PrimStructInfo, StructInfo, TensorStructInfo
 
-FAR = 1 << 40  # an upper bound from here on is no limit
-UNCHECKED = 2  # torch states this lower bound of every dynamic size, and enforces only higher ones
+NO_UPPER_BOUND = 1 << 40  # an upper bound from here on is no limit
+UNENFORCED_LOWER_BOUND = (
+    2  # torch states this lower bound of every dynamic size, and enforces only higher ones
+)
 
 
 def check_sizes(importer: TorchImporter, program: ExportedModule, params: Parameters) -> None:
@@ -90,12 +92,16 @@ def _sizes(info: StructInfo) -> list[Dim]:
 
 
 def _conditions(size: Dim, low: int | None, high: int | None) -> list[Dim]:
-    lower = [dims.compare("le", low, size)] if low is not None and low > UNCHECKED else []
-    return lower + ([dims.compare("le", size, high)] if high is not None and high < FAR else [])
+    lower = (
+        [dims.compare("le", low, size)] if low is not None and low > UNENFORCED_LOWER_BOUND else []
+    )
+    return lower + (
+        [dims.compare("le", size, high)] if high is not None and high < NO_UPPER_BOUND else []
+    )
 
 
 def _within(size: Dim, low: int | None, high: int | None) -> Dim:
     """Returns the size, or another one where it is out of the range that torch enforces."""
-    if low is not None and low > UNCHECKED:
+    if low is not None and low > UNENFORCED_LOWER_BOUND:
         size = dims.dim_max(size, low)
-    return dims.dim_min(size, high) if high is not None and high < FAR else size
+    return dims.dim_min(size, high) if high is not None and high < NO_UPPER_BOUND else size

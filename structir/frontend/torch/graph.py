@@ -278,13 +278,13 @@ ARGUMENTS: dict[str, Callable[[Any, int], Any]] = {
 
 # ---- inputs and outputs
 
-PARTS = {
+TARGET_FIELDS = {
     "parameter": "parameter_name",
     "buffer": "buffer_name",
     "tensor_constant": "tensor_constant_name",
     "custom_obj": "custom_obj_name",
 }
-CHANGED = {
+MUTATION_FIELDS = {
     "buffer_mutation": "buffer_name",
     "parameter_mutation": "parameter_name",
     "user_input_mutation": "user_input_name",
@@ -297,9 +297,9 @@ def _input(union: Any) -> Input:
         return Input("user", argument(stated.get("arg")))
     if kind == "constant_input":
         return Input("value", argument(stated.get("value")), field(stated, "name", str))
-    if kind in PARTS:
+    if kind in TARGET_FIELDS:
         value = _reference(stated.get("arg"), 0)
-        return Input(kind.replace("tensor_", ""), value, field(stated, PARTS[kind], str))
+        return Input(kind.replace("tensor_", ""), value, field(stated, TARGET_FIELDS[kind], str))
     raise _unsupported(f"input kind {kind!r}")
 
 
@@ -308,8 +308,10 @@ def _output(union: Any) -> Output:
     if kind in ("user_output", "loss_output"):
         arg = stated.get("arg")
         return Output("user", argument(arg) if kind == "user_output" else _reference(arg, 0))
-    if kind in CHANGED:
-        return Output(kind, _reference(stated.get("arg"), 0), field(stated, CHANGED[kind], str))
+    if kind in MUTATION_FIELDS:
+        return Output(
+            kind, _reference(stated.get("arg"), 0), field(stated, MUTATION_FIELDS[kind], str)
+        )
     raise _unsupported(f"output kind {kind!r}")
 
 

@@ -173,7 +173,7 @@ def _value(tree: ast.expr, leaf: Leaf) -> Ratio:
         return Ratio(size)
     match tree:
         case ast.Constant(value=bool() | int() | float() as value):
-            return Ratio(int(value)) if value == int(value) else _unknown(tree)
+            return Ratio(int(value)) if value == int(value) else _reject(tree)
         case ast.BinOp(left=left, op=ast.Sub(), right=right):
             return _value(ast.BinOp(left, ast.Add(), ast.UnaryOp(ast.USub(), right)), leaf)
         case ast.UnaryOp(op=ast.USub(), operand=operand):
@@ -191,7 +191,7 @@ def _value(tree: ast.expr, leaf: Leaf) -> Ratio:
             name = CALLS.get(name, name)
             if name in FUNCTIONS:
                 return _apply(name, [_value(a, leaf) for a in args])
-    return _unknown(tree)
+    return _reject(tree)
 
 
 def _apply(name: str, values: list[Ratio]) -> Ratio:
@@ -203,5 +203,5 @@ def _apply(name: str, values: list[Ratio]) -> Ratio:
     return FUNCTIONS[name](values)
 
 
-def _unknown(tree: ast.expr) -> Ratio:
+def _reject(tree: ast.expr) -> Ratio:
     raise UnreadableSizeError(f"unsupported expression {ast.unparse(tree)[:60]}")

@@ -20,22 +20,22 @@ AUTOCAST = "higher_order.wrap_with_autocast"  # one that is enabled changes dtyp
 
 def inline_blocks(program: ExportedModule) -> ExportedModule:
     """Returns a program with its blocks inlined."""
-    graph, replacements = _opened(program.graph)
-    outputs = [attrs.evolve(o, value=_with(o.value, replacements)) for o in program.outputs]
+    graph, replacements = _inline_graph(program.graph)
+    outputs = [attrs.evolve(o, value=_substitute(o.value, replacements)) for o in program.outputs]
     return attrs.evolve(program, graph=graph, outputs=tuple(outputs))
 
 
-def _opened(graph: FxGraph) -> tuple[FxGraph, Mapping[str, Any]]:
+def _inline_graph(graph: FxGraph) -> tuple[FxGraph, Mapping[str, Any]]:
     """Returns a graph with its blocks inlined, and the replacements of the blocks' results."""
     body = _Body(graph)
     for spec in graph.nodes:
         args = {name: body.argument(value) for name, value in spec.args.items()}
         spec = attrs.evolve(spec, args=args)
         if _is_block(spec):
-            body.open(spec)
+            body.inline(spec)
         else:
             body.nodes.append(spec)
-    return body.graph(graph), body.standing
+    return body.graph(graph), body.replacements
 
 
 def _is_block(spec: NodeSpec) -> bool:
@@ -53,13 +53,17 @@ class _Body:
         self.tensors, self.scalars = dict(graph.tensors), dict(graph.scalars)
         self.names = {name for spec in graph.nodes for name in names_of(spec.outputs)}
         self.names |= set(names_of(graph.inputs))
-        self.standing: dict[str, Any] = {}
+        self.replacements: dict[str, Any] = {}
 
     def argument(self, value: Any) -> Any:
         """Returns an argument with the results of blocks replaced."""
-        return _opened(value)[0] if isinstance(value, FxGraph) else _with(value, self.standing)
+        return (
+            _inline_graph(value)[0]
+            if isinstance(value, FxGraph)
+            else _substitute(value, self.replacements)
+        )
 
-    def open(self, spec: NodeSpec) -> None:
+    def inline(self, spec: NodeSpec) -> None:
         """Replaces a block with its nodes."""
         values = list(spec.args.values())
         index, first = BLOCKS[spec.target]
@@ -68,8 +72,8 @@ class _Body:
         replacements: dict[str, Any] = dict(zip(inputs, values[first:], strict=True))
         for node in inner.nodes:
             replacements |= {name: Ref(self.fresh(name)) for name in names_of(node.outputs)}
-            args = {k: _with(v, replacements) for k, v in node.args.items()}
-            outputs = _with(node.outputs, replacements)
+            args = {k: _substitute(v, replacements) for k, v in node.args.items()}
+            outputs = _substitute(node.outputs, replacements)
             self.nodes.append(attrs.evolve(node, args=args, outputs=outputs, line=spec.line))
         for name in replacements.keys() - set(inputs):
             new = replacements[name].name
@@ -77,8 +81,8 @@ class _Body:
                 self.tensors[new] = inner.tensors[name]
             if name in inner.scalars:
                 self.scalars[new] = inner.scalars[name]
-        results = [_with(output, replacements) for output in inner.outputs]
-        self.standing |= dict(zip(names_of(spec.outputs), _flat(results), strict=False))
+        results = [_substitute(output, replacements) for output in inner.outputs]
+        self.replacements |= dict(zip(names_of(spec.outputs), _flat(results), strict=False))
 
     def fresh(self, name: str) -> str:
         """Returns a fresh name."""
@@ -94,7 +98,7 @@ class _Body:
         return attrs.evolve(
             old,
             nodes=tuple(self.nodes),
-            outputs=_with(old.outputs, self.standing),
+            outputs=_substitute(old.outputs, self.replacements),
             tensors=self.tensors,
             scalars=self.scalars,
         )
@@ -111,10 +115,10 @@ def _flat(values: Any) -> list[Any]:
     return results
 
 
-def _with(value: Any, replacements: Mapping[str, Any]) -> Any:
+def _substitute(value: Any, replacements: Mapping[str, Any]) -> Any:
     """Returns a value with some references replaced."""
     if isinstance(value, Ref):
         return replacements.get(value.name, value)
     if isinstance(value, tuple):
-        return tuple([_with(item, replacements) for item in value])
+        return tuple([_substitute(item, replacements) for item in value])
     return value

@@ -27,14 +27,16 @@ from structir.ir.module import IRModule
 from structir.lazy import lazy_module
 
 torch = lazy_module("torch")
-UNKNOWN = (
+INTERNALS_ERRORS = (
     AttributeError,
     KeyError,
     IndexError,
     TypeError,
 )  # torch's internals differ between releases
 Progress = Callable[[int, int], None]
-CHOICES = frozenset(f"higher_order.{name}" for name in ("cond", "while_loop", "scan", "map_impl"))
+CONTROL_FLOW_OPS = frozenset(
+    f"higher_order.{name}" for name in ("cond", "while_loop", "scan", "map_impl")
+)
 
 
 def from_exported_program(
@@ -56,12 +58,12 @@ def from_exported_program(
     names = {**_dim_names(program), **(names or {})}
     while True:
         try:
-            return _module(_stored(program), "program", names, weights_as_inputs, progress)
+            return _module(_serialize(program), "program", names, weights_as_inputs, progress)
         except UnmappedOpsError as error:
             program = _decompose(program, error)
 
 
-def _stored(program: Any) -> IO[bytes]:
+def _serialize(program: Any) -> IO[bytes]:
     """Returns a program serialized with `torch.export.save`."""
     buffer = io.BytesIO()
     try:
@@ -97,7 +99,7 @@ def _dim_names(program: Any) -> dict[str, str]:
         pairs = [(str(var), s.name) for var, items in sources.items() for s in items]
         resolved = [(var, name() if callable(name) else name) for var, name in pairs]
         return {var: debug_names[name] for var, name in resolved if name in debug_names}
-    except UNKNOWN:
+    except INTERNALS_ERRORS:
         return {}
 
 
@@ -162,7 +164,7 @@ def _build_module(
     result_names = [o.value.name for o in program.outputs if isinstance(o.value, Ref)]
     scope = FxScope(graph, params.values, where, frozenset(result_names))
     outputs = [o for o in program.outputs if o.kind == "user"]
-    mutated = params.changed(program)
+    mutated = params.mutated(program)
     attributes: dict[str, Any] = {
         "input_names": tuple([p.name for p in params.variables]),
         "output_names": tuple([*_output_names(outputs), *mutated]),
@@ -191,7 +193,9 @@ def _build_module(
 def is_flat(graph: FxGraph) -> bool:
     """Returns whether a graph can be in a dataflow block: it has no conditionals and loops."""
     inner = [v for n in graph.nodes for v in n.args.values() if isinstance(v, FxGraph)]
-    return all(n.target not in CHOICES for n in graph.nodes) and all(is_flat(g) for g in inner)
+    return all(n.target not in CONTROL_FLOW_OPS for n in graph.nodes) and all(
+        is_flat(g) for g in inner
+    )
 
 
 def _output_names(outputs: list[Any]) -> list[str]:

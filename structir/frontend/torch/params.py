@@ -36,13 +36,13 @@ class Parameters:
         tensors = {i.value.name for i in user} & set(program.graph.tensors)
         numbers = [program.graph.scalars.get(i.value.name) for i in user]
         metas = {name: program.graph.tensors[name] for name in sorted(tensors)}
-        self.stated = solve_input_sizes(
+        self.solved_sizes = solve_input_sizes(
             self.symbols, metas, [n for n in numbers if isinstance(n, str)]
         )
         for spec in user:
             self._variable(spec)
         self.inputs = len(self.variables)
-        self.written = written_names(program.graph.nodes, in_place)
+        self.written_inputs = written_names(program.graph.nodes, in_place)
         self._state(archive, as_inputs)
 
     def _meta(self, spec: Input) -> Meta:
@@ -61,7 +61,7 @@ class Parameters:
             return
         meta = self._meta(spec)
         sizes = tuple([self.symbols.dim(s) for s in meta.sizes])
-        solved = tuple([self.stated.get((name, k), d) for k, d in enumerate(sizes)])
+        solved = tuple([self.solved_sizes.get((name, k), d) for k, d in enumerate(sizes)])
         var = Var(name, TensorStructInfo(solved, meta.dtype))
         self.values[name] = var
         self.variables.append(var)
@@ -69,7 +69,7 @@ class Parameters:
 
     def _state(self, archive: Archive, as_inputs: bool) -> None:
         payloads = archive.payloads("constants") | archive.payloads("weights")
-        changed = {o.target for o in self.program.outputs if o.kind != "user"} | self.written
+        changed = {o.target for o in self.program.outputs if o.kind != "user"} | self.written_inputs
         for spec in self.program.inputs:
             if spec.kind == "value":
                 self.values[spec.target] = spec.value
@@ -85,7 +85,7 @@ class Parameters:
             else:
                 self.values[name] = Constant(archive.tensor(spec.target, payloads[spec.target]))
 
-    def changed(self, program: ExportedModule) -> dict[str, str]:
+    def mutated(self, program: ExportedModule) -> dict[str, str]:
         """Returns the mutated inputs and state: the output name, and the value with the final
         elements."""
         results = {}
@@ -93,7 +93,7 @@ class Parameters:
             if output.kind != "user":
                 results[f"{output.target}"] = output.value.name
         for spec in program.inputs:
-            if isinstance(spec.value, Ref) and spec.value.name in self.written:
+            if isinstance(spec.value, Ref) and spec.value.name in self.written_inputs:
                 results[spec.target or spec.value.name] = spec.value.name
         return results
 

@@ -40,7 +40,7 @@ class TorchSymbols:
     def __init__(self, names: Mapping[str, str]) -> None:
         self.names = names
         self.by_name: dict[str, Dim] = {}
-        self.known: dict[str, Ratio] = {}
+        self.parsed: dict[str, Ratio] = {}
 
     def variable(self, name: str) -> Dim:
         """Returns the variable of a torch name."""
@@ -56,16 +56,16 @@ class TorchSymbols:
         """Replaces a variable with an expression of other sizes."""
         changed = [n for n, d in self.by_name.items() if dims.as_sym(d) is variable]
         self.by_name.update(dict.fromkeys(changed, size))
-        self.known.clear()
+        self.parsed.clear()
 
     def number(self, stated: Any) -> Ratio:
         """Returns the value of a number or a symbolic expression."""
         if not isinstance(stated, str):
             fraction = Fraction(stated)
             return Ratio(fraction.numerator, fraction.denominator)
-        if stated not in self.known:
-            self.known[stated] = self._read(stated)
-        return self.known[stated]
+        if stated not in self.parsed:
+            self.parsed[stated] = self._read(stated)
+        return self.parsed[stated]
 
     def dim(self, stated: Any) -> Dim:
         """Returns the value of a symbolic expression as a size; raises `DiagnosticError` for a
@@ -92,7 +92,7 @@ class TorchSymbols:
             case ast.Name(id="true" | "false"):
                 return Ratio(int(tree.id == "true"))
             case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return _negated(self._value(operand))
+                return _negate(self._value(operand))
             case ast.Call(func=ast.Name(id="Symbol"), args=[ast.Constant(value=str(name)), *_]):
                 return Ratio(self.variable(name))
             case ast.Call(func=ast.Name(id="Float"), args=[ast.Constant(value=value), *_]):
@@ -138,7 +138,7 @@ def _whole(ratio: Ratio) -> Dim:
     return value
 
 
-def _negated(a: Ratio) -> Ratio:
+def _negate(a: Ratio) -> Ratio:
     return Ratio(-a.over, a.under)
 
 
@@ -180,7 +180,7 @@ def _sizes(act: Callable[..., Dim]) -> Callable[[list[Ratio]], Ratio]:
     return lambda args: Ratio(act(*[_whole(a) for a in args]))
 
 
-def _compared(op: str, turned: bool = False) -> Callable[[list[Ratio]], Ratio]:
+def _comparison(op: str, turned: bool = False) -> Callable[[list[Ratio]], Ratio]:
     def compare(args: list[Ratio]) -> Ratio:
         a, b = reversed(args) if turned else args
         return Ratio(dims.compare(op, a.over * b.under, b.over * a.under))
@@ -201,16 +201,16 @@ FUNCTIONS: dict[str, Callable[[list[Ratio]], Ratio]] = {
     "And": _sizes(lambda *args: reduce(_both, args)),
     "CeilToInt": lambda args: Ratio(_ceiling(args[0])),
     "CleanDiv": lambda args: Ratio(_floor(_quotient(*args))),
-    "Equality": _compared("eq"),
-    "Eq": _compared("eq"),
+    "Equality": _comparison("eq"),
+    "Eq": _comparison("eq"),
     "FloatTrueDiv": lambda args: _quotient(*args),
     "FloorDiv": lambda args: Ratio(_floor(_quotient(*args))),
     "FloorToInt": lambda args: Ratio(_floor(args[0])),
-    "GreaterThan": _compared("le", turned=True),
+    "GreaterThan": _comparison("le", turned=True),
     "Identity": lambda args: args[0],
     "IntTrueDiv": lambda args: _quotient(*args),
     "Integer": lambda args: args[0],
-    "LessThan": _compared("le"),
+    "LessThan": _comparison("le"),
     "Max": _sizes(dims.dim_max),
     "Min": _sizes(dims.dim_min),
     "Mod": _sizes(dims.floormod),
@@ -221,12 +221,12 @@ FUNCTIONS: dict[str, Callable[[list[Ratio]], Ratio]] = {
     "PowByNatural": lambda args: _power(*args),
     "PythonMod": _sizes(dims.floormod),
     "Rational": lambda args: _quotient(*args),
-    "StrictGreaterThan": _compared("lt", turned=True),
-    "StrictLessThan": _compared("lt"),
+    "StrictGreaterThan": _comparison("lt", turned=True),
+    "StrictLessThan": _comparison("lt"),
     "ToFloat": lambda args: args[0],
     "TruncToInt": lambda args: Ratio(_floor(args[0])),
-    "Unequality": _compared("ne"),
-    "Ne": _compared("ne"),
+    "Unequality": _comparison("ne"),
+    "Ne": _comparison("ne"),
     "ceiling": lambda args: Ratio(_ceiling(args[0])),
     "floor": lambda args: Ratio(_floor(args[0])),
 }

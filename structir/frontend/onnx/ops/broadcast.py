@@ -45,7 +45,7 @@ BINARY = {
 
 
 def _binary(op: Any) -> Callable[[OnnxNode], Expr]:
-    return lambda node: op(node[0], aligned(node))
+    return lambda node: op(node[0], align_rhs(node))
 
 
 for _name, _op in BINARY.items():
@@ -61,7 +61,7 @@ def equal(node: OnnxNode) -> Expr:
     return R.call_pure_packed("text.equal", node[0], node[1], sinfo_args=info)
 
 
-def aligned(node: OnnxNode) -> Expr:
+def align_rhs(node: OnnxNode) -> Expr:
     """Returns the right operand; before opset 7, `axis` aligns it with the left operand's axes."""
     right = node[1]
     axis = node.attr("axis", None) if node.version < 7 and node.flag("broadcast") else None
@@ -74,7 +74,7 @@ def aligned(node: OnnxNode) -> Expr:
 
 @onnx_op("Pow")
 def power(node: OnnxNode) -> Expr:
-    base, exponent = node[0], aligned(node)
+    base, exponent = node[0], align_rhs(node)
     dtype, other = node.dtype(0), node.dtype(1)
     if dtype == other:
         return R.power(base, exponent)
@@ -109,16 +109,16 @@ def bit_shift(node: OnnxNode) -> Expr:
     return whole if signed and not left else R.where(beyond, like(node, 0), whole)
 
 
-def _folded(op: Any) -> Callable[[OnnxNode], Any]:
+def _variadic(op: Any) -> Callable[[OnnxNode], Any]:
     def build(node: OnnxNode) -> Any:
         return node.values[0] if len(node.values) == 1 else reduce(op, node.operands)
 
     return build
 
 
-onnx_op("Max")(_folded(R.maximum))
-onnx_op("Min")(_folded(R.minimum))
-onnx_op("Sum")(_folded(R.add))
+onnx_op("Max")(_variadic(R.maximum))
+onnx_op("Min")(_variadic(R.minimum))
+onnx_op("Sum")(_variadic(R.add))
 
 
 @onnx_op("Mean")
@@ -175,14 +175,14 @@ def _quotient(a: Any, b: Any, floats: bool) -> Any:
     return dims.dim_max(dims.floordiv(a, b), 0)  # rounded toward zero, from no less than 1 - b
 
 
-def _decided(answer: bool | None) -> bool:
+def _require_decided(answer: bool | None) -> bool:
     if answer is None:
         raise ValueError("undecided")
     return answer
 
 
 def _less(a: Dim, b: Dim) -> bool:
-    return not _decided(dims.at_least(a, b))
+    return not _require_decided(dims.at_least(a, b))
 
 
 carries("Add")(_each(lambda a, b, f: _exact(a) + _exact(b)))
@@ -191,7 +191,7 @@ carries("Mul")(_each(lambda a, b, f: _exact(a) * _exact(b)))
 carries("Div")(_each(_quotient))
 carries("Neg")(_each(lambda a, f: -_exact(a)))
 carries("Floor", "Ceil", "Round")(_each(lambda a, f: _exact(a)))
-carries("Equal")(_each(lambda a, b, f: _decided(dims.equal(_exact(a), _exact(b))), "bool"))
+carries("Equal")(_each(lambda a, b, f: _require_decided(dims.equal(_exact(a), _exact(b))), "bool"))
 carries("Greater")(_each(lambda a, b, f: _less(_exact(b), _exact(a)), "bool"))
 carries("Less")(_each(lambda a, b, f: _less(_exact(a), _exact(b)), "bool"))
 carries("GreaterOrEqual")(_each(lambda a, b, f: not _less(_exact(a), _exact(b)), "bool"))

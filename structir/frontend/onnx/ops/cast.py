@@ -22,21 +22,21 @@ def cast(node: OnnxNode) -> Any:
     dtype = node.dtype_attr("to") or ""
     if not dtype:
         node.fail("attribute 'to': unknown element type")
-    return _converted(node, dtype)
+    return _convert_operand(node, dtype)
 
 
 @onnx_op("CastLike")
 def cast_like(node: OnnxNode) -> Any:
-    return _converted(node, node.dtype(1))
+    return _convert_operand(node, node.dtype(1))
 
 
-def _converted(node: OnnxNode, dtype: str) -> Any:
+def _convert_operand(node: OnnxNode, dtype: str) -> Any:
     if node.dtype() == dtype:
         return node.values[0]
-    return converted(node, node[0], dtype, node.flag("saturate", 1))
+    return convert_dtype(node, node[0], dtype, node.flag("saturate", 1))
 
 
-def converted(node: OnnxNode, x: Expr, dtype: str, saturate: bool = True) -> Expr:
+def convert_dtype(node: OnnxNode, x: Expr, dtype: str, saturate: bool = True) -> Expr:
     """Returns a tensor in another dtype; small floats saturate, small integers wrap around."""
     own = node.tensor_info(x).dtype or "float32"
     if dtype in SMALL_FLOATS and saturate and dtype != "float8_e8m0fnu":

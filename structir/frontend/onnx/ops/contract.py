@@ -17,13 +17,13 @@ def gemm(node: OnnxNode) -> Expr:
     lhs, rhs = node[0], node[1]
     lhs = R.permute_dims(lhs, [1, 0]) if node.attr("transA", 0) else lhs
     rhs = R.permute_dims(rhs, [1, 0]) if node.attr("transB", 0) else rhs
-    result = _scaled(node, R.matmul(lhs, rhs), node.attr("alpha", 1.0))
+    result = _scale(node, R.matmul(lhs, rhs), node.attr("alpha", 1.0))
     if not node.has(2):
         return result
-    return R.add(result, _scaled(node, node[2], node.attr("beta", 1.0)))
+    return R.add(result, _scale(node, node[2], node.attr("beta", 1.0)))
 
 
-def _scaled(node: OnnxNode, x: Expr, factor: float) -> Expr:
+def _scale(node: OnnxNode, x: Expr, factor: float) -> Expr:
     if factor == 1.0:
         return x
     if is_float(node.dtype()):
@@ -45,7 +45,7 @@ def det(node: OnnxNode) -> Expr:
     if n != m or n > 4:
         node.fail(f"expected static square matrices, found {n} x {m}")
     rows = [[_entry(node, i, j) for j in range(n)] for i in range(n)]
-    return _expanded(rows)
+    return _determinant(rows)
 
 
 def _entry(node: OnnxNode, i: int, j: int) -> Expr:
@@ -54,13 +54,13 @@ def _entry(node: OnnxNode, i: int, j: int) -> Expr:
     return node.emit(R.squeeze(cut, [last - 1, last]))
 
 
-def _expanded(rows: list[list[Expr]]) -> Expr:
+def _determinant(rows: list[list[Expr]]) -> Expr:
     """Returns the determinant by its first row."""
     if len(rows) == 1:
         return rows[0][0]
     total: Expr | None = None
     for j, entry in enumerate(rows[0]):
-        minor = _expanded([[*row[:j], *row[j + 1 :]] for row in rows[1:]])
+        minor = _determinant([[*row[:j], *row[j + 1 :]] for row in rows[1:]])
         term = R.multiply(entry, minor)
         signed = R.negative(term) if j % 2 else term
         total = signed if total is None else R.add(total, signed)

@@ -27,13 +27,13 @@ from structir.ir.struct_info import (
 )
 from structir.script import R
 
-MOST_ROUNDS = 8  # until what is known of a loop's values no longer changes
+MAX_ROUNDS = 8  # until what is known of a loop's values no longer changes
 INDEX = TensorStructInfo((), "int64")
 FLAG = TensorStructInfo((), "bool")
 
 
 @onnx_op("If")
-def choice(node: OnnxNode) -> Any:
+def conditional(node: OnnxNode) -> Any:
     condition = scalar(node, node[0])
     then_graph, else_graph = node.attr("then_branch"), node.attr("else_branch")
     if isinstance(condition, Constant):
@@ -54,14 +54,14 @@ def choice(node: OnnxNode) -> Any:
         # the choice is made again, around all that follows it
         node.importer.builder.scopes[-1].bindings.pop()
         return Split(node, condition, (then_graph, else_graph))
-    return [_measured(node, result.var[k], _common(node, pair)) for k, pair in enumerate(pairs)]
+    return [_cast_to(node, result.var[k], _common(node, pair)) for k, pair in enumerate(pairs)]
 
 
 def _common(node: OnnxNode, infos: Sequence[Any]) -> StructInfo:
     return common_info(node.importer, node.part_name(), infos)
 
 
-def _measured(node: OnnxNode, value: Expr, info: StructInfo) -> Expr:
+def _cast_to(node: OnnxNode, value: Expr, info: StructInfo) -> Expr:
     return cast_checked(node.importer, node.part_name(), value, info, node.span)
 
 
@@ -80,12 +80,12 @@ class OnnxLoop:
         """Returns the carried values at the end, then the outputs, of this length if it is
         known."""
         builder, node = self.node.importer.builder, self.node
-        body, infos, results = self._settled()
+        body, infos, results = self._build_until_invariant()
         step_infos = results[1 + len(self.carried) :]
-        empty = Tuple(tuple([self._none(info) for info in step_infos]))
+        empty = Tuple(tuple([self._initial_shape(info) for info in step_infos]))
         dtypes = StringImm(" ".join([info.dtype or "float32" for info in step_infos]))
-        carried_infos = [_closed(info) for info in infos]
-        stacked_infos = [_one_more(info) for info in step_infos]
+        carried_infos = [_without_symbols(info) for info in infos]
+        stacked_infos = [_with_step_axis(info) for info in step_infos]
         result_info = TupleStructInfo((*carried_infos, *stacked_infos))
         call = R.call_pure_packed(
             "loop.iterate",
@@ -99,31 +99,31 @@ class OnnxLoop:
         )
         result = builder.emit(call, node.part_name())
         values = [result[k] for k in range(len(result_info.fields))]
-        exact_infos = [*infos, *[self._stacked(info, length) for info in step_infos]]
-        return [_measured(node, v, i) for v, i in zip(values, exact_infos, strict=True)]
+        exact_infos = [*infos, *[self._stacked_info(info, length) for info in step_infos]]
+        return [_cast_to(node, v, i) for v, i in zip(values, exact_infos, strict=True)]
 
-    def _settled(self) -> tuple[Var, list[StructInfo], list[Any]]:
+    def _build_until_invariant(self) -> tuple[Var, list[StructInfo], list[Any]]:
         """Returns the body as a function, what holds of the carried values at every step, and of
         all that the body gives. A body that was built with too much taken to hold is built again.
         """
         node, infos = self.node, list[Any]([v.struct_info for v in self.carried])
-        for _ in range(MOST_ROUNDS):
+        for _ in range(MAX_ROUNDS):
             body, results = self._function(infos)
             after = results[1 : 1 + len(infos)]
-            if all(_holds(i, r) for i, r in zip(infos, after, strict=True)):
+            if all(_is_invariant(i, r) for i, r in zip(infos, after, strict=True)):
                 return body, infos, results
             node.importer.builder.scopes[-1].bindings.pop()
             infos = [
-                i if _holds(i, r) else _common(node, [i, r])
+                i if _is_invariant(i, r) else _common(node, [i, r])
                 for i, r in zip(infos, after, strict=True)
             ]
-        infos = [_closed(i) for i in infos]
+        infos = [_without_symbols(i) for i in infos]
         body, results = self._function(infos)
         return body, infos, results
 
     def _params(self, infos: Sequence[Any]) -> list[Var]:
         names = [f"{self.node.part_name()}_{k}" for k in range(len(infos))]
-        carried = [Var(n, _closed(i)) for n, i in zip(names, infos, strict=True)]
+        carried = [Var(n, _without_symbols(i)) for n, i in zip(names, infos, strict=True)]
         return [Var("step", INDEX), Var("going", FLAG), *carried]
 
     def _function(self, infos: Sequence[Any]) -> tuple[Var, list[Any]]:
@@ -131,7 +131,7 @@ class OnnxLoop:
         params, results = self._params(infos), list[Any]()
 
         def build() -> Expr:
-            inner = [_measured(self.node, v, i) for v, i in zip(params[2:], infos, strict=True)]
+            inner = [_cast_to(self.node, v, i) for v, i in zip(params[2:], infos, strict=True)]
             result = self.body(params[0], params[1], inner)
             results.extend([r.struct_info for r in result])
             return Tuple(tuple(result))
@@ -139,14 +139,14 @@ class OnnxLoop:
         name = f"{self.node.part_name()}_body"
         return self.node.importer.builder.local_function(params, build, name), results
 
-    def _none(self, info: Any) -> Expr:
+    def _initial_shape(self, info: Any) -> Expr:
         """Returns the shape of an output that has not grown."""
         in_scope = self.node.importer.builder.scopes[-1].symbols()
         sizes = info.dims if isinstance(info.dims, tuple) else (0,) * (info.ndim or 0)
         initial = [d if dims.syms(d) <= in_scope else 0 for d in sizes]
         return ShapeExpr((0, *initial))
 
-    def _stacked(self, info: Any, length: Dim | None) -> StructInfo:
+    def _stacked_info(self, info: Any, length: Dim | None) -> StructInfo:
         if info.ndim is None:
             return TensorStructInfo(None, info.dtype)
         symbols, stem = self.node.importer.symbols, self.node.part_name()
@@ -160,7 +160,7 @@ class OnnxLoop:
         return TensorStructInfo((first, *inner_sizes), info.dtype)
 
 
-def _closed(info: Any) -> StructInfo:
+def _without_symbols(info: Any) -> StructInfo:
     """Returns a StructInfo without sizes, for the signature of a loop body."""
     if not isinstance(info, TensorStructInfo):
         return OBJECT
@@ -168,12 +168,12 @@ def _closed(info: Any) -> StructInfo:
     return info if is_static else TensorStructInfo(None, info.dtype, info.ndim)
 
 
-def _one_more(info: Any) -> StructInfo:
+def _with_step_axis(info: Any) -> StructInfo:
     rank = None if info.ndim is None else info.ndim + 1
     return TensorStructInfo(None, info.dtype, rank)
 
 
-def _holds(info: Any, after: Any) -> bool:
+def _is_invariant(info: Any, after: Any) -> bool:
     """Returns whether the StructInfo of a value is invariant under an iteration."""
     if not isinstance(info, TensorStructInfo) or not isinstance(after, TensorStructInfo):
         return not isinstance(info, TensorStructInfo)
@@ -217,10 +217,10 @@ def scan(node: OnnxNode) -> list[Expr]:
             zip(_axes(node, "input", count), _directions(node, "input", count), strict=True)
         )
     ]
-    return _scanned(node, graph, [node[k] for k in range(states)], scanned, outputs)
+    return _build_scan(node, graph, [node[k] for k in range(states)], scanned, outputs)
 
 
-def _scanned(
+def _build_scan(
     node: OnnxNode, graph: Any, states: list[Expr], scanned: list[Any], outputs: int
 ) -> list[Expr]:
     """Builds a Scan as a loop over the elements of the scanned operands."""
@@ -248,7 +248,7 @@ def _scanned(
     )
     return [
         *result[: len(states)],
-        *[_turned(node, x, axis, reverse) for x, axis, reverse in layouts],
+        *[_move_time_axis(node, x, axis, reverse) for x, axis, reverse in layouts],
     ]
 
 
@@ -268,7 +268,7 @@ def _directions(node: OnnxNode, kind: str, count: int) -> tuple[int, ...]:
     return tuple(node.attr(name, None) or (0,) * count)
 
 
-def _turned(node: OnnxNode, x: Expr, axis: int, reverse: int) -> Expr:
+def _move_time_axis(node: OnnxNode, x: Expr, axis: int, reverse: int) -> Expr:
     """Returns a scan output with its time axis moved to the requested axis."""
     x = R.flip(x, axis=0) if reverse else x
     rank = node.tensor_info(x).ndim or 1
@@ -298,5 +298,5 @@ def scan_of_batches(node: OnnxNode) -> list[Any]:
         scanned = [
             (x, 0, reverse) for x, reverse in zip(elements[states:], directions, strict=True)
         ]
-        batch_results.append(_scanned(node, graph, elements[:states], scanned, outputs))
+        batch_results.append(_build_scan(node, graph, elements[:states], scanned, outputs))
     return [R.stack(Tuple(tuple(column)), axis=0) for column in zip(*batch_results, strict=True)]

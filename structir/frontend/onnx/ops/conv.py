@@ -32,10 +32,10 @@ TRANSPOSED: dict[int, Callable[..., Expr]] = {
 
 @onnx_op("Conv")
 def conv(node: OnnxNode) -> Expr:
-    return with_bias(node, convolved(node, node[0], node[1]), 2)
+    return with_bias(node, convolve(node, node[0], node[1]), 2)
 
 
-def convolved(node: OnnxNode, x: Expr, weight: Expr, index: int = 1) -> Expr:
+def convolve(node: OnnxNode, x: Expr, weight: Expr, index: int = 1) -> Expr:
     """Returns the convolution of a node without its bias."""
     sizes = kernel_sizes(node, index)
     window = window_of(node, sizes)
@@ -81,9 +81,9 @@ def conv_transpose(node: OnnxNode) -> Expr:
     output_padding = list(node.attr("output_padding", None) or [0] * count)
     strides = list(node.attr("strides", None) or [1] * count)
     dilations = list(node.attr("dilations", None) or [1] * count)
-    before, after = _trimmed(node, sizes, strides, dilations, output_padding)
+    before, after = _trim_amounts(node, sizes, strides, dilations, output_padding)
     if node.is_constant(1) and set(dilations) == {1}:
-        result = _by_phases(node, sizes, strides)
+        result = _conv_by_phases(node, sizes, strides)
     else:
         result = TRANSPOSED[count](
             node[0],
@@ -101,7 +101,7 @@ def conv_transpose(node: OnnxNode) -> Expr:
     return with_bias(node, result, 2)
 
 
-def _by_phases(node: OnnxNode, sizes: tuple[int, ...], strides: list[int]) -> Expr:
+def _conv_by_phases(node: OnnxNode, sizes: tuple[int, ...], strides: list[int]) -> Expr:
     """Returns the transposed convolution as a plain one with a channel for each phase of the
     strides, whose results then stand side by side: it reads where the transposed one would write.
     """
@@ -144,7 +144,7 @@ def phases(weight: Array, strides: list[int], taps: list[int], groups: int) -> A
     return np.ascontiguousarray(parts.reshape(-1, inner, *taps))
 
 
-def _trimmed(
+def _trim_amounts(
     node: OnnxNode, sizes: Any, strides: list[int], dilations: list[int], output_padding: list[int]
 ) -> tuple[list[int], list[int]]:
     """Returns how much is cut off before and after along each axis."""

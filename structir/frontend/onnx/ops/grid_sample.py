@@ -26,7 +26,10 @@ def affine_grid(node: OnnxNode) -> Expr:
     batch, _, *spatial = node.sizes(1)
     dtype, count = node.dtype(), len(spatial)
     align_corners = node.flag("align_corners")
-    axes = [_places(node, size, k, spatial, dtype, align_corners) for k, size in enumerate(spatial)]
+    axes = [
+        _axis_coordinates(node, size, k, spatial, dtype, align_corners)
+        for k, size in enumerate(spatial)
+    ]
     ones = R.full(ShapeExpr(tuple(spatial)), number(1, dtype))
     points = R.stack(Tuple((*reversed(axes), ones)), axis=count)
     flat = reshape_to(points, (product(spatial), count + 1))
@@ -34,7 +37,7 @@ def affine_grid(node: OnnxNode) -> Expr:
     return reshape_to(result, (batch, *spatial, count))
 
 
-def _places(
+def _axis_coordinates(
     node: OnnxNode, size: Dim, axis: int, spatial: list[Dim], dtype: str, align_corners: bool
 ) -> Expr:
     """Returns the coordinate of each element of an image along an axis, in [-1, 1]."""
@@ -98,7 +101,7 @@ def _taps(
     dtype = node.dtype()
     one = number(1, dtype)
     if mode != "cubic":
-        position = node.emit(_bounded(node, position, size, padding, align_corners))
+        position = node.emit(_apply_padding_mode(node, position, size, padding, align_corners))
     if mode == "nearest":
         return [_tap(node, R.round(position), one, size, padding, align_corners)]
     base = node.emit(R.floor(position))
@@ -120,13 +123,15 @@ def _tap(
 ) -> Tap:
     dtype = node.dtype()
     zero, last = number(0, dtype), size_number(size - 1, dtype)
-    coordinate = node.emit(_bounded(node, coordinate, size, padding, align_corners))
+    coordinate = node.emit(_apply_padding_mode(node, coordinate, size, padding, align_corners))
     is_inside = R.logical_and(R.greater_equal(coordinate, zero), R.less_equal(coordinate, last))
     index = R.astype(R.minimum(R.maximum(coordinate, zero), last), "int64")
     return node.emit(index), node.emit(weight), node.emit(is_inside)
 
 
-def _bounded(node: OnnxNode, position: Expr, size: Dim, padding: str, align_corners: bool) -> Expr:
+def _apply_padding_mode(
+    node: OnnxNode, position: Expr, size: Dim, padding: str, align_corners: bool
+) -> Expr:
     """Returns a coordinate mapped into the image according to the padding mode."""
     dtype = node.dtype()
     zero, last = number(0, dtype), size_number(size - 1, dtype)
@@ -196,10 +201,10 @@ def non_max_suppression(node: OnnxNode) -> Any:
         (node.emit(boxes), node[1], *scalars),
         out_sinfo=(TensorStructInfo((max_selected, 3), "int64"), TensorStructInfo((1,), "int64")),
     )
-    return _picked(node, node.emit(call))
+    return _selected_rows(node, node.emit(call))
 
 
-def _picked(node: OnnxNode, outputs: Expr) -> Expr:
+def _selected_rows(node: OnnxNode, outputs: Expr) -> Expr:
     """Slices the result to the number of selected boxes."""
     padded, count = node.emit(outputs[0]), node.emit(outputs[1])
     ends = R.concat(Tuple((reshape_to(R.astype(count, "int64"), (1,)), constant([3]))), axis=0)

@@ -19,7 +19,7 @@ from structir.ir.struct_info import TensorStructInfo
 from structir.script import R
 
 
-def from_the_front(node: OnnxNode, indices: Expr, size: Dim) -> Expr:
+def normalize_indices(node: OnnxNode, indices: Expr, size: Dim) -> Expr:
     """Returns indices along an axis, normalized to be non-negative."""
     if isinstance(indices, Constant):
         data = indices.data.astype(np.int64)
@@ -36,7 +36,7 @@ def from_the_front(node: OnnxNode, indices: Expr, size: Dim) -> Expr:
 @onnx_op("Gather")
 def gather(node: OnnxNode) -> Expr:
     axis = node.axis("axis", 0)
-    indices = from_the_front(node, node[1], node.dims()[axis])
+    indices = normalize_indices(node, node[1], node.dims()[axis])
     return R.take(node[0], indices, axis=axis)
 
 
@@ -49,7 +49,9 @@ def _gather(node: OnnxNode, x: Elements, indices: Elements) -> Any:
 @onnx_op("GatherElements")
 def gather_elements(node: OnnxNode) -> Expr:
     axis = node.axis("axis", 0)
-    return R.gather_elements(node[0], from_the_front(node, node[1], node.dims()[axis]), axis=axis)
+    return R.gather_elements(
+        node[0], normalize_indices(node, node[1], node.dims()[axis]), axis=axis
+    )
 
 
 @onnx_op("GatherND")
@@ -85,7 +87,7 @@ def _reduction(node: OnnxNode) -> str:
 @onnx_op("ScatterElements", "Scatter")
 def scatter_elements(node: OnnxNode) -> Expr:
     axis = node.axis("axis", 0)
-    indices = from_the_front(node, node[1], node.dims()[axis])
+    indices = normalize_indices(node, node[1], node.dims()[axis])
     return R.scatter_elements(node[0], indices, node[2], axis=axis, reduction=_reduction(node))
 
 

@@ -12,7 +12,7 @@ from structir.frontend.onnx.scalars import like
 from structir.ir.expr import Expr, ShapeExpr
 
 # What the numbers beside an activation are called.
-PARAMETERS = {
+PARAMETER_NAMES = {
     "LeakyRelu": ("alpha",),
     "HardSigmoid": ("alpha", "beta"),
     "Elu": ("alpha",),
@@ -20,34 +20,36 @@ PARAMETERS = {
 }
 
 
-def activated(node: OnnxNode, x: Expr, name: str | None, parameters: tuple[float, ...]) -> Expr:
+def apply_activation(
+    node: OnnxNode, x: Expr, name: str | None, parameters: tuple[float, ...]
+) -> Expr:
     """Applies the activation that a fused node names."""
     if not name:
         return x
     if name == "Clip":
         return R.clip(x, *parameters)
     return build_as_one(
-        node, name, x, **dict(zip(PARAMETERS.get(name, ()), parameters, strict=False))
+        node, name, x, **dict(zip(PARAMETER_NAMES.get(name, ()), parameters, strict=False))
     )
 
 
 @onnx_op("FusedConv", domain=MICROSOFT)
 def fused_conv(node: OnnxNode) -> Expr:
     result = build_as_one(node, "Conv", node[0], node[1], node.get(2))
-    return _finished(node, result, 3)
+    return _add_and_activate(node, result, 3)
 
 
 @onnx_op("NhwcFusedConv", domain=MICROSOFT)
 def fused_conv_of_last_channels(node: OnnxNode) -> Expr:
     result = build_as_one(node, "Conv", channels_first(node, node[0]), node[1], node.get(2))
-    return _finished(node, channels_last(node, result), 3)
+    return _add_and_activate(node, channels_last(node, result), 3)
 
 
-def _finished(node: OnnxNode, x: Expr, index: int) -> Expr:
+def _add_and_activate(node: OnnxNode, x: Expr, index: int) -> Expr:
     """Returns a sum with the operand at an index, if present, under an activation."""
     x = R.add(x, node[index]) if node.has(index) else x
     parameters = tuple(node.attr("activation_params", None) or ())
-    return activated(node, x, node.attr("activation", None), parameters)
+    return apply_activation(node, x, node.attr("activation", None), parameters)
 
 
 @onnx_op("FusedGemm", domain=MICROSOFT)
@@ -56,17 +58,17 @@ def fused_gemm(node: OnnxNode) -> Expr:
     names = ("activation_alpha", "activation_beta", "activation_gamma")
     optional = [node.attr(name, None) for name in names]
     parameters = tuple([v for v in optional if v is not None])
-    return activated(node, result, node.attr("activation", None), parameters)
+    return apply_activation(node, result, node.attr("activation", None), parameters)
 
 
 @onnx_op("FusedMatMul", "TransposeMatMul", domain=MICROSOFT)
 def fused_mat_mul(node: OnnxNode) -> Expr:
-    product = R.matmul(_turned(node, 0, "A"), _turned(node, 1, "B"))
+    product = R.matmul(_transpose_operand(node, 0, "A"), _transpose_operand(node, 1, "B"))
     alpha = node.attr("alpha", 1.0)
     return product if alpha == 1.0 else R.multiply(product, like(node, alpha))
 
 
-def _turned(node: OnnxNode, index: int, name: str) -> Expr:
+def _transpose_operand(node: OnnxNode, index: int, name: str) -> Expr:
     """Returns an operand with its batch axes before its first one, and its last two in turn, as
     asked."""
     order = list(range(node.rank(index)))
@@ -84,7 +86,7 @@ def fused_mat_mul_activation(node: OnnxNode) -> Expr:
     names = ("activation_alpha", "activation_beta", "activation_gamma")
     optional = [node.attr(name, None) for name in names]
     parameters = tuple([v for v in optional if v is not None])
-    return activated(node, fused_mat_mul(node), node.attr("activation", None), parameters)
+    return apply_activation(node, fused_mat_mul(node), node.attr("activation", None), parameters)
 
 
 # ---- activations

@@ -9,7 +9,7 @@ import attrs
 
 from structir.frontend.onnx.node import OnnxNode
 from structir.frontend.onnx.ops.microsoft_quantised import FLOAT, integer_product
-from structir.frontend.onnx.ops.quantise import spread
+from structir.frontend.onnx.ops.quantise import broadcast_parameter
 from structir.frontend.onnx.ops.shapes import reshape_to
 from structir.frontend.onnx.registry import MICROSOFT, R, onnx_op
 from structir.frontend.onnx.scalars import number, size_number
@@ -47,7 +47,7 @@ def split(node: OnnxNode, x: Expr, heads: int) -> Expr:
     return node.emit(R.permute_dims(heads_apart, [0, 2, 1, 3]))
 
 
-def attended(node: OnnxNode, heads: HeadLayout, masks: list[Expr]) -> Expr:
+def attention_output(node: OnnxNode, heads: HeadLayout, masks: list[Expr]) -> Expr:
     """Returns the values weighted by how queries meet keys; heads side by side."""
     batch, count, length, width = sizes(node, heads.query)
     total = sizes(node, heads.key)[2]
@@ -84,10 +84,10 @@ def _causal(node: OnnxNode, heads: HeadLayout, length: Dim, total: Dim) -> Expr:
     """Returns the causal mask."""
     rows = R.add(reshape_to(_range(length), (length, 1)), size_number(total - length))
     later = R.greater(reshape_to(_range(total), (1, total)), rows)
-    return _barred(node, heads, later, lowest=True)
+    return _additive_mask(node, heads, later, lowest=True)
 
 
-def _barred(node: OnnxNode, heads: HeadLayout, where: Expr, lowest: bool = False) -> Expr:
+def _additive_mask(node: OnnxNode, heads: HeadLayout, where: Expr, lowest: bool = False) -> Expr:
     """Returns a large negative number where attention is masked, else 0."""
     dtype = _dtype(node, heads.query)
     value = -3.4028235e38 if lowest else node.attr("mask_filter_value", -10000.0)
@@ -106,13 +106,13 @@ def masks_of(node: OnnxNode, index: int, heads: HeadLayout) -> list[Expr]:
     elif rank == 3:
         is_masked = reshape_to(R.equal(mask, zero), (batch, 1, length, total))
     elif rank == 1:
-        is_masked = _beyond(node, mask, node.dims(index)[0] == 2 * batch, batch, total)
+        is_masked = _length_mask(node, mask, node.dims(index)[0] == 2 * batch, batch, total)
     else:
         node.fail(f"a mask of rank {rank} is not supported")
-    return [_barred(node, heads, is_masked)]
+    return [_additive_mask(node, heads, is_masked)]
 
 
-def _beyond(node: OnnxNode, mask: Expr, has_starts: bool, batch: Dim, total: Dim) -> Expr:
+def _length_mask(node: OnnxNode, mask: Expr, has_starts: bool, batch: Dim, total: Dim) -> Expr:
     """Returns the mask of keys after the end of their sequence, and before its start if given."""
     positions = reshape_to(R.astype(_range(total), "int32"), (1, 1, 1, total))
 
@@ -124,7 +124,7 @@ def _beyond(node: OnnxNode, mask: Expr, has_starts: bool, batch: Dim, total: Dim
     return R.logical_or(late, R.less(positions, column(batch))) if has_starts else late
 
 
-def projected(node: OnnxNode, packed: Expr) -> HeadLayout:
+def split_projection(node: OnnxNode, packed: Expr) -> HeadLayout:
     """Splits concatenated channels into queries, keys and values."""
     count = int(node.attr("num_heads"))
     channels = sizes(node, packed)[2]
@@ -148,7 +148,7 @@ def _with_past(node: OnnxNode, heads: HeadLayout, index: int) -> tuple[HeadLayou
     return heads, present
 
 
-def _refused(node: OnnxNode, *names: str) -> None:
+def _reject_attributes(node: OnnxNode, *names: str) -> None:
     for name in names:
         if node.attr(name, 0):
             node.fail(f"{name} is not supported")
@@ -156,23 +156,23 @@ def _refused(node: OnnxNode, *names: str) -> None:
 
 @onnx_op("Attention", domain=MICROSOFT)
 def attention(node: OnnxNode) -> list[Any]:
-    _refused(node, "do_rotary", "past_present_share_buffer")
+    _reject_attributes(node, "do_rotary", "past_present_share_buffer")
     packed = R.matmul(node[0], node[1])
     packed = node.emit(R.add(packed, node[2]) if node.has(2) else packed)
-    heads, present = _with_past(node, projected(node, packed), 4)
+    heads, present = _with_past(node, split_projection(node, packed), 4)
     masks = masks_of(node, 3, heads)
     if node.has(5):
         masks.append(node[5])
-    return [attended(node, heads, masks), present]
+    return [attention_output(node, heads, masks), present]
 
 
 @onnx_op("QAttention", domain=MICROSOFT)
 def quantised_attention(node: OnnxNode) -> list[Any]:
     product = integer_product(node, node[0], node[1], node.get(6), node.get(7))
-    scale = R.multiply(spread(node, 3, None), spread(node, 4, -1, 1))
+    scale = R.multiply(broadcast_parameter(node, 3, None), broadcast_parameter(node, 4, -1, 1))
     packed = R.add(R.multiply(R.astype(product, FLOAT), scale), node[2])
-    heads, present = _with_past(node, projected(node, node.emit(packed)), 8)
-    return [attended(node, heads, masks_of(node, 5, heads)), present]
+    heads, present = _with_past(node, split_projection(node, node.emit(packed)), 8)
+    return [attention_output(node, heads, masks_of(node, 5, heads)), present]
 
 
 @onnx_op("MultiHeadAttention", domain=MICROSOFT)
@@ -180,7 +180,7 @@ def multi_head_attention(node: OnnxNode) -> list[Any]:
     count = int(node.attr("num_heads"))
     start: Dim = 0
     results = []
-    for x in _three(node, count):
+    for x in _query_key_value(node, count):
         if len(sizes(node, x)) == 3:
             width = sizes(node, x)[2]
             if node.has(3):
@@ -194,21 +194,21 @@ def multi_head_attention(node: OnnxNode) -> list[Any]:
     masks = masks_of(node, 4, heads)
     if node.has(5):
         masks.append(node[5])
-    return [attended(node, heads, masks), heads.key, heads.value]
+    return [attention_output(node, heads, masks), heads.key, heads.value]
 
 
-def _three(node: OnnxNode, count: int) -> list[Expr]:
+def _query_key_value(node: OnnxNode, count: int) -> list[Expr]:
     """Returns queries, keys and values; packed operands have them interleaved per head."""
     if node.rank() == 5:
-        return _unpacked(node, node[0], 3)
+        return _unpack(node, node[0], 3)
     if node.has(1) and node.rank(1) == 5:
-        return [node[0], *_unpacked(node, node[1], 2)]
+        return [node[0], *_unpack(node, node[1], 2)]
     if not node.has(1) or not node.has(2):
         node.fail("missing operands key and value")
     return [node[0], node[1], node[2]]
 
 
-def _unpacked(node: OnnxNode, x: Expr, parts: int) -> list[Expr]:
+def _unpack(node: OnnxNode, x: Expr, parts: int) -> list[Expr]:
     """Splits a packed operand of shape (batch, length, heads, parts, channels)."""
     batch, length, heads, _, width = sizes(node, x)
     results: list[Expr] = []
@@ -236,13 +236,13 @@ def rotary_embedding(node: OnnxNode) -> Expr:
             head = head_size
         heads_apart = reshape_to(x, (batch, length, width // head, head))
         x = node.emit(R.permute_dims(heads_apart, [0, 2, 1, 3]))
-    result = _turned(node, x, rotary_size)
+    result = _rotate(node, x, rotary_size)
     if not is_flat:
         return result
     return reshape_to(R.permute_dims(result, [0, 2, 1, 3]), node.dims())
 
 
-def _turned(node: OnnxNode, x: Expr, rotary_size: int) -> Expr:
+def _rotate(node: OnnxNode, x: Expr, rotary_size: int) -> Expr:
     """Applies rotary embedding to the first channels of each head."""
     batch, _, length, head = sizes(node, x)
     cosine, sine = [_angles(node, index, batch, length) for index in (2, 3)]

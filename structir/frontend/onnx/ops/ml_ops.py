@@ -143,7 +143,7 @@ def _default(node: OnnxNode, dtype: str | None) -> Expr:
 
 @onnx_op("LinearRegressor", domain=CLASSIC)
 def linear_regressor(node: OnnxNode) -> Expr:
-    return transformed(
+    return apply_post_transform(
         node, _linear(node, int(node.attr("targets", 1))), node.attr("post_transform")
     )
 
@@ -165,15 +165,15 @@ def linear_classifier(node: OnnxNode) -> list[Any]:
     if isinstance(width, int) and width:
         rows = len(node.attr("coefficients")) // width
     scores = node.emit(_linear(node, rows))
-    return classified(node, scores, labels, rows, node.attr("post_transform"))
+    return classify(node, scores, labels, rows, node.attr("post_transform"))
 
 
-def classified(node: OnnxNode, scores: Expr, labels: Any, count: int, transform: str) -> list[Any]:
+def classify(node: OnnxNode, scores: Expr, labels: Any, count: int, transform: str) -> list[Any]:
     """Returns the label of the greatest score, and all scores; a lone score is that of the second
     label."""
     label_values = row(labels, "int64")
     if count == 1 and len(labels) == 2:
-        result = node.emit(transformed(node, scores, transform))
+        result = node.emit(apply_post_transform(node, scores, transform))
         limit = 0.0 if transform in ("NONE", "LOGISTIC") else 0.5
         second = reshape_to(R.greater(scores, number(limit, FLOAT)), (-1,))
         label = R.where(second, number(labels[1], "int64"), number(labels[0], "int64"))
@@ -182,10 +182,10 @@ def classified(node: OnnxNode, scores: Expr, labels: Any, count: int, transform:
         )
         return [label, R.concat(Tuple((first_score, result)), axis=1)]
     best = R.argmax(scores, axis=1)
-    return [R.take(label_values, best, axis=0), transformed(node, scores, transform)]
+    return [R.take(label_values, best, axis=0), apply_post_transform(node, scores, transform)]
 
 
-def transformed(node: OnnxNode, x: Expr, transform: str) -> Expr:
+def apply_post_transform(node: OnnxNode, x: Expr, transform: str) -> Expr:
     """Returns scores as the node wants to give them."""
     if transform == "NONE":
         return x

@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from structir.frontend.onnx.node import OnnxNode
-from structir.frontend.onnx.ops.ml_ops import FLOAT, as_floats, classified, row, transformed
+from structir.frontend.onnx.ops.ml_ops import FLOAT, apply_post_transform, as_floats, classify, row
 from structir.frontend.onnx.registry import CLASSIC, R, onnx_op
 from structir.frontend.onnx.scalars import number
 from structir.frontend.onnx.tensors import array_of
@@ -22,7 +22,7 @@ AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
 TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 
 
-def voted(node: OnnxNode, trees: Trees, targets: int, aggregate: str) -> Expr:
+def tree_scores(node: OnnxNode, trees: Trees, targets: int, aggregate: str) -> Expr:
     """Builds a tree ensemble; returns the combined leaf weights of each target."""
     x = node.emit(as_floats(node))
     info = node.tensor_info(x)
@@ -44,10 +44,10 @@ def voted(node: OnnxNode, trees: Trees, targets: int, aggregate: str) -> Expr:
 
 @onnx_op("TreeEnsemble", domain=CLASSIC)
 def tree_ensemble(node: OnnxNode) -> Expr:
-    trees = _newest(node)
+    trees = _current_trees(node)
     aggregate = AGGREGATES[node.attr("aggregate_function", 1)]
-    result = voted(node, trees, int(node.attr("n_targets")), aggregate)
-    return transformed(node, result, TRANSFORMS[node.attr("post_transform", 0)])
+    result = tree_scores(node, trees, int(node.attr("n_targets")), aggregate)
+    return apply_post_transform(node, result, TRANSFORMS[node.attr("post_transform", 0)])
 
 
 def _numbers(node: OnnxNode, name: str) -> list[Any]:
@@ -55,7 +55,7 @@ def _numbers(node: OnnxNode, name: str) -> list[Any]:
     return [] if value is None else array_of(value, None).ravel().tolist()
 
 
-def _newest(node: OnnxNode) -> Trees:
+def _current_trees(node: OnnxNode) -> Trees:
     """Returns the trees of TreeEnsemble: inner nodes, then leaves; NaN ends a set of members."""
     modes, members = _numbers(node, "nodes_modes"), _numbers(node, "membership_values")
     weights = _numbers(node, "leaf_weights")
@@ -95,10 +95,10 @@ def _newest(node: OnnxNode) -> Trees:
 @onnx_op("TreeEnsembleRegressor", domain=CLASSIC)
 def tree_ensemble_regressor(node: OnnxNode) -> Expr:
     aggregate, targets = node.attr("aggregate_function", "SUM"), int(node.attr("n_targets"))
-    result = voted(node, _older(node, "target"), targets, aggregate)
+    result = tree_scores(node, _legacy_trees(node, "target"), targets, aggregate)
     base = node.attr("base_values", None)
     result = result if base is None else R.add(result, row(base))
-    return transformed(node, R.astype(result, FLOAT), node.attr("post_transform"))
+    return apply_post_transform(node, R.astype(result, FLOAT), node.attr("post_transform"))
 
 
 @onnx_op("TreeEnsembleClassifier", domain=CLASSIC)
@@ -106,17 +106,17 @@ def tree_ensemble_classifier(node: OnnxNode) -> list[Any]:
     labels = node.attr("classlabels_int64s", None)
     if labels is None:
         node.fail("string labels are not supported")
-    trees = _older(node, "class")
+    trees = _legacy_trees(node, "class")
     is_single_column = len(labels) == 2 and len(set(trees.targets)) == 1
     if is_single_column:
         trees = attrs.evolve(trees, targets=[0] * len(trees.targets))
-    result = voted(node, trees, 1 if is_single_column else len(labels), "SUM")
+    result = tree_scores(node, trees, 1 if is_single_column else len(labels), "SUM")
     base = node.attr("base_values", None)
     result = node.emit(R.astype(result if base is None else R.add(result, row(base)), FLOAT))
     transform = node.attr("post_transform")
     if is_single_column and transform == "NONE":
         return _two_labels(node, result, labels)
-    return classified(node, result, labels, 1 if is_single_column else len(labels), transform)
+    return classify(node, result, labels, 1 if is_single_column else len(labels), transform)
 
 
 def _two_labels(node: OnnxNode, scores: Expr, labels: Sequence[int]) -> list[Any]:
@@ -126,7 +126,7 @@ def _two_labels(node: OnnxNode, scores: Expr, labels: Sequence[int]) -> list[Any
     return [label, R.concat((R.subtract(number(1, FLOAT), scores), scores), axis=1)]
 
 
-def _older(node: OnnxNode, kind: str) -> Trees:
+def _legacy_trees(node: OnnxNode, kind: str) -> Trees:
     """Returns the trees of the older ops, whose nodes are identified by tree and node id."""
     tree_ids, numbers = node.attr("nodes_treeids"), node.attr("nodes_nodeids")
     indices = {pair: k for k, pair in enumerate(zip(tree_ids, numbers, strict=True))}

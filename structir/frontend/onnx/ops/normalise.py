@@ -13,7 +13,7 @@ from structir.ir.expr import Expr
 from structir.script import R
 
 
-def _along(act: Callable[[OnnxNode, Expr, int], Expr]) -> Callable[[OnnxNode], Expr]:
+def _over_axis(act: Callable[[OnnxNode, Expr, int], Expr]) -> Callable[[OnnxNode], Expr]:
     """Returns an op along one axis. Before opset 13 all axes from that one on count as one."""
 
     def build(node: OnnxNode) -> Expr:
@@ -29,12 +29,12 @@ def _along(act: Callable[[OnnxNode, Expr, int], Expr]) -> Callable[[OnnxNode], E
     return build
 
 
-onnx_op("Softmax")(_along(lambda node, x, axis: R.nn.softmax(x, axis=axis)))
-onnx_op("LogSoftmax")(_along(lambda node, x, axis: R.nn.log_softmax(x, axis=axis)))
+onnx_op("Softmax")(_over_axis(lambda node, x, axis: R.nn.softmax(x, axis=axis)))
+onnx_op("LogSoftmax")(_over_axis(lambda node, x, axis: R.nn.log_softmax(x, axis=axis)))
 
 
 @onnx_op("Hardmax")
-@_along
+@_over_axis
 def hardmax(node: OnnxNode, x: Expr, axis: int) -> Expr:
     x = node.emit(x)
     first = R.expand_dims(R.argmax(x, axis=axis), [axis])
@@ -55,16 +55,16 @@ def batch_normalization(node: OnnxNode) -> list[Any]:
     if node.rank() < 2:
         node.fail(f"expected an operand of rank 2 or more, found rank {node.rank()}")
     if node.flag("training_mode") or (node.version < 14 and node.is_used(1) and node.version >= 7):
-        return _in_training(node)
+        return _normalize_in_training(node)
     if node.version >= 14 and node.dtype() != node.dtype(3):
-        return [_normalised(node, node[3], node[4])]
+        return [_normalize(node, node[3], node[4])]
     result = R.nn.batch_norm(
         *[node[k] for k in range(5)], axis=1, epsilon=node.attr("epsilon"), training=False
     )
     return [node.emit(result)[0]]
 
 
-def _normalised(node: OnnxNode, mean: Expr, variance: Expr) -> Expr:
+def _normalize(node: OnnxNode, mean: Expr, variance: Expr) -> Expr:
     dtype, trailing = node.dtype(), [1] * (node.rank() - 2)
     mean, variance = (
         R.astype(reshape_to(v, (node.dims(1)[0], *trailing)), dtype) for v in (mean, variance)
@@ -75,17 +75,21 @@ def _normalised(node: OnnxNode, mean: Expr, variance: Expr) -> Expr:
     return R.add(R.multiply(scale, R.divide(R.subtract(node[0], mean), deviation)), shift)
 
 
-def _in_training(node: OnnxNode) -> list[Any]:
+def _normalize_in_training(node: OnnxNode) -> list[Any]:
     axes = [0, *range(2, node.rank())]
     mean = node.emit(R.mean(node[0], axis=axes))
     variance = node.emit(R.variance(node[0], axis=axes))
     momentum = node.attr("momentum")
 
-    def moved(old: Expr, new: Expr) -> Expr:
+    def update_average(old: Expr, new: Expr) -> Expr:
         kept_part = R.multiply(old, like(node, momentum))
         return R.add(kept_part, R.multiply(new, like(node, 1 - momentum)))
 
-    return [_normalised(node, mean, variance), moved(node[3], mean), moved(node[4], variance)]
+    return [
+        _normalize(node, mean, variance),
+        update_average(node[3], mean),
+        update_average(node[4], variance),
+    ]
 
 
 @onnx_op("InstanceNormalization")

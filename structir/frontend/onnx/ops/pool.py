@@ -33,9 +33,7 @@ def _window(node: OnnxNode) -> OnnxWindow:
     return window_of(node, sizes)
 
 
-def _pooled(
-    pools: dict[int, Pool], x: Expr, window: OnnxWindow, ceil: bool, **options: Any
-) -> Expr:
+def _pool(pools: dict[int, Pool], x: Expr, window: OnnxWindow, ceil: bool, **options: Any) -> Expr:
     return pools[len(window.sizes)](
         x,
         pool_size=list(window.sizes),
@@ -80,12 +78,12 @@ def _lowest(dtype: str) -> float:
 def max_pool(node: OnnxNode) -> Any:
     window, ceil = _window(node), node.flag("ceil_mode")
     if window.is_static and not node.is_used(1):
-        return _pooled(MAX, node[0], window, ceil)
+        return _pool(MAX, node[0], window, ceil)
     window = _rounded_up(node, window) if ceil else window
     if node.is_used(1):
         return _with_positions(node, window)
     x, window = _padded_before(node, node[0], window, _lowest(node.dtype()))
-    return _pooled(MAX, x, window, False)
+    return _pool(MAX, x, window, False)
 
 
 def _padded_before(
@@ -104,7 +102,7 @@ def _with_positions(node: OnnxNode, window: OnnxWindow) -> list[Expr]:
     rank = 2 + 2 * count
     axes = list(range(2 + count, rank))
     values = R.max(elements, axis=axes)
-    indices = _windows(node, window, _numbered(node))
+    indices = _windows(node, window, _flat_indices(node))
     sizes = node.tensor_info(elements).dims
     flat = (*sizes[: 2 + count], math.prod(window.sizes))
     first = R.argmax(reshape_to(elements, flat), axis=2 + count, keepdims=True)
@@ -114,7 +112,7 @@ def _with_positions(node: OnnxNode, window: OnnxWindow) -> list[Expr]:
     return [values, R.squeeze(selected, [2 + count])]
 
 
-def _numbered(node: OnnxNode) -> Expr:
+def _flat_indices(node: OnnxNode) -> Expr:
     """Returns the flat index of each element, in column-major order if the node asks for it."""
     sizes = node.dims()
     indices = R.arange(PrimValue(0), PrimValue(product(sizes)), PrimValue(1), dtype="int64")
@@ -160,7 +158,7 @@ def _mean(node: OnnxNode, x: Expr, window: OnnxWindow, include_pad: bool) -> Exp
     does."""
     ceil = node.flag("ceil_mode")
     if window.is_static:
-        return _pooled(MEAN, x, window, ceil, count_include_pad=include_pad)
+        return _pool(MEAN, x, window, ceil, count_include_pad=include_pad)
     extended = _rounded_up(node, window) if ceil else window
     ones = R.full(ShapeExpr(node.dims()), like(node, 1.0))
     before, after = [0, 0, *window.before], [0, 0, *window.after]
@@ -171,10 +169,8 @@ def _mean(node: OnnxNode, x: Expr, window: OnnxWindow, include_pad: bool) -> Exp
     else:
         ones = emit_pad(node, ones, before, [0, 0, *extended.after], "constant", 0.0)
     x, unpadded = _padded_before(node, x, extended, 0.0)
-    weight = node.importer.fold_constant(
-        _pooled(MEAN, ones, unpadded, False, count_include_pad=True)
-    )
-    return R.divide(_pooled(MEAN, x, unpadded, False, count_include_pad=True), weight)
+    weight = node.importer.fold_constant(_pool(MEAN, ones, unpadded, False, count_include_pad=True))
+    return R.divide(_pool(MEAN, x, unpadded, False, count_include_pad=True), weight)
 
 
 @onnx_op("LpPool")
@@ -184,25 +180,25 @@ def lp_pool(node: OnnxNode) -> Expr:
     powers = R.power(R.abs(node[0]), like(node, p))
     if not window.is_static:
         powers, window = _padded_before(node, powers, window, 0.0)
-    mean = _pooled(MEAN, powers, window, False, count_include_pad=True)
+    mean = _pool(MEAN, powers, window, False, count_include_pad=True)
     total = R.multiply(mean, like(node, math.prod(window.sizes)))
     return R.power(total, like(node, 1 / p))
 
 
 @onnx_op("MaxUnpool")
 def max_unpool(node: OnnxNode) -> Expr:
-    sizes = node.sizes(2) if node.has(2) else _before_pooling(node)
+    sizes = node.sizes(2) if node.has(2) else _unpooled_dims(node)
     flat = reshape_to(R.full(ShapeExpr(tuple(sizes)), like(node, 0)), (product(sizes),))
     count = product(node.dims())
-    pooled_sizes = _before_pooling(node)
+    pooled_sizes = _unpooled_dims(node)
     indices = reshape_to(node[1], (count,))
     if node.has(2) and tuple(sizes) != tuple(pooled_sizes):
-        indices = _moved(node, indices, pooled_sizes, tuple(sizes))
+        indices = _reindex(node, indices, pooled_sizes, tuple(sizes))
     values = R.scatter_elements(flat, indices, reshape_to(node[0], (count,)), axis=0)
     return reshape_to(values, sizes)
 
 
-def _moved(node: OnnxNode, indices: Expr, from_sizes: Any, to_sizes: Any) -> Expr:
+def _reindex(node: OnnxNode, indices: Expr, from_sizes: Any, to_sizes: Any) -> Expr:
     """Returns numbers of elements of one shape as those of another one."""
     result: Expr = constant(0)
     for axis in reversed(range(len(from_sizes))):
@@ -216,7 +212,7 @@ def _moved(node: OnnxNode, indices: Expr, from_sizes: Any, to_sizes: Any) -> Exp
     return result
 
 
-def _before_pooling(node: OnnxNode) -> tuple[Any, ...]:
+def _unpooled_dims(node: OnnxNode) -> tuple[Any, ...]:
     """Returns the sizes of what a pool would have made this operand from."""
     kernel = node.attr("kernel_shape")
     count = len(kernel)

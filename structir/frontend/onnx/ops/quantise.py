@@ -7,8 +7,8 @@ from functools import reduce
 import numpy as np
 
 from structir.frontend.onnx.node import OnnxNode
-from structir.frontend.onnx.ops.cast import converted
-from structir.frontend.onnx.ops.conv import convolved, with_bias
+from structir.frontend.onnx.ops.cast import convert_dtype
+from structir.frontend.onnx.ops.conv import convolve, with_bias
 from structir.frontend.onnx.ops.shapes import reshape_to
 from structir.frontend.onnx.registry import MICROSOFT, onnx_op
 from structir.frontend.onnx.scalars import number
@@ -24,7 +24,7 @@ def limits(dtype: str) -> tuple[int, int]:
     return (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if dtype in SIGNED else (0, 2**bits - 1)
 
 
-def spread(node: OnnxNode, index: int, axis: int | None, like: int = 0) -> Expr:
+def broadcast_parameter(node: OnnxNode, index: int, axis: int | None, like: int = 0) -> Expr:
     """Returns a scale or a zero point, to be met with the operand: one number, one for each element
     of an axis, or one for each block along it."""
     x, rank, operand_rank = node[index], node.rank(like), node.rank(index)
@@ -51,19 +51,19 @@ def quantize_linear(node: OnnxNode) -> Expr:
     axis = node.attr("axis", 1) if node.rank() else None
     dtype = node.dtype(2) if node.has(2) else node.dtype_attr("output_dtype", "uint8") or "uint8"
     precision = node.dtype_attr("precision", None)
-    x, scale = node[0], spread(node, 1, axis)
+    x, scale = node[0], broadcast_parameter(node, 1, axis)
     wide = precision or node.dtype(1)
     if not is_float(node.dtype()) or node.dtype() != wide:
         x = R.astype(x, wide)
     scale = scale if node.dtype(1) == wide else R.astype(scale, wide)
-    zero = spread(node, 2, axis) if node.has(2) else None
-    return quantised(node, R.divide(x, scale), zero, dtype)
+    zero = broadcast_parameter(node, 2, axis) if node.has(2) else None
+    return quantize(node, R.divide(x, scale), zero, dtype)
 
 
-def quantised(node: OnnxNode, x: Expr, zero: Expr | None, dtype: str) -> Expr:
+def quantize(node: OnnxNode, x: Expr, zero: Expr | None, dtype: str) -> Expr:
     """Returns numbers divided by a scale, shifted, rounded, and saturated to a dtype."""
     if is_float(dtype):
-        return converted(node, x, dtype, node.flag("saturate", 1))
+        return convert_dtype(node, x, dtype, node.flag("saturate", 1))
     wide = R.round(R.astype(x, "float32"))
     if zero is not None:
         wide = R.add(wide, R.astype(zero, "float32"))
@@ -77,23 +77,25 @@ def quantised(node: OnnxNode, x: Expr, zero: Expr | None, dtype: str) -> Expr:
 def dequantize_linear(node: OnnxNode) -> Expr:
     axis = node.attr("axis", 1) if node.rank() else None
     dtype = node.dtype_attr("output_dtype", None) or node.dtype(1)
-    scale = spread(node, 1, axis)
+    scale = broadcast_parameter(node, 1, axis)
     x = node[0]
     if node.has(2) and not is_float(node.dtype()):
-        x = R.subtract(R.astype(x, "int32"), R.astype(spread(node, 2, axis), "int32"))
+        x = R.subtract(R.astype(x, "int32"), R.astype(broadcast_parameter(node, 2, axis), "int32"))
     x = R.multiply(R.astype(x, node.dtype(1)), scale)
     return x if dtype == node.dtype(1) else R.astype(x, dtype)
 
 
-def less_zero(node: OnnxNode, index: int, zero: int, axis: int | None, dtype: str) -> Expr:
+def subtract_zero_point(
+    node: OnnxNode, index: int, zero: int, axis: int | None, dtype: str
+) -> Expr:
     """Returns an integer operand in a wider dtype minus its zero point."""
     x = R.astype(node[index], dtype)
     if not node.has(zero):
         return x
-    return R.subtract(x, R.astype(spread(node, zero, axis, index), dtype))
+    return R.subtract(x, R.astype(broadcast_parameter(node, zero, axis, index), dtype))
 
 
-def farthest(node: OnnxNode, index: int, zero: int) -> int:
+def max_magnitude(node: OnnxNode, index: int, zero: int) -> int:
     """Returns the largest magnitude of an integer operand minus its zero point."""
     x, point = node[index], node.get(zero)
     low, high = limits(node.dtype(index))
@@ -105,15 +107,15 @@ def farthest(node: OnnxNode, index: int, zero: int) -> int:
     return max(abs(low - last), abs(high - first))
 
 
-EXACT = 1 << 24  # up to here, float32 holds every integer
-MOST_PARTS = 8  # of a product's terms
+MAX_EXACT_FLOAT32 = 1 << 24  # up to here, float32 holds every integer
+MAX_PARTS = 8  # of a product's terms
 
 
 def exact_parts(terms: Dim, lhs_bound: int, rhs_bound: int) -> tuple[str, int]:
     """Returns floats that hold a sum of so many products of integers, and how many terms at once:
     products of matrices of floats are fast, and these are exact."""
-    exact_terms = EXACT // max(lhs_bound * rhs_bound, 1)
-    if isinstance(terms, int) and terms <= exact_terms * MOST_PARTS:
+    exact_terms = MAX_EXACT_FLOAT32 // max(lhs_bound * rhs_bound, 1)
+    if isinstance(terms, int) and terms <= exact_terms * MAX_PARTS:
         parts = max(-(-terms // max(exact_terms, 1)), 1)
         return "float32", -(-terms // parts)
     return "float64", 0
@@ -127,12 +129,13 @@ def _product(node: OnnxNode, operands: tuple[int, int], zeros: tuple[int, int]) 
     )
     if is_constant and (not node.has(zeros[1]) or node.is_constant(zeros[1])):
         return _product_with_constant(node, operands, zeros)
-    bounds = [farthest(node, p, z) for p, z in zip(operands, zeros, strict=True)]
+    bounds = [max_magnitude(node, p, z) for p, z in zip(operands, zeros, strict=True)]
     terms = node.dims(operands[0])[-1]
     dtype, part = exact_parts(terms, *bounds)
     axes = [a if node.rank(p) > 1 else None for a, p in zip((-2, -1), operands, strict=True)]
     lhs, rhs = [
-        less_zero(node, p, z, a, dtype) for p, z, a in zip(operands, zeros, axes, strict=True)
+        subtract_zero_point(node, p, z, a, dtype)
+        for p, z, a in zip(operands, zeros, axes, strict=True)
     ]
     if dtype == "float64" or part == terms:
         return R.astype(R.matmul(lhs, rhs), "int32")
@@ -160,7 +163,7 @@ def _product_with_constant(
         shift = np.array(128 if node.dtype(operands[1]) == "uint8" else 0, np.int32)
         point, remainder = shift, point - shift
     weights = (weights - point).astype(np.int8)
-    x, zero = _as_signed(node, operands[0], zeros[0])
+    x, zero = _to_int8(node, operands[0], zeros[0])
     product: Expr = R.matmul(x, Constant(weights), out_dtype="int32")
     if zero is not None:
         sums = Constant(weights.sum(axis=0, dtype=np.int32))
@@ -173,12 +176,12 @@ def _product_with_constant(
     return product
 
 
-def _as_signed(node: OnnxNode, index: int, zero: int) -> tuple[Expr, Expr | None]:
+def _to_int8(node: OnnxNode, index: int, zero: int) -> tuple[Expr, Expr | None]:
     """Returns the left operand of a product as int8, and its zero point as int32, unless it is
     0."""
     x, point = node[index], None
     if node.has(zero):
-        point = R.astype(spread(node, zero, -2, index), "int32")
+        point = R.astype(broadcast_parameter(node, zero, -2, index), "int32")
     if node.dtype(index) != "uint8":
         return x, point
     offset = number(128, "int32")
@@ -188,16 +191,16 @@ def _as_signed(node: OnnxNode, index: int, zero: int) -> tuple[Expr, Expr | None
 
 def _convolution(node: OnnxNode, operands: tuple[int, int], zeros: tuple[int, int]) -> Expr:
     """Returns the convolution of integers in int32, computed in floats."""
-    bounds = [farthest(node, p, z) for p, z in zip(operands, zeros, strict=True)]
+    bounds = [max_magnitude(node, p, z) for p, z in zip(operands, zeros, strict=True)]
     terms: Dim = 1
     for size in node.dims(operands[1])[1:]:
         terms = terms * size
     dtype, part = exact_parts(terms, *bounds)
     if part != terms:
         dtype = "float64"
-    x = less_zero(node, operands[0], zeros[0], None, dtype)
-    weights = less_zero(node, operands[1], zeros[1], 0, dtype)
-    return R.astype(convolved(node, x, weights, operands[1]), "int32")
+    x = subtract_zero_point(node, operands[0], zeros[0], None, dtype)
+    weights = subtract_zero_point(node, operands[1], zeros[1], 0, dtype)
+    return R.astype(convolve(node, x, weights, operands[1]), "int32")
 
 
 @onnx_op("MatMulInteger")
@@ -216,10 +219,13 @@ def q_linear_mat_mul(node: OnnxNode) -> Expr:
     right_axis = -1 if node.rank(3) > 1 else None
     product = _product(node, (0, 3), (2, 5))
     scale = R.divide(
-        R.multiply(spread(node, 1, left_axis), spread(node, 4, right_axis, 3)), node[6]
+        R.multiply(
+            broadcast_parameter(node, 1, left_axis), broadcast_parameter(node, 4, right_axis, 3)
+        ),
+        node[6],
     )
     scaled = R.multiply(R.astype(product, "float32"), R.astype(scale, "float32"))
-    return quantised(node, scaled, spread(node, 7, None), node.dtype(7))
+    return quantize(node, scaled, broadcast_parameter(node, 7, None), node.dtype(7))
 
 
 @onnx_op("QLinearConv")
@@ -227,9 +233,11 @@ def q_linear_conv(node: OnnxNode) -> Expr:
     product = with_bias(node, _convolution(node, (0, 3), (2, 5)), 8)
     trailing = [1] * (node.rank() - 2)
     weights = node[4] if node.rank(4) == 0 else reshape_to(node[4], (-1, *trailing))
-    scale = R.divide(R.multiply(spread(node, 1, None), weights), spread(node, 6, None))
+    scale = R.divide(
+        R.multiply(broadcast_parameter(node, 1, None), weights), broadcast_parameter(node, 6, None)
+    )
     scaled = R.multiply(R.astype(product, "float32"), scale)
-    return quantised(node, scaled, spread(node, 7, None), node.dtype(7))
+    return quantize(node, scaled, broadcast_parameter(node, 7, None), node.dtype(7))
 
 
 @onnx_op("DynamicQuantizeLinear")
@@ -242,4 +250,4 @@ def dynamic_quantize_linear(node: OnnxNode) -> list[Expr]:
     safe = node.emit(R.where(R.equal(scale, zero), number(1, "float32"), scale))
     shift = R.clip(R.round(R.divide(R.negative(low), safe)), 0.0, 255.0)
     point = node.emit(R.astype(R.astype(shift, "int32"), "uint8"))
-    return [quantised(node, R.divide(x, safe), point, "uint8"), scale, point]
+    return [quantize(node, R.divide(x, safe), point, "uint8"), scale, point]

@@ -35,7 +35,9 @@ class Layer:
     bias: Expr | None  # of the recurrence, gates
     peepholes: Expr | None
     activations: tuple[Activation, ...]
-    times: Activation | None = None  # how a hidden state meets the recurrence, if not plainly
+    hidden_product: Activation | None = (
+        None  # how a hidden state meets the recurrence, if not plainly
+    )
 
     def gate(self, x: Expr, k: int) -> Expr:
         """Returns the k-th gate out of all of them side by side along the last axis."""
@@ -43,41 +45,41 @@ class Layer:
         cut = (k * self.hidden,), ((k + 1) * self.hidden,)
         return R.strided_slice(x, [axis], *cut)
 
-    def clipped(self, x: Expr) -> Expr:
+    def clip(self, x: Expr) -> Expr:
         """Returns a value no further from zero than the node allows."""
         limit = self.node.attr("clip", None)
         return x if limit is None else R.clip(x, -limit, limit)
 
-    def act(self, k: int, x: Expr) -> Expr:
+    def apply_activation(self, k: int, x: Expr) -> Expr:
         """Returns the k-th activation."""
-        return self.activations[k](self.clipped(x))
+        return self.activations[k](self.clip(x))
 
 
 def _activation(node: OnnxNode, name: str, alpha: float | None, beta: float | None) -> Activation:
     """Returns an activation by its ONNX name."""
 
-    def known(value: float | None, default: float) -> Constant:
+    def parameter(value: float | None, default: float) -> Constant:
         return like(node, default if value is None else value)
 
     zero, one = like(node, 0.0), like(node, 1.0)
     table: dict[str, Activation] = {
-        "affine": lambda x: R.add(R.multiply(known(alpha, 1.0), x), known(beta, 0.0)),
+        "affine": lambda x: R.add(R.multiply(parameter(alpha, 1.0), x), parameter(beta, 0.0)),
         "elu": lambda x: R.where(
-            R.less(x, zero), R.multiply(known(alpha, 1.0), R.subtract(R.exp(x), one)), x
+            R.less(x, zero), R.multiply(parameter(alpha, 1.0), R.subtract(R.exp(x), one)), x
         ),
         "hardsigmoid": lambda x: R.clip(
-            R.add(R.multiply(known(alpha, 0.2), x), known(beta, 0.5)), 0.0, 1.0
+            R.add(R.multiply(parameter(alpha, 0.2), x), parameter(beta, 0.5)), 0.0, 1.0
         ),
-        "leakyrelu": lambda x: R.where(R.less(x, zero), R.multiply(known(alpha, 0.01), x), x),
+        "leakyrelu": lambda x: R.where(R.less(x, zero), R.multiply(parameter(alpha, 0.01), x), x),
         "relu": R.nn.relu,
         "scaledtanh": lambda x: R.multiply(
-            known(alpha, 1.0), R.tanh(R.multiply(known(beta, 1.0), x))
+            parameter(alpha, 1.0), R.tanh(R.multiply(parameter(beta, 1.0), x))
         ),
         "sigmoid": R.sigmoid,
         "softplus": lambda x: R.log_add_exp(x, zero),
         "softsign": lambda x: R.divide(x, R.add(one, R.abs(x))),
         "tanh": R.tanh,
-        "thresholdedrelu": lambda x: R.where(R.greater(x, known(alpha, 1.0)), x, zero),
+        "thresholdedrelu": lambda x: R.where(R.greater(x, parameter(alpha, 1.0)), x, zero),
     }
     match = table.get(name.lower())
     if match is None:
@@ -87,41 +89,45 @@ def _activation(node: OnnxNode, name: str, alpha: float | None, beta: float | No
 
 def _rnn_cell(layer: Layer, gates: Expr, states: list[Expr]) -> list[Expr]:
     (h,) = states
-    return [layer.act(0, R.add(gates, _recurrent(layer, h)))]
+    return [layer.apply_activation(0, R.add(gates, _hidden_product(layer, h)))]
 
 
-def _recurrent(layer: Layer, h: Expr) -> Expr:
-    result = R.matmul(h, layer.recurrence) if layer.times is None else layer.times(h)
+def _hidden_product(layer: Layer, h: Expr) -> Expr:
+    result = (
+        R.matmul(h, layer.recurrence) if layer.hidden_product is None else layer.hidden_product(h)
+    )
     return result if layer.bias is None else R.add(result, layer.bias)
 
 
 def _lstm_cell(layer: Layer, gates: Expr, states: list[Expr]) -> list[Expr]:
     h, c = states
     node = layer.node
-    total = node.emit(R.add(gates, _recurrent(layer, h)))
+    total = node.emit(R.add(gates, _hidden_product(layer, h)))
 
-    def peeped(gate: int, hole: int, state: Expr) -> Expr:
+    def with_peephole(gate: int, hole: int, state: Expr) -> Expr:
         x = layer.gate(total, gate)
         if layer.peepholes is None:
             return x
         return R.add(x, R.multiply(layer.gate(layer.peepholes, hole), state))
 
-    update = layer.act(0, peeped(0, 0, c))
-    forget = layer.act(0, peeped(2, 2, c))
+    update = layer.apply_activation(0, with_peephole(0, 0, c))
+    forget = layer.apply_activation(0, with_peephole(2, 2, c))
     if node.flag("input_forget"):
         forget = R.subtract(like(node, 1.0), update)
-    fresh = layer.act(1, layer.gate(total, 3))
+    fresh = layer.apply_activation(1, layer.gate(total, 3))
     cell = node.emit(R.add(R.multiply(forget, c), R.multiply(update, fresh)))
-    out = layer.act(0, peeped(1, 1, cell))
+    out = layer.apply_activation(0, with_peephole(1, 1, cell))
     return [R.multiply(out, layer.activations[2](cell)), cell]
 
 
 def _gru_cell(layer: Layer, gates: Expr, states: list[Expr]) -> list[Expr]:
     (h,) = states
     node = layer.node
-    products = node.emit(_recurrent(layer, h))
-    update = node.emit(layer.act(0, R.add(layer.gate(gates, 0), layer.gate(products, 0))))
-    reset = layer.act(0, R.add(layer.gate(gates, 1), layer.gate(products, 1)))
+    products = node.emit(_hidden_product(layer, h))
+    update = node.emit(
+        layer.apply_activation(0, R.add(layer.gate(gates, 0), layer.gate(products, 0)))
+    )
+    reset = layer.apply_activation(0, R.add(layer.gate(gates, 1), layer.gate(products, 1)))
     candidate = layer.gate(gates, 2)
     if node.flag("linear_before_reset"):
         fresh = R.add(candidate, R.multiply(reset, layer.gate(products, 2)))
@@ -130,7 +136,7 @@ def _gru_cell(layer: Layer, gates: Expr, states: list[Expr]) -> list[Expr]:
         fresh = R.add(candidate, R.matmul(R.multiply(reset, h), candidate_weight))
         if layer.bias is not None:
             fresh = R.add(fresh, layer.gate(layer.bias, 2))
-    fresh = layer.act(1, fresh)
+    fresh = layer.apply_activation(1, fresh)
     retained = R.multiply(update, h)
     return [R.add(R.multiply(R.subtract(like(node, 1.0), update), fresh), retained)]
 
@@ -178,7 +184,7 @@ def recurrent_layers(node: OnnxNode, products: GateProducts | None = None) -> li
     if directions is None:
         node.fail(f"unknown direction {direction!r}: expected forward, reverse or bidirectional")
     direction_results = [
-        _directed(node, kind, x, k, back, products) for k, back in enumerate(directions)
+        _build_direction(node, kind, x, k, back, products) for k, back in enumerate(directions)
     ]
     hidden_states = R.stack(Tuple(tuple([m[-1] for m in direction_results])), axis=1)
     last = [
@@ -191,7 +197,7 @@ def recurrent_layers(node: OnnxNode, products: GateProducts | None = None) -> li
     return [hidden_states, *last]
 
 
-def _directed(
+def _build_direction(
     node: OnnxNode,
     kind: OnnxRecurrentKind,
     x: Expr,
@@ -202,9 +208,9 @@ def _directed(
     """Returns the last states of one direction, then all hidden states along the first axis."""
     steps, batch, _ = _dims(node, x)
     hidden = int(node.attr("hidden_size", None) or node.static_dims(2)[2])
-    layer, bias = _layer(node, kind, hidden, k, products)
+    layer, bias = _build_layer(node, kind, hidden, k, products)
     lengths = node.get(4)
-    is_plain = _is_plain(node, kind)
+    is_plain = _has_kernel(node, kind)
     kernel = (
         products.kernel(k, reverse)
         if products is not None and is_plain and lengths is None
@@ -212,12 +218,12 @@ def _directed(
     )
     is_plain = is_plain and (products is None or kernel is not None)
     if reverse and not is_plain:
-        x = _reversed(x, lengths)
-    gates = _met(node, x, k, products)
+        x = _reverse_steps(x, lengths)
+    gates = _input_products(node, x, k, products)
     gates = node.emit(gates if bias is None else R.add(gates, bias))
-    states = [_start(node, 5 + s, k, batch, hidden) for s in range(kind.states)]
+    states = [_initial_state(node, 5 + s, k, batch, hidden) for s in range(kind.states)]
     if kernel is not None:
-        return _run(layer, *kernel, [gates, *states])
+        return _call_kernel(layer, *kernel, [gates, *states])
     if is_plain:
         return _by_kernel(layer, gates, states, reverse, lengths)
 
@@ -237,10 +243,10 @@ def _directed(
 
     result = OnnxLoop(node, tuple(states), body).run(PrimValue(steps), ABSENT, steps)
     *last, whole = result
-    return [*last, _reversed(whole, lengths) if reverse else whole]
+    return [*last, _reverse_steps(whole, lengths) if reverse else whole]
 
 
-def _is_plain(node: OnnxNode, kind: OnnxRecurrentKind) -> bool:
+def _has_kernel(node: OnnxNode, kind: OnnxRecurrentKind) -> bool:
     """Returns whether a layer does nothing beside what a kernel does: no peepholes, no limits, and
     the usual activations."""
     names = [name.lower() for name in node.attr("activations", None) or ()]
@@ -266,10 +272,12 @@ def _by_kernel(
     kernel = recurrent_kernel(name, node.dtype(), reverse, lengths is not None)
     first = [] if lengths is None else [node.emit(R.astype(lengths, "int64"))]
     bias = layer.bias or R.zeros(ShapeExpr((_dims(node, gates)[2],)), node.dtype())
-    return _run(layer, kernel, [layer.recurrence, bias], [*first, gates, *states])
+    return _call_kernel(layer, kernel, [layer.recurrence, bias], [*first, gates, *states])
 
 
-def _run(layer: Layer, kernel: Kernel, weights: list[Expr], operands: list[Expr]) -> list[Expr]:
+def _call_kernel(
+    layer: Layer, kernel: Kernel, weights: list[Expr], operands: list[Expr]
+) -> list[Expr]:
     """Returns what a kernel makes of the gates, the states after them, and the weights."""
     node, states = layer.node, KINDS[layer.node.op_type].states
     steps, batch, _ = _dims(node, operands[-1 - states])
@@ -284,7 +292,7 @@ def _run(layer: Layer, kernel: Kernel, weights: list[Expr], operands: list[Expr]
     return [*[node.emit(result[1 + s]) for s in range(states)], node.emit(result[0])]
 
 
-def _reversed(x: Expr, lengths: Expr | None) -> Expr:
+def _reverse_steps(x: Expr, lengths: Expr | None) -> Expr:
     """Returns the steps in reverse, each sequence of a batch up to its own length."""
     if lengths is None:
         return R.flip(x, axis=0)
@@ -298,40 +306,42 @@ def _dims(node: OnnxNode, x: Expr) -> tuple[Dim, ...]:
     return sizes
 
 
-def _row(node: OnnxNode, x: Expr, k: int) -> Expr:
+def _take_direction(node: OnnxNode, x: Expr, k: int) -> Expr:
     """Returns one direction of a weight, folded if it is a constant."""
     return R.take(x, constant(k), axis=0)
 
 
-def _settled(node: OnnxNode, x: Expr) -> Expr:
+def _fold_or_emit(node: OnnxNode, x: Expr) -> Expr:
     value = node.importer.fold_constant(x)
     return value if isinstance(value, Constant) else node.emit(value)
 
 
-def _met(node: OnnxNode, x: Expr, k: int, products: GateProducts | None) -> Expr:
+def _input_products(node: OnnxNode, x: Expr, k: int, products: GateProducts | None) -> Expr:
     """Returns the products of the input with all gates of a direction."""
     if products is not None:
         return products.of_input(k, x)
-    return R.matmul(x, _settled(node, R.permute_dims(_row(node, node[1], k), [1, 0])))
+    return R.matmul(
+        x, _fold_or_emit(node, R.permute_dims(_take_direction(node, node[1], k), [1, 0]))
+    )
 
 
-def _layer(
+def _build_layer(
     node: OnnxNode, kind: OnnxRecurrentKind, hidden: int, k: int, products: GateProducts | None
 ) -> tuple[Layer, Expr | None]:
     """Returns one direction, and the bias of its input."""
     product: Activation | None = None
     recurrence: Expr = ABSENT
     if products is None:
-        recurrence = _settled(node, R.permute_dims(_row(node, node[2], k), [1, 0]))
+        recurrence = _fold_or_emit(node, R.permute_dims(_take_direction(node, node[2], k), [1, 0]))
     else:
         product = partial(products.of_hidden, k)
     input_bias = hidden_bias = None
     if node.has(3):
         width = kind.gates * hidden
-        biases = _row(node, node[3], k)
-        input_bias = _settled(node, R.strided_slice(biases, [0], (0,), (width,)))
-        hidden_bias = _settled(node, R.strided_slice(biases, [0], (width,), (2 * width,)))
-    peepholes = _settled(node, _row(node, node[7], k)) if node.has(7) else None
+        biases = _take_direction(node, node[3], k)
+        input_bias = _fold_or_emit(node, R.strided_slice(biases, [0], (0,), (width,)))
+        hidden_bias = _fold_or_emit(node, R.strided_slice(biases, [0], (width,), (2 * width,)))
+    peepholes = _fold_or_emit(node, _take_direction(node, node[7], k)) if node.has(7) else None
     names = node.attr("activations", None) or kind.activations * 2
     activation_count = len(kind.activations)
     alphas, betas = list(node.attr("activation_alpha", ())), list(node.attr("activation_beta", ()))
@@ -346,7 +356,7 @@ def _layer(
     ), input_bias
 
 
-def _start(node: OnnxNode, index: int, k: int, batch: Dim, hidden: int) -> Expr:
+def _initial_state(node: OnnxNode, index: int, k: int, batch: Dim, hidden: int) -> Expr:
     """Returns a state before the first step."""
     if not node.has(index):
         return R.full(ShapeExpr((batch, hidden)), number(0, node.dtype()))

@@ -115,7 +115,7 @@ onnx_op("ArgMax")(_position(R.argmax))
 onnx_op("ArgMin")(_position(R.argmin))
 
 
-def _running(op: Any) -> Callable[[OnnxNode], Expr]:
+def _cumulative(op: Any) -> Callable[[OnnxNode], Expr]:
     def build(node: OnnxNode) -> Expr:
         axis = node.normalize_axis(node.ints(1)[0], node.rank())
         x = R.flip(node[0], axis=axis) if node.flag("reverse") else node[0]
@@ -128,8 +128,8 @@ def _running(op: Any) -> Callable[[OnnxNode], Expr]:
     return build
 
 
-onnx_op("CumSum")(_running(R.cumsum))
-onnx_op("CumProd")(_running(R.cumprod))
+onnx_op("CumSum")(_cumulative(R.cumsum))
+onnx_op("CumProd")(_cumulative(R.cumprod))
 
 
 @onnx_op("TopK")
@@ -188,7 +188,7 @@ def unique(node: OnnxNode) -> Any:
 
 
 @carries("ReduceProd", "ReduceSum", "ReduceMax", "ReduceMin")
-def _reduced(node: OnnxNode, x: Elements, *rest: Elements) -> Any:
+def _fold_reduction(node: OnnxNode, x: Elements, *rest: Elements) -> Any:
     axes = axes_of(node)
     if axes == () or (axes is None and node.flag("noop_with_empty_axes")):
         return None

@@ -54,10 +54,10 @@ def upsample(node: OnnxNode) -> Expr:
     method = "linear" if node.attr("mode", "nearest") in ("linear", "bilinear") else "nearest"
     interpolation = Interpolation(method, "asymmetric", "floor", -0.75, False, False, 0.0)
     axes = [
-        ResizedAxis(k, size, scaled(size, s), s, (0.0, 1.0))
+        ResizedAxis(k, size, scale_size(size, s), s, (0.0, 1.0))
         for k, (size, s) in enumerate(zip(node.dims(), scales, strict=True))
     ]
-    return _resized(node, axes, interpolation)
+    return _resize(node, axes, interpolation)
 
 
 @onnx_op("Resize")
@@ -76,10 +76,10 @@ def resize(node: OnnxNode) -> Expr:
         node.flag("antialias"),
         node.attr("extrapolation_value"),
     )
-    return _resized(node, _axes(node, interpolation), interpolation)
+    return _resize(node, _axes(node, interpolation), interpolation)
 
 
-def scaled(size: Dim, scale: float) -> Dim:
+def scale_size(size: Dim, scale: float) -> Dim:
     """Returns floor(size * scale)."""
     if isinstance(size, int):
         return int(size * scale)
@@ -100,7 +100,7 @@ def _axes(node: OnnxNode, interpolation: Interpolation) -> list[ResizedAxis]:
     if by_scale:
         scales = node.constant(2).ravel().tolist()
         return [
-            ResizedAxis(p, dims_of_input[p], scaled(dims_of_input[p], s), s, r)
+            ResizedAxis(p, dims_of_input[p], scale_size(dims_of_input[p], s), s, r)
             for p, s, r in zip(axes, scales, regions, strict=False)
         ]
     sizes = list(node.sizes(3))
@@ -125,7 +125,7 @@ def _share(node: OnnxNode, new: Dim, old: Dim) -> float:
     return new / old
 
 
-def _resized(node: OnnxNode, axes: list[ResizedAxis], interpolation: Interpolation) -> Expr:
+def _resize(node: OnnxNode, axes: list[ResizedAxis], interpolation: Interpolation) -> Expr:
     x, dtype = node[0], node.dtype()
     for axis in axes:
         if (
@@ -136,7 +136,7 @@ def _resized(node: OnnxNode, axes: list[ResizedAxis], interpolation: Interpolati
         if interpolation.method == "nearest":
             x = node.emit(_nearest(node, x, axis, interpolation))
         else:
-            x = node.emit(_interpolated(node, x, axis, interpolation))
+            x = node.emit(_interpolate(node, x, axis, interpolation))
     return x if node.tensor_info(x).dtype == dtype else R.astype(R.round(x), dtype)
 
 
@@ -148,7 +148,7 @@ def _nearest(node: OnnxNode, x: Expr, axis: ResizedAxis, interpolation: Interpol
         and interpolation.rounding == "floor"
     ):
         return R.repeat(x, int(axis.scale), axis=axis.index)
-    coordinate = folded(node, _coordinates(node, axis, interpolation))
+    coordinate = fold_or_emit(node, _coordinates(node, axis, interpolation))
     half = _real(0.5)
     rounded = {
         "floor": lambda: R.floor(coordinate),
@@ -163,10 +163,10 @@ def _nearest(node: OnnxNode, x: Expr, axis: ResizedAxis, interpolation: Interpol
 def _inside(node: OnnxNode, coordinate: Expr, axis: ResizedAxis) -> Expr:
     """Returns coordinates as indices, clamped to the axis."""
     last = _float(axis.size - 1)
-    return folded(node, R.astype(R.minimum(R.maximum(coordinate, _real(0.0)), last), "int64"))
+    return fold_or_emit(node, R.astype(R.minimum(R.maximum(coordinate, _real(0.0)), last), "int64"))
 
 
-def folded(node: OnnxNode, value: Expr) -> Expr:
+def fold_or_emit(node: OnnxNode, value: Expr) -> Expr:
     """Returns an expression of constants as a constant; binds any other."""
     match = node.importer.fold_constant(value)
     return match if isinstance(match, Constant) else node.emit(match)
@@ -230,7 +230,7 @@ def _align_corners(terms: ResizeTerms) -> Expr:
     return R.where(has_extent, R.divide(scaled_index, R.where(has_extent, last, ONE)), ZERO)
 
 
-def _cropped(terms: ResizeTerms) -> Expr:
+def _crop_and_resize(terms: ResizeTerms) -> Expr:
     start, end = (_real(float(r)) for r in terms.axis.region)
     last = R.subtract(terms.old, ONE)
     if isinstance(terms.axis.new, int) and terms.axis.new > 1:
@@ -246,26 +246,26 @@ TRANSFORMS: dict[str, Callable[[ResizeTerms], Expr]] = {
     "half_pixel": _half_pixel,
     "half_pixel_symmetric": _half_pixel_symmetric,
     "pytorch_half_pixel": _pytorch_half_pixel,
-    "tf_crop_and_resize": _cropped,
+    "tf_crop_and_resize": _crop_and_resize,
 }
 
 
-def _interpolated(node: OnnxNode, x: Expr, axis: ResizedAxis, interpolation: Interpolation) -> Expr:
+def _interpolate(node: OnnxNode, x: Expr, axis: ResizedAxis, interpolation: Interpolation) -> Expr:
     """Returns a weighted sum of the elements around each coordinate."""
     dtype = node.dtype()
     work_dtype = dtype if dtype in ("float32", "float64") else "float32"
     x = x if node.tensor_info(x).dtype == work_dtype else node.emit(R.astype(x, work_dtype))
-    coordinate = folded(node, _coordinates(node, axis, interpolation))
+    coordinate = fold_or_emit(node, _coordinates(node, axis, interpolation))
     base, weights = _weights(node, coordinate, axis, interpolation)
     coordinates = [R.add(base, _real(float(k))) for k in range(len(weights))]
     start = 1 - len(weights) // 2
     coordinates = [R.add(p, _real(float(start))) for p in coordinates]
     if interpolation.exclude:
-        weights = _only_inside(node, coordinates, weights, axis)
+        weights = _zero_outside(node, coordinates, weights, axis)
     trailing = [1] * (len(node.tensor_info(x).dims) - 1 - axis.index)
     terms = []
     for tap, weight in zip(coordinates, weights, strict=True):
-        factor = folded(node, R.astype(weight, work_dtype))
+        factor = fold_or_emit(node, R.astype(weight, work_dtype))
         samples = R.take(x, _inside(node, tap, axis), axis=axis.index)
         terms.append(R.multiply(samples, reshape_to(factor, (axis.new, *trailing))))
     return _outside(node, reduce(R.add, terms), coordinate, axis, interpolation)
@@ -275,8 +275,8 @@ def _weights(
     node: OnnxNode, coordinate: Expr, axis: ResizedAxis, interpolation: Interpolation
 ) -> tuple[Expr, list[Expr]]:
     """Returns the element before each coordinate, and the weights of the elements around it."""
-    base = folded(node, R.floor(coordinate))
-    fraction = folded(node, R.subtract(coordinate, base))
+    base = fold_or_emit(node, R.floor(coordinate))
+    fraction = fold_or_emit(node, R.subtract(coordinate, base))
     one = _real(1.0)
     shrink = 1.0
     if interpolation.antialias:
@@ -291,11 +291,11 @@ def _weights(
         tents = [
             R.maximum(R.subtract(one, R.multiply(d, _real(shrink))), _real(0.0)) for d in distances
         ]
-        return base, _of_one(node, tents)
+        return base, _normalize_weights(node, tents)
     reach = 2 if shrink == 1.0 else int(2 / shrink) + 1
     distances = [R.multiply(d, _real(shrink)) for d in _distances(fraction, reach)]
     cubic = [_cubic(node, d, interpolation.cubic) for d in distances]
-    return base, _of_one(node, cubic) if shrink < 1.0 else cubic
+    return base, _normalize_weights(node, cubic) if shrink < 1.0 else cubic
 
 
 def _distances(fraction: Expr, reach: int) -> list[Expr]:
@@ -304,7 +304,7 @@ def _distances(fraction: Expr, reach: int) -> list[Expr]:
 
 
 def _cubic(node: OnnxNode, distance: Expr, a: float) -> Expr:
-    d = folded(node, distance)
+    d = fold_or_emit(node, distance)
 
     def polynomial(*factors: float) -> Expr:
         result: Expr = _real(factors[0])
@@ -318,17 +318,17 @@ def _cubic(node: OnnxNode, distance: Expr, a: float) -> Expr:
     return R.where(R.less_equal(d, _real(1.0)), near, beyond)
 
 
-def _of_one(node: OnnxNode, weights: list[Expr]) -> list[Expr]:
+def _normalize_weights(node: OnnxNode, weights: list[Expr]) -> list[Expr]:
     """Returns weights normalized to a sum of 1."""
-    weights = [folded(node, w) for w in weights]
+    weights = [fold_or_emit(node, w) for w in weights]
     total = weights[0]
     for weight in weights[1:]:
         total = R.add(total, weight)
-    total = folded(node, total)
+    total = fold_or_emit(node, total)
     return [R.divide(w, total) for w in weights]
 
 
-def _only_inside(
+def _zero_outside(
     node: OnnxNode, coordinates: list[Expr], weights: list[Expr], axis: ResizedAxis
 ) -> list[Expr]:
     """Returns elements beyond an edge count for nothing."""
@@ -337,7 +337,7 @@ def _only_inside(
         R.where(R.logical_and(R.greater_equal(p, _real(0.0)), R.less_equal(p, last)), w, _real(0.0))
         for p, w in zip(coordinates, weights, strict=True)
     ]
-    return _of_one(node, inside_weights)
+    return _normalize_weights(node, inside_weights)
 
 
 def _outside(

@@ -50,13 +50,13 @@ def size(node: OnnxNode) -> OnnxValue:
 @onnx_op("Reshape")
 def reshape_by_operand(node: OnnxNode) -> Expr:
     if node.version < 5 and not node.has(1):
-        return reshape_to(node[0], _filled(node, list(node.attr("shape"))))
+        return reshape_to(node[0], _resolve_sizes(node, list(node.attr("shape"))))
     if node.elements(1) is not None:
-        return reshape_to(node[0], _filled(node, list(node.sizes(1))))
+        return reshape_to(node[0], _resolve_sizes(node, list(node.sizes(1))))
     return reshape_to(node[0], _run_time_shape(node))
 
 
-def _filled(node: OnnxNode, sizes: list[Dim]) -> list[Dim]:
+def _resolve_sizes(node: OnnxNode, sizes: list[Dim]) -> list[Dim]:
     """Returns the sizes of a Reshape with 0 and -1 resolved where possible."""
     if not node.flag("allowzero"):
         input_dims = node.info().dims
@@ -164,10 +164,10 @@ def broadcast_sizes(node: OnnxNode, lhs: tuple[Dim, ...], rhs: tuple[Dim, ...]) 
     rank = max(len(lhs), len(rhs))
     lhs_sizes = (1,) * (rank - len(lhs)) + lhs
     rhs_sizes = (1,) * (rank - len(rhs)) + rhs
-    return tuple([_met(a, b) for a, b in zip(lhs_sizes, rhs_sizes, strict=True)])
+    return tuple([_broadcast_dim(a, b) for a, b in zip(lhs_sizes, rhs_sizes, strict=True)])
 
 
-def _met(a: Dim, b: Dim) -> Dim:
+def _broadcast_dim(a: Dim, b: Dim) -> Dim:
     if isinstance(b, int) and b == 1:
         return a
     if isinstance(a, int) and a == 1:

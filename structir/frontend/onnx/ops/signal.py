@@ -38,13 +38,13 @@ def _dft(node: OnnxNode, axis: int) -> Expr:
     )
     order = [*[k for k in range(rank - 1) if k != position], position, rank - 1]
     needed = dims.floordiv(length, 2) + 1 if inverse and is_onesided else length
-    x = _fitted(node, node.emit(R.permute_dims(node[0], order)), size, needed)
-    result = transformed(node, x, length, inverse, is_onesided)
+    x = _fit_length(node, node.emit(R.permute_dims(node[0], order)), size, needed)
+    result = fourier_transform(node, x, length, inverse, is_onesided)
     inverse_order = [order.index(k) for k in range(rank)]
     return R.permute_dims(result, inverse_order)
 
 
-def _fitted(node: OnnxNode, x: Expr, size: Dim, target_size: Dim) -> Expr:
+def _fit_length(node: OnnxNode, x: Expr, size: Dim, target_size: Dim) -> Expr:
     """Returns a tensor truncated or zero-padded along an axis to a size."""
     axis = len(node.tensor_info(x).dims) - 2
     if dims.equal(size, target_size) is True:
@@ -58,7 +58,9 @@ def _fitted(node: OnnxNode, x: Expr, size: Dim, target_size: Dim) -> Expr:
     return node.emit(emit_pad(node, x, [0] * (axis + 2), after, "constant"))
 
 
-def transformed(node: OnnxNode, x: Expr, length: Dim, inverse: bool, is_onesided: bool) -> Expr:
+def fourier_transform(
+    node: OnnxNode, x: Expr, length: Dim, inverse: bool, is_onesided: bool
+) -> Expr:
     """Returns the transform over the last but one axis; the last one holds real and imaginary
     parts."""
     sizes = node.tensor_info(x).dims
@@ -87,11 +89,11 @@ def _angles(
 ) -> Expr:
     """Returns cos or sin of 2 pi j k / length; j k is reduced modulo the length for accuracy."""
 
-    def counted(size: Dim, shape: tuple[Dim, ...]) -> Expr:
+    def index_vector(size: Dim, shape: tuple[Dim, ...]) -> Expr:
         indices = R.arange(PrimValue(0), PrimValue(size), PrimValue(1), dtype="int64")
         return reshape_to(indices, shape)
 
-    turns = R.multiply(counted(rows, (rows, 1)), counted(columns, (1, columns)))
+    turns = R.multiply(index_vector(rows, (rows, 1)), index_vector(columns, (1, columns)))
     turns_fraction = R.divide(
         R.astype(R.mod(turns, size_number(length)), "float64"), size_number(length, "float64")
     )
@@ -134,7 +136,7 @@ def stft(node: OnnxNode) -> Expr:
     frames = R.take(x, indices, axis=1)
     if node.has(2):
         frames = R.multiply(frames, reshape_to(node[2], (length, 1)))
-    return transformed(node, node.emit(frames), length, False, node.flag("onesided"))
+    return fourier_transform(node, node.emit(frames), length, False, node.flag("onesided"))
 
 
 @onnx_op("MelWeightMatrix")

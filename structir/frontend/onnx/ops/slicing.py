@@ -67,7 +67,7 @@ def _counts(node: OnnxNode, size: Dim) -> list[Any]:
 def slice_by_attributes(node: OnnxNode) -> Expr:
     starts, ends = node.attr("starts"), node.attr("ends")
     axes = node.attr("axes", None) or tuple(range(len(starts)))
-    return _cut(node, list(axes), list(starts), list(ends), [1] * len(axes))
+    return _slice_statically(node, list(axes), list(starts), list(ends), [1] * len(axes))
 
 
 @onnx_op("Slice", since=10)
@@ -79,10 +79,12 @@ def slice_by_operands(node: OnnxNode) -> Expr:
     starts, ends = list(node.sizes(1)), list(node.sizes(2))
     axes = list(node.ints(3)) if node.has(3) else list(range(len(starts)))
     steps = list(node.ints(4)) if node.has(4) else [1] * len(axes)
-    return _cut(node, axes, starts, ends, steps)
+    return _slice_statically(node, axes, starts, ends, steps)
 
 
-def _cut(node: OnnxNode, axes: list[int], starts: Any, ends: Any, steps: list[int]) -> Expr:
+def _slice_statically(
+    node: OnnxNode, axes: list[int], starts: Any, ends: Any, steps: list[int]
+) -> Expr:
     axis_list = [node.normalize_axis(a, node.rank()) for a in axes]
     if len(set(axis_list)) < len(axis_list) or not len(axis_list) == len(starts) == len(
         ends

@@ -28,7 +28,7 @@ def attention(node: FxNode) -> Any:
     if float(node.arg("dropout_p", 0.0)) != 0.0:
         node.fail("attention with dropout is not supported")
     if node.flag("enable_gqa"):
-        key, value = (_shared(node, x) for x in (key, value))
+        key, value = (_repeat_shared_heads(node, x) for x in (key, value))
     rank = node.rank("query")
     transposed = R.permute_dims(key, [*range(rank - 2), rank - 1, rank - 2])
     scores = R.multiply(R.matmul(query, transposed), _scale(node, dtype))
@@ -71,7 +71,7 @@ def _causal(length: Dim, total: Dim) -> Expr:
     )
 
 
-def _shared(node: FxNode, x: Expr) -> Expr:
+def _repeat_shared_heads(node: FxNode, x: Expr) -> Expr:
     """Returns keys or values for every head of the queries, where several share them."""
     heads, dims_of_x = node.dims("query")[-3], node.dims_of(x)
     if are_equal((heads,), (dims_of_x[-3],)):

@@ -42,7 +42,7 @@ for _names, _op in {
     torch_op(*_names)(_in_result_dtype(_op))
 
 
-def _compared(op: Binary) -> Callable[[FxNode], Expr]:
+def _comparison(op: Binary) -> Callable[[FxNode], Expr]:
     return lambda node: op(*pair(node))
 
 
@@ -54,7 +54,7 @@ for _names, _op in {
     ("gt", "greater"): R.greater,
     ("ge", "greater_equal"): R.greater_equal,
 }.items():
-    torch_op(*_names)(_compared(_op))
+    torch_op(*_names)(_comparison(_op))
 
 
 def _logical(op: Binary) -> Callable[[FxNode], Expr]:
@@ -66,7 +66,7 @@ torch_op("logical_or")(_logical(R.logical_or))
 torch_op("logical_xor")(_logical(R.logical_xor))
 
 
-def _scaled(node: FxNode, x: Expr, name: str = "alpha") -> Expr:
+def _scale_by_argument(node: FxNode, x: Expr, name: str = "alpha") -> Expr:
     factor = node.arg(name, 1)
     return x if factor == 1 else R.multiply(x, as_tensor(factor, node.out_dtype()))
 
@@ -74,19 +74,19 @@ def _scaled(node: FxNode, x: Expr, name: str = "alpha") -> Expr:
 @torch_op("add")
 def add(node: FxNode) -> Expr:
     lhs, rhs = pair(node, node.out_dtype())
-    return (R.logical_or if _of_bools(node) else R.add)(lhs, _scaled(node, rhs))
+    return (R.logical_or if _of_bools(node) else R.add)(lhs, _scale_by_argument(node, rhs))
 
 
 @torch_op("sub", "subtract")
 def subtract(node: FxNode) -> Expr:
     lhs, rhs = pair(node, node.out_dtype())
-    return R.subtract(lhs, _scaled(node, rhs))
+    return R.subtract(lhs, _scale_by_argument(node, rhs))
 
 
 @torch_op("rsub")
 def subtract_from(node: FxNode) -> Expr:
     lhs, rhs = pair(node, node.out_dtype())
-    return R.subtract(rhs, _scaled(node, lhs))
+    return R.subtract(rhs, _scale_by_argument(node, lhs))
 
 
 @torch_op("mul", "multiply")
@@ -223,15 +223,15 @@ def masked_fill(node: FxNode) -> Expr:
 
 
 @torch_op("addcmul", "addcdiv")
-def add_of_two(node: FxNode) -> Expr:
+def add_scaled_product(node: FxNode) -> Expr:
     op = R.multiply if ".addcmul" in node.spec.target else R.divide
     dtype = node.out_dtype()
     result = op(node.operand("tensor1", dtype), node.operand("tensor2", dtype))
-    return R.add(node.operand("self", dtype), _scaled(node, result, "value"))
+    return R.add(node.operand("self", dtype), _scale_by_argument(node, result, "value"))
 
 
 @torch_op("lerp")
-def between(node: FxNode) -> Expr:
+def lerp(node: FxNode) -> Expr:
     dtype = node.out_dtype()
     start, end = node["self"], node["end"]
     return R.add(start, R.multiply(node.operand("weight", dtype), R.subtract(end, start)))
@@ -257,7 +257,7 @@ def broadcast_tensors(node: FxNode) -> list[Any]:
     return [R.broadcast_to(x, node.out_dims(k)) for k, x in enumerate(node.arg("tensors"))]
 
 
-def reduced(x: Expr, reduction: int) -> Expr:
+def reduce_loss(x: Expr, reduction: int) -> Expr:
     """Returns a loss for each element: as it is, its mean, or its sum."""
     if reduction == 0:
         return x

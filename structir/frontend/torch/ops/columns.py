@@ -41,7 +41,7 @@ def _windows(node: FxNode) -> ColumnWindows:
     return ColumnWindows(*[list(node.ints(name)) for name in names])
 
 
-def _places(axis: int, windows: ColumnWindows, positions: Dim) -> Expr:
+def _window_indices(axis: int, windows: ColumnWindows, positions: Dim) -> Expr:
     """Returns the index along an axis of each window element at each window position."""
     offsets = constant(np.arange(windows.kernel[axis])[:, None] * windows.dilation[axis])
     starts = R.multiply(
@@ -58,8 +58,8 @@ def to_columns(node: FxNode) -> Expr:
     padding = [0] * (len(leading) + 1) + windows.padding
     x = node.emit(emit_pad(node, x, padding, padding))
     first = len(leading) + 1
-    x = R.take(x, _places(0, windows, positions[0]), axis=first)
-    x = R.take(x, _places(1, windows, positions[1]), axis=first + 2)
+    x = R.take(x, _window_indices(0, windows, positions[0]), axis=first)
+    x = R.take(x, _window_indices(1, windows, positions[1]), axis=first + 2)
     order = [*range(first), first, first + 2, first + 1, first + 3]
     kernel_count = math.prod(windows.kernel)
     return reshape_to(
@@ -73,7 +73,7 @@ def to_image(node: FxNode) -> Expr:
     *leading, _, count = node.dims()
     positions, kernel_count = windows.moves(sizes), math.prod(windows.kernel)
     padded = [n + 2 * p for n, p in zip(sizes, windows.padding, strict=True)]
-    rows, columns = (_places(k, windows, positions[k]) for k in range(2))
+    rows, columns = (_window_indices(k, windows, positions[k]) for k in range(2))
     rows = reshape_to(rows, (windows.kernel[0], 1, positions[0], 1))
     columns = reshape_to(columns, (1, windows.kernel[1], 1, positions[1]))
     flat = R.add(R.multiply(rows, R.full((), R.prim_value(padded[1]), dtype="int64")), columns)

@@ -25,7 +25,7 @@ def linear(node: FxNode) -> Expr:
     return result if bias is None else R.add(result, bias)
 
 
-def _added(node: FxNode, product: Expr) -> Expr:
+def _scale_and_add(node: FxNode, product: Expr) -> Expr:
     """Returns beta * self + alpha * product."""
     dtype = node.out_dtype()
     beta, alpha = node.arg("beta", 1), node.arg("alpha", 1)
@@ -40,27 +40,27 @@ def _added(node: FxNode, product: Expr) -> Expr:
 
 @torch_op("addmm")
 def add_product(node: FxNode) -> Expr:
-    return _added(node, R.matmul(node["mat1"], node["mat2"]))
+    return _scale_and_add(node, R.matmul(node["mat1"], node["mat2"]))
 
 
 @torch_op("addmv")
 def add_vector_product(node: FxNode) -> Expr:
-    return _added(node, R.matmul(node["mat"], node["vec"]))
+    return _scale_and_add(node, R.matmul(node["mat"], node["vec"]))
 
 
 @torch_op("baddbmm")
 def add_batch_product(node: FxNode) -> Expr:
-    return _added(node, R.matmul(node["batch1"], node["batch2"]))
+    return _scale_and_add(node, R.matmul(node["batch1"], node["batch2"]))
 
 
 @torch_op("addbmm")
 def add_sum_of_products(node: FxNode) -> Expr:
-    return _added(node, R.sum(R.matmul(node["batch1"], node["batch2"]), axis=[0]))
+    return _scale_and_add(node, R.sum(R.matmul(node["batch1"], node["batch2"]), axis=[0]))
 
 
 @torch_op("addr")
 def add_outer(node: FxNode) -> Expr:
-    return _added(node, R.outer(node["vec1"], node["vec2"]))
+    return _scale_and_add(node, R.outer(node["vec1"], node["vec2"]))
 
 
 @torch_op("outer", "ger")

@@ -27,7 +27,7 @@ def _tensors(node: FxNode, values: Sequence[Any], graph: FxGraph) -> list[Expr]:
     return result
 
 
-def _settled(node: FxNode, value: Expr, index: int) -> Expr:
+def _cast_to_recorded(node: FxNode, value: Expr, index: int) -> Expr:
     """Returns a result cast to its recorded shape, which is checked at run time."""
     recorded = TensorStructInfo(node.out_dims(index), node.out_dtype(index))
     if value.struct_info == recorded:
@@ -38,7 +38,7 @@ def _settled(node: FxNode, value: Expr, index: int) -> Expr:
 
 
 @torch_op(":higher_order.cond")
-def choice(node: FxNode) -> list[Expr]:
+def conditional(node: FxNode) -> list[Expr]:
     condition, then_graph, else_graph, *extra_args = node.positional()
     operands = list(extra_args[0]) if extra_args else []
     condition = node.emit(as_tensor(condition, "bool"))
@@ -57,7 +57,7 @@ def choice(node: FxNode) -> list[Expr]:
     result = node.host.builder.if_else(
         condition, side(then_graph), side(else_graph), node.part_name()
     )
-    return [_settled(node, result[k], k) for k in range(len(then_graph.outputs))]
+    return [_cast_to_recorded(node, result[k], k) for k in range(len(then_graph.outputs))]
 
 
 # ---- loops
@@ -65,7 +65,7 @@ def choice(node: FxNode) -> list[Expr]:
 Body = Callable[[Expr, list[Expr]], tuple[Expr, list[Expr], list[Expr]]]
 
 
-def _iterated(
+def _build_loop(
     node: FxNode,
     trips: Expr,
     condition: Expr,
@@ -79,11 +79,11 @@ def _iterated(
     infos = [v.struct_info for v in carried]
     stem = node.part_name()
     params = [Var("step", INDEX), Var("going", FLAG)]
-    params += [Var(f"{stem}_{k}", _open(info)) for k, info in enumerate(infos)]
+    params += [Var(f"{stem}_{k}", _without_symbols(info)) for k, info in enumerate(infos)]
 
     def build() -> Expr:
         inner: list[Expr] = [
-            builder.match_cast(p, i, p.name) if _open(i) != i else p
+            builder.match_cast(p, i, p.name) if _without_symbols(i) != i else p
             for p, i in zip(params[2:], infos, strict=True)
         ]
         next_condition, next_values, stacked_infos = body(params[0], inner)
@@ -93,7 +93,7 @@ def _iterated(
     initial = Tuple(tuple([ShapeExpr((0, *sizes)) for sizes, _ in step_outputs]))
     dtypes = StringImm(" ".join([dtype for _, dtype in step_outputs]))
     stacked_infos = [TensorStructInfo(None, dtype, len(sizes) + 1) for sizes, dtype in step_outputs]
-    result_info = TupleStructInfo((*[_open(i) for i in infos], *stacked_infos))
+    result_info = TupleStructInfo((*[_without_symbols(i) for i in infos], *stacked_infos))
     call = R.call_pure_packed(
         "loop.iterate",
         function,
@@ -105,10 +105,10 @@ def _iterated(
         sinfo_args=result_info,
     )
     result = builder.emit(call, stem)
-    return [_settled(node, result[k], k) for k in range(len(result_info.fields))]
+    return [_cast_to_recorded(node, result[k], k) for k in range(len(result_info.fields))]
 
 
-def _open(info: Any) -> StructInfo:
+def _without_symbols(info: Any) -> StructInfo:
     """Returns a StructInfo without symbolic sizes, for the signature of a loop body."""
     if all(isinstance(d, int) for d in info.dims):
         return info
@@ -135,7 +135,7 @@ def while_loop(node: FxNode) -> list[Expr]:
         after: list[Expr] = [node.emit(x) for x in _tensors(node, result, graph)]
         return going(after), after, []
 
-    return _iterated(node, ABSENT, node.emit(going(states)), states, [], body)
+    return _build_loop(node, ABSENT, node.emit(going(states)), states, [], body)
 
 
 @torch_op(":higher_order.scan")
@@ -157,11 +157,11 @@ def scan(node: FxNode) -> list[Expr]:
         )
         return number(True, "bool"), result[:count], result[count:]
 
-    return _iterated(node, PrimValue(length), ABSENT, states, step_outputs, body)
+    return _build_loop(node, PrimValue(length), ABSENT, states, step_outputs, body)
 
 
 @torch_op(":higher_order.map_impl")
-def mapped(node: FxNode) -> list[Expr]:
+def map_slices(node: FxNode) -> list[Expr]:
     """Returns a graph applied to each slice along the first axes."""
     graph, scanned, *extra_args = node.positional()
     scanned, captured = (
@@ -178,7 +178,7 @@ def mapped(node: FxNode) -> list[Expr]:
         )
         return number(True, "bool"), [], result
 
-    return _iterated(node, PrimValue(node.dims_of(scanned[0])[0]), ABSENT, [], step_outputs, body)
+    return _build_loop(node, PrimValue(node.dims_of(scanned[0])[0]), ABSENT, [], step_outputs, body)
 
 
 def _bound(node: FxNode, value: Expr) -> Expr:

@@ -56,7 +56,7 @@ for _name, _op in {"ceil": R.ceil, "floor": R.floor, "trunc": R.trunc, "fix": R.
     torch_op(_name)(_of_floats(_op))
 
 
-def _asked(op: Any, integer_value: bool) -> Callable[[FxNode], Expr]:
+def _predicate(op: Any, integer_value: bool) -> Callable[[FxNode], Expr]:
     """Registers an elementwise predicate that is constant for integers."""
 
     def build(node: FxNode) -> Expr:
@@ -67,9 +67,9 @@ def _asked(op: Any, integer_value: bool) -> Callable[[FxNode], Expr]:
     return build
 
 
-torch_op("isnan")(_asked(R.isnan, False))
-torch_op("isinf")(_asked(R.isinf, False))
-torch_op("isfinite")(_asked(R.isfinite, True))
+torch_op("isnan")(_predicate(R.isnan, False))
+torch_op("isinf")(_predicate(R.isinf, False))
+torch_op("isfinite")(_predicate(R.isfinite, True))
 
 
 @torch_op("logical_not")
@@ -78,7 +78,7 @@ def logical_not(node: FxNode) -> Expr:
 
 
 @torch_op("round")
-def rounded(node: FxNode) -> Expr:
+def round_decimals(node: FxNode) -> Expr:
     decimals = node.plain("decimals", 0)
     if not is_float(node.dtype()):
         return node["self"]
@@ -94,7 +94,7 @@ def like(node: FxNode, value: Any) -> Expr:
     return number(value, node.out_dtype())
 
 
-def x_of(node: FxNode) -> Expr:
+def operand_of(node: FxNode) -> Expr:
     """Returns the operand in the dtype of the result."""
     return node.operand("self", node.out_dtype())
 
@@ -102,28 +102,28 @@ def x_of(node: FxNode) -> Expr:
 @torch_op("expm1")
 def exp_minus_one(node: FxNode) -> Expr:
     """Returns exp(x) - 1 as 2 sinh(x / 2) exp(x / 2), which is accurate near 0."""
-    half = node.emit(R.multiply(x_of(node), like(node, 0.5)))
+    half = node.emit(R.multiply(operand_of(node), like(node, 0.5)))
     near = R.multiply(R.multiply(like(node, 2.0), R.exp(half)), R.sinh(half))
-    far = R.subtract(R.exp(x_of(node)), like(node, 1.0))
+    far = R.subtract(R.exp(operand_of(node)), like(node, 1.0))
     return R.where(R.less(R.abs(half), like(node, 0.5)), near, far)
 
 
 @torch_op("exp2")
 def exp_2(node: FxNode) -> Expr:
-    return R.power(like(node, 2.0), x_of(node))
+    return R.power(like(node, 2.0), operand_of(node))
 
 
 @torch_op("log1p")
 def log_plus_one(node: FxNode) -> Expr:
     """Returns log(1 + x), as 2 atanh(x / (2 + x)) near 0, where 1 + x would lose digits."""
-    x = node.emit(x_of(node))
+    x = node.emit(operand_of(node))
     near = R.multiply(like(node, 2.0), R.atanh(R.divide(x, R.add(like(node, 2.0), x))))
     far = R.log(R.add(like(node, 1.0), x))
     return R.where(R.less(R.abs(x), like(node, 0.5)), near, far)
 
 
 def _logarithm(base: float) -> Callable[[FxNode], Expr]:
-    return lambda node: R.multiply(R.log(x_of(node)), like(node, 1 / math.log(base)))
+    return lambda node: R.multiply(R.log(operand_of(node)), like(node, 1 / math.log(base)))
 
 
 torch_op("log2")(_logarithm(2.0))
@@ -132,17 +132,17 @@ torch_op("log10")(_logarithm(10.0))
 
 @torch_op("reciprocal")
 def reciprocal(node: FxNode) -> Expr:
-    return R.divide(like(node, 1.0), x_of(node))
+    return R.divide(like(node, 1.0), operand_of(node))
 
 
 @torch_op("erfc")
 def erfc(node: FxNode) -> Expr:
-    return R.subtract(like(node, 1.0), R.erf(x_of(node)))
+    return R.subtract(like(node, 1.0), R.erf(operand_of(node)))
 
 
 @torch_op("logit")
 def logit(node: FxNode) -> Expr:
-    x, epsilon = x_of(node), node.arg("eps", None)
+    x, epsilon = operand_of(node), node.arg("eps", None)
     if epsilon is not None:
         x = R.clip(x, float(epsilon), 1.0 - float(epsilon))
     x = node.emit(x)
@@ -161,12 +161,12 @@ def sign_bit(node: FxNode) -> Expr:
 
 @torch_op("deg2rad")
 def radians(node: FxNode) -> Expr:
-    return R.multiply(x_of(node), like(node, math.pi / 180))
+    return R.multiply(operand_of(node), like(node, math.pi / 180))
 
 
 @torch_op("rad2deg")
 def degrees(node: FxNode) -> Expr:
-    return R.multiply(x_of(node), like(node, 180 / math.pi))
+    return R.multiply(operand_of(node), like(node, 180 / math.pi))
 
 
 @torch_op("nan_to_num")
@@ -300,7 +300,7 @@ def soft_shrink(node: FxNode) -> Expr:
 
 
 @torch_op("glu")
-def gated(node: FxNode) -> Expr:
+def glu(node: FxNode) -> Expr:
     axis = node.axis("dim", -1)
     half = node.out_dims()[axis]
     first = R.strided_slice(node["self"], [axis], (0,), (half,))

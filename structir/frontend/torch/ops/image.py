@@ -63,14 +63,14 @@ def _image(node: FxNode) -> Expr:
     return node["self" if "self" in node.spec.args else "input"]
 
 
-def _step(axis: ScaledAxis) -> Expr:
+def _input_step(axis: ScaledAxis) -> Expr:
     """Returns the scale: input elements per output element."""
     if axis.factor:
         return _real(1.0 / axis.factor)
     return R.divide(size_number(axis.old, WORK), size_number(axis.new, WORK))
 
 
-def _resized(node: FxNode, taps: Callable[[FxNode, ScaledAxis], list[Tap]]) -> Expr:
+def _resize(node: FxNode, taps: Callable[[FxNode, ScaledAxis], list[Tap]]) -> Expr:
     x = node.emit(_image(node))
     dtype = node.dtype_of(x)
     for axis in _axes(node):
@@ -93,18 +93,18 @@ def _inside(node: FxNode, coordinate: Expr, axis: ScaledAxis) -> Expr:
     return node.fold(cast(R.minimum(nonnegative, as_tensor(axis.old - 1, WORK)), "int64"))
 
 
-def _places(node: FxNode, axis: ScaledAxis) -> Expr:
+def _coordinates(node: FxNode, axis: ScaledAxis) -> Expr:
     """Returns the input coordinate of each output element."""
     indices = index_range(axis.new, WORK)
     if node.flag("align_corners"):
         last = R.maximum(as_tensor(axis.new - 1, WORK), _real(1.0))
         return R.divide(R.multiply(indices, as_tensor(axis.old - 1, WORK)), last)
     half = _real(0.5)
-    return R.subtract(R.multiply(R.add(indices, half), _step(axis)), half)
+    return R.subtract(R.multiply(R.add(indices, half), _input_step(axis)), half)
 
 
 def _linear(node: FxNode, axis: ScaledAxis) -> list[Tap]:
-    coordinate = node.fold(R.maximum(_places(node, axis), _real(0.0)))
+    coordinate = node.fold(R.maximum(_coordinates(node, axis), _real(0.0)))
     base = node.fold(R.floor(coordinate))
     fraction = node.fold(R.subtract(coordinate, base))
     one = _real(1.0)
@@ -112,7 +112,7 @@ def _linear(node: FxNode, axis: ScaledAxis) -> list[Tap]:
 
 
 def _cubic(node: FxNode, axis: ScaledAxis) -> list[Tap]:
-    coordinate = node.fold(_places(node, axis))
+    coordinate = node.fold(_coordinates(node, axis))
     base = node.fold(R.floor(coordinate))
     fraction = node.fold(R.subtract(coordinate, base))
     return [(R.add(base, _real(float(k))), w) for k, w in cubic_weights(fraction, -0.75, _real)]
@@ -147,12 +147,12 @@ def cubic_weights(
 
 @torch_op("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d")
 def upsample_linear(node: FxNode) -> Expr:
-    return _resized(node, _linear)
+    return _resize(node, _linear)
 
 
 @torch_op("upsample_bicubic2d")
 def upsample_cubic(node: FxNode) -> Expr:
-    return _resized(node, _cubic)
+    return _resize(node, _cubic)
 
 
 @torch_op("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d")
@@ -173,7 +173,7 @@ def _nearest(node: FxNode, offset: float) -> Expr:
             x = node.emit(R.repeat(x, ratio, axis=axis.index)) if ratio > 1 else x
             continue
         indices = R.add(index_range(axis.new, "float32"), number(offset, "float32"))
-        coordinate = R.floor(R.multiply(indices, cast(_step(axis), "float32")))
+        coordinate = R.floor(R.multiply(indices, cast(_input_step(axis), "float32")))
         x = node.emit(R.take(x, _inside(node, cast(coordinate, WORK), axis), axis=axis.index))
     return x
 
@@ -227,14 +227,14 @@ class GridSampler:
         scaled = R.multiply(shifted, self.number(size))
         return self.node.emit(R.multiply(R.subtract(scaled, self.number(1.0)), half))
 
-    def bounded(self, coordinate: Expr, size: Dim) -> Expr:
+    def clamp(self, coordinate: Expr, size: Dim) -> Expr:
         """Returns a coordinate mapped into the image according to the padding mode."""
         last = self.number(size - 1)
         if self.padding == "reflection":
-            coordinate = self.mirrored(coordinate, size)
+            coordinate = self.reflect(coordinate, size)
         return R.minimum(R.maximum(coordinate, self.number(0.0)), last)
 
-    def mirrored(self, coordinate: Expr, size: Dim) -> Expr:
+    def reflect(self, coordinate: Expr, size: Dim) -> Expr:
         """Returns a coordinate reflected at the edges: at the centre of the last element, or its
         end."""
         low = 0.0 if self.aligned else -0.5
@@ -251,7 +251,7 @@ class GridSampler:
     def taps(self, coordinate: Expr, size: Dim, mode: str) -> list[Tap]:
         """Returns the elements to interpolate along an axis, with their weights."""
         if mode != "cubic" and self.padding != "zeros":
-            coordinate = self.node.emit(self.bounded(coordinate, size))
+            coordinate = self.node.emit(self.clamp(coordinate, size))
         if mode == "nearest":
             return [self.tap(R.round(coordinate), self.number(1.0), size)]
         base = self.node.emit(R.floor(coordinate))
@@ -274,7 +274,7 @@ class GridSampler:
             weight = self.node.emit(R.where(inside, weight, self.number(0.0)))
             coordinate = R.minimum(R.maximum(coordinate, self.number(0.0)), self.number(size - 1))
         else:
-            coordinate = self.bounded(coordinate, size)
+            coordinate = self.clamp(coordinate, size)
         sizes = self.node.dims_of(coordinate)  # a weight that is a number is spread over the places
         weight = R.broadcast_to(weight, sizes) if self.node.dims_of(weight) != sizes else weight
         return self.node.emit(cast(coordinate, "int64")), self.node.emit(weight)

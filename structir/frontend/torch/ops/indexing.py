@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from structir.frontend.torch.node import FxNode
-from structir.frontend.torch.ops.shapes import reordered
+from structir.frontend.torch.ops.shapes import reorder_axes
 from structir.frontend.torch.registry import torch_op
 from structir.frontend.torch.scalars import (
     as_tensor,
@@ -26,7 +26,7 @@ from structir.ir.expr import Constant, Expr, ShapeExpr, Tuple
 from structir.script import R
 
 
-def from_front(node: FxNode, indices: Expr, size: Dim) -> Expr:
+def normalize_indices(node: FxNode, indices: Expr, size: Dim) -> Expr:
     """Returns indices along an axis, normalized to be non-negative."""
     if isinstance(indices, Constant):
         data = indices.data.astype(np.int64)
@@ -56,7 +56,7 @@ def index_select(node: FxNode) -> Expr:
 def take(node: FxNode) -> Expr:
     flat = R.flatten(node["self"])
     size = node.dims_of(node.emit(flat))[0]
-    return R.take(flat, from_front(node, node["index"], size), axis=0)
+    return R.take(flat, normalize_indices(node, node["index"], size), axis=0)
 
 
 @torch_op("gather")
@@ -70,14 +70,14 @@ def gather(node: FxNode) -> Expr:
 @torch_op("take_along_dim")
 def take_along(node: FxNode) -> Expr:
     axis = node.axis()
-    indices = from_front(node, node["indices"], node.dims()[axis])
+    indices = normalize_indices(node, node["indices"], node.dims()[axis])
     return R.gather_elements(node["self"], indices, axis=axis)
 
 
 # ---- several indices, some axes of which are taken whole
 
 
-def _masked(node: FxNode, indices: Sequence[Expr | None], x: Expr) -> list[Expr | None]:
+def _expand_masks(node: FxNode, indices: Sequence[Expr | None], x: Expr) -> list[Expr | None]:
     """Returns indices with each boolean mask replaced by the indices of its True elements."""
     result: list[Expr | None] = []
     for index in indices:
@@ -97,7 +97,9 @@ def _vector(sizes: tuple[Dim, ...]) -> Any:
     return R.Tensor(sizes, "int64")
 
 
-def _apart(indices: Sequence[Expr | None], rank: int) -> tuple[list[int], list[int], list[int]]:
+def _split_axes(
+    indices: Sequence[Expr | None], rank: int
+) -> tuple[list[int], list[int], list[int]]:
     """Returns the indexed axes, the others, and the axis order of the result: the broadcast axes of
     adjacent indices replace them, others are first."""
     indexed_axes = [k for k, index in enumerate(indices) if index is not None]
@@ -109,21 +111,21 @@ def _apart(indices: Sequence[Expr | None], rank: int) -> tuple[list[int], list[i
 
 @torch_op("index.Tensor", "_unsafe_index.Tensor")
 def index(node: FxNode) -> Expr:
-    indices = _masked(node, node.arg("indices"), node["self"])
+    indices = _expand_masks(node, node.arg("indices"), node["self"])
     sizes = node.dims()
     if all(i is None for i in indices):
         return node["self"]
-    indexed_axes, other_axes, leading = _apart(indices, len(sizes))
-    normalized = [from_front(node, indices[k], sizes[k]) for k in indexed_axes]  # type: ignore[arg-type]
+    indexed_axes, other_axes, leading = _split_axes(indices, len(sizes))
+    normalized = [normalize_indices(node, indices[k], sizes[k]) for k in indexed_axes]  # type: ignore[arg-type]
     if len(indexed_axes) == 1:
         return R.take(node["self"], normalized[0], axis=indexed_axes[0])
-    x = reordered(node["self"], [*indexed_axes, *other_axes])
+    x = reorder_axes(node["self"], [*indexed_axes, *other_axes])
     result = node.emit(R.index_tensor(x, Tuple(tuple(normalized))))
     index_rank = len(node.dims_of(result)) - len(other_axes)
-    return reordered(result, _back(index_rank, len(leading), len(other_axes)))
+    return reorder_axes(result, _result_order(index_rank, len(leading), len(other_axes)))
 
 
-def _back(index_rank: int, leading: int, other_count: int) -> list[int]:
+def _result_order(index_rank: int, leading: int, other_count: int) -> list[int]:
     """Returns the permutation that moves the broadcast axes to the position of the indexed axes."""
     others = list(range(index_rank, index_rank + other_count))
     return [*others[:leading], *range(index_rank), *others[leading:]]
@@ -137,10 +139,10 @@ def index_put(node: FxNode) -> Expr:
     mask = _whole_mask(node, indices)
     if mask is not None and len(node.dims_of(values)) == 0 and not node.flag("accumulate"):
         return R.where(mask, values, x)
-    indices = _masked(node, indices, x)
+    indices = _expand_masks(node, indices, x)
     sizes = node.dims()
-    indexed_axes, other_axes, leading = _apart(indices, len(sizes))
-    normalized = [node.emit(from_front(node, indices[k], sizes[k])) for k in indexed_axes]  # type: ignore[arg-type]
+    indexed_axes, other_axes, leading = _split_axes(indices, len(sizes))
+    normalized = [node.emit(normalize_indices(node, indices[k], sizes[k])) for k in indexed_axes]  # type: ignore[arg-type]
     order = [*indexed_axes, *other_axes]
     index_shape = _broadcast(node, normalized)
     other_sizes = [sizes[k] for k in other_axes]
@@ -148,7 +150,7 @@ def index_put(node: FxNode) -> Expr:
     value_shape = (*other_sizes[:leading_count], *index_shape, *other_sizes[leading_count:])
     if node.dims_of(values) != value_shape:
         values = R.broadcast_to(values, value_shape)
-    values = reordered(
+    values = reorder_axes(
         values,
         [
             *range(leading_count, leading_count + index_rank),
@@ -157,9 +159,9 @@ def index_put(node: FxNode) -> Expr:
         ],
     )
     result = R.index_put(
-        reordered(x, order), Tuple(tuple(normalized)), values, accumulate=node.flag("accumulate")
+        reorder_axes(x, order), Tuple(tuple(normalized)), values, accumulate=node.flag("accumulate")
     )
-    return reordered(result, [order.index(k) for k in range(len(order))])
+    return reorder_axes(result, [order.index(k) for k in range(len(order))])
 
 
 def _whole_mask(node: FxNode, indices: Sequence[Expr | None]) -> Expr | None:
@@ -182,7 +184,7 @@ def masked_select(node: FxNode) -> Expr:
     sizes = node.dims() if node.rank() >= node.rank("mask") else node.dims("mask")
     mask = R.broadcast_to(node["mask"], sizes)
     x = node.emit(R.flatten(R.broadcast_to(node["self"], sizes)))
-    value = _masked(node, [node.emit(R.flatten(mask))], x)[0]
+    value = _expand_masks(node, [node.emit(R.flatten(mask))], x)[0]
     return R.take(x, value, axis=0)
 
 
@@ -206,7 +208,7 @@ def nonzero(node: FxNode) -> Expr:
 @torch_op("nonzero_numpy", "where.default")
 def nonzero_by_axis(node: FxNode) -> list[Any]:
     name = next(iter(node.spec.args))
-    return list(_masked(node, [node.operand(name, "bool")], node[name]))
+    return list(_expand_masks(node, [node.operand(name, "bool")], node[name]))
 
 
 @torch_op("select.int", "select_copy.int")
@@ -215,7 +217,7 @@ def select(node: FxNode) -> Expr:
     axis, position = node.axis(), node.arg("index")
     size = node.dims()[axis]
     if isinstance(position, Expr):
-        return R.take(node["self"], from_front(node, position, size), axis=axis)
+        return R.take(node["self"], normalize_indices(node, position, size), axis=axis)
     position = node.whole(position)
     if not isinstance(position, int):
         return R.take(node["self"], as_tensor(position, "int64"), axis=axis)
@@ -236,7 +238,7 @@ def scatter(node: FxNode) -> Expr:
     )
     index_dims = node.dims("index")
     if "src" in node.spec.args:
-        updates = _corner(node, node["src"], index_dims)
+        updates = _leading_elements(node, node["src"], index_dims)
     else:
         updates = R.broadcast_to(node.operand("value", node.dtype()), index_dims)
     if not node.rank():
@@ -271,7 +273,7 @@ def _counts(node: FxNode, index: Expr, sizes: tuple[Dim, ...], axis: int) -> Exp
     return R.maximum(counts, number(1, dtype))
 
 
-def _corner(node: FxNode, x: Expr, sizes: tuple[Dim, ...]) -> Expr:
+def _leading_elements(node: FxNode, x: Expr, sizes: tuple[Dim, ...]) -> Expr:
     """Returns the first elements along every axis."""
     x_dims = node.dims_of(x)
     axes = [k for k, (a, b) in enumerate(zip(x_dims, sizes, strict=True)) if a != b]
@@ -311,38 +313,38 @@ def select_scatter(node: FxNode) -> Expr:
 def index_write(node: FxNode) -> Expr:
     axis, sizes = node.axis(), node.dims()
     op_name = node.spec.target.split(".")[1]
-    indices = from_front(node, node["index"], sizes[axis])
+    indices = normalize_indices(node, node["index"], sizes[axis])
     rank = len(sizes)
     order = [axis, *[k for k in range(rank) if k != axis]]
-    x = reordered(node["self"], order)
+    x = reorder_axes(node["self"], order)
     if op_name == "index_fill":
         value_shape = (*node.dims("index"), *[sizes[k] for k in order[1:]])
         updates = R.broadcast_to(node.operand("value", node.dtype()), value_shape)
     else:
-        updates = reordered(node["source"], order)
+        updates = reorder_axes(node["source"], order)
         factor = node.arg("alpha", 1)
         updates = updates if factor == 1 else R.multiply(updates, as_tensor(factor, node.dtype()))
     result = R.index_put(x, Tuple((indices,)), updates, accumulate=op_name == "index_add")
-    return reordered(result, [order.index(k) for k in range(rank)])
+    return reorder_axes(result, [order.index(k) for k in range(rank)])
 
 
 @torch_op("repeat_interleave.Tensor")
-def repeated_places(node: FxNode) -> Expr:
+def repeat_indices(node: FxNode) -> Expr:
     """Builds repeat_interleave: each index repeated as often as its element says."""
-    return cast(_repeated(node, node.out_dims()[0]), node.out_dtype())
+    return cast(_repeat_indices(node, node.out_dims()[0]), node.out_dtype())
 
 
 @torch_op("repeat_interleave.self_Tensor")
-def repeated(node: FxNode) -> Expr:
+def repeat_elements(node: FxNode) -> Expr:
     x, axis = node["self"], 0
     if node.arg("dim", None) is None:
         x = R.flatten(x)
     else:
         axis = node.axis()
-    return R.take(x, cast(_repeated(node, node.out_dims()[axis]), "int64"), axis=axis)
+    return R.take(x, cast(_repeat_indices(node, node.out_dims()[axis]), "int64"), axis=axis)
 
 
-def _repeated(node: FxNode, size: Dim) -> Expr:
+def _repeat_indices(node: FxNode, size: Dim) -> Expr:
     repeats = cast(node["repeats"], "int64")
     ends = node.emit(R.cumsum(repeats, axis=0))
     _bind_size(node, size, node.emit(R.sum(repeats, axis=[0], keepdims=True)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from structir.frontend.torch.node import FxNode
-from structir.frontend.torch.ops.broadcast import reduced
+from structir.frontend.torch.ops.broadcast import reduce_loss
 from structir.frontend.torch.registry import torch_op
 from structir.frontend.torch.scalars import cast, number
 from structir.ir.expr import Expr
@@ -19,31 +19,31 @@ def _pair(node: FxNode) -> tuple[Expr, Expr]:
     return node.operand("self", dtype), node.operand("target", dtype)
 
 
-def _ended(node: FxNode, each: Expr) -> Expr:
-    return reduced(each, node.plain("reduction", 1))
+def _reduce(node: FxNode, each: Expr) -> Expr:
+    return reduce_loss(each, node.plain("reduction", 1))
 
 
 @torch_op("mse_loss")
-def squared(node: FxNode) -> Expr:
+def squared_error(node: FxNode) -> Expr:
     lhs, rhs = _pair(node)
-    return _ended(node, R.square(R.subtract(lhs, rhs)))
+    return _reduce(node, R.square(R.subtract(lhs, rhs)))
 
 
 @torch_op("l1_loss")
-def absolute(node: FxNode) -> Expr:
+def absolute_error(node: FxNode) -> Expr:
     lhs, rhs = _pair(node)
-    return _ended(node, R.abs(R.subtract(lhs, rhs)))
+    return _reduce(node, R.abs(R.subtract(lhs, rhs)))
 
 
 @torch_op("smooth_l1_loss", "huber_loss")
-def bent(node: FxNode) -> Expr:
+def smooth_absolute_error(node: FxNode) -> Expr:
     """Returns a loss that is quadratic near 0 and linear beyond a threshold."""
     lhs, rhs = _pair(node)
     smooth, dtype = ".smooth" in node.spec.target, node.out_dtype()
     threshold = float(node.arg("beta" if smooth else "delta", 1.0))
     distance = node.emit(R.abs(R.subtract(lhs, rhs)))
     if threshold == 0.0:
-        return _ended(node, distance)
+        return _reduce(node, distance)
     half, far_offset = number(0.5, dtype), number(0.5 * threshold, dtype)
     near_loss = R.multiply(half, R.square(distance))
     if smooth:
@@ -53,7 +53,7 @@ def bent(node: FxNode) -> Expr:
         )
     else:
         far_loss = R.multiply(number(threshold, dtype), R.subtract(distance, far_offset))
-    return _ended(node, R.where(R.less(distance, number(threshold, dtype)), near_loss, far_loss))
+    return _reduce(node, R.where(R.less(distance, number(threshold, dtype)), near_loss, far_loss))
 
 
 @torch_op("binary_cross_entropy")
@@ -62,10 +62,10 @@ def binary_cross_entropy(node: FxNode) -> Expr:
     log_floor, one = number(-100.0, node.out_dtype()), number(1.0, node.out_dtype())
     positive_term = R.multiply(y, R.maximum(R.log(p), log_floor))
     negative_term = R.multiply(R.subtract(one, y), R.maximum(R.log(R.subtract(one, p)), log_floor))
-    return _ended(node, _weighted(node, R.negative(R.add(positive_term, negative_term))))
+    return _reduce(node, _apply_weight(node, R.negative(R.add(positive_term, negative_term))))
 
 
-def _weighted(node: FxNode, each: Expr) -> Expr:
+def _apply_weight(node: FxNode, each: Expr) -> Expr:
     weight = node.get("weight")
     return each if weight is None else R.multiply(each, weight)
 
@@ -80,7 +80,7 @@ def binary_cross_entropy_of_logits(node: FxNode) -> Expr:
         factor = R.add(one, R.multiply(R.subtract(positive, one), y))
         log_term = R.multiply(factor, log_term)
     each = R.add(R.multiply(R.subtract(one, y), x), log_term)
-    return _ended(node, _weighted(node, each))
+    return _reduce(node, _apply_weight(node, each))
 
 
 @torch_op("kl_div")
@@ -88,9 +88,9 @@ def divergence(node: FxNode) -> Expr:
     x, y = _pair(node)
     zero = number(0.0, node.out_dtype())
     if node.flag("log_target"):
-        return _ended(node, R.multiply(R.exp(y), R.subtract(y, x)))
+        return _reduce(node, R.multiply(R.exp(y), R.subtract(y, x)))
     entropy = R.where(R.greater(y, zero), R.multiply(y, R.log(y)), zero)
-    return _ended(node, R.subtract(entropy, R.multiply(y, x)))
+    return _reduce(node, R.subtract(entropy, R.multiply(y, x)))
 
 
 def _likelihood(node: FxNode, scores: Expr) -> Expr:
@@ -128,4 +128,4 @@ def cross_entropy(node: FxNode) -> Expr:
         node.fail("cross entropy with class weights and class probabilities is not supported")
     each = R.negative(R.sum(R.multiply(scores, node["target"]), axis=[axis]))
     reduction = node.plain("reduction", 1)
-    return reduced(each, reduction)
+    return reduce_loss(each, reduction)

@@ -92,7 +92,7 @@ def _batch_norm(node: FxNode, mean: Expr, variance: Expr) -> Expr:
 @torch_op("batch_norm")
 def batch_norm(node: FxNode) -> Expr:
     if node.flag("training"):
-        return _by_own(node)[0]
+        return _normalize_by_batch(node)[0]
     return _batch_norm(node, node["running_mean"], node["running_var"])
 
 
@@ -105,10 +105,10 @@ def batch_norm_at_inference(node: FxNode) -> list[Expr]:
 
 @torch_op("_native_batch_norm_legit.no_stats")
 def batch_norm_by_batch(node: FxNode) -> list[Expr]:
-    return _by_own(node)
+    return _normalize_by_batch(node)
 
 
-def _by_own(node: FxNode) -> list[Expr]:
+def _normalize_by_batch(node: FxNode) -> list[Expr]:
     """Normalizes with the mean and variance of the batch, without running statistics."""
     if node.get("running_mean") is not None:
         node.fail(

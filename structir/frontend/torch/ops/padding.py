@@ -25,7 +25,7 @@ def emit_pad(
     mode: str = "constant",
 ) -> Expr:
     """Returns a padded tensor; negative amounts crop."""
-    x = _cut(node, x, before, after)
+    x = _crop(node, x, before, after)
     before, after = ([p if _adds(p) else 0 for p in side] for side in (before, after))
     amounts_of_all = [*before, *after]
     if all(p == 0 for p in amounts_of_all):
@@ -45,7 +45,7 @@ def _adds(amount: Dim) -> bool:
     return not isinstance(amount, int) or amount > 0
 
 
-def _cut(node: FxNode, x: Expr, before: Sequence[Dim], after: Sequence[Dim]) -> Expr:
+def _crop(node: FxNode, x: Expr, before: Sequence[Dim], after: Sequence[Dim]) -> Expr:
     sizes = node.dims_of(x)
     axes = [
         k for k, pair in enumerate(zip(before, after, strict=True)) if not all(map(_keeps, pair))
@@ -94,10 +94,10 @@ def pad(node: FxNode) -> Expr:
 
 
 @torch_op("reflection_pad1d", "reflection_pad2d", "reflection_pad3d")
-def mirrored(node: FxNode) -> Expr:
+def pad_reflect(node: FxNode) -> Expr:
     return emit_pad(node, node["self"], *_amounts(node, "padding"), mode="reflect")
 
 
 @torch_op("replication_pad1d", "replication_pad2d", "replication_pad3d")
-def edged(node: FxNode) -> Expr:
+def pad_replicate(node: FxNode) -> Expr:
     return emit_pad(node, node["self"], *_amounts(node, "padding"), mode="replicate")

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from structir.frontend.torch.node import FxNode
-from structir.frontend.torch.ops.conv import spread
+from structir.frontend.torch.ops.conv import per_axis
 from structir.frontend.torch.ops.padding import emit_pad
-from structir.frontend.torch.ops.shapes import reordered
+from structir.frontend.torch.ops.shapes import reorder_axes
 from structir.frontend.torch.registry import torch_op
 from structir.frontend.torch.scalars import cast, constant, index_range, number, product, reshape_to
 from structir.ir import dims
@@ -28,20 +28,25 @@ def _axes_of(node: FxNode) -> int:
     return int(node.spec.target.partition("pool")[2][0])
 
 
-def _batched(node: FxNode, count: int) -> tuple[Expr, bool]:
+def _with_batch_axis(node: FxNode, count: int) -> tuple[Expr, bool]:
     x = node["self"]
     rank = node.rank()
     return (x, False) if rank == count + 2 else (R.expand_dims(x, [0]), True)
 
 
 def _window(node: FxNode, count: int) -> tuple[list[int], list[int], list[int], list[int]]:
-    kernel = spread(node, "kernel_size", count, 1)
+    kernel = per_axis(node, "kernel_size", count, 1)
     strides = list(node.ints("stride", ())) or kernel
     strides = strides * count if len(strides) == 1 else strides
-    return kernel, strides, spread(node, "padding", count, 0), spread(node, "dilation", count, 1)
+    return (
+        kernel,
+        strides,
+        per_axis(node, "padding", count, 0),
+        per_axis(node, "dilation", count, 1),
+    )
 
 
-def _ceiling(node: FxNode, x: Expr, count: int) -> list[Dim]:
+def _ceil_mode_padding(node: FxNode, x: Expr, count: int) -> list[Dim]:
     """Extends the padding for ceil_mode, so that windows cover torch's recorded output sizes."""
     kernel, strides, padding, dilation = _window(node, count)
     sizes, out_sizes = node.dims_of(x)[2:], node.out_dims()[-count:]
@@ -56,7 +61,7 @@ def _ceiling(node: FxNode, x: Expr, count: int) -> list[Dim]:
 @torch_op("max_pool1d", "max_pool2d", "max_pool3d")
 def max_pool(node: FxNode) -> Expr:
     count = _axes_of(node)
-    x, is_unbatched = _batched(node, count)
+    x, is_unbatched = _with_batch_axis(node, count)
     kernel, strides, padding, dilation = _window(node, count)
     result = MAX[count](
         x,
@@ -74,14 +79,14 @@ def _lowest(node: FxNode) -> float:
 
 
 @torch_op("max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices")
-def max_pool_with_places(node: FxNode) -> list[Expr]:
+def max_pool_with_indices(node: FxNode) -> list[Expr]:
     """Returns the greatest elements, and where they are in the plane that they are of."""
     count = _axes_of(node)
     maxima = max_pool(node)
-    x, is_unbatched = _batched(node, count)
+    x, is_unbatched = _with_batch_axis(node, count)
     flat = index_range(product(node.dims_of(x)[2:]))
     plane = reshape_to(flat, (1, 1, *node.dims_of(x)[2:]))
-    windows, indices = _taken(node, x, _lowest(node)), _taken(node, plane, -1)
+    windows, indices = _gather_windows(node, x, _lowest(node)), _gather_windows(node, plane, -1)
     rank = 2 + count
     best_in_window = R.argmax(windows, axis=rank, keepdims=True)
     sizes = (*node.dims_of(windows)[:rank], node.dims_of(windows)[rank])
@@ -92,13 +97,13 @@ def max_pool_with_places(node: FxNode) -> list[Expr]:
     return [maxima, positions]
 
 
-def _taken(node: FxNode, x: Expr, filler: float) -> Expr:
+def _gather_windows(node: FxNode, x: Expr, filler: float) -> Expr:
     """Returns the elements of each window along a last axis."""
     count = _axes_of(node)
     kernel, strides, padding, dilation = _window(node, count)
     after: list[Dim] = list(padding)
     if node.flag("ceil_mode"):
-        after = _ceiling(node, x, count)
+        after = _ceil_mode_padding(node, x, count)
     x = node.emit(emit_pad(node, x, [0, 0, *padding], [0, 0, *after], filler))
     for k in range(count):
         axis = 2 + 2 * k
@@ -109,14 +114,14 @@ def _taken(node: FxNode, x: Expr, filler: float) -> Expr:
         offsets = constant([[j * dilation[k] for j in range(kernel[k])]])
         x = node.emit(R.take(x, R.add(starts, offsets), axis=axis))
     outer = [2 + 2 * k for k in range(count)]
-    x = node.emit(reordered(x, [0, 1, *outer, *[a + 1 for a in outer]]))
+    x = node.emit(reorder_axes(x, [0, 1, *outer, *[a + 1 for a in outer]]))
     return node.emit(reshape_to(x, (*node.dims_of(x)[: 2 + count], math.prod(kernel))))
 
 
 @torch_op("avg_pool1d", "avg_pool2d", "avg_pool3d")
 def mean_pool(node: FxNode) -> Expr:
     count = _axes_of(node)
-    x, is_unbatched = _batched(node, count)
+    x, is_unbatched = _with_batch_axis(node, count)
     kernel, strides, padding, _ = _window(node, count)
     divisor = node.arg("divisor_override", None)
     if divisor is None:
@@ -129,15 +134,15 @@ def mean_pool(node: FxNode) -> Expr:
             count_include_pad=node.flag("count_include_pad", True),
         )
     else:
-        result = _divided(node, x, divisor)
+        result = _pool_with_divisor(node, x, divisor)
     return R.squeeze(result, [0]) if is_unbatched else result
 
 
-def _divided(node: FxNode, x: Expr, divisor: int) -> Expr:
+def _pool_with_divisor(node: FxNode, x: Expr, divisor: int) -> Expr:
     """Returns the sums of windows over a number."""
     count = _axes_of(node)
     kernel, strides, padding, _ = _window(node, count)
-    after = _ceiling(node, x, count) if node.flag("ceil_mode") else padding
+    after = _ceil_mode_padding(node, x, count) if node.flag("ceil_mode") else padding
     padded = emit_pad(node, x, [0, 0, *padding], [0, 0, *after], 0.0)
     mean = MEAN[count](padded, pool_size=kernel, strides=strides)
     return R.multiply(mean, number(math.prod(kernel) / divisor, node.out_dtype()))
@@ -178,11 +183,11 @@ def _adaptive(node: FxNode, op: Any) -> Expr:
         axis = rank - count + k
         size = node.dims_of(x)[axis]
         if out_size != 1 and dims.equal(size, out_size) is not True:
-            x = node.emit(_along(node, x, axis, size, out_size, op))
+            x = node.emit(_pool_axis(node, x, axis, size, out_size, op))
     return x
 
 
-def _along(node: FxNode, x: Expr, axis: int, size: Dim, out_size: Dim, op: Any) -> Expr:
+def _pool_axis(node: FxNode, x: Expr, axis: int, size: Dim, out_size: Dim, op: Any) -> Expr:
     window_size = dims.exact_quotient(size, out_size)
     if window_size is not None:
         sizes = node.dims_of(x)

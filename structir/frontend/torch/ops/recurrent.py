@@ -10,7 +10,7 @@ import numpy as np
 
 from structir.frontend.recurrent_kernels import DTYPES, recurrent_kernel
 from structir.frontend.torch.node import FxNode
-from structir.frontend.torch.ops.shapes import reordered
+from structir.frontend.torch.ops.shapes import reorder_axes
 from structir.frontend.torch.registry import torch_op
 from structir.frontend.torch.scalars import number
 from structir.ir.expr import Constant, Expr, ShapeExpr, Tuple
@@ -64,7 +64,7 @@ def recurrent(node: FxNode) -> list[Expr]:
     hidden_states, last = _layers(node, kind, x, initial)
     if is_unbatched:
         return [R.squeeze(v, [1]) for v in (hidden_states, *last)]
-    return [reordered(hidden_states, [1, 0, 2]) if batch_first else hidden_states, *last]
+    return [reorder_axes(hidden_states, [1, 0, 2]) if batch_first else hidden_states, *last]
 
 
 def _layers(
@@ -87,21 +87,21 @@ def _layers(
                 params[index * params_per_direction : (index + 1) * params_per_direction],
             )
             states = [R.take(s, number(index, "int64"), axis=0) for s in initial]
-            result.append(_directed(node, kind, node.emit(x), weights, states, reverse))
+            result.append(_build_direction(node, kind, node.emit(x), weights, states, reverse))
         x = result[0][0] if len(result) == 1 else R.concat([m[0] for m in result], axis=2)
         last += [m[1:] for m in result]
     return x, [R.stack(Tuple(tuple(column)), axis=0) for column in zip(*last, strict=True)]
 
 
 def _weights(node: FxNode, kind: TorchRecurrentKind, params: list[Expr]) -> Weights:
-    def turned(x: Expr) -> Expr:
+    def transpose(x: Expr) -> Expr:
         ordered = _in_order(node, kind, x)
         if isinstance(ordered, Constant):
             return Constant(np.ascontiguousarray(ordered.data.T))
         return node.fold(R.permute_dims(ordered, [1, 0]))
 
     biases = [node.fold(_in_order(node, kind, b)) for b in params[2:]]
-    return Weights(turned(params[0]), turned(params[1]), *(biases or (None, None)))
+    return Weights(transpose(params[0]), transpose(params[1]), *(biases or (None, None)))
 
 
 def _in_order(node: FxNode, kind: TorchRecurrentKind, x: Expr) -> Expr:
@@ -117,7 +117,7 @@ def _in_order(node: FxNode, kind: TorchRecurrentKind, x: Expr) -> Expr:
     return R.concat(parts, axis=0)
 
 
-def _directed(
+def _build_direction(
     node: FxNode,
     kind: TorchRecurrentKind,
     x: Expr,
@@ -133,7 +133,7 @@ def _directed(
     bias = weights.bias or R.zeros(ShapeExpr((width,)), dtype)
     states = [node.emit(s) for s in states]
     if not kind.kernel:
-        return _unrolled(node, gates, weights, states[0], reverse)
+        return _unroll(node, gates, weights, states[0], reverse)
     hidden = node.dims_of(states[0])[1]
     last = TensorStructInfo((batch, hidden), dtype)
     whole = TensorStructInfo((steps, batch, hidden), dtype)
@@ -147,9 +147,7 @@ def _directed(
     return [node.emit(result[k]) for k in range(1 + len(states))]
 
 
-def _unrolled(
-    node: FxNode, gates: Expr, weights: Weights, state: Expr, reverse: bool
-) -> list[Expr]:
+def _unroll(node: FxNode, gates: Expr, weights: Weights, state: Expr, reverse: bool) -> list[Expr]:
     """Unrolls the time steps, for a cell without a kernel."""
     steps = node.dims_of(gates)[0]
     if not isinstance(steps, int):

@@ -7,7 +7,7 @@ from functools import reduce as folded
 from typing import Any
 
 from structir.frontend.torch.node import FxNode
-from structir.frontend.torch.ops.shapes import between
+from structir.frontend.torch.ops.shapes import slice_between
 from structir.frontend.torch.registry import torch_op
 from structir.frontend.torch.scalars import (
     as_tensor,
@@ -57,7 +57,7 @@ def without_nan(node: FxNode) -> Expr:
 
 
 @torch_op("count_nonzero")
-def count_of_some(node: FxNode) -> Expr:
+def count_nonzero(node: FxNode) -> Expr:
     is_nonzero = R.not_equal(node["self"], number(0, node.dtype()))
     return R.sum(cast(is_nonzero, "int64"), axis=axes_of(node))
 
@@ -96,14 +96,14 @@ def _wide(node: FxNode, x: Expr) -> Expr:
 
 
 @torch_op("aminmax")
-def both_extremes(node: FxNode) -> list[Expr]:
+def min_and_max(node: FxNode) -> list[Expr]:
     axes = None if node.arg("dim", None) is None else [node.axis()]
     keepdims = node.flag("keepdim")
     return [op(node["self"], axis=axes, keepdims=keepdims) for op in (R.min, R.max)]
 
 
 @torch_op("argmax", "argmin")
-def place_of_extreme(node: FxNode) -> Expr:
+def arg_extreme(node: FxNode) -> Expr:
     op = R.argmax if ".argmax" in node.spec.target else R.argmin
     if not node.rank():
         return number(0, "int64")
@@ -111,7 +111,7 @@ def place_of_extreme(node: FxNode) -> Expr:
     return cast(op(_wide(node, node["self"]), axis=axis, keepdims=node.flag("keepdim")), "int64")
 
 
-def spread_of(node: FxNode) -> tuple[Expr, Expr]:
+def variance_of(node: FxNode) -> tuple[Expr, Expr]:
     """Returns the variance over the axes, and the mean."""
     x, axes, keepdims = node["self"], axes_of(node), node.flag("keepdim")
     correction: Any = node.arg("correction", None)
@@ -130,22 +130,22 @@ def spread_of(node: FxNode) -> tuple[Expr, Expr]:
 
 @torch_op("var")
 def variance(node: FxNode) -> Expr:
-    return spread_of(node)[0]
+    return variance_of(node)[0]
 
 
 @torch_op("std")
 def deviation(node: FxNode) -> Expr:
-    return R.sqrt(spread_of(node)[0])
+    return R.sqrt(variance_of(node)[0])
 
 
 @torch_op("var_mean")
 def variance_and_mean(node: FxNode) -> list[Expr]:
-    return list(spread_of(node))
+    return list(variance_of(node))
 
 
 @torch_op("std_mean")
 def deviation_and_mean(node: FxNode) -> list[Expr]:
-    spread, mean = spread_of(node)
+    spread, mean = variance_of(node)
     return [R.sqrt(spread), mean]
 
 
@@ -184,7 +184,7 @@ def _norm(node: FxNode, magnitude: Expr, order: Any, axes: Any, keepdims: bool) 
     return R.power(total, number(1 / order, dtype))
 
 
-def _running(op: Any) -> Callable[[FxNode], Expr]:
+def _cumulative(op: Any) -> Callable[[FxNode], Expr]:
     def build(node: FxNode) -> Expr:
         x = cast(node["self"], node.out_dtype())
         return op(x, axis=node.axis()) if node.rank() else x
@@ -192,8 +192,8 @@ def _running(op: Any) -> Callable[[FxNode], Expr]:
     return build
 
 
-torch_op("cumsum")(_running(R.cumsum))
-torch_op("cumprod")(_running(R.cumprod))
+torch_op("cumsum")(_cumulative(R.cumsum))
+torch_op("cumprod")(_cumulative(R.cumprod))
 
 
 @torch_op("logcumsumexp")
@@ -230,7 +230,9 @@ def _step(node: FxNode, x: Expr, axis: int, difference: Any) -> Expr:
     if dims.equal(size, 0) is True:
         return x
     shorter = dims.dim_max(size - 1, 0)
-    return difference(between(node, x, axis, 1, size), between(node, x, axis, 0, shorter))
+    return difference(
+        slice_between(node, x, axis, 1, size), slice_between(node, x, axis, 0, shorter)
+    )
 
 
 # ---- order

@@ -49,10 +49,10 @@ def squeeze(node: FxNode) -> Expr:
 @torch_op("permute", "permute_copy")
 def permute(node: FxNode) -> Expr:
     rank = node.rank()
-    return reordered(node["self"], [node.normalize_axis(a, rank) for a in node.ints("dims", ())])
+    return reorder_axes(node["self"], [node.normalize_axis(a, rank) for a in node.ints("dims", ())])
 
 
-def reordered(x: Expr, order: list[int]) -> Expr:
+def reorder_axes(x: Expr, order: list[int]) -> Expr:
     """Returns a tensor with its axes in another order."""
     return x if order == sorted(order) else R.permute_dims(x, order)
 
@@ -93,7 +93,7 @@ def order_of(node: FxNode) -> list[int]:
     "moveaxis",
 )
 def reorder(node: FxNode) -> Expr:
-    return reordered(node["self"], order_of(node))
+    return reorder_axes(node["self"], order_of(node))
 
 
 @torch_op("expand", "expand_copy", "expand_as", "broadcast_to")
@@ -126,23 +126,23 @@ def repeat_each(node: FxNode) -> Expr:
 
 
 @torch_op("slice.Tensor", "slice_copy.Tensor", "narrow.default", "narrow_copy")
-def cut(node: FxNode) -> Expr:
+def slice_axis(node: FxNode) -> Expr:
     if ".narrow" in node.spec.target:
         start = node.size("start")
-        return between(node, node["self"], node.axis(), start, start + node.size("length"))
+        return slice_between(node, node["self"], node.axis(), start, start + node.size("length"))
     start, end = node.arg("start", None), node.arg("end", None)
     axis = node.axis("dim", 0)
     step = node.plain("step", 1)
     size = node.dims()[axis]
     first: Dim = 0 if start is None else node.whole(start)
     last: Dim = size if end is None else node.whole(end)
-    return between(node, node["self"], axis, first, last, step)
+    return slice_between(node, node["self"], axis, first, last, step)
 
 
 TO_THE_END = 1 << 31
 
 
-def between(node: FxNode, x: Expr, axis: int, start: Dim, end: Dim, step: int = 1) -> Expr:
+def slice_between(node: FxNode, x: Expr, axis: int, start: Dim, end: Dim, step: int = 1) -> Expr:
     """Returns the elements from a start to before an end along an axis."""
     size = node.dims_of(x)[axis]
     if isinstance(end, int) and end >= TO_THE_END:
@@ -162,7 +162,7 @@ def unbind(node: FxNode) -> list[Any]:
     ]
 
 
-def pieces_of(node: FxNode) -> tuple[int, list[Dim]]:
+def parts_of(node: FxNode) -> tuple[int, list[Dim]]:
     """Returns the axis that a node splits, and the sizes of the pieces."""
     axis = node.axis("dim", 0)
     count = len(node.spec.outputs[0]) if isinstance(node.spec.outputs[0], tuple) else 1
@@ -180,11 +180,11 @@ def pieces_of(node: FxNode) -> tuple[int, list[Dim]]:
     "unsafe_chunk",
 )
 def split(node: FxNode) -> list[Any]:
-    axis, sizes = pieces_of(node)
+    axis, sizes = parts_of(node)
     result: list[Any] = []
     start: Dim = 0
     for size in sizes:
-        result.append(between(node, node["self"], axis, start, start + size))
+        result.append(slice_between(node, node["self"], axis, start, start + size))
         start = start + size
     return result
 
@@ -199,20 +199,20 @@ def diagonal_of(node: FxNode, first: int, second: int, offset: int) -> Expr:
     """Returns the diagonal of two axes, which are moved to the end."""
     rank = node.rank()
     other_axes = [a for a in range(rank) if a not in (first, second)]
-    x = node.emit(reordered(node["self"], [first, second, *other_axes]))
+    x = node.emit(reorder_axes(node["self"], [first, second, *other_axes]))
     indices = index_range(node.out_dims()[-1])
     rows = R.add(indices, as_tensor(max(-offset, 0), "int64"))
     columns = R.add(indices, as_tensor(max(offset, 0), "int64"))
     result = R.index_tensor(x, Tuple((rows, columns)))
-    return reordered(result, [*range(1, rank - 1), 0])
+    return reorder_axes(result, [*range(1, rank - 1), 0])
 
 
 @torch_op("as_strided")
-def strided(node: FxNode) -> Expr:
+def as_strided(node: FxNode) -> Expr:
     """Builds as_strided as a gather from a contiguous operand."""
     meta = node.scope.graph.tensors.get(node.spec.args["self"].name)
     symbol = node.host.symbols.dim
-    if meta is None or not lies_in_order(symbol, meta.sizes, meta.strides):
+    if meta is None or not is_contiguous(symbol, meta.sizes, meta.strides):
         node.fail("as_strided is only supported for a contiguous tensor")
     sizes, steps = node.sizes("size"), node.sizes("stride")
     storage_offset = node.arg("storage_offset", None)
@@ -224,7 +224,7 @@ def strided(node: FxNode) -> Expr:
     return R.take(R.flatten(node["self"]), node.fold(indices), axis=0)
 
 
-def lies_in_order(symbol: Callable[[Any], Dim], sizes: Any, strides: Any) -> bool:
+def is_contiguous(symbol: Callable[[Any], Dim], sizes: Any, strides: Any) -> bool:
     """Returns whether strides are contiguous."""
     step: Dim = 1
     for size, stride in zip(reversed(sizes), reversed(strides), strict=True):
@@ -246,7 +246,7 @@ def windows(node: FxNode) -> Expr:
     offsets = R.arange(R.prim_value(0), R.prim_value(size), R.prim_value(1), dtype="int64")
     starts = R.multiply(reshape_to(starts, (positions, 1)), as_tensor(step, "int64"))
     result = R.take(node["self"], R.add(starts, reshape_to(offsets, (1, size))), axis=axis)
-    return reordered(result, [*range(axis + 1), *range(axis + 2, rank + 1), axis + 1])
+    return reorder_axes(result, [*range(axis + 1), *range(axis + 2, rank + 1), axis + 1])
 
 
 # ---- joined
@@ -270,7 +270,7 @@ def stack(node: FxNode) -> Expr:
 
 
 @torch_op("hstack", "vstack", "dstack", "column_stack")
-def stacked(node: FxNode) -> Expr:
+def stack_by_kind(node: FxNode) -> Expr:
     rank = len(node.out_dims())
     kind = node.spec.target.split(".")[1]
     parts = [_with_axes(node, cast(x, node.out_dtype()), kind, rank) for x in node.arg("tensors")]
@@ -319,18 +319,18 @@ def roll(node: FxNode) -> Expr:
 
 
 @torch_op("rot90")
-def turned(node: FxNode) -> Expr:
+def rotate(node: FxNode) -> Expr:
     first, second = [node.normalize_axis(a, node.rank()) for a in node.ints("dims", (0, 1))]
     order = list(range(node.rank()))
     order[first], order[second] = second, first
     x = node["self"]
     match node.plain("k", 1) % 4:
         case 1:
-            return reordered(R.flip(x, axis=second), order)
+            return reorder_axes(R.flip(x, axis=second), order)
         case 2:
             return R.flip(R.flip(x, axis=first), axis=second)
         case 3:
-            return R.flip(reordered(x, order), axis=second)
+            return R.flip(reorder_axes(x, order), axis=second)
     return x
 
 
@@ -360,7 +360,7 @@ def pixel_unshuffle(node: FxNode) -> Expr:
     k = len(before)
     split_shape = reshape_to(node["self"], (*before, channels, rows, factor, columns, factor))
     order = [*range(k), k, k + 2, k + 4, k + 1, k + 3]
-    return reshape_to(reordered(split_shape, order), sizes)
+    return reshape_to(reorder_axes(split_shape, order), sizes)
 
 
 @torch_op("channel_shuffle", "native_channel_shuffle")
@@ -369,4 +369,4 @@ def channel_shuffle(node: FxNode) -> Expr:
     group_size = dims.floordiv(node.dims()[1], groups)
     split_groups = reshape_to(node["self"], (batch, groups, group_size, *rest))
     order = [0, 2, 1, *range(3, 3 + len(rest))]
-    return reshape_to(reordered(split_groups, order), node.dims())
+    return reshape_to(reorder_axes(split_groups, order), node.dims())

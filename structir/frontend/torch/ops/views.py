@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from structir.frontend.torch.node import FxNode, are_equal
-from structir.frontend.torch.ops.shapes import lies_in_order, order_of, pieces_of, reordered
+from structir.frontend.torch.ops.shapes import is_contiguous, order_of, parts_of, reorder_axes
 from structir.frontend.torch.registry import view_of
 from structir.frontend.torch.scalars import product, reshape_to
 from structir.ir import dims
@@ -20,7 +20,7 @@ def _may_copy(node: FxNode) -> bool:
     name = node.spec.args["self"].name
     meta = node.scope.graph.tensors.get(name)
     symbol = node.host.symbols.dim
-    return meta is None or not lies_in_order(symbol, meta.sizes, meta.strides)
+    return meta is None or not is_contiguous(symbol, meta.sizes, meta.strides)
 
 
 @view_of("reshape", "flatten", "contiguous", "reshape_as", "ravel", copies=_may_copy)
@@ -33,7 +33,7 @@ def write_reshaped(part: FxNode, new: Expr) -> Expr:
 @view_of("transpose.int", "permute", "t", "numpy_T", "mT", "movedim", "swapaxes", "swapdims")
 def write_reordered(part: FxNode, new: Expr) -> Expr:
     order = order_of(part)
-    return reordered(new, [order.index(k) for k in range(len(order))])
+    return reorder_axes(new, [order.index(k) for k in range(len(order))])
 
 
 @view_of("expand", "expand_as", copies=lambda node: not are_equal(node.out_dims(), node.dims()))
@@ -46,7 +46,7 @@ def write_selected(part: FxNode, new: Expr) -> Expr:
     axis, position = part.axis(), part.size("index")
     size = part.dims()[axis]
     position = position + size if isinstance(position, int) and position < 0 else position
-    return written(part, R.expand_dims(new, [axis]), axis, position, position + 1)
+    return update_slice(part, R.expand_dims(new, [axis]), axis, position, position + 1)
 
 
 @view_of("slice.Tensor", "narrow.default")
@@ -55,21 +55,21 @@ def write_slice(part: FxNode, new: Expr) -> Expr:
     size = part.dims()[axis]
     if ".narrow" in part.spec.target:
         start = part.size("start")
-        return written(part, new, axis, start, start + part.size("length"))
+        return update_slice(part, new, axis, start, start + part.size("length"))
     first, last = part.arg("start", None), part.arg("end", None)
-    start = from_front(part.whole(0 if first is None else first), size)
-    end = size if last is None else from_front(part.whole(last), size)
-    return written(part, new, axis, start, end, part.plain("step", 1))
+    start = clamp_bound(part.whole(0 if first is None else first), size)
+    end = size if last is None else clamp_bound(part.whole(last), size)
+    return update_slice(part, new, axis, start, end, part.plain("step", 1))
 
 
-def from_front(position: Dim, size: Dim) -> Dim:
+def clamp_bound(position: Dim, size: Dim) -> Dim:
     """Returns a bound of a slice counted from the front, within the axis."""
     if isinstance(position, int) and position < 0:
         position = dims.dim_max(position + size, 0)
     return position if dims.at_least(size, position) is True else dims.dim_min(position, size)
 
 
-def written(part: FxNode, new: Expr, axis: int, start: Dim, end: Dim, step: int = 1) -> Expr:
+def update_slice(part: FxNode, new: Expr, axis: int, start: Dim, end: Dim, step: int = 1) -> Expr:
     """Returns the whole with new elements from a start to before an end."""
     base = part["self"]
     size = part.dims()[axis]
@@ -81,16 +81,16 @@ def written(part: FxNode, new: Expr, axis: int, start: Dim, end: Dim, step: int 
 
 
 @view_of("split", "split_with_sizes", "chunk", "tensor_split")
-def write_piece(part: Any, new: Expr) -> Expr:
-    axis, sizes = pieces_of(part)
+def write_part(part: Any, new: Expr) -> Expr:
+    axis, sizes = parts_of(part)
     start = sum(sizes[: part.result_index])
-    return written(part, new, axis, start, start + sizes[part.result_index])
+    return update_slice(part, new, axis, start, start + sizes[part.result_index])
 
 
 @view_of("unbind.int")
 def write_unbound(part: Any, new: Expr) -> Expr:
     axis, position = part.axis("dim", 0), part.result_index
-    return written(part, R.expand_dims(new, [axis]), axis, position, position + 1)
+    return update_slice(part, R.expand_dims(new, [axis]), axis, position, position + 1)
 
 
 @view_of("diagonal")
