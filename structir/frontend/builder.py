@@ -1,4 +1,4 @@
-"""A block builder whose bindings carry the location of the model's node that they implement."""
+"""A block builder that records the model's node as the location of each binding."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ class NodeBuilder(BlockBuilder):
             self.span = before
 
     def aside(self, build: Callable[[], Expr]) -> SeqExpr:
-        """Returns the bindings that `build` emits and its result as a separate sequence, outside
-        the function."""
+        """Returns the bindings that `build` emits and its result as a separate sequence."""
         scope = BuilderScope(self.scopes[-1])
         scope.in_dataflow = self.scopes[-1].in_dataflow
         self.scopes.append(scope)

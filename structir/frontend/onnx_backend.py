@@ -1,4 +1,4 @@
-"""The backend interface of ONNX for the CPU: `Backend.prepare(model).run(inputs)`."""
+"""ONNX's backend interface for the CPU: `Backend.prepare(model).run(inputs)`."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class CompiledModel(BackendRep):
         return compiled(for_inference()(module))["main"]
 
     def run(self, inputs: Any, **options: Any) -> tuple[Any, ...]:
-        """Returns the outputs for inputs in order or by name."""
+        """Returns the outputs for inputs given in order or by name."""
         arrays = self._by_name(inputs)
         try:
             program = self._program_for(arrays)

@@ -109,9 +109,11 @@ for j in range(hidden):
 
 @cache
 def recurrent_kernel(name: str, dtype: str, backwards: bool, ragged: bool = False) -> Kernel:
-    """Returns the kernel of a cell over all steps: (input gates, states, weight, bias) -> all
-    hidden states and the final states. A `ragged` kernel takes the length of each sequence as an
-    additional first operand."""
+    """Returns the kernel of a cell over all time steps: (input gates, states, weight, bias) ->
+    hidden states of all steps and the final states.
+
+    A `ragged` kernel takes the length of each sequence as an additional first operand.
+    """
     cell = CELLS[name]
     full_name = f"{name}_backwards" if backwards else name
     full_name = f"{full_name}_ragged" if ragged else full_name

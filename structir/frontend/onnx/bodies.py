@@ -12,7 +12,8 @@ from structir.frontend.onnx.types import type_of_info
 
 
 def body_of(node: OnnxNode, functions: Mapping[tuple[str, str], FunctionProto]) -> FunctionProto:
-    """Returns the function body of a node's op, of the model or of ONNX's schema."""
+    """Returns the function body of a node's op: the model's own function, else that of ONNX's
+    schema."""
     model_body = functions.get((node.domain, node.op_type))
     if model_body is not None:
         return model_body

@@ -1,5 +1,4 @@
-"""The importer of graphs: looks up operands, applies the mapping of each node, binds its
-outputs."""
+"""The graph importer: looks up operands, applies the mapping of each node, binds its outputs."""
 
 from __future__ import annotations
 
@@ -91,7 +90,7 @@ class OnnxImporter:
     def outputs(
         self, nodes: Sequence[NodeProto], names: GraphNames, required: Sequence[str]
     ) -> list[OnnxValue]:
-        """Builds nodes in order; returns the values of the `wanted` names."""
+        """Builds nodes in order; returns the values of the `required` names."""
         return self._build_nodes(
             GraphSchedule(nodes, node_spans(nodes, names.where), required), 0, names
         )
@@ -109,8 +108,7 @@ class OnnxImporter:
     def _build_in_branches(
         self, split: Split, schedule: GraphSchedule, start: int, names: GraphNames
     ) -> list[OnnxValue]:
-        """Builds the nodes after a conditional inside each of its branches, where ranks are
-        known."""
+        """Builds the nodes after a conditional inside each branch, where the ranks are known."""
         node = split.node
         if names.splits >= MAX_SPLITS:
             node.fail(f"more than {MAX_SPLITS} conditionals have outputs of different ranks")
@@ -248,7 +246,8 @@ class OnnxImporter:
         return Constant(np.asarray(evaluated))
 
     def _inline(self, sequence: SeqExpr) -> list[OnnxValue | None]:
-        """Appends the bindings of a separate sequence to the current scope; returns its results."""
+        """Appends the bindings of a separate sequence to the current scope and returns its
+        results."""
         for binding in sequence.bindings():
             self.builder.scopes[-1].add(binding)
         fields: Any = sequence.body
@@ -293,7 +292,7 @@ class OnnxImporter:
             self.infos[name] = named.expr.struct_info
 
     def _bind_name(self, value: OnnxValue, name: str, node: OnnxNode) -> OnnxValue:
-        """Binds a value to a variable of a name, with unknown sizes bound to fresh symbols."""
+        """Binds a value to a variable named `name`; unknown sizes become fresh symbols."""
         expr = value.expr
         if type(expr) is Constant:
             return value
@@ -350,7 +349,7 @@ def _small(var: Var) -> bool:
 
 
 def with_span(error: DiagnosticError, node: OnnxNode) -> DiagnosticError:
-    """Returns an error with the location and op of a node where it has none."""
+    """Returns an error with the node's location and op added where they are missing."""
     if all(d.span is not None for d in error.diagnostics):
         return error
     located = [d.at(node.span) for d in error.diagnostics]

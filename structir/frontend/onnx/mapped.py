@@ -47,8 +47,7 @@ class MappedModel:
         return self._rewrite(0, len(self.data), {GRAPH: self._graph})
 
     def array_of(self, tensor: TensorProto) -> Array | None:
-        """Returns a view of the elements of a tensor left in the file; None for any other
-        tensor."""
+        """Returns a view of a tensor whose elements are in the file; None for any other tensor."""
         payload = next(
             (self.payloads.get(e.value) for e in tensor.external_data if e.key == OFFSET_KEY), None
         )

@@ -33,8 +33,8 @@ class GraphNames:
         )
 
     def branch(self) -> GraphNames:
-        """Returns the scope of this graph inside one branch of a conditional that the rest is built
-        in."""
+        """Returns the scope for one branch of a conditional that contains the rest of this
+        graph."""
         values = ChainMap({}, *scope_maps(self.values))
         return attrs.evolve(self, values=values, splits=self.splits + 1)
 

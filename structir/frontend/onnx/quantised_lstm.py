@@ -58,8 +58,8 @@ def {name}(
 
 @cache
 def quantised_lstm_kernel(backwards: bool) -> Kernel:
-    """Returns the kernel (input gates, states, weight, and per gate its sum, scale and bias) -> all
-    hidden states and the final states."""
+    """Returns the kernel (input gates, states, weight, and per gate its sum, scale and bias) ->
+    hidden states of all steps and the final states."""
     name = "quantised_lstm_backwards" if backwards else "quantised_lstm"
     steps = "steps - 1, -1, -1" if backwards else "steps"
     text = indent(CELLS["lstm"].text.rstrip(), " " * 16)

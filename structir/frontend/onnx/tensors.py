@@ -1,5 +1,4 @@
-"""ONNX tensors as NumPy arrays: lengths are checked, and only files in the model's folder are
-read."""
+"""Conversion of ONNX tensors to NumPy arrays, with checked lengths and paths of external data."""
 
 from __future__ import annotations
 
@@ -56,8 +55,7 @@ def array_of(tensor: TensorProto, folder: Path | None) -> Array:
 
 
 def _check_length(tensor: TensorProto, name: str) -> None:
-    """Raises `DiagnosticError` if the stored length differs from the one that the shape
-    requires."""
+    """Raises `DiagnosticError` if the stored length differs from the required length."""
     if tensor.data_type == TensorProto.STRING:
         needed, stored, unit = math.prod(tensor.dims), len(tensor.string_data), "strings"
     elif tensor.HasField("raw_data"):

@@ -17,7 +17,7 @@ LEQ, LESS, GEQ, GREATER, EQUAL, DIFFERENT, MEMBER, LEAF = range(8)
 
 @attrs.frozen(eq=False)
 class Trees:
-    """All nodes of all trees as arrays; each entry of a leaf is a weight for one target."""
+    """All nodes of all trees as arrays; each entry of a leaf is a weight of one target."""
 
     modes: Sequence[int]
     features: Sequence[int]
@@ -33,7 +33,8 @@ class Trees:
     targets: Sequence[int]
 
     def arrays(self, dtype: str) -> list[np.ndarray[Any, Any]]:
-        """Returns the arrays in the order of the kernel's parameters; an empty one holds a 0."""
+        """Returns the arrays in the order of the kernel's parameters; an empty array becomes
+        [0]."""
         floats = {"splits", "members", "weights"}
         return [
             np.array(list(getattr(self, f.name)) or [0], dtype if f.name in floats else "int64")
@@ -113,8 +114,8 @@ COMBINED = {
 
 @cache
 def tree_kernel(aggregate: str, dtype: str) -> Kernel:
-    """Returns the kernel (features, arrays of `Trees`) -> combined leaf weights per target, and
-    whether any leaf has one."""
+    """Returns the kernel (features, arrays of `Trees`) -> combined leaf weights per target, and a
+    mask of the targets that have a weight."""
     text = SOURCE.format(how=aggregate, dtype=dtype, joined=COMBINED[aggregate])
     name = f"tree_ensemble_{aggregate}"
     kernel = parse(text, f"{name}.py").functions[name]

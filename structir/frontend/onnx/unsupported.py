@@ -1,4 +1,4 @@
-"""A check, before anything is built, that every op of a model can be imported."""
+"""A check before the import that every op of a model has a mapping."""
 
 from __future__ import annotations
 

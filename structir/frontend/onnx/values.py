@@ -1,4 +1,4 @@
-"""An ONNX value during the import: its expression, and its elements where they are known."""
+"""An ONNX value during the import: its expression, and its elements if known."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def as_elements(items: Any, shape: tuple[int, ...]) -> Elements:
 
 
 def is_foldable(elements: Elements) -> bool:
-    """Returns whether every element is an integer or a size, so that it can be materialized."""
+    """Returns whether every element is an integer or a size, and can be materialized."""
     return all(isinstance(e, int | Poly | np.bool_) for e in elements.ravel())
 
 

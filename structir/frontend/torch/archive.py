@@ -1,4 +1,4 @@
-"""The files of a `.pt2` archive: the graph as JSON, tensors as bytes; nothing is unpickled."""
+"""Reader of `.pt2` archives: the graph as JSON, tensors as bytes; nothing is unpickled."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def wrong(message: str, hint: str | None = None, code: str = "E0808") -> Diagnos
 
 
 class Archive:
-    """An open archive. Torch stores files uncompressed, so their total size is at most that of the
+    """An open archive. Torch stores files uncompressed: their total size is at most that of the
     archive."""
 
     def __init__(self, file: IO[bytes], name: str) -> None:
@@ -122,7 +122,7 @@ class Archive:
 
 
 def _as_strided(data: Array, sizes: list[int], strides: list[int], name: str) -> Array:
-    """Returns elements with a shape and strides, which must be within the data."""
+    """Returns a strided view of elements, which must not exceed the data, as a contiguous array."""
     if len(sizes) != len(strides) or min([0, *sizes, *strides]) < 0:
         raise wrong(f"{name!r}: invalid sizes or strides")
     if 0 in sizes:

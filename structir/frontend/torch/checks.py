@@ -22,7 +22,7 @@ UNENFORCED_LOWER_BOUND = (
 
 
 def check_sizes(importer: TorchImporter, program: ExportedModule, params: Parameters) -> None:
-    """Emits the checks of sizes that torch makes at each call: ranges, then guards."""
+    """Emits the run-time checks of sizes that torch makes at each call: ranges, then guards."""
     ranges = {range_key(importer.symbols, name): r for name, r in program.ranges.items()}
     enforced: set[Dim] = {1}
     for var in params.variables:
@@ -38,7 +38,7 @@ def check_sizes(importer: TorchImporter, program: ExportedModule, params: Parame
 
 
 def _inputs(program: ExportedModule, params: Parameters) -> dict[str, StructInfo]:
-    """Returns what is known of the inputs, by name and, as strict exports have it, by position."""
+    """Returns the StructInfo of the inputs, by name and, for strict exports, by position."""
     infos = {var.name: var.struct_info for var in params.variables}
     user = [spec.value for spec in program.inputs if spec.kind == "user"]
     positions = {f"flat_args_{k}": v.name for k, v in enumerate(user) if isinstance(v, Ref)}
@@ -46,7 +46,7 @@ def _inputs(program: ExportedModule, params: Parameters) -> dict[str, StructInfo
 
 
 def _condition(text: str, inputs: Mapping[str, StructInfo]) -> Dim:
-    """Returns a guard as 1 or 0; warns of one that fixes a size, or that is not understood."""
+    """Returns a guard as 1 or 0; warns about a guard that fixes a size or cannot be parsed."""
     try:
         condition = guard_condition(text, inputs)
     except UnreadableSizeError as error:
@@ -64,7 +64,7 @@ def _condition(text: str, inputs: Mapping[str, StructInfo]) -> Dim:
 
 
 def _check_condition(importer: TorchImporter, params: Parameters, condition: Dim) -> None:
-    """Emits a check of one input, whose size is another one where the condition is 0."""
+    """Emits a `match_cast` of one input that fails if the condition is 0."""
     used = dims.syms(condition)
     for var in params.variables:
         sizes = _sizes(var.struct_info)
@@ -84,7 +84,7 @@ def _check(importer: TorchImporter, var: Var, sizes: Sequence[Dim]) -> None:
 
 
 def _sizes(info: StructInfo) -> list[Dim]:
-    """Returns the sizes of a tensor, or the value of a number."""
+    """Returns the sizes of a tensor, or the value of a scalar."""
     if isinstance(info, PrimStructInfo) and info.value is not None:
         return [info.value]
     sizes = info.dims if isinstance(info, TensorStructInfo) else None
@@ -101,7 +101,7 @@ def _conditions(size: Dim, low: int | None, high: int | None) -> list[Dim]:
 
 
 def _within(size: Dim, low: int | None, high: int | None) -> Dim:
-    """Returns the size, or another one where it is out of the range that torch enforces."""
+    """Returns the size, or a different size if it is out of the range that torch enforces."""
     if low is not None and low > UNENFORCED_LOWER_BOUND:
         size = dims.dim_max(size, low)
     return dims.dim_min(size, high) if high is not None and high < NO_UPPER_BOUND else size

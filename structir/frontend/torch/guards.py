@@ -56,7 +56,7 @@ CALLS |= {"math.trunc": "TruncToInt", "torch.sym_float": "ToFloat", "float": "To
 
 
 def range_key(symbols: TorchSymbols, text: str) -> Dim:
-    """Returns the size that a range is of: a variable, or an expression such as `2*s0 + 1`."""
+    """Returns the size that a range constrains: a variable, or an expression such as `2*s0 + 1`."""
 
     def leaf(tree: ast.expr) -> Dim | None:
         return symbols.variable(tree.id) if isinstance(tree, ast.Name) else None
@@ -73,7 +73,8 @@ def guard_condition(text: str, inputs: Mapping[str, StructInfo]) -> Dim:
 
 
 def fixed_size(text: str, inputs: Mapping[str, StructInfo]) -> str | None:
-    """Returns `axis 1 of x to 8` for a guard that gives an axis its only size; None for others."""
+    """Returns `axis 1 of x to 8` for a guard that fixes an axis to one size; None for other
+    guards."""
     match _parse(text):
         case ast.Compare(
             left=ast.Subscript(
@@ -87,11 +88,12 @@ def fixed_size(text: str, inputs: Mapping[str, StructInfo]) -> str | None:
 
 
 def is_internal(text: str) -> bool:
-    """Returns whether a guard has a form that torch's analysis of reshapes and broadcasts gives.
+    """Returns whether a guard has a form that torch's analysis of reshapes and broadcasts
+    generates.
 
-    Such guards hold floor divisions or products of sizes, or compare by `!=` with 0, 1 or another
-    size. They would refuse sizes that the ops accept. A branch of the model may have such a form
-    too: torch does not record where a guard comes from.
+    Such guards contain floor divisions or products of sizes, or compare by `!=` with 0, 1 or
+    another size. They would reject sizes that the ops accept. A branch of the model may have such a
+    form too: torch does not record the origin of a guard.
     """
     tree = _parse(text)
     match tree:
@@ -115,7 +117,7 @@ def _is_internal_part(part: ast.AST) -> bool:
 
 
 def _input_size(tree: ast.expr, inputs: Mapping[str, StructInfo]) -> Dim | None:
-    """Returns a size of an input, or an input that is a number; None for other expressions."""
+    """Returns a size of an input, or the value of a scalar input; None for other expressions."""
     match tree:
         case ast.Subscript(
             value=ast.Call(func=ast.Attribute(value=path, attr="size")),
@@ -195,7 +197,7 @@ def _value(tree: ast.expr, leaf: Leaf) -> Ratio:
 
 
 def _apply(name: str, values: list[Ratio]) -> Ratio:
-    """Applies a function; of whole numbers, `a < b` is written as `a + 1 <= b`."""
+    """Applies a function to values; for integers, `a < b` becomes `a + 1 <= b`."""
     if name in ("StrictLessThan", "StrictGreaterThan"):
         low, high = values if name == "StrictLessThan" else reversed(values)
         if (first := low.whole()) is not None and high.whole() is not None:

@@ -1,4 +1,4 @@
-"""Graphs built node by node: arguments looked up, the mapping applied, results bound by name."""
+"""The graph importer: looks up arguments, applies the mapping of each node, binds its results."""
 
 from __future__ import annotations
 
@@ -153,7 +153,8 @@ class TorchImporter:
         self.memory.record_view(node)
 
     def _bind_scalars(self, node: FxNode, names: list[str]) -> bool:
-        """Binds the symbolic numbers that the program declares; returns False if one is unknown."""
+        """Binds the symbolic numbers that the program declares; returns False if one has a free
+        symbol."""
         in_scope = self.builder.scopes[-1].symbols()
         values: dict[str, Any] = {}
         for name in names:
@@ -178,7 +179,7 @@ class TorchImporter:
         return list(result) if isinstance(result, list | tuple) else [result]
 
     def _build_in_place(self, node: FxNode, functional: str) -> None:
-        """Builds an in-place op as its functional form, and updates the tensor that it writes."""
+        """Builds an in-place op as its functional form and updates the mutated tensor."""
         first = next(iter(node.spec.args.values()), None)
         if not isinstance(first, Ref):
             node.fail("expected a tensor of the graph as the target of an in-place op")
@@ -223,8 +224,10 @@ class TorchImporter:
         return self._cast_to_meta(node, name, value, index)
 
     def _cast_to_meta(self, node: FxNode, name: str, value: Expr, index: int) -> Expr:
-        """Casts a value to the shape that torch recorded where that is more precise: data-dependent
-        sizes are bound, simpler expressions are checked at run time."""
+        """Casts a value to the shape that torch recorded, if that is more precise.
+
+        This binds data-dependent sizes; simpler expressions of sizes are checked at run time.
+        """
         info = value.struct_info
         if not isinstance(info, TensorStructInfo):
             return value
@@ -270,8 +273,7 @@ class TorchImporter:
 
 
 def _is_more_precise(recorded: Dim, inferred: Dim, in_scope: Collection[Sym]) -> bool:
-    """Returns whether torch's expression of a size has new symbols or is simpler than the inferred
-    one."""
+    """Returns whether the recorded size has new symbols, or is simpler than the inferred size."""
     if not dims.syms(recorded) <= set(in_scope):
         return True
     return dims.equal(recorded, inferred) is None and len(dims.text(recorded)) < len(
@@ -280,7 +282,7 @@ def _is_more_precise(recorded: Dim, inferred: Dim, in_scope: Collection[Sym]) ->
 
 
 def with_span(error: DiagnosticError, node: FxNode) -> DiagnosticError:
-    """Returns an error with the location and op of a node where it has none."""
+    """Returns an error with the node's location and op added where they are missing."""
     if all(d.span is not None for d in error.diagnostics):
         return error
     located = [d.at(node.span) for d in error.diagnostics]

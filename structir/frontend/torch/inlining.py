@@ -26,7 +26,7 @@ def inline_blocks(program: ExportedModule) -> ExportedModule:
 
 
 def _inline_graph(graph: FxGraph) -> tuple[FxGraph, Mapping[str, Any]]:
-    """Returns a graph with its blocks inlined, and the replacements of the blocks' results."""
+    """Returns a graph with its blocks inlined, and the values that replace the blocks' results."""
     body = _Body(graph)
     for spec in graph.nodes:
         args = {name: body.argument(value) for name, value in spec.args.items()}
@@ -105,7 +105,7 @@ class _Body:
 
 
 def _flat(values: Any) -> list[Any]:
-    """Returns the references in nested lists; other items are not results."""
+    """Returns the references in nested lists; other items are dropped."""
     results = []
     for value in values:
         if isinstance(value, list | tuple):
@@ -116,7 +116,7 @@ def _flat(values: Any) -> list[Any]:
 
 
 def _substitute(value: Any, replacements: Mapping[str, Any]) -> Any:
-    """Returns a value with some references replaced."""
+    """Returns a value with references replaced."""
     if isinstance(value, Ref):
         return replacements.get(value.name, value)
     if isinstance(value, tuple):

@@ -1,6 +1,6 @@
 """A printed form of a graph, one line per node, that diagnostics show as source.
 
-Each line ends with the user's Python line that the node was traced from.
+Each line ends with the line of user code that the node was traced from.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Functionalization of in-place writes: tracks which tensors alias the same memory.
+"""Functionalization of in-place writes: tracks the tensors that alias the same memory.
 
 Torch writes in place; StructIR values are immutable. Each view is recorded with its node. A write
 through a view is propagated to its base, and a read after a write rebuilds the view.
@@ -40,7 +40,7 @@ class ViewRebuilder(Protocol):
 
 
 class AliasState:
-    """The alias relation of the tensors of a graph, and which of them are stale."""
+    """The alias relation of the tensors of a graph, and the writes that each value reflects."""
 
     def __init__(self, rebuilder: ViewRebuilder) -> None:
         self.rebuilder = rebuilder
@@ -85,7 +85,7 @@ class AliasState:
         return name
 
     def read(self, scope: FxScope, name: str) -> Any:
-        """Returns the value of a name, rebuilt if its memory was written since."""
+        """Returns the value of a name, rebuilt if its memory was written after it was built."""
         name = self._resolve_alias(name)
         view = self.views.get(name)
         if view is None:
@@ -103,7 +103,7 @@ class AliasState:
         return self.rebuilder.builder.emit(result, name)
 
     def write(self, node: FxNode, name: str, new: Expr) -> None:
-        """Returns updates a tensor and its base after a write."""
+        """Updates a tensor and its bases after a write."""
         name, scope = self._resolve_alias(name), node.scope
         self._propagate(scope, name, new)
         root = self.root(name)
@@ -127,7 +127,7 @@ class AliasState:
 
 
 class ViewNode(FxNode):
-    """The node of a view that a write-back receives, with the index of its result."""
+    """The node of a view, with the index of its result; a write-back receives it."""
 
     def __init__(self, view: TensorView) -> None:
         node = view.node

@@ -90,7 +90,8 @@ def _decompose(program: Any, error: UnmappedOpsError) -> Any:
 
 
 def _dim_names(program: Any) -> dict[str, str]:
-    """Returns the names of the `Dim`s of a program by torch symbol; a stored program lacks them."""
+    """Returns the names of the program's `Dim`s by torch symbol; a stored program does not have
+    them."""
     try:
         values = [n.meta["val"] for n in program.graph.nodes if n.op == "placeholder"]
         modes = [v.fake_mode for v in values if hasattr(v, "fake_mode")]
@@ -110,7 +111,11 @@ def from_pt2(
     weights_as_inputs: bool = False,
     progress: Progress | None = None,
 ) -> IRModule:
-    """Imports a `.pt2` file that `torch.export.save` has written; torch is not needed."""
+    """Imports a `.pt2` file that `torch.export.save` wrote; torch is not needed.
+
+    The arguments are those of `from_exported_program`. Raises `DiagnosticError` for an invalid
+    file, an op without a mapping, or an invalid node.
+    """
     if not isinstance(path, str | os.PathLike):
         return _module(path, "program", names, weights_as_inputs, progress)
     path = Path(path)
@@ -191,7 +196,7 @@ def _build_module(
 
 
 def is_flat(graph: FxGraph) -> bool:
-    """Returns whether a graph can be in a dataflow block: it has no conditionals and loops."""
+    """Returns whether a graph can be in a dataflow block: it has no conditionals or loops."""
     inner = [v for n in graph.nodes for v in n.args.values() if isinstance(v, FxGraph)]
     return all(n.target not in CONTROL_FLOW_OPS for n in graph.nodes) and all(
         is_flat(g) for g in inner
@@ -203,7 +208,8 @@ def _output_names(outputs: list[Any]) -> list[str]:
 
 
 def _result(value: Any) -> Expr:
-    """Returns a result as an expression: a number is a tensor of rank 0, None the empty tuple."""
+    """Returns a result as an expression: a number becomes a tensor of rank 0, None the empty
+    tuple."""
     if value is None:
         return Tuple(())
     if isinstance(value, Expr):

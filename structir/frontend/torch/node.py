@@ -184,7 +184,8 @@ class FxNode:
         return int(axis) % limit
 
     def axes(self, name: str = "dim", of: str = "self") -> list[int] | None:
-        """Returns the sorted axes that an argument names, normalized; None if it names none."""
+        """Returns the sorted, normalized axes that an argument names, or None if it is absent or
+        empty."""
         value = self.arg(name, None)
         if value is None or value == ():
             return None

@@ -1,4 +1,4 @@
-"""The inputs of an exported program as parameters of the function or constants."""
+"""Conversion of a program's inputs to parameters of the function or constants."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ class Parameters:
                 self.values[name] = Constant(archive.tensor(spec.target, payloads[spec.target]))
 
     def mutated(self, program: ExportedModule) -> dict[str, str]:
-        """Returns the mutated inputs and state: the output name, and the value with the final
-        elements."""
+        """Returns the mutated inputs and state: output names, and the names of their final
+        values."""
         results = {}
         for output in program.outputs:
             if output.kind != "user":
@@ -103,8 +103,10 @@ def solve_input_sizes(
 ) -> dict[tuple[str, int], Dim]:
     """Returns fresh variables for input sizes, and solves torch's variables for them.
 
-    This applies to variables that are not themselves the size of an axis: an input of `2 * s` rows
-    gets `n` rows, and `s` becomes `n // 2`.
+    This applies to a variable that is not the size of any axis: an input of `2 * s` rows gets `n`
+    rows, and `s` becomes `n
+
+    2`.
     """
     sizes = {(n, k): symbols.dim(s) for n, m in metas.items() for k, s in enumerate(m.sizes)}
     variables = [dims.as_sym(d) for d in (*sizes.values(), *map(symbols.dim, numbers))]

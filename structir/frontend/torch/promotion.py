@@ -48,7 +48,7 @@ def _number_kind(value: Any) -> int:
 
 
 def _common_dtype(group: set[str]) -> str:
-    """Returns the dtype that represents all of these."""
+    """Returns the common dtype of a set of dtypes of several categories."""
     highest = max(map(_kind, group))
     names = sorted(name for name in group if _kind(name) == highest)
     if len(names) == 1:

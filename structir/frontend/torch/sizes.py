@@ -31,7 +31,7 @@ class Ratio:
 
 
 class UnreadableSizeError(Exception):
-    """Raised for an expression that has no meaning as a size."""
+    """Raised for an expression that is not a size."""
 
 
 class TorchSymbols:
@@ -53,7 +53,7 @@ class TorchSymbols:
         return dims.sym(identifier(name))
 
     def define(self, variable: Sym, size: Dim) -> None:
-        """Replaces a variable with an expression of other sizes."""
+        """Replaces a variable by an expression of other sizes."""
         changed = [n for n, d in self.by_name.items() if dims.as_sym(d) is variable]
         self.by_name.update(dict.fromkeys(changed, size))
         self.parsed.clear()

@@ -1,4 +1,4 @@
-"""A check, before anything is built, that every op of a program can be imported."""
+"""A check before the import that every op of a program has a mapping."""
 
 from __future__ import annotations
 

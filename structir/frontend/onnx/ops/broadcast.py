@@ -1,4 +1,5 @@
-"""Element-wise ops of several operands, which broadcast; arithmetic of known sizes."""
+"""Mappings of element-wise ops of several operands, which broadcast; folding rules of
+arithmetic."""
 
 from __future__ import annotations
 
@@ -62,7 +63,7 @@ def equal(node: OnnxNode) -> Expr:
 
 
 def align_rhs(node: OnnxNode) -> Expr:
-    """Returns the right operand; before opset 7, `axis` aligns it with the left operand's axes."""
+    """Returns the right operand; before opset 7, `axis` aligns it with axes of the left operand."""
     right = node[1]
     axis = node.attr("axis", None) if node.version < 7 and node.flag("broadcast") else None
     if axis is None:

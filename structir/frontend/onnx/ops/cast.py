@@ -1,4 +1,4 @@
-"""Conversions between dtypes, and the same bits seen as another dtype."""
+"""Mappings of dtype conversion and bit casts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Constants, and tensors made from a shape: filled, counted, with ones on a diagonal."""
+"""Mappings of constants, ranges, identity matrices, one-hot encoding and window functions."""
 
 from __future__ import annotations
 

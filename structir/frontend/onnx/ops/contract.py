@@ -40,7 +40,7 @@ def einsum(node: OnnxNode) -> Expr:
 
 @onnx_op("Det")
 def det(node: OnnxNode) -> Expr:
-    """Returns the determinant by elimination without division where the matrix is small."""
+    """Builds the determinant of static matrices up to 4 x 4 by cofactor expansion."""
     *_, n, m = node.static_dims()
     if n != m or n > 4:
         node.fail(f"expected static square matrices, found {n} x {m}")
@@ -55,7 +55,7 @@ def _entry(node: OnnxNode, i: int, j: int) -> Expr:
 
 
 def _determinant(rows: list[list[Expr]]) -> Expr:
-    """Returns the determinant by its first row."""
+    """Returns the determinant by cofactor expansion along the first row."""
     if len(rows) == 1:
         return rows[0][0]
     total: Expr | None = None

@@ -1,7 +1,7 @@
-"""Choices and loops: the graphs inside of a node as branches, and as functions that a loop calls.
+"""Mappings of conditionals and loops: nested graphs become branches and loop bodies.
 
-A loop's body is a function within the function, so that it sees all values around it; what calls it
-again and again is `loop.iterate`.
+A loop body is a nested function, which may use all values of the enclosing scope. The external
+function `loop.iterate` calls it once per iteration.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ class OnnxLoop:
     body: Callable[[Expr, Expr, list[Expr]], list[Expr]]  # next condition, carried, outputs
 
     def run(self, trips: Expr, condition: Expr, length: Dim | None) -> list[Expr]:
-        """Returns the carried values at the end, then the outputs, of this length if it is
-        known."""
+        """Returns the final carried values, then the stacked outputs, whose first size is `length`
+        if known."""
         builder, node = self.node.importer.builder, self.node
         body, infos, results = self._build_until_invariant()
         step_infos = results[1 + len(self.carried) :]
@@ -103,8 +103,10 @@ class OnnxLoop:
         return [_cast_to(node, v, i) for v, i in zip(values, exact_infos, strict=True)]
 
     def _build_until_invariant(self) -> tuple[Var, list[StructInfo], list[Any]]:
-        """Returns the body as a function, what holds of the carried values at every step, and of
-        all that the body gives. A body that was built with too much taken to hold is built again.
+        """Returns the body as a function, the loop-invariant StructInfo of the carried values, and
+        the StructInfo of the body's results.
+
+        Rebuilds the body with a weaker StructInfo until every iteration preserves it.
         """
         node, infos = self.node, list[Any]([v.struct_info for v in self.carried])
         for _ in range(MAX_ROUNDS):
@@ -127,7 +129,7 @@ class OnnxLoop:
         return [Var("step", INDEX), Var("going", FLAG), *carried]
 
     def _function(self, infos: Sequence[Any]) -> tuple[Var, list[Any]]:
-        """Returns the body as a function, and what holds of its results inside."""
+        """Returns the body as a function, and the StructInfo of its results inside the body."""
         params, results = self._params(infos), list[Any]()
 
         def build() -> Expr:
@@ -140,7 +142,7 @@ class OnnxLoop:
         return self.node.importer.builder.local_function(params, build, name), results
 
     def _initial_shape(self, info: Any) -> Expr:
-        """Returns the shape of an output that has not grown."""
+        """Returns the shape of a stacked output before the first iteration."""
         in_scope = self.node.importer.builder.scopes[-1].symbols()
         sizes = info.dims if isinstance(info.dims, tuple) else (0,) * (info.ndim or 0)
         initial = [d if dims.syms(d) <= in_scope else 0 for d in sizes]
@@ -161,7 +163,7 @@ class OnnxLoop:
 
 
 def _without_symbols(info: Any) -> StructInfo:
-    """Returns a StructInfo without sizes, for the signature of a loop body."""
+    """Returns a StructInfo without symbolic sizes, for the signature of a loop body."""
     if not isinstance(info, TensorStructInfo):
         return OBJECT
     is_static = isinstance(info.dims, tuple) and all(isinstance(d, int) for d in info.dims)

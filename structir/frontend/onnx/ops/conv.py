@@ -1,4 +1,4 @@
-"""Convolutions, transposed and of integers too."""
+"""Mappings of convolutions: plain, transposed and deformable."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def kernel_sizes(node: OnnxNode, index: int = 1) -> tuple[int, ...]:
 
 
 def with_bias(node: OnnxNode, x: Expr, index: int) -> Expr:
-    """Returns a number for each channel added, if it is given."""
+    """Returns the result with the bias operand added per channel, if present."""
     if not node.has(index):
         return x
     trailing = [1] * (node.rank() - 2)
@@ -102,9 +102,8 @@ def conv_transpose(node: OnnxNode) -> Expr:
 
 
 def _conv_by_phases(node: OnnxNode, sizes: tuple[int, ...], strides: list[int]) -> Expr:
-    """Returns the transposed convolution as a plain one with a channel for each phase of the
-    strides, whose results then stand side by side: it reads where the transposed one would write.
-    """
+    """Returns a transposed convolution as a plain one with one output channel per stride phase,
+    whose results are interleaved."""
     count, groups = len(sizes), node.attr("group", 1)
     taps = [-(-k // s) for k, s in zip(sizes, strides, strict=True)]
     result = CONVOLUTIONS[count](
@@ -130,8 +129,8 @@ def _conv_by_phases(node: OnnxNode, sizes: tuple[int, ...], strides: list[int]) 
 
 
 def phases(weight: Array, strides: list[int], taps: list[int], groups: int) -> Array:
-    """Returns the weight of a transposed convolution as that of a plain one: (I, O, *sizes) to a
-    channel for each result and phase, the taps that meet it in reverse."""
+    """Returns the weight (in, out, *sizes) of a transposed convolution as the weight of a plain
+    one: one output channel per result and phase, with the taps reversed."""
     count = len(strides)
     full = [t * s for t, s in zip(taps, strides, strict=True)]
     padding = [(0, f - k) for f, k in zip(full, weight.shape[2:], strict=True)]
@@ -147,7 +146,7 @@ def phases(weight: Array, strides: list[int], taps: list[int], groups: int) -> A
 def _trim_amounts(
     node: OnnxNode, sizes: Any, strides: list[int], dilations: list[int], output_padding: list[int]
 ) -> tuple[list[int], list[int]]:
-    """Returns how much is cut off before and after along each axis."""
+    """Returns the number of elements to crop before and after along each axis."""
     count = len(sizes)
     mode = node.attr("auto_pad", "NOTSET") or "NOTSET"
     output_shape = node.attr("output_shape", None)
@@ -176,8 +175,8 @@ def _trim_amounts(
 
 @onnx_op("DeformConv")
 def deform_conv(node: OnnxNode) -> Expr:
-    """Returns readings of the image between its elements, then a product with the weights of each
-    group."""
+    """Builds a deformable convolution: a kernel that samples the image at the offsets, then a
+    grouped matrix product."""
     if node.rank() != 4:
         node.fail(f"deformable convolution over {node.rank() - 2} axes is not supported")
     batch, channels, *_ = node.dims()

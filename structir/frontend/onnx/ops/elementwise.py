@@ -1,4 +1,4 @@
-"""Element-wise ops of one operand, activations among them."""
+"""Mappings of element-wise ops of one operand, including activations."""
 
 from __future__ import annotations
 

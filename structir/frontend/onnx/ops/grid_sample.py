@@ -215,7 +215,7 @@ def _selected_rows(node: OnnxNode, outputs: Expr) -> Expr:
 
 
 def _corners(node: OnnxNode) -> Expr:
-    """Returns boxes in centre format as corners."""
+    """Returns the boxes of operand 0, which have a centre format, by their corners."""
     x, y, w, h = (R.strided_slice(node[0], [2], (k,), (k + 1,)) for k in range(4))
     half = number(0.5, node.dtype())
     w, h = node.emit(R.multiply(w, half)), node.emit(R.multiply(h, half))

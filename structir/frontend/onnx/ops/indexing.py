@@ -61,7 +61,7 @@ def gather_nd(node: OnnxNode) -> Expr:
 
 
 def _tuples(node: OnnxNode, batch: int = 0) -> Expr:
-    """Returns tuples of indices, negative ones counted from the end of their axis."""
+    """Returns index tuples with negative indices normalized."""
     indices, sizes = node[1], node.dims()[batch:]
     depth = node.dims(1)[-1]
     if isinstance(indices, Constant) and (indices.data >= 0).all():
@@ -133,8 +133,8 @@ def reverse_sequence(node: OnnxNode) -> Expr:
 
 @onnx_op("TensorScatter")
 def tensor_scatter(node: OnnxNode) -> Expr:
-    """Returns updates written behind what each item of a batch holds already; around the end if
-    asked."""
+    """Builds TensorScatter: writes the updates after the entries already present in each batch
+    item, modulo the axis size in mode `circular`."""
     axis = node.axis("axis", -2)
     sizes, update_sizes = node.dims(), node.dims(1)
     batch, rank = sizes[0], len(sizes)

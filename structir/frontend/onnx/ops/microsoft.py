@@ -1,4 +1,4 @@
-"""Mappings of ONNX Runtime's fused ops: products with activations, norms of sums."""
+"""Mappings of ONNX Runtime's fused ops: products with activations, and normalizations of sums."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def fused_conv_of_last_channels(node: OnnxNode) -> Expr:
 
 
 def _add_and_activate(node: OnnxNode, x: Expr, index: int) -> Expr:
-    """Returns a sum with the operand at an index, if present, under an activation."""
+    """Adds the operand at `index`, if present, and applies the node's activation."""
     x = R.add(x, node[index]) if node.has(index) else x
     parameters = tuple(node.attr("activation_params", None) or ())
     return apply_activation(node, x, node.attr("activation", None), parameters)
@@ -69,8 +69,8 @@ def fused_mat_mul(node: OnnxNode) -> Expr:
 
 
 def _transpose_operand(node: OnnxNode, index: int, name: str) -> Expr:
-    """Returns an operand with its batch axes before its first one, and its last two in turn, as
-    asked."""
+    """Returns a matrix operand transposed as `transA`, `transB`, `transBatchA` and `transBatchB`
+    require."""
     order = list(range(node.rank(index)))
     if len(order) < 2:
         return node[index]
@@ -119,14 +119,14 @@ def bias_softmax(node: OnnxNode) -> Expr:
 def layer_norm(
     node: OnnxNode, x: Expr, scale: Expr, shift: Expr | None, epsilon: float
 ) -> list[Any]:
-    """Returns the norm of the last axis; the mean and one over the deviation where they are
-    read."""
+    """Returns layer normalization over the last axis; then the mean and the inverse standard
+    deviation if they are outputs."""
     result = build_as(node, "LayerNormalization", x, scale, shift, epsilon=epsilon, axis=-1)
     return list(result) if isinstance(result, list) else [result]
 
 
 def root_mean_norm(node: OnnxNode, x: Expr, scale: Expr, axis: int, epsilon: float) -> list[Any]:
-    """Returns a norm without a mean; and one over the root of the mean square."""
+    """Returns RMS normalization over the axes from `axis` on, and the inverse root mean square."""
     axes = list(range(axis, node.tensor_info(x).ndim or 0))
     mean = R.mean(R.multiply(x, x), axis=axes, keepdims=True)
     root = R.sqrt(R.add(mean, like(node, epsilon)))

@@ -1,4 +1,4 @@
-"""Mappings of ONNX Runtime's attention ops, with projections and masks of several formats."""
+"""Mappings of ONNX Runtime's attention ops, with packed projections and several mask formats."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from structir.ir.expr import Expr, PrimValue, Tuple
 
 @attrs.frozen(eq=False)
 class HeadLayout:
-    """Queries, keys and values: batch, heads, positions, channels."""
+    """Queries, keys and values of shape (batch, heads, positions, channels)."""
 
     query: Expr
     key: Expr
     value: Expr
 
     def after(self, node: OnnxNode, keys: Expr, values: Expr) -> HeadLayout:
-        """Returns the keys and values with those of the past prepended."""
+        """Returns the heads with past keys and values prepended."""
         key = node.emit(R.concat(Tuple((keys, self.key)), axis=2))
         value = node.emit(R.concat(Tuple((values, self.value)), axis=2))
         return HeadLayout(self.query, key, value)
 
 
 def sizes(node: OnnxNode, x: Expr) -> tuple[Dim, ...]:
-    """Returns the sizes of a value."""
+    """Returns the shape of a value, whose rank must be known."""
     shape = node.tensor_info(x).dims
     if not isinstance(shape, tuple):
         node.fail("expected an operand of known rank")
@@ -48,7 +48,7 @@ def split(node: OnnxNode, x: Expr, heads: int) -> Expr:
 
 
 def attention_output(node: OnnxNode, heads: HeadLayout, masks: list[Expr]) -> Expr:
-    """Returns the values weighted by how queries meet keys; heads side by side."""
+    """Returns scaled dot-product attention of shape (batch, length, heads * channels)."""
     batch, count, length, width = sizes(node, heads.query)
     total = sizes(node, heads.key)[2]
     scores = R.matmul(heads.query, R.permute_dims(heads.key, [0, 1, 3, 2]))
@@ -88,14 +88,15 @@ def _causal(node: OnnxNode, heads: HeadLayout, length: Dim, total: Dim) -> Expr:
 
 
 def _additive_mask(node: OnnxNode, heads: HeadLayout, where: Expr, lowest: bool = False) -> Expr:
-    """Returns a large negative number where attention is masked, else 0."""
+    """Returns a large negative number where attention is masked, 0 elsewhere."""
     dtype = _dtype(node, heads.query)
     value = -3.4028235e38 if lowest else node.attr("mask_filter_value", -10000.0)
     return R.where(where, number(value, dtype), number(0, dtype))
 
 
 def masks_of(node: OnnxNode, index: int, heads: HeadLayout) -> list[Expr]:
-    """Returns the mask operand: lengths of keys, ends and starts, or a flag for each key."""
+    """Returns the additive mask of the mask operand: key lengths (rank 1) or one flag per key (rank
+    2, 3)."""
     if not node.has(index):
         return []
     batch, _, length, _ = sizes(node, heads.query)
@@ -113,7 +114,8 @@ def masks_of(node: OnnxNode, index: int, heads: HeadLayout) -> list[Expr]:
 
 
 def _length_mask(node: OnnxNode, mask: Expr, has_starts: bool, batch: Dim, total: Dim) -> Expr:
-    """Returns the mask of keys after the end of their sequence, and before its start if given."""
+    """Returns whether a key is after the end of its sequence or, with `has_starts`, before its
+    start."""
     positions = reshape_to(R.astype(_range(total), "int32"), (1, 1, 1, total))
 
     def column(start: Dim) -> Expr:
@@ -138,7 +140,7 @@ def split_projection(node: OnnxNode, packed: Expr) -> HeadLayout:
 
 
 def _with_past(node: OnnxNode, heads: HeadLayout, index: int) -> tuple[HeadLayout, Expr | None]:
-    """Returns the heads behind those of the past, and what the next call gets as its past."""
+    """Returns the heads with the past prepended, and the output `present` if the node has it."""
     if node.has(index):
         keys, values = (R.take(node[index], number(k, "int64"), axis=0) for k in (0, 1))
         heads = heads.after(node, keys, values)
@@ -198,7 +200,7 @@ def multi_head_attention(node: OnnxNode) -> list[Any]:
 
 
 def _query_key_value(node: OnnxNode, count: int) -> list[Expr]:
-    """Returns queries, keys and values; packed operands have them interleaved per head."""
+    """Returns queries, keys and values; packed operands interleave them per head."""
     if node.rank() == 5:
         return _unpack(node, node[0], 3)
     if node.has(1) and node.rank(1) == 5:
@@ -266,7 +268,7 @@ def _rotate(node: OnnxNode, x: Expr, rotary_size: int) -> Expr:
 
 
 def _angles(node: OnnxNode, index: int, batch: Dim, length: Dim) -> Expr:
-    """Returns the rows of a table at all positions, for every head."""
+    """Returns the table rows (cosines or sines) at all positions, for every head."""
     width = node.dims(index)[1]
     if node.rank(1) == 1:
         first = reshape_to(R.astype(node[1], "int64"), (1,))

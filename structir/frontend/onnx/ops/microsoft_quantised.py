@@ -1,5 +1,4 @@
-"""Ops on small integers that ONNX Runtime's quantiser writes: between scales, or scaled at run
-time."""
+"""Mappings of ONNX Runtime's quantized ops: fixed scales, and scales computed at run time."""
 
 from __future__ import annotations
 
@@ -40,7 +39,7 @@ def dequantize(node: OnnxNode, index: int) -> Expr:
 
 
 def quantize_result(node: OnnxNode, x: Expr, index: int) -> Expr:
-    """Returns numbers quantized with the scale operand at an index and the zero point after it."""
+    """Returns a tensor quantized with the scale operand at `index` and the zero point after it."""
     zero = broadcast_parameter(node, index + 1, None) if node.has(index + 1) else None
     dtype = node.dtype(index + 1) if node.has(index + 1) else node.dtype()
     return quantize(node, R.divide(x, broadcast_parameter(node, index, None)), zero, dtype)
@@ -100,13 +99,13 @@ def q_linear_reduce_mean(node: OnnxNode) -> Expr:
 
 
 def channels_first(node: OnnxNode, x: Expr) -> Expr:
-    """Returns an operand with its last axis as the second one."""
+    """Returns a tensor with its last axis moved to axis 1."""
     rank = node.tensor_info(x).ndim or 0
     return node.emit(R.permute_dims(x, [0, rank - 1, *range(1, rank - 1)]))
 
 
 def channels_last(node: OnnxNode, x: Expr) -> Expr:
-    """Returns an operand with its second axis as the last one."""
+    """Returns a tensor with axis 1 moved to the end."""
     x = node.emit(x)
     rank = node.tensor_info(x).ndim or 0
     return R.permute_dims(x, [0, *range(2, rank), 1])
@@ -148,7 +147,7 @@ def max_pool_of_last_channels(node: OnnxNode) -> Expr:
 def integer_product(
     node: OnnxNode, lhs: Expr, rhs: Expr, lhs_zero: Expr | None, rhs_zero: Expr | None
 ) -> Expr:
-    """Returns the product of small integers minus their zero points."""
+    """Returns the int32 product of integer matrices minus their zero points."""
     return build_as_one(node, "MatMulInteger", lhs, rhs, lhs_zero, rhs_zero)
 
 
@@ -184,15 +183,14 @@ def dynamic_product(node: OnnxNode) -> Expr:
 
 
 def quantize_dynamically(node: OnnxNode, x: Expr) -> list[Expr]:
-    """Returns an operand quantised over the range that it has: small integers, scale, zero
-    point."""
+    """Returns a tensor quantized over its own range: uint8 elements, scale, zero point."""
     result = dynamic_quantize_linear(as_node(node, "DynamicQuantizeLinear", [x]))
     return [node.emit(v) for v in result]
 
 
 @onnx_op("DynamicQuantizeLSTM", domain=MICROSOFT)
 def dynamic_lstm(node: OnnxNode) -> list[Any]:
-    """Returns the operand, and at each step the hidden state, are quantised before they meet the
+    """Builds an LSTM whose input and hidden state are quantized before each product with the
     weights."""
     operands = [node.get(k) for k in range(8)]
     hidden = node.attr("hidden_size", None) or node.static_dims(2)[1]
@@ -206,8 +204,11 @@ def dynamic_lstm(node: OnnxNode) -> list[Any]:
 
 
 def _lstm_kernel(node: OnnxNode, direction: int, reverse: bool) -> tuple[Kernel, list[Expr]] | None:
-    """Returns the kernel of one direction and its weights, where these are known, few, and fit
-    int8. Many pay for a loop over products by the processor's own sums."""
+    """Returns the kernel of one direction and its weights, or None.
+
+    The weights must be constants that fit int8, with at most `MAX_KERNEL_HIDDEN` rows: with more, a
+    loop over int8 matrix products is faster.
+    """
     constants = [_direction_weight(node, index, direction) for index in (2, 10, 11)]
     weights, scale, zeros = [x.data if isinstance(x, Constant) else None for x in constants]
     if weights is None or scale is None or zeros is None or len(weights) > MAX_KERNEL_HIDDEN:
@@ -228,8 +229,8 @@ def _lstm_kernel(node: OnnxNode, direction: int, reverse: bool) -> tuple[Kernel,
 
 
 def _quantised_product(node: OnnxNode, index: int, direction: int, x: Expr) -> Expr:
-    """Returns the product with the weights of one direction, gates last, their scale and zero point
-    in the operands from 8 on."""
+    """Returns the product with the weights of one direction; their scale and zero point are the
+    operands from 8 on."""
     scale_index = 6 + 2 * index
     weights, scale, zeros = [
         _direction_weight(node, k, direction) for k in (index, scale_index, scale_index + 1)
@@ -245,7 +246,7 @@ def _direction_weight(node: OnnxNode, index: int, direction: int) -> Expr:
 
 @onnx_op("MatMulNBits", domain=MICROSOFT)
 def mat_mul_n_bits(node: OnnxNode) -> Expr:
-    """Returns the product with a weight of few bits, which has a scale and a zero point for each
+    """Builds the product with a weight of 2, 4 or 8 bits that has a scale and a zero point per
     block."""
     terms, columns = int(node.attr("K")), int(node.attr("N"))
     bits, block = int(node.attr("bits", 4)), int(node.attr("block_size"))
@@ -268,7 +269,7 @@ def mat_mul_n_bits(node: OnnxNode) -> Expr:
 
 
 def _unpack_bits(packed: Array, bits: int) -> Array:
-    """Returns numbers of few bits out of bytes, the lowest bits first."""
+    """Returns the numbers packed in bytes, lowest bits first."""
     if bits not in (2, 4, 8):
         raise wrong(f"{bits}-bit weights are not supported")
     shifts = np.arange(0, 8, bits, dtype=np.uint8)

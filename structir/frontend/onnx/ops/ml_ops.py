@@ -18,13 +18,13 @@ FLOAT = "float32"
 
 
 def as_floats(node: OnnxNode, index: int = 0) -> Expr:
-    """Returns an operand in floats, which these ops compute in."""
+    """Returns an operand cast to a float dtype."""
     x = node[index]
     return x if node.dtype(index) in (FLOAT, "float64") else R.astype(x, FLOAT)
 
 
 def row(values: Any, dtype: str = FLOAT) -> Constant:
-    """Returns attribute values, one for each feature."""
+    """Returns attribute values as a constant vector, one element per feature."""
     return Constant(np.asarray(values, dtype))
 
 
@@ -97,7 +97,7 @@ KINDS = {"strings": None, "int64s": "int64", "floats": FLOAT}
 
 @onnx_op("LabelEncoder", domain=CLASSIC)
 def label_encoder(node: OnnxNode) -> Expr:
-    """Returns a table from keys to values; either may be texts."""
+    """Builds a lookup from keys to values, which may be strings."""
     keys, _ = _column(node, "keys")
     values, dtype = _column(node, "values")
     default = _default(node, dtype)
@@ -108,7 +108,8 @@ def label_encoder(node: OnnxNode) -> Expr:
 
 
 def _column(node: OnnxNode, name: str) -> tuple[Expr, str | None]:
-    """Returns keys or values, and their dtype; strings are joined in one string."""
+    """Returns keys or values, and their dtype; strings are joined by NUL characters into one
+    string."""
     if f"{name}_tensor" in node.attributes:
         data = array_of(node.attr(f"{name}_tensor"), None)
         if data.dtype == object:
@@ -169,8 +170,8 @@ def linear_classifier(node: OnnxNode) -> list[Any]:
 
 
 def classify(node: OnnxNode, scores: Expr, labels: Any, count: int, transform: str) -> list[Any]:
-    """Returns the label of the greatest score, and all scores; a lone score is that of the second
-    label."""
+    """Returns the label of the highest score, and all scores. A single column of scores belongs to
+    the second of two labels."""
     label_values = row(labels, "int64")
     if count == 1 and len(labels) == 2:
         result = node.emit(apply_post_transform(node, scores, transform))
@@ -186,7 +187,7 @@ def classify(node: OnnxNode, scores: Expr, labels: Any, count: int, transform: s
 
 
 def apply_post_transform(node: OnnxNode, x: Expr, transform: str) -> Expr:
-    """Returns scores as the node wants to give them."""
+    """Applies the function that the attribute `post_transform` names to scores."""
     if transform == "NONE":
         return x
     if transform == "LOGISTIC":

@@ -56,7 +56,8 @@ def _numbers(node: OnnxNode, name: str) -> list[Any]:
 
 
 def _current_trees(node: OnnxNode) -> Trees:
-    """Returns the trees of TreeEnsemble: inner nodes, then leaves; NaN ends a set of members."""
+    """Returns the trees of TreeEnsemble: inner nodes, then leaves. NaN terminates each member
+    set."""
     modes, members = _numbers(node, "nodes_modes"), _numbers(node, "membership_values")
     weights = _numbers(node, "leaf_weights")
     inner, leaves = len(modes), len(weights)
@@ -120,14 +121,15 @@ def tree_ensemble_classifier(node: OnnxNode) -> list[Any]:
 
 
 def _two_labels(node: OnnxNode, scores: Expr, labels: Sequence[int]) -> list[Any]:
-    """Returns the labels of a single column of scores, which is that of the second label."""
+    """Returns the labels and scores for a single column of scores, which belongs to the second
+    label."""
     is_second = R.reshape(R.greater(scores, number(0.5, FLOAT)), (-1,))
     label = R.where(is_second, number(labels[1], "int64"), number(labels[0], "int64"))
     return [label, R.concat((R.subtract(number(1, FLOAT), scores), scores), axis=1)]
 
 
 def _legacy_trees(node: OnnxNode, kind: str) -> Trees:
-    """Returns the trees of the older ops, whose nodes are identified by tree and node id."""
+    """Returns the trees of the older ops, which identify nodes by tree id and node id."""
     tree_ids, numbers = node.attr("nodes_treeids"), node.attr("nodes_nodeids")
     indices = {pair: k for k, pair in enumerate(zip(tree_ids, numbers, strict=True))}
     modes = [_mode(node, text) for text in node.attr("nodes_modes")]

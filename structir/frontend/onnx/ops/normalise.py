@@ -1,4 +1,4 @@
-"""Normalisations: softmax, batches, layers, instances, and local responses."""
+"""Mappings of softmax and of batch, layer, instance, RMS and local response normalization."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from structir.script import R
 
 
 def _over_axis(act: Callable[[OnnxNode, Expr, int], Expr]) -> Callable[[OnnxNode], Expr]:
-    """Returns an op along one axis. Before opset 13 all axes from that one on count as one."""
+    """Returns a mapping over one axis; before opset 13, the trailing axes from `axis` on are
+    flattened."""
 
     def build(node: OnnxNode) -> Expr:
         rank = node.rank()
@@ -46,7 +47,7 @@ def hardmax(node: OnnxNode, x: Expr, axis: int) -> Expr:
 
 
 def _by_channel(node: OnnxNode, index: int) -> Expr:
-    """Returns a number for each channel, to be met with the operand."""
+    """Returns an operand with one element per channel, reshaped to broadcast with operand 0."""
     return reshape_to(node[index], (node.dims(index)[0], *[1] * (node.rank() - 2)))
 
 

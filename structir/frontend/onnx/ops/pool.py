@@ -46,9 +46,9 @@ def _pool(pools: dict[int, Pool], x: Expr, window: OnnxWindow, ceil: bool, **opt
 
 
 def _rounded_up(node: OnnxNode, window: OnnxWindow) -> OnnxWindow:
-    """Returns the window with so much padding after each axis that the last, partial windows fit.
+    """Returns the window with the padding after each axis extended for ceil_mode.
 
-    No window begins beyond the elements and the padding before them.
+    No window starts after the last element or the padding before the first one.
     """
     after = []
     spatial = zip(
@@ -96,7 +96,7 @@ def _padded_before(
 
 
 def _with_positions(node: OnnxNode, window: OnnxWindow) -> list[Expr]:
-    """Returns the greatest elements, and where they are among all elements of the operand."""
+    """Returns the maxima, and their flat indices in the operand."""
     elements = _windows(node, window)
     count = len(window.sizes)
     rank = 2 + 2 * count
@@ -113,7 +113,7 @@ def _with_positions(node: OnnxNode, window: OnnxWindow) -> list[Expr]:
 
 
 def _flat_indices(node: OnnxNode) -> Expr:
-    """Returns the flat index of each element, in column-major order if the node asks for it."""
+    """Returns the flat index of each element, in column-major order if `storage_order` is 1."""
     sizes = node.dims()
     indices = R.arange(PrimValue(0), PrimValue(product(sizes)), PrimValue(1), dtype="int64")
     if not node.flag("storage_order"):
@@ -124,7 +124,7 @@ def _flat_indices(node: OnnxNode) -> Expr:
 
 
 def _windows(node: OnnxNode, window: OnnxWindow, x: Expr | None = None) -> Expr:
-    """Returns the elements of each window along axes of their own."""
+    """Returns the elements of each window along trailing axes, one per spatial axis."""
     lowest = _lowest(node.dtype()) if x is None else -1
     x = node[0] if x is None else x
     count = len(window.sizes)
@@ -154,8 +154,8 @@ def average_pool(node: OnnxNode) -> Expr:
 
 
 def _mean(node: OnnxNode, x: Expr, window: OnnxWindow, include_pad: bool) -> Expr:
-    """Returns the mean over windows; padding counts if asked, what ceil_mode adds to it never
-    does."""
+    """Returns the mean over windows. `include_pad` counts the padding, except for the part that
+    ceil_mode adds."""
     ceil = node.flag("ceil_mode")
     if window.is_static:
         return _pool(MEAN, x, window, ceil, count_include_pad=include_pad)
@@ -199,7 +199,7 @@ def max_unpool(node: OnnxNode) -> Expr:
 
 
 def _reindex(node: OnnxNode, indices: Expr, from_sizes: Any, to_sizes: Any) -> Expr:
-    """Returns numbers of elements of one shape as those of another one."""
+    """Returns flat indices into one shape as flat indices into another shape."""
     result: Expr = constant(0)
     for axis in reversed(range(len(from_sizes))):
         if any(isinstance(d, Poly) for d in (*from_sizes[axis:], *to_sizes[axis:])):
@@ -213,7 +213,7 @@ def _reindex(node: OnnxNode, indices: Expr, from_sizes: Any, to_sizes: Any) -> E
 
 
 def _unpooled_dims(node: OnnxNode) -> tuple[Any, ...]:
-    """Returns the sizes of what a pool would have made this operand from."""
+    """Returns the shape of the operand that a pool would reduce to the shape of operand 0."""
     kernel = node.attr("kernel_shape")
     count = len(kernel)
     strides = node.attr("strides", None) or (1,) * count

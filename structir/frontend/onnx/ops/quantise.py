@@ -1,4 +1,4 @@
-"""Between floating-point numbers and small integers, and products of quantised operands."""
+"""Mappings of quantization, and of products and convolutions of quantized operands."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from structir.script import R
 
 
 def limits(dtype: str) -> tuple[int, int]:
-    """Returns the least and the greatest number of an integer dtype."""
+    """Returns the lowest and the highest value of an integer dtype."""
     bits = int(dtype.lstrip("uint"))
     return (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if dtype in SIGNED else (0, 2**bits - 1)
 
 
 def broadcast_parameter(node: OnnxNode, index: int, axis: int | None, like: int = 0) -> Expr:
-    """Returns a scale or a zero point, to be met with the operand: one number, one for each element
-    of an axis, or one for each block along it."""
+    """Returns a scale or a zero point reshaped to broadcast with operand `like`: one value per
+    tensor, per element of an axis, or per block along an axis."""
     x, rank, operand_rank = node[index], node.rank(like), node.rank(index)
     block = node.attr("block_size", 0)
     if operand_rank == rank and rank > 1 and block:
@@ -61,7 +61,7 @@ def quantize_linear(node: OnnxNode) -> Expr:
 
 
 def quantize(node: OnnxNode, x: Expr, zero: Expr | None, dtype: str) -> Expr:
-    """Returns numbers divided by a scale, shifted, rounded, and saturated to a dtype."""
+    """Returns scaled numbers shifted by the zero point, rounded, and saturated to a dtype."""
     if is_float(dtype):
         return convert_dtype(node, x, dtype, node.flag("saturate", 1))
     wide = R.round(R.astype(x, "float32"))
@@ -88,7 +88,7 @@ def dequantize_linear(node: OnnxNode) -> Expr:
 def subtract_zero_point(
     node: OnnxNode, index: int, zero: int, axis: int | None, dtype: str
 ) -> Expr:
-    """Returns an integer operand in a wider dtype minus its zero point."""
+    """Returns an integer operand minus its zero point, in a wider dtype."""
     x = R.astype(node[index], dtype)
     if not node.has(zero):
         return x
@@ -112,8 +112,11 @@ MAX_PARTS = 8  # of a product's terms
 
 
 def exact_parts(terms: Dim, lhs_bound: int, rhs_bound: int) -> tuple[str, int]:
-    """Returns floats that hold a sum of so many products of integers, and how many terms at once:
-    products of matrices of floats are fast, and these are exact."""
+    """Returns the float dtype that represents a sum of integer products exactly, and the number of
+    terms per part.
+
+    Float matrix products are faster than integer ones.
+    """
     exact_terms = MAX_EXACT_FLOAT32 // max(lhs_bound * rhs_bound, 1)
     if isinstance(terms, int) and terms <= exact_terms * MAX_PARTS:
         parts = max(-(-terms // max(exact_terms, 1)), 1)
@@ -122,8 +125,8 @@ def exact_parts(terms: Dim, lhs_bound: int, rhs_bound: int) -> tuple[str, int]:
 
 
 def _product(node: OnnxNode, operands: tuple[int, int], zeros: tuple[int, int]) -> Expr:
-    """Returns the product of integer matrices in int32: as one of int8 if the right one is known,
-    else computed in floats."""
+    """Returns the int32 product of integer matrices: an int8 product for a constant right operand,
+    else exact float products."""
     is_constant = (
         node.is_constant(operands[1]) and node.rank(operands[1]) == 2 and node.rank(operands[0]) > 1
     )
@@ -153,8 +156,7 @@ def _product(node: OnnxNode, operands: tuple[int, int], zeros: tuple[int, int]) 
 def _product_with_constant(
     node: OnnxNode, operands: tuple[int, int], zeros: tuple[int, int]
 ) -> Expr:
-    """Returns the product of int8 in int32, then what the zero points, and a move to int8, change
-    of it."""
+    """Returns an int8 product in int32, corrected for the zero points and for the shift to int8."""
     weights = node.constant(operands[1]).astype(np.int32)
     zero_point = node.constant(zeros[1]) if node.has(zeros[1]) else np.zeros(())
     point = zero_point.astype(np.int32)
@@ -177,8 +179,7 @@ def _product_with_constant(
 
 
 def _to_int8(node: OnnxNode, index: int, zero: int) -> tuple[Expr, Expr | None]:
-    """Returns the left operand of a product as int8, and its zero point as int32, unless it is
-    0."""
+    """Returns the left operand of a product as int8, and its zero point as int32; None for zero."""
     x, point = node[index], None
     if node.has(zero):
         point = R.astype(broadcast_parameter(node, zero, -2, index), "int32")
@@ -190,7 +191,7 @@ def _to_int8(node: OnnxNode, index: int, zero: int) -> tuple[Expr, Expr | None]:
 
 
 def _convolution(node: OnnxNode, operands: tuple[int, int], zeros: tuple[int, int]) -> Expr:
-    """Returns the convolution of integers in int32, computed in floats."""
+    """Returns a convolution of integers in int32, computed in floats."""
     bounds = [max_magnitude(node, p, z) for p, z in zip(operands, zeros, strict=True)]
     terms: Dim = 1
     for size in node.dims(operands[1])[1:]:

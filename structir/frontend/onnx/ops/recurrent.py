@@ -1,5 +1,8 @@
-"""Recurrent layers: all products with the inputs at once, then a kernel for the steps, or a loop
-over them where peepholes, limits or other activations ask for more."""
+"""Mappings of recurrent layers.
+
+All input products are one matrix product. The time steps run in a kernel, or in a loop for
+peepholes, clipping and unusual activations.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ Cell = Callable[["Layer", Expr, list[Expr]], list[Expr]]  # gates of the input, 
 
 @attrs.frozen(eq=False)
 class Layer:
-    """One direction of a recurrent layer: its weights and its activations."""
+    """One direction of a recurrent layer: its weights and activations."""
 
     node: OnnxNode
     hidden: int
@@ -40,18 +43,18 @@ class Layer:
     )
 
     def gate(self, x: Expr, k: int) -> Expr:
-        """Returns the k-th gate out of all of them side by side along the last axis."""
+        """Returns the k-th gate of gates that are concatenated along the last axis."""
         axis = (self.node.tensor_info(x).ndim or 1) - 1
         cut = (k * self.hidden,), ((k + 1) * self.hidden,)
         return R.strided_slice(x, [axis], *cut)
 
     def clip(self, x: Expr) -> Expr:
-        """Returns a value no further from zero than the node allows."""
+        """Returns a value clipped by the attribute `clip`, if present."""
         limit = self.node.attr("clip", None)
         return x if limit is None else R.clip(x, -limit, limit)
 
     def apply_activation(self, k: int, x: Expr) -> Expr:
-        """Returns the k-th activation."""
+        """Applies the k-th activation to a clipped value."""
         return self.activations[k](self.clip(x))
 
 
@@ -165,7 +168,7 @@ def recurrent(node: OnnxNode) -> list[Any]:
 
 @attrs.frozen
 class GateProducts:
-    """How the weights of a direction meet the input and a hidden state, if not plainly."""
+    """Functions that replace the products of the input and the hidden state with the weights."""
 
     of_input: Callable[[int, Expr], Expr]
     of_hidden: Callable[[int, Expr], Expr]
@@ -173,7 +176,7 @@ class GateProducts:
 
 
 def recurrent_layers(node: OnnxNode, products: GateProducts | None = None) -> list[Any]:
-    """Returns all directions of a recurrent layer."""
+    """Builds all directions of a recurrent layer."""
     kind = KINDS[node.op_type]
     batch_first = node.flag("layout")
     x = node.emit(R.permute_dims(node[0], [1, 0, 2])) if batch_first else node[0]
@@ -205,7 +208,7 @@ def _build_direction(
     reverse: bool,
     products: GateProducts | None,
 ) -> list[Expr]:
-    """Returns the last states of one direction, then all hidden states along the first axis."""
+    """Returns the final states of one direction, then all hidden states along the first axis."""
     steps, batch, _ = _dims(node, x)
     hidden = int(node.attr("hidden_size", None) or node.static_dims(2)[2])
     layer, bias = _build_layer(node, kind, hidden, k, products)
@@ -247,8 +250,8 @@ def _build_direction(
 
 
 def _has_kernel(node: OnnxNode, kind: OnnxRecurrentKind) -> bool:
-    """Returns whether a layer does nothing beside what a kernel does: no peepholes, no limits, and
-    the usual activations."""
+    """Returns whether a kernel implements the layer: default activations, no peepholes, no
+    clipping."""
     names = [name.lower() for name in node.attr("activations", None) or ()]
     default_names = [name.lower() for name in kind.activations]
     has_extras = node.attr("clip", None) is not None or node.flag("input_forget")
@@ -263,8 +266,7 @@ def _has_kernel(node: OnnxNode, kind: OnnxRecurrentKind) -> bool:
 def _by_kernel(
     layer: Layer, gates: Expr, states: list[Expr], reverse: bool, lengths: Expr | None
 ) -> list[Expr]:
-    """Returns all steps by a kernel; its last states, then all hidden states along the first
-    axis."""
+    """Builds all time steps as a kernel call; returns the final states, then all hidden states."""
     node = layer.node
     name = node.op_type.lower()
     if name == "gru" and not node.flag("linear_before_reset"):
@@ -278,7 +280,7 @@ def _by_kernel(
 def _call_kernel(
     layer: Layer, kernel: Kernel, weights: list[Expr], operands: list[Expr]
 ) -> list[Expr]:
-    """Returns what a kernel makes of the gates, the states after them, and the weights."""
+    """Calls a kernel on the operands, whose last ones are gates and states, and the weights."""
     node, states = layer.node, KINDS[layer.node.op_type].states
     steps, batch, _ = _dims(node, operands[-1 - states])
     last = TensorStructInfo((batch, layer.hidden), node.dtype())
@@ -293,7 +295,7 @@ def _call_kernel(
 
 
 def _reverse_steps(x: Expr, lengths: Expr | None) -> Expr:
-    """Returns the steps in reverse, each sequence of a batch up to its own length."""
+    """Reverses the time steps, each sequence of a batch up to its own length."""
     if lengths is None:
         return R.flip(x, axis=0)
     return R.reverse_sequence(x, R.astype(lengths, "int64"), seq_axis=0, batch_axis=1)
@@ -307,7 +309,7 @@ def _dims(node: OnnxNode, x: Expr) -> tuple[Dim, ...]:
 
 
 def _take_direction(node: OnnxNode, x: Expr, k: int) -> Expr:
-    """Returns one direction of a weight, folded if it is a constant."""
+    """Returns one direction of a weight."""
     return R.take(x, constant(k), axis=0)
 
 
@@ -317,7 +319,7 @@ def _fold_or_emit(node: OnnxNode, x: Expr) -> Expr:
 
 
 def _input_products(node: OnnxNode, x: Expr, k: int, products: GateProducts | None) -> Expr:
-    """Returns the products of the input with all gates of a direction."""
+    """Returns the products of the input with the weights of all gates of a direction."""
     if products is not None:
         return products.of_input(k, x)
     return R.matmul(
@@ -328,7 +330,7 @@ def _input_products(node: OnnxNode, x: Expr, k: int, products: GateProducts | No
 def _build_layer(
     node: OnnxNode, kind: OnnxRecurrentKind, hidden: int, k: int, products: GateProducts | None
 ) -> tuple[Layer, Expr | None]:
-    """Returns one direction, and the bias of its input."""
+    """Returns the weights of one direction, and the bias of its input products."""
     product: Activation | None = None
     recurrence: Expr = ABSENT
     if products is None:
@@ -357,7 +359,7 @@ def _build_layer(
 
 
 def _initial_state(node: OnnxNode, index: int, k: int, batch: Dim, hidden: int) -> Expr:
-    """Returns a state before the first step."""
+    """Returns the initial value of a state: an operand, or zeros."""
     if not node.has(index):
         return R.full(ShapeExpr((batch, hidden)), number(0, node.dtype()))
     axis = 1 if node.flag("layout") else 0

@@ -1,4 +1,4 @@
-"""Reductions over axes, positions of extremes, running sums, and the order of elements."""
+"""Mappings of reductions, argmax and argmin, cumulative sums, top-k and unique elements."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ Axes = list[int]
 
 
 def _reduction(reduce: Callable[[OnnxNode, Expr, Axes, bool], Expr]) -> Callable[[OnnxNode], Any]:
-    """Returns a mapping from what reduces over axes; no axes mean all of them, or nothing at
-    all."""
+    """Returns a mapping that reduces over axes. Without axes it reduces over all, or with
+    `noop_with_empty_axes` over none."""
 
     def build(node: OnnxNode) -> Any:
         axes = axes_of(node)
@@ -44,7 +44,7 @@ def _plain(op: Any) -> Callable[[OnnxNode], Any]:
 
 
 def over(op: Any, x: Expr, axes: Axes, keep: bool) -> Expr:
-    """Returns a reduction over some axes; over none it leaves every element as it is."""
+    """Returns a reduction over some axes; without axes, the operand unchanged."""
     result: Expr = op(x, axis=axes, keepdims=keep) if axes else x
     return result
 

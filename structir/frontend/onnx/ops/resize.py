@@ -299,7 +299,7 @@ def _weights(
 
 
 def _distances(fraction: Expr, reach: int) -> list[Expr]:
-    """Returns the distances of the elements from `reach - 1` before to `reach` after it."""
+    """Returns the distances to the elements at offsets `1 - reach` to `reach`."""
     return [R.abs(R.subtract(fraction, _real(float(k)))) for k in range(1 - reach, reach + 1)]
 
 
@@ -331,7 +331,7 @@ def _normalize_weights(node: OnnxNode, weights: list[Expr]) -> list[Expr]:
 def _zero_outside(
     node: OnnxNode, coordinates: list[Expr], weights: list[Expr], axis: ResizedAxis
 ) -> list[Expr]:
-    """Returns elements beyond an edge count for nothing."""
+    """Returns the weights with 0 for elements outside the axis, normalized again."""
     last = _float(axis.size - 1)
     inside_weights = [
         R.where(R.logical_and(R.greater_equal(p, _real(0.0)), R.less_equal(p, last)), w, _real(0.0))

@@ -1,4 +1,4 @@
-"""Sequences and optional values: lists, whose length and elements are known when a program runs."""
+"""Mappings of sequences and optional values, which are lists at run time."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def at(node: OnnxNode) -> Any:
 
 
 def _cast_to_declared(node: OnnxNode, value: Expr) -> Expr:
-    """Returns an element of a list, cast to the type that the graph declares for it."""
+    """Returns an item of a list cast to the type that the graph declares for it."""
     declared = node.declared_info(0)
     if value.struct_info != OBJECT or not isinstance(declared, TensorStructInfo):
         return value
@@ -143,8 +143,8 @@ def get_element(node: OnnxNode) -> Any:
 
 @onnx_op("SequenceMap")
 def sequence_map(node: OnnxNode) -> list[OnnxValue]:
-    """Returns a graph applied to the items of one list, or of several at once; tensors stay the
-    same."""
+    """Builds SequenceMap: applies a graph to the items of one or more lists; tensor operands are
+    shared by all iterations."""
     graph = node.attr("body")
     lists = [k for k in range(len(node.values)) if is_list(node, k)]
     trips = length_of(node, 0)
@@ -179,7 +179,7 @@ def is_list(node: OnnxNode, index: int) -> bool:
 
 
 def length_of(node: OnnxNode, index: int) -> Expr:
-    """Returns how many items a list has."""
+    """Returns the number of items of a list."""
     info = node[index].struct_info
     if isinstance(info, TupleStructInfo):
         return constant(len(info.fields))

@@ -1,4 +1,4 @@
-"""Shapes of tensors, and ops that give the same elements another shape or order of axes."""
+"""Mappings of shape queries, reshaping and axis permutation."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def flatten(node: OnnxNode) -> Expr:
 
 
 def axes_of(node: OnnxNode, position: int = 1, name: str = "axes") -> tuple[int, ...] | None:
-    """Returns the axes of an attribute or operand, or None if absent."""
+    """Returns the axes from an attribute or an operand, or None if absent."""
     if node.has(position) and name not in node.attributes:
         return node.ints(position)
     axes = node.attr(name, None)

@@ -1,4 +1,4 @@
-"""Fourier transforms as products with matrices of angles, and the weights of mel bands."""
+"""Mappings of Fourier transforms, as matrix products, and of mel weight matrices."""
 
 from __future__ import annotations
 
@@ -61,8 +61,7 @@ def _fit_length(node: OnnxNode, x: Expr, size: Dim, target_size: Dim) -> Expr:
 def fourier_transform(
     node: OnnxNode, x: Expr, length: Dim, inverse: bool, is_onesided: bool
 ) -> Expr:
-    """Returns the transform over the last but one axis; the last one holds real and imaginary
-    parts."""
+    """Returns the transform over axis -2; axis -1 holds real and imaginary parts."""
     sizes = node.tensor_info(x).dims
     dtype, rank = node.dtype(), len(sizes)
     real = R.squeeze(R.strided_slice(x, [rank - 1], (0,), (1,)), [rank - 1])
@@ -105,7 +104,8 @@ def _angles(
 def _real_inverse(
     node: OnnxNode, real: Expr, imaginary: Expr | None, cosines: Expr, sines: Expr, length: Dim
 ) -> Expr:
-    """Returns the real signal of half a spectrum: all but its ends count twice."""
+    """Returns the real signal of a one-sided spectrum: all bins but the first and last count
+    twice."""
     dtype = node.dtype()
     bins = dims.floordiv(length, 2) + 1
     indices = R.arange(PrimValue(0), PrimValue(bins), PrimValue(1), dtype="int64")
@@ -121,8 +121,7 @@ def _real_inverse(
 
 @onnx_op("STFT")
 def stft(node: OnnxNode) -> Expr:
-    """Returns frames that begin every so many elements, weighted by a window, and their
-    transforms."""
+    """Builds STFT: overlapping frames, weighted by a window, and their transforms."""
     step = node.sizes(1)[0]
     length = node.sizes(3)[0] if node.has(3) else node.dims(2)[0]
     count = dims.floordiv(node.dims()[1] - length, step) + 1

@@ -115,8 +115,8 @@ def _slice_statically(
 
 
 def _first(start: Dim, size: Dim, step: int) -> Dim:
-    """Returns a start before the first element: going down, ONNX begins at it where Python has
-    nothing."""
+    """Returns the first index of a slice. With a negative step, ONNX clamps a start before the axis
+    to 0; Python's slice would be empty."""
     if step < 0 and isinstance(start, int) and start < -1:
         return dims.dim_max(size + start, 0)
     return start

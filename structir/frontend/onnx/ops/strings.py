@@ -66,7 +66,7 @@ def string_normalizer(node: OnnxNode) -> Expr:
 
 @onnx_op("TfIdfVectorizer")
 def tf_idf_vectorizer(node: OnnxNode) -> Expr:
-    """Returns counts of runs of elements; their weights in place of them, or times them."""
+    """Builds TfIdfVectorizer: n-gram counts, weights, or their product, according to `mode`."""
     strings, weights = node.attr("pool_strings", None), node.attr("weights", None)
     pool: Expr = (
         StringImm("\0".join(strings))

@@ -16,7 +16,7 @@ Step = Callable[[OnnxNode, list[Expr]], list[Expr]]  # x, gradient, states -> x,
 
 
 def optimiser(name: str, states: int) -> Callable[[Step], Step]:
-    """Registers a step for all tensors of a node: operands and results come kind by kind."""
+    """Registers an optimizer step per tensor; operands and results are grouped by kind."""
 
     def register(step: Step) -> Step:
         def build(node: OnnxNode) -> list[Expr]:

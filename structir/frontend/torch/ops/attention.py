@@ -1,4 +1,4 @@
-"""Attention: weights from queries and keys, spent on values."""
+"""Mappings of scaled dot-product attention."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _causal(length: Dim, total: Dim) -> Expr:
 
 
 def _repeat_shared_heads(node: FxNode, x: Expr) -> Expr:
-    """Returns keys or values for every head of the queries, where several share them."""
+    """Returns keys or values repeated for each query head of a group (grouped-query attention)."""
     heads, dims_of_x = node.dims("query")[-3], node.dims_of(x)
     if are_equal((heads,), (dims_of_x[-3],)):
         return x

@@ -1,4 +1,4 @@
-"""Element-wise ops of several operands, which broadcast, in the dtype that torch promotes to."""
+"""Mappings of element-wise ops of several operands, which broadcast, in the promoted dtype."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Binary = Callable[[Expr, Expr], Expr]
 
 
 def pair(node: FxNode, dtype: str | None = None) -> tuple[Expr, Expr]:
-    """Returns both operands in one dtype: that of the result, or the one that torch promotes to."""
+    """Returns both operands in one dtype: `dtype`, or else the promoted dtype."""
     values = node.arg("self"), node.arg("other")
     dtype = promote_dtypes(values) if dtype is None else dtype
     lhs, rhs = (as_tensor(v, dtype) for v in values)
@@ -171,7 +171,7 @@ def power(node: FxNode) -> Expr:
 
 
 def _known_power(x: Expr, exponent: float, node: FxNode) -> Expr | None:
-    """Returns a power that is some products or a root."""
+    """Returns a power as products or a root for common exponents, else None."""
     if exponent in (1, 2, 3, 4):
         x = node.emit(x)
         square = x if exponent == 1 else node.emit(R.multiply(x, x))
@@ -258,7 +258,8 @@ def broadcast_tensors(node: FxNode) -> list[Any]:
 
 
 def reduce_loss(x: Expr, reduction: int) -> Expr:
-    """Returns a loss for each element: as it is, its mean, or its sum."""
+    """Returns elementwise losses reduced by torch's code: 0 for none, 1 for the mean, 2 for the
+    sum."""
     if reduction == 0:
         return x
     return R.mean(x) if reduction == 1 else R.sum(x)

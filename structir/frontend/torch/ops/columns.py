@@ -1,4 +1,4 @@
-"""Windows of an image as columns of a matrix, and columns added up to an image."""
+"""Mappings of im2col and col2im."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from structir.script import R
 
 @attrs.frozen
 class ColumnWindows:
-    """A window that moves over two axes."""
+    """The parameters of a sliding window over two axes."""
 
     kernel: list[int]
     dilation: list[int]

@@ -1,4 +1,4 @@
-"""Products of matrices, and sums of products."""
+"""Mappings of matrix products, Einstein sums and distances."""
 
 from __future__ import annotations
 

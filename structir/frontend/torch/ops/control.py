@@ -73,8 +73,7 @@ def _build_loop(
     step_outputs: list[Any],
     body: Body,
 ) -> list[Expr]:
-    """Returns the carried values after the last step, then the values of all steps along a new
-    axis."""
+    """Returns the final carried values, then the outputs of all steps stacked along a new axis."""
     builder = node.host.builder
     infos = [v.struct_info for v in carried]
     stem = node.part_name()
@@ -162,7 +161,7 @@ def scan(node: FxNode) -> list[Expr]:
 
 @torch_op(":higher_order.map_impl")
 def map_slices(node: FxNode) -> list[Expr]:
-    """Returns a graph applied to each slice along the first axes."""
+    """Builds `map`: applies a graph to each slice along the first axes."""
     graph, scanned, *extra_args = node.positional()
     scanned, captured = (
         [_bound(node, v) for v in scanned],
@@ -190,7 +189,7 @@ def _bound(node: FxNode, value: Expr) -> Expr:
 
 @torch_op("item", "_local_scalar_dense")
 def item(node: FxNode) -> Any:
-    """Returns a number read from a tensor: a size if it is non-negative, else the tensor."""
+    """Returns a scalar read from a tensor: a size if it is non-negative, else the tensor."""
     x = node["self"]
     x = R.reshape(x, ShapeExpr(())) if node.rank() else x
     name = names_of(node.spec.outputs)[0]

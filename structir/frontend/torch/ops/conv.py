@@ -1,4 +1,4 @@
-"""Convolutions, transposed ones too."""
+"""Mappings of convolutions, plain and transposed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TRANSPOSED: dict[int, Callable[..., Expr]] = {
 
 
 def per_axis(node: FxNode, name: str, count: int, default: int) -> list[int]:
-    """Returns an attribute with one number per spatial axis; a single number is repeated."""
+    """Returns an argument with one number per spatial axis; a single number is repeated."""
     value = list(node.ints(name, (default,))) or [default]
     return value * count if len(value) == 1 else value
 
@@ -52,7 +52,7 @@ def convolution(node: FxNode) -> Expr:
 
 
 def _with_batch_axis(node: FxNode, count: int) -> tuple[Expr, bool]:
-    """Returns the operand with a batch of one where it has none."""
+    """Returns the operand with a batch axis, and whether the axis was added."""
     if node.rank("input") == count + 2:
         return node["input"], False
     return R.expand_dims(node["input"], [0]), True

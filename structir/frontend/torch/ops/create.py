@@ -46,7 +46,7 @@ def ones(node: FxNode) -> Expr:
     "empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted"
 )
 def empty(node: FxNode) -> Expr:
-    """Returns elements that nobody reads before they are written; here they are 0."""
+    """Builds uninitialized tensors as zeros, which makes results reproducible."""
     return _full(node, 0)
 
 
@@ -92,7 +92,7 @@ def triangle(node: FxNode) -> Expr:
 
 @torch_op("diag_embed")
 def diagonal_matrices(node: FxNode) -> Expr:
-    """Returns the last axis along the diagonal of two axes, the last ones here."""
+    """Builds diag_embed: the last axis becomes the diagonal of the last two axes."""
     sizes, rank = node.out_dims(), len(node.out_dims())
     node.require_default("offset", 0)
     if node.normalize_axis(node.plain("dim1", -2), rank) != rank - 2 or sizes[-1] != sizes[-2]:

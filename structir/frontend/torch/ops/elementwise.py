@@ -1,4 +1,4 @@
-"""Element-wise ops of one operand, activations among them."""
+"""Mappings of element-wise ops of one operand, including activations."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ direct(
 
 
 def _of_floats(op: Any) -> Callable[[FxNode], Any]:
-    """Returns an op that leaves integers as they are."""
+    """Returns the mapping of a rounding op; integers are unchanged."""
     return lambda node: op(node["self"]) if is_float(node.dtype()) else node["self"]
 
 
@@ -57,7 +57,7 @@ for _name, _op in {"ceil": R.ceil, "floor": R.floor, "trunc": R.trunc, "fix": R.
 
 
 def _predicate(op: Any, integer_value: bool) -> Callable[[FxNode], Expr]:
-    """Registers an elementwise predicate that is constant for integers."""
+    """Returns the mapping of an elementwise predicate that is constant for integers."""
 
     def build(node: FxNode) -> Expr:
         if is_float(node.dtype()):
@@ -115,7 +115,7 @@ def exp_2(node: FxNode) -> Expr:
 
 @torch_op("log1p")
 def log_plus_one(node: FxNode) -> Expr:
-    """Returns log(1 + x), as 2 atanh(x / (2 + x)) near 0, where 1 + x would lose digits."""
+    """Returns log(1 + x), near 0 as 2 atanh(x / (2 + x)), because 1 + x loses digits there."""
     x = node.emit(operand_of(node))
     near = R.multiply(like(node, 2.0), R.atanh(R.divide(x, R.add(like(node, 2.0), x))))
     far = R.log(R.add(like(node, 1.0), x))

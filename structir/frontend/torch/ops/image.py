@@ -30,7 +30,7 @@ Tap = tuple[Expr, Expr]  # the element that is read, and its weight
 
 @attrs.frozen(eq=False)
 class ScaledAxis:
-    """One axis to be resized, and by how much as a number, where that is stated."""
+    """One axis to be resized; `factor` is the scale factor if the node has one."""
 
     index: int
     old: Dim
@@ -64,7 +64,7 @@ def _image(node: FxNode) -> Expr:
 
 
 def _input_step(axis: ScaledAxis) -> Expr:
-    """Returns the scale: input elements per output element."""
+    """Returns the distance between output elements in units of input elements."""
     if axis.factor:
         return _real(1.0 / axis.factor)
     return R.divide(size_number(axis.old, WORK), size_number(axis.new, WORK))
@@ -121,7 +121,7 @@ def _cubic(node: FxNode, axis: ScaledAxis) -> list[Tap]:
 def cubic_weights(
     fraction: Expr, a: float, real: Callable[[float], Expr]
 ) -> list[tuple[int, Expr]]:
-    """Returns the weights of the four elements around a place."""
+    """Returns the offsets and weights of the four elements around a coordinate."""
 
     def polynomial(d: Expr, *factors: float) -> Expr:
         result = real(factors[0])
@@ -235,8 +235,8 @@ class GridSampler:
         return R.minimum(R.maximum(coordinate, self.number(0.0)), last)
 
     def reflect(self, coordinate: Expr, size: Dim) -> Expr:
-        """Returns a coordinate reflected at the edges: at the centre of the last element, or its
-        end."""
+        """Returns a coordinate reflected at the borders: element centres if `aligned`, else element
+        edges."""
         low = 0.0 if self.aligned else -0.5
         span = self.number(size - 1 if self.aligned else size)
         span = R.maximum(span, self.number(1e-6))
@@ -264,7 +264,7 @@ class GridSampler:
         return [self.tap(R.add(base, self.number(float(k))), w, size) for k, w in weights]
 
     def tap(self, coordinate: Expr, weight: Expr, size: Dim) -> Tap:
-        """Returns one element and its weight, which is 0 outside an image with zero padding."""
+        """Returns one element and its weight, which is 0 outside the image with zero padding."""
         coordinate = self.node.emit(coordinate)
         if self.padding == "zeros":
             inside = R.logical_and(

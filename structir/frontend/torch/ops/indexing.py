@@ -100,8 +100,10 @@ def _vector(sizes: tuple[Dim, ...]) -> Any:
 def _split_axes(
     indices: Sequence[Expr | None], rank: int
 ) -> tuple[list[int], list[int], list[int]]:
-    """Returns the indexed axes, the others, and the axis order of the result: the broadcast axes of
-    adjacent indices replace them, others are first."""
+    """Returns the indexed axes, the other axes, and the other axes that are first in the result.
+
+    The broadcast axes of adjacent indices replace the indexed axes; otherwise they are first.
+    """
     indexed_axes = [k for k, index in enumerate(indices) if index is not None]
     other_axes = [k for k in range(rank) if k not in indexed_axes]
     adjacent = indexed_axes == list(range(indexed_axes[0], indexed_axes[-1] + 1))
@@ -126,7 +128,8 @@ def index(node: FxNode) -> Expr:
 
 
 def _result_order(index_rank: int, leading: int, other_count: int) -> list[int]:
-    """Returns the permutation that moves the broadcast axes to the position of the indexed axes."""
+    """Returns the permutation that moves the broadcast index axes to the position of the indexed
+    axes."""
     others = list(range(index_rank, index_rank + other_count))
     return [*others[:leading], *range(index_rank), *others[leading:]]
 
@@ -165,7 +168,7 @@ def index_put(node: FxNode) -> Expr:
 
 
 def _whole_mask(node: FxNode, indices: Sequence[Expr | None]) -> Expr | None:
-    """Returns a mask over the first axes of the operand, if it is the only index."""
+    """Returns the mask over the first axes of the operand, if it is the only index."""
     if len(indices) != 1 or indices[0] is None or node.dtype_of(indices[0]) != "bool":
         return None
     mask_dims = node.dims_of(indices[0])
@@ -190,7 +193,7 @@ def masked_select(node: FxNode) -> Expr:
 
 @torch_op("masked_scatter")
 def masked_scatter(node: FxNode) -> Expr:
-    """Returns the elements of a source, one after the other, where the mask is True."""
+    """Builds masked_scatter: replaces the masked elements by consecutive elements of the source."""
     sizes = node.dims()
     mask = node.emit(R.flatten(R.broadcast_to(node["mask"], sizes)))
     source_index = R.subtract(R.cumsum(cast(mask, "int64"), axis=0), number(1, "int64"))
@@ -213,7 +216,7 @@ def nonzero_by_axis(node: FxNode) -> list[Any]:
 
 @torch_op("select.int", "select_copy.int")
 def select(node: FxNode) -> Expr:
-    """Returns one slice along an axis, at a known place, a size, or a place that data tell."""
+    """Builds select: one slice along an axis, at a constant, symbolic or data-dependent index."""
     axis, position = node.axis(), node.arg("index")
     size = node.dims()[axis]
     if isinstance(position, Expr):
@@ -264,7 +267,7 @@ def _neutral(node: FxNode, reduction: str, sizes: tuple[Dim, ...]) -> Expr:
 
 
 def _counts(node: FxNode, index: Expr, sizes: tuple[Dim, ...], axis: int) -> Expr:
-    """Returns how many elements each mean is of."""
+    """Returns the number of elements that each mean averages."""
     dtype = node.dtype()
     initial = number(int(node.flag("include_self", True)), dtype)
     counts = R.full(ShapeExpr(node.dims()), initial)
@@ -274,7 +277,7 @@ def _counts(node: FxNode, index: Expr, sizes: tuple[Dim, ...], axis: int) -> Exp
 
 
 def _leading_elements(node: FxNode, x: Expr, sizes: tuple[Dim, ...]) -> Expr:
-    """Returns the first elements along every axis."""
+    """Returns the first elements along every axis, as many as `sizes`."""
     x_dims = node.dims_of(x)
     axes = [k for k, (a, b) in enumerate(zip(x_dims, sizes, strict=True)) if a != b]
     if not axes:
@@ -330,7 +333,7 @@ def index_write(node: FxNode) -> Expr:
 
 @torch_op("repeat_interleave.Tensor")
 def repeat_indices(node: FxNode) -> Expr:
-    """Builds repeat_interleave: each index repeated as often as its element says."""
+    """Builds repeat_interleave of a count tensor: each index repeated `repeats[index]` times."""
     return cast(_repeat_indices(node, node.out_dims()[0]), node.out_dtype())
 
 
@@ -352,7 +355,7 @@ def _repeat_indices(node: FxNode, size: Dim) -> Expr:
 
 
 def _bind_size(node: FxNode, size: Dim, vector: Expr) -> None:
-    """Binds a symbolic size of the result to the only element of a vector."""
+    """Binds the symbols of a result size to the only element of a vector."""
     if not dims.syms(size) <= node.host.builder.scopes[-1].symbols():
         shape = node.emit(R.tensor_to_shape(vector))
         node.host.builder.match_cast(shape, R.Shape((size,)), node.part_name(), node.span)
@@ -374,7 +377,7 @@ def bin_counts(node: FxNode) -> Expr:
 
 @torch_op("_unique2", "unique_dim")
 def unique(node: FxNode) -> list[Expr]:
-    """Returns different elements in order, where each went, and how many there were."""
+    """Returns the sorted unique elements, the inverse indices and the counts."""
     axis = node.plain("dim") if "dim" in node.spec.args else None
     result = node.emit(
         R.unique(
@@ -399,7 +402,8 @@ def unique(node: FxNode) -> list[Expr]:
 
 @torch_op("_embedding_bag", "_embedding_bag_forward_only", "embedding_bag")
 def embedding_bag(node: FxNode) -> list[Expr]:
-    """Returns sums or means of the rows between offsets; the rest of the results nobody reads."""
+    """Builds embedding_bag: sums or means of the rows of each bag. The other three results are
+    zeros: they serve torch's backward pass only."""
     mode, padding_idx = node.plain("mode", 0), node.arg("padding_idx", None)
     if mode not in (0, 1) or padding_idx not in (None, -1):
         node.fail("embedding_bag with mode max or padding_idx is not supported")

@@ -37,7 +37,7 @@ def absolute_error(node: FxNode) -> Expr:
 
 @torch_op("smooth_l1_loss", "huber_loss")
 def smooth_absolute_error(node: FxNode) -> Expr:
-    """Returns a loss that is quadratic near 0 and linear beyond a threshold."""
+    """Builds the Huber losses: quadratic below a threshold, linear above it."""
     lhs, rhs = _pair(node)
     smooth, dtype = ".smooth" in node.spec.target, node.out_dtype()
     threshold = float(node.arg("beta" if smooth else "delta", 1.0))

@@ -1,4 +1,4 @@
-"""Normalisations: softmax, batches, layers, groups, instances."""
+"""Mappings of softmax and of batch, layer, group, instance, RMS and weight normalization."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _ones(sizes: tuple[Dim, ...], dtype: str, value: float = 1.0) -> Expr:
 
 
 def _affine(node: FxNode, sizes: tuple[Dim, ...], dtype: str) -> tuple[Expr, Expr]:
-    """Returns the weight and the bias; ones and zeros where they are not given."""
+    """Returns the weight and the bias; an absent weight is ones, an absent bias zeros."""
     weight, bias = node.get("weight"), node.get("bias")
     return (
         node.fold(_ones(sizes, dtype)) if weight is None else cast(weight, dtype),
@@ -170,7 +170,7 @@ def normalize(node: FxNode) -> Expr:
 
 @torch_op("_weight_norm", "_weight_norm_interface")
 def weight_norm(node: FxNode) -> Any:
-    """Returns a weight of stated lengths: those of its slices along one axis."""
+    """Builds weight_norm: scales the slices of `v` along one axis to the norms `g`."""
     v, g = node["v"], node["g"]
     slice_axis = node.axis("dim", 0, of="v")
     axes = [k for k in range(node.rank("v")) if k != slice_axis]

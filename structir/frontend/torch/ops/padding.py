@@ -62,7 +62,7 @@ def _keeps(amount: Dim) -> bool:
 
 
 def _blocks(node: FxNode, x: Expr, axis: int, amounts: Sequence[Dim], value: Expr) -> Expr:
-    """Returns blocks of a value put before and after along an axis."""
+    """Concatenates blocks of a value before and after a tensor along an axis."""
     sizes, parts = list(node.dims_of(x)), [x]
     for index, amount in zip((0, len(parts)), amounts, strict=True):
         if dims.equal(amount, 0) is True:
@@ -74,7 +74,7 @@ def _blocks(node: FxNode, x: Expr, axis: int, amounts: Sequence[Dim], value: Exp
 
 
 def _amounts(node: FxNode, name: str) -> tuple[list[Dim], list[Dim]]:
-    """Returns the amounts for every axis: torch lists pairs from the last axis on."""
+    """Returns the amounts for every axis; torch lists pairs starting with the last axis."""
     pairs, rank = node.sizes(name), node.rank()
     before: list[Dim] = [0] * rank
     after: list[Dim] = [0] * rank

@@ -47,7 +47,8 @@ def _window(node: FxNode, count: int) -> tuple[list[int], list[int], list[int], 
 
 
 def _ceil_mode_padding(node: FxNode, x: Expr, count: int) -> list[Dim]:
-    """Extends the padding for ceil_mode, so that windows cover torch's recorded output sizes."""
+    """Returns the padding after each axis that ceil_mode needs to reach torch's recorded output
+    sizes."""
     kernel, strides, padding, dilation = _window(node, count)
     sizes, out_sizes = node.dims_of(x)[2:], node.out_dims()[-count:]
     after: list[Dim] = []
@@ -80,7 +81,7 @@ def _lowest(node: FxNode) -> float:
 
 @torch_op("max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices")
 def max_pool_with_indices(node: FxNode) -> list[Expr]:
-    """Returns the greatest elements, and where they are in the plane that they are of."""
+    """Returns the maxima, and their flat indices in the spatial plane."""
     count = _axes_of(node)
     maxima = max_pool(node)
     x, is_unbatched = _with_batch_axis(node, count)
@@ -98,7 +99,7 @@ def max_pool_with_indices(node: FxNode) -> list[Expr]:
 
 
 def _gather_windows(node: FxNode, x: Expr, filler: float) -> Expr:
-    """Returns the elements of each window along a last axis."""
+    """Returns the elements of each window along a new last axis."""
     count = _axes_of(node)
     kernel, strides, padding, dilation = _window(node, count)
     after: list[Dim] = list(padding)
@@ -139,7 +140,7 @@ def mean_pool(node: FxNode) -> Expr:
 
 
 def _pool_with_divisor(node: FxNode, x: Expr, divisor: int) -> Expr:
-    """Returns the sums of windows over a number."""
+    """Returns the sum of each window divided by `divisor`."""
     count = _axes_of(node)
     kernel, strides, padding, _ = _window(node, count)
     after = _ceil_mode_padding(node, x, count) if node.flag("ceil_mode") else padding
@@ -171,8 +172,8 @@ def adaptive_max(node: FxNode) -> Any:
 
 
 def _adaptive(node: FxNode, op: Any) -> Expr:
-    """Returns each axis in turn: windows that begin at floor(i * size / new) and end before ceil((i
-    + 1) * size / new)."""
+    """Pools each axis to its output size: window i covers floor(i * size / new) to ceil((i + 1) *
+    size / new)."""
     count = _axes_of(node)
     x, rank = node["self"], node.rank()
     out_sizes = node.out_dims()[-count:]

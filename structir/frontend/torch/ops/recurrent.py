@@ -1,4 +1,4 @@
-"""Recurrent layers: the products with the inputs at once, then a kernel for all steps."""
+"""Mappings of recurrent layers: one matrix product for all inputs, then a kernel for all steps."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from structir.script import R
 
 @attrs.frozen
 class TorchRecurrentKind:
-    """A kind of recurrent layer: its kernel, and the order of torch's gates in it."""
+    """A kind of recurrent layer: its kernel, and torch's gates in the kernel's order."""
 
     kernel: str
     gates: tuple[int, ...]
@@ -37,7 +37,7 @@ KINDS = {
 
 @attrs.frozen(eq=False)
 class Weights:
-    """The weights of one direction of a layer, transposed, their gates in the kernel's order."""
+    """The transposed weights of one direction of a layer, with gates in the kernel's order."""
 
     own: Expr
     recurrence: Expr
@@ -70,7 +70,7 @@ def recurrent(node: FxNode) -> list[Expr]:
 def _layers(
     node: FxNode, kind: TorchRecurrentKind, x: Expr, initial: list[Expr]
 ) -> tuple[Expr, list[Expr]]:
-    """Returns all layers in turn, each in one or both directions."""
+    """Builds all layers in order, each in one or two directions."""
     directions = [False, True] if node.flag("bidirectional") else [False]
     params = list(node.arg("params"))
     params_per_direction = 4 if node.flag("has_biases", True) else 2
@@ -105,7 +105,7 @@ def _weights(node: FxNode, kind: TorchRecurrentKind, params: list[Expr]) -> Weig
 
 
 def _in_order(node: FxNode, kind: TorchRecurrentKind, x: Expr) -> Expr:
-    """Returns weights with their gates (axis 0) in the order of the kernel."""
+    """Returns weights with their gates (axis 0) in the kernel's order."""
     if kind.gates == (0,):
         return x
     count = len(kind.gates)
@@ -125,7 +125,7 @@ def _build_direction(
     states: list[Expr],
     reverse: bool,
 ) -> list[Expr]:
-    """Returns all hidden states of one direction, then its last states."""
+    """Returns all hidden states of one direction, then its final states."""
     gates = R.matmul(x, weights.own)
     gates = node.emit(gates if weights.own_bias is None else R.add(gates, weights.own_bias))
     steps, batch, width = node.dims_of(gates)

@@ -1,4 +1,4 @@
-"""Reductions over axes, positions of extremes, running sums, and the order of elements."""
+"""Mappings of reductions, norms, cumulative ops, sorting and searching."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from structir.script import R
 
 
 def axes_of(node: FxNode, name: str = "dim") -> list[int] | None:
-    """Returns the axes that are reduced; None where all are."""
+    """Returns the axes to reduce, or None for all."""
     return node.axes(name)
 
 
@@ -74,7 +74,7 @@ def any_or_all(node: FxNode) -> Expr:
 
 @torch_op("max", "min")
 def extreme(node: FxNode) -> Any:
-    """Returns the extreme of all elements, of two tensors, or along an axis and where it is."""
+    """Builds max or min: of all elements, of two tensors, or along an axis with its indices."""
     is_max = ".max" in node.spec.target
     if "other" in node.spec.args:
         dtype = node.out_dtype()
@@ -225,7 +225,7 @@ def differences(node: FxNode) -> Expr:
 
 
 def _step(node: FxNode, x: Expr, axis: int, difference: Any) -> Expr:
-    """Returns the difference of each element and the one before; none where there are none."""
+    """Returns the first differences along an axis; an empty axis stays empty."""
     size = node.dims_of(x := node.emit(x))[axis]
     if dims.equal(size, 0) is True:
         return x
@@ -276,7 +276,7 @@ def k_th(node: FxNode) -> list[Expr]:
 
 @torch_op("median")
 def median(node: FxNode) -> Any:
-    """Returns the lower one of two elements in the middle."""
+    """Builds the median; for an even count, the lower of the two middle elements."""
     x, over_all = node["self"], "dim" not in node.spec.args
     if over_all:
         x = R.reshape(x, (product(node.dims()),))

@@ -58,7 +58,7 @@ def reorder_axes(x: Expr, order: list[int]) -> Expr:
 
 
 def order_of(node: FxNode) -> list[int]:
-    """Returns the order of axes that a node which moves axes makes."""
+    """Returns the axis permutation of a node that permutes axes."""
     rank = node.rank()
     order = list(range(rank))
     op_name = node.spec.target.split(".")[1]
@@ -143,7 +143,7 @@ TO_THE_END = 1 << 31
 
 
 def slice_between(node: FxNode, x: Expr, axis: int, start: Dim, end: Dim, step: int = 1) -> Expr:
-    """Returns the elements from a start to before an end along an axis."""
+    """Returns the elements from `start` to `end` (exclusive) along an axis."""
     size = node.dims_of(x)[axis]
     if isinstance(end, int) and end >= TO_THE_END:
         end = size
@@ -163,7 +163,7 @@ def unbind(node: FxNode) -> list[Any]:
 
 
 def parts_of(node: FxNode) -> tuple[int, list[Dim]]:
-    """Returns the axis that a node splits, and the sizes of the pieces."""
+    """Returns the axis that a node splits, and the sizes of the parts."""
     axis = node.axis("dim", 0)
     count = len(node.spec.outputs[0]) if isinstance(node.spec.outputs[0], tuple) else 1
     return axis, [node.out_dims(k)[axis] for k in range(count)]
@@ -196,7 +196,7 @@ def diagonal(node: FxNode) -> Expr:
 
 
 def diagonal_of(node: FxNode, first: int, second: int, offset: int) -> Expr:
-    """Returns the diagonal of two axes, which are moved to the end."""
+    """Returns the diagonal of two axes as the last axis."""
     rank = node.rank()
     other_axes = [a for a in range(rank) if a not in (first, second)]
     x = node.emit(reorder_axes(node["self"], [first, second, *other_axes]))
@@ -225,7 +225,7 @@ def as_strided(node: FxNode) -> Expr:
 
 
 def is_contiguous(symbol: Callable[[Any], Dim], sizes: Any, strides: Any) -> bool:
-    """Returns whether strides are contiguous."""
+    """Returns whether strides are those of a contiguous tensor."""
     step: Dim = 1
     for size, stride in zip(reversed(sizes), reversed(strides), strict=True):
         size_value = symbol(size)
@@ -239,7 +239,7 @@ def is_contiguous(symbol: Callable[[Any], Dim], sizes: Any, strides: Any) -> boo
 
 @torch_op("unfold")
 def windows(node: FxNode) -> Expr:
-    """Returns windows along an axis, each along a new last axis."""
+    """Builds unfold: windows along an axis, with their elements along a new last axis."""
     axis, size, step = node.axis("dimension"), node.plain("size"), node.plain("step")
     positions, rank = node.out_dims()[axis], node.rank()
     starts = R.arange(R.prim_value(0), R.prim_value(positions), R.prim_value(1), dtype="int64")

@@ -1,5 +1,4 @@
-"""Views: how new elements of a piece of a tensor, or of one under another shape, become elements of
-the whole."""
+"""Write-backs of view ops: the base tensor after a write to a view."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from structir.script import R
 
 
 def _may_copy(node: FxNode) -> bool:
-    """Returns whether an op that gives a view where it can may give a copy here."""
+    """Returns whether an op that usually returns a view may return a copy here."""
     name = node.spec.args["self"].name
     meta = node.scope.graph.tensors.get(name)
     symbol = node.host.symbols.dim
@@ -63,14 +62,14 @@ def write_slice(part: FxNode, new: Expr) -> Expr:
 
 
 def clamp_bound(position: Dim, size: Dim) -> Dim:
-    """Returns a bound of a slice counted from the front, within the axis."""
+    """Returns a slice bound normalized to [0, size]."""
     if isinstance(position, int) and position < 0:
         position = dims.dim_max(position + size, 0)
     return position if dims.at_least(size, position) is True else dims.dim_min(position, size)
 
 
 def update_slice(part: FxNode, new: Expr, axis: int, start: Dim, end: Dim, step: int = 1) -> Expr:
-    """Returns the whole with new elements from a start to before an end."""
+    """Returns the base with new elements from `start` to `end` (exclusive)."""
     base = part["self"]
     size = part.dims()[axis]
     if step != 1:
