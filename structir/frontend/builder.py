@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import attrs
+
 from structir.build import BlockBuilder, BuilderScope
-from structir.errors import Span
+from structir.errors import Diagnostic, Span
 from structir.ir.expr import Call, Expr, SeqExpr, Var
 from structir.ir.node import replace
 from structir.ir.struct_info import StructInfo
+
+
+def without_op_hint(diagnostic: Diagnostic) -> Diagnostic:
+    """Returns an error of an op without its hint, which edits a StructIR program, not a model."""
+    is_program_edit = diagnostic.hint is not None and "`R." in diagnostic.hint
+    return attrs.evolve(diagnostic, hint=None) if is_program_edit else diagnostic
 
 
 class NodeBuilder(BlockBuilder):

@@ -19,10 +19,14 @@ def body_of(node: OnnxNode, functions: Mapping[tuple[str, str], FunctionProto]) 
         return model_body
     schema = schema_of(node.domain, node.op_type, node.version)
     if schema is None:
-        node.fail("unknown op: no mapping, no function of the model and no ONNX schema")
+        node.fail(
+            f"expected an op of opset {node.version}, a function of the model or a mapping, "
+            "found none of this name"
+        )
     body = _plain_body(schema) or _body_in_context(schema, node)
     if body is None:
-        node.fail("no decomposition of this op for these operands")
+        infos = ", ".join([str(v.expr.struct_info) if v else "none" for v in node.values])
+        node.fail(f"no mapping or decomposition of this op for operands ({infos})")
     return body
 
 

@@ -32,7 +32,7 @@ def build_as(node: OnnxNode, op: str, *operands: Expr | None, **attributes: Any)
     """Builds an op of ONNX's default domain on these operands; returns its outputs."""
     build = find_build(DEFAULT, op, VERSION)
     if build is None:
-        node.fail(f"no mapping of op {op}")
+        node.fail(f"{op}: expected a mapping for opset {VERSION}, found none")
     return build(as_node(node, op, operands, **attributes))
 
 

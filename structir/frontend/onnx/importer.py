@@ -14,7 +14,7 @@ from onnx import FunctionProto, GraphProto, NodeProto
 from onnx.defs import onnx_opset_version
 
 from structir.errors import Diagnostic, DiagnosticError, Span, StructIRError
-from structir.frontend.builder import NodeBuilder
+from structir.frontend.builder import NodeBuilder, without_op_hint
 from structir.frontend.constants import all_constant
 from structir.frontend.onnx.bodies import arguments_of, body_of
 from structir.frontend.onnx.joins import build_branches, cast_checked, common_info, merge_infos
@@ -39,7 +39,7 @@ from structir.ir.expr import Constant, Expr, SeqExpr, Tuple, Var
 from structir.ir.module import IRModule
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 
-MAX_FOLDED_ELEMENTS = 1 << 16  # elements of a result that is evaluated at import time
+MAX_FOLDED_ELEMENTS = 1 << 16  # elements of a result that is constant-folded
 MAX_SPLITS = 5  # nested conditionals that duplicate the rest of the graph; each doubles it
 MAX_NODES = 300_000  # nodes after expansion: nested functions can grow exponentially
 MAX_DEPTH = 100  # nested functions
@@ -72,9 +72,7 @@ class OnnxImporter:
         self.symbols = OnnxSymbols()
         self.all_branches = all_branches  # also build branches that are never taken
         self.built = 0
-        self.infos: dict[
-            str, StructInfo | None
-        ] = {}  # the StructInfo of every value of every graph, as built last
+        self.infos: dict[str, StructInfo | None] = {}  # StructInfo of all values of all graphs
 
     # ---- graphs
 
@@ -111,7 +109,11 @@ class OnnxImporter:
         """Builds the nodes after a conditional inside each branch, where the ranks are known."""
         node = split.node
         if names.splits >= MAX_SPLITS:
-            node.fail(f"more than {MAX_SPLITS} conditionals have outputs of different ranks")
+            node.fail(
+                f"expected at most {MAX_SPLITS} conditionals with outputs of different ranks, "
+                "found more",
+                "declare input shapes or fix inputs by `values`: known conditions are resolved",
+            )
 
         outer_infos, branch_infos = self.infos, dict[int, dict[str, StructInfo | None]]()
 
@@ -155,9 +157,14 @@ class OnnxImporter:
         domain = plain_domain(proto.domain)
         version = names.opsets.get(domain)
         if version is None:
+            opset = 1 if domain else onnx_opset_version()
             raise DiagnosticError(
                 Diagnostic(
-                    f"expected an opset import of domain {domain or 'ai.onnx'!r}, found none", span
+                    f"expected an opset import of domain {domain or 'ai.onnx'!r}, found none",
+                    span,
+                    proto.op_type,
+                    hint=f'`model.opset_import.append(helper.make_opsetid("{domain}", {opset}))`',
+                    code="E0805",
                 )
             )
         node = OnnxNode(proto, version, values, self, names, span)
@@ -166,6 +173,7 @@ class OnnxImporter:
             node.fail(f"the model expands to more than {MAX_NODES} nodes")
         try:
             with self.builder.at(span):
+                node.check_operands()
                 results = self._results(node)
                 if isinstance(results, Split):
                     return results
@@ -352,5 +360,5 @@ def with_span(error: DiagnosticError, node: OnnxNode) -> DiagnosticError:
     """Returns an error with the node's location and op added where they are missing."""
     if all(d.span is not None for d in error.diagnostics):
         return error
-    located = [d.at(node.span) for d in error.diagnostics]
+    located = [without_op_hint(d.at(node.span)) for d in error.diagnostics]
     return DiagnosticError([d if d.op else attrs.evolve(d, op=node.op_type) for d in located])

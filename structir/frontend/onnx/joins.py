@@ -28,7 +28,7 @@ class BranchJoin:
 
     var: Var
     infos: tuple[Infos, Infos]
-    failing: int | None = None  # the branch that fails when it is taken
+    failing: int | None = None  # index of a branch that raises at run time
 
 
 def build_branches(

@@ -105,7 +105,7 @@ def _map_file(model: Model) -> MappedModel | None:
     """Returns the memory-mapped file of a model, or None if it cannot be mapped."""
     try:
         return None if isinstance(model, ModelProto) else MappedModel(Path(model))
-    except (OSError, ValueError):  # an empty or missing file is reported when it is read
+    except (OSError, ValueError):  # `_load` reports an empty or missing file
         return None
 
 
@@ -183,7 +183,7 @@ def _parameters(
     for declared in graph.input:
         name = declared.name
         if name in names.values:
-            continue  # an initialiser that older models list as an input, too
+            continue  # older models also list initializers as inputs
         if name in fixed_inputs:
             names.values[name] = constant(fixed_inputs[name])
             continue

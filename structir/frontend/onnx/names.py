@@ -22,7 +22,7 @@ class GraphNames:
     arguments: Mapping[str, AttributeProto] = attrs.Factory(dict)
     results: frozenset[str] = frozenset()  # values that are visible after the dataflow block
     depth: int = 0
-    splits: int = 0  # conditionals that the rest of this graph is built in
+    splits: int = 0  # enclosing conditionals whose branches contain the rest of the graph
     types: Mapping[str, TypeProto] = attrs.Factory(dict)  # declared types of values
 
     def inner(self, graph: GraphProto, where: str) -> GraphNames:

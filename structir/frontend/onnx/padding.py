@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from structir.frontend.onnx.node import OnnxNode
+from structir.frontend.onnx.node import OnnxNode, alternatives
 from structir.frontend.onnx.scalars import number
 from structir.ir import dims
 from structir.ir.dims import Dim
@@ -20,14 +20,14 @@ def emit_pad(
 ) -> Expr:
     """Returns a tensor padded in an ONNX mode, with `value` in the mode `constant`."""
     if mode not in MODES:
-        node.fail(f"unknown padding mode {mode!r}: expected one of {sorted(MODES)}")
+        node.fail(f"mode: expected {alternatives(MODES)}, found {mode!r}")
     x, before, after = _crop(node, x, before, after)
     if all(isinstance(p, int) and p == 0 for p in (*before, *after)):
         return x
     if all(isinstance(p, int) for p in (*before, *after)):
         return _pad_statically(node, x, before, after, mode, value)
     if mode != "constant":
-        node.fail(f"symbolic padding is not supported in mode {mode!r}")
+        node.fail(f"pads: expected static amounts in mode {mode!r}, found {before} and {after}")
     return _pad_with_blocks(node, x, before, after, value)
 
 

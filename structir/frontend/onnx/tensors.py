@@ -13,7 +13,7 @@ from onnx import TensorProto, numpy_helper
 from structir.errors import Diagnostic, DiagnosticError
 from structir.ir.dtype import dtype_of
 
-STRINGS = "object"  # NumPy's dtype of strings, which StructIR has no dtype for
+STRINGS = "object"  # NumPy's dtype of strings; StructIR has no string dtype
 MAX_SPARSE_ELEMENTS = 1 << 26  # elements of a sparse tensor as a dense array
 Array = np.ndarray[Any, Any]
 

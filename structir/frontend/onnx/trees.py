@@ -25,7 +25,7 @@ class Trees:
     on_true: Sequence[int]
     on_false: Sequence[int]
     missing_true: Sequence[int]
-    first: Sequence[int]  # of the members of a set, or of the entries of a leaf
+    first: Sequence[int]  # range of the members of a set, or of the entries of a leaf
     last: Sequence[int]
     members: Sequence[float]
     roots: Sequence[int]
@@ -58,13 +58,13 @@ def tree_ensemble_{how}(
     roots: R.Tensor(("trees",), "int64"),
     weights: R.Tensor(("entries",), "{dtype}"),
     targets: R.Tensor(("entries",), "int64"),
-    out: R.Tensor(("rows", "wide"), "{dtype}"),
-    met: R.Tensor(("rows", "wide"), "bool"),
+    out: R.Tensor(("rows", "target_count"), "{dtype}"),
+    has_weight: R.Tensor(("rows", "target_count"), "bool"),
 ):
     for row in range(rows):
-        for target in range(wide):
+        for target in range(target_count):
             out[row, target] = 0.0
-            met[row, target] = False
+            has_weight[row, target] = False
         for tree in range(trees):
             node = roots[tree]
             for step in range(nodes):
@@ -73,37 +73,37 @@ def tree_ensemble_{how}(
                 value = x[row, features[node]]
                 mode = modes[node]
                 split = splits[node]
-                taken = False
+                is_true = False
                 if mode == 0:
-                    taken = value <= split
+                    is_true = value <= split
                 if mode == 1:
-                    taken = value < split
+                    is_true = value < split
                 if mode == 2:
-                    taken = value >= split
+                    is_true = value >= split
                 if mode == 3:
-                    taken = value > split
+                    is_true = value > split
                 if mode == 4:
-                    taken = value == split
+                    is_true = value == split
                 if mode == 5:
-                    taken = value != split
+                    is_true = value != split
                 if mode == 6:
                     for k in range(first[node], last[node]):
                         if members[k] == value:
-                            taken = True
+                            is_true = True
                 if value != value and missing_true[node] != 0:
-                    taken = True
-                if taken:
+                    is_true = True
+                if is_true:
                     node = on_true[node]
                 else:
                     node = on_false[node]
             if modes[node] == 7:
                 for k in range(first[node], last[node]):
                     target = targets[k]
-                    if met[row, target]:
+                    if has_weight[row, target]:
                         out[row, target] = {joined}
                     else:
                         out[row, target] = weights[k]
-                    met[row, target] = True
+                    has_weight[row, target] = True
 """
 COMBINED = {
     "sum": "out[row, target] + weights[k]",

@@ -13,7 +13,7 @@ from structir.ir.expr import Constant, Expr, PrimValue, ShapeExpr
 from structir.ir.struct_info import StructInfo
 from structir.script import R
 
-MAX_KNOWN_ELEMENTS = 4096  # elements of a constant that are looked at one by one
+MAX_KNOWN_ELEMENTS = 4096  # elements of a constant that folding rules evaluate
 Elements = np.ndarray[Any, Any]  # of dtype object: each a number or a symbolic size
 
 

@@ -21,6 +21,7 @@ ARCHIVE_ERRORS = (
     EOFError,
     ValueError,
 )
+SAVE_AGAIN = "with torch >= 2.9: `torch.export.save(torch.export.load(path), path)`"
 LEGACY_GRAPH_FILE = "serialized_exported_program.json"  # the graph file of older torch releases
 
 
@@ -49,7 +50,7 @@ class Archive:
         if LEGACY_GRAPH_FILE in names:
             raise wrong(
                 f"{self.name}: saved by an unsupported old release of torch",
-                "with torch >= 2.9: `torch.export.save(torch.export.load(path), path)`",
+                SAVE_AGAIN,
             )
         results = [n for n in names if "models/" in n and n.endswith(".json")]
         if len(results) != 1:
@@ -99,7 +100,10 @@ class Archive:
         if self.root + path not in self.zip.namelist():
             legacy = f"data/{kind}/{self.model}.pt"
             if self.root + legacy in self.zip.namelist():
-                raise wrong(f"the {kind} in {self.name} are pickled; pickles are never loaded")
+                raise wrong(
+                    f"the {kind} in {self.name} are pickled; pickles are never loaded",
+                    SAVE_AGAIN,
+                )
             return {}
         value: dict[str, Any] = field(self.json_of(path), "config", dict)
         return {name: (kind, payload) for name, payload in value.items()}
@@ -112,7 +116,8 @@ class Archive:
         meta = field(description, "tensor_meta", dict)
         dtype = DTYPES.get(field(meta, "dtype", int))
         if dtype is None:
-            raise wrong(f"{name!r} in {self.name} has an unsupported dtype")
+            number = field(meta, "dtype", int)
+            raise wrong(f"{name!r} in {self.name}: unsupported dtype (torch's type {number})")
         path = f"data/{kind}/{field(description, 'path_name', str)}"
         data = np.frombuffer(self.bytes_of(path), numpy_dtype(dtype))
         first = integers([field(meta, "storage_offset", dict)])[0]

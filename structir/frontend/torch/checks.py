@@ -15,10 +15,8 @@ from structir.ir.dims import Dim
 from structir.ir.expr import Var
 from structir.ir.struct_info import PrimStructInfo, StructInfo, TensorStructInfo
 
-NO_UPPER_BOUND = 1 << 40  # an upper bound from here on is no limit
-UNENFORCED_LOWER_BOUND = (
-    2  # torch states this lower bound of every dynamic size, and enforces only higher ones
-)
+NO_UPPER_BOUND = 1 << 40  # torch writes larger bounds for "unbounded"
+UNENFORCED_LOWER_BOUND = 2  # torch records it for every dynamic size; it enforces higher ones
 
 
 def check_sizes(importer: TorchImporter, program: ExportedModule, params: Parameters) -> None:

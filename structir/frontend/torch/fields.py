@@ -6,7 +6,7 @@ from typing import Any
 
 from structir.errors import Diagnostic, DiagnosticError
 
-# torch's numbers for element types; complex ones have no dtype here
+# torch's codes of element types; complex types are unsupported
 DTYPES = {
     1: "uint8",
     2: "int8",

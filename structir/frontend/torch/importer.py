@@ -10,7 +10,7 @@ import numpy as np
 
 from structir.analysis.calls import are_disjoint
 from structir.errors import Diagnostic, DiagnosticError, Span
-from structir.frontend.builder import NodeBuilder
+from structir.frontend.builder import NodeBuilder, without_op_hint
 from structir.frontend.constants import all_constant
 from structir.frontend.torch.graph import FxGraph, NodeSpec, Ref, names_of
 from structir.frontend.torch.listing import node_spans
@@ -89,6 +89,7 @@ class TorchImporter:
             raise DiagnosticError(
                 Diagnostic(
                     f"{where} writes its operands in place, which is not supported",
+                    code="E0805",
                     hint="export a functional program: `ep = ep.run_decompositions()`",
                 )
             )
@@ -182,7 +183,7 @@ class TorchImporter:
         """Builds an in-place op as its functional form and updates the mutated tensor."""
         first = next(iter(node.spec.args.values()), None)
         if not isinstance(first, Ref):
-            node.fail("expected a tensor of the graph as the target of an in-place op")
+            node.fail(f"expected a tensor of the graph as the operand to write, found {first!r}")
         if find_view(functional) is not None:
             node.fail(
                 "changing the shape of a tensor in place is not supported",
@@ -285,7 +286,7 @@ def with_span(error: DiagnosticError, node: FxNode) -> DiagnosticError:
     """Returns an error with the node's location and op added where they are missing."""
     if all(d.span is not None for d in error.diagnostics):
         return error
-    located = [d.at(node.span) for d in error.diagnostics]
+    located = [without_op_hint(d.at(node.span)) for d in error.diagnostics]
     return DiagnosticError([d if d.op else attrs.evolve(d, op=node.spec.target) for d in located])
 
 

@@ -9,13 +9,13 @@ import attrs
 
 from structir.frontend.torch.graph import ExportedModule, FxGraph, NodeSpec, Ref, names_of
 
-# blocks by the place of their graph among the arguments, and of the first operand
+# block ops: the argument index of the graph, and of the first operand
 BLOCKS = {
     "higher_order.wrap_with_set_grad_enabled": (1, 2),
     "higher_order.wrap_with_autocast": (4, 5),
     "higher_order.invoke_subgraph": (0, 2),
 }
-AUTOCAST = "higher_order.wrap_with_autocast"  # one that is enabled changes dtypes, and stays
+AUTOCAST = "higher_order.wrap_with_autocast"  # if enabled it changes dtypes, and is not inlined
 
 
 def inline_blocks(program: ExportedModule) -> ExportedModule:

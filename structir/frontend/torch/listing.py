@@ -21,7 +21,7 @@ from structir.frontend.torch.graph import (
 
 MAX_LENGTH = 240  # characters of a line
 FRAME = re.compile(r'File "(?P<file>[^"]*)", line (?P<line>\d+)[^\n]*(?:\n[ \t]*(?P<code>[^\n]*))?')
-TORCH_FRAME = re.compile(r"(^|/)torch/|^<")  # frames of torch itself, and of code that it makes
+TORCH_FRAME = re.compile(r"(^|/)torch/|^<")  # frames of torch itself and of generated code
 
 
 def node_spans(nodes: Sequence[NodeSpec], where: str) -> list[Span]:

@@ -25,7 +25,7 @@ class TensorView:
     node: FxNode
     base: str
     index: int
-    write: Write | None  # None if it is the same tensor
+    write: Write | None  # None for an alias of the whole tensor
     may_be_copy: bool = False  # torch may have made a copy
 
 
@@ -47,9 +47,7 @@ class AliasState:
         self.views: dict[str, TensorView] = {}
         self.aliases: dict[str, str] = {}
         self.write_counts: dict[str, int] = {}  # number of writes, by root tensor
-        self.reflected_writes: dict[
-            str, int
-        ] = {}  # number of writes that the value of a name reflects
+        self.reflected_writes: dict[str, int] = {}  # by name: writes included in the value
 
     def record_view(self, node: FxNode) -> None:
         """Records the views that a node creates."""

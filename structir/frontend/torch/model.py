@@ -20,7 +20,11 @@ from structir.frontend.torch.node import FxScope
 from structir.frontend.torch.params import Parameters
 from structir.frontend.torch.scalars import as_tensor
 from structir.frontend.torch.sizes import Ratio, TorchSymbols
-from structir.frontend.torch.unsupported import UnmappedOpsError, check_supported
+from structir.frontend.torch.unsupported import (
+    UnmappedOpsError,
+    check_supported,
+    with_mapping_hint,
+)
 from structir.ir.dims import Poly
 from structir.ir.expr import Expr, Tuple
 from structir.ir.module import IRModule
@@ -85,7 +89,7 @@ def _decompose(program: Any, error: UnmappedOpsError) -> Any:
         op: decomposition for op, decomposition in decompositions.items() if str(op) in error.names
     }
     if not table and AUTOCAST not in error.names:
-        raise error
+        raise with_mapping_hint(error)
     return program.run_decompositions(table)
 
 
@@ -221,5 +225,5 @@ def _result(value: Any) -> Expr:
     if isinstance(value, float | Ratio):
         return as_tensor(value, "float64")
     raise DiagnosticError(
-        Diagnostic(f"program output: expected a tensor or a number, found {value!r}")
+        Diagnostic(f"program output: expected a tensor or a number, found {value!r}", code="E0808")
     )

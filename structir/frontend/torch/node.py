@@ -147,14 +147,17 @@ class FxNode:
         """Returns the shape of a tensor, whose rank must be known."""
         sizes = tensor_info(x).dims
         if not isinstance(sizes, tuple):
-            self.fail("expected an operand of known rank")
+            self.fail(f"expected an operand of known rank, found {tensor_info(x)}")
         return sizes
 
     def static_dims(self, name: str = "self") -> tuple[int, ...]:
         """Returns the shape of an operand, which must be static."""
         value = self.dims(name)
         if any(isinstance(d, Poly) for d in value):
-            self.fail(f"argument {name!r}: expected a static shape, found {value}")
+            self.fail(
+                f"argument {name!r}: expected a static shape, found {value}",
+                "export with static sizes: remove its `Dim` from `dynamic_shapes`",
+            )
         return value  # type: ignore[return-value]
 
     def rank(self, name: str = "self") -> int:
@@ -169,7 +172,7 @@ class FxNode:
         """Returns the dtype of a tensor, which must be known."""
         value = tensor_info(x).dtype
         if value is None:
-            self.fail("expected an operand of known dtype")
+            self.fail(f"expected an operand of known dtype, found {tensor_info(x)}")
         return value
 
     def axis(self, name: str = "dim", default: Any = REQUIRED, of: str = "self") -> int:
@@ -205,7 +208,7 @@ class FxNode:
         """Returns the dtype that torch recorded for a result."""
         dtype = self.meta(index).dtype
         if dtype is None:
-            self.fail("complex dtypes are not supported")
+            self.fail(f"result {index}: complex dtypes are not supported")
         return dtype
 
     def out_dims(self, index: int = 0) -> tuple[Dim, ...]:
@@ -244,7 +247,7 @@ class FxNode:
         """Raises `DiagnosticError` unless an argument is absent or has the supported value."""
         value = self.arg(name, supported)
         if value is not None and value != supported:
-            self.fail(f"{name}={value!r} is not supported")
+            self.fail(f"{name}: expected {supported!r}, found {value!r}")
 
 
 def are_equal(a: Sequence[Dim], b: Sequence[Dim]) -> bool:

@@ -29,9 +29,7 @@ class Parameters:
         self.program, self.symbols = program, importer.symbols
         self.values: dict[str, Any] = {}
         self.variables: list[Var] = []
-        self.declared_sizes: dict[
-            str, tuple[Dim, ...]
-        ] = {}  # sizes as torch declares them, by name
+        self.declared_sizes: dict[str, tuple[Dim, ...]] = {}  # by input name
         user = [i for i in program.inputs if i.kind == "user" and isinstance(i.value, Ref)]
         tensors = {i.value.name for i in user} & set(program.graph.tensors)
         numbers = [program.graph.scalars.get(i.value.name) for i in user]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-Build = Callable[[Any], Any]  # from the node as a mapping sees it to its outputs
-Write = Callable[[Any, Any], Any]  # from a view's node and new elements to the whole's new elements
+Build = Callable[[Any], Any]  # node -> results
+Write = Callable[[Any, Any], Any]  # node of a view, new elements of the view -> new base
 
 _builds: dict[str, Build] = {}
 _views: dict[str, Write | None] = {}

@@ -10,6 +10,7 @@ import pytest
 import structir
 from structir.errors import DiagnosticError, StructIRError
 from structir.frontend.torch import from_exported_program, from_pt2
+from structir.frontend.torch.unsupported import UnmappedOpsError, with_mapping_hint
 from structir.ir import dims
 from structir.ir.struct_info import TensorStructInfo
 from tests.frontend.torch.written import archive, given, meta, node, program, symbol
@@ -83,7 +84,31 @@ def test_what_is_not_supported_is_told_all_at_once():
         from_pt2(archive(program(nodes, values, ["x"], ["y"])))
     text = str(error.value)
     assert "3 nodes of 2 ops cannot be imported" in text
-    assert "2 x aten.fft_fft.default" in text and "1 x mine.op.default" in text
+    assert "2 x aten.fft_fft.default, first in `a = aten.fft_fft.default(x)`" in text
+    assert "1 x mine.op.default, first in `y = mine.op.default(b)`" in text
+    assert "`ep = ep.run_decompositions()`" in text
+
+
+def test_unsupported_dtypes_are_counted_beside_the_ops():
+    nodes = [node("mine.op.default", "y", self="x")]
+    values = {"x": meta(2, dtype="float32"), "y": meta(2)}
+    stated = program(nodes, values, ["x"], ["y"])
+    stated["graph_module"]["graph"]["tensor_values"]["x"]["dtype"] = 10  # complex64
+    with pytest.raises(DiagnosticError) as error:
+        from_pt2(archive(stated))
+    assert "1 node of 1 op cannot be imported" in str(error.value)
+    assert "1 x tensor of a complex or quantized dtype, first 'x'" in str(error.value)
+    nodes[0]["target"] = "torch.ops.aten.relu.default"
+    with pytest.raises(DiagnosticError, match="cannot import 1 x tensor of a complex"):
+        from_pt2(archive(stated))
+
+
+def test_the_hint_after_decomposition_registers_a_mapping():
+    nodes = [node("mine.op.default", "y", self="x")]
+    with pytest.raises(UnmappedOpsError) as error:
+        from_pt2(archive(program(nodes, {"x": meta(2), "y": meta(2)}, ["x"], ["y"])))
+    (diagnostic,) = with_mapping_hint(error.value).diagnostics
+    assert diagnostic.hint == 'register a mapping: `@torch_op(":mine.op.default")`'
 
 
 def test_a_wrong_node_is_shown_with_the_line_of_python_it_comes_from():

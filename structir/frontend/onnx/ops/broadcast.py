@@ -100,13 +100,13 @@ def mod(node: OnnxNode) -> Expr:
 def bit_shift(node: OnnxNode) -> Expr:
     x, y = node[0], node[1]
     signed = node.dtype().startswith("int")
-    left = node.attr("direction") == "LEFT"
+    left = node.choice("direction", ("LEFT", "RIGHT")) == "LEFT"
     last = like(node, np.dtype(node.dtype()).itemsize * 8 - 1, 1)
     beyond = R.greater(y, last)
     if signed:
         beyond = R.logical_or(beyond, R.less(y, like(node, 0, 1)))
     shift = R.left_shift if left else R.right_shift
-    whole = shift(x, R.where(beyond, last, y))  # all bits but the sign
+    whole = shift(x, R.where(beyond, last, y))  # a shift by the width is undefined
     return whole if signed and not left else R.where(beyond, like(node, 0), whole)
 
 
@@ -173,7 +173,7 @@ def _quotient(a: Any, b: Any, floats: bool) -> Any:
         return dims.floordiv(a, b)
     if dims.at_least(a + b, 1) is not True:
         raise ValueError("of unknown sign")
-    return dims.dim_max(dims.floordiv(a, b), 0)  # rounded toward zero, from no less than 1 - b
+    return dims.dim_max(dims.floordiv(a, b), 0)  # rounds toward zero: a > -b here
 
 
 def _require_decided(answer: bool | None) -> bool:

@@ -21,7 +21,7 @@ ml_dtypes = lazy_module("ml_dtypes")
 def cast(node: OnnxNode) -> Any:
     dtype = node.dtype_attr("to") or ""
     if not dtype:
-        node.fail("attribute 'to': unknown element type")
+        node.fail(f"to: expected an ONNX element type, found {node.attr('to', 0)}")
     return _convert_operand(node, dtype)
 
 

@@ -30,7 +30,7 @@ def constant_node(node: OnnxNode) -> Expr:
             return constant(node.attr(name), dtype)
     if "value_string" in attributes or "value_strings" in attributes:
         return Constant(np.array(node.attr(next(iter(attributes))), object))
-    raise node.wrong("missing a value attribute")
+    raise node.wrong(f"expected an attribute value, value_float, ..., found {list(attributes)}")
 
 
 LITERALS = {

@@ -43,7 +43,7 @@ def det(node: OnnxNode) -> Expr:
     """Builds the determinant of static matrices up to 4 x 4 by cofactor expansion."""
     *_, n, m = node.static_dims()
     if n != m or n > 4:
-        node.fail(f"expected static square matrices, found {n} x {m}")
+        node.fail(f"expected square matrices of at most 4 x 4, found {n} x {m}")
     rows = [[_entry(node, i, j) for j in range(n)] for i in range(n)]
     return _determinant(rows)
 

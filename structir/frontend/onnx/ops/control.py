@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 
 from structir.frontend.onnx.joins import build_branches, cast_checked, common_info, differ
-from structir.frontend.onnx.node import ABSENT, OnnxNode, Split
+from structir.frontend.onnx.node import ABSENT, STATIC_SHAPE, OnnxNode, Split
 from structir.frontend.onnx.registry import onnx_op
 from structir.frontend.onnx.scalars import constant, scalar, size_number
 from structir.frontend.onnx.values import OnnxValue
@@ -27,7 +27,7 @@ from structir.ir.struct_info import (
 )
 from structir.script import R
 
-MAX_ROUNDS = 8  # until what is known of a loop's values no longer changes
+MAX_ROUNDS = 8  # rebuilds of a loop body until its StructInfo is invariant
 INDEX = TensorStructInfo((), "int64")
 FLAG = TensorStructInfo((), "bool")
 
@@ -51,7 +51,7 @@ def conditional(node: OnnxNode) -> Any:
     result = build_branches(node.importer, condition, builders, node.part_name())
     pairs = list(zip(*result.infos, strict=True))
     if any(differ(pair) for pair in pairs):
-        # the choice is made again, around all that follows it
+        # the conditional is built again, with the rest of the graph in its branches
         node.importer.builder.scopes[-1].bindings.pop()
         return Split(node, condition, (then_graph, else_graph))
     return [_cast_to(node, result.var[k], _common(node, pair)) for k, pair in enumerate(pairs)]
@@ -257,7 +257,7 @@ def _build_scan(
 def _sizes(node: OnnxNode, x: Expr) -> tuple[Dim, ...]:
     sizes = node.tensor_info(x).dims
     if not isinstance(sizes, tuple):
-        node.fail("expected a scanned operand of known rank")
+        node.fail(f"expected a scanned operand of known rank, found {node.tensor_info(x)}")
     return sizes
 
 
@@ -286,11 +286,13 @@ def scan_of_batches(node: OnnxNode) -> list[Any]:
     """Builds Scan of opset 8, which scans each sequence of a batch."""
     graph, count = node.attr("body"), node.attr("num_scan_inputs")
     if node.has(0):
-        node.fail("sequence_lens is not supported")
+        node.fail("operand 0 (sequence_lens) is not supported: expected no operand")
     values = [node[k] for k in range(1, len(node.values))]
     batch = _sizes(node, values[0])[0]
     if not isinstance(batch, int):
-        node.fail("Scan of opset 8 requires a static batch size")
+        node.fail(
+            f"Scan of opset 8: expected a static batch size, found {dims.text(batch)}", STATIC_SHAPE
+        )
     states = len(values) - count
     directions = _directions(node, "input", count)
     outputs = len(node.outputs) - states

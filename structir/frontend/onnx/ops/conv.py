@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from structir.frontend.onnx.deform_conv import deformed_kernel
-from structir.frontend.onnx.node import OnnxNode
+from structir.frontend.onnx.node import STATIC_SHAPE, OnnxNode
 from structir.frontend.onnx.padding import emit_pad
 from structir.frontend.onnx.registry import onnx_op
-from structir.frontend.onnx.windows import window_of
+from structir.frontend.onnx.windows import auto_pad_of, window_of
 from structir.ir.dims import Poly
 from structir.ir.expr import Constant, Expr, ShapeExpr
 from structir.ir.struct_info import TensorStructInfo
@@ -58,7 +58,7 @@ def kernel_sizes(node: OnnxNode, index: int = 1) -> tuple[int, ...]:
     if any(isinstance(d, Poly) for d in sizes):
         sizes = tuple(declared or ())
     if not 1 <= len(sizes) <= 3:
-        node.fail(f"convolution over {len(sizes)} axes is not supported")
+        node.fail(f"weight: expected 1 to 3 spatial axes, found {len(sizes)}")
     if declared is not None and tuple(declared) != sizes:
         node.fail(
             f"kernel_shape: expected {list(sizes)}, the sizes of the weight, found {list(declared)}"
@@ -148,7 +148,7 @@ def _trim_amounts(
 ) -> tuple[list[int], list[int]]:
     """Returns the number of elements to crop before and after along each axis."""
     count = len(sizes)
-    mode = node.attr("auto_pad", "NOTSET") or "NOTSET"
+    mode = auto_pad_of(node)
     output_shape = node.attr("output_shape", None)
     if output_shape is None and mode == "NOTSET":
         pads = list(node.attr("pads", None) or [0] * (2 * count))
@@ -162,7 +162,10 @@ def _trim_amounts(
         if output_shape is not None:
             size = spatial[axis]
             if isinstance(size, Poly):
-                node.fail("output_shape requires an operand of static shape")
+                node.fail(
+                    f"output_shape requires an operand of static shape, found {node.dims()}",
+                    STATIC_SHAPE,
+                )
             total = strides[axis] * (size - 1) + output_padding[axis] + extent - output_shape[axis]
         else:
             total = output_padding[axis] + extent - strides[axis]
@@ -178,7 +181,7 @@ def deform_conv(node: OnnxNode) -> Expr:
     """Builds a deformable convolution: a kernel that samples the image at the offsets, then a
     grouped matrix product."""
     if node.rank() != 4:
-        node.fail(f"deformable convolution over {node.rank() - 2} axes is not supported")
+        node.fail(f"expected an image of rank 4, found rank {node.rank()}")
     batch, channels, *_ = node.dims()
     outputs, inner, kernel_height, kernel_width = node.static_dims(1)
     offset_groups, groups = node.attr("offset_group", 1) or 1, node.attr("group", 1) or 1

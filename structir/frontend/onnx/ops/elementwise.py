@@ -73,7 +73,7 @@ def leaky_relu(node: OnnxNode) -> Expr:
 @onnx_op("PRelu")
 def p_relu(node: OnnxNode) -> Expr:
     x, slope = node[0], node[1]
-    if node.version < 7 and node.rank(1) == 1 and node.rank() > 2:  # one number for each channel
+    if node.version < 7 and node.rank(1) == 1 and node.rank() > 2:  # one slope per channel
         slope = R.reshape(slope, ShapeExpr((*node.dims(1), *[1] * (node.rank() - 2))))
     return R.where(R.less(x, like(node, 0)), R.multiply(x, slope), x)
 

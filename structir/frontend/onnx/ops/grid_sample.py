@@ -18,7 +18,14 @@ from structir.ir.expr import Expr, PrimValue, ShapeExpr, Tuple
 from structir.ir.struct_info import TensorStructInfo
 from structir.script import R
 
-METHODS = {"linear": "linear", "bilinear": "linear", "nearest": "nearest", "cubic": "cubic"}
+PADDINGS = ("zeros", "border", "reflection")
+METHODS = {
+    "linear": "linear",
+    "bilinear": "linear",
+    "nearest": "nearest",
+    "cubic": "cubic",
+    "bicubic": "cubic",
+}
 
 
 @onnx_op("AffineGrid")
@@ -55,10 +62,8 @@ def _axis_coordinates(
 @onnx_op("GridSample")
 def grid_sample(node: OnnxNode) -> Expr:
     spatial = node.dims()[2:]
-    mode = METHODS.get(node.attr("mode"))
-    if mode is None:
-        node.fail(f"unknown mode {node.attr('mode')!r}")
-    padding, align_corners = node.attr("padding_mode"), node.flag("align_corners")
+    mode, padding = METHODS[node.choice("mode", METHODS)], node.choice("padding_mode", PADDINGS)
+    align_corners = node.flag("align_corners")
     count = len(spatial)
     taps = []
     for k, size in enumerate(spatial):
@@ -91,7 +96,7 @@ def _coordinate(node: OnnxNode, k: int, size: Dim, align_corners: bool) -> Expr:
     return node.emit(R.multiply(R.subtract(R.multiply(shifted, n), one), half))
 
 
-Tap = tuple[Expr, Expr, Expr]  # the element, its weight, whether it is inside
+Tap = tuple[Expr, Expr, Expr]  # index, weight, whether the index is inside the image
 
 
 def _taps(

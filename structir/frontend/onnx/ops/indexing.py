@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from structir.frontend.onnx.joins import cast_checked
-from structir.frontend.onnx.node import OnnxNode
+from structir.frontend.onnx.node import STATIC_SHAPE, OnnxNode
 from structir.frontend.onnx.padding import emit_pad
 from structir.frontend.onnx.registry import carries, onnx_op
 from structir.frontend.onnx.scalars import constant, like, size_number
@@ -67,7 +67,9 @@ def _tuples(node: OnnxNode, batch: int = 0) -> Expr:
     if isinstance(indices, Constant) and (indices.data >= 0).all():
         return Constant(indices.data.astype(np.int64))
     if not isinstance(depth, int):
-        node.fail("indices: expected a last axis of known size")
+        node.fail(
+            f"indices: expected a last axis of static size, found {dims.text(depth)}", STATIC_SHAPE
+        )
     axis_sizes = R.shape_to_tensor(ShapeExpr(tuple(sizes[:depth])))
     if all(isinstance(s, int) for s in sizes[:depth]):
         axis_sizes = constant(list(sizes[:depth]))
@@ -78,10 +80,7 @@ REDUCTIONS = {"none": "update", "add": "add", "mul": "mul", "max": "max", "min":
 
 
 def _reduction(node: OnnxNode) -> str:
-    name = node.attr("reduction", "none")
-    if name not in REDUCTIONS:
-        node.fail(f"unknown reduction {name!r}: expected none, add, mul, min or max")
-    return REDUCTIONS[name]
+    return REDUCTIONS[node.choice("reduction", REDUCTIONS, "none")]
 
 
 @onnx_op("ScatterElements", "Scatter")
@@ -145,7 +144,7 @@ def tensor_scatter(node: OnnxNode) -> Expr:
     starts = R.reshape(start, ShapeExpr((batch, *[1] * (rank - 1))))
     steps = R.reshape(positions, ShapeExpr((update_sizes[axis], *[1] * (rank - 1 - axis))))
     indices = R.add(starts, steps)
-    if node.attr("mode") == "circular":
+    if node.choice("mode", ("linear", "circular")) == "circular":
         indices = R.mod(indices, size_number(sizes[axis]))
     full_indices = R.broadcast_to(indices, ShapeExpr(update_sizes))
     return R.scatter_elements(node[0], full_indices, node[1], axis=axis)
@@ -176,7 +175,10 @@ def col_to_im(node: OnnxNode) -> Expr:
         )
     batch, channels = sizes[0], dims.exact_quotient(sizes[1], int(np.prod(block)))
     if channels is None:
-        node.fail("axis 1 of the input is not divisible by the block size")
+        node.fail(
+            f"axis 1 of the input: expected a multiple of {int(np.prod(block))}, "
+            f"found {dims.text(sizes[1])}"
+        )
     element_count = int(flat_indices.size)
     columns = R.reshape(node[0], ShapeExpr((batch, channels, element_count)))
     padded_count = int(np.prod(padded))

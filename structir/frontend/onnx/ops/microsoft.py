@@ -11,7 +11,7 @@ from structir.frontend.onnx.registry import MICROSOFT, R, onnx_op
 from structir.frontend.onnx.scalars import like
 from structir.ir.expr import Expr, ShapeExpr
 
-# What the numbers beside an activation are called.
+# The attribute names of the parameters of activations, in order.
 PARAMETER_NAMES = {
     "LeakyRelu": ("alpha",),
     "HardSigmoid": ("alpha", "beta"),

@@ -13,7 +13,8 @@ from structir.frontend.onnx.ops.quantise import broadcast_parameter
 from structir.frontend.onnx.ops.shapes import reshape_to
 from structir.frontend.onnx.registry import MICROSOFT, R, onnx_op
 from structir.frontend.onnx.scalars import number, size_number
-from structir.ir.dims import Dim, exact_quotient
+from structir.ir import dims
+from structir.ir.dims import Dim
 from structir.ir.expr import Expr, PrimValue, Tuple
 
 
@@ -36,7 +37,7 @@ def sizes(node: OnnxNode, x: Expr) -> tuple[Dim, ...]:
     """Returns the shape of a value, whose rank must be known."""
     shape = node.tensor_info(x).dims
     if not isinstance(shape, tuple):
-        node.fail("expected an operand of known rank")
+        node.fail(f"expected an operand of known rank, found {node.tensor_info(x)}")
     return shape
 
 
@@ -109,7 +110,7 @@ def masks_of(node: OnnxNode, index: int, heads: HeadLayout) -> list[Expr]:
     elif rank == 1:
         is_masked = _length_mask(node, mask, node.dims(index)[0] == 2 * batch, batch, total)
     else:
-        node.fail(f"a mask of rank {rank} is not supported")
+        node.fail(f"operand {index} (the mask): expected rank 1 to 3, found rank {rank}")
     return [_additive_mask(node, heads, is_masked)]
 
 
@@ -153,7 +154,7 @@ def _with_past(node: OnnxNode, heads: HeadLayout, index: int) -> tuple[HeadLayou
 def _reject_attributes(node: OnnxNode, *names: str) -> None:
     for name in names:
         if node.attr(name, 0):
-            node.fail(f"{name} is not supported")
+            node.fail(f"{name}: expected 0, found {node.attr(name, 0)}")
 
 
 @onnx_op("Attention", domain=MICROSOFT)
@@ -206,7 +207,7 @@ def _query_key_value(node: OnnxNode, count: int) -> list[Expr]:
     if node.has(1) and node.rank(1) == 5:
         return [node[0], *_unpack(node, node[1], 2)]
     if not node.has(1) or not node.has(2):
-        node.fail("missing operands key and value")
+        node.fail("missing operand 1 ('key') or 2 ('value')")
     return [node[0], node[1], node[2]]
 
 
@@ -223,8 +224,7 @@ def _unpack(node: OnnxNode, x: Expr, parts: int) -> list[Expr]:
 @onnx_op("RotaryEmbedding", domain=MICROSOFT)
 def rotary_embedding(node: OnnxNode) -> Expr:
     """Applies rotary embedding to pairs of channels."""
-    if node.flag("is_packed_batching"):
-        node.fail("is_packed_batching is not supported")
+    _reject_attributes(node, "is_packed_batching")
     is_flat = node.rank() == 3
     rotary_size = node.attr("rotary_embedding_dim", 0) or 2 * node.static_dims(2)[1]
     x = node[0]
@@ -232,9 +232,12 @@ def rotary_embedding(node: OnnxNode) -> Expr:
         batch, length, width = node.dims()
         head: Dim = rotary_size
         if node.attr("rotary_embedding_dim", 0):
-            head_size = exact_quotient(width, int(node.attr("num_heads")))
+            head_size = dims.exact_quotient(width, int(node.attr("num_heads")))
             if head_size is None:
-                node.fail("the number of channels is not divisible by the number of heads")
+                node.fail(
+                    f"expected a number of channels that num_heads={node.attr('num_heads')} "
+                    f"divides, found {dims.text(width)}"
+                )
             head = head_size
         heads_apart = reshape_to(x, (batch, length, width // head, head))
         x = node.emit(R.permute_dims(heads_apart, [0, 2, 1, 3]))

@@ -25,7 +25,7 @@ from structir.ir.expr import Constant, Expr, Tuple
 from structir.ir.kernel import Kernel
 
 FLOAT = "float32"
-MAX_KERNEL_HIDDEN = 128  # of a quantised recurrent layer that is one kernel
+MAX_KERNEL_HIDDEN = 128  # hidden size up to which a quantized LSTM is one kernel
 
 
 def dequantize(node: OnnxNode, index: int) -> Expr:
@@ -251,7 +251,7 @@ def mat_mul_n_bits(node: OnnxNode) -> Expr:
     terms, columns = int(node.attr("K")), int(node.attr("N"))
     bits, block = int(node.attr("bits", 4)), int(node.attr("block_size"))
     if node.has(4):
-        node.fail("g_idx is not supported")
+        node.fail("operand 4 (g_idx) is not supported: expected no operand")
     blocks = -(-terms // block)
     values = _unpack_bits(node.constant(1).reshape(columns, -1), bits)
     values = values[:, : blocks * block].reshape(columns, blocks, block).astype(FLOAT)
@@ -271,7 +271,7 @@ def mat_mul_n_bits(node: OnnxNode) -> Expr:
 def _unpack_bits(packed: Array, bits: int) -> Array:
     """Returns the numbers packed in bytes, lowest bits first."""
     if bits not in (2, 4, 8):
-        raise wrong(f"{bits}-bit weights are not supported")
+        raise wrong(f"bits: expected 2, 4 or 8, found {bits}", code="E0805")
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
     unpacked = (packed[..., None] >> shifts) & (2**bits - 1)
     return unpacked.reshape(*packed.shape[:-1], -1)

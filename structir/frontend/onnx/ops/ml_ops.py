@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from structir.frontend.onnx.node import OnnxNode
+from structir.frontend.onnx.node import OnnxNode, alternatives
 from structir.frontend.onnx.ops.shapes import reshape_to
 from structir.frontend.onnx.registry import CLASSIC, R, onnx_op
 from structir.frontend.onnx.scalars import like, number
@@ -15,6 +15,9 @@ from structir.ir.expr import Constant, Expr, StringImm, Tuple
 from structir.ir.struct_info import TensorStructInfo
 
 FLOAT = "float32"
+NORMS = ("MAX", "L1", "L2")
+INTEGER_LABELS = "train the classifier on integer labels: `LabelEncoder().fit_transform(y)`"
+POST_TRANSFORMS = ("NONE", "LOGISTIC", "SOFTMAX")
 
 
 def as_floats(node: OnnxNode, index: int = 0) -> Expr:
@@ -61,16 +64,14 @@ def imputer(node: OnnxNode) -> Expr:
 
 @onnx_op("Normalizer", domain=CLASSIC)
 def normalizer(node: OnnxNode) -> Expr:
-    x, norm = node.emit(R.astype(node[0], FLOAT)), node.attr("norm", "MAX")
+    x, norm = node.emit(R.astype(node[0], FLOAT)), node.choice("norm", NORMS, "MAX")
     axes: dict[str, Any] = {"axis": [node.rank() - 1], "keepdims": True}
     if norm == "MAX":
         size = R.max(x, **axes)
     elif norm == "L1":
         size = R.sum(R.abs(x), **axes)
-    elif norm == "L2":
-        size = R.sqrt(R.sum(R.multiply(x, x), **axes))
     else:
-        node.fail(f"unknown norm {norm!r}: expected MAX, L1 or L2")
+        size = R.sqrt(R.sum(R.multiply(x, x), **axes))
     size, zero = node.emit(size), number(0, FLOAT)
     return R.divide(x, R.where(R.equal(size, zero), number(1, FLOAT), size))
 
@@ -85,7 +86,10 @@ def feature_vectorizer(node: OnnxNode) -> Expr:
 def one_hot_encoder(node: OnnxNode) -> Expr:
     categories = node.attr("cats_int64s", None)
     if categories is None:
-        node.fail("string categories are not supported")
+        node.fail(
+            "cats_strings is not supported: expected cats_int64s",
+            "encode the categories as integers before the model",
+        )
     expanded = R.expand_dims(R.astype(node[0], "int64"), [node.rank()])
     return R.astype(R.equal(expanded, row(categories, "int64")), FLOAT)
 
@@ -121,7 +125,7 @@ def _column(node: OnnxNode, name: str) -> tuple[Expr, str | None]:
             return StringImm("\0".join(values)), None
         if values is not None:
             return row(values, str(dtype)), dtype
-    raise node.wrong(f"missing attribute {name}")
+    raise node.wrong(f"expected {name}_strings, {name}_int64s, {name}_floats or {name}_tensor")
 
 
 def _text(value: Any) -> str:
@@ -160,7 +164,7 @@ def _linear(node: OnnxNode, rows: int) -> Expr:
 def linear_classifier(node: OnnxNode) -> list[Any]:
     labels = node.attr("classlabels_ints", None)
     if labels is None:
-        node.fail("string labels are not supported")
+        node.fail("classlabels_strings is not supported: expected classlabels_ints", INTEGER_LABELS)
     width = node.dims()[-1]
     rows = len(node.attr("intercepts", None) or labels)
     if isinstance(width, int) and width:
@@ -194,4 +198,5 @@ def apply_post_transform(node: OnnxNode, x: Expr, transform: str) -> Expr:
         return R.sigmoid(x)
     if transform == "SOFTMAX":
         return R.nn.softmax(x, axis=1)
-    raise node.wrong(f"unsupported post_transform {transform!r}")
+    options = alternatives(POST_TRANSFORMS)
+    raise node.wrong(f"post_transform: expected {options}, found {transform!r}")

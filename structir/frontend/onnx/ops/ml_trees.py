@@ -9,7 +9,14 @@ import attrs
 import numpy as np
 
 from structir.frontend.onnx.node import OnnxNode
-from structir.frontend.onnx.ops.ml_ops import FLOAT, apply_post_transform, as_floats, classify, row
+from structir.frontend.onnx.ops.ml_ops import (
+    FLOAT,
+    INTEGER_LABELS,
+    apply_post_transform,
+    as_floats,
+    classify,
+    row,
+)
 from structir.frontend.onnx.registry import CLASSIC, R, onnx_op
 from structir.frontend.onnx.scalars import number
 from structir.frontend.onnx.tensors import array_of
@@ -45,9 +52,11 @@ def tree_scores(node: OnnxNode, trees: Trees, targets: int, aggregate: str) -> E
 @onnx_op("TreeEnsemble", domain=CLASSIC)
 def tree_ensemble(node: OnnxNode) -> Expr:
     trees = _current_trees(node)
-    aggregate = AGGREGATES[node.attr("aggregate_function", 1)]
+    aggregate = AGGREGATES[node.choice("aggregate_function", range(len(AGGREGATES)), 1)]
     result = tree_scores(node, trees, int(node.attr("n_targets")), aggregate)
-    return apply_post_transform(node, result, TRANSFORMS[node.attr("post_transform", 0)])
+    return apply_post_transform(
+        node, result, TRANSFORMS[node.choice("post_transform", range(len(TRANSFORMS)), 0)]
+    )
 
 
 def _numbers(node: OnnxNode, name: str) -> list[Any]:
@@ -95,7 +104,10 @@ def _current_trees(node: OnnxNode) -> Trees:
 
 @onnx_op("TreeEnsembleRegressor", domain=CLASSIC)
 def tree_ensemble_regressor(node: OnnxNode) -> Expr:
-    aggregate, targets = node.attr("aggregate_function", "SUM"), int(node.attr("n_targets"))
+    aggregate, targets = (
+        node.choice("aggregate_function", AGGREGATES, "SUM"),
+        int(node.attr("n_targets")),
+    )
     result = tree_scores(node, _legacy_trees(node, "target"), targets, aggregate)
     base = node.attr("base_values", None)
     result = result if base is None else R.add(result, row(base))
@@ -106,7 +118,9 @@ def tree_ensemble_regressor(node: OnnxNode) -> Expr:
 def tree_ensemble_classifier(node: OnnxNode) -> list[Any]:
     labels = node.attr("classlabels_int64s", None)
     if labels is None:
-        node.fail("string labels are not supported")
+        node.fail(
+            "classlabels_strings is not supported: expected classlabels_int64s", INTEGER_LABELS
+        )
     trees = _legacy_trees(node, "class")
     is_single_column = len(labels) == 2 and len(set(trees.targets)) == 1
     if is_single_column:
@@ -168,5 +182,6 @@ def _mode(node: OnnxNode, text: str) -> int:
         return LEAF
     mode = text.removeprefix("BRANCH_")
     if mode not in MODES[:-1]:
-        node.fail(f"unknown node mode {text!r}")
+        options = ", ".join(f"BRANCH_{mode}" for mode in MODES[:-1])
+        node.fail(f"nodes_modes: expected LEAF, {options}, found {text!r}")
     return MODES.index(mode)

@@ -132,7 +132,7 @@ def rms_normalization(node: OnnxNode) -> Expr:
 
 @onnx_op("LpNormalization")
 def lp_normalization(node: OnnxNode) -> Expr:
-    axis, p = node.axis("axis", -1), node.attr("p")
+    axis, p = node.axis("axis", -1), node.choice("p", (1, 2))
     x = node[0]
     if p == 1:
         norm = R.sum(R.abs(x), axis=axis, keepdims=True)

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from structir.frontend.onnx.node import OnnxNode
+from structir.frontend.onnx.node import STATIC_SHAPE, OnnxNode
 from structir.frontend.onnx.ops.shapes import product, reshape_to
 from structir.frontend.onnx.padding import emit_pad
 from structir.frontend.onnx.registry import onnx_op
@@ -29,7 +29,7 @@ MEAN: dict[int, Pool] = {1: R.nn.avg_pool1d, 2: R.nn.avg_pool2d, 3: R.nn.avg_poo
 def _window(node: OnnxNode) -> OnnxWindow:
     sizes = tuple(node.attr("kernel_shape"))
     if not 1 <= len(sizes) <= 3:
-        node.fail(f"pooling over {len(sizes)} axes is not supported")
+        node.fail(f"kernel_shape: expected 1 to 3 spatial axes, found {len(sizes)}")
     return window_of(node, sizes)
 
 
@@ -203,7 +203,10 @@ def _reindex(node: OnnxNode, indices: Expr, from_sizes: Any, to_sizes: Any) -> E
     result: Expr = constant(0)
     for axis in reversed(range(len(from_sizes))):
         if any(isinstance(d, Poly) for d in (*from_sizes[axis:], *to_sizes[axis:])):
-            node.fail("output_shape requires a static shape")
+            node.fail(
+                f"output_shape: expected static shapes, found {from_sizes} and {to_sizes}",
+                STATIC_SHAPE,
+            )
         coordinate = R.mod(
             R.floor_divide(indices, constant(math.prod(from_sizes[axis + 1 :]))),
             constant(from_sizes[axis]),

@@ -107,8 +107,8 @@ def max_magnitude(node: OnnxNode, index: int, zero: int) -> int:
     return max(abs(low - last), abs(high - first))
 
 
-MAX_EXACT_FLOAT32 = 1 << 24  # up to here, float32 holds every integer
-MAX_PARTS = 8  # of a product's terms
+MAX_EXACT_FLOAT32 = 1 << 24  # float32 represents all integers up to this one
+MAX_PARTS = 8  # partial sums of a product
 
 
 def exact_parts(terms: Dim, lhs_bound: int, rhs_bound: int) -> tuple[str, int]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 
-from structir.frontend.onnx.node import ABSENT, OnnxNode
+from structir.frontend.onnx.node import ABSENT, OnnxNode, alternatives
 from structir.frontend.onnx.ops.control import OnnxLoop
 from structir.frontend.onnx.ops.shapes import reshape_to
 from structir.frontend.onnx.registry import onnx_op
@@ -34,13 +34,11 @@ class Layer:
 
     node: OnnxNode
     hidden: int
-    recurrence: Expr  # hidden x gates
-    bias: Expr | None  # of the recurrence, gates
+    recurrence: Expr  # weight of shape (hidden, gates)
+    bias: Expr | None  # of shape (gates,), added to the hidden product
     peepholes: Expr | None
     activations: tuple[Activation, ...]
-    hidden_product: Activation | None = (
-        None  # how a hidden state meets the recurrence, if not plainly
-    )
+    hidden_product: Activation | None = None  # replaces the matrix product with `recurrence`
 
     def gate(self, x: Expr, k: int) -> Expr:
         """Returns the k-th gate of gates that are concatenated along the last axis."""
@@ -86,7 +84,7 @@ def _activation(node: OnnxNode, name: str, alpha: float | None, beta: float | No
     }
     match = table.get(name.lower())
     if match is None:
-        node.fail(f"unknown activation {name!r}")
+        node.fail(f"activations: expected {alternatives(table)}, found {name!r}")
     return match
 
 
@@ -172,7 +170,9 @@ class GateProducts:
 
     of_input: Callable[[int, Expr], Expr]
     of_hidden: Callable[[int, Expr], Expr]
-    kernel: Callable[[int, bool], tuple[Kernel, list[Expr]] | None]  # of all steps, its weights
+    kernel: Callable[
+        [int, bool], tuple[Kernel, list[Expr]] | None
+    ]  # kernel of all steps and its weights
 
 
 def recurrent_layers(node: OnnxNode, products: GateProducts | None = None) -> list[Any]:
@@ -304,7 +304,7 @@ def _reverse_steps(x: Expr, lengths: Expr | None) -> Expr:
 def _dims(node: OnnxNode, x: Expr) -> tuple[Dim, ...]:
     sizes = node.tensor_info(x).dims
     if not isinstance(sizes, tuple) or len(sizes) != 3:
-        node.fail("expected an input of rank 3")
+        node.fail(f"expected an input of rank 3, found {node.tensor_info(x)}")
     return sizes
 
 

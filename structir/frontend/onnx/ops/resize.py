@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from structir.frontend.onnx.node import OnnxNode
+from structir.frontend.onnx.node import STATIC_SHAPE, OnnxNode
 from structir.frontend.onnx.ops.shapes import reshape_to
 from structir.frontend.onnx.registry import onnx_op
 from structir.frontend.onnx.scalars import number, size_number
@@ -17,7 +17,9 @@ from structir.ir.dims import Dim
 from structir.ir.expr import Constant, Expr, PrimValue
 from structir.script import R
 
-WORK = "float64"  # of places and weights; products are in the operand's dtype
+POLICIES = ("stretch", "not_larger", "not_smaller")
+ROUNDINGS = ("floor", "ceil", "round_prefer_floor", "round_prefer_ceil")
+WORK = "float64"  # dtype of coordinates and weights; products have the operand's dtype
 
 
 @attrs.frozen
@@ -27,8 +29,8 @@ class ResizedAxis:
     index: int
     size: Dim
     new: Dim
-    scale: Any  # the factor as a number, or None where only the sizes tell it
-    region: tuple[float, float]  # for cropping, as shares of the axis
+    scale: Any  # the scale factor, or None if only the sizes are known
+    region: tuple[float, float]  # cropped region, as fractions of the axis
 
 
 @attrs.frozen
@@ -51,7 +53,8 @@ def _real(value: float) -> Expr:
 @onnx_op("Upsample")
 def upsample(node: OnnxNode) -> Expr:
     scales = node.attr("scales", None) or node.constant(1).ravel().tolist()
-    method = "linear" if node.attr("mode", "nearest") in ("linear", "bilinear") else "nearest"
+    mode = node.choice("mode", ("nearest", "linear", "bilinear"), "nearest")
+    method = "nearest" if mode == "nearest" else "linear"
     interpolation = Interpolation(method, "asymmetric", "floor", -0.75, False, False, 0.0)
     axes = [
         ResizedAxis(k, size, scale_size(size, s), s, (0.0, 1.0))
@@ -68,9 +71,9 @@ def resize_by_scales(node: OnnxNode) -> Expr:
 @onnx_op("Resize", since=11)
 def resize(node: OnnxNode) -> Expr:
     interpolation = Interpolation(
-        node.attr("mode"),
-        node.attr("coordinate_transformation_mode"),
-        node.attr("nearest_mode"),
+        node.choice("mode", ("nearest", "linear", "cubic")),
+        node.choice("coordinate_transformation_mode", TRANSFORMS),
+        node.choice("nearest_mode", ROUNDINGS),
         node.attr("cubic_coeff_a"),
         node.flag("exclude_outside"),
         node.flag("antialias"),
@@ -104,7 +107,7 @@ def _axes(node: OnnxNode, interpolation: Interpolation) -> list[ResizedAxis]:
             for p, s, r in zip(axes, scales, regions, strict=False)
         ]
     sizes = list(node.sizes(3))
-    policy = node.attr("keep_aspect_ratio_policy", "stretch")
+    policy = node.choice("keep_aspect_ratio_policy", POLICIES, "stretch")
     if policy != "stretch":
         ratios = [_share(node, n, dims_of_input[p]) for p, n in zip(axes, sizes, strict=True)]
         ratio = min(ratios) if policy == "not_larger" else max(ratios)
@@ -121,7 +124,11 @@ def _axes(node: OnnxNode, interpolation: Interpolation) -> list[ResizedAxis]:
 
 def _share(node: OnnxNode, new: Dim, old: Dim) -> float:
     if not isinstance(new, int) or not isinstance(old, int):
-        node.fail("keep_aspect_ratio_policy requires a static shape")
+        node.fail(
+            f"keep_aspect_ratio_policy: expected static sizes, found {dims.text(old)} and "
+            f"{dims.text(new)}",
+            STATIC_SHAPE,
+        )
     return new / old
 
 
@@ -178,9 +185,7 @@ def _float(size: Dim) -> Expr:
 
 def _coordinates(node: OnnxNode, axis: ResizedAxis, interpolation: Interpolation) -> Expr:
     """Returns the input coordinate of each output element."""
-    transform = TRANSFORMS.get(interpolation.coordinates)
-    if transform is None:
-        node.fail(f"unknown coordinate_transformation_mode {interpolation.coordinates!r}")
+    transform = TRANSFORMS[interpolation.coordinates]
     i = R.astype(R.arange(PrimValue(0), PrimValue(axis.new), PrimValue(1), dtype="int64"), WORK)
     old, new = _float(axis.size), _float(axis.new)
     if axis.scale is None:
@@ -199,7 +204,7 @@ class ResizeTerms:
     old: Expr
     new: Expr
     scale: Expr
-    length: Expr  # the new size before it was rounded down
+    length: Expr  # size * scale, before rounding down
 
 
 HALF, ONE, ZERO = (number(value, WORK) for value in (0.5, 1.0, 0.0))
@@ -281,7 +286,11 @@ def _weights(
     shrink = 1.0
     if interpolation.antialias:
         if not isinstance(axis.size, int) or not isinstance(axis.new, int):
-            node.fail("antialias requires a static shape")
+            node.fail(
+                f"antialias: expected static sizes, found {dims.text(axis.size)} and "
+                f"{dims.text(axis.new)}",
+                STATIC_SHAPE,
+            )
         shrink = min(1.0, float(axis.scale or axis.new / axis.size))
     if interpolation.method == "linear":
         if shrink == 1.0:

@@ -68,7 +68,7 @@ def _resolve_sizes(node: OnnxNode, sizes: list[Dim]) -> list[Dim]:
                     )
                 sizes[position] = input_dims[position]
     if sizes.count(-1) > 1:
-        node.fail("shape: expected at most one -1")
+        node.fail(f"shape: expected at most one -1, found {sizes.count(-1)}")
     input_dims = node.info().dims
     if -1 in sizes and isinstance(input_dims, tuple):
         known_product = product(s for s in sizes if not (isinstance(s, int) and s == -1))
@@ -123,7 +123,10 @@ def squeeze(node: OnnxNode) -> Expr:
     sizes, axes = node.dims(), axes_of(node)
     if axes is None:
         if any(isinstance(d, Poly) for d in sizes):
-            node.fail("missing axes: cannot determine the axes of size 1")
+            node.fail(
+                f"axes: expected an operand or attribute for a shape with symbolic sizes {sizes}",
+                f'`helper.make_node("Squeeze", ["{node.inputs[0]}", "axes"], ...)`',
+            )
         axes = tuple([i for i, d in enumerate(sizes) if d == 1])
     axis_set = {node.normalize_axis(a, len(sizes)) for a in axes}
     for position in axis_set:
@@ -178,7 +181,10 @@ def _broadcast_dim(a: Dim, b: Dim) -> Dim:
 @onnx_op("Tile")
 def tile(node: OnnxNode) -> Expr:
     if node.version < 6:
-        node.fail("Tile of opsets before 6 is not supported")
+        node.fail(
+            f"expected opset 6 or later, found {node.version}",
+            "export the model again: `torch.onnx.export(..., opset_version=13)`",
+        )
     return R.tile(node[0], ShapeExpr(sizes_of(node, 1)))
 
 
@@ -188,8 +194,8 @@ def depth_to_space(node: OnnxNode) -> Expr:
     b = node.attr("blocksize")
     out_channels = dims.exact_quotient(c, b * b)
     if out_channels is None:
-        node.fail(f"the number of channels, {dims.text(c)}, is not divisible by {b * b}")
-    if node.attr("mode", "DCR") == "DCR":
+        node.fail(f"axis 1 of the input: expected a multiple of {b * b}, found {dims.text(c)}")
+    if node.choice("mode", ("DCR", "CRD"), "DCR") == "DCR":
         split_shape, order = (n, b, b, out_channels, h, w), [0, 3, 4, 1, 5, 2]
     else:
         split_shape, order = (n, out_channels, b, b, h, w), [0, 1, 4, 2, 5, 3]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from structir.frontend.onnx.node import OnnxNode
+from structir.frontend.onnx.node import STATIC_SHAPE, OnnxNode
 from structir.frontend.onnx.ops.shapes import reshape_to
 from structir.frontend.onnx.padding import emit_pad
 from structir.frontend.onnx.registry import onnx_op
@@ -52,7 +52,11 @@ def _fit_length(node: OnnxNode, x: Expr, size: Dim, target_size: Dim) -> Expr:
     if dims.at_least(size, target_size) is True:
         return R.strided_slice(x, [axis], (0,), (target_size,))
     if dims.at_least(target_size, size) is not True:
-        node.fail("cannot determine whether the signal is shorter than dft_length")
+        node.fail(
+            f"cannot decide whether the signal of {dims.text(size)} elements is shorter than "
+            f"dft_length = {dims.text(target_size)}",
+            STATIC_SHAPE,
+        )
     after: list[Dim] = [0] * (axis + 2)
     after[axis] = target_size - size
     return node.emit(emit_pad(node, x, [0] * (axis + 2), after, "constant"))

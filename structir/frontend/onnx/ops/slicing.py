@@ -16,7 +16,7 @@ from structir.ir.dims import Dim
 from structir.ir.expr import Expr, ShapeExpr, Tuple
 from structir.script import R
 
-TO_THE_END = 10**9  # exporters write an end beyond any axis; none of them is as long
+TO_THE_END = 10**9  # exporters write a larger `end` for "to the end of the axis"
 
 
 @onnx_op("Concat")
@@ -89,9 +89,12 @@ def _slice_statically(
     if len(set(axis_list)) < len(axis_list) or not len(axis_list) == len(starts) == len(
         ends
     ) == len(steps):
-        node.fail("axes, starts, ends and steps must have equal lengths")
+        node.fail(
+            f"expected distinct axes and equal lengths, found axes {axes}, {len(starts)} starts, "
+            f"{len(ends)} ends and {len(steps)} steps"
+        )
     if 0 in steps:
-        node.fail("steps must not be 0")
+        node.fail(f"steps: expected non-zero numbers, found {steps}")
     if not axis_list:
         return node[0]
     sizes = node.dims()

@@ -85,7 +85,7 @@ def tf_idf_vectorizer(node: OnnxNode) -> Expr:
         PrimValue(int(node.attr("max_skip_count"))),
         info=TensorStructInfo((*node.dims()[:-1], width), "float32"),
     )
-    mode = node.attr("mode")
+    mode = node.choice("mode", ("TF", "IDF", "TFIDF"))
     if mode == "TF" or (mode == "TFIDF" and weights is None):
         return result
     zero = Constant(np.zeros((), np.float32))

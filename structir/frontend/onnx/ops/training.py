@@ -88,6 +88,6 @@ def momentum(node: OnnxNode, tensors: list[Expr]) -> list[Expr]:
     beta = R.where(zero, _number(node, x, 1.0), _number(node, x, node.attr("beta")))
     speed = node.emit(R.add(_times(node, alpha, speed), R.multiply(beta, gradient)))
     step = speed
-    if node.attr("mode") == "nesterov":
+    if node.choice("mode", ("standard", "nesterov")) == "nesterov":
         step = R.add(gradient, _times(node, alpha, speed))
     return [R.subtract(x, R.multiply(node[0], step)), speed]

@@ -26,7 +26,10 @@ def attention(node: FxNode) -> Any:
     query, key, value = node["query"], node["key"], node["value"]
     dtype = node.dtype("query")
     if float(node.arg("dropout_p", 0.0)) != 0.0:
-        node.fail("attention with dropout is not supported")
+        node.fail(
+            f"dropout_p: expected 0.0, found {node.arg('dropout_p')}",
+            "call `model.eval()` before torch.export.export, or pass `dropout_p=0.0`",
+        )
     if node.flag("enable_gqa"):
         key, value = (_repeat_shared_heads(node, x) for x in (key, value))
     rank = node.rank("query")
@@ -43,7 +46,7 @@ def attention(node: FxNode) -> Any:
             scores = R.add(scores, cast(mask, dtype))
     scores = node.emit(scores)
     weights = R.nn.softmax(scores, axis=rank - 1)
-    if mask is not None and node.dtype_of(mask) == "bool":  # a row that sees nothing gives 0
+    if mask is not None and node.dtype_of(mask) == "bool":  # a fully masked row has weight 0
         sees_any = R.max(cast(mask, "int8"), axis=[node.rank("attn_mask") - 1], keepdims=True)
         weights = R.where(cast(sees_any, "bool"), weights, number(0.0, dtype))
     result = R.matmul(weights, value)

@@ -118,7 +118,7 @@ def cosine_similarity(node: FxNode) -> Expr:
 @torch_op("_cdist_forward", "cdist")
 def distances(node: FxNode) -> Expr:
     if float(node.arg("p", 2.0)) != 2.0:
-        node.fail("only Euclidean distances are supported")
+        node.fail(f"p: expected 2.0 (Euclidean distances), found {node.arg('p')}")
     rank = node.rank("x1")
     lhs = R.expand_dims(node["x1"], [rank - 1])
     rhs = R.expand_dims(node["x2"], [node.rank("x2") - 2])

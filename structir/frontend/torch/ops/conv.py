@@ -32,7 +32,7 @@ def per_axis(node: FxNode, name: str, count: int, default: int) -> list[int]:
 def convolution(node: FxNode) -> Expr:
     count = node.rank("weight") - 2
     if count not in CONVOLUTIONS:
-        node.fail(f"convolution over {count} axes is not supported")
+        node.fail(f"weight: expected 1 to 3 spatial axes, found {count}")
     if node.flag("transposed"):
         return conv_transpose(node)
     x, is_unbatched = _with_batch_axis(node, count)

@@ -96,7 +96,11 @@ def diagonal_matrices(node: FxNode) -> Expr:
     sizes, rank = node.out_dims(), len(node.out_dims())
     node.require_default("offset", 0)
     if node.normalize_axis(node.plain("dim1", -2), rank) != rank - 2 or sizes[-1] != sizes[-2]:
-        node.fail("diag_embed is only supported for the last two axes")
+        axes = node.plain("dim1", -2), node.plain("dim2", -1)
+        node.fail(
+            f"dim1, dim2: expected the last two axes, found {axes}",
+            "`torch.diag_embed(x).movedim((-2, -1), (dim1, dim2))`",
+        )
     indices = index_range(sizes[-1])
     is_diagonal = R.equal(reshape_to(indices, (sizes[-1], 1)), indices)
     return R.where(is_diagonal, R.expand_dims(node["self"], [rank - 2]), number(0, node.dtype()))

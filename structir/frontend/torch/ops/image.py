@@ -24,8 +24,8 @@ from structir.ir.dims import Dim
 from structir.ir.expr import Expr, Tuple
 from structir.script import R
 
-WORK = "float64"  # of places and weights; products are in the operand's dtype
-Tap = tuple[Expr, Expr]  # the element that is read, and its weight
+WORK = "float64"  # dtype of coordinates and weights; products have the operand's dtype
+Tap = tuple[Expr, Expr]  # coordinate of an element, and its weight
 
 
 @attrs.frozen(eq=False)
@@ -275,7 +275,7 @@ class GridSampler:
             coordinate = R.minimum(R.maximum(coordinate, self.number(0.0)), self.number(size - 1))
         else:
             coordinate = self.clamp(coordinate, size)
-        sizes = self.node.dims_of(coordinate)  # a weight that is a number is spread over the places
+        sizes = self.node.dims_of(coordinate)  # a constant weight is broadcast over the coordinates
         weight = R.broadcast_to(weight, sizes) if self.node.dims_of(weight) != sizes else weight
         return self.node.emit(cast(coordinate, "int64")), self.node.emit(weight)
 

@@ -74,7 +74,7 @@ def take_along(node: FxNode) -> Expr:
     return R.gather_elements(node["self"], indices, axis=axis)
 
 
-# ---- several indices, some axes of which are taken whole
+# ---- advanced indexing
 
 
 def _expand_masks(node: FxNode, indices: Sequence[Expr | None], x: Expr) -> list[Expr | None]:
@@ -86,7 +86,7 @@ def _expand_masks(node: FxNode, indices: Sequence[Expr | None], x: Expr) -> list
             continue
         rank = len(node.dims_of(index))
         positions = node.emit(R.nonzero(cast(index, "bool")))
-        count = node.host.symbols.fresh(f"{node.spec.name}_found")
+        count = node.host.symbols.fresh(f"{node.spec.name}_count")
         sizes = (rank, count)
         positions = node.host.builder.match_cast(positions, _vector(sizes), None, node.span)
         result += [R.take(positions, number(k, "int64"), axis=0) for k in range(rank)]
@@ -405,8 +405,10 @@ def embedding_bag(node: FxNode) -> list[Expr]:
     """Builds embedding_bag: sums or means of the rows of each bag. The other three results are
     zeros: they serve torch's backward pass only."""
     mode, padding_idx = node.plain("mode", 0), node.arg("padding_idx", None)
-    if mode not in (0, 1) or padding_idx not in (None, -1):
-        node.fail("embedding_bag with mode max or padding_idx is not supported")
+    if mode not in (0, 1):
+        node.fail(f"mode: expected 0 (sum) or 1 (mean), found {mode}")
+    if padding_idx not in (None, -1):
+        node.fail(f"padding_idx: expected None, found {padding_idx}")
     indices = cast(node["indices"], "int64")
     rows = node.emit(R.take(node["weight"], indices, axis=0))
     dtype, (count, width) = node.out_dtype(), node.dims_of(rows)

@@ -112,20 +112,20 @@ def negative_likelihood(node: FxNode) -> Expr:
 @torch_op("nll_loss_forward", "nll_loss2d_forward")
 def negative_likelihood_and_weight(node: FxNode) -> list[Any]:
     if node.get("weight") is not None:
-        node.fail("the output total_weight is not supported")
+        node.fail("weight: expected None, because the result total_weight is not supported")
     return [_likelihood(node, node["self"]), number(0, node.out_dtype(1))]
 
 
 @torch_op("cross_entropy_loss")
 def cross_entropy(node: FxNode) -> Expr:
     if float(node.arg("label_smoothing", 0.0)) != 0.0:
-        node.fail("cross entropy with smoothed labels is not supported")
+        node.fail(f"label_smoothing: expected 0.0, found {node.arg('label_smoothing')}")
     axis = 1 if node.rank() > 1 else 0
     scores = R.nn.log_softmax(node["self"], axis=axis)
     if node.rank("target") < node.rank():
         return _likelihood(node, node.emit(scores))
     if node.get("weight") is not None:
-        node.fail("cross entropy with class weights and class probabilities is not supported")
+        node.fail("weight: expected None for a target of class probabilities, found a tensor")
     each = R.negative(R.sum(R.multiply(scores, node["target"]), axis=[axis]))
     reduction = node.plain("reduction", 1)
     return reduce_loss(each, reduction)

@@ -35,7 +35,7 @@ def emit_pad(
         widths = [w for pair in zip(before, after, strict=True) for w in pair]
         return R.nn.pad(x, widths, pad_mode=MODES[mode], pad_value=float(value))
     if mode != "constant":
-        node.fail(f"symbolic padding is not supported in mode {mode!r}")
+        node.fail(f"expected static amounts in mode {mode!r}, found {before} and {after}")
     for axis, amounts in enumerate(zip(before, after, strict=True)):
         x = _blocks(node, x, axis, amounts, number(value, dtype))
     return x
@@ -89,7 +89,7 @@ def pad(node: FxNode) -> Expr:
     mode = node.arg("mode", "constant")
     value = node.arg("value", None)
     if mode not in MODES:
-        node.fail(f"unknown padding mode {mode!r}")
+        node.fail(f"mode: expected {', '.join(MODES)}, found {mode!r}")
     return emit_pad(node, node["self"], before, after, 0.0 if value is None else value, mode)
 
 

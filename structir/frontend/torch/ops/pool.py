@@ -149,7 +149,7 @@ def _pool_with_divisor(node: FxNode, x: Expr, divisor: int) -> Expr:
     return R.multiply(mean, number(math.prod(kernel) / divisor, node.out_dtype()))
 
 
-# ---- pools that give a stated size
+# ---- adaptive pooling
 
 
 @torch_op(
@@ -197,7 +197,10 @@ def _pool_axis(node: FxNode, x: Expr, axis: int, size: Dim, out_size: Dim, op: A
             axis=[axis + 1],
         )
     if not isinstance(out_size, int):
-        node.fail("adaptive pooling requires a static size")
+        node.fail(
+            f"output_size: expected a static size, found {dims.text(out_size)}",
+            "pass the output size as an int",
+        )
     windows = []
     for i in range(out_size):
         start, end = dims.floordiv(size * i, out_size), dims.ceildiv(size * (i + 1), out_size)

@@ -13,6 +13,7 @@ from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.ops.shapes import reorder_axes
 from structir.frontend.torch.registry import torch_op
 from structir.frontend.torch.scalars import number
+from structir.ir import dims
 from structir.ir.expr import Constant, Expr, ShapeExpr, Tuple
 from structir.ir.struct_info import TensorStructInfo
 from structir.script import R
@@ -49,9 +50,15 @@ class Weights:
 def recurrent(node: FxNode) -> list[Expr]:
     kind = KINDS[node.spec.target.split(".")[1]]
     if node.dtype("input") not in DTYPES:
-        node.fail(f"recurrent layers of {node.dtype('input')} are not supported")
+        node.fail(
+            f"input: expected {' or '.join(sorted(DTYPES))}, found {node.dtype('input')}",
+            "export the model in float32: `model.float()`",
+        )
     if node.flag("train") and float(node.arg("dropout", 0.0)) != 0.0:
-        node.fail("dropout between layers in training mode is not supported")
+        node.fail(
+            f"dropout in training mode: expected 0.0, found {node.arg('dropout')}",
+            "call `model.eval()` before torch.export.export",
+        )
     batch_first = node.flag("batch_first")
     is_unbatched = node.rank("input") == 2
     initial = node.arg("hx")
@@ -75,7 +82,10 @@ def _layers(
     params = list(node.arg("params"))
     params_per_direction = 4 if node.flag("has_biases", True) else 2
     if len(params) != params_per_direction * node.plain("num_layers") * len(directions):
-        node.fail("layers with projections are not supported")
+        node.fail(
+            f"expected {params_per_direction} weights per layer and direction, found projections",
+            "build the layer with `proj_size=0`",
+        )
     last: list[list[Expr]] = []
     for layer in range(node.plain("num_layers")):
         result = []
@@ -151,7 +161,10 @@ def _unroll(node: FxNode, gates: Expr, weights: Weights, state: Expr, reverse: b
     """Unrolls the time steps, for a cell without a kernel."""
     steps = node.dims_of(gates)[0]
     if not isinstance(steps, int):
-        node.fail("expected a static number of time steps")
+        node.fail(
+            f"rnn_relu: expected a static number of time steps, found {dims.text(steps)}",
+            "export with a static sequence length, or use `nonlinearity='tanh'`",
+        )
     outputs: list[Expr] = []
     for k in reversed(range(steps)) if reverse else range(steps):
         parts = [R.take(gates, number(k, "int64"), axis=0), R.matmul(state, weights.recurrence)]

@@ -299,7 +299,8 @@ def buckets(node: FxNode) -> Expr:
     if ".searchsorted" in node.spec.target:
         node.require_default("sorter", None)
         if node.rank("sorted_sequence") != 1:
-            node.fail("expected a sorted_sequence of rank 1")
+            rank = node.rank("sorted_sequence")
+            node.fail(f"sorted_sequence: expected rank 1, found rank {rank}")
         edges = node["sorted_sequence"]
     else:
         edges = node["boundaries"]

@@ -122,7 +122,7 @@ def repeat_each(node: FxNode) -> Expr:
     return R.repeat(x, count, axis=node.axis())
 
 
-# ---- pieces
+# ---- slicing and splitting
 
 
 @torch_op("slice.Tensor", "slice_copy.Tensor", "narrow.default", "narrow_copy")
@@ -213,7 +213,10 @@ def as_strided(node: FxNode) -> Expr:
     meta = node.scope.graph.tensors.get(node.spec.args["self"].name)
     symbol = node.host.symbols.dim
     if meta is None or not is_contiguous(symbol, meta.sizes, meta.strides):
-        node.fail("as_strided is only supported for a contiguous tensor")
+        node.fail(
+            "self: expected a contiguous tensor, found other strides",
+            "`x.contiguous().as_strided(...)`",
+        )
     sizes, steps = node.sizes("size"), node.sizes("stride")
     storage_offset = node.arg("storage_offset", None)
     indices: Expr = as_tensor(0 if storage_offset is None else node.whole(storage_offset), "int64")
@@ -249,7 +252,7 @@ def windows(node: FxNode) -> Expr:
     return reorder_axes(result, [*range(axis + 1), *range(axis + 2, rank + 1), axis + 1])
 
 
-# ---- joined
+# ---- concatenation
 
 
 @torch_op("cat", "concat", "concatenate")

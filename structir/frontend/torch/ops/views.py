@@ -96,7 +96,10 @@ def write_unbound(part: Any, new: Expr) -> Expr:
 def write_diagonal(part: FxNode, new: Expr) -> Expr:
     sizes, offset = part.dims(), part.plain("offset", 0)
     if len(sizes) != 2 or part.axis("dim1", 0) != 0 or part.axis("dim2", 1) != 1:
-        part.fail("writing a diagonal is only supported for matrices")
+        part.fail(
+            f"writes to a diagonal: expected a matrix with dim1=0 and dim2=1, found {sizes}",
+            "export a functional program: `ep = ep.run_decompositions()`",
+        )
     count = part.out_dims()[-1]
     indices = R.arange(R.prim_value(0), R.prim_value(count), R.prim_value(1), dtype="int64")
     flat = reshape_to(part["self"], (product(sizes),))
