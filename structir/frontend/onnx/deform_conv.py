@@ -58,11 +58,11 @@ def deformed_columns(
 
 
 @cache
-def deformed_kernel(dtype: str, steps: tuple[int, ...]) -> Kernel:
+def deformed_kernel(dtype: str, geometry: tuple[int, ...]) -> Kernel:
     """Returns the kernel (image, offsets, mask) -> samples; `steps` are the strides, the dilations,
     and the padding at the top and left."""
     names = ("stride_y", "stride_x", "dilation_y", "dilation_x", "pad_top", "pad_left")
-    text = SOURCE.format(dtype=dtype, **dict(zip(names, steps, strict=True)))
-    kernel = parse(text, "deformed_columns.py").functions["deformed_columns"]
+    source = SOURCE.format(dtype=dtype, **dict(zip(names, geometry, strict=True)))
+    kernel = parse(source, "deformed_columns.py").functions["deformed_columns"]
     assert isinstance(kernel, Kernel)
     return kernel

@@ -295,9 +295,9 @@ class OnnxImporter:
                 node.fail(f"the mapping of this op has no output {name!r}")
             if name in node.names.values and name in node.names.local_values():
                 node.fail(f"value {name!r} is defined twice: names must be unique in a graph")
-            named = self._bind_name(value, name, node)
-            node.names.values[name] = named
-            self.infos[name] = named.expr.struct_info
+            bound = self._bind_name(value, name, node)
+            node.names.values[name] = bound
+            self.infos[name] = bound.expr.struct_info
 
     def _bind_name(self, value: OnnxValue, name: str, node: OnnxNode) -> OnnxValue:
         """Binds a value to a variable named `name`; unknown sizes become fresh symbols."""

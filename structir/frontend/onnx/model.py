@@ -64,13 +64,13 @@ def import_model(
     """Returns the module of a model, and the StructInfo of all values of its graphs by name."""
     ops.load()
     file = _map_file(model) if mapped else None
-    proto, home = _load(model, None if folder is None else Path(folder), file)
+    proto, data_folder = _load(model, None if folder is None else Path(folder), file)
     where = Path(model).name if isinstance(model, str | os.PathLike) else proto.graph.name
     fixed_inputs = {name: np.asarray(value) for name, value in (values or {}).items()}
     try:
         count = _counter(progress, len(proto.graph.node))
         functions = {(plain_domain(f.domain), f.name): f for f in proto.functions}
-        importer = OnnxImporter(functions, home, count, all_branches, file)
+        importer = OnnxImporter(functions, data_folder, count, all_branches, file)
         return _import_graph(importer, proto, str(where or "model"), fixed_inputs)
     except CONVERSION_ERRORS as error:  # names that are not UTF-8, inconsistent fields
         raise wrong(f"not a valid ONNX model ({type(error).__name__}: {error})") from error

@@ -116,8 +116,8 @@ COMBINED = {
 def tree_kernel(aggregate: str, dtype: str) -> Kernel:
     """Returns the kernel (features, arrays of `Trees`) -> combined leaf weights per target, and a
     mask of the targets that have a weight."""
-    text = SOURCE.format(how=aggregate, dtype=dtype, joined=COMBINED[aggregate])
+    source = SOURCE.format(how=aggregate, dtype=dtype, joined=COMBINED[aggregate])
     name = f"tree_ensemble_{aggregate}"
-    kernel = parse(text, f"{name}.py").functions[name]
+    kernel = parse(source, f"{name}.py").functions[name]
     assert isinstance(kernel, Kernel)
     return kernel

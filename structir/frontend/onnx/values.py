@@ -68,12 +68,12 @@ def as_expression(elements: Elements, dtype: str) -> Expr:
         return Constant(elements.astype(numpy_dtype(dtype)))
     if elements.ndim == 0:
         element: Dim = elements.item()
-        whole = R.full(ShapeExpr(()), PrimValue(element), dtype="int64")
+        tensor = R.full(ShapeExpr(()), PrimValue(element), dtype="int64")
     else:
-        whole = R.shape_to_tensor(ShapeExpr(tuple(elements.ravel().tolist())))
+        tensor = R.shape_to_tensor(ShapeExpr(tuple(elements.ravel().tolist())))
         if elements.ndim != 1:
-            whole = R.reshape(whole, ShapeExpr(tuple(elements.shape)))
-    result: Expr = whole if dtype == "int64" else R.astype(whole, dtype)
+            tensor = R.reshape(tensor, ShapeExpr(tuple(elements.shape)))
+    result: Expr = tensor if dtype == "int64" else R.astype(tensor, dtype)
     return result
 
 

@@ -138,5 +138,5 @@ def _as_strided(data: Array, sizes: list[int], strides: list[int], name: str) ->
         count *= n
     if last_offset >= data.size or count > max(data.size, 1):
         raise wrong(f"{name!r}: sizes and strides exceed the stored data")
-    steps = [step * data.itemsize for step in strides]
-    return np.array(np.lib.stride_tricks.as_strided(data, sizes, steps))
+    byte_strides = [step * data.itemsize for step in strides]
+    return np.array(np.lib.stride_tricks.as_strided(data, sizes, byte_strides))

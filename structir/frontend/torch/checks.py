@@ -28,8 +28,8 @@ def check_sizes(importer: TorchImporter, program: ExportedModule, params: Parame
         enforced |= {c for limit in limits for c in _conditions(*limit)}
         _check(importer, var, [_within(*limit) for limit in limits])
     inputs = _inputs(program, params)
-    for text in program.guards:
-        condition = _condition(text, inputs)
+    for guard in program.guards:
+        condition = _condition(guard, inputs)
         if condition not in enforced:
             enforced.add(condition)
             _check_condition(importer, params, condition)
@@ -40,25 +40,25 @@ def _inputs(program: ExportedModule, params: Parameters) -> dict[str, StructInfo
     infos = {var.name: var.struct_info for var in params.variables}
     user = [spec.value for spec in program.inputs if spec.kind == "user"]
     positions = {f"flat_args_{k}": v.name for k, v in enumerate(user) if isinstance(v, Ref)}
-    return {new: infos[name] for new, name in positions.items()} | infos
+    return {alias: infos[name] for alias, name in positions.items()} | infos
 
 
-def _condition(text: str, inputs: Mapping[str, StructInfo]) -> Dim:
+def _condition(guard: str, inputs: Mapping[str, StructInfo]) -> Dim:
     """Returns a guard as 1 or 0; warns about a guard that fixes a size or cannot be parsed."""
     try:
-        condition = guard_condition(text, inputs)
+        condition = guard_condition(guard, inputs)
     except UnreadableSizeError as error:
-        message = f"cannot check the guard {text[:100]} of the export: {error}; assuming it holds"
+        message = f"cannot check the guard {guard[:100]} of the export: {error}; assuming it holds"
         warn(Diagnostic(message, severity="warning"))
         return 1
-    fixed = fixed_size(text, inputs)
+    fixed = fixed_size(guard, inputs)
     if fixed is not None:
         message = f"torch.export specialized {fixed}, which was declared dynamic"
         hint = (
             "replace `Dim.AUTO` with `Dim.DYNAMIC`: torch then reports the line that specializes it"
         )
         warn(Diagnostic(message, hint=hint, severity="warning"))
-    return 1 if is_internal(text) else condition
+    return 1 if is_internal(guard) else condition
 
 
 def _check_condition(importer: TorchImporter, params: Parameters, condition: Dim) -> None:

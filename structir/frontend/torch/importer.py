@@ -71,12 +71,12 @@ class TorchImporter:
             self.progress()
         return [self._resolve(scope, output) for output in scope.graph.outputs]
 
-    def _resolve(self, scope: FxScope, stated: Any) -> Any:
-        if isinstance(stated, Ref):
-            return self.read(scope, stated.name)
-        if isinstance(stated, tuple):
-            return tuple([self._resolve(scope, item) for item in stated])
-        return stated
+    def _resolve(self, scope: FxScope, argument: Any) -> Any:
+        if isinstance(argument, Ref):
+            return self.read(scope, argument.name)
+        if isinstance(argument, tuple):
+            return tuple([self._resolve(scope, item) for item in argument])
+        return argument
 
     def build_subgraph(self, graph: FxGraph, operands: Sequence[Any], where: str) -> list[Any]:
         """Builds a nested graph into the current scope; returns its outputs."""
@@ -99,9 +99,9 @@ class TorchImporter:
         finally:
             self.memory = outer
 
-    def is_size(self, stated: Any) -> bool:
+    def is_size(self, expression: Any) -> bool:
         """Returns whether a symbolic number is a variable with a lower bound of at least 0."""
-        value = self.symbols.number(stated).whole()
+        value = self.symbols.number(expression).whole()
         lower_bounds = [
             r[0] for n, r in self.ranges.items() if self.symbols.by_name.get(n) == value
         ]
@@ -167,8 +167,8 @@ class TorchImporter:
                         "in the model: `torch._check(number >= 0)`",
                     )
                 return False
-            whole = ratio.whole()
-            values[name] = ratio if whole is None else whole
+            size = ratio.whole()
+            values[name] = ratio if size is None else size
         node.scope.values.update(values)
         return True
 
@@ -189,14 +189,14 @@ class TorchImporter:
                 "changing the shape of a tensor in place is not supported",
                 f"call `{functional.split('.')[1]}` instead, or export `ep.run_decompositions()`",
             )
-        old = self.read(node.scope, first.name)
+        old_value = self.read(node.scope, first.name)
         spec = attrs.evolve(node.spec, target=functional)
-        new = self.results(FxNode(spec, self, node.scope, node.span))[0]
-        info = tensor_info(old)
-        new = cast(new, info.dtype or "float32")
-        if isinstance(info.dims, tuple) and tensor_info(new).dims != info.dims:
-            new = R.broadcast_to(new, ShapeExpr(info.dims))
-        self.memory.write(node, first.name, self.builder.emit(new, first.name))
+        new_value = self.results(FxNode(spec, self, node.scope, node.span))[0]
+        info = tensor_info(old_value)
+        new_value = cast(new_value, info.dtype or "float32")
+        if isinstance(info.dims, tuple) and tensor_info(new_value).dims != info.dims:
+            new_value = R.broadcast_to(new_value, ShapeExpr(info.dims))
+        self.memory.write(node, first.name, self.builder.emit(new_value, first.name))
         for name in names_of(node.spec.outputs):
             node.scope.values[name] = self.read(node.scope, first.name)
             self.memory.record_alias(name, first.name)
@@ -239,8 +239,8 @@ class TorchImporter:
             )
         in_scope = self.builder.scopes[-1].symbols()
         if isinstance(info.dims, tuple) and not any(
-            _is_more_precise(new, inferred, in_scope)
-            for new, inferred in zip(recorded.dims, info.dims, strict=True)
+            _is_more_precise(recorded_dim, inferred, in_scope)
+            for recorded_dim, inferred in zip(recorded.dims, info.dims, strict=True)
         ):
             return value
         return self.builder.match_cast(value, recorded, name, node.span)

@@ -76,11 +76,11 @@ class _Body:
             outputs = _substitute(node.outputs, replacements)
             self.nodes.append(attrs.evolve(node, args=args, outputs=outputs, line=spec.line))
         for name in replacements.keys() - set(inputs):
-            new = replacements[name].name
+            new_name = replacements[name].name
             if name in inner.tensors:
-                self.tensors[new] = inner.tensors[name]
+                self.tensors[new_name] = inner.tensors[name]
             if name in inner.scalars:
-                self.scalars[new] = inner.scalars[name]
+                self.scalars[new_name] = inner.scalars[name]
         results = [_substitute(output, replacements) for output in inner.outputs]
         self.replacements |= dict(zip(names_of(spec.outputs), _flat(results), strict=False))
 
@@ -93,12 +93,12 @@ class _Body:
         self.names.add(result)
         return result
 
-    def graph(self, old: FxGraph) -> FxGraph:
+    def graph(self, original: FxGraph) -> FxGraph:
         """Returns the graph with the inlined nodes."""
         return attrs.evolve(
-            old,
+            original,
             nodes=tuple(self.nodes),
-            outputs=_substitute(old.outputs, self.replacements),
+            outputs=_substitute(original.outputs, self.replacements),
             tensors=self.tensors,
             scalars=self.scalars,
         )

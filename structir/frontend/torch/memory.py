@@ -100,17 +100,17 @@ class AliasState:
         result = self.rebuilder.results(view.node)[view.index]
         return self.rebuilder.builder.emit(result, name)
 
-    def write(self, node: FxNode, name: str, new: Expr) -> None:
+    def write(self, node: FxNode, name: str, new_value: Expr) -> None:
         """Updates a tensor and its bases after a write."""
         name, scope = self._resolve_alias(name), node.scope
-        self._propagate(scope, name, new)
+        self._propagate(scope, name, new_value)
         root = self.root(name)
         self.write_counts[root] = self.write_counts.get(root, 0) + 1
         while name in self.views:  # the views in between are up to date
             self.reflected_writes[name] = self.write_counts[root]
             name = self._resolve_alias(self.views[name].base)
 
-    def _propagate(self, scope: FxScope, name: str, new: Expr) -> None:
+    def _propagate(self, scope: FxScope, name: str, new_value: Expr) -> None:
         while name in self.views:
             view = self.views[name]
             if view.may_be_copy:
@@ -119,9 +119,11 @@ class AliasState:
             self.read(scope, base)
             assert view.write is not None
             with self.rebuilder.builder.at(view.node.span):
-                updated_base = self.rebuilder.builder.emit(view.write(ViewNode(view), new), base)
-            scope.values[name], name, new = new, base, updated_base
-        scope.values[name] = new
+                updated_base = self.rebuilder.builder.emit(
+                    view.write(ViewNode(view), new_value), base
+                )
+            scope.values[name], name, new_value = new_value, base, updated_base
+        scope.values[name] = new_value
 
 
 class ViewNode(FxNode):

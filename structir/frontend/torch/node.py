@@ -41,7 +41,7 @@ class TorchImportContext(Protocol):
         """Builds a nested graph into the current scope; returns its outputs."""
         ...
 
-    def is_size(self, stated: Any) -> bool:
+    def is_size(self, expression: Any) -> bool:
         """Returns whether a symbolic number is a variable with a lower bound of at least 0."""
         ...
 
@@ -72,12 +72,12 @@ class FxNode:
             return default
         return self._value(self.spec.args[name])
 
-    def _value(self, stated: Any) -> Any:
-        if isinstance(stated, Ref):
-            return self.host.read(self.scope, stated.name)
-        if isinstance(stated, tuple):
-            return tuple([self._value(item) for item in stated])
-        return stated
+    def _value(self, argument: Any) -> Any:
+        if isinstance(argument, Ref):
+            return self.host.read(self.scope, argument.name)
+        if isinstance(argument, tuple):
+            return tuple([self._value(item) for item in argument])
+        return argument
 
     def __getitem__(self, name: str) -> Expr:
         """Returns a tensor argument; raises `DiagnosticError` if it is missing."""

@@ -58,21 +58,21 @@ class TorchSymbols:
         self.by_name.update(dict.fromkeys(changed, size))
         self.parsed.clear()
 
-    def number(self, stated: Any) -> Ratio:
+    def number(self, expression: Any) -> Ratio:
         """Returns the value of a number or a symbolic expression."""
-        if not isinstance(stated, str):
-            fraction = Fraction(stated)
+        if not isinstance(expression, str):
+            fraction = Fraction(expression)
             return Ratio(fraction.numerator, fraction.denominator)
-        if stated not in self.parsed:
-            self.parsed[stated] = self._read(stated)
-        return self.parsed[stated]
+        if expression not in self.parsed:
+            self.parsed[expression] = self._read(expression)
+        return self.parsed[expression]
 
-    def dim(self, stated: Any) -> Dim:
+    def dim(self, expression: Any) -> Dim:
         """Returns the value of a symbolic expression as a size; raises `DiagnosticError` for a
         fraction."""
-        value = self.number(stated).whole()
+        value = self.number(expression).whole()
         if value is None:
-            raise unreadable(stated, "not provably an integer")
+            raise unreadable(expression, "not provably an integer")
         return value
 
     def _read(self, text: str) -> Ratio:
@@ -180,9 +180,9 @@ def _sizes(act: Callable[..., Dim]) -> Callable[[list[Ratio]], Ratio]:
     return lambda args: Ratio(act(*[_whole(a) for a in args]))
 
 
-def _comparison(op: str, turned: bool = False) -> Callable[[list[Ratio]], Ratio]:
+def _comparison(op: str, is_swapped: bool = False) -> Callable[[list[Ratio]], Ratio]:
     def compare(args: list[Ratio]) -> Ratio:
-        a, b = reversed(args) if turned else args
+        a, b = reversed(args) if is_swapped else args
         return Ratio(dims.compare(op, a.over * b.under, b.over * a.under))
 
     return compare
@@ -206,7 +206,7 @@ FUNCTIONS: dict[str, Callable[[list[Ratio]], Ratio]] = {
     "FloatTrueDiv": lambda args: _quotient(*args),
     "FloorDiv": lambda args: Ratio(_floor(_quotient(*args))),
     "FloorToInt": lambda args: Ratio(_floor(args[0])),
-    "GreaterThan": _comparison("le", turned=True),
+    "GreaterThan": _comparison("le", is_swapped=True),
     "Identity": lambda args: args[0],
     "IntTrueDiv": lambda args: _quotient(*args),
     "Integer": lambda args: args[0],
@@ -221,7 +221,7 @@ FUNCTIONS: dict[str, Callable[[list[Ratio]], Ratio]] = {
     "PowByNatural": lambda args: _power(*args),
     "PythonMod": _sizes(dims.floormod),
     "Rational": lambda args: _quotient(*args),
-    "StrictGreaterThan": _comparison("lt", turned=True),
+    "StrictGreaterThan": _comparison("lt", is_swapped=True),
     "StrictLessThan": _comparison("lt"),
     "ToFloat": lambda args: args[0],
     "TruncToInt": lambda args: Ratio(_floor(args[0])),

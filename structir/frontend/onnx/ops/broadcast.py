@@ -68,18 +68,18 @@ def align_rhs(node: OnnxNode) -> Expr:
     axis = node.attr("axis", None) if node.version < 7 and node.flag("broadcast") else None
     if axis is None:
         return right
-    behind = node.rank(0) - axis % node.rank(0) - node.rank(1)
-    result: Expr = R.reshape(right, ShapeExpr((*node.dims(1), *[1] * behind)))
+    trailing_count = node.rank(0) - axis % node.rank(0) - node.rank(1)
+    result: Expr = R.reshape(right, ShapeExpr((*node.dims(1), *[1] * trailing_count)))
     return result
 
 
 @onnx_op("Pow")
 def power(node: OnnxNode) -> Expr:
     base, exponent = node[0], align_rhs(node)
-    dtype, other = node.dtype(0), node.dtype(1)
-    if dtype == other:
+    dtype, exponent_dtype = node.dtype(0), node.dtype(1)
+    if dtype == exponent_dtype:
         return R.power(base, exponent)
-    if is_int(dtype) and is_float(other):
+    if is_int(dtype) and is_float(exponent_dtype):
         return R.astype(R.power(R.astype(base, "float64"), R.astype(exponent, "float64")), dtype)
     return R.power(base, R.astype(exponent, dtype))
 
@@ -91,8 +91,8 @@ def mod(node: OnnxNode) -> Expr:
         return R.mod(x, y)
     if is_int(node.dtype()):
         return R.subtract(x, R.multiply(R.divide(x, y), y))
-    whole = R.trunc(R.divide(R.astype(x, "float64"), R.astype(y, "float64")))
-    exact = R.subtract(R.astype(x, "float64"), R.multiply(whole, R.astype(y, "float64")))
+    quotient = R.trunc(R.divide(R.astype(x, "float64"), R.astype(y, "float64")))
+    exact = R.subtract(R.astype(x, "float64"), R.multiply(quotient, R.astype(y, "float64")))
     return R.astype(exact, node.dtype())
 
 
@@ -106,8 +106,8 @@ def bit_shift(node: OnnxNode) -> Expr:
     if signed:
         beyond = R.logical_or(beyond, R.less(y, like(node, 0, 1)))
     shift = R.left_shift if left else R.right_shift
-    whole = shift(x, R.where(beyond, last, y))  # a shift by the width is undefined
-    return whole if signed and not left else R.where(beyond, like(node, 0), whole)
+    shifted = shift(x, R.where(beyond, last, y))  # a shift by the width is undefined
+    return shifted if signed and not left else R.where(beyond, like(node, 0), shifted)
 
 
 def _variadic(op: Any) -> Callable[[OnnxNode], Any]:

@@ -38,14 +38,14 @@ def _convert_operand(node: OnnxNode, dtype: str) -> Any:
 
 def convert_dtype(node: OnnxNode, x: Expr, dtype: str, saturate: bool = True) -> Expr:
     """Returns a tensor in another dtype; small floats saturate, small integers wrap around."""
-    own = node.tensor_info(x).dtype or "float32"
+    source_dtype = node.tensor_info(x).dtype or "float32"
     if dtype in SMALL_FLOATS and saturate and dtype != "float8_e8m0fnu":
-        x = R.astype(x, "float32") if own != "float32" else x
+        x = R.astype(x, "float32") if source_dtype != "float32" else x
         top = float(ml_dtypes.finfo(numpy_dtype(dtype)).max)
         x = R.where(R.isnan(x), x, R.clip(x, -top, top))
-    elif dtype in SMALL_INTS and own not in INTS:
+    elif dtype in SMALL_INTS and source_dtype not in INTS:
         x = R.astype(x, "int32")
-    elif own in SMALL_FLOATS | SMALL_INTS and not is_float(dtype):
+    elif source_dtype in SMALL_FLOATS | SMALL_INTS and not is_float(dtype):
         x = R.astype(x, "float32")
     result: Expr = R.astype(x, dtype)
     return result

@@ -28,8 +28,8 @@ def _scale(node: OnnxNode, x: Expr, factor: float) -> Expr:
         return x
     if is_float(node.dtype()):
         return R.multiply(x, like(node, factor))
-    wide = R.multiply(R.astype(x, "float64"), factor)
-    return R.astype(wide, node.dtype())
+    product = R.multiply(R.astype(x, "float64"), factor)
+    return R.astype(product, node.dtype())
 
 
 @onnx_op("Einsum")

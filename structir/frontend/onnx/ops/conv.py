@@ -195,8 +195,8 @@ def deform_conv(node: OnnxNode) -> Expr:
     mask = R.ones(ShapeExpr((*shape, *out_sizes)), node.dtype())
     if mask_operand is not None:
         mask = R.reshape(mask_operand, ShapeExpr((*shape, *out_sizes)))
-    steps = (*strides, *dilations, pads[0], pads[1])
-    kernel = node.importer.builder.kernel(deformed_kernel(node.dtype(), steps))
+    geometry = (*strides, *dilations, pads[0], pads[1])
+    kernel = node.importer.builder.kernel(deformed_kernel(node.dtype(), geometry))
     info = TensorStructInfo(
         (batch, channels, kernel_height, kernel_width, *out_sizes), node.dtype()
     )

@@ -169,9 +169,9 @@ def col_to_im(node: OnnxNode) -> Expr:
         shape = [1] * (2 * count)
         inner, outer = shape.copy(), shape.copy()
         inner[k], outer[count + k] = block[k], positions[k]
-        at = np.arange(block[k]).reshape(inner) * dilations[k]
+        offsets = np.arange(block[k]).reshape(inner) * dilations[k]
         flat_indices = (
-            flat_indices * padded[k] + at + np.arange(positions[k]).reshape(outer) * strides[k]
+            flat_indices * padded[k] + offsets + np.arange(positions[k]).reshape(outer) * strides[k]
         )
     batch, channels = sizes[0], dims.exact_quotient(sizes[1], int(np.prod(block)))
     if channels is None:

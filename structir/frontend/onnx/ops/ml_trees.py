@@ -146,7 +146,7 @@ def _legacy_trees(node: OnnxNode, kind: str) -> Trees:
     """Returns the trees of the older ops, which identify nodes by tree id and node id."""
     tree_ids, numbers = node.attr("nodes_treeids"), node.attr("nodes_nodeids")
     indices = {pair: k for k, pair in enumerate(zip(tree_ids, numbers, strict=True))}
-    modes = [_mode(node, text) for text in node.attr("nodes_modes")]
+    modes = [_mode(node, name) for name in node.attr("nodes_modes")]
     ids = zip(node.attr(f"{kind}_treeids"), node.attr(f"{kind}_nodeids"), strict=True)
     leaf_indices = [indices[pair] for pair in ids]
     order = np.argsort(leaf_indices, kind="stable")
@@ -177,11 +177,11 @@ def _legacy_trees(node: OnnxNode, kind: str) -> Trees:
     )
 
 
-def _mode(node: OnnxNode, text: str) -> int:
-    if text == "LEAF":
+def _mode(node: OnnxNode, name: str) -> int:
+    if name == "LEAF":
         return LEAF
-    mode = text.removeprefix("BRANCH_")
+    mode = name.removeprefix("BRANCH_")
     if mode not in MODES[:-1]:
         options = ", ".join(f"BRANCH_{mode}" for mode in MODES[:-1])
-        node.fail(f"nodes_modes: expected LEAF, {options}, found {text!r}")
+        node.fail(f"nodes_modes: expected LEAF, {options}, found {name!r}")
     return MODES.index(mode)

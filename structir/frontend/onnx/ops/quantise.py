@@ -52,10 +52,10 @@ def quantize_linear(node: OnnxNode) -> Expr:
     dtype = node.dtype(2) if node.has(2) else node.dtype_attr("output_dtype", "uint8") or "uint8"
     precision = node.dtype_attr("precision", None)
     x, scale = node[0], broadcast_parameter(node, 1, axis)
-    wide = precision or node.dtype(1)
-    if not is_float(node.dtype()) or node.dtype() != wide:
-        x = R.astype(x, wide)
-    scale = scale if node.dtype(1) == wide else R.astype(scale, wide)
+    work_dtype = precision or node.dtype(1)
+    if not is_float(node.dtype()) or node.dtype() != work_dtype:
+        x = R.astype(x, work_dtype)
+    scale = scale if node.dtype(1) == work_dtype else R.astype(scale, work_dtype)
     zero = broadcast_parameter(node, 2, axis) if node.has(2) else None
     return quantize(node, R.divide(x, scale), zero, dtype)
 
@@ -64,11 +64,11 @@ def quantize(node: OnnxNode, x: Expr, zero: Expr | None, dtype: str) -> Expr:
     """Returns scaled numbers shifted by the zero point, rounded, and saturated to a dtype."""
     if is_float(dtype):
         return convert_dtype(node, x, dtype, node.flag("saturate", 1))
-    wide = R.round(R.astype(x, "float32"))
+    rounded = R.round(R.astype(x, "float32"))
     if zero is not None:
-        wide = R.add(wide, R.astype(zero, "float32"))
+        rounded = R.add(rounded, R.astype(zero, "float32"))
     low, high = limits(dtype)
-    result: Expr = R.astype(R.clip(wide, float(low), float(high)), "int32")
+    result: Expr = R.astype(R.clip(rounded, float(low), float(high)), "int32")
     return R.astype(result, dtype) if dtype != "int32" else result
 
 

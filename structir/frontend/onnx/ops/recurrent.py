@@ -187,7 +187,8 @@ def recurrent_layers(node: OnnxNode, products: GateProducts | None = None) -> li
     if directions is None:
         node.fail(f"unknown direction {direction!r}: expected forward, reverse or bidirectional")
     direction_results = [
-        _build_direction(node, kind, x, k, back, products) for k, back in enumerate(directions)
+        _build_direction(node, kind, x, k, reverse, products)
+        for k, reverse in enumerate(directions)
     ]
     hidden_states = R.stack(Tuple(tuple([m[-1] for m in direction_results])), axis=1)
     last = [
@@ -245,8 +246,8 @@ def _build_direction(
         return [constant(True, "bool"), *after, output]
 
     result = OnnxLoop(node, tuple(states), body).run(PrimValue(steps), ABSENT, steps)
-    *last, whole = result
-    return [*last, _reverse_steps(whole, lengths) if reverse else whole]
+    *last, hidden_states = result
+    return [*last, _reverse_steps(hidden_states, lengths) if reverse else hidden_states]
 
 
 def _has_kernel(node: OnnxNode, kind: OnnxRecurrentKind) -> bool:
@@ -284,11 +285,11 @@ def _call_kernel(
     node, states = layer.node, KINDS[layer.node.op_type].states
     steps, batch, _ = _dims(node, operands[-1 - states])
     last = TensorStructInfo((batch, layer.hidden), node.dtype())
-    whole = TensorStructInfo((steps, batch, layer.hidden), node.dtype())
+    hidden_states = TensorStructInfo((steps, batch, layer.hidden), node.dtype())
     call = R.call_kernel(
         node.importer.builder.kernel(kernel),
         tuple([node.emit(x) for x in (*operands, *weights)]),
-        out_sinfo=(whole, *[last for _ in range(states)]),
+        out_sinfo=(hidden_states, *[last for _ in range(states)]),
     )
     result = node.emit(call)
     return [*[node.emit(result[1 + s]) for s in range(states)], node.emit(result[0])]

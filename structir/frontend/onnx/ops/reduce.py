@@ -63,8 +63,8 @@ onnx_op("ReduceLogSum")(_reduction(lambda n, x, axes, keep: R.log(over(R.sum, x,
 @_reduction
 def reduce_l2(node: OnnxNode, x: Expr, axes: Axes, keep: bool) -> Expr:
     dtype = node.dtype()
-    wide = x if dtype.startswith("float") else R.astype(x, "float64")
-    result = R.sqrt(over(R.sum, R.multiply(wide, wide), axes, keep))
+    x_float = x if dtype.startswith("float") else R.astype(x, "float64")
+    result = R.sqrt(over(R.sum, R.multiply(x_float, x_float), axes, keep))
     return result if dtype.startswith("float") else R.astype(result, dtype)
 
 

@@ -122,14 +122,14 @@ def _axes(node: OnnxNode, interpolation: Interpolation) -> list[ResizedAxis]:
     ]
 
 
-def _share(node: OnnxNode, new: Dim, old: Dim) -> float:
-    if not isinstance(new, int) or not isinstance(old, int):
+def _share(node: OnnxNode, new_size: Dim, old_size: Dim) -> float:
+    if not isinstance(new_size, int) or not isinstance(old_size, int):
         node.fail(
-            f"keep_aspect_ratio_policy: expected static sizes, found {dims.text(old)} and "
-            f"{dims.text(new)}",
+            f"keep_aspect_ratio_policy: expected static sizes, found {dims.text(old_size)} and "
+            f"{dims.text(new_size)}",
             STATIC_SHAPE,
         )
-    return new / old
+    return new_size / old_size
 
 
 def _resize(node: OnnxNode, axes: list[ResizedAxis], interpolation: Interpolation) -> Expr:
@@ -187,11 +187,13 @@ def _coordinates(node: OnnxNode, axis: ResizedAxis, interpolation: Interpolation
     """Returns the input coordinate of each output element."""
     transform = TRANSFORMS[interpolation.coordinates]
     i = R.astype(R.arange(PrimValue(0), PrimValue(axis.new), PrimValue(1), dtype="int64"), WORK)
-    old, new = _float(axis.size), _float(axis.new)
+    old_size, new_size = _float(axis.size), _float(axis.new)
     if axis.scale is None:
-        return transform(ResizeTerms(axis, i, old, new, R.divide(new, old), new))
+        return transform(
+            ResizeTerms(axis, i, old_size, new_size, R.divide(new_size, old_size), new_size)
+        )
     scale = _real(axis.scale)
-    return transform(ResizeTerms(axis, i, old, new, scale, R.multiply(old, scale)))
+    return transform(ResizeTerms(axis, i, old_size, new_size, scale, R.multiply(old_size, scale)))
 
 
 @attrs.frozen
@@ -295,21 +297,21 @@ def _weights(
     if interpolation.method == "linear":
         if shrink == 1.0:
             return base, [R.subtract(one, fraction), fraction]
-        reach = int(1 / shrink) + 1
-        distances = _distances(fraction, reach)
+        radius = int(1 / shrink) + 1
+        distances = _distances(fraction, radius)
         tents = [
             R.maximum(R.subtract(one, R.multiply(d, _real(shrink))), _real(0.0)) for d in distances
         ]
         return base, _normalize_weights(node, tents)
-    reach = 2 if shrink == 1.0 else int(2 / shrink) + 1
-    distances = [R.multiply(d, _real(shrink)) for d in _distances(fraction, reach)]
+    radius = 2 if shrink == 1.0 else int(2 / shrink) + 1
+    distances = [R.multiply(d, _real(shrink)) for d in _distances(fraction, radius)]
     cubic = [_cubic(node, d, interpolation.cubic) for d in distances]
     return base, _normalize_weights(node, cubic) if shrink < 1.0 else cubic
 
 
-def _distances(fraction: Expr, reach: int) -> list[Expr]:
-    """Returns the distances to the elements at offsets `1 - reach` to `reach`."""
-    return [R.abs(R.subtract(fraction, _real(float(k)))) for k in range(1 - reach, reach + 1)]
+def _distances(fraction: Expr, radius: int) -> list[Expr]:
+    """Returns the distances to the elements at offsets `1 - radius` to `radius`."""
+    return [R.abs(R.subtract(fraction, _real(float(k)))) for k in range(1 - radius, radius + 1)]
 
 
 def _cubic(node: OnnxNode, distance: Expr, a: float) -> Expr:

@@ -29,13 +29,13 @@ def concat(node: OnnxNode) -> Expr:
 def split(node: OnnxNode) -> list[Any]:
     rank = node.rank()
     infos = TensorStructInfo(None, None, rank + 1), TensorStructInfo(node.dims(), "int64")
-    most = node.attr("maxsplit", None)
+    max_splits = node.attr("maxsplit", None)
     result = node.emit(
         call_string_function(
             "split",
             node[0],
             StringImm(node.attr("delimiter", None) or ""),
-            PrimValue(-1 if most is None else int(most)),
+            PrimValue(-1 if max_splits is None else int(max_splits)),
             info=TupleStructInfo(infos),
         )
     )

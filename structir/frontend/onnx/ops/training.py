@@ -75,8 +75,8 @@ def adam(node: OnnxNode, tensors: list[Expr]) -> list[Expr]:
 
     warm = R.divide(R.multiply(node[0], R.sqrt(unbiased(beta))), unbiased(alpha))
     rate = R.where(R.greater(steps, _number(node, x, 0.0)), warm, node[0])
-    moved = R.subtract(x, R.multiply(rate, R.divide(mean, root)))
-    return [_times(node, 1 - node.attr("norm_coefficient_post"), moved), mean, squares]
+    updated = R.subtract(x, R.multiply(rate, R.divide(mean, root)))
+    return [_times(node, 1 - node.attr("norm_coefficient_post"), updated), mean, squares]
 
 
 @optimiser("Momentum", 1)

@@ -282,8 +282,8 @@ def hard_swish(node: FxNode) -> Expr:
 
 @torch_op("threshold")
 def threshold(node: FxNode) -> Expr:
-    edge = like(node, node.arg("threshold"))
-    return R.where(R.greater(node["self"], edge), node["self"], like(node, node.arg("value")))
+    limit = like(node, node.arg("threshold"))
+    return R.where(R.greater(node["self"], limit), node["self"], like(node, node.arg("value")))
 
 
 @torch_op("hardshrink")

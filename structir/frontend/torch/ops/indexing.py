@@ -177,8 +177,8 @@ def _whole_mask(node: FxNode, indices: Sequence[Expr | None]) -> Expr | None:
 
 def _broadcast(node: FxNode, indices: Sequence[Expr]) -> tuple[Dim, ...]:
     broadcast = indices[0]
-    for other in indices[1:]:
-        broadcast = node.emit(R.add(broadcast, other))
+    for index_tensor in indices[1:]:
+        broadcast = node.emit(R.add(broadcast, index_tensor))
     return node.dims_of(broadcast)
 
 

@@ -146,12 +146,12 @@ def _build_direction(
         return _unroll(node, gates, weights, states[0], reverse)
     hidden = node.dims_of(states[0])[1]
     last = TensorStructInfo((batch, hidden), dtype)
-    whole = TensorStructInfo((steps, batch, hidden), dtype)
+    hidden_states = TensorStructInfo((steps, batch, hidden), dtype)
     kernel = recurrent_kernel(kind.kernel, dtype, reverse)
     call: Any = R.call_kernel(
         node.host.builder.kernel(kernel),
         (gates, *states, weights.recurrence, bias),
-        out_sinfo=(whole, *[last for _ in states]),
+        out_sinfo=(hidden_states, *[last for _ in states]),
     )
     result = node.emit(call)
     return [node.emit(result[k]) for k in range(1 + len(states))]
@@ -171,5 +171,5 @@ def _unroll(node: FxNode, gates: Expr, weights: Weights, state: Expr, reverse: b
         parts += [weights.bias] if weights.bias is not None else []
         state = node.emit(R.nn.relu(reduce(R.add, parts)))
         outputs.append(state)
-    whole = R.stack(Tuple(tuple(reversed(outputs) if reverse else outputs)), axis=0)
-    return [node.emit(whole), state]
+    hidden_states = R.stack(Tuple(tuple(reversed(outputs) if reverse else outputs)), axis=0)
+    return [node.emit(hidden_states), state]

@@ -145,8 +145,8 @@ def variance_and_mean(node: FxNode) -> list[Expr]:
 
 @torch_op("std_mean")
 def deviation_and_mean(node: FxNode) -> list[Expr]:
-    spread, mean = variance_of(node)
-    return [R.sqrt(spread), mean]
+    variance_value, mean = variance_of(node)
+    return [R.sqrt(variance_value), mean]
 
 
 @torch_op("logsumexp")
