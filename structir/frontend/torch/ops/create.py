@@ -166,7 +166,9 @@ def identity(node: FxNode) -> Expr:
     return next(v for v in node.positional() if isinstance(v, Expr))
 
 
-@torch_op("_to_copy", "to", "type_as", "_cast_Float", "to_dtype", "prims:convert_element_type")
+@torch_op(
+    "_to_copy", "to", "type_as", "_cast_Float", "to_dtype", ":prims.convert_element_type.default"
+)
 @torch_op("float", "double", "half", "int", "long", "bool", "bfloat16")
 def to_dtype(node: FxNode) -> Expr:
     return cast(identity(node), node.out_dtype())
