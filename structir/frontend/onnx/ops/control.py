@@ -126,7 +126,7 @@ class OnnxLoop:
     def _params(self, infos: Sequence[Any]) -> list[Var]:
         names = [f"{self.node.part_name()}_{k}" for k in range(len(infos))]
         carried = [Var(n, _without_symbols(i)) for n, i in zip(names, infos, strict=True)]
-        return [Var("step", INDEX), Var("going", FLAG), *carried]
+        return [Var("step", INDEX), Var("condition", FLAG), *carried]
 
     def _function(self, infos: Sequence[Any]) -> tuple[Var, list[Any]]:
         """Returns the body as a function, and the StructInfo of its results inside the body."""
@@ -198,8 +198,8 @@ def loop(node: OnnxNode) -> list[Expr]:
     if len(names) != 2 + len(carried):
         node.fail(f"body: expected {2 + len(carried)} inputs, found {len(names)}")
 
-    def body(step: Expr, condition_value: Expr, inner: list[Expr]) -> list[Expr]:
-        arguments = [OnnxValue(v) for v in (step, condition_value, *inner)]
+    def body(step: Expr, next_condition: Expr, inner: list[Expr]) -> list[Expr]:
+        arguments = [OnnxValue(v) for v in (step, next_condition, *inner)]
         result = [
             v.expr for v in node.build_subgraph(graph, dict(zip(names, arguments, strict=True)))
         ]

@@ -231,7 +231,7 @@ def _build_direction(
     if is_plain:
         return _by_kernel(layer, gates, states, reverse, lengths)
 
-    def body(step: Expr, going: Expr, inner: list[Expr]) -> list[Expr]:
+    def body(step: Expr, condition: Expr, inner: list[Expr]) -> list[Expr]:
         step_gates = node.emit(R.take(gates, step, axis=0))
         after = [node.emit(s) for s in kind.cell(layer, step_gates, inner)]
         output = after[0]

@@ -150,7 +150,7 @@ def sequence_map(node: OnnxNode) -> list[OnnxValue]:
     trips = length_of(node, 0)
     infos: list[StructInfo] = [OBJECT] * len(graph.output)
 
-    def body(step: Expr, going: Expr, inner: list[Expr]) -> list[Expr]:
+    def body(step: Expr, condition: Expr, inner: list[Expr]) -> list[Expr]:
         bindings = {}
         for index, declared in enumerate(graph.input):
             value = node[index]

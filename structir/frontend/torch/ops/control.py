@@ -77,7 +77,7 @@ def _build_loop(
     builder = node.host.builder
     infos = [v.struct_info for v in carried]
     stem = node.part_name()
-    params = [Var("step", INDEX), Var("going", FLAG)]
+    params = [Var("step", INDEX), Var("condition", FLAG)]
     params += [Var(f"{stem}_{k}", _without_symbols(info)) for k, info in enumerate(infos)]
 
     def build() -> Expr:
@@ -124,7 +124,7 @@ def while_loop(node: FxNode) -> list[Expr]:
     states = [s if isinstance(s, Var) else node.emit(s) for s in states]
     where = f"{node.scope.where}: {node.spec.name}"
 
-    def going(values: list[Expr]) -> Expr:
+    def emit_condition(values: list[Expr]) -> Expr:
         (result,) = node.host.build_subgraph(condition, [*values, *captured], where)
         flag = as_tensor(result, "bool")
         return R.reshape(flag, ShapeExpr(())) if tensor_info(flag).ndim else flag
@@ -132,9 +132,9 @@ def while_loop(node: FxNode) -> list[Expr]:
     def body(step: Expr, values: list[Expr]) -> tuple[Expr, list[Expr], list[Expr]]:
         result = node.host.build_subgraph(graph, [*values, *captured], where)
         after: list[Expr] = [node.emit(x) for x in _tensors(node, result, graph)]
-        return going(after), after, []
+        return emit_condition(after), after, []
 
-    return _build_loop(node, ABSENT, node.emit(going(states)), states, [], body)
+    return _build_loop(node, ABSENT, node.emit(emit_condition(states)), states, [], body)
 
 
 @torch_op(":higher_order.scan")
