@@ -1,15 +1,23 @@
-"""A block builder whose bindings carry the location of the model's node that they implement."""
+"""A block builder that records the model's node as the location of each binding."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import attrs
+
 from structir.build import BlockBuilder, BuilderScope
-from structir.errors import Span
+from structir.errors import Diagnostic, Span
 from structir.ir.expr import Call, Expr, SeqExpr, Var
 from structir.ir.node import replace
 from structir.ir.struct_info import StructInfo
+
+
+def without_op_hint(diagnostic: Diagnostic) -> Diagnostic:
+    """Returns an error of an op without its hint, which edits a StructIR program, not a model."""
+    is_program_edit = diagnostic.hint is not None and "`R." in diagnostic.hint
+    return attrs.evolve(diagnostic, hint=None) if is_program_edit else diagnostic
 
 
 class NodeBuilder(BlockBuilder):
@@ -27,8 +35,7 @@ class NodeBuilder(BlockBuilder):
             self.span = before
 
     def aside(self, build: Callable[[], Expr]) -> SeqExpr:
-        """Returns the bindings that `build` emits and its result as a separate sequence, outside
-        the function."""
+        """Returns the bindings that `build` emits and its result as a separate sequence."""
         scope = BuilderScope(self.scopes[-1])
         scope.in_dataflow = self.scopes[-1].in_dataflow
         self.scopes.append(scope)

@@ -1,4 +1,4 @@
-"""A test whether an expression consists of constants only."""
+"""A predicate for expressions that consist of constants."""
 
 from __future__ import annotations
 

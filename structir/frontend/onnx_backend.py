@@ -1,4 +1,4 @@
-"""The backend interface of ONNX for the CPU: `Backend.prepare(model).run(inputs)`."""
+"""ONNX's backend interface for the CPU: `Backend.prepare(model).run(inputs)`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from structir.passes import (
 
 MAX_SPECIALIZED_ELEMENTS = 64  # elements of an input that a program is specialized to
 MAX_PROGRAMS = 32  # cached specialized programs
-MOST_FOLDED = 1 << 30  # bytes of a constant-folded weight
+MAX_FOLDED_BYTES = 1 << 30  # bytes of a constant-folded weight
 
 
 class CompiledModel(BackendRep):
@@ -38,23 +38,25 @@ class CompiledModel(BackendRep):
     def __init__(self, model: ModelProto) -> None:
         self.model = model
         self.names = _input_names(model)
-        self.special: frozenset[str] = frozenset()
+        self.specialized_inputs: frozenset[str] = frozenset()
         self.programs: dict[Any, Any] = {}
         try:
             self.programs[()] = self._program({})
         except RunTimeValueError as error:
-            self.special = error.inputs
+            self.specialized_inputs = error.inputs
 
     def _program(self, values: Mapping[str, Any]) -> Any:
         module = from_onnx(self.model, values=values)
         return compiled(for_inference()(module))["main"]
 
     def run(self, inputs: Any, **options: Any) -> tuple[Any, ...]:
-        """Returns the outputs for inputs in order or by name."""
-        given = self._by_name(inputs)
+        """Returns the outputs for inputs given in order or by name."""
+        arrays = self._by_name(inputs)
         try:
-            program = self._program_for(given)
-            result = program(*[v for name, v in given.items() if name not in self.special])
+            program = self._program_for(arrays)
+            result = program(
+                *[v for name, v in arrays.items() if name not in self.specialized_inputs]
+            )
         except (MemoryError, OverflowError) as error:
             raise wrong(f"out of memory for a value of the model: {error}", code="E0810") from error
         outputs = len(self.model.graph.output)
@@ -72,20 +74,22 @@ class CompiledModel(BackendRep):
             raise wrong(f"inputs: expected {len(self.names)}, found {len(arrays)}", code="E0810")
         return {n: _array(v) for n, v in zip(self.names, arrays, strict=True)}
 
-    def _program_for(self, given: Mapping[str, Any]) -> Any:
+    def _program_for(self, arrays: Mapping[str, Any]) -> Any:
         """Returns the program specialized to these inputs, compiled on first use."""
         while True:
-            values = {n: given[n] for n in sorted(self.special)}
+            values = {n: arrays[n] for n in sorted(self.specialized_inputs)}
             key = tuple([(v.shape, v.dtype.str, v.tobytes()) for v in values.values()])
             if key in self.programs:
                 return self.programs[key]
             try:
                 program = self._program(values)
             except RunTimeValueError as error:
-                more = error.inputs - self.special
-                if not more or any(given[n].size > MAX_SPECIALIZED_ELEMENTS for n in more):
+                new_inputs = error.inputs - self.specialized_inputs
+                if not new_inputs or any(
+                    arrays[n].size > MAX_SPECIALIZED_ELEMENTS for n in new_inputs
+                ):
                     raise
-                self.special |= more
+                self.specialized_inputs |= new_inputs
                 continue
             if len(self.programs) >= MAX_PROGRAMS:
                 self.programs.clear()
@@ -95,9 +99,9 @@ class CompiledModel(BackendRep):
 
 def for_inference() -> Any:
     """Returns the passes to run between the import of a model and its compilation."""
-    fold = FoldConstant(max_bytes=MOST_FOLDED)
-    known = [DeadCodeElimination(), fold, FoldBatchNorm(), fold, Simplify()]
-    return Sequential([*known, CommonSubexpressionElimination(), DeadCodeElimination()])
+    fold_constant = FoldConstant(max_bytes=MAX_FOLDED_BYTES)
+    passes = [DeadCodeElimination(), fold_constant, FoldBatchNorm(), fold_constant, Simplify()]
+    return Sequential([*passes, CommonSubexpressionElimination(), DeadCodeElimination()])
 
 
 def _array(value: Any) -> Any:
@@ -106,9 +110,9 @@ def _array(value: Any) -> Any:
 
 def _input_names(model: ModelProto) -> list[str]:
     """Returns the names of the inputs without an initializer."""
-    known = {t.name for t in model.graph.initializer}
-    known |= {t.values.name for t in model.graph.sparse_initializer}
-    return [i.name for i in model.graph.input if i.name not in known]
+    initializers = {t.name for t in model.graph.initializer}
+    initializers |= {t.values.name for t in model.graph.sparse_initializer}
+    return [i.name for i in model.graph.input if i.name not in initializers]
 
 
 class Backend(OnnxBackend):

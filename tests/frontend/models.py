@@ -1,4 +1,4 @@
-"""Small ONNX models for tests, and their answers by ONNX's own evaluator."""
+"""Small ONNX models for tests, and their outputs by ONNX's own evaluator."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 
 
 def value(name: str, shape: Sequence[Any] | None, dtype: int = FLOAT) -> Any:
-    """A declared input or output."""
+    """Returns a declared input or output."""
     return helper.make_tensor_value_info(name, dtype, shape)
 
 
@@ -25,7 +25,7 @@ def made(
     opset: int = 21,
     **more: Any,
 ) -> ModelProto:
-    """A model of these nodes; its outputs declare nothing."""
+    """Returns a model of nodes; its outputs have no declared type."""
     graph = helper.make_graph(
         list(nodes),
         "small",
@@ -38,11 +38,11 @@ def made(
 
 
 def node(op: str, inputs: str, outputs: str, **attributes: Any) -> Any:
-    """A node; operands and results are written apart by spaces, `_` stands for none."""
+    """Returns a node; operand and result names are separated by spaces, `_` is an absent one."""
     names = [["" if n == "_" else n for n in text.split()] for text in (inputs, outputs)]
     return helper.make_node(op, names[0], names[1], **attributes)
 
 
 def expected(model: ModelProto, inputs: Mapping[str, Any]) -> list[Any]:
-    """The outputs by ONNX's own evaluator."""
+    """Returns the outputs by ONNX's own evaluator."""
     return list(ReferenceEvaluator(model).run(None, dict(inputs)))

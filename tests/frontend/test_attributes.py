@@ -18,7 +18,7 @@ onnxruntime.set_default_logger_severity(4)
 
 
 def agree(model: Any, x: Any) -> None:
-    """The module gives what ONNX Runtime gives; what that refuses is passed over."""
+    """Checks the module against ONNX Runtime; skips models that ONNX Runtime rejects."""
     data = model.SerializeToString()
     try:
         session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])

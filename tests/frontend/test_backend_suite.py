@@ -24,7 +24,7 @@ with warnings.catch_warnings(), np.errstate(all="ignore"):
 
 
 class InterpretedModel(CompiledModel):
-    """A model run op by op on NumPy."""
+    """A model executed op by op by the interpreter."""
 
     def _program(self, values: Mapping[str, Any]) -> Any:
         module = from_onnx(self.model, values=values)
@@ -32,7 +32,7 @@ class InterpretedModel(CompiledModel):
 
 
 class Either(Backend):
-    """The backend, with its kernels or without."""
+    """The backend, compiled or interpreted."""
 
     model: type[CompiledModel] = CompiledModel
 
@@ -54,7 +54,7 @@ PARTS, COMPILED = 16, 40
 
 @cache
 def suite() -> dict[str, Any]:
-    """The tests by name; they take seconds to load, which no collection of tests needs to do."""
+    """Returns the tests by name, loaded on first use: loading takes seconds."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         # whole networks are left out: their weights are fetched from elsewhere

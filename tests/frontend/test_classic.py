@@ -71,7 +71,7 @@ def test_linear_models(how: str) -> None:
 
 
 def grown(random: np.random.Generator, kind: str, targets: int) -> dict[str, Any]:
-    """Three trees of depth two; leaves say something of one or two targets."""
+    """Returns three trees of depth 2; leaves have weights for one or two targets."""
     nodes: dict[str, list[Any]] = {
         name: []
         for name in (

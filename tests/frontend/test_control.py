@@ -1,4 +1,4 @@
-"""Choices, loops, scans, recurrent layers and lists, against ONNX's evaluator and ONNX Runtime."""
+"""Conditionals, loops, scans, recurrent layers and lists, against ONNX and ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def graph(nodes: list[Any], inputs: list[Any], outputs: list[Any]) -> Any:
 
 
 def agree(model: Any, inputs: dict[str, Any], wanted: Any = None) -> Any:
-    """The outputs are those of ONNX's evaluator, and the module survives its text."""
+    """Checks the outputs against ONNX's evaluator, also after printing and parsing the module."""
     got = Backend.prepare(model).run(list(inputs.values()))
     for mine, theirs in zip(got, wanted or expected(model, inputs), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=2e-5, atol=1e-5)
@@ -55,7 +55,7 @@ def test_a_choice_at_run_time(chosen: bool) -> None:
 
 
 def growing(trips: str, condition: str) -> Any:
-    """A loop that doubles a value and shows each of them, as long as it is small."""
+    """Returns a loop that doubles a value and outputs each, while it is small."""
     body = graph(
         [
             node("Add", "h h", "h2"),
@@ -153,7 +153,7 @@ def test_a_recurrent_layer(kind: str, lengths: bool, direction: str) -> None:
     agree(model, {"x": x}, by_runtime(model, {"x": x}))
 
 
-def test_lists_whose_length_is_known_when_run() -> None:
+def test_lists_of_run_time_length() -> None:
     nodes = [
         node("SplitToSequence", "x", "parts", axis=0, keepdims=0),
         node("SequenceLength", "parts", "n"),
@@ -168,7 +168,7 @@ def test_lists_whose_length_is_known_when_run() -> None:
 
 
 def squeezing() -> Any:
-    """A choice whose branches have different ranks, and what follows fits but one of them."""
+    """Branches have different ranks; the next node is valid in only one of them."""
     then = graph([node("Squeeze", "x axis", "a")], [], [value("a", None)])
     other = graph([node("Identity", "x", "b")], [], [value("b", None)])
     nodes = [

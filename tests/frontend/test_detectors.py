@@ -1,4 +1,4 @@
-"""What detectors end in: boxes chosen, the best of as many as there are, images made larger."""
+"""Ops of detectors: box selection, top-k, image resizing."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_boxes_are_chosen_as_onnx_runtime_does(centre: int) -> None:
 
 
 @pytest.mark.parametrize("largest", [0, 1])
-def test_the_best_of_as_many_as_an_input_says(largest: int) -> None:
+def test_top_k_with_k_as_an_input(largest: int) -> None:
     best = node("TopK", "x k", "v i", axis=1, largest=largest)
     inputs = [value("x", ["a", "b"]), value("k", [1], INT64)]
     prepared = Backend.prepare(made([best], inputs, ["v", "i"]))
@@ -56,7 +56,7 @@ def test_the_best_of_as_many_as_an_input_says(largest: int) -> None:
     assert len(prepared.programs) == 1
 
 
-def test_the_best_of_no_more_than_there_are() -> None:
+def test_top_k_of_at_most_the_axis_size() -> None:
     nodes = [
         node("Shape", "x", "n", start=1),
         node("Min", "n most", "k"),

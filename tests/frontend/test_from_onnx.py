@@ -1,4 +1,4 @@
-"""Whole models: sizes by name, shape computations, names, and values that arrive at run time."""
+"""Whole models: named sizes, shape computations, names, and run-time values."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_sizes_have_the_names_of_the_model() -> None:
     assert structir.structural_equal(again, module)
 
 
-def test_sizes_that_name_nothing_are_apart() -> None:
+def test_unnamed_sizes_are_distinct() -> None:
     inputs = [value("x", ["?", ""]), value("y", ["?", None])]
     model = made([node("Concat", "x y", "z", axis=0)], inputs, ["z"])
     x, y = (p.struct_info for p in from_onnx(model)["main"].params)
@@ -188,7 +188,7 @@ def test_the_sizes_of_values_in_bodies() -> None:
 
 
 def test_the_sizes_of_values_after_choices_of_different_ranks() -> None:
-    """Each choice is followed by what hangs on it; what both agree on is known, and only that."""
+    """Keeps the StructInfo common to both branches, with the rest of the graph in each."""
 
     def choice(data: str, result: str) -> Any:
         flat = helper.make_graph(

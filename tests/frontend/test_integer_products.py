@@ -22,7 +22,7 @@ def drawn(dtype: str, *shape: int) -> Any:
 
 
 def zero_points(dtype: str, columns: int) -> list[Any]:
-    """None, what makes int8 of uint8, an odd one, one for each column."""
+    """Zero points: absent, the shift from uint8 to int8, an odd one, one per column."""
     plain = np.array(128 if dtype == "uint8" else 0, dtype)
     return [None, plain, np.array(77, dtype), drawn(dtype, columns)]
 

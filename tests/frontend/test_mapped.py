@@ -1,4 +1,4 @@
-"""Models mapped into memory: the same modules as of models that are read; constants in files."""
+"""Memory-mapped models: the same modules as of parsed models, with constants in the file."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def single(
     symbolic: bool = True,
     **attributes: Any,
 ) -> tuple[Any, dict[str, Any]]:
-    """A model of one node: operands are arrays, or None; those in `fixed` are constants."""
+    """Returns a model of one node; operands are arrays or None, those in `fixed` constants."""
     names = ["" if x is None else f"x{k}" for k, x in enumerate(operands)]
     free = [k for k, x in enumerate(operands) if x is not None and k not in fixed]
     results = [f"y{k}" for k in range(outputs)]
@@ -52,7 +52,7 @@ def single(
 
 
 def agree(model: Any, given: dict[str, Any], steps: int = 0, atol: float = 2e-5) -> list[Any]:
-    """The outputs are those of ONNX Runtime; integers may be off by so many steps."""
+    """Checks the outputs against ONNX Runtime; integers may differ by `steps`."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     session = onnxruntime.InferenceSession(
@@ -167,8 +167,8 @@ def test_products_quantised_at_run_time(by_column: bool) -> None:
 def test_an_lstm_quantised_at_run_time(
     direction: str, by_column: bool, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By a loop over products, and by a kernel."""
-    monkeypatch.setattr(microsoft_quantised, "MOST_HIDDEN", most)
+    """Compares the loop over matrix products and the kernel."""
+    monkeypatch.setattr(microsoft_quantised, "MAX_KERNEL_HIDDEN", most)
     ways, inner, hidden = 2 if direction == "bidirectional" else 1, 5, 6
     shape = (ways, 4 * hidden) if by_column else (ways,)
     scales = [(RNG.random(shape) * 0.004 + 0.001).astype("f4") for _ in range(2)]
@@ -343,7 +343,7 @@ def test_turned_embeddings(interleaved: int, part: int, form: str) -> None:
 
 
 def test_attention_of_packed_operands() -> None:
-    """ONNX Runtime has it for other devices only: the same as of operands apart."""
+    """Compares with separate operands: ONNX Runtime has no CPU kernel for packed ones."""
     whole = floats(2, 5, 4, 3, 8)
     apart = [np.ascontiguousarray(whole[:, :, :, k]).reshape(2, 5, 32) for k in range(3)]
     wanted = agree(*single("MultiHeadAttention", apart, num_heads=4))[0]

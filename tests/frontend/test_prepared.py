@@ -1,4 +1,4 @@
-"""What a model goes through before it is compiled."""
+"""Passes between the import of a model and its compilation."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ FORMS += [("GRU", "forward", 1), ("GRU", "bidirectional", 1)]
 
 
 def layer(kind: str, way: str, after: int, hidden: int = 5, width: int = 3, **more: Any) -> Any:
-    """A model of one layer, with a bias and with states before the first step."""
+    """Returns a model of one layer with a bias and initial states."""
     rng = np.random.default_rng(len(kind) + len(way))
     count, gates = (2 if way == "bidirectional" else 1), GATES[kind] * hidden
     sizes = {"w": (count, gates, width), "r": (count, gates, hidden), "b": (count, 2 * gates)}
@@ -54,7 +54,7 @@ def test_sequences_of_several_lengths(kind: str, way: str) -> None:
 
 
 def given(model: Any, steps: int, batch: int) -> dict[str, Any]:
-    """Numbers for the inputs at some sizes."""
+    """Returns random inputs of some sizes."""
     rng, sizes = np.random.default_rng(steps), {"steps": steps, "batch": batch}
     shapes = {
         i.name: [sizes.get(d.dim_param) or d.dim_value for d in i.type.tensor_type.shape.dim]

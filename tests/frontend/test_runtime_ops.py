@@ -33,7 +33,7 @@ def model_of(
 
 
 def agree(model: ModelProto, *cases: dict[str, Any], atol: float = 1e-5) -> None:
-    """One prepared model answers all cases as ONNX Runtime does; integers may differ by one."""
+    """Checks one prepared model on all cases against ONNX Runtime; integers may differ by 1."""
     session = onnxruntime.InferenceSession(
         model.SerializeToString(), providers=["CPUExecutionProvider"]
     )
@@ -97,7 +97,7 @@ def test_q_gemm() -> None:
 
 @pytest.mark.parametrize("terms", [7, 600, 2500])
 def test_products_of_integers_are_exact(terms: int) -> None:
-    """Sums that float32 would round are taken in parts."""
+    """Checks sums that float32 would round: they are computed in parts."""
     weight = RNG.choice(np.array([-128, 127, 126], "int8"), (terms, 9))
     inputs = [value("x", ["n", terms], TensorProto.UINT8)]
     constants = {"w": weight, "z": np.uint8(3)}
@@ -113,7 +113,7 @@ def test_convolutions_of_integers_are_exact() -> None:
     agree(model, *[{"x": 255 - small(n, 90, h, 6) // 40} for n, h in ((1, 5), (2, 4))])
 
 
-def test_products_that_quantise_what_they_meet() -> None:
+def test_products_that_quantize_their_input() -> None:
     constants = {
         "w": RNG.integers(-127, 127, (12, 5)).astype("int8"),
         "s": RNG.random(5).astype("float32") * 0.01 + 0.01,
@@ -138,7 +138,7 @@ def test_the_norm_of_a_sum() -> None:
 
 
 def test_a_layer_with_quantised_weights() -> None:
-    """ONNX Runtime quantises what the weights meet, too: the answers are close, not equal."""
+    """Checks closeness only: ONNX Runtime also quantizes the other operand."""
     constants = {
         "w": RNG.integers(-127, 127, (1, 6, 16)).astype("int8"),
         "r": RNG.integers(-127, 127, (1, 4, 16)).astype("int8"),

@@ -12,16 +12,21 @@ from structir.frontend.onnx.types import type_of_info
 
 
 def body_of(node: OnnxNode, functions: Mapping[tuple[str, str], FunctionProto]) -> FunctionProto:
-    """Returns the function body of a node's op, of the model or of ONNX's schema."""
-    own = functions.get((node.domain, node.op_type))
-    if own is not None:
-        return own
+    """Returns the function body of a node's op: the model's own function, else that of ONNX's
+    schema."""
+    model_body = functions.get((node.domain, node.op_type))
+    if model_body is not None:
+        return model_body
     schema = schema_of(node.domain, node.op_type, node.version)
     if schema is None:
-        node.fail("unknown op: no mapping, no function of the model and no ONNX schema")
+        node.fail(
+            f"expected an op of opset {node.version}, a function of the model or a mapping, "
+            "found none of this name"
+        )
     body = _plain_body(schema) or _body_in_context(schema, node)
     if body is None:
-        node.fail("no decomposition of this op for these operands")
+        infos = ", ".join([str(v.expr.struct_info) if v else "none" for v in node.values])
+        node.fail(f"no mapping or decomposition of this op for operands ({infos})")
     return body
 
 
@@ -43,22 +48,22 @@ def _body_in_context(schema: Any, node: OnnxNode) -> FunctionProto | None:
     types."""
     if not schema.has_context_dependent_function:
         return None
-    plain = NodeProto()
-    plain.CopyFrom(node.proto)
-    del plain.attribute[:]
+    resolved = NodeProto()
+    resolved.CopyFrom(node.proto)
+    del resolved.attribute[:]
     for name, attribute in node.attributes.items():
-        added = plain.attribute.add()
-        added.CopyFrom(attribute)
-        added.name = name
+        copy = resolved.attribute.add()
+        copy.CopyFrom(attribute)
+        copy.name = name
     types = [type_of_info(v.expr.struct_info if v else None) for v in node.values]
     if any(t.WhichOneof("value") is None for t, v in zip(types, node.values, strict=True) if v):
         return None
-    given = [t.SerializeToString() for t in types]
+    type_bytes = [t.SerializeToString() for t in types]
     versions = [
         v for v in schema.context_dependent_function_opset_versions if v <= node.version
     ] or list(schema.context_dependent_function_opset_versions)
     result = schema.get_context_dependent_function_with_opset_version(
-        max(versions), plain.SerializeToString(), given
+        max(versions), resolved.SerializeToString(), type_bytes
     )
     if not result:
         return None

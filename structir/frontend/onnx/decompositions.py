@@ -19,11 +19,11 @@ def as_node(
     node: OnnxNode, op: str, operands: Sequence[Expr | None], **attributes: Any
 ) -> OnnxNode:
     """Returns a node of ONNX's default domain with other operands and some attributes replaced."""
-    kept = [a for name, a in node.attributes.items() if name not in attributes]
-    changed = [helper.make_attribute(k, v) for k, v in attributes.items() if v is not None]
+    inherited = [a for name, a in node.attributes.items() if name not in attributes]
+    overridden = [helper.make_attribute(k, v) for k, v in attributes.items() if v is not None]
     names = [node.inputs[k] if k < len(node.inputs) else "" for k in range(len(operands))]
     proto = NodeProto(op_type=op, input=names, output=node.outputs, name=node.proto.name)
-    proto.attribute.extend([*kept, *changed])
+    proto.attribute.extend([*inherited, *overridden])
     values = [None if x is None else _value(node, x) for x in operands]
     return OnnxNode(proto, VERSION, values, node.importer, node.names, node.span)
 
@@ -32,7 +32,7 @@ def build_as(node: OnnxNode, op: str, *operands: Expr | None, **attributes: Any)
     """Builds an op of ONNX's default domain on these operands; returns its outputs."""
     build = find_build(DEFAULT, op, VERSION)
     if build is None:
-        node.fail(f"no mapping of op {op}")
+        node.fail(f"{op}: expected a mapping for opset {VERSION}, found none")
     return build(as_node(node, op, operands, **attributes))
 
 

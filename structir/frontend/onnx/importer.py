@@ -1,5 +1,4 @@
-"""The importer of graphs: looks up operands, applies the mapping of each node, binds its
-outputs."""
+"""The graph importer: looks up operands, applies the mapping of each node, binds its outputs."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from onnx import FunctionProto, GraphProto, NodeProto
 from onnx.defs import onnx_opset_version
 
 from structir.errors import Diagnostic, DiagnosticError, Span, StructIRError
-from structir.frontend.builder import NodeBuilder
+from structir.frontend.builder import NodeBuilder, without_op_hint
 from structir.frontend.constants import all_constant
 from structir.frontend.onnx.bodies import arguments_of, body_of
 from structir.frontend.onnx.joins import build_branches, cast_checked, common_info, merge_infos
@@ -40,7 +39,7 @@ from structir.ir.expr import Constant, Expr, SeqExpr, Tuple, Var
 from structir.ir.module import IRModule
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 
-MOST_FOLDED = 1 << 16  # elements of a result that is evaluated at import time
+MAX_FOLDED_ELEMENTS = 1 << 16  # elements of a result that is constant-folded
 MAX_SPLITS = 5  # nested conditionals that duplicate the rest of the graph; each doubles it
 MAX_NODES = 300_000  # nodes after expansion: nested functions can grow exponentially
 MAX_DEPTH = 100  # nested functions
@@ -52,8 +51,8 @@ class GraphSchedule:
     """The nodes of a graph, their locations, and the names of the required values."""
 
     nodes: Sequence[NodeProto]
-    places: Sequence[Span]
-    wanted: Sequence[str]
+    spans: Sequence[Span]
+    outputs: Sequence[str]
 
 
 class OnnxImporter:
@@ -64,88 +63,91 @@ class OnnxImporter:
         functions: Mapping[tuple[str, str], FunctionProto],
         folder: Path | None,
         progress: Callable[[], None] = lambda: None,
-        everything: bool = False,
+        all_branches: bool = False,
         mapped: MappedModel | None = None,
     ) -> None:
         self.mapped = mapped
         self.builder = NodeBuilder()
         self.functions, self.folder, self.progress = functions, folder, progress
         self.symbols = OnnxSymbols()
-        self.everything = everything  # also build branches that are never taken
+        self.all_branches = all_branches  # also build branches that are never taken
         self.built = 0
-        self.seen: dict[
-            str, StructInfo | None
-        ] = {}  # the StructInfo of every value of every graph, as built last
+        self.infos: dict[str, StructInfo | None] = {}  # StructInfo of all values of all graphs
 
     # ---- graphs
 
     def constants(self, graph: GraphProto, names: GraphNames) -> None:
         """Adds the initializers of a graph to its scope."""
         for tensor in graph.initializer:
-            held = None if self.mapped is None else self.mapped.array_of(tensor)
-            array = array_of(tensor, self.folder) if held is None else held
+            view = None if self.mapped is None else self.mapped.array_of(tensor)
+            array = array_of(tensor, self.folder) if view is None else view
             names.values[tensor.name] = constant(array)
         for sparse in graph.sparse_initializer:
             names.values[sparse.values.name] = constant(dense(sparse, self.folder))
 
     def outputs(
-        self, nodes: Sequence[NodeProto], names: GraphNames, wanted: Sequence[str]
+        self, nodes: Sequence[NodeProto], names: GraphNames, required: Sequence[str]
     ) -> list[OnnxValue]:
-        """Builds nodes in order; returns the values of the `wanted` names."""
+        """Builds nodes in order; returns the values of the `required` names."""
         return self._build_nodes(
-            GraphSchedule(nodes, node_spans(nodes, names.where), wanted), 0, names
+            GraphSchedule(nodes, node_spans(nodes, names.where), required), 0, names
         )
 
-    def _build_nodes(self, steps: GraphSchedule, start: int, names: GraphNames) -> list[OnnxValue]:
-        for k in range(start, len(steps.nodes)):
-            split = self.node(steps.nodes[k], names, steps.places[k])
+    def _build_nodes(
+        self, schedule: GraphSchedule, start: int, names: GraphNames
+    ) -> list[OnnxValue]:
+        for k in range(start, len(schedule.nodes)):
+            split = self.node(schedule.nodes[k], names, schedule.spans[k])
             self.progress()
             if split is not None:
-                return self._build_in_branches(split, steps, k + 1, names)
-        return [lookup(names, name, None) for name in steps.wanted]
+                return self._build_in_branches(split, schedule, k + 1, names)
+        return [lookup(names, name, None) for name in schedule.outputs]
 
     def _build_in_branches(
-        self, split: Split, steps: GraphSchedule, start: int, names: GraphNames
+        self, split: Split, schedule: GraphSchedule, start: int, names: GraphNames
     ) -> list[OnnxValue]:
-        """Builds the nodes after a conditional inside each of its branches, where ranks are
-        known."""
+        """Builds the nodes after a conditional inside each branch, where the ranks are known."""
         node = split.node
         if names.splits >= MAX_SPLITS:
-            node.fail(f"more than {MAX_SPLITS} conditionals have outputs of different ranks")
+            node.fail(
+                f"expected at most {MAX_SPLITS} conditionals with outputs of different ranks, "
+                "found more",
+                "declare input shapes or fix inputs by `values`: known conditions are resolved",
+            )
 
-        around, parts = self.seen, dict[int, dict[str, StructInfo | None]]()
+        outer_infos, branch_infos = self.infos, dict[int, dict[str, StructInfo | None]]()
 
-        def side(number: int, graph: GraphProto) -> Callable[[], list[Expr]]:
+        def side(index: int, graph: GraphProto) -> Callable[[], list[Expr]]:
             def build() -> list[Expr]:
-                self.seen = parts[number] = {}
+                self.infos = branch_infos[index] = {}
                 inner = names.branch()
                 for name, value in zip(node.outputs, node.build_subgraph(graph), strict=False):
                     inner.values[name] = value
-                    self.seen[name] = value.expr.struct_info
-                return [v.expr for v in self._build_nodes(steps, start, inner)]
+                    self.infos[name] = value.expr.struct_info
+                return [v.expr for v in self._build_nodes(schedule, start, inner)]
 
             return build
 
         stem = node.part_name()
-        sides = [side(number, graph) for number, graph in enumerate(split.graphs)]
-        choice = build_branches(self, split.condition, sides, stem)
-        self.seen = around
-        if choice.failing is None:
-            around.update(merge_infos(parts.values()))
+        builders = [side(index, graph) for index, graph in enumerate(split.graphs)]
+        join = build_branches(self, split.condition, builders, stem)
+        self.infos = outer_infos
+        if join.failing is None:
+            outer_infos.update(merge_infos(branch_infos.values()))
         else:
-            around.update(parts[choice.failing] | parts[1 - choice.failing])
-        joined = [common_info(self, stem, pair) for pair in zip(*choice.infos, strict=True)]
+            outer_infos.update(branch_infos[join.failing] | branch_infos[1 - join.failing])
+        output_infos = [common_info(self, stem, pair) for pair in zip(*join.infos, strict=True)]
         return [
-            OnnxValue(cast_checked(self, stem, choice.var[k], info, node.span))
-            for k, info in enumerate(joined)
+            OnnxValue(cast_checked(self, stem, join.var[k], info, node.span))
+            for k, info in enumerate(output_infos)
         ]
 
     def build_subgraph(
-        self, graph: GraphProto, names: GraphNames, given: Mapping[str, OnnxValue]
+        self, graph: GraphProto, names: GraphNames, bindings: Mapping[str, OnnxValue]
     ) -> list[OnnxValue]:
         """Builds a nested graph into the current scope; returns its outputs."""
         self.constants(graph, names)
-        names.values.update(given)
+        names.values.update(bindings)
         return self.outputs(graph.node, names, [o.name for o in graph.output])
 
     def node(self, proto: NodeProto, names: GraphNames, span: Span) -> Split | None:
@@ -155,9 +157,14 @@ class OnnxImporter:
         domain = plain_domain(proto.domain)
         version = names.opsets.get(domain)
         if version is None:
+            opset = 1 if domain else onnx_opset_version()
             raise DiagnosticError(
                 Diagnostic(
-                    f"expected an opset import of domain {domain or 'ai.onnx'!r}, found none", span
+                    f"expected an opset import of domain {domain or 'ai.onnx'!r}, found none",
+                    span,
+                    proto.op_type,
+                    hint=f'`model.opset_import.append(helper.make_opsetid("{domain}", {opset}))`',
+                    code="E0805",
                 )
             )
         node = OnnxNode(proto, version, values, self, names, span)
@@ -166,6 +173,7 @@ class OnnxImporter:
             node.fail(f"the model expands to more than {MAX_NODES} nodes")
         try:
             with self.builder.at(span):
+                node.check_operands()
                 results = self._results(node)
                 if isinstance(results, Split):
                     return results
@@ -188,8 +196,8 @@ class OnnxImporter:
         build = find_build(node.domain, node.op_type, node.version)
         if (node.domain, node.op_type) in self.functions or build is None:
             return self._expand_body(node)
-        given = [v for v in node.values if v is not None]
-        if given and all(type(v.expr) is Constant for v in given) and not node.graphs:
+        operands = [v for v in node.values if v is not None]
+        if operands and all(type(v.expr) is Constant for v in operands) and not node.graphs:
             folded = self._fold_constants(node, build)
             if folded is not None:
                 return folded
@@ -232,7 +240,7 @@ class OnnxImporter:
     def build_unreachable(self, build: Callable[[], list[OnnxValue]]) -> None:
         """Builds a branch that is never taken, to infer the shapes of its values, and discards
         it."""
-        if self.everything:
+        if self.all_branches:
             with suppress(DiagnosticError):
                 self.builder.aside(lambda: Tuple(tuple([v.expr for v in build()])))
 
@@ -246,7 +254,8 @@ class OnnxImporter:
         return Constant(np.asarray(evaluated))
 
     def _inline(self, sequence: SeqExpr) -> list[OnnxValue | None]:
-        """Appends the bindings of a separate sequence to the current scope; returns its results."""
+        """Appends the bindings of a separate sequence to the current scope and returns its
+        results."""
         for binding in sequence.bindings():
             self.builder.scopes[-1].add(binding)
         fields: Any = sequence.body
@@ -269,9 +278,11 @@ class OnnxImporter:
             arguments_of(node, body),
             depth=node.names.depth + 1,
         )
-        wanted = [(o, b) for o, b in zip(node.outputs, body.output, strict=False) if o]
-        result = self.outputs(body.node, names, [inner for _, inner in wanted])
-        results = {name: value for (name, _), value in zip(wanted, result, strict=True)}
+        required = [(o, b) for o, b in zip(node.outputs, body.output, strict=False) if o]
+        values_of_required = self.outputs(body.node, names, [inner for _, inner in required])
+        results = {
+            name: value for (name, _), value in zip(required, values_of_required, strict=True)
+        }
         return [results.get(name) for name in node.outputs]
 
     # ---- results
@@ -282,14 +293,14 @@ class OnnxImporter:
                 continue
             if value is None:
                 node.fail(f"the mapping of this op has no output {name!r}")
-            if name in node.names.values and name in node.names.own():
+            if name in node.names.values and name in node.names.local_values():
                 node.fail(f"value {name!r} is defined twice: names must be unique in a graph")
-            named = self._bind_name(value, name, node)
-            node.names.values[name] = named
-            self.seen[name] = named.expr.struct_info
+            bound = self._bind_name(value, name, node)
+            node.names.values[name] = bound
+            self.infos[name] = bound.expr.struct_info
 
     def _bind_name(self, value: OnnxValue, name: str, node: OnnxNode) -> OnnxValue:
-        """Binds a value to a variable of a name, with unknown sizes bound to fresh symbols."""
+        """Binds a value to a variable named `name`; unknown sizes become fresh symbols."""
         expr = value.expr
         if type(expr) is Constant:
             return value
@@ -305,21 +316,19 @@ class OnnxImporter:
         if not isinstance(info, TensorStructInfo) or isinstance(info.dims, tuple) or not info.ndim:
             return value
         sizes = [self.symbols.fresh(f"{name}_{i}") for i in range(info.ndim)]
-        as_expression = TensorStructInfo(tuple(sizes), info.dtype)
-        return attrs.evolve(
-            value, expr=self.builder.match_cast(value.expr, as_expression, name, span)
-        )
+        sized_info = TensorStructInfo(tuple(sizes), info.dtype)
+        return attrs.evolve(value, expr=self.builder.match_cast(value.expr, sized_info, name, span))
 
 
-def as_list(made: Any) -> list[Any]:
+def as_list(result: Any) -> list[Any]:
     """Returns the result of a mapping as a list of outputs."""
-    return list(made) if isinstance(made, list | tuple) else [made]
+    return list(result) if isinstance(result, list | tuple) else [result]
 
 
-def _expressions(made: Any) -> list[Expr]:
+def _expressions(result: Any) -> list[Expr]:
     """Returns the outputs of a mapping as expressions; a missing output is the empty tuple."""
-    results = as_list(made)
-    return [ABSENT if r is None else r.expr if isinstance(r, OnnxValue) else r for r in results]
+    outputs = as_list(result)
+    return [ABSENT if r is None else r.expr if isinstance(r, OnnxValue) else r for r in outputs]
 
 
 def as_value(result: Any, sources: frozenset[str]) -> OnnxValue | None:
@@ -336,20 +345,20 @@ def constant(data: np.ndarray[Any, Any]) -> OnnxValue:
 
 
 def _small(var: Var) -> bool:
-    infos: Any = var.struct_info
-    fields = infos.fields if isinstance(infos, TupleStructInfo) else [infos]
+    info: Any = var.struct_info
+    fields = info.fields if isinstance(info, TupleStructInfo) else [info]
     return all(
         isinstance(i, TensorStructInfo)
         and isinstance(i.dims, tuple)
         and all(isinstance(d, int) for d in i.dims)
-        and math.prod(i.dims) <= MOST_FOLDED
+        and math.prod(i.dims) <= MAX_FOLDED_ELEMENTS
         for i in fields
     )
 
 
 def with_span(error: DiagnosticError, node: OnnxNode) -> DiagnosticError:
-    """Returns an error with the location and op of a node where it has none."""
+    """Returns an error with the node's location and op added where they are missing."""
     if all(d.span is not None for d in error.diagnostics):
         return error
-    result = [d.at(node.span) for d in error.diagnostics]
-    return DiagnosticError([d if d.op else attrs.evolve(d, op=node.op_type) for d in result])
+    located = [without_op_hint(d.at(node.span)) for d in error.diagnostics]
+    return DiagnosticError([d if d.op else attrs.evolve(d, op=node.op_type) for d in located])

@@ -28,36 +28,36 @@ class BranchJoin:
 
     var: Var
     infos: tuple[Infos, Infos]
-    failing: int | None = None  # the branch that fails when it is taken
+    failing: int | None = None  # index of a branch that raises at run time
 
 
 def build_branches(
-    host: OnnxImportContext, condition: Expr, sides: Sequence[Side], stem: str
+    context: OnnxImportContext, condition: Expr, sides: Sequence[Side], stem: str
 ) -> BranchJoin:
     """Builds a conditional. A branch that is invalid raises at run time, when it is taken.
 
     Models contain such branches for ranks that their inputs do not have.
     """
-    tried = _Branches(sides)
-    result = host.builder.if_else(condition, tried.build(0), tried.build(1), stem)
-    wrong = [k for k in (0, 1) if tried.errors[k] is not None]
-    if not wrong:
-        return BranchJoin(result, (tried.infos[0], tried.infos[1]))
-    if len(wrong) == 2:
-        raise DiagnosticError([d for e in tried.errors if e is not None for d in e.diagnostics])
-    host.builder.scopes[-1].bindings.pop()
-    (bad,), good = wrong, tried.infos[1 - wrong[0]]
-    message = tried.errors[bad].diagnostics[0].message  # type: ignore[union-attr]
-    failing = _failing(host, message, good)
-    again = [tried.build(k) if k != bad else failing for k in (0, 1)]
-    result = host.builder.if_else(condition, again[0], again[1], stem)
-    return BranchJoin(result, (tried.infos[1 - bad], tried.infos[1 - bad]), bad)
+    branches = _Branches(sides)
+    result = context.builder.if_else(condition, branches.build(0), branches.build(1), stem)
+    failed = [k for k in (0, 1) if branches.errors[k] is not None]
+    if not failed:
+        return BranchJoin(result, (branches.infos[0], branches.infos[1]))
+    if len(failed) == 2:
+        raise DiagnosticError([d for e in branches.errors if e is not None for d in e.diagnostics])
+    context.builder.scopes[-1].bindings.pop()
+    (bad,), good = failed, branches.infos[1 - failed[0]]
+    message = branches.errors[bad].diagnostics[0].message  # type: ignore[union-attr]
+    failing = _failing_branch(context, message, good)
+    emitters = [branches.build(k) if k != bad else failing for k in (0, 1)]
+    result = context.builder.if_else(condition, emitters[0], emitters[1], stem)
+    return BranchJoin(result, (branches.infos[1 - bad], branches.infos[1 - bad]), bad)
 
 
-def _failing(host: OnnxImportContext, message: str, like: Infos) -> Callable[[], Expr]:
-    info = TupleStructInfo(tuple([unsized(i) for i in like]))
+def _failing_branch(context: OnnxImportContext, message: str, infos: Infos) -> Callable[[], Expr]:
+    info = TupleStructInfo(tuple([unsized(i) for i in infos]))
     call = R.call_pure_packed("fail.because", StringImm(message), sinfo_args=info)
-    return lambda: host.builder.emit(call)
+    return lambda: context.builder.emit(call)
 
 
 class _Branches:
@@ -91,7 +91,7 @@ def differ(infos: Sequence[Any]) -> bool:
     return tensors and len({i.ndim for i in infos}) > 1
 
 
-def common_info(host: OnnxImportContext, stem: str, infos: Sequence[Any]) -> StructInfo:
+def common_info(context: OnnxImportContext, stem: str, infos: Sequence[Any]) -> StructInfo:
     """Returns the StructInfo common to all cases, axis by axis; sizes that differ become fresh
     variables."""
     if not all(isinstance(i, TensorStructInfo) for i in infos):
@@ -99,36 +99,38 @@ def common_info(host: OnnxImportContext, stem: str, infos: Sequence[Any]) -> Str
     dtype = infos[0].dtype if len({i.dtype for i in infos}) == 1 else None
     if differ(infos) or infos[0].ndim is None:
         return TensorStructInfo(None, dtype)
-    known = host.builder.scopes[-1].symbols()
+    in_scope = context.builder.scopes[-1].symbols()
     sizes: list[Dim] = []
     for axis in range(infos[0].ndim):
-        results = [i.dims[axis] if isinstance(i.dims, tuple) else None for i in infos]
-        first = results[0]
-        same = first is not None and all(f is not None and dims.equal(first, f) for f in results)
-        if same and first is not None and dims.syms(first) <= known:
+        candidates = [i.dims[axis] if isinstance(i.dims, tuple) else None for i in infos]
+        first = candidates[0]
+        same = first is not None and all(f is not None and dims.equal(first, f) for f in candidates)
+        if same and first is not None and dims.syms(first) <= in_scope:
             sizes.append(first)
         else:
-            sizes.append(host.symbols.fresh(f"{stem}_{axis}"))
+            sizes.append(context.symbols.fresh(f"{stem}_{axis}"))
     return TensorStructInfo(tuple(sizes), dtype)
 
 
-def merge_infos(parts: Iterable[Mapping[str, StructInfo | None]]) -> dict[str, StructInfo | None]:
+def merge_infos(
+    programs: Iterable[Mapping[str, StructInfo | None]],
+) -> dict[str, StructInfo | None]:
     """Returns the least upper bound of the StructInfo of each name over several programs."""
-    results: dict[str, StructInfo | None] = {}
-    for part in parts:
-        for name, info in part.items():
-            known = results.get(name, info)
-            same = known is None or info is None or known == info
-            results[name] = (known or info) if same else unify_to_lca(known, info)  # type: ignore[arg-type]
-    return results
+    merged_infos: dict[str, StructInfo | None] = {}
+    for infos in programs:
+        for name, info in infos.items():
+            merged = merged_infos.get(name, info)
+            same = merged is None or info is None or merged == info
+            merged_infos[name] = (merged or info) if same else unify_to_lca(merged, info)  # type: ignore[arg-type]
+    return merged_infos
 
 
 def cast_checked(
-    host: OnnxImportContext, stem: str, value: Expr, info: StructInfo, span: Span
+    context: OnnxImportContext, stem: str, value: Expr, info: StructInfo, span: Span
 ) -> Expr:
     """Returns a value cast with `match_cast` to a StructInfo, which is checked at run time."""
     if value.struct_info == info or not isinstance(info, TensorStructInfo):
         return value
     if info.ndim is None:
         return value
-    return host.builder.match_cast(host.builder.emit(value, stem), info, stem, span)
+    return context.builder.match_cast(context.builder.emit(value, stem), info, stem, span)

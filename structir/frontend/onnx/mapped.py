@@ -13,11 +13,11 @@ from onnx import TensorProto
 
 from structir.frontend.onnx.tensors import PACKED, Array, byte_count, dtype_name, wrong
 
-LEAST = 1 << 16  # bytes; smaller initializers are parsed
-MARK = "at"  # external_data key of the offset of a tensor's bytes
+MIN_MAPPED_BYTES = 1 << 16  # bytes; smaller initializers are parsed
+OFFSET_KEY = "at"  # external_data key of the offset of a tensor's bytes
 GRAPH, INITIALISER, TYPE, RAW, EXTERNAL = 7, 5, 2, 9, 13  # field numbers
 VARINT, WIDE, SIZED, NARROW = 0, 1, 2, 5  # protobuf wire types
-UNTOUCHED = {TensorProto.STRING, *PACKED}  # strings, and types smaller than a byte
+ALWAYS_PARSED = {TensorProto.STRING, *PACKED}  # strings, and types smaller than a byte
 
 
 class MessageField(NamedTuple):
@@ -47,22 +47,21 @@ class MappedModel:
         return self._rewrite(0, len(self.data), {GRAPH: self._graph})
 
     def array_of(self, tensor: TensorProto) -> Array | None:
-        """Returns a view of the elements of a tensor left in the file; None for any other
-        tensor."""
+        """Returns a view of a tensor whose elements are in the file; None for any other tensor."""
         payload = next(
-            (self.payloads.get(e.value) for e in tensor.external_data if e.key == MARK), None
+            (self.payloads.get(e.value) for e in tensor.external_data if e.key == OFFSET_KEY), None
         )
         if payload is None:
             return None
         dtype_name(tensor.data_type)
-        needed, there = byte_count(tensor), payload.end - payload.start
-        if needed != there or any(d < 0 for d in tensor.dims):
+        needed, stored = byte_count(tensor), payload.end - payload.start
+        if needed != stored or any(d < 0 for d in tensor.dims):
             shape = list(tensor.dims)
             raise wrong(
-                f"tensor {tensor.name!r} of shape {shape}: expected {needed} bytes, found {there}"
+                f"tensor {tensor.name!r} of shape {shape}: expected {needed} bytes, found {stored}"
             )
         dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
-        flat = np.frombuffer(self.data, dtype, there // dtype.itemsize, payload.start)
+        flat = np.frombuffer(self.data, dtype, stored // dtype.itemsize, payload.start)
         return flat.reshape(tuple(tensor.dims))
 
     def _graph(self, start: int, end: int) -> bytes:
@@ -74,26 +73,30 @@ class MappedModel:
         fields = list(self._fields(start, end))
         raw = [f for f in fields if f.number == RAW and f.kind == SIZED]
         types = [self._number(f.start)[0] for f in fields if f.number == TYPE and f.kind == VARINT]
-        large = len(raw) == 1 and raw[0].end - raw[0].start >= LEAST
-        if not large or types[-1:] == [] or types[-1] in UNTOUCHED:
+        large = len(raw) == 1 and raw[0].end - raw[0].start >= MIN_MAPPED_BYTES
+        if not large or types[-1:] == [] or types[-1] in ALWAYS_PARSED:
             return self.data[start:end]
         payload = raw[0]
         self.payloads[str(payload.start)] = payload
-        entry = _sized(1, MARK.encode()) + _sized(2, str(payload.start).encode())
+        offset_entry = _length_delimited(1, OFFSET_KEY.encode()) + _length_delimited(
+            2, str(payload.start).encode()
+        )
         return (
-            self.data[start : payload.at] + self.data[payload.end : end] + _sized(EXTERNAL, entry)
+            self.data[start : payload.at]
+            + self.data[payload.end : end]
+            + _length_delimited(EXTERNAL, offset_entry)
         )
 
     def _rewrite(self, start: int, end: int, changes: Mapping[int, Change]) -> bytes:
         """Returns a serialized message with some of its fields rewritten."""
-        results = []
+        parts = []
         for field in self._fields(start, end):
             change = changes.get(field.number) if field.kind == SIZED else None
             if change is None:
-                results.append(self.data[field.at : field.end])
+                parts.append(self.data[field.at : field.end])
             else:
-                results.append(_sized(field.number, change(field.start, field.end)))
-        return b"".join(results)
+                parts.append(_length_delimited(field.number, change(field.start, field.end)))
+        return b"".join(parts)
 
     def _fields(self, at: int, end: int) -> Iterator[MessageField]:
         while at < end:
@@ -124,7 +127,7 @@ class MappedModel:
         raise ValueError("unterminated varint")
 
 
-def _sized(number: int, value: bytes) -> bytes:
+def _length_delimited(number: int, value: bytes) -> bytes:
     """Returns a serialized length-delimited field."""
     return _varint(number << 3 | SIZED) + _varint(len(value)) + value
 

@@ -58,45 +58,45 @@ def import_model(
     values: Mapping[str, Any] | None = None,
     folder: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
-    everything: bool = False,
+    all_branches: bool = False,
     mapped: bool = False,
 ) -> tuple[IRModule, Infos]:
     """Returns the module of a model, and the StructInfo of all values of its graphs by name."""
     ops.load()
     file = _map_file(model) if mapped else None
-    proto, home = _load(model, None if folder is None else Path(folder), file)
+    proto, data_folder = _load(model, None if folder is None else Path(folder), file)
     where = Path(model).name if isinstance(model, str | os.PathLike) else proto.graph.name
-    known = {name: np.asarray(value) for name, value in (values or {}).items()}
+    fixed_inputs = {name: np.asarray(value) for name, value in (values or {}).items()}
     try:
         count = _counter(progress, len(proto.graph.node))
         functions = {(plain_domain(f.domain), f.name): f for f in proto.functions}
-        importer = OnnxImporter(functions, home, count, everything, file)
-        return _import_graph(importer, proto, str(where or "model"), known)
+        importer = OnnxImporter(functions, data_folder, count, all_branches, file)
+        return _import_graph(importer, proto, str(where or "model"), fixed_inputs)
     except CONVERSION_ERRORS as error:  # names that are not UTF-8, inconsistent fields
         raise wrong(f"not a valid ONNX model ({type(error).__name__}: {error})") from error
 
 
 def _import_graph(
-    importer: OnnxImporter, proto: ModelProto, where: str, known: Mapping[str, Any]
+    importer: OnnxImporter, proto: ModelProto, where: str, fixed_inputs: Mapping[str, Any]
 ) -> tuple[IRModule, Infos]:
     graph = proto.graph
     opsets = {plain_domain(o.domain): int(o.version) for o in proto.opset_import}
     check_supported(graph.node, importer.functions, opsets)
     names = GraphNames({}, opsets, where, types=types_of(graph))
-    module = _module(importer, graph, names, known)
-    given = {name: value.expr.struct_info for name, value in names.values.items()}
-    return module, importer.seen | given
+    module = _module(importer, graph, names, fixed_inputs)
+    scope_infos = {name: value.expr.struct_info for name, value in names.values.items()}
+    return module, importer.infos | scope_infos
 
 
 def _counter(progress: Callable[[int, int], None] | None, total: int) -> Callable[[], None]:
     if progress is None:
         return lambda: None
-    done = 0
+    completed = 0
 
     def count() -> None:
-        nonlocal done
-        done += 1
-        progress(min(done, total), total)
+        nonlocal completed
+        completed += 1
+        progress(min(completed, total), total)
 
     return count
 
@@ -105,7 +105,7 @@ def _map_file(model: Model) -> MappedModel | None:
     """Returns the memory-mapped file of a model, or None if it cannot be mapped."""
     try:
         return None if isinstance(model, ModelProto) else MappedModel(Path(model))
-    except (OSError, ValueError):  # an empty or missing file is reported when it is read
+    except (OSError, ValueError):  # `_load` reports an empty or missing file
         return None
 
 
@@ -139,17 +139,17 @@ def _load(
 
 
 def _module(
-    importer: OnnxImporter, graph: GraphProto, names: GraphNames, known: Mapping[str, Any]
+    importer: OnnxImporter, graph: GraphProto, names: GraphNames, fixed_inputs: Mapping[str, Any]
 ) -> IRModule:
     importer.constants(graph, names)
-    params = _parameters(importer, graph, names, known)
-    wanted = [o.name for o in graph.output]
-    flat = all(_is_flat(n, names) for n in graph.node)
+    params = _parameters(importer, graph, names, fixed_inputs)
+    output_names = [o.name for o in graph.output]
+    is_flat = all(_is_flat(n, names) for n in graph.node)
     builder = importer.builder
     with builder.function("main", params, attrs=_interface(graph, params)):
-        with builder.dataflow() if flat else nullcontext():
-            scope = attrs.evolve(names, results=frozenset(wanted))
-            values = importer.outputs(graph.node, scope, wanted)
+        with builder.dataflow() if is_flat else nullcontext():
+            scope = attrs.evolve(names, results=frozenset(output_names))
+            values = importer.outputs(graph.node, scope, output_names)
             results = [
                 _output(importer, v.expr, o) for v, o in zip(values, graph.output, strict=True)
             ]
@@ -176,16 +176,16 @@ def _interface(graph: GraphProto, params: list[Var]) -> dict[str, Any]:
 
 
 def _parameters(
-    importer: OnnxImporter, graph: GraphProto, names: GraphNames, known: Mapping[str, Any]
+    importer: OnnxImporter, graph: GraphProto, names: GraphNames, fixed_inputs: Mapping[str, Any]
 ) -> list[Var]:
     """Returns the parameters of `main`; inputs with a known value become constants."""
     params = []
     for declared in graph.input:
         name = declared.name
         if name in names.values:
-            continue  # an initialiser that older models list as an input, too
-        if name in known:
-            names.values[name] = constant(known[name])
+            continue  # older models also list initializers as inputs
+        if name in fixed_inputs:
+            names.values[name] = constant(fixed_inputs[name])
             continue
         var = Var(name, info_of_type(declared.type, importer.symbols, name))
         params.append(var)

@@ -22,7 +22,7 @@ class GraphNames:
     arguments: Mapping[str, AttributeProto] = attrs.Factory(dict)
     results: frozenset[str] = frozenset()  # values that are visible after the dataflow block
     depth: int = 0
-    splits: int = 0  # conditionals that the rest of this graph is built in
+    splits: int = 0  # enclosing conditionals whose branches contain the rest of the graph
     types: Mapping[str, TypeProto] = attrs.Factory(dict)  # declared types of values
 
     def inner(self, graph: GraphProto, where: str) -> GraphNames:
@@ -33,12 +33,12 @@ class GraphNames:
         )
 
     def branch(self) -> GraphNames:
-        """Returns the scope of this graph inside one branch of a conditional that the rest is built
-        in."""
+        """Returns the scope for one branch of a conditional that contains the rest of this
+        graph."""
         values = ChainMap({}, *scope_maps(self.values))
         return attrs.evolve(self, values=values, splits=self.splits + 1)
 
-    def own(self) -> MutableMapping[str, OnnxValue]:
+    def local_values(self) -> MutableMapping[str, OnnxValue]:
         """Returns the innermost scope: the names that this graph itself defines."""
         return scope_maps(self.values)[0]
 
@@ -46,11 +46,11 @@ class GraphNames:
         """Returns the attributes of a node, with references to function attributes resolved."""
         results = {}
         for attribute in proto.attribute:
-            given = attribute
+            resolved = attribute
             if attribute.ref_attr_name:
-                given = self.arguments.get(attribute.ref_attr_name)
-            if given is not None:
-                results[attribute.name] = given
+                resolved = self.arguments.get(attribute.ref_attr_name)
+            if resolved is not None:
+                results[attribute.name] = resolved
         return results
 
 

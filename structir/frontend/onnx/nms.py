@@ -7,57 +7,60 @@ from functools import cache
 from structir.ir.kernel import Kernel
 from structir.printer.parser.parser import parse
 
-TEXT = """\
+SOURCE = """\
 @I.kernel
 def non_max_suppression(
     boxes: R.Tensor(("images", "count", 4), "float32"),
     scores: R.Tensor(("images", "classes", "count"), "float32"),
-    limit: R.Tensor((1,), "int64"),
-    overlap: R.Tensor((1,), "float32"),
-    least: R.Tensor((1,), "float32"),
-    picks: R.Tensor(("room", 3), "int64"),
+    max_per_class: R.Tensor((1,), "int64"),
+    iou_threshold: R.Tensor((1,), "float32"),
+    score_threshold: R.Tensor((1,), "float32"),
+    selection: R.Tensor(("capacity", 3), "int64"),
     total: R.Tensor((1,), "int64"),
 ):
-    left = T.zeros((count,), "int64")
-    made = 0
+    candidates = T.zeros((count,), "int64")
+    selected = 0
     for image in range(images):
-        for kind in range(classes):
-            size = 0
+        for label in range(classes):
+            candidate_count = 0
             for k in range(count):
-                if scores[image, kind, k] > least[0]:
-                    left[size] = k
-                    size = size + 1
-            found = 0
-            while size > 0 and found < limit[0]:
-                best = left[0]
-                for k in range(1, size):
-                    if scores[image, kind, left[k]] > scores[image, kind, best]:
-                        best = left[k]
-                picks[made, 0] = image
-                picks[made, 1] = kind
-                picks[made, 2] = best
-                made = made + 1
-                found = found + 1
+                if scores[image, label, k] > score_threshold[0]:
+                    candidates[candidate_count] = k
+                    candidate_count = candidate_count + 1
+            class_count = 0
+            while candidate_count > 0 and class_count < max_per_class[0]:
+                best = candidates[0]
+                for k in range(1, candidate_count):
+                    if scores[image, label, candidates[k]] > scores[image, label, best]:
+                        best = candidates[k]
+                selection[selected, 0] = image
+                selection[selected, 1] = label
+                selection[selected, 2] = best
+                selected = selected + 1
+                class_count = class_count + 1
                 top = min(boxes[image, best, 0], boxes[image, best, 2])
                 bottom = max(boxes[image, best, 0], boxes[image, best, 2])
-                first = min(boxes[image, best, 1], boxes[image, best, 3])
-                last = max(boxes[image, best, 1], boxes[image, best, 3])
-                kept = 0
-                for k in range(size):
-                    other = left[k]
-                    low = min(boxes[image, other, 0], boxes[image, other, 2])
-                    high = max(boxes[image, other, 0], boxes[image, other, 2])
-                    start = min(boxes[image, other, 1], boxes[image, other, 3])
-                    end = max(boxes[image, other, 1], boxes[image, other, 3])
-                    tall = max(min(bottom, high) - max(top, low), 0.0)
-                    wide = max(min(last, end) - max(first, start), 0.0)
-                    shared = tall * wide
-                    both = (bottom - top) * (last - first) + (high - low) * (end - start) - shared
-                    if other != best and (shared <= 0.0 or shared <= overlap[0] * both):
-                        left[kept] = other
-                        kept = kept + 1
-                size = kept
-    total[0] = made
+                left = min(boxes[image, best, 1], boxes[image, best, 3])
+                right = max(boxes[image, best, 1], boxes[image, best, 3])
+                remaining = 0
+                for k in range(candidate_count):
+                    other = candidates[k]
+                    other_top = min(boxes[image, other, 0], boxes[image, other, 2])
+                    other_bottom = max(boxes[image, other, 0], boxes[image, other, 2])
+                    other_left = min(boxes[image, other, 1], boxes[image, other, 3])
+                    other_right = max(boxes[image, other, 1], boxes[image, other, 3])
+                    height = max(min(bottom, other_bottom) - max(top, other_top), 0.0)
+                    width = max(min(right, other_right) - max(left, other_left), 0.0)
+                    intersection = height * width
+                    areas = (bottom - top) * (right - left)
+                    areas = areas + (other_bottom - other_top) * (other_right - other_left)
+                    union = areas - intersection
+                    limit = iou_threshold[0] * union
+                    if other != best and (intersection <= 0.0 or intersection <= limit):
+                        candidates[remaining] = other
+                        remaining = remaining + 1
+                candidate_count = remaining
+    total[0] = selected
 """
 
 
@@ -65,6 +68,6 @@ def non_max_suppression(
 def suppression_kernel() -> Kernel:
     """Returns the kernel (boxes by corners, scores, limit per class, IoU threshold, score
     threshold) -> image, class and box of each selection, and their number."""
-    kernel = parse(TEXT, "non_max_suppression.py").functions["non_max_suppression"]
+    kernel = parse(SOURCE, "non_max_suppression.py").functions["non_max_suppression"]
     assert isinstance(kernel, Kernel)
     return kernel

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
@@ -24,6 +24,10 @@ from structir.ir.struct_info import StructInfo, TensorStructInfo
 
 ABSENT = Tuple(())  # an absent operand
 REQUIRED: Any = object()
+SINGLE = onnx.defs.OpSchema.FormalParameterOption.Single
+STATIC_SHAPE = (
+    "set the size of the input: `model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 4`"
+)
 
 
 class OnnxImportContext(Protocol):
@@ -34,7 +38,7 @@ class OnnxImportContext(Protocol):
     symbols: OnnxSymbols
 
     def build_subgraph(
-        self, graph: GraphProto, names: GraphNames, given: Mapping[str, OnnxValue]
+        self, graph: GraphProto, names: GraphNames, bindings: Mapping[str, OnnxValue]
     ) -> list[OnnxValue]:
         """Builds a nested graph into the current scope; returns its outputs."""
         ...
@@ -101,8 +105,16 @@ class OnnxNode:
     def __getitem__(self, index: int) -> Expr:
         value = self.get(index)
         if value is None:
-            self.fail(f"missing operand {index}")
+            self.fail(f"missing operand {self._label(index)}")
         return value
+
+    def _label(self, index: int) -> str:
+        """Returns an operand's index, and its name in the graph or else in the schema of the op."""
+        name = self.inputs[index] if index < len(self.inputs) else ""
+        schema = schema_of(self.domain, self.op_type, self.version)
+        if not name and schema is not None and index < len(schema.inputs):
+            name = schema.inputs[index].name
+        return f"{index} ({name!r})" if name else str(index)
 
     def get(self, index: int) -> Expr | None:
         """Returns an operand, or None if it is absent."""
@@ -115,7 +127,10 @@ class OnnxNode:
 
     def info(self, index: int = 0) -> TensorStructInfo:
         """Returns the StructInfo of an operand, which must be a tensor."""
-        return self.tensor_info(self[index])
+        info = self[index].struct_info
+        if not isinstance(info, TensorStructInfo):
+            self.fail(f"operand {self._label(index)}: expected a tensor, found {info}")
+        return info
 
     def tensor_info(self, expr: Expr) -> TensorStructInfo:
         """Returns the StructInfo of an expression, which must be a tensor."""
@@ -128,7 +143,7 @@ class OnnxNode:
         """Returns the shape of an operand, which must be known."""
         dims = self.info(index).dims
         if not isinstance(dims, tuple):
-            self.fail(f"operand {index} ({self.inputs[index]!r}): expected a known rank")
+            self._require_declared("rank", index)
         return dims
 
     def static_dims(self, index: int = 0) -> tuple[int, ...]:
@@ -136,7 +151,7 @@ class OnnxNode:
         dims = self.dims(index)
         if any(isinstance(d, Poly) for d in dims):
             self.fail(
-                f"operand {index} ({self.inputs[index]!r}): expected a static shape, found {dims}"
+                f"operand {self._label(index)}: expected a static shape, found {dims}", STATIC_SHAPE
             )
         return dims  # type: ignore[return-value]
 
@@ -144,15 +159,24 @@ class OnnxNode:
         """Returns the rank of an operand."""
         rank = self.info(index).ndim
         if rank is None:
-            self.fail(f"operand {index} ({self.inputs[index]!r}): expected a known rank")
+            self._require_declared("rank", index)
         return rank
 
     def dtype(self, index: int = 0) -> str:
         """Returns the dtype of an operand."""
         dtype = self.info(index).dtype
         if dtype is None:
-            self.fail(f"operand {index} ({self.inputs[index]!r}): expected a known dtype")
+            self._require_declared("dtype", index)
         return dtype
+
+    def _require_declared(self, field: str, index: int) -> NoReturn:
+        """Raises the error of an operand whose rank or dtype is unknown."""
+        info, value = self.info(index), self.values[index]
+        hint = None
+        if value is not None and isinstance(value.expr, Var) and value.expr.name in value.sources:
+            declaration = f'"{value.expr.name}", TensorProto.FLOAT, ["n", 4]'
+            hint = f"declare the input: `helper.make_tensor_value_info({declaration})`"
+        self.fail(f"operand {self._label(index)}: expected a known {field}, found {info}", hint)
 
     # ---- operands whose elements are known
 
@@ -190,9 +214,9 @@ class OnnxNode:
         """Raises `RunTimeValueError`: the elements of an operand must be known at import time."""
         value = self.values[index] if index < len(self.values) else None
         if value is None:
-            self.fail(f"missing operand {index}")
+            self.fail(f"missing operand {self._label(index)}")
         diagnostic = Diagnostic(
-            f"operand {index} ({self.inputs[index]!r}) must be constant at import time",
+            f"operand {self._label(index)} must be constant at import time",
             self.span,
             self.op_type,
             hint=_fix_inputs(value.sources),
@@ -208,12 +232,19 @@ class OnnxNode:
         if proto is not None:
             return attribute_value(proto)
         schema = schema_of(self.domain, self.op_type, self.version)
-        declared_info = schema.attributes.get(name) if schema is not None else None
-        if declared_info is not None and declared_info.default_value.name:
-            return attribute_value(declared_info.default_value)
+        declared = schema.attributes.get(name) if schema is not None else None
+        if declared is not None and declared.default_value.name:
+            return attribute_value(declared.default_value)
         if default is REQUIRED:
             self.fail(f"missing attribute {name!r}")
         return default
+
+    def choice(self, name: str, options: Collection[Any], default: Any = REQUIRED) -> Any:
+        """Returns an attribute; raises `DiagnosticError` if it is not one of the options."""
+        value = self.attr(name, default)
+        if value not in options:
+            self.fail(f"{name}: expected {alternatives(options)}, found {value!r}")
+        return value
 
     @property
     def graphs(self) -> bool:
@@ -254,11 +285,11 @@ class OnnxNode:
         return f"{next((o for o in self.outputs if o), self.op_type)}_part"
 
     def build_subgraph(
-        self, graph: GraphProto, given: Mapping[str, OnnxValue] | None = None
+        self, graph: GraphProto, bindings: Mapping[str, OnnxValue] | None = None
     ) -> list[OnnxValue]:
         """Builds a graph attribute of the node into the current scope; returns its outputs."""
         names = self.names.inner(graph, f"{self.names.where}: {self.part_name()}")
-        return self.importer.build_subgraph(graph, names, given or {})
+        return self.importer.build_subgraph(graph, names, bindings or {})
 
     def declared_info(self, index: int) -> StructInfo | None:
         """Returns the dtype and rank that the graph declares for an output, or None."""
@@ -277,6 +308,15 @@ class OnnxNode:
         """Returns the error of this node with its op and location."""
         return DiagnosticError(Diagnostic(message, self.span, self.op_type, hint=hint, code=code))
 
+    def check_operands(self) -> None:
+        """Raises `DiagnosticError` if an operand that the op's schema requires is missing."""
+        schema = schema_of(self.domain, self.op_type, self.version)
+        if schema is None or (len(self.values) >= schema.min_input and None not in self.values):
+            return
+        for index, operand in enumerate(schema.inputs[: schema.min_input]):
+            if operand.option == SINGLE and not self.has(index):
+                self.fail(f"missing operand {self._label(index)}")
+
     def fail(self, message: str, hint: str | None = None, code: str = "E0805") -> NoReturn:
         """Raises the error of this node with its op and location."""
         raise self.wrong(message, hint, code)
@@ -289,6 +329,12 @@ class Split:
     node: OnnxNode
     condition: Expr
     graphs: tuple[GraphProto, GraphProto]
+
+
+def alternatives(options: Iterable[Any]) -> str:
+    """Returns options as `a, b or c`."""
+    *first, last = map(str, options)
+    return f"{', '.join(first)} or {last}" if first else last
 
 
 def _fix_inputs(sources: frozenset[str]) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from structir.frontend.onnx.node import OnnxNode
+from structir.frontend.onnx.node import OnnxNode, alternatives
 from structir.frontend.onnx.scalars import number
 from structir.ir import dims
 from structir.ir.dims import Dim
@@ -20,14 +20,14 @@ def emit_pad(
 ) -> Expr:
     """Returns a tensor padded in an ONNX mode, with `value` in the mode `constant`."""
     if mode not in MODES:
-        node.fail(f"unknown padding mode {mode!r}: expected one of {sorted(MODES)}")
+        node.fail(f"mode: expected {alternatives(MODES)}, found {mode!r}")
     x, before, after = _crop(node, x, before, after)
     if all(isinstance(p, int) and p == 0 for p in (*before, *after)):
         return x
     if all(isinstance(p, int) for p in (*before, *after)):
         return _pad_statically(node, x, before, after, mode, value)
     if mode != "constant":
-        node.fail(f"symbolic padding is not supported in mode {mode!r}")
+        node.fail(f"pads: expected static amounts in mode {mode!r}, found {before} and {after}")
     return _pad_with_blocks(node, x, before, after, value)
 
 
@@ -58,9 +58,9 @@ def _pad_statically(
     dtype = node.tensor_info(x).dtype
     if isinstance(value, Constant):
         value = value.data.item()
-    plain = isinstance(value, int | float) and dtype != "bool"
-    if mode != "constant" or plain:
-        return R.nn.pad(x, widths, pad_mode=MODES[mode], pad_value=value if plain else 0.0)
+    is_number = isinstance(value, int | float) and dtype != "bool"
+    if mode != "constant" or is_number:
+        return R.nn.pad(x, widths, pad_mode=MODES[mode], pad_value=value if is_number else 0.0)
     filler = number(value, dtype or "float32") if isinstance(value, int | float) else value
     return _pad_with_blocks(node, x, before, after, filler)
 
@@ -75,9 +75,9 @@ def _pad_with_blocks(node: OnnxNode, x: Expr, before: Amounts, after: Amounts, v
         for amount in amounts:
             sizes[axis] = amount
             blocks.append(R.full(ShapeExpr(tuple(sizes)), value))
-        pieces = [blocks[0], x, blocks[1]]
-        empty = [dims.equal(amounts[0], 0), False, dims.equal(amounts[1], 0)]
-        kept = [p for p, none in zip(pieces, empty, strict=True) if none is not True]
-        if len(kept) > 1:
-            x = node.emit(R.concat(Tuple(tuple(kept)), axis=axis))
+        candidates = [blocks[0], x, blocks[1]]
+        is_empty = [dims.equal(amounts[0], 0), False, dims.equal(amounts[1], 0)]
+        parts = [p for p, none in zip(candidates, is_empty, strict=True) if none is not True]
+        if len(parts) > 1:
+            x = node.emit(R.concat(Tuple(tuple(parts)), axis=axis))
     return x

@@ -9,7 +9,7 @@ from structir.frontend.recurrent_kernels import CELLS
 from structir.ir.kernel import Kernel
 from structir.printer.parser.parser import parse
 
-TEXT = """\
+SOURCE = """\
 @I.kernel
 def {name}(
     gates: R.Tensor(("steps", "batch", "4 * hidden"), "float32"),
@@ -19,12 +19,12 @@ def {name}(
     sums: R.Tensor(("4 * hidden",), "int32"),
     scale: R.Tensor(("4 * hidden",), "float32"),
     bias: R.Tensor(("4 * hidden",), "float32"),
-    whole: R.Tensor(("steps", "batch", "hidden"), "float32"),
+    hidden_states: R.Tensor(("steps", "batch", "hidden"), "float32"),
     last: R.Tensor(("batch", "hidden"), "float32"),
     cell: R.Tensor(("batch", "hidden"), "float32"),
 ):
     rows = T.zeros((4 * hidden,), "float32")
-    met = T.zeros((4 * hidden,), "int32")
+    products = T.zeros((4 * hidden,), "int32")
     for b in range(batch):
         for j in range(hidden):
             last[b, j] = last_start[b, j]
@@ -36,33 +36,34 @@ def {name}(
             for j in range(hidden):
                 low = min(low, last[b, j])
                 high = max(high, last[b, j])
-        own = (high - low) / 255.0
-        if own == 0.0:
-            own = T.float32(1.0)
-        point = min(max(T.round((0.0 - low) / own), 0.0), 255.0)
+        hidden_scale = (high - low) / 255.0
+        if hidden_scale == 0.0:
+            hidden_scale = T.float32(1.0)
+        zero_point = min(max(T.round((0.0 - low) / hidden_scale), 0.0), 255.0)
         for b in range(batch):
             for j in range(4 * hidden):
-                met[j] = T.int32(0) - T.int32(point) * sums[j]
+                products[j] = T.int32(0) - T.int32(zero_point) * sums[j]
             for k in range(hidden):
-                small = T.int32(min(max(T.round(last[b, k] / own) + point, 0.0), 255.0))
+                level = T.round(last[b, k] / hidden_scale) + zero_point
+                quantized = T.int32(min(max(level, 0.0), 255.0))
                 for j in range(4 * hidden):
-                    met[j] = met[j] + small * T.int32(weight[k, j])
+                    products[j] = products[j] + quantized * T.int32(weight[k, j])
             for j in range(4 * hidden):
-                rows[j] = T.float32(met[j]) * (own * scale[j]) + bias[j]
+                rows[j] = T.float32(products[j]) * (hidden_scale * scale[j]) + bias[j]
             for j in range(hidden):
-{text}
+{step}
             for j in range(hidden):
-                whole[t, b, j] = last[b, j]
+                hidden_states[t, b, j] = last[b, j]
 """
 
 
 @cache
 def quantised_lstm_kernel(backwards: bool) -> Kernel:
-    """Returns the kernel (input gates, states, weight, and per gate its sum, scale and bias) -> all
-    hidden states and the final states."""
+    """Returns the kernel (input gates, states, weight, and per gate its sum, scale and bias) ->
+    hidden states of all steps and the final states."""
     name = "quantised_lstm_backwards" if backwards else "quantised_lstm"
     steps = "steps - 1, -1, -1" if backwards else "steps"
-    text = indent(CELLS["lstm"].text.rstrip(), " " * 16)
-    kernel = parse(TEXT.format(name=name, steps=steps, text=text), f"{name}.py").functions[name]
+    step = indent(CELLS["lstm"].source.rstrip(), " " * 16)
+    kernel = parse(SOURCE.format(name=name, steps=steps, step=step), f"{name}.py").functions[name]
     assert isinstance(kernel, Kernel)
     return kernel

@@ -10,8 +10,8 @@ import attrs
 from structir.ir.op import Op
 from structir.script import R
 
-Build = Callable[[Any], Any]  # from the node as a mapping sees it to its outputs
-Fold = Callable[..., Any]  # from known elements of the operands to known elements of the result
+Build = Callable[[Any], Any]  # node -> outputs
+Fold = Callable[..., Any]  # elements of the operands -> elements of the result
 DEFAULT = ""
 MICROSOFT = "com.microsoft"
 CLASSIC = "ai.onnx.ml"

@@ -15,7 +15,7 @@ def shapes_of(model: Model) -> dict[str, Sizes | None]:
     A size is an int, or a string: an expression over the named input sizes and the data-dependent
     sizes. The shape is None for a value of unknown rank and for a value that is not a tensor.
     """
-    _, infos = import_model(model, everything=True)
+    _, infos = import_model(model, all_branches=True)
     return {name: _sizes(info) for name, info in infos.items()}
 
 

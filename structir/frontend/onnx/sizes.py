@@ -25,7 +25,7 @@ def run_time_sizes(node: OnnxNode, expr: Expr) -> tuple[Dim, ...]:
     info = node.tensor_info(expr)
     count = info.dims[0] if isinstance(info.dims, tuple) and info.ndim == 1 else None
     if not isinstance(count, int):
-        node.fail("expected a shape vector of known length, found an unknown length")
+        node.fail(f"expected a shape vector of static length, found {info}")
     if info.dtype != "int64":
         expr = R.astype(expr, "int64")
     symbols = node.importer.symbols

@@ -1,5 +1,4 @@
-"""ONNX tensors as NumPy arrays: lengths are checked, and only files in the model's folder are
-read."""
+"""Conversion of ONNX tensors to NumPy arrays, with checked lengths and paths of external data."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from onnx import TensorProto, numpy_helper
 from structir.errors import Diagnostic, DiagnosticError
 from structir.ir.dtype import dtype_of
 
-STRINGS = "object"  # NumPy's dtype of strings, which StructIR has no dtype for
+STRINGS = "object"  # NumPy's dtype of strings; StructIR has no string dtype
 MAX_SPARSE_ELEMENTS = 1 << 26  # elements of a sparse tensor as a dense array
 Array = np.ndarray[Any, Any]
 
@@ -56,17 +55,16 @@ def array_of(tensor: TensorProto, folder: Path | None) -> Array:
 
 
 def _check_length(tensor: TensorProto, name: str) -> None:
-    """Raises `DiagnosticError` if the stored length differs from the one that the shape
-    requires."""
+    """Raises `DiagnosticError` if the stored length differs from the required length."""
     if tensor.data_type == TensorProto.STRING:
-        needed, there, unit = math.prod(tensor.dims), len(tensor.string_data), "strings"
+        needed, stored, unit = math.prod(tensor.dims), len(tensor.string_data), "strings"
     elif tensor.HasField("raw_data"):
-        needed, there, unit = byte_count(tensor), len(tensor.raw_data), "bytes"
+        needed, stored, unit = byte_count(tensor), len(tensor.raw_data), "bytes"
     else:
         return
-    if needed != there:
+    if needed != stored:
         shape = list(tensor.dims)
-        raise wrong(f"{name} of shape {shape}: expected {needed} {unit}, found {there}")
+        raise wrong(f"{name} of shape {shape}: expected {needed} {unit}, found {stored}")
 
 
 def byte_count(tensor: TensorProto) -> int:
@@ -133,11 +131,11 @@ def dense(sparse: Any, folder: Path | None) -> Array:
     if any(d < 0 for d in shape) or count > MAX_SPARSE_ELEMENTS:
         raise wrong(f"sparse tensor {sparse.values.name!r} is too large: {list(shape)}")
     if indices.ndim == 2:
-        ranks = tuple(indices.T)
-        inside = len(ranks) == len(shape) and all(
-            ((i >= 0) & (i < n)).all() for i, n in zip(ranks, shape, strict=True)
+        coordinates = tuple(indices.T)
+        in_range = len(coordinates) == len(shape) and all(
+            ((i >= 0) & (i < n)).all() for i, n in zip(coordinates, shape, strict=True)
         )
-        flat = np.ravel_multi_index(ranks, shape) if inside else np.array([-1])
+        flat = np.ravel_multi_index(coordinates, shape) if in_range else np.array([-1])
     else:
         flat = indices
     if flat.shape != values.shape or ((flat < 0) | (flat >= count)).any():

@@ -17,7 +17,7 @@ LEQ, LESS, GEQ, GREATER, EQUAL, DIFFERENT, MEMBER, LEAF = range(8)
 
 @attrs.frozen(eq=False)
 class Trees:
-    """All nodes of all trees as arrays; each entry of a leaf is a weight for one target."""
+    """All nodes of all trees as arrays; each entry of a leaf is a weight of one target."""
 
     modes: Sequence[int]
     features: Sequence[int]
@@ -25,7 +25,7 @@ class Trees:
     on_true: Sequence[int]
     on_false: Sequence[int]
     missing_true: Sequence[int]
-    first: Sequence[int]  # of the members of a set, or of the entries of a leaf
+    first: Sequence[int]  # range of the members of a set, or of the entries of a leaf
     last: Sequence[int]
     members: Sequence[float]
     roots: Sequence[int]
@@ -33,7 +33,8 @@ class Trees:
     targets: Sequence[int]
 
     def arrays(self, dtype: str) -> list[np.ndarray[Any, Any]]:
-        """Returns the arrays in the order of the kernel's parameters; an empty one holds a 0."""
+        """Returns the arrays in the order of the kernel's parameters; an empty array becomes
+        [0]."""
         floats = {"splits", "members", "weights"}
         return [
             np.array(list(getattr(self, f.name)) or [0], dtype if f.name in floats else "int64")
@@ -41,7 +42,7 @@ class Trees:
         ]
 
 
-TEXT = """\
+SOURCE = """\
 @I.kernel
 def tree_ensemble_{how}(
     x: R.Tensor(("rows", "width"), "{dtype}"),
@@ -57,13 +58,13 @@ def tree_ensemble_{how}(
     roots: R.Tensor(("trees",), "int64"),
     weights: R.Tensor(("entries",), "{dtype}"),
     targets: R.Tensor(("entries",), "int64"),
-    out: R.Tensor(("rows", "wide"), "{dtype}"),
-    met: R.Tensor(("rows", "wide"), "bool"),
+    out: R.Tensor(("rows", "target_count"), "{dtype}"),
+    has_weight: R.Tensor(("rows", "target_count"), "bool"),
 ):
     for row in range(rows):
-        for target in range(wide):
+        for target in range(target_count):
             out[row, target] = 0.0
-            met[row, target] = False
+            has_weight[row, target] = False
         for tree in range(trees):
             node = roots[tree]
             for step in range(nodes):
@@ -72,39 +73,39 @@ def tree_ensemble_{how}(
                 value = x[row, features[node]]
                 mode = modes[node]
                 split = splits[node]
-                taken = False
+                is_true = False
                 if mode == 0:
-                    taken = value <= split
+                    is_true = value <= split
                 if mode == 1:
-                    taken = value < split
+                    is_true = value < split
                 if mode == 2:
-                    taken = value >= split
+                    is_true = value >= split
                 if mode == 3:
-                    taken = value > split
+                    is_true = value > split
                 if mode == 4:
-                    taken = value == split
+                    is_true = value == split
                 if mode == 5:
-                    taken = value != split
+                    is_true = value != split
                 if mode == 6:
                     for k in range(first[node], last[node]):
                         if members[k] == value:
-                            taken = True
+                            is_true = True
                 if value != value and missing_true[node] != 0:
-                    taken = True
-                if taken:
+                    is_true = True
+                if is_true:
                     node = on_true[node]
                 else:
                     node = on_false[node]
             if modes[node] == 7:
                 for k in range(first[node], last[node]):
                     target = targets[k]
-                    if met[row, target]:
+                    if has_weight[row, target]:
                         out[row, target] = {joined}
                     else:
                         out[row, target] = weights[k]
-                    met[row, target] = True
+                    has_weight[row, target] = True
 """
-JOINED = {
+COMBINED = {
     "sum": "out[row, target] + weights[k]",
     "min": "min(out[row, target], weights[k])",
     "max": "max(out[row, target], weights[k])",
@@ -112,11 +113,11 @@ JOINED = {
 
 
 @cache
-def tree_kernel(how: str, dtype: str) -> Kernel:
-    """Returns the kernel (features, arrays of `Trees`) -> combined leaf weights per target, and
-    whether any leaf has one."""
-    text = TEXT.format(how=how, dtype=dtype, joined=JOINED[how])
-    name = f"tree_ensemble_{how}"
-    kernel = parse(text, f"{name}.py").functions[name]
+def tree_kernel(aggregate: str, dtype: str) -> Kernel:
+    """Returns the kernel (features, arrays of `Trees`) -> combined leaf weights per target, and a
+    mask of the targets that have a weight."""
+    source = SOURCE.format(how=aggregate, dtype=dtype, joined=COMBINED[aggregate])
+    name = f"tree_ensemble_{aggregate}"
+    kernel = parse(source, f"{name}.py").functions[name]
     assert isinstance(kernel, Kernel)
     return kernel

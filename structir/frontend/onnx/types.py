@@ -64,7 +64,7 @@ def info_of_type(declared: TypeProto, symbols: OnnxSymbols, name: str) -> Struct
 
 
 def items_of_type(declared: TypeProto) -> StructInfo | None:
-    """Returns the dtype and rank that a declared sequence type gives its items, or None."""
+    """Returns the dtype and rank of the items of a declared sequence type, or None."""
     kind = declared.WhichOneof("value")
     if kind == "optional_type":
         return items_of_type(declared.optional_type.elem_type)
@@ -82,7 +82,7 @@ def unsized(info: StructInfo) -> StructInfo:
 
 
 def type_of_info(info: StructInfo | None) -> TypeProto:
-    """Returns the ONNX type of a value; unknown parts are left out."""
+    """Returns the ONNX type of a value; unknown fields are left out."""
     result = TypeProto()
     if isinstance(info, TensorStructInfo) and info.dtype is not None:
         result.tensor_type.elem_type = element_type(info.dtype)

@@ -1,25 +1,28 @@
-"""A check, before anything is built, that every op of a model can be imported."""
+"""A check before the import that every op of a model has a mapping."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from onnx import AttributeProto, FunctionProto, NodeProto
 
 from structir.errors import Diagnostic, DiagnosticError
+from structir.frontend.onnx.listing import line_of
 from structir.frontend.onnx.node import schema_of
 from structir.frontend.onnx.registry import find_build
 
-Functions = Mapping[tuple[str, str], FunctionProto]
-MAX_DEPTH = 64  # graphs within graphs
+OpKey = tuple[str, str]  # domain, op_type
+Functions = Mapping[OpKey, FunctionProto]
+MAX_DEPTH = 64  # nested graphs
 
 
 def all_nodes(nodes: Iterable[NodeProto], depth: int = 0) -> Iterator[NodeProto]:
     """Yields the nodes of a graph and of all graphs nested in it."""
     if depth > MAX_DEPTH:
-        raise DiagnosticError(Diagnostic(f"graphs are nested more than {MAX_DEPTH} deep"))
+        raise DiagnosticError(
+            Diagnostic(f"graphs are nested more than {MAX_DEPTH} deep", code="E0802")
+        )
     for node in nodes:
         yield node
         for attribute in node.attribute:
@@ -43,24 +46,34 @@ def check_supported(
     nodes: Iterable[NodeProto], functions: Functions, opsets: Mapping[str, int]
 ) -> None:
     """Raises one `DiagnosticError` that lists all ops without a mapping, with their counts."""
-    counts = Counter((plain_domain(n.domain), n.op_type) for n in all_nodes(nodes))
-    for function in functions.values():
-        counts.update((plain_domain(n.domain), n.op_type) for n in all_nodes(function.node))
-    missing = {key: n for key, n in counts.items() if not _supported(key, functions, opsets)}
-    if not missing:
-        return
-    total = sum(missing.values())
+    bodies = [nodes, *[function.node for function in functions.values()]]
+    users: dict[OpKey, list[NodeProto]] = {}
+    for node in (n for body in bodies for n in all_nodes(body)):
+        users.setdefault((plain_domain(node.domain), node.op_type), []).append(node)
+    missing = {k: n for k, n in users.items() if not _is_supported(k, functions, opsets)}
+    if missing:
+        raise DiagnosticError(_missing_mappings(missing))
+
+
+def _missing_mappings(missing: Mapping[OpKey, list[NodeProto]]) -> Diagnostic:
+    """Returns the error that lists ops without a mapping, the most frequent first."""
+    total = sum(map(len, missing.values()))
+    ops = sorted(missing.items(), key=lambda item: (-len(item[1]), item[0]))
+    (domain, name), _ = ops[0]
+    domain_argument = f', domain="{domain}"' if domain else ""
     diagnostic = Diagnostic(
-        f"{total} node{'s' * (total > 1)} of {len(missing)} op{'s' * (len(missing) > 1)} "
+        f"{total} node{'s' * (total > 1)} of {len(ops)} op{'s' * (len(ops) > 1)} "
         "cannot be imported",
         code="E0801",
+        hint=f'register a mapping: `@onnx_op("{name}"{domain_argument})`',
     )
-    for (domain, name), count in sorted(missing.items(), key=lambda item: (-item[1], item[0])):
-        diagnostic = diagnostic.note(f"{count} x {domain + '::' if domain else ''}{name}")
-    raise DiagnosticError(diagnostic)
+    for (domain, name), nodes in ops:
+        op = f"{domain + '::' if domain else ''}{name}"
+        diagnostic = diagnostic.note(f"{len(nodes)} x {op}, first in `{line_of(nodes[0])}`")
+    return diagnostic
 
 
-def _supported(key: tuple[str, str], functions: Functions, opsets: Mapping[str, int]) -> bool:
+def _is_supported(key: OpKey, functions: Functions, opsets: Mapping[str, int]) -> bool:
     domain, name = key
     version = opsets.get(domain, 1)
     if key in functions or find_build(domain, name, version) is not None:

@@ -1,4 +1,4 @@
-"""An ONNX value during the import: its expression, and its elements where they are known."""
+"""An ONNX value during the import: its expression, and its elements if known."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from structir.ir.expr import Constant, Expr, PrimValue, ShapeExpr
 from structir.ir.struct_info import StructInfo
 from structir.script import R
 
-MAX_KNOWN_ELEMENTS = 4096  # elements of a constant that are looked at one by one
+MAX_KNOWN_ELEMENTS = 4096  # elements of a constant that folding rules evaluate
 Elements = np.ndarray[Any, Any]  # of dtype object: each a number or a symbolic size
 
 
@@ -53,7 +53,7 @@ def as_elements(items: Any, shape: tuple[int, ...]) -> Elements:
 
 
 def is_foldable(elements: Elements) -> bool:
-    """Returns whether every element is an integer or a size, so that it can be materialized."""
+    """Returns whether every element is an integer or a size, and can be materialized."""
     return all(isinstance(e, int | Poly | np.bool_) for e in elements.ravel())
 
 
@@ -68,12 +68,12 @@ def as_expression(elements: Elements, dtype: str) -> Expr:
         return Constant(elements.astype(numpy_dtype(dtype)))
     if elements.ndim == 0:
         element: Dim = elements.item()
-        whole = R.full(ShapeExpr(()), PrimValue(element), dtype="int64")
+        tensor = R.full(ShapeExpr(()), PrimValue(element), dtype="int64")
     else:
-        whole = R.shape_to_tensor(ShapeExpr(tuple(elements.ravel().tolist())))
+        tensor = R.shape_to_tensor(ShapeExpr(tuple(elements.ravel().tolist())))
         if elements.ndim != 1:
-            whole = R.reshape(whole, ShapeExpr(tuple(elements.shape)))
-    result: Expr = whole if dtype == "int64" else R.astype(whole, dtype)
+            tensor = R.reshape(tensor, ShapeExpr(tuple(elements.shape)))
+    result: Expr = tensor if dtype == "int64" else R.astype(tensor, dtype)
     return result
 
 

@@ -9,6 +9,7 @@ from structir.ir import dims
 from structir.ir.dims import Dim, Poly
 
 MAX_PADDING = 1 << 31
+AUTO_PADS = ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
 
 
 @attrs.frozen
@@ -32,12 +33,20 @@ class OnnxWindow:
         return [*self.before, *self.after]  # type: ignore[list-item]
 
 
+def auto_pad_of(node: OnnxNode) -> str:
+    """Returns the attribute `auto_pad`; an empty string counts as `NOTSET`."""
+    mode: str = (
+        node.choice("auto_pad", AUTO_PADS, "NOTSET") if node.attr("auto_pad", "") else "NOTSET"
+    )
+    return mode
+
+
 def window_of(node: OnnxNode, sizes: tuple[int, ...]) -> OnnxWindow:
     """Returns the window of a convolution or pooling node."""
     count = len(sizes)
     strides = _per_axis(node, "strides", count)
     dilations = _per_axis(node, "dilations", count)
-    mode = node.attr("auto_pad", "NOTSET") or "NOTSET"
+    mode = auto_pad_of(node)
     spatial = node.dims()[2:]
     if len(spatial) != count:
         node.fail(f"window: expected an operand of rank {count + 2}, found rank {node.rank()}")
@@ -47,10 +56,8 @@ def window_of(node: OnnxNode, sizes: tuple[int, ...]) -> OnnxWindow:
         if len(pads) != 2 * count:
             node.fail(f"pads: expected {2 * count} values for {count} axes, found {len(pads)}")
         if max(map(abs, pads)) > MAX_PADDING:
-            node.fail(f"padding by {max(map(abs, pads))} elements is not supported")
+            node.fail(f"pads: expected at most {MAX_PADDING}, found {max(map(abs, pads))}")
         return OnnxWindow(sizes, strides, dilations, tuple(pads[:count]), tuple(pads[count:]))
-    if mode not in ("SAME_UPPER", "SAME_LOWER"):
-        node.fail(f"unknown auto_pad {mode!r}: expected NOTSET, VALID, SAME_UPPER or SAME_LOWER")
     totals = [
         _same_padding(size, (k - 1) * d + 1, s)
         for size, k, s, d in zip(spatial, sizes, strides, dilations, strict=True)

@@ -1,4 +1,4 @@
-"""The files of a `.pt2` archive: the graph as JSON, tensors as bytes; nothing is unpickled."""
+"""Reader of `.pt2` archives: the graph as JSON, tensors as bytes; nothing is unpickled."""
 
 from __future__ import annotations
 
@@ -13,8 +13,16 @@ from structir.frontend.torch.fields import DTYPES, field, integers
 from structir.ir.dtype import numpy_dtype
 
 Array = np.ndarray[Any, Any]
-DAMAGED = (zipfile.BadZipFile, NotImplementedError, OSError, RuntimeError, EOFError, ValueError)
-OLD = "serialized_exported_program.json"  # the graph file of older torch releases
+ARCHIVE_ERRORS = (
+    zipfile.BadZipFile,
+    NotImplementedError,
+    OSError,
+    RuntimeError,
+    EOFError,
+    ValueError,
+)
+SAVE_AGAIN = "with torch >= 2.9: `torch.export.save(torch.export.load(path), path)`"
+LEGACY_GRAPH_FILE = "serialized_exported_program.json"  # the graph file of older torch releases
 
 
 def wrong(message: str, hint: str | None = None, code: str = "E0808") -> DiagnosticError:
@@ -23,38 +31,38 @@ def wrong(message: str, hint: str | None = None, code: str = "E0808") -> Diagnos
 
 
 class Archive:
-    """An open archive. Torch stores files uncompressed, so their total size is at most that of the
+    """An open archive. Torch stores files uncompressed: their total size is at most that of the
     archive."""
 
     def __init__(self, file: IO[bytes], name: str) -> None:
         self.name = name
         try:
             self.zip = zipfile.ZipFile(file)
-            self.unread = file.seek(0, 2)
-        except DAMAGED as error:
+            self.unread_bytes = file.seek(0, 2)
+        except ARCHIVE_ERRORS as error:
             raise wrong(f"{name}: not a valid .pt2 archive (truncated zip file?)") from error
-        self.home, self.model = self._model()
-        self.read: dict[str, bytes] = {}
+        self.root, self.model = self._model()
+        self.files: dict[str, bytes] = {}
 
     def _model(self) -> tuple[str, str]:
         """Returns the root folder in the archive, and the name of its model."""
         names = self.zip.namelist()
-        if OLD in names:
+        if LEGACY_GRAPH_FILE in names:
             raise wrong(
                 f"{self.name}: saved by an unsupported old release of torch",
-                "with torch >= 2.9: `torch.export.save(torch.export.load(path), path)`",
+                SAVE_AGAIN,
             )
         results = [n for n in names if "models/" in n and n.endswith(".json")]
         if len(results) != 1:
             raise wrong(f"{self.name}: expected 1 exported program, found {len(results)}")
-        home, _, model = results[0].rpartition("models/")
-        return home, model.removesuffix(".json")
+        root, _, model = results[0].rpartition("models/")
+        return root, model.removesuffix(".json")
 
     def bytes_of(self, path: str) -> bytes:
         """Returns the bytes of a file of the archive, memoized."""
-        value = self.read.get(path)
+        value = self.files.get(path)
         if value is None:
-            value = self.read[path] = self._bytes(self.home + path)
+            value = self.files[path] = self._bytes(self.root + path)
         return value
 
     def _bytes(self, path: str) -> bytes:
@@ -66,12 +74,12 @@ class Archive:
             raise wrong(
                 f"{path!r} in {self.name}: expected an uncompressed file, found a compressed one"
             )
-        self.unread -= info.file_size
-        if self.unread < 0:
+        self.unread_bytes -= info.file_size
+        if self.unread_bytes < 0:
             raise wrong(f"the files in {self.name} are larger than the archive itself")
         try:
             return self.zip.read(info)
-        except DAMAGED as error:
+        except ARCHIVE_ERRORS as error:
             raise wrong(f"{path!r} in {self.name}: corrupt data: {error}") from error
 
     def json_of(self, path: str) -> Any:
@@ -89,42 +97,46 @@ class Archive:
         """Returns the descriptions of the `weights` or `constants` of the archive, by name in the
         model."""
         path = f"data/{kind}/{self.model}_{kind}_config.json"
-        if self.home + path not in self.zip.namelist():
+        if self.root + path not in self.zip.namelist():
             legacy = f"data/{kind}/{self.model}.pt"
-            if self.home + legacy in self.zip.namelist():
-                raise wrong(f"the {kind} in {self.name} are pickled; pickles are never loaded")
+            if self.root + legacy in self.zip.namelist():
+                raise wrong(
+                    f"the {kind} in {self.name} are pickled; pickles are never loaded",
+                    SAVE_AGAIN,
+                )
             return {}
         value: dict[str, Any] = field(self.json_of(path), "config", dict)
         return {name: (kind, payload) for name, payload in value.items()}
 
     def tensor(self, name: str, payload: tuple[str, Any]) -> Array:
         """Returns the elements of one weight or constant."""
-        kind, stated = payload
-        if field(stated, "use_pickle", bool):
+        kind, description = payload
+        if field(description, "use_pickle", bool):
             raise wrong(f"{name!r} in {self.name} is pickled; pickles are never loaded")
-        meta = field(stated, "tensor_meta", dict)
+        meta = field(description, "tensor_meta", dict)
         dtype = DTYPES.get(field(meta, "dtype", int))
         if dtype is None:
-            raise wrong(f"{name!r} in {self.name} has an unsupported dtype")
-        path = f"data/{kind}/{field(stated, 'path_name', str)}"
+            number = field(meta, "dtype", int)
+            raise wrong(f"{name!r} in {self.name}: unsupported dtype (torch's type {number})")
+        path = f"data/{kind}/{field(description, 'path_name', str)}"
         data = np.frombuffer(self.bytes_of(path), numpy_dtype(dtype))
         first = integers([field(meta, "storage_offset", dict)])[0]
-        return _strided(
+        return _as_strided(
             data[first:], integers(meta.get("sizes")), integers(meta.get("strides")), name
         )
 
 
-def _strided(data: Array, sizes: list[int], strides: list[int], name: str) -> Array:
-    """Returns elements with a shape and strides, which must be within the data."""
+def _as_strided(data: Array, sizes: list[int], strides: list[int], name: str) -> Array:
+    """Returns a strided view of elements, which must not exceed the data, as a contiguous array."""
     if len(sizes) != len(strides) or min([0, *sizes, *strides]) < 0:
         raise wrong(f"{name!r}: invalid sizes or strides")
     if 0 in sizes:
         return np.zeros(sizes, data.dtype)
-    reach = sum((n - 1) * step for n, step in zip(sizes, strides, strict=True))
-    many = 1
+    last_offset = sum((n - 1) * step for n, step in zip(sizes, strides, strict=True))
+    count = 1
     for n in sizes:
-        many *= n
-    if reach >= data.size or many > max(data.size, 1):
+        count *= n
+    if last_offset >= data.size or count > max(data.size, 1):
         raise wrong(f"{name!r}: sizes and strides exceed the stored data")
-    steps = [step * data.itemsize for step in strides]
-    return np.array(np.lib.stride_tricks.as_strided(data, sizes, steps))
+    byte_strides = [step * data.itemsize for step in strides]
+    return np.array(np.lib.stride_tricks.as_strided(data, sizes, byte_strides))

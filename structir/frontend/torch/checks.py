@@ -15,12 +15,12 @@ from structir.ir.dims import Dim
 from structir.ir.expr import Var
 from structir.ir.struct_info import PrimStructInfo, StructInfo, TensorStructInfo
 
-FAR = 1 << 40  # an upper bound from here on is no limit
-UNCHECKED = 2  # torch states this lower bound of every dynamic size, and enforces only higher ones
+NO_UPPER_BOUND = 1 << 40  # torch writes larger bounds for "unbounded"
+UNENFORCED_LOWER_BOUND = 2  # torch records it for every dynamic size; it enforces higher ones
 
 
 def check_sizes(importer: TorchImporter, program: ExportedModule, params: Parameters) -> None:
-    """Emits the checks of sizes that torch makes at each call: ranges, then guards."""
+    """Emits the run-time checks of sizes that torch makes at each call: ranges, then guards."""
     ranges = {range_key(importer.symbols, name): r for name, r in program.ranges.items()}
     enforced: set[Dim] = {1}
     for var in params.variables:
@@ -28,41 +28,41 @@ def check_sizes(importer: TorchImporter, program: ExportedModule, params: Parame
         enforced |= {c for limit in limits for c in _conditions(*limit)}
         _check(importer, var, [_within(*limit) for limit in limits])
     inputs = _inputs(program, params)
-    for text in program.guards:
-        condition = _condition(text, inputs)
+    for guard in program.guards:
+        condition = _condition(guard, inputs)
         if condition not in enforced:
             enforced.add(condition)
             _check_condition(importer, params, condition)
 
 
 def _inputs(program: ExportedModule, params: Parameters) -> dict[str, StructInfo]:
-    """Returns what is known of the inputs, by name and, as strict exports have it, by position."""
-    known = {var.name: var.struct_info for var in params.variables}
-    user = [given.value for given in program.inputs if given.kind == "user"]
-    names = {f"flat_args_{k}": v.name for k, v in enumerate(user) if isinstance(v, Ref)}
-    return {new: known[name] for new, name in names.items()} | known
+    """Returns the StructInfo of the inputs, by name and, for strict exports, by position."""
+    infos = {var.name: var.struct_info for var in params.variables}
+    user = [spec.value for spec in program.inputs if spec.kind == "user"]
+    positions = {f"flat_args_{k}": v.name for k, v in enumerate(user) if isinstance(v, Ref)}
+    return {alias: infos[name] for alias, name in positions.items()} | infos
 
 
-def _condition(text: str, inputs: Mapping[str, StructInfo]) -> Dim:
-    """Returns a guard as 1 or 0; warns of one that fixes a size, or that is not understood."""
+def _condition(guard: str, inputs: Mapping[str, StructInfo]) -> Dim:
+    """Returns a guard as 1 or 0; warns about a guard that fixes a size or cannot be parsed."""
     try:
-        condition = guard_condition(text, inputs)
+        condition = guard_condition(guard, inputs)
     except UnreadableSizeError as error:
-        message = f"cannot check the guard {text[:100]} of the export: {error}; assuming it holds"
+        message = f"cannot check the guard {guard[:100]} of the export: {error}; assuming it holds"
         warn(Diagnostic(message, severity="warning"))
         return 1
-    fixed = fixed_size(text, inputs)
+    fixed = fixed_size(guard, inputs)
     if fixed is not None:
         message = f"torch.export specialized {fixed}, which was declared dynamic"
         hint = (
             "replace `Dim.AUTO` with `Dim.DYNAMIC`: torch then reports the line that specializes it"
         )
         warn(Diagnostic(message, hint=hint, severity="warning"))
-    return 1 if is_internal(text) else condition
+    return 1 if is_internal(guard) else condition
 
 
 def _check_condition(importer: TorchImporter, params: Parameters, condition: Dim) -> None:
-    """Emits a check of one input, whose size is another one where the condition is 0."""
+    """Emits a `match_cast` of one input that fails if the condition is 0."""
     used = dims.syms(condition)
     for var in params.variables:
         sizes = _sizes(var.struct_info)
@@ -82,20 +82,24 @@ def _check(importer: TorchImporter, var: Var, sizes: Sequence[Dim]) -> None:
 
 
 def _sizes(info: StructInfo) -> list[Dim]:
-    """Returns the sizes of a tensor, or the value of a number."""
+    """Returns the sizes of a tensor, or the value of a scalar."""
     if isinstance(info, PrimStructInfo) and info.value is not None:
         return [info.value]
     sizes = info.dims if isinstance(info, TensorStructInfo) else None
     return list(sizes) if isinstance(sizes, tuple) else []
 
 
-def _conditions(size: Dim, least: int | None, most: int | None) -> list[Dim]:
-    lower = [dims.compare("le", least, size)] if least is not None and least > UNCHECKED else []
-    return lower + ([dims.compare("le", size, most)] if most is not None and most < FAR else [])
+def _conditions(size: Dim, low: int | None, high: int | None) -> list[Dim]:
+    lower = (
+        [dims.compare("le", low, size)] if low is not None and low > UNENFORCED_LOWER_BOUND else []
+    )
+    return lower + (
+        [dims.compare("le", size, high)] if high is not None and high < NO_UPPER_BOUND else []
+    )
 
 
-def _within(size: Dim, least: int | None, most: int | None) -> Dim:
-    """Returns the size, or another one where it is out of the range that torch enforces."""
-    if least is not None and least > UNCHECKED:
-        size = dims.dim_max(size, least)
-    return dims.dim_min(size, most) if most is not None and most < FAR else size
+def _within(size: Dim, low: int | None, high: int | None) -> Dim:
+    """Returns the size, or a different size if it is out of the range that torch enforces."""
+    if low is not None and low > UNENFORCED_LOWER_BOUND:
+        size = dims.dim_max(size, low)
+    return dims.dim_min(size, high) if high is not None and high < NO_UPPER_BOUND else size

@@ -6,7 +6,7 @@ from typing import Any
 
 from structir.errors import Diagnostic, DiagnosticError
 
-# torch's numbers for element types; complex ones have no dtype here
+# torch's codes of element types; complex types are unsupported
 DTYPES = {
     1: "uint8",
     2: "int8",
@@ -38,7 +38,7 @@ def field(holder: Any, name: str, kind: type) -> Any:
 
 
 def malformed(expected: str) -> DiagnosticError:
-    """Returns the error of malformed JSON, naming what is missing."""
+    """Returns the error of malformed JSON; `expected` names the missing part."""
     return DiagnosticError(
         Diagnostic(f"malformed exported program: expected {expected}", code="E0808")
     )
@@ -62,7 +62,7 @@ def integers(sizes: Any) -> list[int]:
 
 
 def as_float(value: Any) -> float:
-    """Returns a float; JSON has infinities and NaN as strings."""
+    """Returns a float; infinities and NaN are strings in JSON."""
     try:
         return float(value)
     except (TypeError, ValueError) as error:

@@ -98,60 +98,62 @@ class ExportedModule:
     version: str
 
 
-def program_of(stated: Any) -> ExportedModule:
+def program_of(data: Any) -> ExportedModule:
     """Returns the program of the JSON of a `.pt2` archive."""
-    module = field(stated, "graph_module", dict)
+    module = field(data, "graph_module", dict)
     signature = field(module, "signature", dict)
-    ranges = field(stated, "range_constraints", dict)
+    ranges = field(data, "range_constraints", dict)
     return ExportedModule(
         _graph(field(module, "graph", dict), 0),
         tuple([_input(i) for i in field(signature, "input_specs", list)]),
         tuple([_output(o) for o in field(signature, "output_specs", list)]),
         {name: (_bound(r, "min_val"), _bound(r, "max_val")) for name, r in ranges.items()},
-        _guards(stated.get("guards_code") or []),
-        str(stated.get("torch_version", "")),
+        _guards(data.get("guards_code") or []),
+        str(data.get("torch_version", "")),
     )
 
 
-def _guards(stated: Any) -> tuple[str, ...]:
-    if not isinstance(stated, list) or not all([isinstance(text, str) for text in stated]):
+def _guards(data: Any) -> tuple[str, ...]:
+    if not isinstance(data, list) or not all([isinstance(text, str) for text in data]):
         raise malformed("a list of guard expressions")
-    return tuple(stated)
+    return tuple(data)
 
 
-def _bound(stated: Any, name: str) -> int | None:
-    value = stated.get(name) if isinstance(stated, dict) else None
+def _bound(data: Any, name: str) -> int | None:
+    value = data.get(name) if isinstance(data, dict) else None
     return value if isinstance(value, int) else None
 
 
-def _graph(stated: Any, depth: int) -> FxGraph:
+def _graph(data: Any, depth: int) -> FxGraph:
     if depth > MAX_DEPTH:
         raise malformed(f"graphs nested at most {MAX_DEPTH} deep")
     scalars: dict[str, int | float | str] = {}
     for kind in ("sym_int_values", "sym_bool_values", "sym_float_values"):
-        for name, value in (stated.get(kind) or {}).items():
+        for name, value in (data.get(kind) or {}).items():
             scalars[name] = _symbolic(value)
     return FxGraph(
-        tuple([argument(a, depth) for a in field(stated, "inputs", list)]),
-        tuple([argument(a, depth) for a in field(stated, "outputs", list)]),
-        tuple([_node(n, k, depth) for k, n in enumerate(field(stated, "nodes", list))]),
-        {name: _meta(m) for name, m in field(stated, "tensor_values", dict).items()},
+        tuple([argument(a, depth) for a in field(data, "inputs", list)]),
+        tuple([argument(a, depth) for a in field(data, "outputs", list)]),
+        tuple([_node(n, k, depth) for k, n in enumerate(field(data, "nodes", list))]),
+        {name: _meta(m) for name, m in field(data, "tensor_values", dict).items()},
         scalars,
-        bool(stated.get("is_single_tensor_return")),
+        bool(data.get("is_single_tensor_return")),
     )
 
 
-def _node(stated: Any, index: int, depth: int) -> NodeSpec:
+def _node(data: Any, index: int, depth: int) -> NodeSpec:
     args: dict[str, Any] = {}
-    for k, given in enumerate(field(stated, "inputs", list)):
-        name = field(given, "name", str) or f"*{k}"  # arguments outside a schema have no name
-        args[name if name not in args else f"{name}*{k}"] = argument(given.get("arg"), depth)
-    outputs = tuple([argument(o, depth) for o in field(stated, "outputs", list)])
-    metadata = stated.get("metadata")
+    for k, item in enumerate(field(data, "inputs", list)):
+        name = field(item, "name", str) or f"*{k}"  # arguments outside a schema have no name
+        args[name if name not in args else f"{name}*{k}"] = argument(item.get("arg"), depth)
+    outputs = tuple([argument(o, depth) for o in field(data, "outputs", list)])
+    metadata = data.get("metadata")
     trace = metadata.get("stack_trace") if isinstance(metadata, dict) else ""
-    target = field(stated, "target", str).removeprefix("torch.ops.")
-    own = stated.get("name")
-    name = own if isinstance(own, str) else next(iter(names_of(outputs)), target)
+    target = field(data, "target", str).removeprefix("torch.ops.")
+    declared_name = data.get("name")
+    name = (
+        declared_name if isinstance(declared_name, str) else next(iter(names_of(outputs)), target)
+    )
     return NodeSpec(target, args, outputs, name, str(trace or ""), index + 1)
 
 
@@ -164,10 +166,10 @@ def names_of(value: Any) -> list[str]:
     return []
 
 
-def _meta(stated: Any) -> Meta:
-    sizes = tuple([_symbolic(s) for s in field(stated, "sizes", list)])
-    strides = tuple([_symbolic(s) for s in field(stated, "strides", list)])
-    return Meta(DTYPES.get(field(stated, "dtype", int)), sizes, strides)  # type: ignore[arg-type]
+def _meta(data: Any) -> Meta:
+    sizes = tuple([_symbolic(s) for s in field(data, "sizes", list)])
+    strides = tuple([_symbolic(s) for s in field(data, "strides", list)])
+    return Meta(DTYPES.get(field(data, "dtype", int)), sizes, strides)  # type: ignore[arg-type]
 
 
 def _symbolic(union: Any) -> int | float | str:
@@ -276,13 +278,13 @@ ARGUMENTS: dict[str, Callable[[Any, int], Any]] = {
 
 # ---- inputs and outputs
 
-PARTS = {
+TARGET_FIELDS = {
     "parameter": "parameter_name",
     "buffer": "buffer_name",
     "tensor_constant": "tensor_constant_name",
     "custom_obj": "custom_obj_name",
 }
-CHANGED = {
+MUTATION_FIELDS = {
     "buffer_mutation": "buffer_name",
     "parameter_mutation": "parameter_name",
     "user_input_mutation": "user_input_name",
@@ -290,24 +292,24 @@ CHANGED = {
 
 
 def _input(union: Any) -> Input:
-    kind, stated = tagged(union)
+    kind, data = tagged(union)
     if kind == "user_input":
-        return Input("user", argument(stated.get("arg")))
+        return Input("user", argument(data.get("arg")))
     if kind == "constant_input":
-        return Input("value", argument(stated.get("value")), field(stated, "name", str))
-    if kind in PARTS:
-        value = _reference(stated.get("arg"), 0)
-        return Input(kind.replace("tensor_", ""), value, field(stated, PARTS[kind], str))
+        return Input("value", argument(data.get("value")), field(data, "name", str))
+    if kind in TARGET_FIELDS:
+        value = _reference(data.get("arg"), 0)
+        return Input(kind.replace("tensor_", ""), value, field(data, TARGET_FIELDS[kind], str))
     raise _unsupported(f"input kind {kind!r}")
 
 
 def _output(union: Any) -> Output:
-    kind, stated = tagged(union)
+    kind, data = tagged(union)
     if kind in ("user_output", "loss_output"):
-        arg = stated.get("arg")
+        arg = data.get("arg")
         return Output("user", argument(arg) if kind == "user_output" else _reference(arg, 0))
-    if kind in CHANGED:
-        return Output(kind, _reference(stated.get("arg"), 0), field(stated, CHANGED[kind], str))
+    if kind in MUTATION_FIELDS:
+        return Output(kind, _reference(data.get("arg"), 0), field(data, MUTATION_FIELDS[kind], str))
     raise _unsupported(f"output kind {kind!r}")
 
 

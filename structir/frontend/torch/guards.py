@@ -55,26 +55,27 @@ CALLS |= {"torch.sym_max": "Max", "torch.sym_min": "Min"}
 CALLS |= {"math.trunc": "TruncToInt", "torch.sym_float": "ToFloat", "float": "ToFloat"}
 
 
-def range_key(symbols: TorchSymbols, text: str) -> Dim:
-    """Returns the size that a range is of: a variable, or an expression such as `2*s0 + 1`."""
+def range_key(symbols: TorchSymbols, expression: str) -> Dim:
+    """Returns the size that a range constrains: a variable, or an expression such as `2*s0 + 1`."""
 
     def leaf(tree: ast.expr) -> Dim | None:
         return symbols.variable(tree.id) if isinstance(tree, ast.Name) else None
 
     try:
-        return _number(text, leaf)
+        return _number(expression, leaf)
     except UnreadableSizeError as error:
-        raise unreadable(text[:100], str(error)) from error
+        raise unreadable(expression[:100], str(error)) from error
 
 
-def guard_condition(text: str, inputs: Mapping[str, StructInfo]) -> Dim:
+def guard_condition(expression: str, inputs: Mapping[str, StructInfo]) -> Dim:
     """Returns a guard such as `L['x'].size()[0] % 2 == 0` as 1 or 0, from inputs by name."""
-    return _number(text, lambda tree: _input_size(tree, inputs))
+    return _number(expression, lambda tree: _input_size(tree, inputs))
 
 
-def fixed_size(text: str, inputs: Mapping[str, StructInfo]) -> str | None:
-    """Returns `axis 1 of x to 8` for a guard that gives an axis its only size; None for others."""
-    match _parse(text):
+def fixed_size(expression: str, inputs: Mapping[str, StructInfo]) -> str | None:
+    """Returns `axis 1 of x to 8` for a guard that fixes an axis to one size; None for other
+    guards."""
+    match _parse(expression):
         case ast.Compare(
             left=ast.Subscript(
                 value=ast.Call(func=ast.Attribute(value=path)), slice=ast.Constant(value=int(axis))
@@ -86,14 +87,15 @@ def fixed_size(text: str, inputs: Mapping[str, StructInfo]) -> str | None:
     return None
 
 
-def is_internal(text: str) -> bool:
-    """Returns whether a guard has a form that torch's analysis of reshapes and broadcasts gives.
+def is_internal(expression: str) -> bool:
+    """Returns whether a guard has a form that torch's analysis of reshapes and broadcasts
+    generates.
 
-    Such guards hold floor divisions or products of sizes, or compare by `!=` with 0, 1 or another
-    size. They would refuse sizes that the ops accept. A branch of the model may have such a form
-    too: torch does not record where a guard comes from.
+    Such guards contain floor divisions or products of sizes, or compare by `!=` with 0, 1 or
+    another size. They would reject sizes that the ops accept. A branch of the model may have such a
+    form too: torch does not record the origin of a guard.
     """
-    tree = _parse(text)
+    tree = _parse(expression)
     match tree:
         case ast.Compare(left=left, ops=[ast.NotEq()], comparators=[right]):
             other = right.value if isinstance(right, ast.Constant) else 1
@@ -115,7 +117,7 @@ def _is_internal_part(part: ast.AST) -> bool:
 
 
 def _input_size(tree: ast.expr, inputs: Mapping[str, StructInfo]) -> Dim | None:
-    """Returns a size of an input, or an input that is a number; None for other expressions."""
+    """Returns a size of an input, or the value of a scalar input; None for other expressions."""
     match tree:
         case ast.Subscript(
             value=ast.Call(func=ast.Attribute(value=path, attr="size")),
@@ -148,16 +150,16 @@ def _placeholder(path: ast.expr) -> str:
     return "_".join(reversed(keys)) if path.id == "L" else ""
 
 
-def _parse(text: str) -> ast.expr:
-    if len(text) > MAX_LENGTH:
+def _parse(expression: str) -> ast.expr:
+    if len(expression) > MAX_LENGTH:
         raise UnreadableSizeError(f"longer than {MAX_LENGTH} characters")
-    return ast.parse(text.strip(), mode="eval").body
+    return ast.parse(expression.strip(), mode="eval").body
 
 
-def _number(text: str, leaf: Leaf) -> Dim:
+def _number(expression: str, leaf: Leaf) -> Dim:
     """Returns the value of a Python expression over sizes."""
     try:
-        value = _value(_parse(text), leaf).whole()
+        value = _value(_parse(expression), leaf).whole()
     except DiagnosticError as error:  # a size with too many terms
         raise UnreadableSizeError(error.diagnostics[0].message) from error
     except MALFORMED as error:
@@ -173,7 +175,7 @@ def _value(tree: ast.expr, leaf: Leaf) -> Ratio:
         return Ratio(size)
     match tree:
         case ast.Constant(value=bool() | int() | float() as value):
-            return Ratio(int(value)) if value == int(value) else _unknown(tree)
+            return Ratio(int(value)) if value == int(value) else _reject(tree)
         case ast.BinOp(left=left, op=ast.Sub(), right=right):
             return _value(ast.BinOp(left, ast.Add(), ast.UnaryOp(ast.USub(), right)), leaf)
         case ast.UnaryOp(op=ast.USub(), operand=operand):
@@ -191,11 +193,11 @@ def _value(tree: ast.expr, leaf: Leaf) -> Ratio:
             name = CALLS.get(name, name)
             if name in FUNCTIONS:
                 return _apply(name, [_value(a, leaf) for a in args])
-    return _unknown(tree)
+    return _reject(tree)
 
 
 def _apply(name: str, values: list[Ratio]) -> Ratio:
-    """Applies a function; of whole numbers, `a < b` is written as `a + 1 <= b`."""
+    """Applies a function to values; for integers, `a < b` becomes `a + 1 <= b`."""
     if name in ("StrictLessThan", "StrictGreaterThan"):
         low, high = values if name == "StrictLessThan" else reversed(values)
         if (first := low.whole()) is not None and high.whole() is not None:
@@ -203,5 +205,5 @@ def _apply(name: str, values: list[Ratio]) -> Ratio:
     return FUNCTIONS[name](values)
 
 
-def _unknown(tree: ast.expr) -> Ratio:
+def _reject(tree: ast.expr) -> Ratio:
     raise UnreadableSizeError(f"unsupported expression {ast.unparse(tree)[:60]}")

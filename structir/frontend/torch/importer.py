@@ -1,4 +1,4 @@
-"""Graphs built node by node: arguments looked up, the mapping applied, results bound by name."""
+"""The graph importer: looks up arguments, applies the mapping of each node, binds its results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from structir.analysis.calls import are_disjoint
 from structir.errors import Diagnostic, DiagnosticError, Span
-from structir.frontend.builder import NodeBuilder
+from structir.frontend.builder import NodeBuilder, without_op_hint
 from structir.frontend.constants import all_constant
 from structir.frontend.torch.graph import FxGraph, NodeSpec, Ref, names_of
 from structir.frontend.torch.listing import node_spans
@@ -71,16 +71,16 @@ class TorchImporter:
             self.progress()
         return [self._resolve(scope, output) for output in scope.graph.outputs]
 
-    def _resolve(self, scope: FxScope, stated: Any) -> Any:
-        if isinstance(stated, Ref):
-            return self.read(scope, stated.name)
-        if isinstance(stated, tuple):
-            return tuple([self._resolve(scope, item) for item in stated])
-        return stated
+    def _resolve(self, scope: FxScope, argument: Any) -> Any:
+        if isinstance(argument, Ref):
+            return self.read(scope, argument.name)
+        if isinstance(argument, tuple):
+            return tuple([self._resolve(scope, item) for item in argument])
+        return argument
 
     def build_subgraph(self, graph: FxGraph, operands: Sequence[Any], where: str) -> list[Any]:
         """Builds a nested graph into the current scope; returns its outputs."""
-        names = [name for given in graph.inputs for name in names_of(given)]
+        names = [name for graph_input in graph.inputs for name in names_of(graph_input)]
         if len(names) != len(operands):
             raise DiagnosticError(
                 Diagnostic(f"{where}: expected {len(names)} operands, found {len(operands)}")
@@ -89,6 +89,7 @@ class TorchImporter:
             raise DiagnosticError(
                 Diagnostic(
                     f"{where} writes its operands in place, which is not supported",
+                    code="E0805",
                     hint="export a functional program: `ep = ep.run_decompositions()`",
                 )
             )
@@ -98,11 +99,18 @@ class TorchImporter:
         finally:
             self.memory = outer
 
-    def is_size(self, stated: Any) -> bool:
+    def is_size(self, expression: Any) -> bool:
         """Returns whether a symbolic number is a variable with a lower bound of at least 0."""
-        value = self.symbols.number(stated).whole()
-        least = [r[0] for n, r in self.ranges.items() if self.symbols.by_name.get(n) == value]
-        return value is not None and bool(least) and least[0] is not None and least[0] >= 0
+        value = self.symbols.number(expression).whole()
+        lower_bounds = [
+            r[0] for n, r in self.ranges.items() if self.symbols.by_name.get(n) == value
+        ]
+        return (
+            value is not None
+            and bool(lower_bounds)
+            and lower_bounds[0] is not None
+            and lower_bounds[0] >= 0
+        )
 
     def read(self, scope: FxScope, name: str) -> Any:
         """Returns the current value of a name, after the in-place writes so far."""
@@ -146,20 +154,21 @@ class TorchImporter:
         self.memory.record_view(node)
 
     def _bind_scalars(self, node: FxNode, names: list[str]) -> bool:
-        """Binds the symbolic numbers that the program declares; returns False if one is unknown."""
-        known = self.builder.scopes[-1].symbols()
+        """Binds the symbolic numbers that the program declares; returns False if one has a free
+        symbol."""
+        in_scope = self.builder.scopes[-1].symbols()
         values: dict[str, Any] = {}
         for name in names:
             ratio = self.symbols.number(node.scope.graph.scalars[name])
-            if not (dims.syms(ratio.over) | dims.syms(ratio.under)) <= known:
+            if not (dims.syms(ratio.over) | dims.syms(ratio.under)) <= in_scope:
                 if find_build(node.spec.target) is None:
                     node.fail(
                         f"the data-dependent number {name!r} may be negative",
                         "in the model: `torch._check(number >= 0)`",
                     )
                 return False
-            whole = ratio.whole()
-            values[name] = ratio if whole is None else whole
+            size = ratio.whole()
+            values[name] = ratio if size is None else size
         node.scope.values.update(values)
         return True
 
@@ -171,23 +180,23 @@ class TorchImporter:
         return list(result) if isinstance(result, list | tuple) else [result]
 
     def _build_in_place(self, node: FxNode, functional: str) -> None:
-        """Builds an in-place op as its functional form, and updates the tensor that it writes."""
+        """Builds an in-place op as its functional form and updates the mutated tensor."""
         first = next(iter(node.spec.args.values()), None)
         if not isinstance(first, Ref):
-            node.fail("expected a tensor of the graph as the target of an in-place op")
+            node.fail(f"expected a tensor of the graph as the operand to write, found {first!r}")
         if find_view(functional) is not None:
             node.fail(
                 "changing the shape of a tensor in place is not supported",
                 f"call `{functional.split('.')[1]}` instead, or export `ep.run_decompositions()`",
             )
-        old = self.read(node.scope, first.name)
+        old_value = self.read(node.scope, first.name)
         spec = attrs.evolve(node.spec, target=functional)
-        new = self.results(FxNode(spec, self, node.scope, node.span))[0]
-        info = tensor_info(old)
-        new = cast(new, info.dtype or "float32")
-        if isinstance(info.dims, tuple) and tensor_info(new).dims != info.dims:
-            new = R.broadcast_to(new, ShapeExpr(info.dims))
-        self.memory.write(node, first.name, self.builder.emit(new, first.name))
+        new_value = self.results(FxNode(spec, self, node.scope, node.span))[0]
+        info = tensor_info(old_value)
+        new_value = cast(new_value, info.dtype or "float32")
+        if isinstance(info.dims, tuple) and tensor_info(new_value).dims != info.dims:
+            new_value = R.broadcast_to(new_value, ShapeExpr(info.dims))
+        self.memory.write(node, first.name, self.builder.emit(new_value, first.name))
         for name in names_of(node.spec.outputs):
             node.scope.values[name] = self.read(node.scope, first.name)
             self.memory.record_alias(name, first.name)
@@ -216,23 +225,25 @@ class TorchImporter:
         return self._cast_to_meta(node, name, value, index)
 
     def _cast_to_meta(self, node: FxNode, name: str, value: Expr, index: int) -> Expr:
-        """Casts a value to the shape that torch recorded where that is more precise: data-dependent
-        sizes are bound, simpler expressions are checked at run time."""
+        """Casts a value to the shape that torch recorded, if that is more precise.
+
+        This binds data-dependent sizes; simpler expressions of sizes are checked at run time.
+        """
         info = value.struct_info
         if not isinstance(info, TensorStructInfo):
             return value
-        stated = TensorStructInfo(node.out_dims(index), node.out_dtype(index))
-        if are_disjoint(stated, info):
+        recorded = TensorStructInfo(node.out_dims(index), node.out_dtype(index))
+        if are_disjoint(recorded, info):
             node.fail(
-                f"result {name!r}: inferred {info}, but the exported program declares {stated}"
+                f"result {name!r}: inferred {info}, but the exported program declares {recorded}"
             )
-        known = self.builder.scopes[-1].symbols()
+        in_scope = self.builder.scopes[-1].symbols()
         if isinstance(info.dims, tuple) and not any(
-            _is_more_precise(new, own, known)
-            for new, own in zip(stated.dims, info.dims, strict=True)
+            _is_more_precise(recorded_dim, inferred, in_scope)
+            for recorded_dim, inferred in zip(recorded.dims, info.dims, strict=True)
         ):
             return value
-        return self.builder.match_cast(value, stated, name, node.span)
+        return self.builder.match_cast(value, recorded, name, node.span)
 
     def fold_constant(self, value: Expr) -> Expr:
         """Returns the value of an expression of constants as a constant; other values unchanged."""
@@ -262,20 +273,21 @@ class TorchImporter:
         return self.builder.scopes[-1].in_dataflow
 
 
-def _is_more_precise(stated: Dim, found: Dim, known: Collection[Sym]) -> bool:
-    """Returns whether torch's expression of a size has new symbols or is simpler than the inferred
-    one."""
-    if not dims.syms(stated) <= set(known):
+def _is_more_precise(recorded: Dim, inferred: Dim, in_scope: Collection[Sym]) -> bool:
+    """Returns whether the recorded size has new symbols, or is simpler than the inferred size."""
+    if not dims.syms(recorded) <= set(in_scope):
         return True
-    return dims.equal(stated, found) is None and len(dims.text(stated)) < len(dims.text(found))
+    return dims.equal(recorded, inferred) is None and len(dims.text(recorded)) < len(
+        dims.text(inferred)
+    )
 
 
 def with_span(error: DiagnosticError, node: FxNode) -> DiagnosticError:
-    """Returns an error with the location and op of a node where it has none."""
+    """Returns an error with the node's location and op added where they are missing."""
     if all(d.span is not None for d in error.diagnostics):
         return error
-    result = [d.at(node.span) for d in error.diagnostics]
-    return DiagnosticError([d if d.op else attrs.evolve(d, op=node.spec.target) for d in result])
+    located = [without_op_hint(d.at(node.span)) for d in error.diagnostics]
+    return DiagnosticError([d if d.op else attrs.evolve(d, op=node.spec.target) for d in located])
 
 
 __all__ = ["CONVERSION_ERRORS", "TorchImporter", "with_span"]

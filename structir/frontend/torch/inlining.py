@@ -9,33 +9,33 @@ import attrs
 
 from structir.frontend.torch.graph import ExportedModule, FxGraph, NodeSpec, Ref, names_of
 
-# blocks by the place of their graph among the arguments, and of the first operand
+# block ops: the argument index of the graph, and of the first operand
 BLOCKS = {
     "higher_order.wrap_with_set_grad_enabled": (1, 2),
     "higher_order.wrap_with_autocast": (4, 5),
     "higher_order.invoke_subgraph": (0, 2),
 }
-AUTOCAST = "higher_order.wrap_with_autocast"  # one that is enabled changes dtypes, and stays
+AUTOCAST = "higher_order.wrap_with_autocast"  # if enabled it changes dtypes, and is not inlined
 
 
 def inline_blocks(program: ExportedModule) -> ExportedModule:
     """Returns a program with its blocks inlined."""
-    graph, standing = _opened(program.graph)
-    outputs = [attrs.evolve(o, value=_with(o.value, standing)) for o in program.outputs]
+    graph, replacements = _inline_graph(program.graph)
+    outputs = [attrs.evolve(o, value=_substitute(o.value, replacements)) for o in program.outputs]
     return attrs.evolve(program, graph=graph, outputs=tuple(outputs))
 
 
-def _opened(graph: FxGraph) -> tuple[FxGraph, Mapping[str, Any]]:
-    """Returns a graph with its blocks inlined, and the replacements of the blocks' results."""
+def _inline_graph(graph: FxGraph) -> tuple[FxGraph, Mapping[str, Any]]:
+    """Returns a graph with its blocks inlined, and the values that replace the blocks' results."""
     body = _Body(graph)
     for spec in graph.nodes:
         args = {name: body.argument(value) for name, value in spec.args.items()}
         spec = attrs.evolve(spec, args=args)
         if _is_block(spec):
-            body.open(spec)
+            body.inline(spec)
         else:
             body.nodes.append(spec)
-    return body.graph(graph), body.standing
+    return body.graph(graph), body.replacements
 
 
 def _is_block(spec: NodeSpec) -> bool:
@@ -53,32 +53,36 @@ class _Body:
         self.tensors, self.scalars = dict(graph.tensors), dict(graph.scalars)
         self.names = {name for spec in graph.nodes for name in names_of(spec.outputs)}
         self.names |= set(names_of(graph.inputs))
-        self.standing: dict[str, Any] = {}
+        self.replacements: dict[str, Any] = {}
 
     def argument(self, value: Any) -> Any:
         """Returns an argument with the results of blocks replaced."""
-        return _opened(value)[0] if isinstance(value, FxGraph) else _with(value, self.standing)
+        return (
+            _inline_graph(value)[0]
+            if isinstance(value, FxGraph)
+            else _substitute(value, self.replacements)
+        )
 
-    def open(self, spec: NodeSpec) -> None:
+    def inline(self, spec: NodeSpec) -> None:
         """Replaces a block with its nodes."""
         values = list(spec.args.values())
         index, first = BLOCKS[spec.target]
         inner = values[index]
-        inputs = [name for given in inner.inputs for name in names_of(given)]
-        own: dict[str, Any] = dict(zip(inputs, values[first:], strict=True))
+        inputs = [name for graph_input in inner.inputs for name in names_of(graph_input)]
+        replacements: dict[str, Any] = dict(zip(inputs, values[first:], strict=True))
         for node in inner.nodes:
-            own |= {name: Ref(self.fresh(name)) for name in names_of(node.outputs)}
-            args = {k: _with(v, own) for k, v in node.args.items()}
-            outputs = _with(node.outputs, own)
+            replacements |= {name: Ref(self.fresh(name)) for name in names_of(node.outputs)}
+            args = {k: _substitute(v, replacements) for k, v in node.args.items()}
+            outputs = _substitute(node.outputs, replacements)
             self.nodes.append(attrs.evolve(node, args=args, outputs=outputs, line=spec.line))
-        for name in own.keys() - set(inputs):
-            new = own[name].name
+        for name in replacements.keys() - set(inputs):
+            new_name = replacements[name].name
             if name in inner.tensors:
-                self.tensors[new] = inner.tensors[name]
+                self.tensors[new_name] = inner.tensors[name]
             if name in inner.scalars:
-                self.scalars[new] = inner.scalars[name]
-        results = [_with(output, own) for output in inner.outputs]
-        self.standing |= dict(zip(names_of(spec.outputs), _flat(results), strict=False))
+                self.scalars[new_name] = inner.scalars[name]
+        results = [_substitute(output, replacements) for output in inner.outputs]
+        self.replacements |= dict(zip(names_of(spec.outputs), _flat(results), strict=False))
 
     def fresh(self, name: str) -> str:
         """Returns a fresh name."""
@@ -89,19 +93,19 @@ class _Body:
         self.names.add(result)
         return result
 
-    def graph(self, old: FxGraph) -> FxGraph:
+    def graph(self, original: FxGraph) -> FxGraph:
         """Returns the graph with the inlined nodes."""
         return attrs.evolve(
-            old,
+            original,
             nodes=tuple(self.nodes),
-            outputs=_with(old.outputs, self.standing),
+            outputs=_substitute(original.outputs, self.replacements),
             tensors=self.tensors,
             scalars=self.scalars,
         )
 
 
 def _flat(values: Any) -> list[Any]:
-    """Returns the references in nested lists; other items are not results."""
+    """Returns the references in nested lists; other items are dropped."""
     results = []
     for value in values:
         if isinstance(value, list | tuple):
@@ -111,10 +115,10 @@ def _flat(values: Any) -> list[Any]:
     return results
 
 
-def _with(value: Any, standing: Mapping[str, Any]) -> Any:
-    """Returns a value with some references replaced."""
+def _substitute(value: Any, replacements: Mapping[str, Any]) -> Any:
+    """Returns a value with references replaced."""
     if isinstance(value, Ref):
-        return standing.get(value.name, value)
+        return replacements.get(value.name, value)
     if isinstance(value, tuple):
-        return tuple([_with(item, standing) for item in value])
+        return tuple([_substitute(item, replacements) for item in value])
     return value

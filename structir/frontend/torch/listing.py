@@ -1,6 +1,6 @@
 """A printed form of a graph, one line per node, that diagnostics show as source.
 
-Each line ends with the user's Python line that the node was traced from.
+Each line ends with the line of user code that the node was traced from.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from structir.frontend.torch.graph import (
 
 MAX_LENGTH = 240  # characters of a line
 FRAME = re.compile(r'File "(?P<file>[^"]*)", line (?P<line>\d+)[^\n]*(?:\n[ \t]*(?P<code>[^\n]*))?')
-OWN = re.compile(r"(^|/)torch/|^<")  # frames of torch itself, and of code that it makes
+TORCH_FRAME = re.compile(r"(^|/)torch/|^<")  # frames of torch itself and of generated code
 
 
 def node_spans(nodes: Sequence[NodeSpec], where: str) -> list[Span]:
@@ -35,34 +35,34 @@ def line_of(node: NodeSpec) -> tuple[str, str]:
     """Returns the printed form of a node, such as `y = aten.relu.default(x)`, and its origin as a
     comment."""
     outputs = ", ".join(names_of(node.outputs)) or "_"
-    args = ", ".join(_shown(name, value) for name, value in node.args.items())
-    text = _plain(f"{outputs} = {node.target}({args})")
+    args = ", ".join(_format_argument(name, value) for name, value in node.args.items())
+    text = _printable(f"{outputs} = {node.target}({args})")
     text = text if len(text) <= MAX_LENGTH else text[: MAX_LENGTH - 4] + " ..."
     origin = origin_of(node.trace)
-    return text, _plain(f"  # {origin}")[:MAX_LENGTH] if origin else ""
+    return text, _printable(f"  # {origin}")[:MAX_LENGTH] if origin else ""
 
 
 def origin_of(trace: str) -> str:
     """Returns the innermost user frame of a stack trace as `file:line: code`, or an empty
     string."""
     frames = list(FRAME.finditer(trace[:20_000]))
-    own = [f for f in frames if not OWN.search(f["file"])]
-    if not own:
+    user_frames = [f for f in frames if not TORCH_FRAME.search(f["file"])]
+    if not user_frames:
         return ""
-    last = own[-1]
+    last = user_frames[-1]
     return f"{last['file'].rpartition('/')[2]}:{last['line']}: {(last['code'] or '').strip()}"
 
 
-def _plain(text: str) -> str:
+def _printable(text: str) -> str:
     return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
 
 
-def _shown(name: str, value: Any) -> str:
+def _format_argument(name: str, value: Any) -> str:
     plain = not name.startswith("*") and not isinstance(value, Ref)
-    return f"{name}={_text(value)}" if plain else _text(value)
+    return f"{name}={_format_value(value)}" if plain else _format_value(value)
 
 
-def _text(value: Any) -> str:
+def _format_value(value: Any) -> str:
     match value:
         case Ref(name=text) | StorageAttribute(text=text):
             return text
@@ -71,5 +71,5 @@ def _text(value: Any) -> str:
         case FxGraph():
             return "<graph>"
         case tuple():
-            return f"[{', '.join(_text(v) for v in value)}]"
+            return f"[{', '.join(_format_value(v) for v in value)}]"
     return repr(value)

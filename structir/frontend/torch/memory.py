@@ -1,4 +1,4 @@
-"""Functionalization of in-place writes: tracks which tensors alias the same memory.
+"""Functionalization of in-place writes: tracks the tensors that alias the same memory.
 
 Torch writes in place; StructIR values are immutable. Each view is recorded with its node. A write
 through a view is propagated to its base, and a read after a write rebuilds the view.
@@ -25,8 +25,8 @@ class TensorView:
     node: FxNode
     base: str
     index: int
-    write: Write | None  # None if it is the same tensor
-    unsure: bool = False  # torch may have made a copy
+    write: Write | None  # None for an alias of the whole tensor
+    may_be_copy: bool = False  # torch may have made a copy
 
 
 class ViewRebuilder(Protocol):
@@ -40,14 +40,14 @@ class ViewRebuilder(Protocol):
 
 
 class AliasState:
-    """The alias relation of the tensors of a graph, and which of them are stale."""
+    """The alias relation of the tensors of a graph, and the writes that each value reflects."""
 
-    def __init__(self, maker: ViewRebuilder) -> None:
-        self.maker = maker
+    def __init__(self, rebuilder: ViewRebuilder) -> None:
+        self.rebuilder = rebuilder
         self.views: dict[str, TensorView] = {}
         self.aliases: dict[str, str] = {}
-        self.changes: dict[str, int] = {}  # number of writes, by root tensor
-        self.seen: dict[str, int] = {}  # number of writes that the value of a name reflects
+        self.write_counts: dict[str, int] = {}  # number of writes, by root tensor
+        self.reflected_writes: dict[str, int] = {}  # by name: writes included in the value
 
     def record_view(self, node: FxNode) -> None:
         """Records the views that a node creates."""
@@ -58,12 +58,12 @@ class AliasState:
         if not isinstance(first, Ref):
             return
         copies = may_copy(node.spec.target)
-        unsure = copies is not None and copies(node)
+        may_be_copy = copies is not None and copies(node)
         for index, name in enumerate(names_of(node.spec.outputs)):
             self.views[name] = TensorView(
-                node, self._resolve_alias(first.name), index, write, unsure
+                node, self._resolve_alias(first.name), index, write, may_be_copy
             )
-            self.seen[name] = self.changes.get(self.root(name), 0)
+            self.reflected_writes[name] = self.write_counts.get(self.root(name), 0)
 
     def record_alias(self, name: str, of: str) -> None:
         """Records that two names are the same tensor."""
@@ -83,49 +83,51 @@ class AliasState:
         return name
 
     def read(self, scope: FxScope, name: str) -> Any:
-        """Returns the value of a name, rebuilt if its memory was written since."""
+        """Returns the value of a name, rebuilt if its memory was written after it was built."""
         name = self._resolve_alias(name)
         view = self.views.get(name)
         if view is None:
             return scope.values[name]
-        now = self.changes.get(self.root(name), 0)
-        if self.seen[name] != now:
-            if view.unsure:
-                raise _unsure(view)
+        write_count = self.write_counts.get(self.root(name), 0)
+        if self.reflected_writes[name] != write_count:
+            if view.may_be_copy:
+                raise _unknown_alias(view)
             scope.values[name] = self._rebuild(view, name)
-            self.seen[name] = now
+            self.reflected_writes[name] = write_count
         return scope.values[name]
 
     def _rebuild(self, view: TensorView, name: str) -> Expr:
-        result = self.maker.results(view.node)[view.index]
-        return self.maker.builder.emit(result, name)
+        result = self.rebuilder.results(view.node)[view.index]
+        return self.rebuilder.builder.emit(result, name)
 
-    def write(self, node: FxNode, name: str, new: Expr) -> None:
-        """Returns updates a tensor and its base after a write."""
+    def write(self, node: FxNode, name: str, new_value: Expr) -> None:
+        """Updates a tensor and its bases after a write."""
         name, scope = self._resolve_alias(name), node.scope
-        self._propagate(scope, name, new)
+        self._propagate(scope, name, new_value)
         root = self.root(name)
-        self.changes[root] = self.changes.get(root, 0) + 1
+        self.write_counts[root] = self.write_counts.get(root, 0) + 1
         while name in self.views:  # the views in between are up to date
-            self.seen[name] = self.changes[root]
+            self.reflected_writes[name] = self.write_counts[root]
             name = self._resolve_alias(self.views[name].base)
 
-    def _propagate(self, scope: FxScope, name: str, new: Expr) -> None:
+    def _propagate(self, scope: FxScope, name: str, new_value: Expr) -> None:
         while name in self.views:
             view = self.views[name]
-            if view.unsure:
-                raise _unsure(view)
+            if view.may_be_copy:
+                raise _unknown_alias(view)
             base = self._resolve_alias(view.base)
             self.read(scope, base)
             assert view.write is not None
-            with self.maker.builder.at(view.node.span):
-                whole = self.maker.builder.emit(view.write(ViewNode(view), new), base)
-            scope.values[name], name, new = new, base, whole
-        scope.values[name] = new
+            with self.rebuilder.builder.at(view.node.span):
+                updated_base = self.rebuilder.builder.emit(
+                    view.write(ViewNode(view), new_value), base
+                )
+            scope.values[name], name, new_value = new_value, base, updated_base
+        scope.values[name] = new_value
 
 
 class ViewNode(FxNode):
-    """The node of a view that a write-back receives, with the index of its result."""
+    """The node of a view, with the index of its result; a write-back receives it."""
 
     def __init__(self, view: TensorView) -> None:
         node = view.node
@@ -133,7 +135,7 @@ class ViewNode(FxNode):
         self.result_index = view.index
 
 
-def _unsure(view: TensorView) -> DiagnosticError:
+def _unknown_alias(view: TensorView) -> DiagnosticError:
     return DiagnosticError(
         Diagnostic(
             "cannot determine whether this view aliases a tensor that is written in place",
@@ -155,7 +157,7 @@ def written_names(nodes: tuple[NodeSpec, ...], in_place: Any) -> set[str]:
         writes = in_place(spec.target) is not None
         if writes or find_view(spec.target) is not None:
             base.update(dict.fromkeys(names_of(spec.outputs), first.name))
-        if writes and spec.target not in HARMLESS:
+        if writes and spec.target not in IGNORED_WRITES:
             written.add(first.name)
     roots = set()
     for name in written:
@@ -165,4 +167,4 @@ def written_names(nodes: tuple[NodeSpec, ...], in_place: Any) -> set[str]:
     return roots
 
 
-HARMLESS = frozenset({"aten.detach_.default"})
+IGNORED_WRITES = frozenset({"aten.detach_.default"})

@@ -20,21 +20,27 @@ from structir.frontend.torch.node import FxScope
 from structir.frontend.torch.params import Parameters
 from structir.frontend.torch.scalars import as_tensor
 from structir.frontend.torch.sizes import Ratio, TorchSymbols
-from structir.frontend.torch.unsupported import UnmappedOpsError, check_supported
+from structir.frontend.torch.unsupported import (
+    UnmappedOpsError,
+    check_supported,
+    with_mapping_hint,
+)
 from structir.ir.dims import Poly
 from structir.ir.expr import Expr, Tuple
 from structir.ir.module import IRModule
 from structir.lazy import lazy_module
 
 torch = lazy_module("torch")
-UNKNOWN = (
+INTERNALS_ERRORS = (
     AttributeError,
     KeyError,
     IndexError,
     TypeError,
 )  # torch's internals differ between releases
 Progress = Callable[[int, int], None]
-CHOICES = frozenset(f"higher_order.{name}" for name in ("cond", "while_loop", "scan", "map_impl"))
+CONTROL_FLOW_OPS = frozenset(
+    f"higher_order.{name}" for name in ("cond", "while_loop", "scan", "map_impl")
+)
 
 
 def from_exported_program(
@@ -56,16 +62,16 @@ def from_exported_program(
     names = {**_dim_names(program), **(names or {})}
     while True:
         try:
-            return _module(_stored(program), "program", names, weights_as_inputs, progress)
+            return _module(_serialize(program), "program", names, weights_as_inputs, progress)
         except UnmappedOpsError as error:
             program = _decompose(program, error)
 
 
-def _stored(program: Any) -> IO[bytes]:
+def _serialize(program: Any) -> IO[bytes]:
     """Returns a program serialized with `torch.export.save`."""
-    held = io.BytesIO()
+    buffer = io.BytesIO()
     try:
-        torch.export.save(program, held)
+        torch.export.save(program, buffer)
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
@@ -73,29 +79,32 @@ def _stored(program: Any) -> IO[bytes]:
         raise MissingExtraError(message) from None
     except Exception as error:  # torch's serializer raises arbitrary exceptions
         raise wrong(f"torch.export.save failed: {error}") from error
-    return held
+    return buffer
 
 
 def _decompose(program: Any, error: UnmappedOpsError) -> Any:
     """Returns the program with the unmapped ops decomposed by torch and autocast resolved."""
-    known = torch.export.default_decompositions()
-    table = {op: fields for op, fields in known.items() if str(op) in error.names}
+    decompositions = torch.export.default_decompositions()
+    table = {
+        op: decomposition for op, decomposition in decompositions.items() if str(op) in error.names
+    }
     if not table and AUTOCAST not in error.names:
-        raise error
+        raise with_mapping_hint(error)
     return program.run_decompositions(table)
 
 
 def _dim_names(program: Any) -> dict[str, str]:
-    """Returns the names of the `Dim`s of a program by torch symbol; a stored program lacks them."""
+    """Returns the names of the program's `Dim`s by torch symbol; a stored program does not have
+    them."""
     try:
         values = [n.meta["val"] for n in program.graph.nodes if n.op == "placeholder"]
         modes = [v.fake_mode for v in values if hasattr(v, "fake_mode")]
-        known = modes[0].shape_env.source_name_to_debug_name
+        debug_names = modes[0].shape_env.source_name_to_debug_name
         sources = modes[0].shape_env.var_to_sources
-        places = [(str(var), s.name) for var, items in sources.items() for s in items]
-        named = [(var, name() if callable(name) else name) for var, name in places]
-        return {var: known[name] for var, name in named if name in known}
-    except UNKNOWN:
+        pairs = [(str(var), s.name) for var, items in sources.items() for s in items]
+        resolved = [(var, name() if callable(name) else name) for var, name in pairs]
+        return {var: debug_names[name] for var, name in resolved if name in debug_names}
+    except INTERNALS_ERRORS:
         return {}
 
 
@@ -106,7 +115,11 @@ def from_pt2(
     weights_as_inputs: bool = False,
     progress: Progress | None = None,
 ) -> IRModule:
-    """Imports a `.pt2` file that `torch.export.save` has written; torch is not needed."""
+    """Imports a `.pt2` file that `torch.export.save` wrote; torch is not needed.
+
+    The arguments are those of `from_exported_program`. Raises `DiagnosticError` for an invalid
+    file, an op without a mapping, or an invalid node.
+    """
     if not isinstance(path, str | os.PathLike):
         return _module(path, "program", names, weights_as_inputs, progress)
     path = Path(path)
@@ -143,12 +156,12 @@ def _module(
 def _counter(progress: Progress | None, total: int) -> Callable[[], None]:
     if progress is None:
         return lambda: None
-    done = 0
+    completed = 0
 
     def count() -> None:
-        nonlocal done
-        done += 1
-        progress(min(done, total), total)
+        nonlocal completed
+        completed += 1
+        progress(min(completed, total), total)
 
     return count
 
@@ -157,21 +170,25 @@ def _build_module(
     importer: TorchImporter, program: ExportedModule, params: Parameters, where: str
 ) -> IRModule:
     graph, builder = program.graph, importer.builder
-    named = [o.value.name for o in program.outputs if isinstance(o.value, Ref)]
-    scope = FxScope(graph, params.values, where, frozenset(named))
+    result_names = [o.value.name for o in program.outputs if isinstance(o.value, Ref)]
+    scope = FxScope(graph, params.values, where, frozenset(result_names))
     outputs = [o for o in program.outputs if o.kind == "user"]
-    kept = params.changed(program)
+    mutated = params.mutated(program)
     attributes: dict[str, Any] = {
         "input_names": tuple([p.name for p in params.variables]),
-        "output_names": tuple([*_output_names(outputs), *kept]),
+        "output_names": tuple([*_output_names(outputs), *mutated]),
         "num_input": params.inputs,
     }
     with builder.function("main", params.variables, attrs=attributes):
         with builder.dataflow() if is_flat(graph) else nullcontext():
             check_sizes(importer, program, params)
-            match = importer.run(scope)
-            user = [v for v, o in zip(match, program.outputs, strict=True) if o.kind == "user"]
-            values = [*user, *[importer.read(scope, name) for name in kept.values()]]
+            outputs_of_graph = importer.run(scope)
+            user = [
+                v
+                for v, o in zip(outputs_of_graph, program.outputs, strict=True)
+                if o.kind == "user"
+            ]
+            values = [*user, *[importer.read(scope, name) for name in mutated.values()]]
             results = [
                 importer.emit_result(_result(value), name)
                 for value, name in zip(values, attributes["output_names"], strict=True)
@@ -183,9 +200,11 @@ def _build_module(
 
 
 def is_flat(graph: FxGraph) -> bool:
-    """Returns whether a graph can be in a dataflow block: it has no conditionals and loops."""
+    """Returns whether a graph can be in a dataflow block: it has no conditionals or loops."""
     inner = [v for n in graph.nodes for v in n.args.values() if isinstance(v, FxGraph)]
-    return all(n.target not in CHOICES for n in graph.nodes) and all(is_flat(g) for g in inner)
+    return all(n.target not in CONTROL_FLOW_OPS for n in graph.nodes) and all(
+        is_flat(g) for g in inner
+    )
 
 
 def _output_names(outputs: list[Any]) -> list[str]:
@@ -193,7 +212,8 @@ def _output_names(outputs: list[Any]) -> list[str]:
 
 
 def _result(value: Any) -> Expr:
-    """Returns a result as an expression: a number is a tensor of rank 0, None the empty tuple."""
+    """Returns a result as an expression: a number becomes a tensor of rank 0, None the empty
+    tuple."""
     if value is None:
         return Tuple(())
     if isinstance(value, Expr):
@@ -205,5 +225,5 @@ def _result(value: Any) -> Expr:
     if isinstance(value, float | Ratio):
         return as_tensor(value, "float64")
     raise DiagnosticError(
-        Diagnostic(f"program output: expected a tensor or a number, found {value!r}")
+        Diagnostic(f"program output: expected a tensor or a number, found {value!r}", code="E0808")
     )

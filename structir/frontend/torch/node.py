@@ -41,7 +41,7 @@ class TorchImportContext(Protocol):
         """Builds a nested graph into the current scope; returns its outputs."""
         ...
 
-    def is_size(self, stated: Any) -> bool:
+    def is_size(self, expression: Any) -> bool:
         """Returns whether a symbolic number is a variable with a lower bound of at least 0."""
         ...
 
@@ -72,12 +72,12 @@ class FxNode:
             return default
         return self._value(self.spec.args[name])
 
-    def _value(self, stated: Any) -> Any:
-        if isinstance(stated, Ref):
-            return self.host.read(self.scope, stated.name)
-        if isinstance(stated, tuple):
-            return tuple([self._value(item) for item in stated])
-        return stated
+    def _value(self, argument: Any) -> Any:
+        if isinstance(argument, Ref):
+            return self.host.read(self.scope, argument.name)
+        if isinstance(argument, tuple):
+            return tuple([self._value(item) for item in argument])
+        return argument
 
     def __getitem__(self, name: str) -> Expr:
         """Returns a tensor argument; raises `DiagnosticError` if it is missing."""
@@ -147,14 +147,17 @@ class FxNode:
         """Returns the shape of a tensor, whose rank must be known."""
         sizes = tensor_info(x).dims
         if not isinstance(sizes, tuple):
-            self.fail("expected an operand of known rank")
+            self.fail(f"expected an operand of known rank, found {tensor_info(x)}")
         return sizes
 
     def static_dims(self, name: str = "self") -> tuple[int, ...]:
         """Returns the shape of an operand, which must be static."""
         value = self.dims(name)
         if any(isinstance(d, Poly) for d in value):
-            self.fail(f"argument {name!r}: expected a static shape, found {value}")
+            self.fail(
+                f"argument {name!r}: expected a static shape, found {value}",
+                "export with static sizes: remove its `Dim` from `dynamic_shapes`",
+            )
         return value  # type: ignore[return-value]
 
     def rank(self, name: str = "self") -> int:
@@ -169,7 +172,7 @@ class FxNode:
         """Returns the dtype of a tensor, which must be known."""
         value = tensor_info(x).dtype
         if value is None:
-            self.fail("expected an operand of known dtype")
+            self.fail(f"expected an operand of known dtype, found {tensor_info(x)}")
         return value
 
     def axis(self, name: str = "dim", default: Any = REQUIRED, of: str = "self") -> int:
@@ -178,13 +181,14 @@ class FxNode:
 
     def normalize_axis(self, axis: int, rank: int) -> int:
         """Returns an axis normalized to [0, rank); a tensor of rank 0 counts as rank 1."""
-        most = max(rank, 1)
-        if not -most <= axis < most:
+        limit = max(rank, 1)
+        if not -limit <= axis < limit:
             self.fail(f"axis {axis} is out of range for rank {rank}")
-        return int(axis) % most
+        return int(axis) % limit
 
     def axes(self, name: str = "dim", of: str = "self") -> list[int] | None:
-        """Returns the sorted axes that an argument names, normalized; None if it names none."""
+        """Returns the sorted, normalized axes that an argument names, or None if it is absent or
+        empty."""
         value = self.arg(name, None)
         if value is None or value == ():
             return None
@@ -204,7 +208,7 @@ class FxNode:
         """Returns the dtype that torch recorded for a result."""
         dtype = self.meta(index).dtype
         if dtype is None:
-            self.fail("complex dtypes are not supported")
+            self.fail(f"result {index}: complex dtypes are not supported")
         return dtype
 
     def out_dims(self, index: int = 0) -> tuple[Dim, ...]:
@@ -239,11 +243,11 @@ class FxNode:
         diagnostic = Diagnostic(message, self.span, self.spec.target, hint=hint, code="E0805")
         raise DiagnosticError(diagnostic)
 
-    def require_default(self, name: str, kept: Any) -> None:
+    def require_default(self, name: str, supported: Any) -> None:
         """Raises `DiagnosticError` unless an argument is absent or has the supported value."""
-        value = self.arg(name, kept)
-        if value is not None and value != kept:
-            self.fail(f"{name}={value!r} is not supported")
+        value = self.arg(name, supported)
+        if value is not None and value != supported:
+            self.fail(f"{name}: expected {supported!r}, found {value!r}")
 
 
 def are_equal(a: Sequence[Dim], b: Sequence[Dim]) -> bool:

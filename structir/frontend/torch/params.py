@@ -1,4 +1,4 @@
-"""The inputs of an exported program as parameters of the function or constants."""
+"""Conversion of a program's inputs to parameters of the function or constants."""
 
 from __future__ import annotations
 
@@ -29,72 +29,70 @@ class Parameters:
         self.program, self.symbols = program, importer.symbols
         self.values: dict[str, Any] = {}
         self.variables: list[Var] = []
-        self.declared_sizes: dict[
-            str, tuple[Dim, ...]
-        ] = {}  # sizes as torch declares them, by name
+        self.declared_sizes: dict[str, tuple[Dim, ...]] = {}  # by input name
         user = [i for i in program.inputs if i.kind == "user" and isinstance(i.value, Ref)]
         tensors = {i.value.name for i in user} & set(program.graph.tensors)
         numbers = [program.graph.scalars.get(i.value.name) for i in user]
         metas = {name: program.graph.tensors[name] for name in sorted(tensors)}
-        self.stated = solve_input_sizes(
+        self.solved_sizes = solve_input_sizes(
             self.symbols, metas, [n for n in numbers if isinstance(n, str)]
         )
-        for given in user:
-            self._variable(given)
+        for spec in user:
+            self._variable(spec)
         self.inputs = len(self.variables)
-        self.written = written_names(program.graph.nodes, in_place)
+        self.written_inputs = written_names(program.graph.nodes, in_place)
         self._state(archive, as_inputs)
 
-    def _meta(self, given: Input) -> Meta:
-        meta = self.program.graph.tensors.get(given.value.name)
+    def _meta(self, spec: Input) -> Meta:
+        meta = self.program.graph.tensors.get(spec.value.name)
         if meta is None:
-            raise wrong(f"the exported program has no metadata of input {given.value.name!r}")
+            raise wrong(f"the exported program has no metadata of input {spec.value.name!r}")
         return meta
 
-    def _variable(self, given: Input) -> None:
-        name = given.value.name
+    def _variable(self, spec: Input) -> None:
+        name = spec.value.name
         scalar = self.program.graph.scalars.get(name)
         if scalar is not None:
             size = self.symbols.dim(scalar)
             self.values[name], self.declared_sizes[name] = size, (size,)
             self.variables.append(Var(name, PrimStructInfo("int64", value=size)))
             return
-        meta = self._meta(given)
+        meta = self._meta(spec)
         sizes = tuple([self.symbols.dim(s) for s in meta.sizes])
-        stated = tuple([self.stated.get((name, k), d) for k, d in enumerate(sizes)])
-        var = Var(name, TensorStructInfo(stated, meta.dtype))
+        solved = tuple([self.solved_sizes.get((name, k), d) for k, d in enumerate(sizes)])
+        var = Var(name, TensorStructInfo(solved, meta.dtype))
         self.values[name] = var
         self.variables.append(var)
         self.declared_sizes[name] = sizes
 
     def _state(self, archive: Archive, as_inputs: bool) -> None:
         payloads = archive.payloads("constants") | archive.payloads("weights")
-        changed = {o.target for o in self.program.outputs if o.kind != "user"} | self.written
-        for given in self.program.inputs:
-            if given.kind == "value":
-                self.values[given.target] = given.value
-            if given.kind not in STATE:
-                if given.kind not in ("user", "value"):
-                    raise wrong(f"input {given.target!r}: expected a tensor, found a custom object")
+        changed = {o.target for o in self.program.outputs if o.kind != "user"} | self.written_inputs
+        for spec in self.program.inputs:
+            if spec.kind == "value":
+                self.values[spec.target] = spec.value
+            if spec.kind not in STATE:
+                if spec.kind not in ("user", "value"):
+                    raise wrong(f"input {spec.target!r}: expected a tensor, found a custom object")
                 continue
-            name = given.value.name
-            if as_inputs or name in changed or given.target in changed:
-                self._variable(given)
-            elif given.target not in payloads:
-                raise wrong(f"{archive.name} has no data of {given.target!r}")
+            name = spec.value.name
+            if as_inputs or name in changed or spec.target in changed:
+                self._variable(spec)
+            elif spec.target not in payloads:
+                raise wrong(f"{archive.name} has no data of {spec.target!r}")
             else:
-                self.values[name] = Constant(archive.tensor(given.target, payloads[given.target]))
+                self.values[name] = Constant(archive.tensor(spec.target, payloads[spec.target]))
 
-    def changed(self, program: ExportedModule) -> dict[str, str]:
-        """Returns the mutated inputs and state: the output name, and the value with the final
-        elements."""
+    def mutated(self, program: ExportedModule) -> dict[str, str]:
+        """Returns the mutated inputs and state: output names, and the names of their final
+        values."""
         results = {}
         for output in program.outputs:
             if output.kind != "user":
                 results[f"{output.target}"] = output.value.name
-        for given in program.inputs:
-            if isinstance(given.value, Ref) and given.value.name in self.written:
-                results[given.target or given.value.name] = given.value.name
+        for spec in program.inputs:
+            if isinstance(spec.value, Ref) and spec.value.name in self.written_inputs:
+                results[spec.target or spec.value.name] = spec.value.name
         return results
 
 
@@ -103,20 +101,22 @@ def solve_input_sizes(
 ) -> dict[tuple[str, int], Dim]:
     """Returns fresh variables for input sizes, and solves torch's variables for them.
 
-    This applies to variables that are not themselves the size of an axis: an input of `2 * s` rows
-    gets `n` rows, and `s` becomes `n // 2`.
+    This applies to a variable that is not the size of any axis: an input of `2 * s` rows gets `n`
+    rows, and `s` becomes `n
+
+    2`.
     """
     sizes = {(n, k): symbols.dim(s) for n, m in metas.items() for k, s in enumerate(m.sizes)}
-    results = [dims.as_sym(d) for d in (*sizes.values(), *map(symbols.dim, numbers))]
-    bound = {s for s in results if s is not None}
-    stated: dict[tuple[str, int], Dim] = {}
+    variables = [dims.as_sym(d) for d in (*sizes.values(), *map(symbols.dim, numbers))]
+    bound = {s for s in variables if s is not None}
+    solved: dict[tuple[str, int], Dim] = {}
     for index, size in sizes.items():
         for variable in sorted(dims.syms(size) - bound, key=lambda s: s.name):
             parts = dims.linear(size, variable)
             if parts is None or not isinstance(parts[0], int) or not dims.syms(parts[1]) <= bound:
                 continue
-            own = stated[index] = symbols.fresh(f"{index[0]}_{index[1]}")
-            symbols.define(variable, dims.floordiv(own - parts[1], parts[0]))
+            fresh_size = solved[index] = symbols.fresh(f"{index[0]}_{index[1]}")
+            symbols.define(variable, dims.floordiv(fresh_size - parts[1], parts[0]))
             bound.add(variable)
             break
-    return stated
+    return solved

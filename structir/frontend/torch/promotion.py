@@ -30,9 +30,9 @@ def promote_dtypes(values: Iterable[Any]) -> str:
     for group in ranked:
         if not group:
             continue
-        own = _common_dtype(group)
-        if result is None or _kind(own) > _kind(result):
-            result = own
+        group_dtype = _common_dtype(group)
+        if result is None or _kind(group_dtype) > _kind(result):
+            result = group_dtype
     return result or "float32"
 
 
@@ -48,7 +48,7 @@ def _number_kind(value: Any) -> int:
 
 
 def _common_dtype(group: set[str]) -> str:
-    """Returns the dtype that represents all of these."""
+    """Returns the common dtype of a set of dtypes of several categories."""
     highest = max(map(_kind, group))
     names = sorted(name for name in group if _kind(name) == highest)
     if len(names) == 1:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-Build = Callable[[Any], Any]  # from the node as a mapping sees it to its outputs
-Write = Callable[[Any, Any], Any]  # from a view's node and new elements to the whole's new elements
+Build = Callable[[Any], Any]  # node -> results
+Write = Callable[[Any, Any], Any]  # node of a view, new elements of the view -> new base
 
 _builds: dict[str, Build] = {}
 _views: dict[str, Write | None] = {}
@@ -16,8 +16,8 @@ _copies: dict[str, Callable[[Any], bool]] = {}
 def torch_op(*names: str) -> Callable[[Build], Build]:
     """Registers the decorated function as the mapping of these ops.
 
-    `add` means every overload, `add.Scalar` one of them. A name without a namespace is in `aten`; a
-    name that starts with a colon has its own.
+    `add` is every overload, `add.Scalar` one of them. A name without a namespace is in `aten`; a
+    name that starts with a colon is complete, such as `:higher_order.cond`.
     """
 
     def register(build: Build) -> Build:
@@ -39,9 +39,9 @@ def _build_direct(op: Any) -> Build:
 
 
 def view_of(*names: str, copies: Callable[[Any], bool] | None = None) -> Callable[[Write], Write]:
-    """Registers how a write to a view updates its base.
+    """Registers the decorated function as the write-back of these view ops.
 
-    `copies(node)` is whether the op may return a copy instead of a view.
+    `copies(node)` returns whether the op may return a copy instead of a view.
     """
 
     def register(write: Write) -> Write:

@@ -69,8 +69,8 @@ def _quotient(value: Ratio, dtype: str) -> Expr:
         return number(value.over / value.under, dtype)
     if value.under == 1:
         return size_number(value.over, dtype)
-    wide = dtype if is_float(dtype) else "float64"
-    result = R.divide(size_number(value.over, wide), size_number(value.under, wide))
+    work_dtype = dtype if is_float(dtype) else "float64"
+    result = R.divide(size_number(value.over, work_dtype), size_number(value.under, work_dtype))
     return cast(result, dtype)
 
 

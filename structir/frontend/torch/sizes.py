@@ -31,7 +31,7 @@ class Ratio:
 
 
 class UnreadableSizeError(Exception):
-    """Raised for an expression that has no meaning as a size."""
+    """Raised for an expression that is not a size."""
 
 
 class TorchSymbols:
@@ -40,7 +40,7 @@ class TorchSymbols:
     def __init__(self, names: Mapping[str, str]) -> None:
         self.names = names
         self.by_name: dict[str, Dim] = {}
-        self.known: dict[str, Ratio] = {}
+        self.parsed: dict[str, Ratio] = {}
 
     def variable(self, name: str) -> Dim:
         """Returns the variable of a torch name."""
@@ -53,26 +53,26 @@ class TorchSymbols:
         return dims.sym(identifier(name))
 
     def define(self, variable: Sym, size: Dim) -> None:
-        """Replaces a variable with an expression of other sizes."""
+        """Replaces a variable by an expression of other sizes."""
         changed = [n for n, d in self.by_name.items() if dims.as_sym(d) is variable]
         self.by_name.update(dict.fromkeys(changed, size))
-        self.known.clear()
+        self.parsed.clear()
 
-    def number(self, stated: Any) -> Ratio:
+    def number(self, expression: Any) -> Ratio:
         """Returns the value of a number or a symbolic expression."""
-        if not isinstance(stated, str):
-            fraction = Fraction(stated)
+        if not isinstance(expression, str):
+            fraction = Fraction(expression)
             return Ratio(fraction.numerator, fraction.denominator)
-        if stated not in self.known:
-            self.known[stated] = self._read(stated)
-        return self.known[stated]
+        if expression not in self.parsed:
+            self.parsed[expression] = self._read(expression)
+        return self.parsed[expression]
 
-    def dim(self, stated: Any) -> Dim:
+    def dim(self, expression: Any) -> Dim:
         """Returns the value of a symbolic expression as a size; raises `DiagnosticError` for a
         fraction."""
-        value = self.number(stated).whole()
+        value = self.number(expression).whole()
         if value is None:
-            raise unreadable(stated, "not provably an integer")
+            raise unreadable(expression, "not provably an integer")
         return value
 
     def _read(self, text: str) -> Ratio:
@@ -92,7 +92,7 @@ class TorchSymbols:
             case ast.Name(id="true" | "false"):
                 return Ratio(int(tree.id == "true"))
             case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return _negated(self._value(operand))
+                return _negate(self._value(operand))
             case ast.Call(func=ast.Name(id="Symbol"), args=[ast.Constant(value=str(name)), *_]):
                 return Ratio(self.variable(name))
             case ast.Call(func=ast.Name(id="Float"), args=[ast.Constant(value=value), *_]):
@@ -105,18 +105,18 @@ class TorchSymbols:
                 raise UnreadableSizeError(f"unsupported function {name}")
         raise UnreadableSizeError(f"unsupported expression {ast.unparse(tree)[:60]}")
 
-    def _piecewise(self, pieces: list[ast.expr]) -> Ratio:
+    def _piecewise(self, cases: list[ast.expr]) -> Ratio:
         results = []
-        for piece in pieces:
-            if not isinstance(piece, ast.Call | ast.Tuple):
+        for case in cases:
+            if not isinstance(case, ast.Call | ast.Tuple):
                 raise UnreadableSizeError("expected a (value, condition) pair in Piecewise")
-            pair = piece.args if isinstance(piece, ast.Call) else piece.elts
+            pair = case.args if isinstance(case, ast.Call) else case.elts
             if len(pair) != 2:
                 raise UnreadableSizeError("expected a (value, condition) pair in Piecewise")
             results.append([_whole(self._value(part)) for part in pair])
         value = results.pop()[0]
-        for piece_value, condition in reversed(results):
-            value = dims.select(condition, piece_value, value)
+        for case_value, condition in reversed(results):
+            value = dims.select(condition, case_value, value)
         return Ratio(value)
 
 
@@ -138,7 +138,7 @@ def _whole(ratio: Ratio) -> Dim:
     return value
 
 
-def _negated(a: Ratio) -> Ratio:
+def _negate(a: Ratio) -> Ratio:
     return Ratio(-a.over, a.under)
 
 
@@ -180,9 +180,9 @@ def _sizes(act: Callable[..., Dim]) -> Callable[[list[Ratio]], Ratio]:
     return lambda args: Ratio(act(*[_whole(a) for a in args]))
 
 
-def _compared(op: str, turned: bool = False) -> Callable[[list[Ratio]], Ratio]:
+def _comparison(op: str, is_swapped: bool = False) -> Callable[[list[Ratio]], Ratio]:
     def compare(args: list[Ratio]) -> Ratio:
-        a, b = reversed(args) if turned else args
+        a, b = reversed(args) if is_swapped else args
         return Ratio(dims.compare(op, a.over * b.under, b.over * a.under))
 
     return compare
@@ -201,16 +201,16 @@ FUNCTIONS: dict[str, Callable[[list[Ratio]], Ratio]] = {
     "And": _sizes(lambda *args: reduce(_both, args)),
     "CeilToInt": lambda args: Ratio(_ceiling(args[0])),
     "CleanDiv": lambda args: Ratio(_floor(_quotient(*args))),
-    "Equality": _compared("eq"),
-    "Eq": _compared("eq"),
+    "Equality": _comparison("eq"),
+    "Eq": _comparison("eq"),
     "FloatTrueDiv": lambda args: _quotient(*args),
     "FloorDiv": lambda args: Ratio(_floor(_quotient(*args))),
     "FloorToInt": lambda args: Ratio(_floor(args[0])),
-    "GreaterThan": _compared("le", turned=True),
+    "GreaterThan": _comparison("le", is_swapped=True),
     "Identity": lambda args: args[0],
     "IntTrueDiv": lambda args: _quotient(*args),
     "Integer": lambda args: args[0],
-    "LessThan": _compared("le"),
+    "LessThan": _comparison("le"),
     "Max": _sizes(dims.dim_max),
     "Min": _sizes(dims.dim_min),
     "Mod": _sizes(dims.floormod),
@@ -221,12 +221,12 @@ FUNCTIONS: dict[str, Callable[[list[Ratio]], Ratio]] = {
     "PowByNatural": lambda args: _power(*args),
     "PythonMod": _sizes(dims.floormod),
     "Rational": lambda args: _quotient(*args),
-    "StrictGreaterThan": _compared("lt", turned=True),
-    "StrictLessThan": _compared("lt"),
+    "StrictGreaterThan": _comparison("lt", is_swapped=True),
+    "StrictLessThan": _comparison("lt"),
     "ToFloat": lambda args: args[0],
     "TruncToInt": lambda args: Ratio(_floor(args[0])),
-    "Unequality": _compared("ne"),
-    "Ne": _compared("ne"),
+    "Unequality": _comparison("ne"),
+    "Ne": _comparison("ne"),
     "ceiling": lambda args: Ratio(_ceiling(args[0])),
     "floor": lambda args: Ratio(_floor(args[0])),
 }

@@ -1,13 +1,16 @@
-"""A check, before anything is built, that every op of a program can be imported."""
+"""A check before the import that every op of a program has a mapping."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from structir.errors import Diagnostic, DiagnosticError
-from structir.frontend.torch.graph import FxGraph, names_of
+from structir.frontend.torch.graph import FxGraph, NodeSpec, names_of
+from structir.frontend.torch.listing import line_of
 from structir.frontend.torch.registry import find_build, in_place
+
+DECOMPOSE = "decompose into core ATen ops: `ep = ep.run_decompositions()`"
+REAL_TENSORS = "represent complex tensors by pairs of real tensors in the model"
 
 
 class UnmappedOpsError(DiagnosticError):
@@ -29,27 +32,44 @@ def all_graphs(graph: FxGraph) -> Iterator[FxGraph]:
 
 def check_supported(graph: FxGraph) -> None:
     """Raises one `UnmappedOpsError` that lists all unsupported ops and dtypes with their counts."""
-    missing: Counter[str] = Counter()
+    missing: dict[str, list[NodeSpec]] = {}
+    tensors: list[str] = []  # of an unsupported dtype
     for part in all_graphs(graph):
+        tensors += [name for name, meta in part.tensors.items() if meta.dtype is None]
         for node in part.nodes:
-            if not is_supported(node.target) and not _is_symbolic_arithmetic(
-                part, names_of(node.outputs)
-            ):
-                missing[node.target] += 1
-        complexes = sum(meta.dtype is None for meta in part.tensors.values())
-        if complexes:
-            missing["tensor of a complex dtype"] += complexes
-    if not missing:
-        return
-    total, kinds = sum(missing.values()), len(missing)
+            scalar = _is_symbolic_arithmetic(part, names_of(node.outputs))
+            if not is_supported(node.target) and not scalar:
+                missing.setdefault(node.target, []).append(node)
+    if missing or tensors:
+        raise UnmappedOpsError(_missing_mappings(missing, tensors), frozenset(missing))
+
+
+def _missing_mappings(missing: Mapping[str, list[NodeSpec]], tensors: list[str]) -> Diagnostic:
+    """Returns the error that lists ops without a mapping, the most frequent first."""
+    total, ops = sum(map(len, missing.values())), len(missing)
+    nodes_text = f"{total} node{'s' * (total > 1)} of {ops} op{'s' * (ops > 1)}"
+    first = f", first {tensors[0]!r}" if tensors else ""
+    dtypes_text = f"{len(tensors)} x tensor of a complex or quantized dtype{first}"
     diagnostic = Diagnostic(
-        f"{total} node{'s' * (total > 1)} of {kinds} op{'s' * (kinds > 1)} cannot be imported",
+        f"{nodes_text} cannot be imported" if missing else f"cannot import {dtypes_text}",
         code="E0801",
-        hint="decompose into core ATen ops: `ep = ep.run_decompositions()`",
+        hint=DECOMPOSE if missing else REAL_TENSORS,
     )
-    for name, count in sorted(missing.items(), key=lambda item: (-item[1], item[0])):
-        diagnostic = diagnostic.note(f"{count} x {name}")
-    raise UnmappedOpsError(diagnostic, frozenset(missing))
+    for name, nodes in sorted(missing.items(), key=lambda item: (-len(item[1]), item[0])):
+        text, origin = line_of(nodes[0])
+        diagnostic = diagnostic.note(f"{len(nodes)} x {name}, first in `{text}`{origin}")
+    return diagnostic.note(dtypes_text) if missing and tensors else diagnostic
+
+
+def with_mapping_hint(error: UnmappedOpsError) -> UnmappedOpsError:
+    """Returns the error of ops that torch cannot decompose, with the hint to add a mapping."""
+    if not error.names:
+        return error
+    target = min(error.names)
+    name = target.removeprefix("aten.") if target.startswith("aten.") else f":{target}"
+    (diagnostic,) = error.diagnostics
+    hint = f'register a mapping: `@torch_op("{name}")`'
+    return UnmappedOpsError(diagnostic.hinted(hint), error.names)
 
 
 def is_supported(target: str) -> bool:

@@ -24,7 +24,7 @@ from tests.frontend.torch import models, op_cases  # noqa: E402
 
 
 class Group(torch.nn.Module):
-    """Cases as one module: it takes the operands of all, and gives the results of all."""
+    """One module for all cases: operands of all cases in, results of all cases out."""
 
     def __init__(self, cases: list[op_cases.Case]) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class Group(torch.nn.Module):
 
 
 def flat(value: Any) -> list[Any]:
-    """The tensors of a nested result in their order; numbers are tensors without axes."""
+    """Returns the tensors of a nested result in order; numbers become tensors of rank 0."""
     if isinstance(value, torch.Tensor):
         return [value.detach().numpy().copy()]
     if isinstance(value, dict):
@@ -65,7 +65,7 @@ def write(name: str, program: Any, runs: list[tuple[list[Any], list[Any]]]) -> N
 
 
 def slimmed(held: io.BytesIO) -> io.BytesIO:
-    """The archive without its pickled sample operands, and without the folders of this machine."""
+    """Returns the archive without pickled sample operands and absolute paths."""
     made = io.BytesIO()
     with zipfile.ZipFile(held) as old, zipfile.ZipFile(made, "w") as new:
         for info in old.infolist():
@@ -81,7 +81,7 @@ def slimmed(held: io.BytesIO) -> io.BytesIO:
 
 
 def _shortened(found: re.Match[str]) -> str:
-    """A file without the folders of this machine; those within torch are kept."""
+    """Returns a file without absolute paths, except for those in torch."""
     _, inside, behind = found[1].partition("site-packages/")
     return f'File \\"{behind if inside else Path(found[1]).name}'
 
@@ -89,7 +89,7 @@ def _shortened(found: re.Match[str]) -> str:
 def run(
     model: Any, operands: tuple[Any, ...], extra: Callable[..., Any]
 ) -> tuple[list[Any], list[Any]]:
-    """What a model gives for operands, and what it leaves in its buffers and operands."""
+    """Returns the results of a model, and its buffers and operands afterwards."""
     model = copy.deepcopy(model)
     given = [o.clone() for o in operands]
     before = extra(model)
@@ -124,7 +124,7 @@ WRITTEN = {"cached": ("steps", "seen"), "generator": ("keys", "values")}
 
 
 def state_of(name: str) -> Callable[[Any], list[Any]]:
-    """The buffers that a model writes."""
+    """Returns the buffers that a model mutates."""
     written = WRITTEN.get(name, ())
     return lambda model: [getattr(model, n).clone() for n in written]
 

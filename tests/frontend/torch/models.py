@@ -108,7 +108,7 @@ class Encoder(nn.Module):
 
 
 class Norm(nn.Module):
-    """The root of the mean square taken out, as many decoders write it."""
+    """RMS normalization in the form that many decoders use."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -179,7 +179,7 @@ class Tagger(nn.Module):
 
 
 class UNet(nn.Module):
-    """Down and up again, with what was before put beside it; images of any size."""
+    """A U-Net: downsampling, upsampling and skip connections; images of any size."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -200,7 +200,7 @@ class UNet(nn.Module):
 
 
 class Chooser(nn.Module):
-    """Branches that data choose, and a loop whose steps data count."""
+    """A data-dependent conditional, and a loop with a data-dependent trip count."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -220,7 +220,7 @@ class Chooser(nn.Module):
 
 
 class Selector(nn.Module):
-    """Sizes that only data tell."""
+    """Data-dependent sizes."""
 
     def forward(self, x: Tensor, count: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         found = x[x[:, 0] > 0]
@@ -271,14 +271,14 @@ def cached(batch: int, past: int) -> tuple[Tensor, Tensor, Tensor]:
 def of(
     make: Callable[..., Any], model: nn.Module, dynamic: Any, *sizes: tuple[int, ...]
 ) -> Example:
-    """A model with operands that a function makes of sizes; the first are for the export."""
+    """A model, and a function from sizes to operands; the first operands are for the export."""
     made = [make(*s) for s in sizes]
     listed = [m if isinstance(m, tuple) else (m,) for m in made]
     return Example(model.eval(), listed[0], dynamic, tuple(listed[1:]))
 
 
 def examples() -> dict[str, Example]:
-    """All models by their names."""
+    """Returns all models by name."""
     torch.manual_seed(7)
     rows, columns = Dim("rows", min=4, max=64), Dim("columns", min=4, max=64)
     text = {0: BATCH, 1: LENGTH}

@@ -30,7 +30,7 @@ def flags(*sizes: int) -> Tensor:
 
 
 def listed(made: Any) -> Any:
-    """Named tuples are plain ones: torch cannot write the named ones."""
+    """Replaces named tuples by plain ones: torch cannot serialize named ones."""
     return tuple(made) if isinstance(made, tuple) else made
 
 

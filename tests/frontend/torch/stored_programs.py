@@ -1,4 +1,4 @@
-"""Stored programs with operands and what torch makes of them; read without torch."""
+"""Stored programs with operands and torch's results; reading them needs no torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that are broken or hostile: one message, bounded memory, nothing run."""
+"""Broken or hostile files: one diagnostic, bounded memory, no execution."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_compressed_files_are_not_unpacked() -> None:
     refused(bomb, "compressed")
 
 
-def test_a_file_that_says_it_is_larger_than_the_archive() -> None:
+def test_rejects_a_file_larger_than_the_archive() -> None:
     data = bytearray(archive(simple(), WEIGHTS).getvalue())
     place = data.rindex(b"m/models/model.json") - 46  # its entry in the directory at the end
     data[place + 20 : place + 28] = (2**31 - 1).to_bytes(4, "little") * 2
@@ -87,7 +87,7 @@ def test_pickled_weights_are_never_read(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def with_config(config: Any) -> io.BytesIO:
-    """The simple program with another description of its weights."""
+    """Returns the simple program with another description of its weights."""
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w") as file:
         file.writestr("m/models/model.json", json.dumps(simple()))
@@ -175,7 +175,7 @@ LEAVES = [None, -1, 0, 10**30, 1.5, True, "x", [], {}, [1], {"as_int": 3}, {"as_
 
 
 def places_of(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """The places of all parts of a JSON value."""
+    """Yields the paths of all parts of a JSON value."""
     found = [at] if at else []
     if isinstance(value, dict | list):
         items = value.items() if isinstance(value, dict) else enumerate(value)
@@ -184,15 +184,15 @@ def places_of(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 def drawn(data: st.DataObject, graph: Any) -> tuple[Any, ...]:
-    """A place in a program."""
+    """Generates a path in a program."""
     places = places_of(graph)
     return places[data.draw(st.integers(0, len(places) - 1))]
 
 
 @given(st.data())
 @settings(max_examples=100, deadline=None)
-def test_programs_with_a_part_changed_are_refused_or_taken(data: st.DataObject) -> None:
-    """Nothing but StructIR's own errors comes out."""
+def test_modified_programs_import_or_raise_one_diagnostic(data: st.DataObject) -> None:
+    """Checks that only StructIR errors are raised."""
     stated, held = PARTS[data.draw(st.integers(0, len(PARTS) - 1))]
     graph = copy.deepcopy(stated)
     for _ in range(data.draw(st.integers(1, 3))):
@@ -224,7 +224,7 @@ def test_programs_with_a_part_changed_are_refused_or_taken(data: st.DataObject) 
 
 @given(st.data())
 @settings(max_examples=40, deadline=None)
-def test_archives_with_bytes_changed_are_refused_or_taken(data: st.DataObject) -> None:
+def test_modified_archives_import_or_raise_one_diagnostic(data: st.DataObject) -> None:
     content = bytearray(PROGRAMS[data.draw(st.integers(0, len(PROGRAMS) - 1))])
     for _ in range(data.draw(st.integers(1, 8))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))

@@ -1,4 +1,4 @@
-"""`aten.diff` with all of its arguments, beside numpy."""
+"""`aten.diff` with all of its arguments, compared with NumPy."""
 
 from __future__ import annotations
 

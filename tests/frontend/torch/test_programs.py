@@ -1,4 +1,4 @@
-"""Whole programs, written by hand: sizes and their ranges, weights, names, messages."""
+"""Whole handwritten programs: sizes and their ranges, weights, names, messages."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 import structir
 from structir.errors import DiagnosticError, StructIRError
 from structir.frontend.torch import from_exported_program, from_pt2
+from structir.frontend.torch.unsupported import UnmappedOpsError, with_mapping_hint
 from structir.ir import dims
 from structir.ir.struct_info import TensorStructInfo
 from tests.frontend.torch.written import archive, given, meta, node, program, symbol
@@ -18,7 +19,7 @@ N, M = symbol("s0"), symbol("s1")
 
 
 def doubled(rows, **ranges):
-    """x + x for x of these rows."""
+    """Returns a program of x + x for an x with these rows."""
     nodes = [node("aten.add.Tensor", "y", self="x", other="x")]
     return program(nodes, {"x": meta(rows, 3), "y": meta(rows, 3)}, ["x"], ["y"], **ranges)
 
@@ -45,7 +46,7 @@ def test_ranges_are_checked_when_the_program_runs():
 
 
 def test_a_size_that_is_a_multiple_is_checked_too():
-    """No operand has s0 rows, so s0 is worked out from what there is."""
+    """Solves for s0, which is not the size of any axis."""
     stated = doubled(f"Add(Mul(Integer(2), {N}), Integer(1))")
     module = from_pt2(archive(stated))
     (rows, _) = info_of(module["main"].params[0]).dims
@@ -72,7 +73,7 @@ def test_weights_are_constants_or_the_last_parameters():
     np.testing.assert_array_equal(structir.interpret(bare, "main", x, weight), wanted)
 
 
-def test_what_is_not_supported_is_told_all_at_once():
+def test_one_error_lists_all_unsupported_ops():
     nodes = [
         node("aten.fft_fft.default", "a", self="x"),
         node("aten.fft_fft.default", "b", self="a"),
@@ -83,7 +84,39 @@ def test_what_is_not_supported_is_told_all_at_once():
         from_pt2(archive(program(nodes, values, ["x"], ["y"])))
     text = str(error.value)
     assert "3 nodes of 2 ops cannot be imported" in text
-    assert "2 x aten.fft_fft.default" in text and "1 x mine.op.default" in text
+    assert "2 x aten.fft_fft.default, first in `a = aten.fft_fft.default(x)`" in text
+    assert "1 x mine.op.default, first in `y = mine.op.default(b)`" in text
+    assert "`ep = ep.run_decompositions()`" in text
+
+
+def test_unsupported_dtypes_are_counted_beside_the_ops():
+    nodes = [node("mine.op.default", "y", self="x")]
+    values = {"x": meta(2, dtype="float32"), "y": meta(2)}
+    stated = program(nodes, values, ["x"], ["y"])
+    stated["graph_module"]["graph"]["tensor_values"]["x"]["dtype"] = 10  # complex64
+    with pytest.raises(DiagnosticError) as error:
+        from_pt2(archive(stated))
+    assert "1 node of 1 op cannot be imported" in str(error.value)
+    assert "1 x tensor of a complex or quantized dtype, first 'x'" in str(error.value)
+    nodes[0]["target"] = "torch.ops.aten.relu.default"
+    with pytest.raises(DiagnosticError, match="cannot import 1 x tensor of a complex"):
+        from_pt2(archive(stated))
+
+
+def test_dtype_conversions_of_prims_are_casts():
+    convert = node("prims.convert_element_type.default", "y", a="x", dtype={"as_scalar_type": 8})
+    values = {"x": meta(2), "y": meta(2, dtype="float64")}
+    module = from_pt2(archive(program([convert], values, ["x"], ["y"])))
+    result = structir.interpret(module, "main", np.ones(2, "float32"))
+    assert result.dtype == np.float64
+
+
+def test_the_hint_after_decomposition_registers_a_mapping():
+    nodes = [node("mine.op.default", "y", self="x")]
+    with pytest.raises(UnmappedOpsError) as error:
+        from_pt2(archive(program(nodes, {"x": meta(2), "y": meta(2)}, ["x"], ["y"])))
+    (diagnostic,) = with_mapping_hint(error.value).diagnostics
+    assert diagnostic.hint == 'register a mapping: `@torch_op(":mine.op.default")`'
 
 
 def test_a_wrong_node_is_shown_with_the_line_of_python_it_comes_from():
@@ -106,7 +139,7 @@ def test_rejects_a_contradicting_declared_result():
             from_pt2(archive(program(nodes, values, ["x", "w"], ["y"])))
 
 
-def test_enabled_autocast_is_told_of():
+def test_rejects_enabled_autocast():
     inner = {"inputs": [given("x")], "outputs": [given("z")], "tensor_values": {}}
     inner["nodes"] = [node("aten.relu.default", "z", self="x")]
     block = node("higher_order.wrap_with_autocast", "y")
@@ -124,13 +157,13 @@ def test_enabled_autocast_is_told_of():
     np.testing.assert_array_equal(structir.interpret(module, "main", x), [0, 1])
 
 
-def test_random_numbers_are_refused():
+def test_rejects_dropout_in_training_mode():
     nodes = [node("aten.dropout.default", "y", input="x", p=0.5, train=True)]
     with pytest.raises(DiagnosticError, match=r"model\.eval\(\)"):
         from_pt2(archive(program(nodes, {"x": meta(2), "y": meta(2)}, ["x"], ["y"])))
 
 
-def test_a_write_that_may_or_may_not_be_shared_is_refused():
+def test_rejects_writes_with_unknown_aliasing():
     nodes = [
         node("aten.transpose.int", "t", self="x", dim0=0, dim1=1),
         node("aten.reshape.default", "r", self="t", shape=[6]),
@@ -148,7 +181,7 @@ def test_rejects_shapes_that_change_in_place():
         from_pt2(archive(program(nodes, {"x": meta(2, 2), "y": meta(2, 2)}, ["x"], ["y"])))
 
 
-def test_what_is_written_in_place_is_a_result():
+def test_mutated_inputs_are_results():
     nodes = [
         node("aten.select.int", "row", self="x", dim=0, index=1),
         node("aten.mul_.Scalar", "more", self="row", other=3.0),

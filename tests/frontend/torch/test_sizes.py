@@ -1,4 +1,4 @@
-"""Which sizes an imported program accepts: those that torch accepts of the exported one."""
+"""The sizes that an imported program accepts: those that torch accepts."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ N, M = symbol("s0"), symbol("s1")
 
 
 def doubled(rows, guards=(), **ranges):
-    """x + x for x of these rows."""
+    """Returns a program of x + x for an x with these rows."""
     nodes = [node("aten.add.Tensor", "y", self="x", other="x")]
     stated = program(nodes, {"x": meta(rows, 3), "y": meta(rows, 3)}, ["x"], ["y"], **ranges)
     return stated | {"guards_code": list(guards)}
 
 
 def accepted(module, *operands):
-    """Whether a module runs, interpreted and compiled alike."""
+    """Returns whether a module runs; checks that interpreter and compiler agree."""
     outcomes = []
     for run in (
         structir.compile(module)["main"],
@@ -61,7 +61,7 @@ def accepted_rows(stated, rows):
     ],
 )
 def test_lower_bounds_of_at_most_2_are_not_enforced(least, most, wanted):
-    """Torch states 2 of each Dim.AUTO, and enforces lower bounds from 3 on."""
+    """Checks lower bounds: torch records 2 for each Dim.AUTO, and enforces bounds from 3 on."""
     assert accepted_rows(doubled(N, s0=(least, most)), range(7)) == wanted
 
 
@@ -129,7 +129,7 @@ def test_a_guard_that_cannot_be_checked_is_a_warning(guard):
     assert accepted(module, np.ones((2, 3), "float32"))
 
 
-def test_guards_that_are_no_texts_are_refused():
+def test_rejects_guards_that_are_not_strings():
     for guards in ([3], "x", {"a": 1}):
         with pytest.raises(DiagnosticError):
             from_pt2(archive(doubled(N) | {"guards_code": guards}))
@@ -152,7 +152,7 @@ INPUTS = {
 
 
 class Sized:
-    """An array as guards read it."""
+    """An array with the interface that guards use."""
 
     def __init__(self, *sizes):
         self.sizes = sizes
@@ -187,7 +187,7 @@ GUARDS = COMPARISONS | st.tuples(COMPARISONS, st.sampled_from(["and", "or"]), CO
 
 @given(GUARDS, st.tuples(*[st.integers(0, 9)] * 3))
 @settings(max_examples=80, deadline=None)
-def test_guards_mean_what_python_means(text, sizes):
+def test_guards_agree_with_python(text, sizes):
     rows, columns, count = sizes
     names = {"L": {"x": {"Key a": [Sized(rows, columns)]}, "n": count}}
     found = guard_condition(text, INPUTS)

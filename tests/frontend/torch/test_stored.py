@@ -27,7 +27,7 @@ def agree(found, expected, closeness=2e-5):
 
 
 @pytest.mark.parametrize("name", OPS)
-def test_ops_give_what_torch_gives(name):
+def test_ops_agree_with_torch(name):
     program = stored(name)
     module = from_pt2(io.BytesIO(program.program))
     for operands, expected in program.runs:
@@ -36,7 +36,7 @@ def test_ops_give_what_torch_gives(name):
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", COMPILED)
-def test_models_give_what_torch_gives(name):
+def test_models_agree_with_torch(name):
     """One compilation for all sizes."""
     program = stored(name)
     module = from_pt2(io.BytesIO(program.program))
@@ -46,7 +46,7 @@ def test_models_give_what_torch_gives(name):
 
 
 @pytest.mark.parametrize("name", sorted(set(MODELS) - set(COMPILED)))
-def test_interpreted_models_give_what_torch_gives(name):
+def test_interpreted_models_agree_with_torch(name):
     program = stored(name)
     module = from_pt2(io.BytesIO(program.program))
     for operands, expected in program.runs:

@@ -1,4 +1,4 @@
-"""Where torch is installed: programs exported now, with every size dynamic, beside torch itself."""
+"""Programs exported by an installed torch, with every size dynamic, compared with torch."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ ACCEPTED = {
 
 @pytest.mark.parametrize("name", ACCEPTED)
 def test_sizes_are_accepted_as_torch_accepts_them(name: str) -> None:
-    """Sizes of 1, above all, which torch accepts though it states 2 as the least."""
+    """Checks sizes of 1: torch accepts them, although it records a lower bound of 2."""
     act, sizes = ACCEPTED[name]
     example = (torch.randn(6, 8),)
     program = torch.export.export(Act(act), example, dynamic_shapes={"operands": (sizes,)})
@@ -165,7 +165,7 @@ def test_a_decoder_of_tokens_alone() -> None:
         agree(run(ids.numpy()), flat(model(ids)), 1e-4)
 
 
-def test_ops_without_a_mapping_are_said_by_others() -> None:
+def test_ops_without_a_mapping_are_decomposed() -> None:
     x = torch.randn(1, 2, 4, 5)
     act = torch.nn.Unfold(2, padding=1)
     module = from_exported_program(exported(act, (x,)))
@@ -174,7 +174,7 @@ def test_ops_without_a_mapping_are_said_by_others() -> None:
         from_exported_program(exported(torch.erfinv, (torch.rand(3),)))
 
 
-def test_autocast_is_settled() -> None:
+def test_autocast_is_resolved() -> None:
     def act(x: Any) -> Any:
         with torch.autocast("cpu", dtype=torch.bfloat16):
             y = x @ x
@@ -185,12 +185,12 @@ def test_autocast_is_settled() -> None:
     agree(structir.interpret(module, "main", x.numpy()), flat(act(x)), 2e-2)
 
 
-def test_what_torch_cannot_write_is_told() -> None:
+def test_reports_failures_of_torch_export_save() -> None:
     with pytest.raises(StructIRError, match="torch\\.export\\.save failed"):
         from_exported_program(object())
 
 
-def test_a_file_gives_what_the_program_gives() -> None:
+def test_a_file_agrees_with_its_program() -> None:
     program, held = exported(torch.tanh, (torch.ones(3),)), io.BytesIO()
     torch.export.save(program, held)
     x = np.ones(3, "float32")

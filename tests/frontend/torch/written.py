@@ -1,4 +1,4 @@
-"""Exported programs written by hand, as torch would have stored them."""
+"""Handwritten exported programs in torch's serialized form."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DTYPES = {"float32": 7, "float64": 8, "int64": 5, "bool": 12, "int32": 4}
 
 
 def size(stated: int | str) -> dict[str, Any]:
-    """A size: a number, or a symbolic expression as sympy writes it."""
+    """Returns a size: a number, or a symbolic expression in sympy's notation."""
     if isinstance(stated, int):
         return {"as_int": stated}
     return {"as_expr": {"expr_str": stated, "hint": None}}
@@ -37,7 +37,7 @@ def meta(*sizes: int | str, dtype: str = "float32") -> dict[str, Any]:
 
 
 def given(value: Any) -> dict[str, Any]:
-    """An argument: texts are names of tensors."""
+    """Returns an argument; strings are names of tensors."""
     match value:
         case None:
             return {"as_none": True}
@@ -57,7 +57,7 @@ def given(value: Any) -> dict[str, Any]:
 
 
 def node(target: str, output: str, trace: str = "", **args: Any) -> dict[str, Any]:
-    """A node with one result."""
+    """Returns a node with one result."""
     return {
         "target": f"torch.ops.{target}",
         "inputs": [{"name": k, "arg": given(v), "kind": 1} for k, v in args.items()],
@@ -75,7 +75,7 @@ def program(
     weights: tuple[str, ...] = (),
     **ranges: tuple[int | None, int | None],
 ) -> dict[str, Any]:
-    """A program of these nodes; `weights` are parameters of the same names."""
+    """Returns a program of nodes; `weights` are parameters of these names."""
     tensors = [{"as_tensor": {"name": n}} for n in (*weights, *inputs)]
     specs = [{"parameter": {"arg": {"name": n}, "parameter_name": n}} for n in weights]
     specs += [{"user_input": {"arg": {"as_tensor": {"name": n}}}} for n in inputs]
@@ -104,7 +104,7 @@ def program(
 def archive(
     stated: Any, weights: dict[str, np.ndarray] | None = None, compression: int = 0
 ) -> io.BytesIO:
-    """The archive of a program."""
+    """Returns the archive of a program."""
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", compression) as file:
         text = stated if isinstance(stated, str | bytes) else json.dumps(stated)

@@ -1,4 +1,4 @@
-"""More models: pieces of known architectures, written as they are usually written."""
+"""More models: parts of known architectures in their usual form."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 
 class Shifted(nn.Module):
-    """Attention in shifted windows, with a table of relative places."""
+    """Attention in shifted windows, with a table of relative positions."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class Shifted(nn.Module):
 
 
 class Relative(nn.Module):
-    """Attention with buckets of relative places, by logarithms."""
+    """Attention with logarithmic buckets of relative positions."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class Relative(nn.Module):
 
 
 class Generator(nn.Module):
-    """A step of attention with rotary places and a cache of fixed size, shared by heads."""
+    """A step of grouped-query attention with rotary positions and a cache of fixed size."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ class Generator(nn.Module):
 
 
 class StateSpace(nn.Module):
-    """A state that a scan moves along a sequence, behind a short convolution."""
+    """A state-space scan along a sequence after a short convolution."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -115,7 +115,7 @@ class StateSpace(nn.Module):
 
 
 class Detector(nn.Module):
-    """The best boxes, and which of them do not overlap a better one."""
+    """The best boxes, with non-maximum suppression."""
 
     def forward(self, scores: Tensor, boxes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         best, label = scores.sigmoid().max(-1)

@@ -1,4 +1,5 @@
-"""Element-wise ops of several operands, which broadcast; arithmetic of known sizes."""
+"""Mappings of element-wise ops of several operands, which broadcast; folding rules of
+arithmetic."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ BINARY = {
 
 
 def _binary(op: Any) -> Callable[[OnnxNode], Expr]:
-    return lambda node: op(node[0], aligned(node))
+    return lambda node: op(node[0], align_rhs(node))
 
 
 for _name, _op in BINARY.items():
@@ -61,24 +62,24 @@ def equal(node: OnnxNode) -> Expr:
     return R.call_pure_packed("text.equal", node[0], node[1], sinfo_args=info)
 
 
-def aligned(node: OnnxNode) -> Expr:
-    """Returns the right operand; before opset 7, `axis` aligns it with the left operand's axes."""
+def align_rhs(node: OnnxNode) -> Expr:
+    """Returns the right operand; before opset 7, `axis` aligns it with axes of the left operand."""
     right = node[1]
     axis = node.attr("axis", None) if node.version < 7 and node.flag("broadcast") else None
     if axis is None:
         return right
-    behind = node.rank(0) - axis % node.rank(0) - node.rank(1)
-    result: Expr = R.reshape(right, ShapeExpr((*node.dims(1), *[1] * behind)))
+    trailing_count = node.rank(0) - axis % node.rank(0) - node.rank(1)
+    result: Expr = R.reshape(right, ShapeExpr((*node.dims(1), *[1] * trailing_count)))
     return result
 
 
 @onnx_op("Pow")
 def power(node: OnnxNode) -> Expr:
-    base, exponent = node[0], aligned(node)
-    dtype, other = node.dtype(0), node.dtype(1)
-    if dtype == other:
+    base, exponent = node[0], align_rhs(node)
+    dtype, exponent_dtype = node.dtype(0), node.dtype(1)
+    if dtype == exponent_dtype:
         return R.power(base, exponent)
-    if is_int(dtype) and is_float(other):
+    if is_int(dtype) and is_float(exponent_dtype):
         return R.astype(R.power(R.astype(base, "float64"), R.astype(exponent, "float64")), dtype)
     return R.power(base, R.astype(exponent, dtype))
 
@@ -90,8 +91,8 @@ def mod(node: OnnxNode) -> Expr:
         return R.mod(x, y)
     if is_int(node.dtype()):
         return R.subtract(x, R.multiply(R.divide(x, y), y))
-    whole = R.trunc(R.divide(R.astype(x, "float64"), R.astype(y, "float64")))
-    exact = R.subtract(R.astype(x, "float64"), R.multiply(whole, R.astype(y, "float64")))
+    quotient = R.trunc(R.divide(R.astype(x, "float64"), R.astype(y, "float64")))
+    exact = R.subtract(R.astype(x, "float64"), R.multiply(quotient, R.astype(y, "float64")))
     return R.astype(exact, node.dtype())
 
 
@@ -99,26 +100,26 @@ def mod(node: OnnxNode) -> Expr:
 def bit_shift(node: OnnxNode) -> Expr:
     x, y = node[0], node[1]
     signed = node.dtype().startswith("int")
-    left = node.attr("direction") == "LEFT"
+    left = node.choice("direction", ("LEFT", "RIGHT")) == "LEFT"
     last = like(node, np.dtype(node.dtype()).itemsize * 8 - 1, 1)
     beyond = R.greater(y, last)
     if signed:
         beyond = R.logical_or(beyond, R.less(y, like(node, 0, 1)))
     shift = R.left_shift if left else R.right_shift
-    whole = shift(x, R.where(beyond, last, y))  # all bits but the sign
-    return whole if signed and not left else R.where(beyond, like(node, 0), whole)
+    shifted = shift(x, R.where(beyond, last, y))  # a shift by the width is undefined
+    return shifted if signed and not left else R.where(beyond, like(node, 0), shifted)
 
 
-def _folded(op: Any) -> Callable[[OnnxNode], Any]:
+def _variadic(op: Any) -> Callable[[OnnxNode], Any]:
     def build(node: OnnxNode) -> Any:
         return node.values[0] if len(node.values) == 1 else reduce(op, node.operands)
 
     return build
 
 
-onnx_op("Max")(_folded(R.maximum))
-onnx_op("Min")(_folded(R.minimum))
-onnx_op("Sum")(_folded(R.add))
+onnx_op("Max")(_variadic(R.maximum))
+onnx_op("Min")(_variadic(R.minimum))
+onnx_op("Sum")(_variadic(R.add))
 
 
 @onnx_op("Mean")
@@ -172,17 +173,17 @@ def _quotient(a: Any, b: Any, floats: bool) -> Any:
         return dims.floordiv(a, b)
     if dims.at_least(a + b, 1) is not True:
         raise ValueError("of unknown sign")
-    return dims.dim_max(dims.floordiv(a, b), 0)  # rounded toward zero, from no less than 1 - b
+    return dims.dim_max(dims.floordiv(a, b), 0)  # rounds toward zero: a > -b here
 
 
-def _decided(answer: bool | None) -> bool:
+def _require_decided(answer: bool | None) -> bool:
     if answer is None:
         raise ValueError("undecided")
     return answer
 
 
 def _less(a: Dim, b: Dim) -> bool:
-    return not _decided(dims.at_least(a, b))
+    return not _require_decided(dims.at_least(a, b))
 
 
 carries("Add")(_each(lambda a, b, f: _exact(a) + _exact(b)))
@@ -191,7 +192,7 @@ carries("Mul")(_each(lambda a, b, f: _exact(a) * _exact(b)))
 carries("Div")(_each(_quotient))
 carries("Neg")(_each(lambda a, f: -_exact(a)))
 carries("Floor", "Ceil", "Round")(_each(lambda a, f: _exact(a)))
-carries("Equal")(_each(lambda a, b, f: _decided(dims.equal(_exact(a), _exact(b))), "bool"))
+carries("Equal")(_each(lambda a, b, f: _require_decided(dims.equal(_exact(a), _exact(b))), "bool"))
 carries("Greater")(_each(lambda a, b, f: _less(_exact(b), _exact(a)), "bool"))
 carries("Less")(_each(lambda a, b, f: _less(_exact(a), _exact(b)), "bool"))
 carries("GreaterOrEqual")(_each(lambda a, b, f: not _less(_exact(a), _exact(b)), "bool"))

@@ -1,4 +1,4 @@
-"""Conversions between dtypes, and the same bits seen as another dtype."""
+"""Mappings of dtype conversion and bit casts."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ ml_dtypes = lazy_module("ml_dtypes")
 def cast(node: OnnxNode) -> Any:
     dtype = node.dtype_attr("to") or ""
     if not dtype:
-        node.fail("attribute 'to': unknown element type")
-    return _converted(node, dtype)
+        node.fail(f"to: expected an ONNX element type, found {node.attr('to', 0)}")
+    return _convert_operand(node, dtype)
 
 
 @onnx_op("CastLike")
 def cast_like(node: OnnxNode) -> Any:
-    return _converted(node, node.dtype(1))
+    return _convert_operand(node, node.dtype(1))
 
 
-def _converted(node: OnnxNode, dtype: str) -> Any:
+def _convert_operand(node: OnnxNode, dtype: str) -> Any:
     if node.dtype() == dtype:
         return node.values[0]
-    return converted(node, node[0], dtype, node.flag("saturate", 1))
+    return convert_dtype(node, node[0], dtype, node.flag("saturate", 1))
 
 
-def converted(node: OnnxNode, x: Expr, dtype: str, saturate: bool = True) -> Expr:
+def convert_dtype(node: OnnxNode, x: Expr, dtype: str, saturate: bool = True) -> Expr:
     """Returns a tensor in another dtype; small floats saturate, small integers wrap around."""
-    own = node.tensor_info(x).dtype or "float32"
+    source_dtype = node.tensor_info(x).dtype or "float32"
     if dtype in SMALL_FLOATS and saturate and dtype != "float8_e8m0fnu":
-        x = R.astype(x, "float32") if own != "float32" else x
+        x = R.astype(x, "float32") if source_dtype != "float32" else x
         top = float(ml_dtypes.finfo(numpy_dtype(dtype)).max)
         x = R.where(R.isnan(x), x, R.clip(x, -top, top))
-    elif dtype in SMALL_INTS and own not in INTS:
+    elif dtype in SMALL_INTS and source_dtype not in INTS:
         x = R.astype(x, "int32")
-    elif own in SMALL_FLOATS | SMALL_INTS and not is_float(dtype):
+    elif source_dtype in SMALL_FLOATS | SMALL_INTS and not is_float(dtype):
         x = R.astype(x, "float32")
     result: Expr = R.astype(x, dtype)
     return result

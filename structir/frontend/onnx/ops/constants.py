@@ -1,4 +1,4 @@
-"""Constants, and tensors made from a shape: filled, counted, with ones on a diagonal."""
+"""Mappings of constants, ranges, identity matrices, one-hot encoding and window functions."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from structir.script import R
 
 @onnx_op("Constant")
 def constant_node(node: OnnxNode) -> Expr:
-    given = node.attributes
-    if "value" in given:
-        return Constant(array_of(given["value"].t, node.importer.folder))
-    if "sparse_value" in given:
-        return Constant(dense(given["sparse_value"].sparse_tensor, node.importer.folder))
+    attributes = node.attributes
+    if "value" in attributes:
+        return Constant(array_of(attributes["value"].t, node.importer.folder))
+    if "sparse_value" in attributes:
+        return Constant(dense(attributes["sparse_value"].sparse_tensor, node.importer.folder))
     for name, dtype in LITERALS.items():
-        if name in given:
+        if name in attributes:
             return constant(node.attr(name), dtype)
-    if "value_string" in given or "value_strings" in given:
-        return Constant(np.array(node.attr(next(iter(given))), object))
-    raise node.wrong("missing a value attribute")
+    if "value_string" in attributes or "value_strings" in attributes:
+        return Constant(np.array(node.attr(next(iter(attributes))), object))
+    raise node.wrong(f"expected an attribute value, value_float, ..., found {list(attributes)}")
 
 
 LITERALS = {
@@ -70,12 +70,12 @@ def range_of(node: OnnxNode) -> Expr:
         if not is_float(dtype) or not any(isinstance(b.item(), Poly) for b in bounds):  # type: ignore[union-attr]
             return R.arange(start, end, step, dtype=dtype)
     start, end, step = [scalar(node, node[index]) for index in range(3)]
-    wide = [R.astype(v, "float64") for v in (start, end, step)]
-    count = R.ceil(R.divide(R.subtract(wide[1], wide[0]), wide[2]))
+    bounds64 = [R.astype(v, "float64") for v in (start, end, step)]
+    count = R.ceil(R.divide(R.subtract(bounds64[1], bounds64[0]), bounds64[2]))
     count = R.astype(R.maximum(count, constant(0.0, "float64")), "int64")
     (size,) = run_time_sizes(node, R.reshape(count, ShapeExpr((1,))))
-    places = R.astype(R.arange(PrimValue(0), PrimValue(size), PrimValue(1), dtype="int64"), dtype)
-    return R.add(start, R.multiply(places, step))
+    indices = R.astype(R.arange(PrimValue(0), PrimValue(size), PrimValue(1), dtype="int64"), dtype)
+    return R.add(start, R.multiply(indices, step))
 
 
 def _number(value: Any) -> Any:
@@ -102,15 +102,15 @@ def one_hot(node: OnnxNode) -> Expr:
     axis = node.normalize_axis(axis, node.rank() + 1)
     depth = sizes_of(node, 1)[0]
     indices = R.expand_dims(R.astype(node[0], "int64"), [axis])
-    behind = node.rank() - axis
-    places = R.reshape(
+    trailing = node.rank() - axis
+    classes = R.reshape(
         R.arange(PrimValue(0), PrimValue(depth), PrimValue(1), dtype="int64"),
-        ShapeExpr((depth, *[1] * behind)),
+        ShapeExpr((depth, *[1] * trailing)),
     )
-    width = size_number(depth)
-    indices = R.where(R.less(indices, constant(0)), R.add(indices, width), indices)
+    depth_value = size_number(depth)
+    indices = R.where(R.less(indices, constant(0)), R.add(indices, depth_value), indices)
     values = [R.take(node[2], constant(k), axis=0) for k in (0, 1)]
-    return R.where(R.equal(indices, places), values[1], values[0])
+    return R.where(R.equal(indices, classes), values[1], values[0])
 
 
 @onnx_op("Trilu")
@@ -118,27 +118,27 @@ def trilu(node: OnnxNode) -> Expr:
     k: Any = 0
     if node.has(1):
         k = node.sizes(1)[0]
-    keep = R.triu if node.attr("upper") else R.tril
+    op = R.triu if node.attr("upper") else R.tril
     x, dtype = node[0], node.dtype()
     if dtype == "bool":
-        return R.astype(keep(R.astype(x, "int8"), k), "bool")
-    return keep(x, k)
+        return R.astype(op(R.astype(x, "int8"), k), "bool")
+    return op(x, k)
 
 
 def _window(terms: tuple[float, ...]) -> Any:
     def build(node: OnnxNode) -> Expr:
         dtype = node.dtype_attr("output_datatype", "float32") or "float32"
         size = sizes_of(node, 0)[0]
-        places = R.astype(
+        positions = R.astype(
             R.arange(PrimValue(0), PrimValue(size), PrimValue(1), dtype="int64"), "float64"
         )
         length = size if node.flag("periodic", 1) else size - 1
-        turn = R.divide(
-            R.multiply(places, constant(2 * np.pi, "float64")), size_number(length, "float64")
+        phase = R.divide(
+            R.multiply(positions, constant(2 * np.pi, "float64")), size_number(length, "float64")
         )
         result: Expr = constant(terms[0], "float64")
         for k, weight in enumerate(terms[1:], start=1):
-            wave = R.cos(R.multiply(turn, constant(float(k), "float64")))
+            wave = R.cos(R.multiply(phase, constant(float(k), "float64")))
             result = R.add(result, R.multiply(wave, constant(weight, "float64")))
         return R.astype(result, dtype)
 

@@ -14,22 +14,22 @@ direct({"MatMul": R.matmul})
 
 @onnx_op("Gemm")
 def gemm(node: OnnxNode) -> Expr:
-    left, right = node[0], node[1]
-    left = R.permute_dims(left, [1, 0]) if node.attr("transA", 0) else left
-    right = R.permute_dims(right, [1, 0]) if node.attr("transB", 0) else right
-    result = _scaled(node, R.matmul(left, right), node.attr("alpha", 1.0))
+    lhs, rhs = node[0], node[1]
+    lhs = R.permute_dims(lhs, [1, 0]) if node.attr("transA", 0) else lhs
+    rhs = R.permute_dims(rhs, [1, 0]) if node.attr("transB", 0) else rhs
+    result = _scale(node, R.matmul(lhs, rhs), node.attr("alpha", 1.0))
     if not node.has(2):
         return result
-    return R.add(result, _scaled(node, node[2], node.attr("beta", 1.0)))
+    return R.add(result, _scale(node, node[2], node.attr("beta", 1.0)))
 
 
-def _scaled(node: OnnxNode, x: Expr, factor: float) -> Expr:
+def _scale(node: OnnxNode, x: Expr, factor: float) -> Expr:
     if factor == 1.0:
         return x
     if is_float(node.dtype()):
         return R.multiply(x, like(node, factor))
-    wide = R.multiply(R.astype(x, "float64"), factor)
-    return R.astype(wide, node.dtype())
+    product = R.multiply(R.astype(x, "float64"), factor)
+    return R.astype(product, node.dtype())
 
 
 @onnx_op("Einsum")
@@ -40,12 +40,12 @@ def einsum(node: OnnxNode) -> Expr:
 
 @onnx_op("Det")
 def det(node: OnnxNode) -> Expr:
-    """Returns the determinant by elimination without division where the matrix is small."""
+    """Builds the determinant of static matrices up to 4 x 4 by cofactor expansion."""
     *_, n, m = node.static_dims()
     if n != m or n > 4:
-        node.fail(f"expected static square matrices, found {n} x {m}")
+        node.fail(f"expected square matrices of at most 4 x 4, found {n} x {m}")
     rows = [[_entry(node, i, j) for j in range(n)] for i in range(n)]
-    return _expanded(rows)
+    return _determinant(rows)
 
 
 def _entry(node: OnnxNode, i: int, j: int) -> Expr:
@@ -54,13 +54,13 @@ def _entry(node: OnnxNode, i: int, j: int) -> Expr:
     return node.emit(R.squeeze(cut, [last - 1, last]))
 
 
-def _expanded(rows: list[list[Expr]]) -> Expr:
-    """Returns the determinant by its first row."""
+def _determinant(rows: list[list[Expr]]) -> Expr:
+    """Returns the determinant by cofactor expansion along the first row."""
     if len(rows) == 1:
         return rows[0][0]
     total: Expr | None = None
     for j, entry in enumerate(rows[0]):
-        minor = _expanded([[*row[:j], *row[j + 1 :]] for row in rows[1:]])
+        minor = _determinant([[*row[:j], *row[j + 1 :]] for row in rows[1:]])
         term = R.multiply(entry, minor)
         signed = R.negative(term) if j % 2 else term
         total = signed if total is None else R.add(total, signed)

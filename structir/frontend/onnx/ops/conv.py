@@ -1,4 +1,4 @@
-"""Convolutions, transposed and of integers too."""
+"""Mappings of convolutions: plain, transposed and deformable."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from structir.frontend.onnx.deform_conv import deformed_kernel
-from structir.frontend.onnx.node import OnnxNode
+from structir.frontend.onnx.node import STATIC_SHAPE, OnnxNode
 from structir.frontend.onnx.padding import emit_pad
 from structir.frontend.onnx.registry import onnx_op
-from structir.frontend.onnx.windows import window_of
+from structir.frontend.onnx.windows import auto_pad_of, window_of
 from structir.ir.dims import Poly
 from structir.ir.expr import Constant, Expr, ShapeExpr
 from structir.ir.struct_info import TensorStructInfo
@@ -32,10 +32,10 @@ TRANSPOSED: dict[int, Callable[..., Expr]] = {
 
 @onnx_op("Conv")
 def conv(node: OnnxNode) -> Expr:
-    return with_bias(node, convolved(node, node[0], node[1]), 2)
+    return with_bias(node, convolve(node, node[0], node[1]), 2)
 
 
-def convolved(node: OnnxNode, x: Expr, weight: Expr, index: int = 1) -> Expr:
+def convolve(node: OnnxNode, x: Expr, weight: Expr, index: int = 1) -> Expr:
     """Returns the convolution of a node without its bias."""
     sizes = kernel_sizes(node, index)
     window = window_of(node, sizes)
@@ -54,36 +54,36 @@ def convolved(node: OnnxNode, x: Expr, weight: Expr, index: int = 1) -> Expr:
 def kernel_sizes(node: OnnxNode, index: int = 1) -> tuple[int, ...]:
     """Returns the spatial sizes of the weight."""
     sizes = node.dims(index)[2:]
-    given = node.attr("kernel_shape", None)
+    declared = node.attr("kernel_shape", None)
     if any(isinstance(d, Poly) for d in sizes):
-        sizes = tuple(given or ())
+        sizes = tuple(declared or ())
     if not 1 <= len(sizes) <= 3:
-        node.fail(f"convolution over {len(sizes)} axes is not supported")
-    if given is not None and tuple(given) != sizes:
+        node.fail(f"weight: expected 1 to 3 spatial axes, found {len(sizes)}")
+    if declared is not None and tuple(declared) != sizes:
         node.fail(
-            f"kernel_shape: expected {list(sizes)}, the sizes of the weight, found {list(given)}"
+            f"kernel_shape: expected {list(sizes)}, the sizes of the weight, found {list(declared)}"
         )
     return sizes  # type: ignore[return-value]
 
 
 def with_bias(node: OnnxNode, x: Expr, index: int) -> Expr:
-    """Returns a number for each channel added, if it is given."""
+    """Returns the result with the bias operand added per channel, if present."""
     if not node.has(index):
         return x
-    behind = [1] * (node.rank() - 2)
-    return R.add(x, R.reshape(node[index], ShapeExpr((1, node.dims(index)[0], *behind))))
+    trailing = [1] * (node.rank() - 2)
+    return R.add(x, R.reshape(node[index], ShapeExpr((1, node.dims(index)[0], *trailing))))
 
 
 @onnx_op("ConvTranspose")
 def conv_transpose(node: OnnxNode) -> Expr:
     sizes = kernel_sizes(node)
     count = len(sizes)
-    extra = list(node.attr("output_padding", None) or [0] * count)
+    output_padding = list(node.attr("output_padding", None) or [0] * count)
     strides = list(node.attr("strides", None) or [1] * count)
     dilations = list(node.attr("dilations", None) or [1] * count)
-    before, after = _trimmed(node, sizes, strides, dilations, extra)
+    before, after = _trim_amounts(node, sizes, strides, dilations, output_padding)
     if node.is_constant(1) and set(dilations) == {1}:
-        result = _by_phases(node, sizes, strides)
+        result = _conv_by_phases(node, sizes, strides)
     else:
         result = TRANSPOSED[count](
             node[0],
@@ -94,17 +94,16 @@ def conv_transpose(node: OnnxNode) -> Expr:
             dilation=dilations,
             groups=node.attr("group", 1),
         )
-    room = [max(0, e - a) for e, a in zip(extra, after, strict=True)]
-    cut = [a - e for e, a in zip(extra, after, strict=True)]
-    ends = [r - max(0, c) if c > 0 else r for r, c in zip(room, cut, strict=True)]
+    missing = [max(0, e - a) for e, a in zip(output_padding, after, strict=True)]
+    surplus = [a - e for e, a in zip(output_padding, after, strict=True)]
+    ends = [r - max(0, c) if c > 0 else r for r, c in zip(missing, surplus, strict=True)]
     result = emit_pad(node, result, [0, 0, *[-b for b in before]], [0, 0, *ends], "constant")
     return with_bias(node, result, 2)
 
 
-def _by_phases(node: OnnxNode, sizes: tuple[int, ...], strides: list[int]) -> Expr:
-    """Returns the transposed convolution as a plain one with a channel for each phase of the
-    strides, whose results then stand side by side: it reads where the transposed one would write.
-    """
+def _conv_by_phases(node: OnnxNode, sizes: tuple[int, ...], strides: list[int]) -> Expr:
+    """Returns a transposed convolution as a plain one with one output channel per stride phase,
+    whose results are interleaved."""
     count, groups = len(sizes), node.attr("group", 1)
     taps = [-(-k // s) for k, s in zip(sizes, strides, strict=True)]
     result = CONVOLUTIONS[count](
@@ -115,58 +114,61 @@ def _by_phases(node: OnnxNode, sizes: tuple[int, ...], strides: list[int]) -> Ex
     )
     channels = groups * node.static_dims(1)[1]
     batch, *spatial = [node.dims()[0], *node.dims()[2:]]
-    moves = [n + t - 1 for n, t in zip(spatial, taps, strict=True)]
-    whole = R.reshape(result, ShapeExpr((batch, channels, *strides, *moves)))
-    turned = [index for k in range(count) for index in (2 + count + k, 2 + k)]
-    beside = R.permute_dims(whole, [0, 1, *turned])
-    long = [n * s for n, s in zip(moves, strides, strict=True)]
-    result = R.reshape(beside, ShapeExpr((batch, channels, *long)))
+    positions = [n + t - 1 for n, t in zip(spatial, taps, strict=True)]
+    split_phases = R.reshape(result, ShapeExpr((batch, channels, *strides, *positions)))
+    order = [index for k in range(count) for index in (2 + count + k, 2 + k)]
+    interleaved = R.permute_dims(split_phases, [0, 1, *order])
+    full_sizes = [n * s for n, s in zip(positions, strides, strict=True)]
+    result = R.reshape(interleaved, ShapeExpr((batch, channels, *full_sizes)))
     ends = [(n - 1) * s + k for n, s, k in zip(spatial, strides, sizes, strict=True)]
-    axes = [k + 2 for k in range(count) if ends[k] != long[k]]
+    axes = [k + 2 for k in range(count) if ends[k] != full_sizes[k]]
     if not axes:
         return result
-    cut = [ends[a - 2] for a in axes]
-    return R.strided_slice(result, axes, ShapeExpr((0,) * len(axes)), ShapeExpr(tuple(cut)))
+    end_sizes = [ends[a - 2] for a in axes]
+    return R.strided_slice(result, axes, ShapeExpr((0,) * len(axes)), ShapeExpr(tuple(end_sizes)))
 
 
 def phases(weight: Array, strides: list[int], taps: list[int], groups: int) -> Array:
-    """Returns the weight of a transposed convolution as that of a plain one: (I, O, *sizes) to a
-    channel for each result and phase, the taps that meet it in reverse."""
+    """Returns the weight (in, out, *sizes) of a transposed convolution as the weight of a plain
+    one: one output channel per result and phase, with the taps reversed."""
     count = len(strides)
     full = [t * s for t, s in zip(taps, strides, strict=True)]
-    room = [(0, f - k) for f, k in zip(full, weight.shape[2:], strict=True)]
-    wide = np.pad(weight, [(0, 0), (0, 0), *room])
+    padding = [(0, f - k) for f, k in zip(full, weight.shape[2:], strict=True)]
+    padded = np.pad(weight, [(0, 0), (0, 0), *padding])
     inner, outer = weight.shape[0] // groups, weight.shape[1]
-    apart = [n for t, s in zip(taps, strides, strict=True) for n in (t, s)]
-    parts = wide.reshape(groups, inner, outer, *apart)
+    split_shape = [n for t, s in zip(taps, strides, strict=True) for n in (t, s)]
+    parts = padded.reshape(groups, inner, outer, *split_shape)
     tap_axes, phase_axes = range(3, 3 + 2 * count, 2), range(4, 4 + 2 * count, 2)
     parts = np.flip(parts, tuple(tap_axes)).transpose(0, 2, *phase_axes, 1, *tap_axes)
     return np.ascontiguousarray(parts.reshape(-1, inner, *taps))
 
 
-def _trimmed(
-    node: OnnxNode, sizes: Any, strides: list[int], dilations: list[int], extra: list[int]
+def _trim_amounts(
+    node: OnnxNode, sizes: Any, strides: list[int], dilations: list[int], output_padding: list[int]
 ) -> tuple[list[int], list[int]]:
-    """Returns how much is cut off before and after along each axis."""
+    """Returns the number of elements to crop before and after along each axis."""
     count = len(sizes)
-    mode = node.attr("auto_pad", "NOTSET") or "NOTSET"
-    wanted = node.attr("output_shape", None)
-    if wanted is None and mode == "NOTSET":
+    mode = auto_pad_of(node)
+    output_shape = node.attr("output_shape", None)
+    if output_shape is None and mode == "NOTSET":
         pads = list(node.attr("pads", None) or [0] * (2 * count))
         return pads[:count], pads[count:]
-    if wanted is None and mode == "VALID":
+    if output_shape is None and mode == "VALID":
         return [0] * count, [0] * count
     before, after = [], []
     spatial = node.dims()[2:]
     for axis in range(count):
         extent = (sizes[axis] - 1) * dilations[axis] + 1
-        if wanted is not None:
+        if output_shape is not None:
             size = spatial[axis]
             if isinstance(size, Poly):
-                node.fail("output_shape requires an operand of static shape")
-            total = strides[axis] * (size - 1) + extra[axis] + extent - wanted[axis]
+                node.fail(
+                    f"output_shape requires an operand of static shape, found {node.dims()}",
+                    STATIC_SHAPE,
+                )
+            total = strides[axis] * (size - 1) + output_padding[axis] + extent - output_shape[axis]
         else:
-            total = extra[axis] + extent - strides[axis]
+            total = output_padding[axis] + extent - strides[axis]
         small, large = total // 2, total - total // 2
         first, last = (small, large) if mode == "SAME_UPPER" else (large, small)
         before.append(first)
@@ -176,29 +178,31 @@ def _trimmed(
 
 @onnx_op("DeformConv")
 def deform_conv(node: OnnxNode) -> Expr:
-    """Returns readings of the image between its elements, then a product with the weights of each
-    group."""
+    """Builds a deformable convolution: a kernel that samples the image at the offsets, then a
+    grouped matrix product."""
     if node.rank() != 4:
-        node.fail(f"deformable convolution over {node.rank() - 2} axes is not supported")
+        node.fail(f"expected an image of rank 4, found rank {node.rank()}")
     batch, channels, *_ = node.dims()
-    outputs, inner, tall, wide = node.static_dims(1)
-    moved, groups = node.attr("offset_group", 1) or 1, node.attr("group", 1) or 1
+    outputs, inner, kernel_height, kernel_width = node.static_dims(1)
+    offset_groups, groups = node.attr("offset_group", 1) or 1, node.attr("group", 1) or 1
     strides = tuple(node.attr("strides", None) or (1, 1))
     dilations = tuple(node.attr("dilations", None) or (1, 1))
     pads = node.attr("pads", None) or (0,) * 4
-    result = node.dims(2)[2:]
-    shape = (batch, moved, tall, wide)
-    offset = node.emit(R.reshape(node[2], ShapeExpr((*shape, 2, *result))))
-    counts = node.get(4)
-    mask = R.ones(ShapeExpr((*shape, *result)), node.dtype())
-    if counts is not None:
-        mask = R.reshape(counts, ShapeExpr((*shape, *result)))
-    steps = (*strides, *dilations, pads[0], pads[1])
-    kernel = node.importer.builder.kernel(deformed_kernel(node.dtype(), steps))
-    info = TensorStructInfo((batch, channels, tall, wide, *result), node.dtype())
-    read = node.emit(R.call_kernel(kernel, (node[0], offset, node.emit(mask)), out_sinfo=info))
-    terms, places = inner * tall * wide, result[0] * result[1]
-    columns = R.reshape(read, ShapeExpr((batch, groups, terms, places)))
+    out_sizes = node.dims(2)[2:]
+    shape = (batch, offset_groups, kernel_height, kernel_width)
+    offset = node.emit(R.reshape(node[2], ShapeExpr((*shape, 2, *out_sizes))))
+    mask_operand = node.get(4)
+    mask = R.ones(ShapeExpr((*shape, *out_sizes)), node.dtype())
+    if mask_operand is not None:
+        mask = R.reshape(mask_operand, ShapeExpr((*shape, *out_sizes)))
+    geometry = (*strides, *dilations, pads[0], pads[1])
+    kernel = node.importer.builder.kernel(deformed_kernel(node.dtype(), geometry))
+    info = TensorStructInfo(
+        (batch, channels, kernel_height, kernel_width, *out_sizes), node.dtype()
+    )
+    samples = node.emit(R.call_kernel(kernel, (node[0], offset, node.emit(mask)), out_sinfo=info))
+    terms, positions = inner * kernel_height * kernel_width, out_sizes[0] * out_sizes[1]
+    columns = R.reshape(samples, ShapeExpr((batch, groups, terms, positions)))
     weight = R.reshape(node[1], ShapeExpr((1, groups, outputs // groups, terms)))
-    product = R.reshape(R.matmul(weight, columns), ShapeExpr((batch, outputs, *result)))
+    product = R.reshape(R.matmul(weight, columns), ShapeExpr((batch, outputs, *out_sizes)))
     return with_bias(node, product, 3)

@@ -1,4 +1,4 @@
-"""Element-wise ops of one operand, activations among them."""
+"""Mappings of element-wise ops of one operand, including activations."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def leaky_relu(node: OnnxNode) -> Expr:
 @onnx_op("PRelu")
 def p_relu(node: OnnxNode) -> Expr:
     x, slope = node[0], node[1]
-    if node.version < 7 and node.rank(1) == 1 and node.rank() > 2:  # one number for each channel
+    if node.version < 7 and node.rank(1) == 1 and node.rank() > 2:  # one slope per channel
         slope = R.reshape(slope, ShapeExpr((*node.dims(1), *[1] * (node.rank() - 2))))
     return R.where(R.less(x, like(node, 0)), R.multiply(x, slope), x)
 
@@ -111,9 +111,9 @@ def thresholded_relu(node: OnnxNode) -> Expr:
 
 @onnx_op("Shrink")
 def shrink(node: OnnxNode) -> Expr:
-    x, bias, edge = node[0], node.attr("bias"), node.attr("lambd")
-    low = R.less(x, like(node, -edge))
-    high = R.greater(x, like(node, edge))
+    x, bias, limit = node[0], node.attr("bias"), node.attr("lambd")
+    low = R.less(x, like(node, -limit))
+    high = R.greater(x, like(node, limit))
     above = R.where(high, R.subtract(x, like(node, bias)), like(node, 0.0))
     return R.where(low, R.add(x, like(node, bias)), above)
 
@@ -145,8 +145,8 @@ def hard_swish(node: OnnxNode) -> Expr:
 
 
 def _hard_sigmoid(node: OnnxNode, alpha: float, beta: float) -> Expr:
-    line = R.add(R.multiply(node[0], like(node, alpha)), like(node, beta))
-    return R.clip(line, 0.0, 1.0)
+    linear = R.add(R.multiply(node[0], like(node, alpha)), like(node, beta))
+    return R.clip(linear, 0.0, 1.0)
 
 
 @onnx_op("Swish")

@@ -18,15 +18,25 @@ from structir.ir.expr import Expr, PrimValue, ShapeExpr, Tuple
 from structir.ir.struct_info import TensorStructInfo
 from structir.script import R
 
-METHODS = {"linear": "linear", "bilinear": "linear", "nearest": "nearest", "cubic": "cubic"}
+PADDINGS = ("zeros", "border", "reflection")
+METHODS = {
+    "linear": "linear",
+    "bilinear": "linear",
+    "nearest": "nearest",
+    "cubic": "cubic",
+    "bicubic": "cubic",
+}
 
 
 @onnx_op("AffineGrid")
 def affine_grid(node: OnnxNode) -> Expr:
     batch, _, *spatial = node.sizes(1)
     dtype, count = node.dtype(), len(spatial)
-    aligned = node.flag("align_corners")
-    axes = [_places(node, size, k, spatial, dtype, aligned) for k, size in enumerate(spatial)]
+    align_corners = node.flag("align_corners")
+    axes = [
+        _axis_coordinates(node, size, k, spatial, dtype, align_corners)
+        for k, size in enumerate(spatial)
+    ]
     ones = R.full(ShapeExpr(tuple(spatial)), number(1, dtype))
     points = R.stack(Tuple((*reversed(axes), ones)), axis=count)
     flat = reshape_to(points, (product(spatial), count + 1))
@@ -34,48 +44,46 @@ def affine_grid(node: OnnxNode) -> Expr:
     return reshape_to(result, (batch, *spatial, count))
 
 
-def _places(
-    node: OnnxNode, size: Dim, k: int, spatial: list[Dim], dtype: str, aligned: bool
+def _axis_coordinates(
+    node: OnnxNode, size: Dim, axis: int, spatial: list[Dim], dtype: str, align_corners: bool
 ) -> Expr:
     """Returns the coordinate of each element of an image along an axis, in [-1, 1]."""
     i = R.astype(R.arange(PrimValue(0), PrimValue(size), PrimValue(1), dtype="int64"), dtype)
     n = size_number(size, dtype)
     one, two = number(1, dtype), number(2, dtype)
-    if aligned:
-        line = R.subtract(R.divide(R.multiply(two, i), R.subtract(n, one)), one)
+    if align_corners:
+        coordinates = R.subtract(R.divide(R.multiply(two, i), R.subtract(n, one)), one)
     else:
-        line = R.subtract(R.divide(R.add(R.multiply(two, i), one), n), one)
-    line = reshape_to(line, (size, *[1] * (len(spatial) - 1 - k)))
-    return R.broadcast_to(line, ShapeExpr(tuple(spatial)))
+        coordinates = R.subtract(R.divide(R.add(R.multiply(two, i), one), n), one)
+    coordinates = reshape_to(coordinates, (size, *[1] * (len(spatial) - 1 - axis)))
+    return R.broadcast_to(coordinates, ShapeExpr(tuple(spatial)))
 
 
 @onnx_op("GridSample")
 def grid_sample(node: OnnxNode) -> Expr:
     spatial = node.dims()[2:]
-    mode = METHODS.get(node.attr("mode"))
-    if mode is None:
-        node.fail(f"unknown mode {node.attr('mode')!r}")
-    padding, aligned = node.attr("padding_mode"), node.flag("align_corners")
+    mode, padding = METHODS[node.choice("mode", METHODS)], node.choice("padding_mode", PADDINGS)
+    align_corners = node.flag("align_corners")
     count = len(spatial)
     taps = []
     for k, size in enumerate(spatial):
-        position = _coordinate(node, count - 1 - k, size, aligned)
-        taps.append(_taps(node, position, size, mode, padding, aligned))
+        position = _coordinate(node, count - 1 - k, size, align_corners)
+        taps.append(_taps(node, position, size, mode, padding, align_corners))
     image = node.emit(R.permute_dims(node[0], [0, *range(2, count + 2), 1]))
     terms = []
-    for chosen in combinations(*taps):
-        weight = reduce(R.multiply, [w for _, w, _ in chosen])
+    for corner in combinations(*taps):
+        weight = reduce(R.multiply, [w for _, w, _ in corner])
         if padding == "zeros":
-            inside = reduce(R.logical_and, [kept for *_, kept in chosen])
-            weight = R.where(inside, weight, number(0, node.dtype()))
-        index = R.stack(Tuple(tuple([at for at, *_ in chosen])), axis=count + 1)
-        read = R.gather_nd(image, index, batch_dims=1)
-        terms.append(R.multiply(read, R.expand_dims(weight, [count + 1])))
+            all_inside = reduce(R.logical_and, [is_inside for *_, is_inside in corner])
+            weight = R.where(all_inside, weight, number(0, node.dtype()))
+        index = R.stack(Tuple(tuple([tap_index for tap_index, *_ in corner])), axis=count + 1)
+        samples = R.gather_nd(image, index, batch_dims=1)
+        terms.append(R.multiply(samples, R.expand_dims(weight, [count + 1])))
     result = node.emit(reduce(R.add, terms))
     return R.permute_dims(result, [0, count + 1, *range(1, count + 1)])
 
 
-def _coordinate(node: OnnxNode, k: int, size: Dim, aligned: bool) -> Expr:
+def _coordinate(node: OnnxNode, k: int, size: Dim, align_corners: bool) -> Expr:
     """Returns a grid coordinate in units of image elements."""
     dtype = node.dtype()
     last = node.rank(1) - 1
@@ -83,47 +91,52 @@ def _coordinate(node: OnnxNode, k: int, size: Dim, aligned: bool) -> Expr:
     grid = grid if node.dtype(1) == dtype else R.astype(grid, dtype)
     n, one, half = size_number(size, dtype), number(1, dtype), number(0.5, dtype)
     shifted = R.add(grid, one)
-    if aligned:
+    if align_corners:
         return node.emit(R.multiply(shifted, R.multiply(half, R.subtract(n, one))))
     return node.emit(R.multiply(R.subtract(R.multiply(shifted, n), one), half))
 
 
-Tap = tuple[Expr, Expr, Expr]  # the element, its weight, whether it is inside
+Tap = tuple[Expr, Expr, Expr]  # index, weight, whether the index is inside the image
 
 
 def _taps(
-    node: OnnxNode, position: Expr, size: Dim, mode: str, padding: str, aligned: bool
+    node: OnnxNode, position: Expr, size: Dim, mode: str, padding: str, align_corners: bool
 ) -> list[Tap]:
     """Returns the elements to interpolate along an axis, with their weights."""
     dtype = node.dtype()
     one = number(1, dtype)
     if mode != "cubic":
-        position = node.emit(_bounded(node, position, size, padding, aligned))
+        position = node.emit(_apply_padding_mode(node, position, size, padding, align_corners))
     if mode == "nearest":
-        return [_tap(node, R.round(position), one, size, padding, aligned)]
+        return [_tap(node, R.round(position), one, size, padding, align_corners)]
     base = node.emit(R.floor(position))
-    share = node.emit(R.subtract(position, base))
+    fraction = node.emit(R.subtract(position, base))
     if mode == "linear":
-        weights = [(0, R.subtract(one, share)), (1, share)]
+        weights = [(0, R.subtract(one, fraction)), (1, fraction)]
     else:
         weights = [
-            (k, _cubic(node, R.abs(R.subtract(share, number(k, dtype))))) for k in (-1, 0, 1, 2)
+            (k, _cubic(node, R.abs(R.subtract(fraction, number(k, dtype))))) for k in (-1, 0, 1, 2)
         ]
     return [
-        _tap(node, R.add(base, number(k, dtype)), w, size, padding, aligned) for k, w in weights
+        _tap(node, R.add(base, number(k, dtype)), w, size, padding, align_corners)
+        for k, w in weights
     ]
 
 
-def _tap(node: OnnxNode, at: Expr, weight: Expr, size: Dim, padding: str, aligned: bool) -> Tap:
+def _tap(
+    node: OnnxNode, coordinate: Expr, weight: Expr, size: Dim, padding: str, align_corners: bool
+) -> Tap:
     dtype = node.dtype()
     zero, last = number(0, dtype), size_number(size - 1, dtype)
-    at = node.emit(_bounded(node, at, size, padding, aligned))
-    kept = R.logical_and(R.greater_equal(at, zero), R.less_equal(at, last))
-    index = R.astype(R.minimum(R.maximum(at, zero), last), "int64")
-    return node.emit(index), node.emit(weight), node.emit(kept)
+    coordinate = node.emit(_apply_padding_mode(node, coordinate, size, padding, align_corners))
+    is_inside = R.logical_and(R.greater_equal(coordinate, zero), R.less_equal(coordinate, last))
+    index = R.astype(R.minimum(R.maximum(coordinate, zero), last), "int64")
+    return node.emit(index), node.emit(weight), node.emit(is_inside)
 
 
-def _bounded(node: OnnxNode, position: Expr, size: Dim, padding: str, aligned: bool) -> Expr:
+def _apply_padding_mode(
+    node: OnnxNode, position: Expr, size: Dim, padding: str, align_corners: bool
+) -> Expr:
     """Returns a coordinate mapped into the image according to the padding mode."""
     dtype = node.dtype()
     zero, last = number(0, dtype), size_number(size - 1, dtype)
@@ -131,14 +144,14 @@ def _bounded(node: OnnxNode, position: Expr, size: Dim, padding: str, aligned: b
         return R.minimum(R.maximum(position, zero), last)
     if padding != "reflection":
         return position
-    low = number(0 if aligned else -0.5, dtype)
-    span = size_number(size - 1 if aligned else size, dtype)
-    span = node.emit(R.maximum(span, number(1, dtype))) if aligned else span
-    double = R.multiply(span, number(2, dtype))
-    away = R.abs(R.subtract(position, low))
-    turned = node.emit(R.subtract(away, R.multiply(double, R.floor(R.divide(away, double)))))
-    folded = R.add(R.minimum(turned, R.subtract(double, turned)), low)
-    return R.minimum(R.maximum(folded, zero), last)
+    low = number(0 if align_corners else -0.5, dtype)
+    span = size_number(size - 1 if align_corners else size, dtype)
+    span = node.emit(R.maximum(span, number(1, dtype))) if align_corners else span
+    period = R.multiply(span, number(2, dtype))
+    distance = R.abs(R.subtract(position, low))
+    phase = node.emit(R.subtract(distance, R.multiply(period, R.floor(R.divide(distance, period)))))
+    reflected = R.add(R.minimum(phase, R.subtract(period, phase)), low)
+    return R.minimum(R.maximum(reflected, zero), last)
 
 
 def _cubic(node: OnnxNode, distance: Expr, a: float = -0.75) -> Expr:
@@ -177,35 +190,37 @@ def non_max_suppression(node: OnnxNode) -> Any:
     boxes = node[0]
     if node.attr("center_point_box"):
         boxes = _corners(node)
-    most = node[2] if node.has(2) else constant(0)
-    overlap = node[3] if node.has(3) else constant(0.0, "float32")
-    score = node[4] if node.has(4) else constant(-3.4e38, "float32")
+    limit_operand = node[2] if node.has(2) else constant(0)
+    iou_threshold = node[3] if node.has(3) else constant(0.0, "float32")
+    score_threshold = node[4] if node.has(4) else constant(-3.4e38, "float32")
     if node.has(2) and node.elements(2) is None:
         node.require_known(2)
-    given = [node.emit(reshape_to(v, (1,))) for v in (most, overlap, score)]
+    scalars = [
+        node.emit(reshape_to(v, (1,))) for v in (limit_operand, iou_threshold, score_threshold)
+    ]
     images, classes, count = node.dims(1)
     limit = node.sizes(2)[0] if node.has(2) else 0
-    room = images * classes * dims.dim_min(limit, count)
+    max_selected = images * classes * dims.dim_min(limit, count)
     call = R.call_kernel(
         node.importer.builder.kernel(suppression_kernel()),
-        (node.emit(boxes), node[1], *given),
-        out_sinfo=(TensorStructInfo((room, 3), "int64"), TensorStructInfo((1,), "int64")),
+        (node.emit(boxes), node[1], *scalars),
+        out_sinfo=(TensorStructInfo((max_selected, 3), "int64"), TensorStructInfo((1,), "int64")),
     )
-    return _picked(node, node.emit(call))
+    return _selected_rows(node, node.emit(call))
 
 
-def _picked(node: OnnxNode, pair: Expr) -> Expr:
+def _selected_rows(node: OnnxNode, outputs: Expr) -> Expr:
     """Slices the result to the number of selected boxes."""
-    rows, count = node.emit(pair[0]), node.emit(pair[1])
-    width = R.concat(Tuple((reshape_to(R.astype(count, "int64"), (1,)), constant([3]))), axis=0)
-    picked = R.dynamic_strided_slice(rows, constant([0, 0]), width, constant([1, 1]))
+    padded, count = node.emit(outputs[0]), node.emit(outputs[1])
+    ends = R.concat(Tuple((reshape_to(R.astype(count, "int64"), (1,)), constant([3]))), axis=0)
+    picked = R.dynamic_strided_slice(padded, constant([0, 0]), ends, constant([1, 1]))
     sizes = (node.importer.symbols.fresh(f"{node.part_name()}_0"), 3)
     info = TensorStructInfo(sizes, "int64")
     return cast_checked(node.importer, node.part_name(), picked, info, node.span)
 
 
 def _corners(node: OnnxNode) -> Expr:
-    """Returns boxes in centre format as corners."""
+    """Returns the boxes of operand 0, which have a centre format, by their corners."""
     x, y, w, h = (R.strided_slice(node[0], [2], (k,), (k + 1,)) for k in range(4))
     half = number(0.5, node.dtype())
     w, h = node.emit(R.multiply(w, half)), node.emit(R.multiply(h, half))

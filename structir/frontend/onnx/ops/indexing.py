@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from structir.frontend.onnx.joins import cast_checked
-from structir.frontend.onnx.node import OnnxNode
+from structir.frontend.onnx.node import STATIC_SHAPE, OnnxNode
 from structir.frontend.onnx.padding import emit_pad
 from structir.frontend.onnx.registry import carries, onnx_op
 from structir.frontend.onnx.scalars import constant, like, size_number
@@ -19,7 +19,7 @@ from structir.ir.struct_info import TensorStructInfo
 from structir.script import R
 
 
-def from_the_front(node: OnnxNode, indices: Expr, size: Dim) -> Expr:
+def normalize_indices(node: OnnxNode, indices: Expr, size: Dim) -> Expr:
     """Returns indices along an axis, normalized to be non-negative."""
     if isinstance(indices, Constant):
         data = indices.data.astype(np.int64)
@@ -27,14 +27,16 @@ def from_the_front(node: OnnxNode, indices: Expr, size: Dim) -> Expr:
             return Constant(data)
         if isinstance(size, int):
             return Constant(np.where(data < 0, data + size, data))
-    wide = R.astype(indices, "int64") if node.tensor_info(indices).dtype != "int64" else indices
-    return R.where(R.less(wide, constant(0)), R.add(wide, size_number(size)), wide)
+    indices64 = (
+        R.astype(indices, "int64") if node.tensor_info(indices).dtype != "int64" else indices
+    )
+    return R.where(R.less(indices64, constant(0)), R.add(indices64, size_number(size)), indices64)
 
 
 @onnx_op("Gather")
 def gather(node: OnnxNode) -> Expr:
     axis = node.axis("axis", 0)
-    indices = from_the_front(node, node[1], node.dims()[axis])
+    indices = normalize_indices(node, node[1], node.dims()[axis])
     return R.take(node[0], indices, axis=axis)
 
 
@@ -47,7 +49,9 @@ def _gather(node: OnnxNode, x: Elements, indices: Elements) -> Any:
 @onnx_op("GatherElements")
 def gather_elements(node: OnnxNode) -> Expr:
     axis = node.axis("axis", 0)
-    return R.gather_elements(node[0], from_the_front(node, node[1], node.dims()[axis]), axis=axis)
+    return R.gather_elements(
+        node[0], normalize_indices(node, node[1], node.dims()[axis]), axis=axis
+    )
 
 
 @onnx_op("GatherND")
@@ -57,33 +61,32 @@ def gather_nd(node: OnnxNode) -> Expr:
 
 
 def _tuples(node: OnnxNode, batch: int = 0) -> Expr:
-    """Returns tuples of indices, negative ones counted from the end of their axis."""
+    """Returns index tuples with negative indices normalized."""
     indices, sizes = node[1], node.dims()[batch:]
     depth = node.dims(1)[-1]
     if isinstance(indices, Constant) and (indices.data >= 0).all():
         return Constant(indices.data.astype(np.int64))
     if not isinstance(depth, int):
-        node.fail("indices: expected a last axis of known size")
-    widths = R.shape_to_tensor(ShapeExpr(tuple(sizes[:depth])))
+        node.fail(
+            f"indices: expected a last axis of static size, found {dims.text(depth)}", STATIC_SHAPE
+        )
+    axis_sizes = R.shape_to_tensor(ShapeExpr(tuple(sizes[:depth])))
     if all(isinstance(s, int) for s in sizes[:depth]):
-        widths = constant(list(sizes[:depth]))
-    return R.where(R.less(indices, constant(0)), R.add(indices, widths), indices)
+        axis_sizes = constant(list(sizes[:depth]))
+    return R.where(R.less(indices, constant(0)), R.add(indices, axis_sizes), indices)
 
 
 REDUCTIONS = {"none": "update", "add": "add", "mul": "mul", "max": "max", "min": "min"}
 
 
 def _reduction(node: OnnxNode) -> str:
-    name = node.attr("reduction", "none")
-    if name not in REDUCTIONS:
-        node.fail(f"unknown reduction {name!r}: expected none, add, mul, min or max")
-    return REDUCTIONS[name]
+    return REDUCTIONS[node.choice("reduction", REDUCTIONS, "none")]
 
 
 @onnx_op("ScatterElements", "Scatter")
 def scatter_elements(node: OnnxNode) -> Expr:
     axis = node.axis("axis", 0)
-    indices = from_the_front(node, node[1], node.dims()[axis])
+    indices = normalize_indices(node, node[1], node.dims()[axis])
     return R.scatter_elements(node[0], indices, node[2], axis=axis, reduction=_reduction(node))
 
 
@@ -99,8 +102,8 @@ def non_zero(node: OnnxNode) -> Expr:
     if isinstance(info.dims, tuple) or not node.info().ndim:
         return value
     sizes = (node.rank(), node.importer.symbols.fresh(f"{node.part_name()}_1"))
-    stated = TensorStructInfo(sizes, info.dtype)
-    return cast_checked(node.importer, node.part_name(), value, stated, node.span)
+    sized_info = TensorStructInfo(sizes, info.dtype)
+    return cast_checked(node.importer, node.part_name(), value, sized_info, node.span)
 
 
 @onnx_op("Compress")
@@ -111,8 +114,8 @@ def compress(node: OnnxNode) -> Any:
         x, axis = node.emit(R.flatten(x)), 0
     else:
         axis = node.normalize_axis(axis, node.rank())
-    places = node.emit(R.squeeze(R.nonzero(node[1]), [0]))
-    value = OnnxValue(places)
+    positions = node.emit(R.squeeze(R.nonzero(node[1]), [0]))
+    value = OnnxValue(positions)
     bound = node.importer.name_sizes(value, node.part_name(), node.span)
     return R.take(x, bound.expr, axis=axis)
 
@@ -129,20 +132,22 @@ def reverse_sequence(node: OnnxNode) -> Expr:
 
 @onnx_op("TensorScatter")
 def tensor_scatter(node: OnnxNode) -> Expr:
-    """Returns updates written behind what each item of a batch holds already; around the end if
-    asked."""
+    """Builds TensorScatter: writes the updates after the entries already present in each batch
+    item, modulo the axis size in mode `circular`."""
     axis = node.axis("axis", -2)
-    sizes, added = node.dims(), node.dims(1)
+    sizes, update_sizes = node.dims(), node.dims(1)
     batch, rank = sizes[0], len(sizes)
     start = node.get(2) or R.full(ShapeExpr((batch,)), constant(0))
-    places = R.arange(R.prim_value(0), R.prim_value(added[axis]), R.prim_value(1), dtype="int64")
-    first = R.reshape(start, ShapeExpr((batch, *[1] * (rank - 1))))
-    along = R.reshape(places, ShapeExpr((added[axis], *[1] * (rank - 1 - axis))))
-    at = R.add(first, along)
-    if node.attr("mode") == "circular":
-        at = R.mod(at, size_number(sizes[axis]))
-    spread = R.broadcast_to(at, ShapeExpr(added))
-    return R.scatter_elements(node[0], spread, node[1], axis=axis)
+    positions = R.arange(
+        R.prim_value(0), R.prim_value(update_sizes[axis]), R.prim_value(1), dtype="int64"
+    )
+    starts = R.reshape(start, ShapeExpr((batch, *[1] * (rank - 1))))
+    steps = R.reshape(positions, ShapeExpr((update_sizes[axis], *[1] * (rank - 1 - axis))))
+    indices = R.add(starts, steps)
+    if node.choice("mode", ("linear", "circular")) == "circular":
+        indices = R.mod(indices, size_number(sizes[axis]))
+    full_indices = R.broadcast_to(indices, ShapeExpr(update_sizes))
+    return R.scatter_elements(node[0], full_indices, node[1], axis=axis)
 
 
 @onnx_op("Col2Im")
@@ -154,27 +159,35 @@ def col_to_im(node: OnnxNode) -> Expr:
     dilations = node.attr("dilations", None) or (1,) * count
     pads = node.attr("pads", None) or (0,) * (2 * count)
     sizes = node.dims()
-    wide = [n + pads[k] + pads[k + count] for k, n in enumerate(image)]
-    moves = [
+    padded = [n + pads[k] + pads[k + count] for k, n in enumerate(image)]
+    positions = [
         (w - (b - 1) * d - 1) // s + 1
-        for w, b, d, s in zip(wide, block, dilations, strides, strict=True)
+        for w, b, d, s in zip(padded, block, dilations, strides, strict=True)
     ]
-    flat = np.zeros((*block, *moves), np.int64)
+    flat_indices = np.zeros((*block, *positions), np.int64)
     for k in range(count):
         shape = [1] * (2 * count)
         inner, outer = shape.copy(), shape.copy()
-        inner[k], outer[count + k] = block[k], moves[k]
-        at = np.arange(block[k]).reshape(inner) * dilations[k]
-        flat = flat * wide[k] + at + np.arange(moves[k]).reshape(outer) * strides[k]
+        inner[k], outer[count + k] = block[k], positions[k]
+        offsets = np.arange(block[k]).reshape(inner) * dilations[k]
+        flat_indices = (
+            flat_indices * padded[k] + offsets + np.arange(positions[k]).reshape(outer) * strides[k]
+        )
     batch, channels = sizes[0], dims.exact_quotient(sizes[1], int(np.prod(block)))
     if channels is None:
-        node.fail("axis 1 of the input is not divisible by the block size")
-    many = int(flat.size)
-    columns = R.reshape(node[0], ShapeExpr((batch, channels, many)))
-    total = int(np.prod(wide))
-    zeros = R.full(ShapeExpr((batch, channels, total)), like(node, 0))
-    places = R.broadcast_to(constant(flat.reshape(1, 1, many)), ShapeExpr((batch, channels, many)))
-    result = R.scatter_elements(zeros, places, columns, axis=2, reduction="add")
-    result = R.reshape(result, ShapeExpr((batch, channels, *wide)))
+        node.fail(
+            f"axis 1 of the input: expected a multiple of {int(np.prod(block))}, "
+            f"found {dims.text(sizes[1])}"
+        )
+    element_count = int(flat_indices.size)
+    columns = R.reshape(node[0], ShapeExpr((batch, channels, element_count)))
+    padded_count = int(np.prod(padded))
+    zeros = R.full(ShapeExpr((batch, channels, padded_count)), like(node, 0))
+    indices = R.broadcast_to(
+        constant(flat_indices.reshape(1, 1, element_count)),
+        ShapeExpr((batch, channels, element_count)),
+    )
+    result = R.scatter_elements(zeros, indices, columns, axis=2, reduction="add")
+    result = R.reshape(result, ShapeExpr((batch, channels, *padded)))
     before = [0, 0, *[-p for p in pads[:count]]]
     return emit_pad(node, result, before, [0, 0, *[-p for p in pads[count:]]], "constant")

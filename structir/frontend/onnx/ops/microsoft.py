@@ -1,4 +1,4 @@
-"""Mappings of ONNX Runtime's fused ops: products with activations, norms of sums."""
+"""Mappings of ONNX Runtime's fused ops: products with activations, and normalizations of sums."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from structir.frontend.onnx.registry import MICROSOFT, R, onnx_op
 from structir.frontend.onnx.scalars import like
 from structir.ir.expr import Expr, ShapeExpr
 
-# What the numbers beside an activation are called.
-PARAMETERS = {
+# The attribute names of the parameters of activations, in order.
+PARAMETER_NAMES = {
     "LeakyRelu": ("alpha",),
     "HardSigmoid": ("alpha", "beta"),
     "Elu": ("alpha",),
@@ -20,53 +20,57 @@ PARAMETERS = {
 }
 
 
-def activated(node: OnnxNode, x: Expr, name: str | None, numbers: tuple[float, ...]) -> Expr:
+def apply_activation(
+    node: OnnxNode, x: Expr, name: str | None, parameters: tuple[float, ...]
+) -> Expr:
     """Applies the activation that a fused node names."""
     if not name:
         return x
     if name == "Clip":
-        return R.clip(x, *numbers)
-    return build_as_one(node, name, x, **dict(zip(PARAMETERS.get(name, ()), numbers, strict=False)))
+        return R.clip(x, *parameters)
+    return build_as_one(
+        node, name, x, **dict(zip(PARAMETER_NAMES.get(name, ()), parameters, strict=False))
+    )
 
 
 @onnx_op("FusedConv", domain=MICROSOFT)
 def fused_conv(node: OnnxNode) -> Expr:
     result = build_as_one(node, "Conv", node[0], node[1], node.get(2))
-    return _finished(node, result, 3)
+    return _add_and_activate(node, result, 3)
 
 
 @onnx_op("NhwcFusedConv", domain=MICROSOFT)
 def fused_conv_of_last_channels(node: OnnxNode) -> Expr:
     result = build_as_one(node, "Conv", channels_first(node, node[0]), node[1], node.get(2))
-    return _finished(node, channels_last(node, result), 3)
+    return _add_and_activate(node, channels_last(node, result), 3)
 
 
-def _finished(node: OnnxNode, x: Expr, index: int) -> Expr:
-    """Returns a sum with the operand at an index, if present, under an activation."""
+def _add_and_activate(node: OnnxNode, x: Expr, index: int) -> Expr:
+    """Adds the operand at `index`, if present, and applies the node's activation."""
     x = R.add(x, node[index]) if node.has(index) else x
-    numbers = tuple(node.attr("activation_params", None) or ())
-    return activated(node, x, node.attr("activation", None), numbers)
+    parameters = tuple(node.attr("activation_params", None) or ())
+    return apply_activation(node, x, node.attr("activation", None), parameters)
 
 
 @onnx_op("FusedGemm", domain=MICROSOFT)
 def fused_gemm(node: OnnxNode) -> Expr:
     result = build_as_one(node, "Gemm", node[0], node[1], node.get(2))
     names = ("activation_alpha", "activation_beta", "activation_gamma")
-    numbers = [node.attr(name, None) for name in names]
-    given = tuple([v for v in numbers if v is not None])
-    return activated(node, result, node.attr("activation", None), given)
+    optional = [node.attr(name, None) for name in names]
+    parameters = tuple([v for v in optional if v is not None])
+    return apply_activation(node, result, node.attr("activation", None), parameters)
 
 
 @onnx_op("FusedMatMul", "TransposeMatMul", domain=MICROSOFT)
 def fused_mat_mul(node: OnnxNode) -> Expr:
-    product = R.matmul(_turned(node, 0, "A"), _turned(node, 1, "B"))
+    product = R.matmul(_transpose_operand(node, 0, "A"), _transpose_operand(node, 1, "B"))
     alpha = node.attr("alpha", 1.0)
     return product if alpha == 1.0 else R.multiply(product, like(node, alpha))
 
 
-def _turned(node: OnnxNode, index: int, name: str) -> Expr:
-    """Returns an operand with its batch axes before its first one, and its last two in turn, as
-    asked."""
+def _transpose_operand(node: OnnxNode, index: int, name: str) -> Expr:
+    """Returns a matrix operand transposed as `transA`, `transB`, `transBatchA` and `transBatchB`
+    require."""
     order = list(range(node.rank(index)))
     if len(order) < 2:
         return node[index]
@@ -80,9 +84,9 @@ def _turned(node: OnnxNode, index: int, name: str) -> Expr:
 @onnx_op("FusedMatMulActivation", domain=MICROSOFT)
 def fused_mat_mul_activation(node: OnnxNode) -> Expr:
     names = ("activation_alpha", "activation_beta", "activation_gamma")
-    numbers = [node.attr(name, None) for name in names]
-    given = tuple([v for v in numbers if v is not None])
-    return activated(node, fused_mat_mul(node), node.attr("activation", None), given)
+    optional = [node.attr(name, None) for name in names]
+    parameters = tuple([v for v in optional if v is not None])
+    return apply_activation(node, fused_mat_mul(node), node.attr("activation", None), parameters)
 
 
 # ---- activations
@@ -115,19 +119,19 @@ def bias_softmax(node: OnnxNode) -> Expr:
 def layer_norm(
     node: OnnxNode, x: Expr, scale: Expr, shift: Expr | None, epsilon: float
 ) -> list[Any]:
-    """Returns the norm of the last axis; the mean and one over the deviation where they are
-    read."""
+    """Returns layer normalization over the last axis; then the mean and the inverse standard
+    deviation if they are outputs."""
     result = build_as(node, "LayerNormalization", x, scale, shift, epsilon=epsilon, axis=-1)
     return list(result) if isinstance(result, list) else [result]
 
 
 def root_mean_norm(node: OnnxNode, x: Expr, scale: Expr, axis: int, epsilon: float) -> list[Any]:
-    """Returns a norm without a mean; and one over the root of the mean square."""
+    """Returns RMS normalization over the axes from `axis` on, and the inverse root mean square."""
     axes = list(range(axis, node.tensor_info(x).ndim or 0))
     mean = R.mean(R.multiply(x, x), axis=axes, keepdims=True)
     root = R.sqrt(R.add(mean, like(node, epsilon)))
-    over = node.emit(R.divide(like(node, 1.0), root))
-    return [R.multiply(R.multiply(x, over), scale), over]
+    inverse_rms = node.emit(R.divide(like(node, 1.0), root))
+    return [R.multiply(R.multiply(x, inverse_rms), scale), inverse_rms]
 
 
 @onnx_op("SimplifiedLayerNormalization")
@@ -153,8 +157,8 @@ def skip_layer_normalization(node: OnnxNode) -> list[Any]:
 def skip_simplified_layer_normalization(node: OnnxNode) -> list[Any]:
     total = _sum(node, 3)
     axis = node.rank() - 1
-    result, over = root_mean_norm(node, total, node[2], axis, node.attr("epsilon", 1e-5))
-    return [result, None, over, total]
+    result, inverse_rms = root_mean_norm(node, total, node[2], axis, node.attr("epsilon", 1e-5))
+    return [result, None, inverse_rms, total]
 
 
 def _sum(node: OnnxNode, bias: int) -> Expr:

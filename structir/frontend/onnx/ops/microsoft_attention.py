@@ -1,4 +1,4 @@
-"""Mappings of ONNX Runtime's attention ops, with projections and masks of several formats."""
+"""Mappings of ONNX Runtime's attention ops, with packed projections and several mask formats."""
 
 from __future__ import annotations
 
@@ -9,46 +9,47 @@ import attrs
 
 from structir.frontend.onnx.node import OnnxNode
 from structir.frontend.onnx.ops.microsoft_quantised import FLOAT, integer_product
-from structir.frontend.onnx.ops.quantise import spread
+from structir.frontend.onnx.ops.quantise import broadcast_parameter
 from structir.frontend.onnx.ops.shapes import reshape_to
 from structir.frontend.onnx.registry import MICROSOFT, R, onnx_op
 from structir.frontend.onnx.scalars import number, size_number
-from structir.ir.dims import Dim, exact_quotient
+from structir.ir import dims
+from structir.ir.dims import Dim
 from structir.ir.expr import Expr, PrimValue, Tuple
 
 
 @attrs.frozen(eq=False)
 class HeadLayout:
-    """Queries, keys and values: batch, heads, positions, channels."""
+    """Queries, keys and values of shape (batch, heads, positions, channels)."""
 
     query: Expr
     key: Expr
     value: Expr
 
     def after(self, node: OnnxNode, keys: Expr, values: Expr) -> HeadLayout:
-        """Returns the keys and values with those of the past prepended."""
+        """Returns the heads with past keys and values prepended."""
         key = node.emit(R.concat(Tuple((keys, self.key)), axis=2))
         value = node.emit(R.concat(Tuple((values, self.value)), axis=2))
         return HeadLayout(self.query, key, value)
 
 
 def sizes(node: OnnxNode, x: Expr) -> tuple[Dim, ...]:
-    """Returns the sizes of a value."""
+    """Returns the shape of a value, whose rank must be known."""
     shape = node.tensor_info(x).dims
     if not isinstance(shape, tuple):
-        node.fail("expected an operand of known rank")
+        node.fail(f"expected an operand of known rank, found {node.tensor_info(x)}")
     return shape
 
 
 def split(node: OnnxNode, x: Expr, heads: int) -> Expr:
     """Splits channels into heads: (batch, length, channels) -> (batch, heads, length, size)."""
-    batch, length, width = sizes(node, x)
-    apart = reshape_to(x, (batch, length, heads, width // heads))
-    return node.emit(R.permute_dims(apart, [0, 2, 1, 3]))
+    batch, length, channels = sizes(node, x)
+    heads_apart = reshape_to(x, (batch, length, heads, channels // heads))
+    return node.emit(R.permute_dims(heads_apart, [0, 2, 1, 3]))
 
 
-def attended(node: OnnxNode, heads: HeadLayout, masks: list[Expr]) -> Expr:
-    """Returns the values weighted by how queries meet keys; heads side by side."""
+def attention_output(node: OnnxNode, heads: HeadLayout, masks: list[Expr]) -> Expr:
+    """Returns scaled dot-product attention of shape (batch, length, heads * channels)."""
     batch, count, length, width = sizes(node, heads.query)
     total = sizes(node, heads.key)[2]
     scores = R.matmul(heads.query, R.permute_dims(heads.key, [0, 1, 3, 2]))
@@ -62,14 +63,14 @@ def attended(node: OnnxNode, heads: HeadLayout, masks: list[Expr]) -> Expr:
     return reshape_to(R.permute_dims(result, [0, 2, 1, 3]), (batch, length, count * channels))
 
 
-def _scale(node: OnnxNode, width: Dim, dtype: str) -> Expr:
+def _scale(node: OnnxNode, head_size: Dim, dtype: str) -> Expr:
     """Returns the scale of the scores: the attribute, or 1 / sqrt(head size)."""
-    stated = node.attr("scale", 0.0)
-    if stated:
-        return number(stated, dtype)
-    if isinstance(width, int):
-        return number(1 / math.sqrt(width), dtype)
-    return R.rsqrt(size_number(width, dtype))
+    scale = node.attr("scale", 0.0)
+    if scale:
+        return number(scale, dtype)
+    if isinstance(head_size, int):
+        return number(1 / math.sqrt(head_size), dtype)
+    return R.rsqrt(size_number(head_size, dtype))
 
 
 def _dtype(node: OnnxNode, x: Expr) -> str:
@@ -84,61 +85,63 @@ def _causal(node: OnnxNode, heads: HeadLayout, length: Dim, total: Dim) -> Expr:
     """Returns the causal mask."""
     rows = R.add(reshape_to(_range(length), (length, 1)), size_number(total - length))
     later = R.greater(reshape_to(_range(total), (1, total)), rows)
-    return _barred(node, heads, later, lowest=True)
+    return _additive_mask(node, heads, later, lowest=True)
 
 
-def _barred(node: OnnxNode, heads: HeadLayout, where: Expr, lowest: bool = False) -> Expr:
-    """Returns a large negative number where attention is masked, else 0."""
+def _additive_mask(node: OnnxNode, heads: HeadLayout, where: Expr, lowest: bool = False) -> Expr:
+    """Returns a large negative number where attention is masked, 0 elsewhere."""
     dtype = _dtype(node, heads.query)
     value = -3.4028235e38 if lowest else node.attr("mask_filter_value", -10000.0)
     return R.where(where, number(value, dtype), number(0, dtype))
 
 
 def masks_of(node: OnnxNode, index: int, heads: HeadLayout) -> list[Expr]:
-    """Returns the mask operand: lengths of keys, ends and starts, or a flag for each key."""
+    """Returns the additive mask of the mask operand: key lengths (rank 1) or one flag per key (rank
+    2, 3)."""
     if not node.has(index):
         return []
     batch, _, length, _ = sizes(node, heads.query)
     total = sizes(node, heads.key)[2]
     mask, rank, zero = node[index], node.rank(index), number(0, node.dtype(index))
     if rank == 2:
-        barred = reshape_to(R.equal(mask, zero), (batch, 1, 1, total))
+        is_masked = reshape_to(R.equal(mask, zero), (batch, 1, 1, total))
     elif rank == 3:
-        barred = reshape_to(R.equal(mask, zero), (batch, 1, length, total))
+        is_masked = reshape_to(R.equal(mask, zero), (batch, 1, length, total))
     elif rank == 1:
-        barred = _beyond(node, mask, node.dims(index)[0] == 2 * batch, batch, total)
+        is_masked = _length_mask(node, mask, node.dims(index)[0] == 2 * batch, batch, total)
     else:
-        node.fail(f"a mask of rank {rank} is not supported")
-    return [_barred(node, heads, barred)]
+        node.fail(f"operand {index} (the mask): expected rank 1 to 3, found rank {rank}")
+    return [_additive_mask(node, heads, is_masked)]
 
 
-def _beyond(node: OnnxNode, mask: Expr, both: bool, batch: Dim, total: Dim) -> Expr:
-    """Returns the mask of keys after the end of their sequence, and before its start if given."""
-    places = reshape_to(R.astype(_range(total), "int32"), (1, 1, 1, total))
+def _length_mask(node: OnnxNode, mask: Expr, has_starts: bool, batch: Dim, total: Dim) -> Expr:
+    """Returns whether a key is after the end of its sequence or, with `has_starts`, before its
+    start."""
+    positions = reshape_to(R.astype(_range(total), "int32"), (1, 1, 1, total))
 
     def column(start: Dim) -> Expr:
         cut = R.strided_slice(mask, [0], (start,), (start + batch,))
         return reshape_to(cut, (batch, 1, 1, 1))
 
-    late = R.greater_equal(places, column(0))
-    return R.logical_or(late, R.less(places, column(batch))) if both else late
+    late = R.greater_equal(positions, column(0))
+    return R.logical_or(late, R.less(positions, column(batch))) if has_starts else late
 
 
-def projected(node: OnnxNode, whole: Expr) -> HeadLayout:
+def split_projection(node: OnnxNode, packed: Expr) -> HeadLayout:
     """Splits concatenated channels into queries, keys and values."""
     count = int(node.attr("num_heads"))
-    width = sizes(node, whole)[2]
-    widths = list(node.attr("qkv_hidden_sizes", None) or [width // 3] * 3)
+    channels = sizes(node, packed)[2]
+    widths = list(node.attr("qkv_hidden_sizes", None) or [channels // 3] * 3)
     value, start = [], 0
     for each in widths:
-        cut = R.strided_slice(whole, [2], (start,), (start + each,))
+        cut = R.strided_slice(packed, [2], (start,), (start + each,))
         value.append(split(node, node.emit(cut), count))
         start = start + each
     return HeadLayout(*value)
 
 
 def _with_past(node: OnnxNode, heads: HeadLayout, index: int) -> tuple[HeadLayout, Expr | None]:
-    """Returns the heads behind those of the past, and what the next call gets as its past."""
+    """Returns the heads with the past prepended, and the output `present` if the node has it."""
     if node.has(index):
         keys, values = (R.take(node[index], number(k, "int64"), axis=0) for k in (0, 1))
         heads = heads.after(node, keys, values)
@@ -148,31 +151,31 @@ def _with_past(node: OnnxNode, heads: HeadLayout, index: int) -> tuple[HeadLayou
     return heads, present
 
 
-def _refused(node: OnnxNode, *names: str) -> None:
+def _reject_attributes(node: OnnxNode, *names: str) -> None:
     for name in names:
         if node.attr(name, 0):
-            node.fail(f"{name} is not supported")
+            node.fail(f"{name}: expected 0, found {node.attr(name, 0)}")
 
 
 @onnx_op("Attention", domain=MICROSOFT)
 def attention(node: OnnxNode) -> list[Any]:
-    _refused(node, "do_rotary", "past_present_share_buffer")
-    whole = R.matmul(node[0], node[1])
-    whole = node.emit(R.add(whole, node[2]) if node.has(2) else whole)
-    heads, present = _with_past(node, projected(node, whole), 4)
+    _reject_attributes(node, "do_rotary", "past_present_share_buffer")
+    packed = R.matmul(node[0], node[1])
+    packed = node.emit(R.add(packed, node[2]) if node.has(2) else packed)
+    heads, present = _with_past(node, split_projection(node, packed), 4)
     masks = masks_of(node, 3, heads)
     if node.has(5):
         masks.append(node[5])
-    return [attended(node, heads, masks), present]
+    return [attention_output(node, heads, masks), present]
 
 
 @onnx_op("QAttention", domain=MICROSOFT)
 def quantised_attention(node: OnnxNode) -> list[Any]:
     product = integer_product(node, node[0], node[1], node.get(6), node.get(7))
-    scale = R.multiply(spread(node, 3, None), spread(node, 4, -1, 1))
-    whole = R.add(R.multiply(R.astype(product, FLOAT), scale), node[2])
-    heads, present = _with_past(node, projected(node, node.emit(whole)), 8)
-    return [attended(node, heads, masks_of(node, 5, heads)), present]
+    scale = R.multiply(broadcast_parameter(node, 3, None), broadcast_parameter(node, 4, -1, 1))
+    packed = R.add(R.multiply(R.astype(product, FLOAT), scale), node[2])
+    heads, present = _with_past(node, split_projection(node, node.emit(packed)), 8)
+    return [attention_output(node, heads, masks_of(node, 5, heads)), present]
 
 
 @onnx_op("MultiHeadAttention", domain=MICROSOFT)
@@ -180,7 +183,7 @@ def multi_head_attention(node: OnnxNode) -> list[Any]:
     count = int(node.attr("num_heads"))
     start: Dim = 0
     results = []
-    for x in _three(node, count):
+    for x in _query_key_value(node, count):
         if len(sizes(node, x)) == 3:
             width = sizes(node, x)[2]
             if node.has(3):
@@ -194,21 +197,21 @@ def multi_head_attention(node: OnnxNode) -> list[Any]:
     masks = masks_of(node, 4, heads)
     if node.has(5):
         masks.append(node[5])
-    return [attended(node, heads, masks), heads.key, heads.value]
+    return [attention_output(node, heads, masks), heads.key, heads.value]
 
 
-def _three(node: OnnxNode, count: int) -> list[Expr]:
-    """Returns queries, keys and values; packed operands have them interleaved per head."""
+def _query_key_value(node: OnnxNode, count: int) -> list[Expr]:
+    """Returns queries, keys and values; packed operands interleave them per head."""
     if node.rank() == 5:
-        return _unpacked(node, node[0], 3)
+        return _unpack(node, node[0], 3)
     if node.has(1) and node.rank(1) == 5:
-        return [node[0], *_unpacked(node, node[1], 2)]
+        return [node[0], *_unpack(node, node[1], 2)]
     if not node.has(1) or not node.has(2):
-        node.fail("missing operands key and value")
+        node.fail("missing operand 1 ('key') or 2 ('value')")
     return [node[0], node[1], node[2]]
 
 
-def _unpacked(node: OnnxNode, x: Expr, parts: int) -> list[Expr]:
+def _unpack(node: OnnxNode, x: Expr, parts: int) -> list[Expr]:
     """Splits a packed operand of shape (batch, length, heads, parts, channels)."""
     batch, length, heads, _, width = sizes(node, x)
     results: list[Expr] = []
@@ -221,52 +224,54 @@ def _unpacked(node: OnnxNode, x: Expr, parts: int) -> list[Expr]:
 @onnx_op("RotaryEmbedding", domain=MICROSOFT)
 def rotary_embedding(node: OnnxNode) -> Expr:
     """Applies rotary embedding to pairs of channels."""
-    if node.flag("is_packed_batching"):
-        node.fail("is_packed_batching is not supported")
-    flat = node.rank() == 3
-    turned = node.attr("rotary_embedding_dim", 0) or 2 * node.static_dims(2)[1]
+    _reject_attributes(node, "is_packed_batching")
+    is_flat = node.rank() == 3
+    rotary_size = node.attr("rotary_embedding_dim", 0) or 2 * node.static_dims(2)[1]
     x = node[0]
-    if flat:
+    if is_flat:
         batch, length, width = node.dims()
-        head: Dim = turned
+        head: Dim = rotary_size
         if node.attr("rotary_embedding_dim", 0):
-            whole = exact_quotient(width, int(node.attr("num_heads")))
-            if whole is None:
-                node.fail("the number of channels is not divisible by the number of heads")
-            head = whole
-        apart = reshape_to(x, (batch, length, width // head, head))
-        x = node.emit(R.permute_dims(apart, [0, 2, 1, 3]))
-    result = _turned(node, x, turned)
-    if not flat:
+            head_size = dims.exact_quotient(width, int(node.attr("num_heads")))
+            if head_size is None:
+                node.fail(
+                    f"expected a number of channels that num_heads={node.attr('num_heads')} "
+                    f"divides, found {dims.text(width)}"
+                )
+            head = head_size
+        heads_apart = reshape_to(x, (batch, length, width // head, head))
+        x = node.emit(R.permute_dims(heads_apart, [0, 2, 1, 3]))
+    result = _rotate(node, x, rotary_size)
+    if not is_flat:
         return result
     return reshape_to(R.permute_dims(result, [0, 2, 1, 3]), node.dims())
 
 
-def _turned(node: OnnxNode, x: Expr, turned: int) -> Expr:
+def _rotate(node: OnnxNode, x: Expr, rotary_size: int) -> Expr:
     """Applies rotary embedding to the first channels of each head."""
     batch, _, length, head = sizes(node, x)
     cosine, sine = [_angles(node, index, batch, length) for index in (2, 3)]
-    half = turned // 2
+    half = rotary_size // 2
     if node.flag("interleaved"):
-        first, second = [R.strided_slice(x, [3], (k,), (turned,), (2,)) for k in (0, 1)]
+        first, second = [R.strided_slice(x, [3], (k,), (rotary_size,), (2,)) for k in (0, 1)]
     else:
         first, second = [R.strided_slice(x, [3], (k,), (k + half,)) for k in (0, half)]
     first, second = node.emit(first), node.emit(second)
     real = R.subtract(R.multiply(first, cosine), R.multiply(second, sine))
-    other = R.add(R.multiply(second, cosine), R.multiply(first, sine))
+    imaginary = R.add(R.multiply(second, cosine), R.multiply(first, sine))
     if node.flag("interleaved"):
-        pairs = R.stack(Tuple((real, other)), axis=4)
-        result = reshape_to(pairs, (*sizes(node, x)[:3], turned))
+        pairs = R.stack(Tuple((real, imaginary)), axis=4)
+        result = reshape_to(pairs, (*sizes(node, x)[:3], rotary_size))
     else:
-        result = R.concat(Tuple((real, other)), axis=3)
-    if head == turned:
+        result = R.concat(Tuple((real, imaginary)), axis=3)
+    if head == rotary_size:
         return result
-    rest = R.strided_slice(x, [3], (turned,), (head,))
+    rest = R.strided_slice(x, [3], (rotary_size,), (head,))
     return R.concat(Tuple((result, rest)), axis=3)
 
 
 def _angles(node: OnnxNode, index: int, batch: Dim, length: Dim) -> Expr:
-    """Returns the rows of a table at all positions, for every head."""
+    """Returns the table rows (cosines or sines) at all positions, for every head."""
     width = node.dims(index)[1]
     if node.rank(1) == 1:
         first = reshape_to(R.astype(node[1], "int64"), (1,))

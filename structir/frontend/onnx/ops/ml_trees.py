@@ -9,7 +9,14 @@ import attrs
 import numpy as np
 
 from structir.frontend.onnx.node import OnnxNode
-from structir.frontend.onnx.ops.ml_ops import FLOAT, as_floats, classified, row, transformed
+from structir.frontend.onnx.ops.ml_ops import (
+    FLOAT,
+    INTEGER_LABELS,
+    apply_post_transform,
+    as_floats,
+    classify,
+    row,
+)
 from structir.frontend.onnx.registry import CLASSIC, R, onnx_op
 from structir.frontend.onnx.scalars import number
 from structir.frontend.onnx.tensors import array_of
@@ -22,29 +29,34 @@ AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
 TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 
 
-def voted(node: OnnxNode, trees: Trees, targets: int, how: str) -> Expr:
+def tree_scores(node: OnnxNode, trees: Trees, targets: int, aggregate: str) -> Expr:
     """Builds a tree ensemble; returns the combined leaf weights of each target."""
     x = node.emit(as_floats(node))
     info = node.tensor_info(x)
-    dtype, kind = str(info.dtype), "sum" if how in ("SUM", "AVERAGE") else how.lower()
+    dtype, kernel_kind = (
+        str(info.dtype),
+        "sum" if aggregate in ("SUM", "AVERAGE") else aggregate.lower(),
+    )
     shape = (node.dims()[0], targets)
     call = R.call_kernel(
-        node.importer.builder.kernel(tree_kernel(kind, dtype)),
+        node.importer.builder.kernel(tree_kernel(kernel_kind, dtype)),
         (x, *[Constant(a) for a in trees.arrays(dtype)]),
         out_sinfo=(TensorStructInfo(shape, dtype), TensorStructInfo(shape, "bool")),
     )
     result: Expr = node.emit(node.emit(call)[0])
-    if how == "AVERAGE":
+    if aggregate == "AVERAGE":
         result = R.divide(result, number(len(trees.roots), dtype))
     return result
 
 
 @onnx_op("TreeEnsemble", domain=CLASSIC)
 def tree_ensemble(node: OnnxNode) -> Expr:
-    trees = _newest(node)
-    how = AGGREGATES[node.attr("aggregate_function", 1)]
-    result = voted(node, trees, int(node.attr("n_targets")), how)
-    return transformed(node, result, TRANSFORMS[node.attr("post_transform", 0)])
+    trees = _current_trees(node)
+    aggregate = AGGREGATES[node.choice("aggregate_function", range(len(AGGREGATES)), 1)]
+    result = tree_scores(node, trees, int(node.attr("n_targets")), aggregate)
+    return apply_post_transform(
+        node, result, TRANSFORMS[node.choice("post_transform", range(len(TRANSFORMS)), 0)]
+    )
 
 
 def _numbers(node: OnnxNode, name: str) -> list[Any]:
@@ -52,8 +64,9 @@ def _numbers(node: OnnxNode, name: str) -> list[Any]:
     return [] if value is None else array_of(value, None).ravel().tolist()
 
 
-def _newest(node: OnnxNode) -> Trees:
-    """Returns the trees of TreeEnsemble: inner nodes, then leaves; NaN ends a set of members."""
+def _current_trees(node: OnnxNode) -> Trees:
+    """Returns the trees of TreeEnsemble: inner nodes, then leaves. NaN terminates each member
+    set."""
     modes, members = _numbers(node, "nodes_modes"), _numbers(node, "membership_values")
     weights = _numbers(node, "leaf_weights")
     inner, leaves = len(modes), len(weights)
@@ -67,8 +80,10 @@ def _newest(node: OnnxNode) -> Trees:
             start = last[k] + 1
 
     def children(side: str) -> list[int]:
-        places, flags = node.attr(f"nodes_{side}nodeids"), node.attr(f"nodes_{side}leafs")
-        return [p + inner * bool(f) for p, f in zip(places, flags, strict=True)] + [0] * leaves
+        child_ids, leaf_flags = node.attr(f"nodes_{side}nodeids"), node.attr(f"nodes_{side}leafs")
+        return [p + inner * bool(f) for p, f in zip(child_ids, leaf_flags, strict=True)] + [
+            0
+        ] * leaves
 
     missing = node.attr("nodes_missing_value_tracks_true", None) or [0] * inner
     return Trees(
@@ -89,56 +104,62 @@ def _newest(node: OnnxNode) -> Trees:
 
 @onnx_op("TreeEnsembleRegressor", domain=CLASSIC)
 def tree_ensemble_regressor(node: OnnxNode) -> Expr:
-    how, targets = node.attr("aggregate_function", "SUM"), int(node.attr("n_targets"))
-    result = voted(node, _older(node, "target"), targets, how)
+    aggregate, targets = (
+        node.choice("aggregate_function", AGGREGATES, "SUM"),
+        int(node.attr("n_targets")),
+    )
+    result = tree_scores(node, _legacy_trees(node, "target"), targets, aggregate)
     base = node.attr("base_values", None)
     result = result if base is None else R.add(result, row(base))
-    return transformed(node, R.astype(result, FLOAT), node.attr("post_transform"))
+    return apply_post_transform(node, R.astype(result, FLOAT), node.attr("post_transform"))
 
 
 @onnx_op("TreeEnsembleClassifier", domain=CLASSIC)
 def tree_ensemble_classifier(node: OnnxNode) -> list[Any]:
     labels = node.attr("classlabels_int64s", None)
     if labels is None:
-        node.fail("string labels are not supported")
-    trees = _older(node, "class")
-    lone = len(labels) == 2 and len(set(trees.targets)) == 1
-    if lone:
+        node.fail(
+            "classlabels_strings is not supported: expected classlabels_int64s", INTEGER_LABELS
+        )
+    trees = _legacy_trees(node, "class")
+    is_single_column = len(labels) == 2 and len(set(trees.targets)) == 1
+    if is_single_column:
         trees = attrs.evolve(trees, targets=[0] * len(trees.targets))
-    result = voted(node, trees, 1 if lone else len(labels), "SUM")
+    result = tree_scores(node, trees, 1 if is_single_column else len(labels), "SUM")
     base = node.attr("base_values", None)
     result = node.emit(R.astype(result if base is None else R.add(result, row(base)), FLOAT))
-    how = node.attr("post_transform")
-    if lone and how == "NONE":
+    transform = node.attr("post_transform")
+    if is_single_column and transform == "NONE":
         return _two_labels(node, result, labels)
-    return classified(node, result, labels, 1 if lone else len(labels), how)
+    return classify(node, result, labels, 1 if is_single_column else len(labels), transform)
 
 
-def _two_labels(node: OnnxNode, second: Expr, labels: Sequence[int]) -> list[Any]:
-    """Returns the labels of a single column of scores, which is that of the second label."""
-    flat = R.reshape(R.greater(second, number(0.5, FLOAT)), (-1,))
-    chosen = R.where(flat, number(labels[1], "int64"), number(labels[0], "int64"))
-    return [chosen, R.concat((R.subtract(number(1, FLOAT), second), second), axis=1)]
+def _two_labels(node: OnnxNode, scores: Expr, labels: Sequence[int]) -> list[Any]:
+    """Returns the labels and scores for a single column of scores, which belongs to the second
+    label."""
+    is_second = R.reshape(R.greater(scores, number(0.5, FLOAT)), (-1,))
+    label = R.where(is_second, number(labels[1], "int64"), number(labels[0], "int64"))
+    return [label, R.concat((R.subtract(number(1, FLOAT), scores), scores), axis=1)]
 
 
-def _older(node: OnnxNode, kind: str) -> Trees:
-    """Returns the trees of the older ops, whose nodes are identified by tree and node id."""
+def _legacy_trees(node: OnnxNode, kind: str) -> Trees:
+    """Returns the trees of the older ops, which identify nodes by tree id and node id."""
     tree_ids, numbers = node.attr("nodes_treeids"), node.attr("nodes_nodeids")
-    places = {pair: k for k, pair in enumerate(zip(tree_ids, numbers, strict=True))}
-    modes = [_mode(node, text) for text in node.attr("nodes_modes")]
+    indices = {pair: k for k, pair in enumerate(zip(tree_ids, numbers, strict=True))}
+    modes = [_mode(node, name) for name in node.attr("nodes_modes")]
     ids = zip(node.attr(f"{kind}_treeids"), node.attr(f"{kind}_nodeids"), strict=True)
-    owners = [places[pair] for pair in ids]
-    order = np.argsort(owners, kind="stable")
-    bounds = np.searchsorted(np.asarray(owners)[order], np.arange(len(modes) + 1))
+    leaf_indices = [indices[pair] for pair in ids]
+    order = np.argsort(leaf_indices, kind="stable")
+    bounds = np.searchsorted(np.asarray(leaf_indices)[order], np.arange(len(modes) + 1))
 
     def child(side: str) -> list[int]:
-        value = zip(tree_ids, node.attr(f"nodes_{side}nodeids"), modes, strict=True)
-        return [0 if mode == LEAF else places[tree, k] for tree, k, mode in value]
+        branches = zip(tree_ids, node.attr(f"nodes_{side}nodeids"), modes, strict=True)
+        return [0 if mode == LEAF else indices[tree, k] for tree, k, mode in branches]
 
     weights, targets = node.attr(f"{kind}_weights"), node.attr(f"{kind}_ids")
-    firsts: dict[int, int] = {}
+    roots: dict[int, int] = {}
     for k, tree in enumerate(tree_ids):
-        firsts.setdefault(tree, k)
+        roots.setdefault(tree, k)
     missing = node.attr("nodes_missing_value_tracks_true", None) or [0] * len(modes)
     return Trees(
         modes,
@@ -150,16 +171,17 @@ def _older(node: OnnxNode, kind: str) -> Trees:
         bounds[:-1].tolist(),
         bounds[1:].tolist(),
         [],
-        list(firsts.values()),
+        list(roots.values()),
         [weights[k] for k in order],
         [targets[k] for k in order],
     )
 
 
-def _mode(node: OnnxNode, text: str) -> int:
-    if text == "LEAF":
+def _mode(node: OnnxNode, name: str) -> int:
+    if name == "LEAF":
         return LEAF
-    short = text.removeprefix("BRANCH_")
-    if short not in MODES[:-1]:
-        node.fail(f"unknown node mode {text!r}")
-    return MODES.index(short)
+    mode = name.removeprefix("BRANCH_")
+    if mode not in MODES[:-1]:
+        options = ", ".join(f"BRANCH_{mode}" for mode in MODES[:-1])
+        node.fail(f"nodes_modes: expected LEAF, {options}, found {name!r}")
+    return MODES.index(mode)

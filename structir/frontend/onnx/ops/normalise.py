@@ -1,4 +1,4 @@
-"""Normalisations: softmax, batches, layers, instances, and local responses."""
+"""Mappings of softmax and of batch, layer, instance, RMS and local response normalization."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from structir.ir.expr import Expr
 from structir.script import R
 
 
-def _along(act: Callable[[OnnxNode, Expr, int], Expr]) -> Callable[[OnnxNode], Expr]:
-    """Returns an op along one axis. Before opset 13 all axes from that one on count as one."""
+def _over_axis(act: Callable[[OnnxNode, Expr, int], Expr]) -> Callable[[OnnxNode], Expr]:
+    """Returns a mapping over one axis; before opset 13, the trailing axes from `axis` on are
+    flattened."""
 
     def build(node: OnnxNode) -> Expr:
         rank = node.rank()
@@ -29,24 +30,24 @@ def _along(act: Callable[[OnnxNode, Expr, int], Expr]) -> Callable[[OnnxNode], E
     return build
 
 
-onnx_op("Softmax")(_along(lambda node, x, axis: R.nn.softmax(x, axis=axis)))
-onnx_op("LogSoftmax")(_along(lambda node, x, axis: R.nn.log_softmax(x, axis=axis)))
+onnx_op("Softmax")(_over_axis(lambda node, x, axis: R.nn.softmax(x, axis=axis)))
+onnx_op("LogSoftmax")(_over_axis(lambda node, x, axis: R.nn.log_softmax(x, axis=axis)))
 
 
 @onnx_op("Hardmax")
-@_along
+@_over_axis
 def hardmax(node: OnnxNode, x: Expr, axis: int) -> Expr:
     x = node.emit(x)
     first = R.expand_dims(R.argmax(x, axis=axis), [axis])
     sizes = node.tensor_info(x).dims
-    behind = [1] * (len(sizes) - 1 - axis)
-    places = R.arange(R.prim_value(0), R.prim_value(sizes[axis]), R.prim_value(1), dtype="int64")
-    hot = R.equal(reshape_to(places, (sizes[axis], *behind)), first)
-    return R.astype(hot, node.dtype())
+    trailing = [1] * (len(sizes) - 1 - axis)
+    indices = R.arange(R.prim_value(0), R.prim_value(sizes[axis]), R.prim_value(1), dtype="int64")
+    is_max = R.equal(reshape_to(indices, (sizes[axis], *trailing)), first)
+    return R.astype(is_max, node.dtype())
 
 
 def _by_channel(node: OnnxNode, index: int) -> Expr:
-    """Returns a number for each channel, to be met with the operand."""
+    """Returns an operand with one element per channel, reshaped to broadcast with operand 0."""
     return reshape_to(node[index], (node.dims(index)[0], *[1] * (node.rank() - 2)))
 
 
@@ -55,19 +56,19 @@ def batch_normalization(node: OnnxNode) -> list[Any]:
     if node.rank() < 2:
         node.fail(f"expected an operand of rank 2 or more, found rank {node.rank()}")
     if node.flag("training_mode") or (node.version < 14 and node.is_used(1) and node.version >= 7):
-        return _in_training(node)
+        return _normalize_in_training(node)
     if node.version >= 14 and node.dtype() != node.dtype(3):
-        return [_normalised(node, node[3], node[4])]
+        return [_normalize(node, node[3], node[4])]
     result = R.nn.batch_norm(
         *[node[k] for k in range(5)], axis=1, epsilon=node.attr("epsilon"), training=False
     )
     return [node.emit(result)[0]]
 
 
-def _normalised(node: OnnxNode, mean: Expr, variance: Expr) -> Expr:
-    dtype, behind = node.dtype(), [1] * (node.rank() - 2)
+def _normalize(node: OnnxNode, mean: Expr, variance: Expr) -> Expr:
+    dtype, trailing = node.dtype(), [1] * (node.rank() - 2)
     mean, variance = (
-        R.astype(reshape_to(v, (node.dims(1)[0], *behind)), dtype) for v in (mean, variance)
+        R.astype(reshape_to(v, (node.dims(1)[0], *trailing)), dtype) for v in (mean, variance)
     )
     deviation = R.sqrt(R.add(variance, like(node, node.attr("epsilon"))))
     scale = R.astype(_by_channel(node, 1), dtype)
@@ -75,17 +76,21 @@ def _normalised(node: OnnxNode, mean: Expr, variance: Expr) -> Expr:
     return R.add(R.multiply(scale, R.divide(R.subtract(node[0], mean), deviation)), shift)
 
 
-def _in_training(node: OnnxNode) -> list[Any]:
+def _normalize_in_training(node: OnnxNode) -> list[Any]:
     axes = [0, *range(2, node.rank())]
     mean = node.emit(R.mean(node[0], axis=axes))
     variance = node.emit(R.variance(node[0], axis=axes))
-    keep = node.attr("momentum")
+    momentum = node.attr("momentum")
 
-    def moved(old: Expr, new: Expr) -> Expr:
-        stays = R.multiply(old, like(node, keep))
-        return R.add(stays, R.multiply(new, like(node, 1 - keep)))
+    def update_average(old: Expr, new: Expr) -> Expr:
+        kept_part = R.multiply(old, like(node, momentum))
+        return R.add(kept_part, R.multiply(new, like(node, 1 - momentum)))
 
-    return [_normalised(node, mean, variance), moved(node[3], mean), moved(node[4], variance)]
+    return [
+        _normalize(node, mean, variance),
+        update_average(node[3], mean),
+        update_average(node[4], variance),
+    ]
 
 
 @onnx_op("InstanceNormalization")
@@ -109,11 +114,11 @@ def layer_normalization(node: OnnxNode) -> list[Any]:
     mean = node.emit(R.mean(node[0], axis=axes, keepdims=True))
     centred = node.emit(R.subtract(node[0], mean))
     variance = R.mean(R.multiply(centred, centred), axis=axes, keepdims=True)
-    over = node.emit(
+    inverse_deviation = node.emit(
         R.divide(like(node, 1.0), R.sqrt(R.add(variance, like(node, node.attr("epsilon")))))
     )
-    result = R.multiply(R.multiply(centred, over), node[1])
-    return [R.add(result, node[2]) if node.has(2) else result, mean, over]
+    result = R.multiply(R.multiply(centred, inverse_deviation), node[1])
+    return [R.add(result, node[2]) if node.has(2) else result, mean, inverse_deviation]
 
 
 @onnx_op("RMSNormalization")
@@ -127,7 +132,7 @@ def rms_normalization(node: OnnxNode) -> Expr:
 
 @onnx_op("LpNormalization")
 def lp_normalization(node: OnnxNode) -> Expr:
-    axis, p = node.axis("axis", -1), node.attr("p")
+    axis, p = node.axis("axis", -1), node.choice("p", (1, 2))
     x = node[0]
     if p == 1:
         norm = R.sum(R.abs(x), axis=axis, keepdims=True)

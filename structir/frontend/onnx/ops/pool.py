@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from structir.frontend.onnx.node import OnnxNode
+from structir.frontend.onnx.node import STATIC_SHAPE, OnnxNode
 from structir.frontend.onnx.ops.shapes import product, reshape_to
 from structir.frontend.onnx.padding import emit_pad
 from structir.frontend.onnx.registry import onnx_op
@@ -29,11 +29,11 @@ MEAN: dict[int, Pool] = {1: R.nn.avg_pool1d, 2: R.nn.avg_pool2d, 3: R.nn.avg_poo
 def _window(node: OnnxNode) -> OnnxWindow:
     sizes = tuple(node.attr("kernel_shape"))
     if not 1 <= len(sizes) <= 3:
-        node.fail(f"pooling over {len(sizes)} axes is not supported")
+        node.fail(f"kernel_shape: expected 1 to 3 spatial axes, found {len(sizes)}")
     return window_of(node, sizes)
 
 
-def _pooled(pools: dict[int, Pool], x: Expr, window: OnnxWindow, ceil: bool, **more: Any) -> Expr:
+def _pool(pools: dict[int, Pool], x: Expr, window: OnnxWindow, ceil: bool, **options: Any) -> Expr:
     return pools[len(window.sizes)](
         x,
         pool_size=list(window.sizes),
@@ -41,14 +41,14 @@ def _pooled(pools: dict[int, Pool], x: Expr, window: OnnxWindow, ceil: bool, **m
         padding=window.padding,
         dilation=list(window.dilations),
         ceil_mode=ceil,
-        **more,
+        **options,
     )
 
 
 def _rounded_up(node: OnnxNode, window: OnnxWindow) -> OnnxWindow:
-    """Returns the window with so much padding after each axis that the last, partial windows fit.
+    """Returns the window with the padding after each axis extended for ceil_mode.
 
-    No window begins beyond the elements and the padding before them.
+    No window starts after the last element or the padding before the first one.
     """
     after = []
     spatial = zip(
@@ -62,11 +62,11 @@ def _rounded_up(node: OnnxNode, window: OnnxWindow) -> OnnxWindow:
     )
     for size, k, stride, dilation, first, last in spatial:
         extent = (k - 1) * dilation + 1
-        behind = size + first
-        count = dims.ceildiv(behind + last - extent, stride) + 1
+        padded_size = size + first
+        count = dims.ceildiv(padded_size + last - extent, stride) + 1
         if dims.at_least(extent - last, stride) is not True:
-            count = dims.dim_min(count, dims.ceildiv(behind, stride))
-        after.append(dims.dim_max((count - 1) * stride + extent - behind, 0))
+            count = dims.dim_min(count, dims.ceildiv(padded_size, stride))
+        after.append(dims.dim_max((count - 1) * stride + extent - padded_size, 0))
     return attrs.evolve(window, after=tuple(after))
 
 
@@ -78,12 +78,12 @@ def _lowest(dtype: str) -> float:
 def max_pool(node: OnnxNode) -> Any:
     window, ceil = _window(node), node.flag("ceil_mode")
     if window.is_static and not node.is_used(1):
-        return _pooled(MAX, node[0], window, ceil)
+        return _pool(MAX, node[0], window, ceil)
     window = _rounded_up(node, window) if ceil else window
     if node.is_used(1):
         return _with_positions(node, window)
     x, window = _padded_before(node, node[0], window, _lowest(node.dtype()))
-    return _pooled(MAX, x, window, False)
+    return _pool(MAX, x, window, False)
 
 
 def _padded_before(
@@ -91,57 +91,59 @@ def _padded_before(
 ) -> tuple[Expr, OnnxWindow]:
     """Pads by symbolic amounts before pooling."""
     x = emit_pad(node, x, [0, 0, *window.before], [0, 0, *window.after], "constant", value)
-    none = (0,) * len(window.sizes)
-    return x, attrs.evolve(window, before=none, after=none)
+    no_padding = (0,) * len(window.sizes)
+    return x, attrs.evolve(window, before=no_padding, after=no_padding)
 
 
 def _with_positions(node: OnnxNode, window: OnnxWindow) -> list[Expr]:
-    """Returns the greatest elements, and where they are among all elements of the operand."""
-    read = _windows(node, window)
+    """Returns the maxima, and their flat indices in the operand."""
+    elements = _windows(node, window)
     count = len(window.sizes)
     rank = 2 + 2 * count
     axes = list(range(2 + count, rank))
-    values = R.max(read, axis=axes)
-    places = _windows(node, window, _numbered(node))
-    sizes = node.tensor_info(read).dims
+    values = R.max(elements, axis=axes)
+    indices = _windows(node, window, _flat_indices(node))
+    sizes = node.tensor_info(elements).dims
     flat = (*sizes[: 2 + count], math.prod(window.sizes))
-    first = R.argmax(reshape_to(read, flat), axis=2 + count, keepdims=True)
-    chosen = R.gather_elements(reshape_to(places, flat), R.astype(first, "int64"), axis=2 + count)
-    return [values, R.squeeze(chosen, [2 + count])]
+    first = R.argmax(reshape_to(elements, flat), axis=2 + count, keepdims=True)
+    selected = R.gather_elements(
+        reshape_to(indices, flat), R.astype(first, "int64"), axis=2 + count
+    )
+    return [values, R.squeeze(selected, [2 + count])]
 
 
-def _numbered(node: OnnxNode) -> Expr:
-    """Returns the flat index of each element, in column-major order if the node asks for it."""
+def _flat_indices(node: OnnxNode) -> Expr:
+    """Returns the flat index of each element, in column-major order if `storage_order` is 1."""
     sizes = node.dims()
-    total = R.arange(PrimValue(0), PrimValue(product(sizes)), PrimValue(1), dtype="int64")
+    indices = R.arange(PrimValue(0), PrimValue(product(sizes)), PrimValue(1), dtype="int64")
     if not node.flag("storage_order"):
-        return node.emit(reshape_to(total, sizes))
-    turned = (*sizes[:2], *reversed(sizes[2:]))
+        return node.emit(reshape_to(indices, sizes))
+    reversed_sizes = (*sizes[:2], *reversed(sizes[2:]))
     order = [0, 1, *reversed(range(2, len(sizes)))]
-    return node.emit(R.permute_dims(reshape_to(total, turned), order))
+    return node.emit(R.permute_dims(reshape_to(indices, reversed_sizes), order))
 
 
 def _windows(node: OnnxNode, window: OnnxWindow, x: Expr | None = None) -> Expr:
-    """Returns the elements of each window along axes of their own."""
-    low = _lowest(node.dtype()) if x is None else -1
+    """Returns the elements of each window along trailing axes, one per spatial axis."""
+    lowest = _lowest(node.dtype()) if x is None else -1
     x = node[0] if x is None else x
     count = len(window.sizes)
     dtype = node.tensor_info(x).dtype or "float32"
-    value = number(low, dtype)
+    value = number(lowest, dtype)
     x = emit_pad(node, x, [0, 0, *window.before], [0, 0, *window.after], "constant", value)
     x = node.emit(x)
     steps = zip(window.sizes, window.strides, window.dilations, strict=True)
     for k, (size, stride, dilation) in enumerate(steps):
         axis = 2 + 2 * k
         length = node.tensor_info(x).dims[axis]
-        moves = dims.floordiv(length - (size - 1) * dilation - 1, stride) + 1
-        starts = R.arange(PrimValue(0), PrimValue(moves), PrimValue(1), dtype="int64")
-        inner = constant(np.arange(size) * dilation)
-        places = R.add(
-            reshape_to(R.multiply(starts, constant(stride)), (moves, 1)),
-            reshape_to(inner, (1, size)),
+        positions = dims.floordiv(length - (size - 1) * dilation - 1, stride) + 1
+        starts = R.arange(PrimValue(0), PrimValue(positions), PrimValue(1), dtype="int64")
+        offsets = constant(np.arange(size) * dilation)
+        indices = R.add(
+            reshape_to(R.multiply(starts, constant(stride)), (positions, 1)),
+            reshape_to(offsets, (1, size)),
         )
-        x = node.emit(R.take(x, places, axis=axis))
+        x = node.emit(R.take(x, indices, axis=axis))
     outer = [2 + 2 * k for k in range(count)]
     return node.emit(R.permute_dims(x, [0, 1, *outer, *[a + 1 for a in outer]]))
 
@@ -151,66 +153,70 @@ def average_pool(node: OnnxNode) -> Expr:
     return _mean(node, node[0], _window(node), node.flag("count_include_pad"))
 
 
-def _mean(node: OnnxNode, x: Expr, window: OnnxWindow, counted: bool) -> Expr:
-    """Returns the mean over windows; padding counts if asked, what ceil_mode adds to it never
-    does."""
+def _mean(node: OnnxNode, x: Expr, window: OnnxWindow, include_pad: bool) -> Expr:
+    """Returns the mean over windows. `include_pad` counts the padding, except for the part that
+    ceil_mode adds."""
     ceil = node.flag("ceil_mode")
     if window.is_static:
-        return _pooled(MEAN, x, window, ceil, count_include_pad=counted)
-    wide = _rounded_up(node, window) if ceil else window
+        return _pool(MEAN, x, window, ceil, count_include_pad=include_pad)
+    extended = _rounded_up(node, window) if ceil else window
     ones = R.full(ShapeExpr(node.dims()), like(node, 1.0))
     before, after = [0, 0, *window.before], [0, 0, *window.after]
-    if counted:
+    if include_pad:
         ones = emit_pad(node, ones, before, after, "constant", 1.0)
-        rest = [0, 0, *[a - b for a, b in zip(wide.after, window.after, strict=True)]]
-        ones = emit_pad(node, ones, [0] * len(rest), rest, "constant", 0.0)
+        extra = [0, 0, *[a - b for a, b in zip(extended.after, window.after, strict=True)]]
+        ones = emit_pad(node, ones, [0] * len(extra), extra, "constant", 0.0)
     else:
-        ones = emit_pad(node, ones, before, [0, 0, *wide.after], "constant", 0.0)
-    x, bare = _padded_before(node, x, wide, 0.0)
-    weight = node.importer.fold_constant(_pooled(MEAN, ones, bare, False, count_include_pad=True))
-    return R.divide(_pooled(MEAN, x, bare, False, count_include_pad=True), weight)
+        ones = emit_pad(node, ones, before, [0, 0, *extended.after], "constant", 0.0)
+    x, unpadded = _padded_before(node, x, extended, 0.0)
+    weight = node.importer.fold_constant(_pool(MEAN, ones, unpadded, False, count_include_pad=True))
+    return R.divide(_pool(MEAN, x, unpadded, False, count_include_pad=True), weight)
 
 
 @onnx_op("LpPool")
 def lp_pool(node: OnnxNode) -> Expr:
     window, p = _window(node), float(node.attr("p", 2))
     window = _rounded_up(node, window) if node.flag("ceil_mode") else window
-    raised = R.power(R.abs(node[0]), like(node, p))
+    powers = R.power(R.abs(node[0]), like(node, p))
     if not window.is_static:
-        raised, window = _padded_before(node, raised, window, 0.0)
-    mean = _pooled(MEAN, raised, window, False, count_include_pad=True)
+        powers, window = _padded_before(node, powers, window, 0.0)
+    mean = _pool(MEAN, powers, window, False, count_include_pad=True)
     total = R.multiply(mean, like(node, math.prod(window.sizes)))
     return R.power(total, like(node, 1 / p))
 
 
 @onnx_op("MaxUnpool")
 def max_unpool(node: OnnxNode) -> Expr:
-    sizes = node.sizes(2) if node.has(2) else _before_pooling(node)
+    sizes = node.sizes(2) if node.has(2) else _unpooled_dims(node)
     flat = reshape_to(R.full(ShapeExpr(tuple(sizes)), like(node, 0)), (product(sizes),))
-    many = product(node.dims())
-    own = _before_pooling(node)
-    places = reshape_to(node[1], (many,))
-    if node.has(2) and tuple(sizes) != tuple(own):
-        places = _moved(node, places, own, tuple(sizes))
-    spread = R.scatter_elements(flat, places, reshape_to(node[0], (many,)), axis=0)
-    return reshape_to(spread, sizes)
+    count = product(node.dims())
+    pooled_sizes = _unpooled_dims(node)
+    indices = reshape_to(node[1], (count,))
+    if node.has(2) and tuple(sizes) != tuple(pooled_sizes):
+        indices = _reindex(node, indices, pooled_sizes, tuple(sizes))
+    values = R.scatter_elements(flat, indices, reshape_to(node[0], (count,)), axis=0)
+    return reshape_to(values, sizes)
 
 
-def _moved(node: OnnxNode, places: Expr, own: Any, sizes: Any) -> Expr:
-    """Returns numbers of elements of one shape as those of another one."""
+def _reindex(node: OnnxNode, indices: Expr, from_sizes: Any, to_sizes: Any) -> Expr:
+    """Returns flat indices into one shape as flat indices into another shape."""
     result: Expr = constant(0)
-    for axis in reversed(range(len(own))):
-        if any(isinstance(d, Poly) for d in (*own[axis:], *sizes[axis:])):
-            node.fail("output_shape requires a static shape")
-        along = R.mod(
-            R.floor_divide(places, constant(math.prod(own[axis + 1 :]))), constant(own[axis])
+    for axis in reversed(range(len(from_sizes))):
+        if any(isinstance(d, Poly) for d in (*from_sizes[axis:], *to_sizes[axis:])):
+            node.fail(
+                f"output_shape: expected static shapes, found {from_sizes} and {to_sizes}",
+                STATIC_SHAPE,
+            )
+        coordinate = R.mod(
+            R.floor_divide(indices, constant(math.prod(from_sizes[axis + 1 :]))),
+            constant(from_sizes[axis]),
         )
-        result = R.add(result, R.multiply(along, constant(math.prod(sizes[axis + 1 :]))))
+        result = R.add(result, R.multiply(coordinate, constant(math.prod(to_sizes[axis + 1 :]))))
     return result
 
 
-def _before_pooling(node: OnnxNode) -> tuple[Any, ...]:
-    """Returns the sizes of what a pool would have made this operand from."""
+def _unpooled_dims(node: OnnxNode) -> tuple[Any, ...]:
+    """Returns the shape of the operand that a pool would reduce to the shape of operand 0."""
     kernel = node.attr("kernel_shape")
     count = len(kernel)
     strides = node.attr("strides", None) or (1,) * count

@@ -1,4 +1,4 @@
-"""Between floating-point numbers and small integers, and products of quantised operands."""
+"""Mappings of quantization, and of products and convolutions of quantized operands."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from functools import reduce
 import numpy as np
 
 from structir.frontend.onnx.node import OnnxNode
-from structir.frontend.onnx.ops.cast import converted
-from structir.frontend.onnx.ops.conv import convolved, with_bias
+from structir.frontend.onnx.ops.cast import convert_dtype
+from structir.frontend.onnx.ops.conv import convolve, with_bias
 from structir.frontend.onnx.ops.shapes import reshape_to
 from structir.frontend.onnx.registry import MICROSOFT, onnx_op
 from structir.frontend.onnx.scalars import number
@@ -19,27 +19,27 @@ from structir.script import R
 
 
 def limits(dtype: str) -> tuple[int, int]:
-    """Returns the least and the greatest number of an integer dtype."""
+    """Returns the lowest and the highest value of an integer dtype."""
     bits = int(dtype.lstrip("uint"))
     return (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if dtype in SIGNED else (0, 2**bits - 1)
 
 
-def spread(node: OnnxNode, index: int, axis: int | None, like: int = 0) -> Expr:
-    """Returns a scale or a zero point, to be met with the operand: one number, one for each element
-    of an axis, or one for each block along it."""
-    x, rank, own = node[index], node.rank(like), node.rank(index)
+def broadcast_parameter(node: OnnxNode, index: int, axis: int | None, like: int = 0) -> Expr:
+    """Returns a scale or a zero point reshaped to broadcast with operand `like`: one value per
+    tensor, per element of an axis, or per block along an axis."""
+    x, rank, operand_rank = node[index], node.rank(like), node.rank(index)
     block = node.attr("block_size", 0)
-    if own == rank and rank > 1 and block:
+    if operand_rank == rank and rank > 1 and block:
         axis = node.normalize_axis(axis or 0, rank)
         repeated = R.repeat(x, int(block), axis=axis)
         size = node.dims(like)[axis]
         return R.strided_slice(repeated, [axis], (0,), (size,)) if rank else repeated
-    if own == 0:
+    if operand_rank == 0:
         return x
     sizes = node.dims(index)
-    if own == 1 and sizes[0] == 1:
+    if operand_rank == 1 and sizes[0] == 1:
         return reshape_to(x, ())
-    if own != 1 or axis is None:
+    if operand_rank != 1 or axis is None:
         return x
     axis = node.normalize_axis(axis, rank)
     return reshape_to(x, (sizes[0], *[1] * (rank - 1 - axis)))
@@ -51,24 +51,24 @@ def quantize_linear(node: OnnxNode) -> Expr:
     axis = node.attr("axis", 1) if node.rank() else None
     dtype = node.dtype(2) if node.has(2) else node.dtype_attr("output_dtype", "uint8") or "uint8"
     precision = node.dtype_attr("precision", None)
-    x, scale = node[0], spread(node, 1, axis)
-    wide = precision or node.dtype(1)
-    if not is_float(node.dtype()) or node.dtype() != wide:
-        x = R.astype(x, wide)
-    scale = scale if node.dtype(1) == wide else R.astype(scale, wide)
-    zero = spread(node, 2, axis) if node.has(2) else None
-    return quantised(node, R.divide(x, scale), zero, dtype)
+    x, scale = node[0], broadcast_parameter(node, 1, axis)
+    work_dtype = precision or node.dtype(1)
+    if not is_float(node.dtype()) or node.dtype() != work_dtype:
+        x = R.astype(x, work_dtype)
+    scale = scale if node.dtype(1) == work_dtype else R.astype(scale, work_dtype)
+    zero = broadcast_parameter(node, 2, axis) if node.has(2) else None
+    return quantize(node, R.divide(x, scale), zero, dtype)
 
 
-def quantised(node: OnnxNode, x: Expr, zero: Expr | None, dtype: str) -> Expr:
-    """Returns numbers divided by a scale, shifted, rounded, and saturated to a dtype."""
+def quantize(node: OnnxNode, x: Expr, zero: Expr | None, dtype: str) -> Expr:
+    """Returns scaled numbers shifted by the zero point, rounded, and saturated to a dtype."""
     if is_float(dtype):
-        return converted(node, x, dtype, node.flag("saturate", 1))
-    wide = R.round(R.astype(x, "float32"))
+        return convert_dtype(node, x, dtype, node.flag("saturate", 1))
+    rounded = R.round(R.astype(x, "float32"))
     if zero is not None:
-        wide = R.add(wide, R.astype(zero, "float32"))
+        rounded = R.add(rounded, R.astype(zero, "float32"))
     low, high = limits(dtype)
-    result: Expr = R.astype(R.clip(wide, float(low), float(high)), "int32")
+    result: Expr = R.astype(R.clip(rounded, float(low), float(high)), "int32")
     return R.astype(result, dtype) if dtype != "int32" else result
 
 
@@ -77,23 +77,25 @@ def quantised(node: OnnxNode, x: Expr, zero: Expr | None, dtype: str) -> Expr:
 def dequantize_linear(node: OnnxNode) -> Expr:
     axis = node.attr("axis", 1) if node.rank() else None
     dtype = node.dtype_attr("output_dtype", None) or node.dtype(1)
-    scale = spread(node, 1, axis)
+    scale = broadcast_parameter(node, 1, axis)
     x = node[0]
     if node.has(2) and not is_float(node.dtype()):
-        x = R.subtract(R.astype(x, "int32"), R.astype(spread(node, 2, axis), "int32"))
+        x = R.subtract(R.astype(x, "int32"), R.astype(broadcast_parameter(node, 2, axis), "int32"))
     x = R.multiply(R.astype(x, node.dtype(1)), scale)
     return x if dtype == node.dtype(1) else R.astype(x, dtype)
 
 
-def less_zero(node: OnnxNode, index: int, zero: int, axis: int | None, dtype: str) -> Expr:
-    """Returns an integer operand in a wider dtype minus its zero point."""
+def subtract_zero_point(
+    node: OnnxNode, index: int, zero: int, axis: int | None, dtype: str
+) -> Expr:
+    """Returns an integer operand minus its zero point, in a wider dtype."""
     x = R.astype(node[index], dtype)
     if not node.has(zero):
         return x
-    return R.subtract(x, R.astype(spread(node, zero, axis, index), dtype))
+    return R.subtract(x, R.astype(broadcast_parameter(node, zero, axis, index), dtype))
 
 
-def farthest(node: OnnxNode, index: int, zero: int) -> int:
+def max_magnitude(node: OnnxNode, index: int, zero: int) -> int:
     """Returns the largest magnitude of an integer operand minus its zero point."""
     x, point = node[index], node.get(zero)
     low, high = limits(node.dtype(index))
@@ -105,95 +107,101 @@ def farthest(node: OnnxNode, index: int, zero: int) -> int:
     return max(abs(low - last), abs(high - first))
 
 
-EXACT = 1 << 24  # up to here, float32 holds every integer
-MOST_PARTS = 8  # of a product's terms
+MAX_EXACT_FLOAT32 = 1 << 24  # float32 represents all integers up to this one
+MAX_PARTS = 8  # partial sums of a product
 
 
-def exact_parts(terms: Dim, left: int, right: int) -> tuple[str, int]:
-    """Returns floats that hold a sum of so many products of integers, and how many terms at once:
-    products of matrices of floats are fast, and these are exact."""
-    most = EXACT // max(left * right, 1)
-    if isinstance(terms, int) and terms <= most * MOST_PARTS:
-        parts = max(-(-terms // max(most, 1)), 1)
+def exact_parts(terms: Dim, lhs_bound: int, rhs_bound: int) -> tuple[str, int]:
+    """Returns the float dtype that represents a sum of integer products exactly, and the number of
+    terms per part.
+
+    Float matrix products are faster than integer ones.
+    """
+    exact_terms = MAX_EXACT_FLOAT32 // max(lhs_bound * rhs_bound, 1)
+    if isinstance(terms, int) and terms <= exact_terms * MAX_PARTS:
+        parts = max(-(-terms // max(exact_terms, 1)), 1)
         return "float32", -(-terms // parts)
     return "float64", 0
 
 
-def _product(node: OnnxNode, places: tuple[int, int], zeros: tuple[int, int]) -> Expr:
-    """Returns the product of integer matrices in int32: as one of int8 if the right one is known,
-    else computed in floats."""
-    known = node.is_constant(places[1]) and node.rank(places[1]) == 2 and node.rank(places[0]) > 1
-    if known and (not node.has(zeros[1]) or node.is_constant(zeros[1])):
-        return _product_with_constant(node, places, zeros)
-    bounds = [farthest(node, p, z) for p, z in zip(places, zeros, strict=True)]
-    terms = node.dims(places[0])[-1]
+def _product(node: OnnxNode, operands: tuple[int, int], zeros: tuple[int, int]) -> Expr:
+    """Returns the int32 product of integer matrices: an int8 product for a constant right operand,
+    else exact float products."""
+    is_constant = (
+        node.is_constant(operands[1]) and node.rank(operands[1]) == 2 and node.rank(operands[0]) > 1
+    )
+    if is_constant and (not node.has(zeros[1]) or node.is_constant(zeros[1])):
+        return _product_with_constant(node, operands, zeros)
+    bounds = [max_magnitude(node, p, z) for p, z in zip(operands, zeros, strict=True)]
+    terms = node.dims(operands[0])[-1]
     dtype, part = exact_parts(terms, *bounds)
-    axes = [a if node.rank(p) > 1 else None for a, p in zip((-2, -1), places, strict=True)]
-    left, right = [
-        less_zero(node, p, z, a, dtype) for p, z, a in zip(places, zeros, axes, strict=True)
+    axes = [a if node.rank(p) > 1 else None for a, p in zip((-2, -1), operands, strict=True)]
+    lhs, rhs = [
+        subtract_zero_point(node, p, z, a, dtype)
+        for p, z, a in zip(operands, zeros, axes, strict=True)
     ]
     if dtype == "float64" or part == terms:
-        return R.astype(R.matmul(left, right), "int32")
-    left, right = node.emit(left), node.emit(right)
+        return R.astype(R.matmul(lhs, rhs), "int32")
+    lhs, rhs = node.emit(lhs), node.emit(rhs)
     sums = []
     for start in range(0, int(terms), part):  # type: ignore[arg-type]
         index = (start,), (start + part,)
-        row = R.strided_slice(left, [node.rank(places[0]) - 1], *index)
-        column = R.strided_slice(right, [max(node.rank(places[1]) - 2, 0)], *index)
+        row = R.strided_slice(lhs, [node.rank(operands[0]) - 1], *index)
+        column = R.strided_slice(rhs, [max(node.rank(operands[1]) - 2, 0)], *index)
         sums.append(R.astype(R.matmul(row, column), "int32"))
     total: Expr = reduce(R.add, sums)
     return total
 
 
-def _product_with_constant(node: OnnxNode, places: tuple[int, int], zeros: tuple[int, int]) -> Expr:
-    """Returns the product of int8 in int32, then what the zero points, and a move to int8, change
-    of it."""
-    weights = node.constant(places[1]).astype(np.int32)
-    given = node.constant(zeros[1]) if node.has(zeros[1]) else np.zeros(())
-    point = given.astype(np.int32)
-    rest = np.zeros_like(point)
+def _product_with_constant(
+    node: OnnxNode, operands: tuple[int, int], zeros: tuple[int, int]
+) -> Expr:
+    """Returns an int8 product in int32, corrected for the zero points and for the shift to int8."""
+    weights = node.constant(operands[1]).astype(np.int32)
+    zero_point = node.constant(zeros[1]) if node.has(zeros[1]) else np.zeros(())
+    point = zero_point.astype(np.int32)
+    remainder = np.zeros_like(point)
     if not ((weights - point >= -128) & (weights - point <= 127)).all():
-        moved = np.array(128 if node.dtype(places[1]) == "uint8" else 0, np.int32)
-        point, rest = moved, point - moved
+        shift = np.array(128 if node.dtype(operands[1]) == "uint8" else 0, np.int32)
+        point, remainder = shift, point - shift
     weights = (weights - point).astype(np.int8)
-    x, zero = _as_signed(node, places[0], zeros[0])
+    x, zero = _to_int8(node, operands[0], zeros[0])
     product: Expr = R.matmul(x, Constant(weights), out_dtype="int32")
     if zero is not None:
         sums = Constant(weights.sum(axis=0, dtype=np.int32))
         product = R.subtract(product, R.multiply(zero, sums))
-    if rest.any():
-        lost: Expr = R.sum(R.astype(x, "int32"), axis=-1, keepdims=True)
+    if remainder.any():
+        correction: Expr = R.sum(R.astype(x, "int32"), axis=-1, keepdims=True)
         if zero is not None:
-            lost = R.subtract(lost, R.multiply(zero, number(weights.shape[0], "int32")))
-        product = R.subtract(product, R.multiply(lost, Constant(np.atleast_1d(rest))))
+            correction = R.subtract(correction, R.multiply(zero, number(weights.shape[0], "int32")))
+        product = R.subtract(product, R.multiply(correction, Constant(np.atleast_1d(remainder))))
     return product
 
 
-def _as_signed(node: OnnxNode, index: int, zero: int) -> tuple[Expr, Expr | None]:
-    """Returns the left operand of a product as int8, and its zero point as int32, unless it is
-    0."""
+def _to_int8(node: OnnxNode, index: int, zero: int) -> tuple[Expr, Expr | None]:
+    """Returns the left operand of a product as int8, and its zero point as int32; None for zero."""
     x, point = node[index], None
     if node.has(zero):
-        point = R.astype(spread(node, zero, -2, index), "int32")
+        point = R.astype(broadcast_parameter(node, zero, -2, index), "int32")
     if node.dtype(index) != "uint8":
         return x, point
-    moved = number(128, "int32")
-    x = node.emit(R.astype(R.subtract(R.astype(x, "int32"), moved), "int8"))
-    return x, R.subtract(number(0, "int32") if point is None else point, moved)
+    offset = number(128, "int32")
+    x = node.emit(R.astype(R.subtract(R.astype(x, "int32"), offset), "int8"))
+    return x, R.subtract(number(0, "int32") if point is None else point, offset)
 
 
-def _convolution(node: OnnxNode, places: tuple[int, int], zeros: tuple[int, int]) -> Expr:
-    """Returns the convolution of integers in int32, computed in floats."""
-    bounds = [farthest(node, p, z) for p, z in zip(places, zeros, strict=True)]
+def _convolution(node: OnnxNode, operands: tuple[int, int], zeros: tuple[int, int]) -> Expr:
+    """Returns a convolution of integers in int32, computed in floats."""
+    bounds = [max_magnitude(node, p, z) for p, z in zip(operands, zeros, strict=True)]
     terms: Dim = 1
-    for size in node.dims(places[1])[1:]:
+    for size in node.dims(operands[1])[1:]:
         terms = terms * size
     dtype, part = exact_parts(terms, *bounds)
     if part != terms:
         dtype = "float64"
-    x = less_zero(node, places[0], zeros[0], None, dtype)
-    weights = less_zero(node, places[1], zeros[1], 0, dtype)
-    return R.astype(convolved(node, x, weights, places[1]), "int32")
+    x = subtract_zero_point(node, operands[0], zeros[0], None, dtype)
+    weights = subtract_zero_point(node, operands[1], zeros[1], 0, dtype)
+    return R.astype(convolve(node, x, weights, operands[1]), "int32")
 
 
 @onnx_op("MatMulInteger")
@@ -212,20 +220,25 @@ def q_linear_mat_mul(node: OnnxNode) -> Expr:
     right_axis = -1 if node.rank(3) > 1 else None
     product = _product(node, (0, 3), (2, 5))
     scale = R.divide(
-        R.multiply(spread(node, 1, left_axis), spread(node, 4, right_axis, 3)), node[6]
+        R.multiply(
+            broadcast_parameter(node, 1, left_axis), broadcast_parameter(node, 4, right_axis, 3)
+        ),
+        node[6],
     )
     scaled = R.multiply(R.astype(product, "float32"), R.astype(scale, "float32"))
-    return quantised(node, scaled, spread(node, 7, None), node.dtype(7))
+    return quantize(node, scaled, broadcast_parameter(node, 7, None), node.dtype(7))
 
 
 @onnx_op("QLinearConv")
 def q_linear_conv(node: OnnxNode) -> Expr:
     product = with_bias(node, _convolution(node, (0, 3), (2, 5)), 8)
-    behind = [1] * (node.rank() - 2)
-    weights = node[4] if node.rank(4) == 0 else reshape_to(node[4], (-1, *behind))
-    scale = R.divide(R.multiply(spread(node, 1, None), weights), spread(node, 6, None))
+    trailing = [1] * (node.rank() - 2)
+    weights = node[4] if node.rank(4) == 0 else reshape_to(node[4], (-1, *trailing))
+    scale = R.divide(
+        R.multiply(broadcast_parameter(node, 1, None), weights), broadcast_parameter(node, 6, None)
+    )
     scaled = R.multiply(R.astype(product, "float32"), scale)
-    return quantised(node, scaled, spread(node, 7, None), node.dtype(7))
+    return quantize(node, scaled, broadcast_parameter(node, 7, None), node.dtype(7))
 
 
 @onnx_op("DynamicQuantizeLinear")
@@ -238,4 +251,4 @@ def dynamic_quantize_linear(node: OnnxNode) -> list[Expr]:
     safe = node.emit(R.where(R.equal(scale, zero), number(1, "float32"), scale))
     shift = R.clip(R.round(R.divide(R.negative(low), safe)), 0.0, 255.0)
     point = node.emit(R.astype(R.astype(shift, "int32"), "uint8"))
-    return [quantised(node, R.divide(x, safe), point, "uint8"), scale, point]
+    return [quantize(node, R.divide(x, safe), point, "uint8"), scale, point]

@@ -59,20 +59,22 @@ def dropout(node: OnnxNode) -> list[Any]:
     """Builds Dropout: the identity at inference, a seeded random mask in training."""
     training = node.values[2] if len(node.values) > 2 else None
     if training is not None and node.constant(2).any():
-        return _dropped(node)
+        return _random_dropout(node)
     mask = R.full_like(node[0], np.bool_(True), dtype="bool")
     if node.version < 10:
         mask = R.ones_like(node[0])
     return [node.values[0], mask if node.is_used(1) else None]
 
 
-def _dropped(node: OnnxNode) -> list[Any]:
+def _random_dropout(node: OnnxNode) -> list[Any]:
     dtype = node.dtype()
     ratio = R.astype(node[1], "float64") if node.has(1) else number(0.5, "float64")
     uniform = generate(node, "evenly", node.dims(), 0.0, 1.0, "float64")
     mask = node.emit(R.greater_equal(uniform, ratio))
-    rest = R.subtract(number(1.0, "float64"), ratio)
-    scale = R.where(R.greater(rest, number(0.0, "float64")), rest, number(1.0, "float64"))
+    keep_ratio = R.subtract(number(1.0, "float64"), ratio)
+    scale = R.where(
+        R.greater(keep_ratio, number(0.0, "float64")), keep_ratio, number(1.0, "float64")
+    )
     scaled = R.multiply(node[0], R.astype(R.divide(number(1.0, "float64"), scale), dtype))
     return [R.where(mask, scaled, like(node, 0)), mask]
 

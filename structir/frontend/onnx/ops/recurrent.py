@@ -1,5 +1,8 @@
-"""Recurrent layers: all products with the inputs at once, then a kernel for the steps, or a loop
-over them where peepholes, limits or other activations ask for more."""
+"""Mappings of recurrent layers.
+
+All input products are one matrix product. The time steps run in a kernel, or in a loop for
+peepholes, clipping and unusual activations.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import Any
 
 import attrs
 
-from structir.frontend.onnx.node import ABSENT, OnnxNode
+from structir.frontend.onnx.node import ABSENT, OnnxNode, alternatives
 from structir.frontend.onnx.ops.control import OnnxLoop
 from structir.frontend.onnx.ops.shapes import reshape_to
 from structir.frontend.onnx.registry import onnx_op
@@ -27,112 +30,116 @@ Cell = Callable[["Layer", Expr, list[Expr]], list[Expr]]  # gates of the input, 
 
 @attrs.frozen(eq=False)
 class Layer:
-    """One direction of a recurrent layer: its weights and its activations."""
+    """One direction of a recurrent layer: its weights and activations."""
 
     node: OnnxNode
     hidden: int
-    recurrence: Expr  # hidden x gates
-    bias: Expr | None  # of the recurrence, gates
+    recurrence: Expr  # weight of shape (hidden, gates)
+    bias: Expr | None  # of shape (gates,), added to the hidden product
     peepholes: Expr | None
     activations: tuple[Activation, ...]
-    times: Activation | None = None  # how a hidden state meets the recurrence, if not plainly
+    hidden_product: Activation | None = None  # replaces the matrix product with `recurrence`
 
     def gate(self, x: Expr, k: int) -> Expr:
-        """Returns the k-th gate out of all of them side by side along the last axis."""
+        """Returns the k-th gate of gates that are concatenated along the last axis."""
         axis = (self.node.tensor_info(x).ndim or 1) - 1
         cut = (k * self.hidden,), ((k + 1) * self.hidden,)
         return R.strided_slice(x, [axis], *cut)
 
-    def clipped(self, x: Expr) -> Expr:
-        """Returns a value no further from zero than the node allows."""
+    def clip(self, x: Expr) -> Expr:
+        """Returns a value clipped by the attribute `clip`, if present."""
         limit = self.node.attr("clip", None)
         return x if limit is None else R.clip(x, -limit, limit)
 
-    def act(self, k: int, x: Expr) -> Expr:
-        """Returns the k-th activation."""
-        return self.activations[k](self.clipped(x))
+    def apply_activation(self, k: int, x: Expr) -> Expr:
+        """Applies the k-th activation to a clipped value."""
+        return self.activations[k](self.clip(x))
 
 
 def _activation(node: OnnxNode, name: str, alpha: float | None, beta: float | None) -> Activation:
     """Returns an activation by its ONNX name."""
 
-    def known(value: float | None, default: float) -> Constant:
+    def parameter(value: float | None, default: float) -> Constant:
         return like(node, default if value is None else value)
 
     zero, one = like(node, 0.0), like(node, 1.0)
     table: dict[str, Activation] = {
-        "affine": lambda x: R.add(R.multiply(known(alpha, 1.0), x), known(beta, 0.0)),
+        "affine": lambda x: R.add(R.multiply(parameter(alpha, 1.0), x), parameter(beta, 0.0)),
         "elu": lambda x: R.where(
-            R.less(x, zero), R.multiply(known(alpha, 1.0), R.subtract(R.exp(x), one)), x
+            R.less(x, zero), R.multiply(parameter(alpha, 1.0), R.subtract(R.exp(x), one)), x
         ),
         "hardsigmoid": lambda x: R.clip(
-            R.add(R.multiply(known(alpha, 0.2), x), known(beta, 0.5)), 0.0, 1.0
+            R.add(R.multiply(parameter(alpha, 0.2), x), parameter(beta, 0.5)), 0.0, 1.0
         ),
-        "leakyrelu": lambda x: R.where(R.less(x, zero), R.multiply(known(alpha, 0.01), x), x),
+        "leakyrelu": lambda x: R.where(R.less(x, zero), R.multiply(parameter(alpha, 0.01), x), x),
         "relu": R.nn.relu,
         "scaledtanh": lambda x: R.multiply(
-            known(alpha, 1.0), R.tanh(R.multiply(known(beta, 1.0), x))
+            parameter(alpha, 1.0), R.tanh(R.multiply(parameter(beta, 1.0), x))
         ),
         "sigmoid": R.sigmoid,
         "softplus": lambda x: R.log_add_exp(x, zero),
         "softsign": lambda x: R.divide(x, R.add(one, R.abs(x))),
         "tanh": R.tanh,
-        "thresholdedrelu": lambda x: R.where(R.greater(x, known(alpha, 1.0)), x, zero),
+        "thresholdedrelu": lambda x: R.where(R.greater(x, parameter(alpha, 1.0)), x, zero),
     }
     match = table.get(name.lower())
     if match is None:
-        node.fail(f"unknown activation {name!r}")
+        node.fail(f"activations: expected {alternatives(table)}, found {name!r}")
     return match
 
 
 def _rnn_cell(layer: Layer, gates: Expr, states: list[Expr]) -> list[Expr]:
     (h,) = states
-    return [layer.act(0, R.add(gates, _recurrent(layer, h)))]
+    return [layer.apply_activation(0, R.add(gates, _hidden_product(layer, h)))]
 
 
-def _recurrent(layer: Layer, h: Expr) -> Expr:
-    result = R.matmul(h, layer.recurrence) if layer.times is None else layer.times(h)
+def _hidden_product(layer: Layer, h: Expr) -> Expr:
+    result = (
+        R.matmul(h, layer.recurrence) if layer.hidden_product is None else layer.hidden_product(h)
+    )
     return result if layer.bias is None else R.add(result, layer.bias)
 
 
 def _lstm_cell(layer: Layer, gates: Expr, states: list[Expr]) -> list[Expr]:
     h, c = states
     node = layer.node
-    total = node.emit(R.add(gates, _recurrent(layer, h)))
+    total = node.emit(R.add(gates, _hidden_product(layer, h)))
 
-    def peeped(gate: int, hole: int, state: Expr) -> Expr:
+    def with_peephole(gate: int, hole: int, state: Expr) -> Expr:
         x = layer.gate(total, gate)
         if layer.peepholes is None:
             return x
         return R.add(x, R.multiply(layer.gate(layer.peepholes, hole), state))
 
-    update = layer.act(0, peeped(0, 0, c))
-    forget = layer.act(0, peeped(2, 2, c))
+    update = layer.apply_activation(0, with_peephole(0, 0, c))
+    forget = layer.apply_activation(0, with_peephole(2, 2, c))
     if node.flag("input_forget"):
         forget = R.subtract(like(node, 1.0), update)
-    fresh = layer.act(1, layer.gate(total, 3))
+    fresh = layer.apply_activation(1, layer.gate(total, 3))
     cell = node.emit(R.add(R.multiply(forget, c), R.multiply(update, fresh)))
-    out = layer.act(0, peeped(1, 1, cell))
+    out = layer.apply_activation(0, with_peephole(1, 1, cell))
     return [R.multiply(out, layer.activations[2](cell)), cell]
 
 
 def _gru_cell(layer: Layer, gates: Expr, states: list[Expr]) -> list[Expr]:
     (h,) = states
     node = layer.node
-    rows = node.emit(_recurrent(layer, h))
-    update = node.emit(layer.act(0, R.add(layer.gate(gates, 0), layer.gate(rows, 0))))
-    reset = layer.act(0, R.add(layer.gate(gates, 1), layer.gate(rows, 1)))
-    own = layer.gate(gates, 2)
+    products = node.emit(_hidden_product(layer, h))
+    update = node.emit(
+        layer.apply_activation(0, R.add(layer.gate(gates, 0), layer.gate(products, 0)))
+    )
+    reset = layer.apply_activation(0, R.add(layer.gate(gates, 1), layer.gate(products, 1)))
+    candidate = layer.gate(gates, 2)
     if node.flag("linear_before_reset"):
-        fresh = R.add(own, R.multiply(reset, layer.gate(rows, 2)))
+        fresh = R.add(candidate, R.multiply(reset, layer.gate(products, 2)))
     else:
-        last = layer.gate(layer.recurrence, 2)
-        fresh = R.add(own, R.matmul(R.multiply(reset, h), last))
+        candidate_weight = layer.gate(layer.recurrence, 2)
+        fresh = R.add(candidate, R.matmul(R.multiply(reset, h), candidate_weight))
         if layer.bias is not None:
             fresh = R.add(fresh, layer.gate(layer.bias, 2))
-    fresh = layer.act(1, fresh)
-    kept = R.multiply(update, h)
-    return [R.add(R.multiply(R.subtract(like(node, 1.0), update), fresh), kept)]
+    fresh = layer.apply_activation(1, fresh)
+    retained = R.multiply(update, h)
+    return [R.add(R.multiply(R.subtract(like(node, 1.0), update), fresh), retained)]
 
 
 @attrs.frozen
@@ -159,119 +166,137 @@ def recurrent(node: OnnxNode) -> list[Any]:
 
 @attrs.frozen
 class GateProducts:
-    """How the weights of a direction meet the input and a hidden state, if not plainly."""
+    """Functions that replace the products of the input and the hidden state with the weights."""
 
     of_input: Callable[[int, Expr], Expr]
     of_hidden: Callable[[int, Expr], Expr]
-    kernel: Callable[[int, bool], tuple[Kernel, list[Expr]] | None]  # of all steps, its weights
+    kernel: Callable[
+        [int, bool], tuple[Kernel, list[Expr]] | None
+    ]  # kernel of all steps and its weights
 
 
 def recurrent_layers(node: OnnxNode, products: GateProducts | None = None) -> list[Any]:
-    """Returns all directions of a recurrent layer."""
+    """Builds all directions of a recurrent layer."""
     kind = KINDS[node.op_type]
-    by_batch = node.flag("layout")
-    x = node.emit(R.permute_dims(node[0], [1, 0, 2])) if by_batch else node[0]
+    batch_first = node.flag("layout")
+    x = node.emit(R.permute_dims(node[0], [1, 0, 2])) if batch_first else node[0]
     direction = node.attr("direction")
-    ways = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}.get(direction)
-    if ways is None:
+    directions = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}.get(
+        direction
+    )
+    if directions is None:
         node.fail(f"unknown direction {direction!r}: expected forward, reverse or bidirectional")
-    result = [_directed(node, kind, x, k, back, products) for k, back in enumerate(ways)]
-    whole = R.stack(Tuple(tuple([m[-1] for m in result])), axis=1)
-    last = [
-        R.stack(Tuple(tuple(column)), axis=0) for column in list(zip(*result, strict=True))[:-1]
+    direction_results = [
+        _build_direction(node, kind, x, k, reverse, products)
+        for k, reverse in enumerate(directions)
     ]
-    if by_batch:
-        whole = R.permute_dims(whole, [2, 0, 1, 3])
+    hidden_states = R.stack(Tuple(tuple([m[-1] for m in direction_results])), axis=1)
+    last = [
+        R.stack(Tuple(tuple(column)), axis=0)
+        for column in list(zip(*direction_results, strict=True))[:-1]
+    ]
+    if batch_first:
+        hidden_states = R.permute_dims(hidden_states, [2, 0, 1, 3])
         last = [R.permute_dims(v, [1, 0, 2]) for v in last]
-    return [whole, *last]
+    return [hidden_states, *last]
 
 
-def _directed(
+def _build_direction(
     node: OnnxNode,
     kind: OnnxRecurrentKind,
     x: Expr,
     k: int,
-    back: bool,
+    reverse: bool,
     products: GateProducts | None,
 ) -> list[Expr]:
-    """Returns the last states of one direction, then all hidden states along the first axis."""
+    """Returns the final states of one direction, then all hidden states along the first axis."""
     steps, batch, _ = _dims(node, x)
     hidden = int(node.attr("hidden_size", None) or node.static_dims(2)[2])
-    layer, bias = _layer(node, kind, hidden, k, products)
+    layer, bias = _build_layer(node, kind, hidden, k, products)
     lengths = node.get(4)
-    plain = _is_plain(node, kind)
-    own = products.kernel(k, back) if products is not None and plain and lengths is None else None
-    plain = plain and (products is None or own is not None)
-    if back and not plain:
-        x = _reversed(x, lengths)
-    gates = _met(node, x, k, products)
+    is_plain = _has_kernel(node, kind)
+    kernel = (
+        products.kernel(k, reverse)
+        if products is not None and is_plain and lengths is None
+        else None
+    )
+    is_plain = is_plain and (products is None or kernel is not None)
+    if reverse and not is_plain:
+        x = _reverse_steps(x, lengths)
+    gates = _input_products(node, x, k, products)
     gates = node.emit(gates if bias is None else R.add(gates, bias))
-    states = [_start(node, 5 + s, k, batch, hidden) for s in range(kind.states)]
-    if own is not None:
-        return _run(layer, *own, [gates, *states])
-    if plain:
-        return _by_kernel(layer, gates, states, back, lengths)
+    states = [_initial_state(node, 5 + s, k, batch, hidden) for s in range(kind.states)]
+    if kernel is not None:
+        return _call_kernel(layer, *kernel, [gates, *states])
+    if is_plain:
+        return _by_kernel(layer, gates, states, reverse, lengths)
 
-    def body(step: Expr, going: Expr, inner: list[Expr]) -> list[Expr]:
-        now = node.emit(R.take(gates, step, axis=0))
-        after = [node.emit(s) for s in kind.cell(layer, now, inner)]
-        shown = after[0]
+    def body(step: Expr, condition: Expr, inner: list[Expr]) -> list[Expr]:
+        step_gates = node.emit(R.take(gates, step, axis=0))
+        after = [node.emit(s) for s in kind.cell(layer, step_gates, inner)]
+        output = after[0]
         if lengths is not None:
-            runs = R.less(step, R.astype(lengths, "int64"))
-            runs = node.emit(reshape_to(runs, (batch, 1)))
-            shown = node.emit(R.where(runs, shown, like(node, 0.0)))
+            is_active = R.less(step, R.astype(lengths, "int64"))
+            is_active = node.emit(reshape_to(is_active, (batch, 1)))
+            output = node.emit(R.where(is_active, output, like(node, 0.0)))
             after = [
-                node.emit(R.where(runs, new, old)) for new, old in zip(after, inner, strict=True)
+                node.emit(R.where(is_active, new, old))
+                for new, old in zip(after, inner, strict=True)
             ]
-        return [constant(True, "bool"), *after, shown]
+        return [constant(True, "bool"), *after, output]
 
     result = OnnxLoop(node, tuple(states), body).run(PrimValue(steps), ABSENT, steps)
-    *last, whole = result
-    return [*last, _reversed(whole, lengths) if back else whole]
+    *last, hidden_states = result
+    return [*last, _reverse_steps(hidden_states, lengths) if reverse else hidden_states]
 
 
-def _is_plain(node: OnnxNode, kind: OnnxRecurrentKind) -> bool:
-    """Returns whether a layer does nothing beside what a kernel does: no peepholes, no limits, and
-    the usual activations."""
+def _has_kernel(node: OnnxNode, kind: OnnxRecurrentKind) -> bool:
+    """Returns whether a kernel implements the layer: default activations, no peepholes, no
+    clipping."""
     names = [name.lower() for name in node.attr("activations", None) or ()]
-    usual = [name.lower() for name in kind.activations]
-    more = node.attr("clip", None) is not None or node.flag("input_forget")
-    more = more or node.has(7)
-    return not more and names in ([], usual, usual * 2) and node.dtype() in DTYPES
+    default_names = [name.lower() for name in kind.activations]
+    has_extras = node.attr("clip", None) is not None or node.flag("input_forget")
+    has_extras = has_extras or node.has(7)
+    return (
+        not has_extras
+        and names in ([], default_names, default_names * 2)
+        and node.dtype() in DTYPES
+    )
 
 
 def _by_kernel(
-    layer: Layer, gates: Expr, states: list[Expr], back: bool, lengths: Expr | None
+    layer: Layer, gates: Expr, states: list[Expr], reverse: bool, lengths: Expr | None
 ) -> list[Expr]:
-    """Returns all steps by a kernel; its last states, then all hidden states along the first
-    axis."""
+    """Builds all time steps as a kernel call; returns the final states, then all hidden states."""
     node = layer.node
     name = node.op_type.lower()
     if name == "gru" and not node.flag("linear_before_reset"):
         name = "gru_reset_before"
-    kernel = recurrent_kernel(name, node.dtype(), back, lengths is not None)
+    kernel = recurrent_kernel(name, node.dtype(), reverse, lengths is not None)
     first = [] if lengths is None else [node.emit(R.astype(lengths, "int64"))]
     bias = layer.bias or R.zeros(ShapeExpr((_dims(node, gates)[2],)), node.dtype())
-    return _run(layer, kernel, [layer.recurrence, bias], [*first, gates, *states])
+    return _call_kernel(layer, kernel, [layer.recurrence, bias], [*first, gates, *states])
 
 
-def _run(layer: Layer, kernel: Kernel, weights: list[Expr], given: list[Expr]) -> list[Expr]:
-    """Returns what a kernel makes of the gates, the states after them, and the weights."""
+def _call_kernel(
+    layer: Layer, kernel: Kernel, weights: list[Expr], operands: list[Expr]
+) -> list[Expr]:
+    """Calls a kernel on the operands, whose last ones are gates and states, and the weights."""
     node, states = layer.node, KINDS[layer.node.op_type].states
-    steps, batch, _ = _dims(node, given[-1 - states])
+    steps, batch, _ = _dims(node, operands[-1 - states])
     last = TensorStructInfo((batch, layer.hidden), node.dtype())
-    whole = TensorStructInfo((steps, batch, layer.hidden), node.dtype())
+    hidden_states = TensorStructInfo((steps, batch, layer.hidden), node.dtype())
     call = R.call_kernel(
         node.importer.builder.kernel(kernel),
-        tuple([node.emit(x) for x in (*given, *weights)]),
-        out_sinfo=(whole, *[last for _ in range(states)]),
+        tuple([node.emit(x) for x in (*operands, *weights)]),
+        out_sinfo=(hidden_states, *[last for _ in range(states)]),
     )
     result = node.emit(call)
     return [*[node.emit(result[1 + s]) for s in range(states)], node.emit(result[0])]
 
 
-def _reversed(x: Expr, lengths: Expr | None) -> Expr:
-    """Returns the steps in reverse, each sequence of a batch up to its own length."""
+def _reverse_steps(x: Expr, lengths: Expr | None) -> Expr:
+    """Reverses the time steps, each sequence of a batch up to its own length."""
     if lengths is None:
         return R.flip(x, axis=0)
     return R.reverse_sequence(x, R.astype(lengths, "int64"), seq_axis=0, batch_axis=1)
@@ -280,58 +305,62 @@ def _reversed(x: Expr, lengths: Expr | None) -> Expr:
 def _dims(node: OnnxNode, x: Expr) -> tuple[Dim, ...]:
     sizes = node.tensor_info(x).dims
     if not isinstance(sizes, tuple) or len(sizes) != 3:
-        node.fail("expected an input of rank 3")
+        node.fail(f"expected an input of rank 3, found {node.tensor_info(x)}")
     return sizes
 
 
-def _row(node: OnnxNode, x: Expr, k: int) -> Expr:
-    """Returns one direction of a weight, folded if it is a constant."""
+def _take_direction(node: OnnxNode, x: Expr, k: int) -> Expr:
+    """Returns one direction of a weight."""
     return R.take(x, constant(k), axis=0)
 
 
-def _settled(node: OnnxNode, x: Expr) -> Expr:
+def _fold_or_emit(node: OnnxNode, x: Expr) -> Expr:
     value = node.importer.fold_constant(x)
     return value if isinstance(value, Constant) else node.emit(value)
 
 
-def _met(node: OnnxNode, x: Expr, k: int, products: GateProducts | None) -> Expr:
-    """Returns the products of the input with all gates of a direction."""
+def _input_products(node: OnnxNode, x: Expr, k: int, products: GateProducts | None) -> Expr:
+    """Returns the products of the input with the weights of all gates of a direction."""
     if products is not None:
         return products.of_input(k, x)
-    return R.matmul(x, _settled(node, R.permute_dims(_row(node, node[1], k), [1, 0])))
+    return R.matmul(
+        x, _fold_or_emit(node, R.permute_dims(_take_direction(node, node[1], k), [1, 0]))
+    )
 
 
-def _layer(
+def _build_layer(
     node: OnnxNode, kind: OnnxRecurrentKind, hidden: int, k: int, products: GateProducts | None
 ) -> tuple[Layer, Expr | None]:
-    """Returns one direction, and the bias of its input."""
-    times: Activation | None = None
+    """Returns the weights of one direction, and the bias of its input products."""
+    product: Activation | None = None
     recurrence: Expr = ABSENT
     if products is None:
-        recurrence = _settled(node, R.permute_dims(_row(node, node[2], k), [1, 0]))
+        recurrence = _fold_or_emit(node, R.permute_dims(_take_direction(node, node[2], k), [1, 0]))
     else:
-        times = partial(products.of_hidden, k)
-    bias = inner = None
+        product = partial(products.of_hidden, k)
+    input_bias = hidden_bias = None
     if node.has(3):
         width = kind.gates * hidden
-        both = _row(node, node[3], k)
-        bias = _settled(node, R.strided_slice(both, [0], (0,), (width,)))
-        inner = _settled(node, R.strided_slice(both, [0], (width,), (2 * width,)))
-    holes = _settled(node, _row(node, node[7], k)) if node.has(7) else None
+        biases = _take_direction(node, node[3], k)
+        input_bias = _fold_or_emit(node, R.strided_slice(biases, [0], (0,), (width,)))
+        hidden_bias = _fold_or_emit(node, R.strided_slice(biases, [0], (width,), (2 * width,)))
+    peepholes = _fold_or_emit(node, _take_direction(node, node[7], k)) if node.has(7) else None
     names = node.attr("activations", None) or kind.activations * 2
-    per = len(kind.activations)
+    activation_count = len(kind.activations)
     alphas, betas = list(node.attr("activation_alpha", ())), list(node.attr("activation_beta", ()))
-    chosen = []
-    for index in range(k * per, (k + 1) * per):
+    activations = []
+    for index in range(k * activation_count, (k + 1) * activation_count):
         name = names[index % len(names)]
         alpha = alphas[index] if index < len(alphas) else None
         beta = betas[index] if index < len(betas) else None
-        chosen.append(_activation(node, name, alpha, beta))
-    return Layer(node, hidden, recurrence, inner, holes, tuple(chosen), times), bias
+        activations.append(_activation(node, name, alpha, beta))
+    return Layer(
+        node, hidden, recurrence, hidden_bias, peepholes, tuple(activations), product
+    ), input_bias
 
 
-def _start(node: OnnxNode, index: int, k: int, batch: Dim, hidden: int) -> Expr:
-    """Returns a state before the first step."""
+def _initial_state(node: OnnxNode, index: int, k: int, batch: Dim, hidden: int) -> Expr:
+    """Returns the initial value of a state: an operand, or zeros."""
     if not node.has(index):
         return R.full(ShapeExpr((batch, hidden)), number(0, node.dtype()))
     axis = 1 if node.flag("layout") else 0

@@ -1,4 +1,4 @@
-"""Reductions over axes, positions of extremes, running sums, and the order of elements."""
+"""Mappings of reductions, argmax and argmin, cumulative sums, top-k and unique elements."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ Axes = list[int]
 
 
 def _reduction(reduce: Callable[[OnnxNode, Expr, Axes, bool], Expr]) -> Callable[[OnnxNode], Any]:
-    """Returns a mapping from what reduces over axes; no axes mean all of them, or nothing at
-    all."""
+    """Returns a mapping that reduces over axes. Without axes it reduces over all, or with
+    `noop_with_empty_axes` over none."""
 
     def build(node: OnnxNode) -> Any:
         axes = axes_of(node)
@@ -33,8 +33,8 @@ def _reduction(reduce: Callable[[OnnxNode, Expr, Axes, bool], Expr]) -> Callable
         if axes is None and node.flag("noop_with_empty_axes"):
             return reduce(node, node[0], [], True)
         rank = node.rank()
-        places = [node.normalize_axis(a, rank) for a in (range(rank) if axes is None else axes)]
-        return reduce(node, node[0], places, node.flag("keepdims", 1))
+        axis_list = [node.normalize_axis(a, rank) for a in (range(rank) if axes is None else axes)]
+        return reduce(node, node[0], axis_list, node.flag("keepdims", 1))
 
     return build
 
@@ -44,7 +44,7 @@ def _plain(op: Any) -> Callable[[OnnxNode], Any]:
 
 
 def over(op: Any, x: Expr, axes: Axes, keep: bool) -> Expr:
-    """Returns a reduction over some axes; over none it leaves every element as it is."""
+    """Returns a reduction over some axes; without axes, the operand unchanged."""
     result: Expr = op(x, axis=axes, keepdims=keep) if axes else x
     return result
 
@@ -63,8 +63,8 @@ onnx_op("ReduceLogSum")(_reduction(lambda n, x, axes, keep: R.log(over(R.sum, x,
 @_reduction
 def reduce_l2(node: OnnxNode, x: Expr, axes: Axes, keep: bool) -> Expr:
     dtype = node.dtype()
-    wide = x if dtype.startswith("float") else R.astype(x, "float64")
-    result = R.sqrt(over(R.sum, R.multiply(wide, wide), axes, keep))
+    x_float = x if dtype.startswith("float") else R.astype(x, "float64")
+    result = R.sqrt(over(R.sum, R.multiply(x_float, x_float), axes, keep))
     return result if dtype.startswith("float") else R.astype(result, dtype)
 
 
@@ -95,12 +95,14 @@ onnx_op("ReduceMin")(_extreme(R.min))
 
 def _position(op: Any) -> Callable[[OnnxNode], Expr]:
     def build(node: OnnxNode) -> Expr:
-        axis, keep = node.axis("axis"), node.flag("keepdims", 1)
+        axis, keepdims = node.axis("axis"), node.flag("keepdims", 1)
         if not node.flag("select_last_index"):
-            return R.astype(op(node[0], axis=axis, keepdims=keep), "int64")
-        back = R.astype(op(R.flip(node[0], axis=axis), axis=axis, keepdims=keep), "int64")
+            return R.astype(op(node[0], axis=axis, keepdims=keepdims), "int64")
+        reversed_index = R.astype(
+            op(R.flip(node[0], axis=axis), axis=axis, keepdims=keepdims), "int64"
+        )
         last = node.dims()[axis] - 1
-        return R.subtract(_size(last), back)
+        return R.subtract(_size(last), reversed_index)
 
     return build
 
@@ -113,7 +115,7 @@ onnx_op("ArgMax")(_position(R.argmax))
 onnx_op("ArgMin")(_position(R.argmin))
 
 
-def _running(op: Any) -> Callable[[OnnxNode], Expr]:
+def _cumulative(op: Any) -> Callable[[OnnxNode], Expr]:
     def build(node: OnnxNode) -> Expr:
         axis = node.normalize_axis(node.ints(1)[0], node.rank())
         x = R.flip(node[0], axis=axis) if node.flag("reverse") else node[0]
@@ -126,32 +128,32 @@ def _running(op: Any) -> Callable[[OnnxNode], Expr]:
     return build
 
 
-onnx_op("CumSum")(_running(R.cumsum))
-onnx_op("CumProd")(_running(R.cumprod))
+onnx_op("CumSum")(_cumulative(R.cumsum))
+onnx_op("CumProd")(_cumulative(R.cumprod))
 
 
 @onnx_op("TopK")
 def top_k(node: OnnxNode) -> list[Any]:
     axis = node.axis("axis")
-    known = "k" in node.attributes
-    sizes = node.elements(1) if not known else None
-    k = node.attr("k") if known else None if sizes is None else sizes.ravel()[0]
+    is_attribute = "k" in node.attributes
+    sizes = node.elements(1) if not is_attribute else None
+    k = node.attr("k") if is_attribute else None if sizes is None else sizes.ravel()[0]
     size = node.dims()[axis]
     if isinstance(k, int) and (k < 0 or (isinstance(size, int) and k > size)):
         node.fail(f"k: expected 0 to {dims.text(size)}, the size of the axis, found {k}")
-    counted = isinstance(k, int) and k > 0
-    pair = node.emit(
+    is_static = isinstance(k, int) and k > 0
+    result = node.emit(
         R.topk(
             node[0],
-            k=k if counted else -1,
+            k=k if is_static else -1,
             axis=axis,
             ret_type="both",
             largest=node.flag("largest", 1),
             dtype="int64",
         )
     )
-    both = [pair[0], pair[1]]
-    return both if counted else [_first(node, node.emit(x), axis, k) for x in both]
+    outputs = [result[0], result[1]]
+    return outputs if is_static else [_first(node, node.emit(x), axis, k) for x in outputs]
 
 
 def _first(node: OnnxNode, x: Expr, axis: int, k: Dim | None) -> Expr:
@@ -186,7 +188,7 @@ def unique(node: OnnxNode) -> Any:
 
 
 @carries("ReduceProd", "ReduceSum", "ReduceMax", "ReduceMin")
-def _reduced(node: OnnxNode, x: Elements, *rest: Elements) -> Any:
+def _fold_reduction(node: OnnxNode, x: Elements, *rest: Elements) -> Any:
     axes = axes_of(node)
     if axes == () or (axes is None and node.flag("noop_with_empty_axes")):
         return None

@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from structir.frontend.onnx.node import OnnxNode
+from structir.frontend.onnx.node import STATIC_SHAPE, OnnxNode
 from structir.frontend.onnx.ops.shapes import reshape_to
 from structir.frontend.onnx.registry import onnx_op
 from structir.frontend.onnx.scalars import number, size_number
@@ -17,7 +17,9 @@ from structir.ir.dims import Dim
 from structir.ir.expr import Constant, Expr, PrimValue
 from structir.script import R
 
-WORK = "float64"  # of places and weights; products are in the operand's dtype
+POLICIES = ("stretch", "not_larger", "not_smaller")
+ROUNDINGS = ("floor", "ceil", "round_prefer_floor", "round_prefer_ceil")
+WORK = "float64"  # dtype of coordinates and weights; products have the operand's dtype
 
 
 @attrs.frozen
@@ -27,8 +29,8 @@ class ResizedAxis:
     index: int
     size: Dim
     new: Dim
-    scale: Any  # the factor as a number, or None where only the sizes tell it
-    region: tuple[float, float]  # for cropping, as shares of the axis
+    scale: Any  # the scale factor, or None if only the sizes are known
+    region: tuple[float, float]  # cropped region, as fractions of the axis
 
 
 @attrs.frozen
@@ -51,13 +53,14 @@ def _real(value: float) -> Expr:
 @onnx_op("Upsample")
 def upsample(node: OnnxNode) -> Expr:
     scales = node.attr("scales", None) or node.constant(1).ravel().tolist()
-    method = "linear" if node.attr("mode", "nearest") in ("linear", "bilinear") else "nearest"
-    how = Interpolation(method, "asymmetric", "floor", -0.75, False, False, 0.0)
+    mode = node.choice("mode", ("nearest", "linear", "bilinear"), "nearest")
+    method = "nearest" if mode == "nearest" else "linear"
+    interpolation = Interpolation(method, "asymmetric", "floor", -0.75, False, False, 0.0)
     axes = [
-        ResizedAxis(k, size, scaled(size, s), s, (0.0, 1.0))
+        ResizedAxis(k, size, scale_size(size, s), s, (0.0, 1.0))
         for k, (size, s) in enumerate(zip(node.dims(), scales, strict=True))
     ]
-    return _resized(node, axes, how)
+    return _resize(node, axes, interpolation)
 
 
 @onnx_op("Resize")
@@ -67,19 +70,19 @@ def resize_by_scales(node: OnnxNode) -> Expr:
 
 @onnx_op("Resize", since=11)
 def resize(node: OnnxNode) -> Expr:
-    how = Interpolation(
-        node.attr("mode"),
-        node.attr("coordinate_transformation_mode"),
-        node.attr("nearest_mode"),
+    interpolation = Interpolation(
+        node.choice("mode", ("nearest", "linear", "cubic")),
+        node.choice("coordinate_transformation_mode", TRANSFORMS),
+        node.choice("nearest_mode", ROUNDINGS),
         node.attr("cubic_coeff_a"),
         node.flag("exclude_outside"),
         node.flag("antialias"),
         node.attr("extrapolation_value"),
     )
-    return _resized(node, _axes(node, how), how)
+    return _resize(node, _axes(node, interpolation), interpolation)
 
 
-def scaled(size: Dim, scale: float) -> Dim:
+def scale_size(size: Dim, scale: float) -> Dim:
     """Returns floor(size * scale)."""
     if isinstance(size, int):
         return int(size * scale)
@@ -87,78 +90,90 @@ def scaled(size: Dim, scale: float) -> Dim:
     return dims.floordiv(size * over, under)
 
 
-def _axes(node: OnnxNode, how: Interpolation) -> list[ResizedAxis]:
+def _axes(node: OnnxNode, interpolation: Interpolation) -> list[ResizedAxis]:
     rank = node.rank()
-    given = node.attr("axes", None)
-    places = [node.normalize_axis(a, rank) for a in (range(rank) if given is None else given)]
-    own = node.dims()
+    declared = node.attr("axes", None)
+    axes = [node.normalize_axis(a, rank) for a in (range(rank) if declared is None else declared)]
+    dims_of_input = node.dims()
     regions = [(0.0, 1.0)] * rank
-    if how.coordinates == "tf_crop_and_resize":
+    if interpolation.coordinates == "tf_crop_and_resize":
         roi = node.constant(1).ravel().tolist()
-        regions = list(zip(roi[: len(places)], roi[len(places) :], strict=True))
+        regions = list(zip(roi[: len(axes)], roi[len(axes) :], strict=True))
     by_scale = node.has(2) and node.dims(2) != (0,)
     if by_scale:
         scales = node.constant(2).ravel().tolist()
         return [
-            ResizedAxis(p, own[p], scaled(own[p], s), s, r)
-            for p, s, r in zip(places, scales, regions, strict=False)
+            ResizedAxis(p, dims_of_input[p], scale_size(dims_of_input[p], s), s, r)
+            for p, s, r in zip(axes, scales, regions, strict=False)
         ]
     sizes = list(node.sizes(3))
-    policy = node.attr("keep_aspect_ratio_policy", "stretch")
+    policy = node.choice("keep_aspect_ratio_policy", POLICIES, "stretch")
     if policy != "stretch":
-        shares = [_share(node, n, own[p]) for p, n in zip(places, sizes, strict=True)]
-        chosen = min(shares) if policy == "not_larger" else max(shares)
-        sizes = [int(chosen * node.static_dims()[p] + 0.5) for p in places]
+        ratios = [_share(node, n, dims_of_input[p]) for p, n in zip(axes, sizes, strict=True)]
+        ratio = min(ratios) if policy == "not_larger" else max(ratios)
+        sizes = [int(ratio * node.static_dims()[p] + 0.5) for p in axes]
         return [
-            ResizedAxis(p, own[p], n, chosen, r)
-            for p, n, r in zip(places, sizes, regions, strict=False)
+            ResizedAxis(p, dims_of_input[p], n, ratio, r)
+            for p, n, r in zip(axes, sizes, regions, strict=False)
         ]
     return [
-        ResizedAxis(p, own[p], n, None, r) for p, n, r in zip(places, sizes, regions, strict=False)
+        ResizedAxis(p, dims_of_input[p], n, None, r)
+        for p, n, r in zip(axes, sizes, regions, strict=False)
     ]
 
 
-def _share(node: OnnxNode, new: Dim, old: Dim) -> float:
-    if not isinstance(new, int) or not isinstance(old, int):
-        node.fail("keep_aspect_ratio_policy requires a static shape")
-    return new / old
+def _share(node: OnnxNode, new_size: Dim, old_size: Dim) -> float:
+    if not isinstance(new_size, int) or not isinstance(old_size, int):
+        node.fail(
+            f"keep_aspect_ratio_policy: expected static sizes, found {dims.text(old_size)} and "
+            f"{dims.text(new_size)}",
+            STATIC_SHAPE,
+        )
+    return new_size / old_size
 
 
-def _resized(node: OnnxNode, axes: list[ResizedAxis], how: Interpolation) -> Expr:
+def _resize(node: OnnxNode, axes: list[ResizedAxis], interpolation: Interpolation) -> Expr:
     x, dtype = node[0], node.dtype()
     for axis in axes:
-        if dims.equal(axis.size, axis.new) is True and how.coordinates != "tf_crop_and_resize":
+        if (
+            dims.equal(axis.size, axis.new) is True
+            and interpolation.coordinates != "tf_crop_and_resize"
+        ):
             continue
-        if how.method == "nearest":
-            x = node.emit(_nearest(node, x, axis, how))
+        if interpolation.method == "nearest":
+            x = node.emit(_nearest(node, x, axis, interpolation))
         else:
-            x = node.emit(_interpolated(node, x, axis, how))
+            x = node.emit(_interpolate(node, x, axis, interpolation))
     return x if node.tensor_info(x).dtype == dtype else R.astype(R.round(x), dtype)
 
 
-def _nearest(node: OnnxNode, x: Expr, axis: ResizedAxis, how: Interpolation) -> Expr:
-    whole = axis.scale is not None and float(axis.scale).is_integer()
-    if whole and how.coordinates == "asymmetric" and how.rounding == "floor":
+def _nearest(node: OnnxNode, x: Expr, axis: ResizedAxis, interpolation: Interpolation) -> Expr:
+    is_integer_scale = axis.scale is not None and float(axis.scale).is_integer()
+    if (
+        is_integer_scale
+        and interpolation.coordinates == "asymmetric"
+        and interpolation.rounding == "floor"
+    ):
         return R.repeat(x, int(axis.scale), axis=axis.index)
-    coordinate = folded(node, _coordinates(node, axis, how))
+    coordinate = fold_or_emit(node, _coordinates(node, axis, interpolation))
     half = _real(0.5)
     rounded = {
         "floor": lambda: R.floor(coordinate),
         "ceil": lambda: R.ceil(coordinate),
         "round_prefer_floor": lambda: R.ceil(R.subtract(coordinate, half)),
         "round_prefer_ceil": lambda: R.floor(R.add(coordinate, half)),
-    }[how.rounding]()
+    }[interpolation.rounding]()
     result = R.take(x, _inside(node, rounded, axis), axis=axis.index)
-    return _outside(node, result, coordinate, axis, how)
+    return _outside(node, result, coordinate, axis, interpolation)
 
 
 def _inside(node: OnnxNode, coordinate: Expr, axis: ResizedAxis) -> Expr:
     """Returns coordinates as indices, clamped to the axis."""
     last = _float(axis.size - 1)
-    return folded(node, R.astype(R.minimum(R.maximum(coordinate, _real(0.0)), last), "int64"))
+    return fold_or_emit(node, R.astype(R.minimum(R.maximum(coordinate, _real(0.0)), last), "int64"))
 
 
-def folded(node: OnnxNode, value: Expr) -> Expr:
+def fold_or_emit(node: OnnxNode, value: Expr) -> Expr:
     """Returns an expression of constants as a constant; binds any other."""
     match = node.importer.fold_constant(value)
     return match if isinstance(match, Constant) else node.emit(match)
@@ -168,17 +183,17 @@ def _float(size: Dim) -> Expr:
     return number(size, WORK) if isinstance(size, int) else size_number(size, WORK)
 
 
-def _coordinates(node: OnnxNode, axis: ResizedAxis, how: Interpolation) -> Expr:
+def _coordinates(node: OnnxNode, axis: ResizedAxis, interpolation: Interpolation) -> Expr:
     """Returns the input coordinate of each output element."""
-    transform = TRANSFORMS.get(how.coordinates)
-    if transform is None:
-        node.fail(f"unknown coordinate_transformation_mode {how.coordinates!r}")
+    transform = TRANSFORMS[interpolation.coordinates]
     i = R.astype(R.arange(PrimValue(0), PrimValue(axis.new), PrimValue(1), dtype="int64"), WORK)
-    old, new = _float(axis.size), _float(axis.new)
+    old_size, new_size = _float(axis.size), _float(axis.new)
     if axis.scale is None:
-        return transform(ResizeTerms(axis, i, old, new, R.divide(new, old), new))
+        return transform(
+            ResizeTerms(axis, i, old_size, new_size, R.divide(new_size, old_size), new_size)
+        )
     scale = _real(axis.scale)
-    return transform(ResizeTerms(axis, i, old, new, scale, R.multiply(old, scale)))
+    return transform(ResizeTerms(axis, i, old_size, new_size, scale, R.multiply(old_size, scale)))
 
 
 @attrs.frozen
@@ -191,45 +206,45 @@ class ResizeTerms:
     old: Expr
     new: Expr
     scale: Expr
-    length: Expr  # the new size before it was rounded down
+    length: Expr  # size * scale, before rounding down
 
 
 HALF, ONE, ZERO = (number(value, WORK) for value in (0.5, 1.0, 0.0))
 
 
-def _half_pixel(steps: ResizeTerms) -> Expr:
-    return R.subtract(R.divide(R.add(steps.i, HALF), steps.scale), HALF)
+def _half_pixel(terms: ResizeTerms) -> Expr:
+    return R.subtract(R.divide(R.add(terms.i, HALF), terms.scale), HALF)
 
 
-def _pytorch_half_pixel(steps: ResizeTerms) -> Expr:
-    return R.where(R.greater(steps.length, ONE), _half_pixel(steps), ZERO)
+def _pytorch_half_pixel(terms: ResizeTerms) -> Expr:
+    return R.where(R.greater(terms.length, ONE), _half_pixel(terms), ZERO)
 
 
-def _half_pixel_symmetric(steps: ResizeTerms) -> Expr:
-    adjustment = R.divide(steps.new, steps.length)
-    offset = R.multiply(R.multiply(steps.old, HALF), R.subtract(ONE, adjustment))
-    return R.add(offset, _half_pixel(steps))
+def _half_pixel_symmetric(terms: ResizeTerms) -> Expr:
+    adjustment = R.divide(terms.new, terms.length)
+    offset = R.multiply(R.multiply(terms.old, HALF), R.subtract(ONE, adjustment))
+    return R.add(offset, _half_pixel(terms))
 
 
-def _asymmetric(steps: ResizeTerms) -> Expr:
-    return R.divide(steps.i, steps.scale)
+def _asymmetric(terms: ResizeTerms) -> Expr:
+    return R.divide(terms.i, terms.scale)
 
 
-def _align_corners(steps: ResizeTerms) -> Expr:
-    last = R.subtract(steps.length, ONE)
-    far = R.multiply(steps.i, R.subtract(steps.old, ONE))
-    moves = R.greater(last, ZERO)
-    return R.where(moves, R.divide(far, R.where(moves, last, ONE)), ZERO)
+def _align_corners(terms: ResizeTerms) -> Expr:
+    last = R.subtract(terms.length, ONE)
+    scaled_index = R.multiply(terms.i, R.subtract(terms.old, ONE))
+    has_extent = R.greater(last, ZERO)
+    return R.where(has_extent, R.divide(scaled_index, R.where(has_extent, last, ONE)), ZERO)
 
 
-def _cropped(steps: ResizeTerms) -> Expr:
-    start, end = (_real(float(r)) for r in steps.axis.region)
-    last = R.subtract(steps.old, ONE)
-    if isinstance(steps.axis.new, int) and steps.axis.new > 1:
-        stride = R.divide(R.multiply(R.subtract(end, start), last), R.subtract(steps.new, ONE))
-        return R.add(R.multiply(start, last), R.multiply(steps.i, stride))
+def _crop_and_resize(terms: ResizeTerms) -> Expr:
+    start, end = (_real(float(r)) for r in terms.axis.region)
+    last = R.subtract(terms.old, ONE)
+    if isinstance(terms.axis.new, int) and terms.axis.new > 1:
+        stride = R.divide(R.multiply(R.subtract(end, start), last), R.subtract(terms.new, ONE))
+        return R.add(R.multiply(start, last), R.multiply(terms.i, stride))
     middle = R.multiply(R.multiply(HALF, R.add(start, end)), last)
-    return R.add(middle, R.multiply(steps.i, ZERO))
+    return R.add(middle, R.multiply(terms.i, ZERO))
 
 
 TRANSFORMS: dict[str, Callable[[ResizeTerms], Expr]] = {
@@ -238,65 +253,69 @@ TRANSFORMS: dict[str, Callable[[ResizeTerms], Expr]] = {
     "half_pixel": _half_pixel,
     "half_pixel_symmetric": _half_pixel_symmetric,
     "pytorch_half_pixel": _pytorch_half_pixel,
-    "tf_crop_and_resize": _cropped,
+    "tf_crop_and_resize": _crop_and_resize,
 }
 
 
-def _interpolated(node: OnnxNode, x: Expr, axis: ResizedAxis, how: Interpolation) -> Expr:
+def _interpolate(node: OnnxNode, x: Expr, axis: ResizedAxis, interpolation: Interpolation) -> Expr:
     """Returns a weighted sum of the elements around each coordinate."""
     dtype = node.dtype()
-    kept = dtype if dtype in ("float32", "float64") else "float32"
-    x = x if node.tensor_info(x).dtype == kept else node.emit(R.astype(x, kept))
-    coordinate = folded(node, _coordinates(node, axis, how))
-    base, weights = _weights(node, coordinate, axis, how)
-    places = [R.add(base, _real(float(k))) for k in range(len(weights))]
+    work_dtype = dtype if dtype in ("float32", "float64") else "float32"
+    x = x if node.tensor_info(x).dtype == work_dtype else node.emit(R.astype(x, work_dtype))
+    coordinate = fold_or_emit(node, _coordinates(node, axis, interpolation))
+    base, weights = _weights(node, coordinate, axis, interpolation)
+    coordinates = [R.add(base, _real(float(k))) for k in range(len(weights))]
     start = 1 - len(weights) // 2
-    places = [R.add(p, _real(float(start))) for p in places]
-    if how.exclude:
-        weights = _only_inside(node, places, weights, axis)
-    behind = [1] * (len(node.tensor_info(x).dims) - 1 - axis.index)
+    coordinates = [R.add(p, _real(float(start))) for p in coordinates]
+    if interpolation.exclude:
+        weights = _zero_outside(node, coordinates, weights, axis)
+    trailing = [1] * (len(node.tensor_info(x).dims) - 1 - axis.index)
     terms = []
-    for at, weight in zip(places, weights, strict=True):
-        factor = folded(node, R.astype(weight, kept))
-        read = R.take(x, _inside(node, at, axis), axis=axis.index)
-        terms.append(R.multiply(read, reshape_to(factor, (axis.new, *behind))))
-    return _outside(node, reduce(R.add, terms), coordinate, axis, how)
+    for tap, weight in zip(coordinates, weights, strict=True):
+        factor = fold_or_emit(node, R.astype(weight, work_dtype))
+        samples = R.take(x, _inside(node, tap, axis), axis=axis.index)
+        terms.append(R.multiply(samples, reshape_to(factor, (axis.new, *trailing))))
+    return _outside(node, reduce(R.add, terms), coordinate, axis, interpolation)
 
 
 def _weights(
-    node: OnnxNode, coordinate: Expr, axis: ResizedAxis, how: Interpolation
+    node: OnnxNode, coordinate: Expr, axis: ResizedAxis, interpolation: Interpolation
 ) -> tuple[Expr, list[Expr]]:
     """Returns the element before each coordinate, and the weights of the elements around it."""
-    base = folded(node, R.floor(coordinate))
-    share = folded(node, R.subtract(coordinate, base))
+    base = fold_or_emit(node, R.floor(coordinate))
+    fraction = fold_or_emit(node, R.subtract(coordinate, base))
     one = _real(1.0)
     shrink = 1.0
-    if how.antialias:
+    if interpolation.antialias:
         if not isinstance(axis.size, int) or not isinstance(axis.new, int):
-            node.fail("antialias requires a static shape")
+            node.fail(
+                f"antialias: expected static sizes, found {dims.text(axis.size)} and "
+                f"{dims.text(axis.new)}",
+                STATIC_SHAPE,
+            )
         shrink = min(1.0, float(axis.scale or axis.new / axis.size))
-    if how.method == "linear":
+    if interpolation.method == "linear":
         if shrink == 1.0:
-            return base, [R.subtract(one, share), share]
-        reach = int(1 / shrink) + 1
-        distances = _distances(share, reach)
+            return base, [R.subtract(one, fraction), fraction]
+        radius = int(1 / shrink) + 1
+        distances = _distances(fraction, radius)
         tents = [
             R.maximum(R.subtract(one, R.multiply(d, _real(shrink))), _real(0.0)) for d in distances
         ]
-        return base, _of_one(node, tents)
-    reach = 2 if shrink == 1.0 else int(2 / shrink) + 1
-    distances = [R.multiply(d, _real(shrink)) for d in _distances(share, reach)]
-    cubic = [_cubic(node, d, how.cubic) for d in distances]
-    return base, _of_one(node, cubic) if shrink < 1.0 else cubic
+        return base, _normalize_weights(node, tents)
+    radius = 2 if shrink == 1.0 else int(2 / shrink) + 1
+    distances = [R.multiply(d, _real(shrink)) for d in _distances(fraction, radius)]
+    cubic = [_cubic(node, d, interpolation.cubic) for d in distances]
+    return base, _normalize_weights(node, cubic) if shrink < 1.0 else cubic
 
 
-def _distances(share: Expr, reach: int) -> list[Expr]:
-    """Returns the distances of the elements from `reach - 1` before to `reach` after it."""
-    return [R.abs(R.subtract(share, _real(float(k)))) for k in range(1 - reach, reach + 1)]
+def _distances(fraction: Expr, radius: int) -> list[Expr]:
+    """Returns the distances to the elements at offsets `1 - radius` to `radius`."""
+    return [R.abs(R.subtract(fraction, _real(float(k)))) for k in range(1 - radius, radius + 1)]
 
 
 def _cubic(node: OnnxNode, distance: Expr, a: float) -> Expr:
-    d = folded(node, distance)
+    d = fold_or_emit(node, distance)
 
     def polynomial(*factors: float) -> Expr:
         result: Expr = _real(factors[0])
@@ -310,36 +329,38 @@ def _cubic(node: OnnxNode, distance: Expr, a: float) -> Expr:
     return R.where(R.less_equal(d, _real(1.0)), near, beyond)
 
 
-def _of_one(node: OnnxNode, weights: list[Expr]) -> list[Expr]:
+def _normalize_weights(node: OnnxNode, weights: list[Expr]) -> list[Expr]:
     """Returns weights normalized to a sum of 1."""
-    weights = [folded(node, w) for w in weights]
+    weights = [fold_or_emit(node, w) for w in weights]
     total = weights[0]
     for weight in weights[1:]:
         total = R.add(total, weight)
-    total = folded(node, total)
+    total = fold_or_emit(node, total)
     return [R.divide(w, total) for w in weights]
 
 
-def _only_inside(
-    node: OnnxNode, places: list[Expr], weights: list[Expr], axis: ResizedAxis
+def _zero_outside(
+    node: OnnxNode, coordinates: list[Expr], weights: list[Expr], axis: ResizedAxis
 ) -> list[Expr]:
-    """Returns elements beyond an edge count for nothing."""
+    """Returns the weights with 0 for elements outside the axis, normalized again."""
     last = _float(axis.size - 1)
-    kept = [
+    inside_weights = [
         R.where(R.logical_and(R.greater_equal(p, _real(0.0)), R.less_equal(p, last)), w, _real(0.0))
-        for p, w in zip(places, weights, strict=True)
+        for p, w in zip(coordinates, weights, strict=True)
     ]
-    return _of_one(node, kept)
+    return _normalize_weights(node, inside_weights)
 
 
 def _outside(
-    node: OnnxNode, made: Expr, coordinate: Expr, axis: ResizedAxis, how: Interpolation
+    node: OnnxNode, result: Expr, coordinate: Expr, axis: ResizedAxis, interpolation: Interpolation
 ) -> Expr:
     """Replaces elements at coordinates outside the image with the extrapolation value."""
-    if how.coordinates != "tf_crop_and_resize":
-        return made
+    if interpolation.coordinates != "tf_crop_and_resize":
+        return result
     last = _float(axis.size - 1)
     inside = R.logical_and(R.greater_equal(coordinate, _real(0.0)), R.less_equal(coordinate, last))
-    behind = [1] * (node.rank() - 1 - axis.index)
-    dtype = node.tensor_info(made).dtype or "float32"
-    return R.where(reshape_to(inside, (axis.new, *behind)), made, number(how.outside, dtype))
+    trailing = [1] * (node.rank() - 1 - axis.index)
+    dtype = node.tensor_info(result).dtype or "float32"
+    return R.where(
+        reshape_to(inside, (axis.new, *trailing)), result, number(interpolation.outside, dtype)
+    )

@@ -1,4 +1,4 @@
-"""Sequences and optional values: lists, whose length and elements are known when a program runs."""
+"""Mappings of sequences and optional values, which are lists at run time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from structir.ir.struct_info import OBJECT, StructInfo, TensorStructInfo, TupleS
 from structir.script import R
 
 
-def called(name: str, *args: Expr, info: StructInfo = OBJECT) -> Expr:
+def call_list_function(name: str, *args: Expr, info: StructInfo = OBJECT) -> Expr:
     """Calls an external function on lists."""
     return R.call_pure_packed(f"list.{name}", *args, sinfo_args=info)
 
@@ -33,7 +33,7 @@ def items_of(node: OnnxNode, index: int = 0) -> StructInfo:
     return reduce(unify_to_lca, [unsized(f) for f in info.fields])
 
 
-def listed(node: OnnxNode, expr: Expr, items: StructInfo) -> OnnxValue:
+def list_value(node: OnnxNode, expr: Expr, items: StructInfo) -> OnnxValue:
     """Returns a list value with the StructInfo of its items."""
     return OnnxValue(expr, items=None if items == OBJECT else items)
 
@@ -46,9 +46,11 @@ def construct(node: OnnxNode) -> Expr:
 @onnx_op("SequenceEmpty")
 def empty(node: OnnxNode) -> OnnxValue:
     return (
-        OnnxValue(called("empty"), items=items_of_type(node.names.types[node.outputs[0]]))
+        OnnxValue(
+            call_list_function("empty"), items=items_of_type(node.names.types[node.outputs[0]])
+        )
         if (node.outputs[0] in node.names.types)
-        else OnnxValue(called("empty"))
+        else OnnxValue(call_list_function("empty"))
     )
 
 
@@ -60,11 +62,11 @@ def at(node: OnnxNode) -> Any:
         index = position.item()
         if -len(info.fields) <= index < len(info.fields):
             return node[0][index]
-    return _typed(node, called("at", node[0], node[1], info=items_of(node)))
+    return _cast_to_declared(node, call_list_function("at", node[0], node[1], info=items_of(node)))
 
 
-def _typed(node: OnnxNode, value: Expr) -> Expr:
-    """Returns an element of a list, cast to the type that the graph declares for it."""
+def _cast_to_declared(node: OnnxNode, value: Expr) -> Expr:
+    """Returns an item of a list cast to the type that the graph declares for it."""
     declared = node.declared_info(0)
     if value.struct_info != OBJECT or not isinstance(declared, TensorStructInfo):
         return value
@@ -77,13 +79,13 @@ def insert(node: OnnxNode) -> OnnxValue:
     position = [node[2]] if node.has(2) else []
     before, item = items_of(node), unsized(node[1].struct_info)
     items = item if before == OBJECT else unify_to_lca(before, item)
-    return listed(node, called("insert", node[0], node[1], *position), items)
+    return list_value(node, call_list_function("insert", node[0], node[1], *position), items)
 
 
 @onnx_op("SequenceErase")
 def erase(node: OnnxNode) -> OnnxValue:
     position = [node[1]] if node.has(1) else []
-    return listed(node, called("erase", node[0], *position), items_of(node))
+    return list_value(node, call_list_function("erase", node[0], *position), items_of(node))
 
 
 @onnx_op("SequenceLength")
@@ -98,29 +100,31 @@ def concat(node: OnnxNode) -> Expr:
         parts = Tuple(tuple([node[0][k] for k in range(len(fields.fields))]))
         join = R.stack if node.flag("new_axis") else R.concat
         return join(parts, axis=axis)
-    act = "stacked" if node.flag("new_axis") else "joined"
+    function = "stacked" if node.flag("new_axis") else "joined"
     item = items_of(node)
     info: StructInfo = OBJECT
     if isinstance(item, TensorStructInfo):
-        more = int(node.flag("new_axis"))
-        info = TensorStructInfo(None, item.dtype, None if item.ndim is None else item.ndim + more)
-    return _typed(node, called(act, node[0], constant(axis), info=info))
+        extra_axes = int(node.flag("new_axis"))
+        info = TensorStructInfo(
+            None, item.dtype, None if item.ndim is None else item.ndim + extra_axes
+        )
+    return _cast_to_declared(node, call_list_function(function, node[0], constant(axis), info=info))
 
 
 @onnx_op("SplitToSequence")
 def split(node: OnnxNode) -> OnnxValue:
     sizes = node[1] if node.has(1) else ABSENT
-    keep = constant(node.flag("keepdims", 1) or node.has(1), "bool")
-    own = node.info()
-    kept = bool(keep.data.item())
-    rank = None if own.ndim is None else own.ndim - (not kept)
-    result = called("parts", node[0], sizes, constant(node.axis("axis")), keep)
-    return listed(node, result, TensorStructInfo(None, own.dtype, rank))
+    keepdims = constant(node.flag("keepdims", 1) or node.has(1), "bool")
+    info = node.info()
+    keeps_axis = bool(keepdims.data.item())
+    rank = None if info.ndim is None else info.ndim - (not keeps_axis)
+    result = call_list_function("parts", node[0], sizes, constant(node.axis("axis")), keepdims)
+    return list_value(node, result, TensorStructInfo(None, info.dtype, rank))
 
 
 @onnx_op("Optional")
 def optional(node: OnnxNode) -> Any:
-    return node.values[0] if node.values else called("nothing")
+    return node.values[0] if node.values else call_list_function("nothing")
 
 
 @onnx_op("OptionalHasElement")
@@ -129,7 +133,7 @@ def has_element(node: OnnxNode) -> Expr:
         return constant(False, "bool")
     if node[0].struct_info != OBJECT:
         return constant(True, "bool")
-    return called("is_there", node[0], info=TensorStructInfo((), "bool"))
+    return call_list_function("is_there", node[0], info=TensorStructInfo((), "bool"))
 
 
 @onnx_op("OptionalGetElement")
@@ -139,32 +143,34 @@ def get_element(node: OnnxNode) -> Any:
 
 @onnx_op("SequenceMap")
 def sequence_map(node: OnnxNode) -> list[OnnxValue]:
-    """Returns a graph applied to the items of one list, or of several at once; tensors stay the
-    same."""
+    """Builds SequenceMap: applies a graph to the items of one or more lists; tensor operands are
+    shared by all iterations."""
     graph = node.attr("body")
     lists = [k for k in range(len(node.values)) if is_list(node, k)]
     trips = length_of(node, 0)
     infos: list[StructInfo] = [OBJECT] * len(graph.output)
 
-    def body(step: Expr, going: Expr, inner: list[Expr]) -> list[Expr]:
-        given = {}
+    def body(step: Expr, condition: Expr, inner: list[Expr]) -> list[Expr]:
+        bindings = {}
         for index, declared in enumerate(graph.input):
             value = node[index]
             if index in lists:
-                item = node.emit(called("at", value, step, info=items_of(node, index)))
-                given[declared.name] = node.importer.name_sizes(
+                item = node.emit(call_list_function("at", value, step, info=items_of(node, index)))
+                bindings[declared.name] = node.importer.name_sizes(
                     OnnxValue(item), declared.name, node.span
                 )
             else:
-                given[declared.name] = OnnxValue(value)
-        result = [v.expr for v in node.build_subgraph(graph, given)]
+                bindings[declared.name] = OnnxValue(value)
+        result = [v.expr for v in node.build_subgraph(graph, bindings)]
         infos[:] = [unsized(m.struct_info) for m in result]
-        grown = [called("insert", li, m) for li, m in zip(inner, result, strict=True)]
-        return [constant(True, "bool"), *grown]
+        appended = [
+            call_list_function("insert", li, m) for li, m in zip(inner, result, strict=True)
+        ]
+        return [constant(True, "bool"), *appended]
 
-    empties = tuple([node.emit(called("empty")) for _ in graph.output])
+    empties = tuple([node.emit(call_list_function("empty")) for _ in graph.output])
     result = OnnxLoop(node, empties, body).run(trips, ABSENT, None)
-    return [listed(node, m, i) for m, i in zip(result, infos, strict=True)]
+    return [list_value(node, m, i) for m, i in zip(result, infos, strict=True)]
 
 
 def is_list(node: OnnxNode, index: int) -> bool:
@@ -173,8 +179,8 @@ def is_list(node: OnnxNode, index: int) -> bool:
 
 
 def length_of(node: OnnxNode, index: int) -> Expr:
-    """Returns how many items a list has."""
+    """Returns the number of items of a list."""
     info = node[index].struct_info
     if isinstance(info, TupleStructInfo):
         return constant(len(info.fields))
-    return node.emit(called("length", node[index], info=TensorStructInfo((), "int64")))
+    return node.emit(call_list_function("length", node[index], info=TensorStructInfo((), "int64")))

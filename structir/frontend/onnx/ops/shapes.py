@@ -1,4 +1,4 @@
-"""Shapes of tensors, and ops that give the same elements another shape or order of axes."""
+"""Mappings of shape queries, reshaping and axis permutation."""
 
 from __future__ import annotations
 
@@ -50,31 +50,33 @@ def size(node: OnnxNode) -> OnnxValue:
 @onnx_op("Reshape")
 def reshape_by_operand(node: OnnxNode) -> Expr:
     if node.version < 5 and not node.has(1):
-        return reshape_to(node[0], _filled(node, list(node.attr("shape"))))
+        return reshape_to(node[0], _resolve_sizes(node, list(node.attr("shape"))))
     if node.elements(1) is not None:
-        return reshape_to(node[0], _filled(node, list(node.sizes(1))))
+        return reshape_to(node[0], _resolve_sizes(node, list(node.sizes(1))))
     return reshape_to(node[0], _run_time_shape(node))
 
 
-def _filled(node: OnnxNode, sizes: list[Dim]) -> list[Dim]:
+def _resolve_sizes(node: OnnxNode, sizes: list[Dim]) -> list[Dim]:
     """Returns the sizes of a Reshape with 0 and -1 resolved where possible."""
     if not node.flag("allowzero"):
-        own = node.info().dims
-        for position, wanted in enumerate(sizes):
-            if isinstance(wanted, int) and wanted == 0:
-                if not isinstance(own, tuple) or position >= len(own):
+        input_dims = node.info().dims
+        for position, size in enumerate(sizes):
+            if isinstance(size, int) and size == 0:
+                if not isinstance(input_dims, tuple) or position >= len(input_dims):
                     node.fail(
                         f"shape[{position}] is 0, but the operand has no axis {position} to copy"
                     )
-                sizes[position] = own[position]
+                sizes[position] = input_dims[position]
     if sizes.count(-1) > 1:
-        node.fail("shape: expected at most one -1")
-    own = node.info().dims
-    if -1 in sizes and isinstance(own, tuple):
-        rest = product(s for s in sizes if not (isinstance(s, int) and s == -1))
-        quotient = dims.exact_quotient(product(own), rest) if rest != 0 else 0
-        if quotient is None and dims.at_least(rest, 1) is True:
-            quotient = dims.floordiv(product(own), rest)
+        node.fail(f"shape: expected at most one -1, found {sizes.count(-1)}")
+    input_dims = node.info().dims
+    if -1 in sizes and isinstance(input_dims, tuple):
+        known_product = product(s for s in sizes if not (isinstance(s, int) and s == -1))
+        quotient = (
+            dims.exact_quotient(product(input_dims), known_product) if known_product != 0 else 0
+        )
+        if quotient is None and dims.at_least(known_product, 1) is True:
+            quotient = dims.floordiv(product(input_dims), known_product)
         if quotient is not None:
             sizes[sizes.index(-1)] = quotient
     return sizes
@@ -83,18 +85,20 @@ def _filled(node: OnnxNode, sizes: list[Dim]) -> list[Dim]:
 def _run_time_shape(node: OnnxNode) -> tuple[Dim, ...]:
     """Returns the data-dependent sizes of a Reshape."""
     (count,) = node.static_dims(1)
-    own = node.dims()
-    asked = R.astype(node[1], "int64")
+    input_dims = node.dims()
+    requested = R.astype(node[1], "int64")
     zero, minus = constant(0), constant(-1)
     if not node.flag("allowzero"):
-        copied = [own[i] if i < len(own) else 0 for i in range(count)]
-        asked = R.where(R.equal(asked, zero), R.shape_to_tensor(ShapeExpr(tuple(copied))), asked)
-    asked = node.emit(asked)
-    open_place = node.emit(R.equal(asked, minus))
-    rest = R.prod(R.where(open_place, constant(1), asked))
-    total = size_number(product(own))
-    quotient = R.floor_divide(total, R.maximum(rest, constant(1)))
-    return run_time_sizes(node, R.where(open_place, quotient, asked))
+        copied = [input_dims[i] if i < len(input_dims) else 0 for i in range(count)]
+        requested = R.where(
+            R.equal(requested, zero), R.shape_to_tensor(ShapeExpr(tuple(copied))), requested
+        )
+    requested = node.emit(requested)
+    is_inferred = node.emit(R.equal(requested, minus))
+    known_product = R.prod(R.where(is_inferred, constant(1), requested))
+    total = size_number(product(input_dims))
+    quotient = R.floor_divide(total, R.maximum(known_product, constant(1)))
+    return run_time_sizes(node, R.where(is_inferred, quotient, requested))
 
 
 @onnx_op("Flatten")
@@ -107,11 +111,11 @@ def flatten(node: OnnxNode) -> Expr:
 
 
 def axes_of(node: OnnxNode, position: int = 1, name: str = "axes") -> tuple[int, ...] | None:
-    """Returns the axes of an attribute or operand, or None if absent."""
+    """Returns the axes from an attribute or an operand, or None if absent."""
     if node.has(position) and name not in node.attributes:
         return node.ints(position)
-    given = node.attr(name, None)
-    return None if given is None else tuple(given)
+    axes = node.attr(name, None)
+    return None if axes is None else tuple(axes)
 
 
 @onnx_op("Squeeze")
@@ -119,23 +123,26 @@ def squeeze(node: OnnxNode) -> Expr:
     sizes, axes = node.dims(), axes_of(node)
     if axes is None:
         if any(isinstance(d, Poly) for d in sizes):
-            node.fail("missing axes: cannot determine the axes of size 1")
+            node.fail(
+                f"axes: expected an operand or attribute for a shape with symbolic sizes {sizes}",
+                f'`helper.make_node("Squeeze", ["{node.inputs[0]}", "axes"], ...)`',
+            )
         axes = tuple([i for i, d in enumerate(sizes) if d == 1])
-    places = {node.normalize_axis(a, len(sizes)) for a in axes}
-    for position in places:
+    axis_set = {node.normalize_axis(a, len(sizes)) for a in axes}
+    for position in axis_set:
         if dims.equal(sizes[position], 1) is False:
             node.fail(f"axis {position}: expected size 1, found {dims.text(sizes[position])}")
-    return R.squeeze(node[0], sorted(places)) if places else node[0]
+    return R.squeeze(node[0], sorted(axis_set)) if axis_set else node[0]
 
 
 @onnx_op("Unsqueeze")
 def unsqueeze(node: OnnxNode) -> Expr:
     axes = axes_of(node) or ()
     rank = node.rank() + len(axes)
-    places = sorted({node.normalize_axis(a, rank) for a in axes})
-    if len(places) < len(axes):
+    axis_list = sorted({node.normalize_axis(a, rank) for a in axes})
+    if len(axis_list) < len(axes):
         node.fail(f"axes: expected distinct axes, found {list(axes)}")
-    return R.expand_dims(node[0], places) if places else node[0]
+    return R.expand_dims(node[0], axis_list) if axis_list else node[0]
 
 
 @onnx_op("Transpose")
@@ -150,22 +157,20 @@ def transpose(node: OnnxNode) -> Expr:
 def expand(node: OnnxNode) -> Expr:
     if node.elements(1) is None:
         sizes = sizes_of(node, 1)
-        whole = R.full(ShapeExpr(sizes), constant(True, "bool"))
-        return R.where(whole, node[0], node[0])
+        ones = R.full(ShapeExpr(sizes), constant(True, "bool"))
+        return R.where(ones, node[0], node[0])
     return R.broadcast_to(node[0], ShapeExpr(broadcast_sizes(node, node.dims(), node.sizes(1))))
 
 
-def broadcast_sizes(
-    node: OnnxNode, own: tuple[Dim, ...], asked: tuple[Dim, ...]
-) -> tuple[Dim, ...]:
+def broadcast_sizes(node: OnnxNode, lhs: tuple[Dim, ...], rhs: tuple[Dim, ...]) -> tuple[Dim, ...]:
     """Returns the shape that two shapes broadcast to."""
-    rank = max(len(own), len(asked))
-    left = (1,) * (rank - len(own)) + own
-    right = (1,) * (rank - len(asked)) + asked
-    return tuple([_met(a, b) for a, b in zip(left, right, strict=True)])
+    rank = max(len(lhs), len(rhs))
+    lhs_sizes = (1,) * (rank - len(lhs)) + lhs
+    rhs_sizes = (1,) * (rank - len(rhs)) + rhs
+    return tuple([_broadcast_dim(a, b) for a, b in zip(lhs_sizes, rhs_sizes, strict=True)])
 
 
-def _met(a: Dim, b: Dim) -> Dim:
+def _broadcast_dim(a: Dim, b: Dim) -> Dim:
     if isinstance(b, int) and b == 1:
         return a
     if isinstance(a, int) and a == 1:
@@ -176,7 +181,10 @@ def _met(a: Dim, b: Dim) -> Dim:
 @onnx_op("Tile")
 def tile(node: OnnxNode) -> Expr:
     if node.version < 6:
-        node.fail("Tile of opsets before 6 is not supported")
+        node.fail(
+            f"expected opset 6 or later, found {node.version}",
+            "export the model again: `torch.onnx.export(..., opset_version=13)`",
+        )
     return R.tile(node[0], ShapeExpr(sizes_of(node, 1)))
 
 
@@ -184,14 +192,16 @@ def tile(node: OnnxNode) -> Expr:
 def depth_to_space(node: OnnxNode) -> Expr:
     n, c, h, w = node.dims()
     b = node.attr("blocksize")
-    small = dims.exact_quotient(c, b * b)
-    if small is None:
-        node.fail(f"the number of channels, {dims.text(c)}, is not divisible by {b * b}")
-    if node.attr("mode", "DCR") == "DCR":
-        parted, order = (n, b, b, small, h, w), [0, 3, 4, 1, 5, 2]
+    out_channels = dims.exact_quotient(c, b * b)
+    if out_channels is None:
+        node.fail(f"axis 1 of the input: expected a multiple of {b * b}, found {dims.text(c)}")
+    if node.choice("mode", ("DCR", "CRD"), "DCR") == "DCR":
+        split_shape, order = (n, b, b, out_channels, h, w), [0, 3, 4, 1, 5, 2]
     else:
-        parted, order = (n, small, b, b, h, w), [0, 1, 4, 2, 5, 3]
-    return reshape_to(R.permute_dims(reshape_to(node[0], parted), order), (n, small, h * b, w * b))
+        split_shape, order = (n, out_channels, b, b, h, w), [0, 1, 4, 2, 5, 3]
+    return reshape_to(
+        R.permute_dims(reshape_to(node[0], split_shape), order), (n, out_channels, h * b, w * b)
+    )
 
 
 @onnx_op("SpaceToDepth")
@@ -199,10 +209,12 @@ def space_to_depth(node: OnnxNode) -> Expr:
     n, c, h, w = node.dims()
     b = node.attr("blocksize")
     rows, columns = dims.floordiv(h, b), dims.floordiv(w, b)
-    parted = reshape_to(node[0], (n, c, rows, b, columns, b))
+    split_blocks = reshape_to(node[0], (n, c, rows, b, columns, b))
     by_column = node.attr("mode", "DCR") == "CRD"
-    turned = R.permute_dims(parted, [0, 1, 3, 5, 2, 4] if by_column else [0, 3, 5, 1, 2, 4])
-    return reshape_to(turned, (n, c * b * b, rows, columns))
+    reordered = R.permute_dims(
+        split_blocks, [0, 1, 3, 5, 2, 4] if by_column else [0, 3, 5, 1, 2, 4]
+    )
+    return reshape_to(reordered, (n, c * b * b, rows, columns))
 
 
 # ---- known elements
@@ -225,8 +237,8 @@ def _unsqueeze(node: OnnxNode, x: Elements, *rest: Elements) -> Any:
 
 
 @carries("Reshape")
-def _reshape(node: OnnxNode, x: Elements, wanted: Elements) -> Any:
-    sizes = [int(s) for s in wanted.ravel()]
+def _reshape(node: OnnxNode, x: Elements, shape: Elements) -> Any:
+    sizes = [int(s) for s in shape.ravel()]
     if not node.flag("allowzero"):
         sizes = [x.shape[i] if s == 0 else s for i, s in enumerate(sizes)]
     return x.reshape(sizes), node.dtype()
@@ -238,8 +250,8 @@ def _transpose(node: OnnxNode, x: Elements) -> Any:
 
 
 @carries("Expand")
-def _expand(node: OnnxNode, x: Elements, wanted: Elements) -> Any:
-    target = np.broadcast_shapes(x.shape, tuple([int(s) for s in wanted.ravel()]))
+def _expand(node: OnnxNode, x: Elements, shape: Elements) -> Any:
+    target = np.broadcast_shapes(x.shape, tuple([int(s) for s in shape.ravel()]))
     return (np.broadcast_to(x, target), node.dtype()) if math.prod(target) <= 64 else None
 
 

@@ -1,4 +1,4 @@
-"""Fourier transforms as products with matrices of angles, and the weights of mel bands."""
+"""Mappings of Fourier transforms, as matrix products, and of mel weight matrices."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from structir.frontend.onnx.node import OnnxNode
+from structir.frontend.onnx.node import STATIC_SHAPE, OnnxNode
 from structir.frontend.onnx.ops.shapes import reshape_to
 from structir.frontend.onnx.padding import emit_pad
 from structir.frontend.onnx.registry import onnx_op
@@ -31,67 +31,76 @@ def dft(node: OnnxNode) -> Expr:
 def _dft(node: OnnxNode, axis: int) -> Expr:
     rank = node.rank()
     position = node.normalize_axis(axis, rank)
-    inverse, half = node.flag("inverse"), node.flag("onesided")
-    given: Dim = node.dims()[position]
-    length = node.sizes(1)[0] if node.has(1) else (given - 1) * 2 if inverse and half else given
+    inverse, is_onesided = node.flag("inverse"), node.flag("onesided")
+    size: Dim = node.dims()[position]
+    length = (
+        node.sizes(1)[0] if node.has(1) else (size - 1) * 2 if inverse and is_onesided else size
+    )
     order = [*[k for k in range(rank - 1) if k != position], position, rank - 1]
-    held = dims.floordiv(length, 2) + 1 if inverse and half else length
-    x = _fitted(node, node.emit(R.permute_dims(node[0], order)), given, held)
-    result = transformed(node, x, length, inverse, half)
-    back = [order.index(k) for k in range(rank)]
-    return R.permute_dims(result, back)
+    needed = dims.floordiv(length, 2) + 1 if inverse and is_onesided else length
+    x = _fit_length(node, node.emit(R.permute_dims(node[0], order)), size, needed)
+    result = fourier_transform(node, x, length, inverse, is_onesided)
+    inverse_order = [order.index(k) for k in range(rank)]
+    return R.permute_dims(result, inverse_order)
 
 
-def _fitted(node: OnnxNode, x: Expr, given: Dim, wanted: Dim) -> Expr:
+def _fit_length(node: OnnxNode, x: Expr, size: Dim, target_size: Dim) -> Expr:
     """Returns a tensor truncated or zero-padded along an axis to a size."""
     axis = len(node.tensor_info(x).dims) - 2
-    if dims.equal(given, wanted) is True:
+    if dims.equal(size, target_size) is True:
         return x
-    if dims.at_least(given, wanted) is True:
-        return R.strided_slice(x, [axis], (0,), (wanted,))
-    if dims.at_least(wanted, given) is not True:
-        node.fail("cannot determine whether the signal is shorter than dft_length")
+    if dims.at_least(size, target_size) is True:
+        return R.strided_slice(x, [axis], (0,), (target_size,))
+    if dims.at_least(target_size, size) is not True:
+        node.fail(
+            f"cannot decide whether the signal of {dims.text(size)} elements is shorter than "
+            f"dft_length = {dims.text(target_size)}",
+            STATIC_SHAPE,
+        )
     after: list[Dim] = [0] * (axis + 2)
-    after[axis] = wanted - given
+    after[axis] = target_size - size
     return node.emit(emit_pad(node, x, [0] * (axis + 2), after, "constant"))
 
 
-def transformed(node: OnnxNode, x: Expr, length: Dim, inverse: bool, half: bool) -> Expr:
-    """Returns the transform over the last but one axis; the last one holds real and imaginary
-    parts."""
+def fourier_transform(
+    node: OnnxNode, x: Expr, length: Dim, inverse: bool, is_onesided: bool
+) -> Expr:
+    """Returns the transform over axis -2; axis -1 holds real and imaginary parts."""
     sizes = node.tensor_info(x).dims
     dtype, rank = node.dtype(), len(sizes)
     real = R.squeeze(R.strided_slice(x, [rank - 1], (0,), (1,)), [rank - 1])
     imaginary = None
     if sizes[-1] == 2:
         imaginary = R.squeeze(R.strided_slice(x, [rank - 1], (1,), (2,)), [rank - 1])
-    kept = dims.floordiv(length, 2) + 1
-    rows = kept if inverse and half else length
-    columns = kept if half and not inverse else length
+    bins = dims.floordiv(length, 2) + 1
+    rows = bins if inverse and is_onesided else length
+    columns = bins if is_onesided and not inverse else length
     cosines, sines = (_angles(node, rows, columns, length, f, dtype) for f in (R.cos, R.sin))
-    if inverse and half:
+    if inverse and is_onesided:
         return _real_inverse(node, real, imaginary, cosines, sines, length)
-    turn = sines if inverse else node.emit(R.negative(sines))
-    out_real, out_imaginary = R.matmul(real, cosines), R.matmul(real, turn)
+    signed_sines = sines if inverse else node.emit(R.negative(sines))
+    out_real, out_imaginary = R.matmul(real, cosines), R.matmul(real, signed_sines)
     if imaginary is not None:
-        out_real = R.subtract(out_real, R.matmul(imaginary, turn))
+        out_real = R.subtract(out_real, R.matmul(imaginary, signed_sines))
         out_imaginary = R.add(out_imaginary, R.matmul(imaginary, cosines))
     result = R.stack(Tuple((out_real, out_imaginary)), axis=rank - 1)
     return R.divide(result, size_number(length, dtype)) if inverse else result
 
 
-def _angles(node: OnnxNode, rows: Dim, columns: Dim, length: Dim, f: Any, dtype: str) -> Expr:
+def _angles(
+    node: OnnxNode, rows: Dim, columns: Dim, length: Dim, function: Any, dtype: str
+) -> Expr:
     """Returns cos or sin of 2 pi j k / length; j k is reduced modulo the length for accuracy."""
 
-    def counted(size: Dim, shape: tuple[Dim, ...]) -> Expr:
-        places = R.arange(PrimValue(0), PrimValue(size), PrimValue(1), dtype="int64")
-        return reshape_to(places, shape)
+    def index_vector(size: Dim, shape: tuple[Dim, ...]) -> Expr:
+        indices = R.arange(PrimValue(0), PrimValue(size), PrimValue(1), dtype="int64")
+        return reshape_to(indices, shape)
 
-    turns = R.multiply(counted(rows, (rows, 1)), counted(columns, (1, columns)))
-    share = R.divide(
+    turns = R.multiply(index_vector(rows, (rows, 1)), index_vector(columns, (1, columns)))
+    turns_fraction = R.divide(
         R.astype(R.mod(turns, size_number(length)), "float64"), size_number(length, "float64")
     )
-    angles = f(R.multiply(share, number(2 * math.pi, "float64")))
+    angles = function(R.multiply(turns_fraction, number(2 * math.pi, "float64")))
     value = node.importer.fold_constant(R.astype(angles, dtype))
     return value if isinstance(value, Constant) else node.emit(value)
 
@@ -99,13 +108,14 @@ def _angles(node: OnnxNode, rows: Dim, columns: Dim, length: Dim, f: Any, dtype:
 def _real_inverse(
     node: OnnxNode, real: Expr, imaginary: Expr | None, cosines: Expr, sines: Expr, length: Dim
 ) -> Expr:
-    """Returns the real signal of half a spectrum: all but its ends count twice."""
+    """Returns the real signal of a one-sided spectrum: all bins but the first and last count
+    twice."""
     dtype = node.dtype()
-    kept = dims.floordiv(length, 2) + 1
-    places = R.arange(PrimValue(0), PrimValue(kept), PrimValue(1), dtype="int64")
-    doubled = R.multiply(places, constant(2))
-    once = R.logical_or(R.equal(places, constant(0)), R.equal(doubled, size_number(length)))
-    weight = R.where(once, number(1, dtype), number(2, dtype))
+    bins = dims.floordiv(length, 2) + 1
+    indices = R.arange(PrimValue(0), PrimValue(bins), PrimValue(1), dtype="int64")
+    doubled = R.multiply(indices, constant(2))
+    counts_once = R.logical_or(R.equal(indices, constant(0)), R.equal(doubled, size_number(length)))
+    weight = R.where(counts_once, number(1, dtype), number(2, dtype))
     total = R.matmul(R.multiply(real, weight), cosines)
     if imaginary is not None:
         total = R.subtract(total, R.matmul(R.multiply(imaginary, weight), sines))
@@ -115,22 +125,21 @@ def _real_inverse(
 
 @onnx_op("STFT")
 def stft(node: OnnxNode) -> Expr:
-    """Returns frames that begin every so many elements, weighted by a window, and their
-    transforms."""
+    """Builds STFT: overlapping frames, weighted by a window, and their transforms."""
     step = node.sizes(1)[0]
     length = node.sizes(3)[0] if node.has(3) else node.dims(2)[0]
     count = dims.floordiv(node.dims()[1] - length, step) + 1
     starts = R.arange(PrimValue(0), PrimValue(count), PrimValue(1), dtype="int64")
-    inside = R.arange(PrimValue(0), PrimValue(length), PrimValue(1), dtype="int64")
-    places = R.add(
+    offsets = R.arange(PrimValue(0), PrimValue(length), PrimValue(1), dtype="int64")
+    indices = R.add(
         reshape_to(R.multiply(starts, size_number(step)), (count, 1)),
-        reshape_to(inside, (1, length)),
+        reshape_to(offsets, (1, length)),
     )
     x = node[0] if node.rank() == 3 else R.expand_dims(node[0], [2])
-    frames = R.take(x, places, axis=1)
+    frames = R.take(x, indices, axis=1)
     if node.has(2):
         frames = R.multiply(frames, reshape_to(node[2], (length, 1)))
-    return transformed(node, node.emit(frames), length, False, node.flag("onesided"))
+    return fourier_transform(node, node.emit(frames), length, False, node.flag("onesided"))
 
 
 @onnx_op("MelWeightMatrix")
@@ -141,15 +150,15 @@ def mel_weight_matrix(node: OnnxNode) -> Expr:
     edges = 2595 * np.log10(1 + np.array([low, high]) / 700)
     points = np.arange(bands + 2) * ((edges[1] - edges[0]) / (bands + 2)) + edges[0]
     hertz = 700 * (10 ** (points / 2595) - 1)
-    at = np.floor((length + 1) * hertz / rate).astype(np.int64)
+    bin_edges = np.floor((length + 1) * hertz / rate).astype(np.int64)
     result = np.zeros((bins, bands))
     for band in range(bands):
-        left, middle, right = at[band : band + 3]
-        if left == middle:
+        lower, middle, upper = bin_edges[band : band + 3]
+        if lower == middle:
             result[middle, band] = 1
         else:
-            result[left : middle + 1, band] = np.arange(middle - left + 1) / (middle - left)
-        if right > middle:
-            result[middle:right, band] = (right - np.arange(middle, right)) / (right - middle)
+            result[lower : middle + 1, band] = np.arange(middle - lower + 1) / (middle - lower)
+        if upper > middle:
+            result[middle:upper, band] = (upper - np.arange(middle, upper)) / (upper - middle)
     dtype = node.dtype_attr("output_datatype", "float32") or "float32"
     return constant(result, dtype)

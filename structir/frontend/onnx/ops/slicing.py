@@ -16,7 +16,7 @@ from structir.ir.dims import Dim
 from structir.ir.expr import Expr, ShapeExpr, Tuple
 from structir.script import R
 
-TO_THE_END = 10**9  # exporters write an end beyond any axis; none of them is as long
+TO_THE_END = 10**9  # exporters write a larger `end` for "to the end of the axis"
 
 
 @onnx_op("Concat")
@@ -55,17 +55,19 @@ def _counts(node: OnnxNode, size: Dim) -> list[Any]:
         node.fail(
             f"num_outputs: expected {len(node.outputs)}, the outputs of the node, found {parts}"
         )
-    each = dims.ceildiv(size, parts) if node.version >= 18 else dims.exact_quotient(size, parts)
-    if each is None:
+    part_size = (
+        dims.ceildiv(size, parts) if node.version >= 18 else dims.exact_quotient(size, parts)
+    )
+    if part_size is None:
         node.fail(f"cannot split an axis of size {dims.text(size)} into {parts} equal parts")
-    return [each] * (parts - 1) + [size - each * (parts - 1)]
+    return [part_size] * (parts - 1) + [size - part_size * (parts - 1)]
 
 
 @onnx_op("Slice")
 def slice_by_attributes(node: OnnxNode) -> Expr:
     starts, ends = node.attr("starts"), node.attr("ends")
     axes = node.attr("axes", None) or tuple(range(len(starts)))
-    return _cut(node, list(axes), list(starts), list(ends), [1] * len(axes))
+    return _slice_statically(node, list(axes), list(starts), list(ends), [1] * len(axes))
 
 
 @onnx_op("Slice", since=10)
@@ -77,40 +79,47 @@ def slice_by_operands(node: OnnxNode) -> Expr:
     starts, ends = list(node.sizes(1)), list(node.sizes(2))
     axes = list(node.ints(3)) if node.has(3) else list(range(len(starts)))
     steps = list(node.ints(4)) if node.has(4) else [1] * len(axes)
-    return _cut(node, axes, starts, ends, steps)
+    return _slice_statically(node, axes, starts, ends, steps)
 
 
-def _cut(node: OnnxNode, axes: list[int], starts: Any, ends: Any, steps: list[int]) -> Expr:
-    places = [node.normalize_axis(a, node.rank()) for a in axes]
-    if len(set(places)) < len(places) or not len(places) == len(starts) == len(ends) == len(steps):
-        node.fail("axes, starts, ends and steps must have equal lengths")
+def _slice_statically(
+    node: OnnxNode, axes: list[int], starts: Any, ends: Any, steps: list[int]
+) -> Expr:
+    axis_list = [node.normalize_axis(a, node.rank()) for a in axes]
+    if len(set(axis_list)) < len(axis_list) or not len(axis_list) == len(starts) == len(
+        ends
+    ) == len(steps):
+        node.fail(
+            f"expected distinct axes and equal lengths, found axes {axes}, {len(starts)} starts, "
+            f"{len(ends)} ends and {len(steps)} steps"
+        )
     if 0 in steps:
-        node.fail("steps must not be 0")
-    if not places:
+        node.fail(f"steps: expected non-zero numbers, found {steps}")
+    if not axis_list:
         return node[0]
     sizes = node.dims()
-    starts = [_first(b, sizes[p], s) for p, b, s in zip(places, starts, steps, strict=True)]
-    kept = [
+    starts = [_first(b, sizes[p], s) for p, b, s in zip(axis_list, starts, steps, strict=True)]
+    is_needed = [
         not (
             s == 1 and _is(b, 0) and ((isinstance(e, int) and e >= TO_THE_END) or _is(e, sizes[p]))
         )
-        for p, b, e, s in zip(places, starts, ends, steps, strict=True)
+        for p, b, e, s in zip(axis_list, starts, ends, steps, strict=True)
     ]
-    chosen = [k for k, keep in enumerate(kept) if keep]
-    if not chosen:
+    needed = [k for k, keep in enumerate(is_needed) if keep]
+    if not needed:
         return node[0]
     return R.strided_slice(
         node[0],
-        [places[k] for k in chosen],
-        ShapeExpr(tuple([starts[k] for k in chosen])),
-        ShapeExpr(tuple([ends[k] for k in chosen])),
-        [steps[k] for k in chosen],
+        [axis_list[k] for k in needed],
+        ShapeExpr(tuple([starts[k] for k in needed])),
+        ShapeExpr(tuple([ends[k] for k in needed])),
+        [steps[k] for k in needed],
     )
 
 
 def _first(start: Dim, size: Dim, step: int) -> Dim:
-    """Returns a start before the first element: going down, ONNX begins at it where Python has
-    nothing."""
+    """Returns the first index of a slice. With a negative step, ONNX clamps a start before the axis
+    to 0; Python's slice would be empty."""
     if step < 0 and isinstance(start, int) and start < -1:
         return dims.dim_max(size + start, 0)
     return start
@@ -125,14 +134,14 @@ def _run_time_slice(node: OnnxNode) -> Expr:
     rank = node.rank()
     (count,) = node.static_dims(1)
     axes = node.ints(3) if node.has(3) else tuple(range(count))
-    places = [node.normalize_axis(a, rank) for a in axes]
+    axis_list = [node.normalize_axis(a, rank) for a in axes]
 
-    def spread(position: int, other: list[Any]) -> Expr:
-        given = node.emit(R.astype(node[position], "int64")) if node.has(position) else None
+    def spread(position: int, defaults: list[Any]) -> Expr:
+        operand = node.emit(R.astype(node[position], "int64")) if node.has(position) else None
         parts = [
-            R.take(given, constant([places.index(k)]), axis=0)
-            if k in places and given is not None
-            else R.shape_to_tensor(ShapeExpr((other[k],)))
+            R.take(operand, constant([axis_list.index(k)]), axis=0)
+            if k in axis_list and operand is not None
+            else R.shape_to_tensor(ShapeExpr((defaults[k],)))
             for k in range(rank)
         ]
         return R.concat(Tuple(tuple(parts)), axis=0)
@@ -176,8 +185,8 @@ def pad(node: OnnxNode) -> Expr:
     after: list[Dim] = [0] * rank
     for position, axis in enumerate(axes):
         before[axis], after[axis] = pads[position], pads[position + len(axes)]
-    filler = node.get(2) if not by_attribute else None
+    value_operand = node.get(2) if not by_attribute else None
     value: Any = node.attr("value", 0.0) if by_attribute else 0.0
-    if filler is not None:
-        value = scalar(node, filler)
+    if value_operand is not None:
+        value = scalar(node, value_operand)
     return emit_pad(node, node[0], before, after, mode, value)

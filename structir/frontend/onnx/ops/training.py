@@ -16,7 +16,7 @@ Step = Callable[[OnnxNode, list[Expr]], list[Expr]]  # x, gradient, states -> x,
 
 
 def optimiser(name: str, states: int) -> Callable[[Step], Step]:
-    """Registers a step for all tensors of a node: operands and results come kind by kind."""
+    """Registers an optimizer step per tensor; operands and results are grouped by kind."""
 
     def register(step: Step) -> Step:
         def build(node: OnnxNode) -> list[Expr]:
@@ -42,7 +42,7 @@ def _number(node: OnnxNode, x: Expr, value: float) -> Expr:
     return number(value, node.tensor_info(x).dtype or "float32")
 
 
-def _regularised(node: OnnxNode, x: Expr, gradient: Expr) -> Expr:
+def _regularize(node: OnnxNode, x: Expr, gradient: Expr) -> Expr:
     return R.add(gradient, _times(node, node.attr("norm_coefficient"), x))
 
 
@@ -52,7 +52,7 @@ def adagrad(node: OnnxNode, tensors: list[Expr]) -> list[Expr]:
     steps = R.astype(node[1], node.tensor_info(x).dtype)
     decay = R.multiply(steps, _number(node, x, node.attr("decay_factor")))
     rate = R.divide(node[0], R.add(decay, _number(node, x, 1.0)))
-    gradient = node.emit(_regularised(node, x, gradient))
+    gradient = node.emit(_regularize(node, x, gradient))
     squares = node.emit(R.add(squares, R.multiply(gradient, gradient)))
     root = R.add(R.sqrt(squares), _number(node, x, node.attr("epsilon")))
     return [R.subtract(x, R.multiply(rate, R.divide(gradient, root))), squares]
@@ -62,7 +62,7 @@ def adagrad(node: OnnxNode, tensors: list[Expr]) -> list[Expr]:
 def adam(node: OnnxNode, tensors: list[Expr]) -> list[Expr]:
     x, gradient, mean, squares = tensors
     alpha, beta = node.attr("alpha"), node.attr("beta")
-    gradient = node.emit(_regularised(node, x, gradient))
+    gradient = node.emit(_regularize(node, x, gradient))
     mean = node.emit(R.add(_times(node, alpha, mean), _times(node, 1 - alpha, gradient)))
     powered = R.multiply(gradient, gradient)
     squares = node.emit(R.add(_times(node, beta, squares), _times(node, 1 - beta, powered)))
@@ -75,19 +75,19 @@ def adam(node: OnnxNode, tensors: list[Expr]) -> list[Expr]:
 
     warm = R.divide(R.multiply(node[0], R.sqrt(unbiased(beta))), unbiased(alpha))
     rate = R.where(R.greater(steps, _number(node, x, 0.0)), warm, node[0])
-    moved = R.subtract(x, R.multiply(rate, R.divide(mean, root)))
-    return [_times(node, 1 - node.attr("norm_coefficient_post"), moved), mean, squares]
+    updated = R.subtract(x, R.multiply(rate, R.divide(mean, root)))
+    return [_times(node, 1 - node.attr("norm_coefficient_post"), updated), mean, squares]
 
 
 @optimiser("Momentum", 1)
 def momentum(node: OnnxNode, tensors: list[Expr]) -> list[Expr]:
     x, gradient, speed = tensors
-    gradient = node.emit(_regularised(node, x, gradient))
+    gradient = node.emit(_regularize(node, x, gradient))
     alpha = node.attr("alpha")
     zero = R.equal(node[1], number(0, node.dtype(1)))
     beta = R.where(zero, _number(node, x, 1.0), _number(node, x, node.attr("beta")))
     speed = node.emit(R.add(_times(node, alpha, speed), R.multiply(beta, gradient)))
     step = speed
-    if node.attr("mode") == "nesterov":
+    if node.choice("mode", ("standard", "nesterov")) == "nesterov":
         step = R.add(gradient, _times(node, alpha, speed))
     return [R.subtract(x, R.multiply(node[0], step)), speed]

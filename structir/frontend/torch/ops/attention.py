@@ -1,4 +1,4 @@
-"""Attention: weights from queries and keys, spent on values."""
+"""Mappings of scaled dot-product attention."""
 
 from __future__ import annotations
 
@@ -26,12 +26,15 @@ def attention(node: FxNode) -> Any:
     query, key, value = node["query"], node["key"], node["value"]
     dtype = node.dtype("query")
     if float(node.arg("dropout_p", 0.0)) != 0.0:
-        node.fail("attention with dropout is not supported")
+        node.fail(
+            f"dropout_p: expected 0.0, found {node.arg('dropout_p')}",
+            "call `model.eval()` before torch.export.export, or pass `dropout_p=0.0`",
+        )
     if node.flag("enable_gqa"):
-        key, value = (_shared(node, x) for x in (key, value))
+        key, value = (_repeat_shared_heads(node, x) for x in (key, value))
     rank = node.rank("query")
-    turned = R.permute_dims(key, [*range(rank - 2), rank - 1, rank - 2])
-    scores = R.multiply(R.matmul(query, turned), _scale(node, dtype))
+    transposed = R.permute_dims(key, [*range(rank - 2), rank - 1, rank - 2])
+    scores = R.multiply(R.matmul(query, transposed), _scale(node, dtype))
     if node.flag("is_causal"):
         allowed = _causal(node.dims("query")[-2], node.dims("key")[-2])
         scores = R.where(allowed, scores, number(-math.inf, dtype))
@@ -43,25 +46,25 @@ def attention(node: FxNode) -> Any:
             scores = R.add(scores, cast(mask, dtype))
     scores = node.emit(scores)
     weights = R.nn.softmax(scores, axis=rank - 1)
-    if mask is not None and node.dtype_of(mask) == "bool":  # a row that sees nothing gives 0
-        seen = R.max(cast(mask, "int8"), axis=[node.rank("attn_mask") - 1], keepdims=True)
-        weights = R.where(cast(seen, "bool"), weights, number(0.0, dtype))
+    if mask is not None and node.dtype_of(mask) == "bool":  # a fully masked row has weight 0
+        sees_any = R.max(cast(mask, "int8"), axis=[node.rank("attn_mask") - 1], keepdims=True)
+        weights = R.where(cast(sees_any, "bool"), weights, number(0.0, dtype))
     result = R.matmul(weights, value)
     if len(node.spec.outputs) == 1:
         return result
-    most = node.emit(R.max(scores, axis=[rank - 1], keepdims=True))
-    total = R.log(R.sum(R.exp(R.subtract(scores, most)), axis=[rank - 1], keepdims=True))
-    return [result, R.squeeze(R.add(total, most), [rank - 1])]
+    maximum = node.emit(R.max(scores, axis=[rank - 1], keepdims=True))
+    total = R.log(R.sum(R.exp(R.subtract(scores, maximum)), axis=[rank - 1], keepdims=True))
+    return [result, R.squeeze(R.add(total, maximum), [rank - 1])]
 
 
 def _scale(node: FxNode, dtype: str) -> Expr:
-    stated = node.arg("scale", None)
-    if stated is not None:
-        return as_tensor(stated, dtype)
-    width: Dim = node.dims("query")[-1]
-    if isinstance(width, int):
-        return number(1 / math.sqrt(width), dtype)
-    return R.rsqrt(size_number(width, dtype))
+    scale = node.arg("scale", None)
+    if scale is not None:
+        return as_tensor(scale, dtype)
+    head_size: Dim = node.dims("query")[-1]
+    if isinstance(head_size, int):
+        return number(1 / math.sqrt(head_size), dtype)
+    return R.rsqrt(size_number(head_size, dtype))
 
 
 def _causal(length: Dim, total: Dim) -> Expr:
@@ -71,11 +74,13 @@ def _causal(length: Dim, total: Dim) -> Expr:
     )
 
 
-def _shared(node: FxNode, x: Expr) -> Expr:
-    """Returns keys or values for every head of the queries, where several share them."""
-    heads, own = node.dims("query")[-3], node.dims_of(x)
-    if are_equal((heads,), (own[-3],)):
+def _repeat_shared_heads(node: FxNode, x: Expr) -> Expr:
+    """Returns keys or values repeated for each query head of a group (grouped-query attention)."""
+    heads, dims_of_x = node.dims("query")[-3], node.dims_of(x)
+    if are_equal((heads,), (dims_of_x[-3],)):
         return x
-    each = dims.floordiv(heads, own[-3])
-    spread = R.broadcast_to(R.expand_dims(x, [len(own) - 2]), (*own[:-2], each, *own[-2:]))
-    return node.emit(reshape_to(spread, (*own[:-3], heads, *own[-2:])))
+    group_size = dims.floordiv(heads, dims_of_x[-3])
+    repeated = R.broadcast_to(
+        R.expand_dims(x, [len(dims_of_x) - 2]), (*dims_of_x[:-2], group_size, *dims_of_x[-2:])
+    )
+    return node.emit(reshape_to(repeated, (*dims_of_x[:-3], heads, *dims_of_x[-2:])))

@@ -1,4 +1,4 @@
-"""Element-wise ops of several operands, which broadcast, in the dtype that torch promotes to."""
+"""Mappings of element-wise ops of several operands, which broadcast, in the promoted dtype."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Binary = Callable[[Expr, Expr], Expr]
 
 
 def pair(node: FxNode, dtype: str | None = None) -> tuple[Expr, Expr]:
-    """Returns both operands in one dtype: that of the result, or the one that torch promotes to."""
+    """Returns both operands in one dtype: `dtype`, or else the promoted dtype."""
     values = node.arg("self"), node.arg("other")
     dtype = promote_dtypes(values) if dtype is None else dtype
-    left, right = (as_tensor(v, dtype) for v in values)
-    return left, right
+    lhs, rhs = (as_tensor(v, dtype) for v in values)
+    return lhs, rhs
 
 
 def _in_result_dtype(op: Binary) -> Callable[[FxNode], Expr]:
@@ -42,7 +42,7 @@ for _names, _op in {
     torch_op(*_names)(_in_result_dtype(_op))
 
 
-def _compared(op: Binary) -> Callable[[FxNode], Expr]:
+def _comparison(op: Binary) -> Callable[[FxNode], Expr]:
     return lambda node: op(*pair(node))
 
 
@@ -54,7 +54,7 @@ for _names, _op in {
     ("gt", "greater"): R.greater,
     ("ge", "greater_equal"): R.greater_equal,
 }.items():
-    torch_op(*_names)(_compared(_op))
+    torch_op(*_names)(_comparison(_op))
 
 
 def _logical(op: Binary) -> Callable[[FxNode], Expr]:
@@ -66,27 +66,27 @@ torch_op("logical_or")(_logical(R.logical_or))
 torch_op("logical_xor")(_logical(R.logical_xor))
 
 
-def _scaled(node: FxNode, x: Expr, name: str = "alpha") -> Expr:
+def _scale_by_argument(node: FxNode, x: Expr, name: str = "alpha") -> Expr:
     factor = node.arg(name, 1)
     return x if factor == 1 else R.multiply(x, as_tensor(factor, node.out_dtype()))
 
 
 @torch_op("add")
 def add(node: FxNode) -> Expr:
-    left, right = pair(node, node.out_dtype())
-    return (R.logical_or if _of_bools(node) else R.add)(left, _scaled(node, right))
+    lhs, rhs = pair(node, node.out_dtype())
+    return (R.logical_or if _of_bools(node) else R.add)(lhs, _scale_by_argument(node, rhs))
 
 
 @torch_op("sub", "subtract")
 def subtract(node: FxNode) -> Expr:
-    left, right = pair(node, node.out_dtype())
-    return R.subtract(left, _scaled(node, right))
+    lhs, rhs = pair(node, node.out_dtype())
+    return R.subtract(lhs, _scale_by_argument(node, rhs))
 
 
 @torch_op("rsub")
 def subtract_from(node: FxNode) -> Expr:
-    left, right = pair(node, node.out_dtype())
-    return R.subtract(right, _scaled(node, left))
+    lhs, rhs = pair(node, node.out_dtype())
+    return R.subtract(rhs, _scale_by_argument(node, lhs))
 
 
 @torch_op("mul", "multiply")
@@ -101,12 +101,12 @@ def _of_bools(node: FxNode) -> bool:
 @torch_op("div", "divide", "true_divide")
 def divide(node: FxNode) -> Expr:
     mode = node.arg("rounding_mode", None)
-    left, right = pair(node, node.out_dtype())
+    lhs, rhs = pair(node, node.out_dtype())
     if mode is None:
-        return R.divide(left, right)
+        return R.divide(lhs, rhs)
     if mode == "floor":
-        return R.floor_divide(left, right)
-    result = R.divide(left, right)  # integers are rounded toward zero
+        return R.floor_divide(lhs, rhs)
+    result = R.divide(lhs, rhs)  # integers are rounded toward zero
     return R.trunc(result) if is_float(node.out_dtype()) else result
 
 
@@ -122,41 +122,41 @@ def remainder(node: FxNode) -> Expr:
 
 @torch_op("fmod")
 def remainder_of_truncated(node: FxNode) -> Expr:
-    left, right = (node.emit(v) for v in pair(node, node.out_dtype()))
+    lhs, rhs = (node.emit(v) for v in pair(node, node.out_dtype()))
     if is_float(node.out_dtype()):
-        size = R.floor_mod(R.abs(left), R.abs(right))
-        return R.where(R.less(left, number(0.0, node.out_dtype())), R.negative(size), size)
-    return R.subtract(left, R.multiply(R.divide(left, right), right))
+        remainder = R.floor_mod(R.abs(lhs), R.abs(rhs))
+        return R.where(R.less(lhs, number(0.0, node.out_dtype())), R.negative(remainder), remainder)
+    return R.subtract(lhs, R.multiply(R.divide(lhs, rhs), rhs))
 
 
 @torch_op("fmin", "fmax")
 def without_nan(node: FxNode) -> Expr:
-    left, right = (node.emit(v) for v in pair(node, node.out_dtype()))
-    chosen = (R.minimum if ".fmin" in node.spec.target else R.maximum)(left, right)
+    lhs, rhs = (node.emit(v) for v in pair(node, node.out_dtype()))
+    extreme = (R.minimum if ".fmin" in node.spec.target else R.maximum)(lhs, rhs)
     if not is_float(node.out_dtype()):
-        return chosen
-    return R.where(R.isnan(left), right, R.where(R.isnan(right), left, chosen))
+        return extreme
+    return R.where(R.isnan(lhs), rhs, R.where(R.isnan(rhs), lhs, extreme))
 
 
 @torch_op("copysign")
 def copy_sign(node: FxNode) -> Expr:
-    left, right = pair(node, node.out_dtype())
-    size = R.abs(left)
-    return R.where(R.less(right, number(0.0, node.out_dtype())), R.negative(size), size)
+    lhs, rhs = pair(node, node.out_dtype())
+    magnitude = R.abs(lhs)
+    return R.where(R.less(rhs, number(0.0, node.out_dtype())), R.negative(magnitude), magnitude)
 
 
 @torch_op("xlogy", "special_xlogy")
 def x_log_y(node: FxNode) -> Expr:
-    left, right = pair(node, node.out_dtype())
+    lhs, rhs = pair(node, node.out_dtype())
     zero = number(0.0, node.out_dtype())
-    result = R.where(R.equal(left, zero), zero, R.multiply(left, R.log(right)))
-    return R.where(R.isnan(right), right, result)
+    result = R.where(R.equal(lhs, zero), zero, R.multiply(lhs, R.log(rhs)))
+    return R.where(R.isnan(rhs), rhs, result)
 
 
 @torch_op("hypot")
 def hypotenuse(node: FxNode) -> Expr:
-    left, right = pair(node, node.out_dtype())
-    return R.sqrt(R.add(R.multiply(left, left), R.multiply(right, right)))
+    lhs, rhs = pair(node, node.out_dtype())
+    return R.sqrt(R.add(R.multiply(lhs, lhs), R.multiply(rhs, rhs)))
 
 
 @torch_op("pow", "float_power")
@@ -164,14 +164,14 @@ def power(node: FxNode) -> Expr:
     dtype = node.out_dtype()
     base, exponent = node.arg("self"), node.arg("exponent")
     if isinstance(exponent, int | float) and not isinstance(exponent, bool):
-        known = _known_power(as_tensor(base, dtype), exponent, node)
-        if known is not None:
-            return known
+        simple = _known_power(as_tensor(base, dtype), exponent, node)
+        if simple is not None:
+            return simple
     return R.power(as_tensor(base, dtype), as_tensor(exponent, dtype))
 
 
 def _known_power(x: Expr, exponent: float, node: FxNode) -> Expr | None:
-    """Returns a power that is some products or a root."""
+    """Returns a power as products or a root for common exponents, else None."""
     if exponent in (1, 2, 3, 4):
         x = node.emit(x)
         square = x if exponent == 1 else node.emit(R.multiply(x, x))
@@ -223,15 +223,15 @@ def masked_fill(node: FxNode) -> Expr:
 
 
 @torch_op("addcmul", "addcdiv")
-def add_of_two(node: FxNode) -> Expr:
+def add_scaled_product(node: FxNode) -> Expr:
     op = R.multiply if ".addcmul" in node.spec.target else R.divide
     dtype = node.out_dtype()
     result = op(node.operand("tensor1", dtype), node.operand("tensor2", dtype))
-    return R.add(node.operand("self", dtype), _scaled(node, result, "value"))
+    return R.add(node.operand("self", dtype), _scale_by_argument(node, result, "value"))
 
 
 @torch_op("lerp")
-def between(node: FxNode) -> Expr:
+def lerp(node: FxNode) -> Expr:
     dtype = node.out_dtype()
     start, end = node["self"], node["end"]
     return R.add(start, R.multiply(node.operand("weight", dtype), R.subtract(end, start)))
@@ -241,15 +241,15 @@ def between(node: FxNode) -> Expr:
 def is_close(node: FxNode) -> Expr:
     values = node["self"], node["other"]
     dtype = promote_dtypes(values)
-    left, right = (as_tensor(v, dtype if is_float(dtype) else "float64") for v in values)
-    wide = node.dtype_of(left)
-    slack = R.multiply(number(node.arg("rtol", 1e-5), wide), R.abs(right))
-    room = R.add(number(node.arg("atol", 1e-8), wide), slack)
-    near = R.logical_and(R.less_equal(R.abs(R.subtract(left, right)), room), R.isfinite(right))
-    near = R.logical_or(R.equal(left, right), near)
+    lhs, rhs = (as_tensor(v, dtype if is_float(dtype) else "float64") for v in values)
+    dtype_of_operands = node.dtype_of(lhs)
+    relative = R.multiply(number(node.arg("rtol", 1e-5), dtype_of_operands), R.abs(rhs))
+    tolerance = R.add(number(node.arg("atol", 1e-8), dtype_of_operands), relative)
+    is_near = R.logical_and(R.less_equal(R.abs(R.subtract(lhs, rhs)), tolerance), R.isfinite(rhs))
+    is_near = R.logical_or(R.equal(lhs, rhs), is_near)
     if not node.flag("equal_nan"):
-        return near
-    return R.logical_or(near, R.logical_and(R.isnan(left), R.isnan(right)))
+        return is_near
+    return R.logical_or(is_near, R.logical_and(R.isnan(lhs), R.isnan(rhs)))
 
 
 @torch_op("broadcast_tensors")
@@ -257,8 +257,9 @@ def broadcast_tensors(node: FxNode) -> list[Any]:
     return [R.broadcast_to(x, node.out_dims(k)) for k, x in enumerate(node.arg("tensors"))]
 
 
-def reduced(x: Expr, how: int) -> Expr:
-    """Returns a loss for each element: as it is, its mean, or its sum."""
-    if how == 0:
+def reduce_loss(x: Expr, reduction: int) -> Expr:
+    """Returns elementwise losses reduced by torch's code: 0 for none, 1 for the mean, 2 for the
+    sum."""
+    if reduction == 0:
         return x
-    return R.mean(x) if how == 1 else R.sum(x)
+    return R.mean(x) if reduction == 1 else R.sum(x)

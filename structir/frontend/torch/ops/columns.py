@@ -1,4 +1,4 @@
-"""Windows of an image as columns of a matrix, and columns added up to an image."""
+"""Mappings of im2col and col2im."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from structir.script import R
 
 @attrs.frozen
 class ColumnWindows:
-    """A window that moves over two axes."""
+    """The parameters of a sliding window over two axes."""
 
     kernel: list[int]
     dilation: list[int]
@@ -41,45 +41,53 @@ def _windows(node: FxNode) -> ColumnWindows:
     return ColumnWindows(*[list(node.ints(name)) for name in names])
 
 
-def _places(axis: int, windows: ColumnWindows, moves: Dim) -> Expr:
+def _window_indices(axis: int, windows: ColumnWindows, positions: Dim) -> Expr:
     """Returns the index along an axis of each window element at each window position."""
-    inner = constant(np.arange(windows.kernel[axis])[:, None] * windows.dilation[axis])
-    outer = R.multiply(reshape_to(index_range(moves), (1, moves)), constant(windows.stride[axis]))
-    return R.add(inner, outer)
+    offsets = constant(np.arange(windows.kernel[axis])[:, None] * windows.dilation[axis])
+    starts = R.multiply(
+        reshape_to(index_range(positions), (1, positions)), constant(windows.stride[axis])
+    )
+    return R.add(offsets, starts)
 
 
 @torch_op("im2col")
 def to_columns(node: FxNode) -> Expr:
     windows, x = _windows(node), node["self"]
-    *before, channels, rows, columns = node.dims()
-    moves = windows.moves((rows, columns))
-    around = [0] * (len(before) + 1) + windows.padding
-    x = node.emit(emit_pad(node, x, around, around))
-    first = len(before) + 1
-    x = R.take(x, _places(0, windows, moves[0]), axis=first)
-    x = R.take(x, _places(1, windows, moves[1]), axis=first + 2)
+    *leading, channels, rows, columns = node.dims()
+    positions = windows.moves((rows, columns))
+    padding = [0] * (len(leading) + 1) + windows.padding
+    x = node.emit(emit_pad(node, x, padding, padding))
+    first = len(leading) + 1
+    x = R.take(x, _window_indices(0, windows, positions[0]), axis=first)
+    x = R.take(x, _window_indices(1, windows, positions[1]), axis=first + 2)
     order = [*range(first), first, first + 2, first + 1, first + 3]
-    many = math.prod(windows.kernel)
-    return reshape_to(R.permute_dims(x, order), (*before, channels * many, moves[0] * moves[1]))
+    kernel_count = math.prod(windows.kernel)
+    return reshape_to(
+        R.permute_dims(x, order), (*leading, channels * kernel_count, positions[0] * positions[1])
+    )
 
 
 @torch_op("col2im")
 def to_image(node: FxNode) -> Expr:
     windows, sizes = _windows(node), node.sizes("output_size")
-    *before, _, count = node.dims()
-    moves, many = windows.moves(sizes), math.prod(windows.kernel)
-    wide = [n + 2 * p for n, p in zip(sizes, windows.padding, strict=True)]
-    rows, columns = (_places(k, windows, moves[k]) for k in range(2))
-    rows = reshape_to(rows, (windows.kernel[0], 1, moves[0], 1))
-    columns = reshape_to(columns, (1, windows.kernel[1], 1, moves[1]))
-    flat = R.add(R.multiply(rows, R.full((), R.prim_value(wide[1]), dtype="int64")), columns)
+    *leading, _, count = node.dims()
+    positions, kernel_count = windows.moves(sizes), math.prod(windows.kernel)
+    padded = [n + 2 * p for n, p in zip(sizes, windows.padding, strict=True)]
+    rows, columns = (_window_indices(k, windows, positions[k]) for k in range(2))
+    rows = reshape_to(rows, (windows.kernel[0], 1, positions[0], 1))
+    columns = reshape_to(columns, (1, windows.kernel[1], 1, positions[1]))
+    flat = R.add(R.multiply(rows, R.full((), R.prim_value(padded[1]), dtype="int64")), columns)
     channels = node.out_dims()[-3]
-    spread = (*before, channels, many * count)
-    at = R.broadcast_to(reshape_to(flat, (many * count,)), spread)
-    zeros = R.full(ShapeExpr((*before, channels, wide[0] * wide[1])), number(0, node.dtype()))
-    put = R.scatter_elements(
-        zeros, at, reshape_to(node["self"], spread), axis=len(before) + 1, reduction="add"
+    columns_shape = (*leading, channels, kernel_count * count)
+    indices = R.broadcast_to(reshape_to(flat, (kernel_count * count,)), columns_shape)
+    zeros = R.full(ShapeExpr((*leading, channels, padded[0] * padded[1])), number(0, node.dtype()))
+    sums = R.scatter_elements(
+        zeros,
+        indices,
+        reshape_to(node["self"], columns_shape),
+        axis=len(leading) + 1,
+        reduction="add",
     )
-    whole = reshape_to(put, (*before, channels, *wide))
-    trimmed = [0] * (len(before) + 1) + [-p for p in windows.padding]
-    return emit_pad(node, whole, trimmed, trimmed)
+    padded_image = reshape_to(sums, (*leading, channels, *padded))
+    trimmed = [0] * (len(leading) + 1) + [-p for p in windows.padding]
+    return emit_pad(node, padded_image, trimmed, trimmed)

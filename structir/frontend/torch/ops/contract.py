@@ -1,4 +1,4 @@
-"""Products of matrices, and sums of products."""
+"""Mappings of matrix products, Einstein sums and distances."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def matmul(node: FxNode) -> Expr:
 def linear(node: FxNode) -> Expr:
     weight = node["weight"]
     rank = node.rank("weight")
-    turned = R.permute_dims(weight, [1, 0]) if rank == 2 else weight
-    result = R.matmul(node["input"], turned)
+    transposed = R.permute_dims(weight, [1, 0]) if rank == 2 else weight
+    result = R.matmul(node["input"], transposed)
     bias = node.get("bias")
     return result if bias is None else R.add(result, bias)
 
 
-def _added(node: FxNode, product: Expr) -> Expr:
+def _scale_and_add(node: FxNode, product: Expr) -> Expr:
     """Returns beta * self + alpha * product."""
     dtype = node.out_dtype()
     beta, alpha = node.arg("beta", 1), node.arg("alpha", 1)
@@ -33,34 +33,34 @@ def _added(node: FxNode, product: Expr) -> Expr:
         product = R.multiply(product, as_tensor(alpha, dtype))
     if beta == 0:
         return product
-    own = cast(node["self"], dtype)
-    own = own if beta == 1 else R.multiply(own, as_tensor(beta, dtype))
-    return R.add(product, own)
+    addend = cast(node["self"], dtype)
+    addend = addend if beta == 1 else R.multiply(addend, as_tensor(beta, dtype))
+    return R.add(product, addend)
 
 
 @torch_op("addmm")
 def add_product(node: FxNode) -> Expr:
-    return _added(node, R.matmul(node["mat1"], node["mat2"]))
+    return _scale_and_add(node, R.matmul(node["mat1"], node["mat2"]))
 
 
 @torch_op("addmv")
 def add_vector_product(node: FxNode) -> Expr:
-    return _added(node, R.matmul(node["mat"], node["vec"]))
+    return _scale_and_add(node, R.matmul(node["mat"], node["vec"]))
 
 
 @torch_op("baddbmm")
 def add_batch_product(node: FxNode) -> Expr:
-    return _added(node, R.matmul(node["batch1"], node["batch2"]))
+    return _scale_and_add(node, R.matmul(node["batch1"], node["batch2"]))
 
 
 @torch_op("addbmm")
 def add_sum_of_products(node: FxNode) -> Expr:
-    return _added(node, R.sum(R.matmul(node["batch1"], node["batch2"]), axis=[0]))
+    return _scale_and_add(node, R.sum(R.matmul(node["batch1"], node["batch2"]), axis=[0]))
 
 
 @torch_op("addr")
 def add_outer(node: FxNode) -> Expr:
-    return _added(node, R.outer(node["vec1"], node["vec2"]))
+    return _scale_and_add(node, R.outer(node["vec1"], node["vec2"]))
 
 
 @torch_op("outer", "ger")
@@ -78,18 +78,18 @@ def einsum(node: FxNode) -> Expr:
 
 @torch_op("tensordot")
 def tensordot(node: FxNode) -> Expr:
-    left, right = node["self"], node["other"]
-    own, other = node.dims("self"), node.dims("other")
-    first = [node.normalize_axis(a, len(own)) for a in node.ints("dims_self")]
-    second = [node.normalize_axis(a, len(other)) for a in node.ints("dims_other")]
-    names = [chr(ord("a") + k) for k in range(len(own) + len(other))]
-    left_names, right_names = names[: len(own)], names[len(own) :]
-    for a, b in zip(first, second, strict=True):
-        right_names[b] = left_names[a]
-    kept = [n for k, n in enumerate(left_names) if k not in first]
-    kept += [n for k, n in enumerate(right_names) if k not in second]
-    text = f"{''.join(left_names)},{''.join(right_names)}->{''.join(kept)}"
-    return R.einsum(Tuple((left, right)), subscripts=text)
+    lhs, rhs = node["self"], node["other"]
+    lhs_dims, rhs_dims = node.dims("self"), node.dims("other")
+    lhs_axes = [node.normalize_axis(a, len(lhs_dims)) for a in node.ints("dims_self")]
+    rhs_axes = [node.normalize_axis(a, len(rhs_dims)) for a in node.ints("dims_other")]
+    letters_pool = [chr(ord("a") + k) for k in range(len(lhs_dims) + len(rhs_dims))]
+    lhs_names, rhs_names = letters_pool[: len(lhs_dims)], letters_pool[len(lhs_dims) :]
+    for a, b in zip(lhs_axes, rhs_axes, strict=True):
+        rhs_names[b] = lhs_names[a]
+    output_names = [n for k, n in enumerate(lhs_names) if k not in lhs_axes]
+    output_names += [n for k, n in enumerate(rhs_names) if k not in rhs_axes]
+    subscripts_text = f"{''.join(lhs_names)},{''.join(rhs_names)}->{''.join(output_names)}"
+    return R.einsum(Tuple((lhs, rhs)), subscripts=subscripts_text)
 
 
 @torch_op("bilinear")
@@ -104,23 +104,23 @@ def bilinear(node: FxNode) -> Expr:
 @torch_op("cosine_similarity")
 def cosine_similarity(node: FxNode) -> Expr:
     dtype = node.out_dtype()
-    left, right = (node.emit(cast(node[n], dtype)) for n in ("x1", "x2"))
+    lhs, rhs = (node.emit(cast(node[n], dtype)) for n in ("x1", "x2"))
     axis = node.normalize_axis(node.plain("dim", 1), max(node.rank("x1"), node.rank("x2")))
-    edge = as_tensor(node.arg("eps", 1e-8), dtype)
+    epsilon = as_tensor(node.arg("eps", 1e-8), dtype)
 
     def length(x: Expr) -> Expr:
-        return R.maximum(R.sqrt(R.sum(R.multiply(x, x), axis=[axis], keepdims=True)), edge)
+        return R.maximum(R.sqrt(R.sum(R.multiply(x, x), axis=[axis], keepdims=True)), epsilon)
 
-    pair = R.multiply(R.divide(left, length(left)), R.divide(right, length(right)))
+    pair = R.multiply(R.divide(lhs, length(lhs)), R.divide(rhs, length(rhs)))
     return R.sum(pair, axis=[axis])
 
 
 @torch_op("_cdist_forward", "cdist")
 def distances(node: FxNode) -> Expr:
     if float(node.arg("p", 2.0)) != 2.0:
-        node.fail("only Euclidean distances are supported")
+        node.fail(f"p: expected 2.0 (Euclidean distances), found {node.arg('p')}")
     rank = node.rank("x1")
-    left = R.expand_dims(node["x1"], [rank - 1])
-    right = R.expand_dims(node["x2"], [node.rank("x2") - 2])
-    apart = node.emit(R.subtract(left, right))
-    return R.sqrt(R.sum(R.multiply(apart, apart), axis=[rank]))
+    lhs = R.expand_dims(node["x1"], [rank - 1])
+    rhs = R.expand_dims(node["x2"], [node.rank("x2") - 2])
+    difference = node.emit(R.subtract(lhs, rhs))
+    return R.sqrt(R.sum(R.multiply(difference, difference), axis=[rank]))

@@ -21,26 +21,26 @@ ABSENT = Tuple(())
 def _tensors(node: FxNode, values: Sequence[Any], graph: FxGraph) -> list[Expr]:
     """Returns the results of a graph as tensors."""
     result = []
-    for value, stated in zip(values, graph.outputs, strict=True):
-        meta = graph.tensors.get(next(iter(names_of(stated)), ""))
+    for value, output in zip(values, graph.outputs, strict=True):
+        meta = graph.tensors.get(next(iter(names_of(output)), ""))
         result.append(as_tensor(value, meta.dtype if meta and meta.dtype else "int64"))
     return result
 
 
-def _settled(node: FxNode, value: Expr, index: int) -> Expr:
+def _cast_to_recorded(node: FxNode, value: Expr, index: int) -> Expr:
     """Returns a result cast to its recorded shape, which is checked at run time."""
-    stated = TensorStructInfo(node.out_dims(index), node.out_dtype(index))
-    if value.struct_info == stated:
+    recorded = TensorStructInfo(node.out_dims(index), node.out_dtype(index))
+    if value.struct_info == recorded:
         return value
     name = names_of(node.spec.outputs)[index]
     bound = node.emit(value, name)
-    return node.host.builder.match_cast(bound, stated, name, node.span)
+    return node.host.builder.match_cast(bound, recorded, name, node.span)
 
 
 @torch_op(":higher_order.cond")
-def choice(node: FxNode) -> list[Expr]:
-    condition, then, other, *rest = node.positional()
-    operands = list(rest[0]) if rest else []
+def conditional(node: FxNode) -> list[Expr]:
+    condition, then_graph, else_graph, *extra_args = node.positional()
+    operands = list(extra_args[0]) if extra_args else []
     condition = node.emit(as_tensor(condition, "bool"))
     if node.dims_of(condition):
         condition = R.reshape(condition, ShapeExpr(()))
@@ -54,8 +54,10 @@ def choice(node: FxNode) -> list[Expr]:
 
         return build
 
-    result = node.host.builder.if_else(condition, side(then), side(other), node.part_name())
-    return [_settled(node, result[k], k) for k in range(len(then.outputs))]
+    result = node.host.builder.if_else(
+        condition, side(then_graph), side(else_graph), node.part_name()
+    )
+    return [_cast_to_recorded(node, result[k], k) for k in range(len(then_graph.outputs))]
 
 
 # ---- loops
@@ -63,45 +65,49 @@ def choice(node: FxNode) -> list[Expr]:
 Body = Callable[[Expr, list[Expr]], tuple[Expr, list[Expr], list[Expr]]]
 
 
-def _iterated(
-    node: FxNode, trips: Expr, first: Expr, carried: list[Expr], grown: list[Any], body: Body
+def _build_loop(
+    node: FxNode,
+    trips: Expr,
+    condition: Expr,
+    carried: list[Expr],
+    step_outputs: list[Any],
+    body: Body,
 ) -> list[Expr]:
-    """Returns the carried values after the last step, then the values of all steps along a new
-    axis."""
+    """Returns the final carried values, then the outputs of all steps stacked along a new axis."""
     builder = node.host.builder
     infos = [v.struct_info for v in carried]
     stem = node.part_name()
-    params = [Var("step", INDEX), Var("going", FLAG)]
-    params += [Var(f"{stem}_{k}", _open(info)) for k, info in enumerate(infos)]
+    params = [Var("step", INDEX), Var("condition", FLAG)]
+    params += [Var(f"{stem}_{k}", _without_symbols(info)) for k, info in enumerate(infos)]
 
     def build() -> Expr:
         inner: list[Expr] = [
-            builder.match_cast(p, i, p.name) if _open(i) != i else p
+            builder.match_cast(p, i, p.name) if _without_symbols(i) != i else p
             for p, i in zip(params[2:], infos, strict=True)
         ]
-        going, after, outputs = body(params[0], inner)
-        return Tuple((going, *after, *outputs))
+        next_condition, next_values, stacked_infos = body(params[0], inner)
+        return Tuple((next_condition, *next_values, *stacked_infos))
 
     function = builder.local_function(params, build, f"{stem}_body")
-    empty = Tuple(tuple([ShapeExpr((0, *sizes)) for sizes, _ in grown]))
-    dtypes = StringImm(" ".join([dtype for _, dtype in grown]))
-    outputs = [TensorStructInfo(None, dtype, len(sizes) + 1) for sizes, dtype in grown]
-    stated = TupleStructInfo((*[_open(i) for i in infos], *outputs))
+    initial = Tuple(tuple([ShapeExpr((0, *sizes)) for sizes, _ in step_outputs]))
+    dtypes = StringImm(" ".join([dtype for _, dtype in step_outputs]))
+    stacked_infos = [TensorStructInfo(None, dtype, len(sizes) + 1) for sizes, dtype in step_outputs]
+    result_info = TupleStructInfo((*[_without_symbols(i) for i in infos], *stacked_infos))
     call = R.call_pure_packed(
         "loop.iterate",
         function,
         trips,
-        first,
+        condition,
         Tuple(tuple(carried)),
-        empty,
+        initial,
         dtypes,
-        sinfo_args=stated,
+        sinfo_args=result_info,
     )
     result = builder.emit(call, stem)
-    return [_settled(node, result[k], k) for k in range(len(stated.fields))]
+    return [_cast_to_recorded(node, result[k], k) for k in range(len(result_info.fields))]
 
 
-def _open(info: Any) -> StructInfo:
+def _without_symbols(info: Any) -> StructInfo:
     """Returns a StructInfo without symbolic sizes, for the signature of a loop body."""
     if all(isinstance(d, int) for d in info.dims):
         return info
@@ -110,15 +116,15 @@ def _open(info: Any) -> StructInfo:
 
 @torch_op(":higher_order.while_loop")
 def while_loop(node: FxNode) -> list[Expr]:
-    condition, graph, *rest = node.positional()
-    carried, captured = list(rest[0]), list(rest[1]) if len(rest) > 1 else []
+    condition, graph, *extra_args = node.positional()
+    carried, captured = list(extra_args[0]), list(extra_args[1]) if len(extra_args) > 1 else []
     states = [
         as_tensor(v, "int64" if not isinstance(v, Expr) else node.dtype_of(v)) for v in carried
     ]
     states = [s if isinstance(s, Var) else node.emit(s) for s in states]
     where = f"{node.scope.where}: {node.spec.name}"
 
-    def going(values: list[Expr]) -> Expr:
+    def emit_condition(values: list[Expr]) -> Expr:
         (result,) = node.host.build_subgraph(condition, [*values, *captured], where)
         flag = as_tensor(result, "bool")
         return R.reshape(flag, ShapeExpr(())) if tensor_info(flag).ndim else flag
@@ -126,45 +132,52 @@ def while_loop(node: FxNode) -> list[Expr]:
     def body(step: Expr, values: list[Expr]) -> tuple[Expr, list[Expr], list[Expr]]:
         result = node.host.build_subgraph(graph, [*values, *captured], where)
         after: list[Expr] = [node.emit(x) for x in _tensors(node, result, graph)]
-        return going(after), after, []
+        return emit_condition(after), after, []
 
-    return _iterated(node, ABSENT, node.emit(going(states)), states, [], body)
+    return _build_loop(node, ABSENT, node.emit(emit_condition(states)), states, [], body)
 
 
 @torch_op(":higher_order.scan")
 def scan(node: FxNode) -> list[Expr]:
-    graph, first, read, *rest = node.positional()
-    states, read = [_bound(node, v) for v in first], [_bound(node, v) for v in read]
-    captured = list(rest[0]) if rest and isinstance(rest[0], tuple) else []
+    graph, initial, scanned, *extra_args = node.positional()
+    states, scanned = [_bound(node, v) for v in initial], [_bound(node, v) for v in scanned]
+    captured = list(extra_args[0]) if extra_args and isinstance(extra_args[0], tuple) else []
     where = f"{node.scope.where}: {node.spec.name}"
     count = len(states)
-    length = node.dims_of(read[0])[0]
-    grown = [(node.out_dims(k)[1:], node.out_dtype(k)) for k in range(count, len(graph.outputs))]
+    length = node.dims_of(scanned[0])[0]
+    step_outputs = [
+        (node.out_dims(k)[1:], node.out_dtype(k)) for k in range(count, len(graph.outputs))
+    ]
 
     def body(step: Expr, values: list[Expr]) -> tuple[Expr, list[Expr], list[Expr]]:
-        now = [node.emit(R.take(x, step, axis=0)) for x in read]
+        elements = [node.emit(R.take(x, step, axis=0)) for x in scanned]
         result = _tensors(
-            node, node.host.build_subgraph(graph, [*values, *now, *captured], where), graph
+            node, node.host.build_subgraph(graph, [*values, *elements, *captured], where), graph
         )
         return number(True, "bool"), result[:count], result[count:]
 
-    return _iterated(node, PrimValue(length), ABSENT, states, grown, body)
+    return _build_loop(node, PrimValue(length), ABSENT, states, step_outputs, body)
 
 
 @torch_op(":higher_order.map_impl")
-def mapped(node: FxNode) -> list[Expr]:
-    """Returns a graph applied to each slice along the first axes."""
-    graph, read, *rest = node.positional()
-    read, captured = [_bound(node, v) for v in read], list(rest[0]) if rest else []
+def map_slices(node: FxNode) -> list[Expr]:
+    """Builds `map`: applies a graph to each slice along the first axes."""
+    graph, scanned, *extra_args = node.positional()
+    scanned, captured = (
+        [_bound(node, v) for v in scanned],
+        list(extra_args[0]) if extra_args else [],
+    )
     where = f"{node.scope.where}: {node.spec.name}"
-    grown = [(node.out_dims(k)[1:], node.out_dtype(k)) for k in range(len(graph.outputs))]
+    step_outputs = [(node.out_dims(k)[1:], node.out_dtype(k)) for k in range(len(graph.outputs))]
 
     def body(step: Expr, values: list[Expr]) -> tuple[Expr, list[Expr], list[Expr]]:
-        now = [node.emit(R.take(x, step, axis=0)) for x in read]
-        result = _tensors(node, node.host.build_subgraph(graph, [*now, *captured], where), graph)
+        elements = [node.emit(R.take(x, step, axis=0)) for x in scanned]
+        result = _tensors(
+            node, node.host.build_subgraph(graph, [*elements, *captured], where), graph
+        )
         return number(True, "bool"), [], result
 
-    return _iterated(node, PrimValue(node.dims_of(read[0])[0]), ABSENT, [], grown, body)
+    return _build_loop(node, PrimValue(node.dims_of(scanned[0])[0]), ABSENT, [], step_outputs, body)
 
 
 def _bound(node: FxNode, value: Expr) -> Expr:
@@ -176,14 +189,14 @@ def _bound(node: FxNode, value: Expr) -> Expr:
 
 @torch_op("item", "_local_scalar_dense")
 def item(node: FxNode) -> Any:
-    """Returns a number read from a tensor: a size if it is non-negative, else the tensor."""
+    """Returns a scalar read from a tensor: a size if it is non-negative, else the tensor."""
     x = node["self"]
     x = R.reshape(x, ShapeExpr(())) if node.rank() else x
     name = names_of(node.spec.outputs)[0]
-    stated = node.scope.graph.scalars.get(name)
-    if node.dtype() == "bool" or stated is None or not node.host.is_size(stated):
+    recorded = node.scope.graph.scalars.get(name)
+    if node.dtype() == "bool" or recorded is None or not node.host.is_size(recorded):
         return x
-    size = node.host.symbols.dim(stated)
+    size = node.host.symbols.dim(recorded)
     vector = R.expand_dims(cast(x, "int64"), [0])
     shape = node.emit(R.tensor_to_shape(vector))
     info = R.Shape((size,))

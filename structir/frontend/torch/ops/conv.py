@@ -1,4 +1,4 @@
-"""Convolutions, transposed ones too."""
+"""Mappings of convolutions, plain and transposed."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ TRANSPOSED: dict[int, Callable[..., Expr]] = {
 }
 
 
-def spread(node: FxNode, name: str, count: int, default: int) -> list[int]:
-    """Returns an attribute with one number per spatial axis; a single number is repeated."""
+def per_axis(node: FxNode, name: str, count: int, default: int) -> list[int]:
+    """Returns an argument with one number per spatial axis; a single number is repeated."""
     value = list(node.ints(name, (default,))) or [default]
     return value * count if len(value) == 1 else value
 
@@ -32,10 +32,10 @@ def spread(node: FxNode, name: str, count: int, default: int) -> list[int]:
 def convolution(node: FxNode) -> Expr:
     count = node.rank("weight") - 2
     if count not in CONVOLUTIONS:
-        node.fail(f"convolution over {count} axes is not supported")
+        node.fail(f"weight: expected 1 to 3 spatial axes, found {count}")
     if node.flag("transposed"):
-        return transposed(node)
-    x, bare = _batched(node, count)
+        return conv_transpose(node)
+    x, is_unbatched = _with_batch_axis(node, count)
     before, after = _padding(node, count)
     if any(isinstance(p, Poly) for p in (*before, *after)):
         x = emit_pad(node, x, [0, 0, *before], [0, 0, *after])
@@ -43,53 +43,53 @@ def convolution(node: FxNode) -> Expr:
     result = CONVOLUTIONS[count](
         x,
         node["weight"],
-        strides=spread(node, "stride", count, 1),
+        strides=per_axis(node, "stride", count, 1),
         padding=[*before, *after],
-        dilation=spread(node, "dilation", count, 1),
+        dilation=per_axis(node, "dilation", count, 1),
         groups=node.plain("groups", 1),
     )
-    return _finished(node, result, count, bare)
+    return _add_bias(node, result, count, is_unbatched)
 
 
-def _batched(node: FxNode, count: int) -> tuple[Expr, bool]:
-    """Returns the operand with a batch of one where it has none."""
+def _with_batch_axis(node: FxNode, count: int) -> tuple[Expr, bool]:
+    """Returns the operand with a batch axis, and whether the axis was added."""
     if node.rank("input") == count + 2:
         return node["input"], False
     return R.expand_dims(node["input"], [0]), True
 
 
 def _padding(node: FxNode, count: int) -> tuple[list[Dim], list[Dim]]:
-    given = node.arg("padding", 0)
-    if given == "valid":
+    padding = node.arg("padding", 0)
+    if padding == "valid":
         return [0] * count, [0] * count
-    if given == "same":
-        dilation = spread(node, "dilation", count, 1)
+    if padding == "same":
+        dilation = per_axis(node, "dilation", count, 1)
         kernel = node.dims("weight")[2:]
         totals = [(k - 1) * d for d, k in zip(dilation, kernel, strict=True)]
         halves = [dims.floordiv(t, 2) for t in totals]
         return halves, [t - h for t, h in zip(totals, halves, strict=True)]
-    same: list[Dim] = [*spread(node, "padding", count, 0)]
+    same: list[Dim] = [*per_axis(node, "padding", count, 0)]
     return same, same
 
 
-def _finished(node: FxNode, result: Expr, count: int, bare: bool) -> Expr:
+def _add_bias(node: FxNode, result: Expr, count: int, is_unbatched: bool) -> Expr:
     bias = node.get("bias")
     if bias is not None:
         result = R.add(result, reshape_to(bias, (1, *node.dims("bias"), *[1] * count)))
-    return R.squeeze(result, [0]) if bare else result
+    return R.squeeze(result, [0]) if is_unbatched else result
 
 
 @torch_op("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
-def transposed(node: FxNode) -> Any:
+def conv_transpose(node: FxNode) -> Any:
     count = node.rank("weight") - 2
-    x, bare = _batched(node, count)
+    x, is_unbatched = _with_batch_axis(node, count)
     result = TRANSPOSED[count](
         x,
         node["weight"],
-        strides=spread(node, "stride", count, 1),
-        padding=spread(node, "padding", count, 0) * 2,
-        output_padding=spread(node, "output_padding", count, 0),
-        dilation=spread(node, "dilation", count, 1),
+        strides=per_axis(node, "stride", count, 1),
+        padding=per_axis(node, "padding", count, 0) * 2,
+        output_padding=per_axis(node, "output_padding", count, 0),
+        dilation=per_axis(node, "dilation", count, 1),
         groups=node.plain("groups", 1),
     )
-    return _finished(node, result, count, bare)
+    return _add_bias(node, result, count, is_unbatched)

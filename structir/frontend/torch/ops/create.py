@@ -46,7 +46,7 @@ def ones(node: FxNode) -> Expr:
     "empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted"
 )
 def empty(node: FxNode) -> Expr:
-    """Returns elements that nobody reads before they are written; here they are 0."""
+    """Builds uninitialized tensors as zeros, which makes results reproducible."""
     return _full(node, 0)
 
 
@@ -62,20 +62,20 @@ def arange(node: FxNode) -> Expr:
     if all(isinstance(v, int | Poly) for v in (start, end, step)):
         result = R.arange(PrimValue(start), PrimValue(end), PrimValue(step), dtype="int64")
         return cast(result, dtype)
-    wide = dtype if is_float(dtype) else "float64"
-    along = R.multiply(index_range(node.out_dims()[0], wide), as_tensor(step, wide))
-    return cast(R.add(as_tensor(start, wide), along), dtype)
+    work_dtype = dtype if is_float(dtype) else "float64"
+    offsets = R.multiply(index_range(node.out_dims()[0], work_dtype), as_tensor(step, work_dtype))
+    return cast(R.add(as_tensor(start, work_dtype), offsets), dtype)
 
 
 @torch_op("linspace")
 def linspace(node: FxNode) -> Expr:
     dtype, count = node.out_dtype(), node.size("steps")
-    wide = dtype if is_float(dtype) else "float64"
-    start, end = node.operand("start", wide), node.operand("end", wide)
+    work_dtype = dtype if is_float(dtype) else "float64"
+    start, end = node.operand("start", work_dtype), node.operand("end", work_dtype)
     if count == 1:
         return reshape_to(start, (1,))
-    step = R.divide(R.subtract(end, start), as_tensor(count - 1, wide))
-    return cast(R.add(start, R.multiply(index_range(count, wide), step)), dtype)
+    step = R.divide(R.subtract(end, start), as_tensor(count - 1, work_dtype))
+    return cast(R.add(start, R.multiply(index_range(count, work_dtype), step)), dtype)
 
 
 @torch_op("eye")
@@ -92,21 +92,25 @@ def triangle(node: FxNode) -> Expr:
 
 @torch_op("diag_embed")
 def diagonal_matrices(node: FxNode) -> Expr:
-    """Returns the last axis along the diagonal of two axes, the last ones here."""
+    """Builds diag_embed: the last axis becomes the diagonal of the last two axes."""
     sizes, rank = node.out_dims(), len(node.out_dims())
     node.require_default("offset", 0)
     if node.normalize_axis(node.plain("dim1", -2), rank) != rank - 2 or sizes[-1] != sizes[-2]:
-        node.fail("diag_embed is only supported for the last two axes")
-    along = index_range(sizes[-1])
-    on = R.equal(reshape_to(along, (sizes[-1], 1)), along)
-    return R.where(on, R.expand_dims(node["self"], [rank - 2]), number(0, node.dtype()))
+        axes = node.plain("dim1", -2), node.plain("dim2", -1)
+        node.fail(
+            f"dim1, dim2: expected the last two axes, found {axes}",
+            "`torch.diag_embed(x).movedim((-2, -1), (dim1, dim2))`",
+        )
+    indices = index_range(sizes[-1])
+    is_diagonal = R.equal(reshape_to(indices, (sizes[-1], 1)), indices)
+    return R.where(is_diagonal, R.expand_dims(node["self"], [rank - 2]), number(0, node.dtype()))
 
 
 @torch_op("tril_indices", "triu_indices")
 def triangle_indices(node: FxNode) -> Expr:
-    result = np.tril_indices if ".tril" in node.spec.target else np.triu_indices
-    places = result(node.plain("row"), node.plain("offset", 0), node.plain("col"))
-    return constant(np.stack(places), node.out_dtype())
+    indices_of = np.tril_indices if ".tril" in node.spec.target else np.triu_indices
+    indices = indices_of(node.plain("row"), node.plain("offset", 0), node.plain("col"))
+    return constant(np.stack(indices), node.out_dtype())
 
 
 @torch_op("diag")
@@ -117,24 +121,22 @@ def diagonal_matrix(node: FxNode) -> Expr:
     (rows, columns), (size,) = node.out_dims(), node.dims()
     row = reshape_to(index_range(rows), (rows, 1))
     column = reshape_to(index_range(columns), (1, columns))
-    on = R.equal(R.add(row, number(offset, "int64")), column)
+    is_diagonal = R.equal(R.add(row, number(offset, "int64")), column)
     padded = reshape_to(node["self"], (size, 1) if offset >= 0 else (1, size))
     if offset:
-        before = R.full(
+        zeros = R.full(
             ShapeExpr((abs(offset), 1)[:: 1 if offset > 0 else -1]), number(0, node.dtype())
         )
-        padded = R.concat(
-            [padded, before] if offset > 0 else [before, padded], axis=int(offset < 0)
-        )
-    return R.where(on, padded, number(0, node.dtype()))
+        padded = R.concat([padded, zeros] if offset > 0 else [zeros, padded], axis=int(offset < 0))
+    return R.where(is_diagonal, padded, number(0, node.dtype()))
 
 
 @torch_op("one_hot")
 def one_hot(node: FxNode) -> Expr:
     sizes = node.out_dims()
     classes = index_range(sizes[-1])
-    spread = R.expand_dims(node["self"], [len(sizes) - 1])
-    return cast(R.equal(spread, classes), node.out_dtype())
+    expanded = R.expand_dims(node["self"], [len(sizes) - 1])
+    return cast(R.equal(expanded, classes), node.out_dtype())
 
 
 # ---- copies and dtypes
@@ -164,7 +166,9 @@ def identity(node: FxNode) -> Expr:
     return next(v for v in node.positional() if isinstance(v, Expr))
 
 
-@torch_op("_to_copy", "to", "type_as", "_cast_Float", "to_dtype", "prims:convert_element_type")
+@torch_op(
+    "_to_copy", "to", "type_as", "_cast_Float", "to_dtype", ":prims.convert_element_type.default"
+)
 @torch_op("float", "double", "half", "int", "long", "bool", "bfloat16")
 def to_dtype(node: FxNode) -> Expr:
     return cast(identity(node), node.out_dtype())

@@ -1,4 +1,4 @@
-"""Element-wise ops of one operand, activations among them."""
+"""Mappings of element-wise ops of one operand, including activations."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ direct(
 
 
 def _of_floats(op: Any) -> Callable[[FxNode], Any]:
-    """Returns an op that leaves integers as they are."""
+    """Returns the mapping of a rounding op; integers are unchanged."""
     return lambda node: op(node["self"]) if is_float(node.dtype()) else node["self"]
 
 
@@ -56,20 +56,20 @@ for _name, _op in {"ceil": R.ceil, "floor": R.floor, "trunc": R.trunc, "fix": R.
     torch_op(_name)(_of_floats(_op))
 
 
-def _asked(op: Any, of_integers: bool) -> Callable[[FxNode], Expr]:
-    """Registers an elementwise predicate that is constant for integers."""
+def _predicate(op: Any, integer_value: bool) -> Callable[[FxNode], Expr]:
+    """Returns the mapping of an elementwise predicate that is constant for integers."""
 
     def build(node: FxNode) -> Expr:
         if is_float(node.dtype()):
             return op(node["self"])
-        return R.full_like(node["self"], number(of_integers, "bool"), dtype="bool")
+        return R.full_like(node["self"], number(integer_value, "bool"), dtype="bool")
 
     return build
 
 
-torch_op("isnan")(_asked(R.isnan, False))
-torch_op("isinf")(_asked(R.isinf, False))
-torch_op("isfinite")(_asked(R.isfinite, True))
+torch_op("isnan")(_predicate(R.isnan, False))
+torch_op("isinf")(_predicate(R.isinf, False))
+torch_op("isfinite")(_predicate(R.isfinite, True))
 
 
 @torch_op("logical_not")
@@ -78,15 +78,15 @@ def logical_not(node: FxNode) -> Expr:
 
 
 @torch_op("round")
-def rounded(node: FxNode) -> Expr:
-    places = node.plain("decimals", 0)
+def round_decimals(node: FxNode) -> Expr:
+    decimals = node.plain("decimals", 0)
     if not is_float(node.dtype()):
         return node["self"]
-    if places == 0:
+    if decimals == 0:
         return R.round(node["self"])
-    ten = like(node, 10.0 ** abs(places))
-    up, down = (R.multiply, R.divide) if places > 0 else (R.divide, R.multiply)
-    return down(R.round(up(node["self"], ten)), ten)
+    factor = like(node, 10.0 ** abs(decimals))
+    scale, unscale = (R.multiply, R.divide) if decimals > 0 else (R.divide, R.multiply)
+    return unscale(R.round(scale(node["self"], factor)), factor)
 
 
 def like(node: FxNode, value: Any) -> Expr:
@@ -94,7 +94,7 @@ def like(node: FxNode, value: Any) -> Expr:
     return number(value, node.out_dtype())
 
 
-def x_of(node: FxNode) -> Expr:
+def operand_of(node: FxNode) -> Expr:
     """Returns the operand in the dtype of the result."""
     return node.operand("self", node.out_dtype())
 
@@ -102,28 +102,28 @@ def x_of(node: FxNode) -> Expr:
 @torch_op("expm1")
 def exp_minus_one(node: FxNode) -> Expr:
     """Returns exp(x) - 1 as 2 sinh(x / 2) exp(x / 2), which is accurate near 0."""
-    half = node.emit(R.multiply(x_of(node), like(node, 0.5)))
+    half = node.emit(R.multiply(operand_of(node), like(node, 0.5)))
     near = R.multiply(R.multiply(like(node, 2.0), R.exp(half)), R.sinh(half))
-    far = R.subtract(R.exp(x_of(node)), like(node, 1.0))
+    far = R.subtract(R.exp(operand_of(node)), like(node, 1.0))
     return R.where(R.less(R.abs(half), like(node, 0.5)), near, far)
 
 
 @torch_op("exp2")
 def exp_2(node: FxNode) -> Expr:
-    return R.power(like(node, 2.0), x_of(node))
+    return R.power(like(node, 2.0), operand_of(node))
 
 
 @torch_op("log1p")
 def log_plus_one(node: FxNode) -> Expr:
-    """Returns log(1 + x), as 2 atanh(x / (2 + x)) near 0, where 1 + x would lose digits."""
-    x = node.emit(x_of(node))
+    """Returns log(1 + x), near 0 as 2 atanh(x / (2 + x)), because 1 + x loses digits there."""
+    x = node.emit(operand_of(node))
     near = R.multiply(like(node, 2.0), R.atanh(R.divide(x, R.add(like(node, 2.0), x))))
     far = R.log(R.add(like(node, 1.0), x))
     return R.where(R.less(R.abs(x), like(node, 0.5)), near, far)
 
 
 def _logarithm(base: float) -> Callable[[FxNode], Expr]:
-    return lambda node: R.multiply(R.log(x_of(node)), like(node, 1 / math.log(base)))
+    return lambda node: R.multiply(R.log(operand_of(node)), like(node, 1 / math.log(base)))
 
 
 torch_op("log2")(_logarithm(2.0))
@@ -132,19 +132,19 @@ torch_op("log10")(_logarithm(10.0))
 
 @torch_op("reciprocal")
 def reciprocal(node: FxNode) -> Expr:
-    return R.divide(like(node, 1.0), x_of(node))
+    return R.divide(like(node, 1.0), operand_of(node))
 
 
 @torch_op("erfc")
 def erfc(node: FxNode) -> Expr:
-    return R.subtract(like(node, 1.0), R.erf(x_of(node)))
+    return R.subtract(like(node, 1.0), R.erf(operand_of(node)))
 
 
 @torch_op("logit")
 def logit(node: FxNode) -> Expr:
-    x, edge = x_of(node), node.arg("eps", None)
-    if edge is not None:
-        x = R.clip(x, float(edge), 1.0 - float(edge))
+    x, epsilon = operand_of(node), node.arg("eps", None)
+    if epsilon is not None:
+        x = R.clip(x, float(epsilon), 1.0 - float(epsilon))
     x = node.emit(x)
     return R.log(R.divide(x, R.subtract(like(node, 1.0), x)))
 
@@ -161,12 +161,12 @@ def sign_bit(node: FxNode) -> Expr:
 
 @torch_op("deg2rad")
 def radians(node: FxNode) -> Expr:
-    return R.multiply(x_of(node), like(node, math.pi / 180))
+    return R.multiply(operand_of(node), like(node, math.pi / 180))
 
 
 @torch_op("rad2deg")
 def degrees(node: FxNode) -> Expr:
-    return R.multiply(x_of(node), like(node, 180 / math.pi))
+    return R.multiply(operand_of(node), like(node, 180 / math.pi))
 
 
 @torch_op("nan_to_num")
@@ -175,11 +175,11 @@ def no_nan(node: FxNode) -> Expr:
     dtype = node.dtype()
     if not is_float(dtype):
         return x
-    most = float(_largest(dtype))
+    largest = float(_largest(dtype))
     values = [node.arg(n, None) for n in ("nan", "posinf", "neginf")]
     nan, high, low = [
         number(d if v is None else v, dtype)
-        for v, d in zip(values, (0.0, most, -most), strict=True)
+        for v, d in zip(values, (0.0, largest, -largest), strict=True)
     ]
     finite = R.where(R.isnan(x), nan, x)
     infinite = R.where(R.greater(x, number(0.0, dtype)), high, low)
@@ -229,16 +229,16 @@ def elu(node: FxNode) -> Expr:
     scale = 1.0 if celu else float(node.arg("scale", 1.0))
     inner = 1.0 / alpha if celu else float(node.arg("input_scale", 1.0))
     x = node["self"]
-    bent = R.subtract(R.exp(R.multiply(x, like(node, inner))), like(node, 1.0))
-    negative = R.multiply(bent, like(node, alpha * scale))
+    shifted = R.subtract(R.exp(R.multiply(x, like(node, inner))), like(node, 1.0))
+    negative = R.multiply(shifted, like(node, alpha * scale))
     positive = x if scale == 1.0 else R.multiply(x, like(node, scale))
     return R.where(R.greater(x, like(node, 0.0)), positive, negative)
 
 
 @torch_op("softplus")
 def softplus(node: FxNode) -> Expr:
-    beta, edge = float(node.arg("beta", 1)), float(node.arg("threshold", 20))
-    return R.nn.softplus(node["self"], beta=beta, threshold=edge)
+    beta, threshold = float(node.arg("beta", 1)), float(node.arg("threshold", 20))
+    return R.nn.softplus(node["self"], beta=beta, threshold=threshold)
 
 
 @torch_op("softsign")
@@ -266,8 +266,8 @@ def hard_tanh(node: FxNode) -> Expr:
 
 
 def _hard_sigmoid(node: FxNode) -> Expr:
-    line = R.add(R.multiply(node["self"], like(node, 1 / 6)), like(node, 0.5))
-    return R.clip(line, 0.0, 1.0)
+    linear = R.add(R.multiply(node["self"], like(node, 1 / 6)), like(node, 0.5))
+    return R.clip(linear, 0.0, 1.0)
 
 
 @torch_op("hardsigmoid")
@@ -282,25 +282,25 @@ def hard_swish(node: FxNode) -> Expr:
 
 @torch_op("threshold")
 def threshold(node: FxNode) -> Expr:
-    edge = like(node, node.arg("threshold"))
-    return R.where(R.greater(node["self"], edge), node["self"], like(node, node.arg("value")))
+    limit = like(node, node.arg("threshold"))
+    return R.where(R.greater(node["self"], limit), node["self"], like(node, node.arg("value")))
 
 
 @torch_op("hardshrink")
 def hard_shrink(node: FxNode) -> Expr:
-    edge, x = node.arg("lambd", 0.5), node["self"]
-    return R.where(R.less_equal(R.abs(x), like(node, edge)), like(node, 0), x)
+    limit, x = node.arg("lambd", 0.5), node["self"]
+    return R.where(R.less_equal(R.abs(x), like(node, limit)), like(node, 0), x)
 
 
 @torch_op("softshrink")
 def soft_shrink(node: FxNode) -> Expr:
-    edge, x = node.arg("lambd", 0.5), node["self"]
-    small = R.where(R.less(x, like(node, -edge)), R.add(x, like(node, edge)), like(node, 0))
-    return R.where(R.greater(x, like(node, edge)), R.subtract(x, like(node, edge)), small)
+    limit, x = node.arg("lambd", 0.5), node["self"]
+    small = R.where(R.less(x, like(node, -limit)), R.add(x, like(node, limit)), like(node, 0))
+    return R.where(R.greater(x, like(node, limit)), R.subtract(x, like(node, limit)), small)
 
 
 @torch_op("glu")
-def gated(node: FxNode) -> Expr:
+def glu(node: FxNode) -> Expr:
     axis = node.axis("dim", -1)
     half = node.out_dims()[axis]
     first = R.strided_slice(node["self"], [axis], (0,), (half,))

@@ -24,13 +24,13 @@ from structir.ir.dims import Dim
 from structir.ir.expr import Expr, Tuple
 from structir.script import R
 
-WORK = "float64"  # of places and weights; products are in the operand's dtype
-Tap = tuple[Expr, Expr]  # the element that is read, and its weight
+WORK = "float64"  # dtype of coordinates and weights; products have the operand's dtype
+Tap = tuple[Expr, Expr]  # coordinate of an element, and its weight
 
 
 @attrs.frozen(eq=False)
 class ScaledAxis:
-    """One axis to be resized, and by how much as a number, where that is stated."""
+    """One axis to be resized; `factor` is the scale factor if the node has one."""
 
     index: int
     old: Dim
@@ -44,15 +44,17 @@ def _real(value: float) -> Expr:
 
 def _axes(node: FxNode) -> list[ScaledAxis]:
     name = "self" if "self" in node.spec.args else "input"
-    sizes, wanted = node.dims(name), node.out_dims()
+    sizes, out_sizes = node.dims(name), node.out_dims()
     count = len(sizes) - 2
     factors = node.arg("scale_factors", None)
     if factors is None:
         names = ("scales",) if count == 1 else ("scales_d", "scales_h", "scales_w")[-count:]
         factors = [node.arg(n, None) for n in names]
-    numbers = [f if isinstance(f, int | float) else None for f in factors]
+    constants = [f if isinstance(f, int | float) else None for f in factors]
     return [
-        ScaledAxis(2 + k, sizes[2 + k], wanted[2 + k], numbers[k] if k < len(numbers) else None)
+        ScaledAxis(
+            2 + k, sizes[2 + k], out_sizes[2 + k], constants[k] if k < len(constants) else None
+        )
         for k in range(count)
     ]
 
@@ -61,61 +63,65 @@ def _image(node: FxNode) -> Expr:
     return node["self" if "self" in node.spec.args else "input"]
 
 
-def _step(axis: ScaledAxis) -> Expr:
-    """Returns the scale: input elements per output element."""
+def _input_step(axis: ScaledAxis) -> Expr:
+    """Returns the distance between output elements in units of input elements."""
     if axis.factor:
         return _real(1.0 / axis.factor)
     return R.divide(size_number(axis.old, WORK), size_number(axis.new, WORK))
 
 
-def _resized(node: FxNode, taps: Callable[[FxNode, ScaledAxis], list[Tap]]) -> Expr:
+def _resize(node: FxNode, taps: Callable[[FxNode, ScaledAxis], list[Tap]]) -> Expr:
     x = node.emit(_image(node))
     dtype = node.dtype_of(x)
     for axis in _axes(node):
         if dims.equal(axis.old, axis.new) is True and axis.factor in (None, 1.0):
             continue
-        behind = [1] * (len(node.dims_of(x)) - 1 - axis.index)
+        trailing = [1] * (len(node.dims_of(x)) - 1 - axis.index)
         terms = []
-        for at, weight in taps(node, axis):
-            factor = reshape_to(node.fold(cast(weight, dtype)), (axis.new, *behind))
-            terms.append(R.multiply(R.take(x, _inside(node, at, axis), axis=axis.index), factor))
+        for coordinate, weight in taps(node, axis):
+            factor = reshape_to(node.fold(cast(weight, dtype)), (axis.new, *trailing))
+            terms.append(
+                R.multiply(R.take(x, _inside(node, coordinate, axis), axis=axis.index), factor)
+            )
         x = node.emit(reduce(R.add, terms))
     return x
 
 
-def _inside(node: FxNode, at: Expr, axis: ScaledAxis) -> Expr:
+def _inside(node: FxNode, coordinate: Expr, axis: ScaledAxis) -> Expr:
     """Returns coordinates as indices, clamped to the axis."""
-    low = R.maximum(at, _real(0.0))
-    return node.fold(cast(R.minimum(low, as_tensor(axis.old - 1, WORK)), "int64"))
+    nonnegative = R.maximum(coordinate, _real(0.0))
+    return node.fold(cast(R.minimum(nonnegative, as_tensor(axis.old - 1, WORK)), "int64"))
 
 
-def _places(node: FxNode, axis: ScaledAxis) -> Expr:
+def _coordinates(node: FxNode, axis: ScaledAxis) -> Expr:
     """Returns the input coordinate of each output element."""
-    along = index_range(axis.new, WORK)
+    indices = index_range(axis.new, WORK)
     if node.flag("align_corners"):
         last = R.maximum(as_tensor(axis.new - 1, WORK), _real(1.0))
-        return R.divide(R.multiply(along, as_tensor(axis.old - 1, WORK)), last)
+        return R.divide(R.multiply(indices, as_tensor(axis.old - 1, WORK)), last)
     half = _real(0.5)
-    return R.subtract(R.multiply(R.add(along, half), _step(axis)), half)
+    return R.subtract(R.multiply(R.add(indices, half), _input_step(axis)), half)
 
 
 def _linear(node: FxNode, axis: ScaledAxis) -> list[Tap]:
-    coordinate = node.fold(R.maximum(_places(node, axis), _real(0.0)))
+    coordinate = node.fold(R.maximum(_coordinates(node, axis), _real(0.0)))
     base = node.fold(R.floor(coordinate))
-    share = node.fold(R.subtract(coordinate, base))
+    fraction = node.fold(R.subtract(coordinate, base))
     one = _real(1.0)
-    return [(base, R.subtract(one, share)), (R.add(base, one), share)]
+    return [(base, R.subtract(one, fraction)), (R.add(base, one), fraction)]
 
 
 def _cubic(node: FxNode, axis: ScaledAxis) -> list[Tap]:
-    coordinate = node.fold(_places(node, axis))
+    coordinate = node.fold(_coordinates(node, axis))
     base = node.fold(R.floor(coordinate))
-    share = node.fold(R.subtract(coordinate, base))
-    return [(R.add(base, _real(float(k))), w) for k, w in cubic_weights(share, -0.75, _real)]
+    fraction = node.fold(R.subtract(coordinate, base))
+    return [(R.add(base, _real(float(k))), w) for k, w in cubic_weights(fraction, -0.75, _real)]
 
 
-def cubic_weights(share: Expr, a: float, real: Callable[[float], Expr]) -> list[tuple[int, Expr]]:
-    """Returns the weights of the four elements around a place."""
+def cubic_weights(
+    fraction: Expr, a: float, real: Callable[[float], Expr]
+) -> list[tuple[int, Expr]]:
+    """Returns the offsets and weights of the four elements around a coordinate."""
 
     def polynomial(d: Expr, *factors: float) -> Expr:
         result = real(factors[0])
@@ -130,23 +136,23 @@ def cubic_weights(share: Expr, a: float, real: Callable[[float], Expr]) -> list[
         return polynomial(d, a, -5 * a, 8 * a, -4 * a)
 
     one = real(1.0)
-    rest = R.subtract(one, share)
+    remainder = R.subtract(one, fraction)
     return [
-        (-1, far(R.add(share, one))),
-        (0, near(share)),
-        (1, near(rest)),
-        (2, far(R.add(rest, one))),
+        (-1, far(R.add(fraction, one))),
+        (0, near(fraction)),
+        (1, near(remainder)),
+        (2, far(R.add(remainder, one))),
     ]
 
 
 @torch_op("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d")
 def upsample_linear(node: FxNode) -> Expr:
-    return _resized(node, _linear)
+    return _resize(node, _linear)
 
 
 @torch_op("upsample_bicubic2d")
 def upsample_cubic(node: FxNode) -> Expr:
-    return _resized(node, _cubic)
+    return _resize(node, _cubic)
 
 
 @torch_op("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d")
@@ -162,12 +168,12 @@ def upsample_nearest_exact(node: FxNode) -> Expr:
 def _nearest(node: FxNode, offset: float) -> Expr:
     x = _image(node)
     for axis in _axes(node):
-        whole = dims.exact_quotient(axis.new, axis.old)
-        if isinstance(whole, int) and axis.factor in (None, whole):
-            x = node.emit(R.repeat(x, whole, axis=axis.index)) if whole > 1 else x
+        ratio = dims.exact_quotient(axis.new, axis.old)
+        if isinstance(ratio, int) and axis.factor in (None, ratio):
+            x = node.emit(R.repeat(x, ratio, axis=axis.index)) if ratio > 1 else x
             continue
-        along = R.add(index_range(axis.new, "float32"), number(offset, "float32"))
-        coordinate = R.floor(R.multiply(along, cast(_step(axis), "float32")))
+        indices = R.add(index_range(axis.new, "float32"), number(offset, "float32"))
+        coordinate = R.floor(R.multiply(indices, cast(_input_step(axis), "float32")))
         x = node.emit(R.take(x, _inside(node, cast(coordinate, WORK), axis), axis=axis.index))
     return x
 
@@ -183,15 +189,17 @@ def grid_sample(node: FxNode) -> Expr:
     mode, padding = MODES[node.plain("interpolation_mode")], PADDINGS[node.plain("padding_mode")]
     sizes = node.dims("input")[2:]
     count = len(sizes)
-    reader = GridSampler(node, padding, node.flag("align_corners"))
-    taps = [reader.taps(reader.coordinate(count - 1 - k, n), n, mode) for k, n in enumerate(sizes)]
+    sampler = GridSampler(node, padding, node.flag("align_corners"))
+    taps = [
+        sampler.taps(sampler.coordinate(count - 1 - k, n), n, mode) for k, n in enumerate(sizes)
+    ]
     image = node.emit(R.permute_dims(node["input"], [0, *range(2, count + 2), 1]))
     terms = []
-    for chosen in combinations(*taps):
-        weight = reduce(R.multiply, [w for _, w in chosen])
-        at = R.stack(Tuple(tuple([a for a, _ in chosen])), axis=count + 1)
-        read = R.gather_nd(image, at, batch_dims=1)
-        terms.append(R.multiply(read, R.expand_dims(weight, [count + 1])))
+    for corner in combinations(*taps):
+        weight = reduce(R.multiply, [w for _, w in corner])
+        indices = R.stack(Tuple(tuple([a for a, _ in corner])), axis=count + 1)
+        samples = R.gather_nd(image, indices, batch_dims=1)
+        terms.append(R.multiply(samples, R.expand_dims(weight, [count + 1])))
     result = node.emit(reduce(R.add, terms))
     return R.permute_dims(result, [0, count + 1, *range(1, count + 1)])
 
@@ -216,81 +224,84 @@ class GridSampler:
         half = self.number(0.5)
         if self.aligned:
             return self.node.emit(R.multiply(shifted, R.multiply(half, self.number(size - 1))))
-        wide = R.multiply(shifted, self.number(size))
-        return self.node.emit(R.multiply(R.subtract(wide, self.number(1.0)), half))
+        scaled = R.multiply(shifted, self.number(size))
+        return self.node.emit(R.multiply(R.subtract(scaled, self.number(1.0)), half))
 
-    def bounded(self, coordinate: Expr, size: Dim) -> Expr:
+    def clamp(self, coordinate: Expr, size: Dim) -> Expr:
         """Returns a coordinate mapped into the image according to the padding mode."""
         last = self.number(size - 1)
         if self.padding == "reflection":
-            coordinate = self.mirrored(coordinate, size)
+            coordinate = self.reflect(coordinate, size)
         return R.minimum(R.maximum(coordinate, self.number(0.0)), last)
 
-    def mirrored(self, coordinate: Expr, size: Dim) -> Expr:
-        """Returns a coordinate reflected at the edges: at the centre of the last element, or its
-        end."""
+    def reflect(self, coordinate: Expr, size: Dim) -> Expr:
+        """Returns a coordinate reflected at the borders: element centres if `aligned`, else element
+        edges."""
         low = 0.0 if self.aligned else -0.5
         span = self.number(size - 1 if self.aligned else size)
         span = R.maximum(span, self.number(1e-6))
-        away = self.node.emit(R.abs(R.subtract(coordinate, self.number(low))))
-        turns = self.node.emit(R.floor(R.divide(away, span)))
-        rest = self.node.emit(R.subtract(away, R.multiply(turns, span)))
+        distance = self.node.emit(R.abs(R.subtract(coordinate, self.number(low))))
+        reflections = self.node.emit(R.floor(R.divide(distance, span)))
+        remainder = self.node.emit(R.subtract(distance, R.multiply(reflections, span)))
         two = self.number(2.0)
-        even = R.equal(R.floor_mod(turns, two), self.number(0.0))
-        inner = R.where(even, rest, R.subtract(span, rest))
+        is_even = R.equal(R.floor_mod(reflections, two), self.number(0.0))
+        inner = R.where(is_even, remainder, R.subtract(span, remainder))
         return R.add(inner, self.number(low))
 
     def taps(self, coordinate: Expr, size: Dim, mode: str) -> list[Tap]:
         """Returns the elements to interpolate along an axis, with their weights."""
         if mode != "cubic" and self.padding != "zeros":
-            coordinate = self.node.emit(self.bounded(coordinate, size))
+            coordinate = self.node.emit(self.clamp(coordinate, size))
         if mode == "nearest":
             return [self.tap(R.round(coordinate), self.number(1.0), size)]
         base = self.node.emit(R.floor(coordinate))
-        share = self.node.emit(R.subtract(coordinate, base))
+        fraction = self.node.emit(R.subtract(coordinate, base))
         one = self.number(1.0)
         if mode == "linear":
-            results = [(0, R.subtract(one, share)), (1, share)]
+            weights = [(0, R.subtract(one, fraction)), (1, fraction)]
         else:
-            results = cubic_weights(share, -0.75, self.number)
-        return [self.tap(R.add(base, self.number(float(k))), w, size) for k, w in results]
+            weights = cubic_weights(fraction, -0.75, self.number)
+        return [self.tap(R.add(base, self.number(float(k))), w, size) for k, w in weights]
 
-    def tap(self, at: Expr, weight: Expr, size: Dim) -> Tap:
-        """Returns one element and its weight, which is 0 outside an image with zero padding."""
-        at = self.node.emit(at)
+    def tap(self, coordinate: Expr, weight: Expr, size: Dim) -> Tap:
+        """Returns one element and its weight, which is 0 outside the image with zero padding."""
+        coordinate = self.node.emit(coordinate)
         if self.padding == "zeros":
             inside = R.logical_and(
-                R.greater_equal(at, self.number(0.0)), R.less_equal(at, self.number(size - 1))
+                R.greater_equal(coordinate, self.number(0.0)),
+                R.less_equal(coordinate, self.number(size - 1)),
             )
             weight = self.node.emit(R.where(inside, weight, self.number(0.0)))
-            at = R.minimum(R.maximum(at, self.number(0.0)), self.number(size - 1))
+            coordinate = R.minimum(R.maximum(coordinate, self.number(0.0)), self.number(size - 1))
         else:
-            at = self.bounded(at, size)
-        sizes = self.node.dims_of(at)  # a weight that is a number is spread over the places
+            coordinate = self.clamp(coordinate, size)
+        sizes = self.node.dims_of(coordinate)  # a constant weight is broadcast over the coordinates
         weight = R.broadcast_to(weight, sizes) if self.node.dims_of(weight) != sizes else weight
-        return self.node.emit(cast(at, "int64")), self.node.emit(weight)
+        return self.node.emit(cast(coordinate, "int64")), self.node.emit(weight)
 
 
 @torch_op("affine_grid_generator", "affine_grid_generator.default")
 def affine_grid(node: FxNode) -> Expr:
     batch, _, *spatial = node.sizes("size")
     dtype, count = node.out_dtype(), len(spatial)
-    aligned = node.flag("align_corners")
-    lines = []
+    align_corners = node.flag("align_corners")
+    axis_coordinates = []
     for k, size in enumerate(spatial):
-        along, many = index_range(size, dtype), as_tensor(size, dtype)
+        indices, count_value = index_range(size, dtype), as_tensor(size, dtype)
         one, two = number(1, dtype), number(2, dtype)
-        if aligned:
-            last = R.maximum(R.subtract(many, one), one)
-            line = R.subtract(R.divide(R.multiply(two, along), last), one)
+        if align_corners:
+            last = R.maximum(R.subtract(count_value, one), one)
+            coordinates = R.subtract(R.divide(R.multiply(two, indices), last), one)
         else:
-            line = R.subtract(R.divide(R.add(R.multiply(two, along), one), many), one)
-        line = reshape_to(line, (size, *[1] * (count - 1 - k)))
-        lines.append(R.broadcast_to(line, tuple(spatial)))
+            coordinates = R.subtract(
+                R.divide(R.add(R.multiply(two, indices), one), count_value), one
+            )
+        coordinates = reshape_to(coordinates, (size, *[1] * (count - 1 - k)))
+        axis_coordinates.append(R.broadcast_to(coordinates, tuple(spatial)))
     ones = R.full(tuple(spatial), number(1, dtype))
-    points = R.stack(Tuple((*reversed(lines), ones)), axis=count)
-    many_points = reduce(lambda a, b: a * b, spatial)
+    points = R.stack(Tuple((*reversed(axis_coordinates), ones)), axis=count)
+    point_count = reduce(lambda a, b: a * b, spatial)
     result = R.matmul(
-        reshape_to(points, (many_points, count + 1)), R.permute_dims(node["theta"], [0, 2, 1])
+        reshape_to(points, (point_count, count + 1)), R.permute_dims(node["theta"], [0, 2, 1])
     )
     return reshape_to(result, (batch, *spatial, count))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from structir.frontend.torch.node import FxNode
-from structir.frontend.torch.ops.shapes import reordered
+from structir.frontend.torch.ops.shapes import reorder_axes
 from structir.frontend.torch.registry import torch_op
 from structir.frontend.torch.scalars import (
     as_tensor,
@@ -26,15 +26,15 @@ from structir.ir.expr import Constant, Expr, ShapeExpr, Tuple
 from structir.script import R
 
 
-def from_front(node: FxNode, places: Expr, size: Dim) -> Expr:
+def normalize_indices(node: FxNode, indices: Expr, size: Dim) -> Expr:
     """Returns indices along an axis, normalized to be non-negative."""
-    if isinstance(places, Constant):
-        data = places.data.astype(np.int64)
+    if isinstance(indices, Constant):
+        data = indices.data.astype(np.int64)
         if (data >= 0).all():
             return Constant(data)
-    wide = node.emit(cast(places, "int64"))
-    end = R.add(wide, size_number(size))
-    return R.where(R.less(wide, number(0, "int64")), end, wide)
+    indices64 = node.emit(cast(indices, "int64"))
+    wrapped = R.add(indices64, size_number(size))
+    return R.where(R.less(indices64, number(0, "int64")), wrapped, indices64)
 
 
 @torch_op("embedding")
@@ -56,7 +56,7 @@ def index_select(node: FxNode) -> Expr:
 def take(node: FxNode) -> Expr:
     flat = R.flatten(node["self"])
     size = node.dims_of(node.emit(flat))[0]
-    return R.take(flat, from_front(node, node["index"], size), axis=0)
+    return R.take(flat, normalize_indices(node, node["index"], size), axis=0)
 
 
 @torch_op("gather")
@@ -70,26 +70,26 @@ def gather(node: FxNode) -> Expr:
 @torch_op("take_along_dim")
 def take_along(node: FxNode) -> Expr:
     axis = node.axis()
-    places = from_front(node, node["indices"], node.dims()[axis])
-    return R.gather_elements(node["self"], places, axis=axis)
+    indices = normalize_indices(node, node["indices"], node.dims()[axis])
+    return R.gather_elements(node["self"], indices, axis=axis)
 
 
-# ---- several indices, some axes of which are taken whole
+# ---- advanced indexing
 
 
-def _masked(node: FxNode, given: Sequence[Expr | None], x: Expr) -> list[Expr | None]:
+def _expand_masks(node: FxNode, indices: Sequence[Expr | None], x: Expr) -> list[Expr | None]:
     """Returns indices with each boolean mask replaced by the indices of its True elements."""
     result: list[Expr | None] = []
-    for index in given:
+    for index in indices:
         if index is None or node.dtype_of(index) not in ("bool", "uint8"):
             result.append(index)
             continue
         rank = len(node.dims_of(index))
-        places = node.emit(R.nonzero(cast(index, "bool")))
-        count = node.host.symbols.fresh(f"{node.spec.name}_found")
+        positions = node.emit(R.nonzero(cast(index, "bool")))
+        count = node.host.symbols.fresh(f"{node.spec.name}_count")
         sizes = (rank, count)
-        places = node.host.builder.match_cast(places, _vector(sizes), None, node.span)
-        result += [R.take(places, number(k, "int64"), axis=0) for k in range(rank)]
+        positions = node.host.builder.match_cast(positions, _vector(sizes), None, node.span)
+        result += [R.take(positions, number(k, "int64"), axis=0) for k in range(rank)]
     return result
 
 
@@ -97,79 +97,89 @@ def _vector(sizes: tuple[Dim, ...]) -> Any:
     return R.Tensor(sizes, "int64")
 
 
-def _apart(given: Sequence[Expr | None], rank: int) -> tuple[list[int], list[int], list[int]]:
-    """Returns the indexed axes, the others, and the axis order of the result: the broadcast axes of
-    adjacent indices replace them, others are first."""
-    at = [k for k, index in enumerate(given) if index is not None]
-    rest = [k for k in range(rank) if k not in at]
-    adjacent = at == list(range(at[0], at[-1] + 1))
-    before = [k for k in rest if k < at[0]] if adjacent else []
-    return at, rest, before
+def _split_axes(
+    indices: Sequence[Expr | None], rank: int
+) -> tuple[list[int], list[int], list[int]]:
+    """Returns the indexed axes, the other axes, and the other axes that are first in the result.
+
+    The broadcast axes of adjacent indices replace the indexed axes; otherwise they are first.
+    """
+    indexed_axes = [k for k, index in enumerate(indices) if index is not None]
+    other_axes = [k for k in range(rank) if k not in indexed_axes]
+    adjacent = indexed_axes == list(range(indexed_axes[0], indexed_axes[-1] + 1))
+    leading = [k for k in other_axes if k < indexed_axes[0]] if adjacent else []
+    return indexed_axes, other_axes, leading
 
 
 @torch_op("index.Tensor", "_unsafe_index.Tensor")
 def index(node: FxNode) -> Expr:
-    given = _masked(node, node.arg("indices"), node["self"])
+    indices = _expand_masks(node, node.arg("indices"), node["self"])
     sizes = node.dims()
-    if all(i is None for i in given):
+    if all(i is None for i in indices):
         return node["self"]
-    at, rest, before = _apart(given, len(sizes))
-    places = [from_front(node, given[k], sizes[k]) for k in at]  # type: ignore[arg-type]
-    if len(at) == 1:
-        return R.take(node["self"], places[0], axis=at[0])
-    x = reordered(node["self"], [*at, *rest])
-    result = node.emit(R.index_tensor(x, Tuple(tuple(places))))
-    many = len(node.dims_of(result)) - len(rest)
-    return reordered(result, _back(many, len(before), len(rest)))
+    indexed_axes, other_axes, leading = _split_axes(indices, len(sizes))
+    normalized = [normalize_indices(node, indices[k], sizes[k]) for k in indexed_axes]  # type: ignore[arg-type]
+    if len(indexed_axes) == 1:
+        return R.take(node["self"], normalized[0], axis=indexed_axes[0])
+    x = reorder_axes(node["self"], [*indexed_axes, *other_axes])
+    result = node.emit(R.index_tensor(x, Tuple(tuple(normalized))))
+    index_rank = len(node.dims_of(result)) - len(other_axes)
+    return reorder_axes(result, _result_order(index_rank, len(leading), len(other_axes)))
 
 
-def _back(many: int, before: int, rest: int) -> list[int]:
-    """Returns the permutation that moves the broadcast axes to the position of the indexed axes."""
-    others = list(range(many, many + rest))
-    return [*others[:before], *range(many), *others[before:]]
+def _result_order(index_rank: int, leading: int, other_count: int) -> list[int]:
+    """Returns the permutation that moves the broadcast index axes to the position of the indexed
+    axes."""
+    others = list(range(index_rank, index_rank + other_count))
+    return [*others[:leading], *range(index_rank), *others[leading:]]
 
 
 @torch_op("index_put", "_unsafe_index_put", "_index_put_impl")
 def index_put(node: FxNode) -> Expr:
     x = node["self"]
-    given = node.arg("indices")
+    indices = node.arg("indices")
     values = node.operand("values", node.dtype())
-    mask = _whole_mask(node, given)
+    mask = _whole_mask(node, indices)
     if mask is not None and len(node.dims_of(values)) == 0 and not node.flag("accumulate"):
         return R.where(mask, values, x)
-    given = _masked(node, given, x)
+    indices = _expand_masks(node, indices, x)
     sizes = node.dims()
-    at, rest, before = _apart(given, len(sizes))
-    places = [node.emit(from_front(node, given[k], sizes[k])) for k in at]  # type: ignore[arg-type]
-    order = [*at, *rest]
-    shape = _broadcast(node, places)
-    others = [sizes[k] for k in rest]
-    many, first = len(shape), len(before)
-    whole = (*others[:first], *shape, *others[first:])
-    if node.dims_of(values) != whole:
-        values = R.broadcast_to(values, whole)
-    values = reordered(
-        values, [*range(first, first + many), *range(first), *range(first + many, len(whole))]
+    indexed_axes, other_axes, leading = _split_axes(indices, len(sizes))
+    normalized = [node.emit(normalize_indices(node, indices[k], sizes[k])) for k in indexed_axes]  # type: ignore[arg-type]
+    order = [*indexed_axes, *other_axes]
+    index_shape = _broadcast(node, normalized)
+    other_sizes = [sizes[k] for k in other_axes]
+    index_rank, leading_count = len(index_shape), len(leading)
+    value_shape = (*other_sizes[:leading_count], *index_shape, *other_sizes[leading_count:])
+    if node.dims_of(values) != value_shape:
+        values = R.broadcast_to(values, value_shape)
+    values = reorder_axes(
+        values,
+        [
+            *range(leading_count, leading_count + index_rank),
+            *range(leading_count),
+            *range(leading_count + index_rank, len(value_shape)),
+        ],
     )
-    put = R.index_put(
-        reordered(x, order), Tuple(tuple(places)), values, accumulate=node.flag("accumulate")
+    result = R.index_put(
+        reorder_axes(x, order), Tuple(tuple(normalized)), values, accumulate=node.flag("accumulate")
     )
-    return reordered(put, [order.index(k) for k in range(len(order))])
+    return reorder_axes(result, [order.index(k) for k in range(len(order))])
 
 
-def _whole_mask(node: FxNode, given: Sequence[Expr | None]) -> Expr | None:
-    """Returns a mask over the first axes of the operand, if it is the only index."""
-    if len(given) != 1 or given[0] is None or node.dtype_of(given[0]) != "bool":
+def _whole_mask(node: FxNode, indices: Sequence[Expr | None]) -> Expr | None:
+    """Returns the mask over the first axes of the operand, if it is the only index."""
+    if len(indices) != 1 or indices[0] is None or node.dtype_of(indices[0]) != "bool":
         return None
-    own = node.dims_of(given[0])
-    return reshape_to(given[0], (*own, *[1] * (node.rank() - len(own))))
+    mask_dims = node.dims_of(indices[0])
+    return reshape_to(indices[0], (*mask_dims, *[1] * (node.rank() - len(mask_dims))))
 
 
-def _broadcast(node: FxNode, places: Sequence[Expr]) -> tuple[Dim, ...]:
-    total = places[0]
-    for other in places[1:]:
-        total = node.emit(R.add(total, other))
-    return node.dims_of(total)
+def _broadcast(node: FxNode, indices: Sequence[Expr]) -> tuple[Dim, ...]:
+    broadcast = indices[0]
+    for index_tensor in indices[1:]:
+        broadcast = node.emit(R.add(broadcast, index_tensor))
+    return node.dims_of(broadcast)
 
 
 @torch_op("masked_select")
@@ -177,19 +187,19 @@ def masked_select(node: FxNode) -> Expr:
     sizes = node.dims() if node.rank() >= node.rank("mask") else node.dims("mask")
     mask = R.broadcast_to(node["mask"], sizes)
     x = node.emit(R.flatten(R.broadcast_to(node["self"], sizes)))
-    value = _masked(node, [node.emit(R.flatten(mask))], x)[0]
+    value = _expand_masks(node, [node.emit(R.flatten(mask))], x)[0]
     return R.take(x, value, axis=0)
 
 
 @torch_op("masked_scatter")
 def masked_scatter(node: FxNode) -> Expr:
-    """Returns the elements of a source, one after the other, where the mask is True."""
+    """Builds masked_scatter: replaces the masked elements by consecutive elements of the source."""
     sizes = node.dims()
     mask = node.emit(R.flatten(R.broadcast_to(node["mask"], sizes)))
-    rank = R.subtract(R.cumsum(cast(mask, "int64"), axis=0), number(1, "int64"))
+    source_index = R.subtract(R.cumsum(cast(mask, "int64"), axis=0), number(1, "int64"))
     source = R.flatten(node["source"])
-    at = R.maximum(rank, number(0, "int64"))
-    result = R.where(mask, R.take(source, at, axis=0), R.flatten(node["self"]))
+    clamped = R.maximum(source_index, number(0, "int64"))
+    result = R.where(mask, R.take(source, clamped, axis=0), R.flatten(node["self"]))
     return reshape_to(result, sizes)
 
 
@@ -201,16 +211,16 @@ def nonzero(node: FxNode) -> Expr:
 @torch_op("nonzero_numpy", "where.default")
 def nonzero_by_axis(node: FxNode) -> list[Any]:
     name = next(iter(node.spec.args))
-    return list(_masked(node, [node.operand(name, "bool")], node[name]))
+    return list(_expand_masks(node, [node.operand(name, "bool")], node[name]))
 
 
 @torch_op("select.int", "select_copy.int")
 def select(node: FxNode) -> Expr:
-    """Returns one slice along an axis, at a known place, a size, or a place that data tell."""
+    """Builds select: one slice along an axis, at a constant, symbolic or data-dependent index."""
     axis, position = node.axis(), node.arg("index")
     size = node.dims()[axis]
     if isinstance(position, Expr):
-        return R.take(node["self"], from_front(node, position, size), axis=axis)
+        return R.take(node["self"], normalize_indices(node, position, size), axis=axis)
     position = node.whole(position)
     if not isinstance(position, int):
         return R.take(node["self"], as_tensor(position, "int64"), axis=axis)
@@ -224,50 +234,52 @@ def select(node: FxNode) -> Expr:
 @torch_op("scatter", "scatter_add", "scatter_reduce")
 def scatter(node: FxNode) -> Expr:
     x, index, axis = node["self"], node["index"], node.axis()
-    base = node.spec.target.split(".")[1]
-    how = "add" if base == "scatter_add" else node.arg("reduce", "update")
-    how = {"sum": "add", "prod": "mul", "multiply": "mul", "amax": "max", "amin": "min"}.get(
-        how, how
+    op_name = node.spec.target.split(".")[1]
+    reduction = "add" if op_name == "scatter_add" else node.arg("reduce", "update")
+    reduction = {"sum": "add", "prod": "mul", "multiply": "mul", "amax": "max", "amin": "min"}.get(
+        reduction, reduction
     )
-    own = node.dims("index")
+    index_dims = node.dims("index")
     if "src" in node.spec.args:
-        new = _corner(node, node["src"], own)
+        updates = _leading_elements(node, node["src"], index_dims)
     else:
-        new = R.broadcast_to(node.operand("value", node.dtype()), own)
+        updates = R.broadcast_to(node.operand("value", node.dtype()), index_dims)
     if not node.rank():
-        return new
+        return updates
     index = cast(index, "int64")
     if not node.flag("include_self", True):
-        x = R.scatter_elements(x, index, _neutral(node, how, own), axis=axis, reduction="update")
-    if how != "mean":
-        return R.scatter_elements(x, index, new, axis=axis, reduction=how)
-    total = R.scatter_elements(x, index, new, axis=axis, reduction="add")
-    return R.divide(total, _counts(node, index, own, axis))
+        x = R.scatter_elements(
+            x, index, _neutral(node, reduction, index_dims), axis=axis, reduction="update"
+        )
+    if reduction != "mean":
+        return R.scatter_elements(x, index, updates, axis=axis, reduction=reduction)
+    total = R.scatter_elements(x, index, updates, axis=axis, reduction="add")
+    return R.divide(total, _counts(node, index, index_dims, axis))
 
 
-def _neutral(node: FxNode, how: str, sizes: tuple[Dim, ...]) -> Expr:
+def _neutral(node: FxNode, reduction: str, sizes: tuple[Dim, ...]) -> Expr:
     """Returns the identity element of a reduction."""
     dtype = node.dtype()
-    least = -math.inf if is_float(dtype) else int(np.iinfo(dtype).min)
-    most = math.inf if is_float(dtype) else int(np.iinfo(dtype).max)
-    value = {"mul": 1, "max": least, "min": most}.get(how, 0)
+    lowest = -math.inf if is_float(dtype) else int(np.iinfo(dtype).min)
+    highest = math.inf if is_float(dtype) else int(np.iinfo(dtype).max)
+    value = {"mul": 1, "max": lowest, "min": highest}.get(reduction, 0)
     return R.full(ShapeExpr(sizes), number(value, dtype))
 
 
 def _counts(node: FxNode, index: Expr, sizes: tuple[Dim, ...], axis: int) -> Expr:
-    """Returns how many elements each mean is of."""
+    """Returns the number of elements that each mean averages."""
     dtype = node.dtype()
-    first = number(int(node.flag("include_self", True)), dtype)
-    counts = R.full(ShapeExpr(node.dims()), first)
+    initial = number(int(node.flag("include_self", True)), dtype)
+    counts = R.full(ShapeExpr(node.dims()), initial)
     ones = R.full(ShapeExpr(sizes), number(1, dtype))
     counts = R.scatter_elements(counts, index, ones, axis=axis, reduction="add")
     return R.maximum(counts, number(1, dtype))
 
 
-def _corner(node: FxNode, x: Expr, sizes: tuple[Dim, ...]) -> Expr:
-    """Returns the first elements along every axis."""
-    own = node.dims_of(x)
-    axes = [k for k, (a, b) in enumerate(zip(own, sizes, strict=True)) if a != b]
+def _leading_elements(node: FxNode, x: Expr, sizes: tuple[Dim, ...]) -> Expr:
+    """Returns the first elements along every axis, as many as `sizes`."""
+    x_dims = node.dims_of(x)
+    axes = [k for k, (a, b) in enumerate(zip(x_dims, sizes, strict=True)) if a != b]
     if not axes:
         return x
     return R.strided_slice(x, axes, [0] * len(axes), [sizes[k] for k in axes])
@@ -284,10 +296,10 @@ def slice_scatter(node: FxNode) -> Expr:
 
 
 def _bound(node: FxNode, position: Any, size: Dim) -> Dim:
-    whole = node.whole(position)
-    if isinstance(whole, int) and whole < 0:
-        return whole + size
-    return size if isinstance(whole, int) and whole >= 1 << 31 else whole
+    bound = node.whole(position)
+    if isinstance(bound, int) and bound < 0:
+        return bound + size
+    return size if isinstance(bound, int) and bound >= 1 << 31 else bound
 
 
 @torch_op("select_scatter")
@@ -303,59 +315,59 @@ def select_scatter(node: FxNode) -> Expr:
 @torch_op("index_add", "index_copy", "index_fill")
 def index_write(node: FxNode) -> Expr:
     axis, sizes = node.axis(), node.dims()
-    base = node.spec.target.split(".")[1]
-    places = from_front(node, node["index"], sizes[axis])
+    op_name = node.spec.target.split(".")[1]
+    indices = normalize_indices(node, node["index"], sizes[axis])
     rank = len(sizes)
     order = [axis, *[k for k in range(rank) if k != axis]]
-    x = reordered(node["self"], order)
-    if base == "index_fill":
-        whole = (*node.dims("index"), *[sizes[k] for k in order[1:]])
-        new = R.broadcast_to(node.operand("value", node.dtype()), whole)
+    x = reorder_axes(node["self"], order)
+    if op_name == "index_fill":
+        value_shape = (*node.dims("index"), *[sizes[k] for k in order[1:]])
+        updates = R.broadcast_to(node.operand("value", node.dtype()), value_shape)
     else:
-        new = reordered(node["source"], order)
+        updates = reorder_axes(node["source"], order)
         factor = node.arg("alpha", 1)
-        new = new if factor == 1 else R.multiply(new, as_tensor(factor, node.dtype()))
-    result = R.index_put(x, Tuple((places,)), new, accumulate=base == "index_add")
-    return reordered(result, [order.index(k) for k in range(rank)])
+        updates = updates if factor == 1 else R.multiply(updates, as_tensor(factor, node.dtype()))
+    result = R.index_put(x, Tuple((indices,)), updates, accumulate=op_name == "index_add")
+    return reorder_axes(result, [order.index(k) for k in range(rank)])
 
 
 @torch_op("repeat_interleave.Tensor")
-def repeated_places(node: FxNode) -> Expr:
-    """Builds repeat_interleave: each index repeated as often as its element says."""
-    return cast(_repeated(node, node.out_dims()[0]), node.out_dtype())
+def repeat_indices(node: FxNode) -> Expr:
+    """Builds repeat_interleave of a count tensor: each index repeated `repeats[index]` times."""
+    return cast(_repeat_indices(node, node.out_dims()[0]), node.out_dtype())
 
 
 @torch_op("repeat_interleave.self_Tensor")
-def repeated(node: FxNode) -> Expr:
+def repeat_elements(node: FxNode) -> Expr:
     x, axis = node["self"], 0
     if node.arg("dim", None) is None:
         x = R.flatten(x)
     else:
         axis = node.axis()
-    return R.take(x, cast(_repeated(node, node.out_dims()[axis]), "int64"), axis=axis)
+    return R.take(x, cast(_repeat_indices(node, node.out_dims()[axis]), "int64"), axis=axis)
 
 
-def _repeated(node: FxNode, size: Dim) -> Expr:
+def _repeat_indices(node: FxNode, size: Dim) -> Expr:
     repeats = cast(node["repeats"], "int64")
     ends = node.emit(R.cumsum(repeats, axis=0))
     _bind_size(node, size, node.emit(R.sum(repeats, axis=[0], keepdims=True)))
     return R.bucketize(index_range(size), ends, right=True)
 
 
-def _bind_size(node: FxNode, size: Dim, one: Expr) -> None:
-    """Binds a symbolic size of the result to the only element of a vector."""
+def _bind_size(node: FxNode, size: Dim, vector: Expr) -> None:
+    """Binds the symbols of a result size to the only element of a vector."""
     if not dims.syms(size) <= node.host.builder.scopes[-1].symbols():
-        shape = node.emit(R.tensor_to_shape(one))
+        shape = node.emit(R.tensor_to_shape(vector))
         node.host.builder.match_cast(shape, R.Shape((size,)), node.part_name(), node.span)
 
 
 @torch_op("bincount")
 def bin_counts(node: FxNode) -> Expr:
     x = cast(node["self"], "int64")
-    least = number(node.plain("minlength", 0) - 1, "int64")
-    most = R.maximum(R.max(x, axis=[0], keepdims=True), least)
+    smallest_max = number(node.plain("minlength", 0) - 1, "int64")
+    largest = R.maximum(R.max(x, axis=[0], keepdims=True), smallest_max)
     (size,) = node.out_dims()
-    _bind_size(node, size, node.emit(R.add(most, number(1, "int64"))))
+    _bind_size(node, size, node.emit(R.add(largest, number(1, "int64"))))
     weights = node.get("weights")
     dtype = node.out_dtype()
     ones = R.full(ShapeExpr(node.dims()), number(1, dtype)) if weights is None else weights
@@ -365,7 +377,7 @@ def bin_counts(node: FxNode) -> Expr:
 
 @torch_op("_unique2", "unique_dim")
 def unique(node: FxNode) -> list[Expr]:
-    """Returns different elements in order, where each went, and how many there were."""
+    """Returns the sorted unique elements, the inverse indices and the counts."""
     axis = node.plain("dim") if "dim" in node.spec.args else None
     result = node.emit(
         R.unique(
@@ -377,48 +389,51 @@ def unique(node: FxNode) -> list[Expr]:
             axis=axis,
         )
     )
-    nothing = R.full(ShapeExpr((0,)), number(0, "int64"))
+    empty = R.full(ShapeExpr((0,)), number(0, "int64"))
     inverse, counts = cast(result[1], "int64"), cast(result[2], "int64")
     if axis is None:
         inverse = R.reshape(inverse, ShapeExpr(node.dims()))
     return [
         result[0],
-        inverse if axis is not None or node.flag("return_inverse") else nothing,
-        counts if node.flag("return_counts") else nothing,
+        inverse if axis is not None or node.flag("return_inverse") else empty,
+        counts if node.flag("return_counts") else empty,
     ]
 
 
 @torch_op("_embedding_bag", "_embedding_bag_forward_only", "embedding_bag")
 def embedding_bag(node: FxNode) -> list[Expr]:
-    """Returns sums or means of the rows between offsets; the rest of the results nobody reads."""
-    mode, passed = node.plain("mode", 0), node.arg("padding_idx", None)
-    if mode not in (0, 1) or passed not in (None, -1):
-        node.fail("embedding_bag with mode max or padding_idx is not supported")
-    places = cast(node["indices"], "int64")
-    rows = node.emit(R.take(node["weight"], places, axis=0))
+    """Builds embedding_bag: sums or means of the rows of each bag. The other three results are
+    zeros: they serve torch's backward pass only."""
+    mode, padding_idx = node.plain("mode", 0), node.arg("padding_idx", None)
+    if mode not in (0, 1):
+        node.fail(f"mode: expected 0 (sum) or 1 (mean), found {mode}")
+    if padding_idx not in (None, -1):
+        node.fail(f"padding_idx: expected None, found {padding_idx}")
+    indices = cast(node["indices"], "int64")
+    rows = node.emit(R.take(node["weight"], indices, axis=0))
     dtype, (count, width) = node.out_dtype(), node.dims_of(rows)
     weights = node.get("per_sample_weights")
     if weights is not None:
         rows = node.emit(R.multiply(rows, reshape_to(weights, (count, 1))))
     starts = cast(node["offsets"], "int64")
-    after = cast(R.bucketize(index_range(count), starts, right=True), "int64")
-    bag = node.emit(R.subtract(after, number(1, "int64")))
-    bags = node.out_dims()[0]  # with include_last_offset the last offset is the end
-    zeros = R.full(ShapeExpr((bags, width)), number(0, dtype))
-    result = R.index_put(zeros, Tuple((bag,)), rows, accumulate=True)
+    bag_number = cast(R.bucketize(index_range(count), starts, right=True), "int64")
+    bag_index = node.emit(R.subtract(bag_number, number(1, "int64")))
+    bag_count = node.out_dims()[0]  # with include_last_offset the last offset is the end
+    zeros = R.full(ShapeExpr((bag_count, width)), number(0, dtype))
+    result = R.index_put(zeros, Tuple((bag_index,)), rows, accumulate=True)
     if mode == 1:
-        none = R.full(ShapeExpr((bags,)), number(0, dtype))
+        zero_counts = R.full(ShapeExpr((bag_count,)), number(0, dtype))
         ones = R.full(ShapeExpr((count,)), number(1, dtype))
-        many = R.index_put(none, Tuple((bag,)), ones, accumulate=True)
-        result = R.divide(result, R.maximum(reshape_to(many, (bags, 1)), number(1, dtype)))
-    rest = [R.full(ShapeExpr(node.out_dims(k)), number(0, "int64")) for k in (1, 2, 3)]
-    return [result, *rest]
+        counts = R.index_put(zero_counts, Tuple((bag_index,)), ones, accumulate=True)
+        result = R.divide(result, R.maximum(reshape_to(counts, (bag_count, 1)), number(1, dtype)))
+    unused_results = [R.full(ShapeExpr(node.out_dims(k)), number(0, "int64")) for k in (1, 2, 3)]
+    return [result, *unused_results]
 
 
 @torch_op("isin")
 def is_in(node: FxNode) -> Expr:
     rank = node.rank("elements")
     tests = R.flatten(node["test_elements"])
-    value = R.equal(R.expand_dims(node["elements"], [rank]), tests)
-    result = R.astype(R.max(R.astype(value, "int8"), axis=[rank]), "bool")
+    is_equal = R.equal(R.expand_dims(node["elements"], [rank]), tests)
+    result = R.astype(R.max(R.astype(is_equal, "int8"), axis=[rank]), "bool")
     return R.logical_not(result) if node.flag("invert") else result

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from structir.frontend.torch.node import FxNode
-from structir.frontend.torch.ops.broadcast import reduced
+from structir.frontend.torch.ops.broadcast import reduce_loss
 from structir.frontend.torch.registry import torch_op
 from structir.frontend.torch.scalars import cast, number
 from structir.ir.expr import Expr
@@ -19,50 +19,53 @@ def _pair(node: FxNode) -> tuple[Expr, Expr]:
     return node.operand("self", dtype), node.operand("target", dtype)
 
 
-def _ended(node: FxNode, each: Expr) -> Expr:
-    return reduced(each, node.plain("reduction", 1))
+def _reduce(node: FxNode, each: Expr) -> Expr:
+    return reduce_loss(each, node.plain("reduction", 1))
 
 
 @torch_op("mse_loss")
-def squared(node: FxNode) -> Expr:
-    left, right = _pair(node)
-    return _ended(node, R.square(R.subtract(left, right)))
+def squared_error(node: FxNode) -> Expr:
+    lhs, rhs = _pair(node)
+    return _reduce(node, R.square(R.subtract(lhs, rhs)))
 
 
 @torch_op("l1_loss")
-def absolute(node: FxNode) -> Expr:
-    left, right = _pair(node)
-    return _ended(node, R.abs(R.subtract(left, right)))
+def absolute_error(node: FxNode) -> Expr:
+    lhs, rhs = _pair(node)
+    return _reduce(node, R.abs(R.subtract(lhs, rhs)))
 
 
 @torch_op("smooth_l1_loss", "huber_loss")
-def bent(node: FxNode) -> Expr:
-    """Returns a loss that is quadratic near 0 and linear beyond a threshold."""
-    left, right = _pair(node)
+def smooth_absolute_error(node: FxNode) -> Expr:
+    """Builds the Huber losses: quadratic below a threshold, linear above it."""
+    lhs, rhs = _pair(node)
     smooth, dtype = ".smooth" in node.spec.target, node.out_dtype()
-    edge = float(node.arg("beta" if smooth else "delta", 1.0))
-    size = node.emit(R.abs(R.subtract(left, right)))
-    if edge == 0.0:
-        return _ended(node, size)
-    half, far = number(0.5, dtype), number(0.5 * edge, dtype)
-    near = R.multiply(half, R.square(size))
+    threshold = float(node.arg("beta" if smooth else "delta", 1.0))
+    distance = node.emit(R.abs(R.subtract(lhs, rhs)))
+    if threshold == 0.0:
+        return _reduce(node, distance)
+    half, far_offset = number(0.5, dtype), number(0.5 * threshold, dtype)
+    near_loss = R.multiply(half, R.square(distance))
     if smooth:
-        near, beyond = R.divide(near, number(edge, dtype)), R.subtract(size, far)
+        near_loss, far_loss = (
+            R.divide(near_loss, number(threshold, dtype)),
+            R.subtract(distance, far_offset),
+        )
     else:
-        beyond = R.multiply(number(edge, dtype), R.subtract(size, far))
-    return _ended(node, R.where(R.less(size, number(edge, dtype)), near, beyond))
+        far_loss = R.multiply(number(threshold, dtype), R.subtract(distance, far_offset))
+    return _reduce(node, R.where(R.less(distance, number(threshold, dtype)), near_loss, far_loss))
 
 
 @torch_op("binary_cross_entropy")
 def binary_cross_entropy(node: FxNode) -> Expr:
     p, y = _pair(node)
-    least, one = number(-100.0, node.out_dtype()), number(1.0, node.out_dtype())
-    hit = R.multiply(y, R.maximum(R.log(p), least))
-    missed = R.multiply(R.subtract(one, y), R.maximum(R.log(R.subtract(one, p)), least))
-    return _ended(node, _weighted(node, R.negative(R.add(hit, missed))))
+    log_floor, one = number(-100.0, node.out_dtype()), number(1.0, node.out_dtype())
+    positive_term = R.multiply(y, R.maximum(R.log(p), log_floor))
+    negative_term = R.multiply(R.subtract(one, y), R.maximum(R.log(R.subtract(one, p)), log_floor))
+    return _reduce(node, _apply_weight(node, R.negative(R.add(positive_term, negative_term))))
 
 
-def _weighted(node: FxNode, each: Expr) -> Expr:
+def _apply_weight(node: FxNode, each: Expr) -> Expr:
     weight = node.get("weight")
     return each if weight is None else R.multiply(each, weight)
 
@@ -71,13 +74,13 @@ def _weighted(node: FxNode, each: Expr) -> Expr:
 def binary_cross_entropy_of_logits(node: FxNode) -> Expr:
     x, y = _pair(node)
     zero, one = number(0.0, node.out_dtype()), number(1.0, node.out_dtype())
-    missed = R.log_add_exp(R.negative(x), zero)
+    log_term = R.log_add_exp(R.negative(x), zero)
     positive = node.get("pos_weight")
     if positive is not None:
         factor = R.add(one, R.multiply(R.subtract(positive, one), y))
-        missed = R.multiply(factor, missed)
-    each = R.add(R.multiply(R.subtract(one, y), x), missed)
-    return _ended(node, _weighted(node, each))
+        log_term = R.multiply(factor, log_term)
+    each = R.add(R.multiply(R.subtract(one, y), x), log_term)
+    return _reduce(node, _apply_weight(node, each))
 
 
 @torch_op("kl_div")
@@ -85,9 +88,9 @@ def divergence(node: FxNode) -> Expr:
     x, y = _pair(node)
     zero = number(0.0, node.out_dtype())
     if node.flag("log_target"):
-        return _ended(node, R.multiply(R.exp(y), R.subtract(y, x)))
+        return _reduce(node, R.multiply(R.exp(y), R.subtract(y, x)))
     entropy = R.where(R.greater(y, zero), R.multiply(y, R.log(y)), zero)
-    return _ended(node, R.subtract(entropy, R.multiply(y, x)))
+    return _reduce(node, R.subtract(entropy, R.multiply(y, x)))
 
 
 def _likelihood(node: FxNode, scores: Expr) -> Expr:
@@ -109,20 +112,20 @@ def negative_likelihood(node: FxNode) -> Expr:
 @torch_op("nll_loss_forward", "nll_loss2d_forward")
 def negative_likelihood_and_weight(node: FxNode) -> list[Any]:
     if node.get("weight") is not None:
-        node.fail("the output total_weight is not supported")
+        node.fail("weight: expected None, because the result total_weight is not supported")
     return [_likelihood(node, node["self"]), number(0, node.out_dtype(1))]
 
 
 @torch_op("cross_entropy_loss")
 def cross_entropy(node: FxNode) -> Expr:
     if float(node.arg("label_smoothing", 0.0)) != 0.0:
-        node.fail("cross entropy with smoothed labels is not supported")
+        node.fail(f"label_smoothing: expected 0.0, found {node.arg('label_smoothing')}")
     axis = 1 if node.rank() > 1 else 0
     scores = R.nn.log_softmax(node["self"], axis=axis)
     if node.rank("target") < node.rank():
         return _likelihood(node, node.emit(scores))
     if node.get("weight") is not None:
-        node.fail("cross entropy with class weights and class probabilities is not supported")
+        node.fail("weight: expected None for a target of class probabilities, found a tensor")
     each = R.negative(R.sum(R.multiply(scores, node["target"]), axis=[axis]))
-    how = node.plain("reduction", 1)
-    return reduced(each, how)
+    reduction = node.plain("reduction", 1)
+    return reduce_loss(each, reduction)

@@ -1,4 +1,4 @@
-"""Normalisations: softmax, batches, layers, groups, instances."""
+"""Mappings of softmax and of batch, layer, group, instance, RMS and weight normalization."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _ones(sizes: tuple[Dim, ...], dtype: str, value: float = 1.0) -> Expr:
 
 
 def _affine(node: FxNode, sizes: tuple[Dim, ...], dtype: str) -> tuple[Expr, Expr]:
-    """Returns the weight and the bias; ones and zeros where they are not given."""
+    """Returns the weight and the bias; an absent weight is ones, an absent bias zeros."""
     weight, bias = node.get("weight"), node.get("bias")
     return (
         node.fold(_ones(sizes, dtype)) if weight is None else cast(weight, dtype),
@@ -41,32 +41,34 @@ def _affine(node: FxNode, sizes: tuple[Dim, ...], dtype: str) -> tuple[Expr, Exp
 
 @torch_op("layer_norm")
 def layer_norm(node: FxNode) -> Expr:
-    rank, over = node.rank("input"), len(node.sizes("normalized_shape"))
-    axes = list(range(rank - over, rank))
-    weight, bias = _affine(node, node.dims("input")[rank - over :], node.dtype("input"))
+    rank, normalized_rank = node.rank("input"), len(node.sizes("normalized_shape"))
+    axes = list(range(rank - normalized_rank, rank))
+    weight, bias = _affine(node, node.dims("input")[rank - normalized_rank :], node.dtype("input"))
     return R.nn.layer_norm(node["input"], weight, bias, axes, epsilon=float(node.arg("eps", 1e-5)))
 
 
 @torch_op("native_layer_norm")
 def native_layer_norm(node: FxNode) -> list[Expr]:
-    x, axes = node["input"], node.rank("input") - len(node.sizes("normalized_shape"))
-    over = list(range(axes, node.rank("input")))
-    mean = node.emit(R.mean(x, axis=over, keepdims=True))
-    variance = R.variance(x, axis=over, keepdims=True)
-    edge = number(float(node.arg("eps", 1e-5)), node.dtype("input"))
-    return [layer_norm(node), mean, R.rsqrt(R.add(variance, edge))]
+    x, first_axis = node["input"], node.rank("input") - len(node.sizes("normalized_shape"))
+    axes_list = list(range(first_axis, node.rank("input")))
+    mean = node.emit(R.mean(x, axis=axes_list, keepdims=True))
+    variance = R.variance(x, axis=axes_list, keepdims=True)
+    epsilon = number(float(node.arg("eps", 1e-5)), node.dtype("input"))
+    return [layer_norm(node), mean, R.rsqrt(R.add(variance, epsilon))]
 
 
 @torch_op("rms_norm")
 def rms_norm(node: FxNode) -> Expr:
-    rank, over = node.rank("input"), len(node.sizes("normalized_shape"))
-    axes = list(range(rank - over, rank))
+    rank, normalized_rank = node.rank("input"), len(node.sizes("normalized_shape"))
+    axes = list(range(rank - normalized_rank, rank))
     dtype = node.dtype("input")
-    given = node.arg("eps", None)
+    epsilon_arg = node.arg("eps", None)
     epsilons = {"float64": 2.220446049250313e-16, "float16": 0.0009765625, "bfloat16": 0.0078125}
-    edge = epsilons.get(dtype, 1.1920928955078125e-07) if given is None else float(given)
-    weight, _ = _affine(node, node.dims("input")[rank - over :], dtype)
-    return R.nn.rms_norm(node["input"], weight, axes, epsilon=edge)
+    epsilon = (
+        epsilons.get(dtype, 1.1920928955078125e-07) if epsilon_arg is None else float(epsilon_arg)
+    )
+    weight, _ = _affine(node, node.dims("input")[rank - normalized_rank :], dtype)
+    return R.nn.rms_norm(node["input"], weight, axes, epsilon=epsilon)
 
 
 def _batch_norm(node: FxNode, mean: Expr, variance: Expr) -> Expr:
@@ -90,23 +92,23 @@ def _batch_norm(node: FxNode, mean: Expr, variance: Expr) -> Expr:
 @torch_op("batch_norm")
 def batch_norm(node: FxNode) -> Expr:
     if node.flag("training"):
-        return _by_own(node)[0]
+        return _normalize_by_batch(node)[0]
     return _batch_norm(node, node["running_mean"], node["running_var"])
 
 
 @torch_op("_native_batch_norm_legit_no_training", "_batch_norm_no_update")
 def batch_norm_at_inference(node: FxNode) -> list[Expr]:
-    nothing = _ones((0,), node.dtype("input"), 0.0)
+    empty = _ones((0,), node.dtype("input"), 0.0)
     result = _batch_norm(node, node["running_mean"], node["running_var"])
-    return [result, *[nothing] * (len(node.spec.outputs) - 1)]
+    return [result, *[empty] * (len(node.spec.outputs) - 1)]
 
 
 @torch_op("_native_batch_norm_legit.no_stats")
 def batch_norm_by_batch(node: FxNode) -> list[Expr]:
-    return _by_own(node)
+    return _normalize_by_batch(node)
 
 
-def _by_own(node: FxNode) -> list[Expr]:
+def _normalize_by_batch(node: FxNode) -> list[Expr]:
     """Normalizes with the mean and variance of the batch, without running statistics."""
     if node.get("running_mean") is not None:
         node.fail(
@@ -117,8 +119,8 @@ def _by_own(node: FxNode) -> list[Expr]:
     axes = [0, *range(2, rank)]
     mean = node.emit(R.mean(node["input"], axis=axes))
     variance = node.emit(R.variance(node["input"], axis=axes))
-    edge = number(float(node.arg("eps", 1e-5)), node.dtype("input"))
-    return [_batch_norm(node, mean, variance), mean, R.rsqrt(R.add(variance, edge))]
+    epsilon = number(float(node.arg("eps", 1e-5)), node.dtype("input"))
+    return [_batch_norm(node, mean, variance), mean, R.rsqrt(R.add(variance, epsilon))]
 
 
 @torch_op("instance_norm")
@@ -134,13 +136,13 @@ def _by_groups(node: FxNode, x: Expr, axes: list[int], weight: Expr, bias: Expr)
     mean = node.emit(R.mean(x, axis=axes, keepdims=True))
     centred = node.emit(R.subtract(x, mean))
     variance = R.mean(R.multiply(centred, centred), axis=axes, keepdims=True)
-    edge = number(float(node.arg("eps", 1e-5)), node.dtype("input"))
-    even = R.divide(centred, R.sqrt(R.add(variance, edge)))
+    epsilon = number(float(node.arg("eps", 1e-5)), node.dtype("input"))
+    normalized = R.divide(centred, R.sqrt(R.add(variance, epsilon)))
     sizes = node.dims("input")
-    even = reshape_to(even, sizes)
-    behind = [1] * (len(sizes) - 2)
-    weight, bias = (reshape_to(v, (sizes[1], *behind)) for v in (weight, bias))
-    return R.add(R.multiply(even, weight), bias)
+    normalized = reshape_to(normalized, sizes)
+    trailing = [1] * (len(sizes) - 2)
+    weight, bias = (reshape_to(v, (sizes[1], *trailing)) for v in (weight, bias))
+    return R.add(R.multiply(normalized, weight), bias)
 
 
 @torch_op("group_norm", "native_group_norm")
@@ -148,30 +150,30 @@ def group_norm(node: FxNode) -> Any:
     sizes = node.dims("input")
     groups = node.plain("num_groups" if "num_groups" in node.spec.args else "group")
     weight, bias = _affine(node, (sizes[1],), node.dtype("input"))
-    each = node.whole(sizes[1]) // groups
-    x = node.emit(reshape_to(node["input"], (sizes[0], groups, each, *sizes[2:])))
+    group_size = node.whole(sizes[1]) // groups
+    x = node.emit(reshape_to(node["input"], (sizes[0], groups, group_size, *sizes[2:])))
     axes = list(range(2, len(sizes) + 1))
     result = _by_groups(node, x, axes, weight, bias)
     if "native" not in node.spec.target:
         return result
-    edge = number(float(node.arg("eps")), node.dtype("input"))
-    return [result, R.mean(x, axis=axes), R.rsqrt(R.add(R.variance(x, axis=axes), edge))]
+    epsilon = number(float(node.arg("eps")), node.dtype("input"))
+    return [result, R.mean(x, axis=axes), R.rsqrt(R.add(R.variance(x, axis=axes), epsilon))]
 
 
 @torch_op("normalize")
 def normalize(node: FxNode) -> Expr:
     x, axis = node["input"], node.axis("dim", 1, of="input")
-    edge = as_tensor(node.arg("eps", 1e-12), node.dtype("input"))
+    epsilon = as_tensor(node.arg("eps", 1e-12), node.dtype("input"))
     length = R.sqrt(R.sum(R.multiply(x, x), axis=[axis], keepdims=True))
-    return R.divide(x, R.maximum(length, edge))
+    return R.divide(x, R.maximum(length, epsilon))
 
 
 @torch_op("_weight_norm", "_weight_norm_interface")
 def weight_norm(node: FxNode) -> Any:
-    """Returns a weight of stated lengths: those of its slices along one axis."""
+    """Builds weight_norm: scales the slices of `v` along one axis to the norms `g`."""
     v, g = node["v"], node["g"]
-    kept = node.axis("dim", 0, of="v")
-    axes = [k for k in range(node.rank("v")) if k != kept]
+    slice_axis = node.axis("dim", 0, of="v")
+    axes = [k for k in range(node.rank("v")) if k != slice_axis]
     length = node.emit(R.sqrt(R.sum(R.multiply(v, v), axis=axes, keepdims=True)))
     result = R.multiply(v, R.divide(g, length))
     return [result, length] if len(node.spec.outputs) > 1 else result

@@ -25,17 +25,17 @@ def emit_pad(
     mode: str = "constant",
 ) -> Expr:
     """Returns a padded tensor; negative amounts crop."""
-    x = _cut(node, x, before, after)
+    x = _crop(node, x, before, after)
     before, after = ([p if _adds(p) else 0 for p in side] for side in (before, after))
-    both = [*before, *after]
-    if all(p == 0 for p in both):
+    amounts_of_all = [*before, *after]
+    if all(p == 0 for p in amounts_of_all):
         return x
     dtype = node.dtype_of(x)
-    if all(isinstance(p, int) for p in both) and (mode != "constant" or dtype != "bool"):
+    if all(isinstance(p, int) for p in amounts_of_all) and (mode != "constant" or dtype != "bool"):
         widths = [w for pair in zip(before, after, strict=True) for w in pair]
         return R.nn.pad(x, widths, pad_mode=MODES[mode], pad_value=float(value))
     if mode != "constant":
-        node.fail(f"symbolic padding is not supported in mode {mode!r}")
+        node.fail(f"expected static amounts in mode {mode!r}, found {before} and {after}")
     for axis, amounts in enumerate(zip(before, after, strict=True)):
         x = _blocks(node, x, axis, amounts, number(value, dtype))
     return x
@@ -45,7 +45,7 @@ def _adds(amount: Dim) -> bool:
     return not isinstance(amount, int) or amount > 0
 
 
-def _cut(node: FxNode, x: Expr, before: Sequence[Dim], after: Sequence[Dim]) -> Expr:
+def _crop(node: FxNode, x: Expr, before: Sequence[Dim], after: Sequence[Dim]) -> Expr:
     sizes = node.dims_of(x)
     axes = [
         k for k, pair in enumerate(zip(before, after, strict=True)) if not all(map(_keeps, pair))
@@ -62,7 +62,7 @@ def _keeps(amount: Dim) -> bool:
 
 
 def _blocks(node: FxNode, x: Expr, axis: int, amounts: Sequence[Dim], value: Expr) -> Expr:
-    """Returns blocks of a value put before and after along an axis."""
+    """Concatenates blocks of a value before and after a tensor along an axis."""
     sizes, parts = list(node.dims_of(x)), [x]
     for index, amount in zip((0, len(parts)), amounts, strict=True):
         if dims.equal(amount, 0) is True:
@@ -74,12 +74,12 @@ def _blocks(node: FxNode, x: Expr, axis: int, amounts: Sequence[Dim], value: Exp
 
 
 def _amounts(node: FxNode, name: str) -> tuple[list[Dim], list[Dim]]:
-    """Returns the amounts for every axis: torch lists pairs from the last axis on."""
-    given, rank = node.sizes(name), node.rank()
+    """Returns the amounts for every axis; torch lists pairs starting with the last axis."""
+    pairs, rank = node.sizes(name), node.rank()
     before: list[Dim] = [0] * rank
     after: list[Dim] = [0] * rank
-    for k in range(len(given) // 2):
-        before[rank - 1 - k], after[rank - 1 - k] = given[2 * k], given[2 * k + 1]
+    for k in range(len(pairs) // 2):
+        before[rank - 1 - k], after[rank - 1 - k] = pairs[2 * k], pairs[2 * k + 1]
     return before, after
 
 
@@ -89,15 +89,15 @@ def pad(node: FxNode) -> Expr:
     mode = node.arg("mode", "constant")
     value = node.arg("value", None)
     if mode not in MODES:
-        node.fail(f"unknown padding mode {mode!r}")
+        node.fail(f"mode: expected {', '.join(MODES)}, found {mode!r}")
     return emit_pad(node, node["self"], before, after, 0.0 if value is None else value, mode)
 
 
 @torch_op("reflection_pad1d", "reflection_pad2d", "reflection_pad3d")
-def mirrored(node: FxNode) -> Expr:
+def pad_reflect(node: FxNode) -> Expr:
     return emit_pad(node, node["self"], *_amounts(node, "padding"), mode="reflect")
 
 
 @torch_op("replication_pad1d", "replication_pad2d", "replication_pad3d")
-def edged(node: FxNode) -> Expr:
+def pad_replicate(node: FxNode) -> Expr:
     return emit_pad(node, node["self"], *_amounts(node, "padding"), mode="replicate")

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from structir.frontend.torch.node import FxNode
-from structir.frontend.torch.ops.conv import spread
+from structir.frontend.torch.ops.conv import per_axis
 from structir.frontend.torch.ops.padding import emit_pad
-from structir.frontend.torch.ops.shapes import reordered
+from structir.frontend.torch.ops.shapes import reorder_axes
 from structir.frontend.torch.registry import torch_op
 from structir.frontend.torch.scalars import cast, constant, index_range, number, product, reshape_to
 from structir.ir import dims
@@ -28,35 +28,41 @@ def _axes_of(node: FxNode) -> int:
     return int(node.spec.target.partition("pool")[2][0])
 
 
-def _batched(node: FxNode, count: int) -> tuple[Expr, bool]:
+def _with_batch_axis(node: FxNode, count: int) -> tuple[Expr, bool]:
     x = node["self"]
     rank = node.rank()
     return (x, False) if rank == count + 2 else (R.expand_dims(x, [0]), True)
 
 
 def _window(node: FxNode, count: int) -> tuple[list[int], list[int], list[int], list[int]]:
-    kernel = spread(node, "kernel_size", count, 1)
+    kernel = per_axis(node, "kernel_size", count, 1)
     strides = list(node.ints("stride", ())) or kernel
     strides = strides * count if len(strides) == 1 else strides
-    return kernel, strides, spread(node, "padding", count, 0), spread(node, "dilation", count, 1)
+    return (
+        kernel,
+        strides,
+        per_axis(node, "padding", count, 0),
+        per_axis(node, "dilation", count, 1),
+    )
 
 
-def _ceiling(node: FxNode, x: Expr, count: int) -> list[Dim]:
-    """Extends the padding for ceil_mode, so that windows cover torch's recorded output sizes."""
+def _ceil_mode_padding(node: FxNode, x: Expr, count: int) -> list[Dim]:
+    """Returns the padding after each axis that ceil_mode needs to reach torch's recorded output
+    sizes."""
     kernel, strides, padding, dilation = _window(node, count)
-    sizes, wanted = node.dims_of(x)[2:], node.out_dims()[-count:]
+    sizes, out_sizes = node.dims_of(x)[2:], node.out_dims()[-count:]
     after: list[Dim] = []
     for k in range(count):
         extent = (kernel[k] - 1) * dilation[k] + 1
-        more = (wanted[k] - 1) * strides[k] + extent - sizes[k] - padding[k]
-        after.append(dims.dim_max(more, 0))
+        missing = (out_sizes[k] - 1) * strides[k] + extent - sizes[k] - padding[k]
+        after.append(dims.dim_max(missing, 0))
     return after
 
 
 @torch_op("max_pool1d", "max_pool2d", "max_pool3d")
 def max_pool(node: FxNode) -> Expr:
     count = _axes_of(node)
-    x, bare = _batched(node, count)
+    x, is_unbatched = _with_batch_axis(node, count)
     kernel, strides, padding, dilation = _window(node, count)
     result = MAX[count](
         x,
@@ -66,7 +72,7 @@ def max_pool(node: FxNode) -> Expr:
         dilation=dilation,
         ceil_mode=node.flag("ceil_mode"),
     )
-    return R.squeeze(result, [0]) if bare else result
+    return R.squeeze(result, [0]) if is_unbatched else result
 
 
 def _lowest(node: FxNode) -> float:
@@ -74,45 +80,49 @@ def _lowest(node: FxNode) -> float:
 
 
 @torch_op("max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices")
-def max_pool_with_places(node: FxNode) -> list[Expr]:
-    """Returns the greatest elements, and where they are in the plane that they are of."""
+def max_pool_with_indices(node: FxNode) -> list[Expr]:
+    """Returns the maxima, and their flat indices in the spatial plane."""
     count = _axes_of(node)
-    best = max_pool(node)
-    x, bare = _batched(node, count)
+    maxima = max_pool(node)
+    x, is_unbatched = _with_batch_axis(node, count)
     flat = index_range(product(node.dims_of(x)[2:]))
     plane = reshape_to(flat, (1, 1, *node.dims_of(x)[2:]))
-    values, places = _taken(node, x, _lowest(node)), _taken(node, plane, -1)
+    windows, indices = _gather_windows(node, x, _lowest(node)), _gather_windows(node, plane, -1)
     rank = 2 + count
-    at = R.argmax(values, axis=rank, keepdims=True)
-    sizes = (*node.dims_of(values)[:rank], node.dims_of(values)[rank])
-    chosen = R.gather_elements(R.broadcast_to(places, sizes), cast(at, "int64"), axis=rank)
-    where = R.squeeze(chosen, [rank, 0] if bare else [rank])
-    return [best, where]
+    best_in_window = R.argmax(windows, axis=rank, keepdims=True)
+    sizes = (*node.dims_of(windows)[:rank], node.dims_of(windows)[rank])
+    selected = R.gather_elements(
+        R.broadcast_to(indices, sizes), cast(best_in_window, "int64"), axis=rank
+    )
+    positions = R.squeeze(selected, [rank, 0] if is_unbatched else [rank])
+    return [maxima, positions]
 
 
-def _taken(node: FxNode, x: Expr, filler: float) -> Expr:
-    """Returns the elements of each window along a last axis."""
+def _gather_windows(node: FxNode, x: Expr, filler: float) -> Expr:
+    """Returns the elements of each window along a new last axis."""
     count = _axes_of(node)
     kernel, strides, padding, dilation = _window(node, count)
     after: list[Dim] = list(padding)
     if node.flag("ceil_mode"):
-        after = _ceiling(node, x, count)
+        after = _ceil_mode_padding(node, x, count)
     x = node.emit(emit_pad(node, x, [0, 0, *padding], [0, 0, *after], filler))
     for k in range(count):
         axis = 2 + 2 * k
-        moves = node.out_dims()[-count + k]
-        starts = R.multiply(reshape_to(index_range(moves), (moves, 1)), constant(strides[k]))
-        inner = constant([[j * dilation[k] for j in range(kernel[k])]])
-        x = node.emit(R.take(x, R.add(starts, inner), axis=axis))
+        positions = node.out_dims()[-count + k]
+        starts = R.multiply(
+            reshape_to(index_range(positions), (positions, 1)), constant(strides[k])
+        )
+        offsets = constant([[j * dilation[k] for j in range(kernel[k])]])
+        x = node.emit(R.take(x, R.add(starts, offsets), axis=axis))
     outer = [2 + 2 * k for k in range(count)]
-    x = node.emit(reordered(x, [0, 1, *outer, *[a + 1 for a in outer]]))
+    x = node.emit(reorder_axes(x, [0, 1, *outer, *[a + 1 for a in outer]]))
     return node.emit(reshape_to(x, (*node.dims_of(x)[: 2 + count], math.prod(kernel))))
 
 
 @torch_op("avg_pool1d", "avg_pool2d", "avg_pool3d")
 def mean_pool(node: FxNode) -> Expr:
     count = _axes_of(node)
-    x, bare = _batched(node, count)
+    x, is_unbatched = _with_batch_axis(node, count)
     kernel, strides, padding, _ = _window(node, count)
     divisor = node.arg("divisor_override", None)
     if divisor is None:
@@ -125,21 +135,21 @@ def mean_pool(node: FxNode) -> Expr:
             count_include_pad=node.flag("count_include_pad", True),
         )
     else:
-        result = _divided(node, x, divisor)
-    return R.squeeze(result, [0]) if bare else result
+        result = _pool_with_divisor(node, x, divisor)
+    return R.squeeze(result, [0]) if is_unbatched else result
 
 
-def _divided(node: FxNode, x: Expr, divisor: int) -> Expr:
-    """Returns the sums of windows over a number."""
+def _pool_with_divisor(node: FxNode, x: Expr, divisor: int) -> Expr:
+    """Returns the sum of each window divided by `divisor`."""
     count = _axes_of(node)
     kernel, strides, padding, _ = _window(node, count)
-    after = _ceiling(node, x, count) if node.flag("ceil_mode") else padding
-    whole = emit_pad(node, x, [0, 0, *padding], [0, 0, *after], 0.0)
-    mean = MEAN[count](whole, pool_size=kernel, strides=strides)
+    after = _ceil_mode_padding(node, x, count) if node.flag("ceil_mode") else padding
+    padded = emit_pad(node, x, [0, 0, *padding], [0, 0, *after], 0.0)
+    mean = MEAN[count](padded, pool_size=kernel, strides=strides)
     return R.multiply(mean, number(math.prod(kernel) / divisor, node.out_dtype()))
 
 
-# ---- pools that give a stated size
+# ---- adaptive pooling
 
 
 @torch_op(
@@ -162,32 +172,38 @@ def adaptive_max(node: FxNode) -> Any:
 
 
 def _adaptive(node: FxNode, op: Any) -> Expr:
-    """Returns each axis in turn: windows that begin at floor(i * size / new) and end before ceil((i
-    + 1) * size / new)."""
+    """Pools each axis to its output size: window i covers floor(i * size / new) to ceil((i + 1) *
+    size / new)."""
     count = _axes_of(node)
     x, rank = node["self"], node.rank()
-    wanted = node.out_dims()[-count:]
-    ones = [rank - count + k for k, new in enumerate(wanted) if new == 1]
-    if ones:
-        x = node.emit(op(x, axis=ones, keepdims=True))
-    for k, new in enumerate(wanted):
+    out_sizes = node.out_dims()[-count:]
+    unit_axes = [rank - count + k for k, out_size in enumerate(out_sizes) if out_size == 1]
+    if unit_axes:
+        x = node.emit(op(x, axis=unit_axes, keepdims=True))
+    for k, out_size in enumerate(out_sizes):
         axis = rank - count + k
         size = node.dims_of(x)[axis]
-        if new != 1 and dims.equal(size, new) is not True:
-            x = node.emit(_along(node, x, axis, size, new, op))
+        if out_size != 1 and dims.equal(size, out_size) is not True:
+            x = node.emit(_pool_axis(node, x, axis, size, out_size, op))
     return x
 
 
-def _along(node: FxNode, x: Expr, axis: int, size: Dim, new: Dim, op: Any) -> Expr:
-    each = dims.exact_quotient(size, new)
-    if each is not None:
+def _pool_axis(node: FxNode, x: Expr, axis: int, size: Dim, out_size: Dim, op: Any) -> Expr:
+    window_size = dims.exact_quotient(size, out_size)
+    if window_size is not None:
         sizes = node.dims_of(x)
-        return op(reshape_to(x, (*sizes[:axis], new, each, *sizes[axis + 1 :])), axis=[axis + 1])
-    if not isinstance(new, int):
-        node.fail("adaptive pooling requires a static size")
-    pieces = []
-    for i in range(new):
-        start, end = dims.floordiv(size * i, new), dims.ceildiv(size * (i + 1), new)
-        piece = R.strided_slice(x, [axis], (start,), (end,))
-        pieces.append(node.emit(op(piece, axis=[axis], keepdims=True)))
-    return R.concat(pieces, axis=axis)
+        return op(
+            reshape_to(x, (*sizes[:axis], out_size, window_size, *sizes[axis + 1 :])),
+            axis=[axis + 1],
+        )
+    if not isinstance(out_size, int):
+        node.fail(
+            f"output_size: expected a static size, found {dims.text(out_size)}",
+            "pass the output size as an int",
+        )
+    windows = []
+    for i in range(out_size):
+        start, end = dims.floordiv(size * i, out_size), dims.ceildiv(size * (i + 1), out_size)
+        window = R.strided_slice(x, [axis], (start,), (end,))
+        windows.append(node.emit(op(window, axis=[axis], keepdims=True)))
+    return R.concat(windows, axis=axis)

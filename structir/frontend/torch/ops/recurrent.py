@@ -1,4 +1,4 @@
-"""Recurrent layers: the products with the inputs at once, then a kernel for all steps."""
+"""Mappings of recurrent layers: one matrix product for all inputs, then a kernel for all steps."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import numpy as np
 
 from structir.frontend.recurrent_kernels import DTYPES, recurrent_kernel
 from structir.frontend.torch.node import FxNode
-from structir.frontend.torch.ops.shapes import reordered
+from structir.frontend.torch.ops.shapes import reorder_axes
 from structir.frontend.torch.registry import torch_op
 from structir.frontend.torch.scalars import number
+from structir.ir import dims
 from structir.ir.expr import Constant, Expr, ShapeExpr, Tuple
 from structir.ir.struct_info import TensorStructInfo
 from structir.script import R
@@ -20,7 +21,7 @@ from structir.script import R
 
 @attrs.frozen
 class TorchRecurrentKind:
-    """A kind of recurrent layer: its kernel, and the order of torch's gates in it."""
+    """A kind of recurrent layer: its kernel, and torch's gates in the kernel's order."""
 
     kernel: str
     gates: tuple[int, ...]
@@ -37,7 +38,7 @@ KINDS = {
 
 @attrs.frozen(eq=False)
 class Weights:
-    """The weights of one direction of a layer, transposed, their gates in the kernel's order."""
+    """The transposed weights of one direction of a layer, with gates in the kernel's order."""
 
     own: Expr
     recurrence: Expr
@@ -49,79 +50,92 @@ class Weights:
 def recurrent(node: FxNode) -> list[Expr]:
     kind = KINDS[node.spec.target.split(".")[1]]
     if node.dtype("input") not in DTYPES:
-        node.fail(f"recurrent layers of {node.dtype('input')} are not supported")
+        node.fail(
+            f"input: expected {' or '.join(sorted(DTYPES))}, found {node.dtype('input')}",
+            "export the model in float32: `model.float()`",
+        )
     if node.flag("train") and float(node.arg("dropout", 0.0)) != 0.0:
-        node.fail("dropout between layers in training mode is not supported")
-    by_batch = node.flag("batch_first")
-    bare = node.rank("input") == 2
-    starts = node.arg("hx")
-    starts = list(starts) if isinstance(starts, tuple) else [starts]
+        node.fail(
+            f"dropout in training mode: expected 0.0, found {node.arg('dropout')}",
+            "call `model.eval()` before torch.export.export",
+        )
+    batch_first = node.flag("batch_first")
+    is_unbatched = node.rank("input") == 2
+    initial = node.arg("hx")
+    initial = list(initial) if isinstance(initial, tuple) else [initial]
     x = node["input"]
-    if bare:
-        x, starts = R.expand_dims(x, [1]), [R.expand_dims(s, [1]) for s in starts]
-    elif by_batch:
+    if is_unbatched:
+        x, initial = R.expand_dims(x, [1]), [R.expand_dims(s, [1]) for s in initial]
+    elif batch_first:
         x = R.permute_dims(x, [1, 0, 2])
-    whole, last = _layers(node, kind, x, starts)
-    if bare:
-        return [R.squeeze(v, [1]) for v in (whole, *last)]
-    return [reordered(whole, [1, 0, 2]) if by_batch else whole, *last]
+    hidden_states, last = _layers(node, kind, x, initial)
+    if is_unbatched:
+        return [R.squeeze(v, [1]) for v in (hidden_states, *last)]
+    return [reorder_axes(hidden_states, [1, 0, 2]) if batch_first else hidden_states, *last]
 
 
 def _layers(
-    node: FxNode, kind: TorchRecurrentKind, x: Expr, starts: list[Expr]
+    node: FxNode, kind: TorchRecurrentKind, x: Expr, initial: list[Expr]
 ) -> tuple[Expr, list[Expr]]:
-    """Returns all layers in turn, each in one or both directions."""
-    ways = [False, True] if node.flag("bidirectional") else [False]
-    given = list(node.arg("params"))
-    each = 4 if node.flag("has_biases", True) else 2
-    if len(given) != each * node.plain("num_layers") * len(ways):
-        node.fail("layers with projections are not supported")
+    """Builds all layers in order, each in one or two directions."""
+    directions = [False, True] if node.flag("bidirectional") else [False]
+    params = list(node.arg("params"))
+    params_per_direction = 4 if node.flag("has_biases", True) else 2
+    if len(params) != params_per_direction * node.plain("num_layers") * len(directions):
+        node.fail(
+            f"expected {params_per_direction} weights per layer and direction, found projections",
+            "build the layer with `proj_size=0`",
+        )
     last: list[list[Expr]] = []
     for layer in range(node.plain("num_layers")):
         result = []
-        for k, back in enumerate(ways):
-            index = layer * len(ways) + k
-            weights = _weights(node, kind, given[index * each : (index + 1) * each])
-            states = [R.take(s, number(index, "int64"), axis=0) for s in starts]
-            result.append(_directed(node, kind, node.emit(x), weights, states, back))
+        for k, reverse in enumerate(directions):
+            index = layer * len(directions) + k
+            weights = _weights(
+                node,
+                kind,
+                params[index * params_per_direction : (index + 1) * params_per_direction],
+            )
+            states = [R.take(s, number(index, "int64"), axis=0) for s in initial]
+            result.append(_build_direction(node, kind, node.emit(x), weights, states, reverse))
         x = result[0][0] if len(result) == 1 else R.concat([m[0] for m in result], axis=2)
         last += [m[1:] for m in result]
     return x, [R.stack(Tuple(tuple(column)), axis=0) for column in zip(*last, strict=True)]
 
 
-def _weights(node: FxNode, kind: TorchRecurrentKind, given: list[Expr]) -> Weights:
-    def turned(x: Expr) -> Expr:
+def _weights(node: FxNode, kind: TorchRecurrentKind, params: list[Expr]) -> Weights:
+    def transpose(x: Expr) -> Expr:
         ordered = _in_order(node, kind, x)
         if isinstance(ordered, Constant):
             return Constant(np.ascontiguousarray(ordered.data.T))
         return node.fold(R.permute_dims(ordered, [1, 0]))
 
-    biases = [node.fold(_in_order(node, kind, b)) for b in given[2:]]
-    return Weights(turned(given[0]), turned(given[1]), *(biases or (None, None)))
+    biases = [node.fold(_in_order(node, kind, b)) for b in params[2:]]
+    return Weights(transpose(params[0]), transpose(params[1]), *(biases or (None, None)))
 
 
 def _in_order(node: FxNode, kind: TorchRecurrentKind, x: Expr) -> Expr:
-    """Returns weights with their gates (axis 0) in the order of the kernel."""
+    """Returns weights with their gates (axis 0) in the kernel's order."""
     if kind.gates == (0,):
         return x
     count = len(kind.gates)
-    each = node.whole(node.dims_of(x)[0]) // count
+    gate_size = node.whole(node.dims_of(x)[0]) // count
     if isinstance(x, Constant):
-        apart = x.data.reshape(count, -1, *x.data.shape[1:])
-        return Constant(apart[list(kind.gates)].reshape(x.data.shape))
-    parts = [R.strided_slice(x, [0], (g * each,), ((g + 1) * each,)) for g in kind.gates]
+        by_gate = x.data.reshape(count, -1, *x.data.shape[1:])
+        return Constant(by_gate[list(kind.gates)].reshape(x.data.shape))
+    parts = [R.strided_slice(x, [0], (g * gate_size,), ((g + 1) * gate_size,)) for g in kind.gates]
     return R.concat(parts, axis=0)
 
 
-def _directed(
+def _build_direction(
     node: FxNode,
     kind: TorchRecurrentKind,
     x: Expr,
     weights: Weights,
     states: list[Expr],
-    back: bool,
+    reverse: bool,
 ) -> list[Expr]:
-    """Returns all hidden states of one direction, then its last states."""
+    """Returns all hidden states of one direction, then its final states."""
     gates = R.matmul(x, weights.own)
     gates = node.emit(gates if weights.own_bias is None else R.add(gates, weights.own_bias))
     steps, batch, width = node.dims_of(gates)
@@ -129,30 +143,33 @@ def _directed(
     bias = weights.bias or R.zeros(ShapeExpr((width,)), dtype)
     states = [node.emit(s) for s in states]
     if not kind.kernel:
-        return _unrolled(node, gates, weights, states[0], back)
+        return _unroll(node, gates, weights, states[0], reverse)
     hidden = node.dims_of(states[0])[1]
     last = TensorStructInfo((batch, hidden), dtype)
-    whole = TensorStructInfo((steps, batch, hidden), dtype)
-    kernel = recurrent_kernel(kind.kernel, dtype, back)
+    hidden_states = TensorStructInfo((steps, batch, hidden), dtype)
+    kernel = recurrent_kernel(kind.kernel, dtype, reverse)
     call: Any = R.call_kernel(
         node.host.builder.kernel(kernel),
         (gates, *states, weights.recurrence, bias),
-        out_sinfo=(whole, *[last for _ in states]),
+        out_sinfo=(hidden_states, *[last for _ in states]),
     )
     result = node.emit(call)
     return [node.emit(result[k]) for k in range(1 + len(states))]
 
 
-def _unrolled(node: FxNode, gates: Expr, weights: Weights, state: Expr, back: bool) -> list[Expr]:
+def _unroll(node: FxNode, gates: Expr, weights: Weights, state: Expr, reverse: bool) -> list[Expr]:
     """Unrolls the time steps, for a cell without a kernel."""
     steps = node.dims_of(gates)[0]
     if not isinstance(steps, int):
-        node.fail("expected a static number of time steps")
-    shown: list[Expr] = []
-    for k in reversed(range(steps)) if back else range(steps):
+        node.fail(
+            f"rnn_relu: expected a static number of time steps, found {dims.text(steps)}",
+            "export with a static sequence length, or use `nonlinearity='tanh'`",
+        )
+    outputs: list[Expr] = []
+    for k in reversed(range(steps)) if reverse else range(steps):
         parts = [R.take(gates, number(k, "int64"), axis=0), R.matmul(state, weights.recurrence)]
         parts += [weights.bias] if weights.bias is not None else []
         state = node.emit(R.nn.relu(reduce(R.add, parts)))
-        shown.append(state)
-    whole = R.stack(Tuple(tuple(reversed(shown) if back else shown)), axis=0)
-    return [node.emit(whole), state]
+        outputs.append(state)
+    hidden_states = R.stack(Tuple(tuple(reversed(outputs) if reverse else outputs)), axis=0)
+    return [node.emit(hidden_states), state]

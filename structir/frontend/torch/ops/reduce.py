@@ -1,4 +1,4 @@
-"""Reductions over axes, positions of extremes, running sums, and the order of elements."""
+"""Mappings of reductions, norms, cumulative ops, sorting and searching."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import reduce as folded
 from typing import Any
 
 from structir.frontend.torch.node import FxNode
-from structir.frontend.torch.ops.shapes import between
+from structir.frontend.torch.ops.shapes import slice_between
 from structir.frontend.torch.registry import torch_op
 from structir.frontend.torch.scalars import (
     as_tensor,
@@ -23,7 +23,7 @@ from structir.script import R
 
 
 def axes_of(node: FxNode, name: str = "dim") -> list[int] | None:
-    """Returns the axes that are reduced; None where all are."""
+    """Returns the axes to reduce, or None for all."""
     return node.axes(name)
 
 
@@ -47,48 +47,48 @@ torch_op("amin")(_over(R.min))
 @torch_op("nansum", "nanmean")
 def without_nan(node: FxNode) -> Expr:
     x = node.emit(cast(node["self"], node.out_dtype()))
-    axes, keep = axes_of(node), node.flag("keepdim")
-    absent = node.emit(R.isnan(x))
-    total = R.sum(R.where(absent, number(0, node.out_dtype()), x), axis=axes, keepdims=keep)
+    axes, keepdims = axes_of(node), node.flag("keepdim")
+    is_nan = node.emit(R.isnan(x))
+    total = R.sum(R.where(is_nan, number(0, node.out_dtype()), x), axis=axes, keepdims=keepdims)
     if ".nansum" in node.spec.target:
         return total
-    count = R.sum(cast(R.logical_not(absent), node.out_dtype()), axis=axes, keepdims=keep)
+    count = R.sum(cast(R.logical_not(is_nan), node.out_dtype()), axis=axes, keepdims=keepdims)
     return R.divide(total, count)
 
 
 @torch_op("count_nonzero")
-def count_of_some(node: FxNode) -> Expr:
-    some = R.not_equal(node["self"], number(0, node.dtype()))
-    return R.sum(cast(some, "int64"), axis=axes_of(node))
+def count_nonzero(node: FxNode) -> Expr:
+    is_nonzero = R.not_equal(node["self"], number(0, node.dtype()))
+    return R.sum(cast(is_nonzero, "int64"), axis=axes_of(node))
 
 
 @torch_op("any", "all")
 def any_or_all(node: FxNode) -> Expr:
     op = R.max if ".any" in node.spec.target else R.min
-    whole = node.operand("self", "bool")
+    flags = node.operand("self", "bool")
     if not node.rank():
-        return cast(whole, node.out_dtype())
-    result = op(cast(whole, "int8"), axis=axes_of(node), keepdims=node.flag("keepdim"))
+        return cast(flags, node.out_dtype())
+    result = op(cast(flags, "int8"), axis=axes_of(node), keepdims=node.flag("keepdim"))
     return cast(result, node.out_dtype())
 
 
 @torch_op("max", "min")
 def extreme(node: FxNode) -> Any:
-    """Returns the extreme of all elements, of two tensors, or along an axis and where it is."""
-    high = ".max" in node.spec.target
+    """Builds max or min: of all elements, of two tensors, or along an axis with its indices."""
+    is_max = ".max" in node.spec.target
     if "other" in node.spec.args:
         dtype = node.out_dtype()
         pair = node.operand("self", dtype), node.operand("other", dtype)
-        return (R.maximum if high else R.minimum)(*pair)
-    x, op = node["self"], R.max if high else R.min
+        return (R.maximum if is_max else R.minimum)(*pair)
+    x, op = node["self"], R.max if is_max else R.min
     if "dim" not in node.spec.args:
         return op(_wide(node, x)) if node.rank() else x
     if not node.rank():
         return [x, number(0, "int64")]
-    axis, keep = node.axis(), node.flag("keepdim")
+    axis, keepdims = node.axis(), node.flag("keepdim")
     x = node.emit(_wide(node, x))
-    where = (R.argmax if high else R.argmin)(x, axis=axis, keepdims=keep)
-    return [cast(op(x, axis=axis, keepdims=keep), node.out_dtype()), cast(where, "int64")]
+    position = (R.argmax if is_max else R.argmin)(x, axis=axis, keepdims=keepdims)
+    return [cast(op(x, axis=axis, keepdims=keepdims), node.out_dtype()), cast(position, "int64")]
 
 
 def _wide(node: FxNode, x: Expr) -> Expr:
@@ -96,14 +96,14 @@ def _wide(node: FxNode, x: Expr) -> Expr:
 
 
 @torch_op("aminmax")
-def both_extremes(node: FxNode) -> list[Expr]:
+def min_and_max(node: FxNode) -> list[Expr]:
     axes = None if node.arg("dim", None) is None else [node.axis()]
-    keep = node.flag("keepdim")
-    return [op(node["self"], axis=axes, keepdims=keep) for op in (R.min, R.max)]
+    keepdims = node.flag("keepdim")
+    return [op(node["self"], axis=axes, keepdims=keepdims) for op in (R.min, R.max)]
 
 
 @torch_op("argmax", "argmin")
-def place_of_extreme(node: FxNode) -> Expr:
+def arg_extreme(node: FxNode) -> Expr:
     op = R.argmax if ".argmax" in node.spec.target else R.argmin
     if not node.rank():
         return number(0, "int64")
@@ -111,49 +111,49 @@ def place_of_extreme(node: FxNode) -> Expr:
     return cast(op(_wide(node, node["self"]), axis=axis, keepdims=node.flag("keepdim")), "int64")
 
 
-def spread_of(node: FxNode) -> tuple[Expr, Expr]:
+def variance_of(node: FxNode) -> tuple[Expr, Expr]:
     """Returns the variance over the axes, and the mean."""
-    x, axes, keep = node["self"], axes_of(node), node.flag("keepdim")
+    x, axes, keepdims = node["self"], axes_of(node), node.flag("keepdim")
     correction: Any = node.arg("correction", None)
     if correction is None:
         correction = int(node.flag("unbiased", True))
-    mean = R.mean(x, axis=axes, keepdims=keep)
-    variance = R.variance(x, axis=axes, keepdims=keep)
+    mean = R.mean(x, axis=axes, keepdims=keepdims)
+    variance = R.variance(x, axis=axes, keepdims=keepdims)
     if correction == 0:
         return variance, mean
     sizes = node.dims()
     count = product(sizes if axes is None else [sizes[a] for a in axes])
-    many, dtype = as_tensor(count, node.out_dtype()), node.out_dtype()
-    left = R.maximum(R.subtract(many, number(correction, dtype)), number(0, dtype))
-    return R.multiply(variance, R.divide(many, left)), mean
+    count_value, dtype = as_tensor(count, node.out_dtype()), node.out_dtype()
+    divisor = R.maximum(R.subtract(count_value, number(correction, dtype)), number(0, dtype))
+    return R.multiply(variance, R.divide(count_value, divisor)), mean
 
 
 @torch_op("var")
 def variance(node: FxNode) -> Expr:
-    return spread_of(node)[0]
+    return variance_of(node)[0]
 
 
 @torch_op("std")
 def deviation(node: FxNode) -> Expr:
-    return R.sqrt(spread_of(node)[0])
+    return R.sqrt(variance_of(node)[0])
 
 
 @torch_op("var_mean")
 def variance_and_mean(node: FxNode) -> list[Expr]:
-    return list(spread_of(node))
+    return list(variance_of(node))
 
 
 @torch_op("std_mean")
 def deviation_and_mean(node: FxNode) -> list[Expr]:
-    spread, mean = spread_of(node)
-    return [R.sqrt(spread), mean]
+    variance_value, mean = variance_of(node)
+    return [R.sqrt(variance_value), mean]
 
 
 @torch_op("logsumexp")
 def log_sum_exp(node: FxNode) -> Expr:
     x, axes = cast(node["self"], node.out_dtype()), axes_of(node)
-    most = node.emit(R.max(x, axis=axes, keepdims=True))
-    finite = node.emit(R.where(R.isfinite(most), most, number(0.0, node.out_dtype())))
+    maximum = node.emit(R.max(x, axis=axes, keepdims=True))
+    finite = node.emit(R.where(R.isfinite(maximum), maximum, number(0.0, node.out_dtype())))
     total = R.log(R.sum(R.exp(R.subtract(x, finite)), axis=axes, keepdims=True))
     result = R.add(total, finite)
     if node.flag("keepdim") or not node.rank():
@@ -164,27 +164,27 @@ def log_sum_exp(node: FxNode) -> Expr:
 @torch_op("linalg_vector_norm", "norm", "frobenius_norm")
 def norm(node: FxNode) -> Expr:
     order = node.arg("ord" if "vector" in node.spec.target else "p", 2)
-    axes, keep = axes_of(node), node.flag("keepdim")
-    return _norm(node, R.abs(node.float_operand()), order, axes, keep)
+    axes, keepdims = axes_of(node), node.flag("keepdim")
+    return _norm(node, R.abs(node.float_operand()), order, axes, keepdims)
 
 
-def _norm(node: FxNode, size: Expr, order: Any, axes: Any, keep: bool) -> Expr:
+def _norm(node: FxNode, magnitude: Expr, order: Any, axes: Any, keepdims: bool) -> Expr:
     dtype = node.out_dtype()
     order = 2 if order is None else order
     if order in (float("inf"), float("-inf")):
-        return (R.max if order > 0 else R.min)(size, axis=axes, keepdims=keep)
+        return (R.max if order > 0 else R.min)(magnitude, axis=axes, keepdims=keepdims)
     if order == 0:
-        some = cast(R.not_equal(size, number(0.0, dtype)), dtype)
-        return R.sum(some, axis=axes, keepdims=keep)
+        is_nonzero = cast(R.not_equal(magnitude, number(0.0, dtype)), dtype)
+        return R.sum(is_nonzero, axis=axes, keepdims=keepdims)
     if order == 1:
-        return R.sum(size, axis=axes, keepdims=keep)
+        return R.sum(magnitude, axis=axes, keepdims=keepdims)
     if order == 2:
-        return R.sqrt(R.sum(R.multiply(size, size), axis=axes, keepdims=keep))
-    total = R.sum(R.power(size, number(order, dtype)), axis=axes, keepdims=keep)
+        return R.sqrt(R.sum(R.multiply(magnitude, magnitude), axis=axes, keepdims=keepdims))
+    total = R.sum(R.power(magnitude, number(order, dtype)), axis=axes, keepdims=keepdims)
     return R.power(total, number(1 / order, dtype))
 
 
-def _running(op: Any) -> Callable[[FxNode], Expr]:
+def _cumulative(op: Any) -> Callable[[FxNode], Expr]:
     def build(node: FxNode) -> Expr:
         x = cast(node["self"], node.out_dtype())
         return op(x, axis=node.axis()) if node.rank() else x
@@ -192,43 +192,47 @@ def _running(op: Any) -> Callable[[FxNode], Expr]:
     return build
 
 
-torch_op("cumsum")(_running(R.cumsum))
-torch_op("cumprod")(_running(R.cumprod))
+torch_op("cumsum")(_cumulative(R.cumsum))
+torch_op("cumprod")(_cumulative(R.cumprod))
 
 
 @torch_op("logcumsumexp")
 def running_log_sum_exp(node: FxNode) -> Expr:
     """Builds logcumsumexp; the maximum is subtracted first for stability."""
     x, axis = node["self"], node.axis()
-    most = node.emit(R.max(x, axis=[axis], keepdims=True))
-    return R.add(R.log(R.cumsum(R.exp(R.subtract(x, most)), axis=axis)), most)
+    maximum = node.emit(R.max(x, axis=[axis], keepdims=True))
+    return R.add(R.log(R.cumsum(R.exp(R.subtract(x, maximum)), axis=axis)), maximum)
 
 
 @torch_op("trace")
 def trace(node: FxNode) -> Expr:
     rows, columns = node.dims()
-    same = R.equal(reshape_to(index_range(rows), (rows, 1)), index_range(columns))
-    return R.sum(R.where(same, cast(node["self"], node.out_dtype()), number(0, node.out_dtype())))
+    is_diagonal = R.equal(reshape_to(index_range(rows), (rows, 1)), index_range(columns))
+    return R.sum(
+        R.where(is_diagonal, cast(node["self"], node.out_dtype()), number(0, node.out_dtype()))
+    )
 
 
 @torch_op("diff")
 def differences(node: FxNode) -> Expr:
     """Returns the n-th differences; for n = 0, `prepend` and `append` are ignored as in torch."""
     count, axis, dtype = node.plain("n", 1), node.axis("dim", -1), node.out_dtype()
-    given = [node.get(name) for name in ("prepend", "self", "append")]
-    parts = [cast(x, dtype) for x in given if x is not None] if count else [node["self"]]
-    whole = R.concat(Tuple(tuple(parts)), axis=axis) if len(parts) > 1 else parts[0]
-    minus = R.logical_xor if dtype == "bool" else R.subtract
-    return folded(lambda x, _: _step(node, x, axis, minus), range(count), whole)
+    operands = [node.get(name) for name in ("prepend", "self", "append")]
+    parts = [cast(x, dtype) for x in operands if x is not None] if count else [node["self"]]
+    joined = R.concat(Tuple(tuple(parts)), axis=axis) if len(parts) > 1 else parts[0]
+    difference = R.logical_xor if dtype == "bool" else R.subtract
+    return folded(lambda x, _: _step(node, x, axis, difference), range(count), joined)
 
 
-def _step(node: FxNode, x: Expr, axis: int, minus: Any) -> Expr:
-    """Returns the difference of each element and the one before; none where there are none."""
+def _step(node: FxNode, x: Expr, axis: int, difference: Any) -> Expr:
+    """Returns the first differences along an axis; an empty axis stays empty."""
     size = node.dims_of(x := node.emit(x))[axis]
     if dims.equal(size, 0) is True:
         return x
-    fewer = dims.dim_max(size - 1, 0)
-    return minus(between(node, x, axis, 1, size), between(node, x, axis, 0, fewer))
+    shorter = dims.dim_max(size - 1, 0)
+    return difference(
+        slice_between(node, x, axis, 1, size), slice_between(node, x, axis, 0, shorter)
+    )
 
 
 # ---- order
@@ -236,18 +240,18 @@ def _step(node: FxNode, x: Expr, axis: int, minus: Any) -> Expr:
 
 @torch_op("sort")
 def sort(node: FxNode) -> list[Expr]:
-    axis, down = node.axis("dim", -1), node.flag("descending")
+    axis, descending = node.axis("dim", -1), node.flag("descending")
     x = node["self"]
     if not node.rank():
         return [x, number(0, "int64")]
-    order = node.emit(cast(R.argsort(x, axis=axis, descending=down), "int64"))
+    order = node.emit(cast(R.argsort(x, axis=axis, descending=descending), "int64"))
     return [R.gather_elements(x, order, axis=axis), order]
 
 
 @torch_op("argsort")
 def arg_sort(node: FxNode) -> Expr:
-    axis, down = node.axis("dim", -1), node.flag("descending")
-    return cast(R.argsort(node["self"], axis=axis, descending=down), "int64")
+    axis, descending = node.axis("dim", -1), node.flag("descending")
+    return cast(R.argsort(node["self"], axis=axis, descending=descending), "int64")
 
 
 @torch_op("topk")
@@ -263,31 +267,31 @@ def top_k(node: FxNode) -> list[Expr]:
 def k_th(node: FxNode) -> list[Expr]:
     axis, index = node.axis("dim", -1), node.plain("k") - 1
     order = node.emit(cast(R.argsort(node["self"], axis=axis), "int64"))
-    at = node.emit(R.strided_slice(order, [axis], (index,), (index + 1,)))
-    value = R.gather_elements(node["self"], at, axis=axis)
+    position = node.emit(R.strided_slice(order, [axis], (index,), (index + 1,)))
+    value = R.gather_elements(node["self"], position, axis=axis)
     if node.flag("keepdim"):
-        return [value, at]
-    return [R.squeeze(value, [axis]), R.squeeze(at, [axis])]
+        return [value, position]
+    return [R.squeeze(value, [axis]), R.squeeze(position, [axis])]
 
 
 @torch_op("median")
 def median(node: FxNode) -> Any:
-    """Returns the lower one of two elements in the middle."""
-    x, whole = node["self"], "dim" not in node.spec.args
-    if whole:
+    """Builds the median; for an even count, the lower of the two middle elements."""
+    x, over_all = node["self"], "dim" not in node.spec.args
+    if over_all:
         x = R.reshape(x, (product(node.dims()),))
-    axis = 0 if whole else node.axis()
+    axis = 0 if over_all else node.axis()
     x = node.emit(x)
     size = node.dims_of(x)[axis]
     order = node.emit(cast(R.argsort(x, axis=axis), "int64"))
     index = (size - 1) // 2
-    at = node.emit(R.strided_slice(order, [axis], (index,), (index + 1,)))
-    value = R.gather_elements(x, at, axis=axis)
-    if whole:
+    position = node.emit(R.strided_slice(order, [axis], (index,), (index + 1,)))
+    value = R.gather_elements(x, position, axis=axis)
+    if over_all:
         return R.reshape(value, ())
     if node.flag("keepdim"):
-        return [value, at]
-    return [R.squeeze(value, [axis]), R.squeeze(at, [axis])]
+        return [value, position]
+    return [R.squeeze(value, [axis]), R.squeeze(position, [axis])]
 
 
 @torch_op("bucketize", "searchsorted")
@@ -295,7 +299,8 @@ def buckets(node: FxNode) -> Expr:
     if ".searchsorted" in node.spec.target:
         node.require_default("sorter", None)
         if node.rank("sorted_sequence") != 1:
-            node.fail("expected a sorted_sequence of rank 1")
+            rank = node.rank("sorted_sequence")
+            node.fail(f"sorted_sequence: expected rank 1, found rank {rank}")
         edges = node["sorted_sequence"]
     else:
         edges = node["boundaries"]

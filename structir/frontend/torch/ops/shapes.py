@@ -41,38 +41,38 @@ def unsqueeze(node: FxNode) -> Expr:
 @torch_op("squeeze", "squeeze_copy")
 def squeeze(node: FxNode) -> Expr:
     sizes = node.dims()
-    places = list(range(len(sizes))) if "dim" not in node.spec.args else node.axes()
-    ones = [a for a in places or [] if a < len(sizes) and dims.equal(sizes[a], 1) is True]
+    axes = list(range(len(sizes))) if "dim" not in node.spec.args else node.axes()
+    ones = [a for a in axes or [] if a < len(sizes) and dims.equal(sizes[a], 1) is True]
     return R.squeeze(node["self"], ones) if ones else node["self"]
 
 
 @torch_op("permute", "permute_copy")
 def permute(node: FxNode) -> Expr:
     rank = node.rank()
-    return reordered(node["self"], [node.normalize_axis(a, rank) for a in node.ints("dims", ())])
+    return reorder_axes(node["self"], [node.normalize_axis(a, rank) for a in node.ints("dims", ())])
 
 
-def reordered(x: Expr, order: list[int]) -> Expr:
+def reorder_axes(x: Expr, order: list[int]) -> Expr:
     """Returns a tensor with its axes in another order."""
     return x if order == sorted(order) else R.permute_dims(x, order)
 
 
 def order_of(node: FxNode) -> list[int]:
-    """Returns the order of axes that a node which moves axes makes."""
+    """Returns the axis permutation of a node that permutes axes."""
     rank = node.rank()
     order = list(range(rank))
-    base = node.spec.target.split(".")[1]
-    if base.startswith("permute"):
+    op_name = node.spec.target.split(".")[1]
+    if op_name.startswith("permute"):
         return [node.normalize_axis(a, rank) for a in node.ints("dims", ())]
-    if base.startswith("movedim") or base == "moveaxis":
-        first = [node.normalize_axis(a, rank) for a in node.ints("source")]
-        places = [node.normalize_axis(a, rank) for a in node.ints("destination")]
-        rest = iter(a for a in order if a not in first)
-        put = dict(zip(places, first, strict=True))
-        return [put[k] if k in put else next(rest) for k in order]
-    if base in ("t", "t_copy", "numpy_T", "matrix_H", "mT", "adjoint"):
-        return [*order[:-2], *reversed(order[-2:])] if base != "numpy_T" else order[::-1]
-    names = ("axis0", "axis1") if base == "swapaxes" else ("dim0", "dim1")
+    if op_name.startswith("movedim") or op_name == "moveaxis":
+        sources = [node.normalize_axis(a, rank) for a in node.ints("source")]
+        destinations = [node.normalize_axis(a, rank) for a in node.ints("destination")]
+        remaining = iter(a for a in order if a not in sources)
+        source_of = dict(zip(destinations, sources, strict=True))
+        return [source_of[k] if k in source_of else next(remaining) for k in order]
+    if op_name in ("t", "t_copy", "numpy_T", "matrix_H", "mT", "adjoint"):
+        return [*order[:-2], *reversed(order[-2:])] if op_name != "numpy_T" else order[::-1]
+    names = ("axis0", "axis1") if op_name == "swapaxes" else ("dim0", "dim1")
     if rank:
         a, b = (node.axis(n) for n in names)
         order[a], order[b] = b, a
@@ -93,7 +93,7 @@ def order_of(node: FxNode) -> list[int]:
     "moveaxis",
 )
 def reorder(node: FxNode) -> Expr:
-    return reordered(node["self"], order_of(node))
+    return reorder_axes(node["self"], order_of(node))
 
 
 @torch_op("expand", "expand_copy", "expand_as", "broadcast_to")
@@ -122,28 +122,28 @@ def repeat_each(node: FxNode) -> Expr:
     return R.repeat(x, count, axis=node.axis())
 
 
-# ---- pieces
+# ---- slicing and splitting
 
 
 @torch_op("slice.Tensor", "slice_copy.Tensor", "narrow.default", "narrow_copy")
-def cut(node: FxNode) -> Expr:
+def slice_axis(node: FxNode) -> Expr:
     if ".narrow" in node.spec.target:
         start = node.size("start")
-        return between(node, node["self"], node.axis(), start, start + node.size("length"))
+        return slice_between(node, node["self"], node.axis(), start, start + node.size("length"))
     start, end = node.arg("start", None), node.arg("end", None)
     axis = node.axis("dim", 0)
     step = node.plain("step", 1)
     size = node.dims()[axis]
     first: Dim = 0 if start is None else node.whole(start)
     last: Dim = size if end is None else node.whole(end)
-    return between(node, node["self"], axis, first, last, step)
+    return slice_between(node, node["self"], axis, first, last, step)
 
 
 TO_THE_END = 1 << 31
 
 
-def between(node: FxNode, x: Expr, axis: int, start: Dim, end: Dim, step: int = 1) -> Expr:
-    """Returns the elements from a start to before an end along an axis."""
+def slice_between(node: FxNode, x: Expr, axis: int, start: Dim, end: Dim, step: int = 1) -> Expr:
+    """Returns the elements from `start` to `end` (exclusive) along an axis."""
     size = node.dims_of(x)[axis]
     if isinstance(end, int) and end >= TO_THE_END:
         end = size
@@ -162,8 +162,8 @@ def unbind(node: FxNode) -> list[Any]:
     ]
 
 
-def pieces_of(node: FxNode) -> tuple[int, list[Dim]]:
-    """Returns the axis that a node splits, and the sizes of the pieces."""
+def parts_of(node: FxNode) -> tuple[int, list[Dim]]:
+    """Returns the axis that a node splits, and the sizes of the parts."""
     axis = node.axis("dim", 0)
     count = len(node.spec.outputs[0]) if isinstance(node.spec.outputs[0], tuple) else 1
     return axis, [node.out_dims(k)[axis] for k in range(count)]
@@ -180,11 +180,11 @@ def pieces_of(node: FxNode) -> tuple[int, list[Dim]]:
     "unsafe_chunk",
 )
 def split(node: FxNode) -> list[Any]:
-    axis, sizes = pieces_of(node)
+    axis, sizes = parts_of(node)
     result: list[Any] = []
     start: Dim = 0
     for size in sizes:
-        result.append(between(node, node["self"], axis, start, start + size))
+        result.append(slice_between(node, node["self"], axis, start, start + size))
         start = start + size
     return result
 
@@ -196,67 +196,70 @@ def diagonal(node: FxNode) -> Expr:
 
 
 def diagonal_of(node: FxNode, first: int, second: int, offset: int) -> Expr:
-    """Returns the diagonal of two axes, which are moved to the end."""
+    """Returns the diagonal of two axes as the last axis."""
     rank = node.rank()
-    rest = [a for a in range(rank) if a not in (first, second)]
-    x = node.emit(reordered(node["self"], [first, second, *rest]))
-    along = index_range(node.out_dims()[-1])
-    rows = R.add(along, as_tensor(max(-offset, 0), "int64"))
-    columns = R.add(along, as_tensor(max(offset, 0), "int64"))
+    other_axes = [a for a in range(rank) if a not in (first, second)]
+    x = node.emit(reorder_axes(node["self"], [first, second, *other_axes]))
+    indices = index_range(node.out_dims()[-1])
+    rows = R.add(indices, as_tensor(max(-offset, 0), "int64"))
+    columns = R.add(indices, as_tensor(max(offset, 0), "int64"))
     result = R.index_tensor(x, Tuple((rows, columns)))
-    return reordered(result, [*range(1, rank - 1), 0])
+    return reorder_axes(result, [*range(1, rank - 1), 0])
 
 
 @torch_op("as_strided")
-def strided(node: FxNode) -> Expr:
+def as_strided(node: FxNode) -> Expr:
     """Builds as_strided as a gather from a contiguous operand."""
     meta = node.scope.graph.tensors.get(node.spec.args["self"].name)
     symbol = node.host.symbols.dim
-    if meta is None or not lies_in_order(symbol, meta.sizes, meta.strides):
-        node.fail("as_strided is only supported for a contiguous tensor")
+    if meta is None or not is_contiguous(symbol, meta.sizes, meta.strides):
+        node.fail(
+            "self: expected a contiguous tensor, found other strides",
+            "`x.contiguous().as_strided(...)`",
+        )
     sizes, steps = node.sizes("size"), node.sizes("stride")
-    first = node.arg("storage_offset", None)
-    at: Expr = as_tensor(0 if first is None else node.whole(first), "int64")
+    storage_offset = node.arg("storage_offset", None)
+    indices: Expr = as_tensor(0 if storage_offset is None else node.whole(storage_offset), "int64")
     for axis, (size, step) in enumerate(zip(sizes, steps, strict=True)):
-        behind = [1] * (len(sizes) - 1 - axis)
-        line = R.multiply(index_range(size), as_tensor(step, "int64"))
-        at = R.add(at, reshape_to(line, (size, *behind)))
-    return R.take(R.flatten(node["self"]), node.fold(at), axis=0)
+        trailing = [1] * (len(sizes) - 1 - axis)
+        offsets = R.multiply(index_range(size), as_tensor(step, "int64"))
+        indices = R.add(indices, reshape_to(offsets, (size, *trailing)))
+    return R.take(R.flatten(node["self"]), node.fold(indices), axis=0)
 
 
-def lies_in_order(symbol: Callable[[Any], Dim], sizes: Any, strides: Any) -> bool:
-    """Returns whether strides are contiguous."""
+def is_contiguous(symbol: Callable[[Any], Dim], sizes: Any, strides: Any) -> bool:
+    """Returns whether strides are those of a contiguous tensor."""
     step: Dim = 1
     for size, stride in zip(reversed(sizes), reversed(strides), strict=True):
-        whole = symbol(size)
-        if dims.equal(whole, 1) is True:
+        size_value = symbol(size)
+        if dims.equal(size_value, 1) is True:
             continue
         if dims.equal(symbol(stride), step) is not True:
             return False
-        step = step * whole
+        step = step * size_value
     return True
 
 
 @torch_op("unfold")
 def windows(node: FxNode) -> Expr:
-    """Returns windows along an axis, each along a new last axis."""
+    """Builds unfold: windows along an axis, with their elements along a new last axis."""
     axis, size, step = node.axis("dimension"), node.plain("size"), node.plain("step")
-    moves, rank = node.out_dims()[axis], node.rank()
-    starts = R.arange(R.prim_value(0), R.prim_value(moves), R.prim_value(1), dtype="int64")
-    inner = R.arange(R.prim_value(0), R.prim_value(size), R.prim_value(1), dtype="int64")
-    starts = R.multiply(reshape_to(starts, (moves, 1)), as_tensor(step, "int64"))
-    result = R.take(node["self"], R.add(starts, reshape_to(inner, (1, size))), axis=axis)
-    return reordered(result, [*range(axis + 1), *range(axis + 2, rank + 1), axis + 1])
+    positions, rank = node.out_dims()[axis], node.rank()
+    starts = R.arange(R.prim_value(0), R.prim_value(positions), R.prim_value(1), dtype="int64")
+    offsets = R.arange(R.prim_value(0), R.prim_value(size), R.prim_value(1), dtype="int64")
+    starts = R.multiply(reshape_to(starts, (positions, 1)), as_tensor(step, "int64"))
+    result = R.take(node["self"], R.add(starts, reshape_to(offsets, (1, size))), axis=axis)
+    return reorder_axes(result, [*range(axis + 1), *range(axis + 2, rank + 1), axis + 1])
 
 
-# ---- joined
+# ---- concatenation
 
 
 @torch_op("cat", "concat", "concatenate")
 def concat(node: FxNode) -> Expr:
     dtype, rank = node.out_dtype(), len(node.out_dims())
-    given = [x for x in node.arg("tensors") if len(node.dims_of(x)) == rank]
-    parts = [cast(x, dtype) for x in given]
+    operands = [x for x in node.arg("tensors") if len(node.dims_of(x)) == rank]
+    parts = [cast(x, dtype) for x in operands]
     axis = node.normalize_axis(node.plain("dim", 0), rank)
     return parts[0] if len(parts) == 1 else R.concat(Tuple(tuple(parts)), axis=axis)
 
@@ -270,7 +273,7 @@ def stack(node: FxNode) -> Expr:
 
 
 @torch_op("hstack", "vstack", "dstack", "column_stack")
-def stacked(node: FxNode) -> Expr:
+def stack_by_kind(node: FxNode) -> Expr:
     rank = len(node.out_dims())
     kind = node.spec.target.split(".")[1]
     parts = [_with_axes(node, cast(x, node.out_dtype()), kind, rank) for x in node.arg("tensors")]
@@ -279,15 +282,15 @@ def stacked(node: FxNode) -> Expr:
 
 
 def _with_axes(node: FxNode, x: Expr, kind: str, rank: int) -> Expr:
-    own = node.dims_of(x)
-    if len(own) == rank:
+    x_dims = node.dims_of(x)
+    if len(x_dims) == rank:
         return x
     if kind == "column_stack":
-        return reshape_to(x, (*own, 1))
+        return reshape_to(x, (*x_dims, 1))
     if kind == "dstack":
-        whole = own if len(own) == 2 else (1, *(own or (1,)))
-        return reshape_to(x, (*whole, 1))
-    return reshape_to(x, (*[1] * (rank - len(own)), *own))
+        matrix_dims = x_dims if len(x_dims) == 2 else (1, *(x_dims or (1,)))
+        return reshape_to(x, (*matrix_dims, 1))
+    return reshape_to(x, (*[1] * (rank - len(x_dims)), *x_dims))
 
 
 @torch_op("atleast_1d", "atleast_2d", "atleast_3d")
@@ -319,18 +322,18 @@ def roll(node: FxNode) -> Expr:
 
 
 @torch_op("rot90")
-def turned(node: FxNode) -> Expr:
+def rotate(node: FxNode) -> Expr:
     first, second = [node.normalize_axis(a, node.rank()) for a in node.ints("dims", (0, 1))]
     order = list(range(node.rank()))
     order[first], order[second] = second, first
     x = node["self"]
     match node.plain("k", 1) % 4:
         case 1:
-            return reordered(R.flip(x, axis=second), order)
+            return reorder_axes(R.flip(x, axis=second), order)
         case 2:
             return R.flip(R.flip(x, axis=first), axis=second)
         case 3:
-            return R.flip(reordered(x, order), axis=second)
+            return R.flip(reorder_axes(x, order), axis=second)
     return x
 
 
@@ -342,8 +345,8 @@ def mesh(node: FxNode) -> list[Any]:
     for k, x in enumerate(tensors):
         sizes = node.out_dims(k)
         index = 1 - k if by_columns and k < 2 and len(tensors) > 1 else k
-        behind = [1] * (len(sizes) - 1 - index)
-        result.append(R.broadcast_to(reshape_to(x, (*[1] * index, sizes[index], *behind)), sizes))
+        trailing = [1] * (len(sizes) - 1 - index)
+        result.append(R.broadcast_to(reshape_to(x, (*[1] * index, sizes[index], *trailing)), sizes))
     return result
 
 
@@ -358,15 +361,15 @@ def pixel_unshuffle(node: FxNode) -> Expr:
     *before, channels, _, _ = node.dims()
     *_, rows, columns = sizes
     k = len(before)
-    parted = reshape_to(node["self"], (*before, channels, rows, factor, columns, factor))
+    split_shape = reshape_to(node["self"], (*before, channels, rows, factor, columns, factor))
     order = [*range(k), k, k + 2, k + 4, k + 1, k + 3]
-    return reshape_to(reordered(parted, order), sizes)
+    return reshape_to(reorder_axes(split_shape, order), sizes)
 
 
 @torch_op("channel_shuffle", "native_channel_shuffle")
 def channel_shuffle(node: FxNode) -> Expr:
     groups, (batch, _, *rest) = node.plain("groups"), node.dims()
-    each = dims.floordiv(node.dims()[1], groups)
-    parted = reshape_to(node["self"], (batch, groups, each, *rest))
+    group_size = dims.floordiv(node.dims()[1], groups)
+    split_groups = reshape_to(node["self"], (batch, groups, group_size, *rest))
     order = [0, 2, 1, *range(3, 3 + len(rest))]
-    return reshape_to(reordered(parted, order), node.dims())
+    return reshape_to(reorder_axes(split_groups, order), node.dims())

@@ -1,12 +1,11 @@
-"""Views: how new elements of a piece of a tensor, or of one under another shape, become elements of
-the whole."""
+"""Write-backs of view ops: the base tensor after a write to a view."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from structir.frontend.torch.node import FxNode, are_equal
-from structir.frontend.torch.ops.shapes import lies_in_order, order_of, pieces_of, reordered
+from structir.frontend.torch.ops.shapes import is_contiguous, order_of, parts_of, reorder_axes
 from structir.frontend.torch.registry import view_of
 from structir.frontend.torch.scalars import product, reshape_to
 from structir.ir import dims
@@ -16,96 +15,103 @@ from structir.script import R
 
 
 def _may_copy(node: FxNode) -> bool:
-    """Returns whether an op that gives a view where it can may give a copy here."""
+    """Returns whether an op that usually returns a view may return a copy here."""
     name = node.spec.args["self"].name
     meta = node.scope.graph.tensors.get(name)
     symbol = node.host.symbols.dim
-    return meta is None or not lies_in_order(symbol, meta.sizes, meta.strides)
+    return meta is None or not is_contiguous(symbol, meta.sizes, meta.strides)
 
 
 @view_of("reshape", "flatten", "contiguous", "reshape_as", "ravel", copies=_may_copy)
 @view_of("view.default", "view_as", "unflatten", "unsqueeze", "squeeze", "_unsafe_view")
 @view_of("alias", "detach", "detach_", "lift_fresh", "positive", "lift")
-def write_reshaped(part: FxNode, new: Expr) -> Expr:
-    return new if are_equal(part.dims(), part.dims_of(new)) else reshape_to(new, part.dims())
+def write_reshaped(part: FxNode, update: Expr) -> Expr:
+    return (
+        update if are_equal(part.dims(), part.dims_of(update)) else reshape_to(update, part.dims())
+    )
 
 
 @view_of("transpose.int", "permute", "t", "numpy_T", "mT", "movedim", "swapaxes", "swapdims")
-def write_reordered(part: FxNode, new: Expr) -> Expr:
+def write_reordered(part: FxNode, update: Expr) -> Expr:
     order = order_of(part)
-    return reordered(new, [order.index(k) for k in range(len(order))])
+    return reorder_axes(update, [order.index(k) for k in range(len(order))])
 
 
 @view_of("expand", "expand_as", copies=lambda node: not are_equal(node.out_dims(), node.dims()))
-def write_expanded(part: FxNode, new: Expr) -> Expr:
-    return new
+def write_expanded(part: FxNode, update: Expr) -> Expr:
+    return update
 
 
 @view_of("select.int")
-def write_selected(part: FxNode, new: Expr) -> Expr:
+def write_selected(part: FxNode, update: Expr) -> Expr:
     axis, position = part.axis(), part.size("index")
     size = part.dims()[axis]
     position = position + size if isinstance(position, int) and position < 0 else position
-    return written(part, R.expand_dims(new, [axis]), axis, position, position + 1)
+    return update_slice(part, R.expand_dims(update, [axis]), axis, position, position + 1)
 
 
 @view_of("slice.Tensor", "narrow.default")
-def write_slice(part: FxNode, new: Expr) -> Expr:
+def write_slice(part: FxNode, update: Expr) -> Expr:
     axis = part.axis("dim", 0)
     size = part.dims()[axis]
     if ".narrow" in part.spec.target:
         start = part.size("start")
-        return written(part, new, axis, start, start + part.size("length"))
+        return update_slice(part, update, axis, start, start + part.size("length"))
     first, last = part.arg("start", None), part.arg("end", None)
-    start = from_front(part.whole(0 if first is None else first), size)
-    end = size if last is None else from_front(part.whole(last), size)
-    return written(part, new, axis, start, end, part.plain("step", 1))
+    start = clamp_bound(part.whole(0 if first is None else first), size)
+    end = size if last is None else clamp_bound(part.whole(last), size)
+    return update_slice(part, update, axis, start, end, part.plain("step", 1))
 
 
-def from_front(position: Dim, size: Dim) -> Dim:
-    """Returns a bound of a slice counted from the front, within the axis."""
+def clamp_bound(position: Dim, size: Dim) -> Dim:
+    """Returns a slice bound normalized to [0, size]."""
     if isinstance(position, int) and position < 0:
         position = dims.dim_max(position + size, 0)
     return position if dims.at_least(size, position) is True else dims.dim_min(position, size)
 
 
-def written(part: FxNode, new: Expr, axis: int, start: Dim, end: Dim, step: int = 1) -> Expr:
-    """Returns the whole with new elements from a start to before an end."""
-    whole = part["self"]
+def update_slice(
+    part: FxNode, update: Expr, axis: int, start: Dim, end: Dim, step: int = 1
+) -> Expr:
+    """Returns the base with new elements from `start` to `end` (exclusive)."""
+    base = part["self"]
     size = part.dims()[axis]
     if step != 1:
-        return R.slice_scatter(whole, new, start, end, step, axis=axis)
+        return R.slice_scatter(base, update, start, end, step, axis=axis)
     if dims.equal(start, 0) is True and dims.equal(end, size) is True:
-        return new
-    return R.slice_scatter(whole, new, start, end, 1, axis=axis)
+        return update
+    return R.slice_scatter(base, update, start, end, 1, axis=axis)
 
 
 @view_of("split", "split_with_sizes", "chunk", "tensor_split")
-def write_piece(part: Any, new: Expr) -> Expr:
-    axis, sizes = pieces_of(part)
+def write_part(part: Any, update: Expr) -> Expr:
+    axis, sizes = parts_of(part)
     start = sum(sizes[: part.result_index])
-    return written(part, new, axis, start, start + sizes[part.result_index])
+    return update_slice(part, update, axis, start, start + sizes[part.result_index])
 
 
 @view_of("unbind.int")
-def write_unbound(part: Any, new: Expr) -> Expr:
+def write_unbound(part: Any, update: Expr) -> Expr:
     axis, position = part.axis("dim", 0), part.result_index
-    return written(part, R.expand_dims(new, [axis]), axis, position, position + 1)
+    return update_slice(part, R.expand_dims(update, [axis]), axis, position, position + 1)
 
 
 @view_of("diagonal")
-def write_diagonal(part: FxNode, new: Expr) -> Expr:
+def write_diagonal(part: FxNode, update: Expr) -> Expr:
     sizes, offset = part.dims(), part.plain("offset", 0)
     if len(sizes) != 2 or part.axis("dim1", 0) != 0 or part.axis("dim2", 1) != 1:
-        part.fail("writing a diagonal is only supported for matrices")
+        part.fail(
+            f"writes to a diagonal: expected a matrix with dim1=0 and dim2=1, found {sizes}",
+            "export a functional program: `ep = ep.run_decompositions()`",
+        )
     count = part.out_dims()[-1]
-    along = R.arange(R.prim_value(0), R.prim_value(count), R.prim_value(1), dtype="int64")
+    indices = R.arange(R.prim_value(0), R.prim_value(count), R.prim_value(1), dtype="int64")
     flat = reshape_to(part["self"], (product(sizes),))
     from_row, from_column = max(-offset, 0), max(offset, 0)
-    wide = part.host.fold_constant(_number(sizes[1]))
-    rows = R.multiply(R.add(along, _number(from_row)), wide)
-    places = R.add(R.add(rows, along), _number(from_column))
-    return reshape_to(R.scatter_elements(flat, places, new, axis=0), sizes)
+    column_count = part.host.fold_constant(_number(sizes[1]))
+    rows = R.multiply(R.add(indices, _number(from_row)), column_count)
+    flat_indices = R.add(R.add(rows, indices), _number(from_column))
+    return reshape_to(R.scatter_elements(flat, flat_indices, update, axis=0), sizes)
 
 
 def _number(size: Dim) -> Expr:
