@@ -71,7 +71,7 @@ def test_in_a_body(line: str, what: str, hint: str) -> None:
 AROUND = [
     ("@R.function\ndef main(x: R.Tensr((3,), 'int8')):\n    return x", "did you mean `R.Tensor`?"),
     ("@R.function\ndef main(x: R.Tensor((3,), 'int9')):\n    return x", "did you mean 'int"),
-    ("@R.function\ndef main(x: R.Tensor((-3,), 'int8')):\n    return x", "a size is at least 0"),
+    ("@R.function\ndef main(x: R.Tensor((-3,), 'int8')):\n    return x", "write a size of at least 0"),
     (
         "@R.function\ndef main(x: R.Tensor((2.5,), 'int8')):\n    return x",
         "write an integer or an expression over dims:",
@@ -141,7 +141,7 @@ IN_PYTHON = {
     "help: call it as `R.add(x, y)`": lambda: find_op("add")(X),
     "y: expected a tensor, found 'a'": lambda: find_op("add")(X, "a"),
     "unknown dtype 'flaot32'": lambda: TensorStructInfo((3,), "flaot32"),
-    "negative size -3 of an axis": lambda: TensorStructInfo((-3,), "float32"),
+    "negative size of an axis: expected at least 0, found -3": lambda: TensorStructInfo((-3,), "float32"),
     "expected a shape such as `(n, 4)`, found 3": lambda: TensorStructInfo(3, "float32"),
     "parameter: expected a Var with StructInfo,": lambda: in_a_function(param="x"),
     "expected an expression, found 'a'; help:": lambda: in_a_function(lambda b: b.emit("a")),

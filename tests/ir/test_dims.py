@@ -440,5 +440,5 @@ def test_a_size_of_too_many_functions_in_one_another_is_refused():
     known = {dims.as_sym(n): 3} | {s: 5 for s in dims.syms(size) if s is not dims.as_sym(n)}
     assert dims.evaluate(size, known) == value
     assert dims.text(size).count("//") == 100
-    with pytest.raises(DiagnosticError, match="functions in a size are nested deeper than 100"):
+    with pytest.raises(DiagnosticError, match="size nested too deeply: expected at most 100 nested"):
         dims.floordiv(size + n * n, 3)

@@ -247,12 +247,12 @@ def _library_call(scope: KernelScope, node: ast.Expr) -> LibraryCall | Sync:
     function = LIBRARY.get(name.removeprefix("T.")) if name.startswith("T.") else None
     if function is None or not isinstance(call, ast.Call) or scope.has_threads:
         raise scope.unsupported(node, HINTS[ast.Expr])
-    words = (*[f"{place}.flat[i]" for place in function.places], *function.integers)
+    words = (*[f"{place}.flat[i]" for place in function.regions], *function.integers)
     hint = f"`{name}({', '.join(words)})`"
     if call.keywords or len(call.args) != len(words):
         message = f"{name}: expected {len(words)} arguments, found {len(call.args)}"
         raise scope.wrong(node, message, hint, code="E0136")
-    count = len(function.places)
+    count = len(function.regions)
     places = [element(scope, a) for a in call.args[:count] if isinstance(a, ast.Subscript)]
     if len(places) < count or not all(place.flat for place in places):
         message = f"{name}: expected the first elements of arrays, such as `x.flat[i]`"
