@@ -173,7 +173,7 @@ def test_names_that_are_not_there() -> None:
 def test_files_that_are_not_there(tmp_path) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(FileNotFoundError, match=r"none\.sir"):
         structir.load(tmp_path / "none.sir")
-    with pytest.raises(FileNotFoundError, match=r"there is no such folder: .*none"):
+    with pytest.raises(FileNotFoundError, match=r"no such folder: .*none"):
         structir.save(PROGRAM, tmp_path / "none" / "module.sir")
     assert not list(tmp_path.iterdir())
 
