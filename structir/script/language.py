@@ -39,8 +39,8 @@ class Namespace:
         raise AttributeError(f"unknown op `R.{full}`; list the ops with `dir(R)`")
 
     def __dir__(self) -> list[str]:
-        inside = [op.name for op in registered_ops() if op.name.startswith(self._prefix)]
-        return sorted({name[len(self._prefix) :].partition(".")[0] for name in inside})
+        names = [op.name for op in registered_ops() if op.name.startswith(self._prefix)]
+        return sorted({name[len(self._prefix) :].partition(".")[0] for name in names})
 
 
 class FormConstructor:
