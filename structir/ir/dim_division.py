@@ -26,7 +26,7 @@ def floordiv(dividend: Dim, divisor: Dim) -> Dim:
     if type(divisor) is Poly:
         return _floordiv_poly(dividend, divisor)
     if divisor == 0:
-        raise DiagnosticError(Diagnostic(f"division by zero: {dividend} // 0"))
+        raise _division_by_zero(dividend)
     if type(dividend) is not Poly:
         return dividend // divisor
     if divisor < 0:
@@ -40,12 +40,18 @@ def floormod(dividend: Dim, divisor: Dim) -> Dim:
     if type(divisor) is Poly:
         return _floormod_poly(dividend, divisor)
     if divisor == 0:
-        raise DiagnosticError(Diagnostic(f"division by zero: {dividend} % 0"))
+        raise _division_by_zero(dividend)
     if type(dividend) is not Poly:
         return dividend % divisor
     if divisor < 0:
         return -floormod(-dividend, -divisor)
     return 0 if divisor == 1 else _floormod_int(dividend, divisor)
+
+
+def _division_by_zero(dividend: Dim) -> DiagnosticError:
+    message = f"division by zero: expected a nonzero divisor of {dividend}, found 0"
+    hint = f"divide by a positive size: `({dividend}) // 2`"
+    return DiagnosticError(Diagnostic(message, hint=hint, code="E0121"))
 
 
 def ceildiv(dividend: Dim, divisor: Dim) -> Dim:

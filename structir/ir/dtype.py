@@ -47,7 +47,7 @@ def dtype_hint(name: object) -> str:
         if name in ELSEWHERE
         else difflib.get_close_matches(str(name), DTYPES, 1)
     )
-    return f"did you mean {matches[0]!r}?" if matches else f"there are {', '.join(sorted(DTYPES))}"
+    return f"did you mean {matches[0]!r}?" if matches else f"use one of {', '.join(sorted(DTYPES))}"
 
 
 def is_float(dtype: str) -> bool:

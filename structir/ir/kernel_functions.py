@@ -48,9 +48,9 @@ KIND_NAMES = {
     "float": "floats",
     "int": "integers",
     "number": "numbers",
-    "bits": "integers or truth values",
-    "bool": "truth values",
-    "any": "numbers or truth values",
+    "bits": "integers or booleans",
+    "bool": "booleans",
+    "any": "numbers or booleans",
 }
 
 # Binding strengths are Python's, weakest first.

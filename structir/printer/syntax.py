@@ -96,7 +96,9 @@ def _tensor(fields: Fields) -> Fields:
 
 def _check_rank(fields: Fields, ndim: Any) -> Fields:
     if ndim not in (None, -1, fields["ndim"]):
-        raise TypeError(f"ndim: expected the length of the shape, found {ndim}")
+        rank = fields["ndim"]
+        expected = "no rank for a shape with row variables" if rank is None else rank
+        raise TypeError(f"ndim: expected {expected}, found {ndim}")
     return fields
 
 
