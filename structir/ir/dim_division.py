@@ -190,7 +190,7 @@ def _opaque_remainder(dividend: Poly, divisor: int) -> Dim:
 
 
 def _open_remainders(dividend: Poly, divisor: int) -> Dim:
-    """The dividend with `x` for `x % c` wherever that adds a multiple of the divisor."""
+    """Replaces `x % c` by `x` wherever the difference is a multiple of the divisor."""
     opened: Dim = dividend
     for monomial, coefficient in dividend.terms.items():
         atom = monomial[0]

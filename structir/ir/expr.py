@@ -223,7 +223,7 @@ class ShapeExpr(Expr):
 
 @node
 class Tuple(Expr):
-    """Several values as one. The empty tuple also stands for an operand that is not given."""
+    """A tuple expression. The empty tuple also represents an omitted optional operand."""
 
     fields: tuple[Expr, ...]
     struct_info: StructInfo | None = attrs.field(default=attrs.Factory(_of_fields, takes_self=True))

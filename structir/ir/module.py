@@ -35,7 +35,7 @@ class IRModule(Node):
         for name in self.functions:
             if not name.isidentifier() or iskeyword(name):
                 text = f"invalid function name {name!r}: expected a Python identifier"
-                raise DiagnosticError(Diagnostic(text))
+                raise DiagnosticError(Diagnostic(text, hint="rename the function: `main`"))
 
     def __getitem__(self, name: str) -> Function:
         function = self.functions.get(name)

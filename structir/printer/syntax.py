@@ -83,6 +83,12 @@ class SyntaxForm:
     rest: bool = False
     complete: Callable[[Fields], Fields] = lambda fields: fields
 
+    @property
+    def call_hint(self) -> str:
+        """The hint that shows the arguments of the form."""
+        arguments = [f"{f.keyword}=..." if f.by_keyword else f.keyword for f in self.fields]
+        return f"call it as `R.{self.name}({', '.join(arguments)})`"
+
 
 def _tensor(fields: Fields) -> Fields:
     """Completes the fields of a tensor or shape; `R.Tensor("float32")` has only a dtype."""

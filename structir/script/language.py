@@ -56,13 +56,13 @@ class FormConstructor:
             return form.node(_infos(args))
         if len(args) > len(form.fields):
             message = f"R.{form.name}: expected at most {len(form.fields)} arguments"
-            raise TypeError(f"{message}, found {len(args)}")
+            raise TypeError(f"{message}, found {len(args)}; help: {form.call_hint}")
         named = {f.keyword: f for f in form.fields} | {f.name: f for f in form.fields}
         unknown = keywords.keys() - named.keys()
         if unknown:
             names = ", ".join(sorted(unknown))
             message = f"R.{form.name}: unexpected keyword argument {names}"
-            raise TypeError(f"{message}; its arguments are {', '.join(named)}")
+            raise TypeError(f"{message}; help: {form.call_hint}")
         arguments = [*zip(form.fields, args, strict=False)]
         arguments += [(named[keyword], value) for keyword, value in keywords.items()]
         symbols: dict[str, Any] = {}  # a name denotes one symbolic dim in all strings of a call

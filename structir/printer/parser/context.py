@@ -161,7 +161,7 @@ class Context:
 
     @contextmanager
     def binding_sizes(self) -> Iterator[None]:
-        """Annotations parsed inside bind the dims that are whole sizes in them."""
+        """Lets annotations parsed inside bind the dims that are sizes by themselves."""
         self.binds_sizes = True
         try:
             yield
@@ -170,7 +170,7 @@ class Context:
 
     @contextmanager
     def expecting_sizes(self, expects: bool) -> Iterator[None]:
-        """Undefined names inside are reported as undeclared dims."""
+        """Reports undefined names inside as undeclared dims."""
         outside, self.expects_sizes = self.expects_sizes, expects
         try:
             yield

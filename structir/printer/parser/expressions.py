@@ -92,7 +92,7 @@ def _hint_of_attribute(name: str, attribute: str) -> str:
     return "call an op on the value: `R.name(x)`; `dir(R)` lists the ops"
 
 
-# What NumPy and PyTorch write as attributes of a tensor.
+# Hints for tensor attributes of NumPy and PyTorch.
 ATTRIBUTE_HINTS = {
     "T": "`R.permute_dims({})`",
     "mT": "`R.permute_dims({})`",

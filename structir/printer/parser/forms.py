@@ -123,7 +123,7 @@ def read_form(context: Context, node: ast.Call, form: SyntaxForm) -> Any:
         if len(node.args) > len(form.fields):
             message = f"R.{form.name}: expected at most {len(form.fields)} arguments, "
             message += f"found {len(node.args)}"
-            hint = _call_hint(form)
+            hint = form.call_hint
             raise context.error(node, message, hint, "E0106")
         for field, item in zip(form.fields, node.args, strict=False):
             fields[field.name] = _FIELDS[field.kind](context, item)
@@ -131,7 +131,7 @@ def read_form(context: Context, node: ast.Call, form: SyntaxForm) -> Any:
             named = by_name.get(keyword.arg or "")
             if named is None:
                 message = f"R.{form.name}: unexpected keyword argument `{keyword.arg}`"
-                hint = _call_hint(form)
+                hint = form.call_hint
                 raise context.error(keyword, message, hint, "E0106")
             fields[named.name] = _FIELDS[named.kind](context, keyword.value)
     try:
@@ -143,17 +143,11 @@ def read_form(context: Context, node: ast.Call, form: SyntaxForm) -> Any:
     except TypeError as error:
         if issubclass(form.node, StructInfo) and _lacks_fields(form, fields):
             raise _missing_fields(context, node, form) from None
-        hint = _call_hint(form)
+        hint = form.call_hint
         raise context.error(node, f"R.{form.name}: {error}", hint, "E0106") from None
     except DiagnosticError as error:
         first = error.diagnostics[0]
         raise context.error(node, first.message, first.hint, first.code) from None
-
-
-def _call_hint(form: SyntaxForm) -> str:
-    """Returns the hint that shows the arguments of a form."""
-    arguments = [f"{f.keyword}=..." if f.by_keyword else f.keyword for f in form.fields]
-    return f"call it as `R.{form.name}({', '.join(arguments)})`"
 
 
 def _check_dtype(context: Context, node: ast.Call, fields: dict[str, Any]) -> None:

@@ -252,7 +252,7 @@ class ModuleContext:
                     stack.append(callee)
 
     def calls_of(self, callees: list[str]) -> dict[str, list[str]]:
-        """Returns, for each function, which of `callees` it mentions."""
+        """Returns the members of `callees` that each function mentions."""
         candidates = set(callees)
         pattern = re.compile(r"\b(\w+)\(" if self.functions_are_bare else r"\.(\w+)")
         first = self.source_map.source.first_line - self.source_map.line_shift
