@@ -371,20 +371,22 @@ def over_atoms(root: Expr, bind: Callable[[Expr], Expr]) -> Expr:
 
     Iterative, because expressions may be nested thousands of levels deep.
     """
-    done: dict[int, Expr] = {}
+    replacements: dict[int, Expr] = {}
     todo = [root]
     while True:
         value = todo[-1]
-        waiting = [o for o in _operands(value) if type(o) not in ATOMS and id(o) not in done]
-        if waiting:
-            todo += waiting[::-1]
+        pending = [
+            o for o in _operands(value) if type(o) not in ATOMS and id(o) not in replacements
+        ]
+        if pending:
+            todo += pending[::-1]
             continue
         todo.pop()
-        flat = rebuild(value, lambda part: done.get(id(part), part))
+        flat = rebuild(value, lambda part: replacements.get(id(part), part))
         if value is root:
             return flat
-        if id(value) not in done:
-            done[id(value)] = flat if type(flat) is Tuple else bind(flat)
+        if id(value) not in replacements:
+            replacements[id(value)] = flat if type(flat) is Tuple else bind(flat)
 
 
 def _operands(value: Expr) -> tuple[Expr, ...]:

@@ -12,7 +12,7 @@ from structir import tracebacks
 
 @attrs.frozen(eq=False, repr=False)
 class Source:
-    """The text of a program and the name of its file."""
+    """The source text of a program, with its file name."""
 
     filename: str
     text: str
@@ -41,7 +41,7 @@ class Span:
 
 @attrs.frozen
 class Note:
-    """A fact that a diagnostic rests on. With a span it is printed as a label at that location."""
+    """A fact about an error. With a span it is printed as a label at that location."""
 
     text: str
     span: Span | None = None
@@ -108,21 +108,21 @@ class _Label:
 
 def _split_notes(diagnostic: Diagnostic) -> tuple[list[_Label], list[str]]:
     """Returns the labels, that of the error first, and the facts that have no source line."""
-    labels, notes, text = list[_Label](), list[str](), diagnostic.label
+    labels, notes, label_text = list[_Label](), list[str](), diagnostic.label
     for note in diagnostic.notes:
         span = note.span
-        if span is not None and text is None and _same_place(span, diagnostic.span):
-            text = note.text
+        if span is not None and label_text is None and _same_location(span, diagnostic.span):
+            label_text = note.text
         elif span is not None and diagnostic.span is not None and span.source.line(span.line):
             labels.append(_Label(span, note.text))
         else:
             notes.append(note.text if span is None else f"{note.text}   {span}")
     if diagnostic.span is not None:
-        labels.insert(0, _Label(diagnostic.span, text or "", "^"))
+        labels.insert(0, _Label(diagnostic.span, label_text or "", "^"))
     return labels, notes
 
 
-def _same_place(a: Span, b: Span | None) -> bool:
+def _same_location(a: Span, b: Span | None) -> bool:
     return b is not None and a.source is b.source and _extent(a) == _extent(b)
 
 
@@ -169,9 +169,9 @@ def _around(code: str, column: int, end: int) -> tuple[str, int, int]:
         return code, column, end
     first = max(column - BEFORE_SPAN, 0)
     last = first + LONGEST_LINE
-    left, right = "..." * (first > 0), "..." * (last < len(code))
-    shift = first - len(left)
-    return left + code[first:last] + right, column - shift, min(end, last) - shift
+    prefix, suffix = "..." * (first > 0), "..." * (last < len(code))
+    shift = first - len(prefix)
+    return prefix + code[first:last] + suffix, column - shift, min(end, last) - shift
 
 
 LONGEST_LINE = 400  # characters; a longer line is cut around the span
@@ -205,7 +205,7 @@ tracebacks.install(StructIRError)
 
 
 class DiagnosticError(StructIRError):
-    """A wrong program: one or several diagnostics give locations and reasons."""
+    """A program is invalid; each diagnostic describes one error and its location."""
 
     code = "E0002"
 
@@ -225,7 +225,7 @@ class DiagnosticError(StructIRError):
 
 
 class ParseError(DiagnosticError):
-    """The text is not a program."""
+    """The source is not a valid program."""
 
     code = "E0100"
 

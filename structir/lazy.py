@@ -1,4 +1,4 @@
-"""The one lazy door: modules and public names that load on first use."""
+"""Lazy imports: modules and public names that load on first use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class LazyModule:
-    """Stands for a module until one of its names is asked for."""
+    """A proxy that imports its module on the first attribute access."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -22,30 +22,30 @@ class LazyModule:
 
 
 def lazy_module(name: str) -> Any:
-    """A module that is imported when it is first used."""
+    """Returns a proxy of a module that is imported on first use."""
     return LazyModule(name)
 
 
 class _Facade(ModuleType):
-    """A package whose public names win over its files of the same name.
+    """A package whose public names take precedence over submodules of the same name.
 
-    Python sets every imported file as an attribute of its package, over what `__getattr__` gives.
+    The import system sets each submodule as an attribute of its package, which would hide the name
+    that `__getattr__` resolves.
     """
 
     def __setattr__(self, name: str, value: Any) -> None:
-        own_file = isinstance(value, ModuleType) and value.__name__ == f"{self.__name__}.{name}"
+        is_submodule = isinstance(value, ModuleType) and value.__name__ == f"{self.__name__}.{name}"
         home = self._homes.get(name)
-        if not own_file or home in (None, f"{self.__name__}.{name}:"):
+        if not is_submodule or home in (None, f"{self.__name__}.{name}:"):
             super().__setattr__(name, value)
 
 
 def lazy_names(
     package: str, homes: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` of a package whose public names live in the modules that `homes`
-    tells.
+    """Returns `__getattr__` and `__dir__` of a package with lazy public names.
 
-    A home `"a.b"` holds the name itself; a home `"a.b:"` is the module that the name stands for.
+    `homes` maps each name to its module: `"a.b"` defines the name, `"a.b:"` is the named module.
     """
     module = sys.modules[package]
     module.__dict__.setdefault("_homes", {}).update(homes)
@@ -55,7 +55,7 @@ def lazy_names(
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         home = homes[name]
-        found = importlib.import_module(home.removesuffix(":"))
-        return found if home.endswith(":") else getattr(found, name)
+        loaded = importlib.import_module(home.removesuffix(":"))
+        return loaded if home.endswith(":") else getattr(loaded, name)
 
     return find, lambda: sorted(homes)

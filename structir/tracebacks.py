@@ -27,10 +27,10 @@ def user_traceback(trace: TracebackType | None) -> TracebackType | None:
     """Returns a traceback without frames of the package, and without library frames that the
     package calls. A traceback without user frames, and any under STRUCTIR_DEBUG=1, is unchanged."""
     entries = _entries(trace)
-    own = [_file(entry).startswith(PACKAGE) for entry in entries]
-    if os.environ.get(DEBUG, "0") not in ("", "0") or True not in own:
+    in_package = [_file(entry).startswith(PACKAGE) for entry in entries]
+    if os.environ.get(DEBUG, "0") not in ("", "0") or True not in in_package:
         return trace
-    first = own.index(True)
+    first = in_package.index(True)
     return _chained([*entries[:first], *filter(_is_users, entries[first:])]) or trace
 
 

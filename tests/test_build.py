@@ -1,4 +1,4 @@
-"""BlockBuilder: what it binds, names and deduces, where scopes end, and what it refuses."""
+"""BlockBuilder: bindings, names, inference, scopes and rejected calls."""
 
 import sys
 from collections.abc import Callable
@@ -181,7 +181,7 @@ def test_branches_have_scopes_of_their_own() -> None:
     check_well_formed(builder.get())
 
 
-def test_closures_see_what_is_around_them() -> None:
+def test_closures_use_outer_variables() -> None:
     builder, x, y = BlockBuilder(), matrix(), Var("y", TensorStructInfo((M, 3), "float32"))
     with builder.function("main", [x]):
         closure = builder.local_function([y], lambda: R.matmul(x, y), "times")
@@ -220,7 +220,7 @@ def test_a_builder_can_go_on_from_a_module() -> None:
 # ---- annotations
 
 
-def test_annotations_are_held_against_what_is_deduced() -> None:
+def test_annotations_are_checked_against_inferred_struct_info() -> None:
     builder, x = BlockBuilder(), matrix()
     with builder.function("main", [x]):
         weaker = builder.emit(R.exp(x), annotation=TensorStructInfo(ndim=2))
@@ -236,7 +236,7 @@ def test_annotations_are_held_against_what_is_deduced() -> None:
 # ---- refusals
 
 
-def test_a_wrong_call_is_refused_when_it_is_made() -> None:
+def test_an_invalid_call_is_rejected_on_emission() -> None:
     x, y = matrix(), Var("y", TensorStructInfo((M + 1, N), "float32"))
     with pytest.raises(StructInfoError, match="matmul"):
         R.matmul(x, y)
@@ -260,7 +260,7 @@ def test_a_cast_that_can_never_succeed(info: object) -> None:
         builder.match_cast(x, info)  # type: ignore[arg-type]
 
 
-def test_dataflow_blocks_hold_no_effects_and_no_branches() -> None:
+def test_dataflow_blocks_reject_effects_and_branches() -> None:
     builder, x, cond = BlockBuilder(), matrix(), flag()
     effect = ExternFunc("print", FuncStructInfo(None, ObjectStructInfo(), False))
     with builder.function("main", [x, cond], pure=False):
@@ -337,7 +337,7 @@ def module_with(value: Callable[[Var, Any], Any], b: Any) -> BlockBuilder:
     ("name", "told"),
     [("b", "two different dims are named b"), ("c", "mentions c, which is not bound")],
 )
-def test_a_dim_that_nothing_binds_is_refused_before_it_runs(value, name: str, told: str) -> None:
+def test_an_unbound_dim_is_rejected_before_it_runs(value, name: str, told: str) -> None:
     builder = module_with(value, structir.SymVar(name))
     module = IRModule(dict(builder.functions))
     x = np.zeros((2, 4), np.float32)
@@ -353,7 +353,7 @@ def test_a_dim_that_nothing_binds_is_refused_before_it_runs(value, name: str, to
     assert module_with(value, None).get()
 
 
-def test_a_variable_of_nowhere_is_refused_before_it_runs() -> None:
+def test_an_undefined_variable_is_rejected_before_it_runs() -> None:
     builder = BlockBuilder()
     with builder.function("main", [matrix()]):
         builder.emit_func_output(builder.emit(R.add(matrix(), matrix("y"))))

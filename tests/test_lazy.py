@@ -31,7 +31,7 @@ def test_a_file_that_is_public_itself_is_a_module() -> None:
     assert isinstance(structir.ir.dims, ModuleType)
 
 
-def test_a_name_that_is_not_there() -> None:
+def test_an_unknown_name() -> None:
     with pytest.raises(AttributeError, match=r"module 'structir\.ir' has no attribute 'Nothing'"):
         _ = structir.ir.Nothing
     assert "Function" in dir(structir.ir)

@@ -1,4 +1,4 @@
-"""Mistakes that people make: one message each, with its place and what to write instead."""
+"""Common mistakes: each gives one message with a location and a help line."""
 
 import re
 from collections.abc import Callable
@@ -17,11 +17,15 @@ from structir.ir.struct_info import TensorStructInfo
 from structir.script import R
 
 HEAD = '@R.function\ndef main(x: R.Tensor(("n", 4), "float32"), w: R.Tensor((4, 3), "float32")):\n'
-IN_A_BODY = [  # the lines of a function, what is said, what to write
+IN_A_BODY = [  # a line of a function, its message, its help
     ("y = R.astype(x, 'flaot32')", "dtype: expected a dtype", "did you mean 'float32'?"),
     ("y = R.zeros((3,), 'double')", "found 'double'", "did you mean 'float64'?"),
-    ("y = R.const(1, 'chars')", "unknown dtype 'chars'", "there are bfloat16, bool"),
-    ("y = R.const('a', 'float32')", "R.const: invalid value: could not convert", "R.const([1, 2]"),
+    ("y = R.const(1, 'chars')", "unknown dtype 'chars'", "use one of bfloat16, bool"),
+    (
+        "y = R.const('a', 'float32')",
+        "R.const: expected numbers of dtype float32, found 'a'",
+        "R.const([1, 2]",
+    ),
     ("y = R.add(x, R.const(1, 'int32'))", "dtype mismatch", "R.astype("),
     ("y = R.matmul(w, w)", "contraction dimension mismatch", "`R.matmul(w, R.permute_dims(w))`"),
     ("y = R.matmul(x)", "missing operand `rhs`", "`R.matmul(lhs, rhs, out_dtype=None)`"),
@@ -51,8 +55,8 @@ IN_A_BODY = [  # the lines of a function, what is said, what to write
 ]
 
 
-def told(text: str) -> str:
-    """The one message of a wrong program, which has its line and carets."""
+def message_of(text: str) -> str:
+    """Returns the only message of an invalid program; checks its source line and carets."""
     with pytest.raises(DiagnosticError) as caught:
         structir.parse(text, "model.py")
     (diagnostic,) = caught.value.diagnostics
@@ -61,17 +65,22 @@ def told(text: str) -> str:
     return str(diagnostic)
 
 
-@pytest.mark.parametrize(("line", "what", "hint"), IN_A_BODY, ids=[case[0] for case in IN_A_BODY])
-def test_in_a_body(line: str, what: str, hint: str) -> None:
-    message, _, end = told(f"{HEAD}    {line}\n    return x\n").partition("= help: ")
-    assert what in message and "--> model.py:3:" in message
+@pytest.mark.parametrize(
+    ("line", "expected", "hint"), IN_A_BODY, ids=[case[0] for case in IN_A_BODY]
+)
+def test_in_a_body(line: str, expected: str, hint: str) -> None:
+    message, _, end = message_of(f"{HEAD}    {line}\n    return x\n").partition("= help: ")
+    assert expected in message and "--> model.py:3:" in message
     assert hint in end
 
 
 AROUND = [
     ("@R.function\ndef main(x: R.Tensr((3,), 'int8')):\n    return x", "did you mean `R.Tensor`?"),
     ("@R.function\ndef main(x: R.Tensor((3,), 'int9')):\n    return x", "did you mean 'int"),
-    ("@R.function\ndef main(x: R.Tensor((-3,), 'int8')):\n    return x", "a size is at least 0"),
+    (
+        "@R.function\ndef main(x: R.Tensor((-3,), 'int8')):\n    return x",
+        "write a size of at least 0",
+    ),
     (
         "@R.function\ndef main(x: R.Tensor((2.5,), 'int8')):\n    return x",
         "write an integer or an expression over dims:",
@@ -94,15 +103,19 @@ AROUND = [
 
 @pytest.mark.parametrize(("text", "hint"), AROUND, ids=[case[1] for case in AROUND])
 def test_around_a_body(text: str, hint: str) -> None:
-    assert hint in told(text).partition("= help: ")[2]
+    assert hint in message_of(text).partition("= help: ")[2]
 
 
 def test_functions_of_the_module() -> None:
     lone = "    @R.function\n    def {}(x: R.Tensor((3,), 'int8')):\n        return {}\n"
     text = "@I.ir_module\nclass Mod:\n" + lone.format("double", "x")
-    assert "no function `duoble` in the module" in told(text + lone.format("main", "Mod.duoble(x)"))
-    assert "expected 1 argument, found 2" in told(text + lone.format("main", "Mod.double(x, x)"))
-    assert "duplicate function `double`" in told(text + lone.format("double", "x"))
+    assert "no function `duoble` in the module" in message_of(
+        text + lone.format("main", "Mod.duoble(x)")
+    )
+    assert "expected 1 argument, found 2" in message_of(
+        text + lone.format("main", "Mod.double(x, x)")
+    )
+    assert "duplicate function `double`" in message_of(text + lone.format("double", "x"))
 
 
 PROGRAM = structir.parse(HEAD + "    return R.matmul(x, w)\n")
@@ -140,8 +153,11 @@ IN_PYTHON = {
     "unknown option 'threads'; available": lambda: structir.compile(PROGRAM, threads=3),
     "help: call it as `R.add(x, y)`": lambda: find_op("add")(X),
     "y: expected a tensor, found 'a'": lambda: find_op("add")(X, "a"),
+    "R.sig: signature: expected a string, found 3": lambda: R.sig(3)(X),
     "unknown dtype 'flaot32'": lambda: TensorStructInfo((3,), "flaot32"),
-    "negative size -3 of an axis": lambda: TensorStructInfo((-3,), "float32"),
+    "negative size of an axis: expected at least 0, found -3": lambda: TensorStructInfo(
+        (-3,), "float32"
+    ),
     "expected a shape such as `(n, 4)`, found 3": lambda: TensorStructInfo(3, "float32"),
     "parameter: expected a Var with StructInfo,": lambda: in_a_function(param="x"),
     "expected an expression, found 'a'; help:": lambda: in_a_function(lambda b: b.emit("a")),
@@ -161,19 +177,21 @@ def test_in_python(words: str) -> None:
     assert words in str(caught.value)
 
 
-def test_names_that_are_not_there() -> None:
+def test_unknown_names() -> None:
     with pytest.raises(AttributeError, match="did you mean gradient"):
         _ = passes.Gradiant
     with pytest.raises(AttributeError, match=r"unknown op `R\.nn\.reluu`"):
         _ = R.nn.reluu
     with pytest.raises(TypeError, match=r"structir\.compile\(f\)"):
         PROGRAM["main"](np.ones(3))
+    with pytest.raises(TypeError, match=r"call it as `R\.Shape\(values, ndim=\.\.\.\)`"):
+        R.Shape(foo=1)
 
 
-def test_files_that_are_not_there(tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_missing_files(tmp_path) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(FileNotFoundError, match=r"none\.sir"):
         structir.load(tmp_path / "none.sir")
-    with pytest.raises(FileNotFoundError, match=r"there is no such folder: .*none"):
+    with pytest.raises(FileNotFoundError, match=r"no such folder: .*none"):
         structir.save(PROGRAM, tmp_path / "none" / "module.sir")
     assert not list(tmp_path.iterdir())
 

@@ -88,7 +88,9 @@ class CompiledRegion:
             return tuple([sizes[s] for s in self.free_symbols])
         except KeyError as missing:
             raise ShapeMismatchError(
-                f"cannot infer dim `{missing}`: no argument has an axis of exactly size `{missing}`"
+                f"cannot infer dim `{missing}`: no argument has an axis of exactly size "
+                f"`{missing}`",
+                code="E0502",
             ) from None
 
     def bound(self, key: Any) -> BoundPlan | None:

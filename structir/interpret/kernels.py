@@ -370,7 +370,7 @@ def _part(kernel: Kernel, part: Part) -> Step:
 
 def _library_call(kernel: Kernel, call: LibraryCall) -> Step:
     function = LIBRARY[call.fn]
-    count = len(function.places)
+    count = len(function.regions)
     integers = [evaluator(kernel, arg) for arg in call.args[count:]]
     places = [arg for arg in call.args[:count] if isinstance(arg, Element)]
     starts = [evaluator(kernel, element.indices[0]) for element in places]
@@ -381,7 +381,7 @@ def _library_call(kernel: Kernel, call: LibraryCall) -> Step:
         memories = [np.ascontiguousarray(frame.values[e.array]).reshape(-1) for e in places]
         bounds = []
         for name, element, memory, start in zip(
-            function.places, places, memories, starts, strict=True
+            function.regions, places, memories, starts, strict=True
         ):
             steps = function.steps(name, sizes)
             outside = first_outside(memory, int(start(frame)), steps)

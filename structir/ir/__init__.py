@@ -1,5 +1,4 @@
-"""The IR's public names, each loaded on first use: nodes, StructInfo classes, ops, modules, the
-builder."""
+"""Public names of the IR, each loaded on first use."""
 
 from structir.lazy import lazy_names
 

@@ -1,4 +1,4 @@
-"""Axes that sizes alone cannot say: rows of axes, ragged axes, axes with a label, unknown ones."""
+"""Axes beyond plain sizes: row variables, ragged axes, labelled axes and unknown sizes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ORDERS = count()
 
 
 class RowVar:
-    """A run of axes of unknown number. It equals only itself; `order` tells who came first."""
+    """A row variable: a sequence of axes of unknown length. It equals only itself."""
 
     __slots__ = ("name", "order")
 
@@ -27,7 +27,7 @@ class RowVar:
         return f"*{self.name or f'r{self.order}'}"
 
     def __iter__(self) -> Iterator[RowVar]:
-        """`(*s, "n")` in Python holds the row itself."""
+        """Yields the row variable itself, for `(*s, "n")` in Python."""
         yield self
 
     def __copy__(self) -> RowVar:
@@ -39,19 +39,19 @@ class RowVar:
 
 @attrs.frozen(repr=False)
 class Ragged:
-    """An axis whose length differs along the other axes; one name stands for the same lengths."""
+    """An axis whose length varies along other axes; equal names mean equal lengths."""
 
     name: str = ""
 
 
 @attrs.frozen(repr=False)
 class AnySize:
-    """An axis of which only is known that it is there."""
+    """An axis of unknown size."""
 
 
 @attrs.frozen(repr=False)
 class Labelled(Node):
-    """An axis that is called by a label, which is no part of its size."""
+    """An axis with a label, which is not part of its size."""
 
     size: Dim | Ragged | AnySize
     label: str
@@ -68,17 +68,17 @@ class UnresolvedAxes(tuple[Any, ...]):
 
 
 def is_anonymous(name: str) -> bool:
-    """Whether the name of a size only stands for `_`, a size without a name."""
+    """Whether a name was generated for an anonymous size `_`."""
     return name[:1] == "_" and name[1:].replace("_", "").isdigit()
 
 
 def rows_in(axes: Iterable[Any]) -> list[RowVar]:
-    """The row variables among axes, in order."""
+    """Returns the row variables among axes in order."""
     return [axis for axis in axes if type(axis) is RowVar]
 
 
 def size_in(axis: Any) -> Any:
-    """An axis without its label."""
+    """Returns the size of an axis without its label."""
     return axis.size if type(axis) is Labelled else axis
 
 

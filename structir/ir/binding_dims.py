@@ -1,4 +1,4 @@
-"""The symbolic dims and row variables that parameters bind: those that are a whole size."""
+"""The symbolic dims and row variables that parameters bind: those that are a size by themselves."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from structir.ir.struct_info import FuncStructInfo, StructInfo, field_kinds
 
 
 def standing_alone(infos: Iterable[StructInfo]) -> dict[Any, None]:
-    """The symbolic variables that are a size of their own in these infos, and the row variables, in
-    order of occurrence.
+    """Returns the row variables, and the symbolic variables that are a size by themselves.
 
-    What stands inside a callable is bound by that callable, and left out.
+    They are in order of occurrence. Variables inside a callable are bound by it and excluded.
     """
-    found: dict[Any, None] = {}
+    variables: dict[Any, None] = {}
     todo = list(infos)[::-1]
     while todo:
         info = todo.pop()
@@ -29,30 +28,30 @@ def standing_alone(infos: Iterable[StructInfo]) -> dict[Any, None]:
             elif kind == "infos" and value is not None:
                 todo += value[::-1]
             elif kind == "dim" or kind == "dims":
-                found |= dict.fromkeys(_alone(value))
+                variables |= dict.fromkeys(_alone(value))
             elif kind == "axes" and value is not None:
-                found |= dict.fromkeys(_alone_in_axes(value))
-    return found
+                variables |= dict.fromkeys(_alone_in_axes(value))
+    return variables
 
 
 def _alone(value: Any) -> list[Sym]:
-    """The variables among one size or several; a shape variable and an unknown size hold none."""
+    """Returns the sizes that are variables; none for a shape variable or an unknown size."""
     dims = value if type(value) is tuple else (value,)
-    alone = (as_sym(dim) for dim in dims if type(dim) is Poly)
-    return [sym for sym in alone if sym is not None]
+    variables = (as_sym(dim) for dim in dims if type(dim) is Poly)
+    return [sym for sym in variables if sym is not None]
 
 
 def _alone_in_axes(axes: Any) -> list[Any]:
-    """The variables among axes, labelled ones included, and the row variables."""
+    """Returns the row variables and the sizes that are variables, also of labelled axes."""
     sizes = tuple([size_in(axis) for axis in axes])
     return [*_alone(sizes), *[axis for axis in sizes if type(axis) is RowVar]]
 
 
 def bound_dims(infos: Iterable[StructInfo]) -> frozenset[Any]:
-    """The symbolic variables and rows that parameters of these infos bind."""
+    """Returns the symbolic variables and row variables that these parameters bind."""
     return frozenset(standing_alone(infos))
 
 
 def own_dims(function: FuncStructInfo) -> frozenset[Any]:
-    """The symbolic variables and rows that a function type binds itself."""
+    """Returns the symbolic variables and row variables that a function type binds."""
     return frozenset() if function.params is None else bound_dims(function.params)

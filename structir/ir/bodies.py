@@ -1,4 +1,4 @@
-"""Going through the blocks of functions, those of branches and nested functions included."""
+"""Traversal and rewriting of blocks and bindings, with those of branches and local functions."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ EachBinding = Callable[[Binding], Iterable[Binding]]
 
 
 def with_blocks(function: Function, each: EachBlock) -> Function:
-    """The function with every block exchanged for others; inner ones first."""
+    """Replaces every block of a function, inner ones first; `each` returns the replacement."""
     body = sequence_with_blocks(function.body, each)
     return function if body is function.body else replace(function, body=body)
 
 
 def sequence_with_blocks(seq: SeqExpr, each: EachBlock) -> SeqExpr:
-    """The sequence with every block exchanged for others; inner ones first."""
+    """Replaces every block of a sequence, inner ones first; `each` returns the replacement."""
     blocks: list[BindingBlock] = []
     for block in seq.blocks:
         bindings = tuple([_inside(binding, each) for binding in block.bindings])
@@ -41,8 +41,7 @@ def sequence_with_blocks(seq: SeqExpr, each: EachBlock) -> SeqExpr:
 
 
 def with_bindings(function: Function, each: EachBinding) -> Function:
-    """The function with every binding exchanged for others, in the same blocks; inner ones
-    first."""
+    """Replaces every binding of a function in its block, inner ones first."""
 
     def in_block(block: BindingBlock) -> list[BindingBlock]:
         bindings = [new for binding in block.bindings for new in each(binding)]
@@ -59,19 +58,21 @@ def _inside(binding: Binding, each: EachBlock) -> Binding:
     kind = type(value)
     if kind is not Function and kind is not If:
         return binding
-    new: Expr
+    rewritten: Expr
     if isinstance(value, Function):
-        new = with_blocks(value, each)
+        rewritten = with_blocks(value, each)
     else:
         assert isinstance(value, If)
-        sides = [sequence_with_blocks(s, each) for s in (value.true_branch, value.false_branch)]
-        same = sides[0] is value.true_branch and sides[1] is value.false_branch
-        new = value if same else replace(value, true_branch=sides[0], false_branch=sides[1])
-    return binding if new is value else VarBinding(binding.var, new, binding.span)
+        branches = [sequence_with_blocks(s, each) for s in (value.true_branch, value.false_branch)]
+        same = branches[0] is value.true_branch and branches[1] is value.false_branch
+        rewritten = (
+            value if same else replace(value, true_branch=branches[0], false_branch=branches[1])
+        )
+    return binding if rewritten is value else VarBinding(binding.var, rewritten, binding.span)
 
 
 def bindings_of(function: Function) -> Iterator[Binding]:
-    """Every binding, those of branches and nested functions too, in the order of the text."""
+    """Yields the bindings of a function, its branches and its local functions in source order."""
     todo: list[Any] = [function.body]
     while todo:
         item = todo.pop()
@@ -87,7 +88,7 @@ def bindings_of(function: Function) -> Iterator[Binding]:
 
 
 def calls_of(module: IRModule, name: str) -> Iterator[Call]:
-    """Every call of a function of the module by its name."""
+    """Yields the calls of a function of the module."""
     for function in module.functions.values():
         if isinstance(function, Function):
             for binding in bindings_of(function):
@@ -97,7 +98,7 @@ def calls_of(module: IRModule, name: str) -> Iterator[Call]:
 
 
 def is_named(callee: Expr, name: str) -> bool:
-    """Whether an expression is the function of the module of this name."""
+    """Whether an expression refers to the function of the module with this name."""
     return isinstance(callee, GlobalVar) and callee.name == name
 
 

@@ -1,4 +1,4 @@
-"""A pause for the garbage collector while many objects are made that hold no circles."""
+"""Pauses garbage collection while many acyclic objects are created."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from contextlib import contextmanager
 
 @contextmanager
 def collection_paused() -> Iterator[None]:
-    """Nodes hold no circles: looking for some while many are made only takes time."""
-    was_on = gc.isenabled()
+    """Disables garbage collection inside; nodes have no reference cycles to collect."""
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if was_on:
+        if was_enabled:
             gc.enable()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from structir.ir.dim_proofs import quickly_at_least, quickly_equal
 from structir.ir.polynomial import Dim, Interval, Opaque, as_atom, bounds, builds, opaque
 
-# How a comparison becomes one of the four that are kept: its function, and whether to swap sides.
+# The normal form of a comparison: one of four functions, and whether to swap its operands.
 COMPARISONS = {
     "<": ("lt", False),
     "<=": ("le", False),
@@ -26,29 +26,33 @@ COMPARISONS = {
 
 @builds("min")
 def dim_min(*dims: Dim) -> Dim:
-    """The least of some dims."""
-    return _chosen("min", dims, lambda kept, other: quickly_at_least(other, kept))
+    """Returns the minimum of dims."""
+    return _chosen("min", dims, lambda dim, other: quickly_at_least(other, dim))
 
 
 @builds("max")
 def dim_max(*dims: Dim) -> Dim:
-    """The greatest of some dims."""
+    """Returns the maximum of dims."""
     return _chosen("max", dims, quickly_at_least)
 
 
 def _chosen(fn: str, dims: tuple[Dim, ...], beats: Callable[[Dim, Dim], bool]) -> Dim:
-    kept: list[Dim] = []
+    candidates: list[Dim] = []
     for dim in _flat(fn, dims):
-        if not any([beats(other, dim) for other in kept]):
-            kept = [other for other in kept if not beats(dim, other)]
-            kept.append(dim)
-    if len(kept) > 1:
-        kept = _absorbed(fn, kept)
-    return kept[0] if len(kept) == 1 else opaque(fn, tuple(kept), _choice_bounds(fn, kept))
+        if not any([beats(other, dim) for other in candidates]):
+            candidates = [other for other in candidates if not beats(dim, other)]
+            candidates.append(dim)
+    if len(candidates) > 1:
+        candidates = _absorbed(fn, candidates)
+    return (
+        candidates[0]
+        if len(candidates) == 1
+        else opaque(fn, tuple(candidates), _choice_bounds(fn, candidates))
+    )
 
 
 def _flat(fn: str, dims: tuple[Dim, ...]) -> list[Dim]:
-    """The arguments, with those of an inner choice of the same kind in its place."""
+    """Returns the arguments; an inner call of the same function is replaced by its arguments."""
     flat: list[Dim] = []
     for dim in dims:
         atom = as_atom(dim)
@@ -57,15 +61,15 @@ def _flat(fn: str, dims: tuple[Dim, ...]) -> list[Dim]:
 
 
 def _absorbed(fn: str, dims: list[Dim]) -> list[Dim]:
-    """The arguments without inner choices that cannot win, as in `max(n, min(n, m))`."""
+    """Applies the absorption law: `max(n, min(n, m))` is `n`."""
     opposite = "max" if fn == "min" else "min"
-    kept: list[Dim] = []
+    remaining: list[Dim] = []
     for dim in dims:
         atom = as_atom(dim)
         inner = atom.args if type(atom) is Opaque and atom.fn == opposite else ()
         if not any([argument in dims for argument in inner]):
-            kept.append(dim)
-    return kept
+            remaining.append(dim)
+    return remaining
 
 
 def _choice_bounds(fn: str, dims: list[Dim]) -> Interval:
@@ -78,7 +82,7 @@ def _choice_bounds(fn: str, dims: list[Dim]) -> Interval:
 
 
 def compare(op: str, first: Dim, second: Dim) -> Dim:
-    """Whether a comparison holds, as 1 or 0; `op` is a Python operator or its short name."""
+    """Returns 1 if a comparison holds, else 0; `op` is a Python operator or its short name."""
     fn, swapped = COMPARISONS[op]
     return BUILT[fn](second, first) if swapped else BUILT[fn](first, second)
 
@@ -99,14 +103,14 @@ def _less_or_equal(first: Dim, second: Dim) -> Dim:
 
 @builds("eq")
 def _same(first: Dim, second: Dim) -> Dim:
-    known = quickly_equal(first, second)
-    return opaque("eq", (first, second), (0, 1)) if known is None else int(known)
+    answer = quickly_equal(first, second)
+    return opaque("eq", (first, second), (0, 1)) if answer is None else int(answer)
 
 
 @builds("ne")
 def _different(first: Dim, second: Dim) -> Dim:
-    known = quickly_equal(first, second)
-    return opaque("ne", (first, second), (0, 1)) if known is None else int(not known)
+    answer = quickly_equal(first, second)
+    return opaque("ne", (first, second), (0, 1)) if answer is None else int(not answer)
 
 
 BUILT = {"lt": _less, "le": _less_or_equal, "eq": _same, "ne": _different}
@@ -114,7 +118,7 @@ BUILT = {"lt": _less, "le": _less_or_equal, "eq": _same, "ne": _different}
 
 @builds("select")
 def select(condition: Dim, chosen: Dim, other: Dim) -> Dim:
-    """One of two dims: the first unless the condition is 0."""
+    """Returns `chosen` unless the condition is 0, else `other`."""
     low, high = bounds(condition)
     if low == high == 0 or chosen == other:
         return other

@@ -22,11 +22,11 @@ from structir.ir.polynomial import (
 
 @builds("floordiv")
 def floordiv(dividend: Dim, divisor: Dim) -> Dim:
-    """The quotient rounded down. Where a divisor is zero, the division fails when run."""
+    """Returns the quotient rounded down. A symbolic divisor that is zero fails at run time."""
     if type(divisor) is Poly:
         return _floordiv_poly(dividend, divisor)
     if divisor == 0:
-        raise DiagnosticError(Diagnostic(f"division by zero: {dividend} // 0"))
+        raise _division_by_zero(dividend)
     if type(dividend) is not Poly:
         return dividend // divisor
     if divisor < 0:
@@ -36,11 +36,11 @@ def floordiv(dividend: Dim, divisor: Dim) -> Dim:
 
 @builds("floormod")
 def floormod(dividend: Dim, divisor: Dim) -> Dim:
-    """The remainder of `floordiv`: it has the sign of the divisor, as in Python."""
+    """Returns the remainder of `floordiv`, which has the sign of the divisor."""
     if type(divisor) is Poly:
         return _floormod_poly(dividend, divisor)
     if divisor == 0:
-        raise DiagnosticError(Diagnostic(f"division by zero: {dividend} % 0"))
+        raise _division_by_zero(dividend)
     if type(dividend) is not Poly:
         return dividend % divisor
     if divisor < 0:
@@ -48,15 +48,21 @@ def floormod(dividend: Dim, divisor: Dim) -> Dim:
     return 0 if divisor == 1 else _floormod_int(dividend, divisor)
 
 
+def _division_by_zero(dividend: Dim) -> DiagnosticError:
+    message = f"division by zero: expected a nonzero divisor of {dividend}, found 0"
+    hint = f"divide by a positive size: `({dividend}) // 2`"
+    return DiagnosticError(Diagnostic(message, hint=hint, code="E0121"))
+
+
 def ceildiv(dividend: Dim, divisor: Dim) -> Dim:
-    """The quotient by a positive divisor, rounded up."""
+    """Returns the quotient by a positive divisor rounded up."""
     if type(divisor) is not Poly and divisor <= 0:
         return -floordiv(dividend, -divisor)
     return floordiv(dividend + divisor - 1, divisor)
 
 
 def exact_quotient(dividend: Dim, divisor: Dim) -> Dim | None:
-    """The dim that times the divisor, a non-zero one, is the dividend; None if there is none."""
+    """Divides by a non-zero divisor; returns None if the division leaves a remainder."""
     if type(divisor) is not Poly:
         return _quotient_by_int(dividend, divisor) if divisor else None
     quotient: Dim = 0
@@ -82,7 +88,7 @@ def _quotient_by_int(dividend: Dim, divisor: int) -> Dim | None:
 
 
 def _leading(dim: Poly) -> tuple[Monomial, int]:
-    """The greatest term, by degree and then by orders of atoms: an order that products keep."""
+    """Returns the leading term in the graded order of monomials, which products preserve."""
     if len(dim.terms) == 1:
         return next(iter(dim.terms.items()))
     return max(dim.terms.items(), key=_grade)
@@ -93,7 +99,7 @@ def _grade(term: tuple[Monomial, int]) -> tuple[int, list[int]]:
 
 
 def _without(monomial: Monomial, factor: Monomial) -> Monomial | None:
-    """The monomial divided by another; None when it does not contain it."""
+    """Divides a monomial by another; returns None if it is not divisible."""
     if monomial == factor:
         return ()
     rest = list(monomial)
@@ -105,7 +111,7 @@ def _without(monomial: Monomial, factor: Monomial) -> Monomial | None:
 
 
 def _floordiv_int(dividend: Poly, divisor: int) -> Dim:
-    """The terms that the divisor divides come out; of the rest, common factors cancel."""
+    """Divides divisible terms exactly, and cancels common factors of the remaining ones."""
     whole: Terms = {}
     rest: Terms = {}
     common = divisor
@@ -143,7 +149,7 @@ def _divided(bound: int | None, divisor: int) -> int | None:
 
 
 def _lone_atom(dim: Poly) -> Opaque | None:
-    """The opaque atom that a dim is, but for its constant."""
+    """Returns the atom if the dim is an opaque atom plus a constant, else None."""
     if len(dim.terms) != 1:
         return None
     ((monomial, coefficient),) = dim.terms.items()
@@ -152,24 +158,24 @@ def _lone_atom(dim: Poly) -> Opaque | None:
 
 
 def _floormod_int(dividend: Poly, divisor: int) -> Dim:
-    """Multiples of the divisor go; of the rest, common factors come out."""
+    """Drops multiples of the divisor, and cancels common factors of the remaining terms."""
     rest: Terms = {}
     common = divisor
     for monomial, coefficient in dividend.terms.items():
         if coefficient % divisor:
-            small = coefficient % divisor if abs(coefficient) > divisor else coefficient
-            rest[monomial] = small
-            common = gcd(common, small)
+            reduced = coefficient % divisor if abs(coefficient) > divisor else coefficient
+            rest[monomial] = reduced
+            common = gcd(common, reduced)
     constant = dividend.constant % divisor
     if not rest:
         return constant
-    left_over = constant % common
+    offset = constant % common
     if common > 1:
         rest = {m: c // common for m, c in rest.items()}
         constant //= common
         divisor //= common
     remainder = _opaque_remainder(Poly(rest, constant), divisor)
-    return remainder * common + left_over
+    return remainder * common + offset
 
 
 def _opaque_remainder(dividend: Poly, divisor: int) -> Dim:
@@ -184,7 +190,7 @@ def _opaque_remainder(dividend: Poly, divisor: int) -> Dim:
 
 
 def _open_remainders(dividend: Poly, divisor: int) -> Dim:
-    """The dividend with `x` for `x % c` wherever that adds a multiple of the divisor."""
+    """Replaces `x % c` by `x` wherever the difference is a multiple of the divisor."""
     opened: Dim = dividend
     for monomial, coefficient in dividend.terms.items():
         atom = monomial[0]
@@ -202,12 +208,12 @@ def _floordiv_poly(dividend: Dim, divisor: Poly) -> Dim:
     exact = exact_quotient(dividend, divisor)
     if exact is not None:
         return exact
-    whole, dividend = _split(dividend, divisor)
-    if whole != 0:
-        return whole + floordiv(dividend, divisor)
-    dividend, divided, _ = _cancelled(dividend, divisor)
-    if divided is not divisor:
-        return floordiv(dividend, divided)
+    quotient, dividend = _split(dividend, divisor)
+    if quotient != 0:
+        return quotient + floordiv(dividend, divisor)
+    dividend, reduced, _ = _cancelled(dividend, divisor)
+    if reduced is not divisor:
+        return floordiv(dividend, reduced)
     return _quotient_by_poly(dividend, divisor)
 
 
@@ -216,34 +222,34 @@ def _floormod_poly(dividend: Dim, divisor: Poly) -> Dim:
         return 0 if dividend == 0 else _remainder_by_poly(dividend, divisor)
     if exact_quotient(dividend, divisor) is not None:
         return 0
-    whole, dividend = _split(dividend, divisor)
-    if whole != 0:
+    quotient, dividend = _split(dividend, divisor)
+    if quotient != 0:
         return floormod(dividend, divisor)
-    dividend, divided, common = _cancelled(dividend, divisor)
-    if divided is not divisor:
-        return floormod(dividend, divided) * common
+    dividend, reduced, common = _cancelled(dividend, divisor)
+    if reduced is not divisor:
+        return floormod(dividend, reduced) * common
     return _remainder_by_poly(dividend, divisor)
 
 
 def _split(dividend: Poly, divisor: Poly) -> tuple[Dim, Dim]:
-    """What a divisor of one term divides, already divided, and what it does not."""
+    """Divides by a divisor of one term: returns the exact quotient and the remaining dividend."""
     if divisor.constant or len(divisor.terms) > 1:
         return 0, dividend
     ((factor, scale),) = divisor.terms.items()
-    whole: Dim = 0
-    kept: Terms = {}
+    quotient: Dim = 0
+    remaining: Terms = {}
     for monomial, coefficient in dividend.terms.items():
         rest = None if coefficient % scale else _without(monomial, factor)
         if rest is None:
-            kept[monomial] = coefficient
+            remaining[monomial] = coefficient
         else:
             ratio = coefficient // scale
-            whole = whole + (Poly({rest: ratio}, 0) if rest else ratio)
-    return whole, of_terms(kept, dividend.constant)
+            quotient = quotient + (Poly({rest: ratio}, 0) if rest else ratio)
+    return quotient, of_terms(remaining, dividend.constant)
 
 
 def _cancelled(dividend: Dim, divisor: Poly) -> tuple[Dim, Dim, Dim]:
-    """Both sides without the factor that all their terms share, and that factor."""
+    """Cancels the common factor of all terms; returns dividend, divisor and factor."""
     if type(dividend) is not Poly:
         return dividend, divisor, 1
     monomials = [*dividend.terms, *divisor.terms]
@@ -254,15 +260,22 @@ def _cancelled(dividend: Dim, divisor: Poly) -> tuple[Dim, Dim, Dim]:
         common = common * Poly({(atom,): 1}, 0)
     if common == 1:
         return dividend, divisor, 1
-    left, right = exact_quotient(dividend, common), exact_quotient(divisor, common)
-    return (dividend, divisor, 1) if left is None or right is None else (left, right, common)
+    reduced_dividend, reduced_divisor = (
+        exact_quotient(dividend, common),
+        exact_quotient(divisor, common),
+    )
+    return (
+        (dividend, divisor, 1)
+        if reduced_dividend is None or reduced_divisor is None
+        else (reduced_dividend, reduced_divisor, common)
+    )
 
 
 def _shared(monomials: list[Monomial]) -> list[Atom]:
     shared = list(monomials[0])
     for monomial in monomials[1:]:
-        left = list(monomial)
-        shared = [atom for atom in shared if atom in left and not left.remove(atom)]  # type: ignore[func-returns-value]
+        unmatched = list(monomial)
+        shared = [atom for atom in shared if atom in unmatched and not unmatched.remove(atom)]  # type: ignore[func-returns-value]
     return shared
 
 
@@ -286,12 +299,12 @@ def _remainder_by_poly(dividend: Dim, divisor: Poly) -> Dim:
 
 
 def _fits(dividend: Dim, divisor: Poly) -> bool:
-    """Whether the dividend is surely from 0 to one less than the divisor."""
+    """Whether bounds prove 0 <= dividend < divisor."""
     least = bounds(dividend)[0]
     if least is None or least < 0:
         return False
-    room = bounds(divisor - dividend)[0]
-    return room is not None and room > 0
+    difference = bounds(divisor - dividend)[0]
+    return difference is not None and difference > 0
 
 
 def _quotient_bounds(dividend: Interval, divisor: Interval) -> Interval:

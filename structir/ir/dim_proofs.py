@@ -1,4 +1,4 @@
-"""Proofs about dims: whether one equals, or is at least, another, whatever the variables are."""
+"""Proofs of equalities and inequalities between dims for all values of their variables."""
 
 from __future__ import annotations
 
@@ -23,37 +23,40 @@ from structir.ir.polynomial import (
     syms,
 )
 
-# What is known of a dim is the set of signs that it may have; a question is the set that means yes.
+# Bit sets of signs: those that a dim may have, and those for which a property holds (`accepted`).
 NEGATIVE, ZERO, POSITIVE = 1, 2, 4
-CASES = 128  # a proof by cases looks at no more
-MODULUS = 32  # remainders by more are not gone through
-STEPS = (0, 1, 2, 3, 5, 8, 13, 1_000_003)  # the last is past limits that programs put on sizes
+CASES = 128  # limit on the cases of one proof
+MODULUS = 32  # largest divisor whose remainders are enumerated
+STEPS = (0, 1, 2, 3, 5, 8, 13, 1_000_003)  # the last exceeds the size limits that programs state
 
 Substitution = dict[Sym | Opaque, Dim]
 
 
 def equal(first: Dim, second: Dim) -> bool | None:
-    """True: equal for all values of the variables. False: for none. None: cannot tell."""
+    """Returns True if equal for all values of variables, False if for none, None if undecided."""
     if first is second or first == second:
         return True
     difference = first - second
-    known = _answer(_signs(difference), ZERO)
-    if known is not None or not _has_opaque(difference):
-        return known
+    answer = _answer(_signs(difference), ZERO)
+    if answer is not None or not _has_opaque(difference):
+        return answer
     return _deep_equal(difference)
 
 
 def at_least(first: Dim, second: Dim) -> bool | None:
-    """True: the first is never less than the second. False: always less. None: cannot tell."""
+    """Returns True if first >= second for all values of the variables, False if for none.
+
+    Returns None if undecided.
+    """
     difference = first - second
-    known = _answer(_signs(difference), ZERO | POSITIVE)
-    if known is not None or not _has_opaque(difference):
-        return known
+    answer = _answer(_signs(difference), ZERO | POSITIVE)
+    if answer is not None or not _has_opaque(difference):
+        return answer
     return _by_cases(difference, ZERO | POSITIVE)
 
 
 def quickly_at_least(first: Dim, second: Dim) -> bool:
-    """Whether bounds alone show that the first is never less: for simplifying."""
+    """Whether bounds alone prove first >= second; used by simplification."""
     difference = first - second
     low = bounds(difference)[0]
     if low is not None and low >= 0:
@@ -68,21 +71,21 @@ def quickly_equal(first: Dim, second: Dim) -> bool | None:
 
 @lru_cache(4096)
 def _deep_equal(difference: Poly) -> bool | None:
-    known = _by_cases(difference, ZERO)
-    if known is None and _sampled(difference) == ZERO and symbolic.is_zero(difference):
+    answer = _by_cases(difference, ZERO)
+    if answer is None and _sampled(difference) == ZERO and symbolic.is_zero(difference):
         return True
-    return known
+    return answer
 
 
 @lru_cache(4096)
-def _by_cases(dim: Poly, yes: int) -> bool | None:
-    return None if _answer(_sampled(dim), yes) is None else _proof(dim, yes, CASES)
+def _by_cases(dim: Poly, accepted: int) -> bool | None:
+    return None if _answer(_sampled(dim), accepted) is None else _proof(dim, accepted, CASES)
 
 
-def _answer(signs: int, yes: int) -> bool | None:
-    if not signs & yes:
+def _answer(signs: int, accepted: int) -> bool | None:
+    if not signs & accepted:
         return False
-    return None if signs & ~yes else True
+    return None if signs & ~accepted else True
 
 
 def _signs(dim: Dim) -> int:
@@ -95,7 +98,7 @@ def _signs(dim: Dim) -> int:
 
 
 def _may_vanish(dim: Dim) -> bool:
-    """Not when a common factor of all the terms does not divide the constant."""
+    """Whether a dim can be zero: the gcd of its coefficients must divide its constant."""
     if type(dim) is not Poly:
         return dim == 0
     return dim.constant % gcd(*dim.terms.values()) == 0
@@ -106,7 +109,7 @@ def _has_opaque(dim: Dim) -> bool:
 
 
 def _sampled(dim: Poly) -> int:
-    """The signs that a dim takes at a few points."""
+    """Returns the signs of a dim at a few sample points."""
     variables = sorted(syms(dim), key=lambda variable: variable.order)
     signs = 0
     for shift in range(len(STEPS)):
@@ -114,29 +117,29 @@ def _sampled(dim: Poly) -> int:
         point = {v: STEPS[(shift + spread * i) % len(STEPS)] for i, v in enumerate(variables)}
         try:
             value = evaluate(dim, point)
-        except DiagnosticError:  # a division by zero: there is no value here
+        except DiagnosticError:  # division by zero at this point
             continue
         signs |= ZERO if value == 0 else POSITIVE if value > 0 else NEGATIVE
     return signs
 
 
-def _proof(dim: Dim, yes: int, cases: int) -> bool | None:
-    """The answer that all cases agree on."""
-    known = _answer(_signs(dim), yes)
-    if known is None and _has_opaque(dim):
-        known = _answer(_signs(_without_quotients(dim)), yes)
-        split = _split(dim) if known is None else []
+def _proof(dim: Dim, accepted: int, cases: int) -> bool | None:
+    """Returns the answer that is the same in all cases, or None."""
+    answer = _answer(_signs(dim), accepted)
+    if answer is None and _has_opaque(dim):
+        answer = _answer(_signs(_without_quotients(dim)), accepted)
+        split = _split(dim) if answer is None else []
         if 0 < len(split) <= cases:
-            known = _agreed(dim, split, yes, cases // max(len(split), 2))
-    return known
+            answer = _agreed(dim, split, accepted, cases // max(len(split), 2))
+    return answer
 
 
-def _agreed(dim: Dim, split: list[Substitution], yes: int, cases: int) -> bool | None:
+def _agreed(dim: Dim, split: list[Substitution], accepted: int, cases: int) -> bool | None:
     answers: set[bool | None] = set()
     for case in split:
         try:
-            answers.add(_proof(rewritten(dim, case), yes, cases))
-        except DiagnosticError:  # a division by zero: the case does not arise, unless it is guarded
+            answers.add(_proof(rewritten(dim, case), accepted, cases))
+        except DiagnosticError:  # division by zero: an impossible case, unless a `select` guards it
             if any([atom.fn == "select" for atom in _opaques(dim)]):
                 return None
             continue
@@ -146,7 +149,10 @@ def _agreed(dim: Dim, split: list[Substitution], yes: int, cases: int) -> bool |
 
 
 def _without_quotients(dim: Dim) -> Dim:
-    """A dim of the same sign with `(x - x % c) / c` for `x // c`, times a positive number."""
+    """Replaces `x // c` by `(x - x % c) / c`, and multiplies by positive denominators.
+
+    The result has the sign of the dim.
+    """
     for _ in range(8):
         atom = _quotient_in(dim)
         if atom is None or type(dim) is not Poly:
@@ -168,7 +174,10 @@ def _quotient_in(dim: Dim) -> Opaque | None:
 
 
 def _with_fraction(dim: Poly, atom: Opaque, numerator: Dim, denominator: Dim) -> Dim:
-    """The dim with a fraction for an atom, times the denominator as often as makes it whole."""
+    """Substitutes a fraction for an atom, and multiplies by a power of the denominator.
+
+    The power is the least one that leaves no fraction.
+    """
     degree = max([monomial.count(atom) for monomial in dim.terms])
     total: Dim = _power(denominator, degree) * dim.constant
     for monomial, coefficient in dim.terms.items():
@@ -187,7 +196,7 @@ def _power(dim: Dim, exponent: int) -> Dim:
 
 
 def _split(dim: Dim) -> list[Substitution]:
-    """Substitutions that together cover every point; none when there is nothing to split."""
+    """Returns substitutions that together cover every point; none if there is nothing to split."""
     for atom in _opaques(dim):
         if atom.fn in ("floordiv", "floormod"):
             cases = _residues(atom)
@@ -201,7 +210,7 @@ def _split(dim: Dim) -> list[Substitution]:
 
 
 def _opaques(dim: Dim) -> Iterator[Opaque]:
-    """The opaque atoms that occur in a dim, the inner ones first."""
+    """Yields the opaque atoms of a dim, inner ones first."""
     if type(dim) is Poly:
         for monomial in dim.terms:
             for atom in monomial:
@@ -212,7 +221,7 @@ def _opaques(dim: Dim) -> Iterator[Opaque]:
 
 
 def _residues(atom: Opaque) -> list[Substitution]:
-    """A variable of a division by a number, as a multiple of that number and each remainder."""
+    """Returns case splits by the remainder of a variable: `n = k * divisor + remainder`."""
     dividend, divisor = atom.args
     if type(divisor) is Poly or divisor > MODULUS:
         return []
@@ -242,7 +251,7 @@ def _orders(atom: Opaque) -> list[Substitution]:
 
 
 def _where_nonnegative(dim: Dim) -> list[Substitution] | None:
-    """Substitutions that cover the points where a dim is not negative; None if not known."""
+    """Returns substitutions that cover the points with dim >= 0; None if undecided."""
     if type(dim) is not Poly:
         return [{}] if dim >= 0 else []
     solved = _solved(dim, 1)
@@ -265,7 +274,10 @@ def _where_zero(dim: Dim) -> list[Substitution] | None:
 
 
 def _solved(dim: Poly, sign: int) -> tuple[Sym, Dim] | None:
-    """A variable that a dim has once, with this coefficient, and where on it the dim vanishes."""
+    """Solves dim = 0 for a variable that occurs once, with coefficient `sign`.
+
+    Returns the variable and its value at zero, or None if no variable qualifies.
+    """
     for monomial, coefficient in dim.terms.items():
         variable = monomial[0]
         if coefficient == sign and len(monomial) == 1 and type(variable) is Sym:

@@ -1,4 +1,4 @@
-"""Dims as Python text, for programs (`T.max(n, 4)`) and for generated code (`max(n, 4)`)."""
+"""Prints dims as source of programs (`T.max(n, 4)`) and of generated code (`max(n, 4)`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from structir.ir.polynomial import Atom, Dim, Monomial, Opaque, Poly, Sym
 NameOf = Callable[[Sym], str]
 SYMBOLS = {"floordiv": "//", "floormod": "%", "lt": "<", "le": "<=", "eq": "==", "ne": "!="}
 CALLED = ("min", "max")
-SUM, PRODUCT, ATOM, COMPARISON = 1, 2, 3, 0  # how tightly a text binds
+SUM, PRODUCT, ATOM, COMPARISON = 1, 2, 3, 0  # binding strengths
 
 
 def _own_name(variable: Sym) -> str:
@@ -18,12 +18,12 @@ def _own_name(variable: Sym) -> str:
 
 
 def text(dim: Dim, name_of: NameOf = _own_name) -> str:
-    """The text of a dim in a program: higher powers first, then older variables; constants last."""
+    """Prints a dim in a program: terms by falling degree and variable age, then the constant."""
     return str(dim) if type(dim) is not Poly else _sum(dim, name_of, _program_call)[0]
 
 
 def python_text(dim: Dim, name_of: NameOf = _own_name) -> str:
-    """The text of a dim in generated code: plain Python that also compiles to a kernel."""
+    """Prints a dim in generated code: plain Python that also compiles to a kernel."""
     return str(dim) if type(dim) is not Poly else _sum(dim, name_of, _python_call)[0]
 
 
@@ -36,12 +36,12 @@ def _program_call(fn: str, args: list[tuple[str, int]]) -> tuple[str, int]:
 
 
 def _python_call(fn: str, args: list[tuple[str, int]]) -> tuple[str, int]:
-    texts = [text for text, _ in args]
+    arguments = [text for text, _ in args]
     if fn == "select":
-        return f"({texts[1]} if {texts[0]} else {texts[2]})", ATOM
-    if fn not in CALLED:  # generated code calls nothing else
+        return f"({arguments[1]} if {arguments[0]} else {arguments[2]})", ATOM
+    if fn not in CALLED:  # generated code has no other functions
         raise ValueError(f"no function of sizes: {fn!r}")
-    return f"{fn}({', '.join(texts)})", ATOM
+    return f"{fn}({', '.join(arguments)})", ATOM
 
 
 def _dim(dim: Dim, name_of: NameOf, call: Call) -> tuple[str, int]:
@@ -55,14 +55,14 @@ def _sum(dim: Poly, name_of: NameOf, call: Call) -> tuple[str, int]:
     if len(terms) == 1 and not dim.constant:
         return _term(*terms[0], name_of, call)
     if len(terms) > 1:
-        terms.sort(key=_term_place)
-    pieces = [_wrapped(_term(*terms[0], name_of, call), SUM)]
+        terms.sort(key=_term_key)
+    parts = [_wrapped(_term(*terms[0], name_of, call), SUM)]
     for monomial, coefficient in terms[1:]:
-        pieces.append(" - " if coefficient < 0 else " + ")
-        pieces.append(_wrapped(_term(monomial, abs(coefficient), name_of, call), SUM))
+        parts.append(" - " if coefficient < 0 else " + ")
+        parts.append(_wrapped(_term(monomial, abs(coefficient), name_of, call), SUM))
     if dim.constant:
-        pieces.append(f" - {-dim.constant}" if dim.constant < 0 else f" + {dim.constant}")
-    return "".join(pieces), SUM
+        parts.append(f" - {-dim.constant}" if dim.constant < 0 else f" + {dim.constant}")
+    return "".join(parts), SUM
 
 
 def _term(monomial: Monomial, coefficient: int, name_of: NameOf, call: Call) -> tuple[str, int]:
@@ -74,7 +74,7 @@ def _term(monomial: Monomial, coefficient: int, name_of: NameOf, call: Call) -> 
     else:
         atoms = monomial
         if any([type(atom) is Opaque for atom in monomial]):
-            atoms = tuple(sorted(monomial, key=_atom_place))
+            atoms = tuple(sorted(monomial, key=_atom_key))
         factors = [_wrapped(_atom(atom, name_of, call), ATOM) for atom in atoms]
     product = " * ".join(factors)
     if coefficient in (1, -1):
@@ -85,8 +85,8 @@ def _term(monomial: Monomial, coefficient: int, name_of: NameOf, call: Call) -> 
 def _atom(atom: Atom, name_of: NameOf, call: Call) -> tuple[str, int]:
     if type(atom) is Sym:
         return name_of(atom), ATOM
-    choice = atom.fn in ("min", "max")
-    ordered = sorted(atom.args, key=_dim_place) if choice else atom.args
+    commutative = atom.fn in ("min", "max")
+    ordered = sorted(atom.args, key=_dim_key) if commutative else atom.args
     args = [_dim(argument, name_of, call) for argument in ordered]
     symbol = SYMBOLS.get(atom.fn)
     if symbol is None:
@@ -96,22 +96,22 @@ def _atom(atom: Atom, name_of: NameOf, call: Call) -> tuple[str, int]:
     return f"{_wrapped(args[0], SUM)} {symbol} {_wrapped(args[1], SUM)}", COMPARISON
 
 
-def _wrapped(piece: tuple[str, int], tightness: int) -> str:
-    return piece[0] if piece[1] >= tightness else f"({piece[0]})"
+def _wrapped(operand: tuple[str, int], strength: int) -> str:
+    return operand[0] if operand[1] >= strength else f"({operand[0]})"
 
 
-def _term_place(term: tuple[Monomial, int]) -> Any:
-    return -len(term[0]), sorted(map(_atom_place, term[0]))
+def _term_key(term: tuple[Monomial, int]) -> Any:
+    return -len(term[0]), sorted(map(_atom_key, term[0]))
 
 
-def _atom_place(atom: Atom) -> Any:
+def _atom_key(atom: Atom) -> Any:
     """Returns the sort key of an atom, determined by its contents, not by creation order."""
     if type(atom) is Sym:
         return 0, atom.order
-    return 1, atom.fn, tuple(map(_dim_place, atom.args))
+    return 1, atom.fn, tuple(map(_dim_key, atom.args))
 
 
-def _dim_place(dim: Dim) -> Any:
+def _dim_key(dim: Dim) -> Any:
     if type(dim) is not Poly:
         return 1, (), dim
-    return 0, tuple(sorted([(_term_place(t), t[1]) for t in dim.terms.items()])), dim.constant
+    return 0, tuple(sorted([(_term_key(t), t[1]) for t in dim.terms.items()])), dim.constant

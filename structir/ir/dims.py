@@ -1,4 +1,4 @@
-"""Sizes: integers and integer polynomials over symbolic variables; arithmetic, proofs and text."""
+"""Public interface of dims: construction, arithmetic, proofs and text."""
 
 from __future__ import annotations
 
@@ -55,16 +55,16 @@ __all__ = [
 
 
 def as_sym(dim: Dim) -> Sym | None:
-    """The symbolic variable that a dim is, when it is nothing more."""
+    """Returns the variable if the dim is a single symbolic variable, else None."""
     if type(dim) is not Poly or dim.constant or len(dim.terms) != 1:
         return None
     ((monomial, factor),) = dim.terms.items()
-    alone = factor == 1 and len(monomial) == 1 and type(monomial[0]) is Sym
-    return monomial[0] if alone else None  # type: ignore[return-value]
+    is_variable = factor == 1 and len(monomial) == 1 and type(monomial[0]) is Sym
+    return monomial[0] if is_variable else None  # type: ignore[return-value]
 
 
 def linear(dim: Dim, variable: Sym) -> tuple[Dim, Dim] | None:
-    """`(coefficient, rest)` with `dim == coefficient * variable + rest`; None if there are none."""
+    """Returns `(a, b)` with `dim == a * variable + b`, or None if the dim is not linear in it."""
     if type(dim) is not Poly:
         return 0, dim
     coefficient: Dim = 0
@@ -73,9 +73,9 @@ def linear(dim: Dim, variable: Sym) -> tuple[Dim, Dim] | None:
         if variable not in monomial:
             rest[monomial] = factor
             continue
-        others = list(monomial)
-        others.remove(variable)
-        coefficient = coefficient + (Poly({tuple(others): factor}, 0) if others else factor)
+        factors = list(monomial)
+        factors.remove(variable)
+        coefficient = coefficient + (Poly({tuple(factors): factor}, 0) if factors else factor)
     remainder = of_terms(rest, dim.constant)
-    free = variable not in syms(coefficient) and variable not in syms(remainder)
-    return (coefficient, remainder) if free else None
+    is_linear = variable not in syms(coefficient) and variable not in syms(remainder)
+    return (coefficient, remainder) if is_linear else None

@@ -1,4 +1,4 @@
-"""The element types: their names, their kinds, and NumPy's types for them."""
+"""Dtypes: names, categories, integer limits, and the corresponding NumPy dtypes."""
 
 from __future__ import annotations
 
@@ -37,57 +37,56 @@ ELSEWHERE = {
     "int": "int32",
     "long": "int64",
 }
-EXTENDED = SMALL_FLOATS | SMALL_INTS | {"bfloat16"}  # beyond NumPy's own
+EXTENDED = SMALL_FLOATS | SMALL_INTS | {"bfloat16"}  # not in NumPy
 
 
 def dtype_hint(name: object) -> str:
-    """What to write in place of a name that is no dtype."""
-    near = (
+    """Returns the hint for an unknown dtype: the closest name, or all names."""
+    matches = (
         [ELSEWHERE[str(name)]]
         if name in ELSEWHERE
         else difflib.get_close_matches(str(name), DTYPES, 1)
     )
-    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(DTYPES))}"
+    return f"did you mean {matches[0]!r}?" if matches else f"use one of {', '.join(sorted(DTYPES))}"
 
 
 def is_float(dtype: str) -> bool:
-    """Whether elements are floating-point numbers."""
+    """Whether a dtype is a floating-point type."""
     return dtype in FLOATS
 
 
 def is_int(dtype: str) -> bool:
-    """Whether elements are integers; bool is none."""
+    """Whether a dtype is an integer type; bool is not."""
     return dtype in INTS
 
 
 def int_bits(dtype: str) -> int:
-    """How many bits an integer of a dtype has."""
+    """Returns the width of an integer dtype in bits."""
     return int(dtype.lstrip("uint"))
 
 
 def wider_int(a: str, b: str) -> str:
-    """The narrowest dtype that holds the integers of two, as NumPy promotes them; int64 where there
-    is none, for it has no wider one."""
+    """Returns the promoted dtype of two integer dtypes, as NumPy; int64 instead of float64."""
     unsigned = a in UNSIGNED
     if unsigned is (b in UNSIGNED):
         return max(a, b, key=int_bits)
-    plain, signed = (a, b) if unsigned else (b, a)
-    return f"int{min(max(int_bits(signed), 2 * int_bits(plain)), 64)}"
+    unsigned_dtype, signed_dtype = (a, b) if unsigned else (b, a)
+    return f"int{min(max(int_bits(signed_dtype), 2 * int_bits(unsigned_dtype)), 64)}"
 
 
 def int_limits(dtype: str) -> tuple[int, int]:
-    """The least and the greatest integer of a dtype, those of less than a byte too."""
+    """Returns the least and the greatest integer of a dtype."""
     bits = int_bits(dtype)
     return (0, (1 << bits) - 1) if dtype in UNSIGNED else (-(1 << bits - 1), (1 << bits - 1) - 1)
 
 
 @cache
 def numpy_dtype(name: str) -> numpy.dtype:
-    """NumPy's type for a dtype; bfloat16 and float8 come from ml_dtypes."""
-    made: numpy.dtype = np.dtype(getattr(ml_dtypes, name) if name in EXTENDED else name)
-    return made
+    """Returns the NumPy dtype of a dtype; ml_dtypes defines bfloat16, float8 and smaller ones."""
+    dtype: numpy.dtype = np.dtype(getattr(ml_dtypes, name) if name in EXTENDED else name)
+    return dtype
 
 
 def dtype_of(array: numpy.ndarray) -> str:
-    """The dtype of an array, as StructIR names it."""
+    """Returns the StructIR dtype of an array."""
     return array.dtype.name

@@ -1,4 +1,4 @@
-"""Expressions, bindings, blocks and functions: what a program is made of."""
+"""The node classes of programs: expressions, bindings, blocks and functions."""
 
 from __future__ import annotations
 
@@ -40,10 +40,9 @@ def _operator(symbol: str, *operands: Any) -> Expr:
 
 
 class Expr(Node):
-    """Something with a value. `struct_info` is None only until a builder has deduced it.
+    """The base class of expressions. `struct_info` is None until a builder infers it.
 
-    Python's arithmetic and order operators build calls of the ops that declare them; `==` stays
-    identity.
+    Arithmetic and order operators build calls of the ops that declare them; `==` is identity.
     """
 
     __slots__ = ()
@@ -103,16 +102,18 @@ class Expr(Node):
 
     def __getitem__(self, index: int) -> Expr:
         info = self.struct_info
-        known = isinstance(info, TupleStructInfo) and -len(info.fields) <= index < len(info.fields)
-        if not known:
-            raise TypeError(f"only a tuple with a field {index} can be indexed, not {info}")
+        in_range = isinstance(info, TupleStructInfo) and -len(info.fields) <= index < len(
+            info.fields
+        )
+        if not in_range:
+            raise TypeError(f"expected a tuple with a field {index}, found {info}")
         position = index % len(info.fields)
         return TupleGetItem(self, position, info.fields[position])
 
 
 @node
 class Var(Expr):
-    """A variable: a parameter, or the name of a binding. It equals only itself."""
+    """A variable: a parameter or the target of a binding. It equals only itself."""
 
     name: str
     struct_info: StructInfo
@@ -121,12 +122,12 @@ class Var(Expr):
 
 @node
 class DataflowVar(Var):
-    """A variable seen only inside its dataflow block."""
+    """A variable that is only visible inside its dataflow block."""
 
 
 @node
 class GlobalVar(Expr):
-    """A function of the module, by name."""
+    """A reference to a function of the module by name."""
 
     name: str
     struct_info: StructInfo | None = None
@@ -134,7 +135,7 @@ class GlobalVar(Expr):
 
 
 def _immutable(data: numpy.ndarray) -> numpy.ndarray:
-    """Returns the array itself where no array over its memory is writeable, or a read-only copy."""
+    """Returns the array if no array over its memory is writeable, else a read-only copy."""
     holder: Any = data
     while hasattr(holder, "flags"):
         if holder.flags.writeable:
@@ -172,8 +173,7 @@ def _of_body(seq: Any) -> StructInfo | None:
 
 @node
 class Constant(Expr):
-    """A tensor known at compile time, held as a read-only NumPy array; what could be written to is
-    copied."""
+    """A constant tensor: a read-only NumPy array. A writeable array is copied."""
 
     data: numpy.ndarray = attrs.field(converter=_immutable)
     struct_info: StructInfo = attrs.field(default=attrs.Factory(_of_data, takes_self=True))
@@ -191,7 +191,7 @@ class PrimValue(Expr):
 
 @node
 class StringImm(Expr):
-    """A text as an argument."""
+    """A string as an argument."""
 
     value: str
     struct_info: StructInfo | None = None
@@ -209,7 +209,7 @@ class DataTypeImm(Expr):
 
 @node
 class ShapeExpr(Expr):
-    """A shape value, size by size."""
+    """A shape value: a tuple of sizes."""
 
     dims: Dims = attrs.field(converter=as_dims)
     struct_info: StructInfo = attrs.field(default=attrs.Factory(_of_dims, takes_self=True))
@@ -223,7 +223,7 @@ class ShapeExpr(Expr):
 
 @node
 class Tuple(Expr):
-    """Several values as one. The empty tuple also stands for an operand that is not given."""
+    """A tuple expression. The empty tuple also represents an omitted optional operand."""
 
     fields: tuple[Expr, ...]
     struct_info: StructInfo | None = attrs.field(default=attrs.Factory(_of_fields, takes_self=True))
@@ -232,7 +232,7 @@ class Tuple(Expr):
 
 @node
 class TupleGetItem(Expr):
-    """One field of a tuple."""
+    """A field of a tuple, by a constant index."""
 
     tuple_value: Expr
     index: int
@@ -242,7 +242,7 @@ class TupleGetItem(Expr):
 
 @node
 class Call(Expr):
-    """An op or a function on arguments; `sinfo_args` state the result of an opaque callee."""
+    """A call of an op or a function; `sinfo_args` declare the result of an opaque callee."""
 
     op: Expr
     args: tuple[Expr, ...]
@@ -254,7 +254,7 @@ class Call(Expr):
 
 @node
 class ExternFunc(Expr):
-    """A function from outside the program, by its registered name."""
+    """An external function by its registered name."""
 
     global_symbol: str
     struct_info: StructInfo | None = None
@@ -262,7 +262,7 @@ class ExternFunc(Expr):
 
 
 class Binding(Node):
-    """A variable and where its value comes from."""
+    """The base class of bindings: a variable and the expression of its value."""
 
     __slots__ = ()
     var: Var
@@ -281,8 +281,7 @@ class VarBinding(Binding):
 
 @node
 class MatchCast(Binding):
-    """`var = match_cast(value, struct_info)`: checked when run; it binds the symbolic variables
-    that are new."""
+    """`var = match_cast(value, struct_info)`: a check at run time that binds new symbolic dims."""
 
     var: Var
     value: Expr
@@ -292,7 +291,7 @@ class MatchCast(Binding):
 
 @node
 class BindingBlock(Node):
-    """Bindings in order; effects are allowed."""
+    """A sequence of bindings, which may have effects."""
 
     bindings: tuple[Binding, ...]
     span: Span | None = None
@@ -300,12 +299,12 @@ class BindingBlock(Node):
 
 @node
 class DataflowBlock(BindingBlock):
-    """Bindings without effects or control flow; only its `Var`s are seen outside."""
+    """A block without effects and control flow; only its `Var`s are visible outside."""
 
 
 @node
 class SeqExpr(Expr):
-    """Blocks in order, then a result."""
+    """A sequence of blocks and a result expression."""
 
     blocks: tuple[BindingBlock, ...]
     body: Expr
@@ -313,13 +312,13 @@ class SeqExpr(Expr):
     span: Span | None = None
 
     def bindings(self) -> list[Binding]:
-        """All bindings of all blocks, in order."""
+        """Returns the bindings of all blocks in order."""
         return [binding for block in self.blocks for binding in block.bindings]
 
 
 @node
 class If(Expr):
-    """A choice between two sequences by a scalar bool."""
+    """A conditional: a scalar bool and two branches."""
 
     cond: Expr
     true_branch: SeqExpr
@@ -330,7 +329,7 @@ class If(Expr):
 
 @attrs.frozen(slots=False, eq=False, repr=False)
 class Function(Expr):
-    """Parameters and a body. `ret_struct_info` is what a caller may know of the result."""
+    """A function. `ret_struct_info` is the StructInfo of its result as callers see it."""
 
     params: tuple[Var, ...]
     body: SeqExpr
@@ -341,20 +340,21 @@ class Function(Expr):
 
     @cached_property
     def struct_info(self) -> FuncStructInfo:
-        """The function's own StructInfo, from its parameters and its result."""
+        """The StructInfo of the function, from its parameters and result."""
         params = tuple([p.struct_info for p in self.params])
         return FuncStructInfo(params, self.ret_struct_info, self.is_pure)
 
     def __call__(self, *_args: Any) -> NoReturn:
-        raise TypeError('a program is compiled before it is called: structir.compile(f)["main"](x)')
+        raise TypeError(
+            'a program cannot be called before it is compiled: `structir.compile(f)["main"](x)`'
+        )
 
     def script(self) -> str:
-        """The text of the function, which `structir.parse` reads back."""
+        """Returns the source of the function; `structir.parse` parses it."""
         return str(self)
 
     def bindings(self) -> list[Binding]:
-        """All bindings of the body, in order; those of branches and nested functions are not among
-        them."""
+        """Returns the bindings of the body in order, without branches and local functions."""
         return self.body.bindings()
 
 

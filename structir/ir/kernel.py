@@ -1,5 +1,4 @@
-"""Kernels: loops over the elements of arrays, in destination-passing style, beside the functions of
-a module."""
+"""Kernel nodes: loops over array elements in destination-passing style."""
 
 from __future__ import annotations
 
@@ -16,16 +15,16 @@ from structir.ir.kernel_functions import LIBRARY
 from structir.ir.node import Node, node, parts
 from structir.ir.struct_info import KernelStructInfo, TupleStructInfo
 
-COMPUTED_IN = {"float16": "float32", "bfloat16": "float32"}  # the others in their own dtype
+COMPUTED_IN = {"float16": "float32", "bfloat16": "float32"}  # other dtypes: unchanged
 KERNEL_DTYPES = frozenset(
     {"float64", "float32", "float16", "bfloat16", "bool"}
     | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 )
-WARP = 32  # threads that hand each other values
+WARP = 32  # threads of a warp
 
 
 class Scalar(Node):
-    """An expression of a kernel: a number of one dtype."""
+    """A scalar expression of a kernel, with a dtype."""
 
     __slots__ = ()
     dtype: Any
@@ -34,7 +33,7 @@ class Scalar(Node):
 
 @node
 class Local(Scalar):
-    """A name that a kernel gives to numbers: the target of assignments, or of a loop."""
+    """A local scalar variable: the target of assignments or of a loop."""
 
     name: str
     dtype: str
@@ -43,7 +42,7 @@ class Local(Scalar):
 
 @node
 class Literal(Scalar):
-    """A number as it is written, in the dtype of what it meets."""
+    """A literal, in the dtype of the other operand."""
 
     value: int | float | bool
     dtype: str
@@ -52,7 +51,7 @@ class Literal(Scalar):
 
 @node
 class Size(Scalar):
-    """A symbolic dim as a number."""
+    """A symbolic dim as a scalar."""
 
     dim: Dim
     dtype: str = "int64"
@@ -61,7 +60,7 @@ class Size(Scalar):
 
 @node
 class Argument(Scalar):
-    """A parameter that is a number."""
+    """A scalar parameter."""
 
     var: Var
     dtype: str
@@ -70,7 +69,7 @@ class Argument(Scalar):
 
 @node
 class Extent(Scalar):
-    """`x.shape[axis]`."""
+    """`x.shape[axis]`, the size of an axis."""
 
     array: Var
     axis: int
@@ -80,8 +79,10 @@ class Extent(Scalar):
 
 @node
 class Element(Scalar):
-    """`x[i, j]`, or with `flat` `x.flat[i]`: one of all elements, the last axis running fastest.
-    Elements of 16 bits are computed with as float32."""
+    """`x[i, j]`, or with `flat` `x.flat[i]`, an index into all elements in row-major order.
+
+    16-bit floats are computed in float32.
+    """
 
     array: Var
     indices: tuple[Scalar, ...]
@@ -92,8 +93,7 @@ class Element(Scalar):
 
 @node
 class Apply(Scalar):
-    """A scalar function: operators, comparisons, `min`, conversions ("cast"), choices
-    ("select")."""
+    """A call of a scalar function: an operator, `min`, a conversion ("cast"), a "select", ..."""
 
     fn: str
     args: tuple[Scalar, ...]
@@ -102,7 +102,7 @@ class Apply(Scalar):
 
 
 class KernelStatement(Node):
-    """One step of a kernel."""
+    """The base class of the statements of a kernel."""
 
     __slots__ = ()
     span: Span | None
@@ -110,7 +110,7 @@ class KernelStatement(Node):
 
 @node
 class Assign(KernelStatement):
-    """`target = value`; with the symbol of an operator, `target += value`."""
+    """`target = value`, or `target += value` with the symbol of an operator."""
 
     target: Local | Element
     value: Scalar
@@ -120,9 +120,7 @@ class Assign(KernelStatement):
 
 @node
 class Scratch(KernelStatement):
-    """`array = T.zeros(shape, dtype)`: an array of the kernel's own, all zeros from here on; with
-    `T.empty`, it holds what happens to be there, and with `T.shared`, the threads of a block share
-    it."""
+    """A local array: `T.zeros(shape, dtype)`, uninitialized `T.empty`, or `T.shared` by a block."""
 
     array: Var
     span: Span | None = None
@@ -132,8 +130,10 @@ class Scratch(KernelStatement):
 
 @node
 class Part(KernelStatement):
-    """`low, high = T.part(extent)`: what follows does its work for a part of 0 to the extent, and
-    runs for several parts, at once perhaps, until all is done. They must not meet."""
+    """`low, high = T.part(extent)`: the kernel computes one subrange of `range(extent)`.
+
+    It runs once for each subrange, possibly in parallel. Subranges must write disjoint elements.
+    """
 
     low: Local
     high: Local
@@ -143,7 +143,7 @@ class Part(KernelStatement):
 
 @node
 class LibraryCall(KernelStatement):
-    """`T.tiled_product(x.flat[i], ...)`: a function of the library, on memory from elements on."""
+    """`T.tiled_product(x.flat[i], ...)`: a library call on memory that begins at these elements."""
 
     fn: str
     args: tuple[Scalar, ...]  # elements, then integers
@@ -151,10 +151,10 @@ class LibraryCall(KernelStatement):
 
     @property
     def written(self) -> Element:
-        """From where on it writes."""
-        found = self.args[LIBRARY[self.fn].written]
-        assert isinstance(found, Element)
-        return found
+        """The first element that the call writes."""
+        element = self.args[LIBRARY[self.fn].written]
+        assert isinstance(element, Element)
+        return element
 
 
 @node
@@ -171,7 +171,7 @@ class For(KernelStatement):
 
 @node
 class While(KernelStatement):
-    """`while test`."""
+    """`while test`: a loop."""
 
     test: Scalar
     body: tuple[KernelStatement, ...]
@@ -180,7 +180,7 @@ class While(KernelStatement):
 
 @node
 class Branch(KernelStatement):
-    """`if test`, and perhaps `else`."""
+    """`if test`, with an optional `else`."""
 
     test: Scalar
     then: tuple[KernelStatement, ...]
@@ -190,32 +190,33 @@ class Branch(KernelStatement):
 
 @node
 class Break(KernelStatement):
-    """`break`."""
+    """`break`: leaves the innermost loop."""
 
     span: Span | None = None
 
 
 @node
 class Continue(KernelStatement):
-    """`continue`."""
+    """`continue`: begins the next iteration of the innermost loop."""
 
     span: Span | None = None
 
 
 @node
 class Sync(KernelStatement):
-    """`T.sync_threads()`: a thread waits here for all others of its block."""
+    """`T.sync_threads()`: a barrier for the threads of a block."""
 
     span: Span | None = None
 
 
 @attrs.frozen(slots=False, eq=False, repr=False)
 class Kernel(Node):
-    """Parameters and statements. The parameters from the first one that is written to are its
-    results: they come last, and hold zeros when it starts, unless it runs in parts.
+    """A kernel: parameters and statements.
 
-    With `blocks` and `threads`, every one of so many threads in each of so many blocks takes the
-    statements."""
+    The first written parameter and all after it are the results. They are zero at the start,
+    unless the kernel has a `Part`. A GPU kernel runs `blocks` blocks of `threads` threads; each
+    thread executes the statements.
+    """
 
     params: tuple[Var, ...]
     body: tuple[KernelStatement, ...]
@@ -226,61 +227,61 @@ class Kernel(Node):
 
     @cached_property
     def result_count(self) -> int:
-        """How many parameters, from the first one that is written to, are results."""
+        """The number of results: the first written parameter and all after it."""
         written = {target.array for target in written_elements(self)}
-        places = [place for place, param in enumerate(self.params) if param in written]
-        return len(self.params) - places[0] if places else 0
+        indices = [index for index, param in enumerate(self.params) if param in written]
+        return len(self.params) - indices[0] if indices else 0
 
     @property
     def part(self) -> Part | None:
-        """The statement by which it runs in parts, if it does: its first one, arrays aside."""
+        """The `Part` statement, the first one after local arrays; None if the kernel has none."""
         first = next((s for s in self.body if not isinstance(s, Scratch)), None)
         return first if isinstance(first, Part) else None
 
     @property
     def operands(self) -> tuple[Var, ...]:
-        """The parameters that are only read."""
+        """The parameters that the kernel only reads."""
         return self.params[: len(self.params) - self.result_count]
 
     @property
     def results(self) -> tuple[Var, ...]:
-        """The parameters that are filled."""
+        """The parameters that the kernel writes."""
         return self.params[len(self.params) - self.result_count :]
 
     @cached_property
     def struct_info(self) -> KernelStructInfo:
-        """What a call must know: all parameters, and how many of them are results."""
+        """The StructInfo of the kernel: its parameters and the number of results."""
         infos = tuple([p.struct_info for p in self.params])
         return KernelStructInfo(infos, TupleStructInfo(()), True, None, self.result_count)
 
     def script(self) -> str:
-        """The text of the kernel, which `structir.parse` reads back."""
+        """Returns the source of the kernel; `structir.parse` parses it."""
         return str(self)
 
 
 def nodes_of(kernel: Kernel | Node) -> Iterator[Node]:
-    """Every statement and expression below a node, parents first."""
+    """Yields the statements and expressions of a node, parents first."""
     todo: list[Node] = [kernel]
     while todo:
-        found = todo.pop()
-        if isinstance(found, KernelStatement | Scalar):
-            yield found
-        todo += [p for p in parts(found) if isinstance(p, KernelStatement | Scalar)][::-1]
+        current = todo.pop()
+        if isinstance(current, KernelStatement | Scalar):
+            yield current
+        todo += [p for p in parts(current) if isinstance(p, KernelStatement | Scalar)][::-1]
 
 
 def written_elements(kernel: Kernel) -> Iterator[Element]:
-    """The elements that statements of a kernel assign to, in order."""
+    """Yields the elements that a kernel writes, in statement order."""
     todo: list[Any] = list(kernel.body[::-1])
     while todo:
-        found = todo.pop()
-        if isinstance(found, LibraryCall):
-            yield found.written
-        elif isinstance(found, Assign) and isinstance(found.target, Element):
-            yield found.target
-        elif not isinstance(found, Assign):
-            todo += [p for p in parts(found) if isinstance(p, KernelStatement)][::-1]
+        statement = todo.pop()
+        if isinstance(statement, LibraryCall):
+            yield statement.written
+        elif isinstance(statement, Assign) and isinstance(statement.target, Element):
+            yield statement.target
+        elif not isinstance(statement, Assign):
+            todo += [p for p in parts(statement) if isinstance(p, KernelStatement)][::-1]
 
 
 def computed_in(dtype: str) -> str:
-    """The dtype in which elements of a dtype are computed with."""
+    """Returns the dtype in which elements of a dtype are computed."""
     return COMPUTED_IN.get(dtype, dtype)

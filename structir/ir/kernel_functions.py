@@ -1,5 +1,4 @@
-"""The scalar functions of kernels: how each is written, on which kinds of numbers, and what comes
-out."""
+"""Tables of the scalar functions and library functions of kernels."""
 
 from __future__ import annotations
 
@@ -9,14 +8,17 @@ import attrs
 
 from structir.ir.dtype import is_float, is_int
 
-WEAK = {"int": "int64", "float": "float32"}  # numbers that are written, and what they are alone
+WEAK = {"int": "int64", "float": "float32"}  # the dtype of a literal without a typed operand
 
 
 @attrs.frozen
 class ScalarFunction:
-    """One row: the kinds of operands ("float", "int", "number", "bits", "bool", "any"), whether
-    the result is a truth value, how many operands there are (-1: two or more), and the symbol and
-    the binding strength of an operator."""
+    """A scalar function of kernels.
+
+    `kind` is that of its operands: "float", "int", "number", "bits", "bool" or "any". `count` is
+    the number of operands (-1: two or more), and `test` whether the result is a bool. An operator
+    has a `symbol` and a binding strength.
+    """
 
     name: str
     kind: str
@@ -26,7 +28,7 @@ class ScalarFunction:
     strength: int = 0
 
     def takes(self, dtype: str) -> bool:
-        """Whether operands may be of this dtype."""
+        """Whether operands may have this dtype."""
         floating, whole = is_float(dtype) or dtype == "float", is_int(dtype) or dtype == "int"
         match self.kind:
             case "float":
@@ -46,9 +48,9 @@ KIND_NAMES = {
     "float": "floats",
     "int": "integers",
     "number": "numbers",
-    "bits": "integers or truth values",
-    "bool": "truth values",
-    "any": "numbers or truth values",
+    "bits": "integers or booleans",
+    "bool": "booleans",
+    "any": "numbers or booleans",
 }
 
 # Binding strengths are Python's, weakest first.
@@ -94,7 +96,7 @@ _OF_T = (
     *[ScalarFunction(name, "float", 1) for name in _ELEMENTARY.split()],
     ScalarFunction("atan2", "float", 2),
     *[ScalarFunction(name, "float", 1, test=True) for name in ("isfinite", "isinf", "isnan")],
-    # NaN if either is; sums, whose terms may be reordered, and products, in order; erf(x) + 1
+    # NaN if an operand is NaN; sums (their terms may be reordered) and products; erf(x) + 1
     *[ScalarFunction(name, "float", 2) for name in ("maximum", "minimum", "add_to", "multiply_to")],
     ScalarFunction("erf_plus_one", "float", 1),
 )
@@ -102,16 +104,19 @@ _OF_T = (
 
 @attrs.frozen
 class LibraryFunction:
-    """A function on memory: its places, with how often and in which steps it goes along each of
-    their axes, by the names of its integers; and the place that it writes to."""
+    """A library function on memory regions.
 
-    places: dict[str, tuple[tuple[str, str], ...]]
+    `regions` maps each region to the (count, step) of each of its axes, as names of `integers`.
+    `written` is the index of the region that the function writes.
+    """
+
+    regions: dict[str, tuple[tuple[str, str], ...]]
     integers: tuple[str, ...]
     written: int
 
-    def steps(self, place: str, values: dict[str, Any]) -> list[tuple[Any, Any]]:
-        """The counts and steps along the axes of a place."""
-        return [(values[count], values.get(step, 1)) for count, step in self.places[place]]
+    def steps(self, region: str, values: dict[str, Any]) -> list[tuple[Any, Any]]:
+        """Returns the count and the step of each axis of a region."""
+        return [(values[count], values.get(step, 1)) for count, step in self.regions[region]]
 
 
 LIBRARY = {
@@ -143,7 +148,7 @@ LIBRARY = {
     ),
 }
 
-# Where a thread stands, among how many, and the numbers of other lanes of its warp.
+# The indices of a thread and of its block, their counts, and values of other lanes of the warp.
 OF_THREADS = tuple([ScalarFunction(n, "any", 0) for n in ("thread", "threads", "block", "blocks")])
 OF_LANES = tuple(
     [ScalarFunction(f"shuffle_{n}", "number", 2) for n in ("xor", "up", "down", "from")]

@@ -1,4 +1,4 @@
-"""A module: functions by name."""
+"""IRModule: the functions and kernels of a program, by name."""
 
 from __future__ import annotations
 
@@ -15,17 +15,19 @@ from structir.ir.node import Node, node
 
 @node
 class IRModule(Node):
-    """Functions by name, in order, with attributes of the whole."""
+    """An ordered mapping from names to functions and kernels, with module attributes."""
 
     functions: Mapping[str, Node] = attrs.Factory(dict)
     attrs: Attrs = NO_ATTRS
     name: str = "Module"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a module is kept by `structir.save`, or as the text of `script()`")
+        raise TypeError(
+            "a module cannot be pickled: use `structir.save(module, path)` or `module.script()`"
+        )
 
     def __deepcopy__(self, memo: Any) -> IRModule:
-        return self  # nothing in it changes
+        return self  # immutable
 
     __copy__ = __deepcopy__
 
@@ -33,36 +35,39 @@ class IRModule(Node):
         for name in self.functions:
             if not name.isidentifier() or iskeyword(name):
                 text = f"invalid function name {name!r}: expected a Python identifier"
-                raise DiagnosticError(Diagnostic(text))
+                raise DiagnosticError(Diagnostic(text, hint="rename the function: `main`"))
 
     def __getitem__(self, name: str) -> Function:
-        found = self.functions.get(name)
-        if found is None:
-            known = ", ".join(self.functions)
-            raise StructIRError(f"no function `{name}` in module; available: {known}", code="E1002")
-        return found  # type: ignore[return-value]
+        function = self.functions.get(name)
+        if function is None:
+            names = ", ".join(self.functions)
+            raise StructIRError(f"no function `{name}` in module; available: {names}", code="E1002")
+        return function  # type: ignore[return-value]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.functions)
 
     def with_functions(self, functions: Mapping[str, Node]) -> IRModule:
-        """The same module over other functions."""
+        """Returns a module with these functions and the same name and attributes."""
         return IRModule(functions, self.attrs, self.name)
 
     def script(self) -> str:
-        """The text of the module, which `structir.parse` reads back."""
+        """Returns the source of the module; `structir.parse` parses it."""
         return str(self)
 
     def _ipython_key_completions_(self) -> list[str]:
         return list(self.functions)
 
 
-def as_module(program: Any, asked_by: str) -> IRModule:
-    """What stands for a module: one, or a function, which becomes its `main`."""
+def as_module(program: Any, caller: str) -> IRModule:
+    """Returns a module unchanged, or a module whose `main` is the function.
+
+    Raises StructIRError for any other value; `caller` begins the message.
+    """
     if isinstance(program, IRModule):
         return program
     if isinstance(program, Function):
         return IRModule({"main": program})
-    found = type(program).__name__
+    kind = type(program).__name__
     hint = "; help: `structir.parse(text)`" if isinstance(program, str) else ""
-    raise StructIRError(f"{asked_by}: expected a module or a function, found {found}{hint}")
+    raise StructIRError(f"{caller}: expected a module or a function, found {kind}{hint}")

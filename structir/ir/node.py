@@ -1,4 +1,4 @@
-"""What every node is: frozen fields, from which traversal and rebuilding follow."""
+"""Node classes: frozen attrs classes with traversal and rebuilding derived from their fields."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Node:
-    """A piece of a program. Subclasses only add fields."""
+    """The base class of IR nodes. Subclasses only add fields."""
 
     __slots__ = ()
 
@@ -27,14 +27,14 @@ class Node:
         return f"<{type(self).__name__} {self}>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """Returns the HTML that a notebook displays."""
         text: str = notebook.html_of(self)
         return text
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(attrs.field,))
 def node(cls: type[T]) -> type[T]:
-    """Make a node class: frozen, slotted, compared by identity."""
+    """Decorates a node class: frozen, slotted, compared by identity."""
     return attrs.frozen(slots=True, eq=False, repr=False)(cls)
 
 
@@ -43,7 +43,7 @@ _INIT_NAMES: dict[type, tuple[tuple[str, str], ...]] = {}
 
 
 def field_names(cls: Any) -> tuple[str, ...]:
-    """The fields of a node class that can hold parts of a program, in order."""
+    """Returns the field names of a node class in order, without `span`."""
     names = _FIELD_NAMES.get(cls)
     if names is None:
         names = tuple(f.name for f in attrs.fields(cls) if f.name != "span")
@@ -70,8 +70,10 @@ def parts(node: Any) -> Iterator[Any]:
 
 
 def rebuild(old: T, visit: Callable[[Any], Any]) -> T:
-    """The same node over visited fields (tuples element by element); the very same object if none
-    changed."""
+    """Returns the node over visited fields, or the same object if none changed.
+
+    Tuples are visited element by element.
+    """
     changed = False
     fields: dict[str, Any] = {}
     for name, alias in _init_names(type(old)):
@@ -90,9 +92,9 @@ def rebuild(old: T, visit: Callable[[Any], Any]) -> T:
 
 
 def replace(old: T, **fields: Any) -> T:
-    """The same node with some fields exchanged."""
-    given = {
+    """Returns the node with some fields replaced."""
+    arguments = {
         alias: fields.pop(name) if name in fields else getattr(old, name)
         for name, alias in _init_names(type(old))
     }
-    return type(old)(**given, **fields)
+    return type(old)(**arguments, **fields)

@@ -1,4 +1,4 @@
-"""Ops as values: a name, and the definition that declares everything else."""
+"""Op values and their registry; the definition of an op declares its shape rule and its kernel."""
 
 from __future__ import annotations
 

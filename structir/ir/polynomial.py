@@ -24,7 +24,7 @@ _ORDER_OF = operator.attrgetter("order")
 
 @final
 class Sym:
-    """A symbolic variable: a non-negative integer. It equals only itself; `order` is its age."""
+    """A symbolic variable: a non-negative integer that equals only itself."""
 
     __slots__ = ("__weakref__", "face", "name", "order")
     interval: Interval = (0, None)
@@ -32,7 +32,7 @@ class Sym:
     def __init__(self, name: str) -> None:
         self.name = name
         self.order = next(_ORDERS)
-        self.face: Any = None  # its sympy symbol, once somebody asked for it
+        self.face: Any = None  # its sympy symbol, created on first use
 
     def __repr__(self) -> str:
         return self.name
@@ -49,7 +49,7 @@ class Sym:
 
 @final
 class Opaque:
-    """A function of dims that polynomials cannot open, such as `n // 2`; alike atoms are one."""
+    """A non-polynomial function of dims, such as `n // 2`. Equal atoms are the same object."""
 
     __slots__ = ("__weakref__", "args", "depth", "fn", "interval", "order")
 
@@ -60,10 +60,8 @@ class Opaque:
         self.order = next(_ORDERS)
         self.depth = 1 + max([_depth(arg) for arg in args], default=0)
         if self.depth > DEEPEST:
-            hint = "bind a part of the size to a new dim by `R.match_cast`"
-            raise DiagnosticError(
-                Diagnostic(f"functions in a size are nested deeper than {DEEPEST}").hinted(hint)
-            )
+            message = f"size nested too deeply: expected at most {DEEPEST} nested functions"
+            raise DiagnosticError(Diagnostic(message, hint=BIND_PART, code="E0109"))
 
     def __repr__(self) -> str:
         return f"{self.fn}{self.args}"
@@ -85,9 +83,10 @@ def _depth(dim: Dim) -> int:
     return max([a.depth for atoms in dim.terms for a in atoms if type(a) is Opaque], default=0)
 
 
-MOST_TERMS = 2000  # of a product, so that its text can be read back
-MOST_PRODUCTS = 1 << 18  # of terms by terms
-DEEPEST = 100  # what is written out as text must be read back, and Python reads about 200
+BIND_PART = "bind a part of the size to a new dim: `y = R.match_cast(x, R.Tensor((n,)))`"
+MOST_TERMS = 2000  # of a product; its text must be parsable
+MOST_PRODUCTS = 1 << 18  # of pairs of terms in one multiplication
+DEEPEST = 100  # printed dims must be parsable, and Python parses about 200 levels
 Atom: TypeAlias = Sym | Opaque
 Monomial: TypeAlias = tuple[Atom, ...]  # sorted by order, repeated for powers, never empty
 Terms: TypeAlias = dict[Monomial, int]  # no coefficient is zero
@@ -98,11 +97,11 @@ COMMUTATIVE = frozenset({"min", "max", "eq", "ne"})
 
 
 def opaque_atom(fn: str, args: tuple[Dim, ...], interval: Interval) -> Opaque:
-    """The one atom of this function over these arguments."""
+    """Returns the interned atom of a function of these arguments."""
     key = (fn, frozenset(args) if fn in COMMUTATIVE else args)
     atom = _ATOMS.get(key)
     if atom is None:
-        with _ATOMS_LOCK:  # two threads must not make the same atom twice
+        with _ATOMS_LOCK:  # two threads must not create the same atom
             atom = _ATOMS.get(key)
             if atom is None:
                 atom = _ATOMS[key] = Opaque(fn, args, interval)
@@ -111,9 +110,9 @@ def opaque_atom(fn: str, args: tuple[Dim, ...], interval: Interval) -> Opaque:
 
 @final
 class Poly:
-    """An integer polynomial that is not a constant: its `terms`, and its `constant` part.
+    """A non-constant integer polynomial: its `terms` and its `constant` part.
 
-    `==` is equality of the form; whether two dims are equal as numbers is asked of `dims.equal`.
+    `==` compares normal forms; `dims.equal` decides numeric equality.
     """
 
     __slots__ = ("_hash", "constant", "terms")
@@ -134,8 +133,8 @@ class Poly:
         return self._hash
 
     def __repr__(self) -> str:
-        shown: str = dim_text.text(self)
-        return shown
+        source: str = dim_text.text(self)
+        return source
 
     def __deepcopy__(self, memo: object) -> Poly:
         return self
@@ -190,7 +189,7 @@ class Poly:
         return _built("floormod", other, self)
 
     def key(self, number_of: Callable[[Sym], int]) -> tuple[Any, ...]:
-        """A hashable form in which variables are numbers: dims alike up to renaming share it."""
+        """Returns a hashable key over numbered variables; equal for dims equal up to renaming."""
         terms = frozenset([(_monomial_key(m, number_of), c) for m, c in self.terms.items()])
         return ("dim", self.constant, terms)
 
@@ -198,8 +197,8 @@ class Poly:
 Dim: TypeAlias = int | Poly
 
 Builder = TypeVar("Builder", bound=Callable[..., Dim])
-BUILDERS: dict[str, Callable[..., Dim]] = {}  # by an atom's function: how it is simplified and made
-FUNCTIONS: dict[str, Callable[..., int]] = {  # by an atom's function: what it computes
+BUILDERS: dict[str, Callable[..., Dim]] = {}  # simplifying constructors of opaque functions
+FUNCTIONS: dict[str, Callable[..., int]] = {  # evaluation of opaque functions
     "floordiv": operator.floordiv,
     "floormod": operator.mod,
     "min": min,
@@ -212,7 +211,7 @@ FUNCTIONS: dict[str, Callable[..., int]] = {  # by an atom's function: what it c
 
 
 def builds(fn: str) -> Callable[[Builder], Builder]:
-    """Register the simplifying constructor of an opaque function."""
+    """Registers the simplifying constructor of an opaque function."""
 
     def register(builder: Builder) -> Builder:
         BUILDERS[fn] = builder
@@ -222,12 +221,12 @@ def builds(fn: str) -> Callable[[Builder], Builder]:
 
 
 def sym(name: str) -> Poly:
-    """A fresh symbolic variable, as a dim."""
+    """Returns a new symbolic variable as a dim."""
     return Poly({(Sym(name),): 1}, 0)
 
 
 def as_dim(value: Any) -> Dim:
-    """The normal form of an integer, a dim, a symbolic variable or a sympy expression."""
+    """Converts an integer, a dim, a symbolic variable or a sympy expression to normal form."""
     if type(value) is int or type(value) is Poly:
         return value
     dim = _operand(value)
@@ -236,17 +235,17 @@ def as_dim(value: Any) -> Dim:
 
 
 def opaque(fn: str, args: tuple[Dim, ...], interval: Interval) -> Poly:
-    """An opaque function of dims, as a dim."""
+    """Returns an opaque function of dims as a dim."""
     return Poly({(opaque_atom(fn, args, interval),): 1}, 0)
 
 
 def of_terms(terms: Terms, constant: int) -> Dim:
-    """The dim of these terms; an integer when there are none."""
+    """Returns the dim of these terms; an integer if there are none."""
     return Poly(terms, constant) if terms else constant
 
 
 def as_atom(dim: Dim) -> Atom | None:
-    """The atom that a dim is, when it is nothing more."""
+    """Returns the atom if the dim is a single atom, else None."""
     if type(dim) is not Poly or dim.constant or len(dim.terms) != 1:
         return None
     ((monomial, coefficient),) = dim.terms.items()
@@ -254,7 +253,7 @@ def as_atom(dim: Dim) -> Atom | None:
 
 
 def scaled(dim: Poly, factor: int) -> Dim:
-    """A dim times an integer."""
+    """Returns a dim multiplied by an integer."""
     if factor == 1:
         return dim
     if factor == 0:
@@ -263,7 +262,7 @@ def scaled(dim: Poly, factor: int) -> Dim:
 
 
 def merged(first: Monomial, second: Monomial) -> Monomial:
-    """The product of two monomials."""
+    """Returns the product of two monomials."""
     if first[-1].order <= second[0].order:
         return first + second
     if second[-1].order <= first[0].order:
@@ -291,10 +290,10 @@ def _product(first: Poly, second: Poly) -> Poly:
     if outer:
         for monomial, coefficient in second.terms.items():
             terms[monomial] = terms.get(monomial, 0) + outer * coefficient
-    for left, left_coefficient in first.terms.items():
-        for right, right_coefficient in second.terms.items():
-            monomial = merged(left, right)
-            terms[monomial] = terms.get(monomial, 0) + left_coefficient * right_coefficient
+    for lhs, lhs_coefficient in first.terms.items():
+        for rhs, rhs_coefficient in second.terms.items():
+            monomial = merged(lhs, rhs)
+            terms[monomial] = terms.get(monomial, 0) + lhs_coefficient * rhs_coefficient
     if len(terms) > MOST_TERMS:
         raise _too_many_terms()
     if 0 in terms.values():
@@ -303,15 +302,15 @@ def _product(first: Poly, second: Poly) -> Poly:
 
 
 def _too_many_terms() -> DiagnosticError:
-    hint = "bind a part of the size to a new dim by `R.match_cast`"
-    return DiagnosticError(Diagnostic(f"a size has more than {MOST_TERMS} terms").hinted(hint))
+    message = f"size too long: expected at most {MOST_TERMS} terms"
+    return DiagnosticError(Diagnostic(message, hint=BIND_PART, code="E0109"))
 
 
 def _operand(value: Any) -> Any:
-    """What a foreign operand is as a dim, or NotImplemented."""
+    """Converts an operand to a dim; returns NotImplemented for other types."""
     if isinstance(value, Sym | Opaque):
         return Poly({(value,): 1}, 0)
-    if hasattr(value, "free_symbols"):  # a sympy expression, told without loading sympy
+    if hasattr(value, "free_symbols"):  # a sympy expression; the test must not import sympy
         return symbolic.from_sympy(value)
     try:
         return operator.index(value)
@@ -320,15 +319,15 @@ def _operand(value: Any) -> Any:
 
 
 def _built(fn: str, first: Any, second: Any) -> Dim:
-    left = first if type(first) is Poly or type(first) is int else _operand(first)
-    right = second if type(second) is Poly or type(second) is int else _operand(second)
-    foreign = left is NotImplemented or right is NotImplemented
-    built: Dim = NotImplemented if foreign else BUILDERS[fn](left, right)
-    return built
+    lhs = first if type(first) is Poly or type(first) is int else _operand(first)
+    rhs = second if type(second) is Poly or type(second) is int else _operand(second)
+    foreign = lhs is NotImplemented or rhs is NotImplemented
+    result: Dim = NotImplemented if foreign else BUILDERS[fn](lhs, rhs)
+    return result
 
 
 def _restored(terms: tuple[tuple[Monomial, int], ...], constant: int) -> Poly:
-    """A polynomial out of a pickle: its variables are new, so their order may be another one."""
+    """Unpickles a polynomial; its variables are new, so monomials are sorted again."""
     return Poly({tuple(sorted(m, key=_ORDER_OF)): c for m, c in terms}, constant)
 
 
@@ -347,7 +346,7 @@ def _atom_key(atom: Atom, number_of: Callable[[Sym], int]) -> Any:
 
 
 def bounds(dim: Dim) -> Interval:
-    """Limits that a dim is known to keep, both included; None where there is no limit."""
+    """Returns inclusive bounds of a dim; None for a missing bound."""
     if type(dim) is not Poly:
         return dim, dim
     low: int | None = dim.constant
@@ -368,12 +367,12 @@ def _product_bounds(monomial: Monomial) -> Interval:
     if len(lows) < len(intervals):
         return _signed_bounds(monomial)
     highs = [high for _, high in intervals if high is not None]
-    known = len(highs) == len(intervals) or 0 in highs
-    return prod(lows), prod(highs) if known else None
+    bounded = len(highs) == len(intervals) or 0 in highs
+    return prod(lows), prod(highs) if bounded else None
 
 
 def _signed_bounds(monomial: Monomial) -> Interval:
-    """Bounds of a product some of whose factors may be negative."""
+    """Returns bounds of a product of which some factors may be negative."""
     low, high = 1, 1
     for atom in monomial:
         least, greatest = atom.interval
@@ -385,55 +384,55 @@ def _signed_bounds(monomial: Monomial) -> Interval:
 
 
 def syms(dim: Dim) -> frozenset[Sym]:
-    """The symbolic variables that occur in a dim."""
+    """Returns the symbolic variables of a dim."""
     if type(dim) is not Poly:
         return frozenset()
-    found: set[Sym] = set()
+    variables: set[Sym] = set()
     for monomial in dim.terms:
         for atom in monomial:
             if type(atom) is Sym:
-                found.add(atom)
+                variables.add(atom)
             else:
-                found.update(*map(syms, atom.args))
-    return frozenset(found)
+                variables.update(*map(syms, atom.args))
+    return frozenset(variables)
 
 
 def substitute(dim: Dim, values: Mapping[Sym, Dim]) -> Dim:
-    """The dim with variables replaced, simplified anew."""
+    """Substitutes dims for variables, and simplifies."""
     return rewritten(dim, values)
 
 
 def rewritten(dim: Dim, values: Mapping[Any, Dim]) -> Dim:
-    """The dim with atoms of any kind replaced; the very same object when none of them occurs."""
+    """Substitutes dims for atoms; returns the same object if none of them occurs."""
     if type(dim) is not Poly:
         return dim
     atom = as_atom(dim)
-    if type(atom) is Sym:  # as most indices are
+    if type(atom) is Sym:  # fast path: most indices are single variables
         return values.get(atom, dim)
-    kept: Terms = {}
+    unchanged: Terms = {}
     changed: Dim = dim.constant
     for monomial, coefficient in dim.terms.items():
         factors = [_rewritten_atom(atom, values) for atom in monomial]
         if all([new is None for new in factors]):
-            kept[monomial] = coefficient
+            unchanged[monomial] = coefficient
             continue
         term: Dim = coefficient
         for new, atom in zip(factors, monomial, strict=True):
             term = term * (Poly({(atom,): 1}, 0) if new is None else new)
         changed = changed + term
-    if len(kept) == len(dim.terms):
+    if len(unchanged) == len(dim.terms):
         return dim
-    return changed + Poly(kept, 0) if kept else changed
+    return changed + Poly(unchanged, 0) if unchanged else changed
 
 
 def _rewritten_atom(atom: Atom, values: Mapping[Any, Dim]) -> Dim | None:
-    """What stands for an atom; None when it stays as it is."""
+    """Returns the substituted value of an atom; None if unchanged."""
     value = values.get(atom)
     if value is not None or type(atom) is Sym:
         return value
     if atom.fn == "select":
         condition = rewritten(atom.args[0], values)
-        if type(condition) is not Poly:  # the other branch may divide by zero now
+        if type(condition) is not Poly:  # the other branch may divide by zero
             return rewritten(atom.args[1 if condition else 2], values)
     args = [rewritten(argument, values) for argument in atom.args]
     if all([new is old for new, old in zip(args, atom.args, strict=True)]):
@@ -442,7 +441,7 @@ def _rewritten_atom(atom: Atom, values: Mapping[Any, Dim]) -> Dim | None:
 
 
 def evaluate(dim: Dim, values: Mapping[Sym, int]) -> int:
-    """The value of a dim where its variables have these values."""
+    """Returns the value of a dim for these values of its variables."""
     if type(dim) is not Poly:
         return dim
     total = dim.constant
@@ -465,5 +464,7 @@ def _atom_value(atom: Opaque, values: Mapping[Sym, int]) -> int:
 
 def _zero_divisor(quotient: Poly, values: Mapping[Sym, int]) -> DiagnosticError:
     names = sorted(syms(quotient), key=lambda s: s.order)
-    given = ", ".join([f"{s.name} = {values[s]}" for s in names])
-    return DiagnosticError(Diagnostic(f"division by zero in the size {quotient}, with {given}"))
+    assignment = ", ".join([f"{s.name} = {values[s]}" for s in names])
+    return DiagnosticError(
+        Diagnostic(f"division by zero in the size {quotient}, with {assignment}")
+    )

@@ -1,7 +1,7 @@
-"""Facts that a program states of its sizes: conditions that are 1 in every run.
+"""Conditions on sizes that a program requires to hold in every run.
 
-`R.require("n % 4 == 0")` is the `match_cast` of a shape that holds the condition to a shape of
-ones, so whatever substitutes, erases or checks sizes does the same to conditions.
+`R.require("n % 4 == 0")` is a `match_cast` of a shape of conditions to a shape of ones. Passes that
+substitute, erase or check sizes therefore treat conditions without a special case.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from structir.ir.struct_info import ShapeStructInfo
 
 
 def condition(op: str, first: Dim, second: Dim) -> Dim:
-    """A comparison of sizes as a condition; one that always holds stays as it was written."""
-    found = compare(op, first, second)
-    if found != 1 or not syms(first) | syms(second):
-        return found
+    """Returns a comparison as a condition; a tautology is not folded to 1."""
+    result = compare(op, first, second)
+    if result != 1 or not syms(first) | syms(second):
+        return result
     fn, swapped = COMPARISONS[op]
     return opaque(fn, (second, first) if swapped else (first, second), (0, 1))
 
@@ -30,7 +30,7 @@ def cast_of(conditions: tuple[Dim, ...], span: Span | None) -> tuple[ShapeExpr, 
 
 
 def conditions_of(binding: Binding) -> tuple[Dim, ...]:
-    """The conditions that a binding states; none where it is another one."""
+    """Returns the conditions that a binding requires; empty for other bindings."""
     if not isinstance(binding, MatchCast) or not isinstance(binding.value, ShapeExpr):
         return ()
     info, dims = binding.struct_info, binding.value.dims

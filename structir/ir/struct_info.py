@@ -1,4 +1,4 @@
-"""The StructInfo classes: the structure of a value that is known at compile time."""
+"""The StructInfo classes: compile-time structure of values (shape, dtype, rank)."""
 
 from __future__ import annotations
 
@@ -30,8 +30,7 @@ SUFFIX = "StructInfo"
 
 
 class StructInfo(Node):
-    """What is known of a value before it runs. Subclasses only add fields; equal fields make equal
-    infos."""
+    """The compile-time structure of a value. Subclasses only add fields and compare by them."""
 
     __slots__ = ()
 
@@ -39,13 +38,13 @@ class StructInfo(Node):
 @dataclass_transform(frozen_default=True, field_specifiers=(attrs.field,))
 def struct_info(cls: type[K]) -> type[K]:
     """Registers a StructInfo subclass under its name without the suffix `StructInfo`."""
-    made = attrs.frozen(slots=True, eq=True, repr=False, cache_hash=True, str=False)(cls)
-    KINDS[made.__name__.removesuffix(SUFFIX)] = made
-    return made
+    registered = attrs.frozen(slots=True, eq=True, repr=False, cache_hash=True, str=False)(cls)
+    KINDS[registered.__name__.removesuffix(SUFFIX)] = registered
+    return registered
 
 
 def as_dims(value: Any) -> Any:
-    """Sizes in their normal form; None and a shape variable stay as they are."""
+    """Converts sizes to normal form; None and a shape variable are returned unchanged."""
     if type(value) is not tuple:
         if value is None or isinstance(value, Node):
             return value
@@ -61,12 +60,12 @@ def as_dims(value: Any) -> Any:
 
 
 def _tensor_dims(value: Any) -> Any:
-    """The same for a tensor, which has no negative sizes."""
+    """Converts sizes of a tensor as `as_dims` does; raises DiagnosticError for a negative size."""
     value = as_dims(value)
     for dim in value if type(value) is tuple else ():
         if type(dim) is int and dim < 0:
-            hint = "a size is at least 0; name a size that is not known: `(n, 4)`"
-            message = f"negative size {dim} of an axis"
+            hint = "write a size of at least 0, or name an unknown size: `(n, 4)`"
+            message = f"negative size of an axis: expected at least 0, found {dim}"
             raise DiagnosticError(Diagnostic(message, hint=hint, code="E0121"))
     return value
 
@@ -97,12 +96,12 @@ def _rank_field() -> Any:
 
 @struct_info
 class ObjectStructInfo(StructInfo):
-    """Any value: nothing is known."""
+    """Any value of unknown structure."""
 
 
 @struct_info
 class PrimStructInfo(StructInfo):
-    """A scalar of a dtype, of a known value where `value` is given."""
+    """A scalar with a dtype and, if known, its value."""
 
     dtype: DType
     value: Dim | None = attrs.field(
@@ -112,47 +111,45 @@ class PrimStructInfo(StructInfo):
 
 @struct_info
 class ShapeStructInfo(StructInfo):
-    """A shape value: its sizes, or only how many there are, or nothing."""
+    """A shape value: its sizes, or only its length, or neither."""
 
     dims: Dims | None = _dims_field()
     ndim: int | None = _rank_field()
 
     @property
     def values(self) -> SymbolicShape | None:
-        """The sizes as integers and sympy expressions; None where unknown."""
+        """The sizes as integers and sympy expressions; None if unknown."""
         return None if self.dims is None else symbolic.to_sympy_shape(self.dims)
 
 
 @struct_info
 class TensorStructInfo(StructInfo):
-    """A tensor: its sizes (or the variable that holds its shape), its dtype, its rank; each may be
-    unknown.
+    """A tensor: its sizes (or the variable of its shape), dtype and rank; each may be unknown.
 
-    `axes` say more than sizes can; what looks at `dims` and `ndim` alone knows less, never wrong.
+    `axes` refines `dims` and `ndim`; code that reads only these is sound but less precise.
     """
 
     dims: Any = attrs.field(default=None, converter=_tensor_dims)  # Dims | Var | None
     dtype: DType | None = attrs.field(default=None, converter=_dtype)
     ndim: int | None = _rank_field()
-    axes: Axes | None = None  # where sizes alone cannot say them: rows, ragged axes, labels
+    axes: Axes | None = None  # None if every axis is a plain size
 
     @property
     def shape(self) -> Any:
-        """The sizes as integers and sympy expressions; a shape variable; None where unknown."""
+        """The sizes as integers and sympy expressions, a shape variable, or None if unknown."""
         return symbolic.to_sympy_shape(self.dims) if type(self.dims) is tuple else self.dims
 
 
 @struct_info
 class TupleStructInfo(StructInfo):
-    """A tuple of values."""
+    """A tuple: the StructInfo of each field."""
 
     fields: tuple[StructInfo, ...]
 
 
 @struct_info
 class FuncStructInfo(StructInfo):
-    """A function. `params=None` makes it opaque: its result is `ret`, or that of
-    `derive_func`."""
+    """A function. With `params=None` it is opaque; `ret` or `derive_func` determines the result."""
 
     params: tuple[StructInfo, ...] | None
     ret: StructInfo
@@ -162,7 +159,7 @@ class FuncStructInfo(StructInfo):
 
 @struct_info
 class KernelStructInfo(FuncStructInfo):
-    """A kernel: the last `results` of its parameters are filled by a call, the others are given."""
+    """A kernel: a call passes the operands, and allocates the last `results` parameters."""
 
     results: int = 1
 
@@ -174,8 +171,7 @@ DeriveFunc = TypeVar("DeriveFunc", bound=Callable[..., StructInfo])
 
 
 def derive_func(function: DeriveFunc) -> DeriveFunc:
-    """Register a function from a call to the StructInfo of its result, for opaque functions that
-    name it."""
+    """Registers a function that infers the StructInfo of a call of an opaque function."""
     DERIVE_FUNCS[function.__name__] = function
     return function
 
@@ -184,7 +180,10 @@ _FIELD_KINDS: dict[type, tuple[tuple[str, str], ...]] = {}
 
 
 def field_kinds(cls: Any) -> tuple[tuple[str, str], ...]:
-    """For each field of a kind, what it holds: dim, dims, dtype, info, infos or static."""
+    """Returns (name, kind) of each field of a StructInfo subclass.
+
+    The kinds are dim, dims, axes, dtype, info, infos and static.
+    """
     kinds = _FIELD_KINDS.get(cls)
     if kinds is None:
         hints = typing.get_type_hints(cls, include_extras=True)

@@ -1,5 +1,4 @@
-"""Equality and hash of programs up to renaming of variables and symbolic dims, by one linear form
-of both."""
+"""Structural equality and hash of programs, up to renaming of variables and symbolic dims."""
 
 from __future__ import annotations
 
@@ -32,22 +31,21 @@ from structir.ir.struct_info import FuncStructInfo, StructInfo, TensorStructInfo
 
 
 def structural_equal(first: Node, second: Node) -> bool:
-    """Whether two programs, or parts of programs, are the same up to the names of variables and
-    dims."""
+    """Whether two nodes are equal up to renaming of variables and symbolic dims."""
     return first is second or _linear(first) == _linear(second)
 
 
 def structural_hash(program: Node) -> int:
-    """A hash that structurally equal programs share; a function keeps its own."""
+    """Returns a hash that is equal for structurally equal nodes; functions memoize theirs."""
     if isinstance(program, Function):
-        kept = program.__dict__.get("_structural_hash")
-        if kept is None:
-            kept = program.__dict__["_structural_hash"] = hash(tuple(_linear(program)))
-        return int(kept)
+        value = program.__dict__.get("_structural_hash")
+        if value is None:
+            value = program.__dict__["_structural_hash"] = hash(tuple(_linear(program)))
+        return int(value)
     if isinstance(program, IRModule):
         names = sorted(program.functions)
-        each = tuple((name, structural_hash(program.functions[name])) for name in names)
-        return hash((each, tuple(sorted(program.attrs))))
+        hashes = tuple((name, structural_hash(program.functions[name])) for name in names)
+        return hash((hashes, tuple(sorted(program.attrs))))
     return hash(tuple(_linear(program)))
 
 
@@ -58,7 +56,7 @@ def _linear(program: Node) -> list[Any]:
 
 
 class _ArrayToken:
-    """The contents of a constant: equal bit for bit, so that NaN equals itself."""
+    """The contents of a constant, compared bitwise: NaN equals itself."""
 
     __slots__ = ("array",)
 
@@ -68,9 +66,9 @@ class _ArrayToken:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, _ArrayToken):
             return False
-        mine, theirs = self.array, other.array
-        same_kind: bool = mine.dtype == theirs.dtype and mine.shape == theirs.shape
-        return mine is theirs or (same_kind and mine.tobytes() == theirs.tobytes())
+        lhs, rhs = self.array, other.array
+        same_type: bool = lhs.dtype == rhs.dtype and lhs.shape == rhs.shape
+        return lhs is rhs or (same_type and lhs.tobytes() == rhs.tobytes())
 
     def __hash__(self) -> int:
         array = self.array
@@ -78,15 +76,19 @@ class _ArrayToken:
 
 
 class _LinearForm:
-    """A program as a flat list: variables and dims are numbered as they first occur."""
+    """The linear form of a program: a list of tokens.
+
+    Variables and dims are numbered in the order of their first occurrence. Two programs are
+    structurally equal if and only if their token lists are equal.
+    """
 
     def __init__(self) -> None:
         self.tokens: list[Any] = []
         self.numbers: dict[Any, int] = {}
         self.dims: dict[Poly, Any] = {}
         self.infos: dict[StructInfo, int] = {}
-        self.count = 0  # numbers given
-        self.callables = 0  # met so far
+        self.count = 0  # of numbered variables and dims
+        self.callables = 0  # visited so far
 
     def add(self, value: Any) -> None:
         rule = _RULES.get(type(value))
@@ -116,9 +118,9 @@ class _LinearForm:
             self.add(values[name])
 
     def number(self, key: Any) -> tuple[int, bool]:
-        known = self.numbers.get(key)
-        if known is not None:
-            return known, False
+        number = self.numbers.get(key)
+        if number is not None:
+            return number, False
         self.numbers[key] = self.count
         self.count += 1
         return self.count - 1, True
@@ -139,7 +141,7 @@ class _LinearForm:
         self.tokens.append(token)
 
     def info(self, value: StructInfo | None) -> None:
-        """An info met before has its number: its dims were numbered then."""
+        """Adds a StructInfo; a repeated one is represented by its number."""
         if value is None:
             self.tokens.append(None)
             return
@@ -157,17 +159,17 @@ class _LinearForm:
             self.callable(value)
         else:
             self.fields(value)
-        if self.callables == callables:  # alike callables need not be equal: each has its own dims
+        if self.callables == callables:  # every callable binds its own dims, so none is numbered
             self.infos[value] = len(self.infos)
 
     def callable(self, value: FuncStructInfo) -> None:
-        """A function type numbers the dims that it binds for itself."""
+        """Adds a function type; the dims that it binds are numbered anew."""
         self.callables += 1
         outer = self.numbers, self.dims, self.infos
-        own = standing_alone(value.params or ())
-        self.numbers = {key: number for key, number in self.numbers.items() if key not in own}
+        bound = standing_alone(value.params or ())
+        self.numbers = {key: number for key, number in self.numbers.items() if key not in bound}
         self.dims, self.infos = {}, {}
-        for sym in own:
+        for sym in bound:
             self.number(sym)
         self.fields(value)
         self.numbers, self.dims, self.infos = outer
@@ -199,7 +201,7 @@ class _LinearForm:
         self.seq(value.body)
 
     def kernel(self, value: Kernel) -> None:
-        """Parameters and statements; what it is called is the module's word."""
+        """Adds the parameters and statements of a kernel; its name belongs to the module."""
         self.tokens.append(Kernel)
         for sym in standing_alone([param.struct_info for param in value.params]):
             self.number(sym)
@@ -213,7 +215,7 @@ class _LinearForm:
         self.tokens += (Local, self.number(value)[0], value.dtype)
 
     def module(self, value: IRModule) -> None:
-        """Functions by name; what two of them share, a dim or a variable, is another in each."""
+        """Adds functions sorted by name; dims and variables are numbered anew in each of them."""
         self.mapping(value.attrs)
         for name in sorted(value.functions):
             self.tokens.append(name)
@@ -221,7 +223,7 @@ class _LinearForm:
             self.add(value.functions[name])
 
     def call(self, value: Call) -> None:
-        """A call by what is written: its info is that of the variable it is bound to."""
+        """Adds a call without its StructInfo, which is that of the variable it is bound to."""
         self.tokens.append(Call)
         self.add(value.op)
         self.sequence(value.args)
@@ -278,5 +280,5 @@ _RULES: dict[type, Callable[[_LinearForm, Any], None]] = {
     ShapeExpr: _LinearForm.shape,
     Constant: _LinearForm.constant,
     float: lambda form, value: form.tokens.append(repr(value)),
-    bool: lambda form, value: form.tokens.append(repr(value)),  # True is no 1
+    bool: lambda form, value: form.tokens.append(repr(value)),  # True and 1 are equal in Python
 }

@@ -1,4 +1,4 @@
-"""The sympy face of dims: symbols with an identity of their own, and conversion both ways."""
+"""Conversion between dims and sympy expressions, and SymVar, the symbol class of users."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from structir.errors import Diagnostic, DiagnosticError
 from structir.ir import dims
 from structir.ir.dims import Dim, Opaque, Poly, Sym
 
-KNOWN = 4096  # conversions and proofs that are remembered
-PROOF_NODES = 40  # sympy is asked about no larger expression
+MEMO_SIZE = 4096  # entries of each memo of conversions and proofs
+PROOF_NODES = 40  # larger expressions are not passed to sympy.simplify
 
 
 class SymVar(sympy.Dummy):  # type: ignore[misc]
@@ -24,7 +24,7 @@ class SymVar(sympy.Dummy):  # type: ignore[misc]
     sym: Sym
 
     def __new__(cls, name: str, sym: Sym | None = None) -> SymVar:
-        """A fresh variable; or the face of one that exists."""
+        """Returns a new symbol, or the symbol of an existing variable."""
         if sym is not None and sym.face is not None:
             face: SymVar = sym.face
             return face
@@ -49,16 +49,16 @@ class SymVar(sympy.Dummy):  # type: ignore[misc]
 
 
 def to_sympy_shape(sizes: tuple[Dim, ...]) -> tuple[int | sympy.Expr, ...]:
-    """Sizes as integers and sympy expressions."""
+    """Converts sizes to integers and sympy expressions."""
     return tuple([to_sympy(size) for size in sizes])
 
 
 def to_sympy(dim: Dim) -> int | sympy.Expr:
-    """The sympy expression of a dim; an integer stays as it is."""
+    """Converts a dim to a sympy expression; an integer is returned unchanged."""
     return _expression(dim) if type(dim) is Poly else dim
 
 
-@lru_cache(KNOWN)
+@lru_cache(MEMO_SIZE)
 def _expression(dim: Poly) -> sympy.Expr:
     terms = [
         sympy.Mul(coefficient, *[_symbol(atom) for atom in monomial])
@@ -74,12 +74,12 @@ def _symbol(atom: Sym | Opaque) -> sympy.Expr:
 
 
 def _number(relation: Any) -> sympy.Expr:
-    """A relation as 1 or 0."""
+    """Converts a relation to an expression that is 1 or 0."""
     return sympy.Piecewise((1, relation), (0, True))
 
 
 def _condition(number: sympy.Expr) -> Any:
-    """A number as a relation, the very one that it was made of."""
+    """Converts a number to a relation; the inverse of `_number`."""
     if isinstance(number, sympy.Piecewise) and [a.expr for a in number.args] == [1, 0]:
         return number.args[0].cond
     return sympy.Ne(number, 0)
@@ -99,29 +99,29 @@ FROM_ATOM: dict[str, Callable[..., sympy.Expr]] = {
 
 
 def from_sympy(expression: Any) -> Dim:
-    """The dim of a sympy integer expression; an error when it is none."""
+    """Converts a sympy integer expression to a dim; raises DiagnosticError for another one."""
     if isinstance(expression, int):
         return int(expression)
     if not isinstance(expression, sympy.Basic):
-        raise _not_a_size(expression, f"it is a {type(expression).__name__}")
+        raise _not_a_size(expression, f"{type(expression).__name__} is not an expression")
     return _dim(expression)
 
 
-@lru_cache(KNOWN)
+@lru_cache(MEMO_SIZE)
 def _dim(expression: sympy.Basic) -> Dim:
     for kind in type(expression).__mro__:
         converter = TO_DIM.get(kind)
         if converter is not None:
             return converter(expression)
-    raise _not_a_size(expression, f"{type(expression).__name__} has no meaning for sizes")
+    raise _not_a_size(expression, f"{type(expression).__name__} is not supported in sizes")
 
 
 def _not_a_size(expression: Any, reason: str) -> DiagnosticError:
-    hint = "use integers, SymVar, + - * // %, Min, Max, floor, ceiling and Piecewise"
+    hint = "write an integer or an expression over SymVars: `2 * n`, `n // 2`, `sympy.Min(n, 4)`"
     return DiagnosticError(Diagnostic(f"expected a size, found {expression}: {reason}", hint=hint))
 
 
-FOREIGN: dict[sympy.Symbol, Sym] = {}  # by a plain sympy symbol: the variable that it stands for
+FOREIGN: dict[sympy.Symbol, Sym] = {}  # plain sympy symbols and their variables
 
 
 def _variable(symbol: sympy.Symbol) -> Dim:
@@ -129,28 +129,28 @@ def _variable(symbol: sympy.Symbol) -> Dim:
         return dims.as_dim(symbol.sym)
     if symbol not in FOREIGN:
         if symbol.is_integer is False or symbol.is_nonnegative is False:
-            raise _not_a_size(symbol, "the symbol is declared not to be a non-negative integer")
-        made = Sym(symbol.name)
-        made.face = symbol
-        FOREIGN[symbol] = made
+            raise _not_a_size(symbol, "its assumptions exclude non-negative integers")
+        variable = Sym(symbol.name)
+        variable.face = symbol
+        FOREIGN[symbol] = variable
     return dims.as_dim(FOREIGN[symbol])
 
 
 def _rational(expression: sympy.Expr) -> tuple[Dim, Dim]:
-    """Numerator and denominator of an expression that may hold fractions."""
+    """Returns the numerator and the denominator of an expression with fractions."""
     numerator, denominator = sympy.fraction(sympy.together(expression))
-    return _whole(numerator), _whole(denominator)
+    return _fraction_free(numerator), _fraction_free(denominator)
 
 
-def _whole(expression: sympy.Expr) -> Dim:
-    """The dim of a sum, product or power without fractions."""
+def _fraction_free(expression: sympy.Expr) -> Dim:
+    """Converts a sum, product or power without fractions to a dim."""
     match expression:
         case sympy.Add():
-            return reduce(add, map(_whole, expression.args))
+            return reduce(add, map(_fraction_free, expression.args))
         case sympy.Mul():
-            return reduce(mul, map(_whole, expression.args))
+            return reduce(mul, map(_fraction_free, expression.args))
         case sympy.Pow() if expression.exp.is_Integer and expression.exp > 0:
-            return reduce(mul, [_whole(expression.base)] * int(expression.exp))
+            return reduce(mul, [_fraction_free(expression.base)] * int(expression.exp))
         case sympy.Pow() | sympy.Float() | sympy.Rational() if not expression.is_Integer:
             raise _not_a_size(expression, "it is not an integer for every value of its variables")
     return _dim(expression)
@@ -186,12 +186,12 @@ def _compared(op: str) -> Callable[[sympy.Expr], Dim]:
 
 
 def _piecewise(expression: sympy.Piecewise) -> Dim:
-    pieces = list(expression.args)
-    if pieces[-1].cond != sympy.true:
-        raise _not_a_size(expression, "it has no value where none of its conditions holds")
-    value = _dim(pieces.pop().expr)
-    for piece in reversed(pieces):
-        value = dims.select(_dim(piece.cond), _dim(piece.expr), value)
+    branches = list(expression.args)
+    if branches[-1].cond != sympy.true:
+        raise _not_a_size(expression, "expected a last branch with the condition True")
+    value = _dim(branches.pop().expr)
+    for branch in reversed(branches):
+        value = dims.select(_dim(branch.cond), _dim(branch.expr), value)
     return value
 
 
@@ -223,9 +223,9 @@ TO_DIM: dict[type, Callable[[Any], Dim]] = {
 }
 
 
-@lru_cache(KNOWN)
+@lru_cache(MEMO_SIZE)
 def is_zero(dim: Poly) -> bool:
-    """Whether sympy proves that a dim is zero wherever it has a value."""
+    """Whether sympy proves that a dim is zero wherever it is defined."""
     expression = _expression(dim)
     if sum(1 for _ in sympy.preorder_traversal(expression)) > PROOF_NODES:
         return False

@@ -23,13 +23,13 @@ np = lazy_module("numpy")
 
 INLINE_ELEMENTS = 16
 
-# Arrays of this process that a text refers to, by the name of their contents, as long as they live.
+# Live arrays of this process that printed source refers to, by reference name.
 _printed: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
 _names: dict[int, tuple[Any, str]] = {}
 
 
 def constant_text(data: numpy.ndarray) -> str:
-    """A constant as an expression of the text."""
+    """Prints a constant, inline or as a reference."""
     if is_inline(data):
         return f'R.{CONST}({_nested(data.tolist(), data.dtype)}, "{data.dtype.name}")'
     return f'{METADATA}["{_naming.get()(data)}"]'
@@ -46,7 +46,7 @@ _naming: ContextVar[Callable[[Any], str]] = ContextVar("naming", default=_name_t
 
 @contextmanager
 def constants_named(name_of: Callable[[Any], str]) -> Iterator[None]:
-    """Have large constants referred to by other names, in texts that nobody reads back."""
+    """Names large constants by `name_of` inside; for source that is not parsed again."""
     token = _naming.set(name_of)
     try:
         yield
@@ -55,15 +55,15 @@ def constants_named(name_of: Callable[[Any], str]) -> Iterator[None]:
 
 
 def is_inline(data: numpy.ndarray) -> bool:
-    """Whether a constant is printed inline: it is small, and its text is exact."""
+    """Whether a constant is printed inline: it is small, and its literals are exact."""
     if data.size > INLINE_ELEMENTS:
         return False
-    back = np.asarray(_as_read(data.tolist()), data.dtype)
-    return bool(back.shape == data.shape and back.tobytes() == data.tobytes())
+    restored = np.asarray(_as_read(data.tolist()), data.dtype)
+    return bool(restored.shape == data.shape and restored.tobytes() == data.tobytes())
 
 
 def _as_read(value: Any) -> Any:
-    """What the reader makes of a value's text: there is one NaN, which has no sign."""
+    """Returns a value as the parser restores it: NaN loses its sign and payload."""
     if isinstance(value, list):
         return [_as_read(item) for item in value]
     return nan if value != value else value
@@ -86,29 +86,30 @@ def _float_text(value: float, dtype: Any) -> str:
 
 
 def reference_name(data: numpy.ndarray) -> str:
-    """The name of an array's contents: dtype, shape and a digest."""
-    known = _names.get(id(data))
-    if known is not None and known[0]() is data:
-        return known[1]
-    digest = hashlib.blake2b(np.ascontiguousarray(data).reshape(-1).view("uint8"), digest_size=8)
+    """Returns the reference name of an array: dtype, shape and a hash of its contents."""
+    memoized = _names.get(id(data))
+    if memoized is not None and memoized[0]() is data:
+        return memoized[1]
+    contents = np.ascontiguousarray(data).reshape(-1).view("uint8")
+    content_hash = hashlib.blake2b(contents, digest_size=8)
     release_pages(data)
     shape = "x".join(map(str, data.shape)) or "scalar"
-    name = f"{data.dtype.name}_{shape}_{digest.hexdigest()}"
+    name = f"{data.dtype.name}_{shape}_{content_hash.hexdigest()}"
     key = id(data)
     _names[key] = (weakref.ref(data, lambda _: _names.pop(key, None)), name)
     return name
 
 
-def referred_constant(name: str, beside: Mapping[str, Any]) -> Constant | None:
-    """The constant of a reference: held beside the text, or printed before and still alive."""
-    data = beside.get(name)
+def referred_constant(name: str, arrays: Mapping[str, Any]) -> Constant | None:
+    """Returns the constant of a reference, from `arrays` or from printed live arrays, or None."""
+    data = arrays.get(name)
     if data is None:
         data = _printed.get(name)
     return None if data is None else Constant(data)
 
 
 def inline_constant(value: Any, dtype: str | None) -> Constant:
-    """The constant of `R.const(value, dtype)`; a bare number is float32, int64 or bool."""
+    """Returns the constant of `R.const(value, dtype)`; the default is float32, int64 or bool."""
     if dtype is None:
         data = np.asarray(value)
         data = data.astype({"f": "float32", "i": "int64"}.get(data.dtype.kind, data.dtype))

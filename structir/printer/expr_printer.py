@@ -40,31 +40,31 @@ from structir.printer.syntax import (
     info_form_of,
 )
 
-NOTHING = "()"  # an operand that is not given, before one that is
+NOTHING = "()"  # an omitted optional operand before a present one
 
 
 class ExprPrinter:
-    """Writes expressions and StructInfos under one set of names, each info and each size once."""
+    """Prints expressions and StructInfos in one name scope; memoizes StructInfos and sizes."""
 
-    inside = False  # a program, where variables are in sight
+    inside = False  # whether the node is part of a program, with variables in scope
 
     def __init__(self, names: NameScope | None = None) -> None:
         self.names = names or NameScope()
         self._infos: dict[StructInfo, str] = {}
         self._dims: dict[Poly, str] = {}
-        self._quoted = False  # sizes as strings, as signatures have them
+        self._quoted = False  # sizes as strings, as in signatures
 
     # ---- StructInfo
 
     def info(self, info: StructInfo) -> str:
-        """Returns a StructInfo as source, sizes as expressions."""
-        known = self._infos.get(info)
-        if known is None:
-            known = self._infos[info] = self.form(info_form_of(type(info)), info)
-        return known
+        """Prints a StructInfo, with sizes as expressions."""
+        source = self._infos.get(info)
+        if source is None:
+            source = self._infos[info] = self.form(info_form_of(type(info)), info)
+        return source
 
     def signature_info(self, info: StructInfo) -> str:
-        """Returns a StructInfo as written in a signature: sizes with variables are strings."""
+        """Prints a StructInfo of a signature, where sizes with variables are strings."""
         self._quoted, outside = True, self._infos
         self._infos = {}
         try:
@@ -73,44 +73,44 @@ class ExprPrinter:
             self._quoted, self._infos = False, outside
 
     def form(self, form: SyntaxForm, node: Any) -> str:
-        """A node by its row of the table."""
+        """Prints a node by its syntax form."""
         if form.rest:
-            shown = [self.info(item) for item in getattr(node, form.fields[0].name)]
-            return f"R.{form.name}({', '.join(shown)})"
-        shown = []
+            arguments = [self.info(item) for item in getattr(node, form.fields[0].name)]
+            return f"R.{form.name}({', '.join(arguments)})"
+        arguments = []
         by_keyword = False
         for field in form.fields:
             value = getattr(node, field.name)
-            if field.fuller:
-                value = getattr(node, field.fuller) or value
+            if field.refined_by:
+                value = getattr(node, field.refined_by) or value
             if field.shown(value, node, self.inside):
                 by_keyword = by_keyword or field.by_keyword
                 argument = _FIELDS[field.kind](self, value)
-                shown.append(f"{field.keyword}={argument}" if by_keyword else argument)
+                arguments.append(f"{field.keyword}={argument}" if by_keyword else argument)
             else:
                 by_keyword = True
-        bare = not shown and issubclass(form.node, StructInfo)
-        return f"R.{form.name}" if bare else f"R.{form.name}({', '.join(shown)})"
+        bare = not arguments and issubclass(form.node, StructInfo)
+        return f"R.{form.name}" if bare else f"R.{form.name}({', '.join(arguments)})"
 
     # ---- sizes
 
     def sym(self, sym: Sym) -> str:
-        """The name of a symbolic dim."""
+        """Returns the name of a symbolic dim."""
         return self.names.sym(sym)
 
     def size(self, dim: Any) -> str:
-        """A size."""
+        """Prints a size."""
         if type(dim) is int:
             return str(dim)
         if type(dim) is not Poly:
             return f'"{self._axis(dim)}"'
-        known = self._dims.get(dim)
-        if known is None:
-            known = self._dims[dim] = self._in_order(dim)
-        return f'"{known}"' if self._quoted else known
+        source = self._dims.get(dim)
+        if source is None:
+            source = self._dims[dim] = self._in_order(dim)
+        return f'"{source}"' if self._quoted else source
 
     def _axis(self, axis: Any) -> str:
-        """An axis that is no plain size, or one within a label."""
+        """Prints an axis of any class, or the size of a labelled one."""
         match axis:
             case RowVar():
                 return self.names.row(axis)
@@ -125,96 +125,97 @@ class ExprPrinter:
         return ANY_SIZE
 
     def _in_order(self, dim: Poly) -> str:
-        """Returns a size whose terms are in the order in which the source names its variables."""
-        own = sorted(syms(dim), key=lambda sym: sym.order)
-        names = [self.sym(sym) for sym in own]
+        """Prints a size with its terms in the order in which the source names the variables."""
+        variables = sorted(syms(dim), key=lambda sym: sym.order)
+        names = [self.sym(sym) for sym in variables]
         if len(names) == 1:
             return text(dim, self.names.of.__getitem__)
         twins = self.names.twins
-        return text(substitute(dim, {sym: twins[sym] for sym in own}))
+        return text(substitute(dim, {sym: twins[sym] for sym in variables}))
 
     def sizes(self, dims: Any) -> str:
-        """Sizes in brackets."""
+        """Prints sizes in brackets."""
         return f"[{', '.join([self.size(dim) for dim in dims])}]"
 
     def shape(self, dims: Any) -> str:
-        """Sizes in parentheses, or the variable that holds a shape."""
+        """Prints sizes in parentheses, or the variable of a shape."""
         if isinstance(dims, Var):
             return self.names.var(dims)
         inside = ", ".join([self.size(dim) for dim in dims])
         return f"({inside},)" if len(dims) == 1 else f"({inside})"
 
     def number(self, value: Any) -> str:
-        """A scalar: a size, a float or a bool."""
+        """Prints a scalar: a size, a float or a bool."""
         return literal(value) if type(value) in (float, bool) else self.size(value)
 
     def infos(self, infos: Any) -> str:
-        """Struct infos in parentheses."""
+        """Prints StructInfos in parentheses."""
         inside = ", ".join([self.info(info) for info in infos])
         return f"({inside},)" if len(infos) == 1 else f"({inside})"
 
     # ---- expressions
 
     def global_var(self, var: GlobalVar) -> str:
-        """A function of the module."""
+        """Prints a reference to a function of the module."""
         return f"cls.{var.name}"
 
     def expr(self, expr: Expr) -> str:
-        """An expression on one line."""
+        """Prints an expression on one line."""
         rule = _EXPRS.get(type(expr))
         if rule is not None:
             return rule(self, expr)
         return self.form(FORM_OF_NODE[type(expr)], expr)
 
     def call(self, call: Call) -> str:
-        """A call: operands in order, attributes by keyword, only those given."""
+        """Prints a call: operands in order, then the present attributes by keyword."""
         callee = call.op
         if type(callee) is Op:
             return self.op_call(callee, call)
         arguments = [self.expr(arg) for arg in call.args]
         if type(callee) is ExternFunc and call.attrs:
             options = {"signature": "", "function": callee.global_symbol, **call.attrs}
-            stated = [f"{k}={literal(v)}" for k, v in options.items() if v and k != "signature"]
-            head = ", ".join([literal(options["signature"]), *stated])
-            return f"R.{SIG}({head})({', '.join(arguments)})"
+            keywords = [f"{k}={literal(v)}" for k, v in options.items() if v and k != "signature"]
+            declaration = ", ".join([literal(options["signature"]), *keywords])
+            return f"R.{SIG}({declaration})({', '.join(arguments)})"
         if type(callee) is ExternFunc:
-            word = CALL_PURE_PACKED if is_pure_call(call) else CALL_PACKED
+            form = CALL_PURE_PACKED if is_pure_call(call) else CALL_PACKED
             arguments.insert(0, literal(callee.global_symbol))
             if call.sinfo_args:
-                arguments.append(f"sinfo_args={self.stated(call)}")
-            return f"R.{word}({', '.join(arguments)})"
+                arguments.append(f"sinfo_args={self.declared_results(call)}")
+            return f"R.{form}({', '.join(arguments)})"
         if isinstance(callee.struct_info, KernelStructInfo) and call.sinfo_args:
-            given = f"({arguments[0]},)" if len(arguments) == 1 else f"({', '.join(arguments)})"
-            return f"R.{CALL_KERNEL}({self.expr(callee)}, {given}, {OUT_SINFO}={self.stated(call)})"
+            operands = f"({arguments[0]},)" if len(arguments) == 1 else f"({', '.join(arguments)})"
+            results = self.declared_results(call)
+            return f"R.{CALL_KERNEL}({self.expr(callee)}, {operands}, {OUT_SINFO}={results})"
         return f"{self.expr(callee)}({', '.join(arguments)})"
 
-    def stated(self, call: Call) -> str:
-        """The results that a call states: one, or several in parentheses."""
-        stated = [self.info(info) for info in call.sinfo_args]
-        return stated[0] if len(stated) == 1 else f"({', '.join(stated)})"
+    def declared_results(self, call: Call) -> str:
+        """Prints the results that a call declares: one, or several in parentheses."""
+        infos = [self.info(info) for info in call.sinfo_args]
+        return infos[0] if len(infos) == 1 else f"({', '.join(infos)})"
 
     def op_call(self, op: Op, call: Call) -> str:
-        """A call of an op; what follows an attribute in the signature goes by keyword."""
+        """Prints a call of an op; operands after an attribute of the signature are keywords."""
         names = self.names.of
         definition = op.definition
         leading = definition.leading
         arguments = []
         for position, arg in enumerate(call.args):
-            written = names.get(arg)
-            if written is None:
-                written = self.sizes_or_expr(arg, definition.of_sizes[position])
-            if written == NOTHING and position + 1 < len(call.args) and type(arg) is Tuple:
+            source = names.get(arg)
+            if source is None:
+                source = self.sizes_or_expr(arg, definition.of_sizes[position])
+            if source == NOTHING and position + 1 < len(call.args) and type(arg) is Tuple:
                 leading = position
             elif position < leading:
-                arguments.append(written)
+                arguments.append(source)
             else:
-                arguments.append(f"{definition.argument_names[position]}={written}")
+                arguments.append(f"{definition.argument_names[position]}={source}")
         if call.attrs:
             arguments += [f"{name}={attribute(value)}" for name, value in call.attrs.items()]
         return f"R.{op.name}({', '.join(arguments)})"
 
     def sizes_or_expr(self, arg: Expr, of_sizes: bool) -> str:
-        """An argument: sizes as a bare tuple where the op takes sizes."""
+        """Prints an argument; sizes are a bare tuple if the op expects sizes."""
         if of_sizes and type(arg) is ShapeExpr:
             return self.shape(arg.dims)
         if of_sizes and type(arg) is PrimValue and type(arg.value) in (int, Poly):
@@ -222,20 +223,20 @@ class ExprPrinter:
         return self.expr(arg)
 
     def tuple(self, value: Tuple) -> str:
-        """A tuple, as Python writes it."""
+        """Prints a tuple."""
         fields = [self.expr(field) for field in value.fields]
         return f"({fields[0]},)" if len(fields) == 1 else f"({', '.join(fields)})"
 
 
 def attribute(value: Any) -> str:
-    """Returns an attribute of an op as source; tuples are written in brackets."""
+    """Prints an attribute of an op; tuples are printed in brackets."""
     if isinstance(value, list | tuple):
         return f"[{', '.join([attribute(item) for item in value])}]"
     return literal(value)
 
 
 def literal(value: Any) -> str:
-    """A static value as Python writes it, strings in double quotes."""
+    """Prints a static value as a Python literal, strings in double quotes."""
     if isinstance(value, str):
         text = json.dumps(value, ensure_ascii=False)
         return SURROGATE.sub(lambda half: f"\\u{ord(half[0]):04x}", text)
@@ -251,7 +252,7 @@ def literal(value: Any) -> str:
     return repr(value)
 
 
-SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which no file can hold
+SURROGATE = re.compile("[\ud800-\udfff]")  # unpaired surrogates, which UTF-8 cannot encode
 _FIELDS: dict[str, Callable[[ExprPrinter, Any], str]] = {
     "dim": ExprPrinter.size,
     "number": ExprPrinter.number,
@@ -263,12 +264,12 @@ _FIELDS: dict[str, Callable[[ExprPrinter, Any], str]] = {
 }
 
 _EXPRS: dict[type, Callable[[ExprPrinter, Any], str]] = {
-    Var: lambda writer, var: writer.names.var(var),
-    DataflowVar: lambda writer, var: writer.names.var(var),
-    GlobalVar: lambda writer, var: writer.global_var(var),
+    Var: lambda printer, var: printer.names.var(var),
+    DataflowVar: lambda printer, var: printer.names.var(var),
+    GlobalVar: lambda printer, var: printer.global_var(var),
     Constant: lambda _writer, constant: constant_text(constant.data),
     Call: ExprPrinter.call,
     Tuple: ExprPrinter.tuple,
-    TupleGetItem: lambda writer, item: f"{writer.expr(item.tuple_value)}[{item.index}]",
+    TupleGetItem: lambda printer, item: f"{printer.expr(item.tuple_value)}[{item.index}]",
     Op: lambda _writer, op: f"R.{op.name}",
 }

@@ -1,4 +1,4 @@
-"""The text of kernels: their statements as Python writes them."""
+"""Prints kernels, their statements and their scalar expressions."""
 
 from __future__ import annotations
 
@@ -57,38 +57,38 @@ from structir.printer.syntax import (
 )
 
 INDENT = "    "
-Piece = tuple[str, int]  # a text, and how strongly it binds
+Operand = tuple[str, int]  # the source of an expression and its binding strength
 
 
 def kernel_lines(kernel: Kernel, name: str, indent: str, module: str | None) -> list[str]:
-    """A kernel of a module, or alone."""
-    taken = KERNEL_NAMES if module is None else KERNEL_NAMES | {module}
-    return KernelPrinter(taken).kernel(kernel, name, indent)
+    """Returns the source lines of a kernel; `module` is the name of its module, if any."""
+    reserved = KERNEL_NAMES if module is None else KERNEL_NAMES | {module}
+    return KernelPrinter(reserved).kernel(kernel, name, indent)
 
 
 def kernel_text(kernel: Kernel) -> str:
-    """A kernel alone, under its own name."""
+    """Returns the source of a kernel outside a module."""
     return "\n".join([*kernel_lines(kernel, kernel.name, "", None), ""])
 
 
 def statement_text(statement: KernelStatement) -> str:
-    """A statement alone."""
+    """Returns the source of a statement."""
     return "\n".join(KernelPrinter(KERNEL_NAMES).statement(statement, ""))
 
 
 def scalar_text(scalar: Scalar) -> str:
-    """An expression alone."""
+    """Returns the source of a scalar expression."""
     return KernelPrinter(KERNEL_NAMES).scalar(scalar)
 
 
 class KernelPrinter(ExprPrinter):
-    """Writes one kernel under names of its own."""
+    """Prints one kernel in a name scope of its own."""
 
-    def __init__(self, taken: frozenset[str]) -> None:
-        super().__init__(NameScope(taken))
+    def __init__(self, reserved: frozenset[str]) -> None:
+        super().__init__(NameScope(reserved))
 
     def kernel(self, kernel: Kernel, name: str, indent: str) -> list[str]:
-        """The lines of a kernel with its decorator."""
+        """Returns the source lines of a kernel with its decorator."""
         params = [
             f"{self.names.var(p)}: {self.signature_info(p.struct_info)}" for p in kernel.params
         ]
@@ -99,7 +99,7 @@ class KernelPrinter(ExprPrinter):
         return head + self.block(kernel.body, indent + INDENT)
 
     def launch(self, kernel: Kernel) -> str:
-        """On which target, in how many blocks of how many threads, if it is for one."""
+        """Prints the launch configuration of a GPU kernel; an empty string for other kernels."""
         if kernel.blocks is None:
             return ""
         blocks = self.size(kernel.blocks.dim)
@@ -107,38 +107,38 @@ class KernelPrinter(ExprPrinter):
         return f'({TARGET}="{CUDA}", {BLOCKS}={blocks}, {THREADS}={kernel.threads})'
 
     def block(self, statements: Sequence[KernelStatement], indent: str) -> list[str]:
-        """Statements in order; none are `pass`."""
+        """Returns the lines of statements, or `pass`."""
         lines = [line for s in statements for line in self.statement(s, indent)]
         return lines or [f"{indent}pass"]
 
     def statement(self, statement: KernelStatement, indent: str) -> list[str]:
-        """The lines of a statement."""
+        """Returns the lines of a statement."""
         return _STATEMENTS[type(statement)](self, statement, indent)
 
     def assign(self, assign: Assign, indent: str) -> list[str]:
-        """`target = value`, `target += value`."""
+        """Prints `target = value` or `target += value`."""
         value = self.scalar(assign.value)
         return [f"{indent}{self.scalar(assign.target)} {assign.symbol}= {value}"]
 
     def scratch(self, scratch: Scratch, indent: str) -> list[str]:
-        """An array of the kernel's own."""
+        """Prints the allocation of a local array."""
         info: Any = scratch.array.struct_info
         name = self.names.var(scratch.array)
-        word = SHARED if scratch.shared else ZEROS if scratch.zeros else EMPTY
-        made = f"T.{word}({self.shape(info.dims)}, {literal(info.dtype)})"
-        return [f"{indent}{name} = {made}"]
+        function = SHARED if scratch.shared else ZEROS if scratch.zeros else EMPTY
+        allocation = f"T.{function}({self.shape(info.dims)}, {literal(info.dtype)})"
+        return [f"{indent}{name} = {allocation}"]
 
     def part(self, part: Part, indent: str) -> list[str]:
-        """A part of what is to be done."""
+        """Prints `low, high = T.part(extent)`."""
         names = f"{self.local(part.low)}, {self.local(part.high)}"
         return [f"{indent}{names} = T.{PART}({self.size(part.extent)})"]
 
     def library_call(self, call: LibraryCall, indent: str) -> list[str]:
-        """A function of the library."""
+        """Prints a library call."""
         return [f"{indent}T.{call.fn}({', '.join([self.scalar(arg) for arg in call.args])})"]
 
     def loop(self, loop: For, indent: str) -> list[str]:
-        """A counting loop; what is 0 or 1 by default is left out."""
+        """Prints a `for` loop; omits the default start 0 and step 1."""
         bounds = [self.scalar(loop.start), self.scalar(loop.stop), str(loop.step)]
         if loop.step == 1:
             del bounds[2]
@@ -148,51 +148,51 @@ class KernelPrinter(ExprPrinter):
         return [head, *self.block(loop.body, indent + INDENT)]
 
     def repeat(self, loop: While, indent: str) -> list[str]:
-        """`while test`."""
+        """Prints a `while` loop."""
         return [f"{indent}while {self.scalar(loop.test)}:", *self.block(loop.body, indent + INDENT)]
 
     def branch(self, branch: Branch, indent: str, word: str = "if") -> list[str]:
-        """`if test`; an `else` that is a choice again is an `elif`."""
+        """Prints an `if`; an `else` that consists of an `if` becomes `elif`."""
         lines = [f"{indent}{word} {self.scalar(branch.test)}:"]
         lines += self.block(branch.then, indent + INDENT)
-        other = branch.otherwise
-        if len(other) == 1 and isinstance(other[0], Branch):
-            return lines + self.branch(other[0], indent, "elif")
-        if other:
-            lines += [f"{indent}else:", *self.block(other, indent + INDENT)]
+        otherwise = branch.otherwise
+        if len(otherwise) == 1 and isinstance(otherwise[0], Branch):
+            return lines + self.branch(otherwise[0], indent, "elif")
+        if otherwise:
+            lines += [f"{indent}else:", *self.block(otherwise, indent + INDENT)]
         return lines
 
     # ---- expressions
 
     def scalar(self, scalar: Scalar, strength: int = CHOICE) -> str:
-        """An expression, in parentheses where it binds less strongly than asked."""
-        text, own = _SCALARS[type(scalar)](self, scalar)
-        return text if own >= strength else f"({text})"
+        """Prints an expression, in parentheses if its binding strength is less than `strength`."""
+        source, own_strength = _SCALARS[type(scalar)](self, scalar)
+        return source if own_strength >= strength else f"({source})"
 
     def local(self, local: Local) -> str:
-        """The name of a local number."""
-        known = self.names.of.get(local)
-        return self.names.var(local) if known is None else known  # type: ignore[arg-type]
+        """Returns the name of a local scalar variable."""
+        name = self.names.of.get(local)
+        return self.names.var(local) if name is None else name  # type: ignore[arg-type]
 
     def array(self, array: Var) -> str:
-        """The name of an array."""
+        """Returns the name of an array."""
         return self.names.var(array)
 
-    def element(self, element: Element) -> Piece:
-        """`x[i, j]`."""
+    def element(self, element: Element) -> Operand:
+        """Prints `x[i, j]` or `x.flat[i]`."""
         indices = [self.scalar(index) for index in element.indices]
         name = self.array(element.array) + (".flat" if element.flat else "")
         return f"{name}[{', '.join(indices) or '()'}]", ATOM
 
-    def apply(self, apply: Apply) -> Piece:
-        """An operator between its operands, or a function before them."""
+    def apply(self, apply: Apply) -> Operand:
+        """Prints an operator or a function call."""
         if apply.fn == "select":
             test, then, otherwise = apply.args
             first, second = self.scalar(then, OR), self.scalar(test, OR)
             return f"{first} if {second} else {self.scalar(otherwise)}", CHOICE
-        row = SCALAR_FUNCTIONS.get(apply.fn)
-        if row is not None and row.symbol:
-            return self.operator(row.symbol, row.strength, apply.args)
+        function = SCALAR_FUNCTIONS.get(apply.fn)
+        if function is not None and function.symbol:
+            return self.operator(function.symbol, function.strength, apply.args)
         name = (
             apply.fn
             if apply.fn in OF_PYTHON
@@ -200,27 +200,30 @@ class KernelPrinter(ExprPrinter):
         )
         return f"{name}({', '.join([self.scalar(arg) for arg in apply.args])})", ATOM
 
-    def operator(self, symbol: str, strength: int, args: Sequence[Scalar]) -> Piece:
-        """Operators of one strength are grouped as Python groups them."""
+    def operator(self, symbol: str, strength: int, args: Sequence[Scalar]) -> Operand:
+        """Prints an operator, with the associativity of Python."""
         if len(args) == 1:
-            own = NOT if strength == NOT else SIGN
-            return f"{symbol}{self.scalar(args[0], own)}", own
-        left = strength + 1 if strength in (POWER, COMPARE) else strength
-        right = SIGN if strength == POWER else strength + 1
-        return f"{self.scalar(args[0], left)} {symbol} {self.scalar(args[1], right)}", strength
+            own_strength = NOT if strength == NOT else SIGN
+            return f"{symbol}{self.scalar(args[0], own_strength)}", own_strength
+        lhs_strength = strength + 1 if strength in (POWER, COMPARE) else strength
+        rhs_strength = SIGN if strength == POWER else strength + 1
+        return (
+            f"{self.scalar(args[0], lhs_strength)} {symbol} {self.scalar(args[1], rhs_strength)}",
+            strength,
+        )
 
 
-def _number(value: Any) -> Piece:
-    text = literal(value)
-    return text, SIGN if text.startswith("-") else ATOM
+def _number(value: Any) -> Operand:
+    source = literal(value)
+    return source, SIGN if source.startswith("-") else ATOM
 
 
-_SCALARS: dict[type, Callable[[KernelPrinter, Any], Piece]] = {
-    Literal: lambda writer, number: _number(number.value),
-    Local: lambda writer, local: (writer.local(local), ATOM),
-    Size: lambda writer, size: (writer.size(size.dim), ATOM),
-    Argument: lambda writer, argument: (writer.array(argument.var), ATOM),
-    Extent: lambda writer, extent: (f"{writer.array(extent.array)}.shape[{extent.axis}]", ATOM),
+_SCALARS: dict[type, Callable[[KernelPrinter, Any], Operand]] = {
+    Literal: lambda printer, number: _number(number.value),
+    Local: lambda printer, local: (printer.local(local), ATOM),
+    Size: lambda printer, size: (printer.size(size.dim), ATOM),
+    Argument: lambda printer, argument: (printer.array(argument.var), ATOM),
+    Extent: lambda printer, extent: (f"{printer.array(extent.array)}.shape[{extent.axis}]", ATOM),
     Element: KernelPrinter.element,
     Apply: KernelPrinter.apply,
 }
@@ -232,7 +235,7 @@ _STATEMENTS: dict[type, Callable[[KernelPrinter, Any, str], list[str]]] = {
     For: KernelPrinter.loop,
     While: KernelPrinter.repeat,
     Branch: KernelPrinter.branch,
-    Break: lambda writer, statement, indent: [f"{indent}break"],
-    Continue: lambda writer, statement, indent: [f"{indent}continue"],
-    Sync: lambda writer, statement, indent: [f"{indent}T.{SYNC}()"],
+    Break: lambda printer, statement, indent: [f"{indent}break"],
+    Continue: lambda printer, statement, indent: [f"{indent}continue"],
+    Sync: lambda printer, statement, indent: [f"{indent}T.{SYNC}()"],
 }

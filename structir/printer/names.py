@@ -1,4 +1,4 @@
-"""Names in a text: each variable and each symbolic dim gets one that nothing else in sight has."""
+"""Unique names for the variables and symbolic dims of printed source."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ _FOREIGN = re.compile(r"\W")
 
 
 class NameScope:
-    """The names of one function and all that is nested in it. A name is kept where it is free.
+    """The names of a function and everything nested in it. A free name is used unchanged.
 
-    A branch gives the names of its variables back when it ends; dims keep theirs, for they are
-    declared where the function begins.
+    The variable names of a branch are released at its end. Names of dims are not, because dims are
+    declared at the beginning of the function.
     """
 
-    def __init__(self, taken: frozenset[str] = frozenset()) -> None:
+    def __init__(self, reserved: frozenset[str] = frozenset()) -> None:
         self.of: dict[Any, str] = {}
-        self.twins: dict[Sym, Poly] = {}  # dims again, as old as their names
-        self._taken = set(RESERVED | taken)
-        self._given: list[str] = []
+        self.twins: dict[Sym, Poly] = {}  # copies of dims in the order of their names
+        self._used = set(RESERVED | reserved)
+        self._variable_names: list[str] = []
         self._next: dict[str, int] = {}
 
     def var(self, var: Var) -> str:
-        """The name of a variable."""
+        """Returns the name of a variable."""
         name = self.of.get(var)
         if name is None:
             name = self.of[var] = self._free(var.name)
-            self._given.append(name)
+            self._variable_names.append(name)
         return name
 
     def sym(self, sym: Sym) -> str:
-        """The name of a symbolic dim."""
+        """Returns the name of a symbolic dim."""
         name = self.of.get(sym)
         if name is None:
             name = self.of[sym] = self._free(sym.name)
@@ -46,43 +46,43 @@ class NameScope:
         return name
 
     def row(self, row: RowVar) -> str:
-        """The name of a row variable, with its star: rows have names of their own."""
+        """Returns the starred name of a row variable, `*s`."""
         name = self.of.get(row)
         if name is None:
             stem = f"*{row.name or 'r'}"
             others = (f"{stem}_{count}" for count in itertools.count(1))
             name = (
-                stem if stem not in self._taken else next(n for n in others if n not in self._taken)
+                stem if stem not in self._used else next(n for n in others if n not in self._used)
             )
-            self._taken.add(name)
+            self._used.add(name)
             self.of[row] = name
         return name
 
     def share(self, var: Var, name: str) -> None:
-        """Let a variable go by a name given already: what a branch gives is what it defines."""
+        """Assigns an existing name to a variable: a branch result has the name of its `if`."""
         self.of[var] = name
 
     def mark(self) -> int:
-        """A point that `release` comes back to."""
-        return len(self._given)
+        """Returns a mark for `release`."""
+        return len(self._variable_names)
 
     def release(self, mark: int) -> None:
-        """Give back the names of variables that were given since."""
-        self._taken.difference_update(self._given[mark:])
-        del self._given[mark:]
+        """Releases the variable names assigned since a mark."""
+        self._used.difference_update(self._variable_names[mark:])
+        del self._variable_names[mark:]
 
-    def _free(self, wanted: str) -> str:
-        name = wanted if wanted.isidentifier() else _identifier(wanted)
-        if name in self._taken:
+    def _free(self, preferred: str) -> str:
+        name = preferred if preferred.isidentifier() else _identifier(preferred)
+        if name in self._used:
             count = self._next.get(name, 1)
-            while (numbered := f"{name}_{count}") in self._taken:
+            while (numbered := f"{name}_{count}") in self._used:
                 count += 1
             self._next[name] = count
             name = numbered
-        self._taken.add(name)
+        self._used.add(name)
         return name
 
 
 def _identifier(name: str) -> str:
-    made = _FOREIGN.sub("_", name)
-    return made if made.isidentifier() else f"v_{made}"
+    identifier = _FOREIGN.sub("_", name)
+    return identifier if identifier.isidentifier() else f"v_{identifier}"

@@ -1,4 +1,4 @@
-"""The text of bindings, functions and modules; no depth of a program meets Python's stack."""
+"""Prints bindings, functions and modules, without recursion over nested programs."""
 
 from __future__ import annotations
 
@@ -44,39 +44,40 @@ from structir.printer.syntax import (
 from structir.solver.program.learn_policy import LEARN, POLICIES
 
 INDENT = "    "
-Steps = Iterator[Any]  # each step is a part to be written before the rest goes on
+Steps = Iterator[Any]  # yields the steps of nested parts, which run before the next step
 
 
 class Section:
-    """A function in the text: the place of the lines that declare its dims."""
+    """A function in the source, with the line index at which its dims are declared."""
 
     def __init__(self, outer: Section | None, indent: str) -> None:
         self.outer, self.indent = outer, indent
         self.depth: int = outer.depth + 1 if outer else 0
-        self.place = 0
+        self.first_line = 0
 
 
-def around_both(one: Section, other: Section) -> Section:
-    """The innermost function that holds both."""
-    while one is not other:
-        if one.depth < other.depth:
-            one, other = other, one
-        if one.outer is None:
+def enclosing_both(first: Section, second: Section) -> Section:
+    """Returns the innermost function that encloses both."""
+    while first is not second:
+        if first.depth < second.depth:
+            first, second = second, first
+        if first.outer is None:
             break
-        one = one.outer
-    return one
+        first = first.outer
+    return first
 
 
 class ProgramPrinter(ExprPrinter):
-    """Writes a function and all that is nested in it; the lines that declare dims are known last.
+    """Prints a function and everything nested in it.
 
-    A dim is declared by the innermost function around all that mention it.
+    A dim is declared in the innermost function that encloses all its uses. Declarations are
+    therefore inserted last.
     """
 
     inside = True
 
-    def __init__(self, taken: frozenset[str] = frozenset(), module: str | None = None) -> None:
-        super().__init__(NameScope(taken))
+    def __init__(self, reserved: frozenset[str] = frozenset(), module: str | None = None) -> None:
+        super().__init__(NameScope(reserved))
         self.lines: list[str] = []
         self.module = module
         self.mentions_module = False
@@ -85,7 +86,7 @@ class ProgramPrinter(ExprPrinter):
         self._owners: dict[Sym, Section] = {}
 
     def run(self, steps: Steps) -> None:
-        """Write all steps, each with what it asks to be written first."""
+        """Runs steps to the end, nested steps first."""
         stack = [steps]
         while stack:
             inner = next(stack[-1], None)
@@ -95,25 +96,25 @@ class ProgramPrinter(ExprPrinter):
                 stack.append(inner)
 
     def finished(self) -> list[str]:
-        """The lines, with those at the head of each function that declare its dims."""
+        """Returns the lines, with the declarations of dims inserted in each function."""
         heads: dict[Section, list[str]] = {}
         if self.mentions_module and self.root is not None:
             heads[self.root] = [f"{self.root.indent}cls = {self.module}"]
         for sym, section in self._owners.items():
-            line = f"{section.indent}{self.names.of[sym]} = T.int64()"
-            heads.setdefault(section, []).append(line)
+            declaration = f"{section.indent}{self.names.of[sym]} = T.int64()"
+            heads.setdefault(section, []).append(declaration)
         lines: list[str] = []
-        done = 0
-        for section in sorted(heads, key=lambda section: section.place):
-            lines += self.lines[done : section.place]
+        start = 0
+        for section in sorted(heads, key=lambda section: section.first_line):
+            lines += self.lines[start : section.first_line]
             lines += heads[section]
-            done = section.place
-        return lines + self.lines[done:]
+            start = section.first_line
+        return lines + self.lines[start:]
 
     def sym(self, sym: Sym) -> str:
         section = self.section
         if section is not None:
-            self._owners[sym] = around_both(self._owners.get(sym, section), section)
+            self._owners[sym] = enclosing_both(self._owners.get(sym, section), section)
         return self.names.sym(sym)
 
     def global_var(self, var: GlobalVar) -> str:
@@ -123,17 +124,20 @@ class ProgramPrinter(ExprPrinter):
     # ---- functions
 
     def function(self, function: Function, name: str, indent: str) -> Steps:
-        """A function with its decorator."""
+        """Prints a function with its decorator."""
         mark, outside = self.names.mark(), (self.section, self._infos, self._dims)
         inner = indent + INDENT
         self.section = section = Section(self.section, inner)
-        self._infos, self._dims = {}, {}  # what is written again is mentioned again
+        self._infos, self._dims = (
+            {},
+            {},
+        )  # memoized source does not record the uses of dims in this function
         attributes = dict(function.attrs)
         self.lines.append(f"{indent}@R.{FUNCTION}{self._options(function, attributes)}")
         self.lines.append(f"{indent}def {name}{self._signature(function)}:")
         if attributes:
             self.lines.append(f"{inner}R.{FUNC_ATTR}({literal(attributes)})")
-        section.place = len(self.lines)
+        section.first_line = len(self.lines)
         yield self.sequence(function.body, inner)
         self.lines.append(f"{inner}return {self.expr(function.body.body)}")
         if section.outer is None:
@@ -158,74 +162,74 @@ class ProgramPrinter(ExprPrinter):
 
     # ---- bindings
 
-    def sequence(self, seq: SeqExpr, indent: str, given: Var | None = None) -> Steps:
-        """The bindings of a sequence; `given` is a last variable that has its name already."""
+    def sequence(self, seq: SeqExpr, indent: str, named: Var | None = None) -> Steps:
+        """Prints the bindings of a sequence."""
         for block in seq.blocks:
             if isinstance(block, DataflowBlock):
                 self.lines.append(f"{indent}with R.{DATAFLOW}():")
-                yield self.bindings(block.bindings, indent + INDENT, given)
+                yield self.bindings(block.bindings, indent + INDENT, named)
                 outputs = [b.var for b in block.bindings if type(b.var) is not DataflowVar]
                 names = ", ".join([self.names.var(var) for var in outputs])
                 self.lines.append(f"{indent}{INDENT}R.{OUTPUT}({names})")
             else:
-                yield self.bindings(block.bindings, indent, given)
+                yield self.bindings(block.bindings, indent, named)
 
-    def bindings(self, bindings: tuple[Binding, ...], indent: str, given: Var | None) -> Steps:
-        """Bindings, a line each, or several for a branch and a function."""
+    def bindings(self, bindings: tuple[Binding, ...], indent: str, named: Var | None) -> Steps:
+        """Prints bindings: one line each, several for an `if` or a local function."""
         lines, names = self.lines, self.names
         for binding in bindings:
             value, var = binding.value, binding.var
             kind = type(value)
             if kind is If:
-                yield self.choice(var, value, indent)  # type: ignore[arg-type]
+                yield self.conditional(var, value, indent)  # type: ignore[arg-type]
             elif kind is Function:
                 name = names.var(var)
                 yield self.function(value, name, indent)  # type: ignore[arg-type]
             elif type(binding) is MatchCast:
                 lines.append(self._cast(binding, indent))
             else:
-                written = self.expr(value)
+                source = self.expr(value)
                 info = self._infos.get(var.struct_info) or self.info(var.struct_info)
-                lines.append(f"{indent}{names.var(var)}: {info} = {written}")
+                lines.append(f"{indent}{names.var(var)}: {info} = {source}")
 
     def _cast(self, cast: MatchCast, indent: str) -> str:
-        stated = conditions_of(cast)
-        if stated:
-            facts = ", ".join([f'"{self.size(fact)}"' for fact in stated])
-            return f"{indent}R.{REQUIRE}({facts})"
+        conditions = conditions_of(cast)
+        if conditions:
+            requirements = ", ".join([f'"{self.size(condition)}"' for condition in conditions])
+            return f"{indent}R.{REQUIRE}({requirements})"
         value, info = self.expr(cast.value), self.info(cast.struct_info)
-        own = cast.var.struct_info
-        annotation = "" if own == cast.struct_info else f": {self.info(own)}"
+        var_info = cast.var.struct_info
+        annotation = "" if var_info == cast.struct_info else f": {self.info(var_info)}"
         return f"{indent}{self.names.var(cast.var)}{annotation} = R.{MATCH_CAST}({value}, {info})"
 
     # ---- branches
 
-    def choice(self, var: Var, value: If, indent: str) -> Steps:
-        """An `if`, both sides of which end by giving `var` its value."""
-        sides = value.true_branch, value.false_branch
-        infos = [side.struct_info for side in sides]
-        joined = unify_to_lca(infos[0], infos[1]) if None not in infos else None  # type: ignore[arg-type]
+    def conditional(self, var: Var, value: If, indent: str) -> Steps:
+        """Prints an `if` whose branches both bind `var` last."""
+        branches = value.true_branch, value.false_branch
+        infos = [branch.struct_info for branch in branches]
+        unified = unify_to_lca(infos[0], infos[1]) if None not in infos else None  # type: ignore[arg-type]
         name = self.names.var(var)
-        if var.struct_info != joined:
+        if var.struct_info != unified:
             self.lines.append(f"{indent}{name}: {self.info(var.struct_info)}")
-        for head, side in zip((f"if {self.expr(value.cond)}:", "else:"), sides, strict=True):
+        for head, branch in zip((f"if {self.expr(value.cond)}:", "else:"), branches, strict=True):
             self.lines.append(indent + head)
-            yield self.side(side, name, indent + INDENT)
+            yield self.branch(branch, name, indent + INDENT)
 
-    def side(self, side: SeqExpr, name: str, indent: str) -> Steps:
-        """One branch: its last line binds its result under the name of the choice."""
+    def branch(self, branch: SeqExpr, name: str, indent: str) -> Steps:
+        """Prints a branch; its last line binds its result to the name of the `if`."""
         mark = self.names.mark()
-        last = last_given(side)
-        if last is not None:
-            self.names.share(last, name)
-        yield self.sequence(side, indent, last)
-        if last is None:
-            self.lines.append(f"{indent}{name} = {self.expr(side.body)}")
+        result = result_variable(branch)
+        if result is not None:
+            self.names.share(result, name)
+        yield self.sequence(branch, indent, result)
+        if result is None:
+            self.lines.append(f"{indent}{name} = {self.expr(branch.body)}")
         self.names.release(mark)
 
 
-def last_given(side: SeqExpr) -> Var | None:
-    """The variable that a branch ends by binding and gives, where one line can say both."""
+def result_variable(side: SeqExpr) -> Var | None:
+    """Returns the last variable of a branch if it is the result and its binding is one line."""
     if not side.blocks or type(side.blocks[-1]) is not BindingBlock:
         return None
     last = side.blocks[-1].bindings[-1]
@@ -233,11 +237,11 @@ def last_given(side: SeqExpr) -> Var | None:
     return last.var if last.var is side.body and not plain else None
 
 
-# ---- whole texts -----------------------------------------------------------------------------
+# ---- complete sources --------------------------------------------------------------------------
 
 
 def module_text(module: IRModule) -> str:
-    """A module as a Python file."""
+    """Returns the source of a module, a Python file."""
     lines = [HEADER, "", "", f"@I.{IR_MODULE}", f"class {module.name}:"]
     if module.attrs:
         lines += [f"{INDENT}I.{MODULE_ATTRS}({literal(dict(module.attrs))})", ""]
@@ -249,34 +253,34 @@ def module_text(module: IRModule) -> str:
 
 
 def member_lines(member: Any, name: str, indent: str, module: str | None) -> list[str]:
-    """A function or a kernel of a module."""
+    """Returns the source lines of a function or kernel of a module."""
     if isinstance(member, Kernel):
         return kernel_lines(member, name, indent, module)
-    writer = ProgramPrinter(frozenset() if module is None else frozenset({module}), module)
-    writer.run(writer.function(member, name, indent))
-    return writer.finished()
+    printer = ProgramPrinter(frozenset() if module is None else frozenset({module}), module)
+    printer.run(printer.function(member, name, indent))
+    return printer.finished()
 
 
 def function_text(function: Function) -> str:
-    """A function alone, under the name that its attributes give it."""
+    """Returns the source of a function outside a module, named by its `global_symbol`."""
     name = function.attrs.get("global_symbol", "main")
     return "\n".join([*member_lines(function, name, "", "Module"), ""])
 
 
 def block_text(block: BindingBlock) -> str:
-    """Bindings alone."""
+    """Returns the source of a block."""
     return sequence_text(SeqExpr((block,), Tuple(())), result=False)
 
 
 def sequence_text(seq: SeqExpr, result: bool = True) -> str:
-    """A sequence alone, its result on the last line."""
-    writer = ProgramPrinter()
-    writer.run(writer.sequence(seq, ""))
-    return "\n".join(writer.lines + ([writer.expr(seq.body)] if result else []))
+    """Returns the source of a sequence, with its result on the last line."""
+    printer = ProgramPrinter()
+    printer.run(printer.sequence(seq, ""))
+    return "\n".join(printer.lines + ([printer.expr(seq.body)] if result else []))
 
 
 def if_text(value: If) -> str:
-    """A choice alone, its value under a name."""
-    writer = ProgramPrinter()
-    writer.run(writer.choice(Var("value", value.struct_info or OBJECT), value, ""))
-    return "\n".join(writer.lines)
+    """Returns the source of an `if` that binds the variable `value`."""
+    printer = ProgramPrinter()
+    printer.run(printer.conditional(Var("value", value.struct_info or OBJECT), value, ""))
+    return "\n".join(printer.lines)

@@ -1,7 +1,7 @@
 """The table of syntax forms of StructInfos and leaves, used by printer and parser.
 
-A form is `R.<name>(fields)`. Kinds of StructInfo that users register need no row: their fields are
-written by keyword, as the class declares them.
+A form is `R.<name>(fields)`. The form of a registered StructInfo subclass is derived from the
+class; its fields are keyword arguments.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from structir.ir.struct_info import (
 Fields = dict[str, Any]
 
 
-def _given(value: Any, _node: Any, _inside: bool) -> bool:
+def _is_present(value: Any, _node: Any, _inside: bool) -> bool:
     return value is not None
 
 
@@ -39,8 +39,8 @@ def _always(_value: Any, _node: Any, _inside: bool) -> bool:
     return True
 
 
-def _unsized(value: Any, node: Any, inside: bool) -> bool:
-    """A rank is written where the sizes do not tell it, nor in a program the shape variable."""
+def _rank_is_printed(value: Any, node: Any, inside: bool) -> bool:
+    """Whether a rank is printed: neither sizes nor, in a program, a shape variable imply it."""
     if value is None or type(node.dims) is tuple or getattr(node, "axes", None) is not None:
         return False
     return not inside or value != _rank(getattr(node.dims, "struct_info", None))
@@ -52,16 +52,18 @@ def _rank(shape: Any) -> int | None:
 
 @attrs.frozen
 class FormField:
-    """One field in a form: under which names it is known, what it holds, when it is written."""
+    """A field of a form: its names, its kind, and when it is printed."""
 
     name: str
     kind: (
         str  # dim, sizes (in brackets), shape (in parentheses, or a variable), static, info, infos
     )
-    text_name: str = ""  # the keyword in the text where it is not the field's own name
-    by_keyword: bool = False  # as it is written; it is read either way
-    shown: Callable[[Any, Any, bool], bool] = _given  # of value, node, and whether in a program
-    fuller: str = ""  # a field that is written in its place where it is given
+    text_name: str = ""  # the keyword in source, if it is not the field name
+    by_keyword: bool = False  # in printed source; the parser accepts both
+    shown: Callable[[Any, Any, bool], bool] = (
+        _is_present  # of value, node, and whether in a program
+    )
+    refined_by: str = ""  # a field that is printed instead of this one if present
 
     @property
     def keyword(self) -> str:
@@ -70,7 +72,10 @@ class FormField:
 
 @attrs.frozen
 class SyntaxForm:
-    """`R.<name>(fields)` for one node class; a `rest` field takes all, `complete` fills gaps."""
+    """`R.<name>(fields)` of a node class.
+
+    With `rest`, one field holds all arguments. `complete` fills in missing fields.
+    """
 
     name: str
     node: type
@@ -78,21 +83,29 @@ class SyntaxForm:
     rest: bool = False
     complete: Callable[[Fields], Fields] = lambda fields: fields
 
+    @property
+    def call_hint(self) -> str:
+        """The hint that shows the arguments of the form."""
+        arguments = [f"{f.keyword}=..." if f.by_keyword else f.keyword for f in self.fields]
+        return f"call it as `R.{self.name}({', '.join(arguments)})`"
+
 
 def _tensor(fields: Fields) -> Fields:
-    """`R.Tensor("float32")` has no sizes: its only argument is the dtype."""
+    """Completes the fields of a tensor or shape; `R.Tensor("float32")` has only a dtype."""
     dims = fields.get("dims")
     if type(dims) is UnresolvedAxes:
-        fields = {**fields, **_known_rank(fields_of(tuple(dims)), fields.get("ndim"))}
+        fields = {**fields, **_check_rank(fields_of(tuple(dims)), fields.get("ndim"))}
     if isinstance(dims, str):
         return {"dtype": fields.pop("dims"), **fields}
     return {k: v for k, v in fields.items() if (k, v) not in (("ndim", -1), ("dtype", ""))}
 
 
-def _known_rank(made: Fields, ndim: Any) -> Fields:
-    if ndim not in (None, -1, made["ndim"]):
-        raise TypeError(f"ndim: expected the length of the shape, found {ndim}")
-    return made
+def _check_rank(fields: Fields, ndim: Any) -> Fields:
+    if ndim not in (None, -1, fields["ndim"]):
+        rank = fields["ndim"]
+        expected = "no rank for a shape with row variables" if rank is None else rank
+        raise TypeError(f"ndim: expected {expected}, found {ndim}")
+    return fields
 
 
 def _prim(fields: Fields) -> Fields:
@@ -100,7 +113,7 @@ def _prim(fields: Fields) -> Fields:
 
 
 def _callable(fields: Fields) -> Fields:
-    """An opaque function is impure and gives any value unless it is declared otherwise."""
+    """Completes a callable; an opaque one is impure and returns an Object by default."""
     params = fields.get("params")
     return {"params": None, "ret": OBJECT, "purity": params is not None, **fields}
 
@@ -119,9 +132,9 @@ INFO_FORMS = (
         "Tensor",
         TensorStructInfo,
         (
-            FormField("dims", "shape", "shape", fuller="axes"),
+            FormField("dims", "shape", "shape", refined_by="axes"),
             FormField("dtype", "static", by_keyword=True),
-            FormField("ndim", "static", by_keyword=True, shown=_unsized),
+            FormField("ndim", "static", by_keyword=True, shown=_rank_is_printed),
         ),
         complete=_tensor,
     ),
@@ -130,7 +143,7 @@ INFO_FORMS = (
         ShapeStructInfo,
         (
             FormField("dims", "sizes", "values"),
-            FormField("ndim", "static", by_keyword=True, shown=_unsized),
+            FormField("ndim", "static", by_keyword=True, shown=_rank_is_printed),
         ),
         complete=_tensor,
     ),
@@ -170,11 +183,11 @@ _KIND_OF_FIELD = {"dims": "shape", "dtype": "static"}
 
 
 def info_form_of(cls: type) -> SyntaxForm:
-    """Returns the form of a StructInfo subclass; a registered one follows from its fields."""
-    known = FORM_OF_NODE.get(cls)
-    if known is None:
-        known = FORM_OF_NODE[cls] = _form_from_fields(cls)
-    return known
+    """Returns the form of a StructInfo subclass; a registered one has a derived form."""
+    form = FORM_OF_NODE.get(cls)
+    if form is None:
+        form = FORM_OF_NODE[cls] = _form_from_fields(cls)
+    return form
 
 
 def _form_from_fields(cls: type) -> SyntaxForm:
@@ -198,9 +211,9 @@ def info_form(name: str) -> SyntaxForm | None:
     return form
 
 
-ANY_SIZE = "_"  # an axis of any size, another at each occurrence
+ANY_SIZE = "_"  # an axis of unknown size, distinct at each occurrence
 
-# The words of statements and of calls that are not calls of ops.
+# The names of statements and of calls that are not op calls.
 FUNCTION = "function"
 MATCH_CAST = "match_cast"
 DATAFLOW = "dataflow"
@@ -216,7 +229,7 @@ CALL_KERNEL = "call_kernel"
 OUT_SINFO = "out_sinfo"
 KERNEL = "kernel"
 ZEROS, EMPTY, PART = "zeros", "empty", "part"
-SHARED, SYNC = "shared", "sync_threads"  # of the threads of a block
+SHARED, SYNC = "shared", "sync_threads"  # for the threads of a block
 TARGET, BLOCKS, THREADS = "target", "blocks", "threads"  # of kernels for a GPU
 CUDA = "cuda"
 PRIVATE = "private"
@@ -242,5 +255,7 @@ FORM_WORDS = frozenset(
         FUNCTION,
     }
 )
-KERNEL_NAMES = frozenset({"range", "float", "min", "max", "abs"})  # what kernels call by name
+KERNEL_NAMES = frozenset(
+    {"range", "float", "min", "max", "abs"}
+)  # Python functions that kernels call
 RESERVED = frozenset({"R", "I", "T", "cls", METADATA}) | frozenset(keyword.kwlist)

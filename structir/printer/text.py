@@ -1,4 +1,4 @@
-"""The printer: the text of any node in the classic form, which the reader takes back."""
+"""Prints any node as source that the parser accepts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _PROGRAMS: dict[type, Callable[[Any], str]] = {
 
 
 def text_of(node: Node) -> str:
-    """The text of a node."""
+    """Returns the source of a node."""
     rule = _PROGRAMS.get(type(node))
     if rule is not None:
         return rule(node)
@@ -50,7 +50,7 @@ def text_of(node: Node) -> str:
         return statement_text(node)
     if isinstance(node, Scalar):
         return scalar_text(node)
-    writer = ExprPrinter()
+    printer = ExprPrinter()
     if isinstance(node, StructInfo):
-        return writer.info(node)
-    return writer.expr(node)  # type: ignore[arg-type]
+        return printer.info(node)
+    return printer.expr(node)  # type: ignore[arg-type]

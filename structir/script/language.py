@@ -39,8 +39,8 @@ class Namespace:
         raise AttributeError(f"unknown op `R.{full}`; list the ops with `dir(R)`")
 
     def __dir__(self) -> list[str]:
-        inside = [op.name for op in registered_ops() if op.name.startswith(self._prefix)]
-        return sorted({name[len(self._prefix) :].partition(".")[0] for name in inside})
+        names = [op.name for op in registered_ops() if op.name.startswith(self._prefix)]
+        return sorted({name[len(self._prefix) :].partition(".")[0] for name in names})
 
 
 class FormConstructor:
@@ -56,13 +56,13 @@ class FormConstructor:
             return form.node(_infos(args))
         if len(args) > len(form.fields):
             message = f"R.{form.name}: expected at most {len(form.fields)} arguments"
-            raise TypeError(f"{message}, found {len(args)}")
+            raise TypeError(f"{message}, found {len(args)}; help: {form.call_hint}")
         named = {f.keyword: f for f in form.fields} | {f.name: f for f in form.fields}
         unknown = keywords.keys() - named.keys()
         if unknown:
             names = ", ".join(sorted(unknown))
             message = f"R.{form.name}: unexpected keyword argument {names}"
-            raise TypeError(f"{message}; its arguments are {', '.join(named)}")
+            raise TypeError(f"{message}; help: {form.call_hint}")
         arguments = [*zip(form.fields, args, strict=False)]
         arguments += [(named[keyword], value) for keyword, value in keywords.items()]
         symbols: dict[str, Any] = {}  # a name denotes one symbolic dim in all strings of a call

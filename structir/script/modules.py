@@ -1,4 +1,4 @@
-"""The namespace I: modules."""
+"""The namespace I: modules and kernels."""
 
 from __future__ import annotations
 

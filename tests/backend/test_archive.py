@@ -149,7 +149,7 @@ def test_another_text_than_was_saved_is_refused(saved):
 @pytest.mark.parametrize("head", [b"", b"\x00" * 8, b"\xff" * 30, b"\x02" + b"\x00" * 7 + b"[]"])
 def test_what_is_no_such_file_is_refused(head, tmp_path):
     (tmp_path / "foreign.sir").write_bytes(head)
-    with pytest.raises(ParseError, match="holds no module"):
+    with pytest.raises(ParseError, match="not a StructIR module file"):
         structir.load(tmp_path / "foreign.sir")
 
 
@@ -176,7 +176,7 @@ def test_it_is_written_over_itself_while_in_use(saved):
 
 def test_a_file_that_is_cut_off_is_refused(saved):
     saved.write_bytes(saved.read_bytes()[:-50])
-    with pytest.raises(ParseError, match="holds no module"):
+    with pytest.raises(ParseError, match="not a StructIR module file"):
         structir.load(saved)
 
 

@@ -1,4 +1,4 @@
-"""Wrong programs and what is said of them, word by word.
+"""Invalid programs and their complete messages.
 
 Each file holds a program, a line of dashes and the message. STRUCTIR_UPDATE_GOLDEN=1 before pytest
 writes the messages anew; read the difference before it is committed.
@@ -36,7 +36,7 @@ def test_message(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
-def test_a_message_tells_place_op_struct_infos_and_what_to_try(path: Path) -> None:
+def test_a_message_has_location_op_struct_infos_and_help(path: Path) -> None:
     message = message_of(path.read_text().partition(BETWEEN)[0])
     for part in message.split("\n\n"):
         assert re.match(r"error\[E\d{4}\]: [\w.]+: ", part), "the op"

@@ -1,4 +1,4 @@
-"""Random integer expressions in two readings: as a dim, and as plain Python at a point."""
+"""Generates random integer expressions, evaluated as dims and as plain Python."""
 
 import ast
 import operator
@@ -50,7 +50,7 @@ DIVISORS = [leaf for leaf in LEAVES if leaf != ("int", 0)]
 
 @st.composite
 def trees(draw: st.DrawFn, most: int = 6) -> Tree:
-    """An expression of several operations, divisions before all: there the mistakes are."""
+    """Generates an expression of several operations, mostly divisions, which are error-prone."""
     parts = [draw(st.sampled_from(LEAVES)) for _ in range(draw(st.integers(2, most)))]
     while len(parts) > 1:
         op = draw(st.sampled_from(["+", "-", "*", "//", "//", "%", "%", "min", "max", "<", "=="]))
@@ -65,7 +65,7 @@ def trees(draw: st.DrawFn, most: int = 6) -> Tree:
 
 
 def small_trees() -> Iterator[Tree]:
-    """Every expression of two operations over a few leaves."""
+    """Yields every expression of two operations over a few leaves."""
     leaves = [("var", "n"), ("var", "m"), ("int", 2), ("int", 3), ("int", -1)]
     for inner, outer in product(PYTHON, repeat=2):
         for first, second, third in product(leaves, repeat=3):
@@ -92,7 +92,7 @@ def dim_of(tree: Tree) -> Dim:
 
 
 def value_of(tree: Tree, point: Mapping[str, int]) -> int | None:
-    """The value of a tree by plain Python; None where something is divided by zero."""
+    """Evaluates a tree in plain Python; returns None for a division by zero."""
     try:
         return _value(tree, point)
     except ZeroDivisionError:
@@ -128,7 +128,7 @@ _SYMBOLS: dict[type, str] = {
 
 
 def tree_of_text(text: str) -> Tree:
-    """The tree that Python's own parser sees in the text of a dim."""
+    """Parses the text of a dim to a tree with Python's parser."""
     return _tree_of_ast(ast.parse(text, mode="eval").body)
 
 

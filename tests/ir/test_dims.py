@@ -1,4 +1,4 @@
-"""Dims: every simplification keeps the value, every proof holds, and the text reads back."""
+"""Dims: simplification preserves values, proofs are sound, and printed dims parse back."""
 
 import copy
 import gc
@@ -31,7 +31,7 @@ thorough = settings(deadline=None, max_examples=200)
 
 
 def built(tree: Tree) -> Dim:
-    """The dim of a tree; a tree that divides by zero everywhere is not wanted."""
+    """Converts a tree to a dim; rejects a tree that always divides by zero."""
     try:
         return dim_of(tree)
     except DiagnosticError:
@@ -78,7 +78,7 @@ def test_bounds_hold(tree: Tree, sample: list[dict[str, int]]) -> None:
 
 
 def related(tree: Tree) -> st.SearchStrategy[Tree]:
-    """Trees that have something to do with a tree: rewritten soundly or nearly so, or any other."""
+    """Generates trees related to a tree: equal rewrites, almost equal ones, and unrelated ones."""
     shifts = st.integers(-2, 2).map(lambda shift: ("+", tree, ("int", shift)))
     rewritten = [
         ("-", ("+", tree, ("var", "n")), ("var", "n")),
@@ -163,7 +163,7 @@ def test_exact_quotient_undoes_a_product(first: Tree, second: Tree) -> None:
 
 @thorough
 @given(trees(), st.sampled_from(NAMES))
-def test_linear_takes_a_dim_apart(tree: Tree, name: str) -> None:
+def test_linear_splits_a_dim(tree: Tree, name: str) -> None:
     dim, variable = built(tree), SYMS[name]
     parts = dims.linear(dim, variable)
     if parts is not None:
@@ -312,7 +312,7 @@ def test_python_text_is_plain() -> None:
     assert dims.python_text(dim) == "(max(n, m) if n < 4 else min(n, m))"
 
 
-def test_text_does_not_depend_on_what_was_made_before() -> None:
+def test_text_is_independent_of_earlier_dims() -> None:
     x, y = dims.sym("x"), dims.sym("y")
     first = dims.text(y // 2 * (x // 2))
     kept = x // 3  # an atom made earlier than its sibling below
@@ -340,7 +340,7 @@ def test_constants_are_integers() -> None:
     assert (n + 1).__eq__(1) is False
 
 
-def test_alike_atoms_are_one_and_die_with_their_dims() -> None:
+def test_equal_atoms_are_interned_and_freed_with_their_dims() -> None:
     first, second = dims.as_atom((n + 5) // 7), dims.as_atom((5 + n) // 7)
     assert first is second and first is not None
     order = first.order
@@ -368,7 +368,7 @@ def test_key_is_the_same_up_to_renaming() -> None:
     assert key(n - m, n, m) != key(m - n, n, m)
 
 
-def test_what_is_no_size_is_refused() -> None:
+def test_other_values_are_rejected_as_sizes() -> None:
     with pytest.raises(TypeError):
         n + "m"  # type: ignore[operator]
     with pytest.raises(TypeError):
@@ -433,12 +433,14 @@ def test_exact_quotient() -> None:
     assert dims.exact_quotient(n, 0) is None
 
 
-def test_a_size_of_too_many_functions_in_one_another_is_refused():
+def test_a_size_nested_too_deeply_is_rejected():
     size, n, value = dims.sym("n"), dims.sym("n"), 5
     for _ in range(100):
         size, value = dims.floordiv(size + n * n, 2) + n, (value + 9) // 2 + 3
     known = {dims.as_sym(n): 3} | {s: 5 for s in dims.syms(size) if s is not dims.as_sym(n)}
     assert dims.evaluate(size, known) == value
     assert dims.text(size).count("//") == 100
-    with pytest.raises(DiagnosticError, match="functions in a size are nested deeper than 100"):
+    with pytest.raises(
+        DiagnosticError, match="size nested too deeply: expected at most 100 nested"
+    ):
         dims.floordiv(size + n * n, 3)

@@ -1,4 +1,4 @@
-"""Equality up to renaming: what it must see, what it must not see, and the hash beside it."""
+"""Structural equality up to renaming, and its hash."""
 
 import numpy as np
 import pytest
@@ -53,7 +53,7 @@ def main(x: R.Tensor(("n", "m"), "float32"), y: R.Tensor(("m",), "float32")):
 
 
 def renamed(text: str) -> str:
-    """The program under other names, of variables and of dims."""
+    """Returns the program with variables and dims renamed."""
     names = {"x": "first", "y": "second", "a": "p", "b": "q", "c": "t", "s": "u", "r": "out"}
     names |= {"n": "rows", "m": "columns", "k": "found", "flag": "choice"}
     words = structir_words(text)
@@ -107,13 +107,13 @@ def test_what_a_program_says_does(old: str, new: str) -> None:
 def lone(
     body: Node, params: tuple[Var, ...] = (), kind: type[BindingBlock] = BindingBlock
 ) -> Function:
-    """A function of one binding."""
+    """Returns a function of one binding."""
     var = Var("v", ObjectStructInfo())
     return Function(params, SeqExpr((kind((VarBinding(var, body),)),), var), ObjectStructInfo())
 
 
 def test_functions_of_a_module_may_share_dims() -> None:
-    """A dim belongs to its function: that two functions hold the same one links nothing."""
+    """A dim is local to its function, even if two functions share the object."""
     n, m = sym("n"), sym("m")
 
     def identity(dim: object) -> Function:
@@ -137,7 +137,7 @@ def test_callables_may_share_dims() -> None:
     assert structural_equal(taking(n, n), taking(n, m))
 
 
-def test_a_callable_is_told_by_what_it_links() -> None:
+def test_callables_are_distinguished_by_the_dims_they_share() -> None:
     n, m = sym("n"), sym("m")
     tensor = lambda *d: TensorStructInfo(d, "float32")  # noqa: E731
     square = FuncStructInfo((tensor(n, n),), tensor(n))
@@ -205,8 +205,8 @@ def test_kinds_of_block_and_of_variable_matter() -> None:
     )
 
 
-def test_what_a_call_deduced_is_not_part_of_what_is_written() -> None:
-    """Text keeps the info of the variable: a call that knows more than its variable is the same."""
+def test_the_inferred_struct_info_of_a_call_is_ignored() -> None:
+    """Source has the StructInfo of the variable, so that of the call is not compared."""
     call = Call(ExternFunc("f"), (), struct_info=ObjectStructInfo())
     assert structural_equal(lone(call), lone(replace(call, struct_info=TensorStructInfo((2,)))))
 

@@ -1,4 +1,4 @@
-"""The sympy face: variables keep their identity, values survive, what is no size is refused."""
+"""Conversion to and from sympy preserves variables and values, and rejects other expressions."""
 
 import copy
 import pickle
@@ -74,7 +74,7 @@ def test_a_variable_survives_copy_and_pickle() -> None:
     assert from_sympy(variable) in (dims.as_dim(s) for s in dims.syms(from_sympy(expression)))
 
 
-def test_plain_symbols_stand_for_one_variable_each() -> None:
+def test_each_plain_symbol_maps_to_one_variable() -> None:
     x = sympy.Symbol("x")
     assert from_sympy(x) == from_sympy(sympy.Symbol("x"))
     assert from_sympy(x) != from_sympy(sympy.Symbol("y"))
@@ -140,7 +140,7 @@ def test_round_trip(dim: Dim) -> None:
         None,
     ],
 )
-def test_what_is_no_size_is_refused(expression: object) -> None:
+def test_other_values_are_rejected_as_sizes(expression: object) -> None:
     message = re.escape(f"expected a size, found {expression}: ")
     with pytest.raises(DiagnosticError, match=message):
         from_sympy(expression)
@@ -169,9 +169,7 @@ def test_sympy_proves_zero_or_says_that_it_cannot() -> None:
 
 
 @pytest.mark.parametrize("answer", [True, False])
-def test_equal_asks_sympy_when_all_else_fails(
-    monkeypatch: pytest.MonkeyPatch, answer: bool
-) -> None:
+def test_equal_calls_sympy_last(monkeypatch: pytest.MonkeyPatch, answer: bool) -> None:
     asked = []
     monkeypatch.setattr(dim_proofs.symbolic, "is_zero", lambda dim: asked.append(dim) or answer)
     x = dims.sym("x")
@@ -180,7 +178,7 @@ def test_equal_asks_sympy_when_all_else_fails(
     assert asked == [difference]
 
 
-def test_equal_does_not_ask_sympy_where_a_point_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_does_not_call_sympy_if_a_sample_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     monkeypatch.setattr(dim_proofs.symbolic, "is_zero", lambda dim: asked.append(dim) or True)
     assert dims.equal(N // M, M // N) is None

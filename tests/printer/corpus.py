@@ -1,4 +1,4 @@
-"""Programs of the conformance set, as texts that the reader takes."""
+"""Programs of the conformance set as source for the parser."""
 
 import functools
 import json
@@ -14,7 +14,7 @@ FOLDER = Path(__file__).parents[1] / "conformance"
 
 @functools.cache
 def modules() -> dict[str, IRModule]:
-    """Every program that is accepted, by the name of its case."""
+    """Returns every valid program by the name of its case."""
     found = {}
     for filename in ("function_deduction.jsonl", "op_struct_info.jsonl"):
         for line in (FOLDER / filename).read_text().splitlines():

@@ -1,4 +1,4 @@
-"""Rows, ragged axes, labels and anonymous sizes in texts: read, printed, refused."""
+"""Row variables, ragged axes, labels and anonymous sizes: parsed, printed and rejected."""
 
 import warnings
 
@@ -76,7 +76,7 @@ def test_texts_come_back(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", PROGRAMS.values(), ids=list(PROGRAMS))
-def test_modules_are_kept_in_files(text: str, tmp_path) -> None:
+def test_modules_are_saved_to_files(text: str, tmp_path) -> None:
     module = structir.parse(text)
     structir.save(module, tmp_path / "m.sir")
     assert structir.structural_equal(structir.load(tmp_path / "m.sir"), module)
@@ -86,7 +86,7 @@ def info(text: str, symbols=None):
     return structir.parse_struct_info(text, symbols)
 
 
-def test_what_axes_are() -> None:
+def test_classes_of_axes() -> None:
     shape = info('R.Tensor(("*s", "n", "3:rgb", "*:len", "_"))')
     row, size, labelled, ragged, anything = shape.axes
     assert isinstance(row, RowVar)
@@ -108,7 +108,7 @@ def test_ragged_axes_count() -> None:
     assert info('R.Tensor((10, "*", 3))').ndim == 3
 
 
-def test_a_star_alone_is_ragged_and_no_row() -> None:
+def test_a_single_star_is_a_ragged_axis() -> None:
     assert info('R.Tensor(("*",))').axes == (Ragged(),)
 
 
@@ -141,7 +141,7 @@ def test_equality_is_up_to_the_names_of_rows(one: str, other: str, equal: bool) 
         assert structir.structural_hash(first) == structir.structural_hash(second)
 
 
-def test_two_rows_of_one_name_are_told_apart() -> None:
+def test_two_rows_of_one_name_are_printed_differently() -> None:
     shape = structir.ir.TensorStructInfo(axes=(RowVar("s"), RowVar("s")), ndim=None)
     assert str(shape) == 'R.Tensor(("*s", "*s_1"))'
 
@@ -172,7 +172,7 @@ def test_a_rank_that_the_axes_contradict() -> None:
         info('R.Tensor(("*", 3), ndim=3)')
 
 
-def test_a_row_that_nothing_binds_is_told() -> None:
+def test_an_unbound_row_is_reported() -> None:
     module = structir.parse(
         "@R.function\ndef main(x: R.Tensor):\n"
         '    y: R.Tensor((*t, 3)) = R.call_pure_packed("f", x)\n    return y\n'
@@ -187,7 +187,7 @@ def test_a_row_that_nothing_binds_is_told() -> None:
         ('"n >"', "expected a comparison of sizes"),
         ('"n + 1"', "expected a comparison of sizes"),
         ("4", "expected a comparison of sizes"),
-        ('"3 == 4"', "never holds"),
+        ('"3 == 4"', "the condition is always false: 3 == 4"),
         ('"q >= 2"', "`q` is not defined"),
     ],
 )

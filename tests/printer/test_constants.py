@@ -1,4 +1,4 @@
-"""Constants in the text and beside it: nothing of them is lost, not a bit."""
+"""Inline and referenced constants keep every bit in a round trip."""
 
 from pathlib import Path
 
@@ -66,7 +66,7 @@ def test_equal_contents_have_one_name() -> None:
     assert lines[0].partition("=")[2] == lines[1].partition("=")[2]
 
 
-def test_a_reference_to_nothing_is_an_error() -> None:
+def test_a_missing_constant_is_an_error() -> None:
     with pytest.raises(ParseError, match="missing constant"):
         structir.parse('@R.function\ndef main():\n    return metadata["float32_100_0"]\n')
 
@@ -90,7 +90,7 @@ def test_save_and_load(tmp_path: Path) -> None:
     assert structir.structural_equal(structir.parse(again.script()), again)
 
 
-def test_a_call_takes_a_large_constant(tmp_path: Path) -> None:
+def test_a_large_constant_is_an_operand(tmp_path: Path) -> None:
     builder = BlockBuilder()
     x = Var("x", R.Tensor((3, 20), "float32"))
     with builder.function("main", [x]):

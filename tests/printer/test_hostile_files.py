@@ -1,4 +1,4 @@
-"""Files that `structir.save` wrote, damaged: they are read, or refused by one message."""
+"""Damaged `.sir` files are read or rejected with one message."""
 
 import json
 import os
@@ -28,7 +28,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 def damaged(rng: Random, data: bytes) -> bytes:
-    """Cut off, lengthened, or with some bytes exchanged."""
+    """Returns the bytes truncated, extended or partly replaced."""
     chance = rng.random()
     if chance < 0.4:
         return data[: rng.randrange(len(data))]
@@ -75,20 +75,20 @@ def test_the_file_that_is_spoilt_below_is_right(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", HEADS)
-def test_a_head_that_lies(name: str, tmp_path: Path) -> None:
-    with pytest.raises(DiagnosticError, match=r"module\.sir holds no module"):
+def test_an_invalid_header(name: str, tmp_path: Path) -> None:
+    with pytest.raises(DiagnosticError, match=r"module\.sir: not a StructIR module file"):
         structir.load(made_file(tmp_path / "module.sir", HEADS[name]))
 
 
 @pytest.mark.parametrize("target", ["abacus", "../../elsewhere", "cpu"])
-def test_a_backend_that_is_not_there(target: str, tmp_path: Path) -> None:
+def test_an_unknown_backend(target: str, tmp_path: Path) -> None:
     head = {"__metadata__": {"structir": TEXT, "structir.target": target}, "a": FORM}
     with pytest.raises(DiagnosticError, match="there is no such backend"):
         structir.load(made_file(tmp_path / "module.sir", head))
 
 
 def test_a_name_that_would_lie_elsewhere(tmp_path: Path) -> None:
-    """Constants are told by name, and a name is never a path."""
+    """A constant is referenced by name, and a name is never a path."""
     text = TEXT.replace("return x", "return R.add(x, metadata['../../outside'])")
     with pytest.raises(DiagnosticError, match="missing constant"):
         structir.load(
@@ -97,7 +97,7 @@ def test_a_name_that_would_lie_elsewhere(tmp_path: Path) -> None:
 
 
 def test_many_write_one_file_while_it_is_read(tmp_path: Path) -> None:
-    """Who reads has a whole file, one writer's or another's."""
+    """A reader always sees a complete file of one of the writers."""
     path = tmp_path / "module.sir"
     texts = [TEXT.replace("return x", f"return R.multiply(x, {k}.0)") for k in range(4)]
     modules = [structir.parse(text) for text in texts]
@@ -131,10 +131,10 @@ def test_a_damaged_file(whole: bytes, tmp_path: Path, seed: int) -> None:
         assert isinstance(found, IRModule)
 
 
-def test_what_is_no_file_is_not_written_over(tmp_path: Path) -> None:
+def test_a_folder_is_not_overwritten(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     for place in (pipe, tmp_path):
-        with pytest.raises(FileExistsError, match="something else than a file"):
+        with pytest.raises(FileExistsError, match="not a regular file"):
             structir.save(IRModule(), place)
     assert pipe.is_fifo() and list(tmp_path.iterdir()) == [pipe]

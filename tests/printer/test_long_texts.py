@@ -1,4 +1,4 @@
-"""Long texts are read in pieces; nobody can tell, but by the memory."""
+"""Parsing long source in chunks gives the same result with less memory."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def test_a_long_text_reads_as_one_module() -> None:
     assert structir.structural_equal(structir.parse(module.script()), module)
 
 
-def test_errors_in_a_piece_have_their_own_line() -> None:
+def test_errors_in_a_chunk_have_their_own_line() -> None:
     lines = [*chain(LENGTH), f"return v{LENGTH - 1}"]
     lines[700] = "v700 = R.add(v699, nowhere)"
     with pytest.raises(DiagnosticError) as caught:
@@ -35,7 +35,7 @@ def test_errors_in_a_piece_have_their_own_line() -> None:
 
 
 @pytest.mark.parametrize("place", [300, 700, LENGTH - 1])
-def test_lines_that_are_not_simple_may_stand_anywhere(place: int) -> None:
+def test_other_lines_may_interrupt_a_run(place: int) -> None:
     lines = chain(LENGTH)
     broken = lines[place].replace(", x", ",\n        x")
     assert broken != lines[place]
@@ -63,7 +63,7 @@ def test_a_branch_may_be_long() -> None:
     assert structir.structural_equal(structir.parse(module.script()), module)
 
 
-def test_wrong_syntax_in_a_piece_is_told_as_python_tells_it() -> None:
+def test_a_syntax_error_in_a_chunk_has_the_message_of_python() -> None:
     lines = [*chain(LENGTH), f"return v{LENGTH - 1}"]
     lines[700] = "v700 = R.add(v699, x))"
     with pytest.raises(DiagnosticError, match="syntax error") as caught:

@@ -1,4 +1,4 @@
-"""Programs with something exchanged are read, or refused by a message, never by a traceback."""
+"""Mutated programs are parsed or rejected with a message, never with a traceback."""
 
 import ast
 import copy
@@ -18,7 +18,7 @@ TREES = [ast.parse(json.loads(line)["script"]) for line in LINES]
 
 
 def places(tree: ast.AST) -> list[tuple[list[Any], int]]:
-    """Every element of a list in the tree: arguments, sizes, statements."""
+    """Returns every element of a list in the tree: arguments, sizes, statements."""
     lists = (value for node in ast.walk(tree) for _, value in ast.iter_fields(node))
     return [(v, i) for v in lists if isinstance(v, list) for i, x in enumerate(v) if is_part(x)]
 

@@ -1,4 +1,4 @@
-"""Round trip is a law: what is printed reads back as the same program."""
+"""Printed programs parse back to structurally equal programs."""
 
 import warnings
 
@@ -29,7 +29,7 @@ def test_every_program_of_the_conformance_set() -> None:
         assert_round_trip(module)
 
 
-def test_names_that_clash_are_told_apart() -> None:
+def test_conflicting_names_are_renamed() -> None:
     builder = BlockBuilder()
     x, y = (Var("x", TensorStructInfo((3,), "float32")) for _ in range(2))
     with builder.function("main", [x, y]):
@@ -40,7 +40,7 @@ def test_names_that_clash_are_told_apart() -> None:
     assert "def main(x: " in text and "x_1: " in text and "R.multiply(x_2, x)" in text
 
 
-def test_dims_of_one_name_are_told_apart() -> None:
+def test_dims_of_one_name_are_printed_differently() -> None:
     one, other = sym("n"), sym("n")
     builder = BlockBuilder()
     x = Var("x", TensorStructInfo((one, other), "float32"))
@@ -73,7 +73,7 @@ def main(x: R.Tensor(("n", 4), "float32"), y: R.Tensor(("m", 4), "float32")):
     assert sorted(lines) == ["k = T.int64()", "m = T.int64()", "n = T.int64()"]
 
 
-def test_branches_keep_what_they_bind_and_what_they_only_give() -> None:
+def test_branches_keep_bound_and_unbound_results() -> None:
     module = structir.parse(
         """
 @R.function
@@ -176,7 +176,7 @@ def test_random_programs(seed: int) -> None:
     assert_round_trip(random_module(seed, 16))
 
 
-def test_terms_stand_in_the_order_in_which_dims_are_named() -> None:
+def test_terms_are_in_the_order_in_which_dims_are_named() -> None:
     late, early = sym("late"), sym("early")
     builder = BlockBuilder()
     x = Var("x", TensorStructInfo((early, late, 2 * late * early + late + early), "float32"))

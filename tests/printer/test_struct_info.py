@@ -1,4 +1,4 @@
-"""The text of struct infos, both ways, registered kinds included."""
+"""Printing and parsing of StructInfos, registered subclasses included."""
 
 import re
 from contextlib import nullcontext
@@ -131,7 +131,7 @@ def test_a_shape_variable_is_a_name_in_place_of_sizes() -> None:
         "R.Tuple(" * 100 + ")" * 100,
     ],
 )
-def test_what_is_no_struct_info(text: str) -> None:
+def test_an_invalid_struct_info_is_rejected(text: str) -> None:
     with pytest.raises(ParseError):
         structir.parse_struct_info(text)
 

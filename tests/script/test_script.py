@@ -1,4 +1,4 @@
-"""Programs written in Python files: the decorators find the text, the namespaces make nodes."""
+"""Decorated programs in Python files, and nodes from the namespaces R, I and T."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from structir.ir import Call, Function, IRModule, ShapeExpr, TensorStructInfo, V
 from structir.script import I, R, T
 
 
-def test_a_decorated_function_is_read_where_it_stands() -> None:
+def test_a_decorated_function_is_parsed_from_its_file() -> None:
     @R.function
     def double(x: R.Tensor(("n",), "float32")):
         y = x + x
@@ -19,7 +19,7 @@ def test_a_decorated_function_is_read_where_it_stands() -> None:
     assert double.span.source.line(double.span.line).strip().startswith("def double(")
 
 
-def test_two_modules_of_one_name_are_told_apart() -> None:
+def test_two_modules_of_one_name_are_distinguished() -> None:
     def first() -> IRModule:
         @I.ir_module
         class Module:

@@ -202,10 +202,10 @@ def main(x: R.Tensor((3, 4)), y: R.Tensor((5, 6))):
         [
             ('R.sig("a -> a")(x, x)', "expected 1 operands by the signature, found 2"),
             ('R.sig("a b")(x)', "expected `operands -> results`"),
-            ("R.sig(3)(x)", "expected strings, signature first"),
+            ("R.sig(3)(x)", "R.sig: signature: expected a string, found 3"),
             (
                 'R.sig("a -> a", nothing="f")(x)',
-                "expected the arguments signature, function, dtype",
+                "R.sig: unexpected keyword argument `nothing`",
             ),
             ('R.sig("a b -> a b where a ~ b")(x)', "invalid size expression"),
         ],

@@ -94,7 +94,7 @@ def test_a_missing_file_is_a_wrong_command_line() -> None:
     [
         ("bytes.py", b"\xff\xfe", 2, "cannot decode"),
         ("empty.py", b"", 1, "no function found"),
-        ("bad.sir", b"hello", 1, "holds no module"),
+        ("bad.sir", b"hello", 1, "bad.sir: not a StructIR module file"),
     ],
 )
 def test_files_that_hold_no_program(

@@ -161,7 +161,18 @@ def test_json_knows_no_numbers_that_are_none(folder: Path) -> None:
 
 def test_a_plan_as_tables(folder: Path) -> None:
     result = structir_("shard", "model.py", "-s", "n=4", "-w", "2", "--picture", "blocks.svg")
-    assert "traffic" in result.stdout and "0:2 0:8" in result.stdout
+    lines = [line.strip() for line in result.stdout.splitlines()]
+    assert lines[0] == "main: 2 shards (2 x 1), 512 bytes in"
+    rows = [re.split(r" *[│┃] *", line)[1:-1] for line in lines if line[:1] in ("│", "┃")]
+    assert rows == [
+        ["shard", "gv1 (computed)", "x", "w", "bytes in", "bytes out"],
+        ["0", "0:2 0:6", "0:2 0:8", "0:8 0:6", "256", "48"],
+        ["1", "2:4 0:6", "2:4 0:8", "0:8 0:6", "256", "48"],
+        ["input", "bytes", "sent", "ratio", "along axis 0 (parallel)"],
+        ["x", "128", "128", "1.00", "disjoint"],
+        ["w", "192", "384", "2.00", "full"],
+    ]
+    assert "traffic" in lines
     assert (folder / "blocks.svg").read_text().startswith("<svg")
 
 

@@ -74,10 +74,10 @@ class PartedWriter(KernelNames):
     def library_call(self, call: LibraryCall) -> list[str]:
         """A function of the library, once all that it will touch is known to be there."""
         function = LIBRARY[call.fn]
-        count = len(function.places)
+        count = len(function.regions)
         values = dict(zip(function.integers, map(self.scalar, call.args[count:]), strict=True))
         lines, places, tests = list[str](), list[str](), list[str]()
-        for name, element in zip(function.places, call.args, strict=False):
+        for name, element in zip(function.regions, call.args, strict=False):
             assert isinstance(element, Element)
             start = self.scalar(element.indices[0])
             steps = function.steps(name, values)

@@ -1,1 +1,1 @@
-"""Files of programs and arrays."""
+"""Reads and writes files of programs and arrays."""

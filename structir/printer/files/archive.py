@@ -1,6 +1,7 @@
-"""`structir.save` and `structir.load`: a text and its large constants, kept together in one file.
+"""Saves and loads modules as `.sir` files.
 
-A `.sir` file is a safetensors file: the arrays that the text refers to, and the text as metadata.
+A `.sir` file is a safetensors file of the large constants, with the source of the module as
+metadata.
 """
 
 from __future__ import annotations
@@ -28,29 +29,29 @@ Path = str | os.PathLike[str]
 
 
 def save(module: IRModule, path: Path) -> None:
-    """Write a module, its text and its constants, into one file."""
+    """Writes a module, its source and its constants, to a file."""
     write(*contents(as_module(module, "structir.save")), path)
 
 
 def contents(module: IRModule) -> tuple[dict[str, Any], dict[str, str]]:
-    """What a module's file holds: arrays by name, and facts as text."""
-    held = [node.data for node in walk(module) if isinstance(node, Constant)]
-    arrays = {reference_name(data): stored(data) for data in held if not is_inline(data)}
+    """Returns the contents of the file of a module: arrays by name, and metadata."""
+    constants = [node.data for node in walk(module) if isinstance(node, Constant)]
+    arrays = {reference_name(data): stored(data) for data in constants if not is_inline(data)}
     return arrays, {TEXT: text_of(module)}
 
 
 def write(arrays: dict[str, Any], facts: dict[str, str], path: Path) -> None:
-    """Write arrays and facts into one file."""
+    """Writes arrays and metadata to a file."""
     write_file(arrays, facts, pathlib.Path(path))
 
 
 def load(path: Path) -> IRModule:
-    """The module that `save` wrote."""
+    """Reads a module that `save` wrote; raises ParseError if the file holds no module."""
     return module_of(path, *read(path))
 
 
 def read(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    """All arrays of a module's file, and its facts."""
+    """Reads the arrays and the metadata of the file of a module."""
     try:
         stored, facts = mapped_file(pathlib.Path(path))
     except ValueError:
@@ -58,28 +59,32 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
     if TEXT not in facts:
         name = os.fspath(path)
         raise ParseError(
-            Diagnostic(f"{name} holds no module", hint="structir.save writes one", code="E1003")
+            Diagnostic(
+                f"{name}: not a StructIR module file",
+                hint=f'write the file with `structir.save(module, "{name}")`',
+                code="E1003",
+            )
         )
     return {name: _restored(name, data) for name, data in stored.items()}, facts
 
 
 def listed(facts: Mapping[str, str], name: str) -> list[str] | None:
-    """The names that a fact lists; None where it is damaged."""
+    """Returns the names in a JSON list of the metadata; None if it is invalid."""
     try:
-        found = read_json(facts.get(name, ""))
+        names = read_json(facts.get(name, ""))
     except ValueError:
         return None
-    whole = isinstance(found, list) and all(isinstance(each, str) for each in found)
-    return found if whole else None
+    valid = isinstance(names, list) and all(isinstance(item, str) for item in names)
+    return names if valid else None
 
 
 def module_of(path: Path, arrays: dict[str, Any], facts: dict[str, str]) -> IRModule:
-    """The module of a file that has been read."""
+    """Parses the module of a file from its contents."""
     return parse(facts[TEXT], os.fspath(path), constants=arrays)
 
 
 def stored(data: Any) -> Any:
-    """An array that safetensors takes; dtypes that NumPy does not know go as plain bits."""
+    """Converts an array for safetensors; dtypes unknown to NumPy become unsigned integers."""
     data = np.ascontiguousarray(data).reshape(data.shape)
     return data.view(f"uint{8 * data.itemsize}") if data.dtype.name in EXTENDED else data
 

@@ -1,8 +1,8 @@
-"""Files of arrays and facts in the format of safetensors, mapped into memory instead of read.
+"""Reads and writes safetensors files of arrays and metadata; arrays are memory-mapped.
 
-Arrays begin on cache lines wherever their sizes allow it, as kernels like them; the library keeps
-to an order of its own, and copies. A file takes its place in one step, so that who has the old one
-mapped keeps it.
+Arrays are aligned to cache lines wherever their sizes allow it, for aligned vector loads; the
+safetensors library sorts by dtype and name, and copies on load. A new file replaces an old one
+atomically, so existing mappings of the old one stay valid.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from structir.lazy import lazy_module
 np = lazy_module("numpy")
 
 LINE = 64
-LENGTH = 8  # bytes of the header's length
+LENGTH = 8  # bytes of the length field
 FACTS = "__metadata__"
 CODES = {
     "float64": "F64",
@@ -42,25 +42,25 @@ DTYPES = {code: dtype for dtype, code in CODES.items()}
 
 
 def write_file(arrays: Mapping[str, Any], facts: Mapping[str, str], path: Path) -> None:
-    """Write arrays and facts; those of whole cache lines first, then the widest elements."""
+    """Writes arrays and metadata, arrays of whole cache lines first, then by element width."""
     order = sorted(arrays, key=lambda n: (arrays[n].nbytes % LINE != 0, -arrays[n].itemsize, n))
-    head: dict[str, Any] = {FACTS: dict(facts)}
+    entries: dict[str, Any] = {FACTS: dict(facts)}
     end = 0
     for name in order:
         array, start = arrays[name], end
         end += array.nbytes
-        form = {"dtype": CODES[array.dtype.name], "shape": list(array.shape)}
-        head[name] = {**form, "data_offsets": [start, end]}
-    said = json.dumps(head).encode()
-    said += b" " * (-(LENGTH + len(said)) % LINE)
+        entry = {"dtype": CODES[array.dtype.name], "shape": list(array.shape)}
+        entries[name] = {**entry, "data_offsets": [start, end]}
+    header = json.dumps(entries).encode()
+    header += b" " * (-(LENGTH + len(header)) % LINE)
     if not path.parent.is_dir():
-        raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(path.parent))
+        raise FileNotFoundError(errno.ENOENT, "no such folder", str(path.parent))
     if path.exists() and not path.is_file():
-        raise FileExistsError(errno.EEXIST, "there is something else than a file", str(path))
+        raise FileExistsError(errno.EEXIST, "not a regular file", str(path))
     handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".part")
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(len(said).to_bytes(LENGTH, "little") + said)
+            file.write(len(header).to_bytes(LENGTH, "little") + header)
             for name in order:
                 file.write(np.ascontiguousarray(arrays[name]).data)
         Path(temporary).replace(path)
@@ -71,19 +71,19 @@ def write_file(arrays: Mapping[str, Any], facts: Mapping[str, str], path: Path) 
 
 
 def mapped_file(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    """The arrays and the facts in a file; raises ValueError where it is not whole."""
+    """Maps the arrays of a file, and reads its metadata; raises ValueError for an invalid file."""
     if path.stat().st_size <= LENGTH:
-        raise ValueError("no head")
-    whole = np.asarray(np.memmap(path, np.uint8, mode="r"))
-    length = int.from_bytes(whole[:LENGTH].tobytes(), "little")
-    head = read_json(whole[LENGTH : LENGTH + length].tobytes())
-    facts = head.pop(FACTS, {}) if isinstance(head, dict) else None
+        raise ValueError("no header")
+    contents = np.asarray(np.memmap(path, np.uint8, mode="r"))
+    length = int.from_bytes(contents[:LENGTH].tobytes(), "little")
+    entries = read_json(contents[LENGTH : LENGTH + length].tobytes())
+    facts = entries.pop(FACTS, {}) if isinstance(entries, dict) else None
     if not isinstance(facts, dict) or not all(isinstance(v, str) for v in facts.values()):
-        raise ValueError("no table")
-    data = whole[LENGTH + length :]
-    arrays = {name: _array(data, form) for name, form in head.items()}
+        raise ValueError("invalid header")
+    data = contents[LENGTH + length :]
+    arrays = {name: _array(data, entry) for name, entry in entries.items()}
     if sum(array.nbytes for array in arrays.values()) != len(data):
-        raise ValueError("cut off")
+        raise ValueError("truncated")
     return arrays, facts
 
 
@@ -95,11 +95,11 @@ def read_json(text: str | bytes) -> Any:
         raise ValueError("nested too deeply") from None
 
 
-def _array(data: Any, form: Any) -> Any:
-    match form:
+def _array(data: Any, entry: Any) -> Any:
+    match entry:
         case {"dtype": str(code), "shape": list(shape), "data_offsets": [int(start), int(end)]}:
-            dtype, whole = np.dtype(DTYPES.get(code, "V")), all(type(n) is int for n in shape)
-            inside = whole and 0 <= start <= end <= len(data)
-            if inside and end - start == prod(shape) * dtype.itemsize:
+            dtype, integral = np.dtype(DTYPES.get(code, "V")), all(type(n) is int for n in shape)
+            in_range = integral and 0 <= start <= end <= len(data)
+            if in_range and end - start == prod(shape) * dtype.itemsize:
                 return data[start:end].view(dtype).reshape(shape)
-    raise ValueError(f"no array: {form}")
+    raise ValueError(f"invalid array entry: {entry}")

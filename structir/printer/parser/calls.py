@@ -25,10 +25,10 @@ from structir.ir.op import Op, find_op, registered_ops
 from structir.ir.struct_info import OBJECT, FuncStructInfo, StructInfo
 from structir.printer import constants
 from structir.printer.parser.context import Context
-from structir.printer.parser.forms import SIZE_HINT, dtype_error, info_of, is_info, read_form
+from structir.printer.parser.forms import dtype_error, info_of, is_info, read_form
 from structir.printer.parser.kernels import read_kernel_call
 from structir.printer.parser.signatures import is_signature_call, read_signature_call
-from structir.printer.parser.sizes import SIZE_FUNCTIONS, is_number
+from structir.printer.parser.sizes import SIZE_EXAMPLE, SIZE_FUNCTIONS, is_number
 from structir.printer.parser.values import argument, operand, path_of, reads, unsupported, value_of
 from structir.printer.syntax import (
     CALL_KERNEL,
@@ -119,9 +119,9 @@ def _add_call_context(
     first = error.diagnostics[0]
     labelled = {note.span for note in first.notes}
     for item in node.args:
-        known = context.names.get(item.id) if isinstance(item, ast.Name) else None
-        if isinstance(known, Var) and known.span not in labelled:
-            first = first.note(f"{known.name}: {known.struct_info}", known.span)
+        var = context.names.get(item.id) if isinstance(item, ast.Name) else None
+        if isinstance(var, Var) and var.span not in labelled:
+            first = first.note(f"{var.name}: {var.struct_info}", var.span)
     first = attrs.evolve(first, op=first.op or name)
     return type(error)([first, *error.diagnostics[1:]])
 
@@ -147,7 +147,8 @@ def _packed(context: Context, node: ast.Call) -> Call:
     values = [argument(context, item) for item in node.args]
     example = 'R.call_packed("name", x, sinfo_args=R.Tensor((4,), "float32"))'
     if not values or not isinstance(values[0], str):
-        message = "expected the name of an external function, a string, as the first argument"
+        first = ast.unparse(node.args[0]) if node.args else "no arguments"
+        message = f"{path_of(node.func)}: expected the name of an external function, found {first}"
         raise context.error(node, message, f"`{example}`", "E0106")
     declared: Any = ()
     for keyword in node.keywords:
@@ -158,8 +159,8 @@ def _packed(context: Context, node: ast.Call) -> Call:
         if declared is None:
             items = getattr(keyword.value, "elts", None)
             if items is None:
-                found = ast.unparse(keyword.value)
-                message = f"sinfo_args: expected the StructInfo of the result, found {found}"
+                text = ast.unparse(keyword.value)
+                message = f"sinfo_args: expected the StructInfo of the result, found {text}"
                 raise context.error(keyword.value, message, f"`{example}`", "E0106")
             declared = tuple([info_of(context, item) for item in items])
     pure = isinstance(node.func, ast.Attribute) and node.func.attr == CALL_PURE_PACKED
@@ -195,8 +196,10 @@ def _const(context: Context, node: ast.Call) -> Constant:
         constant = constants.inline_constant(value, dtype)
     except (TypeError, ValueError, OverflowError) as error:
         hint = 'write a number, a bool or a list of them: `R.const([1, 2], "float32")`'
-        message = f"R.const: invalid value: {error}"
-        raise context.error(node, message, hint, "E0107") from None
+        text = ast.unparse(node.args[0] if node.args else node)
+        message = f"R.const: expected numbers{f' of dtype {dtype}' if dtype else ''}, found {text}"
+        diagnostic = context.error(node, message, hint, "E0107").diagnostics[0]
+        raise ParseError(diagnostic.note(str(error))) from None
     return Constant(constant.data, constant.struct_info, context.source_map.span(node))
 
 
@@ -221,7 +224,7 @@ def _size_function(context: Context, node: ast.Call, name: str) -> Any:
         choices = SIZE_FUNCTIONS if node.args else SYMBOL_DTYPES
         matches = difflib.get_close_matches(name, choices, 1)
         hint = f"did you mean `T.{matches[0]}`?" if matches else None
-        hint = hint or f"use one of {', '.join(f'T.{known}' for known in choices)}"
+        hint = hint or f"use one of {', '.join(f'T.{choice}' for choice in choices)}"
         raise context.error(node.func, f"unknown {kind} `T.{name}`", hint, "E0120")
     if not node.args:
         hint = "declare the dim in a statement of its own: `n = T.int64()`"
@@ -231,7 +234,7 @@ def _size_function(context: Context, node: ast.Call, name: str) -> Any:
     if not all(map(is_number, values)):
         wrong = next(i for i, value in zip(node.args, values, strict=True) if not is_number(value))
         message = f"T.{name}: expected a size, found {ast.unparse(wrong)}"
-        raise context.error(wrong, message, SIZE_HINT, "E0121")
+        raise context.error(wrong, message, SIZE_EXAMPLE, "E0121")
     return function(*values)
 
 
@@ -245,8 +248,10 @@ def match_cast(
     """Parses `R.match_cast(value, info)` and binds it."""
     if len(node.args) != 2 or node.keywords:
         hint = '`y = R.match_cast(x, R.Tensor(("m", 4), "float32"))`'
-        found = len(node.args) + len(node.keywords)
-        message = f"R.match_cast: expected a value and a StructInfo, found {found} arguments"
+        argument_count = len(node.args) + len(node.keywords)
+        message = (
+            f"R.match_cast: expected a value and a StructInfo, found {argument_count} arguments"
+        )
         raise context.error(node, message, hint, "E0106")
     value = operand(context, node.args[0])
     with context.binding_sizes():
@@ -258,15 +263,15 @@ def match_cast(
 
 def check_cast(value: Expr, info: StructInfo, span: Span, info_span: Span) -> None:
     """Raises StructInfoError if no value can have both StructInfos."""
-    known = deduce(value)
-    if base_check(info, known) is FAIL_L0 and base_check(known, info) is FAIL_L0:
+    inferred = deduce(value)
+    if base_check(info, inferred) is FAIL_L0 and base_check(inferred, info) is FAIL_L0:
         name = getattr(value, "name", "value")
-        message = f"StructInfo mismatch: expected {info}, found {known}"
+        message = f"StructInfo mismatch: expected {info}, found {inferred}"
         raise StructInfoError(
             Diagnostic(message, span, MATCH_CAST, code="E0206")
             .note("expected", info_span)
-            .note(f"{name}: {known}", value.span)
-            .hinted(f"convert the value with `R.astype` or `R.reshape`, or cast to {known}")
+            .note(f"{name}: {inferred}", value.span)
+            .hinted(f"convert the value with `R.astype` or `R.reshape`, or cast to {inferred}")
         )
 
 

@@ -161,7 +161,7 @@ class Context:
 
     @contextmanager
     def binding_sizes(self) -> Iterator[None]:
-        """Annotations parsed inside bind the dims that are whole sizes in them."""
+        """Lets annotations parsed inside bind the dims that are sizes by themselves."""
         self.binds_sizes = True
         try:
             yield
@@ -170,7 +170,7 @@ class Context:
 
     @contextmanager
     def expecting_sizes(self, expects: bool) -> Iterator[None]:
-        """Undefined names inside are reported as undeclared dims."""
+        """Reports undefined names inside as undeclared dims."""
         outside, self.expects_sizes = self.expects_sizes, expects
         try:
             yield
@@ -199,7 +199,7 @@ class Context:
         if depth.level >= MAX_NESTING or terms > MAX_TERMS:
             limit = f"{MAX_TERMS} terms" if terms > MAX_TERMS else f"{MAX_NESTING} levels"
             hint = "bind inner parts to names: `y = ...`"
-            raise self.error(node, f"nested too deeply: the limit is {limit}", hint, "E0109")
+            raise self.error(node, f"nested too deeply: expected at most {limit}", hint, "E0109")
         depth.level += 1
         return depth
 
@@ -218,10 +218,10 @@ class Context:
         """Returns the mark of the beginning of a region, for `leave`."""
         return len(self._undo)
 
-    def leave(self, mark: int, why: str, hint: str, kept: Iterable[str] = ()) -> None:
-        """Ends a region: restores the names bound before it, except those in `kept`."""
+    def leave(self, mark: int, why: str, hint: str, retained: Iterable[str] = ()) -> None:
+        """Ends a region: restores the names bound before it, except those in `retained`."""
         undo = self._undo
-        kept_values = {name: self.names[name] for name in kept if name in self.names}
+        retained_values = {name: self.names[name] for name in retained if name in self.names}
         while len(undo) > mark:
             name, old = undo.pop()
             new = self.names[name]
@@ -236,7 +236,7 @@ class Context:
                 self.names[name] = OutOfScope(new, why.format(name=name), hint.format(name=name))
         if self.has_rows:
             self.infos = {}
-        for name, value in kept_values.items():
+        for name, value in retained_values.items():
             self.define(name, value)
 
     def leave_dataflow(self, mark: int, why: str, hint: str) -> None:
@@ -271,10 +271,10 @@ class Context:
         """Returns the error of a name that is not in scope."""
         if self.module is not None and node.id in self.module.python_values:
             return self._python_value(node, self.module.python_values[node.id])
-        known: dict[str, Any] = {
+        candidates: dict[str, Any] = {
             n: v for n, v in self.names.items() if isinstance(v, Var) or type(v) is Poly
         }
-        matches = difflib.get_close_matches(node.id, known, MAX_SUGGESTIONS)
+        matches = difflib.get_close_matches(node.id, candidates, MAX_SUGGESTIONS)
         diagnostic = Diagnostic(
             f"`{node.id}` is not defined",
             self.source_map.span(node),
@@ -282,8 +282,10 @@ class Context:
             label="not found in this scope",
         )
         for name in matches:
-            if isinstance(known[name], Var):
-                diagnostic = diagnostic.note(f"{name}: {known[name].struct_info}", known[name].span)
+            if isinstance(candidates[name], Var):
+                diagnostic = diagnostic.note(
+                    f"{name}: {candidates[name].struct_info}", candidates[name].span
+                )
         if matches:
             names = " or ".join(f"`{name}`" for name in matches)
             return ParseError(diagnostic.hinted(f"did you mean {names}?"))
@@ -325,12 +327,12 @@ class Context:
 
     def row(self, name: str) -> RowVar:
         """Returns the row variable of a starred name (`*s`), a new one if the name is free."""
-        known = self.names.get(name)
-        if known is None or type(known) is OutOfScope:
-            known = RowVar(name[1:])
-            self.define(name, known)
+        row = self.names.get(name)
+        if row is None or type(row) is OutOfScope:
+            row = RowVar(name[1:])
+            self.define(name, row)
             self.infos, self.has_rows = {}, True
-        return known
+        return row
 
     def any_size(self) -> Any:
         """Returns the size for `_`: a fresh dim where sizes are bound, else an unknown size."""
@@ -343,10 +345,10 @@ class Context:
     def fresh(self) -> str:
         """Returns a fresh variable name: `lv` in a dataflow block, `gv` outside."""
         stem = "gv" if self.outputs is None else "lv"
-        written = self.source_map.stems
+        reserved = self.source_map.stems
         count = self._fresh.get(stem, 0)
         name = f"{stem}{count}" if count else stem
-        while name in written:
+        while name in reserved:
             count += 1
             name = f"{stem}{count}"
         self._fresh[stem] = count + 1
@@ -367,8 +369,9 @@ class Context:
         if info is None:
             info = deduce(value)
         if type(info) is TupleStructInfo and _exceeds(info, MAX_VALUES):
-            message = f"a tuple and the tuples within it have more than {MAX_VALUES} fields"
-            raise ParseError(Diagnostic(message, span, code="E0109"))
+            message = f"tuple too large: expected at most {MAX_VALUES} fields, nested ones included"
+            hint = "unpack the tuple and use its fields: `a, b = y`"
+            raise ParseError(Diagnostic(message, span, hint=hint, code="E0109"))
         if annotation is not None and annotation is not info:
             info = annotate(annotation, info, name or "the value", span, value)
         outputs = self.outputs
@@ -432,16 +435,16 @@ class Context:
         raise self.error(node, f"expected an expression of the IR, found {value!r}", hint)
 
 
-def _exceeds(info: TupleStructInfo, most: int) -> bool:
-    """Whether a tuple has more fields than `most`, nested ones included.
+def _exceeds(info: TupleStructInfo, limit: int) -> bool:
+    """Whether a tuple has more fields than `limit`, nested ones included.
 
     A few lines of text can describe a tuple that does not fit in memory.
     """
     remaining: list[StructInfo] = [info]
     count = 0
-    while remaining and count <= most:
+    while remaining and count <= limit:
         part = remaining.pop()
         count += 1
         if type(part) is TupleStructInfo:
             remaining += part.fields
-    return count > most
+    return count > limit

@@ -18,6 +18,7 @@ from structir.printer.parser.sizes import (
     COMPARISONS,
     MAX_BITS,
     is_number,
+    long_number,
     static_binary,
     static_compare,
 )
@@ -29,7 +30,7 @@ from structir.printer.syntax import METADATA
 def _constant(context: Context, node: ast.Constant) -> Any:
     value = node.value
     if type(value) is int and value.bit_length() > MAX_BITS:
-        raise context.error(node, f"expected a number of at most {MAX_BITS} bits", None, "E0109")
+        raise ParseError(long_number(value, context.source_map.span(node)))
     if value is None or type(value) in (int, float, bool, str):
         return value
     raise unsupported(context, node, "write a number, a bool or a string")
@@ -91,7 +92,7 @@ def _hint_of_attribute(name: str, attribute: str) -> str:
     return "call an op on the value: `R.name(x)`; `dir(R)` lists the ops"
 
 
-# What NumPy and PyTorch write as attributes of a tensor.
+# Hints for tensor attributes of NumPy and PyTorch.
 ATTRIBUTE_HINTS = {
     "T": "`R.permute_dims({})`",
     "mT": "`R.permute_dims({})`",
@@ -131,7 +132,7 @@ def _referenced_constant(context: Context, node: ast.Subscript) -> Constant:
     if constant is None:
         hint = "load the text with its constants: `structir.load(path)`, "
         hint += "or pass them: `structir.parse(text, constants=...)`"
-        raise context.error(node, f"missing constant {name!r}", hint)
+        raise context.error(node, f"missing constant {name!r}", hint, "E0102")
     return constant
 
 

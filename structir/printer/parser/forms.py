@@ -16,7 +16,7 @@ from structir.ir.dtype import DTYPES, dtype_hint
 from structir.ir.expr import Expr, PrimValue, Var
 from structir.ir.struct_info import OBJECT, ShapeStructInfo, StructInfo, TensorStructInfo
 from structir.printer.parser.context import MISSING, Context
-from structir.printer.parser.sizes import is_number, size_of_string
+from structir.printer.parser.sizes import SIZE_EXAMPLE, is_number, size_of_string
 from structir.printer.parser.values import path_of, value_of
 from structir.printer.syntax import ANY_SIZE, INFO_OF_NAME, SyntaxForm, info_form
 
@@ -114,7 +114,7 @@ def is_info(node: ast.expr) -> bool:
 
 
 def read_form(context: Context, node: ast.Call, form: SyntaxForm) -> Any:
-    """Parses a node by its row of the table."""
+    """Parses a node by its syntax form."""
     fields: dict[str, Any] = {}
     if form.rest:
         fields[form.fields[0].name] = _infos(context, _rest(node))
@@ -123,7 +123,7 @@ def read_form(context: Context, node: ast.Call, form: SyntaxForm) -> Any:
         if len(node.args) > len(form.fields):
             message = f"R.{form.name}: expected at most {len(form.fields)} arguments, "
             message += f"found {len(node.args)}"
-            hint = f"its arguments are {', '.join(f.keyword for f in form.fields)}"
+            hint = form.call_hint
             raise context.error(node, message, hint, "E0106")
         for field, item in zip(form.fields, node.args, strict=False):
             fields[field.name] = _FIELDS[field.kind](context, item)
@@ -131,7 +131,7 @@ def read_form(context: Context, node: ast.Call, form: SyntaxForm) -> Any:
             named = by_name.get(keyword.arg or "")
             if named is None:
                 message = f"R.{form.name}: unexpected keyword argument `{keyword.arg}`"
-                hint = f"its arguments are {', '.join(f.keyword for f in form.fields)}"
+                hint = form.call_hint
                 raise context.error(keyword, message, hint, "E0106")
             fields[named.name] = _FIELDS[named.kind](context, keyword.value)
     try:
@@ -143,7 +143,7 @@ def read_form(context: Context, node: ast.Call, form: SyntaxForm) -> Any:
     except TypeError as error:
         if issubclass(form.node, StructInfo) and _lacks_fields(form, fields):
             raise _missing_fields(context, node, form) from None
-        hint = f"its arguments are {', '.join(f.keyword for f in form.fields)}"
+        hint = form.call_hint
         raise context.error(node, f"R.{form.name}: {error}", hint, "E0106") from None
     except DiagnosticError as error:
         first = error.diagnostics[0]
@@ -157,9 +157,7 @@ def _check_dtype(context: Context, node: ast.Call, fields: dict[str, Any]) -> No
     dims, ndim = fields.get("dims"), fields.get("ndim")
     if ndim is not None and (type(ndim) is not int or ndim < 0):
         message = f"ndim: expected an integer of at least 0, found {ndim!r}"
-        raise context.error(
-            node, message, 'for example `R.Tensor(dtype="float32", ndim=2)`', "E0107"
-        )
+        raise context.error(node, message, 'write `R.Tensor(dtype="float32", ndim=2)`', "E0107")
     if type(dims) is tuple and ndim is not None and ndim != len(dims):
         message = f"ndim: expected {len(dims)}, the length of the shape, found {ndim}"
         raise context.error(node, message, f"remove `ndim={ndim}`", "E0107")
@@ -169,8 +167,8 @@ def _check_dtype(context: Context, node: ast.Call, fields: dict[str, Any]) -> No
 
 def _rest(node: ast.Call) -> list[ast.expr]:
     """Returns the fields of `R.Tuple(a, b)`, which may also be written `R.Tuple([a, b])`."""
-    one = node.args[0] if len(node.args) == 1 else None
-    return one.elts if isinstance(one, ast.List | ast.Tuple) else node.args
+    only_argument = node.args[0] if len(node.args) == 1 else None
+    return only_argument.elts if isinstance(only_argument, ast.List | ast.Tuple) else node.args
 
 
 def _infos(context: Context, nodes: list[ast.expr]) -> tuple[StructInfo, ...]:
@@ -194,10 +192,7 @@ def size_of(context: Context, node: ast.expr) -> Any:
     return size
 
 
-SIZE_HINT = "write an integer or an expression over dims: `n`, `2 * n + 1`"
-
-
-def size_error(context: Context, node: ast.AST, text: str, hint: str = SIZE_HINT) -> ParseError:
+def size_error(context: Context, node: ast.AST, text: str, hint: str = SIZE_EXAMPLE) -> ParseError:
     """Returns the error of an expression in the position of a size."""
     return context.error(node, f"expected a size, found {text}", hint, "E0121")
 
@@ -211,8 +206,8 @@ def _axis(context: Context, node: ast.expr) -> Any:
     if type(node) is ast.Name and node.id == ANY_SIZE and ANY_SIZE not in context.names:
         return context.any_size()
     if isinstance(node, ast.Name) and context.declares_names:
-        known = context.names.get(node.id, MISSING)
-        if known is MISSING:
+        value_in_scope = context.names.get(node.id, MISSING)
+        if value_in_scope is MISSING:
             return context.declare(node.id)
     if context.evaluated_names and context.declares_strings:
         for inner in ast.walk(node):
@@ -248,11 +243,11 @@ def _shape(context: Context, node: ast.expr) -> Any:
     if isinstance(node, ast.Constant) and (node.value is None or node.value in DTYPES):
         return node.value
     if isinstance(node, ast.Name):
-        known = context.names.get(node.id, MISSING)
-        if known is MISSING and context.declares_names:
-            known = Var(node.id, ShapeStructInfo())
-            context.define(node.id, known)
-        if known is MISSING or type(known) is not Poly:
+        value_in_scope = context.names.get(node.id, MISSING)
+        if value_in_scope is MISSING and context.declares_names:
+            value_in_scope = Var(node.id, ShapeStructInfo())
+            context.define(node.id, value_in_scope)
+        if value_in_scope is MISSING or type(value_in_scope) is not Poly:
             value = context.lookup(node)
             if isinstance(value, Var) and _may_be_shape(value):
                 return value
@@ -280,7 +275,7 @@ def _number(context: Context, node: ast.expr) -> Any:
     value = value_of(context, node)
     if not is_number(value):
         message = f"expected a number known at compile time, found {ast.unparse(node)}"
-        raise context.error(node, message, SIZE_HINT, "E0121")
+        raise context.error(node, message, SIZE_EXAMPLE, "E0121")
     return value
 
 

@@ -108,21 +108,24 @@ def _declare(context: Context, node: ast.Assign) -> None:
 def _options(context: Context, node: ast.FunctionDef) -> dict[str, Any]:
     decorator = _decorator(node)
     if decorator is None or len(node.decorator_list) != 1:
-        message = "expected @R.function as the only decorator"
+        names = " and ".join(f"@{ast.unparse(item)}" for item in node.decorator_list)
+        message = f"expected @R.function as the only decorator, found {names}"
         raise context.error(node, message, "remove the other decorators", "E0124")
     options: dict[str, Any] = {}
     for keyword in getattr(decorator, "keywords", ()):
         if keyword.arg not in ("pure", PRIVATE, LEARN, *IGNORED_OPTIONS):
-            hint = "the options are `pure`, `private` and `learn`"
+            hint = f'use `pure=False`, `private=True` or `learn="{POLICIES[0]}"`'
             raise context.error(keyword, f"R.function has no option `{keyword.arg}`", hint, "E0124")
         value = options[keyword.arg] = static_of(context, keyword.value)
         if keyword.arg == LEARN:
             if value not in POLICIES:
                 message = f"{LEARN}: expected one of {', '.join(POLICIES)}, found {value!r}"
-                raise context.error(keyword, message, None, "E0124")
+                hint = f'write `{LEARN}="{POLICIES[0]}"`'
+                raise context.error(keyword, message, hint, "E0124")
         elif type(value) is not bool:
             message = f"{keyword.arg}: expected True or False, found {value!r}"
-            raise context.error(keyword, message, None, "E0124")
+            hint = f"write `{keyword.arg}=True` or `{keyword.arg}=False`"
+            raise context.error(keyword, message, hint, "E0124")
     return options
 
 
@@ -146,7 +149,8 @@ def _attributes(context: Context, node: ast.FunctionDef) -> dict[str, Any]:
         if isinstance(call, ast.Call) and path_of(call.func) == f"R.{FUNC_ATTR}":
             value = static_of(context, call.args[0]) if len(call.args) == 1 else None
             if not isinstance(value, dict):
-                message = "R.func_attr: expected a dict"
+                text = ", ".join(map(ast.unparse, call.args)) or "no arguments"
+                message = f"R.func_attr: expected a dict, found {text}"
                 raise context.error(call, message, '`R.func_attr({"name": 1})`', "E0106")
             attributes |= value
     return attributes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import difflib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -129,7 +130,7 @@ def _literal(scope: KernelScope, literal: Literal, dtype: str, node: ast.AST) ->
         bits = int(dtype.lstrip("uint"))
         low, high = (0, 1 << bits) if dtype[0] == "u" else (-(1 << bits - 1), 1 << bits - 1)
         if not low <= value < high:
-            hint = f"the range of {dtype} is {low} to {high - 1}"
+            hint = f"write a number from {low} to {high - 1}, or convert the other operand"
             raise scope.wrong(node, f"{value} is out of range for {dtype}", hint, code="E0130")
     return Literal(value, dtype, literal.span)
 
@@ -140,7 +141,8 @@ def _literal(scope: KernelScope, literal: Literal, dtype: str, node: ast.AST) ->
 def _constant(scope: KernelScope, node: ast.Constant) -> Scalar:
     value: Any = node.value
     if type(value) not in (int, float, bool):
-        raise scope.wrong(node, f"expected a number, found {value!r}", PLAIN)
+        hint = "write a number, a bool, a name or an element: `1.5`, `True`, `n`, `x[i]`"
+        raise scope.wrong(node, f"expected a number, found {value!r}", hint)
     kind = {int: "int", float: "float"}.get(type(value), "bool")
     return Literal(value, kind, scope.span(node))
 
@@ -334,17 +336,20 @@ def _call(scope: KernelScope, node: ast.Call) -> Scalar:
         return _conversion(scope, node, name[2:])
     row = OF_T.get(name[2:]) if name.startswith("T.") else OF_PYTHON.get(name)
     if row is None:
-        known = ", ".join([*OF_PYTHON, *[f"T.{n}" for n in sorted({*OF_T, *CONVERSIONS})]])
+        functions = [*OF_PYTHON, *[f"T.{n}" for n in sorted({*OF_T, *CONVERSIONS})]]
+        matches = difflib.get_close_matches(name, functions, 1)
+        hint = f"did you mean `{matches[0]}`?" if matches else f"use one of {', '.join(functions)}"
         message = f"unknown kernel function `{ast.unparse(node.func)}`"
-        raise scope.wrong(node, message, f"use one of {known}", code="E0136")
+        raise scope.wrong(node, message, hint, code="E0136")
     if row in (*OF_THREADS, *OF_LANES) and not scope.has_threads:
         message = f"{name} is only available in GPU kernels"
         raise scope.wrong(node, message, LAUNCH_HINT, code="E0131")
     args = [read(scope, item) for item in node.args]
     fits = len(args) == row.count if row.count >= 0 else len(args) >= 2
     if not fits:
-        expected = row.count if row.count >= 0 else "2 or more"
-        message = f"{name}: expected {expected} arguments, found {len(args)}"
+        expected = "1 argument" if row.count == 1 else f"{row.count} arguments"
+        expected = expected if row.count >= 0 else "2 or more arguments"
+        message = f"{name}: expected {expected}, found {len(args)}"
         count = row.count if row.count >= 0 else 2
         hint = f"`{name}({', '.join('xyz'[:count])})`"
         raise scope.wrong(node, message, hint, code="E0136")
@@ -374,8 +379,8 @@ SETTLED = {"int": "int64", "float": "float64"}  # of literals that a conversion 
 def _python_float(scope: KernelScope, node: ast.Call) -> Scalar:
     text = getattr(node.args[0], "value", None) if len(node.args) == 1 else None
     if text not in ("inf", "-inf", "nan"):
-        message = 'float: expected "inf", "-inf" or "nan"'
-        raise scope.wrong(node, message, "convert a number: `T.float32(x)`", code="E0136")
+        message = f'expected `float("inf")` or `float("nan")`, found `{ast.unparse(node)}`'
+        raise scope.wrong(node, message, "convert the value: `T.float32(x)`", code="E0136")
     return Literal(float(text), "float", scope.span(node))
 
 

@@ -80,8 +80,8 @@ def _expand_runs(scope: KernelScope, nodes: Sequence[ast.stmt]) -> Iterator[ast.
     """Yields statements, those of long runs one chunk at a time."""
     for node in nodes:
         value = node.value if isinstance(node, ast.Expr) else None
-        held = isinstance(value, ast.Constant) and value.value is ...
-        run = scope.context.source_map.run_at(node) if held else None
+        is_placeholder = isinstance(value, ast.Constant) and value.value is ...
+        run = scope.context.source_map.run_at(node) if is_placeholder else None
         if run is None:
             yield node
             continue
@@ -135,12 +135,12 @@ def _assign(scope: KernelScope, node: ast.Assign) -> KernelStatement:
         return _scratch(scope, node, target, called == f"T.{SHARED}")
     if isinstance(target, ast.Name):
         scope.may_bind(target)
-        known = scope.locals.get(target.id)
-        value = _value_for(scope, node.value, None if known is None else known.dtype)
+        local = scope.locals.get(target.id)
+        value = _value_for(scope, node.value, None if local is None else local.dtype)
         return Assign(scope.bind(target, value.dtype), value, span=scope.span(node))
-    written = _target(scope, target)
-    value = scalar(scope, node.value, written.dtype)
-    return Assign(written, value, span=scope.span(node))
+    element_target = _target(scope, target)
+    value = scalar(scope, node.value, element_target.dtype)
+    return Assign(element_target, value, span=scope.span(node))
 
 
 def _value_for(scope: KernelScope, node: ast.expr, dtype: str | None) -> Scalar:
@@ -224,7 +224,7 @@ def _part(scope: KernelScope, node: ast.Assign, target: ast.expr) -> Part:
     plain = len(node.targets) == 1 and len(call.args) == 1 and not call.keywords
     if not plain or len(names) != 2 or len(ends) != 2:
         hint = "`low, high = T.part(n)`, then `for i in range(low, high):`"
-        message = "T.part: expected two names and one extent"
+        message = f"T.part: expected two names and one extent, found {ast.unparse(node)}"
         raise scope.wrong(node, message, hint, code="E0136")
     if scope.is_partitioned or scope.depth or scope.locals or scope.has_threads:
         hint = "move it before all statements but allocations (`T.zeros`); GPU kernels have none"
@@ -247,22 +247,22 @@ def _library_call(scope: KernelScope, node: ast.Expr) -> LibraryCall | Sync:
     function = LIBRARY.get(name.removeprefix("T.")) if name.startswith("T.") else None
     if function is None or not isinstance(call, ast.Call) or scope.has_threads:
         raise scope.unsupported(node, HINTS[ast.Expr])
-    words = (*[f"{place}.flat[i]" for place in function.places], *function.integers)
-    hint = f"`{name}({', '.join(words)})`"
-    if call.keywords or len(call.args) != len(words):
-        message = f"{name}: expected {len(words)} arguments, found {len(call.args)}"
+    parameters = (*[f"{region}.flat[i]" for region in function.regions], *function.integers)
+    hint = f"`{name}({', '.join(parameters)})`"
+    if call.keywords or len(call.args) != len(parameters):
+        message = f"{name}: expected {len(parameters)} arguments, found {len(call.args)}"
         raise scope.wrong(node, message, hint, code="E0136")
-    count = len(function.places)
-    places = [element(scope, a) for a in call.args[:count] if isinstance(a, ast.Subscript)]
-    if len(places) < count or not all(place.flat for place in places):
+    count = len(function.regions)
+    regions = [element(scope, a) for a in call.args[:count] if isinstance(a, ast.Subscript)]
+    if len(regions) < count or not all(region.flat for region in regions):
         message = f"{name}: expected the first elements of arrays, such as `x.flat[i]`"
         raise scope.wrong(node, message, hint, code="E0136")
-    dtypes = {str(place.array.struct_info.dtype) for place in places}  # type: ignore[attr-defined]
+    dtypes = {str(region.array.struct_info.dtype) for region in regions}  # type: ignore[attr-defined]
     if dtypes not in ({"float32"}, {"float64"}):
         message = f"{name}: expected arrays of float32 or of float64"
         raise scope.wrong(node, message, hint, code="E0136")
     integers = [scalar(scope, a, "int64") for a in call.args[count:]]
-    return LibraryCall(name.removeprefix("T."), (*places, *integers), scope.span(node))
+    return LibraryCall(name.removeprefix("T."), (*regions, *integers), scope.span(node))
 
 
 def _sync(scope: KernelScope, node: ast.Expr) -> Sync:

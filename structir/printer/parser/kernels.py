@@ -53,7 +53,8 @@ def read_kernel(context: Context, node: ast.FunctionDef) -> Kernel:
         message = "defaults, `*` and `/` are not supported in parameters"
         raise scope.wrong(node, message, hint, code="E0124")
     if len(node.decorator_list) != 1:
-        message = "expected @I.kernel as the only decorator"
+        names = " and ".join(f"@{ast.unparse(item)}" for item in node.decorator_list)
+        message = f"expected @I.kernel as the only decorator, found {names}"
         raise scope.wrong(node, message, "remove the other decorators", code="E0124")
     params = _params(scope, node)
     blocks, threads = _launch(scope, node.decorator_list[0])
@@ -71,7 +72,8 @@ def _launch(scope: KernelScope, node: ast.expr) -> tuple[Size | None, int]:
         return None, 0
     options = {keyword.arg: keyword.value for keyword in node.keywords}
     if node.args or options.keys() != {TARGET, BLOCKS, THREADS}:
-        message = f"@I.kernel: expected the options {TARGET}, {BLOCKS} and {THREADS}"
+        text = ", ".join(ast.unparse(item) for item in (*node.args, *node.keywords)) or "none"
+        message = f"@I.kernel: expected the options {TARGET}, {BLOCKS} and {THREADS}, found {text}"
         raise scope.wrong(node, message, LAUNCH_HINT, code="E0131")
     target = static_of(scope.context, options[TARGET])
     if target != CUDA:

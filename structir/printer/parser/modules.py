@@ -79,7 +79,9 @@ class ModuleContext:
             return self.global_var(context, node.attr, node)
         matches = difflib.get_close_matches(node.attr, self.members, 2)
         hint = f"did you mean {' or '.join(f'`{base}.{name}`' for name in matches)}?"
-        hint = hint if matches else f"its functions are {', '.join(self.members)}"
+        hint = (
+            hint if matches else f"call one of {', '.join(f'`{base}.{n}`' for n in self.members)}"
+        )
         raise context.error(node, f"no function `{node.attr}` in the module", hint, "E0102")
 
     def value_of(self, context: Context, name: str, node: ast.Name) -> Any:
@@ -102,8 +104,8 @@ class ModuleContext:
         signature = self.signatures.get(name)
         if signature is None:
             raise AlreadyReported
-        known = self.functions.get(name)
-        info = signature.info() if known is None else known.struct_info
+        function = self.functions.get(name)
+        info = signature.info() if function is None else function.struct_info
         if info.ret == OBJECT and signature.ret is None:
             self.unknown_results.setdefault(context.function, set()).add(name)
         return GlobalVar(name, info, span)
@@ -163,7 +165,7 @@ class ModuleContext:
             raise unsupported(context, node, hint, AT_MODULE_LEVEL)
 
     def attribute(self, context: Context, node: ast.Call) -> None:
-        """`I.module_attrs({...})`."""
+        """Parses `I.module_attrs({...})`."""
         path = path_of(node.func)
         if path in IGNORED_CALLS:
             return
@@ -250,17 +252,17 @@ class ModuleContext:
                     stack.append(callee)
 
     def calls_of(self, callees: list[str]) -> dict[str, list[str]]:
-        """Returns, for each function, which of `callees` it mentions."""
-        wanted = set(callees)
-        mention = re.compile(r"\b(\w+)\(" if self.functions_are_bare else r"\.(\w+)")
+        """Returns the members of `callees` that each function mentions."""
+        candidates = set(callees)
+        pattern = re.compile(r"\b(\w+)\(" if self.functions_are_bare else r"\.(\w+)")
         first = self.source_map.source.first_line - self.source_map.line_shift
         mentions = {}
         for name, node in self.nodes.items():
             lines = self.source_map.lines[
                 node.lineno - first + 1 : (node.end_lineno or 0) - first + 1
             ]
-            mentioned = mention.findall("\n".join(lines))
-            mentions[name] = [callee for callee in dict.fromkeys(mentioned) if callee in wanted]
+            mentioned = pattern.findall("\n".join(lines))
+            mentions[name] = [callee for callee in dict.fromkeys(mentioned) if callee in candidates]
         return mentions
 
 

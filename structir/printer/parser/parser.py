@@ -20,10 +20,11 @@ from structir.printer.parser.chunked_parse import WRAPPER, LineRun, Unsplittable
 from structir.printer.parser.context import AlreadyReported, Context, SourceMap
 from structir.printer.parser.forms import info_of
 from structir.printer.parser.modules import NO_VALUES, ModuleContext
-from structir.printer.parser.sizes import MAX_BITS
+from structir.printer.parser.sizes import MAX_BITS, long_number
 
 symbolic = lazy_module("structir.ir.symbolic")
 
+MAX_QUOTED = 200  # characters of a text in a message
 LONG_NUMBER = re.compile(r"[0-9a-fA-F_]{64,}")
 
 # Importing these modules registers their parsing rules.
@@ -65,8 +66,8 @@ def parse_source(
     extras = (constants or {}, strict, evaluated_names, python_values)
     with collection_paused():
         try:
-            whole = LONG_NUMBER.search(source.text) is not None
-            text, runs = (source.text, {}) if whole else extract_runs(source.text)
+            unsplit = LONG_NUMBER.search(source.text) is not None
+            text, runs = (source.text, {}) if unsplit else extract_runs(source.text)
             return _parse(source, text, runs, extras)
         except Unsplittable:
             return _parse(source, source.text, {}, extras)
@@ -109,7 +110,8 @@ def _tree(source: Source, text: str, indented: bool) -> ast.Module:
     except (RecursionError, MemoryError):
         raise _too_deep() from None
     except ValueError as error:
-        raise ParseError(Diagnostic(f"syntax error: {error}")) from None
+        hint = "remove the characters that Python source cannot contain"
+        raise ParseError(Diagnostic(f"syntax error: {error}", hint=hint)) from None
 
 
 def _check_literal_size(source: Source, tree: ast.Module, indented: bool) -> None:
@@ -120,8 +122,7 @@ def _check_literal_size(source: Source, tree: ast.Module, indented: bool) -> Non
             line = node.lineno - indented + source.first_line - 1  # type: ignore[attr-defined]
             column = node.col_offset  # type: ignore[attr-defined]
             span = Span(source, line, column, line, column + 1)
-            message = f"expected a number of at most {MAX_BITS} bits"
-            raise ParseError(Diagnostic(message, span, code="E0109"))
+            raise ParseError(long_number(value, span))
 
 
 def parse_struct_info(text: str, symbols: dict[str, Any] | None = None) -> StructInfo:
@@ -133,19 +134,21 @@ def parse_struct_info(text: str, symbols: dict[str, Any] | None = None) -> Struc
         raise StructIRError(
             f"structir.parse_struct_info: expected a str, found {type(text).__name__}"
         )
-    known = {} if symbols is None else symbols
+    variables = {} if symbols is None else symbols
     source = Source("<string>", text.strip())
     context = Context(SourceMap(source))
     context.declares_names = context.declares_strings = context.binds_sizes = True
-    for name, value in known.items():
+    for name, value in variables.items():
         context.names[name] = value if isinstance(value, Var | RowVar) else as_dim(value)
     try:
         tree = ast.parse(source.text, mode="eval").body
         info = info_of(context, tree)
     except (SyntaxError, ValueError, RecursionError, MemoryError, AlreadyReported):
         span = Span(source, 1, 0, 1, max(len(source.line(1)), 1))
-        message = f"expected a StructInfo such as R.Tensor((n, 4), dtype), found {text!r}"
-        raise ParseError(Diagnostic(message, span, code="E0119")) from None
+        quoted = text if len(text) <= MAX_QUOTED else f"{text[:MAX_QUOTED]}..."
+        message = f"expected a StructInfo such as R.Tensor((n, 4), dtype), found {quoted!r}"
+        hint = '`R.Tensor(("n", 4), "float32")`, or `R.Object` for any value'
+        raise ParseError(Diagnostic(message, span, hint=hint, code="E0119")) from None
     for name, value in context.names.items():
         if symbols is not None and name not in symbols:
             is_variable = isinstance(value, Var | RowVar)

@@ -62,5 +62,5 @@ def _refine_call(call: Call, lengths: dict[Expr, Poly]) -> Call | None:
 
 
 def _sizes(info: StructInfo) -> tuple[Dim, ...]:
-    known = isinstance(info, TensorStructInfo) and isinstance(info.dims, tuple)
-    return info.dims if known else ()  # type: ignore[attr-defined]
+    has_dims = isinstance(info, TensorStructInfo) and isinstance(info.dims, tuple)
+    return info.dims if has_dims else ()  # type: ignore[attr-defined]

@@ -19,7 +19,9 @@ HINT = 'compare sizes: `R.require("n % 4 == 0", "k >= 2")`'
 def require(context: Context, node: ast.Call) -> None:
     """Parses the statement and emits the match_cast that checks its conditions at run time."""
     if not node.args or node.keywords:
-        raise context.error(node, f"R.{REQUIRE}: expected one or more conditions", HINT, "E0123")
+        text = ", ".join(map(ast.unparse, node.keywords)) or "no arguments"
+        message = f"R.{REQUIRE}: expected one or more conditions, found {text}"
+        raise context.error(node, message, HINT, "E0123")
     conditions = tuple([c for item in node.args for c in _conditions(context, item)])
     if conditions:
         span = context.source_map.span(node)
@@ -37,7 +39,9 @@ def _conditions(context: Context, node: ast.expr) -> Iterator[Dim]:
         dim = condition(COMPARISONS[type(op)][1], left, right)
         if dim == 0:
             hint = "correct the condition, or remove the statement"
-            raise context.error(node, f"{ast.unparse(tree)} never holds", hint, "E0123")
+            raise context.error(
+                node, f"the condition is always false: {ast.unparse(tree)}", hint, "E0123"
+            )
         if dim != 1:
             yield dim
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from structir.errors import Diagnostic, DiagnosticError, Span, StructInfoError
-from structir.ir.dtype import DTYPES
+from structir.errors import Diagnostic, DiagnosticError, ParseError, Span, StructInfoError
+from structir.ir.dtype import DTYPES, dtype_hint
 from structir.ir.expr import Call, Expr, ExternFunc
 from structir.ir.struct_info import OBJECT, FuncStructInfo, StructInfo, derive_func
 from structir.lazy import lazy_module
 from structir.printer.parser.context import Context
-from structir.printer.parser.forms import dtype_error
 from structir.printer.parser.values import argument, path_of, value_of
 from structir.printer.syntax import SIG
 
@@ -39,24 +38,44 @@ def read_signature_call(context: Context, node: ast.Call) -> Call:
     assert isinstance(head, ast.Call)
     options = dict(zip(OPTIONS, [value_of(context, item) for item in head.args], strict=False))
     options |= {str(k.arg): value_of(context, k.value) for k in head.keywords}
-    if len(head.args) > len(OPTIONS) or not options.keys() <= set(OPTIONS) or node.keywords:
-        message = f"R.{SIG}: expected the arguments {', '.join(OPTIONS)}"
+    if len(head.args) > len(OPTIONS):
+        message = f"R.{SIG}: expected at most {len(OPTIONS)} arguments, found {len(head.args)}"
+        raise context.error(head, message, HINT, "E0106")
+    if node.keywords:
+        message = f"R.{SIG}: expected operands by position, found {ast.unparse(node.keywords[0])}"
         raise context.error(node, message, HINT, "E0106")
-    if not all(isinstance(value, str) for value in options.values()) or "signature" not in options:
-        raise context.error(head, f"R.{SIG}: expected strings, signature first", HINT, "E0106")
-    if options.get("dtype") not in (None, *DTYPES):
-        raise dtype_error(context, head, options["dtype"])
+    if "signature" not in options:
+        raise context.error(head, f"R.{SIG}: missing argument `signature`", HINT, "E0106")
     args = [context.expr(argument(context, item), item) for item in node.args]
     return build_signature_call(options, tuple(args), context.source_map.span(node))
+
+
+def _check_options(options: dict[str, Any], span: Span | None) -> None:
+    for name, value in options.items():
+        message = None
+        if name not in OPTIONS:
+            message = f"R.{SIG}: unexpected keyword argument `{name}`"
+        elif not isinstance(value, str):
+            message = f"R.{SIG}: {name}: expected a string, found {value!r}"
+        if message is not None:
+            raise ParseError(Diagnostic(message, span, hint=HINT, code="E0106"))
+    dtype = options.get("dtype")
+    if dtype not in (None, *DTYPES):
+        message = f"unknown dtype {dtype!r}"
+        raise ParseError(Diagnostic(message, span, hint=dtype_hint(dtype), code="E0122"))
 
 
 def build_signature_call(
     options: dict[str, Any], args: tuple[Expr, ...], span: Span | None
 ) -> Call:
-    """Returns a call of an external function with a shape signature."""
-    known = FuncStructInfo(None, OBJECT, True, by_signature.__name__)
+    """Returns a call of an external function with a shape signature.
+
+    Raises ParseError for an option that is unknown or not a string.
+    """
+    _check_options(options, span)
+    callee_info = FuncStructInfo(None, OBJECT, True, by_signature.__name__)
     attributes = dict(options)
-    callee = ExternFunc(attributes.pop("function", ""), known, span)
+    callee = ExternFunc(attributes.pop("function", ""), callee_info, span)
     call = Call(callee, args, attributes, span=span)
     try:
         info = by_signature(call)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from structir.errors import DiagnosticError, ParseError
+from structir.errors import Diagnostic, DiagnosticError, ParseError, Span
 from structir.ir import dims
 from structir.ir.axes import Labelled, Ragged
 from structir.ir.dims import Poly
@@ -36,6 +36,7 @@ COMPARISONS: dict[type[ast.cmpop], tuple[str, str, Callable[[Any, Any], Any]]] =
 MAX_POWER = 64
 MAX_BITS = 256  # of a number: Python refuses to print very long integers
 NUMBERS = (int, float, bool, Poly)
+SIZE_EXAMPLE = "write an integer or an expression over dims: `n`, `2 * n + 1`"
 
 
 def is_number(value: Any) -> bool:
@@ -45,10 +46,9 @@ def is_number(value: Any) -> bool:
 
 def static_binary(context: Context, node: ast.BinOp, left: Any, right: Any) -> Any:
     """Evaluates an operator on numbers and sizes."""
-    if type(node.op) not in BINARY:
-        known = " ".join([symbol for symbol, _ in BINARY.values()])
+    if type(node.op) not in BINARY or isinstance(node.op, ast.MatMult):
         message = f"unsupported operator on sizes: {ast.unparse(node)}"
-        raise context.error(node, message, f"the operators are {known}", "E0121")
+        raise context.error(node, message, "use `+`, `-`, `*`, `//` or `%`", "E0121")
     symbol, function = BINARY[type(node.op)]
     if symbol == "**" and Poly in (type(left), type(right)):
         hint = "write a product: `n * n`"
@@ -57,7 +57,8 @@ def static_binary(context: Context, node: ast.BinOp, left: Any, right: Any) -> A
         )
     if symbol == "**" and not _small_power(left, right):
         message = f"expected an exponent of at most {MAX_POWER}, found {right}"
-        raise context.error(node, message, None, "E0109")
+        hint = f"write an exponent of at most {MAX_POWER}: `2 ** {MAX_POWER}`"
+        raise context.error(node, message, hint, "E0109")
     if symbol == "/" and (type(left) is Poly or type(right) is Poly):
         dividend, divisor = ast.unparse(node.left), ast.unparse(node.right)
         hint = f"use floor division: `{dividend} // {divisor}`"
@@ -65,12 +66,21 @@ def static_binary(context: Context, node: ast.BinOp, left: Any, right: Any) -> A
     try:
         value = function(left, right)
     except (ArithmeticError, TypeError, ValueError) as error:
-        raise context.error(node, f"cannot evaluate {ast.unparse(node)}: {error}") from None
+        message = f"cannot evaluate {ast.unparse(node)}: {error}"
+        raise context.error(node, message, SIZE_EXAMPLE, "E0121") from None
     except DiagnosticError as error:
-        raise context.error(node, error.diagnostics[0].message, error.diagnostics[0].hint) from None
+        first = error.diagnostics[0]
+        raise context.error(node, first.message, first.hint, first.code) from None
     if type(value) is int and value.bit_length() > MAX_BITS:
-        raise context.error(node, f"expected a number of at most {MAX_BITS} bits", None, "E0109")
+        raise ParseError(long_number(value, context.source_map.span(node)))
     return value
+
+
+def long_number(value: int, span: Span) -> Diagnostic:
+    """Returns the error of an integer that Python would refuse to print."""
+    message = f"expected a number of at most {MAX_BITS} bits, found one of {value.bit_length()}"
+    hint = "write a number that int64 can hold, at most `2 ** 63 - 1`"
+    return Diagnostic(message, span, hint=hint, code="E0109")
 
 
 def _small_power(base: Any, exponent: Any) -> bool:
@@ -115,9 +125,9 @@ def parsed_size(text: str) -> tuple[ast.expr, tuple[str, ...]]:
 def size_of_string(context: Context, node: ast.Constant, read: Callable[..., Any]) -> Any:
     """Parses a size written as a string; in signatures, new names become symbolic dims."""
     text = str(node.value)
-    known = context.names.get(text)
-    if type(known) is Poly:
-        return known
+    dim = context.names.get(text)
+    if type(dim) is Poly:
+        return dim
     if text == ANY_SIZE:
         return context.any_size()
     try:

@@ -133,9 +133,9 @@ def bound(
 ) -> Var:
     """Binds a value to a new variable; strict parsing checks undecided annotations at run time."""
     if annotation is not None and context.strict and annotation != OBJECT:
-        known = deduce(value)
-        check = base_check(annotation, known)
-        if check not in (PASS, FAIL_L0) and not contradicts(annotation, known):
+        inferred = deduce(value)
+        check = base_check(annotation, inferred)
+        if check not in (PASS, FAIL_L0) and not contradicts(annotation, inferred):
             atom = context.atom(value, node)
             span = context.source_map.span(node)
             return context.emit_cast(atom, annotation, span, name, node)
@@ -152,17 +152,21 @@ def _unpack(context: Context, target: ast.Tuple | ast.List, value: ast.expr) -> 
         for name, item in zip(names, value.elts, strict=False):
             bind(context, name, item, None)
         return
-    whole = operand(context, value)
-    info = deduce(whole)
+    tuple_value = operand(context, value)
+    info = deduce(tuple_value)
     if not isinstance(info, TupleStructInfo) or len(info.fields) != len(names):
-        raise _unpack_error(context, target, value, whole, info)
+        raise _unpack_error(context, target, value, tuple_value, info)
     for index, item in enumerate(names):
-        field = TupleGetItem(whole, index, info.fields[index], context.source_map.span(item))
+        field = TupleGetItem(tuple_value, index, info.fields[index], context.source_map.span(item))
         context.define(item.id, context.emit(field, item.id, item))
 
 
 def _unpack_error(
-    context: Context, target: ast.Tuple | ast.List, value: ast.expr, whole: Expr, info: StructInfo
+    context: Context,
+    target: ast.Tuple | ast.List,
+    value: ast.expr,
+    tuple_value: Expr,
+    info: StructInfo,
 ) -> ParseError:
     """Returns the error of unpacking a value into a wrong number of names."""
     count, text = len(target.elts), ast.unparse(value)
@@ -318,8 +322,8 @@ def _branch_result(context: Context, node: ast.stmt) -> Expr:
         target: Any = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
         value_node: Any = node.value
         value = context.expr(value_of(context, value_node), value_node)
-        known = type(value) in ATOMS or type(value) is Tuple
-        if known and (not annotated or info == deduce(value)):
+        is_atomic = type(value) in ATOMS or type(value) is Tuple
+        if is_atomic and (not annotated or info == deduce(value)):
             return value
         return bound(context, value, target.id, target, info)
     if isinstance(node, ast.If):

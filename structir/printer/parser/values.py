@@ -147,9 +147,9 @@ def unsupported(
         message += " (loops live in @I.kernel)"
     diagnostic = Diagnostic(message, context.source_map.span(node), code="E0103")
     for name in dict.fromkeys(n.id for n in ast.walk(node) if isinstance(n, ast.Name)):
-        known = context.names.get(name)
-        if isinstance(known, Var):
-            diagnostic = diagnostic.note(f"{name}: {known.struct_info}", known.span)
+        var = context.names.get(name)
+        if isinstance(var, Var):
+            diagnostic = diagnostic.note(f"{name}: {var.struct_info}", var.span)
     paths = [path_of(n.func) or "" for n in ast.walk(node) if isinstance(n, ast.Call)]
     op = next((p[2:] for p in paths if p.startswith("R.") and find_op(p[2:])), None)
     default = "programs are parsed, not executed: use ops (`R.name(...)`) and bindings (`y = ...`)"
