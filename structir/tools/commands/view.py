@@ -79,12 +79,12 @@ def view(
         module = read_program(file)
         if function is not None:
             module = module.with_functions(dict([entry(module, function)]))
-        timed = _timed(module, function, sizes) if profile else None
+        options = _profile_options(module, function, sizes) if profile else None
         trace = tracing.Trace()
         if pipeline is not None:
             with pass_base.PassContext([trace]):
                 pipeline(module)
-        text = explorer.page(module, file.name, trace.steps, timed)
+        text = explorer.page(module, file.name, trace.steps, options)
     place = output or Path(f"{'program' if str(file) == '-' else file.stem}.html")
     try:
         place.write_text(text, encoding="utf-8")
@@ -96,7 +96,7 @@ def view(
     console(stderr=True).print(f"{place}: {len(text) / 1024:,.0f} kB; open it in a browser")
 
 
-def _timed(module: IRModule, function: str | None, text: str) -> Any:
+def _profile_options(module: IRModule, function: str | None, text: str) -> Any:
     """Returns the function to time and its sizes."""
     name, entered = entry(module, function)
-    return kernels.Timed(sizes_for(entered, text), name)
+    return kernels.ProfileOptions(sizes_for(entered, text), name)
