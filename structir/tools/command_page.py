@@ -1,4 +1,4 @@
-"""The page of the command line: `python -m structir.tools.command_page docs/command-line.md`."""
+"""Generates the page of commands: `python -m structir.tools.command_page docs/command-line.md`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HEADER = """# The command line
 `structir --help` lists the commands. `structir COMMAND --help` documents one, with examples. This
 page is generated from the same text.
 
-A FILE is the text of a program, a `.sir` file, a model (`.onnx` or `.pt2`), or a dash for the
+FILE is the source of a program, an archive (`.sir`), a model (`.onnx` or `.pt2`), or a dash for the
 standard input. Results go to the standard output; errors, warnings, progress and times to the
 standard error.
 

@@ -1,4 +1,4 @@
-"""The page of errors: `python -m structir.tools.error_page docs/errors.md` writes it."""
+"""Generates the page of errors: `python -m structir.tools.error_page docs/errors.md`."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def test_json_of_reduce(folder: Path) -> None:
 def test_json_of_a_wrong_program_tells_the_place(folder: Path) -> None:
     for name in ("print", "infer", "run", "compile", "bench", "opt", "view", "shard"):
         result = structir_(name, "wrong.py", "--json", *(["-p", "cse"] if name == "opt" else []))
-        assert result.exit_code == ExitCode.WRONG_PROGRAM
+        assert result.exit_code == ExitCode.INVALID_PROGRAM
         (error,) = json.loads(result.stdout)["errors"]
         assert error["file"] == "wrong.py" and error["line"] == 6
         assert {"message", "severity", "column", "end", "notes"} <= error.keys()
@@ -148,7 +148,7 @@ def test_json_of_what_goes_wrong_without_a_place(folder: Path) -> None:
     np.savez(folder / "bad.npz", x=np.zeros((2, 7), "float32"))
     words = ["run", "model.py", "--inputs", "bad.npz", "--backend", "interpret", "--json"]
     result = structir_(*words)
-    assert result.exit_code == ExitCode.WRONG_RUN
+    assert result.exit_code == ExitCode.RUN_TIME_ERROR
     (error,) = json.loads(result.stdout)["errors"]
     assert "expected 8" in error["message"] and "line" not in error
 
@@ -171,16 +171,16 @@ def test_a_plan_as_tables(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code"),
     [
-        ("check model.py", ExitCode.WELL),
-        ("check wrong.py", ExitCode.WRONG_PROGRAM),
-        ("check --nonsense", ExitCode.WRONG_USAGE),
-        ("check missing.py", ExitCode.WRONG_USAGE),
-        ("opt model.py -p nonsense", ExitCode.WRONG_USAGE),
-        ("run model.py --inputs bad.npz --backend interpret", ExitCode.WRONG_RUN),
-        ("run model.py --sizes n=999999999999999", ExitCode.WRONG_RUN),
-        ("run model.py --sizes n=999999999999999999999999", ExitCode.WRONG_RUN),
-        ("opt model.py -p breaking --verify", ExitCode.WRONG_PASS),
-        ("fuzz --programs 1 --check failing -o found", ExitCode.FOUND),
+        ("check model.py", ExitCode.SUCCESS),
+        ("check wrong.py", ExitCode.INVALID_PROGRAM),
+        ("check --nonsense", ExitCode.INVALID_USAGE),
+        ("check missing.py", ExitCode.INVALID_USAGE),
+        ("opt model.py -p nonsense", ExitCode.INVALID_USAGE),
+        ("run model.py --inputs bad.npz --backend interpret", ExitCode.RUN_TIME_ERROR),
+        ("run model.py --sizes n=999999999999999", ExitCode.RUN_TIME_ERROR),
+        ("run model.py --sizes n=999999999999999999999999", ExitCode.RUN_TIME_ERROR),
+        ("opt model.py -p breaking --verify", ExitCode.PASS_ERROR),
+        ("fuzz --programs 1 --check failing -o found", ExitCode.FUZZ_FAILURE),
     ],
 )
 def test_exit_codes(
@@ -205,7 +205,7 @@ def test_what_no_command_expects_is_called_a_bug(
 
     monkeypatch.setattr(check, "read_program", broken)
     result = structir_("check", "model.py")
-    assert result.exit_code == ExitCode.BUG
+    assert result.exit_code == ExitCode.INTERNAL_ERROR
     assert "IndexError: inside" in result.stderr and "bug in StructIR" in result.stderr
 
 
@@ -215,7 +215,7 @@ def test_what_the_system_refuses_is_told(folder: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(check, "read_program", full)
     result = structir_("check", "model.py")
-    assert result.exit_code == ExitCode.WRONG_USAGE and "No space left" in result.stderr
+    assert result.exit_code == ExitCode.INVALID_USAGE and "No space left" in result.stderr
 
 
 def test_an_interrupt_is_no_wrong_program(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,9 @@ const check = (outer) => {
   for (const [k, item] of (outer.children || []).entries()) {
     if (outer !== scene.root && (item.left < outer.left - 0.5 || item.top < outer.top
       || item.left + item.width > outer.left + outer.width + 0.5
-      || item.top + item.height > outer.top + outer.height + 0.5)) errors.push(`${item.id} exceeds its container`);
+      || item.top + item.height > outer.top + outer.height + 0.5)) {
+      errors.push(`${item.id} exceeds its container`);
+    }
     for (const other of outer.children.slice(0, k)) {
       if (!disjoint(item, other)) errors.push(`${item.id} overlaps ${other.id}`);
     }
@@ -198,7 +200,7 @@ def test_all_controls_have_accessible_names(layer: Browser) -> None:
 
 
 def test_profiled_kernels_show_their_times(browser: Browser, tmp_path: Path) -> None:
-    shown(
+    open_page(
         browser,
         tmp_path,
         page(structir.parse(LAYER), "t", profile=ProfileOptions({"n": 3}, "main", 2)),

@@ -167,5 +167,5 @@ def test_a_program_that_cannot_be_drawn_is_a_finding(
     code, said = run("--programs", 3, "--seed", 7, "-o", tmp_path)
     assert code == 5, said
     (file,) = tmp_path.iterdir()
-    assert file.name == "draw-7.txt"
+    assert file.name == "generate-7.txt"
     assert "ZeroDivisionError: 7" in file.read_text()
