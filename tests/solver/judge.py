@@ -214,7 +214,7 @@ def accepts(case: Case, shapes: dict[str, list[Any]]) -> bool:
         program.declare()
         for param in case["params"]:
             if param["name"] in shapes:
-                origin = program.solver.statements[0].origin
+                origin = program.solver.assertions[0].origin
                 program.assert_shape(param["name"], shapes[param["name"]], origin)
         for op in case["ops"]:
             program.add_op(op)

@@ -167,7 +167,8 @@ def test_check_shows_warnings_and_can_be_strict(tmp_path: Path) -> None:
 )
 def test_colours(wrong: Path, environment: dict[str, str], coloured: bool) -> None:
     result = structir_("check", wrong, **{"NO_COLOR": "", "FORCE_COLOR": "", **environment})
-    assert ("\x1b[1;31m" in result.stderr) is coloured
+    for part in ("\x1b[1;31merror[", "\x1b[1;31m^", "\x1b[1;32mhelp:"):
+        assert (part in result.stderr) is coloured
     assert "error" in result.stderr
 
 

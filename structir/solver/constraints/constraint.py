@@ -22,7 +22,7 @@ class Constraint:
     """
 
     kinds: ClassVar[dict[str, str]] = {}
-    of_sizes: ClassVar[bool] = True  # whether its rule reads the sizes in its rows
+    of_sizes: ClassVar[bool] = True  # whether its rule depends on the sizes in its rows
 
     def dims(self) -> list[Dim]:
         """Returns the sizes among its fields."""

@@ -24,7 +24,7 @@ def shard(
     function: FunctionName = None,
     workers: Annotated[
         int,
-        typer.Option("--workers", "-w", min=1, help="Number of shards, partitioned by cost."),
+        typer.Option("--workers", "-w", min=1, help="Number of shards; the cheapest grid is used."),
     ] = 4,
     grid: Annotated[
         str | None,
