@@ -293,7 +293,7 @@ class _Checker:
             self.report(f"{callee_name(call)}: {counts}", call.span or span, code="E0210")
 
     def is_pure(self, call: Call) -> bool:
-        """Returns whether a call is pure; the module's own function decides about calls of it."""
+        """Returns whether a call is pure, by the definition of a callee in the module."""
         if type(call.op) is GlobalVar and self.module is not None:
             callee = self.module.get(call.op.name)
             if isinstance(callee, Function):
@@ -354,7 +354,7 @@ class _Checker:
             self.report_contradiction(binding, info, deduced)
 
     def with_module_kernel(self, value: Expr) -> Expr:
-        """Returns a kernel call with the StructInfo of the module's own kernel."""
+        """Returns a kernel call with the StructInfo of the kernel in the module."""
         if type(value) is not Call or (kernel := self.kernel_of(value.op)) is None:
             return value
         return replace(value, op=replace(value.op, struct_info=kernel.struct_info))

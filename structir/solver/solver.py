@@ -193,7 +193,7 @@ class Solver:
         return [None if type(e) is RowVar else labels.label_of(self.store, e) for e in row]  # type: ignore[arg-type]
 
     def solve(self) -> None:
-        """Decides what propagation cannot: ranks, linear systems and disjunctions, by search."""
+        """Searches after propagation: rank cases, linear systems and disjunctions."""
         until = self.store.steps + MAX_STEPS
         search(self.store, until)
         while self._apply_decided(until):

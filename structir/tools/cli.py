@@ -192,7 +192,7 @@ def _guarded(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def help_of(text: str) -> str:
-    """Returns a docstring as help: the lines of a paragraph are joined, examples are kept."""
+    """Returns a docstring as help: joins the lines of paragraphs and leaves examples unchanged."""
     paragraphs = inspect.cleandoc(text).split("\n\n")
     return "\n\n".join([p if p.startswith(" ") else " ".join(p.split()) for p in paragraphs])
 

@@ -82,7 +82,7 @@ def _text(file: Path) -> str:
 
 
 def _dims(function: ast.FunctionDef) -> Iterator[str]:
-    """Yields the names that are a whole axis in the shapes of the parameters."""
+    """Yields the names of dims that are a single variable in the shapes of the parameters."""
     arguments = function.args.args
     for annotation in [argument.annotation for argument in arguments if argument.annotation]:
         for node in ast.walk(annotation):

@@ -215,7 +215,7 @@ class Divides(Constraint):
 
 @attrs.frozen(eq=False)
 class Label(Constraint):
-    """An axis has a label; its size is a variable of its own."""
+    """An axis has a label; its size is a separate variable."""
 
     axis: Dim
     label: str

@@ -39,7 +39,7 @@ class Scheme:
     operands: tuple[Row, ...]
     results: tuple[Row, ...]
     constraints: tuple[Constraint, ...] = ()
-    shared: frozenset[Sym] = frozenset()  # the program's own variables, not instantiated
+    shared: frozenset[Sym] = frozenset()  # variables of the program, not instantiated
 
     @cached_property
     def patterns(self) -> tuple[Pattern, ...]:
@@ -85,7 +85,7 @@ class Instance:
     def match(self, pattern: Pattern, row: Row) -> None:
         """Matches an operand's template with its row."""
         if pattern.simple and pattern.middle is not None and len(pattern.row) == 1:
-            self._match_row(pattern.middle, row)  # unexpanded, so that it keeps its identity
+            self._match_row(pattern.middle, row)  # not expanded, to preserve its identity
             return
         row = self.store.row(row)
         before, after = known_ends(row)

@@ -52,7 +52,7 @@ def raise_min_rank(store: ConstraintStore, variable: RowVar, least: int) -> None
 def lower_max_rank(store: ConstraintStore, variable: RowVar, most: int) -> None:
     """Lowers the maximum rank of a row variable."""
     if most < 0:
-        raise store.conflict("a row has a negative number of axes", "E0402")
+        raise store.conflict("a rank must be at least 0", "E0402")
     current = store.rank_highs.get(variable)
     if current is not None and current <= most:
         return
@@ -65,7 +65,7 @@ def _check_rank_bounds(store: ConstraintStore, variable: RowVar) -> None:
     mark = len(store.used)
     low, high = _low(store, variable), max_rank(store, (variable,))
     if high is not None and low > high:
-        raise store.conflict(f"a row has at least {low} axes and at most {high}", "E0402")
+        raise store.conflict(f"one rank must be at least {low} and at most {high}", "E0402")
     if low == high:
         bind_row(store, variable, tuple([fresh() for _ in range(low)]))
     else:
@@ -123,7 +123,7 @@ def _(store: ConstraintStore, constraint: RankLe) -> bool:
     fixed = _rank_difference(shorter, longer)
     if fixed is not None:
         if fixed > 0:
-            raise store.conflict(f"a row cannot have {fixed} axes more than itself", "E0402")
+            raise store.conflict(f"a rank cannot exceed itself by {fixed}", "E0402")
         return True
     _propagate_bounds(store, shorter, longer)
     return False
@@ -165,7 +165,7 @@ def reject_positive_cycles(store: ConstraintStore) -> None:
     cycle = _positive_cycle(edges)
     store.used[:] = used_before
     if cycle is not None:
-        raise Conflict("each of these rows needs more axes than the next", tuple(cycle), "E0402")
+        raise Conflict("each of these ranks must exceed the next", tuple(cycle), "E0402")
 
 
 def _edges(

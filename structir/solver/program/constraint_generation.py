@@ -420,7 +420,7 @@ class ConstraintGenerator:
     # Branches
 
     def _if(self, var: Var, conditional: If, origin: Origin) -> Tree:
-        """Solves each branch separately; the result has what both branches have in common."""
+        """Solves each branch separately, and joins the shapes of their results."""
         ends = [self._branch(b) for b in (conditional.true_branch, conditional.false_branch)]
         reachable = [shapes for shapes in ends if shapes is not None]
         if not reachable:

@@ -51,7 +51,7 @@ class Rewriter:
         self.functions = functions
         self.learn = learn
         self.variables: dict[Var, Var] = {}
-        self.names: dict[Sym, Dim] = {}  # names for the solver's own variables
+        self.names: dict[Sym, Dim] = {}  # names for internal variables of the solver
         self.rows: dict[RowVar, RowVar] = {}
         self.defined: set[Sym] = set()
         self.cast_dims: frozenset[Any] = frozenset()  # dims that match_casts of the body bind
@@ -78,7 +78,7 @@ class Rewriter:
         return replace(rewritten, ret_struct_info=result)
 
     def _rewrite_result(self, info: StructInfo) -> StructInfo:
-        """Returns the result type for callers: sizes that the signature keeps stay symbolic."""
+        """Returns the result type for callers; under the policy, declared sizes stay symbolic."""
         inferred = self._fill(info, self.generator.results)
         return inferred if self.learn == "refine" else apply_policy(info, inferred)
 

@@ -78,12 +78,12 @@ def explain(
 
 
 def _declares(assertion: Assertion, values: set[Value]) -> bool:
-    """Returns whether an assertion gives one of these values its shape."""
+    """Returns whether an assertion declares the shape of one of these values."""
     return isinstance(assertion, HasShape) and assertion.value in values
 
 
 class _CoreMinimizer:
-    """Removes assertions while the rest still conflicts, within limits."""
+    """Removes assertions while the remaining ones conflict, within limits on trials and time."""
 
     def __init__(self, solver: Solver, trials: int, until: float) -> None:
         self.solver = solver

@@ -20,7 +20,7 @@ def fresh(name: str = "") -> Poly:
 
 
 def equate(store: ConstraintStore, lhs: Dim, rhs: Dim) -> None:
-    """Equates two sizes: concludes what follows, and posts the rest as a constraint."""
+    """Equates two sizes: propagates, and posts a constraint if the equation is not settled."""
     if lhs is not rhs and not solve_equation(store, lhs, rhs):
         store.post(DimEq(lhs, rhs))
 
@@ -31,7 +31,7 @@ def _(store: ConstraintStore, constraint: DimEq) -> bool:
 
 
 def solve_equation(store: ConstraintStore, lhs: Dim, rhs: Dim) -> bool:
-    """Concludes what follows from an equation; returns whether it is settled."""
+    """Propagates an equation of sizes; returns whether it is settled."""
     lhs, rhs = store.dim(lhs), store.dim(rhs)
     if type(lhs) is int and type(rhs) is int:
         if lhs != rhs:
@@ -296,7 +296,7 @@ def _check_interval(store: ConstraintStore, symbol: Sym) -> None:
 
 
 def require_at_least(store: ConstraintStore, dim: Dim, least: int) -> None:
-    """Requires a lower bound: concludes what follows, and posts the rest as a constraint."""
+    """Requires a lower bound: propagates, and posts a constraint if it is not settled."""
     if (
         not _require_at_least(store, dim, least)
         and ("at least", dim, least) not in store.derived_once

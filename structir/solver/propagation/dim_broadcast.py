@@ -14,7 +14,7 @@ from structir.solver.propagation.store import ConstraintStore, rule
 
 
 def require_broadcast(store: ConstraintStore, inner: Dim, outer: Dim) -> None:
-    """Requires a size to broadcast to another: concludes what follows, and posts the rest."""
+    """Requires a size to broadcast to another: propagates, and posts the constraint if open."""
     if not _propagate_broadcast(store, inner, outer):
         store.post(DimLe(inner, outer))
 

@@ -38,7 +38,7 @@ def _(store: ConstraintStore, constraint: RowLe) -> bool:
 
 
 def _reduce_broadcast(store: ConstraintStore, inner: Row, outer: Row) -> tuple[Row, Row] | None:
-    """Concludes what follows from a broadcast of rows; returns the open rest, or None."""
+    """Propagates a broadcast of rows; returns the remaining broadcast, or None if it is settled."""
     while True:
         inner, outer = _align(store, store.row(inner), store.row(outer))
         if not inner or inner == outer:

@@ -23,7 +23,7 @@ def unify_axes(store: ConstraintStore, lhs: Element, rhs: Element) -> None:
 
 
 def equate_rows(store: ConstraintStore, lhs: Row, rhs: Row) -> None:
-    """Equates two rows: concludes what follows, and posts the rest as a constraint."""
+    """Equates two rows: propagates, and posts the remaining equation as a constraint."""
     if lhs is rhs:
         return
     rest = _reduce_equation(store, lhs, rhs)
@@ -45,7 +45,7 @@ def _(store: ConstraintStore, constraint: RowEq) -> bool:
 
 
 def _reduce_equation(store: ConstraintStore, lhs: Row, rhs: Row) -> tuple[Row, Row] | None:
-    """Concludes what follows from an equation of rows; returns the open rest, or None."""
+    """Propagates an equation of rows; returns the remaining equation, or None if it is settled."""
     lhs, rhs = store.row(lhs), store.row(rhs)
     lhs, rhs = _strip_common_ends(store, lhs, rhs)
     if not lhs and not rhs:

@@ -64,7 +64,7 @@ def alternatives(store: ConstraintStore, active: ActiveConstraint) -> Alternativ
 
 
 def try_cases(store: ConstraintStore, active: ActiveConstraint, cases: Alternatives) -> bool:
-    """Tries each case and concludes what the consistent ones share.
+    """Tries each case, and concludes the values that all consistent cases share.
 
     Returns whether something follows.
     """

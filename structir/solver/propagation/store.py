@@ -87,7 +87,9 @@ class ConstraintStore:
         self.windows: dict[tuple[Dim, int], tuple[Dim, Reason]] = {}
         self.labels: dict[Sym, Sym | str] = {}  # a union-find over axes; its roots are labels
         self.label_reasons: dict[Sym, Reason] = {}
-        self.preference: dict[Sym, int] = {}  # variables without an entry are the solver's own
+        self.preference: dict[
+            Sym, int
+        ] = {}  # variables without an entry are internal to the solver
         self.watchers: dict[Variable, dict[ActiveConstraint, None]] = {}
         self.open: dict[ActiveConstraint, None] = {}
         self.derived_once: dict[object, None] = {}
