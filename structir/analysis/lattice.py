@@ -37,7 +37,7 @@ from structir.ir.struct_info import (
 
 
 class BaseCheckResult(enum.IntEnum):
-    """Result of a subtype check: whether values of one StructInfo provably have another."""
+    """Result of a subtype check of two StructInfos, from disjoint to proved."""
 
     FAIL_L0 = 0  # no value of one is a value of the other
     FAIL_L1 = 1  # the derived info is less precise: a run-time check decides
