@@ -29,15 +29,15 @@ import minilm_program
 
 LAYERS, OPS = 48, 2000
 FRAMES = """
-const { drawing, scene } = explorer, [whole, open] = arguments;
+const { graph, scene } = explorer, [whole, open] = arguments;
 const start = performance.now();
-if (open) explorer.setKernels(true);
+if (open) explorer.setKernelsOpen(true);
 const layout = performance.now() - start;
 return new Promise((done) => {
   const gaps = [];
   let count = 0, last = performance.now();
-  drawing.fit(whole);
-  drawing.frames = [];
+  graph.fit(whole);
+  graph.frames = [];
   const spread = (values) => {
     const sorted = [...values].sort((a, b) => a - b);
     return [0.5, 0.95, 1].map((q) => sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))]);
@@ -47,9 +47,9 @@ return new Promise((done) => {
     gaps.push(now - last);
     last = now;
     count += 1;
-    if (count > 160) { done({ layout, boxes: scene.boxes.length, gaps: spread(gaps.slice(2)), paints: spread(drawing.frames) }); return; }
-    if (count < 80) drawing.zoom(count < 40 ? 1.06 : 1 / 1.06, 300, 300);
-    else drawing.pan(0, (count < 120 ? 1 : -1) * scene.root.height * drawing.camera.scale / 40);
+    if (count > 160) { done({ layout, boxes: scene.boxes.length, gaps: spread(gaps.slice(2)), paints: spread(graph.frames) }); return; }
+    if (count < 80) graph.zoom(count < 40 ? 1.06 : 1 / 1.06, 300, 300);
+    else graph.pan(0, (count < 120 ? 1 : -1) * scene.root.height * graph.camera.scale / 40);
     requestAnimationFrame(step);
   };
   requestAnimationFrame(step);

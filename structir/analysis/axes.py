@@ -18,7 +18,7 @@ from structir.ir.axes import (
 from structir.ir.dims import Poly, equal
 from structir.ir.struct_info import TensorStructInfo
 
-NEVER, RUN_TIME, SIZES, ALWAYS = range(4)  # as `lattice.BaseCheckResult` counts
+NEVER, RUN_TIME, SIZES, ALWAYS = range(4)  # the values of `lattice.BaseCheckResult`
 ANY = AnySize()
 Rows = Mapping[RowVar, Axes]
 
@@ -40,7 +40,7 @@ def tensor(axes: Axes, dtype: str | None) -> TensorStructInfo:
 
 
 def check_axes(base: Axes, derived: Axes | None) -> int:
-    """Returns how certain it is that axes of `derived` satisfy `base` (a BaseCheckResult)."""
+    """Returns whether axes of `derived` are provably axes of `base`, as a BaseCheckResult."""
     if derived is None:
         return RUN_TIME
     if base == derived:

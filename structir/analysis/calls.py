@@ -1,4 +1,4 @@
-"""Calls of functions of known type: binds the function's own dims to those of the arguments."""
+"""Deduces calls of typed functions: binds the function's own dims to those of the arguments."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from structir.ir.struct_info import (
 def derive_call_ret_struct_info(function: FuncStructInfo, args: Iterable[StructInfo]) -> StructInfo:
     """Returns the StructInfo of a call of a function type with arguments of these StructInfos.
 
-    Parameters bind the function's own dims from left to right; a size expression binds its one
-    unknown if it can be solved exactly. Raises StructInfoError if the number of arguments or an
-    argument does not match.
+    Parameters bind the function's own dims from left to right; a size expression binds its only
+    unknown if the equation has an exact solution. Raises StructInfoError if an argument or
+    the number of arguments does not match.
     """
     infos = tuple(args)
     if function.params is None:
@@ -37,10 +37,10 @@ def derive_call_ret_struct_info(function: FuncStructInfo, args: Iterable[StructI
     binder = Binder(function)
     for position, (param, info) in enumerate(zip(function.params, infos, strict=True)):
         binder.bind(param, info)
-        known = binder.resolve(param, AllVars())
-        check = base_check(known, info)
-        if check <= FAIL_L1 or contradicts(known, info):
-            raise StructInfoError(_argument_mismatch(position, param, known, info))
+        resolved = binder.resolve(param, AllVars())
+        check = base_check(resolved, info)
+        if check <= FAIL_L1 or contradicts(resolved, info):
+            raise StructInfoError(_argument_mismatch(position, param, resolved, info))
     return binder.resolve(function.ret, binder.shapes)
 
 
@@ -78,7 +78,7 @@ def contradicts(a: StructInfo, b: StructInfo) -> bool:
 class Binder:
     """Binds a function's own dims and shape variables to those of the arguments.
 
-    The first binding of a dim holds.
+    Later bindings of a bound dim are ignored.
     """
 
     def __init__(self, function: FuncStructInfo) -> None:

@@ -186,13 +186,13 @@ _RULES: dict[type, Callable[[Any], StructInfo]] = {
 }
 
 
-# ---- scopes ----------------------------------------------------------------------------------
+# Scopes
 
 
 def leave_scope(
     info: StructInfo, symbols: Collection[Sym], variables: Collection[Var]
 ) -> StructInfo:
-    """Returns what remains of a StructInfo outside the scope of these dims and variables."""
+    """Returns a StructInfo with these dims and variables erased, as outside their scope."""
     if not symbols and not variables:
         return info
     remaining = {var: var for var in variables_in(info) if var not in variables}
@@ -200,7 +200,7 @@ def leave_scope(
 
 
 def leave_dataflow(info: StructInfo) -> StructInfo:
-    """Returns what remains of a StructInfo outside its dataflow block."""
+    """Returns a StructInfo with dataflow variables erased, as outside their block."""
     local = [var for var in variables_in(info) if isinstance(var, DataflowVar)]
     return leave_scope(info, (), local) if local else info
 
@@ -212,25 +212,25 @@ def result_info(
 
     Erases all variables, and the dims that neither parameters nor `outside` bind.
     """
-    seen = bound_dims([p.struct_info for p in params])
-    return erase(info, lambda sym: sym if sym in seen or sym in outside else None)
+    param_dims = bound_dims([p.struct_info for p in params])
+    return erase(info, lambda sym: sym if sym in param_dims or sym in outside else None)
 
 
-# ---- annotations -----------------------------------------------------------------------------
+# Annotations
 
 
 def annotate(
     declared: StructInfo,
     deduced: StructInfo,
-    what: str,
+    subject: str,
     span: Span | None,
     value: Expr | None = None,
 ) -> StructInfo:
     """Returns the StructInfo of an annotated value.
 
-    An Object annotation gives the deduced StructInfo. An equal or less precise annotation gives
-    itself; a tuple expression keeps the StructInfo of its fields. An undecidable annotation is
-    assumed, with a DiagnosticWarning. Raises StructInfoError if the annotation provably differs.
+    The result is the deduced StructInfo for an Object annotation and for tuple expressions, else
+    the annotation. An undecidable annotation is assumed, with a DiagnosticWarning.
+    Raises StructInfoError if the annotation provably differs.
     """
     if declared == OBJECT:
         return deduced
@@ -240,11 +240,11 @@ def annotate(
     if check is FAIL_L0 or contradicts(declared, deduced):
         value_span = value.span if value is not None else None
         op = callee_name(value) if isinstance(value, Call) else None
-        message = f"the annotation of {what} contradicts its value"
+        message = f"the annotation of {subject} contradicts its value"
         diagnostic = Diagnostic(message, span, op, code="E0205", label=f"expected {declared}")
         hint = f"annotate with {deduced}, or omit the annotation"
         raise StructInfoError(diagnostic.note(f"found {deduced}", value_span).hinted(hint))
-    message = f"cannot prove the annotation of {what}; assuming it holds"
+    message = f"cannot prove the annotation of {subject}; assuming it holds"
     hint = f"check it at run time: `R.match_cast(..., {declared})`"
     label = f"expected {declared}"
     diagnostic = Diagnostic(message, span, hint=hint, severity="warning", label=label)
@@ -252,7 +252,7 @@ def annotate(
     return declared
 
 
-# ---- StructInfo of all bindings ---------------------------------------------------------------
+# StructInfo of all bindings
 
 
 def binding_struct_infos(function: Function) -> dict[str, StructInfo]:

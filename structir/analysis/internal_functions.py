@@ -14,18 +14,18 @@ PRIVATE = "private"  # the attribute of a function that only its module calls
 
 
 def internal_functions(module: IRModule) -> dict[str, Function]:
-    """Returns the private functions that are only called, never used as values."""
+    """Returns the private functions that are only called, not used as values."""
     if not any(
         getattr(function, "attrs", {}).get(PRIVATE) for function in module.functions.values()
     ):
         return {}
-    calls, mentions = dict[str, int](), dict[str, int]()
+    calls, uses = dict[str, int](), dict[str, int]()
     for function in module.functions.values():
         if not isinstance(function, Function):
             continue
         for item in walk_values(function):
             if isinstance(item, GlobalVar):
-                mentions[item.name] = mentions.get(item.name, 0) + 1
+                uses[item.name] = uses.get(item.name, 0) + 1
         for binding in bindings_of(function):
             name = called_function(binding)
             if name is not None:
@@ -35,7 +35,7 @@ def internal_functions(module: IRModule) -> dict[str, Function]:
         for name, function in module.functions.items()
         if isinstance(function, Function)
         and function.attrs.get(PRIVATE)
-        and calls.get(name, 0) == mentions.get(name, 0)
+        and calls.get(name, 0) == uses.get(name, 0)
     }
 
 

@@ -52,8 +52,8 @@ def kernel_result(
             hint = "results are the last parameters, from the first one that the kernel writes"
             raise StructInfoError(Diagnostic(message, hint=hint, code="E0213"))
     for info in declared:
-        known = isinstance(info, TensorStructInfo) and type(info.dims) is tuple and info.dtype
-        if not known:
+        complete = isinstance(info, TensorStructInfo) and type(info.dims) is tuple and info.dtype
+        if not complete:
             hint = 'declare them: `out_sinfo=R.Tensor((n,), "float32")`'
             message = f"expected a result with known sizes and dtype, found {info}"
             raise StructInfoError(Diagnostic(message, hint=hint, code="E0214"))
@@ -74,13 +74,15 @@ def bind_kernel(kernel: KernelStructInfo, actual: Sequence[StructInfo]) -> Bound
         declared = binder.resolve(param, {})
         operand = f"operand {index}" if index < operands else f"result {index - operands}"
         pairs = list(_sizes(declared, info))
-        apart = any(equal(left, right) is False for left, right in pairs)
-        if apart or base_check(declared, info) <= FAIL_L1:
+        differ = any(
+            equal(declared_size, actual_size) is False for declared_size, actual_size in pairs
+        )
+        if differ or base_check(declared, info) <= FAIL_L1:
             raise _mismatch(operand, param, declared, info)
         equations += [
-            KernelSizeEquation(left, right, f"{operand}, axis {axis}")
-            for axis, (left, right) in enumerate(pairs)
-            if not equal(left, right)
+            KernelSizeEquation(declared_size, actual_size, f"{operand}, axis {axis}")
+            for axis, (declared_size, actual_size) in enumerate(pairs)
+            if not equal(declared_size, actual_size)
         ]
     dims = own_dims(kernel)
     sizes = {s: d for s, d in binder.sizes.items() if s in dims}
@@ -100,9 +102,9 @@ def _sizes(declared: StructInfo, actual: StructInfo) -> Iterator[tuple[Dim, Dim]
 
 
 def _mismatch(
-    what: str, param: StructInfo, declared: StructInfo, info: StructInfo
+    subject: str, param: StructInfo, declared: StructInfo, info: StructInfo
 ) -> StructInfoError:
-    diagnostic = Diagnostic(f"{what}: expected {declared}, found {info}", code="E0207")
+    diagnostic = Diagnostic(f"{subject}: expected {declared}, found {info}", code="E0207")
     if declared != param:
         diagnostic = diagnostic.note(f"the parameter is {param}, with dims bound by the arguments")
     hint = f"change the operand, or annotate the parameter with {info}"

@@ -1,4 +1,4 @@
-"""Rules of kernels: results last, every dim bound, every name bound before it is read."""
+"""Well-formedness of kernels: results last, dims bound, names bound before they are read."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from structir.ir.kernel import (
 from structir.ir.kernel_functions import OF_LANES
 from structir.ir.struct_info import PrimStructInfo, StructInfo, TensorStructInfo
 
-Known = frozenset[Var | Local]
+BoundNames = frozenset[Var | Local]
 
 
 def kernel_violations(kernel: Kernel) -> Iterator[Diagnostic]:
@@ -47,14 +47,14 @@ def kernel_violations(kernel: Kernel) -> Iterator[Diagnostic]:
                 f"parameter {param.name}: expected a tensor of known rank and dtype or a scalar"
             )
             hint = 'annotate it with R.Tensor(("n",), "float32") or R.Prim("int64")'
-            yield _about(
+            yield _with_infos(
                 [param], Diagnostic(message, param.span, kernel.name, hint=hint, code="E0510")
             )
             return
     yield from _dims(kernel)
     yield from _results(kernel)
     yield from _threads(kernel)
-    yield from _BoundNames(kernel).violations()
+    yield from _NameChecker(kernel).violations()
 
 
 def is_of_kernels(info: StructInfo) -> bool:
@@ -66,7 +66,7 @@ def is_of_kernels(info: StructInfo) -> bool:
     return info.ndim is not None and info.dtype in KERNEL_DTYPES
 
 
-def _about(variables: Iterable[Var], diagnostic: Diagnostic) -> Diagnostic:
+def _with_infos(variables: Iterable[Var], diagnostic: Diagnostic) -> Diagnostic:
     for var in variables:
         diagnostic = diagnostic.note(f"{var.name}: {var.struct_info}", var.span)
     return diagnostic
@@ -77,7 +77,7 @@ def _results(kernel: Kernel) -> Iterator[Diagnostic]:
     if not kernel.results:
         hint = "write to the last parameter: `out[i] = ...`"
         message = "the kernel writes to no parameter"
-        yield _about(
+        yield _with_infos(
             kernel.params, Diagnostic(message, kernel.span, kernel.name, hint=hint, code="E0510")
         )
     for param in kernel.results:
@@ -90,7 +90,7 @@ def _results(kernel: Kernel) -> Iterator[Diagnostic]:
         )
         hint = f"move {param.name} before {name}"
         diagnostic = Diagnostic(message, first.span, kernel.name, hint=hint, code="E0510")
-        yield _about([first.array, param], diagnostic)
+        yield _with_infos([first.array, param], diagnostic)
         return
 
 
@@ -103,22 +103,22 @@ def _dims(kernel: Kernel) -> Iterator[Diagnostic]:
             message = f"parameter {param.name}: dim {unknown[0]} is not bound"
             prim = f'size: R.Prim("int64", value="{unknown[0]}")'
             hint = f"add a parameter that binds it: `{prim}`"
-            yield _about(
+            yield _with_infos(
                 [param], Diagnostic(message, param.span, kernel.name, hint=hint, code="E0510")
             )
     sizes = [node for node in nodes_of(kernel) if isinstance(node, Size)]
     for size in sizes:
         if syms(size.dim) - bound:
             message = f"the size {size.dim} is bound by no parameter"
-            yield _about(
+            yield _with_infos(
                 kernel.params[:1], Diagnostic(message, size.span, kernel.name, code="E0510")
             )
 
 
 def _threads(kernel: Kernel) -> Iterator[Diagnostic]:
     """Checks that lane functions run in whole warps."""
-    lanes = {row.name for row in OF_LANES}
-    lane_calls = [n for n in nodes_of(kernel) if isinstance(n, Apply) and n.fn in lanes]
+    lane_functions = {function.name for function in OF_LANES}
+    lane_calls = [n for n in nodes_of(kernel) if isinstance(n, Apply) and n.fn in lane_functions]
     if lane_calls and kernel.threads % WARP:
         message = (
             f"T.{lane_calls[0].fn}: expected a multiple of {WARP} threads, found {kernel.threads}"
@@ -127,7 +127,7 @@ def _threads(kernel: Kernel) -> Iterator[Diagnostic]:
         yield Diagnostic(message, lane_calls[0].span, kernel.name, hint=hint, code="E0510")
 
 
-class _BoundNames:
+class _NameChecker:
     """Checks that every name is bound on all paths to its reads."""
 
     def __init__(self, kernel: Kernel) -> None:
@@ -139,53 +139,53 @@ class _BoundNames:
         return self.diagnostics
 
     def check_block(
-        self, statements: Sequence[KernelStatement], known: Known | None
-    ) -> Known | None:
-        """Returns the names bound after statements; None if control never gets there."""
+        self, statements: Sequence[KernelStatement], bound: BoundNames | None
+    ) -> BoundNames | None:
+        """Checks statements; returns the names bound after them, or None if that is unreachable."""
         for statement in statements:
-            if known is None:
+            if bound is None:
                 return None
-            known = self.check_statement(statement, known)
-        return known
+            bound = self.check_statement(statement, bound)
+        return bound
 
-    def check_statement(self, statement: KernelStatement, known: Known) -> Known | None:
+    def check_statement(self, statement: KernelStatement, bound: BoundNames) -> BoundNames | None:
         match statement:
             case Assign(target, value):
-                self.check_reads([value, target] if isinstance(target, Element) else [value], known)
+                self.check_reads([value, target] if isinstance(target, Element) else [value], bound)
                 if statement.symbol:
-                    self.check_reads([target], known)
-                return known | {target} if isinstance(target, Local) else known
+                    self.check_reads([target], bound)
+                return bound | {target} if isinstance(target, Local) else bound
             case Scratch(array):
-                return known | {array}
+                return bound | {array}
             case Part(low, high):
-                return known | {low, high}
+                return bound | {low, high}
             case LibraryCall(_, args):
-                self.check_reads(args, known)
+                self.check_reads(args, bound)
             case For(variable, start, stop, _, body):
-                self.check_reads([start, stop], known)
-                self.check_block(body, known | {variable})
+                self.check_reads([start, stop], bound)
+                self.check_block(body, bound | {variable})
             case While(test, body):
-                self.check_reads([test], known)
-                self.check_block(body, known)
+                self.check_reads([test], bound)
+                self.check_block(body, bound)
             case Branch(test, then, otherwise):
-                self.check_reads([test], known)
-                ends = [self.check_block(then, known), self.check_block(otherwise, known)]
+                self.check_reads([test], bound)
+                ends = [self.check_block(then, bound), self.check_block(otherwise, bound)]
                 reaching = [end for end in ends if end is not None]
                 return frozenset.intersection(*reaching) if reaching else None
             case Break() | Continue():
                 return None
-        return known
+        return bound
 
-    def check_reads(self, scalars: Iterable[Scalar], known: Known) -> None:
+    def check_reads(self, scalars: Iterable[Scalar], bound: BoundNames) -> None:
         """Reports the unbound names of expressions."""
         todo: list[Scalar] = list(scalars)
         while todo:
             scalar = todo.pop()
             for name in _mentioned(scalar):
-                if name not in known:
+                if name not in bound:
                     message = f"{name.name} is not bound on every path to this read"
                     diagnostic = Diagnostic(message, scalar.span, self.kernel.name, code="E0510")
-                    self.diagnostics.append(_about(self.kernel.params[:1], diagnostic))
+                    self.diagnostics.append(_with_infos(self.kernel.params[:1], diagnostic))
             todo += getattr(scalar, "args", getattr(scalar, "indices", ()))
 
 

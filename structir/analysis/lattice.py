@@ -1,7 +1,7 @@
 """The lattice of StructInfo: subtype check, join, and erasure at the end of scopes.
 
 The rules follow from the kinds of the fields of each StructInfo subclass (`field_kinds`); only
-functions, which bind dims of their own, have additional rules. The rules are those of Relax (Lai et
+functions have additional rules, because they bind dims. The rules are those of Relax (Lai et
 al., 2023, section 3).
 """
 
@@ -37,24 +37,24 @@ from structir.ir.struct_info import (
 
 
 class BaseCheckResult(enum.IntEnum):
-    """How certain it is that every value of one StructInfo is a value of another."""
+    """Result of a subtype check of two StructInfos, from disjoint to proved."""
 
-    FAIL_L0 = 0  # never, whatever the values
+    FAIL_L0 = 0  # no value of one is a value of the other
     FAIL_L1 = 1  # the derived info is less precise: a run-time check decides
     FAIL_L2 = 2  # only the equality of symbolic sizes is unproved
     PASS = 3
 
 
 FAIL_L0, FAIL_L1, FAIL_L2, PASS = BaseCheckResult
-ERASED: Any = object()  # an erased field; an info that requires the field becomes Object
+ERASED: Any = object()  # an erased field; a StructInfo that requires the field becomes Object
 Env = Mapping[Any, Any]  # symbolic variables to dims, row variables to axes
 
 
-# ---- precision -------------------------------------------------------------------------------
+# Subtype check
 
 
 def base_check(base: StructInfo, derived: StructInfo) -> BaseCheckResult:
-    """Returns how certain it is that every value described by `derived` is described by `base`."""
+    """Returns whether every value of StructInfo `derived` is provably a value of `base`."""
     if base is derived or base == OBJECT:
         return PASS
     if type(base) is not type(derived):
@@ -108,7 +108,7 @@ def _check_dim(base: Dim | None, derived: Dim | None) -> BaseCheckResult:
 
 
 def _check_dims(base: Any, derived: Any) -> BaseCheckResult:
-    """Compares sizes; ranks have a field of their own, and a shape variable equals only itself."""
+    """Compares sizes; ranks are a separate field, and a shape variable equals only itself."""
     if base is None or base is derived:
         return PASS
     if derived is None or isinstance(base, Var) or isinstance(derived, Var):
@@ -162,7 +162,7 @@ def _check_function(base: FuncStructInfo, derived: FuncStructInfo) -> BaseCheckR
     )
 
 
-# ---- join ------------------------------------------------------------------------------------
+# Join
 
 
 def unify_to_lca(a: StructInfo, b: StructInfo) -> StructInfo:
@@ -259,7 +259,7 @@ def _ret_outside(function: FuncStructInfo) -> StructInfo:
     return erase(function.ret, lambda sym: None if sym in dims else sym)
 
 
-# ---- scopes ----------------------------------------------------------------------------------
+# Scopes
 
 
 def erase_to_well_defined(
@@ -307,16 +307,16 @@ def erase(
     while True:
         erased = _erase_fields(info, own_or_outer, vars)
         # a dim may lose the parameter that bound it, and is then erased everywhere
-        gone = bound - unbound - own_dims(erased)  # type: ignore[arg-type]
-        if not gone:
+        newly_unbound = bound - unbound - own_dims(erased)  # type: ignore[arg-type]
+        if not newly_unbound:
             return erased
-        unbound |= gone
+        unbound |= newly_unbound
 
 
 def _erase_fields(
     info: StructInfo, dim_of: Callable[[Any], Any], vars: Mapping[Var, Any]
 ) -> StructInfo:
-    def known(value: Poly) -> Any:
+    def replaced(value: Poly) -> Any:
         env: dict[Sym, Dim] = {}
         for sym in syms(value):
             new = dim_of(sym)
@@ -327,16 +327,16 @@ def _erase_fields(
         return substitute(value, env) if env else value
 
     if isinstance(info, TensorStructInfo) and info.axes is not None:
-        axes = replace_axes(info.axes, lambda d: known(d) if type(d) is Poly else dim_of(d))
+        axes = replace_axes(info.axes, lambda d: replaced(d) if type(d) is Poly else dim_of(d))
         return info if axes == info.axes else _with_axes(info, axes)
 
     def change(_name: str, kind: str, value: Any) -> Any:
         if value is None:
             return None
         if kind == "dims":
-            return _erase_dims(value, known, vars)
+            return _erase_dims(value, replaced, vars)
         if kind == "dim":
-            new = known(value) if type(value) is Poly else value
+            new = replaced(value) if type(value) is Poly else value
             return ERASED if new is None else new
         if kind == "info":
             return erase(value, dim_of, vars)
@@ -355,14 +355,14 @@ def _with_axes(info: TensorStructInfo, axes: Axes | None) -> TensorStructInfo:
     )
 
 
-def _erase_dims(value: Any, known: Callable[[Poly], Any], vars: Mapping[Var, Any]) -> Any:
+def _erase_dims(value: Any, replaced: Callable[[Poly], Any], vars: Mapping[Var, Any]) -> Any:
     if isinstance(value, Var):
         new = vars.get(value)
         return ERASED if new is None else _dims_of_value(new)
     dims = []
     changed = False
     for dim in value:
-        new = known(dim) if type(dim) is Poly else dim
+        new = replaced(dim) if type(dim) is Poly else dim
         if new is None:
             return ERASED
         changed = changed or new is not dim
@@ -390,7 +390,7 @@ def get_static_type(info: StructInfo) -> StructInfo:
     return _with_fields(info, change)
 
 
-# ---- functions -------------------------------------------------------------------------------
+# Functions
 
 
 def _with_dims_of(function: FuncStructInfo, other: FuncStructInfo) -> FuncStructInfo:

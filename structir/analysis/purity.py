@@ -6,9 +6,7 @@ from structir.ir.expr import Call, Expr, Function, If, SeqExpr
 from structir.ir.op import Op
 from structir.ir.struct_info import FuncStructInfo
 
-FORCE_PURE = (
-    "force_pure"  # the attribute of a function whose effects are confined to its own memory
-)
+FORCE_PURE = "force_pure"  # attribute: effects of the function are local to it
 
 
 def is_pure_call(call: Call) -> bool:

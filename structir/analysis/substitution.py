@@ -48,11 +48,11 @@ class Substitution:
         """Returns a StructInfo with its sizes replaced."""
         if not self.dims and not self.variables:
             return info
-        known = self.infos.get(info)
-        if known is None:
-            known = erase(info, lambda s: self.dims.get(s, s), _Shapes(self.variables))
-            self.infos[info] = known
-        return info if known == info else known  # an equal one keeps its identity
+        replaced = self.infos.get(info)
+        if replaced is None:
+            replaced = erase(info, lambda s: self.dims.get(s, s), _Shapes(self.variables))
+            self.infos[info] = replaced
+        return info if replaced == info else replaced  # preserves the identity of equal ones
 
     def part(self, part: Any) -> Any:
         """Returns any part of a program with replacements."""

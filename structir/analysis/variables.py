@@ -192,8 +192,8 @@ def uses_of(function: Function) -> dict[Var, list[Any]]:
     uses: dict[Var, list[Any]] = {var: [] for var in function.params}
     for binding in function.bindings():
         uses.setdefault(binding.var, [])
-        read = variables_in((binding.value, getattr(binding, "struct_info", None)))
-        read |= variables_in(binding.var.struct_info)
-        for var in read:
+        used = variables_in((binding.value, getattr(binding, "struct_info", None)))
+        used |= variables_in(binding.var.struct_info)
+        for var in used:
             uses.setdefault(var, []).append(binding)
     return uses

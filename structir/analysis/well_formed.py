@@ -1,4 +1,4 @@
-"""Well-formedness: the rules of scope and form, all violations of which are reported at once."""
+"""Well-formedness: rules of scope and form; reports all violations at once."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ def well_formed(program: IRModule | Function) -> bool:
 def check_well_formed(program: IRModule | Function, *, deduced: bool = False) -> None:
     """Raises one WellFormedError that lists every violation of the rules; returns if there is none.
 
-    Programs are immutable, so one that passed is not checked again. `deduced` skips checks that
-    deduction has just made: calls whose StructInfo is still that of their variable.
+    Programs are immutable: one that passed is not checked again. `deduced` skips checks of calls
+    whose variable has the deduced StructInfo.
     """
     if program in _PASSED:
         return
-    broken_rules = violations(program, deduced)
-    if broken_rules:
-        raise WellFormedError(broken_rules)
+    diagnostics = violations(program, deduced)
+    if diagnostics:
+        raise WellFormedError(diagnostics)
     if not deduced:
         _PASSED.add(program)
 
@@ -85,7 +85,7 @@ _PASSED: WeakSet[IRModule | Function] = WeakSet()
 
 
 class _Scope:
-    """A set with an undo trail, so that entering a scope costs nothing."""
+    """A set with an undo trail: entering a scope takes constant time."""
 
     def __init__(self) -> None:
         self.members: set[Any] = set()
@@ -114,13 +114,13 @@ class _Checker:
         self.defined: set[Var] = set()  # in any scope, to detect double definitions
         self.variables = _Scope()
         self.symbols = _Scope()
-        self.known_infos = _Scope()  # without variables, and with all dims in scope
+        self.valid_infos = _Scope()  # without variables, and with all dims in scope
         self.binding_span: Span | None = None  # of the current binding
 
     @contextmanager
     def scope(self) -> Iterator[None]:
         """Limits definitions to the block."""
-        scopes = self.variables, self.symbols, self.known_infos
+        scopes = self.variables, self.symbols, self.valid_infos
         marks = [len(scope.trail) for scope in scopes]
         yield
         for scope, mark in zip(scopes, marks, strict=True):
@@ -139,7 +139,7 @@ class _Checker:
             diagnostic = diagnostic.note(note)
         self.diagnostics.append(diagnostic)
 
-    # ---- functions and sequences
+    # Functions and sequences
 
     def check_function(self, function: Function, name: str) -> None:
         with self.scope():
@@ -155,13 +155,13 @@ class _Checker:
 
     def check_result_scope(self, function: Function, name: str) -> None:
         """Checks that the result type mentions only dims of parameters, and no variables."""
-        what = f"the result of {name}"
+        subject = f"the result of {name}"
         declared = function.ret_struct_info
-        self.check_symbols(free_symbols_in(declared), what, function.span)
+        self.check_symbols(free_symbols_in(declared), subject, function.span)
         for var in shape_variables_in(declared):
             if var not in self.variables.members or var in function.params:
                 self.report(
-                    f"{what} mentions the variable {var.name}, which is not in scope of callers",
+                    f"{subject} mentions the variable {var.name}, which is not in scope of callers",
                     var.span,
                     code="E0504",
                 )
@@ -207,14 +207,14 @@ class _Checker:
         for var in outputs:
             self.check_info(var.struct_info, var.span, f"variable {var.name}")
 
-    # ---- bindings
+    # Bindings
 
     def check_binding(self, binding: Binding, in_dataflow: bool, pure: bool) -> None:
         value, info = binding.value, binding.var.struct_info
         self.binding_span = binding.span
         if not self.is_plain_call(binding, value):
             self.check_value(value, in_dataflow, pure, binding.span)
-        elif self.deduced and info is value.struct_info and info in self.known_infos.members:
+        elif self.deduced and info is value.struct_info and info in self.valid_infos.members:
             self.define(binding.var)
             return
         if isinstance(binding, MatchCast):
@@ -293,7 +293,7 @@ class _Checker:
             self.report(f"{callee_name(call)}: {counts}", call.span or span, code="E0210")
 
     def is_pure(self, call: Call) -> bool:
-        """Returns whether a call is pure; the module's own function decides about calls of it."""
+        """Returns whether a call is pure, by the definition of a callee in the module."""
         if type(call.op) is GlobalVar and self.module is not None:
             callee = self.module.get(call.op.name)
             if isinstance(callee, Function):
@@ -354,7 +354,7 @@ class _Checker:
             self.report_contradiction(binding, info, deduced)
 
     def with_module_kernel(self, value: Expr) -> Expr:
-        """Returns a kernel call with the StructInfo of the module's own kernel."""
+        """Returns a kernel call with the StructInfo of the kernel in the module."""
         if type(value) is not Call or (kernel := self.kernel_of(value.op)) is None:
             return value
         return replace(value, op=replace(value.op, struct_info=kernel.struct_info))
@@ -369,7 +369,7 @@ class _Checker:
             code="E0509",
         )
 
-    # ---- uses
+    # Uses
 
     def define(self, var: Var) -> None:
         if var in self.defined:
@@ -446,18 +446,18 @@ class _Checker:
     def check_sizes(self, dim: Poly, span: Span | None) -> None:
         self.check_symbols(syms(dim), "a size", span)
 
-    def check_info(self, info: StructInfo, span: Span | None, what: str) -> None:
+    def check_info(self, info: StructInfo, span: Span | None, subject: str) -> None:
         """Checks that every dim and variable of a StructInfo is in scope."""
-        if info in self.known_infos.members:
+        if info in self.valid_infos.members:
             return
-        self.check_symbols(free_symbols_in(info), what, span)
+        self.check_symbols(free_symbols_in(info), subject, span)
         variables = shape_variables_in(info)
         for var in variables:
             self.check_use(var)
         if not variables:
-            self.known_infos.add([info])
+            self.valid_infos.add([info])
 
-    def check_symbols(self, mentioned: Iterable[Any], what: str, span: Span | None) -> None:
+    def check_symbols(self, mentioned: Iterable[Any], subject: str, span: Span | None) -> None:
         """Reports the dims and row variables that are not in scope, each once."""
         unknown = set(mentioned) - self.symbols.members
         if not unknown:
@@ -467,7 +467,7 @@ class _Checker:
         for name in sorted({str(dim) for dim in unknown} & in_scope):
             self.report(
                 f"two different dims are named {name}: expected the one in scope, found another "
-                f"one in {what}",
+                f"one in {subject}",
                 span,
                 hint=f"create `{name}` once, and use that object in both places",
                 code="E0503",
@@ -475,7 +475,7 @@ class _Checker:
         names = ", ".join(sorted(str(dim) for dim in unknown if str(dim) not in in_scope))
         if names:
             self.report(
-                f"{what} mentions {names}, which is not bound",
+                f"{subject} mentions {names}, which is not bound",
                 span,
                 hint="bind it as a whole size of a parameter or of R.match_cast: "
                 f'`R.Tensor(("{names.split(", ")[0]}",))`',

@@ -32,7 +32,7 @@ from structir.solver.propagation import (
     windows,
 )
 from structir.solver.propagation.row_unification import equate_rows
-from structir.solver.propagation.search import STEPS, STEPS_EACH, search
+from structir.solver.propagation.search import MAX_STEPS, MAX_STEPS_PER_TRIAL, search
 from structir.solver.propagation.store import NAMED, PARAMETER, UNLIMITED, ConstraintStore
 
 # Each of these modules registers the rules of its constraints.
@@ -58,22 +58,22 @@ class Value:
 
 @attrs.frozen(eq=False)
 class Assertion:
-    """One assertion of the program; `replay` asserts it again on another solver."""
+    """An assertion of the program; `replay` repeats it on another solver."""
 
     origin: Origin
 
 
 @attrs.frozen(eq=False)
 class HasShape(Assertion):
-    """A value has this row of axes."""
+    """Asserts that a value has this row of axes."""
 
     value: Value
     row: Row
 
 
 @attrs.frozen(eq=False)
-class Applied(Assertion):
-    """Results follow from operands by a scheme."""
+class SchemeApplication(Assertion):
+    """Asserts that a scheme relates operands and results."""
 
     scheme: Scheme
     operands: tuple[Value, ...]
@@ -82,7 +82,7 @@ class Applied(Assertion):
 
 @attrs.frozen(eq=False)
 class Disjunction(Assertion):
-    """Results follow from operands by exactly one of several schemes."""
+    """Asserts that one of several schemes relates operands and results."""
 
     schemes: tuple[Scheme, ...]
     operands: tuple[Value, ...]
@@ -91,7 +91,7 @@ class Disjunction(Assertion):
 
 @attrs.frozen(eq=False)
 class UserConstraint(Assertion):
-    """A constraint on the program's own variables."""
+    """Asserts a constraint on variables of the program."""
 
     constraint: Constraint
 
@@ -101,15 +101,15 @@ class Solver:
 
     def __init__(self, least: int = 1) -> None:
         self.store = ConstraintStore(least)
-        self.statements: list[Assertion] = []
+        self.assertions: list[Assertion] = []
         self.rows: dict[Value, Row] = {}
-        self.disjunctions: list[Disjunction] = []  # whose scheme is not decided yet
+        self.disjunctions: list[Disjunction] = []  # undecided ones
         self.marks: list[tuple[int, dict[Value, Row], list[Disjunction]]] = []
 
     # Assertions
 
     def prefer(self, symbols: Iterable[Sym], level: int = NAMED) -> None:
-        """Prefers these variables in results; those of lower levels are solved for first."""
+        """Sets a preference: equations are solved for variables of lower levels first."""
         preference = self.store.preference
         for symbol in symbols:
             preference[symbol] = max(level, preference.get(symbol, 0))
@@ -129,23 +129,23 @@ class Solver:
     def apply(
         self, scheme: Scheme, operands: Sequence[Value], results: Sequence[Value], origin: Origin
     ) -> None:
-        """Asserts that results follow from operands by a scheme."""
-        self.assert_(Applied(origin, scheme, tuple(operands), tuple(results)))
+        """Asserts that a scheme relates operands and results."""
+        self.assert_(SchemeApplication(origin, scheme, tuple(operands), tuple(results)))
 
     def add(self, constraint: Constraint, origin: Origin) -> None:
         """Asserts a constraint."""
         self.assert_(UserConstraint(origin, constraint))
 
-    def assert_(self, statement: Assertion) -> None:
+    def assert_(self, assertion: Assertion) -> None:
         """Adds an assertion and propagates. Raises Conflict if it contradicts the others."""
-        self.statements.append(statement)
+        self.assertions.append(assertion)
         store = self.store
-        store.begin(statement.origin)
-        match statement:
-            case Applied(_, scheme, operands, results):
+        store.begin(assertion.origin)
+        match assertion:
+            case SchemeApplication(_, scheme, operands, results):
                 self._apply(scheme, operands, results)
             case Disjunction():
-                self.disjunctions.append(statement)
+                self.disjunctions.append(assertion)
             case HasShape(_, value, row):
                 store.may_be_ragged = store.may_be_ragged or any(
                     is_ragged(size) for size in sizes(row)
@@ -161,20 +161,20 @@ class Solver:
             self._equate_row(value, row)
 
     def _equate_row(self, value: Value, row: Row) -> None:
-        known = self.rows.get(value)
-        if known is None:
+        asserted_row = self.rows.get(value)
+        if asserted_row is None:
             self.rows[value] = row
         else:
-            equate_rows(self.store, known, row)
+            equate_rows(self.store, asserted_row, row)
 
     # Queries
 
     def row(self, value: Value) -> Row:
         """Returns the asserted row of a value; a fresh row variable if there is none."""
-        known = self.rows.get(value)
-        if known is None:
-            known = self.rows[value] = (RowVar(value.name),)
-        return known
+        row = self.rows.get(value)
+        if row is None:
+            row = self.rows[value] = (RowVar(value.name),)
+        return row
 
     def shape(self, value: Value) -> Row:
         """Returns the row of a value with all bindings substituted."""
@@ -193,8 +193,8 @@ class Solver:
         return [None if type(e) is RowVar else labels.label_of(self.store, e) for e in row]  # type: ignore[arg-type]
 
     def solve(self) -> None:
-        """Searches what propagation leaves open: ranks, linear systems, disjunctions."""
-        until = self.store.steps + STEPS
+        """Searches after propagation: rank cases, linear systems and disjunctions."""
+        until = self.store.steps + MAX_STEPS
         search(self.store, until)
         while self._apply_decided(until):
             search(self.store, until)
@@ -213,23 +213,23 @@ class Solver:
                     remaining.append(scheme)
                 else:
                     failures.append(failure)
-            why: Reason = (disjunction.origin, *failures)
+            reason: Reason = (disjunction.origin, *failures)
             if not remaining:
-                raise Conflict("no rank of the operands satisfies the op", why, "E0402")
+                raise Conflict("no rank of the operands satisfies the op", reason, "E0402")
             if len(remaining) == 1:
                 self.disjunctions.remove(disjunction)
-                self.store.begin(why)
+                self.store.begin(reason)
                 self._apply(remaining[0], disjunction.operands, disjunction.results)
                 self.store.run()
                 progress = True
         return progress
 
     def _find_contradiction(self, scheme: Scheme, disjunction: Disjunction) -> Reason | None:
-        """Returns why a scheme cannot hold, or None if it can."""
+        """Returns the reason of a conflict of this scheme, or None if there is none."""
         rows = dict(self.rows)
         mark = self.store.push()
         self.store.begin(disjunction.origin)
-        self.store.limit = self.store.steps + STEPS_EACH
+        self.store.limit = self.store.steps + MAX_STEPS_PER_TRIAL
         try:
             self._apply(scheme, disjunction.operands, disjunction.results)
             self.store.run()
@@ -315,23 +315,23 @@ class Solver:
 
     def push(self) -> int:
         """Starts a backtracking point and returns its mark; `pop` undoes later assertions."""
-        self.marks.append((len(self.statements), dict(self.rows), list(self.disjunctions)))
+        self.marks.append((len(self.assertions), dict(self.rows), list(self.disjunctions)))
         return self.store.push()
 
     def pop(self, mark: int) -> None:
         """Undoes every assertion since the mark."""
         count, self.rows, self.disjunctions = self.marks.pop()
-        del self.statements[count:]
+        del self.assertions[count:]
         self.store.pop(mark)
 
 
-def replay(statements: Iterable[Assertion], solver: Solver, *, solve: bool = True) -> Solver:
+def replay(assertions: Iterable[Assertion], solver: Solver, *, solve: bool = True) -> Solver:
     """Returns a new solver with these assertions. Raises Conflict if they are unsatisfiable."""
     new = Solver(solver.store.least)
     new.store.preference = solver.store.preference
     new.store.may_be_ragged = solver.store.may_be_ragged
-    for statement in statements:
-        new.assert_(statement)
+    for assertion in assertions:
+        new.assert_(assertion)
     if solve:
         new.solve()
     return new

@@ -1,1 +1,1 @@
-"""User-facing tools: the command `structir`, and the generator of random programs."""
+"""The command line `structir`, the explorer, the fuzzer, and generators of documentation pages."""

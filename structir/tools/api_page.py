@@ -1,4 +1,4 @@
-"""The page of the public API: `python -m structir.tools.api_page docs/api.md` writes it."""
+"""Generates the page of the public API: `python -m structir.tools.api_page docs/api.md`."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def public_names(package: ModuleType) -> list[str]:
 
 
 def first_line(value: Any, name: str = "") -> str:
-    """Returns the first sentence of a docstring, or the words of an attribute annotation."""
+    """Returns the first sentence of a docstring, or the description of an attribute annotation."""
     if typing.get_origin(value) is typing.Annotated:
         kinds = [each for each in typing.get_args(value) if isinstance(each, AttributeKind)]
         return f"Annotation of an op's attribute. Accepts {kinds[0].expected}." if kinds else ""

@@ -16,7 +16,7 @@ Data = dict[str, Any]
 
 def write(data: Data) -> None:
     """Writes a result; numbers without a JSON form become null."""
-    typer.echo(json.dumps(_known(data), indent=1, ensure_ascii=False))
+    typer.echo(json.dumps(_json_value(data), indent=1, ensure_ascii=False))
 
 
 def write_errors(error: StructIRError) -> None:
@@ -33,33 +33,33 @@ def errors_data(error: StructIRError) -> list[Data]:
 
 def diagnostic_data(diagnostic: Diagnostic) -> Data:
     """Returns a diagnostic as plain data."""
-    told: dict[str, str | None] = {"severity": diagnostic.severity, "message": diagnostic.message}
-    told |= {
+    fields: dict[str, str | None] = {"severity": diagnostic.severity, "message": diagnostic.message}
+    fields |= {
         "label": diagnostic.label,
         "code": diagnostic.code,
         "op": diagnostic.op,
         "hint": diagnostic.hint,
     }
-    notes = [{"text": note.text} | _place(note.span) for note in diagnostic.notes]
+    notes = [{"text": note.text} | _location(note.span) for note in diagnostic.notes]
     return (
-        {key: value for key, value in told.items() if value}
-        | _place(diagnostic.span)
+        {key: value for key, value in fields.items() if value}
+        | _location(diagnostic.span)
         | {"notes": notes}
     )
 
 
-def _place(span: Span | None) -> Data:
+def _location(span: Span | None) -> Data:
     if span is None:
         return {}
     file, end = span.source.filename, (span.end_line, span.end_column + 1)
     return {"file": file, "line": span.line, "column": span.column + 1, "end": list(end)}
 
 
-def _known(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     if isinstance(value, dict):
-        return {str(key): _known(item) for key, item in value.items()}
+        return {str(key): _json_value(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_known(item) for item in value]
+        return [_json_value(item) for item in value]
     if isinstance(value, float):
         return value if isfinite(value) else None
     return value

@@ -31,9 +31,9 @@ from structir.opdef.parameters import REQUIRED
 
 DTYPES = ("float32", "float32", "float32", "float64", "int64", "int32", "bool")
 ATTEMPTS = 8
-LARGEST = 600  # elements of a result where every symbolic dim is PROBE
+MAX_ELEMENTS = 600  # of a result, with PROBE for each symbolic dim
 PROBE = 4
-MOST_AXES = 5
+MAX_RANK = 5
 QUOTED = re.compile(r"'([^']*)'")
 
 
@@ -44,30 +44,36 @@ class CallGenerator:
     rng: Random
     dtypes: Sequence[str] = DTYPES
     admits: Callable[[Op], bool] = lambda op: op.definition.pure
-    trust: float = 0.1  # probability of keeping a call that may fail at run time
-    from_examples: float = 0.0  # probability of starting from an example of the op
+    unchecked_probability: float = 0.1  # probability of keeping a call that may fail at run time
+    example_probability: float = 0.0  # probability of starting from an example of the op
 
     @cached_property
     def ops(self) -> list[Op]:
         """All ops that may be generated."""
         # ops of the package, by name: neither ops registered elsewhere nor the import order
         # may change the program of a seed
-        own = [op for op in registered_ops() if _home(op).startswith("structir.")]
-        return sorted([op for op in own if self.admits(op)], key=lambda op: op.name)
+        builtin = [op for op in registered_ops() if _module_of(op).startswith("structir.")]
+        return sorted([op for op in builtin if self.admits(op)], key=lambda op: op.name)
 
-    def draw(self, live: Sequence[Var], sizes: Sequence[Dim]) -> Call | None:
+    def generate(self, live: Sequence[Var], sizes: Sequence[Dim]) -> Call | None:
         """Returns a call of a random op on some of these values; None if all attempts failed."""
         tensors = [var for var in live if _is_tensor(var)]
         for _ in range(ATTEMPTS if tensors else 0):
             op = self.rng.choice(self.ops)
-            shown = self.from_examples > 0 and self.rng.random() < self.from_examples
+            use_example = (
+                self.example_probability > 0 and self.rng.random() < self.example_probability
+            )
             for _ in range(ATTEMPTS):
-                call = self.example(op, tensors) if shown else self.attempt(op, tensors, sizes)
-                if call is not None and self.fits(call):
+                call = (
+                    self.example_call(op, tensors)
+                    if use_example
+                    else self.random_call(op, tensors, sizes)
+                )
+                if call is not None and self.is_usable(call):
                     return call
         return None
 
-    def attempt(self, op: Op, tensors: Sequence[Var], sizes: Sequence[Dim]) -> Call | None:
+    def random_call(self, op: Op, tensors: Sequence[Var], sizes: Sequence[Dim]) -> Call | None:
         """Returns a call of this op on random arguments; None if the op rejects them."""
         chance = self.rng.random()
         first = self.rng.choice(tensors) if chance < 0.9 else self.constant(chance < 0.95)
@@ -88,34 +94,38 @@ class CallGenerator:
         except (DiagnosticError, DiagnosticWarning):
             return None
 
-    def example(self, op: Op, tensors: Sequence[Var]) -> Call | None:
-        """Returns a call like one of the op's examples, with some arrays replaced by available
-        values."""
+    def example_call(self, op: Op, tensors: Sequence[Var]) -> Call | None:
+        """Returns a call from an example of the op, with some arrays replaced by variables."""
         examples = op.definition.examples  # type: ignore[attr-defined]
         if not examples:
             return None
         args, keywords = self.rng.choice(examples)
-        exchange = self.rng.random() < 0.6
+        replace_arrays = self.rng.random() < 0.6
         try:
             return op(
-                *[self.replace_array(arg, tensors, exchange) for arg in args],
-                **{n: self.replace_array(arg, tensors, exchange) for n, arg in keywords.items()},
+                *[self.replace_array(arg, tensors, replace_arrays) for arg in args],
+                **{
+                    n: self.replace_array(arg, tensors, replace_arrays)
+                    for n, arg in keywords.items()
+                },
             )
         except (DiagnosticError, DiagnosticWarning):
             return None
 
-    def replace_array(self, value: Any, tensors: Sequence[Var], exchange: bool) -> Any:
+    def replace_array(self, value: Any, tensors: Sequence[Var], replace_arrays: bool) -> Any:
         """Replaces an array of an example by a constant, or by a value of its rank and dtype."""
         if isinstance(value, list):
-            return [self.replace_array(item, tensors, exchange) for item in value]
+            return [self.replace_array(item, tensors, replace_arrays) for item in value]
         if not isinstance(value, np.ndarray | np.generic):
             return value
         array = np.asarray(value)
-        alike = [
-            var for var in tensors if _kind_of(var.struct_info) == (array.ndim, array.dtype.name)
+        compatible = [
+            var
+            for var in tensors
+            if _rank_and_dtype(var.struct_info) == (array.ndim, array.dtype.name)
         ]
-        if exchange and alike and self.rng.random() < 0.5:
-            return self.rng.choice(alike)
+        if replace_arrays and compatible and self.rng.random() < 0.5:
+            return self.rng.choice(compatible)
         return Constant(array)
 
     def operand(self, first: Expr, tensors: Sequence[Var]) -> Any:
@@ -126,23 +136,23 @@ class CallGenerator:
         if chance < 0.25:
             return self.constant(self.rng.random() < 0.8)
         if chance < 0.6:
-            alike = [var for var in tensors if var.struct_info == first.struct_info]
-            return self.rng.choice(alike or [first])
-        wanted = getattr(first.struct_info, "dtype", None)
-        same = [var for var in tensors if getattr(var.struct_info, "dtype", None) == wanted]
-        return self.rng.choice(tensors if chance > 0.9 or not same else same)
+            same_info = [var for var in tensors if var.struct_info == first.struct_info]
+            return self.rng.choice(same_info or [first])
+        dtype = getattr(first.struct_info, "dtype", None)
+        same_dtype = [v for v in tensors if getattr(v.struct_info, "dtype", None) == dtype]
+        return self.rng.choice(tensors if chance > 0.9 or not same_dtype else same_dtype)
 
-    def constant(self, floating: bool) -> Constant:
+    def constant(self, is_floating: bool) -> Constant:
         """Returns a small array of any rank: some ops need many axes, or constant sizes."""
         shape = [self.rng.choice([1, 2, 2]) for _ in range(self.rng.randint(0, 5))]
         values = np.random.default_rng(self.rng.randrange(1 << 30)).integers(0, 3, shape)
-        dtypes = [dtype for dtype in self.dtypes if is_float(dtype) == floating]
+        dtypes = [dtype for dtype in self.dtypes if is_float(dtype) == is_floating]
         return Constant(values.astype(self.rng.choice(dtypes or self.dtypes)))
 
     def attribute(self, kind: AttributeKind, first: Expr, sizes: Sequence[Dim]) -> Any:
         """Returns a value of a kind of attribute."""
         for _ in range(4 * ATTEMPTS):
-            value = self.proposal(kind, first.struct_info, sizes)
+            value = self.candidate(kind, first.struct_info, sizes)
             try:
                 kind.take(value)
             except InvalidAttribute:
@@ -150,7 +160,7 @@ class CallGenerator:
             return value
         return None
 
-    def proposal(self, kind: AttributeKind, info: StructInfo, sizes: Sequence[Dim]) -> Any:
+    def candidate(self, kind: AttributeKind, info: StructInfo, sizes: Sequence[Dim]) -> Any:
         """Returns a candidate value of an attribute."""
         rng, rank = self.rng, getattr(info, "ndim", None) or 0
         choices = QUOTED.findall(kind.expected)
@@ -177,29 +187,29 @@ class CallGenerator:
             ]
         )
 
-    def fits(self, call: Call) -> bool:
-        """Whether a result may be used: small, of a permitted dtype, mostly of known size."""
+    def is_usable(self, call: Call) -> bool:
+        """Returns whether a result is small, of a permitted dtype, and mostly of known shape."""
         info = call.struct_info
         assert info is not None
-        if not all(map(self.small, _tensors(info))):
+        if not all(map(self.is_small, _tensors(info))):
             return False
-        known = all(isinstance(tensor.dims, tuple) for tensor in _tensors(info))
-        sure = known and not call.op.definition.assumptions(call)  # type: ignore[attr-defined]
-        return sure or self.rng.random() < self.trust
+        has_known_shapes = all(isinstance(tensor.dims, tuple) for tensor in _tensors(info))
+        is_certain = has_known_shapes and not call.op.definition.assumptions(call)  # type: ignore[attr-defined]
+        return is_certain or self.rng.random() < self.unchecked_probability
 
-    def small(self, info: TensorStructInfo) -> bool:
-        """Whether a tensor has a permitted dtype and few elements."""
-        if info.dtype not in self.dtypes or info.ndim is None or info.ndim > MOST_AXES:
+    def is_small(self, info: TensorStructInfo) -> bool:
+        """Returns whether a tensor has a permitted dtype and few elements."""
+        if info.dtype not in self.dtypes or info.ndim is None or info.ndim > MAX_RANK:
             return False
         dims = info.dims if isinstance(info.dims, tuple) else ()
-        return elements(dims) <= LARGEST and all(map(_is_simple, dims))
+        return elements(dims) <= MAX_ELEMENTS and all(map(_is_simple, dims))
 
 
-def _kind_of(info: Any) -> tuple[int, str]:
+def _rank_and_dtype(info: Any) -> tuple[int, str]:
     return info.ndim, info.dtype
 
 
-def _home(op: Op) -> str:
+def _module_of(op: Op) -> str:
     """Returns the module of the function that declares an op; "" for an op without one."""
     return getattr(getattr(op.definition, "body", None), "__module__", "")
 
@@ -232,8 +242,7 @@ def _is_tensor(value: Expr) -> bool:
 
 
 def _tensors(info: StructInfo) -> list[TensorStructInfo]:
-    """Returns the tensors of a StructInfo; none for a shape of known rank, and an unknown tensor
-    for any other class."""
+    """Returns the tensors of a StructInfo; an unknown tensor for values of unknown size."""
     if isinstance(info, TupleStructInfo):
         return [tensor for field in info.fields for tensor in _tensors(field)]
     if isinstance(info, ShapeStructInfo) and info.ndim is not None:

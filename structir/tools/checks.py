@@ -1,5 +1,4 @@
-"""The fuzzer's checks: properties of every program. A check raises an error if its property is
-violated."""
+"""The fuzzer's checks: properties of every program. A violated check raises an error."""
 
 from __future__ import annotations
 
@@ -43,20 +42,20 @@ from structir.tools.comparison import Disagreement, require_agreement, result
 
 RUNS = 2  # sets of arguments for a program
 WORKERS = (1, 2, 3, 5)
-NO_KERNEL = "has no CUDA kernel"  # from the backend, for programs that it does not support
+NO_KERNEL = "has no CUDA kernel"  # message of the backend for unsupported programs
 
 Check = Callable[[IRModule, int], None]
 CHECKS: dict[str, Check] = {}
 
 
 def check(rule: Check) -> Check:
-    """Registers a check under the name of its function; its number seeds its random inputs."""
+    """Registers a check under the name of its function; its second parameter is a random seed."""
     CHECKS[rule.__name__] = rule
     return rule
 
 
 def run_check(name: str, module: IRModule, seed: int) -> None:
-    """Runs one check, without warnings about the program; raises the errors of the check."""
+    """Runs one check without warnings about the program. Raises the errors of the check."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         CHECKS[name](module, seed)
@@ -80,14 +79,14 @@ def _runner(module: IRModule, name: str) -> Callable[..., Any]:
 
 @check
 def text(module: IRModule, seed: int) -> None:
-    """Printing and parsing gives an equal, well-formed program, without a warning."""
+    """A printed program parses to an equal, well-formed program without a warning."""
     check_well_formed(module)
     with warnings.catch_warnings():
         warnings.simplefilter("error", DiagnosticWarning)
-        read = parse(module.script())
-    if not structural_equal(read, module):
-        raise Disagreement(f"the printed program parses to\n{read.script()}")
-    if structural_hash(read) != structural_hash(module):
+        parsed = parse(module.script())
+    if not structural_equal(parsed, module):
+        raise Disagreement(f"the printed program parses to\n{parsed.script()}")
+    if structural_hash(parsed) != structural_hash(module):
         raise Disagreement("the printed program parses to an equal program with another hash")
 
 
@@ -107,8 +106,7 @@ class CheckingInterpreter(Interpreter):
 
 
 def _run_checked(module: IRModule, seed: int) -> Iterator[tuple[str, list[Any], Any]]:
-    """Returns the results of all functions, with each intermediate value checked against its
-    StructInfo."""
+    """Yields name, arguments and result of each run; checks all values against their StructInfo."""
     for name, function in _functions(module).items():
         for arguments, expected in answers(module, name, function, RUNS, seed):
             with np.errstate(all="ignore"):
@@ -124,7 +122,7 @@ def deduction(module: IRModule, seed: int) -> None:
 
 
 def _runs(module: IRModule, name: str, seed: int) -> bool:
-    """Whether some random input gives a result; programs with kernels are not run."""
+    """Returns whether some random input gives a result; programs with kernels are not run."""
     function = module.functions[name]
     if not isinstance(function, Function):
         return True
@@ -138,7 +136,7 @@ def solver(module: IRModule, seed: int) -> None:
 
     It assumes sizes of at least 1, and may add checks of that.
     """
-    known = list(_run_checked(module, seed))
+    runs = list(_run_checked(module, seed))
     try:
         completed = infer(module)
     except StructInfoError:
@@ -146,25 +144,25 @@ def solver(module: IRModule, seed: int) -> None:
             raise
         return  # invalid calls are rejected even if they are never reached
     check_well_formed(completed)
-    for name, arguments, expected in known:
+    for name, arguments, expected in runs:
         try:
             with np.errstate(all="ignore"):
-                found = CheckingInterpreter(completed).global_function(name)(*arguments)
+                actual = CheckingInterpreter(completed).global_function(name)(*arguments)
         except (ShapeMismatchError, Disagreement):
             if any(_has_empty(each) for each in arguments):
                 continue
             raise
-        if not same(expected, found, 0):
+        if not same(expected, actual, 0):
             raise Disagreement(
-                f"infer changes the result of {name}: expected {expected!r}, found {found!r}"
+                f"infer changes the result of {name}: expected {expected!r}, found {actual!r}"
             )
-    again = infer(completed)
-    if not structural_equal(again, completed):
-        raise Disagreement(f"a second run infers more:\n{completed.script()}\n{again.script()}")
+    second = infer(completed)
+    if not structural_equal(second, completed):
+        raise Disagreement(f"a second run infers more:\n{completed.script()}\n{second.script()}")
 
 
 def _has_empty(value: Any) -> bool:
-    """Whether some tensor or shape in a value has a size of 0."""
+    """Returns whether some tensor or shape in a value has a size of 0."""
     if isinstance(value, tuple):
         return any(each == 0 if isinstance(each, int) else _has_empty(each) for each in value)
     return getattr(value, "size", 1) == 0
@@ -177,7 +175,7 @@ def _has_empty(value: Any) -> bool:
 def passes(module: IRModule, seed: int) -> None:
     """Every pass keeps the program well formed and preserves its results; a second run changes
     nothing."""
-    known = {
+    expected_results = {
         name: list(answers(module, name, function, 1, seed))
         for name, function in _functions(module).items()
     }
@@ -185,27 +183,27 @@ def passes(module: IRModule, seed: int) -> None:
         for each in all_passes():
             if each.comparable:
                 try:
-                    _one_pass(each, module, known)
+                    _check_pass(each, module, expected_results)
                 except Exception as error:
                     error.add_note(f"pass {each.name}")
                     raise
 
 
-def _one_pass(each: Any, module: IRModule, known: dict[str, list[Any]]) -> None:
+def _check_pass(each: Any, module: IRModule, expected_results: dict[str, list[Any]]) -> None:
     after = each(module)
     if after is module:
         return
-    for name, cases in known.items():
+    for name, cases in expected_results.items():
         for arguments, expected in cases:
-            found = result(_runner(after, name), arguments)
-            if not same(expected, found, each.tolerance):
+            actual = result(_runner(after, name), arguments)
+            if not same(expected, actual, each.tolerance):
                 try:  # intermediate rounding may differ, as in kernels
-                    require_agreement(module, name, arguments, expected, found)
+                    require_agreement(module, name, arguments, expected, actual)
                 except Disagreement as error:
                     raise Disagreement(f"{each} changes the result of {name}: {error}") from None
     if each.idempotent is True:
-        again = each(after)
-        if again is not after and not structural_equal(again, after):
+        second = each(after)
+        if second is not after and not structural_equal(second, after):
             raise Disagreement(f"{each} is not idempotent: a second run changes the program")
 
 
@@ -221,14 +219,14 @@ def cpu(module: IRModule, seed: int) -> None:
         for run in range(RUNS):
             arguments = random_arguments(function, seed * RUNS + run)
             expected = result(_runner(module, name), arguments)
-            found = result(executable[name], arguments)
-            if isinstance(expected, StructIRError) and not isinstance(found, StructIRError):
+            actual = result(executable[name], arguments)
+            if isinstance(expected, StructIRError) and not isinstance(actual, StructIRError):
                 # unused values are not computed and raise no errors
                 expected = result(_runner(dead_code_elimination(module), name), arguments)
-            if isinstance(expected, StructIRError) != isinstance(found, StructIRError):
-                raise Disagreement(f"interpreted: {expected!r}\ncompiled: {found!r}")
+            if isinstance(expected, StructIRError) != isinstance(actual, StructIRError):
+                raise Disagreement(f"interpreted: {expected!r}\ncompiled: {actual!r}")
             if not isinstance(expected, StructIRError):
-                require_agreement(module, name, arguments, expected, found)
+                require_agreement(module, name, arguments, expected, actual)
 
 
 @check
@@ -244,19 +242,19 @@ def cuda(module: IRModule, seed: int) -> None:
                 raise
             continue
         for arguments, expected in answers(module, name, function, 1, seed):
-            found = result(executable[name], arguments)
-            require_agreement(module, name, arguments, expected, _to_host(found))
+            actual = result(executable[name], arguments)
+            require_agreement(module, name, arguments, expected, _to_host(actual))
 
 
 def _with_callees(module: IRModule, name: str) -> IRModule:
     """Returns the module of one function and its callees."""
-    kept, todo = {}, [name]
+    functions, todo = {}, [name]
     while todo:
         name = todo.pop()
-        kept[name] = module.functions[name]
-        called = [part.name for part in walk(kept[name]) if isinstance(part, GlobalVar)]
-        todo += [callee for callee in called if callee not in kept]
-    return module.with_functions(kept)
+        functions[name] = module.functions[name]
+        called = [part.name for part in walk(functions[name]) if isinstance(part, GlobalVar)]
+        todo += [callee for callee in called if callee not in functions]
+    return module.with_functions(functions)
 
 
 def _to_host(value: Any) -> Any:
@@ -275,8 +273,8 @@ def shards(module: IRModule, seed: int) -> None:
             try:
                 sharded.plan(*arguments)
             except StructIRError:
-                continue  # an error that states why it cannot be split
-            found = result(sharded, arguments)
-            if isinstance(found, StructIRError):
-                raise Disagreement(f"sharded execution fails: {found}") from found
-            require_agreement(module, name, arguments, expected, found)
+                continue  # the function cannot be split
+            actual = result(sharded, arguments)
+            if isinstance(actual, StructIRError):
+                raise Disagreement(f"sharded execution fails: {actual}") from actual
+            require_agreement(module, name, arguments, expected, actual)

@@ -1,6 +1,6 @@
-"""The command `structir`: every file of the folder `commands` is one of its commands.
+"""The command `structir`; each file in the folder `commands` defines one of its commands.
 
-Only the chosen command is imported. The others are listed by the docstrings of their source files.
+Only the selected command is imported. The help of the others is read from their source files.
 """
 
 from __future__ import annotations
@@ -30,54 +30,55 @@ terminal = lazy_module("structir.tools.terminal")
 HELP = """
 StructIR: a tensor IR and compiler with first-class StructInfo.
 
-A FILE is the text of a program: a module class, or top-level [bold]@R.function[/bold]s. \
-A dash is the standard input; a [bold].sir[/bold] file is one that structir.save wrote.
+FILE contains a program: Python source with a module class or top-level \
+[bold]@R.function[/bold]s, an archive ([bold].sir[/bold]) of structir.save, or a model \
+([bold].onnx[/bold], [bold].pt2[/bold]). A dash reads source from the standard input.
 """
 
 EPILOG = f"""
 [bold]Exit codes[/bold]: {" · ".join([f"{code:d} {text}" for code, text in EXIT_CODES.items()])}.
 
 Colours follow the terminal; the environment variable NO_COLOR turns them off. \
-[bold]--json[/bold] writes results for scripts. [bold]--install-completion[/bold] adds completion \
-of commands, options, passes, functions and sizes to your shell.
+[bold]--json[/bold] prints results for scripts. [bold]--install-completion[/bold] installs shell \
+completion of commands, options, passes, functions and symbolic dims.
 """
-PANELS = ("Read and look", "Run", "Change", "Find faults")  # a command's file names its own
-COMPLETION = "_STRUCTIR_COMPLETE"  # set by the scripts of the shells
-BUG = "This is a bug in StructIR. `structir reduce` finds the smallest program that shows it."
+PANELS = ("Inspect", "Run", "Transform", "Test and debug")  # each command file sets one
+COMPLETION = "_STRUCTIR_COMPLETE"  # set by the completion scripts of shells
+BUG = "This is a bug in StructIR. `structir reduce` reduces the program that triggers it."
 
 
 class Commands(TyperGroup):
-    """The group of all commands; imports a command's module when the command is chosen."""
+    """The group of all commands; imports the module of the selected command."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        self.commands = dict.fromkeys(command_files(), None)  # type: ignore[assignment]  # names
+        self.commands = dict.fromkeys(command_files(), None)  # type: ignore[assignment]  # names only
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Returns the names of all commands."""
         return command_names()
 
     def get_command(self, ctx: Any, name: str) -> TyperCommand | None:
-        """Returns the outline of a command, which is enough for a list."""
+        """Returns a command with its help but without its options."""
         return outline(name) if name in command_files() else None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Returns the name of the chosen command, the command itself, and its arguments."""
-        name, chosen, rest = super().resolve_command(ctx, args)
-        command = None if chosen is None else load_command(str(name))
+        """Returns the name, the command with its options, and the arguments of the selection."""
+        name, outlined, rest = super().resolve_command(ctx, args)
+        command = None if outlined is None else load_command(str(name))
         if command is not None and ctx.resilient_parsing:
-            _keep_strings(command, ctx)
+            _skip_conversion(command, ctx)
         return name, command, rest
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
         """Parses the options before the command."""
         if ctx.resilient_parsing:
-            _keep_strings(self, ctx)
+            _skip_conversion(self, ctx)
         return super().parse_args(ctx, args)
 
 
-def _keep_strings(command: Any, ctx: Any) -> None:
-    """Skips the conversion of arguments, whose libraries take longer than the completion."""
+def _skip_conversion(command: Any, ctx: Any) -> None:
+    """Skips the conversion of arguments: its imports take longer than the completion."""
     for param in command.get_params(ctx):
         param.process_value = lambda ctx, value: value
 
@@ -100,8 +101,8 @@ def _app(group: type[TyperGroup] = TyperGroup) -> typer.Typer:
     )
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(is_requested: bool) -> None:
+    if is_requested:
         typer.echo(f"structir {facade.__version__}")
         raise typer.Exit
 
@@ -158,7 +159,7 @@ def load_command(name: str) -> Any:
     app.callback()(lambda: None)
     app.command(
         name,
-        cls=getattr(module, "HELP", TyperCommand),  # a command may show more than its options
+        cls=getattr(module, "HELP", TyperCommand),  # a command may define its own help
         no_args_is_help=True,
         help=help_of(command.__doc__ or ""),
         rich_help_panel=getattr(module, "PANEL", None),
@@ -182,22 +183,22 @@ def _guarded(command: Callable[..., None]) -> Callable[..., None]:
             raise
         except OSError as error:
             terminal.show(f"error: {error}")
-            raise typer.Exit(ExitCode.WRONG_USAGE) from None
+            raise typer.Exit(ExitCode.INVALID_USAGE) from None
         except Exception:
             terminal.show(f"{traceback.format_exc()}\n{BUG}")
-            raise typer.Exit(ExitCode.BUG) from None
+            raise typer.Exit(ExitCode.INTERNAL_ERROR) from None
 
     return run
 
 
 def help_of(text: str) -> str:
-    """Returns a docstring as help: the lines of a paragraph are joined, examples are kept."""
+    """Returns a docstring as help: joins the lines of paragraphs and leaves examples unchanged."""
     paragraphs = inspect.cleandoc(text).split("\n\n")
     return "\n\n".join([p if p.startswith(" ") else " ".join(p.split()) for p in paragraphs])
 
 
 def main() -> None:
     """Runs the installed command."""
-    if COMPLETION in os.environ:  # typer then leaves out rich, which takes longer than all else
+    if COMPLETION in os.environ:  # typer then skips rich, the slowest import
         sys.modules["rich"] = None  # type: ignore[assignment]
     build()()

@@ -1,4 +1,4 @@
-"""The page of the command line: `python -m structir.tools.command_page docs/command-line.md`."""
+"""Generates the page of commands: `python -m structir.tools.command_page docs/command-line.md`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Completions for the shell. They read source files and import no part of the compiler."""
+"""Shell completions, computed from source files without importing the compiler."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def check_names() -> list[str]:
 
 def _functions(ctx: typer.Context) -> dict[str, ast.FunctionDef]:
     """Returns the functions of the program on the command line; none if it cannot be read."""
-    words = [ctx.params.get("file"), *ctx.args]  # unassigned after an option without its value
+    words = [ctx.params.get("file"), *ctx.args]  # in `ctx.args` after an option without its value
     try:
         body = ast.parse(_text(Path(next(filter(None, words))))).body
     except (StopIteration, KeyError, OSError, ValueError, SyntaxError, RecursionError):
@@ -82,7 +82,7 @@ def _text(file: Path) -> str:
 
 
 def _dims(function: ast.FunctionDef) -> Iterator[str]:
-    """Yields the names that are a whole axis in the shapes of the parameters."""
+    """Yields the names of dims that are a single variable in the shapes of the parameters."""
     arguments = function.args.args
     for annotation in [argument.annotation for argument in arguments if argument.annotation]:
         for node in ast.walk(annotation):

@@ -1,4 +1,4 @@
-"""The page of errors: `python -m structir.tools.error_page docs/errors.md` writes it."""
+"""Generates the page of errors: `python -m structir.tools.error_page docs/errors.md`."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _table() -> str:
 
 
 def _section(entry: Explanation) -> str:
-    # the space keeps wrong programs from being run as examples of the page
+    # with the space, wrong programs are not run as examples of the page
     text = entry.text.replace("```python\n", "``` python\n").replace("```text\n", "``` text\n")
     return f"### {entry.code}: {entry.title}\n\n{text}"
 

@@ -6,23 +6,23 @@ from enum import IntEnum
 class ExitCode(IntEnum):
     """The exit status of a command."""
 
-    WELL = 0
-    WRONG_PROGRAM = 1
-    WRONG_USAGE = 2
-    WRONG_RUN = 3
-    WRONG_PASS = 4
-    FOUND = 5
-    BUG = 70
+    SUCCESS = 0
+    INVALID_PROGRAM = 1
+    INVALID_USAGE = 2
+    RUN_TIME_ERROR = 3
+    PASS_ERROR = 4
+    FUZZ_FAILURE = 5
+    INTERNAL_ERROR = 70
     INTERRUPTED = 130
 
 
 EXIT_CODES = {
-    ExitCode.WELL: "success",
-    ExitCode.WRONG_PROGRAM: "invalid program; every error is printed with its location",
-    ExitCode.WRONG_USAGE: "invalid command line",
-    ExitCode.WRONG_RUN: "the program failed at run time",
-    ExitCode.WRONG_PASS: "a pass broke the program",
-    ExitCode.FOUND: "the fuzzer found a failure",
-    ExitCode.BUG: "internal error: a bug in StructIR",
+    ExitCode.SUCCESS: "success",
+    ExitCode.INVALID_PROGRAM: "invalid program; every error is printed with its location",
+    ExitCode.INVALID_USAGE: "invalid command line",
+    ExitCode.RUN_TIME_ERROR: "the program failed at run time",
+    ExitCode.PASS_ERROR: "a pass changed the results of the program, or made it ill-formed",
+    ExitCode.FUZZ_FAILURE: "a check of the fuzzer failed",
+    ExitCode.INTERNAL_ERROR: "internal error: a bug in StructIR",
     ExitCode.INTERRUPTED: "interrupted",
 }

@@ -1,4 +1,4 @@
-"""Runs all checks on random programs; failures are reduced and written to files."""
+"""Runs checks on random programs; reduces failures and writes them to files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import attrs
 
 from structir.analysis.internal_functions import PRIVATE
 from structir.errors import PassError, StructIRError
-from structir.ir.dtype import DTYPES as EVERY_DTYPE
+from structir.ir.dtype import DTYPES as ALL_DTYPES
 from structir.ir.expr import Function
 from structir.ir.module import IRModule
 from structir.ir.node import replace
@@ -29,8 +29,8 @@ from structir.tools.reduction import reduce_module
 
 METADATA = "metadata["  # the prefix of a reference to a separately stored array
 FROM_EXAMPLES = 0.25  # of all calls: random arguments fit some ops only rarely
-RARE = (*sorted(EVERY_DTYPE - set(DTYPES)), "float16", "bfloat16", "bfloat16", "int8")
-NAME = re.compile(r"(\w+)-(\d+)")  # header of a failure: check, seed of the inputs
+RARE_DTYPES = (*sorted(ALL_DTYPES - set(DTYPES)), "float16", "bfloat16", "bfloat16", "int8")
+FILE_NAME = re.compile(r"(\w+)-(\d+)")  # a saved failure: check and seed
 NUMBERS = re.compile(r"[\d'\"]\S*")
 
 
@@ -50,42 +50,44 @@ class Failure:
 
     def text(self) -> str:
         """The program, with the error as a comment."""
-        said = [self.signature, *str(self.error).splitlines()]
-        notes = "".join([f"# {line}\n" for line in said])
+        messages = [self.signature, *str(self.error).splitlines()]
+        notes = "".join([f"# {line}\n" for line in messages])
         return f"{notes}\n{self.module.script()}"
 
 
 def signature_of(error: BaseException) -> str:
-    """Returns an error without the names and numbers of one program; for other exceptions, the
-    raising location in the code."""
+    """Returns a key of an error: its message without names and numbers of the program.
+
+    For exceptions other than StructIRError, the key is the raising function.
+    """
     notes = " ".join(getattr(error, "__notes__", ()))
     kind = type(error).__name__
     if isinstance(error, StructIRError):
-        said = [d.message for d in getattr(error, "diagnostics", ())] or [str(error)]
-        shown = said[:2] if isinstance(error, PassError) else said[:1]
+        messages = [d.message for d in getattr(error, "diagnostics", ())] or [str(error)]
+        shown = messages[:2] if isinstance(error, PassError) else messages[:1]
         words = " ".join([NUMBERS.sub("_", line.splitlines()[0]) for line in shown])
         return f"{kind} {words} {notes}".strip()
     if error.__cause__ is not None:
         return f"{kind} from {signature_of(error.__cause__)} {notes}".strip()
     frames = traceback.extract_tb(error.__traceback__)
-    place = f"{Path(frames[-1].filename).name}:{frames[-1].name}" if frames else ""
-    return f"{kind} at {place} {notes}".strip()
+    location = f"{Path(frames[-1].filename).name}:{frames[-1].name}" if frames else ""
+    return f"{kind} at {location} {notes}".strip()
 
 
 def random_program(seed: int, size: int) -> IRModule:
-    """Returns a random program; in every second one, the helpers of `main` are private."""
+    """Returns a random program. With odd seeds, all functions except `main` are private."""
     rng = Random(seed)
-    dtypes = (*DTYPES, *(rng.sample(RARE, 3) if rng.random() < 0.4 else ()))
-    drawer = CallGenerator(rng, dtypes, from_examples=FROM_EXAMPLES)
+    dtypes = (*DTYPES, *(rng.sample(RARE_DTYPES, 3) if rng.random() < 0.4 else ()))
+    generator = CallGenerator(rng, dtypes, example_probability=FROM_EXAMPLES)
     if rng.random() < 0.2:
-        drawer = attrs.evolve(drawer, admits=has_device_kernel)
-    module = random_module(seed, size, drawer)
+        generator = attrs.evolve(generator, admits=has_device_kernel)
+    module = random_module(seed, size, generator)
     return with_private_helpers(module) if seed % 2 else module
 
 
 @cache
 def has_device_kernel(op: Op) -> bool:
-    """Whether a GPU can run an op; some programs contain such ops only."""
+    """Returns whether a GPU can run an op; some programs contain such ops only."""
     definition: Any = op.definition
     if not definition.pure or not getattr(definition, "sampled", None):
         return False
@@ -107,9 +109,9 @@ def with_private_helpers(module: IRModule) -> IRModule:
 def failures(module: IRModule, seed: int, checks: Sequence[str]) -> Iterator[Failure]:
     """Yields the failures of a program, at most one for each check."""
     for name in checks:
-        found = failure(name, module, seed)
-        if found is not None:
-            yield found
+        violation = failure(name, module, seed)
+        if violation is not None:
+            yield violation
 
 
 def failure(name: str, module: IRModule, seed: int) -> Failure | None:
@@ -121,33 +123,33 @@ def failure(name: str, module: IRModule, seed: int) -> Failure | None:
     return None
 
 
-def reduce_failure(found: Failure) -> Failure:
-    """Returns the failure of the reduce_failure part of its program with the same signature."""
+def reduce_failure(original: Failure) -> Failure:
+    """Returns the failure of the smallest part of the program with the same signature."""
 
     def fails(candidate: IRModule) -> bool:
-        again = failure(found.check, candidate, found.seed)
-        return again is not None and again.signature == found.signature
+        new = failure(original.check, candidate, original.seed)
+        return new is not None and new.signature == original.signature
 
-    small = reduce_module(found.module, fails)
-    return failure(found.check, small, found.seed) or found
+    small = reduce_module(original.module, fails)
+    return failure(original.check, small, original.seed) or original
 
 
-def save_failure(found: Failure, folder: Path) -> Path:
-    """Writes a failure to a file of its own: source, or an archive if it has large constants."""
+def save_failure(failed: Failure, folder: Path) -> Path:
+    """Writes a failure to a file: source, or an archive if the program has large constants."""
     folder.mkdir(parents=True, exist_ok=True)
-    place = folder / f"{found.check}-{found.seed}.py"
-    text = found.text()
+    path = folder / f"{failed.check}-{failed.seed}.py"
+    text = failed.text()
     if METADATA in text:
-        place = place.with_suffix(".sir")
-        save(found.module, place)
+        path = path.with_suffix(".sir")
+        save(failed.module, path)
     else:
-        place.write_text(text, encoding="utf-8")
-    return place
+        path.write_text(text, encoding="utf-8")
+    return path
 
 
 def replay(file: Path) -> list[Failure]:
-    """Runs the check of a saved failure again, or all checks if its name gives none."""
-    name = NAME.fullmatch(file.stem)
-    own = name is not None and name[1] in CHECKS
-    checks, seed = ((name[1],), int(name[2])) if name and own else (tuple(CHECKS), 0)
+    """Runs the check in the name of a saved failure again; all checks if there is none."""
+    match = FILE_NAME.fullmatch(file.stem)
+    is_check = match is not None and match[1] in CHECKS
+    checks, seed = ((match[1],), int(match[2])) if match and is_check else (tuple(CHECKS), 0)
     return list(failures(read_program(file), seed, checks))

@@ -1,4 +1,4 @@
-"""Generates random well-formed programs for tests."""
+"""Generates random well-formed programs."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ from structir.tools.kernels import KernelGenerator, fits_kernels
 __all__ = ["random_arguments", "random_module"]
 
 SCALAR_BOOL = TensorStructInfo((), "bool")
-MOST_KERNELS = 2  # of a module: each takes a tenth of a second to compile
-NAMELESS = '"_"'  # a size as a value; annotations of parameters bind it to a name
-DEEPEST = 2  # nesting depth of functions and branches
+MAX_KERNELS = 2  # per module: each takes about 0.1 s to compile
+ANONYMOUS_SIZE = '"_"'  # a size as a value; annotations of parameters bind it to a name
+MAX_DEPTH = 2  # nesting depth of functions and branches
 
 
-def random_module(seed: int, size: int = 8, drawer: CallGenerator | None = None) -> IRModule:
+def random_module(seed: int, size: int = 8, generator: CallGenerator | None = None) -> IRModule:
     """Returns a well-formed module of one to three functions, `main` last, with about `size`
     bindings each.
 
@@ -57,22 +57,22 @@ def random_module(seed: int, size: int = 8, drawer: CallGenerator | None = None)
     succeed at run time. The same seed gives the same module, given the same registered ops.
     """
     rng = Random(seed)
-    writer = _ProgramGenerator(rng, drawer or CallGenerator(rng), size)
+    program = _ProgramGenerator(rng, generator or CallGenerator(rng), size)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for number in range(rng.choice([0, 0, 1, 2])):
-            write = writer.recursion if rng.random() < 0.15 else writer.function
-            write(f"helper_{number}")
-        writer.function("main")
-    return writer.builder.get()
+            add = program.recursion if rng.random() < 0.15 else program.function
+            add(f"helper_{number}")
+        program.function("main")
+    return program.builder.get()
 
 
 class _ProgramGenerator:
     """Generates functions binding by binding, from the values in scope."""
 
-    def __init__(self, rng: Random, drawer: CallGenerator, size: int) -> None:
+    def __init__(self, rng: Random, generator: CallGenerator, size: int) -> None:
         self.rng = rng
-        self.drawer = drawer
+        self.calls = generator
         self.size = size
         self.builder = BlockBuilder()
         self.live: list[Var] = []
@@ -85,11 +85,11 @@ class _ProgramGenerator:
 
     def function(self, name: str) -> None:
         """Generates a function of the module."""
-        dims = [sym(letter) for letter in "nmk"[: self.rng.randint(1, 3)]]
+        dims = [sym(name) for name in "nmk"[: self.rng.randint(1, 3)]]
         self.sizes = [*dims, 1, 2]
         params = [Var(f"x{i}", self.tensor(dims)) for i in range(self.rng.randint(1, 3))]
         params += [Var(f"d{i}", TensorStructInfo((dim,), "float32")) for i, dim in enumerate(dims)]
-        params += self.rng.sample(self.odd_params(dims), self.rng.randint(0, 2))
+        params += self.rng.sample(self.non_tensor_params(dims), self.rng.randint(0, 2))
         self.live = list(params)
         with self.builder.function(name, params):
             self.bindings(self.size)
@@ -98,7 +98,7 @@ class _ProgramGenerator:
 
     def recursion(self, name: str) -> None:
         """Generates a recursive function with two flags; each call clears one."""
-        dims = [sym(letter) for letter in "nm"]
+        dims = [sym(name) for name in "nm"]
         self.sizes = [*dims, 1, 2]
         flags = [Var("again", SCALAR_BOOL), Var("then", SCALAR_BOOL)]
         state = Var("state", self.tensor(dims))
@@ -109,28 +109,28 @@ class _ProgramGenerator:
         itself = GlobalVar(name, info)
         last = Constant(np.asarray(False))
 
-        def again() -> Expr:
+        def recurse() -> Expr:
             self.bindings(self.size // 2)
-            step = self.chosen(state.struct_info)
+            step = self.pick(state.struct_info)
             return self.builder.emit(Call(itself, (flags[1], last, step, *params[3:])))
 
         def end() -> Expr:
-            return self.nested(lambda: self.chosen(state.struct_info))
+            return self.nested(lambda: self.pick(state.struct_info))
 
         with self.builder.function(name, params, ret=state.struct_info):
             outer = self.live
-            made = self.builder.if_else(flags[0], lambda: self.nested(again), end)
-            self.live = [*outer, made]
-            self.builder.emit_func_output(made)
+            var = self.builder.if_else(flags[0], lambda: self.nested(recurse), end)
+            self.live = [*outer, var]
+            self.builder.emit_func_output(var)
 
     def tensor(self, dims: list[Any]) -> TensorStructInfo:
         """Returns the StructInfo of a tensor parameter."""
         choices: list[Dim] = [*dims, *dims, 1, 2, dims[0] + 1, dims[0] * dims[-1]]
         shape = [self.rng.choice(choices) for _ in range(self.rng.choice([0, 1, 2, 2, 3]))]
-        return TensorStructInfo(tuple(shape), self.rng.choice(self.drawer.dtypes))
+        return TensorStructInfo(tuple(shape), self.rng.choice(self.calls.dtypes))
 
-    def odd_params(self, dims: list[Any]) -> list[Var]:
-        """Generates parameters that are not plain tensors."""
+    def non_tensor_params(self, dims: list[Any]) -> list[Var]:
+        """Generates parameters of other classes, and a tensor of unknown shape."""
         pair = TupleStructInfo((self.tensor(dims), TensorStructInfo((dims[0],), "float32")))
         unknown = TensorStructInfo(dtype="float32", ndim=self.rng.randint(0, 2))
         return [
@@ -142,7 +142,7 @@ class _ProgramGenerator:
         ]
 
     def result(self) -> Expr:
-        """Returns several of the latest values as a tuple, or one."""
+        """Returns one of the latest values, or a tuple of several."""
         count = self.rng.randint(1, 3)
         latest = self.live[-6:]
         chosen = self.rng.sample(latest, min(count, len(latest)))
@@ -168,34 +168,34 @@ class _ProgramGenerator:
             self.statements(count)
             local = self.live[len(outer) :]
             chosen = self.rng.sample(local, self.rng.randint(min(1, len(local)), len(local)))
-            known = [var for var in chosen if not isinstance(var.struct_info, FuncStructInfo)]
-            outputs = [self.builder.emit_output(var) for var in known]
+            data = [var for var in chosen if not isinstance(var.struct_info, FuncStructInfo)]
+            outputs = [self.builder.emit_output(var) for var in data]
             self.in_dataflow = False
         self.live = outer + outputs
 
     def statements(self, count: int) -> None:
         """Generates bindings in the open block."""
-        kinds = _STATEMENTS if self.depth < DEEPEST and not self.in_dataflow else _PLAIN
+        kinds = _STATEMENTS if self.depth < MAX_DEPTH and not self.in_dataflow else _PLAIN
         for _ in range(count):
             for _attempt in range(4):
                 (statement,) = self.rng.choices(list(kinds), list(kinds.values()))
                 try:
-                    made = statement(self)
+                    var = statement(self)
                 except DiagnosticError:
                     continue
-                if made is not None:
-                    self.live.append(made)
+                if var is not None:
+                    self.live.append(var)
                     break
 
     def op_call(self) -> Var | None:
         """Generates a call of any op."""
-        call = self.drawer.draw(self.live, self.sizes)
+        call = self.calls.generate(self.live, self.sizes)
         return None if call is None else self.builder.emit(call)
 
     def constant(self) -> Var:
         """Generates a small array."""
         shape = tuple([self.rng.choice([0, 1, 2]) for _ in range(self.rng.randint(0, 2))])
-        dtype = self.rng.choice(self.drawer.dtypes)
+        dtype = self.rng.choice(self.calls.dtypes)
         values = np.asarray(
             np.random.default_rng(self.rng.randrange(1 << 30)).integers(0, 3, shape)
         )
@@ -210,7 +210,7 @@ class _ProgramGenerator:
         """Generates a size as a scalar."""
         return self.builder.emit(PrimValue(self.rng.choice(self.sizes)))
 
-    def several(self) -> Var:
+    def tuple_value(self) -> Var:
         """Generates a tuple, perhaps nested."""
         fields = [self.rng.choice(self.live) for _ in range(self.rng.randint(0, 3))]
         nested: tuple[Expr, ...] = (Tuple(tuple(fields[:1])), *fields[1:])
@@ -234,10 +234,10 @@ class _ProgramGenerator:
         info: Any = chosen.struct_info
         if info.ndim is None:
             return None
-        known = info.dims if isinstance(info.dims, tuple) else (None,) * info.ndim
-        dims = tuple([sym("found") if d is None or self.rng.random() < 0.3 else d for d in known])
+        old_dims = info.dims if isinstance(info.dims, tuple) else (None,) * info.ndim
+        dims = tuple([sym("cast") if d is None or self.rng.random() < 0.3 else d for d in old_dims])
         cast = self.builder.match_cast(chosen, TensorStructInfo(dims, info.dtype))
-        new = [dim for dim, old in zip(dims, known, strict=True) if dim is not old]
+        new = [dim for dim, old in zip(dims, old_dims, strict=True) if dim is not old]
         self.sizes += new if self.depth == 0 else []
         return cast
 
@@ -246,16 +246,16 @@ class _ProgramGenerator:
     def kernel_call(self) -> Var | None:
         """Generates a call of a new kernel."""
         fitting = [var for var in self.live if fits_kernels(var.struct_info)]
-        if not fitting or self.kernels >= MOST_KERNELS:
+        if not fitting or self.kernels >= MAX_KERNELS:
             return None
         operands: list[Any] = self.rng.sample(fitting, min(len(fitting), self.rng.randint(1, 2)))
-        drawer = KernelGenerator(self.rng, f"kernel{self.kernels}")
-        kernel, stated = drawer.draw([var.struct_info for var in operands])
+        kernel_generator = KernelGenerator(self.rng, f"kernel{self.kernels}")
+        kernel, result_infos = kernel_generator.generate([var.struct_info for var in operands])
         numbers = [p for p in kernel.operands if isinstance(p.struct_info, PrimStructInfo)]
         operands += [PrimValue(self.rng.choice(self.sizes)) for _ in numbers]
         self.kernels += 1
         callee = self.builder.kernel(kernel)
-        call = Call(callee, tuple(operands), sinfo_args=stated)
+        call = Call(callee, tuple(operands), sinfo_args=result_infos)
         return self.builder.emit(replace(call, struct_info=deduce(call)))
 
     def condition(self) -> Var | None:
@@ -266,13 +266,13 @@ class _ProgramGenerator:
     def if_else(self) -> Var | None:
         """Generates a conditional of two values, often of the same StructInfo."""
         cond: Expr = self.condition() or Constant(np.asarray(self.rng.random() < 0.5))
-        wanted = self.rng.choice(self.live).struct_info
-        alike = self.rng.random() < 0.7
+        expected = self.rng.choice(self.live).struct_info
+        same_info = self.rng.random() < 0.7
 
-        def side() -> Expr:
-            return self.nested(lambda: self.chosen(wanted if alike else None))
+        def branch() -> Expr:
+            return self.nested(lambda: self.pick(expected if same_info else None))
 
-        return self.builder.if_else(cond, side, side)
+        return self.builder.if_else(cond, branch, branch)
 
     def nested(self, body: Callable[[], Expr]) -> Expr:
         """Generates bindings in a nested scope, then a value."""
@@ -285,7 +285,7 @@ class _ProgramGenerator:
         self.live, self.sizes = outer_live, outer_sizes
         return value
 
-    def chosen(self, info: StructInfo | None) -> Var:
+    def pick(self, info: StructInfo | None) -> Var:
         """Returns the latest value with this StructInfo, or any value."""
         fitting = [var for var in self.live if var.struct_info == info]
         return fitting[-1] if fitting else self.rng.choice(self.live)
@@ -293,20 +293,21 @@ class _ProgramGenerator:
     def closure(self) -> Var:
         """Generates a nested function, which may capture variables."""
         infos = [self.rng.choice(self.live).struct_info for _ in range(self.rng.randint(0, 2))]
-        params = [Var(f"p{i}", info) for i, info in enumerate(infos) if NAMELESS not in str(info)]
+        params = [
+            Var(f"p{i}", info) for i, info in enumerate(infos) if ANONYMOUS_SIZE not in str(info)
+        ]
 
         def body() -> Expr:
             self.live += params
             return self.nested(self.result)
 
         outer = list(self.live)
-        made = self.builder.local_function(params, body)
+        var = self.builder.local_function(params, body)
         self.live = outer
-        return made
+        return var
 
     def loop(self) -> Var | None:
-        """Generates a scan over the first axis of a tensor, with a closure over a state and a
-        slice."""
+        """Generates a scan over the first axis of a tensor; its step takes a state and a slice."""
         fitting = [var for var in self.live if _is_sized(var.struct_info)]
         scanned = [var for var in fitting if var.struct_info.dims]  # type: ignore[attr-defined]
         if not scanned:
@@ -318,7 +319,7 @@ class _ProgramGenerator:
 
         def result() -> Expr:
             outputs = [var for var in self.live if _is_sized(var.struct_info)]
-            return Tuple((self.chosen(before.struct_info), self.rng.choice(outputs)))
+            return Tuple((self.pick(before.struct_info), self.rng.choice(outputs)))
 
         def body() -> Expr:
             self.live += [before, step]
@@ -349,9 +350,9 @@ class _ProgramGenerator:
             arguments = [_literal(value) for value in values]
         return self.builder.emit(Call(callee, tuple(arguments)))
 
-    def argument(self, wanted: StructInfo) -> Var | None:
+    def argument(self, expected: StructInfo) -> Var | None:
         """Returns a value that is valid for a parameter."""
-        fitting = [v for v in self.live if _looks_like(v.struct_info, wanted)]
+        fitting = [v for v in self.live if _looks_like(v.struct_info, expected)]
         return self.rng.choice(fitting) if fitting else None
 
 
@@ -367,21 +368,21 @@ def _literal(value: Any) -> Expr:
 
 
 def _is_data(info: StructInfo) -> bool:
-    """Whether a value contains no function."""
+    """Returns whether a value contains no function."""
     if isinstance(info, TupleStructInfo):
         return all(map(_is_data, info.fields))
     return not isinstance(info, FuncStructInfo | ObjectStructInfo)
 
 
 def _is_sized(info: StructInfo | None) -> bool:
-    """Whether a value is a tensor of known dtype and sizes."""
+    """Returns whether a value is a tensor of known dtype and sizes."""
     return isinstance(info, TensorStructInfo) and isinstance(info.dims, tuple) and bool(info.dtype)
 
 
-def _looks_like(info: StructInfo, wanted: StructInfo) -> bool:
-    same = type(info) is type(wanted)
+def _looks_like(info: StructInfo, expected: StructInfo) -> bool:
+    same = type(info) is type(expected)
     fields = ("dtype", "ndim")
-    return same and all(getattr(info, f, None) == getattr(wanted, f, None) for f in fields)
+    return same and all(getattr(info, f, None) == getattr(expected, f, None) for f in fields)
 
 
 _PLAIN: dict[Callable[[_ProgramGenerator], Var | None], int] = {
@@ -389,7 +390,7 @@ _PLAIN: dict[Callable[[_ProgramGenerator], Var | None], int] = {
     _ProgramGenerator.constant: 1,
     _ProgramGenerator.shape: 1,
     _ProgramGenerator.size_value: 1,
-    _ProgramGenerator.several: 1,
+    _ProgramGenerator.tuple_value: 1,
     _ProgramGenerator.item: 2,
     _ProgramGenerator.match_cast: 2,
     _ProgramGenerator.kernel_call: 1,

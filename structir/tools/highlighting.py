@@ -5,18 +5,19 @@ from rich.theme import Theme
 
 
 class DiagnosticHighlighter(RegexHighlighter):
-    """Marks the parts of a rendered diagnostic."""
+    """Assigns a style to each part of a rendered diagnostic."""
 
     base_style = "diagnostic."
     highlights = (
-        r"(?m)^(?P<error>error)(?=:)",
-        r"(?m)^(?P<warning>warning)(?=:)",
-        r"(?m)^(?:error|warning)(?P<message>:.*)$",
-        r"(?m)^ *(?P<place>-->.*)$",
+        r"(?m)^(?P<error>error(\[\w+\])?)(?=:)",
+        r"(?m)^(?P<warning>warning(\[\w+\])?)(?=:)",
+        r"(?m)^(?:error|warning)(?:\[\w+\])?(?P<message>:.*)$",
+        r"(?m)^ *(?P<location>(?:-->|:::).*)$",
         r"(?m)^ *(?P<gutter>\d* \|)",
-        r"(?m)^ *\|\s*(?P<caret>\^+)\s*$",
+        r"(?m)^ *\|\s*(?P<caret>\^+.*)$",
+        r"(?m)^ *\|\s*(?P<label>-+.*)$",
         r"(?m)^ *(?P<note>=) ",
-        r"(?m)^ *= (?P<hint>hint:)",
+        r"(?m)^ *= (?P<help>help:)",
     )
 
 
@@ -25,10 +26,11 @@ THEME = Theme(
         "diagnostic.error": "bold red",
         "diagnostic.warning": "bold yellow",
         "diagnostic.message": "bold",
-        "diagnostic.place": "blue",
+        "diagnostic.location": "blue",
         "diagnostic.gutter": "blue",
         "diagnostic.caret": "bold red",
+        "diagnostic.label": "blue",
         "diagnostic.note": "blue",
-        "diagnostic.hint": "bold green",
+        "diagnostic.help": "bold green",
     }
 )

@@ -33,7 +33,7 @@ from structir.ir.kernel import (
 from structir.ir.struct_info import PrimStructInfo, TensorStructInfo
 
 RESULT_DTYPES = ("float32", "float32", "int64", "int32", "bool", "float64", "float16", "uint8")
-DEEPEST = 3  # nesting depth of expressions
+MAX_DEPTH = 3  # nesting depth of expressions
 
 
 class KernelGenerator:
@@ -49,29 +49,29 @@ class KernelGenerator:
         self.loops: list[tuple[Local, Dim]] = []  # loop indices and their extents
         self.count = 0
 
-    def draw(
+    def generate(
         self, operands: Sequence[TensorStructInfo]
     ) -> tuple[Kernel, tuple[TensorStructInfo, ...]]:
         """Returns a kernel for operands of these StructInfos, and the StructInfo of its results."""
         params = [
             self.param(f"x{k}", info.dims, str(info.dtype)) for k, info in enumerate(operands)
         ]
-        known = list(self.sizes) or [2]
+        sizes = list(self.sizes) or [2]
         if self.rng.random() < 0.3:
             number = Var("number", PrimStructInfo("int64"))
             self.scalars.append(Argument(number, "int64"))
             params.append(number)
         self.arrays = [p for p in params if isinstance(p.struct_info, TensorStructInfo)]
-        results, stated = [], []
+        results, result_infos = [], []
         for k in range(self.rng.choice([1, 1, 2])):
-            shape = tuple([self.rng.choice(known) for _ in range(self.rng.choice([0, 1, 1, 2]))])
+            shape = tuple([self.rng.choice(sizes) for _ in range(self.rng.choice([0, 1, 1, 2]))])
             dtype = self.rng.choice(RESULT_DTYPES)
             results.append(self.param(f"y{k}", shape, dtype))
-            stated.append(TensorStructInfo(shape, dtype))
+            result_infos.append(TensorStructInfo(shape, dtype))
         body: list[KernelStatement] = self.scratch()
         for result in results:
-            body += self.filling(result)
-        return Kernel((*params, *results), tuple(body), self.name), tuple(stated)
+            body += self.loops_over(result)
+        return Kernel((*params, *results), tuple(body), self.name), tuple(result_infos)
 
     def param(self, name: str, shape: Any, dtype: str) -> Var:
         """Generates an array parameter over the dims of the kernel."""
@@ -96,19 +96,21 @@ class KernelGenerator:
         self.arrays.append(array)
         return [Scratch(array)]
 
-    def filling(self, result: Var) -> list[KernelStatement]:
+    def loops_over(self, result: Var) -> list[KernelStatement]:
         """Generates loops over all axes of a result, which write to it."""
         info: Any = result.struct_info
-        return self.nest(result, list(info.dims), [])
+        return self.loop_nest(result, list(info.dims), [])
 
-    def nest(self, result: Var, dims: list[Dim], indices: list[Scalar]) -> list[KernelStatement]:
+    def loop_nest(
+        self, result: Var, dims: list[Dim], indices: list[Scalar]
+    ) -> list[KernelStatement]:
         """Generates a loop for each remaining axis, and the write of an element inside."""
         if not dims:
-            return self.point(result, tuple(indices))
+            return self.element_write(result, tuple(indices))
         variable = self.local("i", "int64")
         scalars, backward = list(self.scalars), self.rng.random() < 0.2
         self.loops.append((variable, dims[0]))
-        body = self.nest(result, dims[1:], [*indices, variable])
+        body = self.loop_nest(result, dims[1:], [*indices, variable])
         self.loops.pop()
         self.scalars = scalars
         stop = self.extent(dims[0])
@@ -125,16 +127,18 @@ class KernelGenerator:
                 return Extent(array, dims.index(dim))
         return Literal(dim, "int64") if isinstance(dim, int) else Size(dim)
 
-    def point(self, result: Var, indices: tuple[Scalar, ...]) -> list[KernelStatement]:
-        """Generates some scalars, then the element."""
+    def element_write(self, result: Var, indices: tuple[Scalar, ...]) -> list[KernelStatement]:
+        """Generates some statements, then the write of an element of the result."""
         info: Any = result.struct_info
         dtype = computed_in(info.dtype)
         element = Element(result, indices, dtype)
-        steps = [self.rng.choice([self.bound, self.total, self.halved])() for _ in range(2)]
+        steps = [
+            self.rng.choice([self.assignment, self.sum_loop, self.while_loop])() for _ in range(2)
+        ]
         body = [s for step in steps for s in step]
-        own = [a for a in self.arrays if a.name == "own"]
-        if own and (found := self.element(own[0])) is not None:
-            body.append(Assign(found, self.value(found.dtype), self.rng.choice(["", "+"])))
+        scratch_arrays = [a for a in self.arrays if a.name == "own"]
+        if scratch_arrays and (scratch := self.element(scratch_arrays[0])) is not None:
+            body.append(Assign(scratch, self.value(scratch.dtype), self.rng.choice(["", "+"])))
         write = Assign(element, self.value(dtype))
         if self.rng.random() < 0.3:
             other = Assign(element, self.value(dtype))
@@ -143,18 +147,18 @@ class KernelGenerator:
             return [*body, Branch(self.value("bool"), (write,))]
         return [*body, write]
 
-    def bound(self) -> list[KernelStatement]:
-        """Binds a value to a name."""
+    def assignment(self) -> list[KernelStatement]:
+        """Generates an assignment to a new name."""
         dtype = self.rng.choice(["float32", "int64", "bool", "int32"])
         value = self.value(dtype)
         name = self.local("v", dtype)
         self.scalars.append(name)
         return [Assign(name, value)]
 
-    def total(self) -> list[KernelStatement]:
+    def sum_loop(self) -> list[KernelStatement]:
         """Generates a sum over an axis, which skips some terms."""
         if not self.sizes:
-            return self.bound()
+            return self.assignment()
         dtype = self.rng.choice(["float32", "int64", "float64"])
         name, variable = self.local("sum", dtype), self.local("j", "int64")
         dim = self.rng.choice(list(self.sizes.values()))
@@ -171,7 +175,7 @@ class KernelGenerator:
         loop = For(variable, Literal(0, "int64"), self.extent(dim), 1, body)
         return [Assign(name, value), loop]
 
-    def halved(self) -> list[KernelStatement]:
+    def while_loop(self) -> list[KernelStatement]:
         """Generates a loop that halves a number until it is small."""
         name = self.local("rest", "int64")
         start = Apply("mod", (self.value("int64"), Literal(97, "int64")), "int64")
@@ -183,19 +187,19 @@ class KernelGenerator:
     # Expressions
 
     def value(self, dtype: str, depth: int = 0) -> Scalar:
-        """Generates a scalar of a dtype."""
+        """Generates a scalar expression of a dtype."""
         leaves = [s for s in (*self.scalars, *[v for v, _ in self.loops]) if s.dtype == dtype]
         elements = [self.element(a) for a in self.arrays]
         leaves += [e for e in elements if e is not None and e.dtype == dtype]
-        if depth >= DEEPEST or self.rng.random() < 0.25:
+        if depth >= MAX_DEPTH or self.rng.random() < 0.25:
             return self.rng.choice(leaves) if leaves else self.literal(dtype)
         if self.rng.random() < 0.2:
-            return self.converted(dtype, depth + 1)
+            return self.cast(dtype, depth + 1)
         if self.rng.random() < 0.1:
-            sides = [self.value(dtype, depth + 1) for _ in range(2)]
-            return Apply("select", (self.value("bool", depth + 1), *sides), dtype)
+            alternatives = [self.value(dtype, depth + 1) for _ in range(2)]
+            return Apply("select", (self.value("bool", depth + 1), *alternatives), dtype)
         if dtype == "bool":
-            return self.test(depth + 1)
+            return self.comparison(depth + 1)
         return self.arithmetic(dtype, depth + 1)
 
     def element(self, array: Var) -> Element | None:
@@ -203,10 +207,10 @@ class KernelGenerator:
         info: Any = array.struct_info
         indices = []
         for dim in info.dims:
-            over = [v for v, size in self.loops if size == dim]
-            if not over:
+            indices_of_dim = [v for v, size in self.loops if size == dim]
+            if not indices_of_dim:
                 return None
-            indices.append(self.rng.choice(over))
+            indices.append(self.rng.choice(indices_of_dim))
         return Element(array, tuple(indices), computed_in(info.dtype))
 
     def literal(self, dtype: str) -> Scalar:
@@ -217,7 +221,7 @@ class KernelGenerator:
         written = value + 0.5 if is_float(dtype) and self.rng.random() < 0.5 else value
         return Apply("cast", (Literal(written, dtype),), dtype)
 
-    def converted(self, dtype: str, depth: int) -> Scalar:
+    def cast(self, dtype: str, depth: int) -> Scalar:
         """Generates a conversion from another dtype."""
         source = self.rng.choice(["float32", "int64", "bool", "int32", "float64"])
         return Apply("cast", (self.value(source, depth),), dtype)
@@ -233,7 +237,7 @@ class KernelGenerator:
         args = [self.value(dtype, depth) for _ in range(count)]
         return Apply(name, tuple(args), dtype)
 
-    def test(self, depth: int) -> Scalar:
+    def comparison(self, depth: int) -> Scalar:
         """Generates a comparison, or several."""
         name = self.rng.choice(["lt", "le", "gt", "ge", "ne", "and", "or", "not"])
         if name in ("and", "or", "not"):
@@ -244,6 +248,6 @@ class KernelGenerator:
 
 
 def fits_kernels(info: Any) -> bool:
-    """Whether a value can be an operand of a random kernel."""
-    known = isinstance(info, TensorStructInfo) and type(info.dims) is tuple
-    return known and info.dtype in KERNEL_DTYPES and len(info.dims) < 3
+    """Returns whether a value can be an operand of a random kernel."""
+    has_shape = isinstance(info, TensorStructInfo) and type(info.dims) is tuple
+    return has_shape and info.dtype in KERNEL_DTYPES and len(info.dims) < 3

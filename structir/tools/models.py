@@ -16,26 +16,28 @@ if TYPE_CHECKING:
     from structir.ir.module import IRModule
 
 rich_progress = lazy_module("rich.progress")
-onnx_room = lazy_module("structir.frontend.onnx.model")
-torch_room = lazy_module("structir.frontend.torch.model")
+onnx_model = lazy_module("structir.frontend.onnx.model")
+torch_model = lazy_module("structir.frontend.torch.model")
 
 
-def _onnx(file: Path, names: Mapping[str, str], show: Callable[[int, int], None]) -> Any:
+def _import_onnx(file: Path, names: Mapping[str, str], show: Callable[[int, int], None]) -> Any:
     if names:
-        raise typer.BadParameter("--rename: not for ONNX models, whose dims have names")
-    return onnx_room.from_onnx(file, progress=show)
+        raise typer.BadParameter(
+            "--rename: expected a .pt2 file; the dims of ONNX models have names"
+        )
+    return onnx_model.from_onnx(file, progress=show)
 
 
-def _torch(file: Path, names: Mapping[str, str], show: Callable[[int, int], None]) -> Any:
-    return torch_room.from_pt2(file, names=names, progress=show)
+def _import_torch(file: Path, names: Mapping[str, str], show: Callable[[int, int], None]) -> Any:
+    return torch_model.from_pt2(file, names=names, progress=show)
 
 
-READERS: dict[str, Callable[..., Any]] = {".onnx": _onnx, ".pt2": _torch}
-SUFFIXES = frozenset(READERS)
+IMPORTERS: dict[str, Callable[..., Any]] = {".onnx": _import_onnx, ".pt2": _import_torch}
+SUFFIXES = frozenset(IMPORTERS)
 
 
 def is_model(file: Path) -> bool:
-    """Whether a file is a model of another framework, by its suffix."""
+    """Returns whether a file is a model of another framework, by its suffix."""
     return file.suffix in SUFFIXES
 
 
@@ -44,11 +46,11 @@ def import_model(file: Path, names: Mapping[str, str] | None = None) -> IRModule
     with rich_progress.Progress(console=console(stderr=True), transient=True) as progress:
         bar = progress.add_task("importing", total=None)
 
-        def show(done: int, total: int) -> None:
-            progress.update(bar, completed=done, total=total)
+        def show(completed: int, total: int) -> None:
+            progress.update(bar, completed=completed, total=total)
 
         try:
-            module: IRModule = READERS[file.suffix](file, names or {}, show)
+            module: IRModule = IMPORTERS[file.suffix](file, names or {}, show)
         except ModuleNotFoundError as error:
             if error.name != "onnx":
                 raise

@@ -48,10 +48,10 @@ def page() -> str:
     families: dict[str, list[SignatureOpDefinition]] = defaultdict(list)
     for op in registered_ops():
         definition = op.definition
-        if isinstance(definition, SignatureOpDefinition) and _is_ours(definition):
+        if isinstance(definition, SignatureOpDefinition) and _is_builtin(definition):
             families[definition.body.__module__].append(definition)
-    known = ", ".join([f"`{name}` {text}" for name, (_, text) in FAMILIES.items()])
-    parts = [HEADER.format(dtypes=f" ({known})")]
+    dtype_families = ", ".join([f"`{name}` {text}" for name, (_, text) in FAMILIES.items()])
+    parts = [HEADER.format(dtypes=f" ({dtype_families})")]
     for module, definitions in sorted(families.items()):
         title = (sys.modules[module].__doc__ or module).split("\n\n")[0].replace("\n", " ")
         parts.append(f"## {title.rstrip('.')}\n")
@@ -60,7 +60,7 @@ def page() -> str:
     return "\n".join(parts)
 
 
-def _is_ours(definition: SignatureOpDefinition) -> bool:
+def _is_builtin(definition: SignatureOpDefinition) -> bool:
     return definition.body.__module__.startswith("structir.")
 
 
@@ -164,8 +164,8 @@ def _example_signature(definition: SignatureOpDefinition) -> str:
         return ""
     _, keywords = definition.samples[0]
     call = example_call(definition)
-    stated = [f"{name}={shown(value)}" for name, value in keywords.items()]
-    at = f" with {', '.join(stated)}" if stated else ""
+    arguments = [f"{name}={shown(value)}" for name, value in keywords.items()]
+    at = f" with {', '.join(arguments)}" if arguments else ""
     return f"For example{at}: `{signature_text(definition.resolve(call).line)}`."
 
 

@@ -1,4 +1,4 @@
-"""The page of all passes: `python -m structir.tools.pass_page docs/passes.md`."""
+"""Generates the page of all passes: `python -m structir.tools.pass_page docs/passes.md`."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ at the end of the page. [write-a-pass.md](write-a-pass.md) adds a pass.
 
 def page() -> str:
     """Returns the whole page, for the passes of this package."""
-    ours = [each for each in all_passes() if _home(each).startswith("structir.")]
-    rewrites = [each for each in ours if ".rewrites." in _home(each)]
-    files = [each for each in ours if each not in rewrites]
+    package_passes = [each for each in all_passes() if _module_of(each).startswith("structir.")]
+    rewrites = [each for each in package_passes if ".rewrites." in _module_of(each)]
+    files = [each for each in package_passes if each not in rewrites]
     parts = [HEADER, *map(entry, files), "## Rewrites\n", *map(_line, rewrites)]
     return "\n".join(parts).rstrip() + "\n"
 
@@ -50,10 +50,10 @@ def entry(each: Pass) -> str:
     """Returns the section of one pass."""
     names = ", ".join(f"`{name}`" for name in (each.name, *each.aliases))
     options = [f"- `{p.name}={p.default!r}`" for p in each.parameters()]
-    facts = [f"Not idempotent: {each.idempotent}."] if each.idempotent is not True else []
-    facts += [] if each.comparable else ["This pass may change results."]
-    facts += [f"Requires {', '.join(each.requires)}."] if each.requires else []
-    text = "\n\n".join(filter(None, (each.__doc__, "\n".join(options), " ".join(facts))))
+    properties = [f"Not idempotent: {each.idempotent}."] if each.idempotent is not True else []
+    properties += [] if each.comparable else ["This pass may change results."]
+    properties += [f"Requires {', '.join(each.requires)}."] if each.requires else []
+    text = "\n\n".join(filter(None, (each.__doc__, "\n".join(options), " ".join(properties))))
     return f"## {names}\n\n{text}\n"
 
 
@@ -61,7 +61,7 @@ def _line(each: Pass) -> str:
     return f"- `{each.name}`: {each.__doc__.partition(chr(10))[0]}"
 
 
-def _home(each: Pass) -> str:
+def _module_of(each: Pass) -> str:
     return each.transform.__module__
 
 

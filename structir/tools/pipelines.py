@@ -1,4 +1,4 @@
-"""Pipelines of passes as the command line names them."""
+"""Reads pipelines of passes from the command line."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ passes = lazy_module("structir.passes")
 pass_base = lazy_module("structir.passes.base")
 pipelines = lazy_module("structir.passes.manager.pipeline")
 
-Own = Annotated[
+PassFiles = Annotated[
     list[Path] | None,
     typer.Option(
-        "--load", metavar="FILE.py", exists=True, help="Python file of passes to load first."
+        "--load", metavar="FILE.py", exists=True, help="Python file with passes to add; repeatable."
     ),
 ]
 
 
-def read_pipeline(text: str, own: Iterable[Path] | None = None) -> Pass:
-    """Returns the pass that a pipeline describes. Passes of the files `own` are known too."""
-    for file in own or ():
+def read_pipeline(text: str, pass_files: Iterable[Path] | None = None) -> Pass:
+    """Returns the pass that a pipeline describes, after adding the passes of `pass_files`."""
+    for file in pass_files or ():
         for value in runpy.run_path(str(file)).values():
             if isinstance(value, pass_base.Pass):
                 passes.add_pass(value)
@@ -40,4 +40,4 @@ def read_pipeline(text: str, own: Iterable[Path] | None = None) -> Pass:
         return pipeline
     except ParseError as error:
         show(str(error))
-        raise typer.Exit(ExitCode.WRONG_USAGE) from None
+        raise typer.Exit(ExitCode.INVALID_USAGE) from None

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 archive = lazy_module("structir.printer.files.archive")
 expr = lazy_module("structir.ir.expr")
-reader = lazy_module("structir.printer.parser.parser")
+parser = lazy_module("structir.printer.parser.parser")
 
 ProgramFile = Annotated[
     Path,
-    typer.Argument(metavar="FILE", help="Program to read; a dash is the standard input."),
+    typer.Argument(metavar="FILE", help="Program to read; a dash reads the standard input."),
 ]
 FunctionName = Annotated[
     str | None,
@@ -31,7 +31,7 @@ FunctionName = Annotated[
         "--function",
         "-f",
         metavar="NAME",
-        help="Function of the module to use.",
+        help="Name of the function to use.",
         autocompletion=functions_beginning,
     ),
 ]
@@ -41,21 +41,21 @@ def read_program(file: Path, strict: bool = False) -> IRModule:
     """Returns the module in a file; raises ParseError if it contains no function."""
     module = _read(file, strict)
     if not module.functions:
-        hint = "a program is a function under @R.function, or a class of them under @I.ir_module"
+        hint = "decorate a function with `@R.function`, or a class of functions with `@I.ir_module`"
         raise ParseError(Diagnostic(f"{file}: no function found", hint=hint))
     return module
 
 
 def _read(file: Path, strict: bool) -> IRModule:
     if str(file) == "-":
-        return _parsed(sys.stdin.read(), "<stdin>", strict)
+        return _parse(sys.stdin.read(), "<stdin>", strict)
     if not file.is_file():
-        what = (
+        message = (
             f"expected a file, found the folder {file}"
             if file.is_dir()
             else f"no such file: {file}"
         )
-        raise typer.BadParameter(what)
+        raise typer.BadParameter(message)
     if file.suffix == ".sir":
         loaded: IRModule = archive.load(file)
         return loaded
@@ -65,11 +65,11 @@ def _read(file: Path, strict: bool) -> IRModule:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise typer.BadParameter(f"{file}: cannot decode: {error}") from None
-    return _parsed(text, str(file), strict)
+    return _parse(text, str(file), strict)
 
 
-def _parsed(text: str, name: str, strict: bool) -> IRModule:
-    module: IRModule = reader.parse(text, name, strict=strict)
+def _parse(text: str, name: str, strict: bool) -> IRModule:
+    module: IRModule = parser.parse(text, name, strict=strict)
     return module
 
 
@@ -79,6 +79,6 @@ def entry(module: IRModule, name: str | None) -> tuple[str, Function]:
         name = "main" if len(module.functions) != 1 else next(iter(module.functions))
     function = module.functions.get(name)
     if not isinstance(function, expr.Function):
-        known = ", ".join(module.functions)
-        raise typer.BadParameter(f"no function {name} in the program; available: {known}")
+        available = ", ".join(module.functions)
+        raise typer.BadParameter(f"no function {name} in the program; available: {available}")
     return name, function

@@ -44,7 +44,7 @@ def reduce_module(
     """
     tries = 0
     while True:
-        for candidate in _smaller(module):
+        for candidate in _candidates(module):
             tries += 1
             if _size(candidate) < _size(module) and well_formed(candidate) and fails(candidate):
                 module = candidate
@@ -68,15 +68,15 @@ def ops_of(module: IRModule) -> list[str]:
 
 
 def _size(module: IRModule) -> tuple[int, int, int, int]:
-    """Returns the measure to reduce: functions, bindings, results, parameters."""
+    """Returns the measure to minimize: numbers of functions, bindings, results, parameters."""
     functions = [f for f in module.functions.values() if isinstance(f, Function)]
     results = sum(len(getattr(f.body.body, "fields", "1")) for f in functions)
     parameters = sum(len(f.params) for f in functions)
     return len(module.functions), size_of(module), results, parameters
 
 
-def _smaller(module: IRModule) -> Iterator[IRModule]:
-    """Yields candidates, those that remove most first."""
+def _candidates(module: IRModule) -> Iterator[IRModule]:
+    """Yields smaller modules, those with the most removed first."""
     yield from _with_fewer_functions(module)
     cleaned = dead_code_elimination.transform(module)
     if cleaned is not module:
@@ -84,33 +84,35 @@ def _smaller(module: IRModule) -> Iterator[IRModule]:
     called = {item.name for item in walk(module) if isinstance(item, GlobalVar)}
     for name, function in module.functions.items():
         if isinstance(function, Function):
-            for each in _smaller_functions(function):
+            for each in _reduced_functions(function):
                 if name not in called or each.struct_info == function.struct_info:
                     yield module.with_functions({**module.functions, name: each})
 
 
 def _with_fewer_functions(module: IRModule) -> Iterator[IRModule]:
     called = {item.name for item in walk(module) if isinstance(item, GlobalVar)}
-    for kept in _chunks(list(module.functions)):
-        dropped = set(module.functions) - set(kept)
-        if kept and not dropped & called:
-            yield module.with_functions({name: module.functions[name] for name in kept})
+    for names in _chunks(list(module.functions)):
+        dropped = set(module.functions) - set(names)
+        if names and not dropped & called:
+            yield module.with_functions({name: module.functions[name] for name in names})
 
 
-def _smaller_functions(function: Function) -> Iterator[Function]:
+def _reduced_functions(function: Function) -> Iterator[Function]:
     body = function.body.body
     bindings = function.bindings()
     if isinstance(body, Tuple) and len(body.fields) > 1:
         for fields in _chunks(list(body.fields)):
-            yield from _made(function, bindings, fields[0] if len(fields) == 1 else None, fields)
-    for kept in _chunks(bindings):
-        yield from _made(function, kept, body)
-    for place, binding in enumerate(bindings[:-1]):
-        yield from _made(function, bindings[: place + 1], binding.var)
+            yield from _with_bindings(
+                function, bindings, fields[0] if len(fields) == 1 else None, fields
+            )
+    for fewer in _chunks(bindings):
+        yield from _with_bindings(function, fewer, body)
+    for index, binding in enumerate(bindings[:-1]):
+        yield from _with_bindings(function, bindings[: index + 1], binding.var)
     for binding in bindings:
         if isinstance(binding.value, If):
-            for side in (binding.value.true_branch, binding.value.false_branch):
-                yield _with_side(function, binding, side)
+            for branch in (binding.value.true_branch, binding.value.false_branch):
+                yield _with_branch(function, binding, branch)
     used = variables_in((function.body, function.ret_struct_info))
     params = tuple([param for param in function.params if param in used])
     if len(params) < len(function.params):
@@ -118,7 +120,7 @@ def _smaller_functions(function: Function) -> Iterator[Function]:
 
 
 def _chunks(items: list[Binding] | list[Expr] | list[str]) -> Iterator[list]:  # type: ignore[type-arg]
-    """Yields the items without ever smaller ranges of them, from the end."""
+    """Yields the items without one range, for ranges of half the length and then shorter ones."""
     size = len(items)
     while size > 1 or (size == 1 and items):
         size = max(size // 2, 1)
@@ -130,59 +132,61 @@ def _chunks(items: list[Binding] | list[Expr] | list[str]) -> Iterator[list]:  #
             return
 
 
-def _made(
+def _with_bindings(
     function: Function,
-    kept: Iterable[Binding],
+    bindings: Iterable[Binding],
     body: Expr | None,
     fields: list[Expr] | None = None,
 ) -> Iterator[Function]:
-    """Returns the function with fewer bindings; variables without a binding become parameters."""
+    """Yields the function with fewer bindings; used variables without one become parameters."""
     result = Tuple(tuple(fields or ())) if body is None else body
-    there = set(kept)
+    remaining = set(bindings)
     blocks = []
     for block in function.body.blocks:
-        inside = tuple([binding for binding in block.bindings if binding in there])
+        inside = tuple([binding for binding in block.bindings if binding in remaining])
         if inside:
             blocks.append(replace(block, bindings=inside))
-    gone = [b.var for b in function.bindings() if b not in there]
+    removed = [b.var for b in function.bindings() if b not in remaining]
     read = variables_in((tuple(blocks), result))
-    missing = [var for var in gone if var in read]
+    missing = [var for var in removed if var in read]
     if any(_cannot_be_param(var) for var in missing):
         return
     try:
         local = [var for var in (*missing, result) if isinstance(var, DataflowVar)]
-        given: dict[Var, Expr] = {v: Var(v.name, v.struct_info, v.span) for v in local}
-        result = given.get(result, result)  # type: ignore[call-overload]
-        blocks = [_with_outputs(block, given) for block in blocks]
-        params: Any = (*function.params, *[given.get(var, var) for var in missing])
+        replacements: dict[Var, Expr] = {v: Var(v.name, v.struct_info, v.span) for v in local}
+        result = replacements.get(result, result)  # type: ignore[call-overload]
+        blocks = [_with_outputs(block, replacements) for block in blocks]
+        params: Any = (*function.params, *[replacements.get(var, var) for var in missing])
         info = result_info(result.struct_info, params)
         seq = SeqExpr(tuple(blocks), result, result.struct_info)
-        seq = Substitution(given).sequence(seq)
+        seq = Substitution(replacements).sequence(seq)
         yield replace(function, params=params, body=seq, ret_struct_info=info)
     except StructIRError:
         return
 
 
-def _with_outputs(block: BindingBlock, given: dict[Var, Any]) -> BindingBlock:
+def _with_outputs(block: BindingBlock, replacements: dict[Var, Any]) -> BindingBlock:
     """Returns the block with some of its local variables exported."""
-    bindings = [replace(b, var=given[b.var]) if b.var in given else b for b in block.bindings]
+    bindings = [
+        replace(b, var=replacements[b.var]) if b.var in replacements else b for b in block.bindings
+    ]
     return replace(block, bindings=tuple(bindings))
 
 
-def _with_side(function: Function, choice: Binding, side: SeqExpr) -> Function:
+def _with_branch(function: Function, conditional: Binding, branch: SeqExpr) -> Function:
     """Returns the function with a conditional replaced by one of its branches."""
     blocks: list[BindingBlock] = []
     for block in function.body.blocks:
-        if choice not in block.bindings:
+        if conditional not in block.bindings:
             blocks.append(block)
             continue
-        place = block.bindings.index(choice)
-        rest = (VarBinding(choice.var, side.body), *block.bindings[place + 1 :])
-        blocks += [BindingBlock(block.bindings[:place]), *side.blocks, BindingBlock(rest)]
-    kept = tuple([block for block in blocks if block.bindings])
-    return replace(function, body=replace(function.body, blocks=kept))
+        index = block.bindings.index(conditional)
+        rest = (VarBinding(conditional.var, branch.body), *block.bindings[index + 1 :])
+        blocks += [BindingBlock(block.bindings[:index]), *branch.blocks, BindingBlock(rest)]
+    nonempty = tuple([block for block in blocks if block.bindings])
+    return replace(function, body=replace(function.body, blocks=nonempty))
 
 
 def _cannot_be_param(var: Var) -> bool:
-    """Whether a variable cannot become a parameter."""
+    """Returns whether a variable cannot become a parameter."""
     return isinstance(var.struct_info, FuncStructInfo | ObjectStructInfo)

@@ -1,4 +1,4 @@
-"""Sizes of symbolic dims as the command line writes them."""
+"""Reads sizes of symbolic dims from the command line."""
 
 from __future__ import annotations
 
@@ -30,30 +30,33 @@ Sizes = Annotated[
 
 
 def sizes_of(text: str) -> dict[str, int]:
-    """Returns `batch=4,seq=16` as a dict."""
+    """Parses sizes such as `batch=4,seq=16`. Raises BadParameter if one is invalid or repeated."""
     sizes: dict[str, int] = {}
     for part in filter(None, text.split(",")):
         name, _, number = [word.strip() for word in part.partition("=")]
         if not name.isidentifier() or not number.isdecimal() or len(number) > MOST_DIGITS:
             raise typer.BadParameter(f"--sizes: expected NAME=INT, found {part!r}")
         if name in sizes:
-            raise typer.BadParameter(f"--sizes: {name} is given twice")
+            raise typer.BadParameter(f"--sizes: duplicate dim {name}")
         sizes[name] = int(number)
     return sizes
 
 
 def sizes_for(function: Function, text: str) -> dict[str, int]:
-    """Returns the sizes that `text` gives to symbolic dims of a function's parameters."""
+    """Parses sizes of symbolic dims of a function's parameters.
+
+    Raises BadParameter if a dim is unknown.
+    """
     infos = [param.struct_info for param in function.params]
-    known = {sym.name for sym in binding_dims.standing_alone(infos) if type(sym) is dims.Sym}
+    dim_names = {sym.name for sym in binding_dims.standing_alone(infos) if type(sym) is dims.Sym}
     sizes = sizes_of(text)
-    refuse_unknown("--sizes", "symbolic dim", sizes, known)
+    reject_unknown("--sizes", "symbolic dim", sizes, dim_names)
     return sizes
 
 
-def refuse_unknown(option: str, what: str, names: Iterable[str], known: set[str]) -> None:
-    """Raises BadParameter if some of the names are unknown."""
-    unknown = ", ".join(sorted(set(names) - known))
+def reject_unknown(option: str, kind: str, names: Iterable[str], available: set[str]) -> None:
+    """Raises BadParameter if some of the names are not available."""
+    unknown = ", ".join(sorted(set(names) - available))
     if unknown:
-        available = ", ".join(sorted(known)) or "none"
-        raise typer.BadParameter(f"{option}: no {what} {unknown}; available: {available}")
+        listed = ", ".join(sorted(available)) or "none"
+        raise typer.BadParameter(f"{option}: no {kind} {unknown}; available: {listed}")

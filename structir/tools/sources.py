@@ -1,4 +1,4 @@
-"""Names that source files declare, read without importing the files."""
+"""Reads declarations of source files without importing the files."""
 
 from __future__ import annotations
 

@@ -75,8 +75,8 @@ def diagnostics(as_json: bool = False) -> Iterator[None]:
                 write_errors(error)
             else:
                 show(str(error) if wrong_program else f"error: {error}")
-            code = ExitCode.WRONG_PROGRAM if wrong_program else ExitCode.WRONG_RUN
-            code = ExitCode.WRONG_PASS if isinstance(error, PassError) else code
+            code = ExitCode.INVALID_PROGRAM if wrong_program else ExitCode.RUN_TIME_ERROR
+            code = ExitCode.PASS_ERROR if isinstance(error, PassError) else code
             raise typer.Exit(code) from None
         show_warnings(caught)
 

@@ -1,4 +1,4 @@
-"""Random StructInfo over a few symbolic dims, and short forms for writing one."""
+"""Generates random StructInfo over a few symbolic dims; short constructors."""
 
 from hypothesis import strategies as st
 

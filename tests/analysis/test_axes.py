@@ -1,4 +1,4 @@
-"""The lattice over rows, ragged axes and labels: precision, joins, scopes, calls."""
+"""Tests of the lattice on row variables, ragged axes and labels: check, join, scopes, calls."""
 
 import itertools
 
@@ -51,7 +51,7 @@ OF_TWO = 'R.Tensor(dtype="float32", ndim=2)'
         ('("n", "3:rgb")', '("n", "4:rgb")', FAIL_L0),
     ],
 )
-def test_how_sure_it_is(base: str, derived: str, result: int) -> None:
+def test_base_check_of_axes(base: str, derived: str, result: int) -> None:
     assert base_check(info(base), info(derived)) == result
 
 

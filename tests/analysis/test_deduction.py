@@ -1,4 +1,4 @@
-"""Deduction of everything that is no op call, annotations, and what scopes forget."""
+"""Tests of deduction of expressions other than op calls, annotations, and erasure at scope ends."""
 
 import warnings
 
@@ -35,7 +35,7 @@ def main(x: R.Tensor(("n", "m"), "float32"), flag: R.Tensor((), "bool")):
 
 
 def infos(body: str, head: str = HEAD) -> dict[str, str]:
-    """The StructInfo of every binding, and of the result, as text."""
+    """Returns the StructInfo of every binding, and of the result, as text."""
     main = structir.parse(head + body)["main"]
     found = {name: str(info) for name, info in binding_struct_infos(main).items()}
     return found | {"ret": str(main.ret_struct_info)}
@@ -58,7 +58,7 @@ def test_a_field_of_an_object_is_an_object() -> None:
     ("info", "index"),
     [(tensor(N), 0), (Tuple((Var("x", tensor(N)),)).struct_info, 1), (ShapeStructInfo((N,)), 0)],
 )
-def test_a_field_that_is_not_there(info: StructInfo, index: int) -> None:
+def test_tuple_index_out_of_range(info: StructInfo, index: int) -> None:
     with pytest.raises(StructInfoError, match=r"field|tuple"):
         deduce(TupleGetItem(Var("t", info), index))
 
@@ -66,7 +66,7 @@ def test_a_field_that_is_not_there(info: StructInfo, index: int) -> None:
 # ---- branches
 
 
-def test_a_choice_joins_its_branches() -> None:
+def test_conditional_joins_its_branches() -> None:
     body = (
         "    if flag:\n        a = R.match_cast(x, R.Tensor((n, k), 'float32'))\n"
         "        r = R.exp(a)\n"
@@ -78,7 +78,7 @@ def test_a_choice_joins_its_branches() -> None:
     assert found["r"] == found["ret"] == 'R.Tensor(dtype="float32", ndim=2)'
 
 
-def test_a_choice_between_the_same_structure_keeps_it() -> None:
+def test_conditional_of_equal_struct_infos_preserves_it() -> None:
     body = "    if flag:\n        r = R.exp(x)\n    else:\n        r = x\n    return r\n"
     assert infos(body)["r"] == 'R.Tensor((n, m), dtype="float32")'
 
@@ -105,7 +105,7 @@ def test_a_call_of_a_function_value() -> None:
     assert found["z"] == "R.Tensor((n + 1,))"
 
 
-def test_a_call_that_does_not_fit_says_what_it_was_given() -> None:
+def test_invalid_call_reports_its_arguments() -> None:
     callee = Var("f", function(tensor(N, M), ret=tensor(N)))
     with pytest.raises(StructInfoError) as caught:
         deduce(Call(callee, (Var("y", tensor(K)),)))
@@ -114,7 +114,7 @@ def test_a_call_that_does_not_fit_says_what_it_was_given() -> None:
         assert part in message
 
 
-def test_arguments_whose_sizes_contradict_each_other_are_refused() -> None:
+def test_arguments_with_contradicting_sizes_are_rejected() -> None:
     with pytest.raises(DiagnosticError, match="argument 1: expected"):
         structir.parse(
             """
@@ -154,23 +154,23 @@ def test_only_a_function_can_be_called() -> None:
     assert deduce(Call(Var("y", OBJECT), ())) == OBJECT
 
 
-def test_an_opaque_function_gives_what_its_type_says() -> None:
+def test_opaque_function_has_its_declared_result() -> None:
     assert deduce(Call(Var("f", FuncStructInfo(None, tensor(N))), ())) == tensor(N)
 
 
 @derive_func
 def like_the_first(call: Call) -> StructInfo:
-    """The structure of the first argument."""
+    """Returns the StructInfo of the first argument."""
     info: StructInfo = call.args[0].struct_info
     return info
 
 
-def test_a_derive_func_looks_at_the_call() -> None:
+def test_derive_func_receives_the_call() -> None:
     callee = Var("f", FuncStructInfo(None, OBJECT, True, "like_the_first"))
     assert deduce(Call(callee, (Var("y", tensor(K, 4)),))) == tensor(K, 4)
 
 
-def test_recursion_needs_an_annotation_to_be_known() -> None:
+def test_recursive_functions_need_an_annotation() -> None:
     text = """
 @I.ir_module
 class Module:
@@ -192,7 +192,7 @@ class Module:
 # ---- functions
 
 
-def test_a_result_forgets_what_a_caller_does_not_see() -> None:
+def test_result_type_erases_names_out_of_scope_of_callers() -> None:
     body = "    y = R.match_cast(x, R.Tensor((n, k), 'float32'))\n    return (x, y)\n"
     found = infos(body)
     assert found["y"] == 'R.Tensor((n, k), dtype="float32")'
@@ -231,7 +231,7 @@ def annotated(annotation: str) -> str:
         ("R.Tensor", "R.Tensor"),
     ],
 )
-def test_an_annotation_that_says_no_more_is_taken(annotation: str, kept: str) -> None:
+def test_less_precise_annotation_is_used(annotation: str, kept: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert annotated(annotation) == kept
@@ -240,7 +240,7 @@ def test_an_annotation_that_says_no_more_is_taken(annotation: str, kept: str) ->
 @pytest.mark.parametrize(
     "annotation", ['R.Tensor((n, 4), "float32")', 'R.Tensor((m, n), "float32")']
 )
-def test_an_annotation_that_cannot_be_decided_is_taken_with_a_warning(annotation: str) -> None:
+def test_undecidable_annotation_is_assumed_with_a_warning(annotation: str) -> None:
     with pytest.warns(DiagnosticWarning) as caught:
         found = annotated(annotation)
     assert found == annotation.replace('"float32"', 'dtype="float32"')
@@ -264,20 +264,20 @@ def test_an_annotation_that_contradicts_is_an_error(annotation: str) -> None:
         annotated(annotation)
 
 
-def test_strict_checks_at_run_time_what_cannot_be_decided() -> None:
+def test_strict_checks_undecidable_annotations_at_run_time() -> None:
     body = "    y: R.Tensor((n, 4), 'float32') = R.exp(x)\n    return y\n"
     module: IRModule = structir.parse(HEAD + body, strict=True)
     assert "R.match_cast" in module.script()
 
 
-def test_a_result_annotation_is_held_against_the_body() -> None:
+def test_result_annotation_is_checked_against_the_body() -> None:
     head = HEAD.replace("):\n", ") -> R.Tensor(('n', 'n', 'n'), 'float32'):\n", 1)
     with pytest.raises(DiagnosticError, match="the result of main contradicts"):
         structir.parse(head + "    return x\n")
 
 
-def test_deduced_text_is_not_sharpened_when_read() -> None:
-    """What is printed is the program: an info that says less than could be deduced stays."""
+def test_parsing_preserves_imprecise_annotations() -> None:
+    """Annotations that are less precise than deduction are preserved."""
     text = HEAD + "    y: R.Tensor(dtype='float32') = R.exp(x)\n    z = R.exp(y)\n    return z\n"
     module = structir.parse(text)
     again = structir.parse(module.script())
@@ -287,7 +287,7 @@ def test_deduced_text_is_not_sharpened_when_read() -> None:
     ]
 
 
-def test_keys_tell_where_a_binding_stands() -> None:
+def test_binding_paths_include_their_scopes() -> None:
     body = """    @R.function
     def g(y: R.Object):
         b = (y, y)

@@ -1,4 +1,4 @@
-"""The laws of the lattice on random infos, and what it says of chosen ones."""
+"""Tests of the lattice: its laws on random StructInfo, and examples."""
 
 import pytest
 from hypothesis import given
@@ -74,8 +74,8 @@ def test_precision_is_transitive(a: StructInfo, b: StructInfo, c: StructInfo) ->
 
 
 @given(DATA, DATA)
-def test_what_both_sides_describe_is_never_denied(a: StructInfo, b: StructInfo) -> None:
-    """FAIL_L0 says that no value fits: then the better one cannot describe values of the other."""
+def test_fail_l0_implies_disjoint_struct_infos(a: StructInfo, b: StructInfo) -> None:
+    """If FAIL_L0 excludes all values, no StructInfo is below both."""
     if base_check(a, b) is PASS:
         assert base_check(b, a) is not FAIL_L0 or base_check(b, get_static_type(a)) is FAIL_L0
 
@@ -230,7 +230,7 @@ def test_a_symbolic_factor_may_be_zero() -> None:
         pytest.param([tensor(3), OBJECT], id="less is known"),
     ],
 )
-def test_a_call_that_cannot_fit_is_refused(arguments: list[StructInfo]) -> None:
+def test_invalid_calls_are_rejected(arguments: list[StructInfo]) -> None:
     callee = function(tensor(N), tensor(N), ret=tensor(N))
     with pytest.raises(StructInfoError):
         derive_call_ret_struct_info(callee, arguments)
@@ -258,14 +258,14 @@ def test_a_shape_variable_is_replaced_by_sizes() -> None:
 
 @struct_info
 class PagedStructInfo(StructInfo):
-    """Something in pages; `dtype` and `pages` it cannot do without, `shape` it can."""
+    """A user-defined subclass; `dtype` and `pages` are required, `shape` is optional."""
 
     dtype: str
     pages: Dim
     shape: StructInfo | None = None
 
 
-def test_a_users_kind_joins_and_erases_by_its_fields() -> None:
+def test_user_defined_struct_info_joins_and_erases_by_its_fields() -> None:
     one = PagedStructInfo("float32", N, ShapeStructInfo((N,)))
     two = PagedStructInfo("float32", N, ShapeStructInfo((M,)))
     assert unify_to_lca(one, two) == PagedStructInfo("float32", N, ShapeStructInfo(ndim=1))
@@ -278,7 +278,7 @@ def test_a_users_kind_joins_and_erases_by_its_fields() -> None:
     assert base_check(PagedStructInfo("float32", N), one) is PASS
 
 
-def test_a_joined_function_says_nothing_of_dims_that_it_no_longer_binds() -> None:
+def test_joined_function_erases_unbound_dims() -> None:
     square = function(tensor(N, N), ret=tensor(N))
     any_matrix = function(tensor(M, K), ret=tensor(M))
     matrix, row = (TensorStructInfo(dtype="float32", ndim=rank) for rank in (2, 1))

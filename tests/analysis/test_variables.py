@@ -1,4 +1,4 @@
-"""Which variables and dims a program mentions, binds and leaves free, and what reads them."""
+"""Tests of free, bound and used variables and symbolic dims."""
 
 import structir
 from structir.analysis import (
@@ -43,7 +43,7 @@ def names(items: object) -> list[str]:
     return [getattr(item, "name", str(item)) for item in items]  # type: ignore[attr-defined]
 
 
-def test_every_variable_is_found_those_in_struct_info_too() -> None:
+def test_variables_in_struct_info_are_included() -> None:
     found = names(all_vars(MAIN))
     assert sorted(set(found)) == sorted(["x", "flag", *"sabcdery", "inner"])
     info = TensorStructInfo(MAIN.bindings()[0].var, "float32")
@@ -77,7 +77,7 @@ def test_the_dims_of_a_callable_are_its_own() -> None:
     assert names(free_symbolic_vars(info)) == ["b"]
 
 
-def test_dims_come_back_as_the_symbols_they_were_given_as() -> None:
+def test_dims_convert_to_the_same_sympy_symbols() -> None:
     n = structir.SymVar("n")
     info = TensorStructInfo((n, n * 2), "float32")
     assert symbolic_vars(info) == [n]
@@ -92,7 +92,7 @@ def test_uses_count_struct_info() -> None:
     assert uses_of(MAIN)[last] == []
 
 
-def test_purity_looks_into_branches_but_not_into_closures() -> None:
+def test_purity_includes_branches_but_not_closures() -> None:
     head = '@R.function(pure=False)\ndef main(x: R.Tensor(("n",), "float32"), f: R.Prim("bool")):\n'
     effect = "R.call_packed('print', x, sinfo_args=R.Tuple())"
     branch = f"    if f:\n        r = {effect}\n    else:\n        r = x\n    return r\n"

@@ -1,4 +1,4 @@
-"""Every rule of scope and form, broken by a small program that keeps all the others."""
+"""Tests of each well-formedness rule on a small program that violates only that rule."""
 
 import pytest
 
@@ -53,7 +53,7 @@ def cast(name: str, value: Expr, info: StructInfo) -> Binding:
 
 
 def extern(*args: Expr, info: StructInfo = OBJECT, effects: bool = False) -> Call:
-    """A call of something outside, which is pure unless `effects` are asked for."""
+    """Returns a call of an external function; pure unless `effects` is set."""
     callee = FuncStructInfo(None, OBJECT, not effects)
     return Call(ExternFunc("f", callee), args, sinfo_args=(info,), struct_info=info)
 
@@ -280,7 +280,7 @@ def test_an_info_that_contradicts_the_value(value: Expr, info: StructInfo) -> No
     )
 
 
-def test_an_info_that_says_less_or_more_is_fine() -> None:
+def test_more_or_less_precise_struct_info_is_valid() -> None:
     less = bind("a", TupleGetItem(Tuple((X,)), 0, VECTOR), TensorStructInfo(ndim=1))
     more = bind("b", extern(X), VECTOR)
     check_well_formed(function(less, more))
@@ -296,14 +296,14 @@ def test_a_result_that_contradicts_the_body() -> None:
     assert messages(program).startswith("the result of main contradicts its body")
 
 
-def test_a_function_that_the_module_does_not_have() -> None:
+def test_call_of_an_undefined_function() -> None:
     call = Call(GlobalVar("missing"), (X,), struct_info=OBJECT)
     assert "no function `missing` in module" in messages(
         IRModule({"main": function(bind("a", call))})
     )
 
 
-def test_every_breach_is_reported() -> None:
+def test_every_violation_is_reported() -> None:
     program = function(
         bind("a", extern(Var("z", VECTOR))),
         bind("b", ShapeExpr((K,)), OBJECT),
@@ -314,7 +314,7 @@ def test_every_breach_is_reported() -> None:
         assert part in found
 
 
-def test_a_message_points_into_the_text() -> None:
+def test_messages_have_source_locations() -> None:
     text = (
         "@R.function\n"
         'def main(x: R.Tensor(("n",), "float32"), y: R.Tensor((), "float32")):\n'

@@ -40,7 +40,7 @@ def random_call(seed: int) -> IRModule:
         )
         for _ in range(rng.randint(1, 3))
     ]
-    kernel, stated = KernelGenerator(rng, "drawn").draw(infos)
+    kernel, stated = KernelGenerator(rng, "random").generate(infos)
     builder = BlockBuilder()
     callee = builder.kernel(kernel)
     params = [Var(f"a{k}", info) for k, info in enumerate(infos)]

@@ -170,7 +170,7 @@ def is_one_line(op: Op) -> bool:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_sorting_and_dropping_keep_the_meaning(seed: int) -> None:
-    module = random_module(seed, drawer=CallGenerator(Random(seed), admits=is_one_line))
+    module = random_module(seed, generator=CallGenerator(Random(seed), admits=is_one_line))
     arguments = random_arguments(module["main"], seed)
     changed = DeadCodeElimination()(TopologicalSort(order="depth_first")(module))
     assert well_formed(changed)

@@ -1,4 +1,4 @@
-"""The ops of the case format as schemes: signatures, with conditions where letters do not do."""
+"""Schemes of the ops of the case format: size signatures, and conditions on them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -25,14 +25,14 @@ Attrs = dict[str, Any]
 
 
 def split_at(axis: int, letter: str = "a") -> tuple[str, str, str]:
-    """What stands before an axis, the axis, and what stands after it."""
+    """Returns the row before an axis, the axis, and the row after it."""
     if axis >= 0:
         return " ".join(f"p{k}" for k in range(axis)), letter, "*t"
     return "*p", letter, " ".join(f"t{k}" for k in range(-axis - 1))
 
 
 def around(axis: int) -> tuple[str, str]:
-    """What stands before and after a new axis."""
+    """Returns the rows before and after a new axis."""
     if axis >= 0:
         return " ".join(f"p{k}" for k in range(axis)), "*t"
     return "*p", " ".join(f"t{k}" for k in range(-axis - 1))
@@ -147,7 +147,7 @@ def reduce(attrs: Attrs, count: int) -> Scheme:
 
 
 def all_reduced() -> Scheme:
-    """Every axis becomes 1: as many axes, and one element."""
+    """Returns the constraints of a result with the same rank and only axes of size 1."""
     return signature(
         "*s -> *t",
         lambda of: [
@@ -159,7 +159,7 @@ def all_reduced() -> Scheme:
 
 
 def reduce_mixed(axes: list[int], keep: bool) -> Scheme:
-    """Axes counted from both ends: which they are depends on the rank."""
+    """Returns the constraints of axes given from both ends, which depend on the rank."""
 
     def emit(row: Row, others: tuple[Row, ...]) -> list[Constraint]:
         rank = len(row)

@@ -1,4 +1,4 @@
-"""A case as a program for the solver: values, statements in order, and their origins."""
+"""Asserts a case on a solver: values, assertions in order, and their origins."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -21,7 +21,7 @@ Case = dict[str, Any]
 
 
 class Program:
-    """A case's names, and the solver that hears its statements."""
+    """The names of a case, and the solver with its assertions."""
 
     def __init__(self, case: Case) -> None:
         self.case = case
@@ -43,7 +43,7 @@ class Program:
         return self.sizes[name]
 
     def declare(self) -> None:
-        """Say what the parameters and the facts say."""
+        """Asserts the parameters and the facts."""
         for order, param in enumerate(self.case["params"]):
             origin = Origin(f"param:{param['name']}", "parameter", order=order)
             self.assert_shape(param["name"], param["shape"], origin)
@@ -66,7 +66,7 @@ class Program:
         raise ValueError(op)
 
     def assert_shape(self, name: str, shape: list[Any] | None, origin: Origin) -> None:
-        """A value has this partial shape."""
+        """Asserts the partial shape of a value."""
         further: list[Constraint] = []
         row = (RowVar(name),) if shape is None else tuple(self.elements(shape, further))
         for constraint in further:
@@ -105,7 +105,7 @@ class Program:
         raise ValueError(entry)
 
     def add_op(self, op: Case) -> None:
-        """Say an op and the annotations on its results."""
+        """Asserts an op and the annotations of its results."""
         operands = [self.value(name) for name in op["in"]]
         results = [self.value(name) for name in op["out"]]
         scheme = scheme_of(op, self.case.get("funcs", {}), len(operands))
@@ -137,7 +137,7 @@ def function_scheme(function: Case, functions: dict[str, Case]) -> Scheme:
 
 @attrs.frozen
 class Answer:
-    """How a case went: the program, and the op at which it turned out impossible, if it did."""
+    """The result of a case: the program, and the op of the conflict, if there is one."""
 
     program: Program
     bad: str | None

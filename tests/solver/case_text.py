@@ -1,4 +1,4 @@
-"""A case as the text of a StructIR program. Values are called `v_x`, so that no size is."""
+"""The source of a case as a StructIR program. Values are named `v_x`, unlike any size."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,16 +9,16 @@ Operands = list[str]
 
 
 class NoText(Exception):
-    """The case says something that a program in text does not."""
+    """The case contains something that no program expresses."""
 
 
 def sig(text: str) -> Callable[[Operands, Attrs], str]:
-    """An opaque call whose sizes are stated."""
+    """Formats an opaque call with a size signature."""
     return lambda operands, attrs: f'R.sig("{text}")({", ".join(operands)})'
 
 
 def call(name: str, *keywords: str, **renamed: str) -> Callable[[Operands, Attrs], str]:
-    """A call of an op; these attributes go along, under these names."""
+    """Formats a call of an op with some of its attributes, under new names."""
 
     def text(operands: Operands, attrs: Attrs) -> str:
         names = {**dict(zip(keywords, keywords, strict=True)), **renamed}
@@ -41,7 +41,7 @@ def binary(name: str) -> Callable[[Operands, Attrs], str]:
 
 
 def matmul(operands: Operands, attrs: Attrs) -> str:
-    """The product of the cases, whose operands have two axes at least."""
+    """Formats the matrix product of the cases, whose operands have at least two axes."""
     row = "*s" if attrs.get("batch") == "equal" else "~s"
     pair = f"{operands[0]}, {operands[1]}"
     return f'R.einsum(({pair}), "{row} m k; {row} k n -> {row} m n")'
@@ -99,7 +99,7 @@ def repeat(operands: Operands, attrs: Attrs) -> str:
 
 
 def around(axis: int) -> tuple[str, str]:
-    """The axes before and after one that is counted from either end."""
+    """Returns the axes before and after one that is counted from either end."""
     if axis >= 0:
         return " ".join(f"p{k}" for k in range(axis)), "*t"
     return "*p", " ".join(f"t{k}" for k in range(-axis - 1))
@@ -175,7 +175,7 @@ BIASED = {"gemm": "*s; ~s -> *s", "conv1d": "n o *r; o -> n o *r", "conv2d": "n 
 
 
 class _Shapes:
-    """Partial shapes as struct infos."""
+    """Formats partial shapes as StructInfo."""
 
     def __init__(self) -> None:
         self.names: dict[str, None] = {}  # sizes with a name
@@ -207,7 +207,7 @@ class _Shapes:
 
 
 def value(name: str) -> str:
-    """A value's name in the text."""
+    """Returns the name of a value in the source."""
     return f"v_{name}"
 
 
@@ -215,8 +215,8 @@ Given = dict[str, list[Any]]
 
 
 def text_of(case: Case, given: Given | None = None) -> str:
-    """The text of a case, some of whose values have these shapes too; raises NoText where it has
-    none."""
+    """Returns the source of a case, with additional shapes of some values. Raises NoText if there
+    is none."""
     helpers = [function_text(name, f, [], {}) for name, f in case.get("funcs", {}).items()]
     main = function_text("main", case, case.get("facts", []), given or {})
     return "\n".join([*helpers, main])

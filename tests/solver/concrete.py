@@ -9,7 +9,7 @@ Attrs = dict[str, Any]
 
 
 class Refused(Exception):
-    """The operands do not fit."""
+    """The op rejects its operands."""
 
 
 def need(condition: bool) -> None:
@@ -126,7 +126,7 @@ def repeat(attrs: Attrs, x: Shape) -> Shape:
 
 
 def turn(attrs: Attrs, x: Shape) -> Shape:
-    """The einsum `a *s b -> *s b a`."""
+    """Returns the shape of the einsum `a *s b -> *s b a`."""
     need(len(x) >= 2)
     return (*x[1:-1], x[-1], x[0])
 
@@ -165,7 +165,7 @@ FORWARD: dict[str, Callable[..., Shape]] = {
 
 
 def forward(ops: Sequence[dict[str, Any]], shapes: dict[str, Shape]) -> dict[str, Shape]:
-    """The shapes of all values of a program; raises Refused where operands do not fit."""
+    """Returns the shapes of all values of a program. Raises Refused if an op rejects operands."""
     known = dict(shapes)
     for op in ops:
         made = FORWARD[op["op"]](op["attrs"], *[known[name] for name in op["in"]])

@@ -1,4 +1,4 @@
-"""Judges an answer as the case format says: sound, complete, nothing invented, closed right."""
+"""Checks the solver's result on a case: soundness, completeness, and defaults."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from tests.solver.case_program import Answer, Case, Program
 
 
 def answer(case: Case) -> Answer:
-    """Say a case to a solver, op by op, solving after each."""
+    """Asserts a case op by op, and solves after each op."""
     program = Program(case)
     bad = case["ops"][0]["id"] if case["ops"] else None
     try:
@@ -38,7 +38,7 @@ def answer(case: Case) -> Answer:
 
 
 def explained(found: Answer) -> set[str]:
-    """The labels of the statements in the explanation of a conflict."""
+    """Returns the labels of the assertions in the unsatisfiable core of a conflict."""
     report = explain(found.program.solver, found.conflict, seconds=5.0)
     first = found.program.case["ops"][0]["id"]  # blamed where what is given contradicts itself
     return {origin.label for origin in report.culprits} or {first}
@@ -48,7 +48,7 @@ def explained(found: Answer) -> set[str]:
 
 
 def unsound(found: Answer) -> list[str]:
-    """Solutions that are no instance of the answer."""
+    """Returns the solutions that are not instances of the result."""
     expect = found.program.case["expect"]
     return [str(s) for s in expect.get("solutions", []) if not is_instance(found, s)]
 
@@ -61,7 +61,7 @@ def is_instance(found: Answer, solution: dict[str, list[Any]]) -> bool:
 def row_choices(
     pairs: list[tuple[Row, tuple[Any, ...]]], known: dict[RowVar, tuple[Any, ...]]
 ) -> Iterator[dict[RowVar, tuple[Any, ...]]]:
-    """Ways to give row variables concrete axes so that all lengths fit."""
+    """Yields the assignments of concrete axes to row variables that match all ranks."""
     for place, (row, shape) in enumerate(pairs):
         holes = [v for v in row_vars(row) if v not in known]
         fixed = sum(len(known[e]) if e in known else 1 for e in row if e not in holes)
@@ -109,7 +109,7 @@ def consistent(
 
 
 def solvable(composed: list[tuple[Dim, int]], sizes: dict[Sym, Any]) -> bool:
-    """Whether the composed sizes can have these values; free variables are tried."""
+    """Returns whether composite sizes can have these values, by trying values of free variables."""
     free = {s for dim, _ in composed for s in variables(dim)} - sizes.keys()
     if "*" in [sizes.get(s) for dim, _ in composed for s in variables(dim)]:
         return False
@@ -125,7 +125,7 @@ def solvable(composed: list[tuple[Dim, int]], sizes: dict[Sym, Any]) -> bool:
 
 
 def incomplete(found: Answer) -> list[str]:
-    """What the case expects and the answer does not have."""
+    """Returns the expectations of the case that the result does not meet."""
     expect, missing = found.program.case["expect"], list[str]()
     entries = Counter(e for fact in expect["shapes"].values() for e in entries_of(fact))
     seen: dict[str, Dim] = {}
@@ -191,7 +191,7 @@ def missing_entries(
 
 
 def invented(found: Answer) -> list[str]:
-    """Constants where the case has a label."""
+    """Returns the axes that are constants where the case expects a label."""
     bad: list[str] = []
     for name, fact in found.program.case["expect"]["shapes"].items():
         row = found.shape(name)
@@ -208,13 +208,13 @@ def invented(found: Answer) -> list[str]:
 
 
 def accepts(case: Case, shapes: dict[str, list[Any]]) -> bool:
-    """Whether a program with these parameter shapes goes through."""
+    """Returns whether a program with these parameter shapes is satisfiable."""
     program = Program(case)
     try:
         program.declare()
         for param in case["params"]:
             if param["name"] in shapes:
-                origin = program.solver.statements[0].origin
+                origin = program.solver.assertions[0].origin
                 program.assert_shape(param["name"], shapes[param["name"]], origin)
         for op in case["ops"]:
             program.add_op(op)
@@ -225,7 +225,7 @@ def accepts(case: Case, shapes: dict[str, list[Any]]) -> bool:
 
 
 def checker_faults(case: Case) -> list[str]:
-    """Rejects that are accepted, and solutions that are not."""
+    """Returns the invalid shapes that are accepted, and the solutions that are rejected."""
     expect = case["expect"]
     wrong = [f"accepts {s}" for s in expect.get("rejects", []) if accepts(case, s)]
     return wrong + [f"rejects {s}" for s in expect.get("solutions", []) if not accepts(case, s)]

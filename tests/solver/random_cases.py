@@ -1,4 +1,4 @@
-"""Random programs that have a solution: concrete shapes first, then parts of them are hidden."""
+"""Generates random programs with a known solution: concrete shapes, some of them then hidden."""
 
 from random import Random
 from typing import Any
@@ -11,7 +11,7 @@ NAMES = "nmkh"
 
 
 def random_case(random: Random) -> Case:
-    """A case with one known solution."""
+    """Generates a case with one known solution."""
     shapes: dict[str, Shape] = {}
     params: list[str] = []
     ops: list[Case] = []
@@ -58,7 +58,7 @@ def random_shape(random: Random, most: int = 3) -> Shape:
 
 
 def hidden(random: Random, shape: Shape, names: dict[int, str], rate: float) -> list[Any] | None:
-    """A shape with parts of it unknown or named; one name means one size."""
+    """Returns a shape with some sizes hidden or named; equal names are equal sizes."""
     if random.random() < rate * 0.6:
         return None
     entries: list[Any] = []
@@ -74,13 +74,13 @@ def hidden(random: Random, shape: Shape, names: dict[int, str], rate: float) -> 
 
 
 def narrowed(random: Random, shape: Shape) -> Shape:
-    """A shape that broadcasts to another."""
+    """Generates a shape that broadcasts to another."""
     kept = shape[random.randint(0, len(shape)) :]
     return tuple(size if random.random() < 0.6 else 1 for size in kept)
 
 
 def random_op(random: Random, x: str, shapes: dict[str, Shape], params: list[str]) -> Case | None:
-    """An op whose first operand is x; further operands are made to fit."""
+    """Generates an op with the first operand x, and further operands that match it."""
     shape = shapes[x]
     rank = len(shape)
 

@@ -1,4 +1,4 @@
-"""The cases as programs in text, through the reader, the op lines and `structir.solver.explain`."""
+"""Tests the cases as source: parser, index signatures and `structir.solver.explain` together."""
 
 import warnings
 from functools import cache
@@ -24,7 +24,7 @@ STRETCH_SOLVED = 0.92
 
 @attrs.frozen
 class Heard:
-    """A program that was heard, as the judge sees an answer."""
+    """A solved program, in the form that the judge checks."""
 
     case: Case
     report: Report
@@ -48,14 +48,14 @@ class Heard:
 
 @attrs.frozen
 class Refused:
-    """A program that cannot hold: the op at which it stops, and the statements if they are told."""
+    """An unsatisfiable program: the op of the conflict, and the core if it is reported."""
 
     bad: str | None
     core: frozenset[str] | None = None  # None where the reader refuses the one op already
 
 
 def heard(case: Case, given: dict[str, list[Any]] | None = None) -> Heard | Refused:
-    """The answer to a case, some of whose parameters have these shapes too."""
+    """Returns the result of a case, with additional shapes of some parameters."""
     text = text_of(case, given)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DiagnosticWarning)
@@ -79,7 +79,7 @@ def heard(case: Case, given: dict[str, list[Any]] | None = None) -> Heard | Refu
 
 
 def statements(case: Case) -> dict[str, str]:
-    """The op or annotation that each name in the text belongs to."""
+    """Returns the op or annotation of each name in the source."""
     found: dict[str, str] = {}
     for op in case["ops"]:
         results = [value(name) for name in op["out"]]
@@ -89,13 +89,13 @@ def statements(case: Case) -> dict[str, str]:
 
 
 def op_of(case: Case, statement: str) -> str:
-    """The op that a statement is, or whose result it annotates."""
+    """Returns the op of an assertion, or the op whose result it annotates."""
     by_result = {f"annot:{name}": op["id"] for op in case["ops"] for name in op["out"]}
     return by_result.get(statement, statement)
 
 
 def refused(case: Case, report: Report) -> Refused:
-    """What an explanation blames, in the words of the case."""
+    """Returns the unsatisfiable core in the names of the case."""
     (explanation,) = report.explanations
     names = statements(case)
     labels = [origin.label.removeprefix("annot:") for origin in explanation.culprits]
@@ -131,7 +131,7 @@ def conflict_verdict(case: Case, found: Heard | Refused) -> Verdict:
 
 
 def checker_faults(case: Case) -> list[str]:
-    """Shapes of parameters that are wrongly taken, and those wrongly refused."""
+    """Returns the shapes of parameters that are wrongly accepted or wrongly rejected."""
     params = {param["name"] for param in case["params"]}
     faults = []
     for kind, refuse in (("rejects", True), ("solutions", False)):

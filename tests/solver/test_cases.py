@@ -1,4 +1,4 @@
-"""The shape-solver cases, each judged in full, and one summary line for each group.
+"""Tests the solver on the shape cases, and prints a summary line for each group.
 
 The folder of cases is read from STRUCTIR_CASES; without it, the copy beside this file is used.
 """
@@ -25,7 +25,7 @@ STRETCH_SOLVED = 0.92
 
 @attrs.frozen
 class Verdict:
-    """What is wrong with the answer to a case, by kind; nothing where it is right."""
+    """Returns the errors in the result of a case, by kind."""
 
     conflict_expected: bool
     unsound: list[str] = attrs.Factory(list)  # a false conflict, or a solution that is left out
@@ -84,7 +84,7 @@ def test_stretch_cases_are_mostly_solved() -> None:
 
 
 def summary(judged: Callable[[str], Verdict]) -> Iterator[str]:
-    """One line for each group."""
+    """Returns a summary line for each group."""
     groups: dict[str, Counter[object]] = defaultdict(Counter)
     for case in CASES:
         count, found = groups[case["group"]], judged(case["id"])

@@ -1,4 +1,4 @@
-"""`structir.infer` and `structir.solver.explain` on programs in text."""
+"""Tests of `structir.infer` and `structir.solver.explain` on source programs."""
 
 import warnings
 
@@ -25,7 +25,7 @@ def bound(module: IRModule, name: str = "f") -> dict[str, str]:
 
 
 def reread(module: IRModule) -> None:
-    """The text of a completed module reads back as the same module."""
+    """Checks that a completed module prints and parses to an equal module."""
     assert structir.structural_equal(parsed(module.script()), module)
 
 
@@ -59,7 +59,7 @@ def f(x: R.Tensor(dtype="float32"), w: R.Tensor((4, 3, 3, 3), "float32")
     reread(module)
 
 
-def test_what_is_learnt_of_a_named_size_is_checked_on_entry() -> None:
+def test_facts_about_named_sizes_are_checked_on_entry() -> None:
     text = """
 @R.function
 def f(x: R.Tensor(("n", "m"), "float32"), y: R.Tensor((4, "k"), "float32")):
@@ -76,7 +76,7 @@ def f(x: R.Tensor(("n", "m"), "float32"), y: R.Tensor((4, "k"), "float32")):
     reread(module)
 
 
-def test_refine_rewrites_the_signature_and_strict_refuses() -> None:
+def test_refine_rewrites_the_signature_and_strict_raises() -> None:
     text = """
 @R.function
 def f(x: R.Tensor(("n",), "float32"), y: R.Tensor((4,), "float32")):
@@ -112,7 +112,7 @@ class M:
     reread(module)
 
 
-def test_a_branch_keeps_what_both_sides_agree_on() -> None:
+def test_conditional_result_is_the_join_of_its_branches() -> None:
     module = structir.infer(
         parsed("""
 @R.function
@@ -139,7 +139,7 @@ def f(x: R.Tensor(("n", 3), "float32"), y: R.Tensor(dtype="float32")):
 """
 
 
-def test_an_impossible_program_names_the_lines_that_cannot_hold() -> None:
+def test_unsatisfiable_program_reports_the_conflicting_lines() -> None:
     with pytest.raises(StructInfoError) as caught:
         structir.infer(parsed(IMPOSSIBLE))
     notes = [note.text for note in caught.value.diagnostics[0].notes]
@@ -149,7 +149,7 @@ def test_an_impossible_program_names_the_lines_that_cannot_hold() -> None:
     assert "8" in str(report)
 
 
-def test_a_conflict_is_shown_at_the_last_place_and_in_words() -> None:
+def test_conflict_is_reported_at_the_last_location() -> None:
     with pytest.raises(StructInfoError) as caught:
         structir.infer(
             parsed("""
@@ -178,7 +178,7 @@ def f(x: R.Tensor(("n", 3), "float32"), y: R.Tensor((0, 3), "float32")):
     assert bound(module)["z"] == 'R.Tensor((0, 3), dtype="float32")'
 
 
-def test_why_leads_to_the_statements_that_tell_a_shape() -> None:
+def test_explain_returns_the_origins_of_a_shape() -> None:
     report = structir.solver.explain(
         parsed(
             """
@@ -218,20 +218,20 @@ CALLER = """
 """
 
 
-def test_closing_gives_parameters_their_bound() -> None:
+def test_defaulting_gives_parameters_their_bound() -> None:
     found = structir.infer(parsed(CLOSABLE), close=True)
     assert params(found, "g")[1] == 'R.Tensor((2, 3), dtype="float32")'
     assert params(structir.infer(parsed(CLOSABLE)), "g")[1] == 'R.Tensor(dtype="float32")'
     assert "b: (2, 3)   chosen" in str(structir.solver.explain(parsed(CLOSABLE), close=True))
 
 
-def test_a_helper_is_not_closed_against_its_callers() -> None:
+def test_called_functions_are_not_defaulted() -> None:
     found = structir.infer(parsed(CLOSABLE + CALLER), close=True)
     assert params(found, "g")[1] == 'R.Tensor(dtype="float32")'
     reread(found)
 
 
-def test_shapes_of_a_refined_signature_name_no_size_that_is_gone() -> None:
+def test_refined_signature_uses_no_unbound_dims() -> None:
     found = structir.infer(
         parsed("""
 @R.function
@@ -258,7 +258,7 @@ def test_a_size_that_would_be_negative_is_a_conflict() -> None:
         structir.infer(module)
 
 
-def test_a_strided_window_that_does_not_fit_is_refused_where_sizes_may_be_0_too() -> None:
+def test_strided_window_that_exceeds_its_axis_is_rejected_with_sizes_of_0() -> None:
     module = parsed("""
         @R.function
         def f(x: R.Tensor(("n", 2, "k"), "float32"), one: R.Tensor(("k",), "float32"),

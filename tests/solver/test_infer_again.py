@@ -1,4 +1,4 @@
-"""What `structir.infer` gives is well formed, and nothing is left for a second time."""
+"""Tests that results of `structir.infer` are well formed and complete after one run."""
 
 import pytest
 
@@ -52,7 +52,7 @@ def test_well_formed_and_complete_at_once(text: str) -> None:
     assert structural_equal(again, found), again.script()
 
 
-def test_a_size_that_the_signature_names_no_more_is_its_number() -> None:
+def test_dims_that_a_refined_signature_drops_become_constants() -> None:
     found = structir.infer(structir.parse(LOST)).script()
     assert 'x: R.Tensor((2,), dtype="float32")' in found
     assert "R.shape([3])" in found

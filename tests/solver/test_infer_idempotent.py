@@ -1,4 +1,4 @@
-"""`structir.infer` is idempotent: what it gives is complete, whatever the ranks were before."""
+"""Tests that `structir.infer` is idempotent, also on programs with unknown ranks."""
 
 import re
 import warnings
@@ -100,8 +100,8 @@ STATED = re.compile(r'R\.Tensor\(\(([^()]*)\), dtype="(\w+)"\)')
 
 
 def with_less_known(module: IRModule, rng: Random) -> IRModule | None:
-    """The program with row variables, unknown ranks and unknown sizes in place of some shapes of
-    the parameters of `main`, and without its result."""
+    """Returns the program with some parameter shapes of `main` replaced by row variables, unknown
+    ranks and unknown sizes, and without its result annotation."""
 
     def less(match: re.Match[str]) -> str:
         sizes = [size for size in match[1].split(",") if size.strip()]
@@ -126,7 +126,7 @@ def with_less_known(module: IRModule, rng: Random) -> IRModule | None:
     return made if well_formed(made) else None
 
 
-def test_known_programs_of_which_less_is_known() -> None:
+def test_example_programs_with_hidden_shapes() -> None:
     rng = Random(0)
     programs = list(modules().values())
     checked = 0

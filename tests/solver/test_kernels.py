@@ -1,4 +1,4 @@
-"""Calls of kernels are heard through the kernel's parameters, in both directions."""
+"""Tests that kernel calls constrain operands and results in both directions."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ class Module:
 """
 
 
-def test_an_operand_learns_from_the_others_and_from_the_result() -> None:
+def test_operand_shapes_follow_from_other_operands_and_the_result() -> None:
     module = structir.parse(TEXT.replace("X, dtype", "ndim=1, dtype"))
     inferred = structir.infer(module)
     check_well_formed(inferred)
@@ -41,7 +41,7 @@ def test_an_operand_learns_from_the_others_and_from_the_result() -> None:
             structir.interpret(program, "main", x, w[:, :3])
 
 
-def test_what_cannot_be_is_told() -> None:
+def test_unsatisfiable_kernel_call_is_reported() -> None:
     text = TEXT.replace("X, dtype", '("c",), dtype').replace("R.exp(x)", "R.broadcast_to(x, (3,))")
     with pytest.raises(StructInfoError):
         structir.infer(structir.parse(text.replace("(a, 4)", "(5, 4)")))

@@ -1,4 +1,4 @@
-"""What programs say of sizes and ranks, solved: rows, labels, facts, signatures, loops, helpers."""
+"""Tests of inference per language feature: rows, labels, facts, signatures, loops, helpers."""
 
 import warnings
 
@@ -19,8 +19,7 @@ def _quiet():
 
 
 def known(text: str, **options: object) -> dict[str, str]:
-    """Every StructInfo of the completed main function; it comes back from its text and is well
-    formed."""
+    """Returns every StructInfo of the completed `main`; checks round trip and well-formedness."""
     module = structir.infer(structir.parse(text), **options)  # type: ignore[arg-type]
     assert structir.structural_equal(structir.parse(module.script()), module)
     structir.analysis.check_well_formed(module)
@@ -101,7 +100,7 @@ def test_operands_with_rows_give_results_with_rows(value: str, result: str | Non
     assert str(structir.parse(text)["main"].ret_struct_info) == f'R.Tensor({shape}dtype="float32")'
 
 
-def test_what_is_deduced_of_rows_holds_at_every_rank() -> None:
+def test_deduced_rows_hold_at_every_rank() -> None:
     program = structir.parse("""
 @R.function
 def main(x: R.Tensor(("*s", "n", 4), "float32"), y: R.Tensor(("*s", 1, 4), "float32")):
@@ -133,7 +132,7 @@ def main(x: R.Tensor(dtype="float32")):
 
 
 class TestLabels:
-    def test_an_axis_takes_the_label_of_the_other(self) -> None:
+    def test_equal_axes_share_a_label(self) -> None:
         found = known("""
 @R.function
 def main(x: R.Tensor(("n", "3:rgb"), "float32"), y: R.Tensor(("n", 3), "float32")):
@@ -154,7 +153,7 @@ def main(x: R.Tensor(("n", "3:rgb"), "float32"), y: R.Tensor(("n", "3:hsv"), "fl
 
 
 class TestFacts:
-    def test_a_fact_tells_a_size(self) -> None:
+    def test_requirement_determines_a_size(self) -> None:
         found = known("""
 @R.function
 def main(x: R.Tensor(("n", 3)), w: R.Tensor(("k",), "float32")) -> R.Tensor((12, 3)):
@@ -163,7 +162,7 @@ def main(x: R.Tensor(("n", 3)), w: R.Tensor(("k",), "float32")) -> R.Tensor((12,
 """)
         assert found["w_checked"] == 'R.Tensor((3,), dtype="float32")'
 
-    def test_facts_that_the_program_cannot_keep(self) -> None:
+    def test_contradicting_requirements_are_rejected(self) -> None:
         module = structir.parse("""
 @R.function
 def main(x: R.Tensor(("n",), "float32")) -> R.Tensor((6,), "float32"):
@@ -175,7 +174,7 @@ def main(x: R.Tensor(("n",), "float32")) -> R.Tensor((6,), "float32"):
             structir.infer(module)
         assert "R.require('n % 4 == 0')" in str(error.value)
 
-    def test_a_size_that_may_be_zero_is_not_taken_to_be_one_at_least(self) -> None:
+    def test_sizes_declared_non_negative_may_be_zero(self) -> None:
         text = """
 @R.function
 def main(x: R.Tensor(("n", "m")), y: R.Tensor(("n * m",))) -> R.Tensor(("n * 5",)):
@@ -188,7 +187,7 @@ def main(x: R.Tensor(("n", "m")), y: R.Tensor(("n * m",))) -> R.Tensor(("n * 5",
 
 
 class TestSignatures:
-    def test_arguments_that_do_not_fit_are_refused_where_they_stand(self) -> None:
+    def test_invalid_operands_of_a_signature_are_reported_at_the_call(self) -> None:
         with pytest.raises(DiagnosticError, match="one dim must be both 4 and 5") as error:
             structir.parse("""
 @R.function
@@ -210,7 +209,7 @@ def main(x: R.Tensor((3, 4)), y: R.Tensor((5, 6))):
             ('R.sig("a b -> a b where a ~ b")(x)', "invalid size expression"),
         ],
     )
-    def test_wrong_signatures_are_told(self, call: str, message: str) -> None:
+    def test_invalid_signatures_are_reported(self, call: str, message: str) -> None:
         with pytest.raises(DiagnosticError, match=message):
             structir.parse(f"@R.function\ndef main(x: R.Tensor((3, 4))):\n    return {call}\n")
 
@@ -223,7 +222,7 @@ def main(x: R.Tensor(("n", 6)), y: R.Tensor((3, 4))):
         assert found["x_checked"] == "R.Tensor((2, 6))"
 
     @pytest.mark.parametrize("compiled", [False, True])
-    def test_what_runs_is_held_to_the_signature(self, compiled: bool) -> None:
+    def test_run_time_shapes_are_checked_against_the_signature(self, compiled: bool) -> None:
         program = structir.parse("""
 @R.function
 def main(x: R.Tensor(("n", "k"), "float32"), y: R.Tensor(("k", "n"), "float32")):
@@ -325,7 +324,7 @@ def main(x: R.Tensor((7, 3), "float32"), h: R.Tensor((2,), "float32")):
             ("R.scan(h, (h,), x)", "a function of the program"),
         ],
     )
-    def test_wrong_loops_are_told(self, call: str, message: str) -> None:
+    def test_invalid_loops_are_reported(self, call: str, message: str) -> None:
         with pytest.raises(DiagnosticError, match=message):
             structir.parse(f"""
 @R.function
@@ -400,21 +399,21 @@ def main(x: R.Tensor(("n",), "float32"), y: R.Tensor((3,), "float32")):
         assert found["x_checked"] == 'R.Tensor((3,), dtype="float32")'
 
     @pytest.mark.parametrize("options", ['(learn="refine")', "(private=True)"])
-    def test_a_refined_signature_says_what_is_known(self, options: str) -> None:
+    def test_a_refined_signature_contains_inferred_sizes(self, options: str) -> None:
         found = known(self.TEXT.format(options))
         assert found["x"] == 'R.Tensor((3,), dtype="float32")'
         assert "x_checked" not in found
 
-    def test_a_strict_signature_is_right_or_an_error(self) -> None:
+    def test_strict_rejects_a_narrowed_signature(self) -> None:
         module = structir.parse(self.TEXT.format('(learn="strict")'))
         with pytest.raises(DiagnosticError, match="the body narrows `x`"):
             structir.infer(module)
 
-    def test_what_a_call_of_infer_says_comes_first(self) -> None:
+    def test_argument_of_infer_overrides_the_attribute(self) -> None:
         found = known(self.TEXT.format('(learn="strict")'), learn="refine")
         assert found["x"] == 'R.Tensor((3,), dtype="float32")'
 
-    def test_no_other_policy(self) -> None:
+    def test_unknown_policy_is_rejected(self) -> None:
         with pytest.raises(
             DiagnosticError, match="learn: expected one of guard, refine, strict, found 'guess'"
         ):

@@ -1,4 +1,4 @@
-"""The size view of op lines against ONNX Runtime: random instances, accepted and refused alike."""
+"""Compares index signatures in the solver with ONNX Runtime, on valid and invalid operands."""
 
 from collections.abc import Callable
 from functools import cache
@@ -27,7 +27,7 @@ INSTANCES = 130  # of each op
 
 @attrs.frozen
 class Instance:
-    """One op on operands of these shapes, in both vocabularies."""
+    """An op on operands of these shapes, in StructIR and in ONNX."""
 
     onnx_op: str
     ours: str
@@ -47,7 +47,7 @@ def shape(random: Random, low: int = 0, high: int = 4) -> Shape:
 
 
 def near(random: Random, wanted: Shape) -> Shape:
-    """Often this shape, sometimes one that is a little wrong."""
+    """Returns mostly this shape, sometimes a slightly wrong one."""
     if random.random() < 0.7 or not wanted:
         return wanted
     place = random.randrange(len(wanted))
@@ -223,7 +223,7 @@ DRAWN: tuple[Callable[[Random], Instance], ...] = (
 
 
 def of_runtime(case: Instance) -> Shape | None:
-    """The shape that ONNX Runtime gives; None where it refuses."""
+    """Returns the shape of ONNX Runtime's result; None if it rejects the operands."""
     helper, kind = onnx.helper, onnx.TensorProto
     inputs = [f"x{k}" for k in range(len(case.shapes))]
     names = [*inputs, *[f"c{k}" for k in range(len(case.constants))]]
@@ -257,7 +257,7 @@ def quiet() -> Any:
 
 
 def of_line(case: Instance) -> Shape | None:
-    """The shape that the op line gives by way of the solver; None where it refuses."""
+    """Returns the solver's shape of the result; None if it rejects the operands."""
     op = find_op(case.ours)
     assert op is not None
     operands: list[Any] = [Var("x", TensorStructInfo(s, "float32")) for s in case.shapes]
@@ -286,7 +286,7 @@ def solved(call: Call) -> Shape:
 
 
 @pytest.mark.parametrize("draw", DRAWN, ids=lambda draw: draw.__qualname__)
-def test_line_and_runtime_agree(draw: Callable[[Random], Instance]) -> None:
+def test_solver_and_onnxruntime_agree(draw: Callable[[Random], Instance]) -> None:
     random = Random(draw.__qualname__)
     cases = [draw(random) for _ in range(INSTANCES)]
     different = [

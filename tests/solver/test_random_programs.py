@@ -1,4 +1,4 @@
-"""Random programs that have a solution: the solver never excludes it."""
+"""Tests that the solver never excludes the solution of a random satisfiable program."""
 
 from random import Random
 
@@ -34,7 +34,7 @@ def test_known_operands_give_every_shape(seed: int) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 1 << 30))
-def test_closing_keeps_a_program_possible(seed: int) -> None:
+def test_defaulting_preserves_satisfiability(seed: int) -> None:
     case = random_case(Random(seed))
     found = judge.answer(case)
     program = found.program

@@ -1,4 +1,4 @@
-"""Programs of the cases run, and run the same once they are completed and compiled."""
+"""Tests that cases give the same results after inference and compilation."""
 
 import warnings
 from typing import Any
@@ -14,7 +14,7 @@ from tests.solver.test_cases import CASES
 
 
 def runs(case: Case) -> bool:
-    """Whether all of a case can run: it has a solution in arrays, and no call is opaque."""
+    """Returns whether a case can run: its solution has arrays, and no call is opaque."""
     solutions = case["expect"].get("solutions", [])
     arrays = bool(solutions) and not any("*" in shape for shape in solutions[0].values())
     return arrays and "R.sig" not in text_of(case)

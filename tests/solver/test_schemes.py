@@ -1,4 +1,4 @@
-"""What op lines say to the solver, against what deduction finds from the same lines."""
+"""Compares the constraint schemes of index signatures with deduction from the same signatures."""
 
 import warnings
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from structir.solver.solver import Solver, Value
 
 
 def as_argument(value: Any) -> Any:
-    """An operand of an example as a variable of its shape."""
+    """Returns an operand of an example as a variable of its shape."""
     if isinstance(value, np.ndarray):
         return Var("x", TensorStructInfo(value.shape, value.dtype.name))
     if isinstance(value, StructInfo):
@@ -54,7 +54,7 @@ def operand_rows(call: Call, paths: tuple[tuple[int, int | None], ...]) -> list[
 
 
 def told(scheme: Scheme, operands: list[Row], results: list[Row]) -> tuple[list[Row], list[Row]]:
-    """The shapes of operands and results once the solver has heard a call."""
+    """Returns the shapes of operands and results after solving a call."""
     solver = Solver(0)
     ins = [Value(f"x{k}") for k in range(len(operands))]
     outs = [Value(f"y{k}") for k in range(len(scheme.results))]
@@ -88,10 +88,10 @@ def test_known_operands_give_the_deduced_result(
 
 
 @pytest.mark.parametrize(("op", "args", "keywords"), list(calls()))
-def test_hidden_operands_are_never_found_wrong(
+def test_inferred_operands_are_sound(
     op: Op, args: tuple[Any, ...], keywords: dict[str, Any]
 ) -> None:
-    """With the result known and one operand hidden, what is found is true of the operand."""
+    """With the result known and one operand hidden, the inferred shape is true of the operand."""
     call = call_of(op, args, keywords)
     found = scheme_of(call, [arg.struct_info for arg in call.args])
     wanted = result_rows(call)

@@ -1,4 +1,4 @@
-"""The solver's own questions and answers: rules, taking back, closing, reasons, explanations."""
+"""Unit tests of the solver: rules, backtracking, defaulting, reasons, unsatisfiable cores."""
 
 import pytest
 from hypothesis import given
@@ -122,7 +122,7 @@ def test_different_and_divisible() -> None:
     assert known(solver, n) == (8,)
 
 
-def test_zero_is_a_size_only_where_it_may_be() -> None:
+def test_sizes_of_zero_need_a_lower_bound_of_zero() -> None:
     n = sym("n")
     with pytest.raises(Conflict):
         solver_of(DimEq(n + 2, 2))
@@ -139,7 +139,7 @@ def test_products_of_rows_cancel() -> None:
     assert known(solver, n) == (6,)
 
 
-def test_what_is_said_can_be_taken_back() -> None:
+def test_pop_undoes_assertions() -> None:
     solver, x, y, z = Solver(), Value("x"), Value("y"), Value("z")
     n = sym("n")
     solver.assert_shape(x, (n, 3), Origin("x", "parameter"))
@@ -167,7 +167,7 @@ def test_marks_nest() -> None:
     assert known(solver, n, m) == (n, m)
 
 
-def test_why_names_only_what_a_size_rests_on() -> None:
+def test_explain_returns_only_relevant_origins() -> None:
     solver = Solver()
     x, y, u, z = (Value(name) for name in "xyuz")
     n = sym("n")
@@ -179,7 +179,7 @@ def test_why_names_only_what_a_size_rests_on() -> None:
     assert labels == {"op"}
 
 
-def test_a_conflict_is_cut_to_the_statements_that_make_it() -> None:
+def test_unsat_core_is_minimal() -> None:
     solver = Solver()
     values = {name: Value(name) for name in ("x", "a", "b", "c", "d")}
     solver.assert_shape(values["x"], (sym("n"), 3), Origin("x", "parameter"))
@@ -197,7 +197,7 @@ def test_a_conflict_is_cut_to_the_statements_that_make_it() -> None:
     assert "conflicting shapes" in str(report.diagnostic())
 
 
-def test_closing_takes_the_bound_and_marks_it_as_chosen() -> None:
+def test_defaulting_uses_the_bound_and_records_the_choice() -> None:
     solver, x, w, y = Solver(), Value("x"), Value("w"), Value("y")
     solver.assert_shape(x, (3, 5), Origin("x", "parameter"))
     solver.apply(ADD, [x, w], [y], Origin("op"))
@@ -208,7 +208,7 @@ def test_closing_takes_the_bound_and_marks_it_as_chosen() -> None:
     assert {origin.kind for origin in chosen} == {"chosen"}
 
 
-def test_closing_goes_back_where_a_bound_cannot_be() -> None:
+def test_defaulting_backtracks_from_conflicting_bounds() -> None:
     solver, w, x, y = Solver(), Value("w"), Value("x"), Value("y")
     below = read_signature("~s; ~s -> ~s")
     solver.assert_shape(x, (4,), Origin("x", "parameter"))
@@ -247,7 +247,7 @@ def test_ragged_axes_equal_themselves_and_nothing_else() -> None:
     assert solver_of(DimEq(ragged("len"), ragged("len"))).store.assumed == []
 
 
-def test_labels_meet_where_axes_do() -> None:
+def test_unified_axes_unify_their_labels() -> None:
     x, y, z = Value("x"), Value("y"), Value("z")
     first, second = sym("a"), sym("b")
     solver = solver_of(DimEq(first, 3), Label(first, "rgb"), DimEq(second, 3))
@@ -260,7 +260,7 @@ def test_labels_meet_where_axes_do() -> None:
         solver.add(Label(second, "hsv"), FACT)
 
 
-def test_rows_that_outgrow_each_other_are_refused_and_not_followed() -> None:
+def test_positive_rank_cycles_are_rejected() -> None:
     grown = read_signature("*s -> 1 *s")
     solver, values = Solver(), [Value(f"x{k}") for k in range(3)]
     with pytest.raises(Conflict):
@@ -273,14 +273,14 @@ def test_rows_that_outgrow_each_other_are_refused_and_not_followed() -> None:
         solver.solve()
 
 
-def test_the_order_of_statements_does_not_matter() -> None:
+def test_order_of_assertions_does_not_matter() -> None:
     n, m = sym("n"), sym("m")
     facts = [DimLe(n, 4), DimLe(n, m), Divides(3, m), Ge(m, 2), Ge(-m + 5, 0)]
     answers = {known(solver_of(*facts[k:], *facts[:k]), n, m) for k in range(len(facts))}
     assert answers == {(1, 3)}
 
 
-def test_named_variables_are_kept() -> None:
+def test_named_variables_are_preferred() -> None:
     named, own = sym("n"), sym("own")
     solver = Solver()
     solver.prefer([symbol_of(named)])
@@ -288,7 +288,7 @@ def test_named_variables_are_kept() -> None:
     assert known(solver, own) == (named,)
 
 
-def test_a_condition_on_a_rank_waits_for_it() -> None:
+def test_when_constraints_wait_for_the_rank() -> None:
     x, y = RowVar("x"), RowVar("y")
 
     def turned(row: Row, others: tuple[Row, ...]) -> list[Constraint]:

@@ -1,4 +1,4 @@
-"""The solver knows no op and no algebra library."""
+"""Tests that the solver depends on no op and no algebra library."""
 
 import ast
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`structir cache`: what it says and removes."""
+"""Tests of `structir cache`."""
 
 from typer.testing import CliRunner
 

@@ -1,4 +1,4 @@
-"""What holds for every command: help that teaches, JSON for scripts, exit codes, completion."""
+"""Tests of all commands: help with examples, JSON, exit codes, completion."""
 
 import json
 import re
@@ -51,7 +51,7 @@ def structir_(*words: object, **environment: str) -> Result:
 
 
 @every_command
-def test_help_teaches_by_examples_that_can_be_typed(name: str) -> None:
+def test_examples_of_the_help_are_valid(name: str) -> None:
     result = structir_(name, "--help")
     assert result.exit_code == 0
     command = COMMANDS[name]
@@ -69,11 +69,11 @@ def test_help_teaches_by_examples_that_can_be_typed(name: str) -> None:
 
 
 @every_command
-def test_every_option_says_what_it_does(name: str) -> None:
+def test_every_option_has_a_help_text(name: str) -> None:
     assert [p.name for p in COMMANDS[name].params if not p.help] == []
 
 
-def test_the_page_is_what_the_commands_say() -> None:
+def test_the_page_matches_the_commands() -> None:
     assert (DOCS / "command-line.md").read_text(encoding="utf-8") == page()
 
 
@@ -99,7 +99,7 @@ JSON_CALLS = {
 
 
 @every_command
-def test_json_holds_what_the_help_says(name: str, folder: Path) -> None:
+def test_json_has_the_documented_keys(name: str, folder: Path) -> None:
     if name == "import":
         values = value("x", ["batch", 3])
         onnx.save(made([node("Relu", "x", "y")], [values], ["y"]), folder / "model.onnx")
@@ -117,10 +117,10 @@ def test_json_of_reduce(folder: Path) -> None:
     assert structir.parse(data["text"])
 
 
-def test_json_of_a_wrong_program_tells_the_place(folder: Path) -> None:
+def test_json_of_an_invalid_program_has_locations(folder: Path) -> None:
     for name in ("print", "infer", "run", "compile", "bench", "opt", "view", "shard"):
         result = structir_(name, "wrong.py", "--json", *(["-p", "cse"] if name == "opt" else []))
-        assert result.exit_code == ExitCode.WRONG_PROGRAM
+        assert result.exit_code == ExitCode.INVALID_PROGRAM
         (error,) = json.loads(result.stdout)["errors"]
         assert error["file"] == "wrong.py" and error["line"] == 6
         assert {"message", "severity", "column", "end", "notes"} <= error.keys()
@@ -144,16 +144,16 @@ def test_json_of_results(folder: Path) -> None:
     ]
 
 
-def test_json_of_what_goes_wrong_without_a_place(folder: Path) -> None:
+def test_json_of_errors_without_a_location(folder: Path) -> None:
     np.savez(folder / "bad.npz", x=np.zeros((2, 7), "float32"))
     words = ["run", "model.py", "--inputs", "bad.npz", "--backend", "interpret", "--json"]
     result = structir_(*words)
-    assert result.exit_code == ExitCode.WRONG_RUN
+    assert result.exit_code == ExitCode.RUN_TIME_ERROR
     (error,) = json.loads(result.stdout)["errors"]
     assert "expected 8" in error["message"] and "line" not in error
 
 
-def test_json_knows_no_numbers_that_are_none(folder: Path) -> None:
+def test_json_replaces_nan_and_infinity_by_null(folder: Path) -> None:
     (folder / "model.py").write_text(PROGRAM.replace("R.add(a, b)", "R.log(R.negative(a))"))
     result = structir_("run", "model.py", "--sizes", "n=3", "--backend", "interpret", "--json")
     assert json.loads(result.stdout)["values"][-1]["mean"] is None
@@ -182,16 +182,16 @@ def test_a_plan_as_tables(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code"),
     [
-        ("check model.py", ExitCode.WELL),
-        ("check wrong.py", ExitCode.WRONG_PROGRAM),
-        ("check --nonsense", ExitCode.WRONG_USAGE),
-        ("check missing.py", ExitCode.WRONG_USAGE),
-        ("opt model.py -p nonsense", ExitCode.WRONG_USAGE),
-        ("run model.py --inputs bad.npz --backend interpret", ExitCode.WRONG_RUN),
-        ("run model.py --sizes n=999999999999999", ExitCode.WRONG_RUN),
-        ("run model.py --sizes n=999999999999999999999999", ExitCode.WRONG_RUN),
-        ("opt model.py -p breaking --verify", ExitCode.WRONG_PASS),
-        ("fuzz --programs 1 --check failing -o found", ExitCode.FOUND),
+        ("check model.py", ExitCode.SUCCESS),
+        ("check wrong.py", ExitCode.INVALID_PROGRAM),
+        ("check --nonsense", ExitCode.INVALID_USAGE),
+        ("check missing.py", ExitCode.INVALID_USAGE),
+        ("opt model.py -p nonsense", ExitCode.INVALID_USAGE),
+        ("run model.py --inputs bad.npz --backend interpret", ExitCode.RUN_TIME_ERROR),
+        ("run model.py --sizes n=999999999999999", ExitCode.RUN_TIME_ERROR),
+        ("run model.py --sizes n=999999999999999999999999", ExitCode.RUN_TIME_ERROR),
+        ("opt model.py -p breaking --verify", ExitCode.PASS_ERROR),
+        ("fuzz --programs 1 --check failing -o found", ExitCode.FUZZ_FAILURE),
     ],
 )
 def test_exit_codes(
@@ -208,7 +208,7 @@ def _failing(*_: object) -> None:
     raise AssertionError("as it is meant to")
 
 
-def test_what_no_command_expects_is_called_a_bug(
+def test_unexpected_exceptions_are_internal_errors(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> None:
@@ -216,20 +216,20 @@ def test_what_no_command_expects_is_called_a_bug(
 
     monkeypatch.setattr(check, "read_program", broken)
     result = structir_("check", "model.py")
-    assert result.exit_code == ExitCode.BUG
+    assert result.exit_code == ExitCode.INTERNAL_ERROR
     assert "IndexError: inside" in result.stderr and "bug in StructIR" in result.stderr
 
 
-def test_what_the_system_refuses_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_system_errors_are_reported(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(check, "read_program", full)
     result = structir_("check", "model.py")
-    assert result.exit_code == ExitCode.WRONG_USAGE and "No space left" in result.stderr
+    assert result.exit_code == ExitCode.INVALID_USAGE and "No space left" in result.stderr
 
 
-def test_an_interrupt_is_no_wrong_program(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupts_have_their_own_exit_code(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -237,7 +237,7 @@ def test_an_interrupt_is_no_wrong_program(folder: Path, monkeypatch: pytest.Monk
     assert structir_("print", "model.py").exit_code == ExitCode.INTERRUPTED
 
 
-def test_exit_codes_are_told_in_the_help() -> None:
+def test_help_lists_the_exit_codes() -> None:
     assert set(EXIT_CODES) == set(ExitCode)
     shown = " ".join(structir_("--help").output.split())
     assert all(f"{code:d} {told}" in shown for code, told in EXIT_CODES.items())

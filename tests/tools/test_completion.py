@@ -1,4 +1,4 @@
-"""Names that completions and the list of commands read from source files, against the real ones."""
+"""Compares names that completions read from source files with the imported ones."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -63,7 +63,7 @@ def test_functions_and_sizes_are_those_of_the_program(
         assert {text.removesuffix("=") for text in names} == dims_of(function)
 
 
-def test_sizes_go_on_after_a_comma(tmp_path: Path) -> None:
+def test_sizes_complete_after_a_comma(tmp_path: Path) -> None:
     file = tmp_path / "model.py"
     file.write_text(
         '@R.function\ndef f(x: R.Tensor(("n", "m", "n + 1"), "float32")):\n    return x'
@@ -92,7 +92,7 @@ def test_sizes_are_read_as_they_are_written(sizes: dict[str, int]) -> None:
 
 @given(st.text("n=,1-²٣ x", max_size=8))
 @settings(max_examples=100, deadline=None)
-def test_sizes_that_cannot_be_read_are_one_message(text: str) -> None:
+def test_invalid_sizes_are_one_error(text: str) -> None:
     try:
         assert all(name.isidentifier() and size >= 0 for name, size in sizes_of(text).items())
     except typer.BadParameter as error:

@@ -36,7 +36,7 @@ def run(program: str) -> None:
 
 @pytest.fixture(autouse=True)
 def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Entries about files write them."""
+    """Runs in a temporary folder, since some entries write files."""
     monkeypatch.chdir(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""The fuzzer: a share of its programs in every run of the tests, and what becomes of a failure."""
+"""Tests of the fuzzer: some of its programs, and the handling of failures."""
 
 import sys
 from pathlib import Path
@@ -33,7 +33,7 @@ def test_programs_pass_every_check(chunk: int) -> None:
 
 @pytest.fixture
 def planted(monkeypatch: pytest.MonkeyPatch) -> str:
-    """A check that no program passes in which something is called."""
+    """A check that every program with a call violates."""
 
     def calls(module: IRModule, seed: int) -> None:
         if "R.add(" in module.script():
@@ -48,7 +48,7 @@ def run(*words: object) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
-def test_a_failure_is_reduced_kept_and_replayed(planted: str, tmp_path: Path) -> None:
+def test_a_failure_is_reduced_saved_and_replayed(planted: str, tmp_path: Path) -> None:
     words = ("--programs", 40, "--seed", 1, "--size", 12, "--check", planted, "-o", tmp_path)
     code, said = run(*words)
     assert code == 5, said
@@ -65,7 +65,7 @@ def test_a_failure_is_reduced_kept_and_replayed(planted: str, tmp_path: Path) ->
     assert "passes" in said
 
 
-def test_large_constants_are_kept_beside_the_text(tmp_path: Path) -> None:
+def test_failures_with_large_constants_are_archives(tmp_path: Path) -> None:
     from_text = """
 @R.function
 def main(x: R.Tensor(("n",), "float32")):
@@ -75,21 +75,23 @@ def main(x: R.Tensor(("n",), "float32")):
     assert replay(tmp_path / "text-3.sir") == []
 
 
-def test_all_is_well_is_code_0(tmp_path: Path) -> None:
+def test_success_is_exit_code_0(tmp_path: Path) -> None:
     code, said = run("--programs", 3, "--seed", 0, "--check", "text", "-o", tmp_path / "none")
     assert code == 0, said
     assert not (tmp_path / "none").exists()
     assert "3 programs" in said
 
 
-def test_the_simulator_must_be_asked_for_before_a_card(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_simulator_must_be_selected_before_cuda_is_initialized(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "numba.cuda", sys)
     monkeypatch.setattr(numba.core.config, "ENABLE_CUDASIM", 0)
     with pytest.raises(StructIRError, match="not for its simulator"):
         run_check("cuda", random_program(1, 2), 1)
 
 
-def test_narrow_floats_differ_by_as_much_as_they_round() -> None:
+def test_narrow_floats_may_differ_by_their_rounding() -> None:
     module = structir.parse(HALVES)
     x = np.float16([0.1, 0.2, 0.3])
     expected = structir.interpret(module, "main", x)
@@ -111,7 +113,7 @@ def test_an_unknown_check_is_wrong_usage() -> None:
     assert "nothing" in said
 
 
-def test_the_same_seed_draws_the_same_program() -> None:
+def test_the_same_seed_generates_the_same_program() -> None:
     assert random_program(5, 6).script() == random_program(5, 6).script()
 
 
@@ -153,13 +155,11 @@ FINDINGS = [file for file in KEPT if not file.stem.startswith("cuda")]  # in a p
 
 @pytest.mark.sampled(25)
 @pytest.mark.parametrize("file", FINDINGS, ids=lambda file: file.stem)
-def test_what_was_found_fails_no_more(file: Path) -> None:
+def test_saved_failures_are_fixed(file: Path) -> None:
     assert not replay(file)
 
 
-def test_a_program_that_cannot_be_drawn_is_a_finding(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_generation_errors_are_failures(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def undrawn(seed: int, size: int) -> IRModule:
         raise ZeroDivisionError(seed)
 
@@ -167,5 +167,5 @@ def test_a_program_that_cannot_be_drawn_is_a_finding(
     code, said = run("--programs", 3, "--seed", 7, "-o", tmp_path)
     assert code == 5, said
     (file,) = tmp_path.iterdir()
-    assert file.name == "draw-7.txt"
+    assert file.name == "generate-7.txt"
     assert "ZeroDivisionError: 7" in file.read_text()

@@ -1,4 +1,4 @@
-"""`structir opt`: passes of a user's own, what is watched, what a trace file holds."""
+"""Tests of `structir opt`: user-defined passes, instruments, trace files."""
 
 import json
 from pathlib import Path
@@ -52,13 +52,13 @@ def test_a_new_pass_is_one_short_file(files: Path) -> None:
     assert "Two permutes in a row become one." in told.output
 
 
-def test_two_passes_and_a_dash(files: Path) -> None:
+def test_two_passes_on_the_standard_input(files: Path) -> None:
     result = CliRunner().invoke(build(), ["opt", "-", "-p", "simplify,dce"], input=PROGRAM)
     assert result.exit_code == 0, result.output
     assert "axes=[2, 0, 1]" in result.output
 
 
-def test_what_was_compared_is_shown_and_sizes_can_be_stated(files: Path) -> None:
+def test_verify_reports_comparisons_and_accepts_sizes(files: Path) -> None:
     program = files / "required.py"
     program.write_text(PROGRAM.replace("    a =", '    R.require("n == 1009")\n    a =', 1))
     words = ["opt", str(program), "--load", str(files / "two_permutes.py"), "-q"]

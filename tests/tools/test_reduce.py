@@ -1,4 +1,4 @@
-"""Shrinking a program on which a command fails."""
+"""Tests of `structir reduce` and delta debugging."""
 
 from pathlib import Path
 
@@ -45,7 +45,7 @@ def main(x: R.Tensor(("n",), "float32"), y: R.Tensor(("n",), "float32")):
 """
 
 
-def test_the_call_that_fails_is_left(tmp_path: Path) -> None:
+def test_only_the_failing_call_remains(tmp_path: Path) -> None:
     own, program = tmp_path / "wrong_exp.py", tmp_path / "program.py"
     own.write_text(WRONG_PASS)
     program.write_text(PROGRAM)
@@ -60,17 +60,17 @@ def test_the_call_that_fails_is_left(tmp_path: Path) -> None:
     assert isinstance(binding.value, Call) and "exp" in str(binding.value)
 
 
-def test_a_command_that_works_is_no_failure(tmp_path: Path) -> None:
+def test_a_succeeding_command_cannot_be_reduced(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     result = CliRunner().invoke(build(), ["reduce", str(program), "-c", "structir check"])
     assert result.exit_code == 2
-    assert "does not fail" in result.output
+    assert "nothing to reduce" in result.output
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_random_programs_shrink_to_one_op(seed: int) -> None:
-    """Wherever an op stands, what is left is little more than its call."""
+    """The reduced program is little more than one call, wherever it is in the original."""
     module = random_module(seed, size=10)  # a part of each kind
     calls = [b.value for b in bindings_of(module["main"]) if isinstance(b.value, Call)]
     wanted = str(getattr(calls[len(calls) // 2].op, "name", None))

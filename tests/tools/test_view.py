@@ -1,4 +1,4 @@
-"""`structir view`: what the page holds of programs, passes and kernels, and what cannot harm it."""
+"""Tests of `structir view`: the data of programs, passes and kernels, and escaping."""
 
 import json
 import re
@@ -14,9 +14,9 @@ import structir
 from structir.ir import IRModule
 from structir.tools import cli
 from structir.tools.explorer import page as pages
+from structir.tools.explorer.graph import program_data
 from structir.tools.explorer.kernels import kernel_data
-from structir.tools.explorer.program import shown
-from structir.tools.explorer.values import brief
+from structir.tools.explorer.node_content import operand_text
 
 LAYER = """
 @I.ir_module
@@ -59,14 +59,14 @@ def view(*words: object) -> Result:
 
 
 def data_in(page: str) -> dict[str, Any]:
-    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
-    assert found is not None
-    data: dict[str, Any] = json.loads(found[1])
+    match = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    assert match is not None
+    data: dict[str, Any] = json.loads(match[1])
     return data
 
 
 def program(text: str = LAYER) -> dict[str, Any]:
-    return shown(structir.parse(text)).data
+    return program_data(structir.parse(text)).data
 
 
 def named(data: dict[str, Any], name: str) -> dict[str, Any]:
@@ -80,18 +80,18 @@ def test_every_binding_is_a_node_at_its_line() -> None:
     data = program()
     lines = data["text"].splitlines()
     ops = [node for node in data["nodes"] if node["kind"] == "op"]
-    assert len(ops) == 10  # those of main, of both branches, and of the function inside
+    assert len(ops) == 10  # of main, both branches and the nested function
     for node in ops:
         assert lines[node["line"] - 1].strip().startswith(f"{node['name']}: R.Tensor(")
         assert f"R.{node['label']}(" in lines[node["line"] - 1]
 
 
-def test_wires_go_from_what_makes_a_value_to_what_reads_it() -> None:
+def test_inputs_refer_to_the_producers_of_values() -> None:
     data = program()
     matmul, gelu, soft = (named(data, name) for name in ("lv", "h", "y"))
     assert [entry["from"] for entry in gelu["inputs"]] == [matmul["id"]]
     assert [entry["from"] for entry in soft["inputs"]] == [gelu["id"]]
-    x, w = (node for node in data["nodes"] if node["kind"] == "param" and node["in"] == 0)
+    x, w = (node for node in data["nodes"] if node["kind"] == "param" and node["parent"] == 0)
     reads = [(e["slot"], e["from"]) for e in matmul["inputs"]]
     assert reads == [("x1", x["id"]), ("x2", w["id"])] or [r[1] for r in reads] == [
         x["id"],
@@ -99,13 +99,13 @@ def test_wires_go_from_what_makes_a_value_to_what_reads_it() -> None:
     ]
 
 
-def test_branches_and_functions_inside_are_containers() -> None:
+def test_branches_and_nested_functions_are_containers() -> None:
     data = program()
     kinds = {c["id"]: c for c in data["containers"]}
     (add,) = (c for c in data["containers"] if c["kind"] == "closure")
     branches = [c for c in data["containers"] if c["kind"] == "branch"]
     assert [c["label"] for c in branches] == ["then", "else"]
-    assert kinds[branches[0]["in"]]["kind"] == "if"
+    assert kinds[branches[0]["parent"]]["kind"] == "if"
     join = next(node for node in data["nodes"] if node["kind"] == "join")
     assert len(join["inputs"]) == 2 and join["name"] == "r"
     call = next(node for node in data["nodes"] if node["kind"] == "call")
@@ -113,15 +113,15 @@ def test_branches_and_functions_inside_are_containers() -> None:
     assert add["id"] in [entry["from"] for entry in call["inputs"]]
 
 
-def test_a_size_is_followed_along_the_axes_of_ops() -> None:
+def test_axis_sources_relate_result_axes_to_operand_axes() -> None:
     data = program()
     matmul, soft = named(data, "lv"), named(data, "y")
-    assert matmul["along"] == [[[[0, 0, True]], [[1, 1, True]]]]
-    assert soft["along"][0][0] == [[0, 0, True]]
-    assert data["lines"][matmul["rule"]].endswith("-> out[~b, i, j]")
+    assert matmul["axisSources"] == [[[[0, 0, True]], [[1, 1, True]]]]
+    assert soft["axisSources"][0][0] == [[0, 0, True]]
+    assert data["signatures"][matmul["signature"]].endswith("-> out[~b, i, j]")
 
 
-def test_the_solver_tells_what_it_finds_and_why() -> None:
+def test_inferred_shapes_and_their_explanations_are_included() -> None:
     text = """
 @R.function
 def main(a: R.Tensor((3, 4), "float32"), u: R.Tensor(ndim=2, dtype="float32")):
@@ -131,12 +131,12 @@ def main(a: R.Tensor((3, 4), "float32"), u: R.Tensor(ndim=2, dtype="float32")):
 """
     data = program(text)
     u = named(data, "u")
-    assert u["found"][0][0] == "4"
-    told = data["explanations"][u["why"][0][0]]
-    assert told[0]["text"] == "`t` is defined here"
-    line = data["text"].splitlines()[told[0]["line"] - 1].strip()
+    assert u["inferred"][0][0] == "4"
+    origins = data["explanations"][u["explanations"][0][0]]
+    assert origins[0]["text"] == "`t` is defined here"
+    line = data["text"].splitlines()[origins[0]["line"] - 1].strip()
     assert line == 't: R.Tensor(dtype="float32", ndim=2) = R.matmul(a, u)'
-    assert "found" not in named(data, "a")
+    assert "inferred" not in named(data, "a")
 
 
 VALUES = """
@@ -170,15 +170,15 @@ class Values:
 """  # noqa: E501
 
 
-def test_every_kind_of_value_is_told() -> None:
+def test_every_kind_of_value_has_node_content() -> None:
     data = program(VALUES)
-    told = {n["name"]: (n["kind"], n["label"]) for n in data["nodes"] if n["kind"] != "result"}
-    assert told["a"] == ("call", "twice")
-    assert told["b"] == ("call", "other") and named(data, "b")["callee"] == "other"
-    assert told["c"] == ("call", "my.function")
-    assert told["d"] == ("match", "match_cast")
-    assert told["t"] == ("tuple", "tuple") and told["e"] == ("field", "[1]")
-    assert told["g"] == ("call", "f")
+    contents = {n["name"]: (n["kind"], n["label"]) for n in data["nodes"] if n["kind"] != "result"}
+    assert contents["a"] == ("call", "twice")
+    assert contents["b"] == ("call", "other") and named(data, "b")["callee"] == "other"
+    assert contents["c"] == ("call", "my.function")
+    assert contents["d"] == ("match", "match_cast")
+    assert contents["t"] == ("tuple", "tuple") and contents["e"] == ("field", "[1]")
+    assert contents["g"] == ("call", "f")
     assert [e.get("text") for e in named(data, "t")["inputs"]] == [None, "[1.5, 2]"]
     texts = {e["slot"]: e.get("text") for name in ("i", "o") for e in named(data, name)["inputs"]}
     assert texts["shape"] == "[n, 1]" and "n" in texts.values()
@@ -188,42 +188,43 @@ def test_every_kind_of_value_is_told() -> None:
     assert infos == [{"text": "R.Shape(ndim=2)"}, {"dtype": "float32", "ndim": 1, "dims": ["n"]}]
 
 
-def test_a_constant_that_is_large_is_told_by_its_shape() -> None:
+def test_large_constants_are_shown_by_dtype_and_shape() -> None:
     large = structir.ir.Constant(np.zeros((30, 40), "float32"))
-    assert brief(large) == "float32 30 \N{MULTIPLICATION SIGN} 40"
-    assert brief(structir.ir.Constant(np.float32(3.0).reshape(1, 1))) == "3"
-    assert brief(structir.ir.StringImm("x" * 100)).endswith("\N{HORIZONTAL ELLIPSIS}")
+    assert operand_text(large) == "float32 30 \N{MULTIPLICATION SIGN} 40"
+    assert operand_text(structir.ir.Constant(np.float32(3.0).reshape(1, 1))) == "3"
+    assert operand_text(structir.ir.StringImm("x" * 100)).endswith("\N{HORIZONTAL ELLIPSIS}")
 
 
 # ---- kernels
 
 
-def test_kernels_tell_the_lines_of_their_ops() -> None:
-    found = shown(structir.parse(LAYER))
-    told = kernel_data(found.module)["functions"]["main"]
+def test_kernels_list_the_lines_of_their_ops() -> None:
+    program = program_data(structir.parse(LAYER))
+    main = kernel_data(program.module)["functions"]["main"]
     lines = {
-        found.data["text"].splitlines()[line - 1].split(":")[0].strip() for line in fused(told)
+        program.data["text"].splitlines()[line - 1].split(":")[0].strip()
+        for line in fused_lines(main)
     }
     assert lines == {"lv", "h", "y"}
-    kernel = next(k for k in told["kernels"] if len(k["lines"]) == 3)
-    assert "@I.kernel" in kernel["shown"] and "# kernel" in kernel["source"]
-    assert "joined" in [reason for _, _, reason in told["decisions"]]
+    kernel = next(k for k in main["kernels"] if len(k["lines"]) == 3)
+    assert "@I.kernel" in kernel["script"] and "# kernel" in kernel["source"]
+    assert "joined" in [reason for _, _, reason in main["decisions"]]
 
 
-def fused(told: dict[str, Any]) -> list[int]:
-    lines: list[int] = max((k["lines"] for k in told["kernels"]), key=len)
+def fused_lines(function: dict[str, Any]) -> list[int]:
+    lines: list[int] = max((k["lines"] for k in function["kernels"]), key=len)
     return lines
 
 
-def test_kernels_are_told_without_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernel_data_needs_no_compilation(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise AssertionError("a kernel was compiled")
 
     monkeypatch.setattr("structir.backend.plan.kernel", refuse)
-    assert kernel_data(shown(structir.parse(LAYER)).module)["functions"]["main"]["kernels"]
+    assert kernel_data(program_data(structir.parse(LAYER)).module)["functions"]["main"]["kernels"]
 
 
-def test_a_profile_tells_the_time_of_every_kernel(file: Path, tmp_path: Path) -> None:
+def test_profiles_include_the_time_of_every_kernel(file: Path, tmp_path: Path) -> None:
     result = view(file, "--profile", "--sizes", "n=4", "-o", tmp_path / "p.html")
     assert result.exit_code == 0, result.output
     (program,) = data_in((tmp_path / "p.html").read_text())["programs"]
@@ -237,15 +238,19 @@ def test_a_profile_tells_the_time_of_every_kernel(file: Path, tmp_path: Path) ->
 # ---- the command and its page
 
 
-def test_view_writes_a_page_beside(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_view_writes_a_page_to_the_current_directory(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(file.parent)
     assert view(file).exit_code == 0
     page = (file.parent / "layer.html").read_text()
     assert data_in(page)["title"] == "layer.py"
-    assert not re.search(r"(?:src|href)\s*=|@import|url\(|https?://", page), "asks the network"
+    assert not re.search(r"(?:src|href)\s*=|@import|url\(|https?://", page), (
+        "loads from the network"
+    )
 
 
-def test_view_shows_each_pass(file: Path, tmp_path: Path) -> None:
+def test_view_includes_each_pass(file: Path, tmp_path: Path) -> None:
     result = view(file, "-p", "cse,dce", "-o", tmp_path / "p.html")
     assert result.exit_code == 0
     data = data_in((tmp_path / "p.html").read_text())
@@ -258,17 +263,17 @@ def test_view_shows_each_pass(file: Path, tmp_path: Path) -> None:
     assert len(data["programs"]) == len({p["text"] for p in data["programs"]})
 
 
-def test_of_a_long_run_the_first_and_the_last_program_are_drawn(
+def test_large_traces_contain_the_first_and_last_program_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     trace = structir.passes.Trace()
     with structir.passes.PassContext([trace]):
         structir.passes.find_pass("dce")(structir.passes.find_pass("cse")(structir.parse(LAYER)))
     assert len(data_in(trace.page())["programs"]) == 3
-    monkeypatch.setattr(pages, "MOST_DRAWN", 10)
+    monkeypatch.setattr(pages, "MAX_DRAWN_LINES", 10)
     assert len(data_in(trace.page())["programs"]) == 2
-    alone = data_in(pages.page(structir.parse(LAYER), "alone"))["programs"]
-    assert len(alone) == 1 and alone[0]["nodes"] == []
+    single = data_in(pages.page(structir.parse(LAYER), "single"))["programs"]
+    assert len(single) == 1 and single[0]["nodes"] == []
 
 
 @pytest.mark.parametrize(
@@ -281,19 +286,19 @@ def test_of_a_long_run_the_first_and_the_last_program_are_drawn(
         (["-o", "missing/page.html"], "cannot write"),
     ],
 )
-def test_a_wrong_command_line(file: Path, words: list[str], part: str) -> None:
+def test_invalid_command_lines_exit_with_2(file: Path, words: list[str], part: str) -> None:
     result = view(file, *words)
     assert result.exit_code == 2
     assert part in result.stderr
 
 
-def test_a_wrong_program_has_no_page(file: Path, tmp_path: Path) -> None:
+def test_invalid_programs_write_no_page(file: Path, tmp_path: Path) -> None:
     file.write_text(LAYER.replace("(8, 6)", "(9, 6)"))
     assert view(file, "-o", tmp_path / "p.html").exit_code == 1
     assert not (tmp_path / "p.html").exists()
 
 
-def test_what_a_program_says_stays_data() -> None:
+def test_program_text_is_escaped() -> None:
     text = f"""
 @R.function(pure=False)
 def main(x: R.Tensor(("n",), "float32")):
@@ -315,10 +320,10 @@ def main(x: R.Tensor(("n",), "float32")):
 # ---- notebooks
 
 
-def test_a_notebook_shows_programs_as_the_explorer_and_all_else_as_coloured_text() -> None:
+def test_notebooks_show_modules_as_pages_and_other_nodes_as_highlighted_source() -> None:
     module = structir.parse(LAYER)
-    for shown_as_page in (module, module["main"]):
-        html = shown_as_page._repr_html_()
+    for node in (module, module["main"]):
+        html = node._repr_html_()
         assert html.startswith('<iframe sandbox="allow-scripts"') and "srcdoc" in html
         assert '<span class="op">@R.function</span>' in html
     binding = module["main"].bindings()[0]
@@ -328,12 +333,12 @@ def test_a_notebook_shows_programs_as_the_explorer_and_all_else_as_coloured_text
         assert text.replace("&quot;", '"').replace("&gt;", ">") == str(part).rstrip()
 
 
-def test_a_large_program_is_shown_as_the_beginning_of_its_text() -> None:
+def test_large_programs_are_shown_as_truncated_source() -> None:
     lines = [f"    v{k} = R.exp({f'v{k - 1}' if k else 'x'})" for k in range(500)]
     head = '@R.function\ndef main(x: R.Tensor(("n",), "float32")):\n'
     html = structir.parse(head + "\n".join(lines) + "\n    return v499\n")._repr_html_()
     assert "iframe" not in html
-    assert "lines more" in html
+    assert "more lines" in html
 
 
 def test_an_empty_module_has_a_page() -> None:

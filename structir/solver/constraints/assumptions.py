@@ -8,8 +8,8 @@ from structir.ir.dims import Dim, Opaque, Poly, as_atom, as_sym
 from structir.solver.constraints.constraint import Constraint, DimEq, Divides, Ge, Ne
 
 _CONSTRAINTS: dict[str, Callable[[Dim, Dim], Constraint]] = {
-    "lt": lambda one, other: Ge(other - one, 1),
-    "le": lambda one, other: Ge(other - one, 0),
+    "lt": lambda lhs, rhs: Ge(rhs - lhs, 1),
+    "le": lambda lhs, rhs: Ge(rhs - lhs, 0),
     "ne": Ne,
 }
 

@@ -22,7 +22,7 @@ class Constraint:
     """
 
     kinds: ClassVar[dict[str, str]] = {}
-    of_sizes: ClassVar[bool] = True  # whether its rule reads the sizes in its rows
+    of_sizes: ClassVar[bool] = True  # whether its rule depends on the sizes in its rows
 
     def dims(self) -> list[Dim]:
         """Returns the sizes among its fields."""
@@ -215,7 +215,7 @@ class Divides(Constraint):
 
 @attrs.frozen(eq=False)
 class Label(Constraint):
-    """An axis has a label; its size is a variable of its own."""
+    """An axis has a label; its size is a separate variable."""
 
     axis: Dim
     label: str

@@ -39,7 +39,7 @@ class Scheme:
     operands: tuple[Row, ...]
     results: tuple[Row, ...]
     constraints: tuple[Constraint, ...] = ()
-    shared: frozenset[Sym] = frozenset()  # the program's own variables, not instantiated
+    shared: frozenset[Sym] = frozenset()  # variables of the program, not instantiated
 
     @cached_property
     def patterns(self) -> tuple[Pattern, ...]:
@@ -85,7 +85,7 @@ class Instance:
     def match(self, pattern: Pattern, row: Row) -> None:
         """Matches an operand's template with its row."""
         if pattern.simple and pattern.middle is not None and len(pattern.row) == 1:
-            self._match_row(pattern.middle, row)  # unexpanded, so that it keeps its identity
+            self._match_row(pattern.middle, row)  # not expanded, to preserve its identity
             return
         row = self.store.row(row)
         before, after = known_ends(row)
@@ -116,18 +116,18 @@ class Instance:
         if symbol is None or is_ragged(template):  # type: ignore[arg-type]
             self.deferred.append((template, axis))  # type: ignore[arg-type]
             return
-        known = self.sizes.get(symbol)
-        if known is None:
+        bound_size = self.sizes.get(symbol)
+        if bound_size is None:
             self.sizes[symbol] = axis  # type: ignore[assignment]
         else:
-            unify_axes(self.store, known, axis)
+            unify_axes(self.store, bound_size, axis)
 
     def _match_row(self, template: RowVar, row: Row) -> None:
-        known = self.rows.get(template)
-        if known is None:
+        bound_row = self.rows.get(template)
+        if bound_row is None:
             self.rows[template] = row
         else:
-            equate_rows(self.store, known, row)
+            equate_rows(self.store, bound_row, row)
 
     def equate_deferred(self) -> None:
         """Equates composite template sizes with their axes."""
@@ -226,10 +226,10 @@ def _define_sum(instance: Instance, total: Sum) -> bool:
     parts = [instance.store.dim(instance.size(part)) for part in total.parts]
     if symbol is None or instance.store.may_be_ragged:
         return False
-    whole: Dim = 0
+    sum_of_parts: Dim = 0
     for part in parts:
-        whole = whole + part
-    instance.sizes[symbol] = whole
+        sum_of_parts = sum_of_parts + part
+    instance.sizes[symbol] = sum_of_parts
     return True
 
 

@@ -24,7 +24,7 @@ from structir.solver.constraints.scheme import Scheme
 from structir.solver.domains.terms import Element, Row, RowVar, ragged
 from structir.solver.propagation.arithmetic import fresh
 
-_COMPARED: dict[type[ast.cmpop], str] = {
+_COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.Eq: "==",
     ast.NotEq: "!=",
     ast.Lt: "<",
@@ -115,11 +115,11 @@ class SignatureVars:
         """Returns the broadcast constraints of `~` row variables."""
         constraints: list[Constraint] = []
         for name, variables in self.broadcast.items():
-            whole = (self.row_var(name),)
+            joined = (self.row_var(name),)
             if name in self.strict:
-                constraints += [RowLe((part,), whole) for part in variables]
+                constraints += [RowLe((part,), joined) for part in variables]
             else:
-                constraints.append(RowJoin(whole, tuple([(part,) for part in variables])))
+                constraints.append(RowJoin(joined, tuple([(part,) for part in variables])))
         return constraints
 
     def conditions(self, text: str) -> Iterator[Constraint]:
@@ -140,9 +140,9 @@ class SignatureVars:
             if op is not ast.Eq:
                 raise _invalid(ast.unparse(tree))
             yield Prod(self._product(lhs), self._product(rhs))
-        elif op in _COMPARED:
+        elif op in _COMPARISONS:
             sides = _size(lhs, self.size), _size(rhs, self.size)
-            yield from constraints_of_condition(condition(_COMPARED[op], *sides))
+            yield from constraints_of_condition(condition(_COMPARISONS[op], *sides))
         else:
             raise _invalid(ast.unparse(tree))
 

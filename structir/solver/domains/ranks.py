@@ -1,4 +1,4 @@
-"""Rank bounds of rows: inequalities between the numbers of axes, and cycles among them."""
+"""Rank bounds of rows: inequalities between ranks, and detection of their positive cycles."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from structir.solver.domains.terms import Row, RowVar, row_vars
 from structir.solver.propagation.arithmetic import fresh
 from structir.solver.propagation.store import ActiveConstraint, ConstraintStore, rule
 
-PATIENCE = 6  # how often one inequality raises a bound before the search for a cycle
-MAX_RANK = 64  # no rank is greater; a bound above it is ignored
+MAX_BOUND_UPDATES = 6  # by one inequality, before the search for a cycle
+MAX_RANK = 64  # lower bounds above it are ignored
 
 
 def min_rank(store: ConstraintStore, row: Row) -> int:
@@ -52,9 +52,9 @@ def raise_min_rank(store: ConstraintStore, variable: RowVar, least: int) -> None
 def lower_max_rank(store: ConstraintStore, variable: RowVar, most: int) -> None:
     """Lowers the maximum rank of a row variable."""
     if most < 0:
-        raise store.conflict("a row has a negative number of axes", "E0402")
-    known = store.rank_highs.get(variable)
-    if known is not None and known <= most:
+        raise store.conflict("a rank must be at least 0", "E0402")
+    current = store.rank_highs.get(variable)
+    if current is not None and current <= most:
         return
     store.set(store.bound_reasons, ("rank high", variable), store.reason())
     store.set(store.rank_highs, variable, most)
@@ -65,7 +65,7 @@ def _check_rank_bounds(store: ConstraintStore, variable: RowVar) -> None:
     mark = len(store.used)
     low, high = _low(store, variable), max_rank(store, (variable,))
     if high is not None and low > high:
-        raise store.conflict(f"a row has at least {low} axes and at most {high}", "E0402")
+        raise store.conflict(f"one rank must be at least {low} and at most {high}", "E0402")
     if low == high:
         bind_row(store, variable, tuple([fresh() for _ in range(low)]))
     else:
@@ -123,7 +123,7 @@ def _(store: ConstraintStore, constraint: RankLe) -> bool:
     fixed = _rank_difference(shorter, longer)
     if fixed is not None:
         if fixed > 0:
-            raise store.conflict(f"a row cannot have {fixed} axes more than itself", "E0402")
+            raise store.conflict(f"a rank cannot exceed itself by {fixed}", "E0402")
         return True
     _propagate_bounds(store, shorter, longer)
     return False
@@ -144,7 +144,7 @@ def _propagate_bounds(store: ConstraintStore, shorter: Row, longer: Row) -> None
         running = store.running
         if running is not None:
             running.tightened += 1
-            if running.tightened > PATIENCE:
+            if running.tightened > MAX_BOUND_UPDATES:
                 reject_positive_cycles(store)
         if running is None or running.tightened <= MAX_RANK:
             require_min_rank(store, longer, least)
@@ -165,7 +165,7 @@ def reject_positive_cycles(store: ConstraintStore) -> None:
     cycle = _positive_cycle(edges)
     store.used[:] = used_before
     if cycle is not None:
-        raise Conflict("each of these rows needs more axes than the next", tuple(cycle), "E0402")
+        raise Conflict("each of these ranks must exceed the next", tuple(cycle), "E0402")
 
 
 def _edges(
@@ -178,8 +178,8 @@ def _edges(
     if len(targets) != 1 or not sources:
         return []
     fixed = (len(shorter) - len(sources)) - (len(longer) - 1)
-    why: Reason = (active.reason, *store.used)
-    return [(source, targets[0], fixed, why) for source in sources]
+    reason: Reason = (active.reason, *store.used)
+    return [(source, targets[0], fixed, reason) for source in sources]
 
 
 def _positive_cycle(edges: list[tuple[RowVar, RowVar, int, Reason]]) -> list[Reason] | None:
@@ -188,10 +188,10 @@ def _positive_cycle(edges: list[tuple[RowVar, RowVar, int, Reason]]) -> list[Rea
     predecessor: dict[RowVar, tuple[RowVar, Reason]] = {}
     for _ in range(MAX_RANK):
         changed = False
-        for source, target, weight, why in edges:
+        for source, target, weight, reason in edges:
             if longest.get(source, 0) + weight > longest.get(target, 0):
                 longest[target] = longest.get(source, 0) + weight
-                predecessor[target] = source, why
+                predecessor[target] = source, reason
                 changed = True
         cycle = _find_cycle(predecessor) if changed else None
         if cycle or not changed:

@@ -1,4 +1,4 @@
-"""Origins of facts, reasons that combine them, and the conflict that a set of origins leads to."""
+"""Reasons: the origins in the program that a derived fact or a conflict depends on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Origin:
     """A location of the program that asserts something, such as a parameter or an op."""
 
     label: str
-    kind: str = "op"  # parameter, op, annotation, fact; chosen for defaulting
+    kind: str = "op"  # parameter, op, annotation, fact (assumption), chosen (default)
     text: str = ""
     span: Span | None = None
     order: int = 0  # in program order

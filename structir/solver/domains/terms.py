@@ -69,7 +69,7 @@ def sizes(row: Iterable[Element]) -> list[Dim]:
 
 
 def known_ends(row: Row) -> tuple[int, int]:
-    """Returns the number of axes before the first row variable and after the last one."""
+    """Returns the numbers of axes before the first row variable and after the last one."""
     indices = [k for k, element in enumerate(row) if type(element) is RowVar]
     return (indices[0], len(row) - indices[-1] - 1) if indices else (len(row), len(row))
 

@@ -107,15 +107,16 @@ class ConstraintGenerator:
         self.revisit()
 
     def solve(self) -> None:
-        """Solves all constraints, including those that ops add once more is known."""
+        """Solves all constraints, including those that pending ops add after others are solved."""
         self.solver.solve()
         while self.extend():
             self.solver.solve()
 
     def name_open_sizes(self, params: Sequence[Var]) -> None:
-        """Gives each open axis of a parameter a variable, in terms of which all else is solved.
+        """Defines a variable for each open axis of a parameter.
 
-        The parameter binds that variable; a size such as `d + 2` could not be expressed otherwise.
+        The parameter binds the variable, and other sizes are solved for in terms of it. Otherwise
+        the axis could be a size such as `d + 2`, which no parameter binds.
         """
         values = [pair for p in params for pair in pairs(self.trees[p], p.struct_info)]
         open_sizes = [
@@ -236,7 +237,7 @@ class ConstraintGenerator:
         return self._new_values(var.name, value.struct_info, origin)
 
     def _new_values(self, name: str, info: StructInfo | None, origin: Origin) -> Tree:
-        """Creates values that are known only by their StructInfo."""
+        """Creates values with the axes of a StructInfo and no further constraints."""
         match info:
             case TensorStructInfo():
                 value = Value(name)
@@ -290,9 +291,9 @@ class ConstraintGenerator:
     def _shape_row(self, var: Var) -> Row:
         if var not in self.shapes:
             info = var.struct_info
-            known = info.dims if isinstance(info, ShapeStructInfo) else None
+            declared_dims = info.dims if isinstance(info, ShapeStructInfo) else None
             ndim = info.ndim if isinstance(info, ShapeStructInfo) else None
-            self.shapes[var] = self._unknown_row(ndim) if known is None else known
+            self.shapes[var] = self._unknown_row(ndim) if declared_dims is None else declared_dims
         return self.shapes[var]
 
     # Calls
@@ -350,20 +351,20 @@ class ConstraintGenerator:
 
     def revisit(self) -> None:
         """Revisits ops whose index signature depends on ranks, once these are known."""
-        for _ in range(ROUNDS):
+        for _ in range(MAX_ROUNDS):
             pending, self.pending = self.pending, []
-            count = len(self.solver.statements)
+            count = len(self.solver.assertions)
             for use in pending:
                 self._apply_op(use)
-            if len(self.solver.statements) == count:
+            if len(self.solver.assertions) == count:
                 return
 
     def extend(self) -> bool:
-        """Revisits pending ops with what is now known; returns whether they added constraints."""
-        count = len(self.solver.statements)
+        """Revisits pending ops after solving; returns whether they added constraints."""
+        count = len(self.solver.assertions)
         self.revisit()
         self.add_rank_cases()
-        return len(self.solver.statements) > count
+        return len(self.solver.assertions) > count
 
     def add_rank_cases(self) -> None:
         """Adds a disjunction over the possible ranks of each pending op."""
@@ -419,7 +420,7 @@ class ConstraintGenerator:
     # Branches
 
     def _if(self, var: Var, conditional: If, origin: Origin) -> Tree:
-        """Solves each branch separately; the result has what both branches have in common."""
+        """Solves each branch separately, and joins the shapes of their results."""
         ends = [self._branch(b) for b in (conditional.true_branch, conditional.false_branch)]
         reachable = [shapes for shapes in ends if shapes is not None]
         if not reachable:
@@ -470,7 +471,7 @@ def _open_sizes(shape: Row, info: TensorStructInfo) -> list[Any]:
     return [s for s, open_ in pairs if open_ and type(s) is Poly and symbol_of(s) is None]
 
 
-ROUNDS = 8  # of revisiting ops
+MAX_ROUNDS = 8  # of revisits per call
 
 
 def _has_unknown_rank(info: StructInfo | None) -> bool:

@@ -1,7 +1,7 @@
-"""Defaulting on request: open leaves get the least shape that their uses allow.
+"""Defaulting (`close=True`): underdetermined parameters get the least shape that their uses allow.
 
-Each choice is a trial: a conflict undoes it, the next weaker choice is tried, and finally the leaf
-stays open. So a satisfiable program stays satisfiable.
+Each default is a trial. A conflict undoes it and the next weaker default is tried; if all conflict,
+the parameter stays open. Satisfiable programs stay satisfiable.
 """
 
 from __future__ import annotations
@@ -90,9 +90,9 @@ def _rows_above(solver: Solver, variable: RowVar) -> Iterator[Row]:
             case _:
                 continue
         for inner, outer in bounds:
-            known = solver.resolve(outer)
-            if solver.resolve(inner) == (variable,) and not row_vars(known):
-                rows.append(known)
+            row = solver.resolve(outer)
+            if solver.resolve(inner) == (variable,) and not row_vars(row):
+                rows.append(row)
     yield from sorted(rows, key=len)
 
 

@@ -34,11 +34,12 @@ from structir.solver.program.value_trees import has_all_sizes, leaves, tensors
 def infer(module: IRModule, *, learn: str | None = None, close: bool = False) -> IRModule:
     """Returns the module with every StructInfo completed from annotations, operands and results.
 
-    `learn` selects what a proof about a named size does to a signature: `guard` keeps the signature
-    and checks the fact on entry, `refine` rewrites the signature, `strict` raises StructInfoError.
+    `learn` selects the effect of a proved fact about a named size of a signature: `guard` keeps the
+    signature and checks the fact on entry, `refine` rewrites the signature, `strict` raises
+    StructInfoError.
     The default is the function's `R.function(learn=...)`; else `refine` for private functions and
     `guard` for others. `close` gives underconstrained parameters the least shape that their uses
-    allow. Raises Unsatisfiable with a minimal set of conflicting statements if no shapes satisfy
+    allow. Raises Unsatisfiable with a minimal set of conflicting source lines if no shapes satisfy
     the program.
     """
     if learn is not None and learn not in POLICIES:
@@ -46,7 +47,7 @@ def infer(module: IRModule, *, learn: str | None = None, close: bool = False) ->
     module = as_module(module, "structir.infer")
     completed = _complete_twice(module, learn, close)
     if _may_contain_dead_code(module) and not well_formed(completed):
-        # dead code contradicts facts of its surroundings: keep the signatures
+        # facts of dead code may contradict the rest of the function: keep the signatures
         return _complete_twice(module, "guard", close)
     return completed
 
@@ -59,7 +60,7 @@ def _may_contain_dead_code(module: IRModule) -> bool:
 
 def _complete_twice(module: IRModule, learn: str | None, close: bool) -> IRModule:
     completed, more = _complete_module(module, learn, close)
-    # checks on entry and defaults are declared from now on, and may imply more
+    # entry checks and defaults are now declared, and may imply more
     return _complete_module(completed, learn, close)[0] if more else completed
 
 
@@ -140,14 +141,14 @@ def solve_function(function: Function, schemes: Mapping[str, Scheme]) -> Constra
 def _allows_zero_sizes(function: Function) -> bool:
     """Returns whether a function declares that a size is or may be 0."""
     checked = [b.struct_info for b in function.bindings() if isinstance(b, MatchCast)]
-    known = [p.struct_info for p in function.params] + checked
-    if any(type(i.dims) is tuple and 0 in i.dims for info in known for i in tensors(info)):
+    declared = [p.struct_info for p in function.params] + checked
+    if any(type(i.dims) is tuple and 0 in i.dims for info in declared for i in tensors(info)):
         return True
     return any(map(allows_zero, [f for b in function.bindings() for f in conditions_of(b)]))
 
 
 class Unsatisfiable(StructInfoError):
-    """No shapes satisfy a function; `explanation` is a minimal set of conflicting statements."""
+    """No shapes satisfy a function; `explanation` is a minimal set of conflicting assertions."""
 
     def __init__(self, explanation: UnsatCore) -> None:
         super().__init__(explanation.diagnostic())
@@ -186,18 +187,18 @@ def _call_graph(module: IRModule) -> dict[str, list[str]]:
 
 def _callees_first(calls: Mapping[str, list[str]]) -> Iterator[str]:
     """Yields functions, callees before callers except within cycles."""
-    done: set[str] = set()
+    visited: set[str] = set()
     for root in calls:
         stack = [(root, iter(calls[root]))]
         on_stack = {root}
         while stack:
             name, callees = stack[-1]
-            callee = next((c for c in callees if c in calls and c not in done | on_stack), None)
+            callee = next((c for c in callees if c in calls and c not in visited | on_stack), None)
             if callee is not None:
                 on_stack.add(callee)
                 stack.append((callee, iter(calls[callee])))
                 continue
             stack.pop()
-            if name not in done:
-                done.add(name)
+            if name not in visited:
+                visited.add(name)
                 yield name

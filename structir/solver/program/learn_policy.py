@@ -1,10 +1,10 @@
-"""Learn policies: what a proof about a named size does to a signature."""
+"""Learn policies: the effect of a proved fact about a named size on the signature."""
 
 from __future__ import annotations
 
 from structir.ir.expr import Function
 
-LEARN = "learn"  # the attribute of a function that holds its policy
+LEARN = "learn"  # the attribute of a function with its policy
 POLICIES = ("guard", "refine", "strict")
 
 

@@ -80,7 +80,7 @@ class Report:
 
 def _lines(name: str, generator: ConstraintGenerator) -> list[str]:
     lines = [f"{name}:"]
-    origins = [statement.origin for statement in generator.solver.statements]
+    origins = [assertion.origin for assertion in generator.solver.assertions]
     chosen = {origin.label for origin in origins if origin.kind == "chosen"}
     for var, shapes in _shapes(generator):
         shown = ", ".join(f"({', '.join(map(element_text, shape))})" for shape in shapes)

@@ -1,4 +1,4 @@
-"""Results of single calls whose operands have row variables, ragged axes or unknown sizes."""
+"""Infers results of single calls on operands with row variables, ragged axes or unknown sizes."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ def refine_result(call: Call) -> StructInfo:
     generator = ConstraintGenerator({}, least=0)
     tree = generator.visit_call(call)
     generator.solve()
-    known = {v for arg in call.args for info in tensors(arg.struct_info) for v in _variables(info)}
-    result: StructInfo = _refine_info(generator.solver, call.struct_info, tree, known)
+    operand_vars = {
+        v for arg in call.args for info in tensors(arg.struct_info) for v in _variables(info)
+    }
+    result: StructInfo = _refine_info(generator.solver, call.struct_info, tree, operand_vars)
     return result
 
 
@@ -41,23 +43,23 @@ def _symbols(size: Any) -> Any:
     return syms(size) if type(size) is Poly else ()
 
 
-def _refine_info(solver: Solver, info: Any, tree: Tree, known: set[Any]) -> Any:
+def _refine_info(solver: Solver, info: Any, tree: Tree, operand_vars: set[Any]) -> Any:
     if isinstance(info, TupleStructInfo) and isinstance(tree, tuple):
         pairs = zip(info.fields, tree, strict=True)
-        return TupleStructInfo(tuple([_refine_info(solver, i, t, known) for i, t in pairs]))
+        return TupleStructInfo(tuple([_refine_info(solver, i, t, operand_vars) for i, t in pairs]))
     if not isinstance(tree, Value) or not isinstance(info, TensorStructInfo):
         return info
     if type(info.dims) is tuple:
         return info
-    axes = [_axis_over_operands(axis, known) for axis in as_axes(solver, tree)]
+    axes = [_axis_over_operands(axis, operand_vars) for axis in as_axes(solver, tree)]
     return info if None in axes else tensor(tuple(axes), info.dtype)
 
 
-def _axis_over_operands(axis: Any, known: set[Any]) -> Any:
+def _axis_over_operands(axis: Any, operand_vars: set[Any]) -> Any:
     """Returns an axis in terms of the operands; None for a row variable of none of them."""
     if type(axis) is RowVar:
-        return axis if axis in known else None
-    return AnySize() if type(axis) is Poly and not syms(axis) <= known else axis
+        return axis if axis in operand_vars else None
+    return AnySize() if type(axis) is Poly and not syms(axis) <= operand_vars else axis
 
 
 def at_rank(args: tuple[Expr, ...], count: int) -> tuple[Expr, ...]:

@@ -51,7 +51,7 @@ class Rewriter:
         self.functions = functions
         self.learn = learn
         self.variables: dict[Var, Var] = {}
-        self.names: dict[Sym, Dim] = {}  # names for the solver's own variables
+        self.names: dict[Sym, Dim] = {}  # names for internal variables of the solver
         self.rows: dict[RowVar, RowVar] = {}
         self.defined: set[Sym] = set()
         self.cast_dims: frozenset[Any] = frozenset()  # dims that match_casts of the body bind
@@ -67,10 +67,10 @@ class Rewriter:
         for param in function.params:
             self._name_open_dims(param)
         params = tuple([self._rewrite_param(param) for param in function.params])
-        guards = self._guards(function, params)
+        checks = self._entry_checks_of(function, params)
         body = self._rewrite_sequence(function.body)
-        if guards:
-            body = _prepend_checks(tuple(guards), body)
+        if checks:
+            body = _prepend_checks(tuple(checks), body)
         result = self._rewrite_result(function.ret_struct_info)
         rewritten = replace(function, params=params, body=body, ret_struct_info=result)
         rewritten = _drop_undefined_dims(rewritten, function)
@@ -78,14 +78,14 @@ class Rewriter:
         return replace(rewritten, ret_struct_info=result)
 
     def _rewrite_result(self, info: StructInfo) -> StructInfo:
-        """Returns the result type for callers: sizes that the signature keeps stay symbolic."""
-        known = self._fill(info, self.generator.results)
-        return known if self.learn == "refine" else apply_policy(info, known)
+        """Returns the result type for callers; under the policy, declared sizes stay symbolic."""
+        inferred = self._fill(info, self.generator.results)
+        return inferred if self.learn == "refine" else apply_policy(info, inferred)
 
     # Parameters
 
     def _name_open_dims(self, param: Var) -> None:
-        """Gives the sizes that a parameter leaves open names."""
+        """Names the open sizes of a parameter."""
         for value, info in pairs(self.generator.trees[param], param.struct_info):
             shape = self.generator.solver.shape(value)
             if info.dims is not None:
@@ -111,27 +111,29 @@ class Rewriter:
         return rewritten
 
     def _signature(self, info: StructInfo, param: Var) -> StructInfo:
-        known = self._fill(info, self.generator.trees[param], new=True)
-        return known if self.learn == "refine" else apply_policy(info, known)
+        inferred = self._fill(info, self.generator.trees[param], new=True)
+        return inferred if self.learn == "refine" else apply_policy(info, inferred)
 
-    def _guards(self, function: Function, new: tuple[Var, ...]) -> list[Binding]:
-        """Returns entry checks for facts about sizes that the signature keeps."""
+    def _entry_checks_of(self, function: Function, new: tuple[Var, ...]) -> list[Binding]:
+        """Returns entry checks of the facts about sizes that the signature does not state."""
         checks: list[Binding] = []
-        if self.learn == "refine":  # the signature states the facts and is checked itself
+        if self.learn == "refine":  # the signature states the facts
             return checks
         existing = list(_entry_checks(function))
         for param, rewritten in zip(function.params, new, strict=True):
-            known = self._fill(param.struct_info, self.generator.trees[param])
-            if not narrows(rewritten.struct_info, known) or (param, known) in existing:
+            inferred = self._fill(param.struct_info, self.generator.trees[param])
+            if not narrows(rewritten.struct_info, inferred) or (param, inferred) in existing:
                 continue
             if self.learn == "strict":
-                self._reject_narrowing(param, known)
-            checks.append(MatchCast(Var(f"{param.name}_checked", known), rewritten, known))
+                self._reject_narrowing(param, inferred)
+            checks.append(MatchCast(Var(f"{param.name}_checked", inferred), rewritten, inferred))
         return checks
 
-    def _reject_narrowing(self, param: Var, known: StructInfo) -> None:
-        message = f"the body narrows `{param.name}`: expected {param.struct_info}, found {known}"
-        hint = f'change the annotation to `{param.name}: {known}`, or allow a check: learn="guard"'
+    def _reject_narrowing(self, param: Var, inferred: StructInfo) -> None:
+        message = f"the body narrows `{param.name}`: expected {param.struct_info}, found {inferred}"
+        hint = (
+            f'change the annotation to `{param.name}: {inferred}`, or allow a check: learn="guard"'
+        )
         raise StructInfoError(Diagnostic(message, param.span, hint=hint, code="E0407"))
 
     # Bodies
@@ -166,11 +168,11 @@ class Rewriter:
 
         It stays unchanged if a size would be negative: the code is dead.
         """
-        info, known = var.struct_info, self.generator.infos.get(var)
+        info, inferred = var.struct_info, self.generator.infos.get(var)
         try:
-            if known is not None:
-                info = self._express_info(info, resolve_info(self.generator.solver, known))
-            if known is None or not has_all_sizes(
+            if inferred is not None:
+                info = self._express_info(info, resolve_info(self.generator.solver, inferred))
+            if inferred is None or not has_all_sizes(
                 info
             ):  # a size of a branch may have an outer name
                 info = self._fill(info, self.generator.trees.get(var))
@@ -235,25 +237,25 @@ class Rewriter:
     # StructInfo
 
     def _fill(self, info: StructInfo, tree: object, *, new: bool = False) -> StructInfo:
-        known = refine_info(self.generator.solver, info, tree)  # type: ignore[arg-type]
-        return self._express_info(info, known, new=new)
+        inferred = refine_info(self.generator.solver, info, tree)  # type: ignore[arg-type]
+        return self._express_info(info, inferred, new=new)
 
     def _express_info(
-        self, info: StructInfo, known: StructInfo, *, new: bool = False
+        self, info: StructInfo, inferred: StructInfo, *, new: bool = False
     ) -> StructInfo:
         """Expresses inferred StructInfo in the program's variables.
 
         Returns `info` if that is impossible.
         """
-        if known is info:
+        if inferred is info:
             return info
-        if isinstance(known, TupleStructInfo) and isinstance(info, TupleStructInfo):
-            parts = zip(info.fields, known.fields, strict=True)
+        if isinstance(inferred, TupleStructInfo) and isinstance(info, TupleStructInfo):
+            parts = zip(info.fields, inferred.fields, strict=True)
             fields = tuple([self._express_info(a, b, new=new) for a, b in parts])
             return TupleStructInfo(fields)
-        if not isinstance(info, TensorStructInfo) or not isinstance(known, TensorStructInfo):
+        if not isinstance(info, TensorStructInfo) or not isinstance(inferred, TensorStructInfo):
             return info
-        axes = axes_of(known)
+        axes = axes_of(inferred)
         if axes is None:
             return info
         declared = None if isinstance(info.dims, Var) else info.axes or info.dims
@@ -275,13 +277,13 @@ class Rewriter:
             # inside a body, another name for the same size adds nothing
             more_precise = new or symbol_of(size) is None
             is_open = anonymous or (self.learn == "refine" and type(size) is Poly and more_precise)
-            known = self._express_axis(size, new and anonymous) if is_open else None
+            expressed = self._express_axis(size, new and anonymous) if is_open else None
             renamed = (
                 substitute(declared_size, self.names)
                 if type(declared_size) is Poly
                 else declared_size
             )
-            size = renamed if known is None else known
+            size = renamed if expressed is None else expressed
         label = getattr(inferred, "label", getattr(declared, "label", None))
         return size if label is None else Labelled(size, label)
 
@@ -341,10 +343,10 @@ def count_entry_checks(function: Function) -> int:
     return sum(1 for _ in _entry_checks(function))
 
 
-def _prepend_checks(guards: tuple[Binding, ...], body: SeqExpr) -> SeqExpr:
+def _prepend_checks(checks: tuple[Binding, ...], body: SeqExpr) -> SeqExpr:
     """Prepends checks to a sequence, in its first block if that is no dataflow block."""
     first, rest = body.blocks[:1], body.blocks[1:]
     if first and type(first[0]) is BindingBlock:
-        block = replace(first[0], bindings=(*guards, *first[0].bindings))
+        block = replace(first[0], bindings=(*checks, *first[0].bindings))
         return replace(body, blocks=(block, *rest))
-    return replace(body, blocks=(BindingBlock(guards), *body.blocks))
+    return replace(body, blocks=(BindingBlock(checks), *body.blocks))

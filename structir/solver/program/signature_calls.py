@@ -20,8 +20,8 @@ def result_of(call: Call) -> StructInfo:
     """Returns the StructInfo of the result. Raises StructInfoError if operands do not fit."""
     scheme = read_signature(call.attrs["signature"])
     if len(scheme.operands) != len(call.args):
-        expected, found = len(scheme.operands), len(call.args)
-        message = f"expected {expected} operands by the signature, found {found}"
+        expected, count = len(scheme.operands), len(call.args)
+        message = f"expected {expected} operands by the signature, found {count}"
         raise StructInfoError(Diagnostic(message, call.span, code="E0408"))
     infos = [arg.struct_info for arg in call.args]
     if not all(isinstance(info, TensorStructInfo) for info in infos):

@@ -13,28 +13,28 @@ from structir.solver.domains.terms import symbol_of
 from structir.solver.program.value_trees import tensors
 
 
-def apply_policy(info: StructInfo, known: StructInfo) -> StructInfo:
+def apply_policy(declared: StructInfo, inferred: StructInfo) -> StructInfo:
     """Returns the declared StructInfo, completed only if it declares no axes."""
-    if isinstance(info, TupleStructInfo) and isinstance(known, TupleStructInfo):
-        parts = zip(info.fields, known.fields, strict=True)
+    if isinstance(declared, TupleStructInfo) and isinstance(inferred, TupleStructInfo):
+        parts = zip(declared.fields, inferred.fields, strict=True)
         return TupleStructInfo(tuple([apply_policy(a, b) for a, b in parts]))
-    declared = isinstance(info, TensorStructInfo) and (
-        info.dims is not None or info.axes is not None
+    has_axes = isinstance(declared, TensorStructInfo) and (
+        declared.dims is not None or declared.axes is not None
     )
-    return _refine_anonymous(info, known) if declared else known
+    return _refine_anonymous(declared, inferred) if has_axes else inferred
 
 
-def _refine_anonymous(info: Any, known: Any) -> StructInfo:
+def _refine_anonymous(declared: Any, inferred: Any) -> StructInfo:
     """Returns a declared StructInfo with inferred values of its anonymous sizes and its labels."""
-    declared_axes, inferred_axes = axes_of(info), axes_of(known)
+    declared_axes, inferred_axes = axes_of(declared), axes_of(inferred)
     if (
         declared_axes is None
         or inferred_axes is None
         or len(declared_axes) != len(inferred_axes)
-        or isinstance(info.dims, Var)
+        or isinstance(declared.dims, Var)
     ):
-        return info  # type: ignore[no-any-return]
-    return tensor(tuple(map(_merge_axis, declared_axes, inferred_axes)), info.dtype)
+        return declared  # type: ignore[no-any-return]
+    return tensor(tuple(map(_merge_axis, declared_axes, inferred_axes)), declared.dtype)
 
 
 def _merge_axis(declared: Any, inferred: Any) -> Any:
@@ -45,9 +45,9 @@ def _merge_axis(declared: Any, inferred: Any) -> Any:
     return merged_size if label is None else Labelled(merged_size, label)
 
 
-def narrows(info: StructInfo, known: StructInfo) -> bool:
+def narrows(declared: StructInfo, inferred: StructInfo) -> bool:
     """Returns whether inference is more precise about some size than a signature."""
-    pairs = zip(tensors(info), tensors(known), strict=True)
+    pairs = zip(tensors(declared), tensors(inferred), strict=True)
     return any(
         (type(b.dims) is tuple and a.dims != b.dims) or (b.axes is not None and a.axes != b.axes)
         for a, b in pairs

@@ -9,7 +9,7 @@ import attrs
 
 from structir.errors import Diagnostic
 from structir.solver.domains.reasons import Conflict, Origin, origins
-from structir.solver.solver import Applied, Assertion, HasShape, Solver, Value, replay
+from structir.solver.solver import Assertion, HasShape, SchemeApplication, Solver, Value, replay
 
 PREMISE_KINDS = ("parameter", "fact")  # premises; ops and annotations may be wrong
 TRIALS = 64
@@ -56,8 +56,8 @@ def explain(
 ) -> UnsatCore:
     """Returns a minimal set of conflicting assertions of a solver that raised `conflict`."""
     minimizer = _CoreMinimizer(solver, trials, monotonic() + seconds)
-    premises = [s for s in solver.statements if s.origin.kind in PREMISE_KINDS]
-    others = [s for s in solver.statements if s.origin.kind not in PREMISE_KINDS]
+    premises = [s for s in solver.assertions if s.origin.kind in PREMISE_KINDS]
+    others = [s for s in solver.assertions if s.origin.kind not in PREMISE_KINDS]
     if len(others) <= SMALL:  # an earlier prefix may conflict already
         others, conflict = minimizer.earliest(premises, others, conflict)
     reported = set(origins(conflict.reason))
@@ -67,7 +67,7 @@ def explain(
     minimal = minimizer.shrink(premises, suspects)
     core_conflict = minimizer.conflict(premises, minimal) or conflict
     reasons = set(origins(core_conflict.reason))
-    operands = {value for s in minimal if isinstance(s, Applied) for value in s.operands}
+    operands = {value for s in minimal if isinstance(s, SchemeApplication) for value in s.operands}
     return UnsatCore(
         core_conflict.message,
         tuple([s.origin for s in premises if s.origin in reasons or _declares(s, operands)]),
@@ -77,17 +77,17 @@ def explain(
     )
 
 
-def _declares(statement: Assertion, values: set[Value]) -> bool:
-    """Returns whether an assertion gives one of these values its shape."""
-    return isinstance(statement, HasShape) and statement.value in values
+def _declares(assertion: Assertion, values: set[Value]) -> bool:
+    """Returns whether an assertion declares the shape of one of these values."""
+    return isinstance(assertion, HasShape) and assertion.value in values
 
 
 class _CoreMinimizer:
-    """Removes assertions while the rest still conflicts, within limits."""
+    """Removes assertions while the remaining ones conflict, within limits on trials and time."""
 
     def __init__(self, solver: Solver, trials: int, until: float) -> None:
         self.solver = solver
-        self.order = {id(s): k for k, s in enumerate(solver.statements)}
+        self.order = {id(s): k for k, s in enumerate(solver.assertions)}
         self.trials = trials
         self.until = until
         self.exhausted = False
@@ -96,9 +96,9 @@ class _CoreMinimizer:
         self, premises: Sequence[Assertion], others: Sequence[Assertion]
     ) -> Conflict | None:
         """Returns the conflict of these assertions, or None."""
-        statements = sorted((*premises, *others), key=lambda s: self.order[id(s)])
+        assertions = sorted((*premises, *others), key=lambda s: self.order[id(s)])
         try:
-            replay(statements, self.solver)
+            replay(assertions, self.solver)
         except Conflict as conflict:
             return conflict
         return None

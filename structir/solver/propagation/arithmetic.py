@@ -1,4 +1,4 @@
-"""Equations and bounds of sizes: conclusions from a polynomial that is zero or not negative."""
+"""Solves equations and inequalities of sizes: isolates variables and tightens their bounds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from structir.solver.domains.intervals import interval, monomial_interval, primi
 from structir.solver.domains.terms import RAGGED_SYMS, is_ragged, symbol_of, variables
 from structir.solver.propagation.store import ConstraintStore, rule
 
-SMALL = 1 << 40  # greater bounds are ignored
+MAX_BOUND = 1 << 40  # greater bounds are ignored
 
 
 def fresh(name: str = "") -> Poly:
@@ -20,7 +20,7 @@ def fresh(name: str = "") -> Poly:
 
 
 def equate(store: ConstraintStore, lhs: Dim, rhs: Dim) -> None:
-    """Equates two sizes: concludes what follows, and posts the rest as a constraint."""
+    """Equates two sizes: propagates, and posts a constraint if the equation is not settled."""
     if lhs is not rhs and not solve_equation(store, lhs, rhs):
         store.post(DimEq(lhs, rhs))
 
@@ -31,7 +31,7 @@ def _(store: ConstraintStore, constraint: DimEq) -> bool:
 
 
 def solve_equation(store: ConstraintStore, lhs: Dim, rhs: Dim) -> bool:
-    """Concludes what follows from an equation; returns whether it is settled."""
+    """Propagates an equation of sizes; returns whether it is settled."""
     lhs, rhs = store.dim(lhs), store.dim(rhs)
     if type(lhs) is int and type(rhs) is int:
         if lhs != rhs:
@@ -107,13 +107,13 @@ def cap(store: ConstraintStore, dim: Dim, ceiling: int) -> None:
     symbol = symbol_of(dim)
     if symbol is None or symbol in RAGGED_SYMS:
         return
-    known = store.ceilings.get(symbol)
-    if known is None:
+    existing = store.ceilings.get(symbol)
+    if existing is None:
         store.set(store.bound_reasons, ("ceiling", symbol), store.reason())
         store.set(store.ceilings, symbol, ceiling)
         tighten_upper_bound(store, symbol, max(ceiling, 1))
         store.wake(symbol)
-    elif known != ceiling:
+    elif existing != ceiling:
         store.used.append(store.bound_reasons["ceiling", symbol])
         assign(store, symbol, 1)
 
@@ -261,7 +261,7 @@ def _tighten_monomial_above(store: ConstraintStore, monomial: Monomial, most: in
 def tighten_lower_bound(store: ConstraintStore, symbol: Sym, least: int) -> None:
     """Raises the lower bound of an open variable."""
     low = store.low(symbol)
-    if least <= low or least > SMALL or not store.may_tighten():
+    if least <= low or least > MAX_BOUND or not store.may_tighten():
         return
     reason = store.reason()
     store.set(store.lows, symbol, least)
@@ -272,7 +272,7 @@ def tighten_lower_bound(store: ConstraintStore, symbol: Sym, least: int) -> None
 def tighten_upper_bound(store: ConstraintStore, symbol: Sym, most: int) -> None:
     """Lowers the upper bound of an open variable."""
     high = store.high(symbol)
-    if (high is not None and most >= high) or most > SMALL or not store.may_tighten():
+    if (high is not None and most >= high) or most > MAX_BOUND or not store.may_tighten():
         return
     reason = store.reason()
     store.set(store.highs, symbol, most)
@@ -296,7 +296,7 @@ def _check_interval(store: ConstraintStore, symbol: Sym) -> None:
 
 
 def require_at_least(store: ConstraintStore, dim: Dim, least: int) -> None:
-    """Requires a lower bound: concludes what follows, and posts the rest as a constraint."""
+    """Requires a lower bound: propagates, and posts a constraint if it is not settled."""
     if (
         not _require_at_least(store, dim, least)
         and ("at least", dim, least) not in store.derived_once

@@ -1,4 +1,4 @@
-"""Broadcasting of sizes: a partial order, and exact joins."""
+"""Solves broadcasting of sizes: `DimLe` (broadcasts to) and `DimJoin` (the broadcast of)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from structir.solver.propagation.store import ConstraintStore, rule
 
 
 def require_broadcast(store: ConstraintStore, inner: Dim, outer: Dim) -> None:
-    """Requires a size to broadcast to another: concludes what follows, and posts the rest."""
+    """Requires a size to broadcast to another: propagates, and posts the constraint if open."""
     if not _propagate_broadcast(store, inner, outer):
         store.post(DimLe(inner, outer))
 
@@ -47,17 +47,17 @@ def _propagate_broadcast(store: ConstraintStore, inner: Dim, outer: Dim) -> bool
 
 
 def _broadcast_mutually(store: ConstraintStore, small: Dim, large: Dim) -> bool:
-    """Returns whether the larger size is known to broadcast to the smaller one too."""
+    """Returns whether the sizes provably broadcast to each other, which makes them equal."""
     symbol = symbol_of(small)
-    if symbol in store.parts and large in store.parts[symbol][0]:
-        store.used.append(store.parts[symbol][1])
+    if symbol in store.join_operands and large in store.join_operands[symbol][0]:
+        store.used.append(store.join_operands[symbol][1])
         return True
-    why = store.orders.get((large, small))
-    if why is not None:
-        store.used.append(why)
+    reason = store.broadcast_reasons.get((large, small))
+    if reason is not None:
+        store.used.append(reason)
         return True
-    if (small, large) not in store.orders:
-        store.set(store.orders, (small, large), store.reason())
+    if (small, large) not in store.broadcast_reasons:
+        store.set(store.broadcast_reasons, (small, large), store.reason())
     return False
 
 
@@ -66,8 +66,8 @@ def join_sizes(store: ConstraintStore, inners: Sequence[Dim]) -> Dim:
     open_operands = _open_operands(store, inners)
     if len(open_operands) < 2:
         return open_operands[0][0] if open_operands else 1
-    for result, known in open_operands:
-        if proves_not_one(store, known):
+    for result, resolved in open_operands:
+        if proves_not_one(store, resolved):
             for inner, _ in open_operands:
                 if inner is not result:
                     require_broadcast(store, inner, result)
@@ -79,45 +79,47 @@ def _open_operands(store: ConstraintStore, inners: Sequence[Dim]) -> list[tuple[
     """Returns the distinct operands that may differ from 1, as written and as resolved."""
     operands: list[tuple[Dim, Dim]] = []
     for inner in inners:
-        known = store.dim(inner)
-        if known == 1:
+        resolved = store.dim(inner)
+        if resolved == 1:
             continue
-        for earlier, earlier_known in operands:
-            if known == earlier_known:
+        for earlier, earlier_resolved in operands:
+            if resolved == earlier_resolved:
                 if store.labelled:
                     unify_axes(store, earlier, inner)
                 break
         else:
-            operands.append((inner, known))
-    return _drop_absorbed(store, operands) if len(operands) > 1 and store.parts else operands
+            operands.append((inner, resolved))
+    return (
+        _drop_absorbed(store, operands) if len(operands) > 1 and store.join_operands else operands
+    )
 
 
 def _drop_absorbed(
     store: ConstraintStore, operands: list[tuple[Dim, Dim]]
 ) -> list[tuple[Dim, Dim]]:
     """Drops the operands of which another operand is already a join."""
-    for _, known in operands:
-        symbol = symbol_of(known)
-        if symbol in store.parts:
-            parts, why = store.parts[symbol]
-            remaining = [pair for pair in operands if pair[0] not in parts]
+    for _, resolved in operands:
+        symbol = symbol_of(resolved)
+        if symbol in store.join_operands:
+            join_operands, reason = store.join_operands[symbol]
+            remaining = [pair for pair in operands if pair[0] not in join_operands]
             if len(remaining) < len(operands):
-                store.used.append(why)
+                store.used.append(reason)
                 return remaining
     return operands
 
 
 def _new_join(store: ConstraintStore, open_operands: list[tuple[Dim, Dim]]) -> Dim:
-    key = frozenset([known for _, known in open_operands])
-    known_join = store.joins.get(key)
-    if known_join is not None:
-        store.used.append(known_join[1])
-        return known_join[0]
-    outer, why = fresh(), store.reason()
-    store.set(store.joins, key, (outer, why))
-    parts = tuple([inner for inner, _ in open_operands])
-    store.set(store.parts, symbol_of(outer), (parts, why))
-    store.post(DimJoin(outer, parts))
+    key = frozenset([resolved for _, resolved in open_operands])
+    existing_join = store.joins.get(key)
+    if existing_join is not None:
+        store.used.append(existing_join[1])
+        return existing_join[0]
+    outer, reason = fresh(), store.reason()
+    store.set(store.joins, key, (outer, reason))
+    join_operands = tuple([inner for inner, _ in open_operands])
+    store.set(store.join_operands, symbol_of(outer), (join_operands, reason))
+    store.post(DimJoin(outer, join_operands))
     return outer
 
 
@@ -131,16 +133,16 @@ def _(store: ConstraintStore, constraint: DimJoin) -> bool:
     if len(open_operands) == 1:
         unify_axes(store, constraint.outer, open_operands[0][0])
         return True
-    for result, known in open_operands:
-        if proves_not_one(store, known):
+    for result, resolved in open_operands:
+        if proves_not_one(store, resolved):
             unify_axes(store, constraint.outer, result)
             for inner, _ in open_operands:
                 if inner is not result:
                     require_broadcast(store, inner, result)
             return True
     if outer == 1:
-        for _, known in open_operands:
-            equate(store, known, 1)
+        for _, resolved in open_operands:
+            equate(store, resolved, 1)
         return True
     return _propagate_join(store, constraint, outer, open_operands)
 
@@ -148,29 +150,29 @@ def _(store: ConstraintStore, constraint: DimJoin) -> bool:
 def _propagate_join(
     store: ConstraintStore, constraint: DimJoin, outer: Dim, open_operands: list[tuple[Dim, Dim]]
 ) -> bool:
-    """Concludes from each operand being 1 or the result, and one of them being the result."""
-    key = frozenset([known for _, known in open_operands])
-    known_join = store.joins.get(key)
-    if known_join is None:
+    """Concludes that each operand is 1 or the result, and that one of them is the result."""
+    key = frozenset([resolved for _, resolved in open_operands])
+    existing_join = store.joins.get(key)
+    if existing_join is None:
         store.set(store.joins, key, (constraint.outer, store.reason()))
-    elif known_join[0] is not constraint.outer:
+    elif existing_join[0] is not constraint.outer:
         mark = len(store.used)
-        store.used.append(known_join[1])
-        unify_axes(store, known_join[0], constraint.outer)
+        store.used.append(existing_join[1])
+        unify_axes(store, existing_join[0], constraint.outer)
         del store.used[mark:]
     is_not_one = proves_not_one(store, outer)
     symbol = symbol_of(outer)
     ceiling = outer if symbol is None else store.ceilings.get(symbol)
     remaining: list[Dim] = []
-    for inner, known in open_operands:
-        if is_not_one and differ(store, known, outer):
-            equate(store, known, 1)
+    for inner, resolved in open_operands:
+        if is_not_one and differ(store, resolved, outer):
+            equate(store, resolved, 1)
         else:
             remaining.append(inner)
             if type(ceiling) is int and ceiling != 1:
                 if symbol is not None:
                     store.used.append(store.bound_reasons["ceiling", symbol])
-                cap(store, known, ceiling)
+                cap(store, resolved, ceiling)
     if is_not_one and len(remaining) == 1:
         unify_axes(store, constraint.outer, remaining[0])
         return True

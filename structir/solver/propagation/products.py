@@ -1,4 +1,4 @@
-"""Products of rows: equal numbers of elements."""
+"""Solves equations between the numbers of elements of two rows."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ def product(store: ConstraintStore, row: Row) -> Dim:
     for variable in row_vars(row):
         total = total * _elements(store, variable)
     for size in sizes(row):
-        known = store.dim(size)
-        if is_ragged(known):
+        resolved = store.dim(size)
+        if is_ragged(resolved):
             raise store.conflict("the number of elements along a ragged axis is unknown", "E0405")
-        total = total * known
+        total = total * resolved
     return total
 
 
@@ -35,6 +35,6 @@ def _elements(store: ConstraintStore, variable: RowVar) -> Dim:
 def _(store: ConstraintStore, constraint: Prod) -> bool:
     lhs, rhs = store.row(constraint.left), store.row(constraint.right)
     if len(lhs) == 1 and type(lhs[0]) is RowVar and store.elements.get(lhs[0]) is rhs[0]:
-        return False  # names the number of elements until the row is known
+        return False  # defines the number of elements until the row is bound
     equate(store, product(store, lhs), product(store, rhs))
     return True

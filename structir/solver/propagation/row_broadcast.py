@@ -1,4 +1,4 @@
-"""Broadcasting of rows: right-aligned partial order, and exact joins."""
+"""Solves broadcasting of rows, aligned at the right: `RowLe` (broadcasts to) and `RowJoin`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from structir.solver.propagation.dim_broadcast import join_sizes, require_broadc
 from structir.solver.propagation.row_unification import equate_rows, unify_axes
 from structir.solver.propagation.store import ConstraintStore, rule
 
-DEPTH = 4  # depth of the search for an operand in nested joins
+MAX_JOIN_DEPTH = 4  # of the search for an operand in nested joins
 
 
 @rule(RowLe)
@@ -38,7 +38,7 @@ def _(store: ConstraintStore, constraint: RowLe) -> bool:
 
 
 def _reduce_broadcast(store: ConstraintStore, inner: Row, outer: Row) -> tuple[Row, Row] | None:
-    """Concludes what follows from a broadcast of rows; returns the open rest, or None."""
+    """Propagates a broadcast of rows; returns the remaining broadcast, or None if it is settled."""
     while True:
         inner, outer = _align(store, store.row(inner), store.row(outer))
         if not inner or inner == outer:
@@ -136,7 +136,7 @@ def _same_variables(first: Row, second: Row) -> bool:
 
 def join_rows(store: ConstraintStore, rows: Sequence[Row]) -> Row:
     """Returns the broadcast of rows: computed if the ranks are known, else a fresh row variable."""
-    if store.covers and len(rows) > 1:
+    if store.row_join_operands and len(rows) > 1:
         rows = _drop_covered(store, rows)
     operands, rows = rows, [store.row(row) for row in rows]
     first = rows[0]
@@ -149,13 +149,13 @@ def join_rows(store: ConstraintStore, rows: Sequence[Row]) -> Row:
         head = join_rows(store, [row[: len(row) - end] for row in rows])
         return (*head, *first[len(first) - end :])
     key = frozenset(operands)
-    known_join = store.row_joins.get(key)
-    if known_join is not None:
-        store.used.append(known_join[1])
-        return known_join[0]
-    joined, why = RowVar(), store.reason()
-    store.set(store.row_joins, key, ((joined,), why))
-    store.set(store.covers, joined, (tuple(operands), why))
+    existing_join = store.row_joins.get(key)
+    if existing_join is not None:
+        store.used.append(existing_join[1])
+        return existing_join[0]
+    joined, reason = RowVar(), store.reason()
+    store.set(store.row_joins, key, ((joined,), reason))
+    store.set(store.row_join_operands, joined, (tuple(operands), reason))
     store.post(RowJoin((joined,), tuple(rows)))
     return (joined,)
 
@@ -171,7 +171,7 @@ def _common_end(rows: Sequence[Row]) -> int:
 def _drop_covered(store: ConstraintStore, rows: Sequence[Row]) -> Sequence[Row]:
     """Drops the rows of which another row is already a join."""
     for row in rows:
-        if len(row) == 1 and type(row[0]) is RowVar and row[0] in store.covers:
+        if len(row) == 1 and type(row[0]) is RowVar and row[0] in store.row_join_operands:
             redundant = _covered_rows(store, row[0], [other for other in rows if other is not row])
             if redundant:
                 return [other for other in rows if other is row or other not in redundant]
@@ -179,24 +179,24 @@ def _drop_covered(store: ConstraintStore, rows: Sequence[Row]) -> Sequence[Row]:
 
 
 def _covered_rows(store: ConstraintStore, joined: RowVar, rows: list[Row]) -> list[Row]:
-    """Returns the rows that a join is known to cover, searching `DEPTH` nested joins."""
+    """Returns the rows that are operands of a join or of joins nested in it."""
     level, matches = [joined], list[Row]()
-    for _ in range(DEPTH):
+    for _ in range(MAX_JOIN_DEPTH):
         next_level: list[RowVar] = []
         for variable in level:
-            parts, why = store.covers[variable]
+            parts, reason = store.row_join_operands[variable]
             matching = [row for row in rows if row in parts]
             if matching or len(parts) == 2:
-                store.used.append(why)
+                store.used.append(reason)
             matches += matching
             next_level += [
                 part[0]
                 for part in parts
-                if len(part) == 1 and type(part[0]) is RowVar and part[0] in store.covers
+                if len(part) == 1 and type(part[0]) is RowVar and part[0] in store.row_join_operands
             ]
         if matches or not next_level:
             break
-        level = next_level[:DEPTH]
+        level = next_level[:MAX_JOIN_DEPTH]
     return matches
 
 
@@ -243,7 +243,7 @@ def _(store: ConstraintStore, constraint: RowJoin) -> bool:
         for row in rows:
             store.post(RowLe(row, outer))
     _rank_of_join(store, outer, rows)
-    _require_supplier(store, outer, rows)
+    _require_axis_source(store, outer, rows)
     return False
 
 
@@ -285,23 +285,23 @@ def _rank_of_join(store: ConstraintStore, outer: Row, rows: list[Row]) -> None:
     del store.used[mark:]
 
 
-def _require_supplier(store: ConstraintStore, outer: Row, rows: list[Row]) -> None:
-    """Requires an axis of the result of the only operand that can supply it."""
-    unknown = [row for row in rows if row_vars(row)]
-    if len(unknown) != 1 or row_vars(outer):
+def _require_axis_source(store: ConstraintStore, outer: Row, rows: list[Row]) -> None:
+    """Requires the only open operand to have the axes that no other operand can provide."""
+    open_rows = [row for row in rows if row_vars(row)]
+    if len(open_rows) != 1 or row_vars(outer):
         return
-    known = [row for row in rows if not row_vars(row)]
+    closed_rows = [row for row in rows if not row_vars(row)]
     mark, needed = len(store.used), 0
-    if all(len(row) < len(outer) for row in known):
+    if all(len(row) < len(outer) for row in closed_rows):
         needed = len(outer)
     for position in range(len(outer), needed, -1):
         axis = store.dim(outer[-position])  # type: ignore[arg-type]
         if proves_not_one(store, axis) and all(
             len(row) < position or store.dim(row[-position]) == 1  # type: ignore[arg-type]
-            for row in known
+            for row in closed_rows
         ):
             needed = position
             break
     if needed:
-        require_min_rank(store, unknown[0], needed)
+        require_min_rank(store, open_rows[0], needed)
     del store.used[mark:]

@@ -1,4 +1,4 @@
-"""Row unification: matches common ends, binds row variables, and postpones open equations."""
+"""Solves equations of rows (unification): matches ends, binds row variables, defers the rest."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def unify_axes(store: ConstraintStore, lhs: Element, rhs: Element) -> None:
 
 
 def equate_rows(store: ConstraintStore, lhs: Row, rhs: Row) -> None:
-    """Equates two rows: concludes what follows, and posts the rest as a constraint."""
+    """Equates two rows: propagates, and posts the remaining equation as a constraint."""
     if lhs is rhs:
         return
     rest = _reduce_equation(store, lhs, rhs)
@@ -45,7 +45,7 @@ def _(store: ConstraintStore, constraint: RowEq) -> bool:
 
 
 def _reduce_equation(store: ConstraintStore, lhs: Row, rhs: Row) -> tuple[Row, Row] | None:
-    """Concludes what follows from an equation of rows; returns the open rest, or None."""
+    """Propagates an equation of rows; returns the remaining equation, or None if it is settled."""
     lhs, rhs = store.row(lhs), store.row(rhs)
     lhs, rhs = _strip_common_ends(store, lhs, rhs)
     if not lhs and not rhs:
@@ -138,12 +138,12 @@ def _bind_tail(store: ConstraintStore, row: Row, other: Row) -> bool:
     return True
 
 
-def _split_against_axes(store: ConstraintStore, row: Row, known: Row) -> bool:
-    """Equates a row with known axes if only one of its row variables has an unknown rank."""
+def _split_against_axes(store: ConstraintStore, row: Row, axes: Row) -> bool:
+    """Equates a row that has one distinct row variable with axes, which determine its rank."""
     row_variables = row_vars(row)
     if len(set(row_variables)) != 1:
         return False
-    total = len(known) - (len(row) - len(row_variables))
+    total = len(axes) - (len(row) - len(row_variables))
     if total % len(row_variables):
         raise store.conflict(
             "the number of axes is not a multiple of the occurrences of a row variable", "E0402"
@@ -153,17 +153,17 @@ def _split_against_axes(store: ConstraintStore, row: Row, known: Row) -> bool:
     value: Row | None = None
     for element in row:
         if type(element) is not RowVar:
-            unify_axes(store, element, known[index])
+            unify_axes(store, element, axes[index])
             index += 1
             continue
-        section = known[index : index + width]
+        section = axes[index : index + width]
         index += width
         if value is None:
             value = section
             bind_row(store, element, section)
         else:
-            for one, other in zip(value, section, strict=True):
-                unify_axes(store, one, other)
+            for first, second in zip(value, section, strict=True):
+                unify_axes(store, first, second)
     return True
 
 
@@ -191,8 +191,8 @@ def _record_mirrors(store: ConstraintStore, forward: Row, backward: Row) -> bool
     if type(first) is not RowVar or type(second) is not RowVar:
         return False
     for variable, mirror in ((first, second), (second, first)):
-        known = store.mirrors.get(variable)
-        if known is not None and store.row((known,)) != (mirror,):
+        existing = store.mirrors.get(variable)
+        if existing is not None and store.row((existing,)) != (mirror,):
             return False
     for variable, mirror in ((first, second), (second, first)):
         if store.mirrors.get(variable) is not mirror:

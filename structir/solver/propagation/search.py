@@ -1,4 +1,4 @@
-"""Search after propagation: rank cycles, linear systems, and trials of alternatives."""
+"""Search after propagation: rank cycles, elimination in linear systems, and case analysis."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from structir.solver.domains.terms import Row, RowVar, known_ends, row_vars, sym
 from structir.solver.propagation.arithmetic import equate
 from structir.solver.propagation.store import UNLIMITED, ActiveConstraint, ConstraintStore
 
-PROBES = 2000  # trials in one call of `search`
-EACH = 2  # trials of one constraint
-STEPS = 8_000  # rules run in the trials of one call of solve
-STEPS_EACH = 500  # and in one trial; an unfinished trial counts as possible
-WIDE = 16  # an interval of more sizes is not enumerated
+MAX_TRIALS = 2000  # per call of `search`
+MAX_TRIALS_PER_CONSTRAINT = 2
+MAX_STEPS = 8_000  # rule runs per call of `solve`
+MAX_STEPS_PER_TRIAL = 500  # rule runs; an unfinished trial counts as satisfiable
+MAX_CASES = 16  # per constraint
 
 Alternatives = list[list[Constraint]]
 
@@ -39,21 +39,21 @@ def search(store: ConstraintStore, until: int) -> None:
     store.run()
     reject_positive_cycles(store)
     trials: dict[ActiveConstraint, int] = {}
-    probes = 0
+    trial_count = 0
     changed = True
     while changed:
         changed = eliminate(store)
         for active in list(store.open):
-            if probes >= PROBES or store.steps > until:
+            if trial_count >= MAX_TRIALS or store.steps > until:
                 return
-            if active not in store.open or trials.get(active, 0) >= EACH:
+            if active not in store.open or trials.get(active, 0) >= MAX_TRIALS_PER_CONSTRAINT:
                 continue
             cases = alternatives(store, active)
-            if len(cases) < 2 and not cases:
+            if not cases:
                 continue
             trials[active] = trials.get(active, 0) + 1
-            probes += len(cases)
-            changed = probe(store, active, cases) or changed
+            trial_count += len(cases)
+            changed = try_cases(store, active, cases) or changed
 
 
 def alternatives(store: ConstraintStore, active: ActiveConstraint) -> Alternatives:
@@ -63,8 +63,8 @@ def alternatives(store: ConstraintStore, active: ActiveConstraint) -> Alternativ
     return cases_of(store, active.constraint) if cases_of is not None else []
 
 
-def probe(store: ConstraintStore, active: ActiveConstraint, cases: Alternatives) -> bool:
-    """Tries each case and concludes what the consistent ones share.
+def try_cases(store: ConstraintStore, active: ActiveConstraint, cases: Alternatives) -> bool:
+    """Tries each case, and concludes the values that all consistent cases share.
 
     Returns whether something follows.
     """
@@ -74,7 +74,7 @@ def probe(store: ConstraintStore, active: ActiveConstraint, cases: Alternatives)
     for case in cases:
         mark = store.push()
         store.begin((active.reason, *premises))
-        store.limit = store.steps + STEPS_EACH
+        store.limit = store.steps + MAX_STEPS_PER_TRIAL
         try:
             for constraint in case:
                 store.post(constraint)
@@ -159,7 +159,7 @@ def _cases_of_values(store: ConstraintStore, sizes: list[Dim]) -> Alternatives:
         low, high = interval(store, size)
         if low is not None and high is not None and (best is None or high - low < best[0]):
             best = high - low, low, size
-    if best is None or best[0] >= WIDE:
+    if best is None or best[0] >= MAX_CASES:
         return []
     width, low, size = best
     return [[DimEq(size, low + k)] for k in range(width + 1)]
@@ -195,7 +195,7 @@ def _cases_of_bilinear(form: Poly) -> Alternatives:
                 first_value, second_value = signed - second, product // signed - first
                 if first_value >= 0 and second_value >= 0:
                     cases.append([DimEq(first_size, first_value), DimEq(second_size, second_value)])
-    return cases if len(cases) <= WIDE else []
+    return cases if len(cases) <= MAX_CASES else []
 
 
 def _cases_of_row_le(store: ConstraintStore, order: RowLe) -> Alternatives:
@@ -266,9 +266,9 @@ def eliminate(store: ConstraintStore) -> bool:
             if type(form) is Poly and all(len(m) == 1 for m in form.terms):
                 forms.append((form, store.reason()))
     version = store.version
-    for index, (pivot, why) in enumerate(forms):
-        for other, reason in forms[index + 1 :]:
-            _combine(store, pivot, other, (why, reason))
+    for index, (pivot, pivot_reason) in enumerate(forms):
+        for other, other_reason in forms[index + 1 :]:
+            _combine(store, pivot, other, (pivot_reason, other_reason))
     store.run()
     return store.version != version
 

@@ -1,4 +1,4 @@
-"""Side conditions on sizes: inequality, divisibility, and sums along an axis."""
+"""Solves side conditions on sizes: inequality, divisibility, and sums along an axis."""
 
 from __future__ import annotations
 
@@ -91,6 +91,6 @@ def _(store: ConstraintStore, constraint: Sum) -> bool:
             return True
         return False
     if store.may_be_ragged and open_parts:
-        return False  # a part that turns out ragged makes the sum ragged
+        return False  # a part may become ragged, and then the sum is ragged
     equate(store, known_total, total)
     return True

@@ -57,14 +57,14 @@ class ActiveConstraint:
         self.reason = reason
         self.queued = False
         self.has_run = False  # whether its rule has run
-        self.tightened = 0  # how often it moved a bound: limited, as such rules may not end
+        self.tightened = 0  # number of bounds it moved; limited, since such rules may not terminate
 
 
 class ConstraintStore:
-    """Everything derived so far, with reasons."""
+    """The facts derived from all constraints, with reasons."""
 
     def __init__(self, least: int = 1) -> None:
-        self.least = least  # no size is smaller
+        self.least = least  # lower bound of all sizes
         self.may_be_ragged = False  # whether a ragged axis occurs anywhere
         self.labelled = False  # whether some axis carries a label
         self.dims: dict[Sym, Dim] = {}
@@ -77,28 +77,28 @@ class ConstraintStore:
         self.rank_highs: dict[RowVar, int] = {}
         self.bound_reasons: dict[tuple[str, Variable], Reason] = {}
         self.joins: dict[frozenset[Dim], tuple[Dim, Reason]] = {}
-        self.parts: dict[
-            Sym, tuple[tuple[Dim, ...], Reason]
-        ] = {}  # operands of a size that is a join
-        self.orders: dict[tuple[Dim, Dim], Reason] = {}  # sizes that broadcast to others
-        self.elements: dict[RowVar, Dim] = {}  # the product of a row's sizes
-        self.mirrors: dict[RowVar, RowVar] = {}  # reversed rows
+        self.join_operands: dict[Sym, tuple[tuple[Dim, ...], Reason]] = {}
+        self.broadcast_reasons: dict[tuple[Dim, Dim], Reason] = {}  # of pairs that broadcast
+        self.elements: dict[RowVar, Dim] = {}  # number of elements of a row variable
+        self.mirrors: dict[RowVar, RowVar] = {}  # the reverse of a row variable
         self.rewrites: dict[Monomial, tuple[Dim, Reason]] = {}  # products of known value
-        self.covers: dict[RowVar, tuple[tuple[Row, ...], Reason]] = {}  # the same for rows
+        self.row_join_operands: dict[RowVar, tuple[tuple[Row, ...], Reason]] = {}
         self.row_joins: dict[frozenset[Row], tuple[Row, Reason]] = {}
         self.windows: dict[tuple[Dim, int], tuple[Dim, Reason]] = {}
         self.labels: dict[Sym, Sym | str] = {}  # a union-find over axes; its roots are labels
         self.label_reasons: dict[Sym, Reason] = {}
-        self.preference: dict[Sym, int] = {}  # variables without an entry are the solver's own
+        self.preference: dict[
+            Sym, int
+        ] = {}  # variables without an entry are internal to the solver
         self.watchers: dict[Variable, dict[ActiveConstraint, None]] = {}
         self.open: dict[ActiveConstraint, None] = {}
         self.derived_once: dict[object, None] = {}
         self.agenda: deque[ActiveConstraint] = deque()
         self.trail: list[tuple[dict[Any, Any], Any, Any]] | None = None
-        self.steps = 0  # counts rules run
-        self.limit = UNLIMITED  # where a trial stops
-        self.version = 0  # counts changes
-        self.backtracking_points = 0  # open backtracking points
+        self.steps = 0  # number of rule runs
+        self.limit = UNLIMITED  # of `steps`
+        self.version = 0  # number of changes
+        self.backtracking_points = 0  # number of open ones
         self.used: list[Reason] = []
         self.current: Reason = NO_REASON
         self.running: ActiveConstraint | None = None
@@ -140,8 +140,8 @@ class ConstraintStore:
             return dim
         for monomial, coefficient in dim.terms.items():  # type: ignore[union-attr]
             if monomial in self.rewrites:
-                value, why = self.rewrites[monomial]
-                self.used.append(why)
+                value, reason = self.rewrites[monomial]
+                self.used.append(reason)
                 term = Poly({monomial: coefficient}, 0)
                 return self.normalize(dim - term + value * coefficient)
         return dim
@@ -285,7 +285,8 @@ class ConstraintStore:
                 self._watch(active, constraint)
             except DiagnosticError as error:  # a size is divided by 0
                 raise self.conflict(error.diagnostics[0].message) from None
-            if self.version != version and not active.queued:  # it changed what it depends on
+            # a rule that changed a variable runs again, since it may watch that variable
+            if self.version != version and not active.queued:
                 active.queued = True
                 agenda.append(active)
         self.begin(NO_REASON)

@@ -1,4 +1,4 @@
-"""Sliding windows: the number of positions, in both directions."""
+"""Solves sliding windows: relates the sizes of input, kernel and result."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The commands of `structir`, one a file: the function named like its file is the command."""
+"""The commands of `structir`: each file defines the function of the same name."""

@@ -1,4 +1,4 @@
-"""`structir bench`: how long a program takes, kernel by kernel."""
+"""`structir bench`: the time spent in each kernel of a program."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def bench(
     with diagnostics(json):
         module = read_program(file)
         name, entered = entry(module, function)
-        known = sizes_for(entered, sizes)
-        arguments = inputs.random_arguments(entered, seed, known, among=(2, 3, 4, 5))
+        dim_sizes = sizes_for(entered, sizes)
+        arguments = inputs.random_arguments(entered, seed, dim_sizes, among=(2, 3, 4, 5))
         executable = backend.compile(module, num_threads=threads)
         profile = executable.profile(*arguments, name=name, repeat=repeat)
     if json:
@@ -62,5 +62,5 @@ def bench(
 
 
 def _shapes(function: Function, arguments: list[Any]) -> dict[str, Any]:
-    both = zip(function.params, arguments, strict=True)
-    return {p.name: list(a.shape) for p, a in both if hasattr(a, "shape")}
+    pairs = zip(function.params, arguments, strict=True)
+    return {p.name: list(a.shape) for p, a in pairs if hasattr(a, "shape")}

@@ -1,4 +1,4 @@
-"""`structir cache`: the disk cache of compiled kernels."""
+"""`structir cache`: prints or clears the disk cache of compiled kernels."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ class Action(StrEnum):
 
 
 def cache(
-    action: Annotated[Action, typer.Argument(help="Action.")],
+    action: Annotated[
+        Action,
+        typer.Argument(help="show prints the size and location of the cache; clear empties it."),
+    ],
     json: Json = False,
 ) -> None:
     """Print or clear the cache of compiled kernels.
@@ -33,8 +36,8 @@ def cache(
     The environment variable STRUCTIR_CACHE is its folder, or [bold]off[/bold]. \
 STRUCTIR_CACHE_MAX_BYTES is its maximum size; beyond it, least recently used entries are evicted.
 
-    With --json: `directory`, `entries`, `bytes`, `max_bytes`, `last_used`; of clear, how many were
-    `removed`.
+    With --json: `directory`, `entries`, `bytes`, `max_bytes`, `last_used`; for clear, the number
+    of entries `removed`.
 
     [bold]Examples[/bold]
 

@@ -1,4 +1,4 @@
-"""`structir check`: all errors of programs."""
+"""`structir check`: reports all errors of programs."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ rich_table = lazy_module("rich.table")
 analysis = lazy_module("structir.analysis.well_formed")
 binding_dims = lazy_module("structir.ir.binding_dims")
 expr = lazy_module("structir.ir.expr")
-PANEL = "Read and look"
+PANEL = "Inspect"
 
 
 def check(
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="FILE", help="Programs to read; a dash is the standard input."),
+        typer.Argument(metavar="FILE", help="Programs to check; a dash reads the standard input."),
     ],
     strict: Annotated[
         bool,
@@ -39,7 +39,8 @@ def check(
 ) -> None:
     """Read programs, infer every StructInfo, and report [bold]all[/bold] errors.
 
-    Each error has its source line, the inferred facts and a hint. The exit code is 1 on errors.
+    Each error has its source lines, the inferred StructInfo and a help line. The exit code is 1 if
+    there are errors.
 
     With --json: `files`, each with its `errors`, `functions`, `bindings` and `symbolic_dims`.
 
@@ -59,20 +60,20 @@ def check(
     table = rich_table.Table(
         "file", "functions", "bindings", "symbolic dims", box=None, header_style="bold"
     )
-    wrong = False
+    has_errors = False
     for file in files:
         try:
             with diagnostics():
                 module = read_program(file, strict)
                 analysis.check_well_formed(module)
-                functions, bindings, names = _figures(module)
+                functions, bindings, names = _statistics(module)
                 table.add_row(str(file), str(functions), str(bindings), ", ".join(names) or "none")
         except typer.Exit:
-            wrong = True
+            has_errors = True
     if table.row_count and not quiet:
         console().print(table)
-    if wrong:
-        raise typer.Exit(ExitCode.WRONG_PROGRAM)
+    if has_errors:
+        raise typer.Exit(ExitCode.INVALID_PROGRAM)
 
 
 def _write_records(files: list[Path], strict: bool) -> None:
@@ -86,16 +87,16 @@ def _write_records(files: list[Path], strict: bool) -> None:
                 module = read_program(file, strict)
             analysis.check_well_formed(module)
             names = ("functions", "bindings", "symbolic_dims")
-            record |= dict(zip(names, _figures(module), strict=True))
+            record |= dict(zip(names, _statistics(module), strict=True))
         except StructIRError as error:
             record["errors"] = errors_data(error)
         records.append(record)
     write({"files": records})
     if any(record["errors"] for record in records):
-        raise typer.Exit(ExitCode.WRONG_PROGRAM)
+        raise typer.Exit(ExitCode.INVALID_PROGRAM)
 
 
-def _figures(module: IRModule) -> tuple[int, int, list[str]]:
+def _statistics(module: IRModule) -> tuple[int, int, list[str]]:
     """Returns the number of functions and bindings, and the symbolic dims of the parameters."""
     functions = [f for f in module.functions.values() if isinstance(f, expr.Function)]
     params = [param.struct_info for function in functions for param in function.params]

@@ -1,4 +1,4 @@
-"""`structir compile`: the kernels of a program, as readable Python."""
+"""`structir compile`: prints the generated source of kernels."""
 
 from __future__ import annotations
 

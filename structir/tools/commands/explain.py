@@ -1,4 +1,4 @@
-"""`structir explain`: print the entry of an error code."""
+"""`structir explain`: prints the entry of an error code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from structir.tools.as_json import Json, write
 from structir.tools.explanations import Explanation, explanations
 from structir.tools.terminal import console
 
-PANEL = "Read and look"
+PANEL = "Inspect"
 
 
 def explain(
@@ -22,7 +22,7 @@ def explain(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Print the entry of an error code: a wrong program, its message, why, and the fix.
+    """Print the entry of an error code: its cause, an invalid program, its message, and the fix.
 
     Without a code, list all codes. A message shows its code in brackets: `error[E0301]`.
 

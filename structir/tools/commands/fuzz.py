@@ -1,4 +1,4 @@
-"""`structir fuzz`: random programs under every check."""
+"""`structir fuzz`: checks properties of random programs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from structir.lazy import lazy_module
 from structir.tools.as_json import Json, write
 from structir.tools.completion import check_names
 from structir.tools.exit_codes import ExitCode
-from structir.tools.sizes import refuse_unknown
+from structir.tools.sizes import reject_unknown
 from structir.tools.terminal import console, diagnostics, show
 
 if TYPE_CHECKING:
@@ -27,9 +27,9 @@ rich_table = lazy_module("rich.table")
 checks = lazy_module("structir.tools.checks")
 fuzzing = lazy_module("structir.tools.fuzzing")
 reduction = lazy_module("structir.tools.reduction")
-MOST_ALIKE = 4  # failures of one signature that are reduced; further ones are counted
+MAX_PER_SIGNATURE = 4  # failures that are reduced; further ones are only counted
 
-PANEL = "Find faults"
+PANEL = "Test and debug"
 Checks = Annotated[
     list[str] | None,
     typer.Option(
@@ -40,9 +40,11 @@ Checks = Annotated[
 Folder = Annotated[
     Path, typer.Option("--output", "-o", metavar="FOLDER", help="Folder to write failures to.")
 ]
-Saved = Annotated[
+SavedFailure = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", exists=True, dir_okay=False, help="Saved failure to check again."),
+    typer.Option(
+        metavar="FILE", exists=True, dir_okay=False, help="File of a saved failure to check again."
+    ),
 ]
 
 
@@ -58,41 +60,42 @@ class FuzzRun:
     passed: Counter[str] = attrs.Factory(Counter)
     failed: Counter[str] = attrs.Factory(Counter)
     seconds: Counter[str] = attrs.Factory(Counter)
-    alike: Counter[str] = attrs.Factory(Counter)
+    by_signature: Counter[str] = attrs.Factory(Counter)
     files: dict[str, Path] = attrs.Factory(dict)  # by signature
 
     def program(self, seed: int) -> None:
         """Runs every check on one program."""
         try:
             module = fuzzing.random_program(seed, self.size)
-        except Exception as error:  # an op that has no answer for these arguments
+        except Exception as error:  # for example an op that fails on constants
             self.record_generation_error(seed, error)
             return
         self.bindings += reduction.size_of(module)
         for name in self.checks:
             start = time.perf_counter()
-            found = fuzzing.failure(name, module, seed)
+            violation = fuzzing.failure(name, module, seed)
             self.seconds[name] += time.perf_counter() - start  # type: ignore[assignment]
-            (self.passed if found is None else self.failed)[name] += 1
-            if found is not None:
-                self.keep(found)
+            (self.passed if violation is None else self.failed)[name] += 1
+            if violation is not None:
+                self.record_failure(violation)
         self.programs += 1
 
     def record_generation_error(self, seed: int, error: Exception) -> None:
         """Records an error in the generation of a program."""
-        signature = f"draw: {fuzzing.signature_of(error)}"
-        self.failed["draw"] += 1
+        signature = f"generate: {fuzzing.signature_of(error)}"
+        self.failed["generate"] += 1
         if signature not in self.files:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self.files[signature] = place = self.folder / f"draw-{seed}.txt"
-            place.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+            self.files[signature] = path = self.folder / f"generate-{seed}.txt"
+            path.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
 
-    def keep(self, found: Failure) -> None:
-        """Reduces and saves a failure, unless a similar one with its ops was saved before."""
-        self.alike[found.signature] += 1
-        if self.alike[found.signature] <= MOST_ALIKE:
-            small = fuzzing.reduce_failure(found)
-            name = f"{found.signature} ({', '.join(reduction.ops_of(small.module)) or 'no op'})"
+    def record_failure(self, violation: Failure) -> None:
+        """Reduces and saves a failure, unless one with this signature and these ops was saved."""
+        signature = violation.signature
+        self.by_signature[signature] += 1
+        if self.by_signature[signature] <= MAX_PER_SIGNATURE:
+            small = fuzzing.reduce_failure(violation)
+            name = f"{signature} ({', '.join(reduction.ops_of(small.module)) or 'no op'})"
             if name not in self.files:
                 self.files[name] = fuzzing.save_failure(small, self.folder)
 
@@ -102,8 +105,8 @@ class FuzzRun:
     def data(self) -> dict[str, Any]:
         """Returns the results as plain data."""
         counts = {"passed": self.passed, "failed": self.failed, "seconds": self.seconds}
-        checks = {name: {what: n[name] for what, n in counts.items()} for name in self.checks}
-        failures = [{"signature": s, "file": str(place)} for s, place in self.files.items()]
+        checks = {name: {key: n[name] for key, n in counts.items()} for name in self.checks}
+        failures = [{"signature": s, "file": str(path)} for s, path in self.files.items()]
         sizes = {"programs": self.programs, "bindings": self.bindings}
         return {**sizes, "checks": checks, "failures": failures}
 
@@ -133,15 +136,15 @@ def fuzz(
     ] = 6,
     check: Checks = None,
     output: Folder = Path("fuzz-failures"),
-    replay: Saved = None,
+    replay: SavedFailure = None,
     json: Json = False,
 ) -> None:
-    """Generate random programs and run every check on each: printing and parsing, passes, the
-    compiled and sharded results against the interpreter, and inferred StructInfo against run-time
-    values.
+    """Generate random programs and check them.
 
-    A failure is reduced and written to a file; similar failures are written once. The exit code is
-    5 if a check fails. The same seed generates the same programs.
+    Checks compare printing and parsing, passes, compiled and sharded results with the interpreter,
+    and inferred StructInfo with run-time values. Each failure is reduced and written to a file;
+    failures with the same signature are written once. The exit code is 5 if a check fails. The same
+    seed generates the same programs.
 
     With --json: `programs`, `bindings`, `checks`, `failures`, `seed`, and whether it was
     `interrupted`.
@@ -157,20 +160,20 @@ def fuzz(
     if replay is not None:
         _replay(replay, json)
         return
-    refuse_unknown("--check", "check", check or (), set(checks.CHECKS))
+    reject_unknown("--check", "check", check or (), set(checks.CHECKS))
     first = time.time_ns() % (1 << 31) if seed is None else seed
-    campaign = FuzzRun(tuple(check or checks.CHECKS), size, output)
-    interrupted = _run(campaign, _seeds(first, programs, minutes))
+    fuzz_run = FuzzRun(tuple(check or checks.CHECKS), size, output)
+    interrupted = _run(fuzz_run, _seeds(first, programs, minutes))
     if json:
-        write(campaign.data() | {"seed": first, "interrupted": interrupted})
+        write(fuzz_run.data() | {"seed": first, "interrupted": interrupted})
     else:
         err = console(stderr=True)
-        err.print(campaign.table())
+        err.print(fuzz_run.table())
         err.print(f"seeds from {first}" + (", interrupted" if interrupted else ""))
-        for signature, place in campaign.files.items():
-            show(f"error: {signature}\n  --> {place}")
-    if campaign.files:
-        raise typer.Exit(ExitCode.FOUND)
+        for signature, path in fuzz_run.files.items():
+            show(f"error: {signature}\n  --> {path}")
+    if fuzz_run.files:
+        raise typer.Exit(ExitCode.FUZZ_FAILURE)
 
 
 def _seeds(first: int, programs: int | None, minutes: float) -> Iterator[int]:
@@ -182,7 +185,7 @@ def _seeds(first: int, programs: int | None, minutes: float) -> Iterator[int]:
         seed += 1
 
 
-def _run(campaign: FuzzRun, seeds: Iterator[int]) -> bool:
+def _run(fuzz_run: FuzzRun, seeds: Iterator[int]) -> bool:
     """Runs the seeds; returns whether it was interrupted."""
     columns = (
         rich_progress.SpinnerColumn(),
@@ -193,8 +196,8 @@ def _run(campaign: FuzzRun, seeds: Iterator[int]) -> bool:
         task = progress.add_task("fuzzing", total=None)
         try:
             for seed in seeds:
-                campaign.program(seed)
-                progress.update(task, description=str(campaign))
+                fuzz_run.program(seed)
+                progress.update(task, description=str(fuzz_run))
         except KeyboardInterrupt:
             return True
     return False
@@ -203,12 +206,12 @@ def _run(campaign: FuzzRun, seeds: Iterator[int]) -> bool:
 def _replay(file: Path, json: bool) -> None:
     """Runs the check of a saved failure again."""
     with diagnostics(json):
-        found = fuzzing.replay(file)
+        violations = fuzzing.replay(file)
     if json:
-        write({"failures": [{"signature": f.signature, "error": str(f.error)} for f in found]})
-    for each in [] if json else found:
+        write({"failures": [{"signature": f.signature, "error": str(f.error)} for f in violations]})
+    for each in [] if json else violations:
         show(f"error: {each.signature}\n{each.error}")
-    if found:
-        raise typer.Exit(ExitCode.FOUND)
+    if violations:
+        raise typer.Exit(ExitCode.FUZZ_FAILURE)
     if not json:
         show(f"{file} passes")

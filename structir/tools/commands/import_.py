@@ -1,4 +1,4 @@
-"""`structir import`: a model of another framework as a program with its weights."""
+"""`structir import`: imports a model of another framework with its weights."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from structir.tools.terminal import console, diagnostics, show_program
 binding_dims = lazy_module("structir.ir.binding_dims")
 expr = lazy_module("structir.ir.expr")
 archive = lazy_module("structir.printer.files.archive")
-PANEL = "Change"
+PANEL = "Transform"
 Output = Annotated[
     Path | None,
     typer.Option(
@@ -48,9 +48,10 @@ def import_(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Import a model. Named sizes become symbolic dims; values keep their names.
+    """Import an ONNX model or a PyTorch ExportedProgram, with its weights.
 
-    Unsupported ops are reported together, by name and count.
+    Named sizes become symbolic dims, and values keep their names. Unsupported ops are reported
+    together, with name and count.
 
     With --json: `model`, `bindings`, `symbolic_dims`, and the `text`, or the `output`.
 
@@ -82,8 +83,8 @@ def import_(
     if json:
         params = [param.struct_info for f in functions for param in f.params]
         dims = list({sym.name: None for sym in binding_dims.standing_alone(params)})
-        told = {"text": text} if output is None else {"output": str(output)}
-        write({"model": str(model), "bindings": count, "symbolic_dims": dims, **told})
+        result = {"text": text} if output is None else {"output": str(output)}
+        write({"model": str(model), "bindings": count, "symbolic_dims": dims, **result})
         return
     console(stderr=True).print(f"{model.name}: {count} bindings, written to {output}")
 

@@ -1,4 +1,4 @@
-"""`structir infer`: a program with its missing shapes inferred."""
+"""`structir infer`: infers missing shapes."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from structir.tools.programs import ProgramFile, read_program
 from structir.tools.terminal import console, diagnostics, show, show_program
 
 inference = lazy_module("structir.solver.program.inference")
-report_room = lazy_module("structir.solver.program.report")
-PANEL = "Read and look"
+solver_report = lazy_module("structir.solver.program.report")
+PANEL = "Inspect"
 
 
 def infer(
@@ -52,19 +52,19 @@ def infer(
     """
     with diagnostics(json):
         with warnings.catch_warnings():
-            # the solver decides what reading alone cannot
+            # the solver decides annotations that deduction cannot
             warnings.simplefilter("ignore", DiagnosticWarning)
             module = read_program(file)
         if json:
-            report = report_room.explain(module, close=close)
+            report = solver_report.explain(module, close=close)
             text = inference.infer(module, close=close).script()  # raises on a conflict
             write({"text": text, "functions": report.data()})
             return
         if not explain:
             show_program(inference.infer(module, close=close).script())
             return
-        report = report_room.explain(module, close=close)
+        report = solver_report.explain(module, close=close)
     if report.conflicts:
         show(str(report))
-        raise typer.Exit(ExitCode.WRONG_PROGRAM)
+        raise typer.Exit(ExitCode.INVALID_PROGRAM)
     console().file.write(f"{report}\n")

@@ -1,4 +1,4 @@
-"""`structir opt`: a pipeline of passes on a program."""
+"""`structir opt`: runs a pipeline of passes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typer.core import TyperCommand
 from structir.lazy import lazy_module
 from structir.tools.as_json import Json, write
 from structir.tools.completion import passes_beginning
-from structir.tools.pipelines import Own, read_pipeline
+from structir.tools.pipelines import PassFiles, read_pipeline
 from structir.tools.programs import ProgramFile, read_program
 from structir.tools.sizes import sizes_of
 from structir.tools.terminal import (
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from structir.passes.base import Pass
 
 rich_table = lazy_module("rich.table")
-passes_room = lazy_module("structir.passes")
-PANEL = "Change"
+passes_package = lazy_module("structir.passes")
+PANEL = "Transform"
 
 
 class PassHelp(TyperCommand):
-    """Help that ends in a table of the passes."""
+    """The help of `opt`, followed by a table of all passes."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         super().format_help(ctx, formatter)
@@ -42,8 +42,8 @@ HELP = PassHelp
 
 def pass_table() -> Any:
     """Returns a table of all passes: names, options and first lines."""
-    table = rich_table.Table("pass", "what it does", box=None, header_style="bold", title="Passes")
-    for each in passes_room.all_passes():
+    table = rich_table.Table("pass", "description", box=None, header_style="bold", title="Passes")
+    for each in passes_package.all_passes():
         name = ", ".join((each.name, *each.aliases))
         table.add_row(name + _options_of(each), each.__doc__.partition("\n\n")[0])
     return table
@@ -97,7 +97,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Do not print the pro
 def opt(
     file: ProgramFile,
     passes: Pipeline = "",
-    load: Own = None,
+    load: PassFiles = None,
     verify: Verify = False,
     sizes: Sizes = "",
     print_before: Before = None,
@@ -112,9 +112,9 @@ def opt(
     """Run passes on a program and print the result. The help ends in a table of all passes.
 
     With --verify the program runs on random inputs before and after each pass. The command stops
-    at the first pass that changes the results, with exit code 4, the pass and the input, and
-    reports what was compared. Comparing nothing is an error; --sizes helps where no size is
-    accepted.
+    at the first pass that changes the results, with exit code 4, and prints the pass and the input.
+    It reports which values were compared. If the program rejects all generated sizes, nothing is
+    compared, which is an error: set --sizes.
 
     With --json: the `text`, and the `passes` with `seconds` and `difference`.
 
@@ -127,25 +127,27 @@ def opt(
         structir opt model.py --load my_pass.py -p my_pass --time --trace run.html
     """
     applied = read_pipeline(passes, load)
-    timing, counting = passes_room.Timing(), passes_room.Statistics()
-    tracing = passes_room.Trace()
-    printing = passes_room.Printing(_show, print_before or (), print_after or (), print_changed)
-    comparing = passes_room.VerifyResults(sizes=sizes_of(sizes))
-    checks = [passes_room.VerifyIR(), comparing]
-    chosen = [
+    timing, statistics = passes_package.Timing(), passes_package.Statistics()
+    tracing = passes_package.Trace()
+    printing = passes_package.Printing(_show, print_before or (), print_after or (), print_changed)
+    verifying = passes_package.VerifyResults(sizes=sizes_of(sizes))
+    checks = [passes_package.VerifyIR(), verifying]
+    optional = [
         (True, printing),
         (time, timing),
-        (stats, counting),
+        (stats, statistics),
         (trace is not None or json, tracing),
     ]
-    watching = [one for wanted, one in chosen if wanted] + (checks if verify else [])
+    instruments = [instrument for is_enabled, instrument in optional if is_enabled] + (
+        checks if verify else []
+    )
     with diagnostics(json):
         module = read_program(file)
         try:
-            with passes_room.PassContext(watching):
+            with passes_package.PassContext(instruments):
                 module = applied(module)
         finally:
-            _report(timing if time else None, counting if stats else None, comparing)
+            _report(timing if time else None, statistics if stats else None, verifying)
             if trace is not None:
                 tracing.write(trace)
     if json:
@@ -158,10 +160,10 @@ def _show(title: str, text: str) -> None:
     show_difference(f"# {title}\n{text}")
 
 
-def _report(timing: Any, counting: Any, comparing: Any) -> None:
-    for line in comparing.report():
+def _report(timing: Any, statistics: Any, verifying: Any) -> None:
+    for line in verifying.report():
         console(stderr=True).print(line, markup=False, highlight=False, soft_wrap=True)
     if timing is not None:
         console(stderr=True).print(timing.tree())
-    if counting is not None:
-        console(stderr=True).print(counting.table())
+    if statistics is not None:
+        console(stderr=True).print(statistics.table())

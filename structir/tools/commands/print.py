@@ -1,4 +1,4 @@
-"""`structir print`: a program in canonical form."""
+"""`structir print`: prints a program in canonical form."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from structir.ir.expr import Function
 
 expr = lazy_module("structir.ir.expr")
-PANEL = "Read and look"
+PANEL = "Inspect"
 
 
 def print(  # the command's name
@@ -32,7 +32,7 @@ def print(  # the command's name
 ) -> None:
     """Print a program with the StructInfo of every binding, in a form that parses back.
 
-    Large constants are printed as references; structir.save stores their values too.
+    Large constants are printed as references; structir.save also stores their values.
 
     With --json: the `text`, and of the `functions` the StructInfo of `params`, `bindings` and
     `result`.

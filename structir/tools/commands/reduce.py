@@ -1,4 +1,4 @@
-"""`structir reduce`: the smallest part of a program that still fails a command."""
+"""`structir reduce`: reduces a program while a command fails on it."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 rich_progress = lazy_module("rich.progress")
 reduction = lazy_module("structir.tools.reduction")
-PLACE = "{}"
+PLACEHOLDER = "{}"
 
-PANEL = "Find faults"
+PANEL = "Test and debug"
 
 
 def reduce(
@@ -53,8 +53,8 @@ def reduce(
 ) -> None:
     """Remove functions, bindings, results and parameters while a command still fails.
 
-    A failure is the exit code of the original program and, with --match, the same text. Every
-    candidate is well formed. A command that starts with structir runs without a new process.
+    A candidate fails if the command exits with the code of the original program and, with --match,
+    prints the text. Every candidate is well formed. Commands of structir run in this process.
 
     With --json: the bindings `before` and `after`, and the `text`.
 
@@ -66,22 +66,22 @@ def reduce(
     """
     with diagnostics(json):
         module = read_program(file)
-        whole = reduction.size_of(module)
+        size_before = reduction.size_of(module)
         with tempfile.TemporaryDirectory() as folder:
-            place = Path(folder) / "program.py"
-            code, said = _outcome(command, module, place)
-            if code == 0 or match not in said:
-                what = "does not fail" if code == 0 else f"does not show {match!r}"
-                show(f"error: the command {what} on {file}: there is nothing to reduce\n{said}")
-                raise typer.Exit(ExitCode.WRONG_USAGE)
+            path = Path(folder) / "program.py"
+            code, output_text = _outcome(command, module, path)
+            if code == 0 or match not in output_text:
+                problem = "succeeds" if code == 0 else f"does not print {match!r}"
+                show(f"error: nothing to reduce: the command {problem} on {file}\n{output_text}")
+                raise typer.Exit(ExitCode.INVALID_USAGE)
 
             def fails(candidate: IRModule) -> bool:
-                found, text = _outcome(command, candidate, place)
-                return found == code and match in text
+                candidate_code, text = _outcome(command, candidate, path)
+                return candidate_code == code and match in text
 
             module = _with_progress(module, fails)
     if json:
-        write({"before": whole, "after": reduction.size_of(module), "text": module.script()})
+        write({"before": size_before, "after": reduction.size_of(module), "text": module.script()})
     if output is not None:
         output.write_text(module.script(), encoding="utf-8")
     elif not json:
@@ -89,33 +89,33 @@ def reduce(
 
 
 def _with_progress(module: IRModule, fails: object) -> IRModule:
-    """Reduces the module and shows a progress bar."""
+    """Returns the reduced module; shows a progress bar."""
     columns = (
         rich_progress.TextColumn("{task.description}"),
         rich_progress.BarColumn(),
         rich_progress.TimeElapsedColumn(),
     )
-    whole = reduction.size_of(module)
+    size_before = reduction.size_of(module)
     with rich_progress.Progress(*columns, console=console(stderr=True), transient=True) as progress:
-        task = progress.add_task("reducing", total=max(whole, 1))
+        task = progress.add_task("reducing", total=max(size_before, 1))
 
-        def tell(smallest: IRModule, tries: int) -> None:
-            left = reduction.size_of(smallest)
-            text = f"{whole} → {left} bindings, {tries} tried"
-            progress.update(task, completed=whole - left, description=text)
+        def update(smallest: IRModule, tries: int) -> None:
+            remaining = reduction.size_of(smallest)
+            text = f"{size_before} → {remaining} bindings, {tries} candidates"
+            progress.update(task, completed=size_before - remaining, description=text)
 
-        small: IRModule = reduction.reduce_module(module, fails, tell)
-    console(stderr=True).print(f"{whole} → {reduction.size_of(small)} bindings")
+        small: IRModule = reduction.reduce_module(module, fails, update)
+    console(stderr=True).print(f"{size_before} → {reduction.size_of(small)} bindings")
     return small
 
 
-def _outcome(command: str, module: IRModule, place: Path) -> tuple[int, str]:
+def _outcome(command: str, module: IRModule, path: Path) -> tuple[int, str]:
     """Returns the exit code of the command on a program, and its output."""
-    place.write_text(module.script(), encoding="utf-8")
+    path.write_text(module.script(), encoding="utf-8")
     words = shlex.split(command)
-    if not any(PLACE in word for word in words):
-        words.append(PLACE)
-    words = [word.replace(PLACE, str(place)) for word in words]
+    if not any(PLACEHOLDER in word for word in words):
+        words.append(PLACEHOLDER)
+    words = [word.replace(PLACEHOLDER, str(path)) for word in words]
     if words[0] != "structir":
         run = subprocess.run(words, capture_output=True, text=True, check=False)
         return run.returncode, run.stdout + run.stderr
@@ -123,8 +123,8 @@ def _outcome(command: str, module: IRModule, place: Path) -> tuple[int, str]:
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
         try:
             cli.build()(words[1:])
-        except SystemExit as ended:
-            return int(ended.code or 0), out.getvalue()
-        except Exception as error:  # a traceback is an ordinary failure
+        except SystemExit as exit_:
+            return int(exit_.code or 0), out.getvalue()
+        except Exception as error:  # an exception is a failure of the command, too
             return 1, f"{type(error).__name__}: {error}"
     return 0, out.getvalue()

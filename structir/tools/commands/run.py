@@ -14,7 +14,7 @@ import typer
 from structir.lazy import lazy_module
 from structir.tools.as_json import Json, write
 from structir.tools.programs import FunctionName, ProgramFile, entry, read_program
-from structir.tools.sizes import Sizes, refuse_unknown, sizes_for
+from structir.tools.sizes import Sizes, reject_unknown, sizes_for
 from structir.tools.terminal import console, diagnostics
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 np = lazy_module("numpy")
 rich_table = lazy_module("rich.table")
 arrays = lazy_module("structir.interpret.arguments")
-backend_room = lazy_module("structir.backend.compile")
+compilation = lazy_module("structir.backend.compile")
 interpreter = lazy_module("structir.interpret")
 PANEL = "Run"
 
@@ -32,7 +32,7 @@ COLUMNS = ("value", "dtype", "shape", "mean", "std", "min", "max")
 
 
 class ExecutionBackend(StrEnum):
-    """A way to execute a program."""
+    """A backend that executes programs."""
 
     interpret = "interpret"
     cpu = "cpu"
@@ -43,7 +43,7 @@ def run(
     sizes: Sizes = "",
     inputs: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.npz", exists=True, help="Arrays for parameters, by name."),
+        typer.Option(metavar="FILE.npz", exists=True, help="Arrays by parameter name."),
     ] = None,
     backend: Annotated[
         ExecutionBackend, typer.Option(help="Backend to execute with.")
@@ -107,16 +107,16 @@ class Times(NamedTuple):
     def shown(self, repeat: int) -> str:
         """Returns the times as one line."""
         labels = ("compile", "first call", f"later calls (median of {repeat - 1})")
-        known = [(label, s) for label, s in zip(labels, self, strict=True) if s is not None]
-        return ", ".join([f"{label} {seconds * 1e3:.3f} ms" for label, seconds in known])
+        measured = [(label, s) for label, s in zip(labels, self, strict=True) if s is not None]
+        return ", ".join([f"{label} {seconds * 1e3:.3f} ms" for label, seconds in measured])
 
 
 def _arguments(function: Function, sizes: str, seed: int, inputs: Path | None) -> list[Any]:
     values = _arrays(inputs) if inputs is not None else {}
-    refuse_unknown("--inputs", "parameter", values, {param.name for param in function.params})
-    known = sizes_for(function, sizes)
+    reject_unknown("--inputs", "parameter", values, {param.name for param in function.params})
+    dim_sizes = sizes_for(function, sizes)
     arguments: list[Any] = arrays.random_arguments(
-        function, seed, known, values, among=(2, 3, 4, 5)
+        function, seed, dim_sizes, values, among=(2, 3, 4, 5)
     )
     return arguments
 
@@ -132,10 +132,10 @@ def _arrays(file: Path) -> dict[str, Any]:
 def _runner(
     module: IRModule, name: str, backend: ExecutionBackend
 ) -> tuple[Callable[..., Any], float | None]:
-    """Returns the callable function, and the seconds that its compilation took."""
+    """Returns the function as a callable, and the seconds of its compilation."""
     if backend is ExecutionBackend.interpret:
         return lambda *arguments: interpreter.interpret(module, name, *arguments), None
-    compile_ = backend_room.compile  # imports the backend, which is not counted
+    compile_ = compilation.compile  # imports the backend before the timed part
     start = time.perf_counter()
     compiled: Callable[..., Any] = compile_(module, target=backend.value)[name]
     return compiled, time.perf_counter() - start
@@ -183,5 +183,5 @@ def _statistics(array: Any) -> tuple[float | None, ...]:
         return None, None, None, None
     numbers = array.astype(np.float64)
     with np.errstate(all="ignore"):
-        found = numbers.mean(), numbers.std(), numbers.min(), numbers.max()
-    return tuple([float(number) for number in found])
+        moments = numbers.mean(), numbers.std(), numbers.min(), numbers.max()
+    return tuple([float(number) for number in moments])

@@ -1,4 +1,4 @@
-"""`structir shard`: the sharding plan of a function, as tables and a picture."""
+"""`structir shard`: prints the sharding plan of a function."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ def shard(
     sizes: Sizes = "",
     function: FunctionName = None,
     workers: Annotated[
-        int, typer.Option("--workers", "-w", min=1, help="Number of shards, cut the cheapest way.")
+        int,
+        typer.Option("--workers", "-w", min=1, help="Number of shards; the cheapest grid is used."),
     ] = 4,
     grid: Annotated[
         str | None,
-        typer.Option("--grid", "-g", help="Blocks along each axis of the result, such as 2,2."),
+        typer.Option("--grid", "-g", help="Number of blocks per axis of the result, such as 2,2."),
     ] = None,
     reduce: Annotated[
         int,
@@ -38,14 +39,14 @@ def shard(
         typer.Option("--max-bytes", help="Maximum bytes of inputs and results of one shard."),
     ] = None,
     picture: Annotated[
-        Path | None, typer.Option("--picture", help="SVG file to draw the blocks to.")
+        Path | None, typer.Option("--picture", help="SVG file for a picture of the blocks.")
     ] = None,
     json: Json = False,
 ) -> None:
     """Print the sharding plan of a function: the block of every input that each shard receives.
 
-    With --json: the `plan` in words, the `shards` with bounds of all blocks, the `traffic` by
-    input.
+    With --json: the `plan` as text, the `shards` with the bounds of all blocks, and the `traffic`
+    by input.
 
     [bold]Examples[/bold]
 
@@ -53,14 +54,14 @@ def shard(
 
         structir shard model.py --sizes n=1024 --grid 2,2 --picture blocks.svg
     """
-    pieces = None if grid is None else [_number(g) for g in grid.split(",")]
+    block_counts = None if grid is None else [_number(g) for g in grid.split(",")]
     with diagnostics(json):
         module = read_program(file)
         name, _ = entry(module, function)
         plan = planning.plan(
             module,
             name=name,
-            grid=pieces,
+            grid=block_counts,
             workers=workers,
             sizes=sizes_of(sizes),
             reduce=reduce,

@@ -1,4 +1,4 @@
-"""`structir view`: a program as one interactive HTML page."""
+"""`structir view`: writes a program as one interactive HTML page."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 from structir.lazy import lazy_module
 from structir.tools.as_json import Json, write
 from structir.tools.completion import passes_beginning
-from structir.tools.pipelines import Own, read_pipeline
+from structir.tools.pipelines import PassFiles, read_pipeline
 from structir.tools.programs import FunctionName, ProgramFile, entry, read_program
 from structir.tools.sizes import Sizes, sizes_for
 from structir.tools.terminal import console, diagnostics
@@ -22,14 +22,14 @@ pass_base = lazy_module("structir.passes.base")
 tracing = lazy_module("structir.passes.manager.trace")
 explorer = lazy_module("structir.tools.explorer.page")
 kernels = lazy_module("structir.tools.explorer.kernels")
-PANEL = "Read and look"
+PANEL = "Inspect"
 Passes = Annotated[
     str,
     typer.Option(
         "--passes",
         "-p",
         metavar="PIPELINE",
-        help="Passes to run; the page shows the program after each.",
+        help="Passes to run; the page includes the program after each of them.",
         autocompletion=passes_beginning,
     ),
 ]
@@ -48,16 +48,16 @@ def view(
     file: ProgramFile,
     passes: Passes = "",
     output: Page = None,
-    load: Own = None,
+    load: PassFiles = None,
     function: FunctionName = None,
     profile: Profile = False,
     sizes: Sizes = "",
     json: Json = False,
 ) -> None:
-    """Write one HTML page with a program's graph, text, kernels and passes.
+    """Write an interactive HTML page with the graph, source, kernels and passes of a program.
 
-    The page needs no network and no server. Select a value to see its operands, the kernel that
-    computes it, and the derivation of its sizes. Press / to search.
+    The page needs no network and no server. Select a value to inspect its operands, its users, the
+    kernel that computes it, and the derivation of its sizes.
 
     With --profile, kernels run on random inputs; symbolic dims that --sizes does not name get small
     random sizes.
@@ -79,24 +79,24 @@ def view(
         module = read_program(file)
         if function is not None:
             module = module.with_functions(dict([entry(module, function)]))
-        timed = _timed(module, function, sizes) if profile else None
+        options = _profile_options(module, function, sizes) if profile else None
         trace = tracing.Trace()
         if pipeline is not None:
             with pass_base.PassContext([trace]):
                 pipeline(module)
-        text = explorer.page(module, file.name, trace.steps, timed)
-    place = output or Path(f"{'program' if str(file) == '-' else file.stem}.html")
+        text = explorer.page(module, file.name, trace.steps, options)
+    path = output or Path(f"{'program' if str(file) == '-' else file.stem}.html")
     try:
-        place.write_text(text, encoding="utf-8")
+        path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise typer.BadParameter(f"{place}: cannot write: {error.strerror}") from None
+        raise typer.BadParameter(f"{path}: cannot write: {error.strerror}") from None
     if json:
-        write({"page": str(place), "bytes": len(text.encode())})
+        write({"page": str(path), "bytes": len(text.encode())})
         return
-    console(stderr=True).print(f"{place}: {len(text) / 1024:,.0f} kB; open it in a browser")
+    console(stderr=True).print(f"{path}: {len(text) / 1024:,.0f} kB; open it in a browser")
 
 
-def _timed(module: IRModule, function: str | None, text: str) -> Any:
+def _profile_options(module: IRModule, function: str | None, text: str) -> Any:
     """Returns the function to time and its sizes."""
     name, entered = entry(module, function)
-    return kernels.Timed(sizes_for(entered, text), name)
+    return kernels.ProfileOptions(sizes_for(entered, text), name)

@@ -1,1 +1,1 @@
-"""The explorer: a program as one HTML page: its graph, its text, its kernels, its passes."""
+"""The explorer: one HTML page with the graph, source, kernels and passes of a program."""

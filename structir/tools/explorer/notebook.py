@@ -1,4 +1,4 @@
-"""What a notebook shows of a program: the explorer in a frame, and its text in colours."""
+"""HTML of nodes for notebooks: the explorer in a frame, or highlighted source."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from structir.lazy import lazy_module
 
 explorer = lazy_module("structir.tools.explorer.page")
 
-MOST_SHOWN = 400  # bindings that are drawn in a notebook; of larger programs the text is shown
-MOST_LINES = 400  # of a text
+MAX_BINDINGS = 400  # of a drawn program; larger programs are shown as source
+MAX_LINES = 400  # of source
 HEIGHT = 460
 TOKENS = re.compile(
     r"(?P<comment>#.*)|(?P<string>\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*')"
@@ -35,46 +35,50 @@ overflow:auto}
 
 
 def html_of(node: Any) -> str:
-    """A node as a notebook shows it."""
-    return SHOWN.get(type(node), _text)(node)
+    """Returns the HTML of a node for a notebook."""
+    return _RENDERERS.get(type(node), _source_html)(node)
 
 
-def _text(node: Any) -> str:
-    """The text of a node, in colours."""
+def _source_html(node: Any) -> str:
+    """Returns the highlighted source of a node."""
     lines = str(node).rstrip().splitlines()
-    more = f"\n# … {len(lines) - MOST_LINES} lines more" if len(lines) > MOST_LINES else ""
-    text = "".join(coloured("\n".join(lines[:MOST_LINES]) + more))
-    return f'<style>{STYLE}</style><div class="structir">{text}</div>'
+    omitted = len(lines) - MAX_LINES
+    ending = f"\n# … {omitted} more lines" if omitted > 0 else ""
+    source = "".join(highlight("\n".join(lines[:MAX_LINES]) + ending))
+    return f'<style>{STYLE}</style><div class="structir">{source}</div>'
 
 
-def coloured(text: str) -> Iterator[str]:
-    """A text as HTML: its tokens in spans, all else escaped."""
-    done = 0
-    for match in TOKENS.finditer(text):
-        yield html.escape(text[done : match.start()])
+def highlight(source: str) -> Iterator[str]:
+    """Yields source as escaped HTML, with each token in a span."""
+    end = 0
+    for match in TOKENS.finditer(source):
+        yield html.escape(source[end : match.start()])
         yield f'<span class="{match.lastgroup}">{html.escape(match[0])}</span>'
-        done = match.end()
-    yield html.escape(text[done:])
+        end = match.end()
+    yield html.escape(source[end:])
 
 
-def _program(module: IRModule) -> str:
-    """The explorer's page in a frame that may run nothing else, and the text to be opened."""
+def _module_html(module: IRModule) -> str:
+    """Returns the explorer's page in a sandboxed frame, and the source in a closed section."""
     functions = [f for f in module.functions.values() if isinstance(f, Function)]
-    if sum(len(function.bindings()) for function in functions) > MOST_SHOWN:
-        return _text(module)
+    if sum(len(function.bindings()) for function in functions) > MAX_BINDINGS:
+        return _source_html(module)
     try:
         page = explorer.page(module, module.name, small=True)
-    except StructIRError:  # what cannot be drawn can still be read
-        return _text(module)
+    except StructIRError:  # the source needs no graph
+        return _source_html(module)
     style = f"width:100%;height:{HEIGHT}px;border:1px solid #8884;border-radius:6px"
     page = html.escape(page)
     frame = f'<iframe sandbox="allow-scripts" style="{style}" srcdoc="{page}"></iframe>'
-    return f"{frame}<details><summary>text</summary>{_text(module)}</details>"
+    return f"{frame}<details><summary>source</summary>{_source_html(module)}</details>"
 
 
-def _function(function: Function) -> str:
+def _function_html(function: Function) -> str:
     name = function.attrs.get("global_symbol", "main")
-    return _program(IRModule({name if str(name).isidentifier() else "main": function}))
+    return _module_html(IRModule({name if str(name).isidentifier() else "main": function}))
 
 
-SHOWN: dict[type, Callable[[Any], str]] = {IRModule: _program, Function: _function}
+_RENDERERS: dict[type, Callable[[Any], str]] = {
+    IRModule: _module_html,
+    Function: _function_html,
+}

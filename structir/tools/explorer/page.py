@@ -1,5 +1,4 @@
-"""The explorer's page: one HTML file that holds the program, its passes and the code that shows
-them, and asks the network for nothing."""
+"""Renders the explorer's page: one HTML file with all data, style and code."""
 
 from __future__ import annotations
 
@@ -15,101 +14,111 @@ from typing import Any
 from structir.ir.module import IRModule
 from structir.passes.base import PassRun
 from structir.passes.manager.trace import record
-from structir.tools.explorer.kernels import Timed, kernel_data
-from structir.tools.explorer.program import shown
+from structir.tools.explorer.graph import program_data
+from structir.tools.explorer.kernels import ProfileOptions, kernel_data
 
-CLIENT = ("layout.js", "scene.js", "drawing.js", "text.js", "panels.js", "main.js")
-MOST_DRAWN = 20_000  # lines of all programs on a page that are drawn
-MOST_FUSED = 3_000  # of those that are shown with their kernels, but for the first and the last
-MOST_FUSED_ALONE = 6_000  # of one program
-MOST_FUSED_SMALL = 150  # of a program in a notebook, which is not waited for
-HARMFUL = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+CLIENT = ("layout.js", "scene.js", "graph_view.js", "source_pane.js", "panels.js", "main.js")
+MAX_DRAWN_LINES = 20_000  # of all programs of a page
+MAX_KERNEL_LINES = 3_000  # of all programs; beyond, only the first and the last have kernels
+MAX_KERNEL_LINES_SINGLE = 6_000  # of the first or the last program
+MAX_KERNEL_LINES_NOTEBOOK = (
+    150  # of a program in a notebook, where planning kernels delays the cell
+)
+ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
 def page(
     module: IRModule,
     title: str,
     steps: Sequence[PassRun] = (),
-    timed: Timed | None = None,
+    profile: ProfileOptions | None = None,
     small: bool = False,
 ) -> str:
-    """The page of a program, and of the passes that ran over it; `small` is for notebooks."""
+    """Returns the HTML page of a program and of the passes that ran on it.
+
+    `small` selects the layout for notebooks.
+    """
     if small:
-        fused = _lines(module) <= MOST_FUSED_SMALL
-        return html_of(data_of(module, title, fused=fused) | {"small": True})
-    return html_of(data_of(module, title, steps, timed))
+        with_kernels = _line_count(module) <= MAX_KERNEL_LINES_NOTEBOOK
+        return render(page_data(module, title, with_kernels=with_kernels) | {"small": True})
+    return render(page_data(module, title, steps, profile))
 
 
-def data_of(
+def page_data(
     module: IRModule,
     title: str,
     steps: Sequence[PassRun] = (),
-    timed: Timed | None = None,
-    fused: bool = True,
+    profile: ProfileOptions | None = None,
+    with_kernels: bool = True,
 ) -> dict[str, Any]:
-    """All that the page shows. Of a long run of passes the first and the last program are drawn.
-    Without `fused` the kernels are left out."""
+    """Returns the data of the page. The last program is the one that `profile` applies to.
+
+    If all programs together are too large, only the first and the last one are included.
+    """
+    modules = _distinct_modules(module, steps)
+    total = sum(map(_line_count, modules))
+    if total > MAX_DRAWN_LINES and len(modules) > 2:
+        modules = [modules[0], modules[-1]]
+    programs = []
+    for index, version in enumerate(modules):
+        lines, is_last = _line_count(version), index == len(modules) - 1
+        program = program_data(version, draw=lines <= MAX_DRAWN_LINES)
+        options = profile if is_last else None
+        fits_alone = (is_last or index == 0) and lines <= MAX_KERNEL_LINES_SINGLE
+        is_small = total <= MAX_KERNEL_LINES or fits_alone or options is not None
+        has_kernels = with_kernels and bool(program.data["nodes"]) and is_small
+        kernels = kernel_data(program.module, options) if has_kernels else {}
+        programs.append(program.data | {"compiled": kernels})
+    indices = {id(version): index for index, version in enumerate(modules)}
+    start = steps[0].start if steps else 0.0
+    records = [record(step, start) | {"program": indices.get(id(step.after))} for step in steps]
+    initial_step = len(records) - 1 if profile is not None else -1
+    return {"title": title, "programs": programs, "steps": records, "initialStep": initial_step}
+
+
+def _distinct_modules(module: IRModule, steps: Sequence[PassRun]) -> list[IRModule]:
+    """Returns the module and the results of passes, each once, the final result last."""
     modules = {id(module): module}
     for step in steps:
-        after = step.after
-        if step.changed and after is not None:
-            modules[id(after)] = after
+        if step.changed and step.after is not None:
+            modules[id(step.after)] = step.after
     for step in steps:
-        if step.depth == 0 and step.after is not None:  # what passes inside of it gave came before
+        if step.depth == 0 and step.after is not None:  # after the results of its inner passes
             modules[id(step.after)] = modules.pop(id(step.after), step.after)
-    programs = list(modules.values())
-    lines = sum(map(_lines, programs))
-    if lines > MOST_DRAWN and len(programs) > 2:
-        programs = [programs[0], programs[-1]]
-    drawn = []
-    for place, each in enumerate(programs):
-        found = shown(each, drawn=_lines(each) <= MOST_DRAWN)
-        last = place == len(programs) - 1
-        run = timed if last else None
-        outer = last or place == 0
-        few = lines <= MOST_FUSED or (outer and _lines(each) <= MOST_FUSED_ALONE)
-        wanted = fused and bool(found.data["nodes"]) and (few or run is not None)
-        drawn.append(found.data | {"compiled": kernel_data(found.module, run) if wanted else {}})
-    places = {id(each): place for place, each in enumerate(programs)}
-    start = steps[0].start if steps else 0.0
-    told = [record(s, start) | {"program": places.get(id(s.after))} for s in steps]
-    opened = len(told) - 1 if timed is not None else -1  # the last program is the one with times
-    return {"title": title, "programs": drawn, "steps": told, "opened": opened}
+    return list(modules.values())
 
 
-def _lines(module: IRModule) -> int:
+def _line_count(module: IRModule) -> int:
     return module.script().count("\n")
 
 
-def html_of(data: dict[str, Any]) -> str:
-    """The page that shows some data. What a program says stays data: a browser is reported to run
-    nothing but the client."""
-    style, script = client()
-    allowed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{allowed}'"
-    parts = {
+def render(data: dict[str, Any]) -> str:
+    """Returns the page for this data. Its content policy permits no script but the client."""
+    style, script = client_assets()
+    script_hash = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{script_hash}'"
+    substitutions = {
         "POLICY": policy,
         "TITLE": html.escape(str(data["title"])),
         "STYLE": style,
-        "DATA": embedded(data),
+        "DATA": escaped_json(data),
         "SCRIPT": script,
     }
-    text = _client_file("page.html")
-    pieces = text.split("@@")  # every other piece is the name of a part
-    return "".join([parts[p] if k % 2 else p for k, p in enumerate(pieces)])
+    parts = _client_file("page.html").split("@@")  # every second part is a name to substitute
+    return "".join([substitutions[p] if k % 2 else p for k, p in enumerate(parts)])
 
 
-def embedded(data: Any) -> str:
-    """Data as JSON that no HTML can end."""
+def escaped_json(data: Any) -> str:
+    """Returns data as JSON that cannot close an HTML element."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
-    for character, escape in HARMFUL.items():
+    for character, escape in ESCAPES.items():
         text = text.replace(character, escape)
     return text
 
 
 @cache
-def client() -> tuple[str, str]:
-    """The style and the code of the page."""
+def client_assets() -> tuple[str, str]:
+    """Returns the style sheet and the script of the page."""
     return _client_file("style.css"), "\n".join(map(_client_file, CLIENT))
 
 

@@ -10,7 +10,7 @@ FINDINGS = sorted((Path(__file__).parents[2] / "tools" / "findings").glob("cuda-
 
 
 @pytest.mark.parametrize("file", FINDINGS, ids=lambda file: file.stem)
-def test_what_was_found_fails_no_more(file):
+def test_saved_failures_are_fixed(file):
     assert not replay(file)
 
 

@@ -1,12 +1,13 @@
 "use strict";
-// Layered layout of boxes within boxes. What is told: items with `width`, `height`, `seq` (their
-// order in the program) and, for open containers, `children`; and edges {from, to}. What is found:
-// `x`, `y` of every item within its container, and `routes` of every container.
+// Layered graph layout (Sugiyama) of nested boxes. Inputs: items with `width`, `height`, `seq` (their
+// program order) and, for open containers, `children`; and edges {from, to, value}. Results: `x`, `y`
+// of every item within its container, and the `routes` of every container.
 //
-// Each container is laid out by itself, inner ones first. A value that comes in from outside enters
-// through a port in the top edge; one that is read outside leaves through a port in the bottom.
+// Each container is laid out separately, inner ones first. A value from outside indegree through a port
+// at the top edge; a value with users outside leaves through a port at the bottom. A wire is a
+// hyperedge: one value with its source and all its targets.
 
-const LANE = 12; // layers, from which a wire is a lane: it stays straight beside what it passes
+const LANE = 12; // a wire that spans more layers is a lane, which stays straight
 const GAP = { across: 26, layer: 30, dummy: 9, pad: 14 };
 
 function layoutTree(root, edges) {
@@ -25,27 +26,27 @@ function layoutTree(root, edges) {
   };
   visit(root, 0);
   for (const edge of edges) splitEdge(edge);
-  for (const container of containers) layoutOne(container, container === root);
+  for (const container of containers) layoutContainer(container, container === root);
 }
 
-// An edge becomes one piece in every container that it passes through.
+// Splits an edge into one local edge per container that it crosses.
 function splitEdge({ from, to, value }) {
   let a = from, b = to;
-  let lowest = a, other = b;
-  while (lowest !== other) {
-    if (lowest.depth < other.depth) [lowest, other] = [other, lowest];
-    lowest = lowest.parent;
+  let ancestor = a, other = b; // ends as the lowest common ancestor
+  while (ancestor !== other) {
+    if (ancestor.depth < other.depth) [ancestor, other] = [other, ancestor];
+    ancestor = ancestor.parent;
   }
-  if (lowest === from || lowest === to) return; // a container and what stands inside of it
-  while (a.parent !== lowest) {
+  if (ancestor === from || ancestor === to) return; // a container and an item inside it
+  while (a.parent !== ancestor) {
     addLocal(a.parent, a, port(a.parent.outs, value, "out"), value);
     a = a.parent;
   }
-  while (b.parent !== lowest) {
+  while (b.parent !== ancestor) {
     addLocal(b.parent, port(b.parent.ins, value, "in"), b, value);
     b = b.parent;
   }
-  addLocal(lowest, a, b, value);
+  addLocal(ancestor, a, b, value);
 }
 
 function port(ports, value, side) {
@@ -60,47 +61,47 @@ function addLocal(container, a, b, value) {
   values.get(value).add(b);
 }
 
-function layoutOne(container, isRoot) {
+function layoutContainer(container, isRoot) {
   const items = [...container.ins.values(), ...container.children, ...container.outs.values()];
   const vertices = items.map((item, index) => ({
-    item, index, width: item.width, height: item.height, ups: [], downs: [], rank: 0,
+    item, index, width: item.width, height: item.height, upLinks: [], downLinks: [], rank: 0,
     seq: item.port ? (item.port === "in" ? -1 : Infinity) : item.seq,
   }));
   if (isRoot) {
-    placeSideBySide(container);
+    placeFunctions(container);
     return;
   }
-  const of = new Map(vertices.map((v) => [v.item, v]));
-  const wires = []; // one for each value that a vertex sends out
+  const vertexOf = new Map(vertices.map((v) => [v.item, v]));
+  const wires = []; // one per value and source
   for (const [item, values] of container.local) {
     for (const [value, targets] of values) {
-      wires.push({ value, source: of.get(item), targets: [...targets].map((t) => of.get(t)) });
+      wires.push({ value, source: vertexOf.get(item), targets: [...targets].map((t) => vertexOf.get(t)) });
     }
   }
   rankVertices(vertices, wires);
-  const layers = layered(vertices, wires);
+  const layers = buildLayers(vertices, wires);
   orderLayers(layers);
-  placeAcross(layers, wires.filter((wire) => wire.lane));
-  placeDown(container, layers, wires);
+  assignX(layers, wires.filter((wire) => wire.lane));
+  assignY(container, layers, wires);
 }
 
-// ---- ranks
+// ---- rank assignment: longest paths
 
 function rankVertices(vertices, wires) {
-  for (const v of vertices) { v.next = []; v.waiting = 0; }
+  for (const v of vertices) { v.next = []; v.pending = 0; }
   for (const { source, targets } of wires) {
-    for (const target of targets) { source.next.push(target); target.waiting += 1; }
+    for (const target of targets) { source.next.push(target); target.pending += 1; }
   }
   const order = topological(vertices);
-  order.forEach((v, place) => { v.place = place; });
+  order.forEach((v, position) => { v.position = position; });
   for (const v of order) {
     for (const next of v.next) {
-      if (next.place > v.place) next.rank = Math.max(next.rank, v.rank + 1);
+      if (next.position > v.position) next.rank = Math.max(next.rank, v.rank + 1);
     }
   }
-  for (const v of [...order].reverse()) { // what reads nothing stands right above its first reader
-    const below = v.next.filter((next) => next.place > v.place).map((next) => next.rank);
-    if (!v.enters && v.item.port !== "in" && below.length) v.rank = Math.min(...below) - 1;
+  for (const v of [...order].reverse()) { // a vertex without operands is right above its first user
+    const ranksBelow = v.next.filter((next) => next.position > v.position).map((next) => next.rank);
+    if (!v.indegree && v.item.port !== "in" && ranksBelow.length) v.rank = Math.min(...ranksBelow) - 1;
   }
   const inner = vertices.filter((v) => !v.item.port);
   const hasIn = inner.length < vertices.length && vertices.some((v) => v.item.port === "in");
@@ -113,17 +114,17 @@ function rankVertices(vertices, wires) {
   }
 }
 
-// Program order where nothing forbids it; a circle is entered at its first vertex.
+// Topological order, by program order where possible; a cycle is entered at its first vertex.
 function topological(vertices) {
-  const order = [], ready = [], left = new Map(vertices.map((v) => [v, v.waiting]));
-  for (const v of vertices) v.enters = v.waiting;
-  const add = (v) => { // a heap by place in the program
+  const order = [], ready = [], remaining = new Map(vertices.map((v) => [v, v.pending]));
+  for (const v of vertices) v.indegree = v.pending;
+  const add = (v) => { // a binary heap by program order
     ready.push(v);
     for (let k = ready.length - 1; k > 0;) {
-      const up = (k - 1) >> 1;
-      if (ready[up].seq <= ready[k].seq) break;
-      [ready[up], ready[k]] = [ready[k], ready[up]];
-      k = up;
+      const parent = (k - 1) >> 1;
+      if (ready[parent].seq <= ready[k].seq) break;
+      [ready[parent], ready[k]] = [ready[k], ready[parent]];
+      k = parent;
     }
   };
   const take = () => {
@@ -132,8 +133,8 @@ function topological(vertices) {
       ready[0] = last;
       for (let k = 0;;) {
         let least = k;
-        for (const down of [2 * k + 1, 2 * k + 2]) {
-          if (down < ready.length && ready[down].seq < ready[least].seq) least = down;
+        for (const child of [2 * k + 1, 2 * k + 2]) {
+          if (child < ready.length && ready[child].seq < ready[least].seq) least = child;
         }
         if (least === k) break;
         [ready[least], ready[k]] = [ready[k], ready[least]];
@@ -144,45 +145,45 @@ function topological(vertices) {
   };
   const bySeq = [...vertices].sort((a, b) => a.seq - b.seq);
   let first = 0;
-  for (const v of vertices) if (v.waiting === 0) { add(v); left.delete(v); }
+  for (const v of vertices) if (v.pending === 0) { add(v); remaining.delete(v); }
   while (order.length < vertices.length) {
     if (!ready.length) {
-      while (!left.has(bySeq[first])) first += 1;
+      while (!remaining.has(bySeq[first])) first += 1;
       add(bySeq[first]);
-      left.delete(bySeq[first]);
+      remaining.delete(bySeq[first]);
     }
     const v = take();
     order.push(v);
     for (const next of v.next) {
-      if (!left.has(next)) continue;
-      const count = left.get(next) - 1;
-      left.set(next, count);
-      if (count === 0) { left.delete(next); add(next); }
+      if (!remaining.has(next)) continue;
+      const count = remaining.get(next) - 1;
+      remaining.set(next, count);
+      if (count === 0) { remaining.delete(next); add(next); }
     }
   }
   return order;
 }
 
-// ---- layers: a wire that passes a layer has a place of its own in it
+// ---- layers: a wire has a dummy vertex in every layer that it crosses
 
-function layered(vertices, wires) {
+function buildLayers(vertices, wires) {
   const layers = [];
-  const put = (v) => { (layers[v.rank] = layers[v.rank] || []).push(v); };
-  for (const v of [...vertices].sort((a, b) => a.seq - b.seq)) put(v);
+  const addToLayer = (v) => { (layers[v.rank] = layers[v.rank] || []).push(v); };
+  for (const v of [...vertices].sort((a, b) => a.seq - b.seq)) addToLayer(v);
   for (const wire of wires) {
     const { source, value } = wire;
     wire.direct = wire.targets.filter((t) => t.rank <= source.rank);
-    wire.links = []; // [upper, lower], a layer apart
+    wire.links = []; // [upper, lower] in adjacent layers
     const targets = wire.targets.filter((t) => t.rank > source.rank).sort((a, b) => a.rank - b.rank);
     let above = source;
     for (const target of targets) {
       while (above.rank < target.rank - 1) {
-        const dummy = { dummy: true, width: 2, height: 0, ups: [], downs: [], rank: above.rank + 1 };
+        const dummy = { dummy: true, width: 2, height: 0, upLinks: [], downLinks: [], rank: above.rank + 1 };
         dummy.seq = source.seq;
         dummy.lane = targets[targets.length - 1].rank - source.rank > LANE;
         link(wire, above, dummy, value);
         if (dummy.lane) (wire.lane = wire.lane || []).push(dummy);
-        put(dummy);
+        addToLayer(dummy);
         above = dummy;
       }
       link(wire, above, target, value);
@@ -194,57 +195,58 @@ function layered(vertices, wires) {
 
 function link(wire, upper, lower, value) {
   wire.links.push([upper, lower]);
-  // a value that many read pulls each of its readers less than one that is read once
+  // the more users a value has, the less each of them is attracted
   const weight = upper.dummy && lower.dummy ? 8 : (upper.dummy || lower.dummy ? 0.25 : 1) / wire.targets.length;
-  lower.ups.push({ v: upper, at: portOf(upper, value, "outs"), own: portOf(lower, value, "ins"), weight });
-  upper.downs.push({ v: lower, at: portOf(lower, value, "ins"), own: portOf(upper, value, "outs"), weight });
+  lower.upLinks.push({ v: upper, offset: portOffset(upper, value, "outs"), ownOffset: portOffset(lower, value, "ins"), weight });
+  upper.downLinks.push({ v: lower, offset: portOffset(lower, value, "ins"), ownOffset: portOffset(upper, value, "outs"), weight });
 }
 
-// Where a value enters or leaves a box, from its middle.
-function portOf(v, value, side) {
+// Returns where a value indegree or leaves a box, relative to its centre.
+function portOffset(v, value, side) {
   const ports = v.item && v.item.children && v.item[side];
   return ports && ports.has(value) ? ports.get(value).x - v.width / 2 : 0;
 }
 
-// ---- order within layers: sweeps by the middle of the neighbours; the best order is kept
+// ---- crossing reduction: median sweeps; the order with the fewest crossings is used
 
 function orderLayers(layers) {
-  const number = () => layers.forEach((layer) => layer.forEach((v, k) => { v.order = k; }));
-  number();
-  const count = layers.reduce((sum, layer) => sum + layer.length, 0);
-  const sweeps = count > 4000 ? 8 : 16;
-  let best = crossings(layers), kept = layers.map((layer) => [...layer]), idle = 0;
+  const numberLayers = () => layers.forEach((layer) => layer.forEach((v, k) => { v.order = k; }));
+  numberLayers();
+  const vertexCount = layers.reduce((sum, layer) => sum + layer.length, 0);
+  const sweeps = vertexCount > 4000 ? 8 : 16;
+  let best = crossings(layers), bestLayers = layers.map((layer) => [...layer]), idle = 0;
   for (let sweep = 0; sweep < sweeps && best > 0 && idle < 4; sweep += 1) {
     const down = sweep % 2 === 0;
     const sequence = down ? layers : [...layers].reverse();
     for (const layer of sequence) {
       if (layer.length < 2) continue;
-      for (const v of layer) v.wish = wishedOrder(v, down ? v.ups : v.downs);
-      layer.sort((a, b) => a.wish - b.wish || a.order - b.order);
+      for (const v of layer) v.median = medianOrder(v, down ? v.upLinks : v.downLinks);
+      layer.sort((a, b) => a.median - b.median || a.order - b.order);
       for (let k = 0; k < layer.length; k += 1) layer[k].order = k;
     }
-    const now = crossings(layers);
+    const current = crossings(layers);
     idle += 1;
-    if (now < best) { best = now; idle = 0; kept = layers.map((layer) => [...layer]); }
+    if (current < best) { best = current; idle = 0; bestLayers = layers.map((layer) => [...layer]); }
   }
-  kept.forEach((layer, rank) => { layers[rank] = layer; });
-  number();
+  bestLayers.forEach((layer, rank) => { layers[rank] = layer; });
+  numberLayers();
 }
 
-const ORDERS = [];
+const ORDERS = []; // reused, to avoid allocation
 
-// The middle one of where the neighbours stand, ports of boxes told apart.
-function wishedOrder(v, near) {
-  const place = (link) => link.v.order + (link.at / (link.v.width + 1)) * 0.8;
+// Returns the median position of the neighbours, with the offsets of their ports.
+function medianOrder(v, near) {
+  const positionOf = (link) => link.v.order + (link.offset / (link.v.width + 1)) * 0.8;
   if (near.length === 0) return v.order;
-  if (near.length === 1) return place(near[0]);
+  if (near.length === 1) return positionOf(near[0]);
   ORDERS.length = 0;
-  for (const link of near) ORDERS.push(place(link));
+  for (const link of near) ORDERS.push(positionOf(link));
   ORDERS.sort((a, b) => a - b);
   const half = ORDERS.length >> 1;
   return ORDERS.length % 2 ? ORDERS[half] : (ORDERS[half - 1] + ORDERS[half]) / 2;
 }
 
+// Counts the crossings of edges between adjacent layers with an accumulator tree (Barth et al., 2002).
 function crossings(layers) {
   let total = 0, tree = new Int32Array(64);
   for (const layer of layers) {
@@ -253,7 +255,7 @@ function crossings(layers) {
     let most = 1;
     for (const v of layer) {
       const first = ends.length;
-      for (const { v: n } of v.downs) {
+      for (const { v: n } of v.downLinks) {
         ends.push(n.order);
         if (n.order >= most) most = n.order + 1;
       }
@@ -262,26 +264,26 @@ function crossings(layers) {
     let size = 1;
     while (size < most) size *= 2;
     if (tree.length < 2 * size) tree = new Int32Array(2 * size); else tree.fill(0, 0, 2 * size);
-    for (const end of ends) { // how many that came before end further right
-      let place = end + size;
-      tree[place] += 1;
-      while (place > 1) {
-        if (place % 2 === 0) total += tree[place + 1];
-        place >>= 1;
-        tree[place] += 1;
+    for (const end of ends) { // counts the earlier edges that end further right
+      let index = end + size;
+      tree[index] += 1;
+      while (index > 1) {
+        if (index % 2 === 0) total += tree[index + 1];
+        index >>= 1;
+        tree[index] += 1;
       }
     }
   }
   return total;
 }
 
-// ---- across: each layer as near to its neighbours as the boxes' widths allow
+// ---- x coordinates: each layer is as close to its neighbours as the widths of its boxes allow
 
-function placeAcross(layers, lanes) {
+function assignX(layers, lanes) {
   for (const layer of layers) {
     let x = 0;
     layer.forEach((v, k) => {
-      if (k) x += apart(layer[k - 1], v);
+      if (k) x += minDistance(layer[k - 1], v);
       v.x = x;
     });
     const shift = x / 2;
@@ -296,126 +298,124 @@ function placeAcross(layers, lanes) {
       const layer = layers[down ? k : layers.length - 1 - k];
       for (const v of layer) {
         let sum = 0, weight = 0;
-        for (const links of both ? [v.ups, v.downs] : [down ? v.ups : v.downs]) {
+        for (const links of both ? [v.upLinks, v.downLinks] : [down ? v.upLinks : v.downLinks]) {
           for (const link of links) {
-            sum += link.weight * (link.v.x + link.at - link.own);
+            sum += link.weight * (link.v.x + link.offset - link.ownOffset);
             weight += link.weight;
           }
         }
-        v.wish = weight ? sum / weight : v.x;
-        v.pull = weight ? (v.dummy ? 4 : 1) * weight : 0.05;
+        v.desiredX = weight ? sum / weight : v.x;
+        v.weight = weight ? (v.dummy ? 4 : 1) * weight : 0.05;
       }
-      moved = Math.max(moved, settle(layer));
+      moved = Math.max(moved, placeLayer(layer));
     }
     if (round % 4 === 3) {
       straighten(layers);
-      slide(layers, lanes);
+      shiftLanes(layers, lanes);
     } else if (both && moved < 0.5) {
       break;
     }
   }
-  gather(layers);
+  compactComponents(layers);
 }
 
-// Parts that no wire joins have drifted apart: they move back towards the largest, each as one, as
-// far as there is room beside all that they pass.
-function gather(layers) {
-  const parts = joined(layers);
-  const middle = (part) => part.reduce((sum, v) => sum + v.x, 0) / part.length;
-  const largest = parts.reduce((most, part) => (part.length > most.length ? part : most), []);
-  const centre = middle(largest), far = new Map(parts.map((part) => [part, middle(part) - centre]));
-  const nearest = parts.filter((part) => part !== largest);
-  nearest.sort((a, b) => Math.abs(far.get(a)) - Math.abs(far.get(b)));
-  for (const part of nearest) {
-    const side = far.get(part) > 0 ? -1 : 1;
-    let room = Math.abs(far.get(part));
-    for (const v of part) {
+// Moves each connected component towards the largest one, as far as its neighbours in all layers allow.
+function compactComponents(layers) {
+  const components = connectedComponents(layers);
+  const centre = (component) => component.reduce((sum, v) => sum + v.x, 0) / component.length;
+  const largest = components.reduce((most, component) => (component.length > most.length ? component : most), []);
+  const origin = centre(largest), distances = new Map(components.map((component) => [component, centre(component) - origin]));
+  const others = components.filter((component) => component !== largest);
+  others.sort((a, b) => Math.abs(distances.get(a)) - Math.abs(distances.get(b)));
+  for (const component of others) {
+    const side = distances.get(component) > 0 ? -1 : 1;
+    let gap = Math.abs(distances.get(component));
+    for (const v of component) {
       const next = layers[v.rank][v.order + side];
-      if (!next || next.part === v.part) continue;
-      room = Math.min(room, Math.abs(next.x - v.x) - (side < 0 ? apart(next, v) : apart(v, next)));
+      if (!next || next.component === v.component) continue;
+      gap = Math.min(gap, Math.abs(next.x - v.x) - (side < 0 ? minDistance(next, v) : minDistance(v, next)));
     }
-    if (room > 0) for (const v of part) v.x += side * room;
+    if (gap > 0) for (const v of component) v.x += side * gap;
   }
 }
 
-// The boxes and lanes of all layers, those together that wires join.
-function joined(layers) {
-  const parts = [];
+// Returns the connected components of the vertices of all layers.
+function connectedComponents(layers) {
+  const components = [];
   for (const first of layers.flat()) {
-    if (first.part !== undefined) continue;
-    const part = [first];
-    first.part = parts.length;
-    for (const v of part) {
-      for (const { v: next } of [...v.ups, ...v.downs]) {
-        if (next.part !== undefined) continue;
-        next.part = parts.length;
-        part.push(next);
+    if (first.component !== undefined) continue;
+    const component = [first];
+    first.component = components.length;
+    for (const v of component) {
+      for (const { v: next } of [...v.upLinks, ...v.downLinks]) {
+        if (next.component !== undefined) continue;
+        next.component = components.length;
+        component.push(next);
       }
     }
-    parts.push(part);
+    components.push(component);
   }
-  return parts;
+  return components;
 }
 
-// All that stands below a gap, but for lanes, moves sideways as one, to where the wires across the
-// gap pull least.
+// Shifts all layers below each gap together, except lanes, to minimize the lengths of wires across it.
 function straighten(layers) {
   let shift = 0;
   for (const [k, layer] of layers.entries()) {
     let sum = 0, weight = 0;
     for (const v of layer) {
       if (v.lane) continue;
-      for (const { v: up, at, own, weight: w } of v.ups) {
+      for (const { v: up, offset, ownOffset, weight: w } of v.upLinks) {
         if (up.lane) continue;
-        sum += w * (up.x + at - own - (v.x + shift));
+        sum += w * (up.x + offset - ownOffset - (v.x + shift));
         weight += w;
       }
     }
     if (k && weight) shift += sum / weight;
     for (const v of layer) {
-      v.wish = v.x + (v.lane ? 0 : shift);
-      v.pull = v.lane ? 4 : 1;
+      v.desiredX = v.x + (v.lane ? 0 : shift);
+      v.weight = v.lane ? 4 : 1;
     }
-    settle(layer);
+    placeLayer(layer);
   }
 }
 
-// Lanes move as one toward those who read them, as far as there is room beside all that they pass.
-function slide(layers, lanes) {
+// Shifts each lane towards its users, as far as its neighbours in all layers allow.
+function shiftLanes(layers, lanes) {
   const mean = ({ lane }) => lane.reduce((sum, v) => sum + v.x, 0) / lane.length;
   for (const side of [-1, 1]) {
     const sorted = [...lanes].sort((a, b) => -side * (mean(a) - mean(b)));
     for (const wire of sorted) {
-      const readers = wire.targets.map((v) => v.x).sort((a, b) => a - b);
-      const far = side * ((side < 0 ? readers[0] : readers[readers.length - 1]) - mean(wire));
-      let room = far;
+      const userXs = wire.targets.map((v) => v.x).sort((a, b) => a - b);
+      const distance = side * ((side < 0 ? userXs[0] : userXs[userXs.length - 1]) - mean(wire));
+      let gap = distance;
       for (const v of wire.lane) {
         const beside = layers[v.rank][v.order + side];
-        if (beside) room = Math.min(room, Math.abs(beside.x - v.x) - (side < 0 ? apart(beside, v) : apart(v, beside)));
+        if (beside) gap = Math.min(gap, Math.abs(beside.x - v.x) - (side < 0 ? minDistance(beside, v) : minDistance(v, beside)));
       }
-      if (room > 1) for (const v of wire.lane) v.x += side * room;
+      if (gap > 1) for (const v of wire.lane) v.x += side * gap;
     }
   }
 }
 
-function apart(a, b) {
+function minDistance(a, b) {
   const gap = a.dummy && b.dummy ? GAP.dummy : a.dummy || b.dummy ? GAP.across * 0.6 : GAP.across;
   return a.width / 2 + b.width / 2 + gap;
 }
 
-const BLOCKS = { sum: [], weight: [], first: [] };
+const BLOCKS = { sum: [], weight: [], first: [] }; // reused, to avoid allocation
 
-// The places nearest to what is wished, in order and apart: neighbours that meet move as one.
-// How far the layer's boxes have moved at most.
-function settle(layer) {
+// Moves the boxes of a layer as close as possible to their desired positions, in order and without
+// overlap (isotonic regression: pools adjacent violators). Returns the largest movement.
+function placeLayer(layer) {
   const { sum, weight, first } = BLOCKS;
   let offset = 0, blocks = 0, moved = 0;
   for (let k = 0; k < layer.length; k += 1) {
     const v = layer[k];
-    if (k) offset += apart(layer[k - 1], v);
+    if (k) offset += minDistance(layer[k - 1], v);
     v.offset = offset;
-    sum[blocks] = v.pull * (v.wish - offset);
-    weight[blocks] = v.pull;
+    sum[blocks] = v.weight * (v.desiredX - offset);
+    weight[blocks] = v.weight;
     first[blocks] = k;
     while (blocks && sum[blocks - 1] / weight[blocks - 1] >= sum[blocks] / weight[blocks]) {
       sum[blocks - 1] += sum[blocks];
@@ -435,9 +435,9 @@ function settle(layer) {
   return moved;
 }
 
-// ---- down: layers below each other, wires bend only between them
+// ---- y coordinates: layers below each other; wires bend only between layers
 
-function placeDown(container, layers, wires) {
+function assignY(container, layers, wires) {
   let left = Infinity, right = -Infinity;
   for (const layer of layers) {
     for (const v of layer) {
@@ -471,54 +471,54 @@ function placeDown(container, layers, wires) {
     }
   }
   for (const p of container.outs.values()) p.y = container.height;
-  container.routes = wires.map((wire) => routed(wire, container));
+  container.routes = wires.map((wire) => routeWire(wire, container));
 }
 
 function gapBelow(layer) {
-  let far = 0;
-  for (const v of layer) for (const { v: n } of v.downs) far = Math.max(far, Math.abs(n.x - v.x));
-  return GAP.layer + Math.min(46, far * 0.05);
+  let longest = 0;
+  for (const v of layer) for (const { v: n } of v.downLinks) longest = Math.max(longest, Math.abs(n.x - v.x));
+  return GAP.layer + Math.min(46, longest * 0.05);
 }
 
-// Pieces of a wire: [x1, y1, x2, y2], curved where x changes; `ends` are where boxes are entered.
-function routed(wire, container) {
-  const pieces = [], ends = [];
-  const leave = (v) => v.x + portOf(v, wire.value, "outs");
+// Returns the segments of a wire, [x1, y1, x2, y2], curved where x changes; `ends` are its arrowheads.
+function routeWire(wire, container) {
+  const segments = [], ends = [];
+  const exitX = (v) => v.x + portOffset(v, wire.value, "outs");
   for (const [upper, lower] of wire.links) {
-    const x1 = upper.dummy ? upper.x : leave(upper);
+    const x1 = upper.dummy ? upper.x : exitX(upper);
     const bottom = upper.dummy || upper.item.port ? upper.bottom : upper.top + (upper.item.box || upper.item.height);
-    if (!upper.dummy && bottom < upper.bottom) pieces.push([x1, bottom, x1, upper.bottom]);
-    const entry = lower.dummy ? lower.x : entryOf(lower, wire.value, x1);
+    if (!upper.dummy && bottom < upper.bottom) segments.push([x1, bottom, x1, upper.bottom]);
+    const entry = lower.dummy ? lower.x : entryX(lower, wire.value, x1);
     const isOut = !lower.dummy && lower.item.port === "out";
     const y2 = isOut ? container.height : lower.top;
-    pieces.push([x1, upper.bottom, entry, y2]);
-    if (lower.dummy && lower.bottom > lower.top) pieces.push([lower.x, lower.top, lower.x, lower.bottom]);
+    segments.push([x1, upper.bottom, entry, y2]);
+    if (lower.dummy && lower.bottom > lower.top) segments.push([lower.x, lower.top, lower.x, lower.bottom]);
     if (!lower.dummy && !lower.item.port && !lower.item.children) ends.push([entry, lower.top]);
   }
-  for (const target of wire.direct) { // against the direction of reading
-    const x2 = target.x + portOf(target, wire.value, "ins");
-    pieces.push([leave(wire.source), wire.source.top + wire.source.height, x2, target.top]);
+  for (const target of wire.direct) { // back edges
+    const x2 = target.x + portOffset(target, wire.value, "ins");
+    segments.push([exitX(wire.source), wire.source.top + wire.source.height, x2, target.top]);
     ends.push([x2, target.top]);
   }
-  return { value: wire.value, pieces, ends, from: wire.source.item };
+  return { value: wire.value, segments, ends, from: wire.source.item };
 }
 
-// Values enter a plain box side by side, in the order in which they come.
-function entryOf(v, value, from) {
+// Returns where a value indegree a box. Values enter side by side, in the order of their sources.
+function entryX(v, value, from) {
   if (v.item.port) return v.x;
-  if (v.item.children) return v.x + portOf(v, value, "ins");
-  if (v.ups.length < 2) return v.x;
+  if (v.item.children) return v.x + portOffset(v, value, "ins");
+  if (v.upLinks.length < 2) return v.x;
   if (!v.entries) {
-    const order = [...v.ups].sort((a, b) => a.v.x + a.at - b.v.x - b.at);
-    v.entries = order.map((up) => up.v.x + up.at);
+    const order = [...v.upLinks].sort((a, b) => a.v.x + a.offset - b.v.x - b.offset);
+    v.entries = order.map((up) => up.v.x + up.offset);
   }
-  const place = v.entries.findIndex((x) => Math.abs(x - from) < 0.01);
-  const step = Math.min(22, (v.width * 0.6) / (v.ups.length - 1));
-  return v.x + (Math.max(place, 0) - (v.ups.length - 1) / 2) * step;
+  const index = v.entries.findIndex((x) => Math.abs(x - from) < 0.01);
+  const step = Math.min(22, (v.width * 0.6) / (v.upLinks.length - 1));
+  return v.x + (Math.max(index, 0) - (v.upLinks.length - 1) / 2) * step;
 }
 
-// The functions of a module: open ones side by side, closed ones in a column after them.
-function placeSideBySide(root) {
+// Places the functions of a module: open ones side by side, closed ones in a column after them.
+function placeFunctions(root) {
   let x = 0, height = 0;
   const open = root.children.filter((item) => item.children);
   const closed = root.children.filter((item) => !item.children);

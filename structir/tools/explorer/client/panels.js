@@ -1,9 +1,9 @@
 "use strict";
-// What is told of the thing that is chosen, and of the whole where nothing is.
+// The details panel of the selection, or of the program if nothing is selected; and the timeline of passes.
 
 class Inspector {
-  constructor(place, app) {
-    this.place = place;
+  constructor(root, app) {
+    this.root = root;
     this.app = app;
   }
 
@@ -11,17 +11,17 @@ class Inspector {
     const { scene } = this.app;
     const node = item && (item.node || scene.nodes.get(item.id));
     let parts;
-    if (node) parts = this.node(node, dim);
-    else if (item && item.group) parts = this.kernel(item.group.kernel);
-    else if (item && item.kernel) parts = this.kernel(item.kernel);
-    else if (item && item.container) parts = this.container(item.container);
-    else parts = this.whole();
-    this.place.replaceChildren(...parts.filter((part) => part));
-    this.place.scrollTop = 0;
+    if (node) parts = this.nodePanel(node, dim);
+    else if (item && item.group) parts = this.kernelPanel(item.group.kernel);
+    else if (item && item.kernel) parts = this.kernelPanel(item.kernel);
+    else if (item && item.container) parts = this.containerPanel(item.container);
+    else parts = this.programPanel();
+    this.root.replaceChildren(...parts.filter((part) => part));
+    this.root.scrollTop = 0;
   }
 
   link(id, text, title = null) {
-    return element("button", { class: "link", title, onclick: () => this.app.choose(id, true) }, text);
+    return element("button", { class: "link", title, onclick: () => this.app.select(id, true) }, text);
   }
 
   section(title, ...rows) {
@@ -30,126 +30,126 @@ class Inspector {
 
   // ---- one value
 
-  node(node, dim) {
+  nodePanel(node, dim) {
     const { scene } = this.app, info = scene.infoOf(node);
     const head = element("h2", {}, element("span", { class: "chip", style: `--hue:${hueOf(node.family || node.kind)}` }, node.label),
       node.name ? element("span", { class: "name" }, node.name) : null);
     const kernels = scene.kernelsOf.get(node.id) || [];
-    const readers = [...new Set(scene.readers.get(node.id) || [])];
+    const users = [...new Set(scene.users.get(node.id) || [])];
     return [
       head,
-      info && info.text ? this.info(node, info, dim) : null,
-      dim ? this.why(node, ...dim) : null,
-      this.section("reads", ...node.inputs.map((input) => this.input(input))),
-      node.detail ? this.section("attributes", element("code", { class: "block" }, coloured(node.detail))) : null,
-      node.rule !== undefined ? this.section("the line that declares the op", element("code", { class: "block" }, scene.program.lines[node.rule])) : null,
+      info && info.text ? this.infoRows(node, info, dim) : null,
+      dim ? this.explanation(node, ...dim) : null,
+      this.section("operands", ...node.inputs.map((input) => this.operandRow(input))),
+      node.detail ? this.section("attributes", element("code", { class: "block" }, highlightTokens(node.detail))) : null,
+      node.signature !== undefined ? this.section("index signature", element("code", { class: "block" }, scene.program.signatures[node.signature])) : null,
       node.callee ? this.section("calls", this.link(this.functionId(node.callee), node.callee)) : null,
-      this.section("read by", ...readers.slice(0, 12).map((r) => element("div", { class: "row" }, this.link(r.id, r.label), element("span", { class: "muted" }, r.name || "")))),
+      this.section("users", ...users.slice(0, 12).map((r) => element("div", { class: "row" }, this.link(r.id, r.label), element("span", { class: "muted" }, r.name || "")))),
       this.section(kernels.length > 1 ? "kernels" : "kernel", ...kernels.map((k) => this.kernelRow(k))),
-      this.together(node),
+      this.fusionDecisions(node),
     ];
   }
 
   functionId(name) {
-    const found = this.app.scene.functions.find((f) => f.label === name);
-    return found ? found.id : null;
+    const callee = this.app.scene.functions.find((f) => f.label === name);
+    return callee ? callee.id : null;
   }
 
-  input({ from, slot, text }) {
-    const { scene } = this.app, told = scene.nodes.get(from);
-    const shown = told ? this.link(from, told.name || told.label) : from !== undefined ? this.link(from, scene.containers.get(from).label) : element("code", {}, text);
-    return element("div", { class: "row" }, element("span", { class: "slot" }, slot || ""), shown,
-      told ? element("span", { class: "muted" }, shapeText(scene.tensorOf(told))) : null);
+  operandRow({ from, slot, text }) {
+    const { scene } = this.app, producer = scene.nodes.get(from);
+    const value = producer ? this.link(from, producer.name || producer.label) : from !== undefined ? this.link(from, scene.containers.get(from).label) : element("code", {}, text);
+    return element("div", { class: "row" }, element("span", { class: "slot" }, slot || ""), value,
+      producer ? element("span", { class: "muted" }, shapeText(scene.tensorOf(producer))) : null);
   }
 
-  // A StructInfo with a button for each size.
-  info(node, info, dim) {
-    const made = element("div", { class: "info" });
+  // Returns the tensors of a StructInfo, with a button for each size.
+  infoRows(node, info, dim) {
+    const rows = element("div", { class: "info" });
     info.tensors.forEach((tensor, k) => {
       const row = element("div", { class: "row" });
-      const found = tensor.dims ? null : (node.found || [])[k], dims = tensor.dims || found;
+      const inferred = tensor.dims ? null : (node.inferred || [])[k], dims = tensor.dims || inferred;
       if (tensor.text || !dims) row.append(element("code", {}, tensor.text || `R.Tensor(dtype=${tensor.dtype || "?"}, ndim=${tensor.ndim ?? "?"})`));
       else {
-        if (found) row.append(element("span", { class: "muted" }, "the solver finds "));
+        if (inferred) row.append(element("span", { class: "muted" }, "inferred "));
         row.append(element("span", { class: "muted" }, "("));
         dims.forEach((d, axis) => {
           const on = dim && dim[0] === k && dim[1] === axis;
-          row.append(element("button", { class: `dim${on ? " on" : ""}`, "aria-pressed": String(Boolean(on)), title: `why is axis ${axis} of size ${d}?`,
+          row.append(element("button", { class: `dim${on ? " on" : ""}`, "aria-pressed": String(Boolean(on)), title: `explain the size ${d} of axis ${axis}`,
             onclick: () => this.app.explain(node.id, k, axis) }, d), axis + 1 < dims.length ? ", " : "");
         });
         row.append(element("span", { class: "muted" }, ")"), element("code", { class: "dtype" }, tensor.dtype || "?"));
       }
-      made.append(row);
+      rows.append(row);
     });
-    return made;
+    return rows;
   }
 
-  // Why a size is what it is: along which axes it came here, and what the solver rests it on.
-  why(node, tensor, axis) {
+  // Returns the explanation of a size: its path along the axes of ops, and its origins in the solver.
+  explanation(node, tensor, axis) {
     const { scene } = this.app, info = scene.infoOf(node).tensors[tensor];
-    const size = info && info.dims ? info.dims[axis] : ((node.found || [])[tensor] || [])[axis] || "?";
-    const number = ((node.why || [])[tensor] || [])[axis];
-    const origins = number === undefined ? [] : scene.program.explanations[number];
-    const steps = this.trail(node, tensor, axis);
-    return element("section", { class: "why", "aria-live": "polite" },
+    const size = info && info.dims ? info.dims[axis] : ((node.inferred || [])[tensor] || [])[axis] || "?";
+    const index = ((node.explanations || [])[tensor] || [])[axis];
+    const origins = index === undefined ? [] : scene.program.explanations[index];
+    const steps = this.traceAxis(node, tensor, axis);
+    return element("section", { class: "explanation", "aria-live": "polite" },
       element("h3", {}, `why axis ${axis} of ${node.name || node.label} is ${size}`),
-      ...steps.map((step) => element("div", { class: "row" }, element("span", { class: "slot" }, step.how), this.link(step.node.id, step.node.name || step.node.label),
-        element("span", { class: "muted" }, step.told))),
-      origins.length ? element("h4", {}, "what the solver rests it on") : null,
+      ...steps.map((step) => element("div", { class: "row" }, element("span", { class: "slot" }, step.relation), this.link(step.node.id, step.node.name || step.node.label),
+        element("span", { class: "muted" }, step.text))),
+      origins.length ? element("h4", {}, "derived by the solver from") : null,
       ...origins.map((o) => element("div", { class: "row" }, element("span", { class: "slot" }, o.kind),
         o.line && scene.byLine.has(o.line) ? this.link(scene.byLine.get(o.line), this.originName(o)) : element("span", {}, o.text),
         element("span", { class: "muted" }, o.line ? `line ${o.line}` : ""))),
-      steps.length || origins.length ? null : element("p", { class: "muted" }, "it is stated by the program"));
+      steps.length || origins.length ? null : element("p", { class: "muted" }, "declared by the program"));
   }
 
   originName(origin) {
     const node = this.app.scene.nodes.get(this.app.scene.byLine.get(origin.line));
-    return node && origin.kind === "op" ? `${node.label}, which gives ${node.name}` : origin.text;
+    return node && origin.kind === "op" ? `${node.label}, which defines ${node.name}` : origin.text;
   }
 
-  // Backwards along the wires, axis by axis, until something makes the size.
-  trail(node, tensor, axis) {
+  // Follows an axis backward through operands to the parameter or op that defines its size.
+  traceAxis(node, tensor, axis) {
     const steps = [];
-    let here = node, part = tensor, place = axis;
+    let current = node, part = tensor, position = axis;
     for (let count = 0; count < 24; count += 1) {
-      const size = this.sizeAt(here, part, place), told = `axis ${place}${size ? ` = ${shortDim(size)}` : ""}`;
-      const from = this.before(here, part, place), input = from && here.inputs[from.input];
-      const before = input && this.app.scene.nodes.get(input.from);
-      const how = count && !before ? "from" : count ? "then" : "here";
-      if (!from) {
-        const made = { param: "a parameter of the function", op: `as ${here.label} says`, call: `as ${here.label} gives it` }[here.kind];
-        steps.push({ how, node: here, told: `${told}: ${made || `by ${here.label}`}` });
+      const size = this.sizeAt(current, part, position), label = `axis ${position}${size ? ` = ${shortDim(size)}` : ""}`;
+      const source = this.axisSource(current, part, position), input = source && current.inputs[source.input];
+      const producer = input && this.app.scene.nodes.get(input.from);
+      const relation = count && !producer ? "from" : count ? "then" : "here";
+      if (!source) {
+        const definition = current.kind === "param" ? "a parameter of the function" : `defined by ${current.label}`;
+        steps.push({ relation, node: current, text: `${label}: ${definition}` });
         break;
       }
-      const along = from.same ? "the same as" : "follows from";
-      if (from.shown) steps.push({ how, node: here, told: `${told}: ${along} axis ${from.axis} of ${input.slot || "its operand"}${before ? "" : `, ${input.text}`}` });
-      if (!before) break;
-      [here, part, place] = [before, from.part, from.axis];
+      const equality = source.same ? "equal to" : "computed from";
+      if (source.shown) steps.push({ relation, node: current, text: `${label}: ${equality} axis ${source.axis} of ${input.slot || "its operand"}${producer ? "" : `, ${input.text}`}` });
+      if (!producer) break;
+      [current, part, position] = [producer, source.part, source.axis];
     }
     return steps;
   }
 
-  // The operand and its axis along which an axis moves; other names for a value are passed over.
-  before(node, part, axis) {
-    const at = (input, same, shown, inner = 0) => (node.inputs[input] ? { input, axis, part: inner, same, shown } : null);
-    if (node.kind === "value" || node.kind === "match") return at(0, true, false);
-    if (node.kind === "field") return at(0, true, false, Number(node.label.slice(1, -1)));
-    if (node.kind === "tuple") return at(part, true, false);
-    const along = ((node.along || [])[part] || [])[axis] || [];
-    const best = along.find(([, , same]) => same) || along[0];
-    return best ? { ...at(best[0], best[2], true), axis: best[1] } : null;
+  // Returns the operand axis that an axis has its size from; aliases of a value are not shown as steps.
+  axisSource(node, part, axis) {
+    const sourceAt = (input, same, shown, inner = 0) => (node.inputs[input] ? { input, axis, part: inner, same, shown } : null);
+    if (node.kind === "value" || node.kind === "match") return sourceAt(0, true, false);
+    if (node.kind === "field") return sourceAt(0, true, false, Number(node.label.slice(1, -1)));
+    if (node.kind === "tuple") return sourceAt(part, true, false);
+    const sources = ((node.axisSources || [])[part] || [])[axis] || [];
+    const best = sources.find(([, , same]) => same) || sources[0];
+    return best ? { ...sourceAt(best[0], best[2], true), axis: best[1] } : null;
   }
 
   sizeAt(node, part, axis) {
-    const info = this.app.scene.infoOf(node), told = info && info.tensors[part];
-    return told && told.dims ? told.dims[axis] : "";
+    const info = this.app.scene.infoOf(node), tensor = info && info.tensors[part];
+    return tensor && tensor.dims ? tensor.dims[axis] : "";
   }
 
-  together(node) {
+  fusionDecisions(node) {
     const { scene } = this.app, f = scene.functionOf(node.id);
-    const told = ((scene.program.compiled.functions || {})[f.label] || { decisions: [] }).decisions;
-    const own = told.filter(([a, b]) => a === node.line || b === node.line).slice(0, 10);
-    return this.section("put together, or not", ...own.map(([a, b, reason]) => {
+    const decisions = ((scene.program.compiled.functions || {})[f.label] || { decisions: [] }).decisions;
+    const related = decisions.filter(([a, b]) => a === node.line || b === node.line).slice(0, 10);
+    return this.section("fusion decisions", ...related.map(([a, b, reason]) => {
       const other = a === node.line ? b : a, id = scene.byLine.get(other), name = id === undefined ? `line ${other}` : (scene.nodes.get(id) || {}).label;
       return element("div", { class: "row" }, element("span", { class: "slot" }, a === node.line ? "into" : "from"),
         id === undefined ? name : this.link(id, name), element("span", { class: "muted" }, reason));
@@ -161,12 +161,12 @@ class Inspector {
   kernelRow(kernel) {
     const { scene } = this.app;
     return element("div", { class: "row" },
-      element("button", { class: "link", onclick: () => this.app.chooseKernel(kernel) }, `${kernel.number}  ${scene.kernelTitle(kernel) || kernel.kind}`),
+      element("button", { class: "link", onclick: () => this.app.selectKernel(kernel) }, `${kernel.number}  ${scene.kernelTitle(kernel) || kernel.kind}`),
       element("span", { class: "muted" }, scene.functions.length > 1 ? `${kernel.function.label} · ${kernel.kind}` : kernel.kind),
       kernel.seconds === undefined ? null : element("span", { class: "time", style: `--share:${kernel.heat}` }, timeText(kernel.seconds)));
   }
 
-  kernel(kernel) {
+  kernelPanel(kernel) {
     const { scene } = this.app;
     const figures = kernel.seconds === undefined ? null : element("p", {},
       `${timeText(kernel.seconds)} in ${kernel.runs} ${kernel.runs === 1 ? "run" : "runs"}, ${(kernel.share * 100).toFixed(1)} % of all kernels, `
@@ -174,85 +174,85 @@ class Inspector {
     return [
       element("h2", {}, element("span", { class: "chip", style: "--hue:215" }, `kernel ${kernel.number}`), element("span", { class: "name" }, `${kernel.function.label} · ${kernel.kind}`)),
       figures,
-      this.section("from these ops", ...kernel.nodes.map((node) => element("div", { class: "row" }, this.link(node.id, node.label), element("span", { class: "muted" }, node.name || "")))),
-      this.code(kernel),
+      this.section("ops", ...kernel.nodes.map((node) => element("div", { class: "row" }, this.link(node.id, node.label), element("span", { class: "muted" }, node.name || "")))),
+      this.sourceTabs(kernel),
     ];
   }
 
-  code(kernel) {
-    const texts = [["generated source", kernel.source], ["@I.kernel", kernel.shown]].filter(([, text]) => text);
+  sourceTabs(kernel) {
+    const sources = [["generated source", kernel.source], ["@I.kernel", kernel.script]].filter(([, text]) => text);
     const block = element("pre", { class: "block", tabindex: 0 });
-    const fill = (text) => block.replaceChildren(...text.replace(/\s+$/, "").split("\n").map((line) => element("div", {}, coloured(line), "\n")));
-    const tabs = element("div", { class: "tabs", role: "tablist" }, ...texts.map(([name, text], k) => element("button", {
+    const fill = (text) => block.replaceChildren(...text.replace(/\s+$/, "").split("\n").map((line) => element("div", {}, highlightTokens(line), "\n")));
+    const tabs = element("div", { class: "tabs", role: "tablist" }, ...sources.map(([name, text], k) => element("button", {
       role: "tab", "aria-selected": String(k === 0), onclick: (event) => {
         for (const tab of tabs.children) tab.setAttribute("aria-selected", String(tab === event.currentTarget));
         fill(text);
       } }, name)));
-    fill(texts[0][1]);
+    fill(sources[0][1]);
     return element("section", {}, tabs, block);
   }
 
-  // ---- functions, and the whole
+  // ---- functions, and the program
 
-  container(container) {
+  containerPanel(container) {
     const { scene } = this.app;
-    const inside = scene.program.nodes.filter((node) => node.in === container.id);
+    const inside = scene.program.nodes.filter((node) => node.parent === container.id);
     const kernels = scene.kernels.filter((kernel) => kernel.function === container);
     const failure = ((scene.program.compiled.functions || {})[container.label] || {}).failure;
     const params = inside.filter((node) => node.kind === "param");
     return [
       element("h2", {}, element("span", { class: "chip", style: "--hue:215" }, container.kind), element("span", { class: "name" }, container.label)),
-      container.text ? element("pre", { class: "block" }, ...container.text.split("\n").map((line) => element("div", {}, coloured(line), "\n"))) : null,
-      this.section("takes", ...params.slice(0, 60).map((node) => element("div", { class: "row" }, this.link(node.id, node.name), element("span", { class: "muted" }, shapeText(scene.tensorOf(node)))))),
-      container.kind === "function" ? this.kernels(kernels) : null,
+      container.text ? element("pre", { class: "block" }, ...container.text.split("\n").map((line) => element("div", {}, highlightTokens(line), "\n"))) : null,
+      this.section("parameters", ...params.slice(0, 60).map((node) => element("div", { class: "row" }, this.link(node.id, node.name), element("span", { class: "muted" }, shapeText(scene.tensorOf(node)))))),
+      container.kind === "function" ? this.kernelList(kernels) : null,
       failure ? this.section("no kernels", element("p", { class: "muted" }, failure)) : null,
     ];
   }
 
-  kernels(kernels) {
+  kernelList(kernels) {
     const sorted = [...kernels].sort((a, b) => (b.seconds || 0) - (a.seconds || 0));
     return this.section(`${kernels.length} kernels${sorted.some((k) => k.seconds) ? ", longest first" : ""}`, ...sorted.slice(0, 200).map((kernel) => this.kernelRow(kernel)));
   }
 
-  whole() {
+  programPanel() {
     const { scene, data } = this.app, { program } = scene;
     const ops = program.nodes.filter((node) => node.kind === "op").length;
-    const told = program.compiled.shapes;
+    const { shapes } = program.compiled;
     return [
       element("h2", {}, element("span", { class: "name" }, data.title)),
       element("p", { class: "muted" }, `${scene.functions.length} ${scene.functions.length === 1 ? "function" : "functions"}, ${ops} ops, ${scene.kernels.length} kernels`
         + (program.compiled.seconds ? `; a call of ${program.compiled.entry} takes ${timeText(program.compiled.seconds)}` : "")),
-      told ? this.section("timed on", ...Object.entries(told).filter(([, shape]) => shape).slice(0, 8).map(([name, shape]) => element("div", { class: "row" }, element("code", {}, name), element("span", { class: "muted" }, `(${shape.join(", ")})`)))) : null,
-      ...program.conflicts.map((text) => element("pre", { class: "block wrong" }, text)),
+      shapes ? this.section("profiled with", ...Object.entries(shapes).filter(([, shape]) => shape).slice(0, 8).map(([name, shape]) => element("div", { class: "row" }, element("code", {}, name), element("span", { class: "muted" }, `(${shape.join(", ")})`)))) : null,
+      ...program.conflicts.map((text) => element("pre", { class: "block error" }, text)),
       this.section("functions", ...scene.functions.map((f) => element("div", { class: "row" }, this.link(f.id, f.label), element("span", { class: "muted" }, f.kind)))),
-      this.kernels(scene.kernels),
-      this.section("keys", ...KEYS.map(([key, what]) => element("div", { class: "row" }, element("kbd", {}, key), element("span", {}, what)))),
+      this.kernelList(scene.kernels),
+      this.section("keys", ...KEYS.map(([key, action]) => element("div", { class: "row" }, element("kbd", {}, key), element("span", {}, action)))),
     ];
   }
 }
 
 const KEYS = [
-  ["↓ ↑", "to a reader, to an operand"], ["← →", "to the neighbour at the side"], ["Enter", "open or close"], ["/", "search"],
-  ["o c", "open, close all kernels"], ["p", "parameters that are only read by the way"], ["t", "the text without StructInfo"], ["+ −", "nearer, further"], ["f", "the whole"], ["Esc", "choose nothing"],
+  ["↓ ↑", "next user, operand"], ["← →", "previous, next neighbour"], ["Enter", "open or close"], ["/", "search"],
+  ["o c", "open, close all kernels"], ["p", "show weights as nodes"], ["t", "hide StructInfo in the source"], ["+ −", "zoom in, zoom out"], ["f", "fit"], ["Esc", "clear the selection"],
 ];
 
-// The passes that ran: a button for each; the chosen one's difference stands in place of the text.
+// The timeline: a button for each pass that ran. A selected pass shows its diff in the source pane.
 class Timeline {
-  constructor(place, app) {
-    this.place = place;
+  constructor(root, app) {
+    this.root = root;
     this.app = app;
     const { steps } = app.data;
-    place.hidden = !steps.length;
+    root.hidden = !steps.length;
     if (!steps.length) return;
     const longest = Math.max(...steps.map((s) => s.seconds), 1e-9);
-    this.buttons = [this.button("as read", "", "before any pass", 0, -1)];
+    this.buttons = [this.button("input", "", "before all passes", 0, -1)];
     steps.forEach((step, k) => {
       const options = Object.entries(step.options).map(([name, value]) => `${name}=${value}`).join(" ");
       const [plus, minus] = ["+", "-"].map((sign) => step.difference.split("\n").slice(2).filter((line) => line.startsWith(sign)).length);
-      const told = step.changed ? `+${plus} −${minus}` : "";
-      this.buttons.push(this.button(step.pass + (options ? ` {${options}}` : ""), told, timeText(step.seconds), step.seconds / longest, k, step));
+      const changes = step.changed ? `+${plus} −${minus}` : "";
+      this.buttons.push(this.button(step.pass + (options ? ` {${options}}` : ""), changes, timeText(step.seconds), step.seconds / longest, k, step));
     });
-    place.append(...this.buttons);
+    root.append(...this.buttons);
   }
 
   button(name, changed, time, share, k, step = null) {
@@ -263,7 +263,7 @@ class Timeline {
   }
 
   mark(k) {
-    (this.buttons || []).forEach((button, place) => button.setAttribute("aria-pressed", String(place === k + 1)));
+    (this.buttons || []).forEach((button, index) => button.setAttribute("aria-pressed", String(index === k + 1)));
     if (this.buttons && this.buttons[k + 1]) this.buttons[k + 1].scrollIntoView({ block: "nearest", inline: "nearest" });
   }
 }
