@@ -18,7 +18,7 @@ from structir.distributed.worker import make_task, run_task
 from structir.errors import MissingExtraError
 from structir.lazy import lazy_module
 from structir.projections.boxes import Bounds
-from structir.projections.local import widths
+from structir.projections.restriction import widths
 
 if TYPE_CHECKING:
     from structir.distributed.sharded import Sharded

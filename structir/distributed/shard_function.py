@@ -31,9 +31,9 @@ from structir.ir.op import Op
 from structir.ir.struct_info import ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 from structir.lazy import lazy_module
 from structir.projections.boxes import Bounds, Region
-from structir.projections.local import Names, Range, common_block, local_spec, nothing
 from structir.projections.program import BranchOrigin, CallOrigin, Program, info_of
 from structir.projections.region_propagation import RegionStep
+from structir.projections.restriction import Names, Range, common_block, local_spec, nothing
 from structir.projections.scalar_expr import OperandElement
 from structir.projections.spec import (
     AccessIndex,
@@ -356,18 +356,20 @@ def _paths(info: StructInfo, path: Path = ()) -> list[Path]:
 
 def _copy_spec(shape: tuple[Dim, ...], dtype: str) -> IndexSpec:
     """Returns the IndexSpec of a copy."""
-    letters = tuple([Sym(f"i{k}") for k in range(len(shape))])
-    entries = tuple([AccessIndex(dims.as_dim(s), n) for s, n in zip(letters, shape, strict=True)])
-    clause = Statement(
-        letters, (), (), (Read("x", 0, entries),), (Write(0, entries, OperandElement("x")),)
+    index_vars = tuple([Sym(f"i{k}") for k in range(len(shape))])
+    entries = tuple(
+        [AccessIndex(dims.as_dim(s), n) for s, n in zip(index_vars, shape, strict=True)]
+    )
+    statement = Statement(
+        index_vars, (), (), (Read("x", 0, entries),), (Write(0, entries, OperandElement("x")),)
     )
     operand, result = OperandInfo("x", (0,), shape, dtype), ResultInfo("y", shape, dtype)
-    return IndexSpec((operand,), (result,), dict(zip(letters, shape, strict=True)), (clause,))
+    return IndexSpec((operand,), (result,), dict(zip(index_vars, shape, strict=True)), (statement,))
 
 
 def loop_signature(spec: IndexSpec) -> Hashable:
     """Returns a key that two restrictions of one spec share if they compute the same."""
-    clauses = tuple(
+    statements = tuple(
         [
             (
                 tuple([(s, spec.extents[s]) for s in (*c.parallel, *c.reduce)]),
@@ -375,8 +377,8 @@ def loop_signature(spec: IndexSpec) -> Hashable:
                 c.writes,
                 c.conditions,
             )
-            for c in spec.clauses
+            for c in spec.statements
         ]
     )
     sizes = tuple([o.dims for o in spec.operands]) + tuple([r.dims for r in spec.results])
-    return sizes, clauses, spec.base
+    return sizes, statements, spec.base

@@ -104,7 +104,7 @@ class WorkerState:
         reduction = planner.reduction
         narrowed = None
         if reduction is not None:
-            narrowed = {reduction.step: {reduction.letter: reduction.range(*task.piece)}}
+            narrowed = {reduction.step: {reduction.index_var: reduction.range(*task.piece)}}
         return self.parts.part(regions, wanted, narrowed)
 
     def run(self, task: Task, values: Sequence[Value]) -> tuple[Value, ...]:

@@ -99,9 +99,9 @@ def steps_of(value: Expr, sizes: Mapping[Sym, int]) -> int:
         known = [i for i in infos if type(i) is TensorStructInfo and type(i.dims) is tuple]
         return sum(_number(_elements(info.dims), sizes) for info in known)
     total = 0
-    for clause in spec.clauses:
-        letters = (*clause.parallel, *clause.reduce, *clause.whole)
-        total += _number(_elements([spec.extents[letter] for letter in letters]), sizes)
+    for statement in spec.statements:
+        index_vars = (*statement.parallel, *statement.reduce, *statement.whole)
+        total += _number(_elements([spec.extents[index_var] for index_var in index_vars]), sizes)
     return total
 
 

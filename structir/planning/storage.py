@@ -18,7 +18,7 @@ from structir.ir.op import Op
 from structir.ir.struct_info import KernelStructInfo, TensorStructInfo
 from structir.opdef.memo import memoize
 from structir.planning.layout import assign_offsets
-from structir.projections.in_place import dims_product, is_view, keeps_place
+from structir.projections.aliasing import can_update_in_place, dims_product, is_view
 from structir.projections.spec import IndexSpec
 
 ALIGNMENT = 64  # bytes, of sizes that are known; symbolic ones keep their elements aligned
@@ -111,7 +111,7 @@ class Lifetimes:
                 for k, other in enumerate(spec.operands)
                 if source in self._seen(call.args[other.path[0]])
             ]
-            if bytes_of(binding.var.struct_info) == block.size and keeps_place(spec, same):
+            if bytes_of(binding.var.struct_info) == block.size and can_update_in_place(spec, same):
                 block.last = end
                 self.over[binding.var] = source
                 return block

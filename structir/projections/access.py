@@ -27,29 +27,29 @@ Mask = Any  # an array of truth values, or None where every point exists
 class LoopSpace:
     """A loop space at concrete sizes: letters in order, one array axis each."""
 
-    letters: tuple[Sym, ...]
+    index_vars: tuple[Sym, ...]
     extents: Mapping[Sym, int]
     sizes: Mapping[Sym, int]
 
     @cached_property
     def grid(self) -> Mapping[Sym, Array]:
         """The positions along each letter, which broadcast to the space."""
-        rank = len(self.letters)
+        rank = len(self.index_vars)
         return {
-            letter: np.arange(self.extents[letter]).reshape(
+            index_var: np.arange(self.extents[index_var]).reshape(
                 [-1 if k == axis else 1 for k in range(rank)]
             )
-            for axis, letter in enumerate(self.letters)
+            for axis, index_var in enumerate(self.index_vars)
         }
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
         """How many points there are along each letter."""
-        return tuple([self.extents[letter] for letter in self.letters])
+        return tuple([self.extents[index_var] for index_var in self.index_vars])
 
-    def only(self, letters: tuple[Sym, ...]) -> LoopSpace:
+    def only(self, index_vars: tuple[Sym, ...]) -> LoopSpace:
         """The space of some of the letters."""
-        return LoopSpace(letters, self.extents, self.sizes)
+        return LoopSpace(index_vars, self.extents, self.sizes)
 
     def size(self, dim: Dim) -> int:
         """A size of the program as a number."""
@@ -102,7 +102,7 @@ class LoadedView:
     exists: Mask = None
 
 
-def both(a: Mask, b: Mask) -> Mask:
+def intersect_masks(a: Mask, b: Mask) -> Mask:
     """Where two masks hold together."""
     if a is None or b is None:
         return b if a is None else a
@@ -110,7 +110,7 @@ def both(a: Mask, b: Mask) -> Mask:
 
 
 @attrs.frozen
-class AffineWalk:
+class AffineIndex:
     """An affine way through one axis: where it starts, and the step along each letter."""
 
     start: int
@@ -124,35 +124,35 @@ class AffineWalk:
         )
 
 
-def walk_of(entry: AccessIndex, size: int, space: LoopSpace) -> AffineWalk | None:
+def affine_index(entry: AccessIndex, size: int, space: LoopSpace) -> AffineIndex | None:
     """An entry as an affine walk; None for an index that is read from data or is not affine."""
     if isinstance(entry.index, ScalarExpr):
         return None
     index = 0 if entry.loose and size == 1 else entry.index
     if isinstance(index, int):
-        return AffineWalk(index, (0,) * len(space.letters))
-    found = affine(index, space.letters)
+        return AffineIndex(index, (0,) * len(space.index_vars))
+    found = affine(index, space.index_vars)
     if found is None:
         return None
     coefficients, start = found
-    steps = tuple(space.size(coefficients.get(letter, 0)) for letter in space.letters)
-    return AffineWalk(space.size(start), steps)
+    steps = tuple(space.size(coefficients.get(index_var, 0)) for index_var in space.index_vars)
+    return AffineIndex(space.size(start), steps)
 
 
-def fetch(array: Array, read: Read, space: LoopSpace, names: Mapping[str, Array]) -> LoadedView:
+def load(array: Array, read: Read, space: LoopSpace, names: Mapping[str, Array]) -> LoadedView:
     """The elements that a read brings; `names` are the values of reads that its entries mention."""
     plain = read.plain
     if plain is not None and _covers(plain, array, space):
         return LoadedView(_transposed(array, plain, space))
     entries = read.entries
-    walks = [walk_of(e, n, space) for e, n in zip(entries, array.shape, strict=True)]
+    walks = [affine_index(e, n, space) for e, n in zip(entries, array.shape, strict=True)]
     if 0 in space.shape:
         moved = [k for w in walks if w is not None for k, step in enumerate(w.steps) if step]
         shape = space.shape if None in walks else _moving_shape(space, set(moved))
         return LoadedView(np.empty(shape, array.dtype))
     if None not in walks:
-        return _strided(array, [w for w in walks if w is not None], space)
-    return _gathered(array, entries, space, names)
+        return _strided_view(array, [w for w in walks if w is not None], space)
+    return _gather(array, entries, space, names)
 
 
 def _covers(plain: tuple[Sym | None, ...], array: Array, space: LoopSpace) -> bool:
@@ -163,19 +163,28 @@ def _covers(plain: tuple[Sym | None, ...], array: Array, space: LoopSpace) -> bo
 
 def _transposed(array: Array, plain: tuple[Sym | None, ...], space: LoopSpace) -> Array:
     """A view with one axis for each letter of the space, of an array whose axes are letters."""
-    sizes = {letter: n for letter, n in zip(plain, array.shape, strict=True) if letter is not None}
-    order = [axis for letter in space.letters if letter in sizes for axis in (plain.index(letter),)]
-    order += [axis for axis, letter in enumerate(plain) if letter is None]
+    sizes = {
+        index_var: n
+        for index_var, n in zip(plain, array.shape, strict=True)
+        if index_var is not None
+    }
+    order = [
+        axis
+        for index_var in space.index_vars
+        if index_var in sizes
+        for axis in (plain.index(index_var),)
+    ]
+    order += [axis for axis, index_var in enumerate(plain) if index_var is None]
     if order != list(range(len(order))):
         array = array.transpose(order)
-    return array.reshape([sizes.get(letter, 1) for letter in space.letters])
+    return array.reshape([sizes.get(index_var, 1) for index_var in space.index_vars])
 
 
 def _moving_shape(space: LoopSpace, moved: set[int]) -> tuple[int, ...]:
     return tuple(n if k in moved else 1 for k, n in enumerate(space.shape))
 
 
-def _strided(array: Array, walks: list[AffineWalk], space: LoopSpace) -> LoadedView:
+def _strided_view(array: Array, walks: list[AffineIndex], space: LoopSpace) -> LoadedView:
     reaches = [w.reach(space.shape) for w in walks]
     widths = [
         (max(0, -lo), max(0, hi - n + 1)) for (lo, hi), n in zip(reaches, array.shape, strict=True)
@@ -183,7 +192,7 @@ def _strided(array: Array, walks: list[AffineWalk], space: LoopSpace) -> LoadedV
     exists: Mask = None
     if any(width != (0, 0) for width in widths):
         exists = reduce(
-            both, [_inside(w, n, space) for w, n in zip(walks, array.shape, strict=True)]
+            intersect_masks, [_inside(w, n, space) for w, n in zip(walks, array.shape, strict=True)]
         )
         array = np.pad(array, widths)
     starts = [w.start + before for w, (before, _) in zip(walks, widths, strict=True)]
@@ -193,33 +202,33 @@ def _strided(array: Array, walks: list[AffineWalk], space: LoopSpace) -> LoadedV
 def _view(
     array: Array,
     starts: list[int],
-    walks: list[AffineWalk],
+    walks: list[AffineIndex],
     space: LoopSpace,
     writeable: bool = False,
 ) -> Array:
     corner = array[(*[slice(s, None) for s in starts], ...)]
     moves = [
         sum(w.steps[k] * stride for w, stride in zip(walks, array.strides, strict=True))
-        for k in range(len(space.letters))
+        for k in range(len(space.index_vars))
     ]
     shape = tuple(n if any(w.steps[k] for w in walks) else 1 for k, n in enumerate(space.shape))
     raw = corner.view(np.uint8) if corner.itemsize == 1 else corner  # NumPy has no text for float8
     return strides.as_strided(raw, shape, moves, writeable=writeable).view(array.dtype)
 
 
-def _inside(walk: AffineWalk, size: int, space: LoopSpace) -> Mask:
+def _inside(walk: AffineIndex, size: int, space: LoopSpace) -> Mask:
     lo, hi = walk.reach(space.shape)
     if lo >= 0 and hi < size:
         return None
     index = walk.start + sum(
-        step * space.grid[letter]
-        for step, letter in zip(walk.steps, space.letters, strict=True)
+        step * space.grid[index_var]
+        for step, index_var in zip(walk.steps, space.index_vars, strict=True)
         if step
     )
     return (index >= 0) & (index < size)
 
 
-def _gathered(
+def _gather(
     array: Array, entries: tuple[AccessIndex, ...], space: LoopSpace, names: Mapping[str, Array]
 ) -> LoadedView:
     index, exists = positions(entries, array.shape, space, names)
@@ -231,7 +240,7 @@ def _gathered(
 
 
 def _full_rank(values: Array, space: LoopSpace) -> Array:
-    return values.reshape((1,) * (len(space.letters) - values.ndim) + values.shape)
+    return values.reshape((1,) * (len(space.index_vars) - values.ndim) + values.shape)
 
 
 def positions(
@@ -247,7 +256,7 @@ def positions(
         at = _position(entry, size, space, names)
         index.append(at)
         if not (entry.inside and entry.data is None):
-            exists = both(exists, (at >= 0) & (at < size))
+            exists = intersect_masks(exists, (at >= 0) & (at < size))
     return index, exists
 
 
@@ -260,10 +269,12 @@ def _position(entry: AccessIndex, size: int, space: LoopSpace, names: Mapping[st
     return space.index(entry.index)
 
 
-def window(array: Array, entries: tuple[AccessIndex, ...], space: LoopSpace) -> Array | None:
+def writeable_view(
+    array: Array, entries: tuple[AccessIndex, ...], space: LoopSpace
+) -> Array | None:
     """A writeable view of the elements that the entries name, if they are an affine way that stays
     inside."""
-    walks = [walk_of(e, n, space) for e, n in zip(entries, array.shape, strict=True)]
+    walks = [affine_index(e, n, space) for e, n in zip(entries, array.shape, strict=True)]
     known = [w for w in walks if w is not None]
     if len(known) < len(walks) or 0 in space.shape:
         return None

@@ -14,7 +14,7 @@ import attrs
 
 from structir.ir.dims import Dim, Sym, as_dim
 from structir.ir.dtype import is_float
-from structir.projections.injective import injective
+from structir.projections.injectivity import injective
 from structir.projections.scalar_expr import (
     OperandElement,
     ScalarExpr,
@@ -38,7 +38,7 @@ from structir.projections.spec import (
 )
 from structir.projections.values import ONE, ZERO, derivative
 
-NO_SLOPE = frozenset({"any", "all", "argmax", "argmin"})
+NON_DIFFERENTIABLE = frozenset({"any", "all", "argmax", "argmin"})
 
 
 @attrs.frozen(eq=False)
@@ -68,7 +68,7 @@ class Adjoint:
 class Contribution:
     """One write that depends on one read of the operand."""
 
-    clause: Statement
+    statement: Statement
     write: Write
     read: Read
     number: int  # of the clause
@@ -93,7 +93,7 @@ def adjoint(spec: IndexSpec, operand: int) -> Adjoint | None:
     own = spec.operands[operand]
     if not is_float(own.dtype or "float32") or not spec.computes:
         return None
-    if any(clause.monoid in NO_SLOPE for clause in spec.clauses):
+    if any(statement.monoid in NON_DIFFERENTIABLE for statement in spec.statements):
         return None
     if spec.base is not None:
         return _of_written_base(spec, operand)
@@ -102,21 +102,21 @@ def adjoint(spec: IndexSpec, operand: int) -> Adjoint | None:
 
 def _of_reads(spec: IndexSpec, operand: int) -> Adjoint | None:
     found = list(_contributions(spec, operand))
-    if any(not c.write.unique and c.clause.monoid not in (None, "sum") for c in found):
+    if any(not c.write.unique and c.statement.monoid not in (None, "sum") for c in found):
         return None
     alone = len(found) == 1
-    clauses, helpers = [], dict[str, AuxiliaryTensor]()
+    statements, helpers = [], dict[str, AuxiliaryTensor]()
     for contribution in found:
         factor, needed = _factor(spec, contribution)
         helpers |= {h.name: h for h in needed}
-        clauses.append(_clause(spec, contribution, factor, list(helpers), alone))
+        statements.append(_clause(spec, contribution, factor, list(helpers), alone))
     info = spec.operands[operand]
     return Adjoint(
         attrs.evolve(
             spec,
             operands=(*_all_operands(spec), *[_auxiliary_info(h) for h in helpers.values()]),
             results=(ResultInfo(info.name, info.dims, info.dtype),),
-            clauses=tuple(clauses),
+            statements=tuple(statements),
             fill=0,
             base=None,
         ),
@@ -125,11 +125,11 @@ def _of_reads(spec: IndexSpec, operand: int) -> Adjoint | None:
 
 
 def _contributions(spec: IndexSpec, operand: int) -> Iterator[Contribution]:
-    for number, clause in enumerate(spec.clauses):
-        for write in clause.writes:
-            for read in clause.reads:
+    for number, statement in enumerate(spec.statements):
+        for write in statement.writes:
+            for read in statement.reads:
                 if read.operand == operand and _matters(write.value, read.name):
-                    yield Contribution(clause, write, read, number)
+                    yield Contribution(statement, write, read, number)
 
 
 def _matters(value: ScalarExpr | None, name: str) -> bool:
@@ -151,13 +151,13 @@ def _clause(
     spec: IndexSpec, contribution: Contribution, factor: ScalarExpr, helpers: list[str], alone: bool
 ) -> Statement:
     """Returns the statement that accumulates one contribution at the indices of the operand."""
-    clause, write, read = contribution.clause, contribution.write, contribution.read
+    statement, write, read = contribution.statement, contribution.write, contribution.read
     assert write.value is not None
     slope = derivative(write.value, read.name)
     value = _product([slope, OperandElement(gradient_name(write.result)), factor])
-    order = (*clause.parallel, *clause.reduce)
-    places = [_letters_of(e.letters, clause, e.data) for e in read.entries]
-    letters = {s for own in places for s in own}
+    order = (*statement.parallel, *statement.reduce)
+    places = [_index_vars_of(e.index_vars, statement, e.data) for e in read.entries]
+    index_vars = {s for own in places for s in own}
     parallel = tuple(dict.fromkeys([s for own in places for s in order if s in own]))
     unique = alone and injective(read.entries, parallel, spec.extents) is True
     back = Write(0, read.entries, value, unique)
@@ -169,9 +169,11 @@ def _clause(
     }
     wanted = operands_of(value)
     back_reads = [Read(n, k, write.entries) for n, k in names.items() if n in wanted]
-    reads = _kept(clause.reads, wanted, write, read)
-    rest = tuple([s for s in order if s not in letters])
-    return Statement(parallel, rest, (), (*reads, *back_reads), (back,), clause.conditions, "sum")
+    reads = _kept(statement.reads, wanted, write, read)
+    rest = tuple([s for s in order if s not in index_vars])
+    return Statement(
+        parallel, rest, (), (*reads, *back_reads), (back,), statement.conditions, "sum"
+    )
 
 
 def _product(factors: list[ScalarExpr]) -> ScalarExpr:
@@ -179,11 +181,13 @@ def _product(factors: list[ScalarExpr]) -> ScalarExpr:
     return reduce(mul, [f for f in factors if f != ONE] or [ONE])
 
 
-def _letters_of(symbols: frozenset[Sym], clause: Statement, data: ScalarExpr | None) -> set[Sym]:
+def _index_vars_of(
+    symbols: frozenset[Sym], statement: Statement, data: ScalarExpr | None
+) -> set[Sym]:
     """Returns the loop indices of an index expression, including those of the reads in it."""
     found = set(symbols)
     for name in operands_of(data) if data is not None else ():
-        found |= {s for e in clause.read(name).entries for s in e.letters}
+        found |= {s for e in statement.read(name).entries for s in e.index_vars}
     return found
 
 
@@ -205,17 +209,17 @@ def _kept(reads: tuple[Read, ...], wanted: frozenset[str], write: Write, own: Re
 def _factor(
     spec: IndexSpec, contribution: Contribution
 ) -> tuple[ScalarExpr, list[AuxiliaryTensor]]:
-    clause = contribution.clause
-    if not clause.reduce or clause.monoid in (None, "sum"):
+    statement = contribution.statement
+    if not statement.reduce or statement.monoid in (None, "sum"):
         return as_scalar_expr(1), []
-    return FACTORS[clause.monoid](spec, contribution)
+    return FACTORS[statement.monoid](spec, contribution)
 
 
 def _of_mean(
     spec: IndexSpec, contribution: Contribution
 ) -> tuple[ScalarExpr, list[AuxiliaryTensor]]:
     """Returns an equal share of the existing points."""
-    count = spec.count(contribution.clause)
+    count = spec.count(contribution.statement)
     if count is not None:
         return as_scalar_expr(1) / _size(count), []
     helper = _auxiliary_spec(spec, contribution, "count", ScalarLiteral(1.0))
@@ -264,19 +268,19 @@ def _auxiliary_spec(
     spec: IndexSpec, contribution: Contribution, what: str, value: ScalarExpr, monoid: str = "sum"
 ) -> AuxiliaryTensor:
     """Returns the original spec with another value at each point."""
-    clause, write = contribution.clause, contribution.write
+    statement, write = contribution.statement, contribution.write
     name = f"{what} {contribution.number}.{write.result}"
     base = len(spec.operands)
     results = [Read(result_name(k), base + k, write.entries) for k in range(len(spec.results))]
     wanted = operands_of(value)
-    reads = (*clause.reads, *[r for r in results if r.name in wanted])
+    reads = (*statement.reads, *[r for r in results if r.name in wanted])
     made = attrs.evolve(write, result=0, value=value)
     info = attrs.evolve(spec.results[write.result], name=what)
     helper = IndexSpec(
         _all_operands(spec)[: base + len(spec.results)],
         (info,),
         spec.extents,
-        (attrs.evolve(clause, reads=reads, writes=(made,), monoid=monoid),),
+        (attrs.evolve(statement, reads=reads, writes=(made,), monoid=monoid),),
         1 if monoid == "prod" else 0,
     )
     return AuxiliaryTensor(name, helper)
@@ -287,17 +291,17 @@ def _auxiliary_spec(
 
 def _of_written_base(spec: IndexSpec, operand: int) -> Adjoint | None:
     """Returns the cotangent at the written indices for updates, and at the others for the base."""
-    if any(clause.monoid not in (None, "sum") for clause in spec.clauses):
+    if any(statement.monoid not in (None, "sum") for statement in spec.statements):
         return None
     if operand != spec.base:
         return _of_reads(spec, operand)
     info = spec.operands[operand]
-    letters = tuple([Sym(f"a{k}") for k in range(len(info.dims))])
-    extents = {**spec.extents, **dict(zip(letters, info.dims, strict=True))}
-    entries = _plain_entries(letters, info.dims)
+    index_vars = tuple([Sym(f"a{k}") for k in range(len(info.dims))])
+    extents = {**spec.extents, **dict(zip(index_vars, info.dims, strict=True))}
+    entries = _plain_entries(index_vars, info.dims)
     gradient = len(spec.operands) + len(spec.results)
     copied = Statement(
-        letters,
+        index_vars,
         (),
         (),
         (Read(gradient_name(0), gradient, entries),),
@@ -305,14 +309,14 @@ def _of_written_base(spec: IndexSpec, operand: int) -> Adjoint | None:
     )
     replaced = [
         attrs.evolve(c, writes=tuple([attrs.evolve(w, value=ScalarLiteral(0)) for w in c.writes]))
-        for c in spec.clauses
+        for c in spec.statements
         if c.monoid is None
     ]
     results = (ResultInfo(info.name, info.dims, info.dtype),)
-    clauses = (copied, *replaced)
-    return Adjoint(IndexSpec(_all_operands(spec), results, extents, clauses))
+    statements = (copied, *replaced)
+    return Adjoint(IndexSpec(_all_operands(spec), results, extents, statements))
 
 
-def _plain_entries(letters: tuple[Sym, ...], sizes: tuple[Dim, ...]) -> tuple[AccessIndex, ...]:
-    pairs = zip(letters, sizes, strict=True)
-    return tuple([AccessIndex(as_dim(letter), size) for letter, size in pairs])
+def _plain_entries(index_vars: tuple[Sym, ...], sizes: tuple[Dim, ...]) -> tuple[AccessIndex, ...]:
+    pairs = zip(index_vars, sizes, strict=True)
+    return tuple([AccessIndex(as_dim(index_var), size) for index_var, size in pairs])

@@ -29,9 +29,9 @@ class AffineForm(NamedTuple):
     repeats: bool = False  # whether a loop index occurs more than once
 
     @property
-    def letters(self) -> tuple[int, ...]:
+    def index_vars(self) -> tuple[int, ...]:
         """The loop indices in the form, with repetitions."""
-        return tuple(_letters(self))
+        return tuple(_index_vars(self))
 
     @property
     def alone(self) -> int | None:
@@ -59,8 +59,8 @@ def form_of(dim: Dim, numbers: Mapping[Sym, int]) -> AffineForm:
         return AffineForm(dim, ())
     terms = [(factor, _node(monomial, numbers)) for monomial, factor in dim.terms.items()]
     made = AffineForm(dim.constant, tuple(sorted(terms, key=lambda term: abs(term[0]))))
-    letters = made.letters
-    return made if len(set(letters)) == len(letters) else made._replace(repeats=True)
+    index_vars = made.index_vars
+    return made if len(set(index_vars)) == len(index_vars) else made._replace(repeats=True)
 
 
 def _node(monomial: dims.Monomial, numbers: Mapping[Sym, int]) -> Node:
@@ -76,13 +76,13 @@ def _atom(atom: Sym | Opaque, numbers: Mapping[Sym, int]) -> Node:
     return FormFunction(atom.fn, tuple([form_of(a, numbers) for a in atom.args]))
 
 
-def _letters(form: AffineForm) -> Iterator[int]:
+def _index_vars(form: AffineForm) -> Iterator[int]:
     for _, node in form.terms:
         if isinstance(node, int):
             yield node
         else:
             for argument in node.args:
-                yield from _letters(argument)
+                yield from _index_vars(argument)
 
 
 def values(form: AffineForm, sets: Sets) -> PositionSet:
@@ -95,7 +95,7 @@ def values(form: AffineForm, sets: Sets) -> PositionSet:
         return only(offset)
     if not repeats:
         return _sum(form, sets)
-    moving = {k for k in form.letters if sets[k].size > 1}
+    moving = {k for k in form.index_vars if sets[k].size > 1}
     if prod(sets[k].size for k in moving) <= POINTS:
         return _tried(form, sets, sorted(moving))
     return _sum(form, sets).loosened()
@@ -131,8 +131,8 @@ def _tried(form: AffineForm, sets: Sets, moving: list[int]) -> PositionSet:
     point = [s.start for s in sets]
     found: set[int] = set()
     for places in itertools.product(*[list(sets[k].elements()) for k in moving]):
-        for letter, place in zip(moving, places, strict=True):
-            point[letter] = place
+        for index_var, place in zip(moving, places, strict=True):
+            point[index_var] = place
         found.add(value_at(form, point))
     return of(sorted(found), all(sets[k].exact for k in moving))
 
@@ -240,6 +240,6 @@ VALUES: dict[str, Callable[[list[PositionSet]], PositionSet]] = {
 }
 
 
-def moving_letters(form: AffineForm, sets: Sets) -> frozenset[int]:
+def moving_index_vars(form: AffineForm, sets: Sets) -> frozenset[int]:
     """Returns the loop indices of a form that have several values."""
-    return frozenset([k for k in form.letters if sets[k].size > 1])
+    return frozenset([k for k in form.index_vars if sets[k].size > 1])

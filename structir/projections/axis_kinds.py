@@ -18,24 +18,28 @@ def axis_kinds(spec: IndexSpec, result: int = 0) -> tuple[str, ...]:
     """
     rank = len(spec.results[result].dims)
     found = [PARALLEL] * rank
-    for clause in spec.clauses:
-        for write in clause.writes:
+    for statement in spec.statements:
+        for write in statement.writes:
             if write.result == result:
                 for axis, entry in enumerate(write.entries):
-                    found[axis] = max(found[axis], _kind(spec, clause, entry), key=ORDER.index)
+                    found[axis] = max(found[axis], _kind(spec, statement, entry), key=ORDER.index)
     return tuple(found)
 
 
 ORDER = (PARALLEL, SCAN, WHOLE)  # the stricter one counts
 
 
-def _kind(spec: IndexSpec, clause: Statement, entry: AccessIndex) -> str:
-    if entry.whole or entry.data is not None or not entry.letters.isdisjoint(clause.whole):
+def _kind(spec: IndexSpec, statement: Statement, entry: AccessIndex) -> str:
+    if entry.whole or entry.data is not None or not entry.index_vars.isdisjoint(statement.whole):
         return WHOLE
-    return SCAN if any(target in entry.letters for target in _targets(spec, clause)) else PARALLEL
+    return (
+        SCAN
+        if any(target in entry.index_vars for target in _targets(spec, statement))
+        else PARALLEL
+    )
 
 
-def _targets(spec: IndexSpec, clause: Statement) -> Iterator[object]:
-    scan = scan_of(spec, clause)
+def _targets(spec: IndexSpec, statement: Statement) -> Iterator[object]:
+    scan = scan_of(spec, statement)
     if scan is not None:
         yield scan.target

@@ -9,7 +9,7 @@ from typing import Any
 
 from structir.ir.dtype import is_float
 from structir.lazy import lazy_module
-from structir.projections.access import LoadedView, LoopSpace, Mask, both
+from structir.projections.access import LoadedView, LoopSpace, Mask, intersect_masks
 from structir.projections.scalar_expr import ScalarExpr
 from structir.projections.spec import product_of_reads
 from structir.projections.values import computing_dtype
@@ -57,7 +57,9 @@ def _zeros_vanish(arrays: list[Array], masks: list[Mask], exists: Array) -> bool
     """Whether absent points are worth nothing: a factor is zero there, and all factors are
     finite."""
     absent_somewhere = [m for m in masks if m is not None]
-    if not absent_somewhere or not np.array_equal(reduce(both, absent_somewhere), exists):
+    if not absent_somewhere or not np.array_equal(
+        reduce(intersect_masks, absent_somewhere), exists
+    ):
         return False
     return all(bool(np.isfinite(a).all()) for a in arrays if is_float(a.dtype.name))
 

@@ -12,7 +12,9 @@ import attrs
 from structir.projections.boxes import Region, region
 
 Name = TypeVar("Name", bound=Hashable)
-Walk = Callable[[Region], Mapping[Name, Region]]  # from a region of the result to those of inputs
+RegionMap = Callable[
+    [Region], Mapping[Name, Region]
+]  # from a region of the result to those of inputs
 
 
 def shards(shape: Sequence[int], grid: Sequence[int]) -> list[Region]:
@@ -58,7 +60,7 @@ def sharing(first: Region, second: Region) -> Sharing:
 
 
 def neighbours(
-    walk: Walk[Name], at: Sequence[int], tile: Sequence[int], axis: int
+    walk: RegionMap[Name], at: Sequence[int], tile: Sequence[int], axis: int
 ) -> dict[Name, Sharing]:
     """What a tile at this place and the next one along an axis share of every input."""
     beyond = [start + (size if k == axis else 0) for k, (start, size) in _numbered(at, tile)]

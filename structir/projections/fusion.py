@@ -64,8 +64,8 @@ def fusion(
 
     A producer that reduces can be fused where its loops stay inside one point of the consumer:
     where the relation is `inline` or `hoist`; see `fusible`."""
-    (clause, write), (reader, read) = making, reading
-    back = inverse(write.entries, clause.parallel, producer.extents)
+    (statement, write), (reader, read) = making, reading
+    back = inverse(write.entries, statement.parallel, producer.extents)
     if back is None or any(entry.data is not None for entry in read.entries):
         return BARRIER
     if any(entry.loose for entry in read.entries):
@@ -79,15 +79,15 @@ def fusion(
         return Fusion(FusionRelation.WHOLE, points, met)
     if met:
         return Fusion(FusionRelation.WINDOW, points, met)
-    made = [producer.extents[s] for s in clause.parallel]
+    made = [producer.extents[s] for s in statement.parallel]
     seen = [consumer.extents[s] for s in reader.parallel]
     return Fusion(_of_rows(points, made, seen), points)
 
 
 def _is_affine(read: Read, reader: Statement) -> bool:
     """Whether every index of a read is affine, so that its projection says all."""
-    letters = (*reader.parallel, *reader.reduce)
-    return all(e.whole or affine(e.dim, letters) is not None for e in read.entries)
+    index_vars = (*reader.parallel, *reader.reduce)
+    return all(e.whole or affine(e.dim, index_vars) is not None for e in read.entries)
 
 
 def _of_rows(points: Projection, made: Sequence[Dim], read: Sequence[Dim]) -> FusionRelation:

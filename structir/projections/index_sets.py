@@ -7,10 +7,10 @@ from functools import cached_property
 
 import attrs
 
-from structir.projections.affine_forms import AffineForm, moving_letters, values
+from structir.projections.affine_forms import AffineForm, moving_index_vars, values
 from structir.projections.boxes import Box
 from structir.projections.position_sets import PositionSet
-from structir.projections.preimage import Constraint, narrow, tried
+from structir.projections.preimage import Constraint, enumerate_preimage, narrow
 from structir.projections.row_major import split
 
 ROUNDS = 8  # of narrowing; constraints that still narrow each other then leave a superset
@@ -30,7 +30,7 @@ class ConcreteIndex:
     exact: bool = True
 
     @cached_property
-    def letter(self) -> int | None:
+    def index_var(self) -> int | None:
         """The loop index that this index equals; None if there is none."""
         return None if self.form is None else self.form.alone
 
@@ -49,14 +49,14 @@ class ConcreteAccess:
     axes: tuple[ConcreteIndex, ...]
 
     @cached_property
-    def letters(self) -> tuple[int, ...]:
+    def index_vars(self) -> tuple[int, ...]:
         """The loop indices of all entries, with repetitions."""
-        return tuple([k for a in self.axes if a.form is not None for k in a.form.letters])
+        return tuple([k for a in self.axes if a.form is not None for k in a.form.index_vars])
 
     @cached_property
     def coupled(self) -> bool:
         """Whether a loop index occurs twice, so that the positions are not a product."""
-        return len(set(self.letters)) < len(self.letters)
+        return len(set(self.index_vars)) < len(self.index_vars)
 
 
 @attrs.frozen(eq=False)
@@ -87,10 +87,10 @@ class IterationPoints:
             return False
         if not (access.coupled or self.ties or self.absent):
             return True
-        moving = [k for k in access.letters if self.sets[k].size > 1]
+        moving = [k for k in access.index_vars if self.sets[k].size > 1]
         if len(set(moving)) < len(moving):
             return False
-        others = [letters for other, letters in self.absent if other is not access]
+        others = [index_vars for other, index_vars in self.absent if other is not access]
         allowed = 1 if self.reached else 0
         if not all([s and len(s.intersection(moving)) <= allowed for s in others]):
             return False
@@ -111,9 +111,9 @@ class LoopNest:
         sets = list(self.full)
         constraints = list(self.conditions)
         for axis, target in zip(access.axes, box.axes, strict=True):
-            letter = axis.letter
-            if letter is not None:
-                sets[letter] = sets[letter].common(target)
+            index_var = axis.index_var
+            if index_var is not None:
+                sets[index_var] = sets[index_var].common(target)
             elif axis.form is not None:
                 constraints.append((axis.form, target))
         if not all(sets):
@@ -177,7 +177,7 @@ def _checked(
     ties = tuple(_ties(constraints, sets))
     if _consistent(sets, ties):
         return sets, True, ties
-    found = tried(constraints, sets)
+    found = enumerate_preimage(constraints, sets)
     if found is None:
         return sets, False, ties
     return found, all([s.exact for s in found]), (frozenset().union(*ties),)
@@ -187,13 +187,13 @@ def _ties(constraints: list[Constraint], sets: list[PositionSet]) -> Iterator[fr
     """The letters of each constraint that not all of their combinations meet."""
     for form, target in constraints:
         if not values(form, sets).within(target):
-            yield moving_letters(form, sets)
+            yield moving_index_vars(form, sets)
 
 
 def _consistent(sets: list[PositionSet], ties: tuple[frozenset[int], ...]) -> bool:
     """Whether every position that is left to a letter is one of some point.
 
     Narrowed one by one, letters of constraints that have no letter in common are."""
-    letters = [k for tie in ties for k in tie]
+    index_vars = [k for tie in ties for k in tie]
     alone = any(len(tie) < 2 for tie in ties)
-    return not alone and len(set(letters)) == len(letters) and all([s.exact for s in sets])
+    return not alone and len(set(index_vars)) == len(index_vars) and all([s.exact for s in sets])

@@ -174,8 +174,8 @@ def _row(
     whole: tuple[tuple[Dim, ...], Dim, Dim] = ((0,) * len(kept), 0, entry.size)
     if entry.whole or entry.data is not None:
         return whole
-    letters = tuple(sorted(dims.syms(entry.dim) & extents.keys(), key=lambda s: s.order))
-    found = affine(entry.dim, letters)
+    index_vars = tuple(sorted(dims.syms(entry.dim) & extents.keys(), key=lambda s: s.order))
+    found = affine(entry.dim, index_vars)
     if found is None:
         return whole
     factors, offset = found
@@ -183,22 +183,22 @@ def _row(
     reach = _reach(absorbed)
     if reach is None:
         return whole
-    row = tuple([factors.get(letter, 0) for letter in kept])
+    row = tuple([factors.get(index_var, 0) for index_var in kept])
     return row, offset + reach[0], reach[1] - reach[0] + 1
 
 
-def of_result(spec: IndexSpec, clause: Statement, write: Write, read: Read) -> Projection | None:
+def of_result(spec: IndexSpec, statement: Statement, write: Write, read: Read) -> Projection | None:
     """What a point of a result reads of an operand; None where the write is no signed permutation
     of the parallel letters, or the clause covers only a part of the result."""
-    back = inverse(write.entries, clause.parallel, spec.extents)
+    back = inverse(write.entries, statement.parallel, spec.extents)
     if back is None:
         return None
-    own = projection(read.entries, clause.parallel, spec.extents)
+    own = projection(read.entries, statement.parallel, spec.extents)
     return back.after(own)
 
 
 def inverse(
-    entries: Sequence[AccessIndex], letters: Sequence[Sym], extents: Mapping[Sym, Dim]
+    entries: Sequence[AccessIndex], index_vars: Sequence[Sym], extents: Mapping[Sym, Dim]
 ) -> Projection | None:
     """The map from elements back to letters, where every entry is a letter, up to sign and offset,
     or the only element of its axis."""
@@ -207,23 +207,23 @@ def inverse(
     for position, entry in enumerate(entries):
         if entry.whole or entry.data is not None or entry.loose:
             return None
-        found = affine(entry.dim, tuple(letters))
+        found = affine(entry.dim, tuple(index_vars))
         if found is None:
             return None
         moving = {s: f for s, f in found[0].items() if extents[s] != 1}
         if len(moving) > 1:
             return None
-        for letter, sign in moving.items():
-            if sign not in (1, -1) or letter in rows:
+        for index_var, sign in moving.items():
+            if sign not in (1, -1) or index_var in rows:
                 return None
             row = tuple([sign if k == position else 0 for k in range(rank)])
-            rows[letter] = row, -sign * found[1]
-    for letter in letters:
-        if letter not in rows and extents[letter] != 1:
+            rows[index_var] = row, -sign * found[1]
+    for index_var in index_vars:
+        if index_var not in rows and extents[index_var] != 1:
             return None
-    given = [rows.get(letter, ((0,) * rank, 0)) for letter in letters]
+    given = [rows.get(index_var, ((0,) * rank, 0)) for index_var in index_vars]
     return Projection(
         tuple([row for row, _ in given]),
         tuple([offset for _, offset in given]),
-        (1,) * len(letters),
+        (1,) * len(index_vars),
     )

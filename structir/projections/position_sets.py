@@ -93,7 +93,7 @@ class PositionSet(NamedTuple):
         few, many = (self, other) if self.size <= other.size else (other, self)
         if not few.mask or not many.mask:
             holed, solid = (self, other) if self.mask else (other, self)
-            return of_bits(start, smeared(holed.mask, solid.size), exact)
+            return of_bits(start, repeat_mask(holed.mask, solid.size), exact)
         if few.size * (stop - start) > WORK:
             return PositionSet(start, stop, 0, False)
         total = 0
@@ -114,7 +114,9 @@ class PositionSet(NamedTuple):
             return PositionSet(start, stop, 0, self.exact)
         if stop - start > SPAN:
             return PositionSet(start, stop, 0, False)
-        mask = spread(self.mask, factor) if self.mask else comb(self.stop - self.start, factor)
+        mask = (
+            spread(self.mask, factor) if self.mask else strided_mask(self.stop - self.start, factor)
+        )
         return PositionSet(start, stop, mask, self.exact)
 
     def mirrored(self) -> PositionSet:
@@ -273,12 +275,12 @@ def _bits_from(indices: PositionSet, start: int) -> int:
 
 
 @lru_cache(4096)
-def comb(count: int, step: int) -> int:
+def strided_mask(count: int, step: int) -> int:
     """Bits at 0, step, 2 * step, ..., as many as `count`."""
-    return smeared(1, count, step)
+    return repeat_mask(1, count, step)
 
 
-def smeared(mask: int, count: int, step: int = 1) -> int:
+def repeat_mask(mask: int, count: int, step: int = 1) -> int:
     """The union of `count` copies of a mask, each a step after the one before."""
     done, total = 1, mask
     while 2 * done <= count:

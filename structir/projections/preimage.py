@@ -60,10 +60,10 @@ def _narrow_sum(
 
 def _narrow_repeated(form: AffineForm, target: PositionSet, sets: list[PositionSet]) -> bool:
     """Narrows forms with a repeated loop index by enumeration, or to a superset."""
-    found = tried([(form, target)], sets)
+    found = enumerate_preimage([(form, target)], sets)
     if found is None:
         some = _narrow_sum(form.terms, target.shifted(-form.offset), sets)
-        for k in form.letters:
+        for k in form.index_vars:
             sets[k] = sets[k].marked(False) if sets[k] else EMPTY
         return some
     sets[:] = [
@@ -73,27 +73,27 @@ def _narrow_repeated(form: AffineForm, target: PositionSet, sets: list[PositionS
     return all(sets)
 
 
-def tried(
+def enumerate_preimage(
     constraints: Sequence[Constraint], sets: Sequence[PositionSet]
 ) -> list[PositionSet] | None:
     """The positions of letters at which all constraints are met for some positions of the others,
     by trying every point; None where there are too many."""
-    moving = sorted({k for form, _ in constraints for k in form.letters if sets[k].size > 1})
+    moving = sorted({k for form, _ in constraints for k in form.index_vars if sets[k].size > 1})
     if prod(sets[k].size for k in moving) > POINTS:
         return None
     point = [s.start for s in sets]
     met: list[tuple[int, ...]] = []
     for places in itertools.product(*[list(sets[k].elements()) for k in moving]):
-        for letter, place in zip(moving, places, strict=True):
-            point[letter] = place
+        for index_var, place in zip(moving, places, strict=True):
+            point[index_var] = place
         if all([target.has(value_at(form, point)) for form, target in constraints]):
             met.append(places)
     if not met:
         return [EMPTY for _ in sets]
     exact = all([target.exact for _, target in constraints])
     found = list(sets)
-    for at, letter in enumerate(moving):
-        found[letter] = of(sorted({places[at] for places in met}), exact)
+    for at, index_var in enumerate(moving):
+        found[index_var] = of(sorted({places[at] for places in met}), exact)
     return found
 
 
@@ -107,8 +107,8 @@ def _narrow_node(node: Node, target: PositionSet, sets: list[PositionSet]) -> bo
     found = undo is None or undo(node.args, target, sets)
     by_number = node.fn in ("floordiv", "floormod") and not node.args[1].terms
     if found and not by_number and not node_values(node, sets).within(target):
-        for letter in AffineForm(0, ((1, node),)).letters:
-            sets[letter] = sets[letter].marked(False)
+        for index_var in AffineForm(0, ((1, node),)).index_vars:
+            sets[index_var] = sets[index_var].marked(False)
     return found
 
 

@@ -11,8 +11,8 @@ import attrs
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.projections.boxes import NOTHING, Box, Region, region_of
-from structir.projections.concrete import Sizes, loops_of
 from structir.projections.index_sets import ConcreteAccess, IterationPoints, LoopNest
+from structir.projections.loop_nests import Sizes, loops_of
 from structir.projections.position_sets import PositionSet, only
 from structir.projections.scalar_expr import operands_of
 from structir.projections.spec import IndexSpec, Read, Statement, Write
@@ -36,7 +36,7 @@ class Link:
             len(self.read.axes) == len(self.write.axes)
             and not (self.loops.conditions or self.loops.out_of_bounds or self.write.coupled)
             and all(a.size == b.size and a.form == b.form is not None for a, b in pairs)
-            and all(b.inside and (b.letter is not None or b.size == 1) for _, b in pairs)
+            and all(b.inside and (b.index_var is not None or b.size == 1) for _, b in pairs)
         )
 
 
@@ -139,11 +139,11 @@ def dependence(spec: IndexSpec, sizes: Sizes | None = None) -> Dependence:
     given = sizes or {}
     links: list[Link] = []
     written: list[Box] = []
-    for clause in spec.clauses:
-        loops = loops_of(clause, spec.extents, given)
-        links += _links(clause, loops)
+    for statement in spec.statements:
+        loops = loops_of(statement, spec.extents, given)
+        links += _links(statement, loops)
         if spec.base is not None:
-            written += _overwritten(clause, loops)
+            written += _overwritten(statement, loops)
     return Dependence(
         tuple([_shape(o.dims, given) for o in spec.operands]),
         tuple([_shape(r.dims, given) for r in spec.results]),
@@ -157,32 +157,32 @@ def _shape(shape: tuple[Dim, ...], sizes: Sizes) -> tuple[int, ...]:
     return tuple([d if isinstance(d, int) else dims.evaluate(d, dict(sizes)) for d in shape])
 
 
-def _links(clause: Statement, loops: LoopNest) -> Iterator[Link]:
-    for write, access in zip(clause.writes, loops.writes, strict=True):
-        for read in reads_of(clause, write):
+def _links(statement: Statement, loops: LoopNest) -> Iterator[Link]:
+    for write, access in zip(statement.writes, loops.writes, strict=True):
+        for read in required_reads(statement, write):
             yield Link(loops, loops.reads[read.name], access, read.operand, write.result)
 
 
-def reads_of(clause: Statement, write: Write) -> tuple[Read, ...]:
+def required_reads(statement: Statement, write: Write) -> tuple[Read, ...]:
     """The reads that what is written, or where, depends on; reads by data follow from each
     other."""
     if write.value is None:
-        return clause.reads
-    known = {read.name: read for read in clause.reads}
+        return statement.reads
+    known = {read.name: read for read in statement.reads}
     kept: set[str] = set()
     todo = [write.value, *[e.data for e in write.entries if e.data is not None]]
     while todo:
         for name in operands_of(todo.pop()) - kept:
             kept.add(name)
             todo += [e.data for e in known[name].entries if e.data is not None]
-    return tuple([read for read in clause.reads if read.name in kept])
+    return tuple([read for read in statement.reads if read.name in kept])
 
 
-def _overwritten(clause: Statement, loops: LoopNest) -> Iterator[Box]:
+def _overwritten(statement: Statement, loops: LoopNest) -> Iterator[Box]:
     """The boxes of the first result that a clause surely stores to, whatever was there before."""
-    if clause.monoid is not None or not clause.total or not all(loops.full):
+    if statement.monoid is not None or not statement.total or not all(loops.full):
         return
-    for write, access in zip(clause.writes, loops.writes, strict=True):
+    for write, access in zip(statement.writes, loops.writes, strict=True):
         box = IterationPoints(loops.full).box(access)
         if write.result == 0 and box is not None and box.exact:
             yield box

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from structir.projections.affine_forms import AffineForm, moving_letters, values
+from structir.projections.affine_forms import AffineForm, moving_index_vars, values
 from structir.projections.boxes import MAX_BOXES
 from structir.projections.position_sets import PositionSet
 from structir.projections.preimage import Constraint
@@ -13,7 +13,7 @@ def split(constraints: list[Constraint], sets: list[PositionSet]) -> list[list[P
     are taken apart, so that nothing ties their letters any more."""
     products: list[list[PositionSet]] = [sets]
     for form, target in constraints:
-        if len(moving_letters(form, sets)) < 2 or values(form, sets).within(target):
+        if len(moving_index_vars(form, sets)) < 2 or values(form, sets).within(target):
             continue
         parts = [_parts(form, target, product) for product in products]
         found = [piece for part in parts if part is not None for piece in part]
@@ -52,16 +52,16 @@ def _rows(
     """
     if not terms:
         return [sets] if start <= 0 < stop else []
-    (factor, letter), rest = terms[0], terms[1:]
+    (factor, index_var), rest = terms[0], terms[1:]
     least = sum(f * sets[k].start for f, k in rest)
     greatest = sum(f * (sets[k].stop - 1) for f, k in rest)
     if greatest - least >= factor:
         return None
-    own = sets[letter].clipped(-((greatest - start) // factor), (stop - 1 - least) // factor + 1)
+    own = sets[index_var].clipped(-((greatest - start) // factor), (stop - 1 - least) // factor + 1)
     full = own.clipped(-((least - start) // factor), (stop - 1 - greatest) // factor + 1)
-    found = [_with(sets, letter, full)] if full else []
+    found = [_with(sets, index_var, full)] if full else []
     for row in own.without(full).elements():
-        inner = _with(sets, letter, PositionSet(row, row + 1))
+        inner = _with(sets, index_var, PositionSet(row, row + 1))
         pieces = _rows(rest, start - row * factor, stop - row * factor, inner)
         if pieces is None:
             return None
@@ -69,5 +69,5 @@ def _rows(
     return found
 
 
-def _with(sets: list[PositionSet], letter: int, own: PositionSet) -> list[PositionSet]:
-    return [own if k == letter else s for k, s in enumerate(sets)]
+def _with(sets: list[PositionSet], index_var: int, own: PositionSet) -> list[PositionSet]:
+    return [own if k == index_var else s for k, s in enumerate(sets)]

@@ -13,7 +13,15 @@ from structir.errors import StructIRError
 from structir.ir.dims import Sym
 from structir.ir.dtype import SMALL_INTS, is_float, numpy_dtype
 from structir.lazy import lazy_module
-from structir.projections.access import LoadedView, LoopSpace, Mask, both, fetch, positions, window
+from structir.projections.access import (
+    LoadedView,
+    LoopSpace,
+    Mask,
+    intersect_masks,
+    load,
+    positions,
+    writeable_view,
+)
 from structir.projections.contract import contract
 from structir.projections.conversion import convert_dtype
 from structir.projections.monoid import MONOIDS
@@ -43,10 +51,10 @@ def run(
     `sizes` gives the values of symbolic dims.
     """
     state = SpecRun(spec, operands, sizes or {}, [None] * len(spec.results))
-    extents = {letter: _number(state, extent) for letter, extent in spec.extents.items()}
-    for clause in spec.clauses:
-        space = LoopSpace((*clause.parallel, *clause.reduce), extents, state.sizes)
-        _run_clause(state, clause, space)
+    extents = {index_var: _number(state, extent) for index_var, extent in spec.extents.items()}
+    for statement in spec.statements:
+        space = LoopSpace((*statement.parallel, *statement.reduce), extents, state.sizes)
+        _run_clause(state, statement, space)
     return [_initial_result(state, k) for k in range(len(spec.results))]
 
 
@@ -54,21 +62,21 @@ def _number(state: SpecRun, dim: Any) -> int:
     return dim if isinstance(dim, int) else LoopSpace((), {}, state.sizes).size(dim)
 
 
-def _run_clause(state: SpecRun, clause: Statement, space: LoopSpace) -> None:
-    fetched = reads_of(state, clause, space)
-    exists = reduce(both, [_holds(c, space) for c in clause.conditions], None)
-    exists = reduce(both, [f.exists for f in fetched.values()], exists)
-    for write in clause.writes:
-        value, left = _combine(state, clause, space, write, fetched, exists)
-        _store(state, clause, space, write, value, left, fetched)
+def _run_clause(state: SpecRun, statement: Statement, space: LoopSpace) -> None:
+    fetched = load_reads(state, statement, space)
+    exists = reduce(intersect_masks, [_holds(c, space) for c in statement.conditions], None)
+    exists = reduce(intersect_masks, [f.exists for f in fetched.values()], exists)
+    for write in statement.writes:
+        value, left = _combine(state, statement, space, write, fetched, exists)
+        _store(state, statement, space, write, value, left, fetched)
 
 
-def reads_of(state: SpecRun, clause: Statement, space: LoopSpace) -> dict[str, LoadedView]:
+def load_reads(state: SpecRun, statement: Statement, space: LoopSpace) -> dict[str, LoadedView]:
     """Returns the values of each read; index reads come first."""
     fetched: dict[str, LoadedView] = {}
-    for read in sorted(clause.reads, key=_reads_data):
+    for read in sorted(statement.reads, key=_reads_data):
         values = {name: f.values for name, f in fetched.items()}
-        fetched[read.name] = fetch(state.operands[read.operand], read, space, values)
+        fetched[read.name] = load(state.operands[read.operand], read, space, values)
     return fetched
 
 
@@ -93,7 +101,7 @@ COMPARISONS = {
 
 def _combine(
     state: SpecRun,
-    clause: Statement,
+    statement: Statement,
     space: LoopSpace,
     write: Write,
     fetched: Mapping[str, LoadedView],
@@ -102,32 +110,32 @@ def _combine(
     """Returns the values of a write over the parallel indices, and the mask of existing points."""
     if write.value is None:
         raise StructIRError("a spec without values at a point cannot be run")
-    parallel = len(clause.parallel)
-    fetched = _widen(state, clause, write, fetched)
-    if clause.reduce and clause.monoid == "sum":
+    parallel = len(statement.parallel)
+    fetched = _widen(state, statement, write, fetched)
+    if statement.reduce and statement.monoid == "sum":
         quick = contract(write.value, fetched, exists, space, parallel)
         if quick is not None:
             return quick, None
     values = {n: f.values for n, f in fetched.items()}
-    grid = space.grid if write.uses_letters else {}
+    grid = space.grid if write.uses_index_vars else {}
     value = evaluate(write.value, EvaluationPoint(values, grid, space.sizes))
-    value = value.reshape((1,) * (len(space.letters) - value.ndim) + value.shape)
-    if not clause.reduce and clause.monoid not in PAIRS:
+    value = value.reshape((1,) * (len(space.index_vars) - value.ndim) + value.shape)
+    if not statement.reduce and statement.monoid not in PAIRS:
         return spread(value, space.shape), exists
-    scan = scan_of(state.spec, clause)
+    scan = scan_of(state.spec, statement)
     if scan is not None and all(f.exists is None for f in fetched.values()):
-        axis = clause.parallel.index(scan.target)
-        return _scan(value, axis, scan.op, clause.monoid or "sum", space, parallel), None
+        axis = statement.parallel.index(scan.target)
+        return _scan(value, axis, scan.op, statement.monoid or "sum", space, parallel), None
     full = spread(value, space.shape)
-    return _reduce(full, exists, clause.monoid or "sum", parallel), None
+    return _reduce(full, exists, statement.monoid or "sum", parallel), None
 
 
 def _widen(
-    state: SpecRun, clause: Statement, write: Write, fetched: Mapping[str, LoadedView]
+    state: SpecRun, statement: Statement, write: Write, fetched: Mapping[str, LoadedView]
 ) -> Mapping[str, LoadedView]:
     """Returns the terms of a sum in the dtype of the sum, if that is wider."""
     total = state.spec.results[write.result].dtype
-    if total is None or not clause.reduce or clause.monoid not in ("sum", "prod"):
+    if total is None or not statement.reduce or statement.monoid not in ("sum", "prod"):
         return fetched
     return {
         name: attrs.evolve(read, values=read.values.astype(numpy_dtype(total)))
@@ -217,7 +225,7 @@ def _initial_result(state: SpecRun, result: int) -> Array:
 
 def _store(
     state: SpecRun,
-    clause: Statement,
+    statement: Statement,
     space: LoopSpace,
     write: Write,
     value: Array,
@@ -225,11 +233,11 @@ def _store(
     fetched: Mapping[str, LoadedView],
 ) -> None:
     if exists is None and state.results[write.result] is None and state.spec.base is None:
-        whole = _whole_result(state, clause, write, value)
+        whole = _whole_result(state, statement, write, value)
         if whole is not None:
             state.results[write.result] = whole
             return
-    inner = space.only(clause.parallel)
+    inner = space.only(statement.parallel)
     target = _initial_result(state, write.result)
     value = round_to_dtype(value, target.dtype)
     if 0 in inner.shape:
@@ -237,20 +245,20 @@ def _store(
     if (
         write.unique
         and exists is None
-        and (view := window(target, write.entries, inner)) is not None
+        and (view := writeable_view(target, write.entries, inner)) is not None
     ):
         view[...] = value
         return
-    _scatter(target, write, clause, inner, value, exists, fetched)
+    _scatter(target, write, statement, inner, value, exists, fetched)
 
 
-def _whole_result(state: SpecRun, clause: Statement, write: Write, value: Array) -> Array | None:
+def _whole_result(state: SpecRun, statement: Statement, write: Write, value: Array) -> Array | None:
     """The value itself as the result, where the write is just the parallel letters in some
     order."""
     plain = write.plain
-    if plain is None or len(plain) != len(clause.parallel) or None in plain:
+    if plain is None or len(plain) != len(statement.parallel) or None in plain:
         return None
-    order = [clause.parallel.index(letter) for letter in plain if letter is not None]
+    order = [statement.parallel.index(index_var) for index_var in plain if index_var is not None]
     info = state.spec.results[write.result]
     if [value.shape[axis] for axis in order] != [_number(state, d) for d in info.dims]:
         return None  # it is only a part
@@ -264,23 +272,25 @@ def _whole_result(state: SpecRun, clause: Statement, write: Write, value: Array)
 def _scatter(
     target: Array,
     write: Write,
-    clause: Statement,
+    statement: Statement,
     space: LoopSpace,
     value: Array,
     exists: Mask,
     fetched: Mapping[str, LoadedView],
 ) -> None:
-    names = {name: _without_reduce(f.values, len(clause.parallel)) for name, f in fetched.items()}
+    names = {
+        name: _without_reduce(f.values, len(statement.parallel)) for name, f in fetched.items()
+    }
     index, inside = positions(write.entries, target.shape, space, names)
-    kept = both(exists, inside)
+    kept = intersect_masks(exists, inside)
     where = np.broadcast_to(True if kept is None else kept, space.shape)
     places = [np.broadcast_to(i, space.shape)[where] for i in index]
     if not places:  # a scalar is a vector of one
         target, places = target.reshape(1), [np.zeros(int(where.sum()), "int64")]
-    if write.unique or clause.monoid is None:
+    if write.unique or statement.monoid is None:
         target[tuple(places)] = value[where]
     else:
-        combine = ufunc(COMBINERS[clause.monoid])
+        combine = ufunc(COMBINERS[statement.monoid])
         combine.at(target, tuple(places), value[where])  # type: ignore[attr-defined]
 
 

@@ -138,10 +138,10 @@ class OperandElement(ScalarExpr):
 class LoopIndex(ScalarExpr):
     """The value of a loop index."""
 
-    letter: Sym
+    index_var: Sym
 
     def __repr__(self) -> str:
-        return self.letter.name
+        return self.index_var.name
 
 
 @attrs.frozen(repr=False, order=False)

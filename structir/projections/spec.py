@@ -75,25 +75,25 @@ class AccessIndex:
         return self.index * flag(self.size) if self.loose else self.index
 
     @property
-    def letters(self) -> frozenset[Sym]:
+    def index_vars(self) -> frozenset[Sym]:
         """All symbols of an index over letters, the program's sizes among them; of an index from
         data, its own letters."""
         if isinstance(self.index, ScalarExpr):
-            return frozenset(n.letter for n in walk(self.index) if isinstance(n, LoopIndex))
+            return frozenset(n.index_var for n in walk(self.index) if isinstance(n, LoopIndex))
         return dims.syms(self.index)
 
 
-def plain_letters(entries: tuple[AccessIndex, ...]) -> tuple[Sym | None, ...] | None:
+def plain_index_vars(entries: tuple[AccessIndex, ...]) -> tuple[Sym | None, ...] | None:
     """The letter of each axis, where every entry is a letter of its own or the only element of its
     axis (None); None where an entry is anything else."""
     found: list[Sym | None] = []
     for entry in entries:
         if isinstance(entry.index, ScalarExpr) or entry.loose or not entry.inside:
             return None
-        letter = dims.as_sym(entry.index)
-        if letter in found or (letter is None and (entry.index, entry.size) != (0, 1)):
+        index_var = dims.as_sym(entry.index)
+        if index_var in found or (index_var is None and (entry.index, entry.size) != (0, 1)):
             return None
-        found.append(letter)
+        found.append(index_var)
     return tuple(found)
 
 
@@ -116,7 +116,7 @@ class Read:
     @cached_property
     def plain(self) -> tuple[Sym | None, ...] | None:
         """The letters of the axes, where each is just a letter (perhaps of a lesser extent)."""
-        return plain_letters(self.entries)
+        return plain_index_vars(self.entries)
 
 
 @attrs.frozen
@@ -132,14 +132,14 @@ class Write:
     unique: bool = True  # no two points (of different parallel letters) write one element
 
     @cached_property
-    def uses_letters(self) -> bool:
+    def uses_index_vars(self) -> bool:
         """Whether the value depends on loop indices."""
         return self.value is not None and any(isinstance(n, LoopIndex) for n in walk(self.value))
 
     @cached_property
     def plain(self) -> tuple[Sym | None, ...] | None:
         """The letters of the axes, where each is just a letter (perhaps of a lesser extent)."""
-        return plain_letters(self.entries)
+        return plain_index_vars(self.entries)
 
 
 @attrs.frozen
@@ -211,7 +211,7 @@ class IndexSpec:
     operands: tuple[OperandInfo, ...]
     results: tuple[ResultInfo, ...]
     extents: Mapping[Sym, Dim]  # of every letter
-    clauses: tuple[Statement, ...]
+    statements: tuple[Statement, ...]
     fill: Scalar = 0  # what no clause writes
     base: int | None = None  # the operand that the result starts from, instead of `fill`
 
@@ -219,19 +219,19 @@ class IndexSpec:
     def whole(self) -> bool:
         """Whether a body sees axes at once: the values are made by a hook, the entries only say
         what depends on what."""
-        return any(clause.whole for clause in self.clauses)
+        return any(statement.whole for statement in self.statements)
 
     @property
     def computes(self) -> bool:
         """Whether every value is an expression at one point, so that the spec can be run as
         loops."""
-        return all(w.value is not None for clause in self.clauses for w in clause.writes)
+        return all(w.value is not None for statement in self.statements for w in statement.writes)
 
-    def count(self, clause: Statement) -> Dim | None:
+    def count(self, statement: Statement) -> Dim | None:
         """How many points are combined into one; None where it depends on the place."""
-        if not clause.total:
+        if not statement.total:
             return None
-        return running_number(self, clause.reduce)[1]
+        return linear_index(self, statement.reduce)[1]
 
 
 @attrs.frozen
@@ -247,47 +247,47 @@ class Scan:
 FLIPPED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 
 
-def scan_of(spec: IndexSpec, clause: Statement) -> Scan | None:
+def scan_of(spec: IndexSpec, statement: Statement) -> Scan | None:
     """The scan that a clause is, if its only condition bounds what is reduced by a parallel letter
     that no read looks at."""
-    if len(clause.conditions) != 1 or clause.conditions[0].op not in FLIPPED:
+    if len(statement.conditions) != 1 or statement.conditions[0].op not in FLIPPED:
         return None
-    condition = clause.conditions[0]
-    source, extent = running_number(spec, clause.reduce)
+    condition = statement.conditions[0]
+    source, extent = linear_index(spec, statement.reduce)
     left, right, op = condition.left, condition.right, condition.op
     if right == source:
         left, right, op = right, left, FLIPPED[op]
     target = dims.as_sym(right)
-    if left != source or target not in clause.parallel or target is None:
+    if left != source or target not in statement.parallel or target is None:
         return None
-    reads_target = any(target in e.letters for r in clause.reads for e in r.entries)
+    reads_target = any(target in e.index_vars for r in statement.reads for e in r.entries)
     same = dims.equal(spec.extents[target], extent)
     return Scan(target, op) if same and not reads_target else None
 
 
-def running_number(spec: IndexSpec, letters: tuple[Sym, ...]) -> tuple[Dim, Dim]:
+def linear_index(spec: IndexSpec, index_vars: tuple[Sym, ...]) -> tuple[Dim, Dim]:
     """Returns the row-major number of a point, and the number of points."""
     number: Dim = 0
     count: Dim = 1
-    for letter in letters:
-        number = number * spec.extents[letter] + dims.as_dim(letter)
-        count = count * spec.extents[letter]
+    for index_var in index_vars:
+        number = number * spec.extents[index_var] + dims.as_dim(index_var)
+        count = count * spec.extents[index_var]
     return number, count
 
 
-def affine(index: Dim, letters: tuple[Sym, ...]) -> tuple[dict[Sym, Dim], Dim] | None:
+def affine(index: Dim, index_vars: tuple[Sym, ...]) -> tuple[dict[Sym, Dim], Dim] | None:
     """An index as coefficients of letters and an offset, both free of letters; None where it is not
     affine."""
     coefficients: dict[Sym, Dim] = {}
     rest = index
-    for letter in letters:
-        found = dims.linear(rest, letter)
+    for index_var in index_vars:
+        found = dims.linear(rest, index_var)
         if found is None:
             return None
         coefficient, rest = found
         if coefficient != 0:
-            coefficients[letter] = coefficient
-    free = frozenset(letters)
+            coefficients[index_var] = coefficient
+    free = frozenset(index_vars)
     if any(dims.syms(c) & free for c in coefficients.values()):
         return None
     return coefficients, rest
@@ -317,11 +317,11 @@ def _dims(spec: IndexSpec) -> Iterator[Dim]:
     yield from spec.extents.values()
     for shape in [*[o.dims for o in spec.operands], *[r.dims for r in spec.results]]:
         yield from shape
-    for clause in spec.clauses:
-        for condition in clause.conditions:
+    for statement in spec.statements:
+        for condition in statement.conditions:
             yield from (condition.left, condition.right)
-        points = [w.value for w in clause.writes if w.value is not None]
-        accesses = [*[r.entries for r in clause.reads], *[w.entries for w in clause.writes]]
+        points = [w.value for w in statement.writes if w.value is not None]
+        accesses = [*[r.entries for r in statement.reads], *[w.entries for w in statement.writes]]
         for entry in [e for entries in accesses for e in entries]:
             yield entry.size
             if isinstance(entry.index, ScalarExpr):

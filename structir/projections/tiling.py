@@ -17,7 +17,7 @@ import attrs
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.lazy import lazy_module
-from structir.projections.injective import abs_of
+from structir.projections.injectivity import abs_of
 from structir.projections.maps import Projection
 
 np = lazy_module("numpy")

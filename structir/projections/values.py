@@ -130,7 +130,7 @@ class EvaluationPoint:
     are."""
 
     values: Mapping[str, Array]
-    letters: Mapping[Sym, Array] = attrs.Factory(dict)
+    index_vars: Mapping[Sym, Array] = attrs.Factory(dict)
     sizes: Mapping[Sym, int] = attrs.Factory(dict)
 
 
@@ -163,7 +163,7 @@ def _operand_value(
 
 
 def _index_value(point: LoopIndex, place: EvaluationPoint, _: dict[ScalarExpr, Kinded]) -> Kinded:
-    return place.letters[point.letter], WEAK_INT
+    return place.index_vars[point.index_var], WEAK_INT
 
 
 def _literal_value(

@@ -14,7 +14,7 @@ def relation(
     producer: IndexSpec, consumer: IndexSpec, operand: int = 0
 ) -> tuple[FusionRelation, bool]:
     """How the consumer's operand, made by the producer, is read; and whether it may be fused."""
-    (clause,), (reader,) = producer.clauses, consumer.clauses
+    (clause,), (reader,) = producer.statements, consumer.statements
     read = next(r for r in reader.reads if r.operand == operand)
     found = fusion(producer, (clause, clause.writes[0]), consumer, (reader, read))
     return found.relation, fusible(clause, found)

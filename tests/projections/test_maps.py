@@ -14,7 +14,7 @@ from tests.projections.op_specs import spec_of
 
 def of(spec: IndexSpec, operand: int) -> Projection:
     """What a point of the result reads of an operand."""
-    (clause,) = spec.clauses
+    (clause,) = spec.statements
     read = next(r for r in clause.reads if r.operand == operand)
     found = of_result(spec, clause, clause.writes[0], read)
     assert found is not None

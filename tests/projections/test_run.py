@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from structir.ir.dims import Sym, as_dim, sym
 from structir.ir.dtype import DTYPES, numpy_dtype
-from structir.projections.access import LoopSpace, fetch, window
+from structir.projections.access import LoopSpace, load, writeable_view
 from structir.projections.conversion import convert_dtype
 from structir.projections.run import run
 from structir.projections.scalar_expr import LoopIndex, OperandElement, ScalarLiteral, exp
@@ -343,7 +343,7 @@ def test_a_way_that_goes_one_past_its_array_is_not_inside():
     letter = Sym("i")
     space, array = LoopSpace((letter,), {letter: 4}, {}), np.ones(4)
     past = (AccessIndex(as_dim(letter) + 1, 4),)
-    found = fetch(array, Read("x", 0, past), space, {})
+    found = load(array, Read("x", 0, past), space, {})
     assert found.exists.tolist() == [True, True, True, False]
-    assert window(array, past, space) is None
-    assert window(array, (AccessIndex(as_dim(letter), 4),), space) is not None
+    assert writeable_view(array, past, space) is None
+    assert writeable_view(array, (AccessIndex(as_dim(letter), 4),), space) is not None

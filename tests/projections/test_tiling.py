@@ -16,7 +16,7 @@ from tests.projections.op_specs import spec_of
 
 
 def streams(spec: IndexSpec) -> list[Stream]:
-    (clause,) = spec.clauses
+    (clause,) = spec.statements
     found = [of_result(spec, clause, clause.writes[0], read) for read in clause.reads]
     assert None not in found
     return [Stream(p, o.dims, 4) for p, o in zip(found, spec.operands, strict=True)]

@@ -59,9 +59,9 @@ def _bounds(call: Call) -> Iterator[Bound]:
         spec: IndexSpec | None = None if index_spec is None else index_spec(call)
     except StructIRError:
         return
-    for clause in () if spec is None else spec.clauses:
-        operands = {read.name: read.operand for read in clause.reads}
-        for read in clause.reads:
+    for statement in () if spec is None else spec.statements:
+        operands = {read.name: read.operand for read in statement.reads}
+        for read in statement.reads:
             for axis, entry in enumerate(read.entries):
                 if not entry.inside and isinstance(entry.data, OperandElement):
                     assert spec is not None

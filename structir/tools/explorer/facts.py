@@ -90,7 +90,7 @@ def sources(call: Call) -> list[list[list[Source]]]:
     if spec is None:
         return []
     found: list[list[dict[Source, None]]] = [[{} for _ in r.dims] for r in spec.results]
-    for clause in spec.clauses:
+    for clause in spec.statements:
         for write in clause.writes:
             for axis, entry in zip(found[write.result], write.entries, strict=True):
                 axis |= dict.fromkeys(_read_along(spec, clause, entry))
@@ -109,12 +109,12 @@ def _spec(call: Call) -> IndexSpec | None:
 
 def _read_along(spec: IndexSpec, clause: Statement, entry: AccessIndex) -> list[Source]:
     """The axes of operands that move as one axis of the result does."""
-    letters: frozenset[Sym] = entry.letters & spec.extents.keys()
+    index_vars: frozenset[Sym] = entry.index_vars & spec.extents.keys()
     found = []
     for read in clause.reads:
         path = spec.operands[read.operand].path
         for axis, other in enumerate(read.entries):
-            if letters & other.letters:
+            if index_vars & other.index_vars:
                 same = as_sym(entry.dim) is not None and other.data is None
                 same = same and other.index == entry.index and other.size == entry.size
                 found.append((path, axis, same))

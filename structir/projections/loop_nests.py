@@ -29,7 +29,7 @@ BOUNDS = {
 
 
 @attrs.frozen(eq=False)
-class LoopMaker:
+class LoopNestBuilder:
     """Brings a clause to concrete sizes."""
 
     extents: Mapping[Sym, Dim]
@@ -42,14 +42,14 @@ class LoopMaker:
         still = {s: 0 for s in self.numbers if self.number(self.extents[s]) == 1}
         return {**self.sizes, **still}
 
-    def loops(self, clause: Statement) -> LoopNest:
+    def loops(self, statement: Statement) -> LoopNest:
         """The clause, its letters numbered."""
         full = tuple([PositionSet(0, self.number(self.extents[s])) for s in self.numbers])
         return LoopNest(
             full,
-            {r.name: self.access(r.entries) for r in clause.reads},
-            tuple([self.access(w.entries) for w in clause.writes]),
-            tuple([self.condition(c, full) for c in clause.conditions]),
+            {r.name: self.access(r.entries) for r in statement.reads},
+            tuple([self.access(w.entries) for w in statement.writes]),
+            tuple([self.condition(c, full) for c in statement.conditions]),
         )
 
     def number(self, dim: Dim) -> int:
@@ -86,8 +86,8 @@ class LoopMaker:
         return difference, target.without(only(0)) if condition.op == "ne" else target
 
 
-def loops_of(clause: Statement, extents: Mapping[Sym, Dim], sizes: Sizes) -> LoopNest:
+def loops_of(statement: Statement, extents: Mapping[Sym, Dim], sizes: Sizes) -> LoopNest:
     """A clause at concrete sizes."""
-    letters = (*clause.parallel, *clause.reduce, *clause.whole)
-    numbers = {letter: k for k, letter in enumerate(letters)}
-    return LoopMaker(extents, sizes, numbers).loops(clause)
+    index_vars = (*statement.parallel, *statement.reduce, *statement.whole)
+    numbers = {index_var: k for k, index_var in enumerate(index_vars)}
+    return LoopNestBuilder(extents, sizes, numbers).loops(statement)

@@ -13,7 +13,7 @@ import attrs
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.projections.maps import Corner, projection
-from structir.projections.regions import reads_of
+from structir.projections.regions import required_reads
 from structir.projections.spec import AccessIndex, IndexSpec, Statement, Write, affine
 
 
@@ -48,12 +48,12 @@ def whole_box(shape: Sequence[Dim]) -> DimBox:
 def needed_boxes(spec: IndexSpec, box: DimBox, result: int = 0) -> tuple[DimBox | None, ...]:
     """What a box of a result needs of each operand; None where nothing is ever read."""
     found: list[DimBox | None] = [None] * len(spec.operands)
-    for clause in spec.clauses:
-        for write in clause.writes:
+    for statement in spec.statements:
+        for write in statement.writes:
             if write.result != result:
                 continue
-            ranges = _ranges(spec, clause, write, box)
-            for read in reads_of(clause, write):
+            ranges = _ranges(spec, statement, write, box)
+            for read in required_reads(statement, write):
                 met = _met(read.entries, ranges, spec.extents)
                 before = found[read.operand]
                 found[read.operand] = met if before is None else before.around(met)
@@ -67,23 +67,23 @@ def needed_boxes(spec: IndexSpec, box: DimBox, result: int = 0) -> tuple[DimBox 
 Range = tuple[Dim, Dim]
 
 
-def _ranges(spec: IndexSpec, clause: Statement, write: Write, box: DimBox) -> dict[Sym, Range]:
+def _ranges(spec: IndexSpec, statement: Statement, write: Write, box: DimBox) -> dict[Sym, Range]:
     """The positions of each letter at which a write falls into a box."""
     ranges: dict[Sym, Range] = {s: (0, n) for s, n in spec.extents.items()}
     for entry, start, stop in zip(write.entries, box.start, box.stop, strict=True):
         if entry.whole or entry.data is not None:
             continue
-        found = affine(entry.dim, (*clause.parallel, *clause.reduce))
+        found = affine(entry.dim, (*statement.parallel, *statement.reduce))
         if found is None or len(found[0]) != 1:
             continue
-        ((letter, factor),) = found[0].items()
+        ((index_var, factor),) = found[0].items()
         if factor not in (1, -1):
             continue
         near, far = (start - found[1], stop - found[1])
         if factor == -1:
             near, far = 1 - far, 1 - near
-        low, high = ranges[letter]
-        ranges[letter] = dims.dim_max(low, near), dims.dim_min(high, far)
+        low, high = ranges[index_var]
+        ranges[index_var] = dims.dim_max(low, near), dims.dim_min(high, far)
     return ranges
 
 
@@ -91,9 +91,9 @@ def _met(
     entries: Sequence[AccessIndex], ranges: Mapping[Sym, Range], extents: Mapping[Sym, Dim]
 ) -> DimBox:
     """What an access meets while letters stay in their ranges, inside its tensor."""
-    letters = tuple(ranges)
-    own = projection(entries, letters, extents)
-    found = own.box([ranges[s][0] for s in letters], [ranges[s][1] for s in letters])
+    index_vars = tuple(ranges)
+    own = projection(entries, index_vars, extents)
+    found = own.box([ranges[s][0] for s in index_vars], [ranges[s][1] for s in index_vars])
     sizes = [entry.size for entry in entries]
     if found is None:
         return whole_box(sizes)

@@ -34,7 +34,7 @@ def covers(terms: Sequence[tuple[Dim, Dim]]) -> bool | None:
 
 
 def injective(
-    entries: Sequence[AccessIndex], letters: Sequence[Sym], extents: Mapping[Sym, Dim]
+    entries: Sequence[AccessIndex], index_vars: Sequence[Sym], extents: Mapping[Sym, Dim]
 ) -> bool | None:
     """Whether different points of the loop indices always have different elements; None where
     unknown.
@@ -42,8 +42,8 @@ def injective(
     Letters are settled axis by axis: an index in which the letters not yet settled form a
     mixed-radix number tells each of them. What is left is full rank, or collides.
     """
-    open_letters = {s for s in letters if extents[s] != 1}
-    forms = [affine(e.dim, tuple(letters)) for e in entries if not e.whole and e.data is None]
+    open_letters = {s for s in index_vars if extents[s] != 1}
+    forms = [affine(e.dim, tuple(index_vars)) for e in entries if not e.whole and e.data is None]
     factors = [found[0] for found in forms if found is not None]
     progress = True
     while progress and open_letters:
@@ -89,19 +89,19 @@ def abs_of(factor: Dim) -> Dim:
 
 
 def _independent(
-    factors: Sequence[Mapping[Sym, Dim]], letters: Sequence[Sym], extents: Mapping[Sym, Dim]
+    factors: Sequence[Mapping[Sym, Dim]], index_vars: Sequence[Sym], extents: Mapping[Sym, Dim]
 ) -> bool | None:
     """Full column rank means no collision; a single direction of collision is measured."""
-    rows = [[row.get(s, 0) for s in letters] for row in factors]
+    rows = [[row.get(s, 0) for s in index_vars] for row in factors]
     if not all(isinstance(f, int) for row in rows for f in row):
         return None
-    kernel = _kernel([[f for f in row if isinstance(f, int)] for row in rows], len(letters))
+    kernel = _kernel([[f for f in row if isinstance(f, int)] for row in rows], len(index_vars))
     if not kernel:
         return True
     if len(kernel) > 1:
         return None
     inside = [
-        dims.at_least(extents[s], abs(k) + 1) for s, k in zip(letters, kernel[0], strict=True)
+        dims.at_least(extents[s], abs(k) + 1) for s, k in zip(index_vars, kernel[0], strict=True)
     ]
     if all(inside):
         return False

@@ -8,7 +8,7 @@ from typing import Any
 from structir.ir.dims import Sym
 from structir.ir.dtype import numpy_dtype
 from structir.lazy import lazy_module
-from structir.projections.access import LoopSpace, fetch
+from structir.projections.access import LoopSpace, load
 from structir.projections.spec import AccessIndex, IndexSpec, Read, Statement
 from structir.projections.values import computing_dtype
 
@@ -18,45 +18,45 @@ Array = Any
 Body = Callable[[Mapping[str, Array]], Any]
 
 
-def run_whole(spec: IndexSpec, operands: Sequence[Array], body: Body) -> list[Array]:
+def run_whole_axes(spec: IndexSpec, operands: Sequence[Array], body: Body) -> list[Array]:
     """The results of a spec at concrete sizes.
 
     The body gets each operand with its whole axes last, after the parallel letters of the clause
     (size 1 where the operand does not vary; none at all for an operand that has none of them)."""
-    (clause,) = spec.clauses
-    extents = {letter: int(n) for letter, n in spec.extents.items() if isinstance(n, int)}
-    arrays = {r.name: _given(r, clause, operands[r.operand], extents) for r in clause.reads}
+    (statement,) = spec.statements
+    extents = {index_var: int(n) for index_var, n in spec.extents.items() if isinstance(n, int)}
+    arrays = {r.name: _given(r, statement, operands[r.operand], extents) for r in statement.reads}
     made = body(arrays)
     values = made if isinstance(made, tuple) else (made,)
     results: list[Array] = []
-    for write, info, value in zip(clause.writes, spec.results, values, strict=True):
+    for write, info, value in zip(statement.writes, spec.results, values, strict=True):
         dtype = numpy_dtype(info.dtype or "float32")
-        placed = _placed(np.asarray(value), write.entries, clause, extents)
+        placed = _placed(np.asarray(value), write.entries, statement, extents)
         results.append(np.ascontiguousarray(placed.astype(dtype, copy=False)).reshape(info.dims))
     return results
 
 
-def _own(entries: tuple[AccessIndex, ...], letters: tuple[Sym, ...]) -> list[Sym]:
-    used = {s for e in entries for s in e.letters}
-    return [s for s in letters if s in used]
+def _own(entries: tuple[AccessIndex, ...], index_vars: tuple[Sym, ...]) -> list[Sym]:
+    used = {s for e in entries for s in e.index_vars}
+    return [s for s in index_vars if s in used]
 
 
-def _given(read: Read, clause: Statement, array: Array, extents: Mapping[Sym, int]) -> Array:
-    whole = tuple(_own(read.entries, clause.whole))
-    shared = clause.parallel if _own(read.entries, clause.parallel) else ()
+def _given(read: Read, statement: Statement, array: Array, extents: Mapping[Sym, int]) -> Array:
+    whole = tuple(_own(read.entries, statement.whole))
+    shared = statement.parallel if _own(read.entries, statement.parallel) else ()
     space = LoopSpace((*shared, *whole), extents, {})
-    values = fetch(array, read, space, {}).values
+    values = load(array, read, space, {}).values
     wide = computing_dtype(array.dtype.name)
     return values if wide == array.dtype.name else values.astype(wide)
 
 
 def _placed(
-    value: Array, entries: tuple[AccessIndex, ...], clause: Statement, extents: Mapping[Sym, int]
+    value: Array, entries: tuple[AccessIndex, ...], statement: Statement, extents: Mapping[Sym, int]
 ) -> Array:
     """A result whose axes are the parallel letters and its own whole ones, in the order of its
     entries."""
-    whole = _own(entries, clause.whole)
-    order = [*_own(entries, clause.parallel), *whole]
+    whole = _own(entries, statement.whole)
+    order = [*_own(entries, statement.parallel), *whole]
     value = np.broadcast_to(value, [extents[s] for s in order])
-    axes = [order.index(s) for e in entries for s in order if s in e.letters]
+    axes = [order.index(s) for e in entries for s in order if s in e.index_vars]
     return np.transpose(value, axes)

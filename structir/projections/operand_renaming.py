@@ -17,22 +17,22 @@ def rename_reads(spec: IndexSpec, names: Mapping[str, str]) -> IndexSpec:
         OperandElement(old): OperandElement(new) for old, new in names.items()
     }
     operands = [attrs.evolve(o, name=names.get(o.name, o.name)) for o in spec.operands]
-    clauses = [_clause(clause, names, points) for clause in spec.clauses]
-    return attrs.evolve(spec, operands=tuple(operands), clauses=tuple(clauses))
+    statements = [_clause(statement, names, points) for statement in spec.statements]
+    return attrs.evolve(spec, operands=tuple(operands), statements=tuple(statements))
 
 
 def _clause(
-    clause: Statement, names: Mapping[str, str], points: Mapping[ScalarExpr, ScalarExpr]
+    statement: Statement, names: Mapping[str, str], points: Mapping[ScalarExpr, ScalarExpr]
 ) -> Statement:
     reads = [
         Read(names.get(r.name, r.name), r.operand, _entries(r.entries, points))
-        for r in clause.reads
+        for r in statement.reads
     ]
     writes = [
         Write(w.result, _entries(w.entries, points), _value(w.value, points), w.unique)
-        for w in clause.writes
+        for w in statement.writes
     ]
-    return attrs.evolve(clause, reads=tuple(reads), writes=tuple(writes))
+    return attrs.evolve(statement, reads=tuple(reads), writes=tuple(writes))
 
 
 def _entries(

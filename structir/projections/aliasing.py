@@ -11,23 +11,23 @@ from structir.projections.scalar_expr import OperandElement
 from structir.projections.spec import AccessIndex, IndexSpec, Statement
 
 
-def keeps_place(spec: IndexSpec, operands: Sequence[int]) -> bool:
+def can_update_in_place(spec: IndexSpec, operands: Sequence[int]) -> bool:
     """Whether the only result can overwrite these operands elementwise.
 
     No point reads an element of them other than the one at the address that it writes.
     """
-    if len(spec.results) != 1 or len(spec.clauses) != 1 or spec.base is not None:
+    if len(spec.results) != 1 or len(spec.statements) != 1 or spec.base is not None:
         return False
-    (clause,) = spec.clauses
-    if clause.whole or clause.reduce or clause.conditions or len(clause.writes) != 1:
+    (statement,) = spec.statements
+    if statement.whole or statement.reduce or statement.conditions or len(statement.writes) != 1:
         return False
     size = dims_product(spec.results[0].dims)
     if any(dims.equal(dims_product(spec.operands[k].dims), size) is not True for k in operands):
         return False
-    write = clause.writes[0]
+    write = statement.writes[0]
     sure = write.unique and all(entry.inside for entry in write.entries)
     written = _address(write.entries) if sure else None
-    read = [_address(read.entries) for read in clause.reads if read.operand in operands]
+    read = [_address(read.entries) for read in statement.reads if read.operand in operands]
     return written is not None and all(
         address is not None and dims.equal(address, written) is True for address in read
     )
@@ -35,12 +35,12 @@ def keeps_place(spec: IndexSpec, operands: Sequence[int]) -> bool:
 
 def is_view(spec: IndexSpec, operand: int) -> bool:
     """Whether the result is a reshaped view of an operand."""
-    if not keeps_place(spec, [operand]):
+    if not can_update_in_place(spec, [operand]):
         return False
-    clause: Statement = spec.clauses[0]
-    reads = [read.name for read in clause.reads if read.operand == operand]
+    statement: Statement = spec.statements[0]
+    reads = [read.name for read in statement.reads if read.operand == operand]
     same = spec.results[0].dtype == spec.operands[operand].dtype
-    return same and [clause.writes[0].value] == [OperandElement(name) for name in reads]
+    return same and [statement.writes[0].value] == [OperandElement(name) for name in reads]
 
 
 def dims_product(sizes: Sequence[Dim]) -> Dim:

@@ -9,8 +9,8 @@ import attrs
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.projections.boxes import Bounds, region
-from structir.projections.concrete import Sizes, loops_of
 from structir.projections.index_sets import IterationPoints
+from structir.projections.loop_nests import Sizes, loops_of
 from structir.projections.scalar_expr import (
     LoopIndex,
     OperandElement,
@@ -59,9 +59,9 @@ def local_spec(
     """
     made = [b or nothing(len(r.dims)) for b, r in zip(results, spec.results, strict=True)]
     names = {} if names is None else names
-    cutter = _Cutter(spec, sizes, made, operands, cut or {}, names, width)
-    clauses = list(cutter.base())
-    clauses += [c for n, each in enumerate(spec.clauses) if (c := cutter.clause(n, each))]
+    cutter = _SpecRestriction(spec, sizes, made, operands, cut or {}, names, width)
+    statements = list(cutter.base())
+    statements += [c for n, each in enumerate(spec.statements) if (c := cutter.statement(n, each))]
     infos = [
         OperandInfo(o.name, (k,), cutter.shape(o.dims, block), o.dtype)
         for k, (o, block) in enumerate(zip(spec.operands, operands, strict=True))
@@ -71,20 +71,20 @@ def local_spec(
         for r, block in zip(spec.results, made, strict=True)
     ]
     base = cutter.kept_base
-    return IndexSpec(tuple(infos), tuple(outs), cutter.extents, tuple(clauses), spec.fill, base)
+    return IndexSpec(tuple(infos), tuple(outs), cutter.extents, tuple(statements), spec.fill, base)
 
 
 def common_block(spec: IndexSpec, sizes: Sizes, results: Sequence[Bounds]) -> list[Bounds]:
     """Returns the blocks to compute for the wanted ones: along a scan, all that precede."""
     found = list(results)
-    for clause in spec.clauses:
-        scan = scan_of(spec, clause)
-        for write in clause.writes if scan is not None else ():
+    for statement in spec.statements:
+        scan = scan_of(spec, statement)
+        for write in statement.writes if scan is not None else ():
             start, stop = map(list, found[write.result])
             for axis, entry in enumerate(write.entries):
-                if scan is not None and scan.target in entry.letters and start != stop:
-                    first = scan.op in ("lt", "le") and len(clause.reduce) == 1
-                    last = scan.op in ("gt", "ge") and len(clause.reduce) == 1
+                if scan is not None and scan.target in entry.index_vars and start != stop:
+                    first = scan.op in ("lt", "le") and len(statement.reduce) == 1
+                    last = scan.op in ("gt", "ge") and len(statement.reduce) == 1
                     size = entry.size
                     end = size if isinstance(size, int) else dims.evaluate(size, dict(sizes))
                     start[axis] = start[axis] if last else 0
@@ -112,7 +112,7 @@ class _LocalityCheck:
 
 
 @attrs.frozen(eq=False)
-class _Cutter:
+class _SpecRestriction:
     """Restricts the statements of one spec to blocks."""
 
     spec: IndexSpec
@@ -138,17 +138,17 @@ class _Cutter:
         own, made = self.spec.operands[self.spec.base].dims, self.spec.results[0].dims
         sizes = list(zip(self.shape(own, block), self.shape(made, target), strict=True))
         read, write = [], []
-        letters = []
+        index_vars = []
         for axis, (a, b, p, q) in enumerate(zip(*block, *target, strict=True)):
             low = max(a, p)
-            letter = self.letter(-1, axis)
-            letters.append(letter)
-            self.extents[letter] = self.width(max(min(b, q) - low, 0))
-            read.append(AccessIndex(dims.as_dim(letter) + low - a, sizes[axis][0]))
-            write.append(AccessIndex(dims.as_dim(letter) + low - p, sizes[axis][1]))
+            index_var = self.index_var(-1, axis)
+            index_vars.append(index_var)
+            self.extents[index_var] = self.width(max(min(b, q) - low, 0))
+            read.append(AccessIndex(dims.as_dim(index_var) + low - a, sizes[axis][0]))
+            write.append(AccessIndex(dims.as_dim(index_var) + low - p, sizes[axis][1]))
         reads = (Read("base", self.spec.base, tuple(read)),)
         writes = (Write(0, tuple(write), OperandElement("base")),)
-        yield Statement(tuple(letters), (), (), reads, writes)
+        yield Statement(tuple(index_vars), (), (), reads, writes)
 
     def shape(self, sizes: Sequence[Dim], block: Bounds) -> tuple[Dim, ...]:
         """Returns the dims of a block."""
@@ -160,9 +160,9 @@ class _Cutter:
         start, stop = part
         return dim if part == (0, self.number(dim)) else self.width(stop - start)
 
-    def letter(self, clause: int, own: object) -> Sym:
+    def index_var(self, statement: int, own: object) -> Sym:
         """Returns the restricted loop index of an original one."""
-        key = (clause, own)
+        key = (statement, own)
         if key not in self.names:
             self.names[key] = Sym(own.name if isinstance(own, Sym) else f"x{own}")
         return self.names[key]
@@ -171,47 +171,51 @@ class _Cutter:
         """Returns the value of a dim."""
         return dim if isinstance(dim, int) else dims.evaluate(dim, dict(self.sizes))
 
-    def clause(self, number: int, clause: Statement) -> Statement | None:
+    def statement(self, number: int, statement: Statement) -> Statement | None:
         """Returns a statement restricted to the blocks; None if no point writes into them."""
-        found = self.ranges(clause)
+        found = self.ranges(statement)
         if found is None:
             return None
         ranges, safe = found
-        named = {s: self.letter(number, s) for s in ranges}
+        named = {s: self.index_var(number, s) for s in ranges}
         whole = {s: self.spec.extents[s] for s in ranges}
         self.extents.update({named[s]: self.size(whole[s], part) for s, part in ranges.items()})
         uncut = frozenset([s for s, part in ranges.items() if part == (0, self.number(whole[s]))])
-        moved = _Moved(self, named, {s: a for s, (a, _) in ranges.items()}, uncut)
-        writes = tuple([w for w in clause.writes if self.wanted(w)])
+        moved = _AccessRewriter(self, named, {s: a for s, (a, _) in ranges.items()}, uncut)
+        writes = tuple([w for w in statement.writes if self.wanted(w)])
         return Statement(
-            tuple([named[s] for s in clause.parallel]),
-            tuple([named[s] for s in clause.reduce]),
+            tuple([named[s] for s in statement.parallel]),
+            tuple([named[s] for s in statement.reduce]),
             (),
-            tuple([moved.read(r, self.operands[r.operand], safe) for r in _used(clause, writes)]),
+            tuple(
+                [moved.read(r, self.operands[r.operand], safe) for r in _used(statement, writes)]
+            ),
             tuple([moved.write(w, self.results[w.result], safe) for w in writes]),
-            tuple([moved.condition(c) for c in clause.conditions]),
-            clause.monoid,
+            tuple([moved.condition(c) for c in statement.conditions]),
+            statement.monoid,
         )
 
-    def ranges(self, clause: Statement) -> tuple[dict[Sym, Range], _LocalityCheck] | None:
+    def ranges(self, statement: Statement) -> tuple[dict[Sym, Range], _LocalityCheck] | None:
         """Where each letter goes, and what is sure of the points there."""
-        found = list(self.points(clause))
+        found = list(self.points(statement))
         if not found:
             return None
         hull = {
-            letter: (min(p.sets[k].start for p in found), max(p.sets[k].stop for p in found))
-            for k, letter in enumerate(clause.parallel)
+            index_var: (min(p.sets[k].start for p in found), max(p.sets[k].stop for p in found))
+            for k, index_var in enumerate(statement.parallel)
         }
-        for letter in clause.reduce:
-            hull[letter] = self.cut.get(letter, (0, self.number(self.spec.extents[letter])))
+        for index_var in statement.reduce:
+            hull[index_var] = self.cut.get(
+                index_var, (0, self.number(self.spec.extents[index_var]))
+            )
         first = found[0]
-        plain = not any(first.sets[k].mask for k in range(len(clause.parallel)))
+        plain = not any(first.sets[k].mask for k in range(len(statement.parallel)))
         sure = len(found) == 1 and first.exact and not first.ties and plain
-        scan = scan_of(self.spec, clause)
+        scan = scan_of(self.spec, statement)
         if scan is None:
             return hull, _LocalityCheck(sure, sure)
-        if len(clause.reduce) == 1:
-            hull[clause.reduce[0]] = hull[scan.target]
+        if len(statement.reduce) == 1:
+            hull[statement.reduce[0]] = hull[scan.target]
         return hull, _LocalityCheck(
             sure and scan.op in ("le", "ge"), sure
         )  # else the last is not at hand
@@ -221,35 +225,35 @@ class _Cutter:
         start, stop = self.results[write.result]
         return not start or start != stop
 
-    def points(self, clause: Statement) -> Iterator[IterationPoints]:
+    def points(self, statement: Statement) -> Iterator[IterationPoints]:
         """The points that write into the blocks; a reduction of no points writes too."""
-        loops = loops_of(clause, self.spec.extents, self.sizes)
-        if clause.reduce:
+        loops = loops_of(statement, self.spec.extents, self.sizes)
+        if statement.reduce:
             loops = attrs.evolve(loops, reads={}, conditions=())
-        for access, write in zip(loops.writes, clause.writes, strict=True):
+        for access, write in zip(loops.writes, statement.writes, strict=True):
             if not self.wanted(write):
                 continue
             for box in region(*self.results[write.result]).boxes:
                 yield from loops.points(access, box)
 
 
-def _used(clause: Statement, writes: Sequence[Write]) -> Iterator[Read]:
+def _used(statement: Statement, writes: Sequence[Write]) -> Iterator[Read]:
     """Returns the reads that some writes depend on."""
-    entries = [e for r in clause.reads for e in r.entries]
+    entries = [e for r in statement.reads for e in r.entries]
     entries += [e for w in writes for e in w.entries]
     points = [w.value for w in writes if w.value is not None]
     points += [e.index for e in entries if isinstance(e.index, ScalarExpr)]
     used = frozenset().union(*[operands_of(p) for p in points])
-    for read in clause.reads:
+    for read in statement.reads:
         if read.name in used or not all(e.inside for e in read.entries):
             yield read
 
 
 @attrs.frozen(eq=False)
-class _Moved:
+class _AccessRewriter:
     """Accesses of a clause, spoken of from where its blocks start."""
 
-    cutter: _Cutter
+    cutter: _SpecRestriction
     named: Mapping[Sym, Sym]
     starts: Mapping[Sym, int]
     uncut: frozenset[Sym]
@@ -297,15 +301,15 @@ class _Moved:
         """An index over the letters of the part; sizes are numbers where any letter is cut."""
         whole = kept and not dims.syms(dim) & self.named.keys() - self.uncut
         sizes: dict[Sym, Dim] = {} if whole else dict(self.cutter.sizes)
-        letters = {s: dims.as_dim(self.named[s]) + start for s, start in self.starts.items()}
-        return dim if isinstance(dim, int) else dims.substitute(dim, {**sizes, **letters})
+        index_vars = {s: dims.as_dim(self.named[s]) + start for s, start in self.starts.items()}
+        return dim if isinstance(dim, int) else dims.substitute(dim, {**sizes, **index_vars})
 
     def point(self, point: ScalarExpr) -> ScalarExpr:
         """Returns a scalar expression of the restriction."""
         replacements: dict[ScalarExpr, ScalarExpr] = {}
         for node in walk(point):
             match node:
-                case LoopIndex(letter) if letter in self.named:
-                    start, own = self.starts[letter], LoopIndex(self.named[letter])
+                case LoopIndex(index_var) if index_var in self.named:
+                    start, own = self.starts[index_var], LoopIndex(self.named[index_var])
                     replacements[node] = add(own, ScalarLiteral(start)) if start else own
         return substitute(point, replacements) if replacements else point

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from structir.ir.dims import as_sym, sym
 from structir.projections.boxes import region
+from structir.projections.dim_boxes import DimBox, needed_boxes, whole_box
 from structir.projections.regions import dependence
 from structir.projections.spec import IndexSpec
-from structir.projections.symbolic import DimBox, needed_boxes, whole_box
 from tests.projections.op_specs import spec_of, tensor
 
 N, M = sym("n"), sym("m")

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from structir.ir.dims import Sym, as_dim, sym
-from structir.projections.injective import covers, injective
+from structir.projections.injectivity import covers, injective
 from structir.projections.spec import AccessIndex
 
 LETTERS = tuple(Sym(n) for n in "ijk")
