@@ -58,10 +58,10 @@ class LoopSpace:
     def index(self, dim: Dim) -> Array:
         """An index at every point."""
         with np.errstate(all="ignore"):
-            return np.asarray(_over_arrays(dim, {**self.sizes, **self.grid}), "int64")
+            return np.asarray(_evaluate_dim(dim, {**self.sizes, **self.grid}), "int64")
 
 
-def _over_arrays(dim: Dim, values: Mapping[Sym, Array]) -> Array:
+def _evaluate_dim(dim: Dim, values: Mapping[Sym, Array]) -> Array:
     if isinstance(dim, int):
         return dim
     total: Array = dim.constant
@@ -74,7 +74,7 @@ def _over_arrays(dim: Dim, values: Mapping[Sym, Array]) -> Array:
 
 
 def _atom_value(atom: Opaque, values: Mapping[Sym, Array]) -> Array:
-    args = [_over_arrays(argument, values) for argument in atom.args]
+    args = [_evaluate_dim(argument, values) for argument in atom.args]
     return ATOM_FUNCTIONS[atom.fn](*args)
 
 
@@ -131,28 +131,30 @@ def affine_index(entry: AccessIndex, size: int, space: LoopSpace) -> AffineIndex
     index = 0 if entry.loose and size == 1 else entry.index
     if isinstance(index, int):
         return AffineIndex(index, (0,) * len(space.index_vars))
-    found = affine(index, space.index_vars)
-    if found is None:
+    linear = affine(index, space.index_vars)
+    if linear is None:
         return None
-    coefficients, start = found
+    coefficients, start = linear
     steps = tuple(space.size(coefficients.get(index_var, 0)) for index_var in space.index_vars)
     return AffineIndex(space.size(start), steps)
 
 
-def load(array: Array, read: Read, space: LoopSpace, names: Mapping[str, Array]) -> LoadedView:
+def load(
+    array: Array, read: Read, space: LoopSpace, read_values: Mapping[str, Array]
+) -> LoadedView:
     """The elements that a read brings; `names` are the values of reads that its entries mention."""
     plain = read.plain
     if plain is not None and _covers(plain, array, space):
         return LoadedView(_transposed(array, plain, space))
     entries = read.entries
-    walks = [affine_index(e, n, space) for e, n in zip(entries, array.shape, strict=True)]
+    indices = [affine_index(e, n, space) for e, n in zip(entries, array.shape, strict=True)]
     if 0 in space.shape:
-        moved = [k for w in walks if w is not None for k, step in enumerate(w.steps) if step]
-        shape = space.shape if None in walks else _moving_shape(space, set(moved))
+        moving = [k for w in indices if w is not None for k, step in enumerate(w.steps) if step]
+        shape = space.shape if None in indices else _moving_shape(space, set(moving))
         return LoadedView(np.empty(shape, array.dtype))
-    if None not in walks:
-        return _strided_view(array, [w for w in walks if w is not None], space)
-    return _gather(array, entries, space, names)
+    if None not in indices:
+        return _strided_view(array, [w for w in indices if w is not None], space)
+    return _gather(array, entries, space, read_values)
 
 
 def _covers(plain: tuple[Sym | None, ...], array: Array, space: LoopSpace) -> bool:
@@ -180,58 +182,64 @@ def _transposed(array: Array, plain: tuple[Sym | None, ...], space: LoopSpace) -
     return array.reshape([sizes.get(index_var, 1) for index_var in space.index_vars])
 
 
-def _moving_shape(space: LoopSpace, moved: set[int]) -> tuple[int, ...]:
-    return tuple(n if k in moved else 1 for k, n in enumerate(space.shape))
+def _moving_shape(space: LoopSpace, moving: set[int]) -> tuple[int, ...]:
+    return tuple(n if k in moving else 1 for k, n in enumerate(space.shape))
 
 
-def _strided_view(array: Array, walks: list[AffineIndex], space: LoopSpace) -> LoadedView:
-    reaches = [w.reach(space.shape) for w in walks]
+def _strided_view(array: Array, indices: list[AffineIndex], space: LoopSpace) -> LoadedView:
+    reaches = [w.reach(space.shape) for w in indices]
     widths = [
         (max(0, -lo), max(0, hi - n + 1)) for (lo, hi), n in zip(reaches, array.shape, strict=True)
     ]
     exists: Mask = None
     if any(width != (0, 0) for width in widths):
         exists = reduce(
-            intersect_masks, [_inside(w, n, space) for w, n in zip(walks, array.shape, strict=True)]
+            intersect_masks,
+            [_in_bounds(w, n, space) for w, n in zip(indices, array.shape, strict=True)],
         )
         array = np.pad(array, widths)
-    starts = [w.start + before for w, (before, _) in zip(walks, widths, strict=True)]
-    return LoadedView(_view(array, starts, walks, space), exists)
+    starts = [w.start + before for w, (before, _) in zip(indices, widths, strict=True)]
+    return LoadedView(_view(array, starts, indices, space), exists)
 
 
 def _view(
     array: Array,
     starts: list[int],
-    walks: list[AffineIndex],
+    indices: list[AffineIndex],
     space: LoopSpace,
     writeable: bool = False,
 ) -> Array:
-    corner = array[(*[slice(s, None) for s in starts], ...)]
-    moves = [
-        sum(w.steps[k] * stride for w, stride in zip(walks, array.strides, strict=True))
+    start_view = array[(*[slice(s, None) for s in starts], ...)]
+    strides_in_bytes = [
+        sum(w.steps[k] * stride for w, stride in zip(indices, array.strides, strict=True))
         for k in range(len(space.index_vars))
     ]
-    shape = tuple(n if any(w.steps[k] for w in walks) else 1 for k, n in enumerate(space.shape))
-    raw = corner.view(np.uint8) if corner.itemsize == 1 else corner  # NumPy has no text for float8
-    return strides.as_strided(raw, shape, moves, writeable=writeable).view(array.dtype)
+    shape = tuple(n if any(w.steps[k] for w in indices) else 1 for k, n in enumerate(space.shape))
+    base = (
+        start_view.view(np.uint8) if start_view.itemsize == 1 else start_view
+    )  # NumPy has no text for float8
+    return strides.as_strided(base, shape, strides_in_bytes, writeable=writeable).view(array.dtype)
 
 
-def _inside(walk: AffineIndex, size: int, space: LoopSpace) -> Mask:
-    lo, hi = walk.reach(space.shape)
+def _in_bounds(affine_form: AffineIndex, size: int, space: LoopSpace) -> Mask:
+    lo, hi = affine_form.reach(space.shape)
     if lo >= 0 and hi < size:
         return None
-    index = walk.start + sum(
+    index = affine_form.start + sum(
         step * space.grid[index_var]
-        for step, index_var in zip(walk.steps, space.index_vars, strict=True)
+        for step, index_var in zip(affine_form.steps, space.index_vars, strict=True)
         if step
     )
     return (index >= 0) & (index < size)
 
 
 def _gather(
-    array: Array, entries: tuple[AccessIndex, ...], space: LoopSpace, names: Mapping[str, Array]
+    array: Array,
+    entries: tuple[AccessIndex, ...],
+    space: LoopSpace,
+    read_values: Mapping[str, Array],
 ) -> LoadedView:
-    index, exists = positions(entries, array.shape, space, names)
+    index, exists = positions(entries, array.shape, space, read_values)
     if 0 in array.shape:
         shape = np.broadcast_shapes(*[np.shape(i) for i in index])
         return LoadedView(np.zeros(shape, array.dtype), np.zeros(shape, bool))
@@ -247,25 +255,27 @@ def positions(
     entries: tuple[AccessIndex, ...],
     shape: tuple[int, ...],
     space: LoopSpace,
-    names: Mapping[str, Array],
+    read_values: Mapping[str, Array],
 ) -> tuple[list[Array], Mask]:
     """The index along each axis at every point, and where all of them are inside."""
     index: list[Array] = []
     exists: Mask = None
     for entry, size in zip(entries, shape, strict=True):
-        at = _position(entry, size, space, names)
-        index.append(at)
+        position = _position(entry, size, space, read_values)
+        index.append(position)
         if not (entry.inside and entry.data is None):
-            exists = intersect_masks(exists, (at >= 0) & (at < size))
+            exists = intersect_masks(exists, (position >= 0) & (position < size))
     return index, exists
 
 
-def _position(entry: AccessIndex, size: int, space: LoopSpace, names: Mapping[str, Array]) -> Array:
+def _position(
+    entry: AccessIndex, size: int, space: LoopSpace, read_values: Mapping[str, Array]
+) -> Array:
     if entry.loose and size == 1:
         return np.asarray(0)
     if isinstance(entry.index, ScalarExpr):
-        found = evaluate(entry.index, EvaluationPoint(names, space.grid, space.sizes))
-        return found.astype("int64", copy=False)
+        value = evaluate(entry.index, EvaluationPoint(read_values, space.grid, space.sizes))
+        return value.astype("int64", copy=False)
     return space.index(entry.index)
 
 
@@ -274,12 +284,12 @@ def writeable_view(
 ) -> Array | None:
     """A writeable view of the elements that the entries name, if they are an affine way that stays
     inside."""
-    walks = [affine_index(e, n, space) for e, n in zip(entries, array.shape, strict=True)]
-    known = [w for w in walks if w is not None]
-    if len(known) < len(walks) or 0 in space.shape:
+    indices = [affine_index(e, n, space) for e, n in zip(entries, array.shape, strict=True)]
+    affine_indices = [w for w in indices if w is not None]
+    if len(affine_indices) < len(indices) or 0 in space.shape:
         return None
-    reaches = [w.reach(space.shape) for w in known]
+    reaches = [w.reach(space.shape) for w in affine_indices]
     if any(lo < 0 or hi >= n for (lo, hi), n in zip(reaches, array.shape, strict=True)):
         return None
-    view = _view(array, [w.start for w in known], known, space, writeable=True)
+    view = _view(array, [w.start for w in affine_indices], affine_indices, space, writeable=True)
     return view if view.shape == space.shape else None

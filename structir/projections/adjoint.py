@@ -90,26 +90,26 @@ def adjoint(spec: IndexSpec, operand: int) -> Adjoint | None:
     None where there is none: for integers, indices and booleans, and for writes that combine by
     anything but a sum.
     """
-    own = spec.operands[operand]
-    if not is_float(own.dtype or "float32") or not spec.computes:
+    info = spec.operands[operand]
+    if not is_float(info.dtype or "float32") or not spec.computes:
         return None
     if any(statement.monoid in NON_DIFFERENTIABLE for statement in spec.statements):
         return None
     if spec.base is not None:
-        return _of_written_base(spec, operand)
-    return _of_reads(spec, operand)
+        return _adjoint_of_scatter(spec, operand)
+    return _adjoint_of_reads(spec, operand)
 
 
-def _of_reads(spec: IndexSpec, operand: int) -> Adjoint | None:
-    found = list(_contributions(spec, operand))
-    if any(not c.write.unique and c.statement.monoid not in (None, "sum") for c in found):
+def _adjoint_of_reads(spec: IndexSpec, operand: int) -> Adjoint | None:
+    contributions = list(_contributions(spec, operand))
+    if any(not c.write.unique and c.statement.monoid not in (None, "sum") for c in contributions):
         return None
-    alone = len(found) == 1
+    single = len(contributions) == 1
     statements, helpers = [], dict[str, AuxiliaryTensor]()
-    for contribution in found:
-        factor, needed = _factor(spec, contribution)
-        helpers |= {h.name: h for h in needed}
-        statements.append(_clause(spec, contribution, factor, list(helpers), alone))
+    for contribution in contributions:
+        factor, auxiliaries = _factor(spec, contribution)
+        helpers |= {h.name: h for h in auxiliaries}
+        statements.append(_statement(spec, contribution, factor, list(helpers), single))
     info = spec.operands[operand]
     return Adjoint(
         attrs.evolve(
@@ -128,11 +128,11 @@ def _contributions(spec: IndexSpec, operand: int) -> Iterator[Contribution]:
     for number, statement in enumerate(spec.statements):
         for write in statement.writes:
             for read in statement.reads:
-                if read.operand == operand and _matters(write.value, read.name):
+                if read.operand == operand and _depends_on(write.value, read.name):
                     yield Contribution(statement, write, read, number)
 
 
-def _matters(value: ScalarExpr | None, name: str) -> bool:
+def _depends_on(value: ScalarExpr | None, name: str) -> bool:
     return value is not None and derivative(value, name) != ZERO
 
 
@@ -143,12 +143,16 @@ def _all_operands(spec: IndexSpec) -> tuple[OperandInfo, ...]:
 
 
 def _auxiliary_info(helper: AuxiliaryTensor) -> OperandInfo:
-    made = helper.spec.results[0]
-    return OperandInfo(helper.name, (), made.dims, made.dtype)
+    result = helper.spec.results[0]
+    return OperandInfo(helper.name, (), result.dims, result.dtype)
 
 
-def _clause(
-    spec: IndexSpec, contribution: Contribution, factor: ScalarExpr, helpers: list[str], alone: bool
+def _statement(
+    spec: IndexSpec,
+    contribution: Contribution,
+    factor: ScalarExpr,
+    helpers: list[str],
+    single: bool,
 ) -> Statement:
     """Returns the statement that accumulates one contribution at the indices of the operand."""
     statement, write, read = contribution.statement, contribution.write, contribution.read
@@ -156,23 +160,29 @@ def _clause(
     slope = derivative(write.value, read.name)
     value = _product([slope, OperandElement(gradient_name(write.result)), factor])
     order = (*statement.parallel, *statement.reduce)
-    places = [_index_vars_of(e.index_vars, statement, e.data) for e in read.entries]
-    index_vars = {s for own in places for s in own}
-    parallel = tuple(dict.fromkeys([s for own in places for s in order if s in own]))
-    unique = alone and injective(read.entries, parallel, spec.extents) is True
-    back = Write(0, read.entries, value, unique)
+    axis_vars = [_index_vars_of(e.index_vars, statement, e.data) for e in read.entries]
+    index_vars = {s for each in axis_vars for s in each}
+    parallel = tuple(dict.fromkeys([s for each in axis_vars for s in order if s in each]))
+    unique = single and injective(read.entries, parallel, spec.extents) is True
+    cotangent_write = Write(0, read.entries, value, unique)
     base = len(spec.operands)
     names = {
         **{result_name(k): base + k for k in range(len(spec.results))},
         **{gradient_name(k): base + len(spec.results) + k for k in range(len(spec.results))},
         **{name: base + 2 * len(spec.results) + k for k, name in enumerate(helpers)},
     }
-    wanted = operands_of(value)
-    back_reads = [Read(n, k, write.entries) for n, k in names.items() if n in wanted]
-    reads = _kept(statement.reads, wanted, write, read)
+    used = operands_of(value)
+    cotangent_reads = [Read(n, k, write.entries) for n, k in names.items() if n in used]
+    reads = _required_reads(statement.reads, used, write, read)
     rest = tuple([s for s in order if s not in index_vars])
     return Statement(
-        parallel, rest, (), (*reads, *back_reads), (back,), statement.conditions, "sum"
+        parallel,
+        rest,
+        (),
+        (*reads, *cotangent_reads),
+        (cotangent_write,),
+        statement.conditions,
+        "sum",
     )
 
 
@@ -185,21 +195,28 @@ def _index_vars_of(
     symbols: frozenset[Sym], statement: Statement, data: ScalarExpr | None
 ) -> set[Sym]:
     """Returns the loop indices of an index expression, including those of the reads in it."""
-    found = set(symbols)
+    index_vars = set(symbols)
     for name in operands_of(data) if data is not None else ():
-        found |= {s for e in statement.read(name).entries for s in e.index_vars}
-    return found
+        index_vars |= {s for e in statement.read(name).entries for s in e.index_vars}
+    return index_vars
 
 
-def _kept(reads: tuple[Read, ...], wanted: frozenset[str], write: Write, own: Read) -> list[Read]:
+def _required_reads(
+    reads: tuple[Read, ...], used: frozenset[str], write: Write, access_read: Read
+) -> list[Read]:
     """Returns the reads that a value or an index depends on, and those in conditions."""
-    names = set(wanted)
-    todo = [e.data for access in (write.entries, own.entries) for e in access if e.data is not None]
-    names |= {n for point in todo for n in operands_of(point)}
+    names = set(used)
+    index_exprs = [
+        e.data
+        for access in (write.entries, access_read.entries)
+        for e in access
+        if e.data is not None
+    ]
+    names |= {n for expr in index_exprs for n in operands_of(expr)}
     for read in reads:
         if read.name in names or not all(e.inside for e in read.entries):
             data = [e.data for e in read.entries if e.data is not None]
-            names |= {read.name, *(n for point in data for n in operands_of(point))}
+            names |= {read.name, *(n for expr in data for n in operands_of(expr))}
     return [r for r in reads if r.name in names]
 
 
@@ -215,18 +232,18 @@ def _factor(
     return FACTORS[statement.monoid](spec, contribution)
 
 
-def _of_mean(
+def _mean_factor(
     spec: IndexSpec, contribution: Contribution
 ) -> tuple[ScalarExpr, list[AuxiliaryTensor]]:
     """Returns an equal share of the existing points."""
     count = spec.count(contribution.statement)
     if count is not None:
-        return as_scalar_expr(1) / _size(count), []
+        return as_scalar_expr(1) / _as_float(count), []
     helper = _auxiliary_spec(spec, contribution, "count", ScalarLiteral(1.0))
     return as_scalar_expr(1) / OperandElement(helper.name), [helper]
 
 
-def _size(count: Dim) -> ScalarExpr:
+def _as_float(count: Dim) -> ScalarExpr:
     return (
         ScalarLiteral(float(count))
         if isinstance(count, int)
@@ -234,7 +251,7 @@ def _size(count: Dim) -> ScalarExpr:
     )
 
 
-def _of_extreme(
+def _extremum_factor(
     spec: IndexSpec, contribution: Contribution
 ) -> tuple[ScalarExpr, list[AuxiliaryTensor]]:
     """Returns equal shares for the points that equal the result."""
@@ -245,7 +262,7 @@ def _of_extreme(
     return select(hit, 1 / OperandElement(helper.name), 0), [helper]
 
 
-def _of_product(
+def _product_factor(
     spec: IndexSpec, contribution: Contribution
 ) -> tuple[ScalarExpr, list[AuxiliaryTensor]]:
     """Returns the product of the other points: without the zero if there is one, zero if there are
@@ -261,26 +278,35 @@ def _of_product(
     return select(eq(few, 0), rest / value, single), [zeros, others]
 
 
-FACTORS = {"mean": _of_mean, "max": _of_extreme, "min": _of_extreme, "prod": _of_product}
+FACTORS = {
+    "mean": _mean_factor,
+    "max": _extremum_factor,
+    "min": _extremum_factor,
+    "prod": _product_factor,
+}
 
 
 def _auxiliary_spec(
-    spec: IndexSpec, contribution: Contribution, what: str, value: ScalarExpr, monoid: str = "sum"
+    spec: IndexSpec,
+    contribution: Contribution,
+    quantity: str,
+    value: ScalarExpr,
+    monoid: str = "sum",
 ) -> AuxiliaryTensor:
     """Returns the original spec with another value at each point."""
     statement, write = contribution.statement, contribution.write
-    name = f"{what} {contribution.number}.{write.result}"
+    name = f"{quantity} {contribution.number}.{write.result}"
     base = len(spec.operands)
     results = [Read(result_name(k), base + k, write.entries) for k in range(len(spec.results))]
-    wanted = operands_of(value)
-    reads = (*statement.reads, *[r for r in results if r.name in wanted])
-    made = attrs.evolve(write, result=0, value=value)
-    info = attrs.evolve(spec.results[write.result], name=what)
+    used = operands_of(value)
+    reads = (*statement.reads, *[r for r in results if r.name in used])
+    auxiliary_write = attrs.evolve(write, result=0, value=value)
+    info = attrs.evolve(spec.results[write.result], name=quantity)
     helper = IndexSpec(
         _all_operands(spec)[: base + len(spec.results)],
         (info,),
         spec.extents,
-        (attrs.evolve(statement, reads=reads, writes=(made,), monoid=monoid),),
+        (attrs.evolve(statement, reads=reads, writes=(auxiliary_write,), monoid=monoid),),
         1 if monoid == "prod" else 0,
     )
     return AuxiliaryTensor(name, helper)
@@ -289,12 +315,12 @@ def _auxiliary_spec(
 # Scatters: a result that starts from an operand.
 
 
-def _of_written_base(spec: IndexSpec, operand: int) -> Adjoint | None:
+def _adjoint_of_scatter(spec: IndexSpec, operand: int) -> Adjoint | None:
     """Returns the cotangent at the written indices for updates, and at the others for the base."""
     if any(statement.monoid not in (None, "sum") for statement in spec.statements):
         return None
     if operand != spec.base:
-        return _of_reads(spec, operand)
+        return _adjoint_of_reads(spec, operand)
     info = spec.operands[operand]
     index_vars = tuple([Sym(f"a{k}") for k in range(len(info.dims))])
     extents = {**spec.extents, **dict(zip(index_vars, info.dims, strict=True))}

@@ -25,8 +25,8 @@ def can_update_in_place(spec: IndexSpec, operands: Sequence[int]) -> bool:
     if any(dims.equal(dims_product(spec.operands[k].dims), size) is not True for k in operands):
         return False
     write = statement.writes[0]
-    sure = write.unique and all(entry.inside for entry in write.entries)
-    written = _address(write.entries) if sure else None
+    injective = write.unique and all(entry.inside for entry in write.entries)
+    written = _address(write.entries) if injective else None
     read = [_address(read.entries) for read in statement.reads if read.operand in operands]
     return written is not None and all(
         address is not None and dims.equal(address, written) is True for address in read
@@ -39,8 +39,8 @@ def is_view(spec: IndexSpec, operand: int) -> bool:
         return False
     statement: Statement = spec.statements[0]
     reads = [read.name for read in statement.reads if read.operand == operand]
-    same = spec.results[0].dtype == spec.operands[operand].dtype
-    return same and [statement.writes[0].value] == [OperandElement(name) for name in reads]
+    same_dtype = spec.results[0].dtype == spec.operands[operand].dtype
+    return same_dtype and [statement.writes[0].value] == [OperandElement(name) for name in reads]
 
 
 def dims_product(sizes: Sequence[Dim]) -> Dim:
@@ -67,12 +67,12 @@ def _without_remainders(dim: Dim) -> Dim:
     again."""
     while type(dim) is Poly:
         atoms = {atom for monomial in dim.terms for atom in monomial}
-        opened = {
+        replacements = {
             atom: atom.args[0] - dims.floordiv(*atom.args) * atom.args[1]
             for atom in atoms
             if type(atom) is Opaque and atom.fn == "floormod"
         }
-        if not opened:
+        if not replacements:
             break
-        dim = rewritten(dim, opened)
+        dim = rewritten(dim, replacements)
     return dim

@@ -17,13 +17,13 @@ def axis_kinds(spec: IndexSpec, result: int = 0) -> tuple[str, ...]:
     once, or at places that are read from data.
     """
     rank = len(spec.results[result].dims)
-    found = [PARALLEL] * rank
+    kinds = [PARALLEL] * rank
     for statement in spec.statements:
         for write in statement.writes:
             if write.result == result:
                 for axis, entry in enumerate(write.entries):
-                    found[axis] = max(found[axis], _kind(spec, statement, entry), key=ORDER.index)
-    return tuple(found)
+                    kinds[axis] = max(kinds[axis], _kind(spec, statement, entry), key=ORDER.index)
+    return tuple(kinds)
 
 
 ORDER = (PARALLEL, SCAN, WHOLE)  # the stricter one counts

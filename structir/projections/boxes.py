@@ -65,14 +65,14 @@ class Box(NamedTuple):
         """The elements that are here and not there, or more; None if there are none."""
         if not other.exact:
             return self
-        apart = [k for k, axis in enumerate(self.axes) if not axis.within(other.axes[k])]
-        if not apart:
+        differing = [k for k, axis in enumerate(self.axes) if not axis.within(other.axes[k])]
+        if not differing:
             return None
-        if len(apart) > 1:
+        if len(differing) > 1:
             return Box(self.axes, self.exact and self.common(other) is None)
         axes = list(self.axes)
-        axes[apart[0]] = axes[apart[0]].without(other.axes[apart[0]])
-        return Box(tuple(axes), self.exact and axes[apart[0]].exact)
+        axes[differing[0]] = axes[differing[0]].without(other.axes[differing[0]])
+        return Box(tuple(axes), self.exact and axes[differing[0]].exact)
 
 
 def box(start: Sequence[int], stop: Sequence[int]) -> Box | None:
@@ -144,8 +144,8 @@ class Region:
 
     def within(self, other: Region) -> bool:
         """Whether the region or box is contained in another."""
-        own = _union_volume(self.boxes)
-        return own == _union_volume(tuple(_pairs(self.boxes, other.boxes)))
+        count = _union_volume(self.boxes)
+        return count == _union_volume(tuple(_pairs(self.boxes, other.boxes)))
 
 
 NOTHING = Region()
@@ -153,8 +153,8 @@ NOTHING = Region()
 
 def region(start: Sequence[int], stop: Sequence[int]) -> Region:
     """Returns the region of one block; empty if the block is empty."""
-    made = box(start, stop)
-    return NOTHING if made is None else Region((made,))
+    block = box(start, stop)
+    return NOTHING if block is None else Region((block,))
 
 
 def whole(shape: Sequence[int]) -> Region:
@@ -167,31 +167,31 @@ def region_of(boxes: Iterable[Box]) -> Region:
 
     Merges boxes whose union is a box, and uses the bounding box if too many remain.
     """
-    kept: list[Box] = []
-    for each in boxes:
-        _add(kept, each)
-    while len(kept) > MAX_BOXES:
-        last = kept.pop()
-        _add(kept, kept.pop().around(last))
-    return Region(tuple(kept))
+    merged: list[Box] = []
+    for box in boxes:
+        _add(merged, box)
+    while len(merged) > MAX_BOXES:
+        last = merged.pop()
+        _add(merged, merged.pop().around(last))
+    return Region(tuple(merged))
 
 
-def _add(kept: list[Box], new: Box) -> None:
-    at = 0
-    while at < len(kept):
-        union = kept[at].joined(new)
+def _add(merged: list[Box], new: Box) -> None:
+    index = 0
+    while index < len(merged):
+        union = merged[index].joined(new)
         if union is None:
-            at += 1
+            index += 1
             continue
-        del kept[at]
-        new, at = union, 0
-    kept.append(new)
+        del merged[index]
+        new, index = union, 0
+    merged.append(new)
 
 
 def _pairs(boxes: Sequence[Box], others: Sequence[Box]) -> Iterator[Box]:
-    for each in boxes:
+    for box in boxes:
         for other in others:
-            shared = each.common(other)
+            shared = box.common(other)
             if shared is not None:
                 yield shared
 

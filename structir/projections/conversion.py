@@ -26,11 +26,11 @@ def convert_dtype(values: Array, dtype: str) -> Array:
         return values.astype(numpy_dtype(dtype))
     low, end = limits(dtype)
     wide = values.astype("float64")
-    kind = numpy_dtype(dtype if dtype not in SMALL_INTS else "int8")
-    made = np.where((wide > low) & (wide < end), wide, 0).astype(kind)
-    np.copyto(made, low, where=wide <= low)
-    np.copyto(made, end - 1, where=wide >= end)
-    return made.astype(numpy_dtype(dtype), copy=False)
+    target = numpy_dtype(dtype if dtype not in SMALL_INTS else "int8")
+    result = np.where((wide > low) & (wide < end), wide, 0).astype(target)
+    np.copyto(result, low, where=wide <= low)
+    np.copyto(result, end - 1, where=wide >= end)
+    return result.astype(numpy_dtype(dtype), copy=False)
 
 
 def limits(dtype: str) -> tuple[int, int]:

@@ -63,13 +63,12 @@ def neighbours(
     walk: RegionMap[Name], at: Sequence[int], tile: Sequence[int], axis: int
 ) -> dict[Name, Sharing]:
     """What a tile at this place and the next one along an axis share of every input."""
-    beyond = [start + (size if k == axis else 0) for k, (start, size) in _numbered(at, tile)]
+    next_start = [
+        position + (size if k == axis else 0)
+        for k, (position, size) in enumerate(zip(at, tile, strict=True))
+    ]
     first, second = (
-        walk(region(start, [p + n for p, n in zip(start, tile, strict=True)]))
-        for start in (at, beyond)
+        walk(region(corner, [p + n for p, n in zip(corner, tile, strict=True)]))
+        for corner in (at, next_start)
     )
     return {name: sharing(first[name], second[name]) for name in first}
-
-
-def _numbered(at: Sequence[int], tile: Sequence[int]) -> list[tuple[int, tuple[int, int]]]:
-    return list(enumerate(zip(at, tile, strict=True)))

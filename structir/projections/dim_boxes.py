@@ -45,23 +45,23 @@ def whole_box(shape: Sequence[Dim]) -> DimBox:
     return DimBox((0,) * len(shape), tuple(shape))
 
 
-def needed_boxes(spec: IndexSpec, box: DimBox, result: int = 0) -> tuple[DimBox | None, ...]:
+def required_boxes(spec: IndexSpec, box: DimBox, result: int = 0) -> tuple[DimBox | None, ...]:
     """What a box of a result needs of each operand; None where nothing is ever read."""
-    found: list[DimBox | None] = [None] * len(spec.operands)
+    boxes: list[DimBox | None] = [None] * len(spec.operands)
     for statement in spec.statements:
         for write in statement.writes:
             if write.result != result:
                 continue
             ranges = _ranges(spec, statement, write, box)
             for read in required_reads(statement, write):
-                met = _met(read.entries, ranges, spec.extents)
-                before = found[read.operand]
-                found[read.operand] = met if before is None else before.around(met)
+                box_read = _box_of_access(read.entries, ranges, spec.extents)
+                before = boxes[read.operand]
+                boxes[read.operand] = box_read if before is None else before.around(box_read)
     if spec.base is not None and result == 0:
         base = whole_box(spec.operands[spec.base].dims)
         same = spec.operands[spec.base].dims == spec.results[0].dims
-        found[spec.base] = box if same else base
-    return tuple(found)
+        boxes[spec.base] = box if same else base
+    return tuple(boxes)
 
 
 Range = tuple[Dim, Dim]
@@ -73,13 +73,13 @@ def _ranges(spec: IndexSpec, statement: Statement, write: Write, box: DimBox) ->
     for entry, start, stop in zip(write.entries, box.start, box.stop, strict=True):
         if entry.whole or entry.data is not None:
             continue
-        found = affine(entry.dim, (*statement.parallel, *statement.reduce))
-        if found is None or len(found[0]) != 1:
+        form = affine(entry.dim, (*statement.parallel, *statement.reduce))
+        if form is None or len(form[0]) != 1:
             continue
-        ((index_var, factor),) = found[0].items()
+        ((index_var, factor),) = form[0].items()
         if factor not in (1, -1):
             continue
-        near, far = (start - found[1], stop - found[1])
+        near, far = (start - form[1], stop - form[1])
         if factor == -1:
             near, far = 1 - far, 1 - near
         low, high = ranges[index_var]
@@ -87,17 +87,17 @@ def _ranges(spec: IndexSpec, statement: Statement, write: Write, box: DimBox) ->
     return ranges
 
 
-def _met(
+def _box_of_access(
     entries: Sequence[AccessIndex], ranges: Mapping[Sym, Range], extents: Mapping[Sym, Dim]
 ) -> DimBox:
     """What an access meets while letters stay in their ranges, inside its tensor."""
     index_vars = tuple(ranges)
-    own = projection(entries, index_vars, extents)
-    found = own.box([ranges[s][0] for s in index_vars], [ranges[s][1] for s in index_vars])
+    access = projection(entries, index_vars, extents)
+    corners = access.box([ranges[s][0] for s in index_vars], [ranges[s][1] for s in index_vars])
     sizes = [entry.size for entry in entries]
-    if found is None:
+    if corners is None:
         return whole_box(sizes)
-    starts, stops = list(found[0]), list(found[1])
+    starts, stops = list(corners[0]), list(corners[1])
     for k, entry in enumerate(entries):
         if not entry.inside:
             starts[k] = dims.dim_max(starts[k], 0)

@@ -56,32 +56,32 @@ BARRIER = Fusion(FusionRelation.BARRIER)
 
 def fusion(
     producer: IndexSpec,
-    making: tuple[Statement, Write],
+    producing: tuple[Statement, Write],
     consumer: IndexSpec,
-    reading: tuple[Statement, Read],
+    consuming: tuple[Statement, Read],
 ) -> Fusion:
     """How a read of a value meets the clause that writes it.
 
     A producer that reduces can be fused where its loops stay inside one point of the consumer:
     where the relation is `inline` or `hoist`; see `fusible`."""
-    (statement, write), (reader, read) = making, reading
-    back = inverse(write.entries, statement.parallel, producer.extents)
-    if back is None or any(entry.data is not None for entry in read.entries):
+    (statement, write), (reader, read) = producing, consuming
+    inverse_write = inverse(write.entries, statement.parallel, producer.extents)
+    if inverse_write is None or any(entry.data is not None for entry in read.entries):
         return BARRIER
     if any(entry.loose for entry in read.entries):
         return BARRIER
     forward = projection(read.entries, reader.parallel, consumer.extents)
-    points = forward.after(back)
+    points = forward.after(inverse_write)
     if points is None or not _is_affine(read, reader):
         return BARRIER
-    met = tuple([k for k, size in enumerate(points.shape) if size != 1])
+    multiple = tuple([k for k, size in enumerate(points.shape) if size != 1])
     if any(entry.whole for entry in read.entries):
-        return Fusion(FusionRelation.WHOLE, points, met)
-    if met:
-        return Fusion(FusionRelation.WINDOW, points, met)
-    made = [producer.extents[s] for s in statement.parallel]
-    seen = [consumer.extents[s] for s in reader.parallel]
-    return Fusion(_of_rows(points, made, seen), points)
+        return Fusion(FusionRelation.WHOLE, points, multiple)
+    if multiple:
+        return Fusion(FusionRelation.WINDOW, points, multiple)
+    producer_extents = [producer.extents[s] for s in statement.parallel]
+    consumer_extents = [consumer.extents[s] for s in reader.parallel]
+    return Fusion(_classify(points, producer_extents, consumer_extents), points)
 
 
 def _is_affine(read: Read, reader: Statement) -> bool:
@@ -90,22 +90,24 @@ def _is_affine(read: Read, reader: Statement) -> bool:
     return all(e.whole or affine(e.dim, index_vars) is not None for e in read.entries)
 
 
-def _of_rows(points: Projection, made: Sequence[Dim], read: Sequence[Dim]) -> FusionRelation:
+def _classify(
+    points: Projection, producer_extents: Sequence[Dim], consumer_extents: Sequence[Dim]
+) -> FusionRelation:
     """The relation of a map to single points, from the extents on both sides."""
-    rows = [row for row, extent in zip(points.matrix, made, strict=True) if extent != 1]
-    moving = [k for k, extent in enumerate(read) if extent != 1]
+    rows = [row for row, extent in zip(points.matrix, producer_extents, strict=True) if extent != 1]
+    moving = [k for k, extent in enumerate(consumer_extents) if extent != 1]
     used = [[k for k in moving if row[k] != 0] for row in rows]
     columns = [k for row in used for k in row]
     if any(len(row) > 1 for row in used) or len(set(columns)) < len(columns):
         return FusionRelation.DIAGONAL
     if len(columns) < len(moving):
         return FusionRelation.HOIST
-    steady = all(used) and all(row[k] in (1, -1) for row, (k,) in zip(rows, used, strict=True))
-    return FusionRelation.INLINE if steady else FusionRelation.SKIP
+    permutes = all(used) and all(row[k] in (1, -1) for row, (k,) in zip(rows, used, strict=True))
+    return FusionRelation.INLINE if permutes else FusionRelation.SKIP
 
 
-def fusible(producer: Statement, found: Fusion) -> bool:
+def fusible(producer: Statement, relation: Fusion) -> bool:
     """Whether a clause, with its reduction if it has one, may be computed where it is read."""
     if producer.reduce or producer.whole:
-        return found.relation in (FusionRelation.INLINE, FusionRelation.HOIST)
-    return found.legal
+        return relation.relation in (FusionRelation.INLINE, FusionRelation.HOIST)
+    return relation.legal

@@ -38,8 +38,8 @@ class ConcreteIndex:
         """Returns the possible positions of the index within its axis."""
         if self.form is None:
             return PositionSet(0, self.size, 0, self.exact)
-        found = values(self.form, sets)
-        return found if self.inside and found.exact else found.clipped(0, self.size)
+        positions = values(self.form, sets)
+        return positions if self.inside and positions.exact else positions.clipped(0, self.size)
 
 
 @attrs.frozen(eq=False)
@@ -90,9 +90,9 @@ class IterationPoints:
         moving = [k for k in access.index_vars if self.sets[k].size > 1]
         if len(set(moving)) < len(moving):
             return False
-        others = [index_vars for other, index_vars in self.absent if other is not access]
-        allowed = 1 if self.reached else 0
-        if not all([s and len(s.intersection(moving)) <= allowed for s in others]):
+        outside = [index_vars for other, index_vars in self.absent if other is not access]
+        shared_limit = 1 if self.reached else 0
+        if not all([s and len(s.intersection(moving)) <= shared_limit for s in outside]):
             return False
         return all([len(tie.intersection(moving)) < 2 for tie in self.ties])
 
@@ -119,31 +119,31 @@ class LoopNest:
         if not all(sets):
             return
         if not constraints:
-            yield self._found(sets, box.exact, ())
+            yield self._iteration_points(sets, box.exact, ())
             return
-        told = box.exact and all([target.exact for _, target in constraints])
+        targets_exact = box.exact and all([target.exact for _, target in constraints])
         for product in split(constraints, sets):
-            if _settled(constraints, product):
-                found, exact, ties = _checked(constraints, product)
-                if all(found):
-                    yield self._found(found, told and exact, ties)
+            if _narrow_all(constraints, product):
+                narrowed, exact, ties = _make_consistent(constraints, product)
+                if all(narrowed):
+                    yield self._iteration_points(narrowed, targets_exact and exact, ties)
 
-    def _found(
+    def _iteration_points(
         self, sets: list[PositionSet], exact: bool, ties: tuple[frozenset[int], ...]
     ) -> IterationPoints:
         if not self.out_of_bounds:
             return IterationPoints(tuple(sets), exact, ties)
-        absent = [(a, s) for a, each in self.out_of_bounds for s in _ties([each], sets)]
-        if not absent:
+        out_of_bounds = [(a, s) for a, each in self.out_of_bounds for s in _ties([each], sets)]
+        if not out_of_bounds:
             return IterationPoints(tuple(sets), exact, ties)
         existing = list(sets)
         constraints = [each for _, each in self.out_of_bounds]
-        some = _settled(constraints, existing)
-        left = tuple(_ties(constraints, existing))
-        apart = frozenset().union(*ties).isdisjoint(k for _, s in absent for k in s)
-        if not (some and apart and _consistent(existing, left)):
-            absent = [(a, frozenset()) for a, _ in absent]
-        return IterationPoints(tuple(sets), exact, ties, tuple(absent), existing == sets)
+        nonempty = _narrow_all(constraints, existing)
+        remaining_ties = tuple(_ties(constraints, existing))
+        disjoint = frozenset().union(*ties).isdisjoint(k for _, s in out_of_bounds for k in s)
+        if not (nonempty and disjoint and _consistent(existing, remaining_ties)):
+            out_of_bounds = [(a, frozenset()) for a, _ in out_of_bounds]
+        return IterationPoints(tuple(sets), exact, ties, tuple(out_of_bounds), existing == sets)
 
     @cached_property
     def out_of_bounds(self) -> list[tuple[ConcreteAccess, Constraint]]:
@@ -156,7 +156,7 @@ class LoopNest:
         ]
 
 
-def _settled(constraints: list[Constraint], sets: list[PositionSet]) -> bool:
+def _narrow_all(constraints: list[Constraint], sets: list[PositionSet]) -> bool:
     """Narrows index sets to a fixed point. Returns False if no point remains."""
     for _ in range(ROUNDS):
         before = list(sets)
@@ -165,11 +165,11 @@ def _settled(constraints: list[Constraint], sets: list[PositionSet]) -> bool:
                 return False
         if sets == before:
             return True
-    sets[:] = [s.marked(False) for s in sets]
+    sets[:] = [s.with_exactness(False) for s in sets]
     return True
 
 
-def _checked(
+def _make_consistent(
     constraints: list[Constraint], sets: list[PositionSet]
 ) -> tuple[list[PositionSet], bool, tuple[frozenset[int], ...]]:
     """Narrowed letters, whether nothing more can be narrowed, and what ties them; constraints that
@@ -177,10 +177,10 @@ def _checked(
     ties = tuple(_ties(constraints, sets))
     if _consistent(sets, ties):
         return sets, True, ties
-    found = enumerate_preimage(constraints, sets)
-    if found is None:
+    enumerated = enumerate_preimage(constraints, sets)
+    if enumerated is None:
         return sets, False, ties
-    return found, all([s.exact for s in found]), (frozenset().union(*ties),)
+    return enumerated, all([s.exact for s in enumerated]), (frozenset().union(*ties),)
 
 
 def _ties(constraints: list[Constraint], sets: list[PositionSet]) -> Iterator[frozenset[int]]:
@@ -195,5 +195,5 @@ def _consistent(sets: list[PositionSet], ties: tuple[frozenset[int], ...]) -> bo
 
     Narrowed one by one, letters of constraints that have no letter in common are."""
     index_vars = [k for tie in ties for k in tie]
-    alone = any(len(tie) < 2 for tie in ties)
-    return not alone and len(set(index_vars)) == len(index_vars) and all([s.exact for s in sets])
+    single = any(len(tie) < 2 for tie in ties)
+    return not single and len(set(index_vars)) == len(index_vars) and all([s.exact for s in sets])

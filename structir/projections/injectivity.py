@@ -17,20 +17,20 @@ def covers(terms: Sequence[tuple[Dim, Dim]]) -> bool | None:
 
     None where unknown.
     """
-    known = [(abs(f), n) for f, n in terms if isinstance(f, int) and f]
-    if len(known) < sum(f != 0 for f, _ in terms):
+    terms_by_factor = [(abs(f), n) for f, n in terms if isinstance(f, int) and f]
+    if len(terms_by_factor) < sum(f != 0 for f, _ in terms):
         return None
     width: Dim = 1
-    answer: bool | None = True
-    for factor, extent in sorted(known, key=lambda term: term[0]):
+    covered: bool | None = True
+    for factor, extent in sorted(terms_by_factor, key=lambda term: term[0]):
         if extent == 1:
             continue
-        closed = dims.at_least(width, factor)
-        if closed is False and dims.at_least(extent, 2):
+        no_gap = dims.at_least(width, factor)
+        if no_gap is False and dims.at_least(extent, 2):
             return False
-        answer = answer and closed
+        covered = covered and no_gap
         width = width + factor * (extent - 1)
-    return True if answer else None
+    return True if covered else None
 
 
 def injective(
@@ -44,13 +44,13 @@ def injective(
     """
     open_letters = {s for s in index_vars if extents[s] != 1}
     forms = [affine(e.dim, tuple(index_vars)) for e in entries if not e.whole and e.data is None]
-    factors = [found[0] for found in forms if found is not None]
+    factors = [form[0] for form in forms if form is not None]
     progress = True
     while progress and open_letters:
         progress = False
         for row in factors:
-            own = [(f, extents[s]) for s, f in row.items() if s in open_letters]
-            if own and distinguishes(own):
+            digits = [(f, extents[s]) for s, f in row.items() if s in open_letters]
+            if digits and distinguishes(digits):
                 open_letters -= row.keys()
                 progress = True
     if not open_letters:
@@ -64,22 +64,24 @@ def distinguishes(terms: Sequence[tuple[Dim, Dim]]) -> bool:
     """Whether no two points have one sum: each factor is no less than what the smaller ones can
     distinguish."""
     width: Dim = 1
-    rest = [(abs_of(factor), extent) for factor, extent in terms]
-    while rest:
-        at = _next_digit(rest, width)
-        if at is None:
+    remaining = [(abs_of(factor), extent) for factor, extent in terms]
+    while remaining:
+        index = _next_digit(remaining, width)
+        if index is None:
             return False
-        factor, extent = rest.pop(at)
+        factor, extent = remaining.pop(index)
         width = width + factor * (extent - 1)
     return True
 
 
 def _next_digit(terms: list[tuple[Dim, Dim]], width: Dim) -> int | None:
     """The term of the next higher digit: one whose factor is the width below it, or the least."""
-    for at, (factor, _) in enumerate(terms):
+    for index, (factor, _) in enumerate(terms):
         if factor == width:
-            return at
-    least = [at for at, (f, _) in enumerate(terms) if all(dims.at_least(g, f) for g, _ in terms)]
+            return index
+    least = [
+        index for index, (f, _) in enumerate(terms) if all(dims.at_least(g, f) for g, _ in terms)
+    ]
     return least[0] if least and dims.at_least(terms[least[0]][0], width) else None
 
 
@@ -110,7 +112,7 @@ def _independent(
 
 def _kernel(rows: list[list[int]], columns: int) -> list[list[int]]:
     """Integer vectors that span what the rows send to zero, each in least terms."""
-    found: list[list[int]] = []
+    basis: list[list[int]] = []
     pivots, reduced = _echelon(rows, columns)
     for free in (k for k in range(columns) if k not in pivots):
         scale = reduce(lambda n, pair: n * pair[0][pair[1]], zip(reduced, pivots, strict=True), 1)
@@ -119,22 +121,22 @@ def _kernel(rows: list[list[int]], columns: int) -> list[list[int]]:
         for row, pivot in zip(reduced, pivots, strict=True):
             vector[pivot] = -row[free] * scale // row[pivot]
         divisor = reduce(gcd, vector)
-        found.append([v // divisor for v in vector])
-    return found
+        basis.append([v // divisor for v in vector])
+    return basis
 
 
 def _echelon(rows: list[list[int]], columns: int) -> tuple[list[int], list[list[int]]]:
     """Rows in which each pivot's column is zero elsewhere, by integer steps."""
     pivots: list[int] = []
-    left, done = [list(row) for row in rows], list[list[int]]()
+    remaining, finished = [list(row) for row in rows], list[list[int]]()
     for column in range(columns):
-        row = next((r for r in left if r[column]), None)
+        row = next((r for r in remaining if r[column]), None)
         if row is None:
             continue
-        left.remove(row)
-        for other in (*left, *done):
+        remaining.remove(row)
+        for other in (*remaining, *finished):
             factor = other[column]
             other[:] = [row[column] * a - factor * b for a, b in zip(other, row, strict=True)]
         pivots.append(column)
-        done.append(row)
-    return pivots, done
+        finished.append(row)
+    return pivots, finished

@@ -37,10 +37,10 @@ class LoopNestBuilder:
     numbers: Mapping[Sym, int]
 
     @cached_property
-    def known(self) -> dict[Sym, Dim]:
+    def constants(self) -> dict[Sym, Dim]:
         """The sizes, and the letters that have only one position."""
-        still = {s: 0 for s in self.numbers if self.number(self.extents[s]) == 1}
-        return {**self.sizes, **still}
+        unit_vars = {s: 0 for s in self.numbers if self.number(self.extents[s]) == 1}
+        return {**self.sizes, **unit_vars}
 
     def loops(self, statement: Statement) -> LoopNest:
         """The clause, its letters numbered."""
@@ -71,7 +71,7 @@ class LoopNestBuilder:
 
     def form(self, dim: Dim) -> AffineForm:
         """An index over the numbered letters."""
-        return form_of(dims.substitute(dim, self.known), self.numbers)
+        return form_of(dims.substitute(dim, self.constants), self.numbers)
 
     def condition(self, condition: Condition, full: Sequence[PositionSet]) -> Constraint:
         """A comparison, as a difference that must fall into a set."""

@@ -156,11 +156,11 @@ def identity(shape: Sequence[Dim]) -> Projection:
 
 
 def projection(
-    entries: Sequence[AccessIndex], kept: Sequence[Sym], extents: Mapping[Sym, Dim]
+    entries: Sequence[AccessIndex], columns: Sequence[Sym], extents: Mapping[Sym, Dim]
 ) -> Projection:
     """What an access meets for a point of the kept letters, all other letters ranging over their
     extents. An axis that is taken whole, read by data, or no affine index, is met whole."""
-    rows = [_row(entry, kept, extents) for entry in entries]
+    rows = [_row(entry, columns, extents) for entry in entries]
     return Projection(
         tuple([row for row, _, _ in rows]),
         tuple([offset for _, offset, _ in rows]),
@@ -169,32 +169,32 @@ def projection(
 
 
 def _row(
-    entry: AccessIndex, kept: Sequence[Sym], extents: Mapping[Sym, Dim]
+    entry: AccessIndex, columns: Sequence[Sym], extents: Mapping[Sym, Dim]
 ) -> tuple[tuple[Dim, ...], Dim, Dim]:
-    whole: tuple[tuple[Dim, ...], Dim, Dim] = ((0,) * len(kept), 0, entry.size)
+    whole: tuple[tuple[Dim, ...], Dim, Dim] = ((0,) * len(columns), 0, entry.size)
     if entry.whole or entry.data is not None:
         return whole
     index_vars = tuple(sorted(dims.syms(entry.dim) & extents.keys(), key=lambda s: s.order))
-    found = affine(entry.dim, index_vars)
-    if found is None:
+    form = affine(entry.dim, index_vars)
+    if form is None:
         return whole
-    factors, offset = found
-    absorbed = [(f, extents[s]) for s, f in factors.items() if s not in kept]
+    factors, offset = form
+    absorbed = [(f, extents[s]) for s, f in factors.items() if s not in columns]
     reach = _reach(absorbed)
     if reach is None:
         return whole
-    row = tuple([factors.get(index_var, 0) for index_var in kept])
+    row = tuple([factors.get(index_var, 0) for index_var in columns])
     return row, offset + reach[0], reach[1] - reach[0] + 1
 
 
 def of_result(spec: IndexSpec, statement: Statement, write: Write, read: Read) -> Projection | None:
     """What a point of a result reads of an operand; None where the write is no signed permutation
     of the parallel letters, or the clause covers only a part of the result."""
-    back = inverse(write.entries, statement.parallel, spec.extents)
-    if back is None:
+    from_result = inverse(write.entries, statement.parallel, spec.extents)
+    if from_result is None:
         return None
-    own = projection(read.entries, statement.parallel, spec.extents)
-    return back.after(own)
+    from_index_vars = projection(read.entries, statement.parallel, spec.extents)
+    return from_result.after(from_index_vars)
 
 
 def inverse(
@@ -207,23 +207,23 @@ def inverse(
     for position, entry in enumerate(entries):
         if entry.whole or entry.data is not None or entry.loose:
             return None
-        found = affine(entry.dim, tuple(index_vars))
-        if found is None:
+        form = affine(entry.dim, tuple(index_vars))
+        if form is None:
             return None
-        moving = {s: f for s, f in found[0].items() if extents[s] != 1}
+        moving = {s: f for s, f in form[0].items() if extents[s] != 1}
         if len(moving) > 1:
             return None
         for index_var, sign in moving.items():
             if sign not in (1, -1) or index_var in rows:
                 return None
             row = tuple([sign if k == position else 0 for k in range(rank)])
-            rows[index_var] = row, -sign * found[1]
+            rows[index_var] = row, -sign * form[1]
     for index_var in index_vars:
         if index_var not in rows and extents[index_var] != 1:
             return None
-    given = [rows.get(index_var, ((0,) * rank, 0)) for index_var in index_vars]
+    rows_in_order = [rows.get(index_var, ((0,) * rank, 0)) for index_var in index_vars]
     return Projection(
-        tuple([row for row, _ in given]),
-        tuple([offset for _, offset in given]),
+        tuple([row for row, _ in rows_in_order]),
+        tuple([offset for _, offset in rows_in_order]),
         (1,) * len(index_vars),
     )

@@ -39,8 +39,8 @@ class Monoid:
 
 INF = float("inf")
 MONOIDS: dict[str, Monoid] = {
-    m.name: m
-    for m in (
+    monoid.name: monoid
+    for monoid in (
         Monoid("sum", "add", 0.0),
         Monoid("prod", "mul", 1.0),
         Monoid("max", "max", -INF),

@@ -2,7 +2,7 @@
 
 Nearly all are intervals. A stride or a dilation leaves holes; those are kept as the bits of one
 integer, so that a window hanging over a border, or a chain of strided reads, is still answered
-exactly. Beyond `SPAN` a set with holes becomes the interval around it, marked as a superset.
+exactly. Beyond `SPAN` a set with holes becomes the interval around it, with_exactness as a superset.
 """
 
 from __future__ import annotations
@@ -60,17 +60,17 @@ class PositionSet(NamedTuple):
             if self:
                 yield self.start, self.stop
             return
-        at, mask = self.start, self.mask
+        position, mask = self.start, self.mask
         while mask:
             gap = (mask & -mask).bit_length() - 1
             mask >>= gap
             width = (~mask & (mask + 1)).bit_length() - 1
-            at += gap
-            yield at, at + width
-            at += width
+            position += gap
+            yield position, position + width
+            position += width
             mask >>= width
 
-    def loosened(self) -> PositionSet:
+    def hull(self) -> PositionSet:
         """The interval around the set, as a superset."""
         return PositionSet(self.start, self.stop, 0, False) if self else self
 
@@ -92,13 +92,13 @@ class PositionSet(NamedTuple):
             return PositionSet(start, stop, 0, False)
         few, many = (self, other) if self.size <= other.size else (other, self)
         if not few.mask or not many.mask:
-            holed, solid = (self, other) if self.mask else (other, self)
-            return of_bits(start, repeat_mask(holed.mask, solid.size), exact)
+            with_gaps, interval = (self, other) if self.mask else (other, self)
+            return of_bits(start, repeat_mask(with_gaps.mask, interval.size), exact)
         if few.size * (stop - start) > WORK:
             return PositionSet(start, stop, 0, False)
         total = 0
-        for at in few.elements():
-            total |= many.mask << (at - few.start)
+        for position in few.elements():
+            total |= many.mask << (position - few.start)
         return of_bits(start, total, exact)
 
     def times(self, factor: int) -> PositionSet:
@@ -137,8 +137,8 @@ class PositionSet(NamedTuple):
             return EMPTY
         if not self.mask:
             return PositionSet(first, last + 1, 0, self.exact)
-        kept = bin(self.mask)[:1:-1][first * factor - self.start :: factor]
-        return of_bits(first, int(kept[::-1], 2), self.exact)
+        bits = bin(self.mask)[:1:-1][first * factor - self.start :: factor]
+        return of_bits(first, int(bits[::-1], 2), self.exact)
 
     def clipped(self, low: int, high: int) -> PositionSet:
         """The positions from `low` to `high` exclusive."""
@@ -149,24 +149,24 @@ class PositionSet(NamedTuple):
             return EMPTY
         if not self.mask:
             return PositionSet(start, stop, 0, self.exact)
-        kept = (self.mask >> (start - self.start)) & ((1 << (stop - start)) - 1)
-        return of_bits(start, kept, self.exact)
+        mask = (self.mask >> (start - self.start)) & ((1 << (stop - start)) - 1)
+        return of_bits(start, mask, self.exact)
 
     def common(self, other: PositionSet) -> PositionSet:
         """The positions that are in both."""
         if not other.mask:
-            found = self.clipped(other.start, other.stop)
+            result = self.clipped(other.start, other.stop)
         elif not self.mask:
-            found = other.clipped(self.start, self.stop)
+            result = other.clipped(self.start, self.stop)
         else:
             start = max(self.start, other.start)
-            here, there = (s.clipped(start, s.stop) for s in (self, other))
-            found = EMPTY
-            if here and there:
-                found = of_bits(start, _bits_from(here, start) & _bits_from(there, start))
+            lhs, rhs = (s.clipped(start, s.stop) for s in (self, other))
+            result = EMPTY
+            if lhs and rhs:
+                result = of_bits(start, _bits_from(lhs, start) & _bits_from(rhs, start))
         if self.exact and other.exact:
-            return found
-        return found.marked(False) if found else EMPTY
+            return result
+        return result.with_exactness(False) if result else EMPTY
 
     def joined(self, other: PositionSet) -> PositionSet:
         """The positions that are in either."""
@@ -190,7 +190,7 @@ class PositionSet(NamedTuple):
         if not other.mask and self.stop <= other.stop:
             return self.clipped(self.start, other.start)
         if self.stop - self.start > SPAN:
-            return self.marked(False)
+            return self.with_exactness(False)
         inner = other.clipped(self.start, self.stop)
         return of_bits(self.start, self.bits & ~_bits_from(inner, self.start), self.exact)
 
@@ -230,7 +230,7 @@ class PositionSet(NamedTuple):
         """What a function makes of every position."""
         return of(sorted({function(v) for v in self.elements()}), self.exact)
 
-    def marked(self, exact: bool) -> PositionSet:
+    def with_exactness(self, exact: bool) -> PositionSet:
         """The same positions, known to be meant or not."""
         return PositionSet(self.start, self.stop, self.mask, exact)
 
@@ -251,16 +251,16 @@ def of_bits(start: int, mask: int, exact: bool = True) -> PositionSet:
 
 def of(positions: Iterable[int], exact: bool = True) -> PositionSet:
     """The set of these positions, which must be in order."""
-    found = list(positions)
-    if not found:
+    ordered = list(positions)
+    if not ordered:
         return EMPTY
-    start, stop = found[0], found[-1] + 1
-    if stop - start == len(found):
+    start, stop = ordered[0], ordered[-1] + 1
+    if stop - start == len(ordered):
         return PositionSet(start, stop, 0, exact)
     if stop - start > SPAN:
         return PositionSet(start, stop, 0, False)
     digits = bytearray(b"0" * (stop - start))
-    for position in found:
+    for position in ordered:
         digits[stop - 1 - position] = 49  # the digit 1
     return of_bits(start, int(digits, 2), exact)
 
@@ -282,11 +282,11 @@ def strided_mask(count: int, step: int) -> int:
 
 def repeat_mask(mask: int, count: int, step: int = 1) -> int:
     """The union of `count` copies of a mask, each a step after the one before."""
-    done, total = 1, mask
-    while 2 * done <= count:
-        total |= total << (done * step)
-        done *= 2
-    return total | (total << ((count - done) * step))
+    copies, total = 1, mask
+    while 2 * copies <= count:
+        total |= total << (copies * step)
+        copies *= 2
+    return total | (total << ((count - copies) * step))
 
 
 def spread(mask: int, step: int) -> int:

@@ -70,12 +70,12 @@ class RegionStep:
     origin: Any = None  # the expression of the step
 
 
-def required_regions(steps: Sequence[RegionStep], wanted: Mapping[Hashable, Region]) -> Regions:
+def required_regions(steps: Sequence[RegionStep], required: Mapping[Hashable, Region]) -> Regions:
     """Returns the region of every value that the `wanted` regions depend on, including them.
 
     Visits each step once, in reverse order, after all users of its results.
     """
-    regions = dict(wanted)
+    regions = dict(required)
     for step in reversed(steps):
         for result, output in enumerate(step.outputs):
             region = regions.get(output)

@@ -29,7 +29,7 @@ class Link:
     result: int
 
     @cached_property
-    def mirrors(self) -> bool:
+    def is_elementwise(self) -> bool:
         """Whether every element of the result reads just the one at its own place."""
         pairs = list(zip(self.read.axes, self.write.axes, strict=False))
         return (
@@ -55,80 +55,87 @@ class Dependence:
     base: int | None = None
 
     @cached_property
-    def mirrored(self) -> dict[int, frozenset[int]]:
+    def elementwise_operands(self) -> dict[int, frozenset[int]]:
         """The operands that each result is made of element by element, where it is so made."""
-        found: dict[int, list[Link]] = {}
+        links_of: dict[int, list[Link]] = {}
         for link in self.links:
-            found.setdefault(link.result, []).append(link)
-        plain = {k: links for k, links in found.items() if all(link.mirrors for link in links)}
+            links_of.setdefault(link.result, []).append(link)
+        plain = {
+            k: links for k, links in links_of.items() if all(link.is_elementwise for link in links)
+        }
         sets = {k: frozenset([link.operand for link in links]) for k, links in plain.items()}
         return {} if self.base is not None else sets
 
     def required_regions(self, region: Region, result: int = 0) -> tuple[Region, ...]:
         """What a region of a result needs of each operand."""
-        mirrored = self.mirrored.get(result)
-        if mirrored is not None:
-            return tuple([region if k in mirrored else NOTHING for k in range(len(self.operands))])
-        found: list[list[Box]] = [[] for _ in self.operands]
+        copied = self.elementwise_operands.get(result)
+        if copied is not None:
+            return tuple([region if k in copied else NOTHING for k in range(len(self.operands))])
+        boxes_of: list[list[Box]] = [[] for _ in self.operands]
         for box in region.boxes:
-            met: tuple[ConcreteAccess | None, list[IterationPoints]] = (None, [])
+            last_points: tuple[ConcreteAccess | None, list[IterationPoints]] = (None, [])
             for link in self.links:
                 if link.result != result:
                     continue
-                if link.write is not met[0]:  # the links of a write follow each other
-                    met = link.write, list(link.loops.points(link.write, box))
-                _meet(found[link.operand], met[1], link.read)
+                if link.write is not last_points[0]:  # the links of a write follow each other
+                    last_points = link.write, list(link.loops.points(link.write, box))
+                _add_boxes(boxes_of[link.operand], last_points[1], link.read)
             if self.base is not None and result == 0:
-                found[self.base] += self._kept(box)
-        return tuple([_united(boxes) for boxes in found])
+                boxes_of[self.base] += self._base_required(box)
+        return tuple([_union(boxes) for boxes in boxes_of])
 
     def affected_regions(self, region: Region, operand: int) -> tuple[Region, ...]:
         """Which elements of each result depend on a region of an operand."""
-        found: list[list[Box]] = [[] for _ in self.results]
+        boxes_of: list[list[Box]] = [[] for _ in self.results]
         for box in region.boxes:
             for link in self.links:
                 if link.operand == operand:
-                    _meet(found[link.result], link.loops.points(link.read, box), link.write)
+                    _add_boxes(boxes_of[link.result], link.loops.points(link.read, box), link.write)
             if operand == self.base:
-                found[0] += self._spread(box)
-        return tuple([_united(boxes) for boxes in found])
+                boxes_of[0] += self._base_affected(box)
+        return tuple([_union(boxes) for boxes in boxes_of])
 
-    def _kept(self, box: Box) -> list[Box]:
+    def _base_required(self, box: Box) -> list[Box]:
         """What a box of the result takes over from the operand that the result starts from."""
-        left: Box | None = box
+        remaining: Box | None = box
         for written in self.overwritten:
-            left = left and left.without(written)
-        if left is None or self.base is None:
+            remaining = remaining and remaining.without(written)
+        if remaining is None or self.base is None:
             return []
         shape = self.operands[self.base]
-        axes = left.axes[len(left.axes) - len(shape) :]
-        return [Box(tuple([_fitted(a, n) for a, n in zip(axes, shape, strict=True)]), left.exact)]
+        axes = remaining.axes[len(remaining.axes) - len(shape) :]
+        return [
+            Box(
+                tuple([_broadcast_axis(a, n) for a, n in zip(axes, shape, strict=True)]),
+                remaining.exact,
+            )
+        ]
 
-    def _spread(self, box: Box) -> list[Box]:
+    def _base_affected(self, box: Box) -> list[Box]:
         """Where a box of the operand that the result starts from shows in the result."""
         shape = self.results[0]
-        before = len(shape) - len(box.axes)
-        axes = [PositionSet(0, n) for n in shape[:before]]
-        own = zip(box.axes, shape[before:], self.operands[self.base or 0], strict=True)
-        axes += [PositionSet(0, n) if n != size == 1 else a for a, n, size in own]
-        left: Box | None = Box(tuple(axes), box.exact)
+        leading = len(shape) - len(box.axes)
+        axes = [PositionSet(0, n) for n in shape[:leading]]
+        sizes = zip(box.axes, shape[leading:], self.operands[self.base or 0], strict=True)
+        axes += [PositionSet(0, n) if n != size == 1 else a for a, n, size in sizes]
+        remaining: Box | None = Box(tuple(axes), box.exact)
         for written in self.overwritten:
-            left = left and left.without(written)
-        return [left] if left is not None and all(axes) else []
+            remaining = remaining and remaining.without(written)
+        return [remaining] if remaining is not None and all(axes) else []
 
 
-def _fitted(axis: PositionSet, size: int) -> PositionSet:
+def _broadcast_axis(axis: PositionSet, size: int) -> PositionSet:
     return only(0) if size == 1 else axis
 
 
-def _meet(found: list[Box], points: Iterable[IterationPoints], access: ConcreteAccess) -> None:
-    for each in points:
-        box = each.box(access)
+def _add_boxes(boxes: list[Box], points: Iterable[IterationPoints], access: ConcreteAccess) -> None:
+    for point_set in points:
+        box = point_set.box(access)
         if box is not None:
-            found.append(box)
+            boxes.append(box)
 
 
-def _united(boxes: list[Box]) -> Region:
+def _union(boxes: list[Box]) -> Region:
     if not boxes:
         return NOTHING
     return Region((boxes[0],)) if len(boxes) == 1 else region_of(boxes)
@@ -136,17 +143,17 @@ def _united(boxes: list[Box]) -> Region:
 
 def dependence(spec: IndexSpec, sizes: Sizes | None = None) -> Dependence:
     """A spec at concrete sizes; `sizes` gives the program's symbols where it has any."""
-    given = sizes or {}
+    sizes = sizes or {}
     links: list[Link] = []
     written: list[Box] = []
     for statement in spec.statements:
-        loops = loops_of(statement, spec.extents, given)
+        loops = loops_of(statement, spec.extents, sizes)
         links += _links(statement, loops)
         if spec.base is not None:
             written += _overwritten(statement, loops)
     return Dependence(
-        tuple([_shape(o.dims, given) for o in spec.operands]),
-        tuple([_shape(r.dims, given) for r in spec.results]),
+        tuple([_shape(o.dims, sizes) for o in spec.operands]),
+        tuple([_shape(r.dims, sizes) for r in spec.results]),
         tuple(links),
         tuple(written),
         spec.base,
@@ -168,14 +175,14 @@ def required_reads(statement: Statement, write: Write) -> tuple[Read, ...]:
     other."""
     if write.value is None:
         return statement.reads
-    known = {read.name: read for read in statement.reads}
-    kept: set[str] = set()
-    todo = [write.value, *[e.data for e in write.entries if e.data is not None]]
-    while todo:
-        for name in operands_of(todo.pop()) - kept:
-            kept.add(name)
-            todo += [e.data for e in known[name].entries if e.data is not None]
-    return tuple([read for read in statement.reads if read.name in kept])
+    reads_by_name = {read.name: read for read in statement.reads}
+    names: set[str] = set()
+    worklist = [write.value, *[e.data for e in write.entries if e.data is not None]]
+    while worklist:
+        for name in operands_of(worklist.pop()) - names:
+            names.add(name)
+            worklist += [e.data for e in reads_by_name[name].entries if e.data is not None]
+    return tuple([read for read in statement.reads if read.name in names])
 
 
 def _overwritten(statement: Statement, loops: LoopNest) -> Iterator[Box]:

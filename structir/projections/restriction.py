@@ -44,7 +44,7 @@ def local_spec(
     results: Sequence[Bounds | None],
     operands: Sequence[Bounds],
     *,
-    cut: Mapping[Sym, Range] | None = None,
+    ranges: Mapping[Sym, Range] | None = None,
     names: Names | None = None,
     width: Callable[[int], Dim] = int,
 ) -> IndexSpec:
@@ -57,30 +57,39 @@ def local_spec(
     `names` share loop indices, so that equal computations compare equal. An axis that is not split
     keeps its dim; `width` returns the dim of a block size.
     """
-    made = [b or nothing(len(r.dims)) for b, r in zip(results, spec.results, strict=True)]
+    computed = [b or nothing(len(r.dims)) for b, r in zip(results, spec.results, strict=True)]
     names = {} if names is None else names
-    cutter = _SpecRestriction(spec, sizes, made, operands, cut or {}, names, width)
-    statements = list(cutter.base())
-    statements += [c for n, each in enumerate(spec.statements) if (c := cutter.statement(n, each))]
-    infos = [
-        OperandInfo(o.name, (k,), cutter.shape(o.dims, block), o.dtype)
+    restriction = _SpecRestriction(spec, sizes, computed, operands, ranges or {}, names, width)
+    statements = list(restriction.base())
+    statements += [
+        c for n, each in enumerate(spec.statements) if (c := restriction.statement(n, each))
+    ]
+    operand_infos = [
+        OperandInfo(o.name, (k,), restriction.shape(o.dims, block), o.dtype)
         for k, (o, block) in enumerate(zip(spec.operands, operands, strict=True))
     ]
-    outs = [
-        ResultInfo(r.name, cutter.shape(r.dims, block), r.dtype)
-        for r, block in zip(spec.results, made, strict=True)
+    result_infos = [
+        ResultInfo(r.name, restriction.shape(r.dims, block), r.dtype)
+        for r, block in zip(spec.results, computed, strict=True)
     ]
-    base = cutter.kept_base
-    return IndexSpec(tuple(infos), tuple(outs), cutter.extents, tuple(statements), spec.fill, base)
+    base = restriction.shared_base
+    return IndexSpec(
+        tuple(operand_infos),
+        tuple(result_infos),
+        restriction.extents,
+        tuple(statements),
+        spec.fill,
+        base,
+    )
 
 
 def common_block(spec: IndexSpec, sizes: Sizes, results: Sequence[Bounds]) -> list[Bounds]:
     """Returns the blocks to compute for the wanted ones: along a scan, all that precede."""
-    found = list(results)
+    blocks = list(results)
     for statement in spec.statements:
         scan = scan_of(spec, statement)
         for write in statement.writes if scan is not None else ():
-            start, stop = map(list, found[write.result])
+            start, stop = map(list, blocks[write.result])
             for axis, entry in enumerate(write.entries):
                 if scan is not None and scan.target in entry.index_vars and start != stop:
                     first = scan.op in ("lt", "le") and len(statement.reduce) == 1
@@ -89,8 +98,8 @@ def common_block(spec: IndexSpec, sizes: Sizes, results: Sequence[Bounds]) -> li
                     end = size if isinstance(size, int) else dims.evaluate(size, dict(sizes))
                     start[axis] = start[axis] if last else 0
                     stop[axis] = stop[axis] if first else end
-            found[write.result] = tuple(start), tuple(stop)
-    return found
+            blocks[write.result] = tuple(start), tuple(stop)
+    return blocks
 
 
 def widths(bounds: Bounds) -> tuple[int, ...]:
@@ -125,18 +134,23 @@ class _SpecRestriction:
     extents: dict[Sym, Dim] = attrs.Factory(dict)
 
     @property
-    def kept_base(self) -> int | None:
+    def shared_base(self) -> int | None:
         """The operand that the first result starts from, if the two blocks are the same."""
         base = self.spec.base
         return base if base is not None and self.operands[base] == self.results[0] else None
 
     def base(self) -> Iterator[Statement]:
         """A clause that copies what the first result starts from, where the blocks differ."""
-        if self.spec.base is None or self.kept_base is not None:
+        if self.spec.base is None or self.shared_base is not None:
             return
         block, target = self.operands[self.spec.base], self.results[0]
-        own, made = self.spec.operands[self.spec.base].dims, self.spec.results[0].dims
-        sizes = list(zip(self.shape(own, block), self.shape(made, target), strict=True))
+        operand_dims, result_dims = (
+            self.spec.operands[self.spec.base].dims,
+            self.spec.results[0].dims,
+        )
+        sizes = list(
+            zip(self.shape(operand_dims, block), self.shape(result_dims, target), strict=True)
+        )
         read, write = [], []
         index_vars = []
         for axis, (a, b, p, q) in enumerate(zip(*block, *target, strict=True)):
@@ -160,11 +174,11 @@ class _SpecRestriction:
         start, stop = part
         return dim if part == (0, self.number(dim)) else self.width(stop - start)
 
-    def index_var(self, statement: int, own: object) -> Sym:
+    def index_var(self, statement: int, original: object) -> Sym:
         """Returns the restricted loop index of an original one."""
-        key = (statement, own)
+        key = (statement, original)
         if key not in self.names:
-            self.names[key] = Sym(own.name if isinstance(own, Sym) else f"x{own}")
+            self.names[key] = Sym(original.name if isinstance(original, Sym) else f"x{original}")
         return self.names[key]
 
     def number(self, dim: Dim) -> int:
@@ -173,51 +187,54 @@ class _SpecRestriction:
 
     def statement(self, number: int, statement: Statement) -> Statement | None:
         """Returns a statement restricted to the blocks; None if no point writes into them."""
-        found = self.ranges(statement)
-        if found is None:
+        ranges_and_check = self.ranges(statement)
+        if ranges_and_check is None:
             return None
-        ranges, safe = found
+        ranges, check = ranges_and_check
         named = {s: self.index_var(number, s) for s in ranges}
-        whole = {s: self.spec.extents[s] for s in ranges}
-        self.extents.update({named[s]: self.size(whole[s], part) for s, part in ranges.items()})
-        uncut = frozenset([s for s, part in ranges.items() if part == (0, self.number(whole[s]))])
-        moved = _AccessRewriter(self, named, {s: a for s, (a, _) in ranges.items()}, uncut)
+        extents = {s: self.spec.extents[s] for s in ranges}
+        self.extents.update({named[s]: self.size(extents[s], part) for s, part in ranges.items()})
+        full = frozenset([s for s, part in ranges.items() if part == (0, self.number(extents[s]))])
+        rewriter = _AccessRewriter(self, named, {s: a for s, (a, _) in ranges.items()}, full)
         writes = tuple([w for w in statement.writes if self.wanted(w)])
         return Statement(
             tuple([named[s] for s in statement.parallel]),
             tuple([named[s] for s in statement.reduce]),
             (),
             tuple(
-                [moved.read(r, self.operands[r.operand], safe) for r in _used(statement, writes)]
+                [
+                    rewriter.read(r, self.operands[r.operand], check)
+                    for r in _used(statement, writes)
+                ]
             ),
-            tuple([moved.write(w, self.results[w.result], safe) for w in writes]),
-            tuple([moved.condition(c) for c in statement.conditions]),
+            tuple([rewriter.write(w, self.results[w.result], check) for w in writes]),
+            tuple([rewriter.condition(c) for c in statement.conditions]),
             statement.monoid,
         )
 
     def ranges(self, statement: Statement) -> tuple[dict[Sym, Range], _LocalityCheck] | None:
         """Where each letter goes, and what is sure of the points there."""
-        found = list(self.points(statement))
-        if not found:
+        points = list(self.points(statement))
+        if not points:
             return None
         hull = {
-            index_var: (min(p.sets[k].start for p in found), max(p.sets[k].stop for p in found))
+            index_var: (min(p.sets[k].start for p in points), max(p.sets[k].stop for p in points))
             for k, index_var in enumerate(statement.parallel)
         }
         for index_var in statement.reduce:
             hull[index_var] = self.cut.get(
                 index_var, (0, self.number(self.spec.extents[index_var]))
             )
-        first = found[0]
-        plain = not any(first.sets[k].mask for k in range(len(statement.parallel)))
-        sure = len(found) == 1 and first.exact and not first.ties and plain
+        points_set = points[0]
+        no_gaps = not any(points_set.sets[k].mask for k in range(len(statement.parallel)))
+        exact = len(points) == 1 and points_set.exact and not points_set.ties and no_gaps
         scan = scan_of(self.spec, statement)
         if scan is None:
-            return hull, _LocalityCheck(sure, sure)
+            return hull, _LocalityCheck(exact, exact)
         if len(statement.reduce) == 1:
             hull[statement.reduce[0]] = hull[scan.target]
         return hull, _LocalityCheck(
-            sure and scan.op in ("le", "ge"), sure
+            exact and scan.op in ("le", "ge"), exact
         )  # else the last is not at hand
 
     def wanted(self, write: Write) -> bool:
@@ -241,9 +258,9 @@ def _used(statement: Statement, writes: Sequence[Write]) -> Iterator[Read]:
     """Returns the reads that some writes depend on."""
     entries = [e for r in statement.reads for e in r.entries]
     entries += [e for w in writes for e in w.entries]
-    points = [w.value for w in writes if w.value is not None]
-    points += [e.index for e in entries if isinstance(e.index, ScalarExpr)]
-    used = frozenset().union(*[operands_of(p) for p in points])
+    exprs = [w.value for w in writes if w.value is not None]
+    exprs += [e.index for e in entries if isinstance(e.index, ScalarExpr)]
+    used = frozenset().union(*[operands_of(p) for p in exprs])
     for read in statement.reads:
         if read.name in used or not all(e.inside for e in read.entries):
             yield read
@@ -258,14 +275,14 @@ class _AccessRewriter:
     starts: Mapping[Sym, int]
     uncut: frozenset[Sym]
 
-    def read(self, read: Read, block: Bounds, safe: _LocalityCheck) -> Read:
+    def read(self, read: Read, block: Bounds, check: _LocalityCheck) -> Read:
         """Returns a read of a block of its operand."""
-        return Read(read.name, read.operand, self.entries(read.entries, block, safe.reads))
+        return Read(read.name, read.operand, self.entries(read.entries, block, check.reads))
 
-    def write(self, write: Write, block: Bounds, safe: _LocalityCheck) -> Write:
+    def write(self, write: Write, block: Bounds, check: _LocalityCheck) -> Write:
         """Returns a write into a block of its result."""
         value = None if write.value is None else self.point(write.value)
-        entries = self.entries(write.entries, block, safe.writes)
+        entries = self.entries(write.entries, block, check.writes)
         return Write(write.result, entries, value, write.unique)
 
     def condition(self, condition: Condition) -> Condition:
@@ -273,17 +290,17 @@ class _AccessRewriter:
         return Condition(condition.op, self.dim(condition.left), self.dim(condition.right))
 
     def entries(
-        self, entries: tuple[AccessIndex, ...], block: Bounds, sure: bool
+        self, entries: tuple[AccessIndex, ...], block: Bounds, exact: bool
     ) -> tuple[AccessIndex, ...]:
         """Returns the indices of an access relative to a block."""
         return tuple(
             [
-                self.entry(entry, start, stop, sure)
+                self.entry(entry, start, stop, exact)
                 for entry, start, stop in zip(entries, *block, strict=True)
             ]
         )
 
-    def entry(self, entry: AccessIndex, start: int, stop: int, sure: bool) -> AccessIndex:
+    def entry(self, entry: AccessIndex, start: int, stop: int, exact: bool) -> AccessIndex:
         """Returns the index of an access along one axis, relative to a block."""
         size, width = self.cutter.number(entry.size), self.cutter.size(entry.size, (start, stop))
         if entry.loose and size == 1:
@@ -293,23 +310,25 @@ class _AccessRewriter:
             return AccessIndex(
                 sub(index, ScalarLiteral(start)) if start else index, width, entry.inside
             )
-        inside = entry.inside and (sure or (start, stop) == (0, size))
-        kept = (start, stop) == (0, size)
-        return AccessIndex(self.dim(entry.index, kept) - start, width, inside)
+        inside = entry.inside and (exact or (start, stop) == (0, size))
+        is_full = (start, stop) == (0, size)
+        return AccessIndex(self.dim(entry.index, is_full) - start, width, inside)
 
-    def dim(self, dim: Dim, kept: bool = True) -> Dim:
+    def dim(self, dim: Dim, is_full: bool = True) -> Dim:
         """An index over the letters of the part; sizes are numbers where any letter is cut."""
-        whole = kept and not dims.syms(dim) & self.named.keys() - self.uncut
-        sizes: dict[Sym, Dim] = {} if whole else dict(self.cutter.sizes)
+        keeps_sizes = is_full and not dims.syms(dim) & self.named.keys() - self.uncut
+        sizes: dict[Sym, Dim] = {} if keeps_sizes else dict(self.cutter.sizes)
         index_vars = {s: dims.as_dim(self.named[s]) + start for s, start in self.starts.items()}
         return dim if isinstance(dim, int) else dims.substitute(dim, {**sizes, **index_vars})
 
-    def point(self, point: ScalarExpr) -> ScalarExpr:
+    def point(self, expr: ScalarExpr) -> ScalarExpr:
         """Returns a scalar expression of the restriction."""
         replacements: dict[ScalarExpr, ScalarExpr] = {}
-        for node in walk(point):
+        for node in walk(expr):
             match node:
                 case LoopIndex(index_var) if index_var in self.named:
-                    start, own = self.starts[index_var], LoopIndex(self.named[index_var])
-                    replacements[node] = add(own, ScalarLiteral(start)) if start else own
-        return substitute(point, replacements) if replacements else point
+                    start, restricted = self.starts[index_var], LoopIndex(self.named[index_var])
+                    replacements[node] = (
+                        add(restricted, ScalarLiteral(start)) if start else restricted
+                    )
+        return substitute(expr, replacements) if replacements else expr

@@ -15,14 +15,14 @@ def split(constraints: list[Constraint], sets: list[PositionSet]) -> list[list[P
     for form, target in constraints:
         if len(moving_index_vars(form, sets)) < 2 or values(form, sets).within(target):
             continue
-        parts = [_parts(form, target, product) for product in products]
-        found = [piece for part in parts if part is not None for piece in part]
-        if None not in parts and len(found) <= MAX_BOXES:
-            products = found
+        splits = [_split_form(form, target, product) for product in products]
+        pieces = [product for each in splits if each is not None for product in each]
+        if None not in splits and len(pieces) <= MAX_BOXES:
+            products = pieces
     return products
 
 
-def _parts(
+def _split_form(
     form: AffineForm, target: PositionSet, sets: list[PositionSet]
 ) -> list[list[PositionSet]] | None:
     """The products at which a row-major number falls into a target; None where the form is no such
@@ -35,16 +35,16 @@ def _parts(
     runs = list(target.runs())
     if len(runs) > MAX_BOXES:
         return None
-    found: list[list[PositionSet]] = []
+    products: list[list[PositionSet]] = []
     for start, stop in runs:
-        pieces = _rows(terms, start - form.offset, stop - form.offset, sets)
-        if pieces is None:
+        rows = _split_terms(terms, start - form.offset, stop - form.offset, sets)
+        if rows is None:
             return None
-        found += pieces
-    return found
+        products += rows
+    return products
 
 
-def _rows(
+def _split_terms(
     terms: list[tuple[int, int]], start: int, stop: int, sets: list[PositionSet]
 ) -> list[list[PositionSet]] | None:
     """Returns the products at which a mixed-radix number is in an interval: a partial first row,
@@ -57,17 +57,21 @@ def _rows(
     greatest = sum(f * (sets[k].stop - 1) for f, k in rest)
     if greatest - least >= factor:
         return None
-    own = sets[index_var].clipped(-((greatest - start) // factor), (stop - 1 - least) // factor + 1)
-    full = own.clipped(-((least - start) // factor), (stop - 1 - greatest) // factor + 1)
-    found = [_with(sets, index_var, full)] if full else []
-    for row in own.without(full).elements():
-        inner = _with(sets, index_var, PositionSet(row, row + 1))
-        pieces = _rows(rest, start - row * factor, stop - row * factor, inner)
-        if pieces is None:
+    positions = sets[index_var].clipped(
+        -((greatest - start) // factor), (stop - 1 - least) // factor + 1
+    )
+    full = positions.clipped(-((least - start) // factor), (stop - 1 - greatest) // factor + 1)
+    products = [_replace_set(sets, index_var, full)] if full else []
+    for row in positions.without(full).elements():
+        inner = _replace_set(sets, index_var, PositionSet(row, row + 1))
+        inner_products = _split_terms(rest, start - row * factor, stop - row * factor, inner)
+        if inner_products is None:
             return None
-        found += pieces
-    return found
+        products += inner_products
+    return products
 
 
-def _with(sets: list[PositionSet], index_var: int, own: PositionSet) -> list[PositionSet]:
-    return [own if k == index_var else s for k, s in enumerate(sets)]
+def _replace_set(
+    sets: list[PositionSet], index_var: int, positions: PositionSet
+) -> list[PositionSet]:
+    return [positions if k == index_var else s for k, s in enumerate(sets)]

@@ -54,7 +54,7 @@ def run(
     extents = {index_var: _number(state, extent) for index_var, extent in spec.extents.items()}
     for statement in spec.statements:
         space = LoopSpace((*statement.parallel, *statement.reduce), extents, state.sizes)
-        _run_clause(state, statement, space)
+        _run_statement(state, statement, space)
     return [_initial_result(state, k) for k in range(len(spec.results))]
 
 
@@ -62,31 +62,33 @@ def _number(state: SpecRun, dim: Any) -> int:
     return dim if isinstance(dim, int) else LoopSpace((), {}, state.sizes).size(dim)
 
 
-def _run_clause(state: SpecRun, statement: Statement, space: LoopSpace) -> None:
-    fetched = load_reads(state, statement, space)
-    exists = reduce(intersect_masks, [_holds(c, space) for c in statement.conditions], None)
-    exists = reduce(intersect_masks, [f.exists for f in fetched.values()], exists)
+def _run_statement(state: SpecRun, statement: Statement, space: LoopSpace) -> None:
+    loaded = load_reads(state, statement, space)
+    exists = reduce(
+        intersect_masks, [_condition_mask(c, space) for c in statement.conditions], None
+    )
+    exists = reduce(intersect_masks, [view.exists for view in loaded.values()], exists)
     for write in statement.writes:
-        value, left = _combine(state, statement, space, write, fetched, exists)
-        _store(state, statement, space, write, value, left, fetched)
+        value, remaining_mask = _combine(state, statement, space, write, loaded, exists)
+        _store(state, statement, space, write, value, remaining_mask, loaded)
 
 
 def load_reads(state: SpecRun, statement: Statement, space: LoopSpace) -> dict[str, LoadedView]:
     """Returns the values of each read; index reads come first."""
-    fetched: dict[str, LoadedView] = {}
+    loaded: dict[str, LoadedView] = {}
     for read in sorted(statement.reads, key=_reads_data):
-        values = {name: f.values for name, f in fetched.items()}
-        fetched[read.name] = load(state.operands[read.operand], read, space, values)
-    return fetched
+        values = {name: view.values for name, view in loaded.items()}
+        loaded[read.name] = load(state.operands[read.operand], read, space, values)
+    return loaded
 
 
 def _reads_data(read: Read) -> bool:
     return any(e.data is not None for e in read.entries)
 
 
-def _holds(condition: Condition, space: LoopSpace) -> Mask:
-    left, right = space.index(condition.left), space.index(condition.right)
-    return ufunc(COMPARISONS[condition.op])(left, right)
+def _condition_mask(condition: Condition, space: LoopSpace) -> Mask:
+    lhs, rhs = space.index(condition.left), space.index(condition.right)
+    return ufunc(COMPARISONS[condition.op])(lhs, rhs)
 
 
 COMPARISONS = {
@@ -104,26 +106,26 @@ def _combine(
     statement: Statement,
     space: LoopSpace,
     write: Write,
-    fetched: Mapping[str, LoadedView],
+    loaded: Mapping[str, LoadedView],
     exists: Mask,
 ) -> tuple[Array, Mask]:
     """Returns the values of a write over the parallel indices, and the mask of existing points."""
     if write.value is None:
         raise StructIRError("a spec without values at a point cannot be run")
     parallel = len(statement.parallel)
-    fetched = _widen(state, statement, write, fetched)
+    loaded = _widen(state, statement, write, loaded)
     if statement.reduce and statement.monoid == "sum":
-        quick = contract(write.value, fetched, exists, space, parallel)
-        if quick is not None:
-            return quick, None
-    values = {n: f.values for n, f in fetched.items()}
+        contracted = contract(write.value, loaded, exists, space, parallel)
+        if contracted is not None:
+            return contracted, None
+    values = {name: view.values for name, view in loaded.items()}
     grid = space.grid if write.uses_index_vars else {}
     value = evaluate(write.value, EvaluationPoint(values, grid, space.sizes))
     value = value.reshape((1,) * (len(space.index_vars) - value.ndim) + value.shape)
     if not statement.reduce and statement.monoid not in PAIRS:
         return spread(value, space.shape), exists
     scan = scan_of(state.spec, statement)
-    if scan is not None and all(f.exists is None for f in fetched.values()):
+    if scan is not None and all(view.exists is None for view in loaded.values()):
         axis = statement.parallel.index(scan.target)
         return _scan(value, axis, scan.op, statement.monoid or "sum", space, parallel), None
     full = spread(value, space.shape)
@@ -131,17 +133,17 @@ def _combine(
 
 
 def _widen(
-    state: SpecRun, statement: Statement, write: Write, fetched: Mapping[str, LoadedView]
+    state: SpecRun, statement: Statement, write: Write, loaded: Mapping[str, LoadedView]
 ) -> Mapping[str, LoadedView]:
     """Returns the terms of a sum in the dtype of the sum, if that is wider."""
     total = state.spec.results[write.result].dtype
     if total is None or not statement.reduce or statement.monoid not in ("sum", "prod"):
-        return fetched
+        return loaded
     return {
         name: attrs.evolve(read, values=read.values.astype(numpy_dtype(total)))
         if widened(read.values.dtype.name, total)
         else read
-        for name, read in fetched.items()
+        for name, read in loaded.items()
     }
 
 
@@ -209,18 +211,18 @@ def _reduce(value: Array, exists: Mask, monoid: str, parallel: int) -> Array:
 
 def _initial_result(state: SpecRun, result: int) -> Array:
     """Returns the initial array of a result: the fill, or the operand that it starts from."""
-    found = state.results[result]
-    if found is None:
+    array = state.results[result]
+    if array is None:
         info = state.spec.results[result]
         shape = tuple(_number(state, d) for d in info.dims)
         if state.spec.base is not None:
             base = state.operands[state.spec.base]
-            found = np.array(np.broadcast_to(base, shape))
+            array = np.array(np.broadcast_to(base, shape))
         else:
             dtype = numpy_dtype(info.dtype or "float32")
-            found = np.full(shape, state.spec.fill).astype(dtype)
-        state.results[result] = found
-    return found
+            array = np.full(shape, state.spec.fill).astype(dtype)
+        state.results[result] = array
+    return array
 
 
 def _store(
@@ -230,12 +232,12 @@ def _store(
     write: Write,
     value: Array,
     exists: Mask,
-    fetched: Mapping[str, LoadedView],
+    loaded: Mapping[str, LoadedView],
 ) -> None:
     if exists is None and state.results[write.result] is None and state.spec.base is None:
-        whole = _whole_result(state, statement, write, value)
-        if whole is not None:
-            state.results[write.result] = whole
+        direct = _whole_result(state, statement, write, value)
+        if direct is not None:
+            state.results[write.result] = direct
             return
     inner = space.only(statement.parallel)
     target = _initial_result(state, write.result)
@@ -249,7 +251,7 @@ def _store(
     ):
         view[...] = value
         return
-    _scatter(target, write, statement, inner, value, exists, fetched)
+    _scatter(target, write, statement, inner, value, exists, loaded)
 
 
 def _whole_result(state: SpecRun, statement: Statement, write: Write, value: Array) -> Array | None:
@@ -262,11 +264,11 @@ def _whole_result(state: SpecRun, statement: Statement, write: Write, value: Arr
     info = state.spec.results[write.result]
     if [value.shape[axis] for axis in order] != [_number(state, d) for d in info.dims]:
         return None  # it is only a part
-    made = round_to_dtype(value, numpy_dtype(info.dtype or "float32"))
+    stored = round_to_dtype(value, numpy_dtype(info.dtype or "float32"))
     if order != list(range(len(order))):
-        made = made.transpose(order)
-    own = made.base is None and not any(made is operand for operand in state.operands)
-    return np.asarray(made) if own else np.array(made, order="C")
+        stored = stored.transpose(order)
+    owned = stored.base is None and not any(stored is operand for operand in state.operands)
+    return np.asarray(stored) if owned else np.array(stored, order="C")
 
 
 def _scatter(
@@ -276,22 +278,22 @@ def _scatter(
     space: LoopSpace,
     value: Array,
     exists: Mask,
-    fetched: Mapping[str, LoadedView],
+    loaded: Mapping[str, LoadedView],
 ) -> None:
     names = {
-        name: _without_reduce(f.values, len(statement.parallel)) for name, f in fetched.items()
+        name: _without_reduce(view.values, len(statement.parallel)) for name, view in loaded.items()
     }
     index, inside = positions(write.entries, target.shape, space, names)
-    kept = intersect_masks(exists, inside)
-    where = np.broadcast_to(True if kept is None else kept, space.shape)
-    places = [np.broadcast_to(i, space.shape)[where] for i in index]
-    if not places:  # a scalar is a vector of one
-        target, places = target.reshape(1), [np.zeros(int(where.sum()), "int64")]
+    mask = intersect_masks(exists, inside)
+    selected = np.broadcast_to(True if mask is None else mask, space.shape)
+    selected_index = [np.broadcast_to(i, space.shape)[selected] for i in index]
+    if not selected_index:  # a scalar is a vector of one
+        target, selected_index = target.reshape(1), [np.zeros(int(selected.sum()), "int64")]
     if write.unique or statement.monoid is None:
-        target[tuple(places)] = value[where]
+        target[tuple(selected_index)] = value[selected]
     else:
         combine = ufunc(COMBINERS[statement.monoid])
-        combine.at(target, tuple(places), value[where])  # type: ignore[attr-defined]
+        combine.at(target, tuple(selected_index), value[selected])  # type: ignore[attr-defined]
 
 
 def _without_reduce(values: Array, parallel: int) -> Array:

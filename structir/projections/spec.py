@@ -86,15 +86,15 @@ class AccessIndex:
 def plain_index_vars(entries: tuple[AccessIndex, ...]) -> tuple[Sym | None, ...] | None:
     """The letter of each axis, where every entry is a letter of its own or the only element of its
     axis (None); None where an entry is anything else."""
-    found: list[Sym | None] = []
+    index_vars: list[Sym | None] = []
     for entry in entries:
         if isinstance(entry.index, ScalarExpr) or entry.loose or not entry.inside:
             return None
         index_var = dims.as_sym(entry.index)
-        if index_var in found or (index_var is None and (entry.index, entry.size) != (0, 1)):
+        if index_var in index_vars or (index_var is None and (entry.index, entry.size) != (0, 1)):
             return None
-        found.append(index_var)
-    return tuple(found)
+        index_vars.append(index_var)
+    return tuple(index_vars)
 
 
 def flag(size: Dim) -> Dim:
@@ -254,15 +254,15 @@ def scan_of(spec: IndexSpec, statement: Statement) -> Scan | None:
         return None
     condition = statement.conditions[0]
     source, extent = linear_index(spec, statement.reduce)
-    left, right, op = condition.left, condition.right, condition.op
-    if right == source:
-        left, right, op = right, left, FLIPPED[op]
-    target = dims.as_sym(right)
-    if left != source or target not in statement.parallel or target is None:
+    lhs, rhs, op = condition.left, condition.right, condition.op
+    if rhs == source:
+        lhs, rhs, op = rhs, lhs, FLIPPED[op]
+    target = dims.as_sym(rhs)
+    if lhs != source or target not in statement.parallel or target is None:
         return None
     reads_target = any(target in e.index_vars for r in statement.reads for e in r.entries)
-    same = dims.equal(spec.extents[target], extent)
-    return Scan(target, op) if same and not reads_target else None
+    same_extent = dims.equal(spec.extents[target], extent)
+    return Scan(target, op) if same_extent and not reads_target else None
 
 
 def linear_index(spec: IndexSpec, index_vars: tuple[Sym, ...]) -> tuple[Dim, Dim]:
@@ -279,24 +279,24 @@ def affine(index: Dim, index_vars: tuple[Sym, ...]) -> tuple[dict[Sym, Dim], Dim
     """An index as coefficients of letters and an offset, both free of letters; None where it is not
     affine."""
     coefficients: dict[Sym, Dim] = {}
-    rest = index
+    remainder = index
     for index_var in index_vars:
-        found = dims.linear(rest, index_var)
-        if found is None:
+        linear = dims.linear(remainder, index_var)
+        if linear is None:
             return None
-        coefficient, rest = found
+        coefficient, remainder = linear
         if coefficient != 0:
             coefficients[index_var] = coefficient
     free = frozenset(index_vars)
     if any(dims.syms(c) & free for c in coefficients.values()):
         return None
-    return coefficients, rest
+    return coefficients, remainder
 
 
-def product_of_reads(point: ScalarExpr) -> tuple[str, ...] | None:
+def product_of_reads(expr: ScalarExpr) -> tuple[str, ...] | None:
     """Returns the names of the reads whose product a value is; None for other values."""
     names: list[str] = []
-    for node in walk(point):
+    for node in walk(expr):
         match node:
             case OperandElement(name):
                 names.append(name)
@@ -320,12 +320,12 @@ def _dims(spec: IndexSpec) -> Iterator[Dim]:
     for statement in spec.statements:
         for condition in statement.conditions:
             yield from (condition.left, condition.right)
-        points = [w.value for w in statement.writes if w.value is not None]
+        exprs = [w.value for w in statement.writes if w.value is not None]
         accesses = [*[r.entries for r in statement.reads], *[w.entries for w in statement.writes]]
         for entry in [e for entries in accesses for e in entries]:
             yield entry.size
             if isinstance(entry.index, ScalarExpr):
-                points.append(entry.index)
+                exprs.append(entry.index)
             else:
                 yield entry.index
-        yield from [n.dim for point in points for n in walk(point) if isinstance(n, ScalarExtent)]
+        yield from [n.dim for expr in exprs for n in walk(expr) if isinstance(n, ScalarExtent)]

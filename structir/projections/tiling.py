@@ -102,21 +102,23 @@ def _stream_cost(
     counts: Sequence[Number],
     tiles: Number,
     reuse: bool,
-    on: Arithmetic,
+    arithmetic: Arithmetic,
 ) -> StreamCost:
-    own = stream.projection
-    box = tuple([_width(own, j, n, tile, on) for j, n in enumerate(stream.shape)])
+    projection = stream.projection
+    box = tuple([_width(projection, j, n, tile, arithmetic) for j, n in enumerate(stream.shape)])
     footprint = _product(box) * stream.bytes_each
     shared = tuple(
         [
-            _product([_overlap(own, j, i, width, tile, on) for j, width in enumerate(box)])
+            _product(
+                [_overlap(projection, j, i, width, tile, arithmetic) for j, width in enumerate(box)]
+            )
             * stream.bytes_each
             for i in range(len(tile))
         ]
     )
     traffic = tiles * footprint
     if reuse:
-        traffic = traffic - _reused(shared, counts, on)
+        traffic = traffic - _reused(shared, counts, arithmetic)
     return StreamCost(box, footprint, shared, traffic)
 
 
@@ -124,29 +126,36 @@ def _product(factors: Sequence[Number]) -> Number:
     return reduce(lambda total, factor: total * factor, factors, 1)
 
 
-def _width(own: Projection, j: int, size: Dim, tile: Sequence[Number], on: Arithmetic) -> Number:
+def _width(
+    projection: Projection, j: int, size: Dim, tile: Sequence[Number], arithmetic: Arithmetic
+) -> Number:
     """How much of an axis a tile reads."""
-    width: Number = own.shape[j]
-    for factor, extent in zip(own.matrix[j], tile, strict=True):
+    width: Number = projection.shape[j]
+    for factor, extent in zip(projection.matrix[j], tile, strict=True):
         width = width + abs_of(factor) * (extent - 1)
-    return on.least(width, size)
+    return arithmetic.least(width, size)
 
 
 def _overlap(
-    own: Projection, j: int, i: int, width: Number, tile: Sequence[Number], on: Arithmetic
+    projection: Projection,
+    j: int,
+    i: int,
+    width: Number,
+    tile: Sequence[Number],
+    arithmetic: Arithmetic,
 ) -> Number:
     """How much of an axis a tile and the next one along axis i both read."""
-    return on.most(width - abs_of(own.matrix[j][i]) * tile[i], 0)
+    return arithmetic.most(width - abs_of(projection.matrix[j][i]) * tile[i], 0)
 
 
-def _reused(shared: Sequence[Number], counts: Sequence[Number], on: Arithmetic) -> Number:
+def _reused(shared: Sequence[Number], counts: Sequence[Number], arithmetic: Arithmetic) -> Number:
     """What is found again along the innermost axis that is cut: of those further out, nothing."""
     total: Number = 0
-    innermost: Number = 1  # 0 once an axis further in is cut
+    is_innermost: Number = 1  # 0 once an axis further in is cut
     for axis in reversed(range(len(counts))):
         others = _product([n for k, n in enumerate(counts) if k != axis])
-        total = total + innermost * others * (counts[axis] - 1) * shared[axis]
-        innermost = innermost * on.most(2 - counts[axis], 0)
+        total = total + is_innermost * others * (counts[axis] - 1) * shared[axis]
+        is_innermost = is_innermost * arithmetic.most(2 - counts[axis], 0)
     return total
 
 
@@ -158,12 +167,12 @@ def cheapest_tile(
 ) -> tuple[int, ...] | None:
     """The tile of least traffic whose working set fits, the largest among equals; None if none
     fits. `candidates` are the sizes to try along each axis."""
-    tried = np.array(list(itertools.product(*candidates)), "int64").reshape(-1, len(extents))
-    cost = tiling_cost(streams, extents, list(tried.T), arithmetic=ON_ARRAYS)
-    fits = np.broadcast_to(cost.working_set, len(tried)) <= capacity
+    tiles = np.array(list(itertools.product(*candidates)), "int64").reshape(-1, len(extents))
+    cost = tiling_cost(streams, extents, list(tiles.T), arithmetic=ON_ARRAYS)
+    fits = np.broadcast_to(cost.working_set, len(tiles)) <= capacity
     if not fits.any():
         return None
-    traffic = np.broadcast_to(cost.traffic, len(tried))
-    volume = tried.prod(axis=1)
+    traffic = np.broadcast_to(cost.traffic, len(tiles))
+    volume = tiles.prod(axis=1)
     order = np.lexsort((-volume, np.where(fits, traffic, np.iinfo("int64").max)))
-    return tuple(tried[order[0]].tolist())
+    return tuple(tiles[order[0]].tolist())

@@ -25,38 +25,44 @@ def run_whole_axes(spec: IndexSpec, operands: Sequence[Array], body: Body) -> li
     (size 1 where the operand does not vary; none at all for an operand that has none of them)."""
     (statement,) = spec.statements
     extents = {index_var: int(n) for index_var, n in spec.extents.items() if isinstance(n, int)}
-    arrays = {r.name: _given(r, statement, operands[r.operand], extents) for r in statement.reads}
-    made = body(arrays)
-    values = made if isinstance(made, tuple) else (made,)
+    arrays = {
+        r.name: _load_operand(r, statement, operands[r.operand], extents) for r in statement.reads
+    }
+    returned = body(arrays)
+    values = returned if isinstance(returned, tuple) else (returned,)
     results: list[Array] = []
     for write, info, value in zip(statement.writes, spec.results, values, strict=True):
         dtype = numpy_dtype(info.dtype or "float32")
-        placed = _placed(np.asarray(value), write.entries, statement, extents)
-        results.append(np.ascontiguousarray(placed.astype(dtype, copy=False)).reshape(info.dims))
+        value_in_order = _order_axes(np.asarray(value), write.entries, statement, extents)
+        results.append(
+            np.ascontiguousarray(value_in_order.astype(dtype, copy=False)).reshape(info.dims)
+        )
     return results
 
 
-def _own(entries: tuple[AccessIndex, ...], index_vars: tuple[Sym, ...]) -> list[Sym]:
-    used = {s for e in entries for s in e.index_vars}
-    return [s for s in index_vars if s in used]
+def _index_vars_in(entries: tuple[AccessIndex, ...], index_vars: tuple[Sym, ...]) -> list[Sym]:
+    accessed = {s for e in entries for s in e.index_vars}
+    return [s for s in index_vars if s in accessed]
 
 
-def _given(read: Read, statement: Statement, array: Array, extents: Mapping[Sym, int]) -> Array:
-    whole = tuple(_own(read.entries, statement.whole))
-    shared = statement.parallel if _own(read.entries, statement.parallel) else ()
-    space = LoopSpace((*shared, *whole), extents, {})
+def _load_operand(
+    read: Read, statement: Statement, array: Array, extents: Mapping[Sym, int]
+) -> Array:
+    whole_vars = tuple(_index_vars_in(read.entries, statement.whole))
+    parallel_vars = statement.parallel if _index_vars_in(read.entries, statement.parallel) else ()
+    space = LoopSpace((*parallel_vars, *whole_vars), extents, {})
     values = load(array, read, space, {}).values
     wide = computing_dtype(array.dtype.name)
     return values if wide == array.dtype.name else values.astype(wide)
 
 
-def _placed(
+def _order_axes(
     value: Array, entries: tuple[AccessIndex, ...], statement: Statement, extents: Mapping[Sym, int]
 ) -> Array:
     """A result whose axes are the parallel letters and its own whole ones, in the order of its
     entries."""
-    whole = _own(entries, statement.whole)
-    order = [*_own(entries, statement.parallel), *whole]
+    whole_vars = _index_vars_in(entries, statement.whole)
+    order = [*_index_vars_in(entries, statement.parallel), *whole_vars]
     value = np.broadcast_to(value, [extents[s] for s in order])
     axes = [order.index(s) for e in entries for s in order if s in e.index_vars]
     return np.transpose(value, axes)
