@@ -1,4 +1,4 @@
-"""What the reads of a clause bring over its whole loop space, as NumPy views and gathers."""
+"""Evaluates the reads of a statement over its loop space, as NumPy views and gathers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Mask = Any  # an array of truth values, or None where every point exists
 
 @attrs.frozen(eq=False)
 class LoopSpace:
-    """A loop space at concrete sizes: letters in order, one array axis each."""
+    """A loop space at concrete sizes: ordered index variables, one array axis each."""
 
     index_vars: tuple[Sym, ...]
     extents: Mapping[Sym, int]
@@ -33,7 +33,7 @@ class LoopSpace:
 
     @cached_property
     def grid(self) -> Mapping[Sym, Array]:
-        """The positions along each letter, which broadcast to the space."""
+        """The values of each index variable, as arrays that broadcast to the space."""
         rank = len(self.index_vars)
         return {
             index_var: np.arange(self.extents[index_var]).reshape(
@@ -44,19 +44,19 @@ class LoopSpace:
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
-        """How many points there are along each letter."""
+        """The extent of each index variable."""
         return tuple([self.extents[index_var] for index_var in self.index_vars])
 
     def only(self, index_vars: tuple[Sym, ...]) -> LoopSpace:
-        """The space of some of the letters."""
+        """Returns the space of a subset of the index variables."""
         return LoopSpace(index_vars, self.extents, self.sizes)
 
     def size(self, dim: Dim) -> int:
-        """A size of the program as a number."""
+        """Returns the value of a dim over the sizes of the program."""
         return dim if isinstance(dim, int) else dims.evaluate(dim, dict(self.sizes))
 
     def index(self, dim: Dim) -> Array:
-        """An index at every point."""
+        """Returns the value of an index expression at every point, as an int64 array."""
         with np.errstate(all="ignore"):
             return np.asarray(_evaluate_dim(dim, {**self.sizes, **self.grid}), "int64")
 
@@ -95,15 +95,17 @@ ATOM_FUNCTIONS: dict[str, Callable[..., Array]] = {
 
 @attrs.frozen(eq=False)
 class LoadedView:
-    """The elements that a read brings, one axis per letter of the space (1 where it does not vary),
-    and where they exist."""
+    """The elements that a read loads, and the mask of the points at which they exist.
+
+    There is one axis per index variable of the space, of size 1 where the elements do not vary.
+    """
 
     values: Array
     exists: Mask = None
 
 
 def intersect_masks(a: Mask, b: Mask) -> Mask:
-    """Where two masks hold together."""
+    """Returns the conjunction of two masks."""
     if a is None or b is None:
         return b if a is None else a
     return a & b
@@ -111,13 +113,13 @@ def intersect_masks(a: Mask, b: Mask) -> Mask:
 
 @attrs.frozen
 class AffineIndex:
-    """An affine way through one axis: where it starts, and the step along each letter."""
+    """An affine index along one axis: its first value, and its stride per index variable."""
 
     start: int
     steps: tuple[int, ...]
 
     def reach(self, shape: tuple[int, ...]) -> tuple[int, int]:
-        """The least and the greatest index."""
+        """Returns the least and the greatest value over a loop space of this shape."""
         moves = [step * (n - 1) for step, n in zip(self.steps, shape, strict=True)]
         return self.start + sum(min(0, m) for m in moves), self.start + sum(
             max(0, m) for m in moves
@@ -125,7 +127,7 @@ class AffineIndex:
 
 
 def affine_index(entry: AccessIndex, size: int, space: LoopSpace) -> AffineIndex | None:
-    """An entry as an affine walk; None for an index that is read from data or is not affine."""
+    """Returns an index as an AffineIndex; None if it is read from data or not affine."""
     if isinstance(entry.index, ScalarExpr):
         return None
     index = 0 if entry.loose and size == 1 else entry.index
@@ -142,7 +144,10 @@ def affine_index(entry: AccessIndex, size: int, space: LoopSpace) -> AffineIndex
 def load(
     array: Array, read: Read, space: LoopSpace, read_values: Mapping[str, Array]
 ) -> LoadedView:
-    """The elements that a read brings; `names` are the values of reads that its entries mention."""
+    """Returns the elements that a read loads.
+
+    `read_values` holds the values of the reads that its index expressions use.
+    """
     plain = read.plain
     if plain is not None and _covers(plain, array, space):
         return LoadedView(_transposed(array, plain, space))
@@ -158,13 +163,13 @@ def load(
 
 
 def _covers(plain: tuple[Sym | None, ...], array: Array, space: LoopSpace) -> bool:
-    """Whether the letters run over all of an array."""
+    """Whether the extents of the index variables equal the shape of an array."""
     pairs = zip(plain, array.shape, strict=True)
     return all(space.extents[s] == n for s, n in pairs if s is not None)
 
 
 def _transposed(array: Array, plain: tuple[Sym | None, ...], space: LoopSpace) -> Array:
-    """A view with one axis for each letter of the space, of an array whose axes are letters."""
+    """Returns a view with one axis per index variable of the space."""
     sizes = {
         index_var: n
         for index_var, n in zip(plain, array.shape, strict=True)
@@ -257,7 +262,7 @@ def positions(
     space: LoopSpace,
     read_values: Mapping[str, Array],
 ) -> tuple[list[Array], Mask]:
-    """The index along each axis at every point, and where all of them are inside."""
+    """Returns the index along each axis at every point, and the mask of points in bounds."""
     index: list[Array] = []
     exists: Mask = None
     for entry, size in zip(entries, shape, strict=True):
@@ -282,8 +287,9 @@ def _position(
 def writeable_view(
     array: Array, entries: tuple[AccessIndex, ...], space: LoopSpace
 ) -> Array | None:
-    """A writeable view of the elements that the entries name, if they are an affine way that stays
-    inside."""
+    """Returns a writeable view of the indexed elements; None if the indices are not affine or leave
+    the array.
+    """
     indices = [affine_index(e, n, space) for e, n in zip(entries, array.shape, strict=True)]
     affine_indices = [w for w in indices if w is not None]
     if len(affine_indices) < len(indices) or 0 in space.shape:

@@ -1,7 +1,8 @@
-"""Adjoints of index specs, themselves index specs: sums of partial derivatives times cotangents.
+"""Derives the adjoint of an index spec, itself an index spec: sums of partial derivatives times
+cotangents.
 
-Broadcasting, windows, slices, gathers, reshapes and pieces need no case of their own: a letter that
-the operand lacks is reduced, and points that read one element meet there.
+Broadcasts, windows, slices, gathers and reshapes need no special case: the adjoint reduces over the
+index variables that the operand lacks, and accumulates over points that read the same element.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ NON_DIFFERENTIABLE = frozenset({"any", "all", "argmax", "argmin"})
 
 @attrs.frozen(eq=False)
 class AuxiliaryTensor:
-    """An auxiliary tensor of the adjoint, shaped like a result: the number of points, or of ties.
+    """A tensor that an adjoint needs, shaped like a result: a count of points, or of ties.
 
     `spec` computes it from the operands and the results.
     """
@@ -56,8 +57,9 @@ class AuxiliaryTensor:
 class Adjoint:
     """The gradient of a spec with respect to one operand.
 
-    The operands of `spec` are those of the original, then its results, then the gradients of its
-    results, then what the helpers give; a helper's are the original's operands and its results.
+    The operands of `spec` are those of the original, its results, the cotangents of its results,
+    and the auxiliary tensors. The operands of an auxiliary spec are those of the original and its
+    results.
     """
 
     spec: IndexSpec
@@ -66,7 +68,7 @@ class Adjoint:
 
 @attrs.frozen(eq=False)
 class Contribution:
-    """One write that depends on one read of the operand."""
+    """A write whose value depends on a read of the operand."""
 
     statement: Statement
     write: Write
@@ -87,8 +89,8 @@ def gradient_name(k: int) -> str:
 def adjoint(spec: IndexSpec, operand: int) -> Adjoint | None:
     """Returns the gradient with respect to an operand.
 
-    None where there is none: for integers, indices and booleans, and for writes that combine by
-    anything but a sum.
+    Returns None for operands that are not floats, for reductions in NON_DIFFERENTIABLE, and for
+    overlapping writes that combine by anything but a sum.
     """
     info = spec.operands[operand]
     if not is_float(info.dtype or "float32") or not spec.computes:
@@ -101,6 +103,7 @@ def adjoint(spec: IndexSpec, operand: int) -> Adjoint | None:
 
 
 def _adjoint_of_reads(spec: IndexSpec, operand: int) -> Adjoint | None:
+    """Returns the adjoint as a scatter of one contribution per read."""
     contributions = list(_contributions(spec, operand))
     if any(not c.write.unique and c.statement.monoid not in (None, "sum") for c in contributions):
         return None
@@ -133,6 +136,7 @@ def _contributions(spec: IndexSpec, operand: int) -> Iterator[Contribution]:
 
 
 def _depends_on(value: ScalarExpr | None, name: str) -> bool:
+    """Whether a value has a partial derivative by a read that is not 0."""
     return value is not None and derivative(value, name) != ZERO
 
 
@@ -265,8 +269,10 @@ def _extremum_factor(
 def _product_factor(
     spec: IndexSpec, contribution: Contribution
 ) -> tuple[ScalarExpr, list[AuxiliaryTensor]]:
-    """Returns the product of the other points: without the zero if there is one, zero if there are
-    more.
+    """Returns the product of the other points.
+
+    With one zero among the points, only the gradient at that point is not 0. With several, all are
+    0.
     """
     value = contribution.write.value
     assert value is not None

@@ -1,8 +1,9 @@
-"""Index expressions at concrete sizes, and the values that they take.
+"""Index expressions at concrete sizes, and the sets of their values.
 
-A `Form` is an index with the sizes put in and its letters numbered. `values(form, sets)` is the set
-of its values over a product of letter sets: exact where each letter stands once in the form, and a
-superset otherwise, unless the points are few enough to try them all.
+An `AffineForm` is an index expression with concrete sizes and numbered index variables.
+`values(form, sets)` returns the set of its values over a product of index sets. The set is exact if
+each index variable occurs once in the form or few enough points remain to enumerate, and otherwise
+a superset.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ POINTS = 4096  # limit of enumeration for forms with a repeated loop index
 
 
 class AffineForm(NamedTuple):
-    """`offset` plus the terms, those of small factors first."""
+    """A constant plus multiples of index variables and functions, sorted by absolute factor."""
 
     offset: int
     terms: tuple[tuple[int, Node], ...]  # factor and node
@@ -30,12 +31,12 @@ class AffineForm(NamedTuple):
 
     @property
     def index_vars(self) -> tuple[int, ...]:
-        """The loop indices in the form, with repetitions."""
+        """The index variables in the form, with repetitions."""
         return tuple(_index_vars(self))
 
     @property
-    def alone(self) -> int | None:
-        """The loop index that the form equals; None if there is none."""
+    def as_index_var(self) -> int | None:
+        """The index variable that the form equals; None if there is none."""
         if self.offset or len(self.terms) != 1:
             return None
         factor, node = self.terms[0]
@@ -43,7 +44,7 @@ class AffineForm(NamedTuple):
 
 
 class FormFunction(NamedTuple):
-    """A function of forms; `product` multiplies them."""
+    """A function of forms, such as `floordiv`; `product` multiplies them."""
 
     fn: str
     args: tuple[AffineForm, ...]
@@ -54,7 +55,7 @@ Sets = Sequence[PositionSet]
 
 
 def form_of(dim: Dim, numbers: Mapping[Sym, int]) -> AffineForm:
-    """Returns the form of a dim over numbered loop indices."""
+    """Returns the form of a dim over numbered index variables."""
     if isinstance(dim, int):
         return AffineForm(dim, ())
     terms = [(factor, _node(monomial, numbers)) for monomial, factor in dim.terms.items()]
@@ -119,7 +120,7 @@ def _plus_multiple(total: PositionSet, factor: int, addend: PositionSet) -> Posi
 
 
 def node_values(node: Node, sets: Sets) -> PositionSet:
-    """Returns the values of a loop index or a function."""
+    """Returns the values of an index variable or a function."""
     if isinstance(node, int):
         return sets[node]
     args = [values(argument, sets) for argument in node.args]
@@ -241,5 +242,5 @@ SET_FUNCTIONS: dict[str, Callable[[list[PositionSet]], PositionSet]] = {
 
 
 def moving_index_vars(form: AffineForm, sets: Sets) -> frozenset[int]:
-    """Returns the loop indices of a form that have several values."""
+    """Returns the index variables of a form that have several values."""
     return frozenset([k for k in form.index_vars if sets[k].size > 1])

@@ -1,4 +1,4 @@
-"""Decides whether a result may share the memory of an operand, computed element by element."""
+"""Decides whether a result can share the memory of an operand: in-place updates and views."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from structir.projections.spec import AccessIndex, IndexSpec, Statement
 def can_update_in_place(spec: IndexSpec, operands: Sequence[int]) -> bool:
     """Whether the only result can overwrite these operands elementwise.
 
-    No point reads an element of them other than the one at the address that it writes.
+    Requires that each point reads from them only the element at the address that it writes.
     """
     if len(spec.results) != 1 or len(spec.statements) != 1 or spec.base is not None:
         return False
@@ -52,8 +52,11 @@ def dims_product(sizes: Sequence[Dim]) -> Dim:
 
 
 def _address(entries: Sequence[AccessIndex]) -> Dim | None:
-    """The row-major place of an access over letters. Its first axis need not be known to stay
-    inside: it does where the place is that of something inside a tensor of as many elements."""
+    """Returns the row-major address of an access; None if it is unknown.
+
+    The index of the first axis may be unchecked: the address is compared with one that is in bounds
+    of a tensor with as many elements.
+    """
     address: Dim = 0
     for number, entry in enumerate(entries):
         if entry.data is not None or entry.loose or entry.whole or not (entry.inside or not number):
@@ -63,8 +66,7 @@ def _address(entries: Sequence[AccessIndex]) -> Dim | None:
 
 
 def _without_remainders(dim: Dim) -> Dim:
-    """The dim with `a - a // b * b` for `a % b`, so that the parts of a number taken apart meet
-    again."""
+    """Returns the dim with `a % b` replaced by `a - a // b * b`, so that split indices cancel."""
     while type(dim) is Poly:
         atoms = {atom for monomial in dim.terms for atom in monomial}
         replacements = {

@@ -1,4 +1,4 @@
-"""What may be done to the axes of a result: cut anywhere, cut in order, or not cut."""
+"""Classifies result axes by how they may be split: independently, in order, or not at all."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ PARALLEL, SCAN, WHOLE = "parallel", "scan", "whole"
 
 
 def axis_kinds(spec: IndexSpec, result: int = 0) -> tuple[str, ...]:
-    """The kind of each axis of a result.
+    """Returns the kind of each axis of a result.
 
-    Along a `parallel` axis parts are made independently of each other, though they may read the
-    same; along a `scan` each part needs what the ones before it read; a `whole` axis is made at
-    once, or at places that are read from data.
+    Blocks along a `parallel` axis are computed independently, but may read the same elements. Along
+    a `scan` axis each block also reads the inputs of the preceding ones. A `whole` axis cannot be
+    split: it is computed at once, or written at indices read from data.
     """
     rank = len(spec.results[result].dims)
     kinds = [PARALLEL] * rank

@@ -16,9 +16,9 @@ MAX_BOXES = 4  # larger regions become their bounding box
 
 
 class Box(NamedTuple):
-    """Every element whose position along each axis is in that axis's set; never empty.
+    """A nonempty product of position sets, one per axis of a tensor.
 
-    An `exact` box holds nothing but what is meant; any other may be larger.
+    A box that is not `exact` is a superset of the elements that it represents.
     """
 
     axes: tuple[PositionSet, ...]
@@ -31,11 +31,11 @@ class Box(NamedTuple):
 
     @property
     def volume(self) -> int:
-        """The number of elements in it."""
+        """The number of elements."""
         return prod([s.size for s in self.axes])
 
     def within(self, other: Box) -> bool:
-        """Whether the region or box is contained in another."""
+        """Whether the box is contained in another."""
         return all(a.within(b) for a, b in zip(self.axes, other.axes, strict=True))
 
     def common(self, other: Box) -> Box | None:
@@ -44,12 +44,12 @@ class Box(NamedTuple):
         return Box(tuple(axes), self.exact and other.exact) if all(axes) else None
 
     def around(self, other: Box) -> Box:
-        """The box with each axis's positions of both."""
+        """Returns a box that contains both: the union of positions along each axis."""
         axes = [a.joined(b) for a, b in zip(self.axes, other.axes, strict=True)]
         return Box(tuple(axes), False)
 
     def joined(self, other: Box) -> Box | None:
-        """The elements of either, where they make one box."""
+        """Returns the union if it is a box, else None."""
         if self.within(other):
             return other
         if other.within(self):
@@ -62,7 +62,7 @@ class Box(NamedTuple):
         return Box(tuple(axes), exact)
 
     def without(self, other: Box) -> Box | None:
-        """The elements that are here and not there, or more; None if there are none."""
+        """Returns a box that contains the elements not in another box; None if there are none."""
         if not other.exact:
             return self
         differing = [k for k, axis in enumerate(self.axes) if not axis.within(other.axes[k])]
@@ -111,12 +111,12 @@ class Region:
 
     @property
     def exact(self) -> bool:
-        """Whether the region has no superfluous elements."""
+        """Whether the region is exact; otherwise it is a superset."""
         return all(b.exact for b in self.boxes)
 
     @property
     def volume(self) -> int:
-        """The number of elements of the bounding box: what a worker with one block receives."""
+        """The number of elements of the bounding box."""
         bounds = self.bounds
         if bounds is None:
             return 0
@@ -124,7 +124,7 @@ class Region:
 
     @property
     def count(self) -> int:
-        """The number of elements in it."""
+        """The number of elements."""
         return _union_volume(self.boxes)
 
     @property
@@ -143,7 +143,7 @@ class Region:
         return region_of([p for p in pairs if p is not None])
 
     def within(self, other: Region) -> bool:
-        """Whether the region or box is contained in another."""
+        """Whether the region is contained in another."""
         count = _union_volume(self.boxes)
         return count == _union_volume(tuple(_pairs(self.boxes, other.boxes)))
 
@@ -165,7 +165,8 @@ def whole(shape: Sequence[int]) -> Region:
 def region_of(boxes: Iterable[Box]) -> Region:
     """Returns the union of boxes.
 
-    Merges boxes whose union is a box, and uses the bounding box if too many remain.
+    Merges boxes whose union is a box. If more than MAX_BOXES remain, merges them into bounding
+    boxes.
     """
     merged: list[Box] = []
     for box in boxes:
@@ -197,7 +198,7 @@ def _pairs(boxes: Sequence[Box], others: Sequence[Box]) -> Iterator[Box]:
 
 
 def _union_volume(boxes: Sequence[Box]) -> int:
-    """Returns the boxes of the first and the elements that others add to it."""
+    """Returns the number of elements of a union of boxes, by inclusion and exclusion."""
     if not boxes:
         return 0
     first, rest = boxes[0], boxes[1:]

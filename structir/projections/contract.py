@@ -1,4 +1,4 @@
-"""Sums of products of reads, brought to the form of a batched matrix product."""
+"""Computes sums of products of reads as batched matrix products or general contractions."""
 
 from __future__ import annotations
 
@@ -26,8 +26,11 @@ def contract(
     space: LoopSpace,
     parallel: int,
 ) -> Array | None:
-    """The sum over the letters from number `parallel` on, if the value is a product of at least two
-    different reads."""
+    """Returns the sum over the reduced axes, those from `parallel` on; None if it is not a
+    contraction.
+
+    A contraction sums a product of at least two different reads of one dtype.
+    """
     names = product_of_reads(value)
     if names is None or len(names) < 2 or 0 in space.shape:
         return None
@@ -50,14 +53,14 @@ def contract(
 
 
 def _fill_absent(read: LoadedView) -> Array:
+    """Returns the values of a read, with 0 where they do not exist."""
     if read.exists is None:
         return read.values
     return np.where(read.exists, read.values, np.zeros((), read.values.dtype))
 
 
 def _zeros_vanish(arrays: list[Array], masks: list[Mask], exists: Array) -> bool:
-    """Whether absent points are worth nothing: a factor is zero there, and all factors are
-    finite."""
+    """Whether absent points contribute 0: some factor is 0 there, and all factors are finite."""
     absent_somewhere = [m for m in masks if m is not None]
     if not absent_somewhere or not np.array_equal(
         reduce(intersect_masks, absent_somewhere), exists
@@ -71,8 +74,7 @@ def _varies(array: Array, axis: int) -> bool:
 
 
 def matrix_product(lhs: Array, rhs: Array, shape: tuple[int, ...], parallel: int) -> Array:
-    """The product of two arrays over one space, summed over its letters from number `parallel`
-    on."""
+    """Returns the product of two arrays over one space, summed over the axes from `parallel` on."""
     axes = range(len(shape))
     summed = [k for k in axes if k >= parallel and shape[k] > 1]
     lhs = _sum(lhs, [k for k in summed if _varies(lhs, k) and not _varies(rhs, k)])
@@ -93,6 +95,7 @@ def _sum(array: Array, axes: list[int]) -> Array:
 
 
 def _as_matrices(array: Array, *groups: list[int]) -> Array:
+    """Returns the array with one axis per group of axes."""
     axes = [k for group in groups for k in group]
     squeezed = array.squeeze(tuple(k for k in range(array.ndim) if k not in axes))
     ordered = np.transpose(squeezed, [sorted(axes).index(k) for k in axes])

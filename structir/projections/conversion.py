@@ -1,4 +1,4 @@
-"""Arrays in another dtype, one meaning for every value: of NaN and infinities as integers, too."""
+"""Converts arrays between dtypes, with defined results for NaN and out-of-range values."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ Array = Any  # a NumPy array of any dtype
 
 
 def convert_dtype(values: Array, dtype: str) -> Array:
-    """The values in a dtype. Floats become integers towards 0, the nearest one of the dtype where
-    they are beyond it, and 0 where they are NaN; integers keep their low bits."""
+    """Returns the values in a dtype.
+
+    Floats convert to integers by truncation, saturated to the range of the dtype; NaN becomes 0.
+    Integers convert to narrower integers by keeping the low bits.
+    """
     source = values.dtype.name
     if source == dtype:
         return values
@@ -34,6 +37,6 @@ def convert_dtype(values: Array, dtype: str) -> Array:
 
 
 def limits(dtype: str) -> tuple[int, int]:
-    """The least number of an integer dtype, and the one after its last."""
+    """Returns the least value of an integer dtype, and the exclusive upper bound."""
     bits = int(dtype.lstrip("uint"))
     return (-(2 ** (bits - 1)), 2 ** (bits - 1)) if dtype in SIGNED else (0, 2**bits)

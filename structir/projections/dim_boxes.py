@@ -1,7 +1,7 @@
-"""Regions while sizes are not known: boxes whose corners are dims.
+"""Required regions for symbolic sizes: boxes whose corners are dims.
 
-They hold for every size and are a superset where an index is no sum of letters. With numbers for
-all sizes, `regions` answers more sharply.
+They hold for every size and are a superset where an index is not affine. With concrete sizes,
+`regions` is more precise.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from structir.projections.spec import AccessIndex, IndexSpec, Statement, Write, 
 
 @attrs.frozen
 class DimBox:
-    """The elements from `start` to `stop` exclusive; none where a stop is not beyond its start."""
+    """The elements from `start` to `stop` exclusive; empty if a stop does not exceed its start."""
 
     start: Corner
     stop: Corner
 
     def around(self, other: DimBox) -> DimBox:
-        """The least box that holds both, wherever they are."""
+        """Returns the bounding box of both."""
         return DimBox(
             tuple([dims.dim_min(a, b) for a, b in zip(self.start, other.start, strict=True)]),
             tuple([dims.dim_max(a, b) for a, b in zip(self.stop, other.stop, strict=True)]),
         )
 
     def at(self, sizes: Mapping[Sym, int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The corners at concrete sizes."""
+        """Returns the corners at concrete sizes."""
         corners = [
             tuple([d if isinstance(d, int) else dims.evaluate(d, dict(sizes)) for d in corner])
             for corner in (self.start, self.stop)
@@ -41,12 +41,12 @@ class DimBox:
 
 
 def whole_box(shape: Sequence[Dim]) -> DimBox:
-    """A whole tensor."""
+    """Returns the box of a whole tensor."""
     return DimBox((0,) * len(shape), tuple(shape))
 
 
 def required_boxes(spec: IndexSpec, box: DimBox, result: int = 0) -> tuple[DimBox | None, ...]:
-    """What a box of a result needs of each operand; None where nothing is ever read."""
+    """Returns the box of each operand that a box of a result requires; None if it is not read."""
     boxes: list[DimBox | None] = [None] * len(spec.operands)
     for statement in spec.statements:
         for write in statement.writes:
@@ -68,7 +68,7 @@ Range = tuple[Dim, Dim]
 
 
 def _ranges(spec: IndexSpec, statement: Statement, write: Write, box: DimBox) -> dict[Sym, Range]:
-    """The positions of each letter at which a write falls into a box."""
+    """Returns the range of each index variable at which a write is in a box."""
     ranges: dict[Sym, Range] = {s: (0, n) for s, n in spec.extents.items()}
     for entry, start, stop in zip(write.entries, box.start, box.stop, strict=True):
         if entry.whole or entry.data is not None:
@@ -90,7 +90,7 @@ def _ranges(spec: IndexSpec, statement: Statement, write: Write, box: DimBox) ->
 def _box_of_access(
     entries: Sequence[AccessIndex], ranges: Mapping[Sym, Range], extents: Mapping[Sym, Dim]
 ) -> DimBox:
-    """What an access meets while letters stay in their ranges, inside its tensor."""
+    """Returns the box that an access reads for ranges of index variables, clipped to its tensor."""
     index_vars = tuple(ranges)
     access = projection(entries, index_vars, extents)
     corners = access.box([ranges[s][0] for s in index_vars], [ranges[s][1] for s in index_vars])

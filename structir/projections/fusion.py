@@ -17,7 +17,7 @@ from structir.projections.spec import IndexSpec, Read, Statement, Write, affine
 
 
 class FusionRelation(Enum):
-    """What a point of the consumer needs of the producer."""
+    """The dependence of a consumer point on producer points."""
 
     INLINE = "inline"  # one point, another for each: substitute, nothing is computed twice
     HOIST = "hoist"  # one point, the same along some axes: compute outside of them, or again
@@ -30,7 +30,7 @@ class FusionRelation(Enum):
 
 @attrs.frozen
 class Fusion:
-    """How a consumer's points need a producer's."""
+    """The dependence of a consumer on a producer, for fusion."""
 
     relation: FusionRelation
     points: Projection | None = None  # from the consumer's parallel letters to the producer's
@@ -38,12 +38,12 @@ class Fusion:
 
     @property
     def legal(self) -> bool:
-        """Whether the producer can be computed where it is read."""
+        """Whether the producer can be computed at its uses."""
         return self.relation not in (FusionRelation.BARRIER, FusionRelation.WHOLE)
 
     @property
     def exact(self) -> bool:
-        """Whether fusing computes nothing twice."""
+        """Whether fusion recomputes nothing."""
         return self.relation in (
             FusionRelation.INLINE,
             FusionRelation.SKIP,
@@ -60,10 +60,11 @@ def fusion(
     consumer: IndexSpec,
     consuming: tuple[Statement, Read],
 ) -> Fusion:
-    """How a read of a value meets the clause that writes it.
+    """Returns how a read of a value depends on the statement that writes it.
 
-    A producer that reduces can be fused where its loops stay inside one point of the consumer:
-    where the relation is `inline` or `hoist`; see `fusible`."""
+    A producer that reduces can be fused if its loops stay inside one point of the consumer: if the
+    relation is `inline` or `hoist`; see `fusible`.
+    """
     (statement, write), (reader, read) = producing, consuming
     inverse_write = inverse(write.entries, statement.parallel, producer.extents)
     if inverse_write is None or any(entry.data is not None for entry in read.entries):
@@ -85,7 +86,7 @@ def fusion(
 
 
 def _is_affine(read: Read, reader: Statement) -> bool:
-    """Whether every index of a read is affine, so that its projection says all."""
+    """Whether every index of a read is affine, so that its projection is exact."""
     index_vars = (*reader.parallel, *reader.reduce)
     return all(e.whole or affine(e.dim, index_vars) is not None for e in read.entries)
 
@@ -93,7 +94,7 @@ def _is_affine(read: Read, reader: Statement) -> bool:
 def _classify(
     points: Projection, producer_extents: Sequence[Dim], consumer_extents: Sequence[Dim]
 ) -> FusionRelation:
-    """The relation of a map to single points, from the extents on both sides."""
+    """Returns the relation of a map to single points, from the extents on both sides."""
     rows = [row for row, extent in zip(points.matrix, producer_extents, strict=True) if extent != 1]
     moving = [k for k, extent in enumerate(consumer_extents) if extent != 1]
     used = [[k for k in moving if row[k] != 0] for row in rows]
@@ -107,7 +108,7 @@ def _classify(
 
 
 def fusible(producer: Statement, relation: Fusion) -> bool:
-    """Whether a clause, with its reduction if it has one, may be computed where it is read."""
+    """Whether a statement, with its reduction if it has one, may be computed at its uses."""
     if producer.reduce or producer.whole:
         return relation.relation in (FusionRelation.INLINE, FusionRelation.HOIST)
     return relation.legal

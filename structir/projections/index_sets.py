@@ -31,8 +31,8 @@ class ConcreteIndex:
 
     @cached_property
     def index_var(self) -> int | None:
-        """The loop index that this index equals; None if there is none."""
-        return None if self.form is None else self.form.alone
+        """The index variable that this index equals; None if there is none."""
+        return None if self.form is None else self.form.as_index_var
 
     def positions(self, sets: Sequence[PositionSet]) -> PositionSet:
         """Returns the possible positions of the index within its axis."""
@@ -50,21 +50,22 @@ class ConcreteAccess:
 
     @cached_property
     def index_vars(self) -> tuple[int, ...]:
-        """The loop indices of all entries, with repetitions."""
+        """The index variables of all index expressions, with repetitions."""
         return tuple([k for a in self.axes if a.form is not None for k in a.form.index_vars])
 
     @cached_property
     def coupled(self) -> bool:
-        """Whether a loop index occurs twice, so that the positions are not a product."""
+        """Whether an index variable occurs twice, so that the positions are not a product."""
         return len(set(self.index_vars)) < len(self.index_vars)
 
 
 @attrs.frozen(eq=False)
 class IterationPoints:
-    """A product of letter sets: points of a clause.
+    """Iteration points of a statement, as a product of index sets.
 
-    Each of `ties` is a group of letters of which not every combination is meant. It is `exact` if
-    every position of every letter is that of some point that is meant."""
+    Each of `ties` is a group of index variables of which only some combinations are points. The set
+    is `exact` if every position of every index variable belongs to some point.
+    """
 
     sets: tuple[PositionSet, ...]
     exact: bool = True
@@ -147,7 +148,7 @@ class LoopNest:
 
     @cached_property
     def out_of_bounds(self) -> list[tuple[ConcreteAccess, Constraint]]:
-        """Returns the read indices that leave their axis at some points."""
+        """The read indices that leave their axis at some points, with their constraints."""
         return [
             (read, (axis.form, PositionSet(0, axis.size)))
             for read in self.reads.values()
@@ -172,8 +173,10 @@ def _narrow_all(constraints: list[Constraint], sets: list[PositionSet]) -> bool:
 def _make_consistent(
     constraints: list[Constraint], sets: list[PositionSet]
 ) -> tuple[list[PositionSet], bool, tuple[frozenset[int], ...]]:
-    """Narrowed letters, whether nothing more can be narrowed, and what ties them; constraints that
-    have letters in common are tried out where the points are few."""
+    """Returns narrowed index sets, whether they are exact, and their ties.
+
+    Constraints that share index variables are solved by enumeration if the points are few.
+    """
     ties = tuple(_ties(constraints, sets))
     if _consistent(sets, ties):
         return sets, True, ties
@@ -184,16 +187,17 @@ def _make_consistent(
 
 
 def _ties(constraints: list[Constraint], sets: list[PositionSet]) -> Iterator[frozenset[int]]:
-    """The letters of each constraint that not all of their combinations meet."""
+    """Yields for each constraint the index variables of which some combinations violate it."""
     for form, target in constraints:
         if not values(form, sets).within(target):
             yield moving_index_vars(form, sets)
 
 
 def _consistent(sets: list[PositionSet], ties: tuple[frozenset[int], ...]) -> bool:
-    """Whether every position that is left to a letter is one of some point.
+    """Whether every remaining position of an index variable belongs to some point.
 
-    Narrowed one by one, letters of constraints that have no letter in common are."""
+    This holds for narrowed sets if no two constraints share an index variable.
+    """
     index_vars = [k for tie in ties for k in tie]
     single = any(len(tie) < 2 for tie in ties)
     return not single and len(set(index_vars)) == len(index_vars) and all([s.exact for s in sets])

@@ -1,4 +1,4 @@
-"""Decides whether the indices of an access are surjective and injective in its loop indices."""
+"""Decides whether the indices of an access are surjective and injective in its index variables."""
 
 from __future__ import annotations
 
@@ -36,11 +36,12 @@ def covers(terms: Sequence[tuple[Dim, Dim]]) -> bool | None:
 def injective(
     entries: Sequence[AccessIndex], index_vars: Sequence[Sym], extents: Mapping[Sym, Dim]
 ) -> bool | None:
-    """Whether different points of the loop indices always have different elements; None where
+    """Whether different points of the index variables always access different elements; None where
     unknown.
 
-    Letters are settled axis by axis: an index in which the letters not yet settled form a
-    mixed-radix number tells each of them. What is left is full rank, or collides.
+    Determines the index variables axis by axis: an index in which the undetermined ones are the
+    digits of a mixed-radix number determines each of them. The remaining ones are injective if
+    their matrix has full column rank.
     """
     open_letters = {s for s in index_vars if extents[s] != 1}
     forms = [affine(e.dim, tuple(index_vars)) for e in entries if not e.whole and e.data is None]
@@ -61,8 +62,7 @@ def injective(
 
 
 def distinguishes(terms: Sequence[tuple[Dim, Dim]]) -> bool:
-    """Whether no two points have one sum: each factor is no less than what the smaller ones can
-    distinguish."""
+    """Whether no two points have the same sum: the terms are the digits of a mixed-radix number."""
     width: Dim = 1
     remaining = [(abs_of(factor), extent) for factor, extent in terms]
     while remaining:
@@ -75,7 +75,9 @@ def distinguishes(terms: Sequence[tuple[Dim, Dim]]) -> bool:
 
 
 def _next_digit(terms: list[tuple[Dim, Dim]], width: Dim) -> int | None:
-    """The term of the next higher digit: one whose factor is the width below it, or the least."""
+    """Returns the term of the next higher digit: its factor equals the range of the lower digits,
+    or is the least and no smaller than that range.
+    """
     for index, (factor, _) in enumerate(terms):
         if factor == width:
             return index
@@ -93,7 +95,7 @@ def abs_of(factor: Dim) -> Dim:
 def _independent(
     factors: Sequence[Mapping[Sym, Dim]], index_vars: Sequence[Sym], extents: Mapping[Sym, Dim]
 ) -> bool | None:
-    """Full column rank means no collision; a single direction of collision is measured."""
+    """Whether a matrix has full column rank, or its only kernel vector exceeds the extents."""
     rows = [[row.get(s, 0) for s in index_vars] for row in factors]
     if not all(isinstance(f, int) for row in rows for f in row):
         return None
@@ -111,7 +113,7 @@ def _independent(
 
 
 def _kernel(rows: list[list[int]], columns: int) -> list[list[int]]:
-    """Integer vectors that span what the rows send to zero, each in least terms."""
+    """Returns a basis of the kernel of an integer matrix, as reduced integer vectors."""
     basis: list[list[int]] = []
     pivots, reduced = _echelon(rows, columns)
     for free in (k for k in range(columns) if k not in pivots):
@@ -126,7 +128,7 @@ def _kernel(rows: list[list[int]], columns: int) -> list[list[int]]:
 
 
 def _echelon(rows: list[list[int]], columns: int) -> tuple[list[int], list[list[int]]]:
-    """Rows in which each pivot's column is zero elsewhere, by integer steps."""
+    """Returns the pivot columns and the reduced row echelon form, by integer row operations."""
     pivots: list[int] = []
     remaining, finished = [list(row) for row in rows], list[list[int]]()
     for column in range(columns):

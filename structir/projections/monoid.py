@@ -1,4 +1,4 @@
-"""Monoids: how the values of points that share a result are combined."""
+"""Monoids of reductions and accumulating writes."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from structir.projections.scalar_expr import Scalar
 
 @attrs.frozen
 class Monoid:
-    """A way to combine values. `combine` names the function of two points; pairs and averages are
-    made from another monoid."""
+    """A reduction. `combine` names its elementwise function; a mean and an argmax derive from
+    another monoid.
+    """
 
     name: str
     combine: str
     least: float  # the identity, before it is fitted into a dtype
 
     def identity(self, dtype: str) -> Scalar:
-        """What combines with nothing, as a plain number of the dtype."""
+        """Returns the identity element as a Python number of the dtype."""
         if dtype == "bool":
             return bool(self.least > 0)
         if is_float(dtype):
@@ -28,7 +29,7 @@ class Monoid:
         return int(self.least)
 
     def of_nothing(self, dtype: str) -> Scalar:
-        """What a reduction over no points gives."""
+        """Returns the result of an empty reduction."""
         match self.name:
             case "mean":
                 return float("nan") if is_float(dtype) else 0

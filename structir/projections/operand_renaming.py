@@ -1,4 +1,4 @@
-"""Index specs under other names of their operands."""
+"""Renames the operands of index specs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from structir.projections.spec import AccessIndex, IndexSpec, Read, Statement, W
 
 
 def rename_reads(spec: IndexSpec, names: Mapping[str, str]) -> IndexSpec:
-    """The same spec, what it reads under some names read under others."""
+    """Returns the same spec with operands and reads renamed."""
     exprs: dict[ScalarExpr, ScalarExpr] = {
         OperandElement(old): OperandElement(new) for old, new in names.items()
     }

@@ -1,8 +1,8 @@
-"""Sets of positions along one axis, and the arithmetic that takes them through index entries.
+"""Sets of positions along one axis, and their arithmetic under index expressions.
 
-Nearly all are intervals. A stride or a dilation leaves holes; those are kept as the bits of one
-integer, so that a window hanging over a border, or a chain of strided reads, is still answered
-exactly. Beyond `SPAN` a set with holes becomes the interval around it, with_exactness as a superset.
+Most sets are intervals. Strides and dilations leave gaps. A set with gaps is a bit mask in one
+integer, so that windows across a border and chains of strided reads remain exact. A set with gaps
+wider than SPAN becomes its hull, marked as a superset.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ WORK = 1 << 22  # bits that one sum of two sets with holes may touch
 
 
 class PositionSet(NamedTuple):
-    """The positions from `start` to `stop` exclusive, less the holes.
+    """The positions from `start` to `stop` exclusive, without the gaps.
 
-    Bit k of `mask` says whether `start + k` is in; 0 stands for no holes. A set that is not `exact`
-    contains what is meant, and may be larger. All sets here are in least terms: the first and the
-    last position are in, so `==` compares the sets.
+    Bit k of `mask` is set if `start + k` is in the set; mask 0 means no gaps. A set that is not
+    `exact` is a superset. Sets are in canonical form (the first and the last position are
+    elements), so `==` compares sets.
     """
 
     start: int
@@ -33,21 +33,21 @@ class PositionSet(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many positions there are."""
+        """The number of positions."""
         return self.mask.bit_count() if self.mask else self.stop - self.start
 
     @property
     def bits(self) -> int:
-        """The mask, written out for an interval too."""
+        """The mask; all ones for an interval."""
         return self.mask or (1 << (self.stop - self.start)) - 1
 
     def has(self, position: int) -> bool:
-        """Whether a position is in."""
+        """Whether a position is an element."""
         inside = self.start <= position < self.stop
         return inside and (not self.mask or bool(self.mask >> (position - self.start) & 1))
 
     def elements(self) -> Iterator[int]:
-        """The positions in order."""
+        """Yields the positions in order."""
         if not self.mask:
             yield from range(self.start, self.stop)
             return
@@ -55,7 +55,7 @@ class PositionSet(NamedTuple):
             yield from range(start, stop)
 
     def runs(self) -> Iterator[tuple[int, int]]:
-        """The longest intervals without holes, in order."""
+        """Yields the maximal intervals, in order."""
         if not self.mask:
             if self:
                 yield self.start, self.stop
@@ -71,17 +71,17 @@ class PositionSet(NamedTuple):
             mask >>= width
 
     def hull(self) -> PositionSet:
-        """The interval around the set, as a superset."""
+        """Returns the interval from the first to the last position, marked as a superset."""
         return PositionSet(self.start, self.stop, 0, False) if self else self
 
     def shifted(self, by: int) -> PositionSet:
-        """Every position moved."""
+        """Returns the set translated by an offset."""
         if not self:
             return self
         return PositionSet(self.start + by, self.stop + by, self.mask, self.exact)
 
     def plus(self, other: PositionSet) -> PositionSet:
-        """Every sum of a position here and one there."""
+        """Returns the Minkowski sum of two sets."""
         if not self or not other:
             return EMPTY
         start, stop = self.start + other.start, self.stop + other.stop - 1
@@ -102,7 +102,7 @@ class PositionSet(NamedTuple):
         return of_bits(start, total, exact)
 
     def times(self, factor: int) -> PositionSet:
-        """Every position multiplied."""
+        """Returns the set of multiples of the positions."""
         if factor == 1 or not self:
             return self
         if factor == 0:
@@ -120,14 +120,14 @@ class PositionSet(NamedTuple):
         return PositionSet(start, stop, mask, self.exact)
 
     def mirrored(self) -> PositionSet:
-        """Every position with the other sign."""
+        """Returns the set of negated positions."""
         if not self:
             return self
         mask = int(bin(self.mask)[:1:-1], 2) if self.mask else 0
         return PositionSet(1 - self.stop, 1 - self.start, mask, self.exact)
 
     def over(self, factor: int) -> PositionSet:
-        """The numbers whose multiples by a factor other than 0 are here."""
+        """Returns the numbers whose multiples by a factor (not 0) are in the set."""
         if factor < 0:
             return self.mirrored().over(-factor)
         if factor == 1 or not self:
@@ -141,7 +141,7 @@ class PositionSet(NamedTuple):
         return of_bits(first, int(bits[::-1], 2), self.exact)
 
     def clipped(self, low: int, high: int) -> PositionSet:
-        """The positions from `low` to `high` exclusive."""
+        """Returns the positions from `low` to `high` exclusive."""
         if low <= self.start and self.stop <= high:
             return self
         start, stop = max(low, self.start), min(high, self.stop)
@@ -153,7 +153,7 @@ class PositionSet(NamedTuple):
         return of_bits(start, mask, self.exact)
 
     def common(self, other: PositionSet) -> PositionSet:
-        """The positions that are in both."""
+        """Returns the intersection."""
         if not other.mask:
             result = self.clipped(other.start, other.stop)
         elif not self.mask:
@@ -169,7 +169,7 @@ class PositionSet(NamedTuple):
         return result.with_exactness(False) if result else EMPTY
 
     def joined(self, other: PositionSet) -> PositionSet:
-        """The positions that are in either."""
+        """Returns the union, or its hull if that is wider than SPAN."""
         if not self or not other:
             return self or other
         start, stop = min(self.start, other.start), max(self.stop, other.stop)
@@ -182,7 +182,7 @@ class PositionSet(NamedTuple):
         return of_bits(start, _bits_from(self, start) | _bits_from(other, start), exact)
 
     def without(self, other: PositionSet) -> PositionSet:
-        """The positions that are here and not there; all of them where that is not known."""
+        """Returns the difference of two sets, or a superset of it where that is unknown."""
         if not other.exact or not self.common(other):
             return self
         if not other.mask and other.start <= self.start:
@@ -195,7 +195,7 @@ class PositionSet(NamedTuple):
         return of_bits(self.start, self.bits & ~_bits_from(inner, self.start), self.exact)
 
     def within(self, other: PositionSet) -> bool:
-        """Whether every position here is there."""
+        """Whether the set is a subset of another."""
         if not self:
             return True
         if self.start < other.start or self.stop > other.stop:
@@ -203,14 +203,14 @@ class PositionSet(NamedTuple):
         return not other.mask or not (_bits_from(self, other.start) & ~other.mask)
 
     def floored(self, divisor: int) -> PositionSet:
-        """Every position divided by a positive number, rounded down."""
+        """Returns the floor quotients of the positions by a positive divisor."""
         if not self.mask:
             stop = (self.stop - 1) // divisor + 1
             return PositionSet(self.start // divisor, stop, 0, self.exact) if self else self
         return of(sorted({v // divisor for v in self.elements()}), self.exact)
 
     def modulo(self, divisor: int) -> PositionSet:
-        """What every position leaves when divided by a positive number."""
+        """Returns the remainders of the positions by a positive divisor."""
         if self.mask:
             return of(sorted({v % divisor for v in self.elements()}), self.exact)
         if self.stop - self.start >= divisor:
@@ -227,11 +227,11 @@ class PositionSet(NamedTuple):
         return head.joined(tail)
 
     def mapped(self, function: Callable[[int], int]) -> PositionSet:
-        """What a function makes of every position."""
+        """Returns the image of the set under a function."""
         return of(sorted({function(v) for v in self.elements()}), self.exact)
 
     def with_exactness(self, exact: bool) -> PositionSet:
-        """The same positions, known to be meant or not."""
+        """Returns the same positions, marked as exact or as a superset."""
         return PositionSet(self.start, self.stop, self.mask, exact)
 
 
@@ -239,7 +239,7 @@ EMPTY = PositionSet(0, 0)
 
 
 def of_bits(start: int, mask: int, exact: bool = True) -> PositionSet:
-    """The set whose bit k stands for `start + k`."""
+    """Returns the set of the positions `start + k` for each bit k of the mask."""
     if not mask:
         return EMPTY
     low = (mask & -mask).bit_length() - 1
@@ -250,7 +250,7 @@ def of_bits(start: int, mask: int, exact: bool = True) -> PositionSet:
 
 
 def of(positions: Iterable[int], exact: bool = True) -> PositionSet:
-    """The set of these positions, which must be in order."""
+    """Returns the set of these positions, which must be in ascending order."""
     ordered = list(positions)
     if not ordered:
         return EMPTY
@@ -266,7 +266,7 @@ def of(positions: Iterable[int], exact: bool = True) -> PositionSet:
 
 
 def only(position: int) -> PositionSet:
-    """The set of one position."""
+    """Returns the set of one position."""
     return PositionSet(position, position + 1)
 
 
@@ -276,12 +276,12 @@ def _bits_from(indices: PositionSet, start: int) -> int:
 
 @lru_cache(4096)
 def strided_mask(count: int, step: int) -> int:
-    """Bits at 0, step, 2 * step, ..., as many as `count`."""
+    """Returns a mask with `count` bits, at 0, step, 2 * step, ..."""
     return repeat_mask(1, count, step)
 
 
 def repeat_mask(mask: int, count: int, step: int = 1) -> int:
-    """The union of `count` copies of a mask, each a step after the one before."""
+    """Returns the union of `count` copies of a mask, each shifted by `step` from the last."""
     copies, total = 1, mask
     while 2 * copies <= count:
         total |= total << (copies * step)
@@ -290,5 +290,5 @@ def repeat_mask(mask: int, count: int, step: int = 1) -> int:
 
 
 def spread(mask: int, step: int) -> int:
-    """A mask with every bit k moved to `k * step`."""
+    """Returns a mask with every bit k moved to `k * step`."""
     return int(("0" * (step - 1)).join(bin(mask)[2:]), 2)

@@ -1,7 +1,8 @@
 """Narrows index sets to the preimage of a set of index values.
 
-`narrow(form, target, sets)` keeps, of each letter, the positions at which the form can still fall
-into a target: exactly those where each letter stands once in the form, and perhaps more otherwise.
+`narrow(form, target, sets)` restricts each index variable to the positions at which the form can be
+in the target. The result is exact if each index variable occurs once in the form, and otherwise may
+be a superset.
 """
 
 from __future__ import annotations
@@ -25,12 +26,10 @@ Constraint = tuple[AffineForm, PositionSet]  # an index, and what it must fall i
 
 
 def narrow(form: AffineForm, target: PositionSet, sets: list[PositionSet]) -> bool:
-    """Keeps the positions at which the form can fall into the target.
+    """Restricts the sets to the positions at which the form can be in the target.
 
-    Returns False if there are none.
-
-    Letters are narrowed one by one, the others ranging over their sets: every position that is kept
-    has a point that falls into the target, if each letter stands once in the form.
+    Returns False if there are none. Each index variable is narrowed in turn, with the others
+    ranging over their sets.
     """
     offset, terms, repeats = form
     if not terms:
@@ -76,8 +75,9 @@ def _narrow_repeated(form: AffineForm, target: PositionSet, sets: list[PositionS
 def enumerate_preimage(
     constraints: Sequence[Constraint], sets: Sequence[PositionSet]
 ) -> list[PositionSet] | None:
-    """The positions of letters at which all constraints are met for some positions of the others,
-    by trying every point; None where there are too many."""
+    """Returns the positions of each index variable at which all constraints hold for some positions
+    of the others, by enumeration of all points; None if there are too many.
+    """
     moving = sorted({k for form, _ in constraints for k in form.index_vars if sets[k].size > 1})
     if prod(sets[k].size for k in moving) > POINTS:
         return None

@@ -1,5 +1,4 @@
-"""Which elements of its operands a region of an op's results needs, and which elements of its
-results a region of an operand affects."""
+"""Computes required regions of operands and affected regions of results for one index spec."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ from structir.projections.spec import IndexSpec, Read, Statement, Write
 
 @attrs.frozen
 class Link:
-    """A read and a write of one clause whose value depends on it."""
+    """A read and a write of one statement whose value depends on it."""
 
     loops: LoopNest
     read: ConcreteAccess
@@ -30,7 +29,7 @@ class Link:
 
     @cached_property
     def is_elementwise(self) -> bool:
-        """Whether every element of the result reads just the one at its own place."""
+        """Whether every element of the result reads only the element at its own index."""
         pairs = list(zip(self.read.axes, self.write.axes, strict=False))
         return (
             len(self.read.axes) == len(self.write.axes)
@@ -42,10 +41,10 @@ class Link:
 
 @attrs.frozen(eq=False)
 class Dependence:
-    """A spec at concrete sizes, asked for regions.
+    """The region dependencies of a spec at concrete sizes.
 
-    Regions are never too small: what they leave out is never read. Where nothing hangs over a
-    border and no index is read from data, their bounds are also the least ones.
+    Regions are supersets: elements outside are never read. Their bounds are the least ones if no
+    read leaves its axis and no index is read from data.
     """
 
     operands: tuple[tuple[int, ...], ...]  # shapes
@@ -56,7 +55,7 @@ class Dependence:
 
     @cached_property
     def elementwise_operands(self) -> dict[int, frozenset[int]]:
-        """The operands that each result is made of element by element, where it is so made."""
+        """The operands of each result that depends on them elementwise only."""
         links_of: dict[int, list[Link]] = {}
         for link in self.links:
             links_of.setdefault(link.result, []).append(link)
@@ -67,7 +66,7 @@ class Dependence:
         return {} if self.base is not None else sets
 
     def required_regions(self, region: Region, result: int = 0) -> tuple[Region, ...]:
-        """What a region of a result needs of each operand."""
+        """Returns the region of each operand that a region of a result requires."""
         copied = self.elementwise_operands.get(result)
         if copied is not None:
             return tuple([region if k in copied else NOTHING for k in range(len(self.operands))])
@@ -85,7 +84,7 @@ class Dependence:
         return tuple([_union(boxes) for boxes in boxes_of])
 
     def affected_regions(self, region: Region, operand: int) -> tuple[Region, ...]:
-        """Which elements of each result depend on a region of an operand."""
+        """Returns the region of each result that depends on a region of an operand."""
         boxes_of: list[list[Box]] = [[] for _ in self.results]
         for box in region.boxes:
             for link in self.links:
@@ -96,7 +95,7 @@ class Dependence:
         return tuple([_union(boxes) for boxes in boxes_of])
 
     def _base_required(self, box: Box) -> list[Box]:
-        """What a box of the result takes over from the operand that the result starts from."""
+        """Returns the elements of the base operand that a box of the result contains."""
         remaining: Box | None = box
         for written in self.overwritten:
             remaining = remaining and remaining.without(written)
@@ -112,7 +111,7 @@ class Dependence:
         ]
 
     def _base_affected(self, box: Box) -> list[Box]:
-        """Where a box of the operand that the result starts from shows in the result."""
+        """Returns the elements of the result that come from a box of the base operand."""
         shape = self.results[0]
         leading = len(shape) - len(box.axes)
         axes = [PositionSet(0, n) for n in shape[:leading]]
@@ -142,7 +141,7 @@ def _union(boxes: list[Box]) -> Region:
 
 
 def dependence(spec: IndexSpec, sizes: Sizes | None = None) -> Dependence:
-    """A spec at concrete sizes; `sizes` gives the program's symbols where it has any."""
+    """Returns the dependencies of a spec; `sizes` gives the values of symbolic dims."""
     sizes = sizes or {}
     links: list[Link] = []
     written: list[Box] = []
@@ -171,8 +170,7 @@ def _links(statement: Statement, loops: LoopNest) -> Iterator[Link]:
 
 
 def required_reads(statement: Statement, write: Write) -> tuple[Read, ...]:
-    """The reads that what is written, or where, depends on; reads by data follow from each
-    other."""
+    """Returns the reads that the value or the indices of a write depend on, transitively."""
     if write.value is None:
         return statement.reads
     reads_by_name = {read.name: read for read in statement.reads}
@@ -186,7 +184,7 @@ def required_reads(statement: Statement, write: Write) -> tuple[Read, ...]:
 
 
 def _overwritten(statement: Statement, loops: LoopNest) -> Iterator[Box]:
-    """The boxes of the first result that a clause surely stores to, whatever was there before."""
+    """Yields the boxes of the first result that a statement certainly overwrites."""
     if statement.monoid is not None or not statement.total or not all(loops.full):
         return
     for write, access in zip(statement.writes, loops.writes, strict=True):

@@ -48,14 +48,14 @@ def local_spec(
     names: Names | None = None,
     width: Callable[[int], Dim] = int,
 ) -> IndexSpec:
-    """A spec whose operands and results are blocks of those of another, at concrete sizes.
+    """Returns a spec whose operands and results are blocks of those of another, at concrete sizes.
 
-    `results` are the blocks to make (None: nothing of it, and no elements), `operands` the blocks
-    that are at hand; they must hold everything that the results need. Blocks along a scan are those
-    of `common_block`. `cut` narrows reduction
-    indices: the result is then partial, to be combined with the others. Restrictions with the same
-    `names` share loop indices, so that equal computations compare equal. An axis that is not split
-    keeps its dim; `width` returns the dim of a block size.
+    `results` are the blocks to compute (None for an empty one), `operands` the available blocks;
+    they must contain all elements that the results require. Blocks along a scan are those of
+    `common_block`. `cut` narrows the ranges of reduction indices: the results are then partial and
+    must be combined. Restrictions with the same `names` share index variables, so that equal
+    computations compare equal. An axis that is not split keeps its dim; `width` returns the dim of
+    a block size.
     """
     computed = [b or nothing(len(r.dims)) for b, r in zip(results, spec.results, strict=True)]
     names = {} if names is None else names
@@ -84,7 +84,7 @@ def local_spec(
 
 
 def common_block(spec: IndexSpec, sizes: Sizes, results: Sequence[Bounds]) -> list[Bounds]:
-    """Returns the blocks to compute for the wanted ones: along a scan, all that precede."""
+    """Returns the blocks to compute for the requested ones: along a scan, all that precede."""
     blocks = list(results)
     for statement in spec.statements:
         scan = scan_of(spec, statement)
@@ -114,7 +114,7 @@ def nothing(rank: int) -> Bounds:
 
 @attrs.frozen
 class _LocalityCheck:
-    """Checks that the points of a restriction stay inside the blocks that they read and write."""
+    """Whether the points of a restriction certainly stay inside the blocks they read and write."""
 
     reads: bool
     writes: bool
@@ -135,12 +135,12 @@ class _SpecRestriction:
 
     @property
     def shared_base(self) -> int | None:
-        """The operand that the first result starts from, if the two blocks are the same."""
+        """The operand that the first result starts from, if the two blocks are equal."""
         base = self.spec.base
         return base if base is not None and self.operands[base] == self.results[0] else None
 
     def base(self) -> Iterator[Statement]:
-        """A clause that copies what the first result starts from, where the blocks differ."""
+        """Yields a statement that copies the base into the first result, if the blocks differ."""
         if self.spec.base is None or self.shared_base is not None:
             return
         block, target = self.operands[self.spec.base], self.results[0]
@@ -170,12 +170,12 @@ class _SpecRestriction:
         return tuple([self.size(dim, (start, stop)) for dim, start, stop in pairs])
 
     def size(self, dim: Dim, part: Range) -> Dim:
-        """The size of part of an axis: as it was, if that is all of it."""
+        """Returns the dim of a part of an axis: the original dim for all of it."""
         start, stop = part
         return dim if part == (0, self.number(dim)) else self.width(stop - start)
 
     def index_var(self, statement: int, original: object) -> Sym:
-        """Returns the restricted loop index of an original one."""
+        """Returns the restricted index variable of an original one."""
         key = (statement, original)
         if key not in self.names:
             self.names[key] = Sym(original.name if isinstance(original, Sym) else f"x{original}")
@@ -213,7 +213,9 @@ class _SpecRestriction:
         )
 
     def ranges(self, statement: Statement) -> tuple[dict[Sym, Range], _LocalityCheck] | None:
-        """Where each letter goes, and what is sure of the points there."""
+        """Returns the range of each index variable, and which accesses certainly stay inside the
+        blocks.
+        """
         points = list(self.points(statement))
         if not points:
             return None
@@ -243,7 +245,7 @@ class _SpecRestriction:
         return not start or start != stop
 
     def points(self, statement: Statement) -> Iterator[IterationPoints]:
-        """The points that write into the blocks; a reduction of no points writes too."""
+        """Yields the points that write into the blocks, including those of empty reductions."""
         loops = loops_of(statement, self.spec.extents, self.sizes)
         if statement.reduce:
             loops = attrs.evolve(loops, reads={}, conditions=())
@@ -268,7 +270,7 @@ def _used(statement: Statement, writes: Sequence[Write]) -> Iterator[Read]:
 
 @attrs.frozen(eq=False)
 class _AccessRewriter:
-    """Accesses of a clause, spoken of from where its blocks start."""
+    """Rewrites the accesses of a statement relative to the blocks."""
 
     cutter: _SpecRestriction
     named: Mapping[Sym, Sym]
@@ -315,7 +317,9 @@ class _AccessRewriter:
         return AccessIndex(self.dim(entry.index, is_full) - start, width, inside)
 
     def dim(self, dim: Dim, is_full: bool = True) -> Dim:
-        """An index over the letters of the part; sizes are numbers where any letter is cut."""
+        """Returns an index over restricted index variables; with numbers for sizes if any is
+        narrowed.
+        """
         keeps_sizes = is_full and not dims.syms(dim) & self.named.keys() - self.uncut
         sizes: dict[Sym, Dim] = {} if keeps_sizes else dict(self.cutter.sizes)
         index_vars = {s: dims.as_dim(self.named[s]) + start for s, start in self.starts.items()}

@@ -9,8 +9,10 @@ from structir.projections.preimage import Constraint
 
 
 def split(constraints: list[Constraint], sets: list[PositionSet]) -> list[list[PositionSet]]:
-    """Products that together hold the points at which the constraints are met; row-major numbers
-    are taken apart, so that nothing ties their letters any more."""
+    """Returns products of index sets whose union contains the points that satisfy the constraints.
+
+    Row-major linear indices are split into ranges of their digits, which removes ties between them.
+    """
     products: list[list[PositionSet]] = [sets]
     for form, target in constraints:
         if len(moving_index_vars(form, sets)) < 2 or values(form, sets).within(target):
@@ -25,8 +27,9 @@ def split(constraints: list[Constraint], sets: list[PositionSet]) -> list[list[P
 def _split_form(
     form: AffineForm, target: PositionSet, sets: list[PositionSet]
 ) -> list[list[PositionSet]] | None:
-    """The products at which a row-major number falls into a target; None where the form is no such
-    number, or the pieces are too many."""
+    """Returns the products at which a row-major linear index is in the target; None if the form is
+    no such index, or the products are too many.
+    """
     terms = [(factor, node) for factor, node in reversed(form.terms) if isinstance(node, int)]
     if len(terms) < len(form.terms) or len({node for _, node in terms}) < len(terms):
         return None

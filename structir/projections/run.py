@@ -35,7 +35,7 @@ Array = Any
 
 @attrs.frozen(eq=False)
 class SpecRun:
-    """One evaluation: the spec, the operands, the program's sizes, and the results as they fill."""
+    """The state of one evaluation: the spec, its operands, sizes, and the results so far."""
 
     spec: IndexSpec
     operands: Sequence[Array]
@@ -87,6 +87,7 @@ def _reads_data(read: Read) -> bool:
 
 
 def _condition_mask(condition: Condition, space: LoopSpace) -> Mask:
+    """Returns the mask of the points at which a condition holds."""
     lhs, rhs = space.index(condition.left), space.index(condition.right)
     return ufunc(COMPARISONS[condition.op])(lhs, rhs)
 
@@ -255,8 +256,9 @@ def _store(
 
 
 def _whole_result(state: SpecRun, statement: Statement, write: Write, value: Array) -> Array | None:
-    """The value itself as the result, where the write is just the parallel letters in some
-    order."""
+    """Returns the value as the result, if the write is a permutation of the parallel index
+    variables.
+    """
     plain = write.plain
     if plain is None or len(plain) != len(statement.parallel) or None in plain:
         return None

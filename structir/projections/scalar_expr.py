@@ -1,15 +1,15 @@
 """Scalar expressions: the values that op bodies return for symbolic elements.
 
-A body is called once, with an `Operand` for each operand, an `Index` for each parameter named like
-a letter, and the attributes' plain values; the tree that it returns is what references, kernels and
-gradients are made of:
+A body is called once, with an `OperandElement` for each operand, a `LoopIndex` for each parameter
+named like an index variable, and the plain values of attributes. The reference, the kernels and the
+gradient derive from the returned tree:
 
-    >>> from structir.projections.scalar_expr import Operand, exp
-    >>> x = Operand("x")
+    >>> from structir.projections.scalar_expr import OperandElement, exp
+    >>> x = OperandElement("x")
     >>> 1 / (1 + exp(-x))
     div(1, add(1, exp(neg(x))))
 
-`==` between two points compares the trees; `eq(a, b)` and `ne(a, b)` are the comparisons of their
+`==` between two scalar expressions compares the trees; `eq(a, b)` and `ne(a, b)` compare their
 values.
 """
 
@@ -156,7 +156,7 @@ class ScalarLiteral(ScalarExpr):
 
 @attrs.frozen(repr=False, order=False)
 class ScalarExtent(ScalarExpr):
-    """A size that is known at run time."""
+    """A size of the program, as a value at run time."""
 
     dim: Dim
 
@@ -203,10 +203,10 @@ class ElementFunction:
     """One entry of the function table: an elementwise function.
 
     `numpy` is the name of the NumPy function, or of one in `projections.values`. `rule` is the
-    dtype rule: of the arguments together (`same`; `quotient`, with booleans as floats), at
-    least floating (`float`), of truth (`compare`, `logic`, `test`), of the second and third
-    (`select`), or as asked (`cast`). `slopes` holds the derivative by each argument, a function of
-    all of them; none stands for zero everywhere.
+    dtype rule: promotion of all arguments (`same`; `quotient`, with booleans as floats), promotion
+    to a float (`float`), bool (`compare`, `logic`, `test`), promotion of the second and third
+    (`select`), or the requested dtype (`cast`). `slopes` holds the derivative by each argument, a
+    function of all of them; an empty tuple means zero everywhere.
     """
 
     name: str
@@ -324,7 +324,7 @@ maximum, minimum, power = max, min, pow
 
 
 def select(condition: ScalarExpr, then: Operandish, otherwise: Operandish) -> ScalarExpr:
-    """`then` where the condition holds, `otherwise` elsewhere."""
+    """Returns `then` where the condition holds, `otherwise` elsewhere."""
     if isinstance(condition, bool):
         raise TypeError(
             "the condition of a select is a point: compare values with eq(a, b) or ne(a, b)"
@@ -338,7 +338,7 @@ def cast(value: Operandish, dtype: str) -> ScalarExpr:
 
 
 def _tie_share(x: ScalarExpr, y: ScalarExpr, first: ScalarExpr) -> ScalarExpr:
-    """One where the condition holds, a half at a tie: a minimum or maximum shares its slope."""
+    """Returns the derivative of a minimum or maximum: 1 where the condition holds, 1/2 at a tie."""
     return select(first, 1, select(eq(x, y), 0.5, 0))
 
 

@@ -1,8 +1,7 @@
-"""The cost of a tiling in closed form: footprints, what neighbouring tiles share, traffic; and the
-search for the cheapest tile.
+"""Computes the cost of a tiling in closed form, and searches the cheapest tile.
 
-Away from borders, shift and overlap are the same for every pair of neighbours, so one number for
-each operand and axis is enough. At borders tiles read less: the figures are upper bounds there.
+Away from borders, offset and overlap are equal for all pairs of neighbours, so one number per
+operand and axis is enough. At borders tiles read less: the figures are upper bounds there.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ Number = Any  # a dim, or an array with a number for each tile that is looked at
 
 @attrs.frozen
 class Arithmetic:
-    """What the formulas are worked out with."""
+    """The operations of the cost formulas, on dims or on arrays."""
 
     least: Callable[[Number, Number], Number]
     most: Callable[[Number, Number], Number]
@@ -42,7 +41,7 @@ ON_ARRAYS = Arithmetic(
 
 @attrs.frozen
 class Stream:
-    """An operand as a tiling sees it: how tiles project onto it, its shape, its element size."""
+    """An operand of a tiling: its projection, its shape, and the bytes of an element."""
 
     projection: Projection
     shape: tuple[Dim, ...]
@@ -51,7 +50,7 @@ class Stream:
 
 @attrs.frozen
 class StreamCost:
-    """What a tiling costs for one operand, in bytes but for the box."""
+    """The cost of a tiling for one operand, in bytes except for `box`."""
 
     box: tuple[Number, ...]  # elements along each axis of it that a tile reads
     footprint: Number
@@ -59,13 +58,13 @@ class StreamCost:
     traffic: Number  # of all tiles, without what the next tile along the innermost cut axis reuses
 
     def fresh(self, axis: int) -> Number:
-        """What the next tile along an axis reads that this one did not."""
+        """Returns the bytes that the next tile along an axis reads in addition."""
         return self.footprint - self.shared[axis]
 
 
 @attrs.frozen
 class TilingCost:
-    """What a tiling costs."""
+    """The cost of a tiling."""
 
     tiles: Number
     working_set: Number  # bytes that a tile touches
@@ -73,7 +72,7 @@ class TilingCost:
 
     @property
     def traffic(self) -> Number:
-        """Bytes moved by all tiles."""
+        """The bytes moved by all tiles."""
         return reduce(lambda total, stream: total + stream.traffic, self.streams, 0)
 
 
@@ -85,10 +84,11 @@ def tiling_cost(
     scratch: Number = 0,
     arithmetic: Arithmetic = ON_DIMS,
 ) -> TilingCost:
-    """The cost of cutting a result of these extents into tiles.
+    """Returns the cost of cutting a result of these extents into tiles.
 
-    With `reuse` a tile finds what it shares with the one before it along the innermost axis that is
-    cut, as when the working set fits a cache."""
+    With `reuse`, the overlap with the previous tile along the innermost split axis is not read
+    again, as when the working set fits a cache.
+    """
     counts = [arithmetic.ceiling(n, t) for n, t in zip(extents, tile, strict=True)]
     tiles = reduce(lambda total, count: total * count, counts, 1)
     costs = [_stream_cost(s, tile, counts, tiles, reuse, arithmetic) for s in streams]
@@ -129,7 +129,7 @@ def _product(factors: Sequence[Number]) -> Number:
 def _width(
     projection: Projection, j: int, size: Dim, tile: Sequence[Number], arithmetic: Arithmetic
 ) -> Number:
-    """How much of an axis a tile reads."""
+    """Returns the number of positions of an axis that a tile reads."""
     width: Number = projection.shape[j]
     for factor, extent in zip(projection.matrix[j], tile, strict=True):
         width = width + abs_of(factor) * (extent - 1)
@@ -144,12 +144,14 @@ def _overlap(
     tile: Sequence[Number],
     arithmetic: Arithmetic,
 ) -> Number:
-    """How much of an axis a tile and the next one along axis i both read."""
+    """Returns the number of positions of an axis that a tile and the next one along axis i both
+    read.
+    """
     return arithmetic.most(width - abs_of(projection.matrix[j][i]) * tile[i], 0)
 
 
 def _reused(shared: Sequence[Number], counts: Sequence[Number], arithmetic: Arithmetic) -> Number:
-    """What is found again along the innermost axis that is cut: of those further out, nothing."""
+    """Returns the bytes that are reused along the innermost split axis."""
     total: Number = 0
     is_innermost: Number = 1  # 0 once an axis further in is cut
     for axis in reversed(range(len(counts))):
@@ -165,8 +167,10 @@ def cheapest_tile(
     candidates: Sequence[Sequence[int]],
     capacity: int,
 ) -> tuple[int, ...] | None:
-    """The tile of least traffic whose working set fits, the largest among equals; None if none
-    fits. `candidates` are the sizes to try along each axis."""
+    """Returns the tile of least traffic whose working set fits; None if none fits.
+
+    Of equal ones it returns the largest. `candidates` are the sizes to consider along each axis.
+    """
     tiles = np.array(list(itertools.product(*candidates)), "int64").reshape(-1, len(extents))
     cost = tiling_cost(streams, extents, list(tiles.T), arithmetic=ON_ARRAYS)
     fits = np.broadcast_to(cost.working_set, len(tiles)) <= capacity

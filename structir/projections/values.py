@@ -1,4 +1,4 @@
-"""What points are worth: their dtypes, their values over arrays, their derivatives."""
+"""Dtypes, NumPy values and derivatives of scalar expressions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ WIDE_FLOATS = ("float64", "float32")
 
 
 def dtype_of(expr: ScalarExpr, dtypes: Mapping[str, str]) -> str:
-    """The dtype of a point over reads of these dtypes; int64 or float64 when only numbers meet."""
+    """Returns the dtype of a scalar expression; literals alone are int64 or float64."""
     kind = _kind(expr, dtypes)
     return SETTLED.get(kind, kind)
 
@@ -60,12 +60,12 @@ def _kind(expr: ScalarExpr, dtypes: Mapping[str, str]) -> str:
 
 
 def promote_dtypes(kinds: list[str]) -> str:
-    """The kind that several settle on: floats before integers, wider before narrower, weak last."""
+    """Returns the promoted dtype: floats before integers, wider before narrower, weak last."""
     return reduce(_promote_pair, kinds)
 
 
 def widened(term: str, total: str) -> bool:
-    """Whether terms of one dtype are added up in that of their total: a wider one of its kind."""
+    """Whether terms of one dtype are accumulated in the wider dtype of their total."""
     if is_int(term) and is_int(total):
         return int_bits(term) < int_bits(total)
     floats = is_float(term) and is_float(total)
@@ -120,14 +120,13 @@ RULES: dict[str, Callable[[list[str], str | None], str]] = {
 
 
 def computing_dtype(dtype: str) -> str:
-    """The dtype that elements are computed in: floats narrower than 32 bits widen."""
+    """Returns the dtype of computations on elements: narrow floats widen to float32."""
     return "float32" if is_float(dtype) and dtype not in WIDE_FLOATS else dtype
 
 
 @attrs.frozen(eq=False)
 class EvaluationPoint:
-    """Where points are evaluated: what the reads brought, where the letters stand, what the sizes
-    are."""
+    """The values at which a scalar expression is evaluated: reads, index variables and sizes."""
 
     values: Mapping[str, Array]
     index_vars: Mapping[Sym, Array] = attrs.Factory(dict)
@@ -135,9 +134,9 @@ class EvaluationPoint:
 
 
 def evaluate(expr: ScalarExpr, at: EvaluationPoint) -> Array:
-    """The value over arrays that broadcast against each other.
+    """Returns the value of a scalar expression over arrays that broadcast against each other.
 
-    Narrow floats are computed in float32; the caller rounds the result to the dtype it wants.
+    Narrow floats are computed in float32; the caller rounds the result to the stored dtype.
     """
     with np.errstate(all="ignore"):
         return _evaluate(expr, at, {})[0]
@@ -204,14 +203,14 @@ EVALUATORS: dict[type, Callable[..., TypedArray]] = {
 
 
 def as_kind(value: Array, kind: str) -> Array:
-    """An array in the dtype that a kind is computed in."""
+    """Returns an array in the dtype in which values of a kind are computed."""
     dtype = SETTLED.get(kind, kind)
     return value if value.dtype.name == dtype else value.astype(dtype)
 
 
 @cache
 def ufunc(name: str) -> Callable[..., Array]:
-    """NumPy's function of a row of the table, or the one here that NumPy lacks."""
+    """Returns the NumPy function of a table entry, or the one defined here."""
     function = OWN_FUNCTIONS.get(name)
     result: Callable[..., Array] = function if function is not None else getattr(np, name)
     return result
@@ -294,7 +293,7 @@ ZERO, ONE = ScalarLiteral(0), ScalarLiteral(1)
 
 
 def derivative(expr: ScalarExpr, operand: str) -> ScalarExpr:
-    """How the value changes with one read, the other reads and the letters held."""
+    """Returns the partial derivative by one read."""
     return _derivative(expr, operand, {})
 
 

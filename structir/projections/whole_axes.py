@@ -1,4 +1,4 @@
-"""Specs whose body takes whole axes: what the body is given, and where its results go."""
+"""Executes index specs whose body operates on whole axes."""
 
 from __future__ import annotations
 
@@ -19,10 +19,12 @@ Body = Callable[[Mapping[str, Array]], Any]
 
 
 def run_whole_axes(spec: IndexSpec, operands: Sequence[Array], body: Body) -> list[Array]:
-    """The results of a spec at concrete sizes.
+    """Returns the results of a spec at concrete sizes.
 
-    The body gets each operand with its whole axes last, after the parallel letters of the clause
-    (size 1 where the operand does not vary; none at all for an operand that has none of them)."""
+    The body receives each operand with its whole axes last, after the parallel index variables of
+    the statement. Those have size 1 where the operand does not vary, and are omitted for an operand
+    without any.
+    """
     (statement,) = spec.statements
     extents = {index_var: int(n) for index_var, n in spec.extents.items() if isinstance(n, int)}
     arrays = {
@@ -59,8 +61,7 @@ def _load_operand(
 def _order_axes(
     value: Array, entries: tuple[AccessIndex, ...], statement: Statement, extents: Mapping[Sym, int]
 ) -> Array:
-    """A result whose axes are the parallel letters and its own whole ones, in the order of its
-    entries."""
+    """Returns a result with its axes in the order of the index expressions of its write."""
     whole_vars = _index_vars_in(entries, statement.whole)
     order = [*_index_vars_in(entries, statement.parallel), *whole_vars]
     value = np.broadcast_to(value, [extents[s] for s in order])
