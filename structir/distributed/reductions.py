@@ -33,9 +33,9 @@ class Reduction:
     extent: int
     combine: str
 
-    def range(self, piece: int, pieces: int) -> Range:
+    def range(self, index: int, count: int) -> Range:
         """Returns the index range of one part."""
-        return self.extent * piece // pieces, self.extent * (piece + 1) // pieces
+        return self.extent * index // count, self.extent * (index + 1) // count
 
     def required_regions(
         self, program: Program, block: Bounds, positions: Range
@@ -45,13 +45,15 @@ class Reduction:
         shapes = [tuple([program.number(d) for d in o.dims]) for o in spec.operands]
         operands = [((0,) * len(shape), shape) for shape in shapes]
         part = local_spec(spec, program.sizes, [block], operands, cut={self.index_var: positions})
-        inside = dependence(part, program.sizes).required_regions(
+        inner_regions = dependence(part, program.sizes).required_regions(
             region((0,) * len(block[0]), widths(block))
         )
         (output,) = self.step.outputs
-        wanted = {key: r for key, r in zip(self.step.inputs, inside, strict=True) if key and r}
+        required = {
+            key: r for key, r in zip(self.step.inputs, inner_regions, strict=True) if key and r
+        }
         before = program.steps[: program.steps.index(self.step)]
-        return {**required_regions(before, wanted), output: region(*block)}
+        return {**required_regions(before, required), output: region(*block)}
 
 
 def find_reduction(program: Program, key: Hashable) -> Reduction:

@@ -132,11 +132,11 @@ class _ShardWriter:
     def shape(self, key: Key, bounds: Bounds) -> tuple[Dim, ...]:
         """Returns the shape of a block; axes that are not split keep their dims."""
         sizes, shape = info_of(key).dims, self.program.shapes[key]
-        written = sizes if isinstance(sizes, tuple) else shape
+        declared = sizes if isinstance(sizes, tuple) else shape
         return tuple(
             [
                 dim if (a, b) == (0, size) else self.width(b - a)
-                for dim, size, a, b in zip(written, shape, *bounds, strict=True)
+                for dim, size, a, b in zip(declared, shape, *bounds, strict=True)
             ]
         )
 
@@ -152,11 +152,11 @@ class _ShardWriter:
 
     def loops(self, number: int, step: RegionStep, call: Call, spec: IndexSpec) -> None:
         """Emits a step given by loops: the loops over the blocks."""
-        wanted = [
+        required = [
             region.bounds if (region := self.regions.get(key)) else None for key in step.outputs
         ]
-        known = [b or nothing(len(r.dims)) for b, r in zip(wanted, spec.results, strict=True)]
-        results = common_block(spec, self.program.sizes, known)
+        requested = [b or nothing(len(r.dims)) for b, r in zip(required, spec.results, strict=True)]
+        results = common_block(spec, self.program.sizes, requested)
         args, blocks = [], []
         for key, info in zip(step.inputs, spec.operands, strict=True):
             value, block = self.operand(key, info, call)
@@ -177,22 +177,22 @@ class _ShardWriter:
         if key is None:
             return self.expr(_at(call, info.path)), ((), ())
         if key not in self.values and not self.regions.get(key):
-            none = nothing(len(self.program.shapes[key]))
-            return Constant(np.zeros(none[0], numpy_dtype(info.dtype))), none
+            empty = nothing(len(self.program.shapes[key]))
+            return Constant(np.zeros(empty[0], numpy_dtype(info.dtype))), empty
         return self.value(key), self.blocks[key]
 
     def same_op(self, number: int, step: RegionStep, origin: CallOrigin) -> None:
         """Emits a step that reads whole axes or operands: the same call on the required regions."""
-        wanted = [(k, r) for k, key in enumerate(step.outputs) if (r := self.regions.get(key))]
-        needs: list[Region] = [Region() for _ in step.inputs]
-        for which, region in wanted:
-            more = step.dependency.required_regions(region, which)
-            needs = [a | b for a, b in zip(needs, more, strict=True)]
+        required = [(k, r) for k, key in enumerate(step.outputs) if (r := self.regions.get(key))]
+        operand_regions: list[Region] = [Region() for _ in step.inputs]
+        for result, region in required:
+            regions = step.dependency.required_regions(region, result)
+            operand_regions = [a | b for a, b in zip(operand_regions, regions, strict=True)]
         spec = origin.spec  # one tensor may be two operands, with different blocks
         operands = step.inputs if spec is None else [info.path for info in spec.operands]
         available = {
             operand: self.slice(key, need.bounds)
-            for operand, key, need in zip(operands, step.inputs, needs, strict=True)
+            for operand, key, need in zip(operands, step.inputs, operand_regions, strict=True)
             if key is not None and need.bounds is not None
         }
         call = self.rebuild_call(origin.call, available)
@@ -261,8 +261,8 @@ class _ShardWriter:
                 self.values[key] = owner
                 return owner
             self.blocks[key] = bounds
-            known = TensorStructInfo(self.shape(key, bounds), info.dtype)
-            self.values[key] = self.param(known, key, bounds)
+            info_of_block = TensorStructInfo(self.shape(key, bounds), info.dtype)
+            self.values[key] = self.param(info_of_block, key, bounds)
         return self.values[key]
 
     def param(self, info: StructInfo, key: Key, bounds: Bounds | None) -> Var:

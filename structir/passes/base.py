@@ -44,14 +44,14 @@ class Pass:
 
     def with_options(self, **options: Any) -> Pass:
         """Returns this pass with other options; raises StructIRError for an unknown option."""
-        known = {p.name: p for p in self.parameters()}
+        options_by_name = {p.name: p for p in self.parameters()}
         for name, value in options.items():
-            if name not in known:
-                available = ", ".join(known) or "none"
+            if name not in options_by_name:
+                available = ", ".join(options_by_name) or "none"
                 raise StructIRError(
                     f"{self.name}: unknown option {name!r}; available: {available}", code="E0611"
                 )
-            kind, expected = PLAIN.get(known[name].annotation, (object, ""))
+            kind, expected = PLAIN.get(options_by_name[name].annotation, (object, ""))
             if not isinstance(value, kind):
                 message = f"{self.name}: {name}: expected {expected}, found {value!r}"
                 raise StructIRError(message, code="E0611")

@@ -20,7 +20,7 @@ np = lazy_module("numpy")
 strides = lazy_module("numpy.lib.stride_tricks")
 
 Array = Any
-Mask = Any  # an array of truth values, or None where every point exists
+Mask = Any  # a boolean array, or None if every point exists
 
 
 @attrs.frozen(eq=False)
@@ -220,9 +220,8 @@ def _view(
         for k in range(len(space.index_vars))
     ]
     shape = tuple(n if any(w.steps[k] for w in indices) else 1 for k, n in enumerate(space.shape))
-    base = (
-        start_view.view(np.uint8) if start_view.itemsize == 1 else start_view
-    )  # NumPy has no text for float8
+    # as_strided does not support float8 dtypes
+    base = start_view.view(np.uint8) if start_view.itemsize == 1 else start_view
     return strides.as_strided(base, shape, strides_in_bytes, writeable=writeable).view(array.dtype)
 
 

@@ -73,7 +73,7 @@ class Contribution:
     statement: Statement
     write: Write
     read: Read
-    number: int  # of the clause
+    number: int  # index of the statement
 
 
 def result_name(k: int) -> str:
@@ -318,7 +318,7 @@ def _auxiliary_spec(
     return AuxiliaryTensor(name, helper)
 
 
-# Scatters: a result that starts from an operand.
+# Scatters start from an operand.
 
 
 def _adjoint_of_scatter(spec: IndexSpec, operand: int) -> Adjoint | None:

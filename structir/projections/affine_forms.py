@@ -50,7 +50,7 @@ class FormFunction(NamedTuple):
     args: tuple[AffineForm, ...]
 
 
-Node = int | FormFunction  # a letter by its number, or a function
+Node = int | FormFunction  # the number of an index variable, or a function
 Sets = Sequence[PositionSet]
 
 
@@ -153,7 +153,7 @@ def _value_of(node: Node, point: Sequence[int]) -> int:
 
 
 SCALAR_FUNCTIONS: dict[str, Callable[..., int]] = {
-    "floordiv": lambda a, b: a // b if b else 0,  # an index that divides by nothing is never used
+    "floordiv": lambda a, b: a // b if b else 0,  # an index that divides by zero is never used
     "floormod": lambda a, b: a % b if b else 0,
     "min": min,
     "max": max,

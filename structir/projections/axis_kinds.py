@@ -26,7 +26,7 @@ def axis_kinds(spec: IndexSpec, result: int = 0) -> tuple[str, ...]:
     return tuple(kinds)
 
 
-ORDER = (PARALLEL, SCAN, WHOLE)  # the stricter one counts
+ORDER = (PARALLEL, SCAN, WHOLE)  # from the most to the least splittable
 
 
 def _kind(spec: IndexSpec, statement: Statement, entry: AccessIndex) -> str:

@@ -22,7 +22,7 @@ def convert_dtype(values: Array, dtype: str) -> Array:
     if source == dtype:
         return values
     if not (is_float(source) and is_int(dtype)):
-        if source in SMALL_INTS:  # not every pair of dtypes with few bits has a cast of its own
+        if source in SMALL_INTS:  # there is no direct cast between some small dtypes
             values = values.astype("int8")
         elif is_float(dtype) and values.dtype.itemsize == 1:
             values = values.astype("float32")

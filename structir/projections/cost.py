@@ -11,9 +11,8 @@ import attrs
 from structir.projections.boxes import Region, region
 
 Name = TypeVar("Name", bound=Hashable)
-RegionMap = Callable[
-    [Region], Mapping[Name, Region]
-]  # from a region of the result to those of inputs
+# from a region of the result to the required region of each input
+RegionMap = Callable[[Region], Mapping[Name, Region]]
 
 
 def shards(shape: Sequence[int], grid: Sequence[int]) -> list[Region]:
@@ -31,10 +30,10 @@ def shards(shape: Sequence[int], grid: Sequence[int]) -> list[Region]:
 class Sharing:
     """The overlap of two neighbouring tiles of a result in one input."""
 
-    box: int  # elements in the block around what the first tile reads
-    shared_box: int  # those that are in both tiles' blocks
-    shared_needed: int | None  # those that both tiles need; None where that is not known
-    stride: tuple[int, ...] | None  # how far the block moves; None if either tile reads nothing
+    box: int  # elements of the bounding box that the first tile reads
+    shared_box: int  # elements in both bounding boxes
+    shared_needed: int | None  # elements that both tiles read; None if unknown
+    stride: tuple[int, ...] | None  # offset between the boxes; None if either is empty
 
     @property
     def kind(self) -> str:

@@ -19,13 +19,13 @@ from structir.projections.spec import IndexSpec, Read, Statement, Write, affine
 class FusionRelation(Enum):
     """The dependence of a consumer point on producer points."""
 
-    INLINE = "inline"  # one point, another for each: substitute, nothing is computed twice
-    HOIST = "hoist"  # one point, the same along some axes: compute outside of them, or again
-    WINDOW = "window"  # several points: again for each reader, or a buffer
-    SKIP = "skip"  # one point, some never: those are not computed
-    DIAGONAL = "diagonal"  # one point, its letters tied to each other
-    WHOLE = "whole"  # a whole axis at once: fuse outside of that axis only
-    BARRIER = "barrier"  # places that are read from data, or no affine map
+    INLINE = "inline"  # one distinct point each: substitute without recomputation
+    HOIST = "hoist"  # one point, shared along some axes: hoist out of them, or recompute
+    WINDOW = "window"  # several points: recompute per user, or buffer
+    SKIP = "skip"  # one point each, some unused: those are not computed
+    DIAGONAL = "diagonal"  # one point, with coupled index variables
+    WHOLE = "whole"  # a whole axis: fuse outside of that axis only
+    BARRIER = "barrier"  # an index read from data, or no affine map
 
 
 @attrs.frozen
@@ -33,8 +33,8 @@ class Fusion:
     """The dependence of a consumer on a producer, for fusion."""
 
     relation: FusionRelation
-    points: Projection | None = None  # from the consumer's parallel letters to the producer's
-    inner: tuple[int, ...] = ()  # the producer's parallel letters of which several, or all, are met
+    points: Projection | None = None  # from parallel indices of the consumer to the producer's
+    inner: tuple[int, ...] = ()  # parallel indices of the producer with several positions per point
 
     @property
     def legal(self) -> bool:

@@ -13,7 +13,7 @@ from structir.projections.position_sets import PositionSet
 from structir.projections.preimage import Constraint, enumerate_preimage, narrow
 from structir.projections.row_major import split
 
-ROUNDS = 8  # of narrowing; constraints that still narrow each other then leave a superset
+ROUNDS = 8  # limit of narrowing; without a fixed point the result is a superset
 
 
 @attrs.frozen
@@ -72,8 +72,8 @@ class IterationPoints:
     ties: tuple[frozenset[int], ...] = ()
     absent: tuple[
         tuple[ConcreteAccess, frozenset[int]], ...
-    ] = ()  # who overhangs, and along which letters
-    reached: bool = True  # every position of these letters has points that are not absent
+    ] = ()  # accesses out of bounds, and the index variables concerned
+    reached: bool = True  # whether every position of these index variables has existing points
 
     def box(self, access: ConcreteAccess) -> Box | None:
         """Returns the elements that an access reaches at these points; None if there are none."""
@@ -102,7 +102,7 @@ class IterationPoints:
 class LoopNest:
     """A statement at concrete sizes."""
 
-    full: tuple[PositionSet, ...]  # every position of each letter
+    full: tuple[PositionSet, ...]  # all positions of each index variable
     reads: Mapping[str, ConcreteAccess]
     writes: tuple[ConcreteAccess, ...]
     conditions: tuple[Constraint, ...]

@@ -16,7 +16,7 @@ class Monoid:
 
     name: str
     combine: str
-    least: float  # the identity, before it is fitted into a dtype
+    least: float  # the identity, before conversion to a dtype
 
     def identity(self, dtype: str) -> Scalar:
         """Returns the identity element as a Python number of the dtype."""
@@ -48,8 +48,8 @@ MONOIDS: dict[str, Monoid] = {
         Monoid("min", "min", INF),
         Monoid("any", "or", 0.0),
         Monoid("all", "and", 1.0),
-        Monoid("mean", "add", 0.0),  # the sum, over how many points there are
-        Monoid("argmax", "max", -INF),  # the running number of the first greatest
+        Monoid("mean", "add", 0.0),  # the sum divided by the number of points
+        Monoid("argmax", "max", -INF),  # the linear index of the first maximum
         Monoid("argmin", "min", INF),
     )
 }

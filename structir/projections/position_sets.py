@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-SPAN = 1 << 16  # the longest stretch that is kept with holes
-WORK = 1 << 22  # bits that one sum of two sets with holes may touch
+SPAN = 1 << 16  # the greatest width of a set with gaps
+WORK = 1 << 22  # limit of bit operations in a sum of two sets with gaps
 
 
 class PositionSet(NamedTuple):

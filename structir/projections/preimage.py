@@ -22,7 +22,7 @@ from structir.projections.affine_forms import (
 )
 from structir.projections.position_sets import EMPTY, PositionSet, of, only
 
-Constraint = tuple[AffineForm, PositionSet]  # an index, and what it must fall into
+Constraint = tuple[AffineForm, PositionSet]  # an index and the set of its permitted values
 
 
 def narrow(form: AffineForm, target: PositionSet, sets: list[PositionSet]) -> bool:

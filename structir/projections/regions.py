@@ -50,7 +50,7 @@ class Dependence:
     operands: tuple[tuple[int, ...], ...]  # shapes
     results: tuple[tuple[int, ...], ...]
     links: tuple[Link, ...]
-    overwritten: tuple[Box, ...] = ()  # of the first result: what no longer comes from the base
+    overwritten: tuple[Box, ...] = ()  # parts of the first result that do not come from the base
     base: int | None = None
 
     @cached_property
@@ -76,7 +76,7 @@ class Dependence:
             for link in self.links:
                 if link.result != result:
                     continue
-                if link.write is not last_points[0]:  # the links of a write follow each other
+                if link.write is not last_points[0]:  # the links of a write are consecutive
                     last_points = link.write, list(link.loops.points(link.write, box))
                 _add_boxes(boxes_of[link.operand], last_points[1], link.read)
             if self.base is not None and result == 0:

@@ -35,7 +35,7 @@ from structir.projections.spec import (
 )
 
 Range = tuple[int, int]  # of positions, the second exclusive
-Names = dict[tuple[int, object], Sym]  # the letters of each clause, in all parts of one spec
+Names = dict[tuple[int, object], Sym]  # restricted index variables by statement and original one
 
 
 def local_spec(
@@ -235,9 +235,8 @@ class _SpecRestriction:
             return hull, _LocalityCheck(exact, exact)
         if len(statement.reduce) == 1:
             hull[statement.reduce[0]] = hull[scan.target]
-        return hull, _LocalityCheck(
-            exact and scan.op in ("le", "ge"), exact
-        )  # else the last is not at hand
+        # an exclusive scan does not read the last element
+        return hull, _LocalityCheck(exact and scan.op in ("le", "ge"), exact)
 
     def wanted(self, write: Write) -> bool:
         """Whether any result element is computed."""

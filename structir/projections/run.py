@@ -197,7 +197,8 @@ def _reduce(value: Array, exists: Mask, monoid: str, parallel: int) -> Array:
         flat = value.reshape((*value.shape[:parallel], prod(value.shape[parallel:])))
         return getattr(np, monoid)(flat, -1) if flat.size else np.zeros(flat.shape[:-1], "int64")
     combine, dtype = ufunc(COMBINERS[monoid]), value.dtype
-    if dtype.name in SMALL_INTS and monoid in ("max", "min"):  # those of NumPy know none so small
+    # NumPy has no minimum and maximum of small integers
+    if dtype.name in SMALL_INTS and monoid in ("max", "min"):
         value, identity = value.astype("int8"), identity.astype("int8")
     total = combine.reduce(value, axis=axes, dtype=value.dtype, initial=identity)  # type: ignore[attr-defined]
     total = total.astype(dtype, copy=False)
@@ -265,7 +266,7 @@ def _whole_result(state: SpecRun, statement: Statement, write: Write, value: Arr
     order = [statement.parallel.index(index_var) for index_var in plain if index_var is not None]
     info = state.spec.results[write.result]
     if [value.shape[axis] for axis in order] != [_number(state, d) for d in info.dims]:
-        return None  # it is only a part
+        return None  # the write covers a part only
     stored = round_to_dtype(value, numpy_dtype(info.dtype or "float32"))
     if order != list(range(len(order))):
         stored = stored.transpose(order)

@@ -194,8 +194,8 @@ def as_scalar_expr(value: Operandish) -> ScalarExpr:
     raise TypeError(f"a body computes on points and numbers, not on {type(value).__name__}")
 
 
-Build = Callable[..., "ScalarExpr"]  # from points and numbers to a point
-Derivative = Callable[..., Any]  # from the arguments to a point, or None where the slope is zero
+Build = Callable[..., "ScalarExpr"]  # from scalar expressions and numbers to a scalar expression
+Derivative = Callable[..., Any]  # from the arguments to a scalar expression; None if it is zero
 
 
 @attrs.frozen

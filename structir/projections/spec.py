@@ -130,7 +130,7 @@ class Write:
     result: int  # position in `IndexSpec.results`
     entries: tuple[AccessIndex, ...]
     value: ScalarExpr | None
-    unique: bool = True  # no two points (of different parallel letters) write one element
+    unique: bool = True  # no two points (of different parallel index variables) write one element
 
     @cached_property
     def uses_index_vars(self) -> bool:
@@ -169,7 +169,7 @@ class Statement:
     reads: tuple[Read, ...]
     writes: tuple[Write, ...]
     conditions: tuple[Condition, ...] = ()
-    monoid: str | None = None  # a name in MONOIDS: of the reduction, and of writes that meet
+    monoid: str | None = None  # a name in MONOIDS: for the reduction and overlapping writes
 
     @cached_property
     def total(self) -> bool:
@@ -214,9 +214,9 @@ class IndexSpec:
 
     operands: tuple[OperandInfo, ...]
     results: tuple[ResultInfo, ...]
-    extents: Mapping[Sym, Dim]  # of every letter
+    extents: Mapping[Sym, Dim]  # of every index variable
     statements: tuple[Statement, ...]
-    fill: Scalar = 0  # what no clause writes
+    fill: Scalar = 0  # the value of elements that no statement writes
     base: int | None = None  # the operand that the result starts from, instead of `fill`
 
     @property
@@ -245,7 +245,7 @@ class Scan:
     The source is one reduction variable, or the linear index of all of them.
     """
 
-    target: Sym  # the parallel letter
+    target: Sym  # the parallel index variable
     op: str  # how the source compares with the target
 
 

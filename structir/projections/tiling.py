@@ -21,7 +21,7 @@ from structir.projections.maps import Projection
 
 np = lazy_module("numpy")
 
-Number = Any  # a dim, or an array with a number for each tile that is looked at
+Number = Any  # a dim, or an array with one number per candidate tile
 
 
 @attrs.frozen
@@ -52,10 +52,10 @@ class Stream:
 class StreamCost:
     """The cost of a tiling for one operand, in bytes except for `box`."""
 
-    box: tuple[Number, ...]  # elements along each axis of it that a tile reads
+    box: tuple[Number, ...]  # positions along each axis that a tile reads
     footprint: Number
-    shared: tuple[Number, ...]  # by a tile and the next one, along each axis of the result
-    traffic: Number  # of all tiles, without what the next tile along the innermost cut axis reuses
+    shared: tuple[Number, ...]  # with the next tile, along each axis of the result
+    traffic: Number  # of all tiles, without the bytes reused along the innermost split axis
 
     def fresh(self, axis: int) -> Number:
         """Returns the bytes that the next tile along an axis reads in addition."""
@@ -153,7 +153,7 @@ def _overlap(
 def _reused(shared: Sequence[Number], counts: Sequence[Number], arithmetic: Arithmetic) -> Number:
     """Returns the bytes that are reused along the innermost split axis."""
     total: Number = 0
-    is_innermost: Number = 1  # 0 once an axis further in is cut
+    is_innermost: Number = 1  # 0 if an axis further in is split
     for axis in reversed(range(len(counts))):
         others = _product([n for k, n in enumerate(counts) if k != axis])
         total = total + is_innermost * others * (counts[axis] - 1) * shared[axis]

@@ -34,7 +34,7 @@ special = lazy_module("scipy.special")
 
 Array = Any  # a NumPy array of any dtype, bfloat16 among them
 
-# Numbers written in a body and positions of letters take the dtype of what they meet.
+# Literals and index variables take the dtype of the other operand.
 WEAK_INT, WEAK_FLOAT = "weak int", "weak float"
 SETTLED = {WEAK_INT: "int64", WEAK_FLOAT: "float64"}
 LITERAL_KINDS = {bool: "bool", int: WEAK_INT, float: WEAK_FLOAT}
@@ -219,7 +219,7 @@ def ufunc(name: str) -> Callable[..., Array]:
 def _same(expr: ScalarOp, values: list[Array], kinds: list[str], kind: str) -> Array:
     if expr.fn in ROUNDINGS and not is_float(kind) and kind != WEAK_FLOAT:
         return values[0]
-    if kind == "bool" and expr.fn not in BITWISE:  # NumPy has no arithmetic on truth values
+    if kind == "bool" and expr.fn not in BITWISE:  # NumPy has no arithmetic on booleans
         return ufunc(FUNCTIONS[expr.fn].numpy)(*[v.astype("int8") for v in values]) != 0
     return ufunc(FUNCTIONS[expr.fn].numpy)(*[as_kind(v, kind) for v in values])
 
@@ -272,7 +272,7 @@ def _power(x: Array, y: Array) -> Array:
 def _quotient(x: Array, y: Array) -> Array:
     if is_float(x.dtype.name):
         return np.divide(x, y)
-    low = np.floor_divide(x, y)  # 0 where nothing divides
+    low = np.floor_divide(x, y)  # 0 for division by zero
     rounded_down = (low * y != x) & (y != 0) & ((x < 0) != (y < 0))
     return low + rounded_down.astype(low.dtype)
 

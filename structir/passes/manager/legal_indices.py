@@ -40,8 +40,8 @@ class IndexChecker(Interpreter):
 
     def _check(self, bounds: tuple[Bound, ...], args: list[Value]) -> None:
         for indices, tensor, axis in bounds:
-            given, size = np.asarray(_at(args, indices)), np.shape(_at(args, tensor))[axis]
-            if given.size and not (given.min() >= 0 and given.max() < size):
+            values, size = np.asarray(_at(args, indices)), np.shape(_at(args, tensor))[axis]
+            if values.size and not (values.min() >= 0 and values.max() < size):
                 raise IllegalIndexError(f"an index is outside an axis of size {size}")
 
 

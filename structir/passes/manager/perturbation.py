@@ -34,8 +34,8 @@ class PerturbedInterpreter(Interpreter):
 
     def _bind(self, binding: Binding, value: Value, scope: Activation) -> None:
         among = self.among & _dtypes_read(binding.value) if self.exact else self.among
-        moved = nudged(value, self.numbers, self.wide, among, self.exact)
-        Interpreter._bind(self, binding, moved, scope)
+        perturbed = nudged(value, self.numbers, self.wide, among, self.exact)
+        Interpreter._bind(self, binding, perturbed, scope)
 
     def value(self, expr: Expr, scope: Activation) -> Value:
         value = Interpreter.value(self, expr, scope)
@@ -76,9 +76,9 @@ def nudged(
     noise = numbers.uniform(-1, 1, value.shape) * distance
     with np.errstate(all="ignore"):
         true = value.astype(np.float64)
-        moved = true * (1 + noise) + (0 if exact else noise * 1e-3)
-        kept = exact & (np.abs(true) < INTEGERS) & (2 * true == np.rint(2 * true))
-        return np.asarray(np.where(kept, true, moved)).astype(value.dtype)
+        perturbed = true * (1 + noise) + (0 if exact else noise * 1e-3)
+        unchanged = exact & (np.abs(true) < INTEGERS) & (2 * true == np.rint(2 * true))
+        return np.asarray(np.where(unchanged, true, perturbed)).astype(value.dtype)
 
 
 def leaves(value: Any) -> list[Any]:

@@ -27,10 +27,10 @@ class VerifyIR(Instrument):
     """Checks the rules of scope and form after each pass."""
 
     def end(self, step: PassRun) -> None:
-        found = violations(step.after) if step.changed and step.after is not None else []
-        if found:
+        broken_rules = violations(step.after) if step.changed and step.after is not None else []
+        if broken_rules:
             message = f"{step.applied}: the resulting program is not well formed"
-            raise PassError([Diagnostic(message, code="E0601"), *found])
+            raise PassError([Diagnostic(message, code="E0601"), *broken_rules])
 
 
 @attrs.define(eq=False)
@@ -110,13 +110,13 @@ class VerifyResults(Instrument):
     def _function(self, step: PassRun, name: str) -> int:
         """Compares one function; returns the number of elements compared."""
         total, samples = 0, self._known(step.before, name)
-        for place, sample in enumerate(samples):
+        for index, sample in enumerate(samples):
             assert step.after is not None
-            found = outcome(step.after, name, sample.arguments)
-            error = _error(step, name, sample, found)
+            actual = outcome(step.after, name, sample.arguments)
+            error = _error(step, name, sample, actual)
             if error is None:
-                raise PassError(_changed(step.applied, name, step.before, sample, found))
-            samples[place] = sample.after(found if sample.accepted else sample.expected)
+                raise PassError(_changed(step.applied, name, step.before, sample, actual))
+            samples[index] = sample.after(actual if sample.accepted else sample.expected)
             total += self._count(name, sample, error)
         return total
 
@@ -169,37 +169,37 @@ def answers(
         yield sample.arguments, sample.expected
 
 
-def _error(step: PassRun, name: str, sample: InputSample, found: Any) -> float | None:
+def _error(step: PassRun, name: str, sample: InputSample, actual: Any) -> float | None:
     """Returns the difference between the results for a sample; None if it exceeds rounding."""
     if not sample.accepted:
-        return 0.0 if _rejects(step, name, sample, found) else None
-    if isinstance(found, StructIRError):
+        return 0.0 if _rejects(step, name, sample, actual) else None
+    if isinstance(actual, StructIRError):
         return None
-    error = difference(sample.expected, found, step.applied.tolerance)
+    error = difference(sample.expected, actual, step.applied.tolerance)
     if error is None and within_rounding(
-        step.before, name, sample.arguments, sample.expected, found, step.applied.tolerance
+        step.before, name, sample.arguments, sample.expected, actual, step.applied.tolerance
     ):
         return step.applied.tolerance
     return error
 
 
-def _rejects(step: PassRun, name: str, sample: InputSample, found: Any) -> bool:
+def _rejects(step: PassRun, name: str, sample: InputSample, actual: Any) -> bool:
     """Whether a program still rejects an input, except for errors in unused values."""
-    if isinstance(found, StructIRError):
+    if isinstance(actual, StructIRError):
         return True
     without = dead_code_elimination.transform(step.before)
     return not isinstance(outcome(without, name, sample.arguments), StructIRError)
 
 
 def _changed(
-    applied: Pass, name: str, module: IRModule, sample: InputSample, found: Any
+    applied: Pass, name: str, module: IRModule, sample: InputSample, actual: Any
 ) -> Diagnostic:
     function: Any = module.functions[name]
-    what = f"changes the result of {name}" if sample.accepted else f"removes a check of {name}"
-    diagnostic = Diagnostic(f"{applied} {what}", function.span)
+    change = f"changes the result of {name}" if sample.accepted else f"removes a check of {name}"
+    diagnostic = Diagnostic(f"{applied} {change}", function.span)
     for param, argument in zip(function.params, sample.arguments, strict=True):
         diagnostic = diagnostic.note(f"{param.name} = {_shown(argument)}", param.span)
-    before, after = _shown(sample.expected), _shown(found)
+    before, after = _shown(sample.expected), _shown(actual)
     return diagnostic.note(f"before: {before}").note(f"after:  {after}")
 
 
