@@ -44,7 +44,9 @@ class Reduction:
         spec = self.step.origin.spec
         shapes = [tuple([program.number(d) for d in o.dims]) for o in spec.operands]
         operands = [((0,) * len(shape), shape) for shape in shapes]
-        part = local_spec(spec, program.sizes, [block], operands, cut={self.index_var: positions})
+        part = local_spec(
+            spec, program.sizes, [block], operands, ranges={self.index_var: positions}
+        )
         inner_regions = dependence(part, program.sizes).required_regions(
             region((0,) * len(block[0]), widths(block))
         )

@@ -49,7 +49,7 @@ np = lazy_module("numpy")
 
 Key = Hashable  # of a tensor of the program
 Path = tuple[int, ...]  # of an operand in the arguments of a call
-Cut = Mapping[RegionStep, Mapping[Sym, Range]]  # narrowed ranges of reduction indices
+NarrowedRanges = Mapping[RegionStep, Mapping[Sym, Range]]  # narrowed ranges of reduction indices
 
 
 @attrs.frozen(eq=False)
@@ -77,13 +77,16 @@ class PartialResults:
     symbols: list[Sym] = attrs.Factory(list)  # block sizes, in order of first use
 
     def part(
-        self, regions: Mapping[Key, Region], results: Mapping[Key, Bounds], cut: Cut | None = None
+        self,
+        regions: Mapping[Key, Region],
+        results: Mapping[Key, Bounds],
+        narrowed: NarrowedRanges | None = None,
     ) -> ShardFunction:
         """Returns the function that computes blocks of some results.
 
         `regions` are the regions of every value that these blocks require, including themselves.
         """
-        writer = _ShardWriter(self, regions, cut or {})
+        writer = _ShardWriter(self, regions, narrowed or {})
         writer.key.append(tuple(results))  # equal steps may return different results
         for number, step in enumerate(self.program.steps):
             if step.origin is not None and any(regions.get(output) for output in step.outputs):
@@ -107,8 +110,11 @@ def _bounds(regions: Mapping[Key, Region], key: Key) -> Bounds:
 class _ShardWriter:
     """Generates one shard function, step by step."""
 
-    def __init__(self, parts: PartialResults, regions: Mapping[Key, Region], cut: Cut) -> None:
-        self.parts, self.program, self.regions, self.cut = parts, parts.program, regions, cut
+    def __init__(
+        self, parts: PartialResults, regions: Mapping[Key, Region], narrowed: NarrowedRanges
+    ) -> None:
+        self.parts, self.program, self.regions = parts, parts.program, regions
+        self.narrowed = narrowed
         self.values: dict[Key, Expr] = {}
         self.blocks: dict[Key, Bounds] = {}
         self.params: list[tuple[Var, Key, Bounds | None]] = []
@@ -163,9 +169,9 @@ class _ShardWriter:
             args.append(value)
             blocks.append(block)
         names = self.parts.names.setdefault(step, {})
-        cut = self.cut.get(step)
+        ranges = self.narrowed.get(step)
         local = local_spec(
-            spec, self.program.sizes, results, blocks, cut=cut, names=names, width=self.width
+            spec, self.program.sizes, results, blocks, ranges=ranges, names=names, width=self.width
         )
         self.key.append((number, loop_signature(local)))
         local_call = LocalDefinition(call.op.name, local).call(tuple(args), call.span)  # type: ignore[attr-defined]

@@ -154,11 +154,11 @@ def load(
     entries = read.entries
     indices = [affine_index(e, n, space) for e, n in zip(entries, array.shape, strict=True)]
     if 0 in space.shape:
-        moving = [k for w in indices if w is not None for k, step in enumerate(w.steps) if step]
+        moving = [k for i in indices if i is not None for k, step in enumerate(i.steps) if step]
         shape = space.shape if None in indices else _moving_shape(space, set(moving))
         return LoadedView(np.empty(shape, array.dtype))
     if None not in indices:
-        return _strided_view(array, [w for w in indices if w is not None], space)
+        return _strided_view(array, [i for i in indices if i is not None], space)
     return _gather(array, entries, space, read_values)
 
 
@@ -192,7 +192,7 @@ def _moving_shape(space: LoopSpace, moving: set[int]) -> tuple[int, ...]:
 
 
 def _strided_view(array: Array, indices: list[AffineIndex], space: LoopSpace) -> LoadedView:
-    reaches = [w.reach(space.shape) for w in indices]
+    reaches = [i.reach(space.shape) for i in indices]
     widths = [
         (max(0, -lo), max(0, hi - n + 1)) for (lo, hi), n in zip(reaches, array.shape, strict=True)
     ]
@@ -200,10 +200,10 @@ def _strided_view(array: Array, indices: list[AffineIndex], space: LoopSpace) ->
     if any(width != (0, 0) for width in widths):
         exists = reduce(
             intersect_masks,
-            [_in_bounds(w, n, space) for w, n in zip(indices, array.shape, strict=True)],
+            [_in_bounds(i, n, space) for i, n in zip(indices, array.shape, strict=True)],
         )
         array = np.pad(array, widths)
-    starts = [w.start + before for w, (before, _) in zip(indices, widths, strict=True)]
+    starts = [i.start + before for i, (before, _) in zip(indices, widths, strict=True)]
     return LoadedView(_view(array, starts, indices, space), exists)
 
 
@@ -216,10 +216,10 @@ def _view(
 ) -> Array:
     start_view = array[(*[slice(s, None) for s in starts], ...)]
     strides_in_bytes = [
-        sum(w.steps[k] * stride for w, stride in zip(indices, array.strides, strict=True))
+        sum(i.steps[k] * stride for i, stride in zip(indices, array.strides, strict=True))
         for k in range(len(space.index_vars))
     ]
-    shape = tuple(n if any(w.steps[k] for w in indices) else 1 for k, n in enumerate(space.shape))
+    shape = tuple(n if any(i.steps[k] for i in indices) else 1 for k, n in enumerate(space.shape))
     # as_strided does not support float8 dtypes
     base = start_view.view(np.uint8) if start_view.itemsize == 1 else start_view
     return strides.as_strided(base, shape, strides_in_bytes, writeable=writeable).view(array.dtype)
@@ -290,11 +290,11 @@ def writeable_view(
     the array.
     """
     indices = [affine_index(e, n, space) for e, n in zip(entries, array.shape, strict=True)]
-    affine_indices = [w for w in indices if w is not None]
+    affine_indices = [i for i in indices if i is not None]
     if len(affine_indices) < len(indices) or 0 in space.shape:
         return None
-    reaches = [w.reach(space.shape) for w in affine_indices]
+    reaches = [i.reach(space.shape) for i in affine_indices]
     if any(lo < 0 or hi >= n for (lo, hi), n in zip(reaches, array.shape, strict=True)):
         return None
-    view = _view(array, [w.start for w in affine_indices], affine_indices, space, writeable=True)
+    view = _view(array, [i.start for i in affine_indices], affine_indices, space, writeable=True)
     return view if view.shape == space.shape else None

@@ -163,7 +163,7 @@ SCALAR_FUNCTIONS: dict[str, Callable[..., int]] = {
 
 
 def _unsupported(args: list[PositionSet]) -> PositionSet:
-    raise KeyError("a function of sizes that no set of values is known for")
+    raise KeyError("unsupported function of sizes")
 
 
 def _quotient(args: list[PositionSet]) -> PositionSet:

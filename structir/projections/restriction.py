@@ -52,7 +52,7 @@ def local_spec(
 
     `results` are the blocks to compute (None for an empty one), `operands` the available blocks;
     they must contain all elements that the results require. Blocks along a scan are those of
-    `common_block`. `cut` narrows the ranges of reduction indices: the results are then partial and
+    `common_block`. `ranges` narrows reduction indices: the results are then partial and
     must be combined. Restrictions with the same `names` share index variables, so that equal
     computations compare equal. An axis that is not split keeps its dim; `width` returns the dim of
     a block size.
@@ -62,7 +62,7 @@ def local_spec(
     restriction = _SpecRestriction(spec, sizes, computed, operands, ranges or {}, names, width)
     statements = list(restriction.base())
     statements += [
-        c for n, each in enumerate(spec.statements) if (c := restriction.statement(n, each))
+        local for n, each in enumerate(spec.statements) if (local := restriction.statement(n, each))
     ]
     operand_infos = [
         OperandInfo(o.name, (k,), restriction.shape(o.dims, block), o.dtype)
@@ -128,7 +128,7 @@ class _SpecRestriction:
     sizes: Sizes
     results: Sequence[Bounds]
     operands: Sequence[Bounds]
-    cut: Mapping[Sym, Range]
+    narrowed: Mapping[Sym, Range]
     names: Names
     width: Callable[[int], Dim]
     extents: dict[Sym, Dim] = attrs.Factory(dict)
@@ -224,7 +224,7 @@ class _SpecRestriction:
             for k, index_var in enumerate(statement.parallel)
         }
         for index_var in statement.reduce:
-            hull[index_var] = self.cut.get(
+            hull[index_var] = self.narrowed.get(
                 index_var, (0, self.number(self.spec.extents[index_var]))
             )
         points_set = points[0]
@@ -271,10 +271,10 @@ def _used(statement: Statement, writes: Sequence[Write]) -> Iterator[Read]:
 class _AccessRewriter:
     """Rewrites the accesses of a statement relative to the blocks."""
 
-    cutter: _SpecRestriction
+    restriction: _SpecRestriction
     named: Mapping[Sym, Sym]
     starts: Mapping[Sym, int]
-    uncut: frozenset[Sym]
+    unsplit: frozenset[Sym]
 
     def read(self, read: Read, block: Bounds, check: _LocalityCheck) -> Read:
         """Returns a read of a block of its operand."""
@@ -303,7 +303,10 @@ class _AccessRewriter:
 
     def entry(self, entry: AccessIndex, start: int, stop: int, exact: bool) -> AccessIndex:
         """Returns the index of an access along one axis, relative to a block."""
-        size, width = self.cutter.number(entry.size), self.cutter.size(entry.size, (start, stop))
+        size, width = (
+            self.restriction.number(entry.size),
+            self.restriction.size(entry.size, (start, stop)),
+        )
         if entry.loose and size == 1:
             return AccessIndex(0, width)
         if isinstance(entry.index, ScalarExpr):
@@ -319,8 +322,8 @@ class _AccessRewriter:
         """Returns an index over restricted index variables; with numbers for sizes if any is
         narrowed.
         """
-        keeps_sizes = is_full and not dims.syms(dim) & self.named.keys() - self.uncut
-        sizes: dict[Sym, Dim] = {} if keeps_sizes else dict(self.cutter.sizes)
+        keeps_sizes = is_full and not dims.syms(dim) & self.named.keys() - self.unsplit
+        sizes: dict[Sym, Dim] = {} if keeps_sizes else dict(self.restriction.sizes)
         index_vars = {s: dims.as_dim(self.named[s]) + start for s, start in self.starts.items()}
         return dim if isinstance(dim, int) else dims.substitute(dim, {**sizes, **index_vars})
 

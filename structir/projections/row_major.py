@@ -18,9 +18,9 @@ def split(constraints: list[Constraint], sets: list[PositionSet]) -> list[list[P
         if len(moving_index_vars(form, sets)) < 2 or values(form, sets).within(target):
             continue
         splits = [_split_form(form, target, product) for product in products]
-        pieces = [product for each in splits if each is not None for product in each]
-        if None not in splits and len(pieces) <= MAX_BOXES:
-            products = pieces
+        found_products = [product for each in splits if each is not None for product in each]
+        if None not in splits and len(found_products) <= MAX_BOXES:
+            products = found_products
     return products
 
 

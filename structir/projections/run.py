@@ -112,7 +112,7 @@ def _combine(
 ) -> tuple[Array, Mask]:
     """Returns the values of a write over the parallel indices, and the mask of existing points."""
     if write.value is None:
-        raise StructIRError("a spec without values at a point cannot be run")
+        raise StructIRError("run: expected a scalar expression for each write, found none")
     parallel = len(statement.parallel)
     loaded = _widen(state, statement, write, loaded)
     if statement.reduce and statement.monoid == "sum":

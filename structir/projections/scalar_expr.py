@@ -113,7 +113,7 @@ class ScalarExpr:
 
     def __bool__(self) -> bool:
         raise TypeError(
-            "a point has no truth value yet: write select(condition, a, b) instead of if"
+            "a scalar expression has no truth value: use `select(condition, a, b)` instead of `if`"
         )
 
 
@@ -191,7 +191,7 @@ def as_scalar_expr(value: Operandish) -> ScalarExpr:
         return ScalarLiteral(int(value))
     if isinstance(value, numbers.Real):
         return ScalarLiteral(float(value))
-    raise TypeError(f"a body computes on points and numbers, not on {type(value).__name__}")
+    raise TypeError(f"expected a scalar expression or a number, found {type(value).__name__}")
 
 
 Build = Callable[..., "ScalarExpr"]  # from scalar expressions and numbers to a scalar expression
@@ -327,7 +327,8 @@ def select(condition: ScalarExpr, then: Operandish, otherwise: Operandish) -> Sc
     """Returns `then` where the condition holds, `otherwise` elsewhere."""
     if isinstance(condition, bool):
         raise TypeError(
-            "the condition of a select is a point: compare values with eq(a, b) or ne(a, b)"
+            "select: expected a scalar expression as condition, found a bool; "
+            "compare values with `eq(a, b)` or `ne(a, b)`"
         )
     return _select(condition, then, otherwise)
 

@@ -69,7 +69,7 @@ class AccessIndex:
     def dim(self) -> Dim:
         """The index as a dim; a loose one is multiplied by the flag `size != 1`."""
         if isinstance(self.index, ScalarExpr):
-            raise TypeError("an index that is read from data is no dim")
+            raise TypeError("expected an index over index variables, found one read from data")
         return self.index * flag(self.size) if self.loose else self.index
 
     @property

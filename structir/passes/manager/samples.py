@@ -51,7 +51,7 @@ class InputSample:
 
     @property
     def elements(self) -> int:
-        """Returns the number of elements of the result that can be compared, which excludes NaN."""
+        """The number of elements of the result that can be compared, which excludes NaN."""
         return sum(map(_comparable, leaves(self.expected))) if self.accepted else 0
 
     def after(self, result: Any) -> InputSample:

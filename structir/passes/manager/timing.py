@@ -26,7 +26,7 @@ class Timing(Instrument):
 
     @property
     def total(self) -> float:
-        """Returns the total seconds of the outermost passes."""
+        """The total seconds of the outermost passes."""
         return sum(step.seconds for step in self.steps if step.depth == 0)
 
     def tree(self) -> Tree:
