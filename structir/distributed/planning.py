@@ -90,7 +90,7 @@ def _check_no_closures(function: Function) -> None:
 
 @attrs.frozen(eq=False)
 class Planner:
-    """Plans the shards of one function at concrete sizes."""
+    """The planner of the shards of one function at concrete sizes."""
 
     function: Function
     constants: Mapping[str, Any]

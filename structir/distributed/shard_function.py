@@ -69,7 +69,7 @@ class ShardFunction:
 
 @attrs.frozen(eq=False)
 class PartialResults:
-    """Generates the shard functions of one program, with shared symbols."""
+    """The generator of the shard functions of one program, with shared symbols."""
 
     program: Program
     names: dict[RegionStep, Names] = attrs.Factory(dict)
@@ -108,7 +108,7 @@ def _bounds(regions: Mapping[Key, Region], key: Key) -> Bounds:
 
 
 class _ShardWriter:
-    """Generates one shard function, step by step."""
+    """The generator of one shard function."""
 
     def __init__(
         self, parts: PartialResults, regions: Mapping[Key, Region], narrowed: NarrowedRanges

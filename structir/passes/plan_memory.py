@@ -59,7 +59,7 @@ def _summary(lives: Lifetimes, storage: list[Storage]) -> str:
 
 
 class _MemoryWriter:
-    """Rewrites the bindings of a function with explicit memory."""
+    """The rewriting of a function's bindings with explicit memory."""
 
     def __init__(self, lives: Lifetimes, storage: list[Storage]) -> None:
         self.lives, self.storage = lives, storage

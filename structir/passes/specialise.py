@@ -53,7 +53,7 @@ def _free(name: str, functions: Mapping[str, Any]) -> str:
 
 
 class _Dispatch:
-    """Builds a function that calls the copy for its sizes."""
+    """The construction of a function that calls the copy for its sizes."""
 
     def __init__(
         self,

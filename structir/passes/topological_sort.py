@@ -41,7 +41,7 @@ def topological_sort(function: Function, *, order: Order = "stable") -> Function
 
 
 class _Sorter:
-    """Sorts blocks, given the symbolic dims bound before each."""
+    """The sorting of blocks, given the symbolic dims bound before each."""
 
     def __init__(self, arrange: Callable[[Needs], list[int]]) -> None:
         self.arrange = arrange
@@ -90,7 +90,7 @@ class _Sorter:
 
 
 def _binds(binding: Binding) -> dict[Sym, None]:
-    """Yields the symbolic dims that a binding defines."""
+    """Returns the symbolic dims that a binding defines."""
     return standing_alone([binding.struct_info]) if isinstance(binding, MatchCast) else {}
 
 

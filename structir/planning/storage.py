@@ -26,7 +26,7 @@ ALIGNMENT = 64  # bytes, for constant sizes; symbolic sizes keep elements aligne
 
 @attrs.define(eq=False)
 class StorageBlock:
-    """Memory for one value, and for values that overwrite it."""
+    """The memory of one value, and of values that overwrite it."""
 
     size: Dim
     element: int  # bytes of one element: the alignment

@@ -61,7 +61,7 @@ class ConcreteAccess:
 
 @attrs.frozen(eq=False)
 class IterationPoints:
-    """Iteration points of a statement, as a product of index sets.
+    """A product of index sets: iteration points of a statement.
 
     Each of `ties` is a group of index variables of which only some combinations are points. The set
     is `exact` if every position of every index variable belongs to some point.

@@ -30,7 +30,7 @@ BOUNDS = {
 
 @attrs.frozen(eq=False)
 class LoopNestBuilder:
-    """Instantiates a statement at concrete sizes."""
+    """A builder of the loop nest of a statement at concrete sizes."""
 
     extents: Mapping[Sym, Dim]
     sizes: Sizes

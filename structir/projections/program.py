@@ -158,7 +158,7 @@ def info_of(key: Any) -> TensorStructInfo:
 
 @attrs.frozen(eq=False)
 class ProgramBuilder:
-    """Builds a program from a function, binding by binding."""
+    """A builder of the program of a function, binding by binding."""
 
     sizes: Mapping[Sym, int]
     decomposes: bool = False

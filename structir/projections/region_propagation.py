@@ -14,7 +14,7 @@ Regions = dict[Hashable, Region]
 
 
 class Dependency(Protocol):
-    """How the results of one step depend on its operands."""
+    """The dependence of the results of one step on its operands."""
 
     def required_regions(self, region: Region, result: int = 0) -> tuple[Region, ...]:
         """Returns the region of each operand that a region of a result requires."""
@@ -27,7 +27,7 @@ class Dependency(Protocol):
 
 @attrs.frozen
 class OpaqueDependency:
-    """Every result depends (conservatively) on every operand; only the shapes are known."""
+    """A conservative dependence of every result on every operand; only the shapes are known."""
 
     operands: tuple[Shape, ...]
     results: tuple[Shape, ...]

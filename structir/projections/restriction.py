@@ -113,8 +113,8 @@ def nothing(rank: int) -> Bounds:
 
 
 @attrs.frozen
-class _LocalityCheck:
-    """Whether the points of a restriction certainly stay inside the blocks they read and write."""
+class _Containment:
+    """The accesses of a restriction that certainly stay inside their blocks."""
 
     reads: bool
     writes: bool
@@ -122,7 +122,7 @@ class _LocalityCheck:
 
 @attrs.frozen(eq=False)
 class _SpecRestriction:
-    """Restricts the statements of one spec to blocks."""
+    """The restriction of one spec to blocks, built statement by statement."""
 
     spec: IndexSpec
     sizes: Sizes
@@ -144,13 +144,9 @@ class _SpecRestriction:
         if self.spec.base is None or self.shared_base is not None:
             return
         block, target = self.operands[self.spec.base], self.results[0]
-        operand_dims, result_dims = (
-            self.spec.operands[self.spec.base].dims,
-            self.spec.results[0].dims,
-        )
-        sizes = list(
-            zip(self.shape(operand_dims, block), self.shape(result_dims, target), strict=True)
-        )
+        operand_shape = self.shape(self.spec.operands[self.spec.base].dims, block)
+        result_shape = self.shape(self.spec.results[0].dims, target)
+        sizes = list(zip(operand_shape, result_shape, strict=True))
         read, write = [], []
         index_vars = []
         for axis, (a, b, p, q) in enumerate(zip(*block, *target, strict=True)):
@@ -187,32 +183,36 @@ class _SpecRestriction:
 
     def statement(self, number: int, statement: Statement) -> Statement | None:
         """Returns a statement restricted to the blocks; None if no point writes into them."""
-        ranges_and_check = self.ranges(statement)
-        if ranges_and_check is None:
+        ranges_and_containment = self.ranges(statement)
+        if ranges_and_containment is None:
             return None
-        ranges, check = ranges_and_check
-        named = {s: self.index_var(number, s) for s in ranges}
+        ranges, containment = ranges_and_containment
+        restricted_vars = {s: self.index_var(number, s) for s in ranges}
         extents = {s: self.spec.extents[s] for s in ranges}
-        self.extents.update({named[s]: self.size(extents[s], part) for s, part in ranges.items()})
+        self.extents.update(
+            {restricted_vars[s]: self.size(extents[s], part) for s, part in ranges.items()}
+        )
         full = frozenset([s for s, part in ranges.items() if part == (0, self.number(extents[s]))])
-        rewriter = _AccessRewriter(self, named, {s: a for s, (a, _) in ranges.items()}, full)
-        writes = tuple([w for w in statement.writes if self.wanted(w)])
+        rewriter = _AccessRewriter(
+            self, restricted_vars, {s: a for s, (a, _) in ranges.items()}, full
+        )
+        writes = tuple([w for w in statement.writes if self.is_computed(w)])
         return Statement(
-            tuple([named[s] for s in statement.parallel]),
-            tuple([named[s] for s in statement.reduce]),
+            tuple([restricted_vars[s] for s in statement.parallel]),
+            tuple([restricted_vars[s] for s in statement.reduce]),
             (),
             tuple(
                 [
-                    rewriter.read(r, self.operands[r.operand], check)
+                    rewriter.read(r, self.operands[r.operand], containment)
                     for r in _used(statement, writes)
                 ]
             ),
-            tuple([rewriter.write(w, self.results[w.result], check) for w in writes]),
+            tuple([rewriter.write(w, self.results[w.result], containment) for w in writes]),
             tuple([rewriter.condition(c) for c in statement.conditions]),
             statement.monoid,
         )
 
-    def ranges(self, statement: Statement) -> tuple[dict[Sym, Range], _LocalityCheck] | None:
+    def ranges(self, statement: Statement) -> tuple[dict[Sym, Range], _Containment] | None:
         """Returns the range of each index variable, and which accesses certainly stay inside the
         blocks.
         """
@@ -227,18 +227,18 @@ class _SpecRestriction:
             hull[index_var] = self.narrowed.get(
                 index_var, (0, self.number(self.spec.extents[index_var]))
             )
-        points_set = points[0]
-        no_gaps = not any(points_set.sets[k].mask for k in range(len(statement.parallel)))
-        exact = len(points) == 1 and points_set.exact and not points_set.ties and no_gaps
+        point_set = points[0]
+        no_gaps = not any(point_set.sets[k].mask for k in range(len(statement.parallel)))
+        exact = len(points) == 1 and point_set.exact and not point_set.ties and no_gaps
         scan = scan_of(self.spec, statement)
         if scan is None:
-            return hull, _LocalityCheck(exact, exact)
+            return hull, _Containment(exact, exact)
         if len(statement.reduce) == 1:
             hull[statement.reduce[0]] = hull[scan.target]
         # an exclusive scan does not read the last element
-        return hull, _LocalityCheck(exact and scan.op in ("le", "ge"), exact)
+        return hull, _Containment(exact and scan.op in ("le", "ge"), exact)
 
-    def wanted(self, write: Write) -> bool:
+    def is_computed(self, write: Write) -> bool:
         """Whether any result element is computed."""
         start, stop = self.results[write.result]
         return not start or start != stop
@@ -249,19 +249,19 @@ class _SpecRestriction:
         if statement.reduce:
             loops = attrs.evolve(loops, reads={}, conditions=())
         for access, write in zip(loops.writes, statement.writes, strict=True):
-            if not self.wanted(write):
+            if not self.is_computed(write):
                 continue
             for box in region(*self.results[write.result]).boxes:
                 yield from loops.points(access, box)
 
 
 def _used(statement: Statement, writes: Sequence[Write]) -> Iterator[Read]:
-    """Returns the reads that some writes depend on."""
+    """Yields the reads that some writes depend on."""
     entries = [e for r in statement.reads for e in r.entries]
     entries += [e for w in writes for e in w.entries]
     exprs = [w.value for w in writes if w.value is not None]
     exprs += [e.index for e in entries if isinstance(e.index, ScalarExpr)]
-    used = frozenset().union(*[operands_of(p) for p in exprs])
+    used = frozenset().union(*[operands_of(expr) for expr in exprs])
     for read in statement.reads:
         if read.name in used or not all(e.inside for e in read.entries):
             yield read
@@ -269,21 +269,21 @@ def _used(statement: Statement, writes: Sequence[Write]) -> Iterator[Read]:
 
 @attrs.frozen(eq=False)
 class _AccessRewriter:
-    """Rewrites the accesses of a statement relative to the blocks."""
+    """The rewriting of the accesses of one statement relative to the blocks."""
 
     restriction: _SpecRestriction
-    named: Mapping[Sym, Sym]
+    restricted_vars: Mapping[Sym, Sym]
     starts: Mapping[Sym, int]
     unsplit: frozenset[Sym]
 
-    def read(self, read: Read, block: Bounds, check: _LocalityCheck) -> Read:
+    def read(self, read: Read, block: Bounds, containment: _Containment) -> Read:
         """Returns a read of a block of its operand."""
-        return Read(read.name, read.operand, self.entries(read.entries, block, check.reads))
+        return Read(read.name, read.operand, self.entries(read.entries, block, containment.reads))
 
-    def write(self, write: Write, block: Bounds, check: _LocalityCheck) -> Write:
+    def write(self, write: Write, block: Bounds, containment: _Containment) -> Write:
         """Returns a write into a block of its result."""
-        value = None if write.value is None else self.point(write.value)
-        entries = self.entries(write.entries, block, check.writes)
+        value = None if write.value is None else self.expr(write.value)
+        entries = self.entries(write.entries, block, containment.writes)
         return Write(write.result, entries, value, write.unique)
 
     def condition(self, condition: Condition) -> Condition:
@@ -303,14 +303,12 @@ class _AccessRewriter:
 
     def entry(self, entry: AccessIndex, start: int, stop: int, exact: bool) -> AccessIndex:
         """Returns the index of an access along one axis, relative to a block."""
-        size, width = (
-            self.restriction.number(entry.size),
-            self.restriction.size(entry.size, (start, stop)),
-        )
+        size = self.restriction.number(entry.size)
+        width = self.restriction.size(entry.size, (start, stop))
         if entry.loose and size == 1:
             return AccessIndex(0, width)
         if isinstance(entry.index, ScalarExpr):
-            index = self.point(entry.index)
+            index = self.expr(entry.index)
             return AccessIndex(
                 sub(index, ScalarLiteral(start)) if start else index, width, entry.inside
             )
@@ -322,18 +320,23 @@ class _AccessRewriter:
         """Returns an index over restricted index variables; with numbers for sizes if any is
         narrowed.
         """
-        keeps_sizes = is_full and not dims.syms(dim) & self.named.keys() - self.unsplit
+        keeps_sizes = is_full and not dims.syms(dim) & self.restricted_vars.keys() - self.unsplit
         sizes: dict[Sym, Dim] = {} if keeps_sizes else dict(self.restriction.sizes)
-        index_vars = {s: dims.as_dim(self.named[s]) + start for s, start in self.starts.items()}
+        index_vars = {
+            s: dims.as_dim(self.restricted_vars[s]) + start for s, start in self.starts.items()
+        }
         return dim if isinstance(dim, int) else dims.substitute(dim, {**sizes, **index_vars})
 
-    def point(self, expr: ScalarExpr) -> ScalarExpr:
+    def expr(self, expr: ScalarExpr) -> ScalarExpr:
         """Returns a scalar expression of the restriction."""
         replacements: dict[ScalarExpr, ScalarExpr] = {}
         for node in walk(expr):
             match node:
-                case LoopIndex(index_var) if index_var in self.named:
-                    start, restricted = self.starts[index_var], LoopIndex(self.named[index_var])
+                case LoopIndex(index_var) if index_var in self.restricted_vars:
+                    start, restricted = (
+                        self.starts[index_var],
+                        LoopIndex(self.restricted_vars[index_var]),
+                    )
                     replacements[node] = (
                         add(restricted, ScalarLiteral(start)) if start else restricted
                     )

@@ -10,7 +10,7 @@ import numpy as np
 from structir.errors import StructIRError
 from structir.ir.module import IRModule
 from structir.passes.decompose import decompose
-from structir.passes.manager.perturbation import PerturbedInterpreter, leaves, nudged, rounding
+from structir.passes.manager.perturbation import PerturbedInterpreter, leaves, perturb, rounding
 
 PERTURBED_RUNS = 8  # perturbed runs that estimate the effect of rounding on a result
 WIDE = {
@@ -49,7 +49,7 @@ def require_agreement(
     for draw in range(PERTURBED_RUNS):
         numbers = np.random.default_rng(draw)
         shaken = PerturbedInterpreter(parts, numbers=numbers, wide=WIDE).global_function(name)
-        moved = result(shaken, [nudged(each, numbers, WIDE) for each in arguments])
+        moved = result(shaken, [perturb(each, numbers, WIDE) for each in arguments])
         if isinstance(moved, StructIRError) or _shapes(moved) != _shapes(expected):
             return  # the result depends on a rounding
         slack = [

@@ -10,12 +10,12 @@ import numpy as np
 from structir.errors import StructIRError
 from structir.ir.dtype import FLOATS
 from structir.ir.module import IRModule
-from structir.passes.manager.perturbation import PerturbedInterpreter, leaves, nudged
+from structir.passes.manager.perturbation import PerturbedInterpreter, leaves, perturb
 
 RUNS = 4  # perturbed runs of a program whose results differ
 SLACK = 16  # times the largest change of a perturbed run
 DOUBLE = 1e-9  # relative difference of float64 that is accepted without perturbed runs
-NUDGES = {"float32": 2.0**-22, "float64": 2.0**-51}
+PERTURBATIONS = {"float32": 2.0**-22, "float64": 2.0**-51}
 
 
 def same(expected: Any, actual: Any, tolerance: float) -> bool:
@@ -94,11 +94,13 @@ def _sensitivity(
     for run in range(RUNS):
         numbers = np.random.default_rng(run)
         interpreter = PerturbedInterpreter(
-            module, numbers=numbers, wide=NUDGES, among=FLOATS, exact=True
+            module, numbers=numbers, wide=PERTURBATIONS, among=FLOATS, exact=True
         )
         try:
             with np.errstate(all="ignore"):
-                inputs = [nudged(argument, numbers, NUDGES, exact=True) for argument in arguments]
+                inputs = [
+                    perturb(argument, numbers, PERTURBATIONS, exact=True) for argument in arguments
+                ]
                 perturbed = leaves(interpreter.global_function(name)(*inputs))
         except StructIRError:
             return None

@@ -33,8 +33,8 @@ class InputValues:
     seed: int = 0
 
 
-class Drawer:
-    """Generates the arrays of one set of arguments; large ones are shared between sets."""
+class ArrayGenerator:
+    """A generator of the arrays of one set of arguments; large ones are shared between sets."""
 
     def __init__(self, values: InputValues, large: dict[Any, Array]) -> None:
         self.values = values

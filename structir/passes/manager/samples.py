@@ -25,7 +25,7 @@ from structir.passes.manager.input_sizes import (
     has_kernels,
     size_space,
 )
-from structir.passes.manager.input_values import DOMAINS, NARROW, Drawer, InputValues, Range
+from structir.passes.manager.input_values import DOMAINS, NARROW, ArrayGenerator, InputValues, Range
 from structir.passes.manager.legal_indices import IllegalIndexError, IndexChecker
 from structir.passes.manager.perturbation import leaves
 
@@ -38,7 +38,7 @@ EVERYTHING: Range = None
 
 @attrs.frozen(eq=False)
 class InputSample:
-    """Arguments of a function, and its outcome: a result or an error."""
+    """The arguments of a function, and its outcome: a result or an error."""
 
     sizes: Sizes
     arguments: list[Any]
@@ -75,7 +75,7 @@ def outcome_of(interpreter: Interpreter, name: str, arguments: list[Any]) -> Any
 
 @attrs.define(eq=False)
 class Sampler:
-    """Searches samples of one function."""
+    """A search for samples of one function."""
 
     module: IRModule
     name: str
@@ -104,7 +104,7 @@ class Sampler:
         among = tuple(size for size in self.space.pool if size)
         try:
             arguments = random_values(
-                chosen, values.seed, sizes, among=among, draw=Drawer(values, self.large)
+                chosen, values.seed, sizes, among=among, draw=ArrayGenerator(values, self.large)
             )
         except StructIRError as error:
             self.reason = error

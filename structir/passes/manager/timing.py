@@ -17,7 +17,7 @@ trees = lazy_module("rich.tree")
 
 @attrs.define(eq=False)
 class Timing(Instrument):
-    """Records the time of every pass."""
+    """An instrument that records the time of every pass."""
 
     steps: list[PassRun] = attrs.field(factory=list, init=False)
 
