@@ -1,5 +1,5 @@
-"""Every projection case as shards: each gives its block from its slices alone, and needs every
-plane of what it is sent.
+"""Every projection case as shards: each computes its block from its input blocks alone, and depends
+on every boundary plane of them.
 
 The cases are read from the folder `STRUCTIR_CASES`, by default the copy beside the projections.
 """
@@ -53,7 +53,7 @@ def run(part: ShardFunction, values: list[np.ndarray]) -> np.ndarray:
 
 @pytest.mark.parametrize("case", CASES, ids=[c["id"] for c in CASES])
 @pytest.mark.filterwarnings("ignore")
-def test_shards_give_their_blocks(case: dict) -> None:
+def test_shards_compute_their_blocks(case: dict) -> None:
     function, _ = function_of(case)
     arrays = arrays_of(function)
     whole = np.asarray(structir.interpret(IRModule({"main": function}), "main", *arrays.values()))
@@ -72,7 +72,7 @@ def test_shards_give_their_blocks(case: dict) -> None:
 
 
 def planes(values: list[np.ndarray], which: int) -> list[list[np.ndarray]]:
-    """The values with each boundary plane of one of them overwritten."""
+    """Yields the values with each boundary plane of one of them overwritten."""
     made = []
     for axis in range(values[which].ndim):
         for place in (0, -1):
@@ -84,7 +84,7 @@ def planes(values: list[np.ndarray], which: int) -> list[list[np.ndarray]]:
 
 @pytest.mark.parametrize("case", CASES, ids=[c["id"] for c in CASES])
 @pytest.mark.filterwarnings("ignore")
-def test_every_plane_that_is_sent_is_needed(case: dict) -> None:
+def test_every_sent_plane_affects_the_block(case: dict) -> None:
     function, _ = function_of(case)
     arrays = arrays_of(function)
     if 0 in case["expect"]["out_shape"]:

@@ -56,13 +56,13 @@ def main(x: R.Tensor((1, 2, "h", "w"), "float32"), k: R.Tensor((2, 2, 3, 3), "fl
 """
 
 
-def test_workers_give_what_the_whole_function_gives(client: object) -> None:
+def test_workers_compute_the_result_of_the_function(client: object) -> None:
     module, args = structir.parse(ROWS), (floats(33, 40), floats(40))
     found = shard(module, grid=(4, 1)).compute(*args, client=client)
     np.testing.assert_array_equal(found, structir.compile(module)["main"](*args))
 
 
-def test_threads_of_this_process_do_too() -> None:
+def test_threads_compute_the_result_of_the_function() -> None:
     module, args = structir.parse(ROWS), (floats(33, 40), floats(40))
     found = shard(module, grid=(4, 1)).compute(*args, progress=True)
     np.testing.assert_array_equal(found, structir.compile(module)["main"](*args))
@@ -77,7 +77,7 @@ def test_results_stay_sharded_between_functions(client: object) -> None:
     np.testing.assert_array_equal(second.compute(), once(once(x, b), b))
 
 
-def test_functions_cut_in_different_ways_exchange_blocks(client: object) -> None:
+def test_functions_with_different_grids_exchange_blocks(client: object) -> None:
     turned = structir.parse("""
 @R.function
 def main(x: R.Tensor(("n", 40), "float32")):
@@ -102,7 +102,7 @@ def test_tasks_receive_the_bytes_that_were_planned() -> None:
 
 
 @pytest.mark.exhaustive
-def test_a_lost_worker_loses_nothing(client: object) -> None:
+def test_tasks_of_a_lost_worker_run_again(client: object) -> None:
     module = structir.parse(IMAGES)
     x, k = floats(1, 2, 800, 600), floats(2, 2, 3, 3)
     expected = structir.compile(module)["main"](x, k)
@@ -117,7 +117,7 @@ def test_a_lost_worker_loses_nothing(client: object) -> None:
 
 
 def is_gone(pid: int) -> bool:
-    """Waits until a killed process is reaped: until then it still has its number."""
+    """Waits until a killed process is reaped: a zombie still has its process id."""
     for _ in range(100):
         try:
             os.kill(pid, 0)
@@ -128,7 +128,7 @@ def is_gone(pid: int) -> bool:
 
 
 @pytest.mark.exhaustive
-def test_a_failing_shard_is_told_from_the_worker(client: object) -> None:
+def test_the_error_of_a_shard_is_raised_at_the_caller(client: object) -> None:
     text = """
 @R.function
 def main(x: R.Tensor((8,), "float32")):

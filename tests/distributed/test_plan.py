@@ -1,4 +1,4 @@
-"""Plans: the blocks of worked examples, what is shared, bytes, and grids that are refused."""
+"""Plans: blocks of worked examples, overlap, bytes, and invalid grids."""
 
 import re
 from math import prod
@@ -48,7 +48,7 @@ def total(x: R.Tensor((6, 100), "float32")):
     return y
 
 
-def test_a_linear_layer_cut_by_features_sends_the_input_to_all_and_weights_once() -> None:
+def test_a_linear_layer_split_by_features_sends_the_input_to_all_shards_and_weights_once() -> None:
     found = plan(linear, grid=(1, 4), sizes={"n": 8})
     assert found.traffic() == {"x": (2048, 4 * 2048), "w": (8192, 8192), "b": (128, 128)}
     assert found.shards[1].block_of("w") == ((0, 8), (64, 16))
@@ -67,20 +67,20 @@ def test_two_convolutions_have_a_halo_of_four() -> None:
     assert (shared.kind, found.axes[2]["k"].kind) == ("halo", "full")
 
 
-def test_attention_is_cut_by_queries() -> None:
+def test_attention_is_split_by_queries() -> None:
     found = plan(attention, grid=(4, 1), sizes={"n": 16, "m": 10})
     second = found.shards[1]
     assert second.block_of("q") == ((4, 0), (8, 8))
     assert second.block_of("k") == second.block_of("v") == ((0, 0), (10, 8))
 
 
-def test_the_cheapest_grid_cuts_what_is_shared_least() -> None:
+def test_the_cheapest_grid_has_the_least_overlap() -> None:
     assert plan(linear, workers=4, sizes={"n": 1000}).grid == (4, 1)
     assert plan(linear, workers=4, sizes={"n": 4}).grid == (1, 4)
     assert plan(convolutions, workers=4).grid == (1, 1, 2, 2)
 
 
-def test_memory_bounds_what_a_shard_holds() -> None:
+def test_max_bytes_bounds_the_blocks_of_a_shard() -> None:
     found = plan(linear, workers=2, sizes={"n": 4096}, max_bytes=100_000)
     assert len(found.shards) > 2
     assert all(s.bytes_in + s.bytes_out <= 100_000 for s in found.shards)
@@ -97,7 +97,7 @@ def test_results_are_covered_exactly_once(grid: tuple[int, int]) -> None:
     assert len(points) == 320
 
 
-def test_a_reduction_is_cut_into_parts_that_read_disjoint_columns() -> None:
+def test_partial_reductions_read_disjoint_columns() -> None:
     found = plan(total, grid=(2,), reduce=4)
     assert (found.pieces, found.combine, len(found.shards)) == (4, "add", 8)
     columns = [s.block_of("x") for s in found.shards[:4]]
@@ -105,7 +105,7 @@ def test_a_reduction_is_cut_into_parts_that_read_disjoint_columns() -> None:
     assert found.bytes_in == 6 * 100 * 4
 
 
-def test_calls_tell_where_each_block_of_the_whole_starts() -> None:
+def test_calls_list_the_block_of_each_op() -> None:
     found = plan(linear, grid=(2, 2), sizes={"n": 8})
     calls = list(found.calls(found.shards[3]))
     assert [(c.op, c.block) for c in calls] == [
@@ -123,24 +123,24 @@ def test_calls_tell_where_each_block_of_the_whole_starts() -> None:
         ((0, 1), r"cannot split axis 0 \(size 8\) into 0 shards"),
     ],
 )
-def test_grids_that_do_not_fit(grid: tuple[int, ...], message: str) -> None:
+def test_invalid_grids(grid: tuple[int, ...], message: str) -> None:
     with pytest.raises(StructIRError, match=message):
         plan(linear, grid=grid, sizes={"n": 8})
 
 
-def test_sizes_must_be_told_and_known() -> None:
+def test_missing_and_unknown_sizes() -> None:
     with pytest.raises(StructIRError, match="symbolic dim `n`"):
         plan(linear, grid=(1, 1))
     with pytest.raises(StructIRError, match="no symbolic dim `q`"):
         plan(linear, grid=(1, 1), sizes={"n": 8, "q": 3})
 
 
-def test_only_what_can_be_combined_is_cut_in_its_reduction() -> None:
+def test_only_results_of_reductions_split_by_reduce() -> None:
     with pytest.raises(StructIRError, match="found add"):
         plan(linear, grid=(1, 1), sizes={"n": 8}, reduce=2)
 
 
-def test_a_plan_can_be_looked_at() -> None:
+def test_reports_of_a_plan() -> None:
     found = plan(linear, grid=(2, 2), sizes={"n": 8})
     assert shard_table(found).row_count == 4
     assert traffic_table(found).row_count == 3
@@ -149,7 +149,7 @@ def test_a_plan_can_be_looked_at() -> None:
     assert "receives x (8, 64)" in drawn
 
 
-def test_a_thousand_ops_need_every_value_of_the_block() -> None:
+def test_a_thousand_elementwise_ops_require_the_block_of_each_value() -> None:
     lines = "\n".join([f"    v{k + 1} = R.add(v{k}, x)" for k in range(1000)])
     text = f"""
 @R.function

@@ -1,5 +1,6 @@
-"""What holds for every pass there is, on random programs: they stay well formed, compute the same,
-can be printed and read; a second run changes nothing."""
+"""Properties of every pass on random programs: results are well formed, equal, printable and
+parseable, and a second run changes nothing.
+"""
 
 import warnings
 
@@ -40,7 +41,7 @@ def test_programs_compute_the_same(chunk: int) -> None:
 
 
 def check(each: Pass, module: IRModule, known: dict[str, list], seed: int) -> None:
-    """One pass on one program."""
+    """Checks one pass on one program."""
     after = each(module)
     if after is module:
         return

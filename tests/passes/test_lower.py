@@ -1,4 +1,4 @@
-"""Programs written out as kernels of their own: the same values, the same text, less ops."""
+"""Programs lowered to kernels: equal results, a source that parses back, fewer ops."""
 
 import numpy as np
 import pytest
@@ -43,7 +43,7 @@ def inputs(n: int) -> list[np.ndarray]:
     return [rng.normal(size=shape).astype("float32") for shape in ((n, 8), (8, 6), (6,))]
 
 
-def test_what_is_fused_becomes_one_kernel() -> None:
+def test_fused_ops_become_one_kernel() -> None:
     lowered = Lower()(Layer)
     check_well_formed(lowered)
     assert structural_equal(structir.parse(lowered.script()), lowered)
@@ -76,7 +76,7 @@ def test_a_kernel_can_be_edited() -> None:
     assert structir.compile(edited)["main"](x).tolist() == [2, -2]
 
 
-def test_what_kernels_cannot_say_stays() -> None:
+def test_ops_that_kernels_cannot_express_remain() -> None:
     @I.ir_module
     class Module:
         @R.function
@@ -97,7 +97,7 @@ def test_what_kernels_cannot_say_stays() -> None:
 
 @pytest.mark.parametrize("chunk", range(4))
 @pytest.mark.filterwarnings("ignore")
-def test_random_programs_read_back_and_fewer_ops_are_left(chunk: int) -> None:
+def test_lowered_random_programs_parse_back_with_fewer_ops(chunk: int) -> None:
     before = after = 0
     for seed in range(chunk * 25, chunk * 25 + 25):
         module = random_module(seed, 4)
@@ -126,7 +126,7 @@ def test_lowered_programs_compile(seed: int) -> None:
             np.testing.assert_allclose(*wide, 1e-3, 1e-4)
 
 
-def test_what_kernels_cannot_say_takes_nothing_else_along() -> None:
+def test_other_ops_are_lowered_beside_ones_that_kernels_cannot_express() -> None:
     @I.ir_module
     class Module:
         @R.function

@@ -1,4 +1,4 @@
-"""Copies for particular sizes, chosen when the program runs."""
+"""Copies for particular sizes, selected at run time."""
 
 import numpy as np
 import pytest
@@ -45,7 +45,7 @@ def test_the_first_copy_for_the_sizes_is_called(module: IRModule) -> None:
             np.testing.assert_allclose(run(x, y)[0], function(x), rtol=1e-5)
 
 
-def test_a_name_that_is_taken_is_refused(module: IRModule) -> None:
+def test_a_name_in_use_is_an_error(module: IRModule) -> None:
     made = pipeline(DISPATCHED)(module)
     with pytest.raises(StructIRError, match="function main_m2 already exists"):
         pipeline("specialise{sizes='m=2'}")(made)

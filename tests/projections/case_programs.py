@@ -45,7 +45,7 @@ def pooling(name: str, xs: list[Expr], attrs: dict) -> Expr:
 
 
 def sliced(xs: list[Expr], attrs: dict) -> Expr:
-    """`begin:end:step` as in Python, where -1 with a negative step means past element 0."""
+    """Returns a slice `begin:end:step` as in Python; end -1 with a negative step is past 0."""
     axis, step, end = attrs["axis"], attrs.get("step", 1), attrs["end"]
     size = shape_of(xs[0])[axis]
     bounds = range(attrs["begin"], end, step)
@@ -90,7 +90,7 @@ def diagonal(xs: list[Expr], attrs: dict) -> Expr:
 
 
 def einsum(xs: list[Expr], attrs: dict) -> Expr:
-    """The cases' own notation: `*s` and `~s` are rows."""
+    """Returns an einsum in the notation of the cases, where `*s` and `~s` are row variables."""
     left, right = attrs["spec"].split("->")
     tokens = dict.fromkeys(t for t in attrs["spec"].replace(";", " ").replace("->", " ").split())
     letters = {t: "..." if t[0] in "*~" else t for t in tokens}
@@ -154,7 +154,7 @@ def applied(op: str, xs: list[Expr], attrs: dict) -> Expr:
 
 
 def function_of(case: dict) -> tuple[Function, dict[str, Var]]:
-    """A case as a function, and its values by name."""
+    """Returns a case as a function, and its values by name."""
     params = {
         p["name"]: Var(p["name"], TensorStructInfo(tuple(p["shape"]), "float32"))
         for p in case["params"]

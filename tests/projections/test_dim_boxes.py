@@ -1,4 +1,4 @@
-"""Boxes of unknown sizes hold what is needed at every size."""
+"""Boxes for symbolic sizes contain the required regions at every size."""
 
 import pytest
 from hypothesis import given
@@ -32,7 +32,7 @@ SPECS = {
 
 @pytest.mark.parametrize("name", SPECS)
 @given(data=st.data())
-def test_boxes_hold_the_regions(name: str, data: st.DataObject) -> None:
+def test_boxes_contain_the_regions(name: str, data: st.DataObject) -> None:
     spec: IndexSpec = SPECS[name]()
     sizes = dict(zip(SIZES, [data.draw(st.integers(3, 6)) for _ in SIZES], strict=True))
     dependency = dependence(spec, sizes)

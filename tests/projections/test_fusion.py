@@ -1,4 +1,4 @@
-"""How consumers read producers, told from the specs alone."""
+"""Fusion relations of consumers and producers, from their specs alone."""
 
 import pytest
 
@@ -13,7 +13,7 @@ N = sym("n")
 def relation(
     producer: IndexSpec, consumer: IndexSpec, operand: int = 0
 ) -> tuple[FusionRelation, bool]:
-    """How the consumer's operand, made by the producer, is read; and whether it may be fused."""
+    """Returns how the consumer reads the producer's result, and whether they may be fused."""
     (clause,), (reader,) = producer.statements, consumer.statements
     read = next(r for r in reader.reads if r.operand == operand)
     found = fusion(producer, (clause, clause.writes[0]), consumer, (reader, read))
@@ -36,7 +36,7 @@ def test_broadcast_reads_are_hoisted() -> None:
     assert relation(kept, spec_of("subtract", (N, 8), (N, 1)), 1) == (FusionRelation.HOIST, True)
 
 
-def test_windows_and_reductions_meet_several_points() -> None:
+def test_windows_and_reductions_read_several_points() -> None:
     exp = spec_of("exp", (1, 2, 20))
     assert relation(exp, spec_of("nn.conv1d", (1, 2, 20), (4, 2, 3))) == (
         FusionRelation.WINDOW,
@@ -52,12 +52,12 @@ def test_strides_skip_points() -> None:
     assert relation(exp, half) == (FusionRelation.SKIP, True)
 
 
-def test_diagonals_tie_letters() -> None:
+def test_diagonals_couple_index_variables() -> None:
     found = relation(spec_of("exp", (5, 5)), spec_of("einsum", [(5, 5)], "ii->i"))
     assert found == (FusionRelation.DIAGONAL, True)
 
 
-def test_whole_axes_and_data_stop_it() -> None:
+def test_whole_axes_and_index_reads_prevent_fusion() -> None:
     exp = spec_of("exp", (4, 8))
     assert relation(exp, spec_of("nn.softmax", (4, 8))) == (FusionRelation.WHOLE, False)
     taken = spec_of("take", (4, 8), tensor(3, dtype="int64"), axis=0)
@@ -65,7 +65,7 @@ def test_whole_axes_and_data_stop_it() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 5])
-def test_axes_of_one_element_move_nothing(size: int) -> None:
+def test_axes_of_size_one_do_not_matter(size: int) -> None:
     exp = spec_of("exp", (1, size, 8))
     found = relation(exp, spec_of("add", (1, size, 8), (1, 1, 1)))
     assert found == (FusionRelation.INLINE, True)

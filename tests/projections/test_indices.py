@@ -1,4 +1,4 @@
-"""The arithmetic of index sets and boxes, against Python's own sets."""
+"""The arithmetic of index sets and boxes, compared with Python's sets."""
 
 import itertools
 
@@ -21,7 +21,7 @@ def as_set(indices: PositionSet) -> set[int]:
 
 
 def least_terms(indices: PositionSet) -> bool:
-    """Whether the first and the last position are in, and a mask only where there are holes."""
+    """Whether the first and the last position are elements, with a mask only for sets with gaps."""
     found = sorted(as_set(indices))
     if not found:
         return indices == EMPTY
@@ -69,14 +69,14 @@ def test_clipping_and_runs(a: PositionSet, low: int, high: int) -> None:
 
 
 @given(either, either)
-def test_a_superset_stays_one(a: PositionSet, b: PositionSet) -> None:
+def test_a_superset_remains_a_superset(a: PositionSet, b: PositionSet) -> None:
     loose = b.with_exactness(False) if b else b
     for found in (a.plus(loose), a.common(loose), a.joined(loose)):
         assert not found.exact or not found or not b
     assert as_set(a.without(loose)) == as_set(a)
 
 
-def test_holes_end_where_sets_grow_long() -> None:
+def test_long_sets_with_gaps_become_their_hull() -> None:
     far = only(0).joined(only(2 * SPAN))
     assert (far.size, far.exact) == (2 * SPAN + 1, False)
     strided = PositionSet(0, SPAN).times(3)
@@ -110,7 +110,7 @@ def test_unions(parts: list[Box]) -> None:
 
 
 @given(boxes, boxes)
-def test_what_regions_share(first: list[Box], second: list[Box]) -> None:
+def test_intersections_of_regions(first: list[Box], second: list[Box]) -> None:
     a, b = region_of(first), region_of(second)
     if a.exact and b.exact:
         shared = a.common(b)
@@ -120,7 +120,7 @@ def test_what_regions_share(first: list[Box], second: list[Box]) -> None:
 
 
 @given(boxes, boxes)
-def test_differences_leave_nothing_out(first: list[Box], second: list[Box]) -> None:
+def test_differences_omit_no_element(first: list[Box], second: list[Box]) -> None:
     for a, b in itertools.product(first, second):
         left = a.without(b)
         own = set() if left is None else elements(Region((left,)))
@@ -129,7 +129,7 @@ def test_differences_leave_nothing_out(first: list[Box], second: list[Box]) -> N
             assert own == elements(Region((a,))) - elements(Region((b,)))
 
 
-def test_touching_blocks_become_one() -> None:
+def test_adjacent_blocks_are_merged() -> None:
     assert (region((0, 0), (2, 4)) | region((2, 0), (5, 4))).boxes == whole((5, 4)).boxes
     assert len((region((0, 0), (2, 4)) | region((2, 0), (5, 3))).boxes) == 2
     assert not region((0, 3), (2, 3))

@@ -1,5 +1,6 @@
-"""Regions of random specs against dependence measured by NaN: whatever an output box turns out to
-depend on lies in the region, and a region that claims to be exact holds nothing else."""
+"""Regions of random specs compared with dependence measured by NaN: regions contain every
+dependency, and exact regions contain nothing else.
+"""
 
 from contextlib import ExitStack
 from unittest.mock import patch
@@ -30,7 +31,7 @@ from structir.projections.spec import (
 
 
 def extreme(index: Dim, letters: dict[Sym, int]) -> tuple[int, int]:
-    """The least and greatest index over all points."""
+    """Returns the least and greatest index over all points."""
     points = np.ndindex(*letters.values())
     found = [dims.evaluate(index, dict(zip(letters, p, strict=True))) for p in points]
     return (min(found), max(found)) if found else (0, 0)
@@ -38,7 +39,7 @@ def extreme(index: Dim, letters: dict[Sym, int]) -> tuple[int, int]:
 
 @st.composite
 def indices(draw: st.DrawFn, letters: dict[Sym, int]) -> Dim:
-    """A random index: affine, perhaps with a quotient, a remainder or a clamp around it."""
+    """Returns a random index: affine, or with a quotient, a remainder or a clamp."""
     used = draw(st.lists(st.sampled_from(list(letters)), max_size=2, unique=True))
     total: Dim = draw(st.integers(-1, 2))
     for letter in used:
@@ -57,7 +58,7 @@ def indices(draw: st.DrawFn, letters: dict[Sym, int]) -> Dim:
 
 @st.composite
 def accesses(draw: st.DrawFn, letters: dict[Sym, int], rank: int) -> tuple[AccessIndex, ...]:
-    """Entries over axes that may be too short for some points."""
+    """Returns accesses of axes that may be too short for some points."""
     made = []
     for _ in range(rank):
         index = draw(indices(letters))
@@ -69,7 +70,7 @@ def accesses(draw: st.DrawFn, letters: dict[Sym, int], rank: int) -> tuple[Acces
 
 @st.composite
 def specs(draw: st.DrawFn) -> IndexSpec:
-    """One clause with one or two reads, perhaps with a condition."""
+    """Returns one statement with one or two reads, and sometimes a condition."""
     letters = {Sym(n): draw(st.integers(1, 4)) for n in "ijkl"[: draw(st.integers(1, 4))]}
     parallel = dict(list(letters.items())[: draw(st.integers(1, 3))])
     reduced = tuple(s for s in letters if s not in parallel)
@@ -99,7 +100,7 @@ def specs(draw: st.DrawFn) -> IndexSpec:
 
 
 def measured(spec: IndexSpec) -> list[np.ndarray]:
-    """For each operand, which results change when an element becomes NaN: result axes first."""
+    """Returns per operand which results change if an element becomes NaN: result axes first."""
     arrays = [np.ones(o.dims) for o in spec.operands]
     found = []
     for k, array in enumerate(arrays):
@@ -119,7 +120,7 @@ def boxes(draw: st.DrawFn, shape: tuple[int, ...]) -> tuple[list[int], list[int]
 
 
 def elements(found: Region, shape: tuple[int, ...]) -> np.ndarray:
-    """A region as an array of truth values."""
+    """Returns a region as a boolean array."""
     made = np.zeros(shape, bool)
     for box in found.boxes:
         made[np.ix_(*[list(axis.elements()) for axis in box.axes])] = True
@@ -131,7 +132,7 @@ def block(corners: tuple[list[int], list[int]]) -> tuple[slice, ...]:
 
 
 def check(found: Region, want: np.ndarray) -> None:
-    """The region holds what was measured, and no more if it says so."""
+    """Checks that a region contains the measured elements, and equals them if it is exact."""
     own = elements(found, want.shape)
     assert not (want & ~own).any()
     assert found.count == own.sum()
@@ -143,7 +144,7 @@ def check(found: Region, want: np.ndarray) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(st.data())
-def test_needed_elements(data: st.DataObject) -> None:
+def test_required_elements(data: st.DataObject) -> None:
     spec = data.draw(specs())
     dependency = dependence(spec)
     corners = data.draw(boxes(spec.results[0].dims))
@@ -199,5 +200,5 @@ def test_supersets_where_sets_grow_too_large(data: st.DataObject) -> None:
     with ExitStack() as stack:
         for module, name, value in LIMITS:
             stack.enter_context(patch.object(module, name, value))
-        test_needed_elements.hypothesis.inner_test(data)
+        test_required_elements.hypothesis.inner_test(data)
         test_affected_elements.hypothesis.inner_test(data)

@@ -1,5 +1,4 @@
-"""Index specs stated by hand, run on NumPy: every kind of entry, monoid and write, at many
-sizes."""
+"""Handwritten index specs run on NumPy: every form of index, monoid and write, at many sizes."""
 
 import numpy as np
 import pytest
@@ -36,13 +35,13 @@ def letters(names):
 
 
 def entries(shape, *indices, **marks):
-    """Entries over axes of these sizes; a letter stands for its own position."""
+    """Returns the indices of an access to axes of these sizes."""
     made = [as_dim(i) if isinstance(i, Sym) else i for i in indices]
     return tuple(AccessIndex(i, n, **marks) for i, n in zip(made, shape, strict=True))
 
 
 def spec_of(operands, result, extents, *clauses, dtype="float32", **keywords):
-    """A spec with one result, operands by name and shape."""
+    """Returns a spec with one result, and operands by name and shape."""
     infos = [OperandInfo(n, (k,), s, dtype) for k, (n, s) in enumerate(operands.items())]
     return IndexSpec(
         tuple(infos), (ResultInfo("out", result, dtype),), extents, clauses, **keywords
@@ -54,7 +53,7 @@ def floats(*shape):
 
 
 def matmul_spec(b, i, k, j, reads=None):
-    """Batched matrix product."""
+    """Returns the spec of a batched matrix product."""
     lb, li, lk, lj = letters("b i k j")
     left = Read("x", 0, entries((b, i, k), lb, li, lk))
     right = Read("y", 1, entries((b, k, j), lb, lk, lj))
@@ -99,7 +98,7 @@ def test_diagonal_and_reversal():
 
 
 @pytest.mark.parametrize("broadcast", [1, 5])
-def test_loose_entries_read_one_element_of_a_short_axis(broadcast):
+def test_loose_indices_read_one_element_of_an_axis_of_size_one(broadcast):
     i, j = letters("i j")
     loose = (AccessIndex(as_dim(i), 3), AccessIndex(as_dim(j), broadcast, loose=True))
     reads = (Read("x", 0, loose), Read("y", 1, entries((3, 5), i, j)))
@@ -110,7 +109,7 @@ def test_loose_entries_read_one_element_of_a_short_axis(broadcast):
 
 
 def window_spec(monoid, value, n, window, stride, dilation, pad):
-    """A window over one axis with padding: the points that hang over are absent."""
+    """Returns the spec of a padded window along one axis; points outside the axis are absent."""
     h, p = letters("h p")
     count = (n + 2 * pad - dilation * (window - 1) - 1) // stride + 1
     index = stride * as_dim(h) + dilation * as_dim(p) - pad
@@ -138,7 +137,7 @@ def test_windows(monoid, combine, stride, dilation, pad):
         assert found[h] == pytest.approx(combine(inside), rel=1e-5)
 
 
-def test_an_absent_point_adds_nothing_even_beside_infinity():
+def test_absent_points_add_nothing_beside_infinities():
     h, p = letters("h p")
     read = Read("x", 0, (AccessIndex(as_dim(h) + as_dim(p) - 1, 3, inside=False),))
     weights = Read("y", 1, entries((3,), p))
@@ -175,7 +174,7 @@ def test_scans(op, monoid, combine, flipped):
     np.testing.assert_allclose(run(spec, [x])[0], wanted, rtol=1e-5)
 
 
-def test_a_scan_over_the_running_number_of_two_letters():
+def test_a_scan_over_the_linear_index_of_two_index_variables():
     i, a, b = letters("i a b")
     read = Read("x", 0, entries((2, 3), a, b))
     condition = Condition("le", as_dim(a) * 3 + as_dim(b), as_dim(i))
@@ -188,7 +187,7 @@ def test_a_scan_over_the_running_number_of_two_letters():
     np.testing.assert_allclose(run(spec, [x])[0], np.cumsum(x), rtol=1e-5)
 
 
-def test_a_triangle_that_is_no_scan():
+def test_a_triangular_reduction_that_is_no_scan():
     i, j = letters("i j")
     read = Read("x", 0, entries((4, 4), i, j))
     condition = Condition("le", as_dim(j), as_dim(i))
@@ -224,7 +223,7 @@ def test_scatter_into_a_base(monoid):
     assert x.tolist() == [0, 0, 0]
 
 
-def test_pieces_fill_one_result():
+def test_several_statements_write_one_result():
     i, j = letters("i j")
     first = Statement(
         (i,), (), (), (Read("x", 0, entries((2,), i)),), (Write(0, entries((6,), i), X),)
@@ -236,7 +235,7 @@ def test_pieces_fill_one_result():
     np.testing.assert_array_equal(run(spec, [x, y])[0], [*x, 9, *y])
 
 
-def test_transposed_windows_meet():
+def test_transposed_windows_accumulate():
     h, p = letters("h p")
     reads = (Read("x", 0, entries((3,), h)), Read("y", 1, entries((2,), p)))
     write = Write(0, (AccessIndex(as_dim(h) + as_dim(p), 4),), X * Y, unique=False)
@@ -277,7 +276,7 @@ def test_empty_reductions_are_identities():
         assert run(spec, [floats(2, 0)])[0].tolist() == [wanted, wanted]
 
 
-def test_first_greatest_wins():
+def test_argmax_returns_the_first_maximum():
     i, j = letters("i j")
     read = Read("x", 0, entries((2, 4), i, j))
     clause = Statement((i,), (j,), (), (read,), (Write(0, entries((2,), i), X),), (), "argmax")
@@ -286,7 +285,7 @@ def test_first_greatest_wins():
     assert run(spec, [x])[0].tolist() == [1, 0]
 
 
-def test_narrow_sums_run_wide():
+def test_narrow_sums_accumulate_in_a_wider_dtype():
     (i,) = letters("i")
     read = Read("x", 0, entries((4096,), i))
     clause = Statement((), (i,), (), (read,), (Write(0, (), X),), (), "sum")
@@ -295,7 +294,7 @@ def test_narrow_sums_run_wide():
     assert found == 4096 and found.dtype == np.float16  # a float16 sum would stop at 2048
 
 
-def test_letters_and_numbers_are_values_too():
+def test_index_variables_and_literals_are_values():
     i, j = letters("i j")
     value = exp(LoopIndex(i) * 0.5) + LoopIndex(j) - ScalarLiteral(1)
     clause = Statement((i, j), (), (), (), (Write(0, entries((2, 3), i, j), value),))
@@ -339,7 +338,7 @@ def test_every_dtype_converts_to_every_other():
             assert float(made[0]) == 1, (source, dtype)
 
 
-def test_a_way_that_goes_one_past_its_array_is_not_inside():
+def test_an_index_one_past_its_axis_is_out_of_bounds():
     letter = Sym("i")
     space, array = LoopSpace((letter,), {letter: 4}, {}), np.ones(4)
     past = (AccessIndex(as_dim(letter) + 1, 4),)

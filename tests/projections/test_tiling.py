@@ -1,4 +1,4 @@
-"""The closed forms of tilings against counting, and the worked examples."""
+"""The closed forms of tilings compared with counting, and worked examples."""
 
 import itertools
 
@@ -36,7 +36,7 @@ def test_convolution_window() -> None:
     assert x.traffic == 4 * (10 * 4 - 9 * 2)
 
 
-def test_windows_apart_share_nothing() -> None:
+def test_disjoint_windows_share_nothing() -> None:
     spec = spec_of("nn.conv1d", (1, 1, 11), (1, 1, 2), strides=3)
     x, _ = tiling_cost(streams(spec), extents(spec), (1, 1, 1)).streams
     assert x.shared[2] == 0
@@ -63,7 +63,7 @@ def test_formulas_hold_for_every_size() -> None:
 
 
 @pytest.mark.parametrize("tile", [(1, 1, 1), (1, 2, 3), (1, 1, 4)])
-def test_inner_tiles_are_as_the_formulas_say(tile: tuple[int, ...]) -> None:
+def test_inner_tiles_equal_the_formulas(tile: tuple[int, ...]) -> None:
     spec = spec_of("nn.conv1d", (1, 2, 30), (4, 2, 3), strides=2, padding=1, dilation=2)
     dependency = dependence(spec)
     for axis in range(3):
@@ -99,7 +99,7 @@ def test_shards_cover_once() -> None:
     assert region((0, 0), (7, 5)).within(union)
 
 
-def test_search_finds_the_least_traffic_that_fits() -> None:
+def test_the_cheapest_tile_has_the_least_traffic_that_fits() -> None:
     spec = spec_of("matmul", (64, 64), (64, 64))
     sizes = (1, 2, 4, 8, 16, 32, 64)
     capacity = 16 * 1024

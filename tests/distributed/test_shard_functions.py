@@ -1,4 +1,4 @@
-"""What a shard makes from its blocks alone is what the whole program makes there."""
+"""Shard functions compute, from their input blocks, the blocks that the program computes."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def block(array: np.ndarray, bounds: tuple) -> np.ndarray:
 
 
 def values_of(program: object, args: list) -> dict:
-    """The arrays of a program's parameters, by their keys; what is no tensor by its variable."""
+    """Returns the arrays of a program's parameters by key, and other values by variable."""
     found = {}
 
     def put(tree: object, value: object) -> None:
@@ -69,7 +69,7 @@ def wrong(trial: Trial, seed: int) -> list[str]:
 @pytest.mark.sampled(60)
 @pytest.mark.parametrize("name", sorted(OPS))
 @pytest.mark.filterwarnings("ignore")
-def test_parts_are_blocks_of_the_whole(name: str) -> None:
+def test_shard_functions_compute_blocks_of_the_result(name: str) -> None:
     for trial in (*from_facts(name), *from_examples(name)):
         for seed in (1, 2):
             assert not wrong(trial, seed)
