@@ -151,7 +151,11 @@ class AdjointDefinition:
             return None
         paths, by, part = [info.path for info in spec.operands], *self._asked(call)
         derived = adjoints.adjoint(spec, paths.index(by)) if by in paths else None
-        specs = {None: derived.spec, **{h.name: h.spec for h in derived.helpers}} if derived else {}
+        specs = (
+            {None: derived.spec, **{h.name: h.spec for h in derived.auxiliary_tensors}}
+            if derived
+            else {}
+        )
         if part not in specs:
             raise self._error(call, f"no adjoint for operand {by}, part {part}")
         first = len(forward.args)

@@ -141,7 +141,10 @@ def _partial_derivative(call: Call, spec: IndexSpec, k: int) -> PartialDerivativ
     if not derived.spec.statements:
         return PartialDerivative(operand.path, None)
     count = len(spec.operands)
-    parts = {helper.name: tuple(operands_read(helper.spec, count)) for helper in derived.helpers}
+    parts = {
+        helper.name: tuple(operands_read(helper.spec, count))
+        for helper in derived.auxiliary_tensors
+    }
     return PartialDerivative(operand.path, tuple(operands_read(derived.spec, count)), parts)
 
 

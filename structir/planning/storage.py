@@ -62,7 +62,7 @@ class Lifetimes:
             var = binding.var
             if var in self.allocated and var not in escaping:
                 end = last.get(var, step)
-                reused = self._block_over(binding, step, end, last)
+                reused = self._reusable_block(binding, step, end, last)
                 self.blocks[var] = reused or _new_block(var.struct_info, step, end)
 
     def _views_of(
@@ -92,7 +92,7 @@ class Lifetimes:
         read = [self.views[var] for var in variables_in(part) if var in self.views]
         return set().union(*read)
 
-    def _block_over(
+    def _reusable_block(
         self, binding: Binding, step: int, end: int, last: Mapping[Var, int]
     ) -> StorageBlock | None:
         """Returns the block of a dead operand that the result can overwrite, if any."""

@@ -63,7 +63,7 @@ class Adjoint:
     """
 
     spec: IndexSpec
-    helpers: tuple[AuxiliaryTensor, ...] = ()
+    auxiliary_tensors: tuple[AuxiliaryTensor, ...] = ()
 
 
 @attrs.frozen(eq=False)
@@ -108,22 +108,25 @@ def _adjoint_of_reads(spec: IndexSpec, operand: int) -> Adjoint | None:
     if any(not c.write.unique and c.statement.monoid not in (None, "sum") for c in contributions):
         return None
     single = len(contributions) == 1
-    statements, helpers = [], dict[str, AuxiliaryTensor]()
+    statements, auxiliary_tensors = [], dict[str, AuxiliaryTensor]()
     for contribution in contributions:
         factor, auxiliaries = _factor(spec, contribution)
-        helpers |= {h.name: h for h in auxiliaries}
-        statements.append(_statement(spec, contribution, factor, list(helpers), single))
+        auxiliary_tensors |= {h.name: h for h in auxiliaries}
+        statements.append(_statement(spec, contribution, factor, list(auxiliary_tensors), single))
     info = spec.operands[operand]
     return Adjoint(
         attrs.evolve(
             spec,
-            operands=(*_all_operands(spec), *[_auxiliary_info(h) for h in helpers.values()]),
+            operands=(
+                *_all_operands(spec),
+                *[_auxiliary_info(h) for h in auxiliary_tensors.values()],
+            ),
             results=(ResultInfo(info.name, info.dims, info.dtype),),
             statements=tuple(statements),
             fill=0,
             base=None,
         ),
-        tuple(helpers.values()),
+        tuple(auxiliary_tensors.values()),
     )
 
 
@@ -146,23 +149,23 @@ def _all_operands(spec: IndexSpec) -> tuple[OperandInfo, ...]:
     return (*spec.operands, *results, *gradients)
 
 
-def _auxiliary_info(helper: AuxiliaryTensor) -> OperandInfo:
-    result = helper.spec.results[0]
-    return OperandInfo(helper.name, (), result.dims, result.dtype)
+def _auxiliary_info(auxiliary: AuxiliaryTensor) -> OperandInfo:
+    result = auxiliary.spec.results[0]
+    return OperandInfo(auxiliary.name, (), result.dims, result.dtype)
 
 
 def _statement(
     spec: IndexSpec,
     contribution: Contribution,
     factor: ScalarExpr,
-    helpers: list[str],
+    auxiliary_tensors: list[str],
     single: bool,
 ) -> Statement:
     """Returns the statement that accumulates one contribution at the indices of the operand."""
     statement, write, read = contribution.statement, contribution.write, contribution.read
     assert write.value is not None
-    slope = derivative(write.value, read.name)
-    value = _product([slope, OperandElement(gradient_name(write.result)), factor])
+    partial = derivative(write.value, read.name)
+    value = _product([partial, OperandElement(gradient_name(write.result)), factor])
     order = (*statement.parallel, *statement.reduce)
     axis_vars = [_index_vars_of(e.index_vars, statement, e.data) for e in read.entries]
     index_vars = {s for each in axis_vars for s in each}
@@ -173,15 +176,15 @@ def _statement(
     names = {
         **{result_name(k): base + k for k in range(len(spec.results))},
         **{gradient_name(k): base + len(spec.results) + k for k in range(len(spec.results))},
-        **{name: base + 2 * len(spec.results) + k for k, name in enumerate(helpers)},
+        **{name: base + 2 * len(spec.results) + k for k, name in enumerate(auxiliary_tensors)},
     }
     used = operands_of(value)
     cotangent_reads = [Read(n, k, write.entries) for n, k in names.items() if n in used]
     reads = _required_reads(statement.reads, used, write, read)
-    rest = tuple([s for s in order if s not in index_vars])
+    reduce_vars = tuple([s for s in order if s not in index_vars])
     return Statement(
         parallel,
-        rest,
+        reduce_vars,
         (),
         (*reads, *cotangent_reads),
         (cotangent_write,),
@@ -243,8 +246,8 @@ def _mean_factor(
     count = spec.count(contribution.statement)
     if count is not None:
         return as_scalar_expr(1) / _as_float(count), []
-    helper = _auxiliary_spec(spec, contribution, "count", ScalarLiteral(1.0))
-    return as_scalar_expr(1) / OperandElement(helper.name), [helper]
+    auxiliary = _auxiliary_spec(spec, contribution, "count", ScalarLiteral(1.0))
+    return as_scalar_expr(1) / OperandElement(auxiliary.name), [auxiliary]
 
 
 def _as_float(count: Dim) -> ScalarExpr:
@@ -262,8 +265,8 @@ def _extremum_factor(
     write = contribution.write
     assert write.value is not None
     hit = eq(write.value, OperandElement(result_name(write.result)))
-    helper = _auxiliary_spec(spec, contribution, "ties", select(hit, 1.0, 0.0))
-    return select(hit, 1 / OperandElement(helper.name), 0), [helper]
+    auxiliary = _auxiliary_spec(spec, contribution, "ties", select(hit, 1.0, 0.0))
+    return select(hit, 1 / OperandElement(auxiliary.name), 0), [auxiliary]
 
 
 def _product_factor(
@@ -308,14 +311,14 @@ def _auxiliary_spec(
     reads = (*statement.reads, *[r for r in results if r.name in used])
     auxiliary_write = attrs.evolve(write, result=0, value=value)
     info = attrs.evolve(spec.results[write.result], name=quantity)
-    helper = IndexSpec(
+    auxiliary = IndexSpec(
         _all_operands(spec)[: base + len(spec.results)],
         (info,),
         spec.extents,
         (attrs.evolve(statement, reads=reads, writes=(auxiliary_write,), monoid=monoid),),
         1 if monoid == "prod" else 0,
     )
-    return AuxiliaryTensor(name, helper)
+    return AuxiliaryTensor(name, auxiliary)
 
 
 # Scatters start from an operand.

@@ -55,12 +55,12 @@ def required_boxes(spec: IndexSpec, box: DimBox, result: int = 0) -> tuple[DimBo
             ranges = _ranges(spec, statement, write, box)
             for read in required_reads(statement, write):
                 box_read = _box_of_access(read.entries, ranges, spec.extents)
-                before = boxes[read.operand]
-                boxes[read.operand] = box_read if before is None else before.around(box_read)
+                previous = boxes[read.operand]
+                boxes[read.operand] = box_read if previous is None else previous.around(box_read)
     if spec.base is not None and result == 0:
         base = whole_box(spec.operands[spec.base].dims)
-        same = spec.operands[spec.base].dims == spec.results[0].dims
-        boxes[spec.base] = box if same else base
+        is_copy = spec.operands[spec.base].dims == spec.results[0].dims
+        boxes[spec.base] = box if is_copy else base
     return tuple(boxes)
 
 

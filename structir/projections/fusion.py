@@ -65,15 +65,15 @@ def fusion(
     A producer that reduces can be fused if its loops stay inside one point of the consumer: if the
     relation is `inline` or `hoist`; see `fusible`.
     """
-    (statement, write), (reader, read) = producing, consuming
+    (statement, write), (user, read) = producing, consuming
     inverse_write = inverse(write.entries, statement.parallel, producer.extents)
     if inverse_write is None or any(entry.data is not None for entry in read.entries):
         return BARRIER
     if any(entry.loose for entry in read.entries):
         return BARRIER
-    forward = projection(read.entries, reader.parallel, consumer.extents)
+    forward = projection(read.entries, user.parallel, consumer.extents)
     points = forward.after(inverse_write)
-    if points is None or not _is_affine(read, reader):
+    if points is None or not _is_affine(read, user):
         return BARRIER
     multiple = tuple([k for k, size in enumerate(points.shape) if size != 1])
     if any(entry.whole for entry in read.entries):
@@ -81,13 +81,13 @@ def fusion(
     if multiple:
         return Fusion(FusionRelation.WINDOW, points, multiple)
     producer_extents = [producer.extents[s] for s in statement.parallel]
-    consumer_extents = [consumer.extents[s] for s in reader.parallel]
+    consumer_extents = [consumer.extents[s] for s in user.parallel]
     return Fusion(_classify(points, producer_extents, consumer_extents), points)
 
 
-def _is_affine(read: Read, reader: Statement) -> bool:
+def _is_affine(read: Read, user: Statement) -> bool:
     """Whether every index of a read is affine, so that its projection is exact."""
-    index_vars = (*reader.parallel, *reader.reduce)
+    index_vars = (*user.parallel, *user.reduce)
     return all(e.whole or affine(e.dim, index_vars) is not None for e in read.entries)
 
 
@@ -107,8 +107,8 @@ def _classify(
     return FusionRelation.INLINE if permutes else FusionRelation.SKIP
 
 
-def fusible(producer: Statement, relation: Fusion) -> bool:
+def fusible(producer: Statement, dependence: Fusion) -> bool:
     """Whether a statement, with its reduction if it has one, may be computed at its uses."""
     if producer.reduce or producer.whole:
-        return relation.relation in (FusionRelation.INLINE, FusionRelation.HOIST)
-    return relation.legal
+        return dependence.relation in (FusionRelation.INLINE, FusionRelation.HOIST)
+    return dependence.legal

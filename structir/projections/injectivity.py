@@ -43,22 +43,22 @@ def injective(
     digits of a mixed-radix number determines each of them. The remaining ones are injective if
     their matrix has full column rank.
     """
-    open_letters = {s for s in index_vars if extents[s] != 1}
+    undetermined = {s for s in index_vars if extents[s] != 1}
     forms = [affine(e.dim, tuple(index_vars)) for e in entries if not e.whole and e.data is None]
     factors = [form[0] for form in forms if form is not None]
     progress = True
-    while progress and open_letters:
+    while progress and undetermined:
         progress = False
         for row in factors:
-            digits = [(f, extents[s]) for s, f in row.items() if s in open_letters]
+            digits = [(f, extents[s]) for s, f in row.items() if s in undetermined]
             if digits and distinguishes(digits):
-                open_letters -= row.keys()
+                undetermined -= row.keys()
                 progress = True
-    if not open_letters:
+    if not undetermined:
         return True
     if len(forms) < len(entries) or len(factors) < len(forms):
         return None
-    return _independent(factors, sorted(open_letters, key=lambda s: s.order), extents)
+    return _independent(factors, sorted(undetermined, key=lambda s: s.order), extents)
 
 
 def distinguishes(terms: Sequence[tuple[Dim, Dim]]) -> bool:

@@ -28,9 +28,9 @@ Number = Any  # a dim, or an array with one number per candidate tile
 class Arithmetic:
     """The operations of the cost formulas, on dims or on arrays."""
 
-    least: Callable[[Number, Number], Number]
-    most: Callable[[Number, Number], Number]
-    ceiling: Callable[[Number, Number], Number]  # of a quotient
+    minimum: Callable[[Number, Number], Number]
+    maximum: Callable[[Number, Number], Number]
+    ceildiv: Callable[[Number, Number], Number]
 
 
 ON_DIMS = Arithmetic(dims.dim_min, dims.dim_max, dims.ceildiv)
@@ -89,7 +89,7 @@ def tiling_cost(
     With `reuse`, the overlap with the previous tile along the innermost split axis is not read
     again, as when the working set fits a cache.
     """
-    counts = [arithmetic.ceiling(n, t) for n, t in zip(extents, tile, strict=True)]
+    counts = [arithmetic.ceildiv(n, t) for n, t in zip(extents, tile, strict=True)]
     tiles = reduce(lambda total, count: total * count, counts, 1)
     costs = [_stream_cost(s, tile, counts, tiles, reuse, arithmetic) for s in streams]
     working_set = reduce(lambda total, cost: total + cost.footprint, costs, scratch)
@@ -133,7 +133,7 @@ def _width(
     width: Number = projection.shape[j]
     for factor, extent in zip(projection.matrix[j], tile, strict=True):
         width = width + abs_of(factor) * (extent - 1)
-    return arithmetic.least(width, size)
+    return arithmetic.minimum(width, size)
 
 
 def _overlap(
@@ -147,7 +147,7 @@ def _overlap(
     """Returns the number of positions of an axis that a tile and the next one along axis i both
     read.
     """
-    return arithmetic.most(width - abs_of(projection.matrix[j][i]) * tile[i], 0)
+    return arithmetic.maximum(width - abs_of(projection.matrix[j][i]) * tile[i], 0)
 
 
 def _reused(shared: Sequence[Number], counts: Sequence[Number], arithmetic: Arithmetic) -> Number:
@@ -157,7 +157,7 @@ def _reused(shared: Sequence[Number], counts: Sequence[Number], arithmetic: Arit
     for axis in reversed(range(len(counts))):
         others = _product([n for k, n in enumerate(counts) if k != axis])
         total = total + is_innermost * others * (counts[axis] - 1) * shared[axis]
-        is_innermost = is_innermost * arithmetic.most(2 - counts[axis], 0)
+        is_innermost = is_innermost * arithmetic.maximum(2 - counts[axis], 0)
     return total
 
 

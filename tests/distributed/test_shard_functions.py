@@ -25,18 +25,18 @@ def block(array: np.ndarray, bounds: tuple) -> np.ndarray:
 
 def values_of(program: object, args: list) -> dict:
     """Returns the arrays of a program's parameters by key, and other values by variable."""
-    found = {}
+    values = {}
 
     def put(tree: object, value: object) -> None:
         if tree is not None and isinstance(value, tuple):
             for t, v in zip(tree, value, strict=True):
                 put(t, v)
         elif tree is not None:
-            found[tree] = value
+            values[tree] = value
 
     for tree, value in zip(program.params, args, strict=True):
         put(tree, value)
-    return found
+    return values
 
 
 def wrong(trial: Trial, seed: int) -> list[str]:
@@ -59,9 +59,9 @@ def wrong(trial: Trial, seed: int) -> list[str]:
         for k, bounds in part.inputs:
             value = known[k] if k in known else k[0].data
             inputs.append(value if bounds is None else block(value, bounds))
-        found = structir.interpret(IRModule({"main": part.function}), "main", part.sizes, *inputs)
+        result = structir.interpret(IRModule({"main": part.function}), "main", part.sizes, *inputs)
         expected = block(plain[which], regions[key].bounds)
-        if not (found.shape == expected.shape and alike(np.asarray(found), expected)):
+        if not (result.shape == expected.shape and alike(np.asarray(result), expected)):
             bad.append(f"{mod.script()}\n{regions[key].bounds} of result {which}")
     return bad
 

@@ -17,10 +17,10 @@ def floats(*shape: int) -> np.ndarray:
 
 def agree(text: str, *args: object, exact: bool = True, **options: object) -> None:
     module = structir.parse(text)
-    found = shard(module, **options)(*args)
+    result = shard(module, **options)(*args)
     expected = structir.compile(module)["main"](*args)
     pairs = zip(
-        found if isinstance(found, tuple) else (found,),
+        result if isinstance(result, tuple) else (result,),
         expected if isinstance(expected, tuple) else (expected,),
         strict=True,
     )

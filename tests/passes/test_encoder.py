@@ -61,8 +61,8 @@ def test_the_encoder_computes_the_same(
         with PassContext([VerifyIR()]):
             after = each(module)
         if after is not module:
-            found = run(after, arguments)
-            assert same(expected, found, max(each.tolerance, 1e-3))
+            result = run(after, arguments)
+            assert same(expected, result, max(each.tolerance, 1e-3))
             return
 
 

@@ -48,16 +48,16 @@ def check(each: Pass, module: IRModule, known: dict[str, list], seed: int) -> No
     for name, cases in known.items():
         for arguments, expected in cases:
             try:
-                found = interpret(after, name, *arguments)
+                result = interpret(after, name, *arguments)
             except StructIRError as error:
-                found = error
-            if not same(expected, found, each.tolerance):
+                result = error
+            if not same(expected, result, each.tolerance):
                 tolerance = each.tolerance  # the program may amplify rounding
-                assert within_rounding(module, name, arguments, expected, found, tolerance), (
+                assert within_rounding(module, name, arguments, expected, result, tolerance), (
                     each.name,
                     seed,
                     name,
-                    found,
+                    result,
                 )
     if each.idempotent is True:
         again = each(after)

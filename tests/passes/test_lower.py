@@ -53,12 +53,12 @@ def test_fused_ops_become_one_kernel() -> None:
     for n in (1, 5):
         expected = structir.interpret(Layer, "main", *inputs(n))
         for run in (structir.compile(lowered)["main"], structir.compile(Layer)["main"]):
-            for found, stated in zip(run(*inputs(n)), expected, strict=True):
-                np.testing.assert_allclose(found, stated, 1e-4, 1e-6)
-        for found, stated in zip(
+            for result, stated in zip(run(*inputs(n)), expected, strict=True):
+                np.testing.assert_allclose(result, stated, 1e-4, 1e-6)
+        for result, stated in zip(
             structir.interpret(lowered, "main", *inputs(n)), expected, strict=True
         ):
-            np.testing.assert_allclose(found, stated, 1e-4, 1e-6)
+            np.testing.assert_allclose(result, stated, 1e-4, 1e-6)
 
 
 def test_a_kernel_can_be_edited() -> None:
@@ -118,9 +118,9 @@ def test_lowered_programs_compile(seed: int) -> None:
         expected = structir.interpret(lowered, "main", *arguments)
     except structir.errors.StructIRError:
         return
-    found = structir.compile(lowered)["main"](*arguments)
+    result = structir.compile(lowered)["main"](*arguments)
     many = isinstance(expected, tuple)
-    for one, other in zip(found, expected, strict=True) if many else [(found, expected)]:
+    for one, other in zip(result, expected, strict=True) if many else [(result, expected)]:
         if isinstance(one, np.ndarray) and one.dtype.kind in "fiub":
             wide = one.astype("float64"), np.asarray(other).astype("float64")
             np.testing.assert_allclose(*wide, 1e-3, 1e-4)
@@ -143,5 +143,5 @@ def test_other_ops_are_lowered_beside_ones_that_kernels_cannot_express() -> None
     assert [k.name for k in kernels(lowered)] == ["tanh_exp", "abs_softmax_multiply_sum"]
     assert ops(lowered) == 1
     x = np.linspace(-1, 1, 12, dtype="float32").reshape(3, 4)
-    found = structir.interpret(lowered, "main", x)
-    np.testing.assert_allclose(found, structir.interpret(Module, "main", x), 1e-5)
+    result = structir.interpret(lowered, "main", x)
+    np.testing.assert_allclose(result, structir.interpret(Module, "main", x), 1e-5)

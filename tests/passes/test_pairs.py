@@ -29,10 +29,10 @@ def test_a_pair(name: str, applied: str, before: str, after: str) -> None:
         warnings.simplefilter("ignore", DiagnosticWarning)
         module = structir.parse(before)
     with PassContext([VerifyIR(), VerifyResults()]):
-        made = pipeline(applied)(module)
+        result = pipeline(applied)(module)
     expected = structir.parse(after) if after.strip() != "the same" else module
-    assert structural_equal(made, expected), made.script()
-    assert structural_equal(structir.parse(made.script()), made)
+    assert structural_equal(result, expected), result.script()
+    assert structural_equal(structir.parse(result.script()), result)
 
 
 def test_every_pass_has_a_pair() -> None:

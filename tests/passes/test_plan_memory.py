@@ -65,11 +65,11 @@ def test_planned_programs_compile() -> None:
 
 def test_kernels_fill_storage() -> None:
     module = chain(3, "R.exp(R.matmul({}, R.ones((8, 8), 'float32')))")
-    made = pipeline("lower,plan_memory")(module)
-    assert "R.memory.fill(cls." in made.script()
+    rewritten = pipeline("lower,plan_memory")(module)
+    assert "R.memory.fill(cls." in rewritten.script()
     x = np.ones((3, 8), "float32") / 64
     expected = structir.interpret(module, "main", x)
-    np.testing.assert_allclose(structir.interpret(made, "main", x), expected, rtol=1e-5)
+    np.testing.assert_allclose(structir.interpret(rewritten, "main", x), expected, rtol=1e-5)
 
 
 def planned(line: str) -> IRModule:
@@ -126,6 +126,6 @@ def main(x: R.Tensor(("n",), "float32")):
     return a
 """)
     with PassContext([VerifyIR(), VerifyResults()]):
-        made = pipeline("plan_memory,inline")(module)
-    assert "force_pure" in made["layer"].script()
-    assert "layer(x)" in made["main"].script()
+        rewritten = pipeline("plan_memory,inline")(module)
+    assert "force_pure" in rewritten["layer"].script()
+    assert "layer(x)" in rewritten["main"].script()

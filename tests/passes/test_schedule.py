@@ -106,8 +106,8 @@ def own_products() -> bool:
 def test_compiled_results_are_bitwise_equal(threads: int) -> None:
     before, after = compiled(False, threads), compiled(True, threads)
     for name in SHAPES:
-        given = floats(name)
-        np.testing.assert_array_equal(after[name](*given), before[name](*given), name)
+        inputs = floats(name)
+        np.testing.assert_array_equal(after[name](*inputs), before[name](*inputs), name)
     x = np.linspace(-2, 2, 12, dtype="float16").reshape(4, 3)
     for one, other in zip(before["half"](x, x < 1), after["half"](x, x < 1), strict=True):
         np.testing.assert_array_equal(one, other)
@@ -115,9 +115,9 @@ def test_compiled_results_are_bitwise_equal(threads: int) -> None:
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_interpreted_results_are_equal(name: str) -> None:
-    given = [x[:2] if len(x) in (5, 7, 9, 130) else x for x in floats(name)]
-    found = structir.interpret(SCHEDULED, name, *given)
-    np.testing.assert_allclose(found, structir.interpret(Layers, name, *given), 2e-5, 2e-6)
+    inputs = [x[:2] if len(x) in (5, 7, 9, 130) else x for x in floats(name)]
+    result = structir.interpret(SCHEDULED, name, *inputs)
+    np.testing.assert_allclose(result, structir.interpret(Layers, name, *inputs), 2e-5, 2e-6)
 
 
 def test_the_source_of_an_unedited_kernel_is_that_of_the_schedule() -> None:
@@ -213,9 +213,9 @@ def test_after_each_stage_the_module_prints_parses_and_runs(stage: str) -> None:
     check_well_formed(after)
     assert after is not module
     assert structural_equal(structir.parse(after.script()), after)
-    given = floats("dense")[:2]
-    expected = structir.interpret(module, "main", *given)
-    np.testing.assert_allclose(structir.compile(after)["main"](*given), expected, 1e-4, 1e-6)
+    inputs = floats("dense")[:2]
+    expected = structir.interpret(module, "main", *inputs)
+    np.testing.assert_allclose(structir.compile(after)["main"](*inputs), expected, 1e-4, 1e-6)
 
 
 def test_out_of_bounds_reads_are_not_executed() -> None:

@@ -178,8 +178,8 @@ def test_sorting_and_elimination_preserve_results(seed: int) -> None:
         expected = structir.interpret(module, "main", *arguments)
     except StructIRError:
         return
-    found = structir.interpret(changed, "main", *arguments)
-    assert same(expected, found)
+    result = structir.interpret(changed, "main", *arguments)
+    assert same(expected, result)
 
 
 def same(a: object, b: object) -> bool:

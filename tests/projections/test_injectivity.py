@@ -11,8 +11,8 @@ LETTERS = tuple(Sym(n) for n in "ijk")
 
 
 def access(rows: list[list[int]]) -> list[AccessIndex]:
-    made = [sum(c * as_dim(s) for c, s in zip(row, LETTERS, strict=False)) for row in rows]
-    return [AccessIndex(index, 99, inside=False) for index in made]
+    entries = [sum(c * as_dim(s) for c, s in zip(row, LETTERS, strict=False)) for row in rows]
+    return [AccessIndex(index, 99, inside=False) for index in entries]
 
 
 @given(

@@ -14,11 +14,11 @@ from tests.projections.op_specs import spec_of
 
 def of(spec: IndexSpec, operand: int) -> Projection:
     """Returns the projection from the result to an operand."""
-    (clause,) = spec.statements
-    read = next(r for r in clause.reads if r.operand == operand)
-    found = of_result(spec, clause, clause.writes[0], read)
-    assert found is not None
-    return found
+    (statement,) = spec.statements
+    read = next(r for r in statement.reads if r.operand == operand)
+    access = of_result(spec, statement, statement.writes[0], read)
+    assert access is not None
+    return access
 
 
 def test_matrix_product() -> None:
@@ -42,8 +42,8 @@ def test_a_reversed_vector_starts_at_the_last_element() -> None:
 
 def test_row_sum() -> None:
     m, n = sym("m"), sym("n")
-    found = of(spec_of("sum", (m, n), axis=[1]), 0)
-    assert found == Projection(((1,), (0,)), (0, 0), (1, n))
+    access = of(spec_of("sum", (m, n), axis=[1]), 0)
+    assert access == Projection(((1,), (0,)), (0, 0), (1, n))
 
 
 @pytest.mark.parametrize(("s", "d", "p", "k"), [(1, 1, 0, 3), (2, 1, 1, 3), (3, 2, 2, 2)])
@@ -56,8 +56,8 @@ def test_window(s: int, d: int, p: int, k: int) -> None:
 
 
 def test_a_diagonal_has_its_position_in_two_matrix_rows() -> None:
-    found = of(spec_of("einsum", [(4, 4)], "ii->i"), 0)
-    assert found == Projection(((1,), (1,)), (0, 0), (1, 1))
+    access = of(spec_of("einsum", [(4, 4)], "ii->i"), 0)
+    assert access == Projection(((1,), (1,)), (0, 0), (1, 1))
 
 
 def test_windows_compose() -> None:
@@ -81,15 +81,15 @@ def test_reverse_then_stride_two() -> None:
 def test_mixed_signs_use_the_extreme_of_each_position() -> None:
     i, k = Sym("i"), Sym("k")
     entry = AccessIndex(as_dim(i) - as_dim(k), 9, inside=False)
-    found = projection([entry], [i, k], {i: 5, k: 5})
-    assert found.box([0, 0], [3, 4]) == ((-3,), (3,))
+    access = projection([entry], [i, k], {i: 5, k: 5})
+    assert access.box([0, 0], [3, 4]) == ((-3,), (3,))
 
 
 def test_only_signed_permutations_have_an_inverse() -> None:
     i, j = Sym("i"), Sym("j")
     entries = [AccessIndex(4 - as_dim(j), 5), AccessIndex(as_dim(i) + 2, 9)]
-    found = inverse(entries, [i, j], {i: 7, j: 5})
-    assert found == Projection(((0, 1), (-1, 0)), (-2, 4), (1, 1))
+    access = inverse(entries, [i, j], {i: 7, j: 5})
+    assert access == Projection(((0, 1), (-1, 0)), (-2, 4), (1, 1))
     assert inverse([AccessIndex(as_dim(i) * 2, 14)], [i], {i: 7}) is None
     assert inverse([AccessIndex(as_dim(i), 7)], [i, j], {i: 7, j: 5}) is None
 

@@ -23,10 +23,10 @@ def function(text: str) -> Function:
 def required_bounds(program: Program, fn: Function, *boxes: object) -> dict[str, object]:
     """Returns the bounds of each parameter that blocks of the results require."""
     results = program.result if isinstance(program.result[0], tuple) else (program.result,)
-    wanted = {key: box for key, box in zip(results, boxes, strict=True) if box}
-    found = program.required_regions(wanted)
+    blocks = {key: box for key, box in zip(results, boxes, strict=True) if box}
+    regions = program.required_regions(blocks)
     return {
-        var.name: found.get(program.values[var], NOTHING).bounds
+        var.name: regions.get(program.values[var], NOTHING).bounds
         for var in fn.params
         if program.values[var] is not None
     }
@@ -71,8 +71,8 @@ def main(x: R.Tensor((6,), "float32"), y: R.Tensor((6,), "float32"), c: R.Tensor
 
 def test_a_conditional_requires_both_branches_and_the_condition() -> None:
     fn = function(BRANCH)
-    found = required_bounds(program_of(fn), fn, region((0,), (2,)))
-    assert found == {"x": ((0,), (2,)), "y": ((4,), (6,)), "c": ((), ())}
+    regions = required_bounds(program_of(fn), fn, region((0,), (2,)))
+    assert regions == {"x": ((0,), (2,)), "y": ((4,), (6,)), "c": ((), ())}
 
 
 EXTERN = """
@@ -87,8 +87,8 @@ def main(x: R.Tensor((6, 4), "float32"), y: R.Tensor((6, 4), "float32")):
 def test_external_functions_read_everything() -> None:
     fn = function(EXTERN)
     program = program_of(fn)
-    found = program.required_regions({program.result: region((0, 0), (1, 2))})
-    x, y = (found[program.values[p]] for p in fn.params)
+    regions = program.required_regions({program.result: region((0, 0), (1, 2))})
+    x, y = (regions[program.values[p]] for p in fn.params)
     assert (x.bounds, x.exact) == (((0, 0), (6, 4)), False)
     assert (y.bounds, y.exact) == (((0, 0), (1, 2)), True)
 
@@ -146,8 +146,8 @@ def test_affected_regions() -> None:
     fn = function(SYMBOLIC)
     program = program_of(fn, dict(zip(symbols(fn), (5, 7), strict=True)))
     x = program.values[fn.params[0]]
-    found = program.affected_regions({x: region((2, 1), (3, 2))})
-    assert found[program.result].bounds == ((2, 0), (3, 3))
+    regions = program.affected_regions({x: region((2, 1), (3, 2))})
+    assert regions[program.result].bounds == ((2, 0), (3, 3))
 
 
 def test_many_bindings_need_no_recursion() -> None:
@@ -185,13 +185,13 @@ def test_whole_axes() -> None:
 
 
 def test_a_rolled_axis_reads_two_intervals() -> None:
-    (found,) = dependence(spec_of("roll", (8,), 3, 0)).required_regions(region((1,), (5,)))
-    assert (found.bounds, found.needed, found.dense) == (((0,), (8,)), 4, False)
+    (regions,) = dependence(spec_of("roll", (8,), 3, 0)).required_regions(region((1,), (5,)))
+    assert (regions.bounds, regions.needed, regions.dense) == (((0,), (8,)), 4, False)
 
 
 def test_row_major_indices_are_split() -> None:
-    (found,) = dependence(spec_of("flatten", (4, 6))).required_regions(region((3,), (20,)))
-    assert (found.bounds, found.needed, found.exact) == (((0, 0), (4, 6)), 17, True)
+    (regions,) = dependence(spec_of("flatten", (4, 6))).required_regions(region((3,), (20,)))
+    assert (regions.bounds, regions.needed, regions.exact) == (((0, 0), (4, 6)), 17, True)
 
 
 def test_overwritten_elements_do_not_depend_on_the_base() -> None:

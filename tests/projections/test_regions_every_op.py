@@ -116,12 +116,12 @@ def failures(trial: Trial) -> Iterator[str]:
         return
     rng = np.random.default_rng(11)
     for which, key in enumerate(keys):
-        wanted = some_box(program.shapes[key], rng)
-        regions = program.required_regions({key: wanted})
-        found = list(tensors(run_changed(mod, args, program.params, regions)))[which]
-        inside = elements(wanted, found.shape)
-        if not alike(found[inside], plain[which][inside]):
-            yield f"{mod.script()}\n{wanted.bounds} of result {which} changed"
+        expected = some_box(program.shapes[key], rng)
+        regions = program.required_regions({key: expected})
+        result = list(tensors(run_changed(mod, args, program.params, regions)))[which]
+        inside = elements(expected, result.shape)
+        if not alike(result[inside], plain[which][inside]):
+            yield f"{mod.script()}\n{expected.bounds} of result {which} changed"
 
 
 @pytest.mark.parametrize("name", sorted(OPS))

@@ -155,19 +155,19 @@ def test_every_function_has_an_expected_value():
 @pytest.mark.parametrize("name", EXPECTED)
 def test_values_equal_numpy(name, dtype):
     values = arguments(name, dtype)
-    found = evaluate(applied(name), EvaluationPoint(dict(zip("xyz", values, strict=False))))
-    wanted = EXPECTED[name](*values)
-    assert found.dtype == wanted.dtype
-    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    result = evaluate(applied(name), EvaluationPoint(dict(zip("xyz", values, strict=False))))
+    expected = EXPECTED[name](*values)
+    assert result.dtype == expected.dtype
+    np.testing.assert_allclose(result, expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", INTEGER_ONLY)
 def test_bitwise_functions_equal_numpy(name):
     x, y = np.array([0, 1, 5, -7], "int32"), np.array([1, 3, 2, 0], "int32")
-    found = evaluate(applied(name), EvaluationPoint({"x": x, "y": y}))
+    result = evaluate(applied(name), EvaluationPoint({"x": x, "y": y}))
     given_ = (x,) if name == "bitnot" else (x, y)
-    np.testing.assert_array_equal(found, INTEGER_ONLY[name](*given_))
-    assert found.dtype == np.int32
+    np.testing.assert_array_equal(result, INTEGER_ONLY[name](*given_))
+    assert result.dtype == np.int32
 
 
 @pytest.mark.parametrize("name", [n for n, row in FUNCTIONS.items() if row.slopes and n != "cast"])
@@ -199,9 +199,9 @@ def test_derivative_of_a_composition():
 
 def test_ties_share_the_derivative():
     values = {"x": np.array([1.0, 2.0]), "y": np.array([1.0, 1.0])}
-    for operand, wanted in (("x", [0.5, 1.0]), ("y", [0.5, 0.0])):
+    for operand, expected in (("x", [0.5, 1.0]), ("y", [0.5, 0.0])):
         slope = evaluate(derivative(points.max(X, Y), operand), EvaluationPoint(values))
-        np.testing.assert_array_equal(slope, wanted)
+        np.testing.assert_array_equal(slope, expected)
 
 
 def test_python_operators_build_trees():
@@ -249,7 +249,7 @@ def test_substitution_replaces_everywhere():
 
 
 @pytest.mark.parametrize(
-    ("tree", "dtypes", "wanted"),
+    ("tree", "dtypes", "expected"),
     [
         (X + 1, ("int8", ""), "int8"),
         (X * 0.5, ("float16", ""), "float16"),
@@ -268,16 +268,16 @@ def test_substitution_replaces_everywhere():
         (ScalarLiteral(2) / 3, ("", ""), "float64"),
     ],
 )
-def test_dtypes(tree, dtypes, wanted):
-    assert dtype_of(tree, dict(zip("xy", dtypes, strict=True))) == wanted
+def test_dtypes(tree, dtypes, expected):
+    assert dtype_of(tree, dict(zip("xy", dtypes, strict=True))) == expected
 
 
 def test_an_index_takes_the_dtype_of_the_other_operand():
-    letter = next(iter(sym("i").terms))[0]
-    place = EvaluationPoint({"x": np.ones(3, "float32")}, {letter: np.arange(3)})
-    found = evaluate(X * LoopIndex(letter), place)
-    assert found.dtype == np.float32
-    np.testing.assert_array_equal(found, [0, 1, 2])
+    index_var = next(iter(sym("i").terms))[0]
+    place = EvaluationPoint({"x": np.ones(3, "float32")}, {index_var: np.arange(3)})
+    result = evaluate(X * LoopIndex(index_var), place)
+    assert result.dtype == np.float32
+    np.testing.assert_array_equal(result, [0, 1, 2])
 
 
 def test_integer_division_equals_numpy():
@@ -319,30 +319,30 @@ def test_narrow_floats_are_computed_in_float32():
 @given(st.lists(st.integers(-100, 100), min_size=1, max_size=5), st.integers(1, 9))
 def test_eq_compares_values(values, pivot):
     x = np.array(values)
-    found = evaluate(select(eq(X, pivot), 1, 0), EvaluationPoint({"x": x}))
-    assert found.tolist() == [int(v == pivot) for v in values]
+    result = evaluate(select(eq(X, pivot), 1, 0), EvaluationPoint({"x": x}))
+    assert result.tolist() == [int(v == pivot) for v in values]
 
 
 def test_quotients_of_integers_are_rounded_toward_zero():
     x, y = np.array([7, -7, 7, -7, 2**62 + 1, 5]), np.array([2, 2, -2, -2, 3, 0])
-    found = evaluate(applied("quotient"), EvaluationPoint({"x": x, "y": y}, {}, {}))
-    assert found.dtype == np.int64
-    assert list(found) == [3, -3, -3, 3, (2**62 + 1) // 3, 0]
+    result = evaluate(applied("quotient"), EvaluationPoint({"x": x, "y": y}, {}, {}))
+    assert result.dtype == np.int64
+    assert list(result) == [3, -3, -3, 3, (2**62 + 1) // 3, 0]
 
 
 @pytest.mark.parametrize("own", ["int2", "uint2", "int4", "uint4"])
 def test_narrow_integers_promote_to_a_dtype_that_contains_both(own):
     for other in sorted(INTS - {own}):
-        found = dtype_of(X + Y, {"x": own, "y": other})
-        low, high = int_limits(found)
+        result = dtype_of(X + Y, {"x": own, "y": other})
+        low, high = int_limits(result)
         for dtype in (own, other):
             least, most = int_limits(dtype)
             assert least >= low
-            assert most <= high or (found, other) == ("int64", "uint64")
+            assert most <= high or (result, other) == ("int64", "uint64")
 
 
 @pytest.mark.parametrize("own", ["int8", "uint8", "int32", "uint32", "uint64"])
 def test_integer_promotion_equals_numpy(own):
     for other in ("int8", "int16", "uint16", "int64", "uint64"):
-        wanted = np.promote_types(own, other).name.replace("float64", "int64")
-        assert dtype_of(X + Y, {"x": own, "y": other}) == wanted
+        expected = np.promote_types(own, other).name.replace("float64", "int64")
+        assert dtype_of(X + Y, {"x": own, "y": other}) == expected

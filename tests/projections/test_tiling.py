@@ -16,10 +16,10 @@ from tests.projections.op_specs import spec_of
 
 
 def streams(spec: IndexSpec) -> list[Stream]:
-    (clause,) = spec.statements
-    found = [of_result(spec, clause, clause.writes[0], read) for read in clause.reads]
-    assert None not in found
-    return [Stream(p, o.dims, 4) for p, o in zip(found, spec.operands, strict=True)]
+    (statement,) = spec.statements
+    shared = [of_result(spec, statement, statement.writes[0], read) for read in statement.reads]
+    assert None not in shared
+    return [Stream(p, o.dims, 4) for p, o in zip(shared, spec.operands, strict=True)]
 
 
 def extents(spec: IndexSpec) -> tuple:
@@ -70,18 +70,20 @@ def test_inner_tiles_equal_the_formulas(tile: tuple[int, ...]) -> None:
         at = (0, 0, tile[2])
         if any(a + 2 * n > e for a, n, e in zip(at, tile, extents(spec), strict=True)) and axis < 2:
             continue
-        found = neighbours(
+        shared = neighbours(
             lambda r: dict(enumerate(dependency.required_regions(r))), at, tile, axis
         )
         for k, cost in enumerate(tiling_cost(streams(spec), extents(spec), tile).streams):
-            assert found[k].box * 4 == cost.footprint
-            assert found[k].shared_box * 4 == cost.shared[axis]
+            assert shared[k].box * 4 == cost.footprint
+            assert shared[k].shared_box * 4 == cost.shared[axis]
 
 
 def test_kinds_of_sharing() -> None:
     conv = dependence(spec_of("nn.conv1d", (1, 2, 30), (4, 2, 3)))
-    found = neighbours(lambda r: dict(enumerate(conv.required_regions(r))), (0, 0, 4), (1, 4, 4), 2)
-    assert [found[k].kind for k in (0, 1)] == ["halo", "full"]
+    shared = neighbours(
+        lambda r: dict(enumerate(conv.required_regions(r))), (0, 0, 4), (1, 4, 4), 2
+    )
+    assert [shared[k].kind for k in (0, 1)] == ["halo", "full"]
     copy = dependence(spec_of("exp", (8,)))
     assert (
         neighbours(lambda r: dict(enumerate(copy.required_regions(r))), (0,), (4,), 0)[0].kind
@@ -90,11 +92,11 @@ def test_kinds_of_sharing() -> None:
 
 
 def test_shards_cover_once() -> None:
-    pieces = shards((7, 5), (3, 2))
-    assert sum(p.volume for p in pieces) == 35
-    union = pieces[0]
-    assert all(not a.common(b) for a, b in itertools.combinations(pieces, 2))
-    for piece in pieces[1:]:
+    blocks = shards((7, 5), (3, 2))
+    assert sum(p.volume for p in blocks) == 35
+    union = blocks[0]
+    assert all(not a.common(b) for a, b in itertools.combinations(blocks, 2))
+    for piece in blocks[1:]:
         union = union | piece
     assert region((0, 0), (7, 5)).within(union)
 

@@ -54,20 +54,20 @@ def test_a_pipeline_is_its_passes_in_order(module: IRModule) -> None:
 
 
 def test_options_are_parsed_as_literals() -> None:
-    found = pipeline("topological_sort{order=depth_first}")
-    assert found.options == {"order": "depth_first"}
+    parsed = pipeline("topological_sort{order=depth_first}")
+    assert parsed.options == {"order": "depth_first"}
     with pytest.raises(StructIRError, match="unknown option 'max_depth'; available: order"):
-        found.with_options(max_depth=1)
+        parsed.with_options(max_depth=1)
 
 
 @pytest.mark.parametrize("quote", "'\"")
 def test_quoted_options_hold_any_text(quote: str) -> None:
-    wanted = f"{{a}}, {quote} b=3"
-    written = wanted.replace(quote, "\\" + quote)
-    found = pipeline(f"gradient{{parameters={quote}{written}{quote} target=1}}")
-    assert found.options == {"parameters": wanted, "target": 1}
-    assert pipeline(str(found)).options == found.options
-    assert [each.name for each in pipeline(f"dce,{found}").made_of][1] == "gradient"
+    options = f"{{a}}, {quote} b=3"
+    written = options.replace(quote, "\\" + quote)
+    parsed = pipeline(f"gradient{{parameters={quote}{written}{quote} target=1}}")
+    assert parsed.options == {"parameters": options, "target": 1}
+    assert pipeline(str(parsed)).options == parsed.options
+    assert [each.name for each in pipeline(f"dce,{parsed}").made_of][1] == "gradient"
 
 
 @pytest.mark.parametrize(
