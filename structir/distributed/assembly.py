@@ -57,9 +57,9 @@ def allocate_results(plan: Plan) -> list[Value]:
 
 def store_blocks(plan: Plan, cell: int, blocks: Sequence[Value], results: Sequence[Value]) -> None:
     """Copies the blocks of a grid cell into the results."""
-    wanted = plan.shards[cell * plan.pieces].results
+    block_bounds = plan.shards[cell * plan.pieces].results
     computed = iter(blocks)
-    for result, bounds in zip(results, wanted, strict=True):
+    for result, bounds in zip(results, block_bounds, strict=True):
         if bounds is not None:
             result[slices(bounds)] = next(computed)
 

@@ -16,15 +16,15 @@ def sink_into_branches(bindings: Sequence[VarBinding], result: Expr) -> tuple[Va
     """Returns the bindings, with those used by a single branch moved into it."""
     if not any(isinstance(binding.value, If) for binding in bindings):
         return tuple(bindings)
-    homes: dict[Var, Path] = dict.fromkeys(variables_in(result), ())
-    inside: dict[Path, list[VarBinding]] = {}
+    path_of: dict[Var, Path] = dict.fromkeys(variables_in(result), ())
+    bindings_at: dict[Path, list[VarBinding]] = {}
     for binding in reversed(bindings):
-        path = homes.get(binding.var, ())
-        inside.setdefault(path, []).insert(0, binding)
-        for part, where in _parts(binding, path):
+        path = path_of.get(binding.var, ())
+        bindings_at.setdefault(path, []).insert(0, binding)
+        for part, part_path in _parts(binding, path):
             for var in variables_in(part):
-                homes[var] = _common(homes[var], where) if var in homes else where
-    return _sequence(inside, ())
+                path_of[var] = _common(path_of[var], part_path) if var in path_of else part_path
+    return _sequence(bindings_at, ())
 
 
 def _parts(binding: VarBinding, path: Path) -> list[tuple[Any, Path]]:
@@ -36,25 +36,27 @@ def _parts(binding: VarBinding, path: Path) -> list[tuple[Any, Path]]:
     return [(value.cond, path), *[(s, (*path, (binding.var, k))) for k, s in sides]]
 
 
-def _common(one: Path, other: Path) -> Path:
+def _common(first: Path, second: Path) -> Path:
     length = 0
-    while length < min(len(one), len(other)) and one[length] == other[length]:
+    while length < min(len(first), len(second)) and first[length] == second[length]:
         length += 1
-    return one[:length]
+    return first[:length]
 
 
-def _sequence(inside: dict[Path, list[VarBinding]], path: Path) -> tuple[VarBinding, ...]:
-    return tuple([_fill_branches(inside, path, binding) for binding in inside.get(path, ())])
+def _sequence(bindings_at: dict[Path, list[VarBinding]], path: Path) -> tuple[VarBinding, ...]:
+    return tuple(
+        [_fill_branches(bindings_at, path, binding) for binding in bindings_at.get(path, ())]
+    )
 
 
 def _fill_branches(
-    inside: dict[Path, list[VarBinding]], path: Path, binding: VarBinding
+    bindings_at: dict[Path, list[VarBinding]], path: Path, binding: VarBinding
 ) -> VarBinding:
     value = binding.value
     if not isinstance(value, If):
         return binding
     sides: list[SeqExpr] = []
     for k, side in enumerate((value.true_branch, value.false_branch)):
-        bindings = _sequence(inside, (*path, (binding.var, k)))
+        bindings = _sequence(bindings_at, (*path, (binding.var, k)))
         sides.append(replace(side, blocks=(BindingBlock(bindings),) if bindings else ()))
     return replace(binding, value=replace(value, true_branch=sides[0], false_branch=sides[1]))

@@ -18,7 +18,7 @@ from structir.distributed.worker import make_task, run_task
 from structir.errors import MissingExtraError
 from structir.lazy import lazy_module
 from structir.projections.boxes import Bounds
-from structir.projections.local import widths
+from structir.projections.restriction import widths
 
 if TYPE_CHECKING:
     from structir.distributed.sharded import Sharded
@@ -44,10 +44,14 @@ def compute_results(function: Sharded, args: Sequence[Value], client: Any, progr
     """Computes the results as NumPy arrays; a worker holds only its blocks of them."""
     plan, tasks = _cells(function, args)
     results = allocate_results(plan)
-    done = _run_on_cluster(client, tasks) if client is not None else enumerate(dask.compute(*tasks))
+    completed = (
+        _run_on_cluster(client, tasks) if client is not None else enumerate(dask.compute(*tasks))
+    )
     if progress:
-        done = rich_progress.track(done, f"{plan.name} in {len(plan.shards)} shards", len(tasks))
-    for cell, blocks in done:
+        completed = rich_progress.track(
+            completed, f"{plan.name} in {len(plan.shards)} shards", len(tasks)
+        )
+    for cell, blocks in completed:
         store_blocks(plan, cell, blocks, results)
     return pack_results(plan, iter(results))
 
@@ -56,9 +60,9 @@ def _run_on_cluster(client: Any, tasks: Sequence[Value]) -> Iterator[tuple[int, 
     """Yields grid cells as the cluster completes them, and releases each future."""
     futures = client.compute(list(tasks))
     cells = {future.key: cell for cell, future in enumerate(futures)}
-    arriving = cluster.as_completed(futures)
+    completed = cluster.as_completed(futures)
     del futures
-    for future in arriving:
+    for future in completed:
         yield cells[future.key], future.result()
         future.release()
 
@@ -67,11 +71,11 @@ def _cells(function: Sharded, args: Sequence[Value]) -> tuple[Plan, list[Value]]
     _check_dask()
     plan = function.plan(*args)
     program = dask.delayed(function.shard_program(plan), pure=True)
-    sent = function.values(plan, args)
+    inputs = function.values(plan, args)
     run = dask.delayed(run_task)
     tasks = [
-        run(program, make_task(each), *[_block(sent[n], b) for n, b in each.inputs])
-        for each in plan.shards
+        run(program, make_task(shard), *[_block(inputs[n], b) for n, b in shard.inputs])
+        for shard in plan.shards
     ]
     return plan, reduce_cells(plan, tasks, dask.delayed(combine_partials))
 

@@ -13,8 +13,8 @@ from structir.ir.dtype import numpy_dtype
 from structir.ir.op import Op
 from structir.projections.boxes import Bounds, Region
 from structir.projections.cost import Sharing
-from structir.projections.local import widths
 from structir.projections.program import CallOrigin, Program
+from structir.projections.restriction import widths
 
 Piece = tuple[int, int]  # index and number of the parts of a split reduction
 

@@ -71,8 +71,8 @@ def make_planner(function: Function, sizes: dict[str, int], name: str, pieces: i
         raise StructIRError(f"no symbolic dim `{sorted(unknown)[0]}` in the function", code="E0909")
     _check_no_closures(function)
     closed, constants = lift_constants(function)
-    named: dict[Sym | str, int] = {name: size for name, size in sizes.items()}
-    program = program_of(closed, named, parts=True)
+    by_name: dict[Sym | str, int] = {name: size for name, size in sizes.items()}
+    program = program_of(closed, by_name, parts=True)
     return Planner(closed, constants, sizes, program, name, pieces)
 
 
@@ -90,7 +90,7 @@ def _check_no_closures(function: Function) -> None:
 
 @attrs.frozen(eq=False)
 class Planner:
-    """Plans the shards of one function at concrete sizes."""
+    """The planner of the shards of one function at concrete sizes."""
 
     function: Function
     constants: Mapping[str, Any]
@@ -150,10 +150,10 @@ class Planner:
                 f"grid has {len(grid)} entries but the result of {self.name} has rank {len(shape)}",
                 code="E0903",
             )
-        for axis, (pieces, size) in enumerate(zip(grid, shape, strict=True)):
-            if not 1 <= pieces <= max(size, 1):
+        for axis, (parts, size) in enumerate(zip(grid, shape, strict=True)):
+            if not 1 <= parts <= max(size, 1):
                 raise StructIRError(
-                    f"cannot split axis {axis} (size {size}) into {pieces} shards", code="E0903"
+                    f"cannot split axis {axis} (size {size}) into {parts} shards", code="E0903"
                 )
 
     def plan(self, grid: Grid) -> Plan:
@@ -186,10 +186,10 @@ class Planner:
         for tensor in self.results.values():
             start, stop = [0] * len(tensor.shape), list(tensor.shape)
             computes = True
-            for axis, (pieces, index) in enumerate(zip(grid, at, strict=True)):
+            for axis, (parts, index) in enumerate(zip(grid, at, strict=True)):
                 if axis < len(stop) and stop[axis] == shape[axis]:
                     size = shape[axis]
-                    start[axis], stop[axis] = size * index // pieces, size * (index + 1) // pieces
+                    start[axis], stop[axis] = size * index // parts, size * (index + 1) // parts
                 else:
                     computes = computes and index == 0
             blocks.append((tuple(start), tuple(stop)) if computes else None)
@@ -206,18 +206,28 @@ class Planner:
 
     def shard(self, index: int, grid: Grid, at: tuple[int, ...], piece: int = 0) -> Shard:
         """Returns the shard of one grid cell."""
-        blocks, part = self.blocks(grid, at), (piece, self.pieces)
-        regions = self.regions(blocks, part)
+        blocks, part_of_reduction = self.blocks(grid, at), (piece, self.pieces)
+        regions = self.regions(blocks, part_of_reduction)
         inputs: list[tuple[str, Bounds | None]] = [(v.name, None) for v in self.plain]
         for key, tensor in self.inputs.items():
             if regions.get(key):
                 inputs.append((tensor.name, regions[key].bounds))
-        known = {t.name: t for t in self.inputs.values()}
-        received = sum(known[name].bytes_of(block) for name, block in inputs if block is not None)
+        tensors = {t.name: t for t in self.inputs.values()}
+        received = sum(tensors[name].bytes_of(block) for name, block in inputs if block is not None)
         pairs = zip(self.results.values(), blocks, strict=True)
         returned = sum(tensor.bytes_of(block) for tensor, block in pairs)
-        between = sum(r.volume for r in regions.values()) * 4
-        return Shard(index, at, part, blocks, tuple(inputs), received, returned, between, regions)
+        intermediate = sum(r.volume for r in regions.values()) * 4
+        return Shard(
+            index,
+            at,
+            part_of_reduction,
+            blocks,
+            tuple(inputs),
+            received,
+            returned,
+            intermediate,
+            regions,
+        )
 
     @cached_property
     def plain(self) -> tuple[Var, ...]:
@@ -236,7 +246,7 @@ class Planner:
             return {t.name: regions.get(k, Region()) for k, t in self.inputs.items()}
 
         origin = (0,) * len(shape)
-        split = [axis for axis, pieces in enumerate(grid) if pieces > 1]
+        split = [axis for axis, parts in enumerate(grid) if parts > 1]
         return {axis: neighbours(required, origin, tile, axis) for axis in split}
 
     @cached_property
@@ -257,19 +267,19 @@ class Planner:
             raise StructIRError(
                 f"workers must be a positive integer, found {workers}", code="E0903"
             )
-        most = prod(self.first.shape)
-        count, least = workers, 0
+        max_count = prod(self.first.shape)
+        count, min_bytes = workers, 0
         while True:
             grids = list(_grids(count, self.first.shape))
             costs = {grid: self.cost(grid) for grid in grids}
-            least = min([c[1] for c in costs.values()], default=least)
+            min_bytes = min([c[1] for c in costs.values()], default=min_bytes)
             fits = [g for g in grids if max_bytes is None or costs[g][1] <= max_bytes]
             if fits:
                 return self.plan(min(fits, key=lambda grid: costs[grid]))
-            if count >= most and count > workers:
+            if count >= max_count and count > workers:
                 raise StructIRError(
                     f"no grid of {self.name} keeps every shard within {max_bytes} bytes; "
-                    f"the finest grid needs {least}",
+                    f"the finest grid needs {min_bytes}",
                     code="E0906",
                 )
             count = count * 2 if grids or max_bytes else max(count - 1, 1)
@@ -286,10 +296,10 @@ class Planner:
             tuple([g // 2 for g in grid]),
         }
         shards = [self.shard(0, grid, at) for at in cells]
-        held = max(s.bytes_in + s.bytes_out for s in shards)
+        largest_bytes = max(s.bytes_in + s.bytes_out for s in shards)
         return (
             max(s.bytes_in + s.bytes_out + s.bytes_between for s in shards),
-            held,
+            largest_bytes,
             sum(s.bytes_in for s in shards),
         )
 
@@ -300,10 +310,10 @@ def _grids(count: int, shape: Sequence[int]) -> Iterator[Grid]:
         if count == 1:
             yield ()
         return
-    for pieces in range(1, min(count, max(shape[0], 1)) + 1):
-        if count % pieces == 0:
-            for rest in _grids(count // pieces, shape[1:]):
-                yield (pieces, *rest)
+    for parts in range(1, min(count, max(shape[0], 1)) + 1):
+        if count % parts == 0:
+            for remaining in _grids(count // parts, shape[1:]):
+                yield (parts, *remaining)
 
 
 def _only_tensors(tree: Any) -> bool:

@@ -9,10 +9,10 @@ import attrs
 from structir.errors import Diagnostic, StructInfoError
 from structir.ir.dims import Sym
 from structir.projections.boxes import Bounds, Region, region
-from structir.projections.local import Range, local_spec, widths
 from structir.projections.program import CallOrigin, Program
 from structir.projections.region_propagation import RegionStep, required_regions
 from structir.projections.regions import dependence
+from structir.projections.restriction import Range, local_spec, widths
 
 COMBINE = {  # functions of NumPy, by monoid
     "sum": "add",
@@ -29,13 +29,13 @@ class Reduction:
     """The reduction step that computes a result, and the loop index along which it is split."""
 
     step: RegionStep
-    letter: Sym
+    index_var: Sym
     extent: int
     combine: str
 
-    def range(self, piece: int, pieces: int) -> Range:
+    def range(self, index: int, count: int) -> Range:
         """Returns the index range of one part."""
-        return self.extent * piece // pieces, self.extent * (piece + 1) // pieces
+        return self.extent * index // count, self.extent * (index + 1) // count
 
     def required_regions(
         self, program: Program, block: Bounds, positions: Range
@@ -44,14 +44,18 @@ class Reduction:
         spec = self.step.origin.spec
         shapes = [tuple([program.number(d) for d in o.dims]) for o in spec.operands]
         operands = [((0,) * len(shape), shape) for shape in shapes]
-        part = local_spec(spec, program.sizes, [block], operands, cut={self.letter: positions})
-        inside = dependence(part, program.sizes).required_regions(
+        part = local_spec(
+            spec, program.sizes, [block], operands, ranges={self.index_var: positions}
+        )
+        inner_regions = dependence(part, program.sizes).required_regions(
             region((0,) * len(block[0]), widths(block))
         )
         (output,) = self.step.outputs
-        wanted = {key: r for key, r in zip(self.step.inputs, inside, strict=True) if key and r}
+        required = {
+            key: r for key, r in zip(self.step.inputs, inner_regions, strict=True) if key and r
+        }
         before = program.steps[: program.steps.index(self.step)]
-        return {**required_regions(before, wanted), output: region(*block)}
+        return {**required_regions(before, required), output: region(*block)}
 
 
 def find_reduction(program: Program, key: Hashable) -> Reduction:
@@ -60,18 +64,18 @@ def find_reduction(program: Program, key: Hashable) -> Reduction:
     Raises StructInfoError where no reduction computes the result."""
     step = next((s for s in program.steps if key in s.outputs), None)
     origin = step.origin if step is not None else None
-    clause, monoid = None, "sum"
+    statement, monoid = None, "sum"
     if isinstance(origin, CallOrigin) and origin.spec is not None and not origin.spec.whole:
-        reducing = [c for c in origin.spec.clauses if c.reduce]
-        clause = reducing[0] if len(reducing) == len(origin.spec.clauses) == 1 else None
-        monoid = (clause and clause.monoid) or "sum"
-    if step is None or clause is None or origin is None or monoid not in COMBINE:
+        reducing = [c for c in origin.spec.statements if c.reduce]
+        statement = reducing[0] if len(reducing) == len(origin.spec.statements) == 1 else None
+        monoid = (statement and statement.monoid) or "sum"
+    if step is None or statement is None or origin is None or monoid not in COMBINE:
         call = origin.call if isinstance(origin, CallOrigin) else None
         producer = "no op" if call is None else f"{getattr(call.op, 'name', call.op)}"
         text = "cannot split the reduction of the result"
         label = f"expected a reduction by {', '.join(COMBINE)}, found {producer}"
         span = None if call is None else call.span
         raise StructInfoError(Diagnostic(f"{text}: {label}", span, code="E0905"))
-    extents = {s: program.number(origin.spec.extents[s]) for s in clause.reduce}
-    letter = max(extents, key=extents.__getitem__)
-    return Reduction(step, letter, extents[letter], COMBINE[monoid])
+    extents = {s: program.number(origin.spec.extents[s]) for s in statement.reduce}
+    index_var = max(extents, key=extents.__getitem__)
+    return Reduction(step, index_var, extents[index_var], COMBINE[monoid])

@@ -67,7 +67,7 @@ def plan_data(plan: Plan) -> dict[str, Any]:
         }
         for shard in plan.shards
     ]
-    sent = {name: {"bytes": size, "sent": moved} for name, (size, moved) in plan.traffic().items()}
+    sent = {name: {"bytes": size, "sent": total} for name, (size, total) in plan.traffic().items()}
     return {"plan": str(plan), "shards": shards, "traffic": sent}
 
 
@@ -96,11 +96,11 @@ def picture(plan: Plan) -> str:
     tensors = [(t, "receives") for t in plan.inputs] + [(t, "makes") for t in plan.results]
     parts = []
     height = SIDE + GAP
-    for column, (tensor, what) in enumerate(tensors):
+    for column, (tensor, role) in enumerate(tensors):
         blocks = [
-            (s, b) for s in plan.shards if (b := _block_of(plan, s, tensor, what)) is not None
+            (s, b) for s in plan.shards if (b := _block_of(plan, s, tensor, role)) is not None
         ]
-        parts.append(_draw(tensor, what, blocks, column * (SIDE + GAP) + GAP // 2, GAP))
+        parts.append(_draw(tensor, role, blocks, column * (SIDE + GAP) + GAP // 2, GAP))
     width = len(tensors) * (SIDE + GAP)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height + GAP}" '
@@ -108,34 +108,35 @@ def picture(plan: Plan) -> str:
     )
 
 
-def _block_of(plan: Plan, shard: Shard, tensor: PlanTensor, what: str) -> Bounds | None:
-    if what == "makes":
+def _block_of(plan: Plan, shard: Shard, tensor: PlanTensor, role: str) -> Bounds | None:
+    if role == "makes":
         return shard.results[plan.results.index(tensor)]
     return shard.block_of(tensor.name)
 
 
 def _draw(
-    tensor: PlanTensor, what: str, blocks: list[tuple[Shard, Bounds]], left: int, top: int
+    tensor: PlanTensor, role: str, blocks: list[tuple[Shard, Bounds]], x_offset: int, y_offset: int
 ) -> str:
     """Returns one tensor: its outline, and a rectangle for the block of each shard."""
     rows, columns = _axes(tensor, blocks)
     high = tensor.shape[rows] if rows is not None else 1
     wide = tensor.shape[columns] if columns is not None else 1
     scale = SIDE / max(high, wide, 1)
-    text = f"{what} {tensor.name} {tensor.shape}"
-    parts = [f'<text x="{left}" y="{top - 10}">{escape(text)}</text>']
+    text = f"{role} {tensor.name} {tensor.shape}"
+    parts = [f'<text x="{x_offset}" y="{y_offset - 10}">{escape(text)}</text>']
     for shard, (start, stop) in blocks:
         y, y_end = (start[rows], stop[rows]) if rows is not None else (0, 1)
         x, x_end = (start[columns], stop[columns]) if columns is not None else (0, 1)
         colour = f"hsl({shard.index * 137 % 360},70%,50%)"
         parts.append(
-            f'<rect x="{left + x * scale:.1f}" y="{top + y * scale:.1f}" '
+            f'<rect x="{x_offset + x * scale:.1f}" y="{y_offset + y * scale:.1f}" '
             f'width="{(x_end - x) * scale:.1f}" height="{(y_end - y) * scale:.1f}" '
             f'fill="{colour}" fill-opacity="0.3" stroke="{colour}">'
             f"<title>shard {shard.index}: {escape(_block((start, stop)))}</title></rect>"
         )
     parts.append(
-        f'<rect x="{left}" y="{top}" width="{wide * scale:.1f}" height="{high * scale:.1f}" '
+        f'<rect x="{x_offset}" y="{y_offset}" '
+        f'width="{wide * scale:.1f}" height="{high * scale:.1f}" '
         f'fill="none" stroke="black"/>'
     )
     return "".join(parts)
@@ -144,8 +145,8 @@ def _draw(
 def _axes(tensor: PlanTensor, blocks: list[tuple[Shard, Bounds]]) -> tuple[int | None, int | None]:
     """Returns the vertical and the horizontal axis: those with the most distinct blocks."""
     rank = len(tensor.shape)
-    pieces = [len({(a[axis], b[axis]) for _, (a, b) in blocks}) for axis in range(rank)]
-    chosen = sorted(sorted(range(rank), key=lambda axis: (-pieces[axis], -axis))[:2])
+    block_counts = [len({(a[axis], b[axis]) for _, (a, b) in blocks}) for axis in range(rank)]
+    chosen = sorted(sorted(range(rank), key=lambda axis: (-block_counts[axis], -axis))[:2])
     if not chosen:
         return None, None
     return (chosen[0], chosen[1]) if len(chosen) == 2 else (None, chosen[0])

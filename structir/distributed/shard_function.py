@@ -31,9 +31,9 @@ from structir.ir.op import Op
 from structir.ir.struct_info import ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 from structir.lazy import lazy_module
 from structir.projections.boxes import Bounds, Region
-from structir.projections.local import Names, Range, common_block, local_spec, nothing
 from structir.projections.program import BranchOrigin, CallOrigin, Program, info_of
 from structir.projections.region_propagation import RegionStep
+from structir.projections.restriction import Names, Range, common_block, local_spec, nothing
 from structir.projections.scalar_expr import OperandElement
 from structir.projections.spec import (
     AccessIndex,
@@ -49,7 +49,7 @@ np = lazy_module("numpy")
 
 Key = Hashable  # of a tensor of the program
 Path = tuple[int, ...]  # of an operand in the arguments of a call
-Cut = Mapping[RegionStep, Mapping[Sym, Range]]  # narrowed ranges of reduction indices
+NarrowedRanges = Mapping[RegionStep, Mapping[Sym, Range]]  # narrowed ranges of reduction indices
 
 
 @attrs.frozen(eq=False)
@@ -69,7 +69,7 @@ class ShardFunction:
 
 @attrs.frozen(eq=False)
 class PartialResults:
-    """Generates the shard functions of one program, with shared symbols."""
+    """The generator of the shard functions of one program, with shared symbols."""
 
     program: Program
     names: dict[RegionStep, Names] = attrs.Factory(dict)
@@ -77,13 +77,16 @@ class PartialResults:
     symbols: list[Sym] = attrs.Factory(list)  # block sizes, in order of first use
 
     def part(
-        self, regions: Mapping[Key, Region], results: Mapping[Key, Bounds], cut: Cut | None = None
+        self,
+        regions: Mapping[Key, Region],
+        results: Mapping[Key, Bounds],
+        narrowed: NarrowedRanges | None = None,
     ) -> ShardFunction:
         """Returns the function that computes blocks of some results.
 
         `regions` are the regions of every value that these blocks require, including themselves.
         """
-        writer = _ShardWriter(self, regions, cut or {})
+        writer = _ShardWriter(self, regions, narrowed or {})
         writer.key.append(tuple(results))  # equal steps may return different results
         for number, step in enumerate(self.program.steps):
             if step.origin is not None and any(regions.get(output) for output in step.outputs):
@@ -105,10 +108,13 @@ def _bounds(regions: Mapping[Key, Region], key: Key) -> Bounds:
 
 
 class _ShardWriter:
-    """Generates one shard function, step by step."""
+    """The generator of one shard function."""
 
-    def __init__(self, parts: PartialResults, regions: Mapping[Key, Region], cut: Cut) -> None:
-        self.parts, self.program, self.regions, self.cut = parts, parts.program, regions, cut
+    def __init__(
+        self, parts: PartialResults, regions: Mapping[Key, Region], narrowed: NarrowedRanges
+    ) -> None:
+        self.parts, self.program, self.regions = parts, parts.program, regions
+        self.narrowed = narrowed
         self.values: dict[Key, Expr] = {}
         self.blocks: dict[Key, Bounds] = {}
         self.params: list[tuple[Var, Key, Bounds | None]] = []
@@ -132,11 +138,11 @@ class _ShardWriter:
     def shape(self, key: Key, bounds: Bounds) -> tuple[Dim, ...]:
         """Returns the shape of a block; axes that are not split keep their dims."""
         sizes, shape = info_of(key).dims, self.program.shapes[key]
-        written = sizes if isinstance(sizes, tuple) else shape
+        declared = sizes if isinstance(sizes, tuple) else shape
         return tuple(
             [
                 dim if (a, b) == (0, size) else self.width(b - a)
-                for dim, size, a, b in zip(written, shape, *bounds, strict=True)
+                for dim, size, a, b in zip(declared, shape, *bounds, strict=True)
             ]
         )
 
@@ -152,20 +158,20 @@ class _ShardWriter:
 
     def loops(self, number: int, step: RegionStep, call: Call, spec: IndexSpec) -> None:
         """Emits a step given by loops: the loops over the blocks."""
-        wanted = [
+        required = [
             region.bounds if (region := self.regions.get(key)) else None for key in step.outputs
         ]
-        known = [b or nothing(len(r.dims)) for b, r in zip(wanted, spec.results, strict=True)]
-        results = common_block(spec, self.program.sizes, known)
+        requested = [b or nothing(len(r.dims)) for b, r in zip(required, spec.results, strict=True)]
+        results = common_block(spec, self.program.sizes, requested)
         args, blocks = [], []
         for key, info in zip(step.inputs, spec.operands, strict=True):
             value, block = self.operand(key, info, call)
             args.append(value)
             blocks.append(block)
         names = self.parts.names.setdefault(step, {})
-        cut = self.cut.get(step)
+        ranges = self.narrowed.get(step)
         local = local_spec(
-            spec, self.program.sizes, results, blocks, cut=cut, names=names, width=self.width
+            spec, self.program.sizes, results, blocks, ranges=ranges, names=names, width=self.width
         )
         self.key.append((number, loop_signature(local)))
         local_call = LocalDefinition(call.op.name, local).call(tuple(args), call.span)  # type: ignore[attr-defined]
@@ -177,22 +183,22 @@ class _ShardWriter:
         if key is None:
             return self.expr(_at(call, info.path)), ((), ())
         if key not in self.values and not self.regions.get(key):
-            none = nothing(len(self.program.shapes[key]))
-            return Constant(np.zeros(none[0], numpy_dtype(info.dtype))), none
+            empty = nothing(len(self.program.shapes[key]))
+            return Constant(np.zeros(empty[0], numpy_dtype(info.dtype))), empty
         return self.value(key), self.blocks[key]
 
     def same_op(self, number: int, step: RegionStep, origin: CallOrigin) -> None:
         """Emits a step that reads whole axes or operands: the same call on the required regions."""
-        wanted = [(k, r) for k, key in enumerate(step.outputs) if (r := self.regions.get(key))]
-        needs: list[Region] = [Region() for _ in step.inputs]
-        for which, region in wanted:
-            more = step.dependency.required_regions(region, which)
-            needs = [a | b for a, b in zip(needs, more, strict=True)]
+        required = [(k, r) for k, key in enumerate(step.outputs) if (r := self.regions.get(key))]
+        operand_regions: list[Region] = [Region() for _ in step.inputs]
+        for result, region in required:
+            regions = step.dependency.required_regions(region, result)
+            operand_regions = [a | b for a, b in zip(operand_regions, regions, strict=True)]
         spec = origin.spec  # one tensor may be two operands, with different blocks
         operands = step.inputs if spec is None else [info.path for info in spec.operands]
         available = {
             operand: self.slice(key, need.bounds)
-            for operand, key, need in zip(operands, step.inputs, needs, strict=True)
+            for operand, key, need in zip(operands, step.inputs, operand_regions, strict=True)
             if key is not None and need.bounds is not None
         }
         call = self.rebuild_call(origin.call, available)
@@ -261,8 +267,8 @@ class _ShardWriter:
                 self.values[key] = owner
                 return owner
             self.blocks[key] = bounds
-            known = TensorStructInfo(self.shape(key, bounds), info.dtype)
-            self.values[key] = self.param(known, key, bounds)
+            info_of_block = TensorStructInfo(self.shape(key, bounds), info.dtype)
+            self.values[key] = self.param(info_of_block, key, bounds)
         return self.values[key]
 
     def param(self, info: StructInfo, key: Key, bounds: Bounds | None) -> Var:
@@ -356,18 +362,20 @@ def _paths(info: StructInfo, path: Path = ()) -> list[Path]:
 
 def _copy_spec(shape: tuple[Dim, ...], dtype: str) -> IndexSpec:
     """Returns the IndexSpec of a copy."""
-    letters = tuple([Sym(f"i{k}") for k in range(len(shape))])
-    entries = tuple([AccessIndex(dims.as_dim(s), n) for s, n in zip(letters, shape, strict=True)])
-    clause = Statement(
-        letters, (), (), (Read("x", 0, entries),), (Write(0, entries, OperandElement("x")),)
+    index_vars = tuple([Sym(f"i{k}") for k in range(len(shape))])
+    entries = tuple(
+        [AccessIndex(dims.as_dim(s), n) for s, n in zip(index_vars, shape, strict=True)]
+    )
+    statement = Statement(
+        index_vars, (), (), (Read("x", 0, entries),), (Write(0, entries, OperandElement("x")),)
     )
     operand, result = OperandInfo("x", (0,), shape, dtype), ResultInfo("y", shape, dtype)
-    return IndexSpec((operand,), (result,), dict(zip(letters, shape, strict=True)), (clause,))
+    return IndexSpec((operand,), (result,), dict(zip(index_vars, shape, strict=True)), (statement,))
 
 
 def loop_signature(spec: IndexSpec) -> Hashable:
     """Returns a key that two restrictions of one spec share if they compute the same."""
-    clauses = tuple(
+    statements = tuple(
         [
             (
                 tuple([(s, spec.extents[s]) for s in (*c.parallel, *c.reduce)]),
@@ -375,8 +383,8 @@ def loop_signature(spec: IndexSpec) -> Hashable:
                 c.writes,
                 c.conditions,
             )
-            for c in spec.clauses
+            for c in spec.statements
         ]
     )
     sizes = tuple([o.dims for o in spec.operands]) + tuple([r.dims for r in spec.results])
-    return sizes, clauses, spec.base
+    return sizes, statements, spec.base

@@ -108,10 +108,10 @@ class Sharded:
         check_call(self.name, self.function.params, args, names)
         plan = self.plan(*args)
         program = self.shard_program(plan)
-        sent = self.values(plan, args)
+        inputs = self.values(plan, args)
         outputs = [
-            run_task(program, make_task(each), *[_slice(sent[n], b) for n, b in each.inputs])
-            for each in plan.shards
+            run_task(program, make_task(shard), *[_slice(inputs[n], b) for n, b in shard.inputs])
+            for shard in plan.shards
         ]
         results = allocate_results(plan)
         for cell, blocks in enumerate(reduce_cells(plan, outputs, combine_partials)):
@@ -142,12 +142,12 @@ class Sharded:
 def _used_by(function: Function, module: IRModule) -> dict[str, Any]:
     """Returns the functions of the module that a function calls, transitively."""
     used: dict[str, Any] = {}
-    todo: list[Any] = [function]
-    while todo:
-        names = {part.name for part in walk(todo.pop()) if isinstance(part, GlobalVar)}
+    worklist: list[Any] = [function]
+    while worklist:
+        names = {part.name for part in walk(worklist.pop()) if isinstance(part, GlobalVar)}
         new = {name: module.functions[name] for name in sorted(names - used.keys())}
         used |= new
-        todo += new.values()
+        worklist += new.values()
     return used
 
 
@@ -189,8 +189,8 @@ def _match(name: str, info: StructInfo, value: Value, sizes: dict[str, int]) -> 
         _match_size(f"axis {axis} of {name}", dim, int(size), sizes)
 
 
-def _match_size(what: str, dim: Dim, size: int, sizes: dict[str, int]) -> None:
+def _match_size(axis: str, dim: Dim, size: int, sizes: dict[str, int]) -> None:
     symbol = as_sym(dim)
     expected = sizes.setdefault(symbol.name, size) if symbol is not None else dim
     if isinstance(expected, int) and expected != size:
-        raise StructIRError(f"{what}: expected size {expected}, found {size}", code="E0908")
+        raise StructIRError(f"{axis}: expected size {expected}, found {size}", code="E0908")

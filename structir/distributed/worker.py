@@ -100,20 +100,20 @@ class WorkerState:
         planner = self.planner
         regions = planner.regions(task.blocks, task.piece)
         pairs = zip(planner.results, task.blocks, strict=True)
-        wanted = {key: bounds for key, bounds in pairs if bounds is not None}
+        blocks = {key: bounds for key, bounds in pairs if bounds is not None}
         reduction = planner.reduction
-        narrowed = None
+        ranges = None
         if reduction is not None:
-            narrowed = {reduction.step: {reduction.letter: reduction.range(*task.piece)}}
-        return self.parts.part(regions, wanted, narrowed)
+            ranges = {reduction.step: {reduction.index_var: reduction.range(*task.piece)}}
+        return self.parts.part(regions, blocks, ranges)
 
     def run(self, task: Task, values: Sequence[Value]) -> tuple[Value, ...]:
         """Computes the result blocks of a task."""
         function = self.shard_function(task)
-        sent = dict(zip(task.names, values, strict=True))
+        inputs = dict(zip(task.names, values, strict=True))
         names: dict[Any, str] = {key: tensor.name for key, tensor in self.planner.inputs.items()}
         names |= {param: param.name for param in self.planner.plain}
-        args = [sent[names[key]] for key, _ in function.inputs]
+        args = [inputs[names[key]] for key, _ in function.inputs]
         blocks = self.executable(function)(function.sizes, *args)
         return blocks if isinstance(blocks, tuple) else (blocks,)
 
@@ -134,8 +134,8 @@ def worker_state(program: ShardProgram) -> WorkerState:
     function = module.functions[program.name]
     assert isinstance(function, Function)
     planner = make_planner(function, dict(program.sizes), program.name, program.pieces)
-    rest = {name: f for name, f in module.functions.items() if name != program.name}
-    return WorkerState(IRModule(rest), planner, PartialResults(planner.program))
+    others = {name: f for name, f in module.functions.items() if name != program.name}
+    return WorkerState(IRModule(others), planner, PartialResults(planner.program))
 
 
 def run_task(program: ShardProgram, task: Task, *values: Value) -> tuple[Value, ...]:
@@ -158,5 +158,5 @@ def run_task(program: ShardProgram, task: Task, *values: Value) -> tuple[Value, 
             getattr(error, "message", str(error)),
         )
         blocks = ", ".join([f"{a} to {b}" for a, b in [x for x in task.blocks if x is not None]])
-        where = f"shard {task.index} of {program.origin}, block {blocks}"
-        raise StructIRError(f"{where}: {message}", code="E0910") from None
+        context = f"shard {task.index} of {program.origin}, block {blocks}"
+        raise StructIRError(f"{context}: {message}", code="E0910") from None

@@ -27,7 +27,7 @@ from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInf
 from structir.lazy import lazy_module
 from structir.opdef.memo import memoize
 from structir.opdef.parameters import NOT_GIVEN
-from structir.projections.renamed import rename_reads
+from structir.projections.operand_renaming import rename_reads
 from structir.projections.spec import IndexSpec, Statement
 
 adjoints = lazy_module("structir.projections.adjoint")
@@ -151,7 +151,11 @@ class AdjointDefinition:
             return None
         paths, by, part = [info.path for info in spec.operands], *self._asked(call)
         derived = adjoints.adjoint(spec, paths.index(by)) if by in paths else None
-        specs = {None: derived.spec, **{h.name: h.spec for h in derived.helpers}} if derived else {}
+        specs = (
+            {None: derived.spec, **{h.name: h.spec for h in derived.auxiliary_tensors}}
+            if derived
+            else {}
+        )
         if part not in specs:
             raise self._error(call, f"no adjoint for operand {by}, part {part}")
         first = len(forward.args)
@@ -217,7 +221,7 @@ def fields_of(info: StructInfo | None) -> tuple[StructInfo, ...]:
 
 def operands_read(spec: IndexSpec, first: int) -> list[str]:
     """Returns the names of the operands from index `first` on that a spec reads."""
-    read = {read.operand for statement in spec.clauses for read in statement.reads}
+    read = {read.operand for statement in spec.statements for read in statement.reads}
     return [info.name for k, info in enumerate(spec.operands) if k >= first and k in read]
 
 
@@ -227,8 +231,8 @@ def place_operands(spec: IndexSpec, first: int, positions: Mapping[str, int]) ->
     number = {old: new for new, old in enumerate(kept)}
     operands = [spec.operands[k] for k in kept]
     operands[first:] = [attrs.evolve(o, path=(positions[o.name],)) for o in operands[first:]]
-    statements = tuple([_renumber(statement, number) for statement in spec.clauses])
-    return attrs.evolve(spec, operands=tuple(operands), clauses=statements)
+    statements = tuple([_renumber(statement, number) for statement in spec.statements])
+    return attrs.evolve(spec, operands=tuple(operands), statements=statements)
 
 
 def _renumber(statement: Statement, number: Mapping[int, int]) -> Statement:

@@ -30,7 +30,7 @@ from structir.opdef.adjoint_op import (
 )
 from structir.opdef.memo import memoize
 from structir.opdef.reference import concrete, tree_value
-from structir.projections.adjoint import NO_SLOPE, adjoint
+from structir.projections.adjoint import NON_DIFFERENTIABLE, adjoint
 from structir.projections.spec import IndexSpec
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def describe_gradient(definition: SignatureOpDefinition, call: Call) -> str | No
     if spec is None or not spec.computes:
         return None
     derived = [adjoint(spec, k) for k in range(len(spec.operands))]
-    if any(one is not None and one.spec.clauses for one in derived):
+    if any(one is not None and one.spec.statements for one in derived):
         return "derived from signature and body"
     return "zero: its partial derivatives are zero" if spec.operands else "none: it has no operand"
 
@@ -133,15 +133,18 @@ def partial_derivatives(call: Call) -> tuple[PartialDerivative, ...]:
 def _partial_derivative(call: Call, spec: IndexSpec, k: int) -> PartialDerivative:
     derived, operand = adjoint(spec, k), spec.operands[k]
     if derived is None:
-        flat = any(statement.monoid in NO_SLOPE for statement in spec.clauses)
+        flat = any(statement.monoid in NON_DIFFERENTIABLE for statement in spec.statements)
         if is_float(operand.dtype or "float32") and not flat:
             reason = f"the reduction over {operand.name} has no derived partial derivative"
             raise _no_gradient(call, reason)
         return PartialDerivative(operand.path, None)
-    if not derived.spec.clauses:
+    if not derived.spec.statements:
         return PartialDerivative(operand.path, None)
     count = len(spec.operands)
-    parts = {helper.name: tuple(operands_read(helper.spec, count)) for helper in derived.helpers}
+    parts = {
+        helper.name: tuple(operands_read(helper.spec, count))
+        for helper in derived.auxiliary_tensors
+    }
     return PartialDerivative(operand.path, tuple(operands_read(derived.spec, count)), parts)
 
 

@@ -16,7 +16,7 @@ from structir.opdef import index_expr as formulas
 from structir.opdef.index_expr import AttributeRef, ElementRef, IndexExpr, IndexVar
 from structir.opdef.notation import AxisIndex as LineEntry
 from structir.opdef.notation import SideCondition
-from structir.projections.injective import distinguishes
+from structir.projections.injectivity import distinguishes
 from structir.projections.scalar_expr import (
     FUNCTIONS,
     LoopIndex,
@@ -156,7 +156,7 @@ class LoopIndices:
         wanted = {s for s in letters if self.extent(s) != 1}
         seen: set[Sym] = set()
         for entry in entries:
-            own = tuple(self.in_order(entry.letters))
+            own = tuple(self.in_order(entry.index_vars))
             form = None if entry.data is not None else affine(entry.dim, own)
             if form is None or seen & set(own):
                 return False

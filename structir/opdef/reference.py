@@ -34,7 +34,7 @@ from structir.opdef import deduction
 from structir.opdef.parameters import NOT_GIVEN
 from structir.projections.run import run
 from structir.projections.spec import IndexSpec
-from structir.projections.whole import run_whole
+from structir.projections.whole_axes import run_whole_axes
 
 if TYPE_CHECKING:
     from structir.opdef.define import SignatureOpDefinition
@@ -168,7 +168,7 @@ def _whole(
             _, keywords = values_of(values)
             return body(**{**keywords, **arrays})
 
-        return _packed(run_whole(spec, _operands(spec, values), applied), info)
+        return _packed(run_whole_axes(spec, _operands(spec, values), applied), info)
 
     return way
 

@@ -239,6 +239,6 @@ class SpecBuilder:
         return found
 
     def _used(self, reads: tuple[Read, ...], conditions: tuple[Condition, ...]) -> set[Sym]:
-        indices = [e.letters for r in reads for e in r.entries]
+        indices = [e.index_vars for r in reads for e in r.entries]
         sides = [dims.syms(side) for c in conditions for side in (c.left, c.right)]
         return set().union(*indices, *sides)

@@ -60,8 +60,8 @@ def find_pass(name: str) -> Any:
     if match is None:
         match = next((p for p in all_passes() if name in p.aliases), None)
     if match is None:
-        known = [*pass_names(), *[alias for each in all_passes() for alias in each.aliases]]
-        close = difflib.get_close_matches(name, known, 1)
+        names = [*pass_names(), *[alias for each in all_passes() for alias in each.aliases]]
+        close = difflib.get_close_matches(name, names, 1)
         raise StructIRError(
             f"unknown pass {name!r}" + (f"; did you mean {close[0]}?" if close else ""),
             code="E0610",

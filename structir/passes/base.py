@@ -44,14 +44,14 @@ class Pass:
 
     def with_options(self, **options: Any) -> Pass:
         """Returns this pass with other options; raises StructIRError for an unknown option."""
-        known = {p.name: p for p in self.parameters()}
+        options_by_name = {p.name: p for p in self.parameters()}
         for name, value in options.items():
-            if name not in known:
-                available = ", ".join(known) or "none"
+            if name not in options_by_name:
+                available = ", ".join(options_by_name) or "none"
                 raise StructIRError(
                     f"{self.name}: unknown option {name!r}; available: {available}", code="E0611"
                 )
-            kind, expected = PLAIN.get(known[name].annotation, (object, ""))
+            kind, expected = PLAIN.get(options_by_name[name].annotation, (object, ""))
             if not isinstance(value, kind):
                 message = f"{self.name}: {name}: expected {expected}, found {value!r}"
                 raise StructIRError(message, code="E0611")
@@ -180,9 +180,7 @@ class PassContext:
     running: list[PassRun] = attrs.field(factory=list, init=False)
     watched: float = attrs.field(default=0.0, init=False)  # seconds spent in instruments
     latest: IRModule | None = attrs.field(default=None, init=False)
-    done: set[str] = attrs.field(
-        factory=set, init=False
-    )  # passes that are still valid for `latest`
+    valid_passes: set[str] = attrs.field(factory=set, init=False)  # for `latest`
     facts: dict[str, Any] = attrs.field(factory=dict, init=False)  # memoized analyses of `latest`
 
     def __enter__(self) -> PassContext:
@@ -196,7 +194,7 @@ class PassContext:
         """Returns the module after the pass and notifies every instrument."""
         self._set_latest(module)
         for name in applied.requires:
-            if name not in self.done:
+            if name not in self.valid_passes:
                 module = self.run(find_pass(name), module)
         step = PassRun(applied, module, self.depth, time.perf_counter())
         self._notify(step, Instrument.begin.__name__)
@@ -231,17 +229,17 @@ class PassContext:
 
     def _set_latest(self, module: IRModule) -> None:
         if module is not self.latest:
-            self.latest, self.done, self.facts = module, set(), {}
+            self.latest, self.valid_passes, self.facts = module, set(), {}
 
     def _record_result(self, step: PassRun, after: IRModule) -> None:
         preserved = step.applied.preserves
         # changes by sub-passes were recorded when those ended
         if step.before is self.latest and after is not step.before:
-            self.done = {name for name in self.done if name in preserved}
+            self.valid_passes = {name for name in self.valid_passes if name in preserved}
             self.facts = {name: fact for name, fact in self.facts.items() if name in preserved}
             self.latest = after
         self._set_latest(after)
-        self.done.add(step.applied.name)
+        self.valid_passes.add(step.applied.name)
 
 
 _ACTIVE: list[PassContext] = []

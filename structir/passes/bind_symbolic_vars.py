@@ -24,14 +24,14 @@ def bind_symbolic_vars(
 
 def with_sizes(function: Function, sizes: Mapping[str, int] | str) -> Function:
     """Returns a copy of a function with some of its dims bound to sizes."""
-    wanted = read_sizes(sizes) if isinstance(sizes, str) else sizes
+    size_by_name = read_sizes(sizes) if isinstance(sizes, str) else sizes
     bound = standing_alone([p.struct_info for p in function.params])
     dims = {sym.name: sym for sym in bound if type(sym) is Sym}
-    if unknown := sorted(wanted.keys() - dims.keys()):
+    if unknown := sorted(size_by_name.keys() - dims.keys()):
         available = ", ".join(dims) or "none"
         message = f"sizes: no dim {', '.join(unknown)}; available: {available}"
         raise StructIRError(message, code="E0613")
-    chosen: dict[Sym, Dim] = {dims[name]: size for name, size in wanted.items()}
+    chosen: dict[Sym, Dim] = {dims[name]: size for name, size in size_by_name.items()}
     return Substitution(dims=chosen).function(function)
 
 

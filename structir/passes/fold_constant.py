@@ -39,34 +39,34 @@ def fold_constant(function: Function, *, max_bytes: int = 1 << 20) -> Function:
 
     A call whose reference raises an error remains: it fails at run time.
     """
-    known: dict[Var, Expr] = {}
+    constants: dict[Var, Expr] = {}
 
     def fold(binding: Binding) -> Iterable[Binding]:
         if not isinstance(binding, VarBinding):
             return (binding,)
         value = binding.value
-        new = _fold(value, known, max_bytes)
+        new = _fold(value, constants, max_bytes)
         if type(new) in (Constant, Tuple, ShapeExpr, PrimValue):
-            known[binding.var] = new
-        elif isinstance(new, Var) and new in known:
-            known[binding.var] = known[new]
+            constants[binding.var] = new
+        elif isinstance(new, Var) and new in constants:
+            constants[binding.var] = constants[new]
         return (binding,) if new is value else (VarBinding(binding.var, new, binding.span),)
 
     return with_bindings(function, fold)
 
 
-def _fold(value: Expr, known: dict[Var, Expr], max_bytes: int) -> Expr:
+def _fold(value: Expr, constants: dict[Var, Expr], max_bytes: int) -> Expr:
     if type(value) is TupleGetItem:
-        whole = known.get(value.tuple_value)  # type: ignore[call-overload]
-        if isinstance(whole, Tuple) and value.index < len(whole.fields):
-            field = whole.fields[value.index]
+        source = constants.get(value.tuple_value)  # type: ignore[call-overload]
+        if isinstance(source, Tuple) and value.index < len(source.fields):
+            field = source.fields[value.index]
             return field if isinstance(field, Constant) else value
         return value
     if type(value) is not Call or type(value.op) is not Op or not value.op.definition.pure:
         return value
     args = []
     for argument in value.args:
-        array = _array(argument, known)
+        array = _array(argument, constants)
         if array is UNKNOWN:
             return value
         args.append(array)
@@ -75,11 +75,11 @@ def _fold(value: Expr, known: dict[Var, Expr], max_bytes: int) -> Expr:
     return _evaluate(value, tuple(args))
 
 
-def _array(argument: Any, known: dict[Var, Expr]) -> Any:
+def _array(argument: Any, constants: dict[Var, Expr]) -> Any:
     """Returns the compile-time value of an operand, or UNKNOWN."""
     kind = type(argument)
     if isinstance(argument, Var):
-        argument = known.get(argument)
+        argument = constants.get(argument)
         kind = type(argument)
     if kind is Constant:
         return argument.data
@@ -90,7 +90,7 @@ def _array(argument: Any, known: dict[Var, Expr]) -> Any:
     if kind is StringImm or kind is DataTypeImm:
         return argument.value
     if kind is Tuple:
-        fields = [_array(field, known) for field in argument.fields]
+        fields = [_array(field, constants) for field in argument.fields]
         return UNKNOWN if any([field is UNKNOWN for field in fields]) else tuple(fields)
     return UNKNOWN
 
@@ -124,6 +124,6 @@ def _constant(value: Any) -> Expr | None:
         return Constant(np.ascontiguousarray(value).reshape(np.shape(value)))
     if isinstance(value, tuple):
         fields = [_constant(field) for field in value]
-        known = [field for field in fields if field is not None]
-        return Tuple(tuple(known)) if len(known) == len(fields) else None
+        constants = [field for field in fields if field is not None]
+        return Tuple(tuple(constants)) if len(constants) == len(fields) else None
     return None

@@ -32,18 +32,18 @@ def gradient(
     if name in module.functions:
         raise StructIRError(f"gradient: function {name} already exists in the module", code="E0614")
     lifted = lambda_lift.transform(module)
-    wanted = parameters.replace(",", " ").split()
+    names = parameters.replace(",", " ").split()
     adjoints = Adjoints(lifted)
     try:
-        adjoints.add(name, function, wanted, target, value_and_grad)
+        adjoints.add(name, function, names, target, value_and_grad)
     except DiagnosticError as error:
-        by = f" with respect to {', '.join(wanted)}" if wanted else ""
+        by = f" with respect to {', '.join(names)}" if names else ""
         notes = [
             each.note(f"required by the gradient of {function}{by}") for each in error.diagnostics
         ]
         raise type(error)(notes) from None
-    everything = lifted.with_functions({**lifted.functions, **adjoints.generated})
-    reached = dead_code_elimination.transform(everything, entries=name)
-    new = {n: f for n, f in reached.functions.items() if n not in module.functions}
-    tidy = convert_to_dataflow.transform(module.with_functions(new))
-    return module.with_functions({**module.functions, **tidy.functions})
+    extended = lifted.with_functions({**lifted.functions, **adjoints.generated})
+    live = dead_code_elimination.transform(extended, entries=name)
+    new = {n: f for n, f in live.functions.items() if n not in module.functions}
+    normal = convert_to_dataflow.transform(module.with_functions(new))
+    return module.with_functions({**module.functions, **normal.functions})

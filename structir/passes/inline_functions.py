@@ -127,10 +127,10 @@ def _may_be_valid(bindings: list[Binding]) -> bool:
             worklist += value.bindings()
             continue
         try:
-            known = deduce(value)
+            inferred = deduce(value)
         except DiagnosticError:
             return False
-        if base_check(info, known) is FAIL_L0 or contradicts(info, known):
+        if base_check(info, inferred) is FAIL_L0 or contradicts(info, inferred):
             return False
     return True
 
@@ -143,11 +143,11 @@ def _may_be_local(binding: Binding) -> bool:
 
 def _body_at(binding: Binding, call: Call, callee: Function, kind: type[Var]) -> list[Binding]:
     """Returns the bindings of a call's body, and that of its result."""
-    known = _sizes(call, callee)
-    order = _binding_first(callee, known)
+    dims = _sizes(call, callee)
+    order = _binding_first(callee, dims)
     if order is None:
         return [binding]
-    copier = Substitution(dims=known, fresh=True)
+    copier = Substitution(dims=dims, fresh=True)
     copier.new_dims([param.struct_info for param in callee.params])
     body: list[Binding] = []
     for param, argument in [(callee.params[k], call.args[k]) for k in order]:
@@ -163,24 +163,24 @@ def _body_at(binding: Binding, call: Call, callee: Function, kind: type[Var]) ->
     for inner in callee.bindings():
         body.append(_of_kind(copier.binding(inner), inner, copier, kind))
     result = copier.part(callee.body.body)
-    stated = copier.info(callee.ret_struct_info)
-    if are_disjoint(binding.var.struct_info, stated):
+    result_info = copier.info(callee.ret_struct_info)
+    if are_disjoint(binding.var.struct_info, result_info):
         return [binding]
-    if result.struct_info is None or base_check(stated, result.struct_info) is not PASS:
-        var = kind(binding.var.name, stated, binding.span)
-        body.append(MatchCast(var, result, stated, call.span))
+    if result.struct_info is None or base_check(result_info, result.struct_info) is not PASS:
+        var = kind(binding.var.name, result_info, binding.span)
+        body.append(MatchCast(var, result, result_info, call.span))
         result = var
     return [*body, VarBinding(binding.var, result, binding.span)]
 
 
-def _binding_first(callee: Function, known: dict[Any, Any]) -> list[int] | None:
+def _binding_first(callee: Function, determined: dict[Any, Any]) -> list[int] | None:
     """Orders the parameters so that match_casts bind each size that no argument determines before
     its uses.
 
     Returns None if there is no such order.
     """
     infos = [param.struct_info for param in callee.params]
-    unknown = set(standing_alone(infos)) - known.keys()
+    unknown = set(standing_alone(infos)) - determined.keys()
     order: list[int] = []
     pending = list(range(len(infos)))
     while pending:

@@ -37,10 +37,10 @@ def lambda_lift(module: IRModule) -> IRModule:
     worklist = list(functions)
     while worklist:  # a lifted function may contain functions
         name = worklist.pop(0)
-        function, known = functions[name], len(functions)
+        function, count = functions[name], len(functions)
         if isinstance(function, Function):
             functions[name] = _lift(function, name, functions)
-            worklist += list(functions)[known:] if functions[name] is not function else []
+            worklist += list(functions)[count:] if functions[name] is not function else []
             worklist += [name] if functions[name] is not function else []
     same = all(functions[name] is value for name, value in module.functions.items())
     return module if same else module.with_functions(functions)
@@ -86,13 +86,13 @@ def _lift(function: Function, name: str, functions: dict[str, Node]) -> Function
 def _open_dims(outer: Function, closure: Function, captured: list[Var]) -> list[Sym]:
     """Returns the dims of the enclosing function that the parameters and captured variables do not
     determine."""
-    inside = {*bindings_of(closure)}
-    casts = [b for b in bindings_of(outer) if isinstance(b, MatchCast) and b not in inside]
+    nested = {*bindings_of(closure)}
+    casts = [b for b in bindings_of(outer) if isinstance(b, MatchCast) and b not in nested]
     infos = [p.struct_info for p in outer.params] + [cast.struct_info for cast in casts]
-    around = bound_dims(infos)
+    enclosing = bound_dims(infos)
     determined = bound_dims([param.struct_info for param in (*closure.params, *captured)])
     used = symbols_in((closure, tuple(captured)))
-    return [sym for sym in used if sym in around and sym not in determined]
+    return [sym for sym in used if sym in enclosing and sym not in determined]
 
 
 def _aliased(function: Function) -> set[Var]:
@@ -124,13 +124,13 @@ def _with_params(function: Function, captured: list[Var], sizes: list[ShapeExpr]
     """Returns the function with more parameters, for captured variables and unbound dims."""
     params = {var: Var(var.name, var.struct_info, var.span) for var in captured}
     shapes = [Var("sizes", ShapeStructInfo(shape.dims)) for shape in sizes]
-    inside = Substitution(params).function(function)
-    whole = replace(
-        inside,
-        params=(*inside.params, *params.values(), *shapes),
+    substituted = Substitution(params).function(function)
+    extended = replace(
+        substituted,
+        params=(*substituted.params, *params.values(), *shapes),
         attrs={**function.attrs, PRIVATE: True},
     )
-    return Substitution(fresh=True).function(whole)
+    return Substitution(fresh=True).function(extended)
 
 
 def _fresh(name: str, functions: dict[str, Node]) -> str:

@@ -69,7 +69,7 @@ def _split(function: Function) -> tuple[Function, Function]:
 
 def _of_weights(function: Function, weights: tuple[Var, ...]) -> list[Binding]:
     """Returns the pure bindings that need only weights, and no dim that only inputs determine."""
-    known = set(weights)
+    available = set(weights)
     determined = bound_dims([weight.struct_info for weight in weights])
     bindings: list[Binding] = []
     for binding in function.bindings():
@@ -77,8 +77,8 @@ def _of_weights(function: Function, weights: tuple[Var, ...]) -> list[Binding]:
             continue
         parts = (binding.value, binding.var.struct_info)
         read = set(variables_in(parts))
-        if read and read <= known and set(symbols_in(parts)) <= determined:
-            known.add(binding.var)
+        if read and read <= available and set(symbols_in(parts)) <= determined:
+            available.add(binding.var)
             bindings.append(binding)
     return bindings
 

@@ -54,12 +54,12 @@ def plan_memory(function: Function, *, in_place: bool = True) -> Function:
 def _summary(lives: Lifetimes, storage: list[Storage]) -> str:
     alone: Dim = sum((block.size for block in lives.blocks.values()), 0)
     whole: Dim = sum((each.size for each in storage), 0)
-    count, over = len(lives.blocks), len(lives.over)
+    count, over = len(lives.blocks), len(lives.overwritten)
     return f"{count} values of {text(alone)} bytes in {text(whole)}, {over} written over others"
 
 
 class _MemoryWriter:
-    """Rewrites the bindings of a function with explicit memory."""
+    """The rewriting of a function's bindings with explicit memory."""
 
     def __init__(self, lives: Lifetimes, storage: list[Storage]) -> None:
         self.lives, self.storage = lives, storage
@@ -70,7 +70,9 @@ class _MemoryWriter:
         """Returns all blocks as one plain block, since dataflow blocks have no effects."""
         for block_storage in self.storage:
             var = self._bind("storage", _op("memory.alloc_storage", PrimValue(block_storage.size)))
-            self.offsets |= {block: (var, place) for block, place in block_storage.offsets.items()}
+            self.offsets |= {
+                block: (var, offset) for block, offset in block_storage.offsets.items()
+            }
         plain = Substitution()
         for binding in seq.bindings():
             new: Any = plain.binding(binding)
@@ -83,8 +85,8 @@ class _MemoryWriter:
         blocks = (BindingBlock(tuple(self.bindings)),)
         return replace(seq, blocks=blocks, body=plain.part(seq.body))
 
-    def _filled(self, binding: Any, place: tuple[Var, Dim]) -> Binding:
-        storage, offset = place
+    def _filled(self, binding: Any, location: tuple[Var, Dim]) -> Binding:
+        storage, offset = location
         var, call = binding.var, binding.value
         info = var.struct_info
         allocation = _op(

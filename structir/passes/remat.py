@@ -51,10 +51,10 @@ def remat(
         if isinstance(value, Function) and function in ("", name)
     }
     chosen_sizes = read_sizes(sizes)
-    known = {symbol.name for value in chosen.values() for symbol in symbols_in(value)}
-    if unknown := sorted(chosen_sizes.keys() - known):
+    dims = {symbol.name for value in chosen.values() for symbol in symbols_in(value)}
+    if unknown := sorted(chosen_sizes.keys() - dims):
         raise StructIRError(
-            f"remat: sizes: no dim {', '.join(unknown)}; available: {', '.join(sorted(known))}"
+            f"remat: sizes: no dim {', '.join(unknown)}; available: {', '.join(sorted(dims))}"
         )
     rewritten = {
         name: _recompute(name, f, chosen_sizes, budget, work) for name, f in chosen.items()
@@ -71,15 +71,15 @@ def _recompute(
     numbers = _Sizes({symbol: chosen_sizes[symbol.name] for symbol in symbols})
     blocks = list(function.body.blocks)
     after = set(variables_in(function.body.body))
-    for place in reversed(range(len(blocks))):
-        block = blocks[place]
+    for index in reversed(range(len(blocks))):
+        block = blocks[index]
         items = items_of(block.bindings, after, numbers)
         after |= variables_in(block).keys()
         marked = any(item.side for item in items)
         plan = marked_plan(items) if marked else best_plan(items, budget, work)
         if plan is not None:
             note(f"{name}: {_summary(items, plan)}")
-            blocks[place] = _ordered(block, items, plan)
+            blocks[index] = _ordered(block, items, plan)
     if all(new is old for new, old in zip(blocks, function.body.blocks, strict=True)):
         return function
     return replace(function, body=replace(function.body, blocks=tuple(blocks)))

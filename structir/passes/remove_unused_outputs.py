@@ -40,15 +40,15 @@ def _used_fields(module: IRModule, functions: Mapping[str, Function]) -> dict[st
     """Returns the fields that callers of each function use, without functions whose result escapes
     whole."""
     results: dict[Var, str] = {}
-    every = [f for f in module.functions.values() if isinstance(f, Function)]
-    for function in every:
+    functions_with_calls = [f for f in module.functions.values() if isinstance(f, Function)]
+    for function in functions_with_calls:
         for binding in bindings_of(function):
             name = called_function(binding)
             if name in functions:
                 results[binding.var] = name  # type: ignore[assignment]
     fields: dict[str, set[int]] = {name: set() for name in results.values()}
     uses: dict[Var, int] = dict.fromkeys(results, 1)  # the binding itself
-    for function in every:
+    for function in functions_with_calls:
         for binding in bindings_of(function):
             value = binding.value
             if isinstance(value, TupleGetItem) and value.tuple_value in results:
@@ -57,8 +57,8 @@ def _used_fields(module: IRModule, functions: Mapping[str, Function]) -> dict[st
         for item in walk_values(function):
             if isinstance(item, Var) and item in uses:
                 uses[item] -= 1
-    whole = {results[var] for var, remaining in uses.items() if remaining != 0}
-    return {name: sorted(indices) for name, indices in fields.items() if name not in whole}
+    escaping = {results[var] for var, remaining in uses.items() if remaining != 0}
+    return {name: sorted(indices) for name, indices in fields.items() if name not in escaping}
 
 
 def _renumber(

@@ -30,11 +30,11 @@ def specialise(
     functions = dict(module.functions)
     copies: dict[str, Mapping[str, int]] = {}
     for each in filter(None, map(str.strip, sizes.split(";"))):
-        wanted = read_sizes(each)
-        name = "_".join((function, *(f"{dim}{size}" for dim, size in wanted.items())))
-        copies[_free(name, functions)] = wanted
+        size_by_dim = read_sizes(each)
+        name = "_".join((function, *(f"{dim}{size}" for dim, size in size_by_dim.items())))
+        copies[_free(name, functions)] = size_by_dim
         copy = Substitution(fresh=True).function(module[function])
-        functions[name] = with_sizes(copy, wanted)
+        functions[name] = with_sizes(copy, size_by_dim)
     if not copies:
         return module
     if dispatch:
@@ -53,7 +53,7 @@ def _free(name: str, functions: Mapping[str, Any]) -> str:
 
 
 class _Dispatch:
-    """Builds a function that calls the copy for its sizes."""
+    """The construction of a function that calls the copy for its sizes."""
 
     def __init__(
         self,
@@ -87,9 +87,11 @@ class _Dispatch:
         def emit() -> Expr:
             if number == len(self.copies):
                 return self.call(self.general)
-            name, wanted = self.copies[number]
-            dims = [self.dims[dim] for dim in wanted]
-            condition = self.builder.emit(op_with_trait("sizes_are")(dims, list(wanted.values())))
+            name, size_by_dim = self.copies[number]
+            dims = [self.dims[dim] for dim in size_by_dim]
+            condition = self.builder.emit(
+                op_with_trait("sizes_are")(dims, list(size_by_dim.values()))
+            )
             return self.builder.if_else(condition, lambda: self.call(name), self.choice(number + 1))
 
         return emit

@@ -41,48 +41,48 @@ def topological_sort(function: Function, *, order: Order = "stable") -> Function
 
 
 class _Sorter:
-    """Sorts blocks, given the symbolic dims bound before each."""
+    """The sorting of blocks, given the symbolic dims bound before each."""
 
     def __init__(self, arrange: Callable[[Needs], list[int]]) -> None:
         self.arrange = arrange
 
-    def function_body(self, function: Function, known: set[Sym]) -> SeqExpr:
+    def function_body(self, function: Function, bound_dims: set[Sym]) -> SeqExpr:
         bound = standing_alone([param.struct_info for param in function.params])
-        return self.sequence(function.body, known | bound.keys())
+        return self.sequence(function.body, bound_dims | bound.keys())
 
-    def sequence(self, seq: SeqExpr, known: set[Sym]) -> SeqExpr:
-        known = set(known)
-        blocks = tuple([self.block(block, known) for block in seq.blocks])
+    def sequence(self, seq: SeqExpr, bound_dims: set[Sym]) -> SeqExpr:
+        bound_dims = set(bound_dims)
+        blocks = tuple([self.block(block, bound_dims) for block in seq.blocks])
         same = all(a is b for a, b in zip(blocks, seq.blocks, strict=True))
         return seq if same else replace(seq, blocks=blocks)
 
-    def block(self, block: BindingBlock, known: set[Sym]) -> BindingBlock:
+    def block(self, block: BindingBlock, bound_dims: set[Sym]) -> BindingBlock:
         """Returns the sorted block, and records the dims that it binds."""
         bindings = block.bindings
         if isinstance(block, DataflowBlock):
-            needs = list(_needs(bindings, known))
+            needs = list(_needs(bindings, bound_dims))
             order = self.arrange(needs)
             if len(order) < len(bindings):
                 raise WellFormedError(_cycle(bindings, set(order)))
             bindings = tuple([bindings[index] for index in order])
         visited = []
         for binding in bindings:
-            visited.append(self.binding(binding, known))
-            known.update(_binds(binding))
+            visited.append(self.binding(binding, bound_dims))
+            bound_dims.update(_binds(binding))
         same = all(a is b for a, b in zip(visited, block.bindings, strict=True))
         return block if same else replace(block, bindings=tuple(visited))
 
-    def binding(self, binding: Binding, known: set[Sym]) -> Binding:
+    def binding(self, binding: Binding, bound_dims: set[Sym]) -> Binding:
         """Returns the binding with the blocks inside its value sorted."""
         value = binding.value
         if isinstance(value, Function):
-            body = self.function_body(value, known)
+            body = self.function_body(value, bound_dims)
             if body is value.body:
                 return binding
             return replace(binding, value=replace(value, body=body))
         if isinstance(value, If):
             sides = value.true_branch, value.false_branch
-            true, false = [self.sequence(side, known) for side in sides]
+            true, false = [self.sequence(side, bound_dims) for side in sides]
             if true is not sides[0] or false is not sides[1]:
                 choice = replace(value, true_branch=true, false_branch=false)
                 return replace(binding, value=choice)
@@ -90,17 +90,17 @@ class _Sorter:
 
 
 def _binds(binding: Binding) -> dict[Sym, None]:
-    """Yields the symbolic dims that a binding defines."""
+    """Returns the symbolic dims that a binding defines."""
     return standing_alone([binding.struct_info]) if isinstance(binding, MatchCast) else {}
 
 
-def _needs(bindings: Sequence[Binding], known: set[Sym]) -> Iterator[list[int]]:
+def _needs(bindings: Sequence[Binding], bound_dims: set[Sym]) -> Iterator[list[int]]:
     """Yields for each binding the indices of its dependencies."""
     definitions: dict[Var, int] = {binding.var: index for index, binding in enumerate(bindings)}
     dims: dict[Sym, int] = {}
     for index, binding in enumerate(bindings):
         for sym in _binds(binding):
-            if sym not in known:
+            if sym not in bound_dims:
                 dims.setdefault(sym, index)
     for index, binding in enumerate(bindings):
         parts = (binding.value, binding.var.struct_info, getattr(binding, "struct_info", None))

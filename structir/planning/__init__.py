@@ -1,1 +1,1 @@
-"""Memory: how long values live, where they lie, and which are worth computing twice."""
+"""Plans memory: lifetimes, offsets in arenas, and rematerialization."""

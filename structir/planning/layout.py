@@ -13,8 +13,9 @@ MOST_COMPARED = 1024  # limit of the quadratic algorithm
 def assign_offsets(spans: Sequence[Span], sizes: Sequence[int]) -> tuple[list[int], int]:
     """Returns the offset of each value and the size of the arena.
 
-    Of few values the largest first, each in the lowest gap among those alive at the same time. Of
-    many, as they come to life, each in the gap that it fills best: that takes time in proportion.
+    Up to MOST_COMPARED values are placed from the largest to the smallest, each in the lowest gap
+    between values alive at the same time. More values are placed in the order of their definition,
+    each in the smallest sufficient gap, in O(n log n) time.
     """
     if len(spans) > MOST_COMPARED:
         return _in_order(spans, sizes)
@@ -22,7 +23,7 @@ def assign_offsets(spans: Sequence[Span], sizes: Sequence[int]) -> tuple[list[in
     placed: list[tuple[int, int, Span]] = []
     for i in sorted(range(len(spans)), key=lambda i: -sizes[i]):
         (first, last), offset = spans[i], 0
-        for start, end, other in placed:  # from the lowest
+        for start, end, other in placed:  # in order of offset
             if other[1] < first or last < other[0]:
                 continue
             if offset + sizes[i] <= start:
@@ -38,8 +39,8 @@ def _in_order(spans: Sequence[Span], sizes: Sequence[int]) -> tuple[list[int], i
     gaps, living = _Gaps(), list[tuple[int, int]]()
     for i in sorted(range(len(spans)), key=lambda i: spans[i][0]):
         while living and living[0][0] < spans[i][0]:
-            _, done = heapq.heappop(living)
-            gaps.release(offsets[done], sizes[done])
+            _, expired = heapq.heappop(living)
+            gaps.release(offsets[expired], sizes[expired])
         offsets[i] = gaps.allocate(sizes[i])
         heapq.heappush(living, (spans[i][1], i))
     return offsets, gaps.end
@@ -55,28 +56,28 @@ class _Gaps:
 
     def allocate(self, size: int) -> int:
         """Allocates from the smallest sufficient gap and returns the offset."""
-        place = bisect_left(self.by_size, (size, 0))
-        if place < len(self.by_size):
-            room, start = self.by_size[place]
-            self._remove(start, room)
-            self._add(start + size, room - size)
+        index = bisect_left(self.by_size, (size, 0))
+        if index < len(self.by_size):
+            gap, start = self.by_size[index]
+            self._remove(start, gap)
+            self._add(start + size, gap - size)
             return start
         start = self.end
         if self.by_start and sum(self.by_start[-1]) == self.end:
-            start, room = self.by_start[-1]
-            self._remove(start, room)
+            start, gap = self.by_start[-1]
+            self._remove(start, gap)
         self.end = start + size
         return start
 
     def release(self, start: int, size: int) -> None:
         """Frees a range and merges it with adjacent gaps."""
-        place = bisect_left(self.by_start, (start, 0))
-        if place < len(self.by_start) and self.by_start[place][0] == start + size:
-            after = self.by_start[place]
+        index = bisect_left(self.by_start, (start, 0))
+        if index < len(self.by_start) and self.by_start[index][0] == start + size:
+            after = self.by_start[index]
             self._remove(*after)
             size += after[1]
-        if place and sum(self.by_start[place - 1]) == start:
-            before = self.by_start[place - 1]
+        if index and sum(self.by_start[index - 1]) == start:
+            before = self.by_start[index - 1]
             self._remove(*before)
             start, size = before[0], size + before[1]
         self._add(start, size)

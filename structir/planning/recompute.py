@@ -28,9 +28,9 @@ from structir.opdef.memo import memoize
 from structir.planning.storage import bytes_of, is_view_call, planned_call
 from structir.projections.spec import IndexSpec
 
-AGAIN = frozenset({Call, TupleGetItem, Tuple, Constant})  # values that may be computed again
+RECOMPUTABLE = frozenset({Call, TupleGetItem, Tuple, Constant})
 MOST_SEGMENTS = 64
-EXPENSIVE = (None, 16.0, 2.0)  # steps for a byte, from which a value is rather kept
+EXPENSIVE = (None, 16.0, 2.0)  # steps per byte above which values are retained; None: no limit
 
 
 @attrs.frozen(eq=False)
@@ -40,46 +40,54 @@ class Item:
     binding: Binding
     bytes: int
     steps: int
-    reads: tuple[int, ...]  # the items of the block that it reads
-    again: bool  # whether it may be computed a second time
-    stays: bool  # whether it is read after the block
-    side: str = ""  # of a stretch to compute again that the program marks: "start" or "end"
+    reads: tuple[int, ...]  # indices of the items that it reads
+    again: bool  # whether it may be recomputed
+    stays: bool  # whether it is live after the block
+    side: str = ""  # "start" or "end" of a region that the program marks for recomputation
 
 
 @attrs.frozen(eq=False)
 class RecomputePlan:
-    """A block with some of its values computed again: its steps in order, each an item or a copy
-    of one; and what that costs."""
+    """A block with recomputed values: its order, peak memory and recomputed steps.
+
+    Each step of `order` is the index of an item, and whether it is a copy.
+    """
 
     order: tuple[tuple[int, bool], ...]
     peak: int
-    again: int  # steps that are taken a second time
+    again: int  # recomputed steps
 
 
 def items_of(bindings: Sequence[Binding], after: set[Var], sizes: Mapping[Sym, int]) -> list[Item]:
     """Returns the bindings of a block with their costs at these sizes."""
-    places = {binding.var: k for k, binding in enumerate(bindings)}
-    found = []
+    index_of = {binding.var: k for k, binding in enumerate(bindings)}
+    items = []
     for binding in bindings:
         value = binding.value
-        reads = [places[v] for v in variables_in((value, binding.var.struct_info)) if v in places]
-        pure = isinstance(binding, VarBinding) and type(value) in AGAIN and is_pure_value(value)
-        own = planned_call(binding) and not is_view_call(value)  # type: ignore[arg-type]
+        reads = [
+            index_of[v] for v in variables_in((value, binding.var.struct_info)) if v in index_of
+        ]
+        pure = (
+            isinstance(binding, VarBinding) and type(value) in RECOMPUTABLE and is_pure_value(value)
+        )
+        allocates = planned_call(binding) and not is_view_call(value)  # type: ignore[arg-type]
         info: Any = binding.var.struct_info
-        known = own or (type(info) is TensorStructInfo and type(info.dims) is tuple and not reads)
-        size = _number(bytes_of(info), sizes) if known and info.dtype else 0
-        found.append(
+        has_size = allocates or (
+            type(info) is TensorStructInfo and type(info.dims) is tuple and not reads
+        )
+        size = _number(bytes_of(info), sizes) if has_size and info.dtype else 0
+        items.append(
             Item(
                 binding,
                 size,
-                steps_of(value, sizes) if own else 0,
+                steps_of(value, sizes) if allocates else 0,
                 tuple(dict.fromkeys(reads)),
                 pure,
                 binding.var in after,
                 _side(value),
             )
         )
-    return found
+    return items
 
 
 def _side(value: Any) -> str:
@@ -96,12 +104,12 @@ def steps_of(value: Expr, sizes: Mapping[Sym, int]) -> int:
     spec = _spec_of(value)
     if spec is None:
         infos = [arg.struct_info for arg in getattr(value, "args", ())]
-        known = [i for i in infos if type(i) is TensorStructInfo and type(i.dims) is tuple]
-        return sum(_number(_elements(info.dims), sizes) for info in known)
+        tensor_infos = [i for i in infos if type(i) is TensorStructInfo and type(i.dims) is tuple]
+        return sum(_number(_elements(info.dims), sizes) for info in tensor_infos)
     total = 0
-    for clause in spec.clauses:
-        letters = (*clause.parallel, *clause.reduce, *clause.whole)
-        total += _number(_elements([spec.extents[letter] for letter in letters]), sizes)
+    for statement in spec.statements:
+        index_vars = (*statement.parallel, *statement.reduce, *statement.whole)
+        total += _number(_elements([spec.extents[index_var] for index_var in index_vars]), sizes)
     return total
 
 
@@ -135,35 +143,39 @@ def _index_spec(call: Call) -> Any:
 
 
 def marked_plan(items: Sequence[Item]) -> RecomputePlan | None:
-    """The plan in which exactly what the program marks is computed again; None where there are no
-    marks, or nothing between them is read late."""
+    """Returns the plan that recomputes exactly the regions that the program marks.
+
+    Returns None if there are no marks, or no value between them has a late use.
+    """
     ends = [k for k, item in enumerate(items) if item.side == "end"]
     if not ends:
         return None
-    inside: set[int] = set()
-    todo = [read for k in ends for read in items[k].reads]
-    while todo:
-        k = todo.pop()
-        if k not in inside and items[k].side != "end":
-            inside.add(k)
-            todo += () if items[k].side == "start" else items[k].reads
-    inside = {k for k in inside if items[k].again and not items[k].stays}
-    plan = _plan(items, ends[-1], set(range(ends[-1] + 1)) - inside)
+    region: set[int] = set()
+    worklist = [read for k in ends for read in items[k].reads]
+    while worklist:
+        k = worklist.pop()
+        if k not in region and items[k].side != "end":
+            region.add(k)
+            worklist += () if items[k].side == "start" else items[k].reads
+    region = {k for k in region if items[k].again and not items[k].stays}
+    plan = _plan(items, ends[-1], set(range(ends[-1] + 1)) - region)
     return plan if any(copy for _, copy in plan.order) else None
 
 
 def best_plan(items: Sequence[Item], budget: int, work: float) -> RecomputePlan | None:
-    """The plan that keeps within a budget of bytes and takes the fewest steps again; where there is
-    none, or no budget is given, the one of the least peak among those that take at most so much of
-    the block's steps again. None where that is the block as it is."""
-    plain = [(k, False) for k in range(len(items))]
-    live = list(live_bytes(items, plain))
+    """Returns the plan with the fewest recomputed steps within a budget of bytes.
+
+    If there is none, or no budget, returns the plan of least peak that recomputes at most the
+    fraction `work` of the steps. Returns None if the original block is best.
+    """
+    original = [(k, False) for k in range(len(items))]
+    live = list(live_bytes(items, original))
     if not live or (budget and max(live) <= budget):
         return None
     middle = live.index(max(live))
-    most = work * sum(item.steps for item in items)
-    plans = [_plan(items, middle, kept) for kept in _candidates(items, middle)]
-    plans = [plan for plan in plans if plan.again <= most and plan.peak < max(live)]
+    max_steps = work * sum(item.steps for item in items)
+    plans = [_plan(items, middle, retained) for retained in _candidates(items, middle)]
+    plans = [plan for plan in plans if plan.again <= max_steps and plan.peak < max(live)]
     within = [plan for plan in plans if budget and plan.peak <= budget]
     if within:
         return min(within, key=lambda plan: (plan.again, plan.peak))
@@ -190,9 +202,9 @@ def _last_reads(
     copies = {k: step for step, (k, copy) in enumerate(order) if copy}
     last: dict[tuple[int, bool], int] = {}
     for step in reversed(range(len(order))):
-        k, copy = made = order[step]
-        end = len(order) if items[k].stays and not copy else last.get(made, step)
-        last[made] = end
+        k, copy = value = order[step]
+        end = len(order) if items[k].stays and not copy else last.get(value, step)
+        last[value] = end
         shared = step if items[k].bytes else end
         for read in items[k].reads:
             source = (read, copies.get(read, step) < step)  # the copy, once there is one
@@ -200,22 +212,23 @@ def _last_reads(
     return last
 
 
-def _plan(items: Sequence[Item], middle: int, kept: set[int]) -> RecomputePlan:
-    """The block where all that the second half needs of the first is computed again, but for what
-    is kept."""
+def _plan(items: Sequence[Item], middle: int, retained: set[int]) -> RecomputePlan:
+    """Returns the plan that recomputes the values of the first half that the second half uses,
+    except for the retained ones.
+    """
     order = [(k, False) for k in range(middle + 1)]
-    done: set[int] = set()
+    copied: set[int] = set()
     for k in range(middle + 1, len(items)):
-        todo = [read for read in reversed(items[k].reads) if read <= middle]
-        while todo:
-            read = todo[-1]
-            waiting = [r for r in items[read].reads if r not in done and r not in kept]
-            if read in kept or read in done:
-                todo.pop()
-            elif waiting:
-                todo += waiting
+        worklist = [read for read in reversed(items[k].reads) if read <= middle]
+        while worklist:
+            read = worklist[-1]
+            pending = [r for r in items[read].reads if r not in copied and r not in retained]
+            if read in retained or read in copied:
+                worklist.pop()
+            elif pending:
+                worklist += pending
             else:
-                done.add(todo.pop())
+                copied.add(worklist.pop())
                 order.append((read, True))
         order.append((k, False))
     again = sum(items[k].steps for k, copy in order if copy)
@@ -223,36 +236,39 @@ def _plan(items: Sequence[Item], middle: int, kept: set[int]) -> RecomputePlan:
 
 
 def _candidates(items: Sequence[Item], middle: int) -> Iterator[set[int]]:
-    """Sets of values to keep from the first half: those that cross some cuts, and those that are
-    expensive to make again."""
+    """Yields sets of values of the first half to retain: those live across cuts, and those that are
+    expensive to recompute.
+    """
     first = range(middle + 1)
-    never = {k for k in first if items[k].stays or not items[k].again}
+    retained = {k for k in first if items[k].stays or not items[k].again}
     crossing = _crossing(items, middle)
     count = 1
     while count <= min(MOST_SEGMENTS, middle + 1):
-        cut = {k for place in _cuts(items, crossing, count) for k in crossing[place]}
+        cut = {k for position in _cuts(items, crossing, count) for k in crossing[position]}
         for limit in EXPENSIVE:
-            dear = set() if limit is None else {k for k in first if _is_dear(items[k], limit)}
-            yield never | cut | dear
+            expensive = (
+                set() if limit is None else {k for k in first if _is_expensive(items[k], limit)}
+            )
+            yield retained | cut | expensive
         count += 1 + count // 4
 
 
-def _is_dear(item: Item, limit: float) -> bool:
+def _is_expensive(item: Item, limit: float) -> bool:
     return item.bytes > 0 and item.steps / item.bytes > limit
 
 
 def _crossing(items: Sequence[Item], middle: int) -> list[set[int]]:
-    """For each place of the first half, the values made up to there that it reads after it."""
+    """Returns the values that are live after each item of the first half."""
     last = {k: k for k in range(middle + 1)}
     for k in range(middle + 1):
         for read in items[k].reads:
             last[read] = k
-    found: list[set[int]] = []
-    open_: set[int] = set()
+    crossing: list[set[int]] = []
+    live: set[int] = set()
     for k in range(middle + 1):
-        open_ = {o for o in open_ if last[o] > k} | ({k} if last[k] > k else set())
-        found.append(set(open_))
-    return found
+        live = {o for o in live if last[o] > k} | ({k} if last[k] > k else set())
+        crossing.append(set(live))
+    return crossing
 
 
 def _cuts(items: Sequence[Item], crossing: Sequence[set[int]], count: int) -> list[int]:

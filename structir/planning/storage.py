@@ -18,15 +18,15 @@ from structir.ir.op import Op
 from structir.ir.struct_info import KernelStructInfo, TensorStructInfo
 from structir.opdef.memo import memoize
 from structir.planning.layout import assign_offsets
-from structir.projections.in_place import dims_product, is_view, keeps_place
+from structir.projections.aliasing import can_update_in_place, dims_product, is_view
 from structir.projections.spec import IndexSpec
 
-ALIGNMENT = 64  # bytes, of sizes that are known; symbolic ones keep their elements aligned
+ALIGNMENT = 64  # bytes, for constant sizes; symbolic sizes keep elements aligned
 
 
 @attrs.define(eq=False)
 class StorageBlock:
-    """Memory for one value, and for values that overwrite it."""
+    """The memory of one value, and of values that overwrite it."""
 
     size: Dim
     element: int  # bytes of one element: the alignment
@@ -43,77 +43,80 @@ class Storage:
 
 
 class Lifetimes:
-    """The values of a sequence that get memory of the plan, from where to where they live.
+    """The lifetimes of the values of a sequence that the plan allocates.
 
-    A value lives until the last reader of anything that may be a view of it: fields of tuples,
-    results of branches and calls, reshapes. What may be part of the result is no business of the
-    plan: it is the caller's.
+    A value is live until the last use of any possible view of it: fields of tuples, results of
+    branches and calls, reshapes. Values that may be part of the result are not allocated: the
+    caller owns them.
     """
 
-    def __init__(self, seq: SeqExpr, known: Iterable[Sym], in_place: bool) -> None:
-        self.known, self.in_place = frozenset(known), in_place
+    def __init__(self, seq: SeqExpr, bound: Iterable[Sym], in_place: bool) -> None:
+        self.bound_dims, self.in_place = frozenset(bound), in_place
         self.blocks: dict[Var, StorageBlock] = {}
-        self.views: dict[Var, frozenset[Var]] = {}  # of which values a variable may be a view
-        self.own: set[Var] = set()  # values that are made anew
-        self.over: dict[Var, Var] = {}  # values that are written over others
+        self.views: dict[Var, frozenset[Var]] = {}  # the values that a variable may be a view of
+        self.allocated: set[Var] = set()  # values that need new memory
+        self.overwritten: dict[Var, Var] = {}  # values that overwrite others, by variable
         bindings = seq.bindings()
-        last, leaving = self._views_of(bindings, seq)
+        last, escaping = self._views_of(bindings, seq)
         for step, binding in enumerate(bindings):
             var = binding.var
-            if var in self.own and var not in leaving:
+            if var in self.allocated and var not in escaping:
                 end = last.get(var, step)
-                over = self._block_over(binding, step, end, last)
-                self.blocks[var] = over or _new_block(var.struct_info, step, end)
+                reused = self._reusable_block(binding, step, end, last)
+                self.blocks[var] = reused or _new_block(var.struct_info, step, end)
 
     def _views_of(
         self, bindings: Sequence[Binding], seq: SeqExpr
     ) -> tuple[dict[Var, int], set[Var]]:
         """Returns the last use of each value, and the values that may escape."""
         last: dict[Var, int] = {}
-        leaving: set[Var] = set()
+        escaping: set[Var] = set()
         for step, binding in enumerate(bindings):
             value = binding.value
-            seen = self._seen((value, binding.var.struct_info))
-            last |= dict.fromkeys(seen, step)
+            read = self._read_values((value, binding.var.struct_info))
+            last |= dict.fromkeys(read, step)
             if not is_pure_value(value):
-                leaving |= seen
-            own = planned_call(binding) and syms_of(binding.var.struct_info) <= self.known
-            if own and not is_view_call(value):  # type: ignore[arg-type]
-                self.own.add(binding.var)
+                escaping |= read
+            allocates = (
+                planned_call(binding) and syms_of(binding.var.struct_info) <= self.bound_dims
+            )
+            if allocates and not is_view_call(value):  # type: ignore[arg-type]
+                self.allocated.add(binding.var)
                 self.views[binding.var] = frozenset({binding.var})
             else:
-                self.views[binding.var] = frozenset(seen)
-        return last, leaving | self._seen(seq.body)
+                self.views[binding.var] = frozenset(read)
+        return last, escaping | self._read_values(seq.body)
 
-    def _seen(self, part: Any) -> set[Var]:
+    def _read_values(self, part: Any) -> set[Var]:
         """Returns the values that a part of the program may read."""
         read = [self.views[var] for var in variables_in(part) if var in self.views]
         return set().union(*read)
 
-    def _block_over(
+    def _reusable_block(
         self, binding: Binding, step: int, end: int, last: Mapping[Var, int]
     ) -> StorageBlock | None:
-        """The block of an operand that is not read after this step, where the result may be written
-        over it."""
+        """Returns the block of a dead operand that the result can overwrite, if any."""
         spec = _spec_of(binding.value) if self.in_place else None
         if spec is None:
             return None
         call: Any = binding.value
         for info in spec.operands:
             operand = call.args[info.path[0]]
-            seen = self.views.get(operand) if len(info.path) == 1 else None
-            source = next(iter(seen)) if seen is not None and len(seen) == 1 else None
+            sources = self.views.get(operand) if len(info.path) == 1 else None
+            source = next(iter(sources)) if sources is not None and len(sources) == 1 else None
             if source not in self.blocks or last[source] != step:
                 continue
             block = self.blocks[source]
-            same = [
+            aliases = [
                 k
                 for k, other in enumerate(spec.operands)
-                if source in self._seen(call.args[other.path[0]])
+                if source in self._read_values(call.args[other.path[0]])
             ]
-            if bytes_of(binding.var.struct_info) == block.size and keeps_place(spec, same):
+            if bytes_of(binding.var.struct_info) == block.size and can_update_in_place(
+                spec, aliases
+            ):
                 block.last = end
-                self.over[binding.var] = source
+                self.overwritten[binding.var] = source
                 return block
         return None
 
@@ -167,25 +170,28 @@ def _index_spec(call: Call) -> Any:
 
 
 def plan_storages(blocks: Sequence[StorageBlock]) -> list[Storage]:
-    """Blocks laid out in storage: those together whose sizes are multiples of one symbolic size, so
-    that it is known what fits where."""
-    together: dict[Dim, list[tuple[StorageBlock, int]]] = {}
+    """Assigns blocks to storages: one per symbolic unit of which the sizes are multiples.
+
+    Offsets of blocks with a common unit can be compared.
+    """
+    by_unit: dict[Dim, list[tuple[StorageBlock, int]]] = {}
     for block in dict.fromkeys(blocks):
         factor, unit = _factored(block.size)
-        together.setdefault(unit, []).append((block, factor))
-    found = []
-    for unit, factors in together.items():
+        by_unit.setdefault(unit, []).append((block, factor))
+    storages = []
+    for unit, factors in by_unit.items():
         aligned = ALIGNMENT if unit == 1 else max(block.element for block, _ in factors)
         members = [(block, -(-factor // aligned) * aligned) for block, factor in factors]
         spans = [(block.first, block.last) for block, _ in members]
-        places, whole = assign_offsets(spans, [size for _, size in members])
-        pairs = zip(members, places, strict=True)
-        found.append(Storage(whole * unit, {block: place * unit for (block, _), place in pairs}))
-    return found
+        offsets, arena_size = assign_offsets(spans, [size for _, size in members])
+        pairs = zip(members, offsets, strict=True)
+        block_offsets = {block: offset * unit for (block, _), offset in pairs}
+        storages.append(Storage(arena_size * unit, block_offsets))
+    return storages
 
 
 def _factored(size: Dim) -> tuple[int, Dim]:
-    """A size as a whole number of times a symbolic size; one of numbers alone times 1."""
+    """Returns a size as an integer factor and a symbolic unit; the unit of an integer is 1."""
     if isinstance(size, int):
         return size, 1
     factor = gcd(size.constant, *size.terms.values())

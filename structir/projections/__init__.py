@@ -1,4 +1,4 @@
-"""Index spaces: what an op computes at one iteration point, and which elements it reads there."""
+"""Index specs of ops, their access maps, and the regions that op calls read and write."""
 
 from structir.lazy import lazy_names
 

@@ -1,4 +1,4 @@
-"""What the reads of a clause bring over its whole loop space, as NumPy views and gathers."""
+"""Evaluates the reads of a statement over its loop space, as NumPy views and gathers."""
 
 from __future__ import annotations
 
@@ -20,48 +20,48 @@ np = lazy_module("numpy")
 strides = lazy_module("numpy.lib.stride_tricks")
 
 Array = Any
-Mask = Any  # an array of truth values, or None where every point exists
+Mask = Any  # a boolean array, or None if every point exists
 
 
 @attrs.frozen(eq=False)
 class LoopSpace:
-    """A loop space at concrete sizes: letters in order, one array axis each."""
+    """A loop space at concrete sizes: ordered index variables, one array axis each."""
 
-    letters: tuple[Sym, ...]
+    index_vars: tuple[Sym, ...]
     extents: Mapping[Sym, int]
     sizes: Mapping[Sym, int]
 
     @cached_property
     def grid(self) -> Mapping[Sym, Array]:
-        """The positions along each letter, which broadcast to the space."""
-        rank = len(self.letters)
+        """The values of each index variable, as arrays that broadcast to the space."""
+        rank = len(self.index_vars)
         return {
-            letter: np.arange(self.extents[letter]).reshape(
+            index_var: np.arange(self.extents[index_var]).reshape(
                 [-1 if k == axis else 1 for k in range(rank)]
             )
-            for axis, letter in enumerate(self.letters)
+            for axis, index_var in enumerate(self.index_vars)
         }
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
-        """How many points there are along each letter."""
-        return tuple([self.extents[letter] for letter in self.letters])
+        """The extent of each index variable."""
+        return tuple([self.extents[index_var] for index_var in self.index_vars])
 
-    def only(self, letters: tuple[Sym, ...]) -> LoopSpace:
-        """The space of some of the letters."""
-        return LoopSpace(letters, self.extents, self.sizes)
+    def only(self, index_vars: tuple[Sym, ...]) -> LoopSpace:
+        """Returns the space of a subset of the index variables."""
+        return LoopSpace(index_vars, self.extents, self.sizes)
 
     def size(self, dim: Dim) -> int:
-        """A size of the program as a number."""
+        """Returns the value of a dim over the sizes of the program."""
         return dim if isinstance(dim, int) else dims.evaluate(dim, dict(self.sizes))
 
     def index(self, dim: Dim) -> Array:
-        """An index at every point."""
+        """Returns the value of an index expression at every point, as an int64 array."""
         with np.errstate(all="ignore"):
-            return np.asarray(_over_arrays(dim, {**self.sizes, **self.grid}), "int64")
+            return np.asarray(_evaluate_dim(dim, {**self.sizes, **self.grid}), "int64")
 
 
-def _over_arrays(dim: Dim, values: Mapping[Sym, Array]) -> Array:
+def _evaluate_dim(dim: Dim, values: Mapping[Sym, Array]) -> Array:
     if isinstance(dim, int):
         return dim
     total: Array = dim.constant
@@ -74,7 +74,7 @@ def _over_arrays(dim: Dim, values: Mapping[Sym, Array]) -> Array:
 
 
 def _atom_value(atom: Opaque, values: Mapping[Sym, Array]) -> Array:
-    args = [_over_arrays(argument, values) for argument in atom.args]
+    args = [_evaluate_dim(argument, values) for argument in atom.args]
     return ATOM_FUNCTIONS[atom.fn](*args)
 
 
@@ -95,134 +95,155 @@ ATOM_FUNCTIONS: dict[str, Callable[..., Array]] = {
 
 @attrs.frozen(eq=False)
 class LoadedView:
-    """The elements that a read brings, one axis per letter of the space (1 where it does not vary),
-    and where they exist."""
+    """The elements that a read loads, and the mask of the points at which they exist.
+
+    There is one axis per index variable of the space, of size 1 where the elements do not vary.
+    """
 
     values: Array
     exists: Mask = None
 
 
-def both(a: Mask, b: Mask) -> Mask:
-    """Where two masks hold together."""
+def intersect_masks(a: Mask, b: Mask) -> Mask:
+    """Returns the conjunction of two masks."""
     if a is None or b is None:
         return b if a is None else a
     return a & b
 
 
 @attrs.frozen
-class AffineWalk:
-    """An affine way through one axis: where it starts, and the step along each letter."""
+class AffineIndex:
+    """An affine index along one axis: its first value, and its stride per index variable."""
 
     start: int
     steps: tuple[int, ...]
 
     def reach(self, shape: tuple[int, ...]) -> tuple[int, int]:
-        """The least and the greatest index."""
+        """Returns the least and the greatest value over a loop space of this shape."""
         moves = [step * (n - 1) for step, n in zip(self.steps, shape, strict=True)]
         return self.start + sum(min(0, m) for m in moves), self.start + sum(
             max(0, m) for m in moves
         )
 
 
-def walk_of(entry: AccessIndex, size: int, space: LoopSpace) -> AffineWalk | None:
-    """An entry as an affine walk; None for an index that is read from data or is not affine."""
+def affine_index(entry: AccessIndex, size: int, space: LoopSpace) -> AffineIndex | None:
+    """Returns an index as an AffineIndex; None if it is read from data or not affine."""
     if isinstance(entry.index, ScalarExpr):
         return None
     index = 0 if entry.loose and size == 1 else entry.index
     if isinstance(index, int):
-        return AffineWalk(index, (0,) * len(space.letters))
-    found = affine(index, space.letters)
-    if found is None:
+        return AffineIndex(index, (0,) * len(space.index_vars))
+    linear = affine(index, space.index_vars)
+    if linear is None:
         return None
-    coefficients, start = found
-    steps = tuple(space.size(coefficients.get(letter, 0)) for letter in space.letters)
-    return AffineWalk(space.size(start), steps)
+    coefficients, start = linear
+    steps = tuple(space.size(coefficients.get(index_var, 0)) for index_var in space.index_vars)
+    return AffineIndex(space.size(start), steps)
 
 
-def fetch(array: Array, read: Read, space: LoopSpace, names: Mapping[str, Array]) -> LoadedView:
-    """The elements that a read brings; `names` are the values of reads that its entries mention."""
+def load(
+    array: Array, read: Read, space: LoopSpace, read_values: Mapping[str, Array]
+) -> LoadedView:
+    """Returns the elements that a read loads.
+
+    `read_values` holds the values of the reads that its index expressions use.
+    """
     plain = read.plain
     if plain is not None and _covers(plain, array, space):
         return LoadedView(_transposed(array, plain, space))
     entries = read.entries
-    walks = [walk_of(e, n, space) for e, n in zip(entries, array.shape, strict=True)]
+    indices = [affine_index(e, n, space) for e, n in zip(entries, array.shape, strict=True)]
     if 0 in space.shape:
-        moved = [k for w in walks if w is not None for k, step in enumerate(w.steps) if step]
-        shape = space.shape if None in walks else _moving_shape(space, set(moved))
+        moving = [k for i in indices if i is not None for k, step in enumerate(i.steps) if step]
+        shape = space.shape if None in indices else _moving_shape(space, set(moving))
         return LoadedView(np.empty(shape, array.dtype))
-    if None not in walks:
-        return _strided(array, [w for w in walks if w is not None], space)
-    return _gathered(array, entries, space, names)
+    if None not in indices:
+        return _strided_view(array, [i for i in indices if i is not None], space)
+    return _gather(array, entries, space, read_values)
 
 
 def _covers(plain: tuple[Sym | None, ...], array: Array, space: LoopSpace) -> bool:
-    """Whether the letters run over all of an array."""
+    """Whether the extents of the index variables equal the shape of an array."""
     pairs = zip(plain, array.shape, strict=True)
     return all(space.extents[s] == n for s, n in pairs if s is not None)
 
 
 def _transposed(array: Array, plain: tuple[Sym | None, ...], space: LoopSpace) -> Array:
-    """A view with one axis for each letter of the space, of an array whose axes are letters."""
-    sizes = {letter: n for letter, n in zip(plain, array.shape, strict=True) if letter is not None}
-    order = [axis for letter in space.letters if letter in sizes for axis in (plain.index(letter),)]
-    order += [axis for axis, letter in enumerate(plain) if letter is None]
+    """Returns a view with one axis per index variable of the space."""
+    sizes = {
+        index_var: n
+        for index_var, n in zip(plain, array.shape, strict=True)
+        if index_var is not None
+    }
+    order = [
+        axis
+        for index_var in space.index_vars
+        if index_var in sizes
+        for axis in (plain.index(index_var),)
+    ]
+    order += [axis for axis, index_var in enumerate(plain) if index_var is None]
     if order != list(range(len(order))):
         array = array.transpose(order)
-    return array.reshape([sizes.get(letter, 1) for letter in space.letters])
+    return array.reshape([sizes.get(index_var, 1) for index_var in space.index_vars])
 
 
-def _moving_shape(space: LoopSpace, moved: set[int]) -> tuple[int, ...]:
-    return tuple(n if k in moved else 1 for k, n in enumerate(space.shape))
+def _moving_shape(space: LoopSpace, moving: set[int]) -> tuple[int, ...]:
+    return tuple(n if k in moving else 1 for k, n in enumerate(space.shape))
 
 
-def _strided(array: Array, walks: list[AffineWalk], space: LoopSpace) -> LoadedView:
-    reaches = [w.reach(space.shape) for w in walks]
+def _strided_view(array: Array, indices: list[AffineIndex], space: LoopSpace) -> LoadedView:
+    reaches = [i.reach(space.shape) for i in indices]
     widths = [
         (max(0, -lo), max(0, hi - n + 1)) for (lo, hi), n in zip(reaches, array.shape, strict=True)
     ]
     exists: Mask = None
     if any(width != (0, 0) for width in widths):
         exists = reduce(
-            both, [_inside(w, n, space) for w, n in zip(walks, array.shape, strict=True)]
+            intersect_masks,
+            [_in_bounds(i, n, space) for i, n in zip(indices, array.shape, strict=True)],
         )
         array = np.pad(array, widths)
-    starts = [w.start + before for w, (before, _) in zip(walks, widths, strict=True)]
-    return LoadedView(_view(array, starts, walks, space), exists)
+    starts = [i.start + before for i, (before, _) in zip(indices, widths, strict=True)]
+    return LoadedView(_view(array, starts, indices, space), exists)
 
 
 def _view(
     array: Array,
     starts: list[int],
-    walks: list[AffineWalk],
+    indices: list[AffineIndex],
     space: LoopSpace,
     writeable: bool = False,
 ) -> Array:
-    corner = array[(*[slice(s, None) for s in starts], ...)]
-    moves = [
-        sum(w.steps[k] * stride for w, stride in zip(walks, array.strides, strict=True))
-        for k in range(len(space.letters))
+    start_view = array[(*[slice(s, None) for s in starts], ...)]
+    strides_in_bytes = [
+        sum(i.steps[k] * stride for i, stride in zip(indices, array.strides, strict=True))
+        for k in range(len(space.index_vars))
     ]
-    shape = tuple(n if any(w.steps[k] for w in walks) else 1 for k, n in enumerate(space.shape))
-    raw = corner.view(np.uint8) if corner.itemsize == 1 else corner  # NumPy has no text for float8
-    return strides.as_strided(raw, shape, moves, writeable=writeable).view(array.dtype)
+    shape = tuple(n if any(i.steps[k] for i in indices) else 1 for k, n in enumerate(space.shape))
+    # as_strided does not support float8 dtypes
+    base = start_view.view(np.uint8) if start_view.itemsize == 1 else start_view
+    return strides.as_strided(base, shape, strides_in_bytes, writeable=writeable).view(array.dtype)
 
 
-def _inside(walk: AffineWalk, size: int, space: LoopSpace) -> Mask:
-    lo, hi = walk.reach(space.shape)
+def _in_bounds(affine_form: AffineIndex, size: int, space: LoopSpace) -> Mask:
+    lo, hi = affine_form.reach(space.shape)
     if lo >= 0 and hi < size:
         return None
-    index = walk.start + sum(
-        step * space.grid[letter]
-        for step, letter in zip(walk.steps, space.letters, strict=True)
+    index = affine_form.start + sum(
+        step * space.grid[index_var]
+        for step, index_var in zip(affine_form.steps, space.index_vars, strict=True)
         if step
     )
     return (index >= 0) & (index < size)
 
 
-def _gathered(
-    array: Array, entries: tuple[AccessIndex, ...], space: LoopSpace, names: Mapping[str, Array]
+def _gather(
+    array: Array,
+    entries: tuple[AccessIndex, ...],
+    space: LoopSpace,
+    read_values: Mapping[str, Array],
 ) -> LoadedView:
-    index, exists = positions(entries, array.shape, space, names)
+    index, exists = positions(entries, array.shape, space, read_values)
     if 0 in array.shape:
         shape = np.broadcast_shapes(*[np.shape(i) for i in index])
         return LoadedView(np.zeros(shape, array.dtype), np.zeros(shape, bool))
@@ -231,44 +252,49 @@ def _gathered(
 
 
 def _full_rank(values: Array, space: LoopSpace) -> Array:
-    return values.reshape((1,) * (len(space.letters) - values.ndim) + values.shape)
+    return values.reshape((1,) * (len(space.index_vars) - values.ndim) + values.shape)
 
 
 def positions(
     entries: tuple[AccessIndex, ...],
     shape: tuple[int, ...],
     space: LoopSpace,
-    names: Mapping[str, Array],
+    read_values: Mapping[str, Array],
 ) -> tuple[list[Array], Mask]:
-    """The index along each axis at every point, and where all of them are inside."""
+    """Returns the index along each axis at every point, and the mask of points in bounds."""
     index: list[Array] = []
     exists: Mask = None
     for entry, size in zip(entries, shape, strict=True):
-        at = _position(entry, size, space, names)
-        index.append(at)
+        position = _position(entry, size, space, read_values)
+        index.append(position)
         if not (entry.inside and entry.data is None):
-            exists = both(exists, (at >= 0) & (at < size))
+            exists = intersect_masks(exists, (position >= 0) & (position < size))
     return index, exists
 
 
-def _position(entry: AccessIndex, size: int, space: LoopSpace, names: Mapping[str, Array]) -> Array:
+def _position(
+    entry: AccessIndex, size: int, space: LoopSpace, read_values: Mapping[str, Array]
+) -> Array:
     if entry.loose and size == 1:
         return np.asarray(0)
     if isinstance(entry.index, ScalarExpr):
-        found = evaluate(entry.index, EvaluationPoint(names, space.grid, space.sizes))
-        return found.astype("int64", copy=False)
+        value = evaluate(entry.index, EvaluationPoint(read_values, space.grid, space.sizes))
+        return value.astype("int64", copy=False)
     return space.index(entry.index)
 
 
-def window(array: Array, entries: tuple[AccessIndex, ...], space: LoopSpace) -> Array | None:
-    """A writeable view of the elements that the entries name, if they are an affine way that stays
-    inside."""
-    walks = [walk_of(e, n, space) for e, n in zip(entries, array.shape, strict=True)]
-    known = [w for w in walks if w is not None]
-    if len(known) < len(walks) or 0 in space.shape:
+def writeable_view(
+    array: Array, entries: tuple[AccessIndex, ...], space: LoopSpace
+) -> Array | None:
+    """Returns a writeable view of the indexed elements; None if the indices are not affine or leave
+    the array.
+    """
+    indices = [affine_index(e, n, space) for e, n in zip(entries, array.shape, strict=True)]
+    affine_indices = [i for i in indices if i is not None]
+    if len(affine_indices) < len(indices) or 0 in space.shape:
         return None
-    reaches = [w.reach(space.shape) for w in known]
+    reaches = [i.reach(space.shape) for i in affine_indices]
     if any(lo < 0 or hi >= n for (lo, hi), n in zip(reaches, array.shape, strict=True)):
         return None
-    view = _view(array, [w.start for w in known], known, space, writeable=True)
+    view = _view(array, [i.start for i in affine_indices], affine_indices, space, writeable=True)
     return view if view.shape == space.shape else None

@@ -1,7 +1,8 @@
-"""Adjoints of index specs, themselves index specs: sums of partial derivatives times cotangents.
+"""Derives the adjoint of an index spec, itself an index spec: sums of partial derivatives times
+cotangents.
 
-Broadcasting, windows, slices, gathers, reshapes and pieces need no case of their own: a letter that
-the operand lacks is reduced, and points that read one element meet there.
+Broadcasts, windows, slices, gathers and reshapes need no special case: the adjoint reduces over the
+index variables that the operand lacks, and accumulates over points that read the same element.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import attrs
 
 from structir.ir.dims import Dim, Sym, as_dim
 from structir.ir.dtype import is_float
-from structir.projections.injective import injective
+from structir.projections.injectivity import injective
 from structir.projections.scalar_expr import (
     OperandElement,
     ScalarExpr,
@@ -38,12 +39,12 @@ from structir.projections.spec import (
 )
 from structir.projections.values import ONE, ZERO, derivative
 
-NO_SLOPE = frozenset({"any", "all", "argmax", "argmin"})
+NON_DIFFERENTIABLE = frozenset({"any", "all", "argmax", "argmin"})
 
 
 @attrs.frozen(eq=False)
 class AuxiliaryTensor:
-    """An auxiliary tensor of the adjoint, shaped like a result: the number of points, or of ties.
+    """A tensor that an adjoint needs, shaped like a result: a count of points, or of ties.
 
     `spec` computes it from the operands and the results.
     """
@@ -56,22 +57,23 @@ class AuxiliaryTensor:
 class Adjoint:
     """The gradient of a spec with respect to one operand.
 
-    The operands of `spec` are those of the original, then its results, then the gradients of its
-    results, then what the helpers give; a helper's are the original's operands and its results.
+    The operands of `spec` are those of the original, its results, the cotangents of its results,
+    and the auxiliary tensors. The operands of an auxiliary spec are those of the original and its
+    results.
     """
 
     spec: IndexSpec
-    helpers: tuple[AuxiliaryTensor, ...] = ()
+    auxiliary_tensors: tuple[AuxiliaryTensor, ...] = ()
 
 
 @attrs.frozen(eq=False)
 class Contribution:
-    """One write that depends on one read of the operand."""
+    """A write whose value depends on a read of the operand."""
 
-    clause: Statement
+    statement: Statement
     write: Write
     read: Read
-    number: int  # of the clause
+    number: int  # index of the statement
 
 
 def result_name(k: int) -> str:
@@ -87,52 +89,57 @@ def gradient_name(k: int) -> str:
 def adjoint(spec: IndexSpec, operand: int) -> Adjoint | None:
     """Returns the gradient with respect to an operand.
 
-    None where there is none: for integers, indices and booleans, and for writes that combine by
-    anything but a sum.
+    Returns None for operands that are not floats, for reductions in NON_DIFFERENTIABLE, and for
+    overlapping writes that combine by anything but a sum.
     """
-    own = spec.operands[operand]
-    if not is_float(own.dtype or "float32") or not spec.computes:
+    info = spec.operands[operand]
+    if not is_float(info.dtype or "float32") or not spec.computes:
         return None
-    if any(clause.monoid in NO_SLOPE for clause in spec.clauses):
+    if any(statement.monoid in NON_DIFFERENTIABLE for statement in spec.statements):
         return None
     if spec.base is not None:
-        return _of_written_base(spec, operand)
-    return _of_reads(spec, operand)
+        return _adjoint_of_scatter(spec, operand)
+    return _adjoint_of_reads(spec, operand)
 
 
-def _of_reads(spec: IndexSpec, operand: int) -> Adjoint | None:
-    found = list(_contributions(spec, operand))
-    if any(not c.write.unique and c.clause.monoid not in (None, "sum") for c in found):
+def _adjoint_of_reads(spec: IndexSpec, operand: int) -> Adjoint | None:
+    """Returns the adjoint as a scatter of one contribution per read."""
+    contributions = list(_contributions(spec, operand))
+    if any(not c.write.unique and c.statement.monoid not in (None, "sum") for c in contributions):
         return None
-    alone = len(found) == 1
-    clauses, helpers = [], dict[str, AuxiliaryTensor]()
-    for contribution in found:
-        factor, needed = _factor(spec, contribution)
-        helpers |= {h.name: h for h in needed}
-        clauses.append(_clause(spec, contribution, factor, list(helpers), alone))
+    single = len(contributions) == 1
+    statements, auxiliary_tensors = [], dict[str, AuxiliaryTensor]()
+    for contribution in contributions:
+        factor, auxiliaries = _factor(spec, contribution)
+        auxiliary_tensors |= {h.name: h for h in auxiliaries}
+        statements.append(_statement(spec, contribution, factor, list(auxiliary_tensors), single))
     info = spec.operands[operand]
     return Adjoint(
         attrs.evolve(
             spec,
-            operands=(*_all_operands(spec), *[_auxiliary_info(h) for h in helpers.values()]),
+            operands=(
+                *_all_operands(spec),
+                *[_auxiliary_info(h) for h in auxiliary_tensors.values()],
+            ),
             results=(ResultInfo(info.name, info.dims, info.dtype),),
-            clauses=tuple(clauses),
+            statements=tuple(statements),
             fill=0,
             base=None,
         ),
-        tuple(helpers.values()),
+        tuple(auxiliary_tensors.values()),
     )
 
 
 def _contributions(spec: IndexSpec, operand: int) -> Iterator[Contribution]:
-    for number, clause in enumerate(spec.clauses):
-        for write in clause.writes:
-            for read in clause.reads:
-                if read.operand == operand and _matters(write.value, read.name):
-                    yield Contribution(clause, write, read, number)
+    for number, statement in enumerate(spec.statements):
+        for write in statement.writes:
+            for read in statement.reads:
+                if read.operand == operand and _depends_on(write.value, read.name):
+                    yield Contribution(statement, write, read, number)
 
 
-def _matters(value: ScalarExpr | None, name: str) -> bool:
+def _depends_on(value: ScalarExpr | None, name: str) -> bool:
+    """Whether a value has a partial derivative by a read that is not 0."""
     return value is not None and derivative(value, name) != ZERO
 
 
@@ -142,36 +149,48 @@ def _all_operands(spec: IndexSpec) -> tuple[OperandInfo, ...]:
     return (*spec.operands, *results, *gradients)
 
 
-def _auxiliary_info(helper: AuxiliaryTensor) -> OperandInfo:
-    made = helper.spec.results[0]
-    return OperandInfo(helper.name, (), made.dims, made.dtype)
+def _auxiliary_info(auxiliary: AuxiliaryTensor) -> OperandInfo:
+    result = auxiliary.spec.results[0]
+    return OperandInfo(auxiliary.name, (), result.dims, result.dtype)
 
 
-def _clause(
-    spec: IndexSpec, contribution: Contribution, factor: ScalarExpr, helpers: list[str], alone: bool
+def _statement(
+    spec: IndexSpec,
+    contribution: Contribution,
+    factor: ScalarExpr,
+    auxiliary_tensors: list[str],
+    single: bool,
 ) -> Statement:
     """Returns the statement that accumulates one contribution at the indices of the operand."""
-    clause, write, read = contribution.clause, contribution.write, contribution.read
+    statement, write, read = contribution.statement, contribution.write, contribution.read
     assert write.value is not None
-    slope = derivative(write.value, read.name)
-    value = _product([slope, OperandElement(gradient_name(write.result)), factor])
-    order = (*clause.parallel, *clause.reduce)
-    places = [_letters_of(e.letters, clause, e.data) for e in read.entries]
-    letters = {s for own in places for s in own}
-    parallel = tuple(dict.fromkeys([s for own in places for s in order if s in own]))
-    unique = alone and injective(read.entries, parallel, spec.extents) is True
-    back = Write(0, read.entries, value, unique)
+    partial = derivative(write.value, read.name)
+    value = _product([partial, OperandElement(gradient_name(write.result)), factor])
+    order = (*statement.parallel, *statement.reduce)
+    axis_vars = [_index_vars_of(e.index_vars, statement, e.data) for e in read.entries]
+    index_vars = {s for each in axis_vars for s in each}
+    parallel = tuple(dict.fromkeys([s for each in axis_vars for s in order if s in each]))
+    unique = single and injective(read.entries, parallel, spec.extents) is True
+    cotangent_write = Write(0, read.entries, value, unique)
     base = len(spec.operands)
     names = {
         **{result_name(k): base + k for k in range(len(spec.results))},
         **{gradient_name(k): base + len(spec.results) + k for k in range(len(spec.results))},
-        **{name: base + 2 * len(spec.results) + k for k, name in enumerate(helpers)},
+        **{name: base + 2 * len(spec.results) + k for k, name in enumerate(auxiliary_tensors)},
     }
-    wanted = operands_of(value)
-    back_reads = [Read(n, k, write.entries) for n, k in names.items() if n in wanted]
-    reads = _kept(clause.reads, wanted, write, read)
-    rest = tuple([s for s in order if s not in letters])
-    return Statement(parallel, rest, (), (*reads, *back_reads), (back,), clause.conditions, "sum")
+    used = operands_of(value)
+    cotangent_reads = [Read(n, k, write.entries) for n, k in names.items() if n in used]
+    reads = _required_reads(statement.reads, used, write, read)
+    reduce_vars = tuple([s for s in order if s not in index_vars])
+    return Statement(
+        parallel,
+        reduce_vars,
+        (),
+        (*reads, *cotangent_reads),
+        (cotangent_write,),
+        statement.conditions,
+        "sum",
+    )
 
 
 def _product(factors: list[ScalarExpr]) -> ScalarExpr:
@@ -179,23 +198,32 @@ def _product(factors: list[ScalarExpr]) -> ScalarExpr:
     return reduce(mul, [f for f in factors if f != ONE] or [ONE])
 
 
-def _letters_of(symbols: frozenset[Sym], clause: Statement, data: ScalarExpr | None) -> set[Sym]:
+def _index_vars_of(
+    symbols: frozenset[Sym], statement: Statement, data: ScalarExpr | None
+) -> set[Sym]:
     """Returns the loop indices of an index expression, including those of the reads in it."""
-    found = set(symbols)
+    index_vars = set(symbols)
     for name in operands_of(data) if data is not None else ():
-        found |= {s for e in clause.read(name).entries for s in e.letters}
-    return found
+        index_vars |= {s for e in statement.read(name).entries for s in e.index_vars}
+    return index_vars
 
 
-def _kept(reads: tuple[Read, ...], wanted: frozenset[str], write: Write, own: Read) -> list[Read]:
+def _required_reads(
+    reads: tuple[Read, ...], used: frozenset[str], write: Write, access_read: Read
+) -> list[Read]:
     """Returns the reads that a value or an index depends on, and those in conditions."""
-    names = set(wanted)
-    todo = [e.data for access in (write.entries, own.entries) for e in access if e.data is not None]
-    names |= {n for point in todo for n in operands_of(point)}
+    names = set(used)
+    index_exprs = [
+        e.data
+        for access in (write.entries, access_read.entries)
+        for e in access
+        if e.data is not None
+    ]
+    names |= {n for expr in index_exprs for n in operands_of(expr)}
     for read in reads:
         if read.name in names or not all(e.inside for e in read.entries):
             data = [e.data for e in read.entries if e.data is not None]
-            names |= {read.name, *(n for point in data for n in operands_of(point))}
+            names |= {read.name, *(n for expr in data for n in operands_of(expr))}
     return [r for r in reads if r.name in names]
 
 
@@ -205,24 +233,24 @@ def _kept(reads: tuple[Read, ...], wanted: frozenset[str], write: Write, own: Re
 def _factor(
     spec: IndexSpec, contribution: Contribution
 ) -> tuple[ScalarExpr, list[AuxiliaryTensor]]:
-    clause = contribution.clause
-    if not clause.reduce or clause.monoid in (None, "sum"):
+    statement = contribution.statement
+    if not statement.reduce or statement.monoid in (None, "sum"):
         return as_scalar_expr(1), []
-    return FACTORS[clause.monoid](spec, contribution)
+    return FACTORS[statement.monoid](spec, contribution)
 
 
-def _of_mean(
+def _mean_factor(
     spec: IndexSpec, contribution: Contribution
 ) -> tuple[ScalarExpr, list[AuxiliaryTensor]]:
     """Returns an equal share of the existing points."""
-    count = spec.count(contribution.clause)
+    count = spec.count(contribution.statement)
     if count is not None:
-        return as_scalar_expr(1) / _size(count), []
-    helper = _auxiliary_spec(spec, contribution, "count", ScalarLiteral(1.0))
-    return as_scalar_expr(1) / OperandElement(helper.name), [helper]
+        return as_scalar_expr(1) / _as_float(count), []
+    auxiliary = _auxiliary_spec(spec, contribution, "count", ScalarLiteral(1.0))
+    return as_scalar_expr(1) / OperandElement(auxiliary.name), [auxiliary]
 
 
-def _size(count: Dim) -> ScalarExpr:
+def _as_float(count: Dim) -> ScalarExpr:
     return (
         ScalarLiteral(float(count))
         if isinstance(count, int)
@@ -230,22 +258,24 @@ def _size(count: Dim) -> ScalarExpr:
     )
 
 
-def _of_extreme(
+def _extremum_factor(
     spec: IndexSpec, contribution: Contribution
 ) -> tuple[ScalarExpr, list[AuxiliaryTensor]]:
     """Returns equal shares for the points that equal the result."""
     write = contribution.write
     assert write.value is not None
     hit = eq(write.value, OperandElement(result_name(write.result)))
-    helper = _auxiliary_spec(spec, contribution, "ties", select(hit, 1.0, 0.0))
-    return select(hit, 1 / OperandElement(helper.name), 0), [helper]
+    auxiliary = _auxiliary_spec(spec, contribution, "ties", select(hit, 1.0, 0.0))
+    return select(hit, 1 / OperandElement(auxiliary.name), 0), [auxiliary]
 
 
-def _of_product(
+def _product_factor(
     spec: IndexSpec, contribution: Contribution
 ) -> tuple[ScalarExpr, list[AuxiliaryTensor]]:
-    """Returns the product of the other points: without the zero if there is one, zero if there are
-    more.
+    """Returns the product of the other points.
+
+    With one zero among the points, only the gradient at that point is not 0. With several, all are
+    0.
     """
     value = contribution.write.value
     assert value is not None
@@ -257,47 +287,56 @@ def _of_product(
     return select(eq(few, 0), rest / value, single), [zeros, others]
 
 
-FACTORS = {"mean": _of_mean, "max": _of_extreme, "min": _of_extreme, "prod": _of_product}
+FACTORS = {
+    "mean": _mean_factor,
+    "max": _extremum_factor,
+    "min": _extremum_factor,
+    "prod": _product_factor,
+}
 
 
 def _auxiliary_spec(
-    spec: IndexSpec, contribution: Contribution, what: str, value: ScalarExpr, monoid: str = "sum"
+    spec: IndexSpec,
+    contribution: Contribution,
+    quantity: str,
+    value: ScalarExpr,
+    monoid: str = "sum",
 ) -> AuxiliaryTensor:
     """Returns the original spec with another value at each point."""
-    clause, write = contribution.clause, contribution.write
-    name = f"{what} {contribution.number}.{write.result}"
+    statement, write = contribution.statement, contribution.write
+    name = f"{quantity} {contribution.number}.{write.result}"
     base = len(spec.operands)
     results = [Read(result_name(k), base + k, write.entries) for k in range(len(spec.results))]
-    wanted = operands_of(value)
-    reads = (*clause.reads, *[r for r in results if r.name in wanted])
-    made = attrs.evolve(write, result=0, value=value)
-    info = attrs.evolve(spec.results[write.result], name=what)
-    helper = IndexSpec(
+    used = operands_of(value)
+    reads = (*statement.reads, *[r for r in results if r.name in used])
+    auxiliary_write = attrs.evolve(write, result=0, value=value)
+    info = attrs.evolve(spec.results[write.result], name=quantity)
+    auxiliary = IndexSpec(
         _all_operands(spec)[: base + len(spec.results)],
         (info,),
         spec.extents,
-        (attrs.evolve(clause, reads=reads, writes=(made,), monoid=monoid),),
+        (attrs.evolve(statement, reads=reads, writes=(auxiliary_write,), monoid=monoid),),
         1 if monoid == "prod" else 0,
     )
-    return AuxiliaryTensor(name, helper)
+    return AuxiliaryTensor(name, auxiliary)
 
 
-# Scatters: a result that starts from an operand.
+# Scatters start from an operand.
 
 
-def _of_written_base(spec: IndexSpec, operand: int) -> Adjoint | None:
+def _adjoint_of_scatter(spec: IndexSpec, operand: int) -> Adjoint | None:
     """Returns the cotangent at the written indices for updates, and at the others for the base."""
-    if any(clause.monoid not in (None, "sum") for clause in spec.clauses):
+    if any(statement.monoid not in (None, "sum") for statement in spec.statements):
         return None
     if operand != spec.base:
-        return _of_reads(spec, operand)
+        return _adjoint_of_reads(spec, operand)
     info = spec.operands[operand]
-    letters = tuple([Sym(f"a{k}") for k in range(len(info.dims))])
-    extents = {**spec.extents, **dict(zip(letters, info.dims, strict=True))}
-    entries = _plain_entries(letters, info.dims)
+    index_vars = tuple([Sym(f"a{k}") for k in range(len(info.dims))])
+    extents = {**spec.extents, **dict(zip(index_vars, info.dims, strict=True))}
+    entries = _plain_entries(index_vars, info.dims)
     gradient = len(spec.operands) + len(spec.results)
     copied = Statement(
-        letters,
+        index_vars,
         (),
         (),
         (Read(gradient_name(0), gradient, entries),),
@@ -305,14 +344,14 @@ def _of_written_base(spec: IndexSpec, operand: int) -> Adjoint | None:
     )
     replaced = [
         attrs.evolve(c, writes=tuple([attrs.evolve(w, value=ScalarLiteral(0)) for w in c.writes]))
-        for c in spec.clauses
+        for c in spec.statements
         if c.monoid is None
     ]
     results = (ResultInfo(info.name, info.dims, info.dtype),)
-    clauses = (copied, *replaced)
-    return Adjoint(IndexSpec(_all_operands(spec), results, extents, clauses))
+    statements = (copied, *replaced)
+    return Adjoint(IndexSpec(_all_operands(spec), results, extents, statements))
 
 
-def _plain_entries(letters: tuple[Sym, ...], sizes: tuple[Dim, ...]) -> tuple[AccessIndex, ...]:
-    pairs = zip(letters, sizes, strict=True)
-    return tuple([AccessIndex(as_dim(letter), size) for letter, size in pairs])
+def _plain_entries(index_vars: tuple[Sym, ...], sizes: tuple[Dim, ...]) -> tuple[AccessIndex, ...]:
+    pairs = zip(index_vars, sizes, strict=True)
+    return tuple([AccessIndex(as_dim(index_var), size) for index_var, size in pairs])

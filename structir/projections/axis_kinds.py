@@ -1,4 +1,4 @@
-"""What may be done to the axes of a result: cut anywhere, cut in order, or not cut."""
+"""Classifies result axes by how they may be split: independently, in order, or not at all."""
 
 from __future__ import annotations
 
@@ -10,32 +10,36 @@ PARALLEL, SCAN, WHOLE = "parallel", "scan", "whole"
 
 
 def axis_kinds(spec: IndexSpec, result: int = 0) -> tuple[str, ...]:
-    """The kind of each axis of a result.
+    """Returns the kind of each axis of a result.
 
-    Along a `parallel` axis parts are made independently of each other, though they may read the
-    same; along a `scan` each part needs what the ones before it read; a `whole` axis is made at
-    once, or at places that are read from data.
+    Blocks along a `parallel` axis are computed independently, but may read the same elements. Along
+    a `scan` axis each block also reads the inputs of the preceding ones. A `whole` axis cannot be
+    split: it is computed at once, or written at indices read from data.
     """
     rank = len(spec.results[result].dims)
-    found = [PARALLEL] * rank
-    for clause in spec.clauses:
-        for write in clause.writes:
+    kinds = [PARALLEL] * rank
+    for statement in spec.statements:
+        for write in statement.writes:
             if write.result == result:
                 for axis, entry in enumerate(write.entries):
-                    found[axis] = max(found[axis], _kind(spec, clause, entry), key=ORDER.index)
-    return tuple(found)
+                    kinds[axis] = max(kinds[axis], _kind(spec, statement, entry), key=ORDER.index)
+    return tuple(kinds)
 
 
-ORDER = (PARALLEL, SCAN, WHOLE)  # the stricter one counts
+ORDER = (PARALLEL, SCAN, WHOLE)  # from the most to the least splittable
 
 
-def _kind(spec: IndexSpec, clause: Statement, entry: AccessIndex) -> str:
-    if entry.whole or entry.data is not None or not entry.letters.isdisjoint(clause.whole):
+def _kind(spec: IndexSpec, statement: Statement, entry: AccessIndex) -> str:
+    if entry.whole or entry.data is not None or not entry.index_vars.isdisjoint(statement.whole):
         return WHOLE
-    return SCAN if any(target in entry.letters for target in _targets(spec, clause)) else PARALLEL
+    return (
+        SCAN
+        if any(target in entry.index_vars for target in _targets(spec, statement))
+        else PARALLEL
+    )
 
 
-def _targets(spec: IndexSpec, clause: Statement) -> Iterator[object]:
-    scan = scan_of(spec, clause)
+def _targets(spec: IndexSpec, statement: Statement) -> Iterator[object]:
+    scan = scan_of(spec, statement)
     if scan is not None:
         yield scan.target

@@ -16,9 +16,9 @@ MAX_BOXES = 4  # larger regions become their bounding box
 
 
 class Box(NamedTuple):
-    """Every element whose position along each axis is in that axis's set; never empty.
+    """A nonempty product of position sets, one per axis of a tensor.
 
-    An `exact` box holds nothing but what is meant; any other may be larger.
+    A box that is not `exact` is a superset of the elements that it represents.
     """
 
     axes: tuple[PositionSet, ...]
@@ -31,11 +31,11 @@ class Box(NamedTuple):
 
     @property
     def volume(self) -> int:
-        """The number of elements in it."""
+        """The number of elements."""
         return prod([s.size for s in self.axes])
 
     def within(self, other: Box) -> bool:
-        """Whether the region or box is contained in another."""
+        """Whether the box is contained in another."""
         return all(a.within(b) for a, b in zip(self.axes, other.axes, strict=True))
 
     def common(self, other: Box) -> Box | None:
@@ -44,12 +44,12 @@ class Box(NamedTuple):
         return Box(tuple(axes), self.exact and other.exact) if all(axes) else None
 
     def around(self, other: Box) -> Box:
-        """The box with each axis's positions of both."""
+        """Returns a box that contains both: the union of positions along each axis."""
         axes = [a.joined(b) for a, b in zip(self.axes, other.axes, strict=True)]
         return Box(tuple(axes), False)
 
     def joined(self, other: Box) -> Box | None:
-        """The elements of either, where they make one box."""
+        """Returns the union if it is a box, else None."""
         if self.within(other):
             return other
         if other.within(self):
@@ -62,17 +62,17 @@ class Box(NamedTuple):
         return Box(tuple(axes), exact)
 
     def without(self, other: Box) -> Box | None:
-        """The elements that are here and not there, or more; None if there are none."""
+        """Returns a box that contains the elements not in another box; None if there are none."""
         if not other.exact:
             return self
-        apart = [k for k, axis in enumerate(self.axes) if not axis.within(other.axes[k])]
-        if not apart:
+        differing = [k for k, axis in enumerate(self.axes) if not axis.within(other.axes[k])]
+        if not differing:
             return None
-        if len(apart) > 1:
+        if len(differing) > 1:
             return Box(self.axes, self.exact and self.common(other) is None)
         axes = list(self.axes)
-        axes[apart[0]] = axes[apart[0]].without(other.axes[apart[0]])
-        return Box(tuple(axes), self.exact and axes[apart[0]].exact)
+        axes[differing[0]] = axes[differing[0]].without(other.axes[differing[0]])
+        return Box(tuple(axes), self.exact and axes[differing[0]].exact)
 
 
 def box(start: Sequence[int], stop: Sequence[int]) -> Box | None:
@@ -111,12 +111,12 @@ class Region:
 
     @property
     def exact(self) -> bool:
-        """Whether the region has no superfluous elements."""
+        """Whether the region is exact; otherwise it is a superset."""
         return all(b.exact for b in self.boxes)
 
     @property
     def volume(self) -> int:
-        """The number of elements of the bounding box: what a worker with one block receives."""
+        """The number of elements of the bounding box."""
         bounds = self.bounds
         if bounds is None:
             return 0
@@ -124,7 +124,7 @@ class Region:
 
     @property
     def count(self) -> int:
-        """The number of elements in it."""
+        """The number of elements."""
         return _union_volume(self.boxes)
 
     @property
@@ -143,9 +143,9 @@ class Region:
         return region_of([p for p in pairs if p is not None])
 
     def within(self, other: Region) -> bool:
-        """Whether the region or box is contained in another."""
-        own = _union_volume(self.boxes)
-        return own == _union_volume(tuple(_pairs(self.boxes, other.boxes)))
+        """Whether the region is contained in another."""
+        count = _union_volume(self.boxes)
+        return count == _union_volume(tuple(_pairs(self.boxes, other.boxes)))
 
 
 NOTHING = Region()
@@ -153,8 +153,8 @@ NOTHING = Region()
 
 def region(start: Sequence[int], stop: Sequence[int]) -> Region:
     """Returns the region of one block; empty if the block is empty."""
-    made = box(start, stop)
-    return NOTHING if made is None else Region((made,))
+    block = box(start, stop)
+    return NOTHING if block is None else Region((block,))
 
 
 def whole(shape: Sequence[int]) -> Region:
@@ -165,39 +165,40 @@ def whole(shape: Sequence[int]) -> Region:
 def region_of(boxes: Iterable[Box]) -> Region:
     """Returns the union of boxes.
 
-    Merges boxes whose union is a box, and uses the bounding box if too many remain.
+    Merges boxes whose union is a box. If more than MAX_BOXES remain, merges them into bounding
+    boxes.
     """
-    kept: list[Box] = []
-    for each in boxes:
-        _add(kept, each)
-    while len(kept) > MAX_BOXES:
-        last = kept.pop()
-        _add(kept, kept.pop().around(last))
-    return Region(tuple(kept))
+    merged: list[Box] = []
+    for box in boxes:
+        _add(merged, box)
+    while len(merged) > MAX_BOXES:
+        last = merged.pop()
+        _add(merged, merged.pop().around(last))
+    return Region(tuple(merged))
 
 
-def _add(kept: list[Box], new: Box) -> None:
-    at = 0
-    while at < len(kept):
-        union = kept[at].joined(new)
+def _add(merged: list[Box], new: Box) -> None:
+    index = 0
+    while index < len(merged):
+        union = merged[index].joined(new)
         if union is None:
-            at += 1
+            index += 1
             continue
-        del kept[at]
-        new, at = union, 0
-    kept.append(new)
+        del merged[index]
+        new, index = union, 0
+    merged.append(new)
 
 
 def _pairs(boxes: Sequence[Box], others: Sequence[Box]) -> Iterator[Box]:
-    for each in boxes:
+    for box in boxes:
         for other in others:
-            shared = each.common(other)
+            shared = box.common(other)
             if shared is not None:
                 yield shared
 
 
 def _union_volume(boxes: Sequence[Box]) -> int:
-    """Returns the boxes of the first and the elements that others add to it."""
+    """Returns the number of elements of a union of boxes, by inclusion and exclusion."""
     if not boxes:
         return 0
     first, rest = boxes[0], boxes[1:]

@@ -1,5 +1,4 @@
-"""What tiles and shards of a result read: footprints, what neighbours share, and the traffic of a
-tiling."""
+"""Compares what neighbouring tiles of a result read: footprints and overlap."""
 
 from __future__ import annotations
 
@@ -12,12 +11,15 @@ import attrs
 from structir.projections.boxes import Region, region
 
 Name = TypeVar("Name", bound=Hashable)
-Walk = Callable[[Region], Mapping[Name, Region]]  # from a region of the result to those of inputs
+# from a region of the result to the required region of each input
+RegionMap = Callable[[Region], Mapping[Name, Region]]
 
 
 def shards(shape: Sequence[int], grid: Sequence[int]) -> list[Region]:
-    """A result cut into a grid, row-major: piece i of g along an axis of size d goes from `d*i//g`
-    to `d*(i+1)//g`."""
+    """Returns the blocks of a result cut into a grid, in row-major order.
+
+    Block i of g along an axis of size d extends from `d*i//g` to `d*(i+1)//g`.
+    """
     cuts = [
         [(d * i // g, d * (i + 1) // g) for i in range(g)] for d, g in zip(shape, grid, strict=True)
     ]
@@ -26,23 +28,23 @@ def shards(shape: Sequence[int], grid: Sequence[int]) -> list[Region]:
 
 @attrs.frozen
 class Sharing:
-    """What one input has to do with two neighbouring tiles of a result."""
+    """The overlap of two neighbouring tiles of a result in one input."""
 
-    box: int  # elements in the block around what the first tile reads
-    shared_box: int  # those that are in both tiles' blocks
-    shared_needed: int | None  # those that both tiles need; None where that is not known
-    stride: tuple[int, ...] | None  # how far the block moves; None if either tile reads nothing
+    box: int  # elements of the bounding box that the first tile reads
+    shared_box: int  # elements in both bounding boxes
+    shared_needed: int | None  # elements that both tiles read; None if unknown
+    stride: tuple[int, ...] | None  # offset between the boxes; None if either is empty
 
     @property
     def kind(self) -> str:
-        """`full`, `halo` or `disjoint`."""
+        """The kind of overlap: `full`, `halo` or `disjoint`."""
         if not self.shared_box:
             return "disjoint"
         return "full" if self.stride is not None and not any(self.stride) else "halo"
 
 
 def sharing(first: Region, second: Region) -> Sharing:
-    """What two tiles share of one input."""
+    """Returns the overlap of two tiles in one input, from the regions that they read."""
     a, b = first.bounds, second.bounds
     if a is None or b is None:
         return Sharing(first.volume, 0, 0, None)
@@ -58,16 +60,18 @@ def sharing(first: Region, second: Region) -> Sharing:
 
 
 def neighbours(
-    walk: Walk[Name], at: Sequence[int], tile: Sequence[int], axis: int
+    walk: RegionMap[Name], at: Sequence[int], tile: Sequence[int], axis: int
 ) -> dict[Name, Sharing]:
-    """What a tile at this place and the next one along an axis share of every input."""
-    beyond = [start + (size if k == axis else 0) for k, (start, size) in _numbered(at, tile)]
+    """Returns the overlap in every input of the tile at `at` and the next one along an axis.
+
+    `walk` maps a region of the result to the required region of each input.
+    """
+    next_start = [
+        position + (size if k == axis else 0)
+        for k, (position, size) in enumerate(zip(at, tile, strict=True))
+    ]
     first, second = (
-        walk(region(start, [p + n for p, n in zip(start, tile, strict=True)]))
-        for start in (at, beyond)
+        walk(region(corner, [p + n for p, n in zip(corner, tile, strict=True)]))
+        for corner in (at, next_start)
     )
     return {name: sharing(first[name], second[name]) for name in first}
-
-
-def _numbered(at: Sequence[int], tile: Sequence[int]) -> list[tuple[int, tuple[int, int]]]:
-    return list(enumerate(zip(at, tile, strict=True)))

@@ -17,33 +17,33 @@ from structir.projections.spec import IndexSpec, Read, Statement, Write, affine
 
 
 class FusionRelation(Enum):
-    """What a point of the consumer needs of the producer."""
+    """The dependence of a consumer point on producer points."""
 
-    INLINE = "inline"  # one point, another for each: substitute, nothing is computed twice
-    HOIST = "hoist"  # one point, the same along some axes: compute outside of them, or again
-    WINDOW = "window"  # several points: again for each reader, or a buffer
-    SKIP = "skip"  # one point, some never: those are not computed
-    DIAGONAL = "diagonal"  # one point, its letters tied to each other
-    WHOLE = "whole"  # a whole axis at once: fuse outside of that axis only
-    BARRIER = "barrier"  # places that are read from data, or no affine map
+    INLINE = "inline"  # one distinct point each: substitute without recomputation
+    HOIST = "hoist"  # one point, shared along some axes: hoist out of them, or recompute
+    WINDOW = "window"  # several points: recompute per user, or buffer
+    SKIP = "skip"  # one point each, some unused: those are not computed
+    DIAGONAL = "diagonal"  # one point, with coupled index variables
+    WHOLE = "whole"  # a whole axis: fuse outside of that axis only
+    BARRIER = "barrier"  # an index read from data, or no affine map
 
 
 @attrs.frozen
 class Fusion:
-    """How a consumer's points need a producer's."""
+    """The dependence of a consumer on a producer, for fusion."""
 
     relation: FusionRelation
-    points: Projection | None = None  # from the consumer's parallel letters to the producer's
-    inner: tuple[int, ...] = ()  # the producer's parallel letters of which several, or all, are met
+    points: Projection | None = None  # from parallel indices of the consumer to the producer's
+    inner: tuple[int, ...] = ()  # parallel indices of the producer with several positions per point
 
     @property
     def legal(self) -> bool:
-        """Whether the producer can be computed where it is read."""
+        """Whether the producer can be computed at its uses."""
         return self.relation not in (FusionRelation.BARRIER, FusionRelation.WHOLE)
 
     @property
     def exact(self) -> bool:
-        """Whether fusing computes nothing twice."""
+        """Whether fusion recomputes nothing."""
         return self.relation in (
             FusionRelation.INLINE,
             FusionRelation.SKIP,
@@ -56,56 +56,59 @@ BARRIER = Fusion(FusionRelation.BARRIER)
 
 def fusion(
     producer: IndexSpec,
-    making: tuple[Statement, Write],
+    producing: tuple[Statement, Write],
     consumer: IndexSpec,
-    reading: tuple[Statement, Read],
+    consuming: tuple[Statement, Read],
 ) -> Fusion:
-    """How a read of a value meets the clause that writes it.
+    """Returns how a read of a value depends on the statement that writes it.
 
-    A producer that reduces can be fused where its loops stay inside one point of the consumer:
-    where the relation is `inline` or `hoist`; see `fusible`."""
-    (clause, write), (reader, read) = making, reading
-    back = inverse(write.entries, clause.parallel, producer.extents)
-    if back is None or any(entry.data is not None for entry in read.entries):
+    A producer that reduces can be fused if its loops stay inside one point of the consumer: if the
+    relation is `inline` or `hoist`; see `fusible`.
+    """
+    (statement, write), (user, read) = producing, consuming
+    inverse_write = inverse(write.entries, statement.parallel, producer.extents)
+    if inverse_write is None or any(entry.data is not None for entry in read.entries):
         return BARRIER
     if any(entry.loose for entry in read.entries):
         return BARRIER
-    forward = projection(read.entries, reader.parallel, consumer.extents)
-    points = forward.after(back)
-    if points is None or not _is_affine(read, reader):
+    forward = projection(read.entries, user.parallel, consumer.extents)
+    points = forward.after(inverse_write)
+    if points is None or not _is_affine(read, user):
         return BARRIER
-    met = tuple([k for k, size in enumerate(points.shape) if size != 1])
+    multiple = tuple([k for k, size in enumerate(points.shape) if size != 1])
     if any(entry.whole for entry in read.entries):
-        return Fusion(FusionRelation.WHOLE, points, met)
-    if met:
-        return Fusion(FusionRelation.WINDOW, points, met)
-    made = [producer.extents[s] for s in clause.parallel]
-    seen = [consumer.extents[s] for s in reader.parallel]
-    return Fusion(_of_rows(points, made, seen), points)
+        return Fusion(FusionRelation.WHOLE, points, multiple)
+    if multiple:
+        return Fusion(FusionRelation.WINDOW, points, multiple)
+    producer_extents = [producer.extents[s] for s in statement.parallel]
+    consumer_extents = [consumer.extents[s] for s in user.parallel]
+    return Fusion(_classify(points, producer_extents, consumer_extents), points)
 
 
-def _is_affine(read: Read, reader: Statement) -> bool:
-    """Whether every index of a read is affine, so that its projection says all."""
-    letters = (*reader.parallel, *reader.reduce)
-    return all(e.whole or affine(e.dim, letters) is not None for e in read.entries)
+def _is_affine(read: Read, user: Statement) -> bool:
+    """Whether every index of a read is affine, so that its projection is exact."""
+    index_vars = (*user.parallel, *user.reduce)
+    return all(e.whole or affine(e.dim, index_vars) is not None for e in read.entries)
 
 
-def _of_rows(points: Projection, made: Sequence[Dim], read: Sequence[Dim]) -> FusionRelation:
-    """The relation of a map to single points, from the extents on both sides."""
-    rows = [row for row, extent in zip(points.matrix, made, strict=True) if extent != 1]
-    moving = [k for k, extent in enumerate(read) if extent != 1]
+def _classify(
+    points: Projection, producer_extents: Sequence[Dim], consumer_extents: Sequence[Dim]
+) -> FusionRelation:
+    """Returns the relation of a map to single points, from the extents on both sides."""
+    rows = [row for row, extent in zip(points.matrix, producer_extents, strict=True) if extent != 1]
+    moving = [k for k, extent in enumerate(consumer_extents) if extent != 1]
     used = [[k for k in moving if row[k] != 0] for row in rows]
     columns = [k for row in used for k in row]
     if any(len(row) > 1 for row in used) or len(set(columns)) < len(columns):
         return FusionRelation.DIAGONAL
     if len(columns) < len(moving):
         return FusionRelation.HOIST
-    steady = all(used) and all(row[k] in (1, -1) for row, (k,) in zip(rows, used, strict=True))
-    return FusionRelation.INLINE if steady else FusionRelation.SKIP
+    permutes = all(used) and all(row[k] in (1, -1) for row, (k,) in zip(rows, used, strict=True))
+    return FusionRelation.INLINE if permutes else FusionRelation.SKIP
 
 
-def fusible(producer: Statement, found: Fusion) -> bool:
-    """Whether a clause, with its reduction if it has one, may be computed where it is read."""
+def fusible(producer: Statement, dependence: Fusion) -> bool:
+    """Whether a statement, with its reduction if it has one, may be computed at its uses."""
     if producer.reduce or producer.whole:
-        return found.relation in (FusionRelation.INLINE, FusionRelation.HOIST)
-    return found.legal
+        return dependence.relation in (FusionRelation.INLINE, FusionRelation.HOIST)
+    return dependence.legal

@@ -7,13 +7,13 @@ from functools import cached_property
 
 import attrs
 
-from structir.projections.affine_forms import AffineForm, moving_letters, values
+from structir.projections.affine_forms import AffineForm, moving_index_vars, values
 from structir.projections.boxes import Box
 from structir.projections.position_sets import PositionSet
-from structir.projections.preimage import Constraint, narrow, tried
+from structir.projections.preimage import Constraint, enumerate_preimage, narrow
 from structir.projections.row_major import split
 
-ROUNDS = 8  # of narrowing; constraints that still narrow each other then leave a superset
+ROUNDS = 8  # limit of narrowing; without a fixed point the result is a superset
 
 
 @attrs.frozen
@@ -30,16 +30,16 @@ class ConcreteIndex:
     exact: bool = True
 
     @cached_property
-    def letter(self) -> int | None:
-        """The loop index that this index equals; None if there is none."""
-        return None if self.form is None else self.form.alone
+    def index_var(self) -> int | None:
+        """The index variable that this index equals; None if there is none."""
+        return None if self.form is None else self.form.as_index_var
 
     def positions(self, sets: Sequence[PositionSet]) -> PositionSet:
         """Returns the possible positions of the index within its axis."""
         if self.form is None:
             return PositionSet(0, self.size, 0, self.exact)
-        found = values(self.form, sets)
-        return found if self.inside and found.exact else found.clipped(0, self.size)
+        positions = values(self.form, sets)
+        return positions if self.inside and positions.exact else positions.clipped(0, self.size)
 
 
 @attrs.frozen(eq=False)
@@ -49,30 +49,31 @@ class ConcreteAccess:
     axes: tuple[ConcreteIndex, ...]
 
     @cached_property
-    def letters(self) -> tuple[int, ...]:
-        """The loop indices of all entries, with repetitions."""
-        return tuple([k for a in self.axes if a.form is not None for k in a.form.letters])
+    def index_vars(self) -> tuple[int, ...]:
+        """The index variables of all index expressions, with repetitions."""
+        return tuple([k for a in self.axes if a.form is not None for k in a.form.index_vars])
 
     @cached_property
     def coupled(self) -> bool:
-        """Whether a loop index occurs twice, so that the positions are not a product."""
-        return len(set(self.letters)) < len(self.letters)
+        """Whether an index variable occurs twice, so that the positions are not a product."""
+        return len(set(self.index_vars)) < len(self.index_vars)
 
 
 @attrs.frozen(eq=False)
 class IterationPoints:
-    """A product of letter sets: points of a clause.
+    """A product of index sets: iteration points of a statement.
 
-    Each of `ties` is a group of letters of which not every combination is meant. It is `exact` if
-    every position of every letter is that of some point that is meant."""
+    Each of `ties` is a group of index variables of which only some combinations are points. The set
+    is `exact` if every position of every index variable belongs to some point.
+    """
 
     sets: tuple[PositionSet, ...]
     exact: bool = True
     ties: tuple[frozenset[int], ...] = ()
     absent: tuple[
         tuple[ConcreteAccess, frozenset[int]], ...
-    ] = ()  # who overhangs, and along which letters
-    reached: bool = True  # every position of these letters has points that are not absent
+    ] = ()  # accesses out of bounds, and the index variables concerned
+    reached: bool = True  # whether every position of these index variables has existing points
 
     def box(self, access: ConcreteAccess) -> Box | None:
         """Returns the elements that an access reaches at these points; None if there are none."""
@@ -87,12 +88,12 @@ class IterationPoints:
             return False
         if not (access.coupled or self.ties or self.absent):
             return True
-        moving = [k for k in access.letters if self.sets[k].size > 1]
+        moving = [k for k in access.index_vars if self.sets[k].size > 1]
         if len(set(moving)) < len(moving):
             return False
-        others = [letters for other, letters in self.absent if other is not access]
-        allowed = 1 if self.reached else 0
-        if not all([s and len(s.intersection(moving)) <= allowed for s in others]):
+        outside = [index_vars for other, index_vars in self.absent if other is not access]
+        shared_limit = 1 if self.reached else 0
+        if not all([s and len(s.intersection(moving)) <= shared_limit for s in outside]):
             return False
         return all([len(tie.intersection(moving)) < 2 for tie in self.ties])
 
@@ -101,7 +102,7 @@ class IterationPoints:
 class LoopNest:
     """A statement at concrete sizes."""
 
-    full: tuple[PositionSet, ...]  # every position of each letter
+    full: tuple[PositionSet, ...]  # all positions of each index variable
     reads: Mapping[str, ConcreteAccess]
     writes: tuple[ConcreteAccess, ...]
     conditions: tuple[Constraint, ...]
@@ -111,43 +112,43 @@ class LoopNest:
         sets = list(self.full)
         constraints = list(self.conditions)
         for axis, target in zip(access.axes, box.axes, strict=True):
-            letter = axis.letter
-            if letter is not None:
-                sets[letter] = sets[letter].common(target)
+            index_var = axis.index_var
+            if index_var is not None:
+                sets[index_var] = sets[index_var].common(target)
             elif axis.form is not None:
                 constraints.append((axis.form, target))
         if not all(sets):
             return
         if not constraints:
-            yield self._found(sets, box.exact, ())
+            yield self._iteration_points(sets, box.exact, ())
             return
-        told = box.exact and all([target.exact for _, target in constraints])
+        targets_exact = box.exact and all([target.exact for _, target in constraints])
         for product in split(constraints, sets):
-            if _settled(constraints, product):
-                found, exact, ties = _checked(constraints, product)
-                if all(found):
-                    yield self._found(found, told and exact, ties)
+            if _narrow_all(constraints, product):
+                narrowed, exact, ties = _make_consistent(constraints, product)
+                if all(narrowed):
+                    yield self._iteration_points(narrowed, targets_exact and exact, ties)
 
-    def _found(
+    def _iteration_points(
         self, sets: list[PositionSet], exact: bool, ties: tuple[frozenset[int], ...]
     ) -> IterationPoints:
         if not self.out_of_bounds:
             return IterationPoints(tuple(sets), exact, ties)
-        absent = [(a, s) for a, each in self.out_of_bounds for s in _ties([each], sets)]
-        if not absent:
+        out_of_bounds = [(a, s) for a, each in self.out_of_bounds for s in _ties([each], sets)]
+        if not out_of_bounds:
             return IterationPoints(tuple(sets), exact, ties)
         existing = list(sets)
         constraints = [each for _, each in self.out_of_bounds]
-        some = _settled(constraints, existing)
-        left = tuple(_ties(constraints, existing))
-        apart = frozenset().union(*ties).isdisjoint(k for _, s in absent for k in s)
-        if not (some and apart and _consistent(existing, left)):
-            absent = [(a, frozenset()) for a, _ in absent]
-        return IterationPoints(tuple(sets), exact, ties, tuple(absent), existing == sets)
+        nonempty = _narrow_all(constraints, existing)
+        remaining_ties = tuple(_ties(constraints, existing))
+        disjoint = frozenset().union(*ties).isdisjoint(k for _, s in out_of_bounds for k in s)
+        if not (nonempty and disjoint and _consistent(existing, remaining_ties)):
+            out_of_bounds = [(a, frozenset()) for a, _ in out_of_bounds]
+        return IterationPoints(tuple(sets), exact, ties, tuple(out_of_bounds), existing == sets)
 
     @cached_property
     def out_of_bounds(self) -> list[tuple[ConcreteAccess, Constraint]]:
-        """Returns the read indices that leave their axis at some points."""
+        """The read indices that leave their axis at some points, with their constraints."""
         return [
             (read, (axis.form, PositionSet(0, axis.size)))
             for read in self.reads.values()
@@ -156,7 +157,7 @@ class LoopNest:
         ]
 
 
-def _settled(constraints: list[Constraint], sets: list[PositionSet]) -> bool:
+def _narrow_all(constraints: list[Constraint], sets: list[PositionSet]) -> bool:
     """Narrows index sets to a fixed point. Returns False if no point remains."""
     for _ in range(ROUNDS):
         before = list(sets)
@@ -165,35 +166,38 @@ def _settled(constraints: list[Constraint], sets: list[PositionSet]) -> bool:
                 return False
         if sets == before:
             return True
-    sets[:] = [s.marked(False) for s in sets]
+    sets[:] = [s.with_exactness(False) for s in sets]
     return True
 
 
-def _checked(
+def _make_consistent(
     constraints: list[Constraint], sets: list[PositionSet]
 ) -> tuple[list[PositionSet], bool, tuple[frozenset[int], ...]]:
-    """Narrowed letters, whether nothing more can be narrowed, and what ties them; constraints that
-    have letters in common are tried out where the points are few."""
+    """Returns narrowed index sets, whether they are exact, and their ties.
+
+    Constraints that share index variables are solved by enumeration if the points are few.
+    """
     ties = tuple(_ties(constraints, sets))
     if _consistent(sets, ties):
         return sets, True, ties
-    found = tried(constraints, sets)
-    if found is None:
+    enumerated = enumerate_preimage(constraints, sets)
+    if enumerated is None:
         return sets, False, ties
-    return found, all([s.exact for s in found]), (frozenset().union(*ties),)
+    return enumerated, all([s.exact for s in enumerated]), (frozenset().union(*ties),)
 
 
 def _ties(constraints: list[Constraint], sets: list[PositionSet]) -> Iterator[frozenset[int]]:
-    """The letters of each constraint that not all of their combinations meet."""
+    """Yields for each constraint the index variables of which some combinations violate it."""
     for form, target in constraints:
         if not values(form, sets).within(target):
-            yield moving_letters(form, sets)
+            yield moving_index_vars(form, sets)
 
 
 def _consistent(sets: list[PositionSet], ties: tuple[frozenset[int], ...]) -> bool:
-    """Whether every position that is left to a letter is one of some point.
+    """Whether every remaining position of an index variable belongs to some point.
 
-    Narrowed one by one, letters of constraints that have no letter in common are."""
-    letters = [k for tie in ties for k in tie]
-    alone = any(len(tie) < 2 for tie in ties)
-    return not alone and len(set(letters)) == len(letters) and all([s.exact for s in sets])
+    This holds for narrowed sets if no two constraints share an index variable.
+    """
+    index_vars = [k for tie in ties for k in tie]
+    single = any(len(tie) < 2 for tie in ties)
+    return not single and len(set(index_vars)) == len(index_vars) and all([s.exact for s in sets])

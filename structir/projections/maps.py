@@ -1,10 +1,9 @@
-"""Projections: affine maps that take a point of some letters, or of a result, to a box of an
-operand.
+"""Projections: affine maps from iteration points, or result positions, to boxes of an operand.
 
-    box of axis j = offset[j] + sum of matrix[j][i] * position[i], and shape[j] positions from there
+    box of axis j = offset[j] + sum of matrix[j][i] * position[i], of width shape[j]
 
-They hold for every size: offsets and shapes are dims, and so are factors that come out of row-major
-numbers. They know nothing of borders; whoever uses a box clips it.
+They hold for every size: offsets and shapes are dims, and so are factors from row-major linear
+indices. They ignore the bounds of the operand: callers bound the boxes.
 """
 
 from __future__ import annotations
@@ -23,8 +22,11 @@ Rows = tuple[tuple[Dim, ...], ...]
 
 @attrs.frozen
 class Projection:
-    """A map from positions to boxes: one row for each axis of the operand, one column for each
-    position. A map to single elements has shape 1 everywhere."""
+    """An affine map from positions to boxes.
+
+    The matrix has one row per axis of the operand and one column per position. A map to single
+    elements has shape 1 along each axis.
+    """
 
     matrix: Rows
     offset: Corner
@@ -32,19 +34,20 @@ class Projection:
 
     @property
     def columns(self) -> int:
-        """How many positions it takes; 0 for a map without axes too."""
+        """The number of positions; 0 for a map without axes too."""
         return len(self.matrix[0]) if self.matrix else 0
 
     def column(self, position: int) -> Corner:
-        """How far the box moves when one position grows by 1."""
+        """Returns the offset of the box when one position grows by 1."""
         return tuple([row[position] for row in self.matrix])
 
     def box(self, start: Sequence[Dim], stop: Sequence[Dim]) -> tuple[Corner, Corner] | None:
-        """The least box that holds what a block of positions reads; None where the sign of a factor
-        is not known.
+        """Returns the bounding box of what a block of positions reads; None if a factor has an
+        unknown sign.
 
-        Each position takes its own extreme: the corners of the block do not give the box where
-        factors of both signs meet in one row."""
+        Each position takes its own extreme: mapping the corners of the block would be wrong in rows
+        with factors of both signs.
+        """
         starts: list[Dim] = []
         stops: list[Dim] = []
         for row, offset, size in zip(self.matrix, self.offset, self.shape, strict=True):
@@ -60,11 +63,11 @@ class Projection:
         return tuple(starts), tuple(stops)
 
     def after(self, other: Projection) -> Projection | None:
-        """The map that reads through another: this one's operand is a result that the other one is
-        read by.
+        """Returns the composition with a map that reads the operand of this one.
 
-        `self` takes positions to boxes of t, `other` positions of t to boxes of an operand; None
-        where the sign of a factor is not known."""
+        `self` maps positions to boxes of t, and `other` positions of t to boxes of an operand.
+        Returns None if a factor has an unknown sign.
+        """
         rows, offsets, shapes = [], [], []
         for row, offset, size in zip(other.matrix, other.offset, other.shape, strict=True):
             signs = [sign_of(factor) for factor in row]
@@ -82,14 +85,16 @@ class Projection:
 
     @property
     def single(self) -> bool:
-        """Whether it takes each point to one element."""
+        """Whether it maps each point to one element."""
         return all(size == 1 for size in self.shape)
 
     def touching(
         self, start: Sequence[Dim], stop: Sequence[Dim], extents: Sequence[Dim]
     ) -> tuple[Corner, Corner] | None:
-        """The positions whose boxes may touch a box of the operand: a superset where a row has
-        several factors; None where a factor is no known number."""
+        """Returns the positions whose boxes may intersect a box of the operand.
+
+        A superset for rows with several factors; None if a factor is symbolic.
+        """
         lows: list[Dim] = [0] * len(extents)
         highs: list[Dim] = list(extents)
         for row, offset, size, first, end in zip(
@@ -124,7 +129,7 @@ def _dot(row: Sequence[Dim], column: Sequence[Dim]) -> Dim:
 
 
 def _reach(terms: Sequence[tuple[Dim, Dim]]) -> tuple[Dim, Dim] | None:
-    """The least and the greatest sum of factors times positions below extents."""
+    """Returns the least and the greatest sum of factors times positions below their extents."""
     low: Dim = 0
     high: Dim = 0
     for factor, extent in terms:
@@ -137,7 +142,7 @@ def _reach(terms: Sequence[tuple[Dim, Dim]]) -> tuple[Dim, Dim] | None:
 
 
 def sign_of(factor: Dim) -> int | None:
-    """-1, 0 or 1; 1 also for what may be 0 or more; None where it is not known."""
+    """Returns -1, 0 or 1; also 1 for a factor that is at least 0, and None if unknown."""
     if isinstance(factor, int):
         return (factor > 0) - (factor < 0)
     if dims.at_least(factor, 0):
@@ -146,7 +151,7 @@ def sign_of(factor: Dim) -> int | None:
 
 
 def identity(shape: Sequence[Dim]) -> Projection:
-    """The map from a result to itself."""
+    """Returns the map from a result to itself."""
     ranks = range(len(shape))
     rows = tuple([tuple([int(i == j) for i in ranks]) for j in ranks])
     return Projection(rows, (0,) * len(shape), (1,) * len(shape))
@@ -156,11 +161,14 @@ def identity(shape: Sequence[Dim]) -> Projection:
 
 
 def projection(
-    entries: Sequence[AccessIndex], kept: Sequence[Sym], extents: Mapping[Sym, Dim]
+    entries: Sequence[AccessIndex], columns: Sequence[Sym], extents: Mapping[Sym, Dim]
 ) -> Projection:
-    """What an access meets for a point of the kept letters, all other letters ranging over their
-    extents. An axis that is taken whole, read by data, or no affine index, is met whole."""
-    rows = [_row(entry, kept, extents) for entry in entries]
+    """Returns the box that an access reads at a point of the `kept` index variables.
+
+    The other index variables range over their extents. An axis that is read whole, by data, or by
+    an index that is not affine, is read completely.
+    """
+    rows = [_row(entry, columns, extents) for entry in entries]
     return Projection(
         tuple([row for row, _, _ in rows]),
         tuple([offset for _, offset, _ in rows]),
@@ -169,61 +177,67 @@ def projection(
 
 
 def _row(
-    entry: AccessIndex, kept: Sequence[Sym], extents: Mapping[Sym, Dim]
+    entry: AccessIndex, columns: Sequence[Sym], extents: Mapping[Sym, Dim]
 ) -> tuple[tuple[Dim, ...], Dim, Dim]:
-    whole: tuple[tuple[Dim, ...], Dim, Dim] = ((0,) * len(kept), 0, entry.size)
+    whole: tuple[tuple[Dim, ...], Dim, Dim] = ((0,) * len(columns), 0, entry.size)
     if entry.whole or entry.data is not None:
         return whole
-    letters = tuple(sorted(dims.syms(entry.dim) & extents.keys(), key=lambda s: s.order))
-    found = affine(entry.dim, letters)
-    if found is None:
+    index_vars = tuple(sorted(dims.syms(entry.dim) & extents.keys(), key=lambda s: s.order))
+    form = affine(entry.dim, index_vars)
+    if form is None:
         return whole
-    factors, offset = found
-    absorbed = [(f, extents[s]) for s, f in factors.items() if s not in kept]
+    factors, offset = form
+    absorbed = [(f, extents[s]) for s, f in factors.items() if s not in columns]
     reach = _reach(absorbed)
     if reach is None:
         return whole
-    row = tuple([factors.get(letter, 0) for letter in kept])
+    row = tuple([factors.get(index_var, 0) for index_var in columns])
     return row, offset + reach[0], reach[1] - reach[0] + 1
 
 
-def of_result(spec: IndexSpec, clause: Statement, write: Write, read: Read) -> Projection | None:
-    """What a point of a result reads of an operand; None where the write is no signed permutation
-    of the parallel letters, or the clause covers only a part of the result."""
-    back = inverse(write.entries, clause.parallel, spec.extents)
-    if back is None:
+def of_result(spec: IndexSpec, statement: Statement, write: Write, read: Read) -> Projection | None:
+    """Returns the projection from a result to a read of an operand.
+
+    Returns None if the write is no signed permutation of the parallel index variables, or the
+    statement writes only a part of the result.
+    """
+    from_result = inverse(write.entries, statement.parallel, spec.extents)
+    if from_result is None:
         return None
-    own = projection(read.entries, clause.parallel, spec.extents)
-    return back.after(own)
+    from_index_vars = projection(read.entries, statement.parallel, spec.extents)
+    return from_result.after(from_index_vars)
 
 
 def inverse(
-    entries: Sequence[AccessIndex], letters: Sequence[Sym], extents: Mapping[Sym, Dim]
+    entries: Sequence[AccessIndex], index_vars: Sequence[Sym], extents: Mapping[Sym, Dim]
 ) -> Projection | None:
-    """The map from elements back to letters, where every entry is a letter, up to sign and offset,
-    or the only element of its axis."""
+    """Returns the map from elements to index variables.
+
+    Returns None unless each index expression is an index variable up to sign and offset, or the
+    only position of its axis.
+    """
     rank = len(entries)
     rows: dict[Sym, tuple[tuple[Dim, ...], Dim]] = {}
     for position, entry in enumerate(entries):
         if entry.whole or entry.data is not None or entry.loose:
             return None
-        found = affine(entry.dim, tuple(letters))
-        if found is None:
+        form = affine(entry.dim, tuple(index_vars))
+        if form is None:
             return None
-        moving = {s: f for s, f in found[0].items() if extents[s] != 1}
+        moving = {s: f for s, f in form[0].items() if extents[s] != 1}
         if len(moving) > 1:
             return None
-        for letter, sign in moving.items():
-            if sign not in (1, -1) or letter in rows:
+        for index_var, sign in moving.items():
+            if sign not in (1, -1) or index_var in rows:
                 return None
             row = tuple([sign if k == position else 0 for k in range(rank)])
-            rows[letter] = row, -sign * found[1]
-    for letter in letters:
-        if letter not in rows and extents[letter] != 1:
+            rows[index_var] = row, -sign * form[1]
+    for index_var in index_vars:
+        if index_var not in rows and extents[index_var] != 1:
             return None
-    given = [rows.get(letter, ((0,) * rank, 0)) for letter in letters]
+    rows_in_order = [rows.get(index_var, ((0,) * rank, 0)) for index_var in index_vars]
     return Projection(
-        tuple([row for row, _ in given]),
-        tuple([offset for _, offset in given]),
-        (1,) * len(letters),
+        tuple([row for row, _ in rows_in_order]),
+        tuple([offset for _, offset in rows_in_order]),
+        (1,) * len(index_vars),
     )

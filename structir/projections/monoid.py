@@ -1,4 +1,4 @@
-"""Monoids: how the values of points that share a result are combined."""
+"""Monoids of reductions and accumulating writes."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from structir.projections.scalar_expr import Scalar
 
 @attrs.frozen
 class Monoid:
-    """A way to combine values. `combine` names the function of two points; pairs and averages are
-    made from another monoid."""
+    """A reduction. `combine` names its elementwise function; a mean and an argmax derive from
+    another monoid.
+    """
 
     name: str
     combine: str
-    least: float  # the identity, before it is fitted into a dtype
+    least: float  # the identity, before conversion to a dtype
 
     def identity(self, dtype: str) -> Scalar:
-        """What combines with nothing, as a plain number of the dtype."""
+        """Returns the identity element as a Python number of the dtype."""
         if dtype == "bool":
             return bool(self.least > 0)
         if is_float(dtype):
@@ -28,7 +29,7 @@ class Monoid:
         return int(self.least)
 
     def of_nothing(self, dtype: str) -> Scalar:
-        """What a reduction over no points gives."""
+        """Returns the result of an empty reduction."""
         match self.name:
             case "mean":
                 return float("nan") if is_float(dtype) else 0
@@ -39,16 +40,16 @@ class Monoid:
 
 INF = float("inf")
 MONOIDS: dict[str, Monoid] = {
-    m.name: m
-    for m in (
+    monoid.name: monoid
+    for monoid in (
         Monoid("sum", "add", 0.0),
         Monoid("prod", "mul", 1.0),
         Monoid("max", "max", -INF),
         Monoid("min", "min", INF),
         Monoid("any", "or", 0.0),
         Monoid("all", "and", 1.0),
-        Monoid("mean", "add", 0.0),  # the sum, over how many points there are
-        Monoid("argmax", "max", -INF),  # the running number of the first greatest
+        Monoid("mean", "add", 0.0),  # the sum divided by the number of points
+        Monoid("argmax", "max", -INF),  # the linear index of the first maximum
         Monoid("argmin", "min", INF),
     )
 }

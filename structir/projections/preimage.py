@@ -1,7 +1,8 @@
 """Narrows index sets to the preimage of a set of index values.
 
-`narrow(form, target, sets)` keeps, of each letter, the positions at which the form can still fall
-into a target: exactly those where each letter stands once in the form, and perhaps more otherwise.
+`narrow(form, target, sets)` restricts each index variable to the positions at which the form can be
+in the target. The result is exact if each index variable occurs once in the form, and otherwise may
+be a superset.
 """
 
 from __future__ import annotations
@@ -21,16 +22,14 @@ from structir.projections.affine_forms import (
 )
 from structir.projections.position_sets import EMPTY, PositionSet, of, only
 
-Constraint = tuple[AffineForm, PositionSet]  # an index, and what it must fall into
+Constraint = tuple[AffineForm, PositionSet]  # an index and the set of its permitted values
 
 
 def narrow(form: AffineForm, target: PositionSet, sets: list[PositionSet]) -> bool:
-    """Keeps the positions at which the form can fall into the target.
+    """Restricts the sets to the positions at which the form can be in the target.
 
-    Returns False if there are none.
-
-    Letters are narrowed one by one, the others ranging over their sets: every position that is kept
-    has a point that falls into the target, if each letter stands once in the form.
+    Returns False if there are none. Each index variable is narrowed in turn, with the others
+    ranging over their sets.
     """
     offset, terms, repeats = form
     if not terms:
@@ -60,41 +59,42 @@ def _narrow_sum(
 
 def _narrow_repeated(form: AffineForm, target: PositionSet, sets: list[PositionSet]) -> bool:
     """Narrows forms with a repeated loop index by enumeration, or to a superset."""
-    found = tried([(form, target)], sets)
-    if found is None:
-        some = _narrow_sum(form.terms, target.shifted(-form.offset), sets)
-        for k in form.letters:
-            sets[k] = sets[k].marked(False) if sets[k] else EMPTY
-        return some
+    narrowed = enumerate_preimage([(form, target)], sets)
+    if narrowed is None:
+        nonempty = _narrow_sum(form.terms, target.shifted(-form.offset), sets)
+        for k in form.index_vars:
+            sets[k] = sets[k].with_exactness(False) if sets[k] else EMPTY
+        return nonempty
     sets[:] = [
-        new if old.exact or not new else new.marked(False)
-        for new, old in zip(found, sets, strict=True)
+        new if old.exact or not new else new.with_exactness(False)
+        for new, old in zip(narrowed, sets, strict=True)
     ]
     return all(sets)
 
 
-def tried(
+def enumerate_preimage(
     constraints: Sequence[Constraint], sets: Sequence[PositionSet]
 ) -> list[PositionSet] | None:
-    """The positions of letters at which all constraints are met for some positions of the others,
-    by trying every point; None where there are too many."""
-    moving = sorted({k for form, _ in constraints for k in form.letters if sets[k].size > 1})
+    """Returns the positions of each index variable at which all constraints hold for some positions
+    of the others, by enumeration of all points; None if there are too many.
+    """
+    moving = sorted({k for form, _ in constraints for k in form.index_vars if sets[k].size > 1})
     if prod(sets[k].size for k in moving) > POINTS:
         return None
     point = [s.start for s in sets]
-    met: list[tuple[int, ...]] = []
-    for places in itertools.product(*[list(sets[k].elements()) for k in moving]):
-        for letter, place in zip(moving, places, strict=True):
-            point[letter] = place
+    solutions: list[tuple[int, ...]] = []
+    for positions in itertools.product(*[list(sets[k].elements()) for k in moving]):
+        for index_var, position in zip(moving, positions, strict=True):
+            point[index_var] = position
         if all([target.has(value_at(form, point)) for form, target in constraints]):
-            met.append(places)
-    if not met:
+            solutions.append(positions)
+    if not solutions:
         return [EMPTY for _ in sets]
     exact = all([target.exact for _, target in constraints])
-    found = list(sets)
-    for at, letter in enumerate(moving):
-        found[letter] = of(sorted({places[at] for places in met}), exact)
-    return found
+    preimage = list(sets)
+    for column, index_var in enumerate(moving):
+        preimage[index_var] = of(sorted({positions[column] for positions in solutions}), exact)
+    return preimage
 
 
 def _narrow_node(node: Node, target: PositionSet, sets: list[PositionSet]) -> bool:
@@ -103,16 +103,16 @@ def _narrow_node(node: Node, target: PositionSet, sets: list[PositionSet]) -> bo
         return bool(sets[node])
     if not target:
         return False
-    undo = PREIMAGES.get(node.fn)
-    found = undo is None or undo(node.args, target, sets)
-    by_number = node.fn in ("floordiv", "floormod") and not node.args[1].terms
-    if found and not by_number and not node_values(node, sets).within(target):
-        for letter in AffineForm(0, ((1, node),)).letters:
-            sets[letter] = sets[letter].marked(False)
-    return found
+    narrow_args = PREIMAGES.get(node.fn)
+    nonempty = narrow_args is None or narrow_args(node.args, target, sets)
+    constant_divisor = node.fn in ("floordiv", "floormod") and not node.args[1].terms
+    if nonempty and not constant_divisor and not node_values(node, sets).within(target):
+        for index_var in AffineForm(0, ((1, node),)).index_vars:
+            sets[index_var] = sets[index_var].with_exactness(False)
+    return nonempty
 
 
-def _undo_quotient(
+def _narrow_quotient(
     args: tuple[AffineForm, ...], target: PositionSet, sets: list[PositionSet]
 ) -> bool:
     dividend, divisor = args
@@ -122,7 +122,7 @@ def _undo_quotient(
     return narrow(dividend, target.times(q).plus(PositionSet(0, q)), sets)
 
 
-def _undo_remainder(
+def _narrow_remainder(
     args: tuple[AffineForm, ...], target: PositionSet, sets: list[PositionSet]
 ) -> bool:
     dividend, divisor = args
@@ -133,14 +133,14 @@ def _undo_remainder(
     return narrow(dividend, rounds.times(q).plus(target.clipped(0, q)), sets)
 
 
-def _undo_greatest(
+def _narrow_maximum(
     args: tuple[AffineForm, ...], target: PositionSet, sets: list[PositionSet]
 ) -> bool:
     """Narrows the arguments of a minimum or maximum."""
-    given = [values(a, sets) for a in args]
-    for k, (form, own) in enumerate(zip(args, given, strict=True)):
-        others = max(s.stop for j, s in enumerate(given) if j != k)
-        reach = PositionSet(min(own.start, target.start), target.stop)
+    arg_values = [values(a, sets) for a in args]
+    for k, (form, arg_set) in enumerate(zip(args, arg_values, strict=True)):
+        others = max(s.stop for j, s in enumerate(arg_values) if j != k)
+        reach = PositionSet(min(arg_set.start, target.start), target.stop)
         if others <= target.start:
             reach = target
         if not narrow(form, reach, sets):
@@ -148,14 +148,16 @@ def _undo_greatest(
     return True
 
 
-def _undo_least(args: tuple[AffineForm, ...], target: PositionSet, sets: list[PositionSet]) -> bool:
-    turned = [AffineForm(-a.offset, tuple([(-f, n) for f, n in a.terms]), a.repeats) for a in args]
-    return _undo_greatest(tuple(turned), target.mirrored(), sets)
+def _narrow_minimum(
+    args: tuple[AffineForm, ...], target: PositionSet, sets: list[PositionSet]
+) -> bool:
+    negated = [AffineForm(-a.offset, tuple([(-f, n) for f, n in a.terms]), a.repeats) for a in args]
+    return _narrow_maximum(tuple(negated), target.mirrored(), sets)
 
 
 PREIMAGES: dict[str, Callable[[tuple[AffineForm, ...], PositionSet, list[PositionSet]], bool]] = {
-    "floordiv": _undo_quotient,
-    "floormod": _undo_remainder,
-    "min": _undo_least,
-    "max": _undo_greatest,
+    "floordiv": _narrow_quotient,
+    "floormod": _narrow_remainder,
+    "min": _narrow_minimum,
+    "max": _narrow_maximum,
 }

@@ -120,21 +120,21 @@ def program_of(
     `parts`, composite ops are decomposed even where their index signature is complete, so that the
     steps can be executed. Raises StructInfoError for missing sizes and unknown shapes.
     """
-    by_key = dict(sizes or {})
-    symbols = symbols_in(function) if by_key else ()
-    pairs = [(s, key) for s in symbols for key in (s.name, s) if key in by_key]
-    reader = ProgramBuilder({symbol: by_key[key] for symbol, key in pairs}, parts)
-    params = tuple([reader.fresh(p, p.struct_info, ()) for p in function.params])
-    reader.values.update(zip(function.params, params, strict=True))
-    result = reader.sequence(function.body)
+    sizes_by_key = dict(sizes or {})
+    symbols = symbols_in(function) if sizes_by_key else ()
+    pairs = [(s, key) for s in symbols for key in (s.name, s) if key in sizes_by_key]
+    builder = ProgramBuilder({symbol: sizes_by_key[key] for symbol, key in pairs}, parts)
+    params = tuple([builder.fresh(p, p.struct_info, ()) for p in function.params])
+    builder.values.update(zip(function.params, params, strict=True))
+    result = builder.sequence(function.body)
     return Program(
-        tuple(reader.steps),
+        tuple(builder.steps),
         params,
         result,
-        reader.shapes,
-        reader.values,
-        reader.parts,
-        reader.sizes,
+        builder.shapes,
+        builder.values,
+        builder.parts,
+        builder.sizes,
     )
 
 
@@ -158,7 +158,7 @@ def info_of(key: Any) -> TensorStructInfo:
 
 @attrs.frozen(eq=False)
 class ProgramBuilder:
-    """Builds a program from a function, binding by binding."""
+    """A builder of the program of a function, binding by binding."""
 
     sizes: Mapping[Sym, int]
     decomposes: bool = False
@@ -174,9 +174,9 @@ class ProgramBuilder:
         if info is None or isinstance(info, WITHOUT_ELEMENTS):
             return None
         if not isinstance(info, TensorStructInfo) or not isinstance(info.dims, tuple):
-            text = f"cannot compute regions of `{getattr(owner, 'name', 'a value')}`"
+            message = f"cannot compute regions of `{getattr(owner, 'name', 'a value')}`"
             label = f"expected a tensor of known shape, found {info}"
-            raise StructInfoError(Diagnostic(text, owner.span, label=label, code="E0902"))
+            raise StructInfoError(Diagnostic(message, owner.span, label=label, code="E0902"))
         key = (owner, path)
         self.shapes[key] = tuple([self.number(d, owner) for d in info.dims])
         return key
@@ -187,9 +187,9 @@ class ProgramBuilder:
             return dim
         missing = sorted(s.name for s in dims.syms(dim) - self.sizes.keys())
         if missing:
-            text = f"cannot plan with symbolic dim `{missing[0]}`"
+            message = f"cannot plan with symbolic dim `{missing[0]}`"
             hint = f'`sizes={{"{missing[0]}": 128}}` or `--sizes {missing[0]}=128`'
-            raise StructInfoError(Diagnostic(text, owner.span, hint=hint, code="E0901"))
+            raise StructInfoError(Diagnostic(message, owner.span, hint=hint, code="E0901"))
         return dims.evaluate(dim, dict(self.sizes))
 
     def sequence(self, seq: SeqExpr) -> Tree:
@@ -201,8 +201,8 @@ class ProgramBuilder:
 
     def bound(self, var: Var, value: Expr) -> Tree:
         """Adds the steps of a binding and returns the tensors of its variable."""
-        read = BOUND.get(type(value))
-        return self.tree(value) if read is None else read(self, var, value)
+        add_steps = BOUND.get(type(value))
+        return self.tree(value) if add_steps is None else add_steps(self, var, value)
 
     def tree(self, expr: Expr) -> Tree:
         """Returns the tensors of a value."""
@@ -250,9 +250,9 @@ class ProgramBuilder:
         )
         return result
 
-    def opaque(self, result: Tree, read: Any, origin: CallOrigin | None = None) -> None:
+    def opaque(self, result: Tree, operands: Any, origin: CallOrigin | None = None) -> None:
         """Adds a step in which every result depends on every operand."""
-        inputs = tuple(dict.fromkeys(k for tree in _lists(read) for k in leaves(tree)))
+        inputs = tuple(dict.fromkeys(k for tree in _lists(operands) for k in leaves(tree)))
         outputs = tuple(leaves(result))
         shapes = [tuple([self.shapes[key] for key in side]) for side in (inputs, outputs)]
         self.steps.append(
@@ -289,12 +289,12 @@ def _runs_in_parts(definition: Any, spec: IndexSpec) -> bool:
     return spec.whole or "reference" not in getattr(definition, "hooks", {})
 
 
-def _lists(read: Any) -> Iterator[Tree]:
-    for each in read:
-        if isinstance(each, list):
-            yield from each
+def _lists(trees: Any) -> Iterator[Tree]:
+    for tree in trees:
+        if isinstance(tree, list):
+            yield from tree
         else:
-            yield each
+            yield tree
 
 
 def _at(args: list[Tree], path: tuple[int, ...]) -> Hashable:

@@ -14,7 +14,7 @@ Regions = dict[Hashable, Region]
 
 
 class Dependency(Protocol):
-    """How the results of one step depend on its operands."""
+    """The dependence of the results of one step on its operands."""
 
     def required_regions(self, region: Region, result: int = 0) -> tuple[Region, ...]:
         """Returns the region of each operand that a region of a result requires."""
@@ -27,7 +27,7 @@ class Dependency(Protocol):
 
 @attrs.frozen
 class OpaqueDependency:
-    """Every result depends (conservatively) on every operand; only the shapes are known."""
+    """A conservative dependence of every result on every operand; only the shapes are known."""
 
     operands: tuple[Shape, ...]
     results: tuple[Shape, ...]
@@ -70,12 +70,12 @@ class RegionStep:
     origin: Any = None  # the expression of the step
 
 
-def required_regions(steps: Sequence[RegionStep], wanted: Mapping[Hashable, Region]) -> Regions:
+def required_regions(steps: Sequence[RegionStep], required: Mapping[Hashable, Region]) -> Regions:
     """Returns the region of every value that the `wanted` regions depend on, including them.
 
     Visits each step once, in reverse order, after all users of its results.
     """
-    regions = dict(wanted)
+    regions = dict(required)
     for step in reversed(steps):
         for result, output in enumerate(step.outputs):
             region = regions.get(output)

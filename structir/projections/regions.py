@@ -1,5 +1,4 @@
-"""Which elements of its operands a region of an op's results needs, and which elements of its
-results a region of an operand affects."""
+"""Computes required regions of operands and affected regions of results for one index spec."""
 
 from __future__ import annotations
 
@@ -11,8 +10,8 @@ import attrs
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.projections.boxes import NOTHING, Box, Region, region_of
-from structir.projections.concrete import Sizes, loops_of
 from structir.projections.index_sets import ConcreteAccess, IterationPoints, LoopNest
+from structir.projections.loop_nests import Sizes, loops_of
 from structir.projections.position_sets import PositionSet, only
 from structir.projections.scalar_expr import operands_of
 from structir.projections.spec import IndexSpec, Read, Statement, Write
@@ -20,7 +19,7 @@ from structir.projections.spec import IndexSpec, Read, Statement, Write
 
 @attrs.frozen
 class Link:
-    """A read and a write of one clause whose value depends on it."""
+    """A read and a write of one statement whose value depends on it."""
 
     loops: LoopNest
     read: ConcreteAccess
@@ -29,124 +28,131 @@ class Link:
     result: int
 
     @cached_property
-    def mirrors(self) -> bool:
-        """Whether every element of the result reads just the one at its own place."""
+    def is_elementwise(self) -> bool:
+        """Whether every element of the result reads only the element at its own index."""
         pairs = list(zip(self.read.axes, self.write.axes, strict=False))
         return (
             len(self.read.axes) == len(self.write.axes)
             and not (self.loops.conditions or self.loops.out_of_bounds or self.write.coupled)
             and all(a.size == b.size and a.form == b.form is not None for a, b in pairs)
-            and all(b.inside and (b.letter is not None or b.size == 1) for _, b in pairs)
+            and all(b.inside and (b.index_var is not None or b.size == 1) for _, b in pairs)
         )
 
 
 @attrs.frozen(eq=False)
 class Dependence:
-    """A spec at concrete sizes, asked for regions.
+    """The region dependencies of a spec at concrete sizes.
 
-    Regions are never too small: what they leave out is never read. Where nothing hangs over a
-    border and no index is read from data, their bounds are also the least ones.
+    Regions are supersets: elements outside are never read. Their bounds are the least ones if no
+    read leaves its axis and no index is read from data.
     """
 
     operands: tuple[tuple[int, ...], ...]  # shapes
     results: tuple[tuple[int, ...], ...]
     links: tuple[Link, ...]
-    overwritten: tuple[Box, ...] = ()  # of the first result: what no longer comes from the base
+    overwritten: tuple[Box, ...] = ()  # parts of the first result that do not come from the base
     base: int | None = None
 
     @cached_property
-    def mirrored(self) -> dict[int, frozenset[int]]:
-        """The operands that each result is made of element by element, where it is so made."""
-        found: dict[int, list[Link]] = {}
+    def elementwise_operands(self) -> dict[int, frozenset[int]]:
+        """The operands of each result that depends on them elementwise only."""
+        links_of: dict[int, list[Link]] = {}
         for link in self.links:
-            found.setdefault(link.result, []).append(link)
-        plain = {k: links for k, links in found.items() if all(link.mirrors for link in links)}
+            links_of.setdefault(link.result, []).append(link)
+        plain = {
+            k: links for k, links in links_of.items() if all(link.is_elementwise for link in links)
+        }
         sets = {k: frozenset([link.operand for link in links]) for k, links in plain.items()}
         return {} if self.base is not None else sets
 
     def required_regions(self, region: Region, result: int = 0) -> tuple[Region, ...]:
-        """What a region of a result needs of each operand."""
-        mirrored = self.mirrored.get(result)
-        if mirrored is not None:
-            return tuple([region if k in mirrored else NOTHING for k in range(len(self.operands))])
-        found: list[list[Box]] = [[] for _ in self.operands]
+        """Returns the region of each operand that a region of a result requires."""
+        copied = self.elementwise_operands.get(result)
+        if copied is not None:
+            return tuple([region if k in copied else NOTHING for k in range(len(self.operands))])
+        boxes_of: list[list[Box]] = [[] for _ in self.operands]
         for box in region.boxes:
-            met: tuple[ConcreteAccess | None, list[IterationPoints]] = (None, [])
+            last_points: tuple[ConcreteAccess | None, list[IterationPoints]] = (None, [])
             for link in self.links:
                 if link.result != result:
                     continue
-                if link.write is not met[0]:  # the links of a write follow each other
-                    met = link.write, list(link.loops.points(link.write, box))
-                _meet(found[link.operand], met[1], link.read)
+                if link.write is not last_points[0]:  # the links of a write are consecutive
+                    last_points = link.write, list(link.loops.points(link.write, box))
+                _add_boxes(boxes_of[link.operand], last_points[1], link.read)
             if self.base is not None and result == 0:
-                found[self.base] += self._kept(box)
-        return tuple([_united(boxes) for boxes in found])
+                boxes_of[self.base] += self._base_required(box)
+        return tuple([_union(boxes) for boxes in boxes_of])
 
     def affected_regions(self, region: Region, operand: int) -> tuple[Region, ...]:
-        """Which elements of each result depend on a region of an operand."""
-        found: list[list[Box]] = [[] for _ in self.results]
+        """Returns the region of each result that depends on a region of an operand."""
+        boxes_of: list[list[Box]] = [[] for _ in self.results]
         for box in region.boxes:
             for link in self.links:
                 if link.operand == operand:
-                    _meet(found[link.result], link.loops.points(link.read, box), link.write)
+                    _add_boxes(boxes_of[link.result], link.loops.points(link.read, box), link.write)
             if operand == self.base:
-                found[0] += self._spread(box)
-        return tuple([_united(boxes) for boxes in found])
+                boxes_of[0] += self._base_affected(box)
+        return tuple([_union(boxes) for boxes in boxes_of])
 
-    def _kept(self, box: Box) -> list[Box]:
-        """What a box of the result takes over from the operand that the result starts from."""
-        left: Box | None = box
+    def _base_required(self, box: Box) -> list[Box]:
+        """Returns the elements of the base operand that a box of the result contains."""
+        remaining: Box | None = box
         for written in self.overwritten:
-            left = left and left.without(written)
-        if left is None or self.base is None:
+            remaining = remaining and remaining.without(written)
+        if remaining is None or self.base is None:
             return []
         shape = self.operands[self.base]
-        axes = left.axes[len(left.axes) - len(shape) :]
-        return [Box(tuple([_fitted(a, n) for a, n in zip(axes, shape, strict=True)]), left.exact)]
+        axes = remaining.axes[len(remaining.axes) - len(shape) :]
+        return [
+            Box(
+                tuple([_broadcast_axis(a, n) for a, n in zip(axes, shape, strict=True)]),
+                remaining.exact,
+            )
+        ]
 
-    def _spread(self, box: Box) -> list[Box]:
-        """Where a box of the operand that the result starts from shows in the result."""
+    def _base_affected(self, box: Box) -> list[Box]:
+        """Returns the elements of the result that come from a box of the base operand."""
         shape = self.results[0]
-        before = len(shape) - len(box.axes)
-        axes = [PositionSet(0, n) for n in shape[:before]]
-        own = zip(box.axes, shape[before:], self.operands[self.base or 0], strict=True)
-        axes += [PositionSet(0, n) if n != size == 1 else a for a, n, size in own]
-        left: Box | None = Box(tuple(axes), box.exact)
+        leading = len(shape) - len(box.axes)
+        axes = [PositionSet(0, n) for n in shape[:leading]]
+        sizes = zip(box.axes, shape[leading:], self.operands[self.base or 0], strict=True)
+        axes += [PositionSet(0, n) if n != size == 1 else a for a, n, size in sizes]
+        remaining: Box | None = Box(tuple(axes), box.exact)
         for written in self.overwritten:
-            left = left and left.without(written)
-        return [left] if left is not None and all(axes) else []
+            remaining = remaining and remaining.without(written)
+        return [remaining] if remaining is not None and all(axes) else []
 
 
-def _fitted(axis: PositionSet, size: int) -> PositionSet:
+def _broadcast_axis(axis: PositionSet, size: int) -> PositionSet:
     return only(0) if size == 1 else axis
 
 
-def _meet(found: list[Box], points: Iterable[IterationPoints], access: ConcreteAccess) -> None:
-    for each in points:
-        box = each.box(access)
+def _add_boxes(boxes: list[Box], points: Iterable[IterationPoints], access: ConcreteAccess) -> None:
+    for point_set in points:
+        box = point_set.box(access)
         if box is not None:
-            found.append(box)
+            boxes.append(box)
 
 
-def _united(boxes: list[Box]) -> Region:
+def _union(boxes: list[Box]) -> Region:
     if not boxes:
         return NOTHING
     return Region((boxes[0],)) if len(boxes) == 1 else region_of(boxes)
 
 
 def dependence(spec: IndexSpec, sizes: Sizes | None = None) -> Dependence:
-    """A spec at concrete sizes; `sizes` gives the program's symbols where it has any."""
-    given = sizes or {}
+    """Returns the dependencies of a spec; `sizes` gives the values of symbolic dims."""
+    sizes = sizes or {}
     links: list[Link] = []
     written: list[Box] = []
-    for clause in spec.clauses:
-        loops = loops_of(clause, spec.extents, given)
-        links += _links(clause, loops)
+    for statement in spec.statements:
+        loops = loops_of(statement, spec.extents, sizes)
+        links += _links(statement, loops)
         if spec.base is not None:
-            written += _overwritten(clause, loops)
+            written += _overwritten(statement, loops)
     return Dependence(
-        tuple([_shape(o.dims, given) for o in spec.operands]),
-        tuple([_shape(r.dims, given) for r in spec.results]),
+        tuple([_shape(o.dims, sizes) for o in spec.operands]),
+        tuple([_shape(r.dims, sizes) for r in spec.results]),
         tuple(links),
         tuple(written),
         spec.base,
@@ -157,32 +163,31 @@ def _shape(shape: tuple[Dim, ...], sizes: Sizes) -> tuple[int, ...]:
     return tuple([d if isinstance(d, int) else dims.evaluate(d, dict(sizes)) for d in shape])
 
 
-def _links(clause: Statement, loops: LoopNest) -> Iterator[Link]:
-    for write, access in zip(clause.writes, loops.writes, strict=True):
-        for read in reads_of(clause, write):
+def _links(statement: Statement, loops: LoopNest) -> Iterator[Link]:
+    for write, access in zip(statement.writes, loops.writes, strict=True):
+        for read in required_reads(statement, write):
             yield Link(loops, loops.reads[read.name], access, read.operand, write.result)
 
 
-def reads_of(clause: Statement, write: Write) -> tuple[Read, ...]:
-    """The reads that what is written, or where, depends on; reads by data follow from each
-    other."""
+def required_reads(statement: Statement, write: Write) -> tuple[Read, ...]:
+    """Returns the reads that the value or the indices of a write depend on, transitively."""
     if write.value is None:
-        return clause.reads
-    known = {read.name: read for read in clause.reads}
-    kept: set[str] = set()
-    todo = [write.value, *[e.data for e in write.entries if e.data is not None]]
-    while todo:
-        for name in operands_of(todo.pop()) - kept:
-            kept.add(name)
-            todo += [e.data for e in known[name].entries if e.data is not None]
-    return tuple([read for read in clause.reads if read.name in kept])
+        return statement.reads
+    reads_by_name = {read.name: read for read in statement.reads}
+    names: set[str] = set()
+    worklist = [write.value, *[e.data for e in write.entries if e.data is not None]]
+    while worklist:
+        for name in operands_of(worklist.pop()) - names:
+            names.add(name)
+            worklist += [e.data for e in reads_by_name[name].entries if e.data is not None]
+    return tuple([read for read in statement.reads if read.name in names])
 
 
-def _overwritten(clause: Statement, loops: LoopNest) -> Iterator[Box]:
-    """The boxes of the first result that a clause surely stores to, whatever was there before."""
-    if clause.monoid is not None or not clause.total or not all(loops.full):
+def _overwritten(statement: Statement, loops: LoopNest) -> Iterator[Box]:
+    """Yields the boxes of the first result that a statement certainly overwrites."""
+    if statement.monoid is not None or not statement.total or not all(loops.full):
         return
-    for write, access in zip(clause.writes, loops.writes, strict=True):
+    for write, access in zip(statement.writes, loops.writes, strict=True):
         box = IterationPoints(loops.full).box(access)
         if write.result == 0 and box is not None and box.exact:
             yield box

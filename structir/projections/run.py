@@ -13,7 +13,15 @@ from structir.errors import StructIRError
 from structir.ir.dims import Sym
 from structir.ir.dtype import SMALL_INTS, is_float, numpy_dtype
 from structir.lazy import lazy_module
-from structir.projections.access import LoadedView, LoopSpace, Mask, both, fetch, positions, window
+from structir.projections.access import (
+    LoadedView,
+    LoopSpace,
+    Mask,
+    intersect_masks,
+    load,
+    positions,
+    writeable_view,
+)
 from structir.projections.contract import contract
 from structir.projections.conversion import convert_dtype
 from structir.projections.monoid import MONOIDS
@@ -27,7 +35,7 @@ Array = Any
 
 @attrs.frozen(eq=False)
 class SpecRun:
-    """One evaluation: the spec, the operands, the program's sizes, and the results as they fill."""
+    """The state of one evaluation: the spec, its operands, sizes, and the results so far."""
 
     spec: IndexSpec
     operands: Sequence[Array]
@@ -43,10 +51,10 @@ def run(
     `sizes` gives the values of symbolic dims.
     """
     state = SpecRun(spec, operands, sizes or {}, [None] * len(spec.results))
-    extents = {letter: _number(state, extent) for letter, extent in spec.extents.items()}
-    for clause in spec.clauses:
-        space = LoopSpace((*clause.parallel, *clause.reduce), extents, state.sizes)
-        _run_clause(state, clause, space)
+    extents = {index_var: _number(state, extent) for index_var, extent in spec.extents.items()}
+    for statement in spec.statements:
+        space = LoopSpace((*statement.parallel, *statement.reduce), extents, state.sizes)
+        _run_statement(state, statement, space)
     return [_initial_result(state, k) for k in range(len(spec.results))]
 
 
@@ -54,31 +62,34 @@ def _number(state: SpecRun, dim: Any) -> int:
     return dim if isinstance(dim, int) else LoopSpace((), {}, state.sizes).size(dim)
 
 
-def _run_clause(state: SpecRun, clause: Statement, space: LoopSpace) -> None:
-    fetched = reads_of(state, clause, space)
-    exists = reduce(both, [_holds(c, space) for c in clause.conditions], None)
-    exists = reduce(both, [f.exists for f in fetched.values()], exists)
-    for write in clause.writes:
-        value, left = _combine(state, clause, space, write, fetched, exists)
-        _store(state, clause, space, write, value, left, fetched)
+def _run_statement(state: SpecRun, statement: Statement, space: LoopSpace) -> None:
+    loaded = load_reads(state, statement, space)
+    exists = reduce(
+        intersect_masks, [_condition_mask(c, space) for c in statement.conditions], None
+    )
+    exists = reduce(intersect_masks, [view.exists for view in loaded.values()], exists)
+    for write in statement.writes:
+        value, remaining_mask = _combine(state, statement, space, write, loaded, exists)
+        _store(state, statement, space, write, value, remaining_mask, loaded)
 
 
-def reads_of(state: SpecRun, clause: Statement, space: LoopSpace) -> dict[str, LoadedView]:
+def load_reads(state: SpecRun, statement: Statement, space: LoopSpace) -> dict[str, LoadedView]:
     """Returns the values of each read; index reads come first."""
-    fetched: dict[str, LoadedView] = {}
-    for read in sorted(clause.reads, key=_reads_data):
-        values = {name: f.values for name, f in fetched.items()}
-        fetched[read.name] = fetch(state.operands[read.operand], read, space, values)
-    return fetched
+    loaded: dict[str, LoadedView] = {}
+    for read in sorted(statement.reads, key=_reads_data):
+        values = {name: view.values for name, view in loaded.items()}
+        loaded[read.name] = load(state.operands[read.operand], read, space, values)
+    return loaded
 
 
 def _reads_data(read: Read) -> bool:
     return any(e.data is not None for e in read.entries)
 
 
-def _holds(condition: Condition, space: LoopSpace) -> Mask:
-    left, right = space.index(condition.left), space.index(condition.right)
-    return ufunc(COMPARISONS[condition.op])(left, right)
+def _condition_mask(condition: Condition, space: LoopSpace) -> Mask:
+    """Returns the mask of the points at which a condition holds."""
+    lhs, rhs = space.index(condition.left), space.index(condition.right)
+    return ufunc(COMPARISONS[condition.op])(lhs, rhs)
 
 
 COMPARISONS = {
@@ -93,47 +104,47 @@ COMPARISONS = {
 
 def _combine(
     state: SpecRun,
-    clause: Statement,
+    statement: Statement,
     space: LoopSpace,
     write: Write,
-    fetched: Mapping[str, LoadedView],
+    loaded: Mapping[str, LoadedView],
     exists: Mask,
 ) -> tuple[Array, Mask]:
     """Returns the values of a write over the parallel indices, and the mask of existing points."""
     if write.value is None:
-        raise StructIRError("a spec without values at a point cannot be run")
-    parallel = len(clause.parallel)
-    fetched = _widen(state, clause, write, fetched)
-    if clause.reduce and clause.monoid == "sum":
-        quick = contract(write.value, fetched, exists, space, parallel)
-        if quick is not None:
-            return quick, None
-    values = {n: f.values for n, f in fetched.items()}
-    grid = space.grid if write.uses_letters else {}
+        raise StructIRError("run: expected a scalar expression for each write, found none")
+    parallel = len(statement.parallel)
+    loaded = _widen(state, statement, write, loaded)
+    if statement.reduce and statement.monoid == "sum":
+        contracted = contract(write.value, loaded, exists, space, parallel)
+        if contracted is not None:
+            return contracted, None
+    values = {name: view.values for name, view in loaded.items()}
+    grid = space.grid if write.uses_index_vars else {}
     value = evaluate(write.value, EvaluationPoint(values, grid, space.sizes))
-    value = value.reshape((1,) * (len(space.letters) - value.ndim) + value.shape)
-    if not clause.reduce and clause.monoid not in PAIRS:
+    value = value.reshape((1,) * (len(space.index_vars) - value.ndim) + value.shape)
+    if not statement.reduce and statement.monoid not in PAIRS:
         return spread(value, space.shape), exists
-    scan = scan_of(state.spec, clause)
-    if scan is not None and all(f.exists is None for f in fetched.values()):
-        axis = clause.parallel.index(scan.target)
-        return _scan(value, axis, scan.op, clause.monoid or "sum", space, parallel), None
+    scan = scan_of(state.spec, statement)
+    if scan is not None and all(view.exists is None for view in loaded.values()):
+        axis = statement.parallel.index(scan.target)
+        return _scan(value, axis, scan.op, statement.monoid or "sum", space, parallel), None
     full = spread(value, space.shape)
-    return _reduce(full, exists, clause.monoid or "sum", parallel), None
+    return _reduce(full, exists, statement.monoid or "sum", parallel), None
 
 
 def _widen(
-    state: SpecRun, clause: Statement, write: Write, fetched: Mapping[str, LoadedView]
+    state: SpecRun, statement: Statement, write: Write, loaded: Mapping[str, LoadedView]
 ) -> Mapping[str, LoadedView]:
     """Returns the terms of a sum in the dtype of the sum, if that is wider."""
     total = state.spec.results[write.result].dtype
-    if total is None or not clause.reduce or clause.monoid not in ("sum", "prod"):
-        return fetched
+    if total is None or not statement.reduce or statement.monoid not in ("sum", "prod"):
+        return loaded
     return {
         name: attrs.evolve(read, values=read.values.astype(numpy_dtype(total)))
         if widened(read.values.dtype.name, total)
         else read
-        for name, read in fetched.items()
+        for name, read in loaded.items()
     }
 
 
@@ -186,7 +197,8 @@ def _reduce(value: Array, exists: Mask, monoid: str, parallel: int) -> Array:
         flat = value.reshape((*value.shape[:parallel], prod(value.shape[parallel:])))
         return getattr(np, monoid)(flat, -1) if flat.size else np.zeros(flat.shape[:-1], "int64")
     combine, dtype = ufunc(COMBINERS[monoid]), value.dtype
-    if dtype.name in SMALL_INTS and monoid in ("max", "min"):  # those of NumPy know none so small
+    # NumPy has no minimum and maximum of small integers
+    if dtype.name in SMALL_INTS and monoid in ("max", "min"):
         value, identity = value.astype("int8"), identity.astype("int8")
     total = combine.reduce(value, axis=axes, dtype=value.dtype, initial=identity)  # type: ignore[attr-defined]
     total = total.astype(dtype, copy=False)
@@ -201,35 +213,35 @@ def _reduce(value: Array, exists: Mask, monoid: str, parallel: int) -> Array:
 
 def _initial_result(state: SpecRun, result: int) -> Array:
     """Returns the initial array of a result: the fill, or the operand that it starts from."""
-    found = state.results[result]
-    if found is None:
+    array = state.results[result]
+    if array is None:
         info = state.spec.results[result]
         shape = tuple(_number(state, d) for d in info.dims)
         if state.spec.base is not None:
             base = state.operands[state.spec.base]
-            found = np.array(np.broadcast_to(base, shape))
+            array = np.array(np.broadcast_to(base, shape))
         else:
             dtype = numpy_dtype(info.dtype or "float32")
-            found = np.full(shape, state.spec.fill).astype(dtype)
-        state.results[result] = found
-    return found
+            array = np.full(shape, state.spec.fill).astype(dtype)
+        state.results[result] = array
+    return array
 
 
 def _store(
     state: SpecRun,
-    clause: Statement,
+    statement: Statement,
     space: LoopSpace,
     write: Write,
     value: Array,
     exists: Mask,
-    fetched: Mapping[str, LoadedView],
+    loaded: Mapping[str, LoadedView],
 ) -> None:
     if exists is None and state.results[write.result] is None and state.spec.base is None:
-        whole = _whole_result(state, clause, write, value)
-        if whole is not None:
-            state.results[write.result] = whole
+        direct = _whole_result(state, statement, write, value)
+        if direct is not None:
+            state.results[write.result] = direct
             return
-    inner = space.only(clause.parallel)
+    inner = space.only(statement.parallel)
     target = _initial_result(state, write.result)
     value = round_to_dtype(value, target.dtype)
     if 0 in inner.shape:
@@ -237,51 +249,54 @@ def _store(
     if (
         write.unique
         and exists is None
-        and (view := window(target, write.entries, inner)) is not None
+        and (view := writeable_view(target, write.entries, inner)) is not None
     ):
         view[...] = value
         return
-    _scatter(target, write, clause, inner, value, exists, fetched)
+    _scatter(target, write, statement, inner, value, exists, loaded)
 
 
-def _whole_result(state: SpecRun, clause: Statement, write: Write, value: Array) -> Array | None:
-    """The value itself as the result, where the write is just the parallel letters in some
-    order."""
+def _whole_result(state: SpecRun, statement: Statement, write: Write, value: Array) -> Array | None:
+    """Returns the value as the result, if the write is a permutation of the parallel index
+    variables.
+    """
     plain = write.plain
-    if plain is None or len(plain) != len(clause.parallel) or None in plain:
+    if plain is None or len(plain) != len(statement.parallel) or None in plain:
         return None
-    order = [clause.parallel.index(letter) for letter in plain if letter is not None]
+    order = [statement.parallel.index(index_var) for index_var in plain if index_var is not None]
     info = state.spec.results[write.result]
     if [value.shape[axis] for axis in order] != [_number(state, d) for d in info.dims]:
-        return None  # it is only a part
-    made = round_to_dtype(value, numpy_dtype(info.dtype or "float32"))
+        return None  # the write covers a part only
+    stored = round_to_dtype(value, numpy_dtype(info.dtype or "float32"))
     if order != list(range(len(order))):
-        made = made.transpose(order)
-    own = made.base is None and not any(made is operand for operand in state.operands)
-    return np.asarray(made) if own else np.array(made, order="C")
+        stored = stored.transpose(order)
+    owned = stored.base is None and not any(stored is operand for operand in state.operands)
+    return np.asarray(stored) if owned else np.array(stored, order="C")
 
 
 def _scatter(
     target: Array,
     write: Write,
-    clause: Statement,
+    statement: Statement,
     space: LoopSpace,
     value: Array,
     exists: Mask,
-    fetched: Mapping[str, LoadedView],
+    loaded: Mapping[str, LoadedView],
 ) -> None:
-    names = {name: _without_reduce(f.values, len(clause.parallel)) for name, f in fetched.items()}
+    names = {
+        name: _without_reduce(view.values, len(statement.parallel)) for name, view in loaded.items()
+    }
     index, inside = positions(write.entries, target.shape, space, names)
-    kept = both(exists, inside)
-    where = np.broadcast_to(True if kept is None else kept, space.shape)
-    places = [np.broadcast_to(i, space.shape)[where] for i in index]
-    if not places:  # a scalar is a vector of one
-        target, places = target.reshape(1), [np.zeros(int(where.sum()), "int64")]
-    if write.unique or clause.monoid is None:
-        target[tuple(places)] = value[where]
+    mask = intersect_masks(exists, inside)
+    selected = np.broadcast_to(True if mask is None else mask, space.shape)
+    selected_index = [np.broadcast_to(i, space.shape)[selected] for i in index]
+    if not selected_index:  # a scalar is a vector of one
+        target, selected_index = target.reshape(1), [np.zeros(int(selected.sum()), "int64")]
+    if write.unique or statement.monoid is None:
+        target[tuple(selected_index)] = value[selected]
     else:
-        combine = ufunc(COMBINERS[clause.monoid])
-        combine.at(target, tuple(places), value[where])  # type: ignore[attr-defined]
+        combine = ufunc(COMBINERS[statement.monoid])
+        combine.at(target, tuple(selected_index), value[selected])  # type: ignore[attr-defined]
 
 
 def _without_reduce(values: Array, parallel: int) -> Array:

@@ -1,15 +1,15 @@
 """Scalar expressions: the values that op bodies return for symbolic elements.
 
-A body is called once, with an `Operand` for each operand, an `Index` for each parameter named like
-a letter, and the attributes' plain values; the tree that it returns is what references, kernels and
-gradients are made of:
+A body is called once, with an `OperandElement` for each operand, a `LoopIndex` for each parameter
+named like an index variable, and the plain values of attributes. The reference, the kernels and the
+gradient derive from the returned tree:
 
-    >>> from structir.projections.scalar_expr import Operand, exp
-    >>> x = Operand("x")
+    >>> from structir.projections.scalar_expr import OperandElement, exp
+    >>> x = OperandElement("x")
     >>> 1 / (1 + exp(-x))
     div(1, add(1, exp(neg(x))))
 
-`==` between two points compares the trees; `eq(a, b)` and `ne(a, b)` are the comparisons of their
+`==` between two scalar expressions compares the trees; `eq(a, b)` and `ne(a, b)` compare their
 values.
 """
 
@@ -113,7 +113,7 @@ class ScalarExpr:
 
     def __bool__(self) -> bool:
         raise TypeError(
-            "a point has no truth value yet: write select(condition, a, b) instead of if"
+            "a scalar expression has no truth value: use `select(condition, a, b)` instead of `if`"
         )
 
 
@@ -138,10 +138,10 @@ class OperandElement(ScalarExpr):
 class LoopIndex(ScalarExpr):
     """The value of a loop index."""
 
-    letter: Sym
+    index_var: Sym
 
     def __repr__(self) -> str:
-        return self.letter.name
+        return self.index_var.name
 
 
 @attrs.frozen(repr=False, order=False)
@@ -156,7 +156,7 @@ class ScalarLiteral(ScalarExpr):
 
 @attrs.frozen(repr=False, order=False)
 class ScalarExtent(ScalarExpr):
-    """A size that is known at run time."""
+    """A size of the program, as a value at run time."""
 
     dim: Dim
 
@@ -191,11 +191,11 @@ def as_scalar_expr(value: Operandish) -> ScalarExpr:
         return ScalarLiteral(int(value))
     if isinstance(value, numbers.Real):
         return ScalarLiteral(float(value))
-    raise TypeError(f"a body computes on points and numbers, not on {type(value).__name__}")
+    raise TypeError(f"expected a scalar expression or a number, found {type(value).__name__}")
 
 
-Build = Callable[..., "ScalarExpr"]  # from points and numbers to a point
-Derivative = Callable[..., Any]  # from the arguments to a point, or None where the slope is zero
+Build = Callable[..., "ScalarExpr"]  # from scalar expressions and numbers to a scalar expression
+Derivative = Callable[..., Any]  # from the arguments to a scalar expression; None if it is zero
 
 
 @attrs.frozen
@@ -203,10 +203,10 @@ class ElementFunction:
     """One entry of the function table: an elementwise function.
 
     `numpy` is the name of the NumPy function, or of one in `projections.values`. `rule` is the
-    dtype rule: of the arguments together (`same`; `quotient`, with booleans as floats), at
-    least floating (`float`), of truth (`compare`, `logic`, `test`), of the second and third
-    (`select`), or as asked (`cast`). `slopes` holds the derivative by each argument, a function of
-    all of them; none stands for zero everywhere.
+    dtype rule: promotion of all arguments (`same`; `quotient`, with booleans as floats), promotion
+    to a float (`float`), bool (`compare`, `logic`, `test`), promotion of the second and third
+    (`select`), or the requested dtype (`cast`). `slopes` holds the derivative by each argument, a
+    function of all of them; an empty tuple means zero everywhere.
     """
 
     name: str
@@ -218,7 +218,7 @@ class ElementFunction:
 FUNCTIONS: dict[str, ElementFunction] = {}
 
 
-def _row(name: str, numpy: str, rule: str, *slopes: Derivative) -> Build:
+def _elementwise(name: str, numpy: str, rule: str, *slopes: Derivative) -> Build:
     FUNCTIONS[name] = ElementFunction(name, numpy, rule, slopes)
 
     def build(*args: Operandish) -> ScalarExpr:
@@ -233,74 +233,84 @@ def _zero(*_: ScalarExpr) -> None:
     return None
 
 
-add: Build = _row("add", "add", "same", lambda x, y: 1, lambda x, y: 1)
-sub: Build = _row("sub", "subtract", "same", lambda x, y: 1, lambda x, y: -1)
-mul: Build = _row("mul", "multiply", "same", lambda x, y: y, lambda x, y: x)
-div: Build = _row("div", "divide", "float", lambda x, y: 1 / y, lambda x, y: -x / (y * y))
-quotient: Build = _row(  # of integers, rounded toward zero
+add: Build = _elementwise("add", "add", "same", lambda x, y: 1, lambda x, y: 1)
+sub: Build = _elementwise("sub", "subtract", "same", lambda x, y: 1, lambda x, y: -1)
+mul: Build = _elementwise("mul", "multiply", "same", lambda x, y: y, lambda x, y: x)
+div: Build = _elementwise("div", "divide", "float", lambda x, y: 1 / y, lambda x, y: -x / (y * y))
+quotient: Build = _elementwise(  # of integers, rounded toward zero
     "quotient", "quotient", "quotient", lambda x, y: 1 / y, lambda x, y: -x / (y * y)
 )
-floordiv: Build = _row("floordiv", "floor_divide", "same")
-mod: Build = _row("mod", "mod", "same", lambda x, y: 1, lambda x, y: -floor(x / y))
-pow: Build = _row(
+floordiv: Build = _elementwise("floordiv", "floor_divide", "same")
+mod: Build = _elementwise("mod", "mod", "same", lambda x, y: 1, lambda x, y: -floor(x / y))
+pow: Build = _elementwise(
     "pow", "power", "same", lambda x, y: y * pow(x, y - 1), lambda x, y: pow(x, y) * log(x)
 )
-neg: Build = _row("neg", "negative", "same", lambda x: -1)
-abs: Build = _row("abs", "absolute", "same", lambda x: sign(x))
-sign: Build = _row("sign", "sign", "same")
-ceil: Build = _row("ceil", "ceil", "same")
-floor: Build = _row("floor", "floor", "same")
-round: Build = _row("round", "rint", "same")
-trunc: Build = _row("trunc", "trunc", "same")
-min: Build = _row(
-    "min", "minimum", "same", lambda x, y: _share(x, y, x < y), lambda x, y: _share(x, y, y < x)
+neg: Build = _elementwise("neg", "negative", "same", lambda x: -1)
+abs: Build = _elementwise("abs", "absolute", "same", lambda x: sign(x))
+sign: Build = _elementwise("sign", "sign", "same")
+ceil: Build = _elementwise("ceil", "ceil", "same")
+floor: Build = _elementwise("floor", "floor", "same")
+round: Build = _elementwise("round", "rint", "same")
+trunc: Build = _elementwise("trunc", "trunc", "same")
+min: Build = _elementwise(
+    "min",
+    "minimum",
+    "same",
+    lambda x, y: _tie_share(x, y, x < y),
+    lambda x, y: _tie_share(x, y, y < x),
 )
-max: Build = _row(
-    "max", "maximum", "same", lambda x, y: _share(x, y, x > y), lambda x, y: _share(x, y, y > x)
+max: Build = _elementwise(
+    "max",
+    "maximum",
+    "same",
+    lambda x, y: _tie_share(x, y, x > y),
+    lambda x, y: _tie_share(x, y, y > x),
 )
-exp: Build = _row("exp", "exp", "float", lambda x: exp(x))
-expm1: Build = _row("expm1", "expm1", "float", lambda x: exp(x))
-log: Build = _row("log", "log", "float", lambda x: 1 / x)
-log1p: Build = _row("log1p", "log1p", "float", lambda x: 1 / (1 + x))
-sqrt: Build = _row("sqrt", "sqrt", "float", lambda x: 0.5 / sqrt(x))
-rsqrt: Build = _row("rsqrt", "rsqrt", "float", lambda x: -0.5 * rsqrt(x) / x)
-sin: Build = _row("sin", "sin", "float", lambda x: cos(x))
-cos: Build = _row("cos", "cos", "float", lambda x: -sin(x))
-tan: Build = _row("tan", "tan", "float", lambda x: 1 + tan(x) * tan(x))
-sinh: Build = _row("sinh", "sinh", "float", lambda x: cosh(x))
-cosh: Build = _row("cosh", "cosh", "float", lambda x: sinh(x))
-tanh: Build = _row("tanh", "tanh", "float", lambda x: 1 - tanh(x) * tanh(x))
-asin: Build = _row("asin", "arcsin", "float", lambda x: rsqrt(1 - x * x))
-acos: Build = _row("acos", "arccos", "float", lambda x: -rsqrt(1 - x * x))
-atan: Build = _row("atan", "arctan", "float", lambda x: 1 / (1 + x * x))
-asinh: Build = _row("asinh", "arcsinh", "float", lambda x: rsqrt(x * x + 1))
-acosh: Build = _row("acosh", "arccosh", "float", lambda x: rsqrt(x * x - 1))
-atanh: Build = _row("atanh", "arctanh", "float", lambda x: 1 / (1 - x * x))
-erf: Build = _row("erf", "erf", "float", lambda x: 2 / math.sqrt(math.pi) * exp(-x * x))
-sigmoid: Build = _row("sigmoid", "sigmoid", "float", lambda x: sigmoid(x) * (1 - sigmoid(x)))
-atan2: Build = _row(
+exp: Build = _elementwise("exp", "exp", "float", lambda x: exp(x))
+expm1: Build = _elementwise("expm1", "expm1", "float", lambda x: exp(x))
+log: Build = _elementwise("log", "log", "float", lambda x: 1 / x)
+log1p: Build = _elementwise("log1p", "log1p", "float", lambda x: 1 / (1 + x))
+sqrt: Build = _elementwise("sqrt", "sqrt", "float", lambda x: 0.5 / sqrt(x))
+rsqrt: Build = _elementwise("rsqrt", "rsqrt", "float", lambda x: -0.5 * rsqrt(x) / x)
+sin: Build = _elementwise("sin", "sin", "float", lambda x: cos(x))
+cos: Build = _elementwise("cos", "cos", "float", lambda x: -sin(x))
+tan: Build = _elementwise("tan", "tan", "float", lambda x: 1 + tan(x) * tan(x))
+sinh: Build = _elementwise("sinh", "sinh", "float", lambda x: cosh(x))
+cosh: Build = _elementwise("cosh", "cosh", "float", lambda x: sinh(x))
+tanh: Build = _elementwise("tanh", "tanh", "float", lambda x: 1 - tanh(x) * tanh(x))
+asin: Build = _elementwise("asin", "arcsin", "float", lambda x: rsqrt(1 - x * x))
+acos: Build = _elementwise("acos", "arccos", "float", lambda x: -rsqrt(1 - x * x))
+atan: Build = _elementwise("atan", "arctan", "float", lambda x: 1 / (1 + x * x))
+asinh: Build = _elementwise("asinh", "arcsinh", "float", lambda x: rsqrt(x * x + 1))
+acosh: Build = _elementwise("acosh", "arccosh", "float", lambda x: rsqrt(x * x - 1))
+atanh: Build = _elementwise("atanh", "arctanh", "float", lambda x: 1 / (1 - x * x))
+erf: Build = _elementwise("erf", "erf", "float", lambda x: 2 / math.sqrt(math.pi) * exp(-x * x))
+sigmoid: Build = _elementwise(
+    "sigmoid", "sigmoid", "float", lambda x: sigmoid(x) * (1 - sigmoid(x))
+)
+atan2: Build = _elementwise(
     "atan2", "arctan2", "float", lambda y, x: x / (x * x + y * y), lambda y, x: -y / (x * x + y * y)
 )
-lt: Build = _row("lt", "less", "compare")
-le: Build = _row("le", "less_equal", "compare")
-gt: Build = _row("gt", "greater", "compare")
-ge: Build = _row("ge", "greater_equal", "compare")
-eq: Build = _row("eq", "equal", "compare")
-ne: Build = _row("ne", "not_equal", "compare")
-and_: Build = _row("and", "logical_and", "logic")
-or_: Build = _row("or", "logical_or", "logic")
-xor: Build = _row("xor", "logical_xor", "logic")
-not_: Build = _row("not", "logical_not", "logic")
-bitand: Build = _row("bitand", "bitwise_and", "same")
-bitor: Build = _row("bitor", "bitwise_or", "same")
-bitxor: Build = _row("bitxor", "bitwise_xor", "same")
-bitnot: Build = _row("bitnot", "bitwise_not", "same")
-shl: Build = _row("shl", "left_shift", "same")
-shr: Build = _row("shr", "right_shift", "same")
-isnan: Build = _row("isnan", "isnan", "test")
-isinf: Build = _row("isinf", "isinf", "test")
-isfinite: Build = _row("isfinite", "isfinite", "test")
-_select: Build = _row(
+lt: Build = _elementwise("lt", "less", "compare")
+le: Build = _elementwise("le", "less_equal", "compare")
+gt: Build = _elementwise("gt", "greater", "compare")
+ge: Build = _elementwise("ge", "greater_equal", "compare")
+eq: Build = _elementwise("eq", "equal", "compare")
+ne: Build = _elementwise("ne", "not_equal", "compare")
+and_: Build = _elementwise("and", "logical_and", "logic")
+or_: Build = _elementwise("or", "logical_or", "logic")
+xor: Build = _elementwise("xor", "logical_xor", "logic")
+not_: Build = _elementwise("not", "logical_not", "logic")
+bitand: Build = _elementwise("bitand", "bitwise_and", "same")
+bitor: Build = _elementwise("bitor", "bitwise_or", "same")
+bitxor: Build = _elementwise("bitxor", "bitwise_xor", "same")
+bitnot: Build = _elementwise("bitnot", "bitwise_not", "same")
+shl: Build = _elementwise("shl", "left_shift", "same")
+shr: Build = _elementwise("shr", "right_shift", "same")
+isnan: Build = _elementwise("isnan", "isnan", "test")
+isinf: Build = _elementwise("isinf", "isinf", "test")
+isfinite: Build = _elementwise("isfinite", "isfinite", "test")
+_select: Build = _elementwise(
     "select",
     "where",
     "select",
@@ -308,16 +318,17 @@ _select: Build = _row(
     lambda c, x, y: select(c, 1, 0),
     lambda c, x, y: select(c, 0, 1),
 )
-_cast: Build = _row("cast", "cast", "cast", lambda x: 1)
+_cast: Build = _elementwise("cast", "cast", "cast", lambda x: 1)
 
 maximum, minimum, power = max, min, pow
 
 
 def select(condition: ScalarExpr, then: Operandish, otherwise: Operandish) -> ScalarExpr:
-    """`then` where the condition holds, `otherwise` elsewhere."""
+    """Returns `then` where the condition holds, `otherwise` elsewhere."""
     if isinstance(condition, bool):
         raise TypeError(
-            "the condition of a select is a point: compare values with eq(a, b) or ne(a, b)"
+            "select: expected a scalar expression as condition, found a bool; "
+            "compare values with `eq(a, b)` or `ne(a, b)`"
         )
     return _select(condition, then, otherwise)
 
@@ -327,32 +338,32 @@ def cast(value: Operandish, dtype: str) -> ScalarExpr:
     return ScalarOp("cast", (as_scalar_expr(value),), dtype)
 
 
-def _share(x: ScalarExpr, y: ScalarExpr, first: ScalarExpr) -> ScalarExpr:
-    """One where the condition holds, a half at a tie: a minimum or maximum shares its slope."""
+def _tie_share(x: ScalarExpr, y: ScalarExpr, first: ScalarExpr) -> ScalarExpr:
+    """Returns the derivative of a minimum or maximum: 1 where the condition holds, 1/2 at a tie."""
     return select(first, 1, select(eq(x, y), 0.5, 0))
 
 
-def walk(point: ScalarExpr) -> Iterator[ScalarExpr]:
+def walk(expr: ScalarExpr) -> Iterator[ScalarExpr]:
     """Yields the nodes of a tree in preorder."""
-    todo = [point]
-    while todo:
-        node = todo.pop()
+    worklist = [expr]
+    while worklist:
+        node = worklist.pop()
         yield node
         if isinstance(node, ScalarOp):
-            todo += reversed(node.args)
+            worklist += reversed(node.args)
 
 
-def operands_of(point: ScalarExpr) -> frozenset[str]:
+def operands_of(expr: ScalarExpr) -> frozenset[str]:
     """Returns the names of the reads that a value depends on."""
-    return frozenset(n.name for n in walk(point) if isinstance(n, OperandElement))
+    return frozenset(n.name for n in walk(expr) if isinstance(n, OperandElement))
 
 
-def substitute(point: ScalarExpr, replacements: Mapping[ScalarExpr, ScalarExpr]) -> ScalarExpr:
+def substitute(expr: ScalarExpr, replacements: Mapping[ScalarExpr, ScalarExpr]) -> ScalarExpr:
     """Returns the tree with some nodes replaced."""
-    found = replacements.get(point)
-    if found is not None:
-        return found
-    if not isinstance(point, ScalarOp):
-        return point
-    args = tuple([substitute(a, replacements) for a in point.args])
-    return point if args == point.args else ScalarOp(point.fn, args, point.dtype)
+    replacement = replacements.get(expr)
+    if replacement is not None:
+        return replacement
+    if not isinstance(expr, ScalarOp):
+        return expr
+    args = tuple([substitute(a, replacements) for a in expr.args])
+    return expr if args == expr.args else ScalarOp(expr.fn, args, expr.dtype)

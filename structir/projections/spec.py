@@ -1,29 +1,27 @@
-"""Index specs: which elements of its operands each point of an op's loop space reads, and which it
-writes.
+"""Index specs: the elements that each point of an op's loop space reads and writes.
 
-An `IndexSpec` is a list of clauses over letters. A *letter* is a `Sym` that stands for the position
-along one loop axis, from 0 to its extent exclusive; extents are `Dim`s over the program's sizes.
-Equal extents never make two letters one.
+An `IndexSpec` is a list of statements over index variables. An *index variable* is a `Sym` that
+ranges from 0 to its extent exclusive along one loop; extents are `Dim`s over the program's sizes.
+Two index variables of equal extent remain distinct.
 
     lhs[~b, i, k], rhs[~b, k, j] -> out[~b, i, j]   reduce="sum"
 
-is one clause with `parallel=(b_0, i, j)`, `reduce=(k,)`, the reads `lhs -> (b_0, i, k)` and `rhs ->
-(b_0, k, j)` and the write `out -> (b_0, i, j)` of the value `mul(lhs, rhs)`. Running a clause
-means, in any order of the points but where stated otherwise:
+is one statement with `parallel=(b_0, i, j)`, `reduce=(k,)`, the reads `lhs -> (b_0, i, k)` and `rhs
+-> (b_0, k, j)`, and the write `out -> (b_0, i, j)` of the value `mul(lhs, rhs)`. The semantics of a
+statement, with points in any order unless stated otherwise:
 
-- a point exists if its `conditions` hold and every entry of every read and write lies inside its
-  axis (entries that always do are marked `inside`); other points are *absent*: they add nothing,
-  and without a reduction leave the result at `fill`;
-- each read brings one element to the point, under the read's name; the writes' values are computed
-  from these and the letters;
-- with reduce letters, the values of the points that share the parallel letters are combined by the
-  monoid;
-- the write stores the value at its entries. Where points meet (`unique` is false) they combine by
-  the clause's `monoid`, with the value stored before; without one the last point wins, in
-  row-major order.
+- a point exists if its `conditions` hold and every index of every read and write is inside its
+  axis (`inside` marks indices that always are); other points are *absent*: they contribute
+  nothing to a reduction, and without one leave the result at `fill`;
+- each read loads one element under its name; the values of the writes are computed from these
+  and the index variables;
+- the monoid combines the values of the points that differ in reduction variables only;
+- the write stores the value at its indices. Where several points write one element (`unique` is
+  false), the statement's `monoid` combines them with the stored value; without a monoid the last
+  point in row-major order wins.
 
-Results start at `fill`, or from the operand `base`. Clauses run in order, and together cover what
-they cover: pieces of a concatenation are clauses that write at different offsets of one result.
+Results start at `fill`, or from the operand `base`. Statements run in order: the operands of a
+concatenation are statements that write at different offsets of one result.
 """
 
 from __future__ import annotations
@@ -50,10 +48,10 @@ from structir.projections.scalar_expr import (
 class AccessIndex:
     """The index of a read or a write along one axis of its tensor.
 
-    `index` is a `Dim` over letters and sizes, or a `Point` over the names of other reads (an index
-    read from data). A `loose` entry is 0 where the axis turns out to have size 1, and `index`
-    elsewhere: broadcasting that cannot be decided before it runs. A `whole` entry takes the axis at
-    once; its index is the letter.
+    `index` is a `Dim` over index variables and sizes, or a scalar expression over other reads (an
+    index read from data). A `loose` index is 0 if the axis has size 1 at run time, and `index`
+    otherwise: undecided broadcasting. A `whole` index reads the axis at once; its `index` is the
+    index variable.
     """
 
     index: Dim | ScalarExpr
@@ -64,41 +62,44 @@ class AccessIndex:
 
     @property
     def data(self) -> ScalarExpr | None:
-        """The index as an expression over other reads; None for an index over letters alone."""
+        """The index as an expression over other reads; None for an affine one."""
         return self.index if isinstance(self.index, ScalarExpr) else None
 
     @property
     def dim(self) -> Dim:
-        """The index over letters, the flag `size != 1` multiplied in where the entry is loose."""
+        """The index as a dim; a loose one is multiplied by the flag `size != 1`."""
         if isinstance(self.index, ScalarExpr):
-            raise TypeError("an index that is read from data is no dim")
+            raise TypeError("expected an index over index variables, found one read from data")
         return self.index * flag(self.size) if self.loose else self.index
 
     @property
-    def letters(self) -> frozenset[Sym]:
-        """All symbols of an index over letters, the program's sizes among them; of an index from
-        data, its own letters."""
+    def index_vars(self) -> frozenset[Sym]:
+        """The symbols of the index: for an index read from data its index variables, else also
+        sizes.
+        """
         if isinstance(self.index, ScalarExpr):
-            return frozenset(n.letter for n in walk(self.index) if isinstance(n, LoopIndex))
+            return frozenset(n.index_var for n in walk(self.index) if isinstance(n, LoopIndex))
         return dims.syms(self.index)
 
 
-def plain_letters(entries: tuple[AccessIndex, ...]) -> tuple[Sym | None, ...] | None:
-    """The letter of each axis, where every entry is a letter of its own or the only element of its
-    axis (None); None where an entry is anything else."""
-    found: list[Sym | None] = []
+def plain_index_vars(entries: tuple[AccessIndex, ...]) -> tuple[Sym | None, ...] | None:
+    """Returns the index variable of each axis; None for an axis of size 1.
+
+    Returns None if an index is anything else, or an index variable occurs twice.
+    """
+    index_vars: list[Sym | None] = []
     for entry in entries:
         if isinstance(entry.index, ScalarExpr) or entry.loose or not entry.inside:
             return None
-        letter = dims.as_sym(entry.index)
-        if letter in found or (letter is None and (entry.index, entry.size) != (0, 1)):
+        index_var = dims.as_sym(entry.index)
+        if index_var in index_vars or (index_var is None and (entry.index, entry.size) != (0, 1)):
             return None
-        found.append(letter)
-    return tuple(found)
+        index_vars.append(index_var)
+    return tuple(index_vars)
 
 
 def flag(size: Dim) -> Dim:
-    """1 where an axis has more than one element, 0 where it broadcasts."""
+    """Returns 1 for an axis of several elements, and 0 for one that broadcasts."""
     return dims.select(dims.compare("eq", size, 1), 0, 1)
 
 
@@ -115,37 +116,39 @@ class Read:
 
     @cached_property
     def plain(self) -> tuple[Sym | None, ...] | None:
-        """The letters of the axes, where each is just a letter (perhaps of a lesser extent)."""
-        return plain_letters(self.entries)
+        """The index variable of each axis, if each index is one (of at most the axis's extent)."""
+        return plain_index_vars(self.entries)
 
 
 @attrs.frozen
 class Write:
-    """One element of a result, and the value that goes there.
+    """A write of one result element.
 
-    The value is None where the body is no expression at one point: for whole axes, and for
-    composites."""
+    The value is None if the body is no scalar expression: for whole axes and composite ops.
+    """
 
     result: int  # position in `IndexSpec.results`
     entries: tuple[AccessIndex, ...]
     value: ScalarExpr | None
-    unique: bool = True  # no two points (of different parallel letters) write one element
+    unique: bool = True  # no two points (of different parallel index variables) write one element
 
     @cached_property
-    def uses_letters(self) -> bool:
-        """Whether the value depends on loop indices."""
+    def uses_index_vars(self) -> bool:
+        """Whether the value depends on index variables."""
         return self.value is not None and any(isinstance(n, LoopIndex) for n in walk(self.value))
 
     @cached_property
     def plain(self) -> tuple[Sym | None, ...] | None:
-        """The letters of the axes, where each is just a letter (perhaps of a lesser extent)."""
-        return plain_letters(self.entries)
+        """The index variable of each axis, if each index is one (of at most the axis's extent)."""
+        return plain_index_vars(self.entries)
 
 
 @attrs.frozen
 class Condition:
-    """A comparison of indices: only the points where it holds exist. `op` is lt, le, gt, ge, eq or
-    ne."""
+    """A comparison of indices that holds at every existing point.
+
+    `op` is lt, le, gt, ge, eq or ne.
+    """
 
     op: str
     left: Dim
@@ -154,9 +157,11 @@ class Condition:
 
 @attrs.frozen(eq=False)
 class Statement:
-    """One loop nest: letters of the results (`parallel`, in the order of the first write), letters
-    that are combined away (`reduce`), letters that the body sees at once (`whole`), and what a
-    point reads and writes."""
+    """One loop nest with its reads and writes.
+
+    `parallel` are the index variables of the results, in the order of the first write, `reduce`
+    those of the reduction, and `whole` those of axes that the body receives at once.
+    """
 
     parallel: tuple[Sym, ...]
     reduce: tuple[Sym, ...]
@@ -164,7 +169,7 @@ class Statement:
     reads: tuple[Read, ...]
     writes: tuple[Write, ...]
     conditions: tuple[Condition, ...] = ()
-    monoid: str | None = None  # a name in MONOIDS: of the reduction, and of writes that meet
+    monoid: str | None = None  # a name in MONOIDS: for the reduction and overlapping writes
 
     @cached_property
     def total(self) -> bool:
@@ -180,11 +185,10 @@ class Statement:
 
 @attrs.frozen
 class OperandInfo:
-    """An operand tensor: its name in the line, where it occurs in the call, and what is known of
-    it.
+    """An operand tensor: its name in the index signature, its position in the call, its StructInfo.
 
-    `path` is the position among the call's arguments, and for a member of a list the position in
-    the list."""
+    `path` is the index of the argument, followed by an index into a tuple argument.
+    """
 
     name: str
     path: tuple[int, ...]
@@ -210,93 +214,97 @@ class IndexSpec:
 
     operands: tuple[OperandInfo, ...]
     results: tuple[ResultInfo, ...]
-    extents: Mapping[Sym, Dim]  # of every letter
-    clauses: tuple[Statement, ...]
-    fill: Scalar = 0  # what no clause writes
+    extents: Mapping[Sym, Dim]  # of every index variable
+    statements: tuple[Statement, ...]
+    fill: Scalar = 0  # the value of elements that no statement writes
     base: int | None = None  # the operand that the result starts from, instead of `fill`
 
     @property
     def whole(self) -> bool:
-        """Whether a body sees axes at once: the values are made by a hook, the entries only say
-        what depends on what."""
-        return any(clause.whole for clause in self.clauses)
+        """Whether a body receives whole axes; a hook computes the values, and indices give
+        dependencies.
+        """
+        return any(statement.whole for statement in self.statements)
 
     @property
     def computes(self) -> bool:
-        """Whether every value is an expression at one point, so that the spec can be run as
-        loops."""
-        return all(w.value is not None for clause in self.clauses for w in clause.writes)
+        """Whether every value is a scalar expression, so that the spec can run as loops."""
+        return all(w.value is not None for statement in self.statements for w in statement.writes)
 
-    def count(self, clause: Statement) -> Dim | None:
-        """How many points are combined into one; None where it depends on the place."""
-        if not clause.total:
+    def count(self, statement: Statement) -> Dim | None:
+        """Returns the number of points in each reduction; None if it varies."""
+        if not statement.total:
             return None
-        return running_number(self, clause.reduce)[1]
+        return linear_index(self, statement.reduce)[1]
 
 
 @attrs.frozen
 class Scan:
     """A reduction over a triangle: `source <= target` (or `<`, `>=`, `>`), both of one extent.
 
-    The source is one reduced letter, or the running number of all of them."""
+    The source is one reduction variable, or the linear index of all of them.
+    """
 
-    target: Sym  # the parallel letter
+    target: Sym  # the parallel index variable
     op: str  # how the source compares with the target
 
 
 FLIPPED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 
 
-def scan_of(spec: IndexSpec, clause: Statement) -> Scan | None:
-    """The scan that a clause is, if its only condition bounds what is reduced by a parallel letter
-    that no read looks at."""
-    if len(clause.conditions) != 1 or clause.conditions[0].op not in FLIPPED:
+def scan_of(spec: IndexSpec, statement: Statement) -> Scan | None:
+    """Returns the scan that a statement is, or None.
+
+    Its only condition must bound the reduction by a parallel index variable that no read uses.
+    """
+    if len(statement.conditions) != 1 or statement.conditions[0].op not in FLIPPED:
         return None
-    condition = clause.conditions[0]
-    source, extent = running_number(spec, clause.reduce)
-    left, right, op = condition.left, condition.right, condition.op
-    if right == source:
-        left, right, op = right, left, FLIPPED[op]
-    target = dims.as_sym(right)
-    if left != source or target not in clause.parallel or target is None:
+    condition = statement.conditions[0]
+    source, extent = linear_index(spec, statement.reduce)
+    lhs, rhs, op = condition.left, condition.right, condition.op
+    if rhs == source:
+        lhs, rhs, op = rhs, lhs, FLIPPED[op]
+    target = dims.as_sym(rhs)
+    if lhs != source or target not in statement.parallel or target is None:
         return None
-    reads_target = any(target in e.letters for r in clause.reads for e in r.entries)
-    same = dims.equal(spec.extents[target], extent)
-    return Scan(target, op) if same and not reads_target else None
+    reads_target = any(target in e.index_vars for r in statement.reads for e in r.entries)
+    same_extent = dims.equal(spec.extents[target], extent)
+    return Scan(target, op) if same_extent and not reads_target else None
 
 
-def running_number(spec: IndexSpec, letters: tuple[Sym, ...]) -> tuple[Dim, Dim]:
-    """Returns the row-major number of a point, and the number of points."""
+def linear_index(spec: IndexSpec, index_vars: tuple[Sym, ...]) -> tuple[Dim, Dim]:
+    """Returns the row-major linear index of a point, and the number of points."""
     number: Dim = 0
     count: Dim = 1
-    for letter in letters:
-        number = number * spec.extents[letter] + dims.as_dim(letter)
-        count = count * spec.extents[letter]
+    for index_var in index_vars:
+        number = number * spec.extents[index_var] + dims.as_dim(index_var)
+        count = count * spec.extents[index_var]
     return number, count
 
 
-def affine(index: Dim, letters: tuple[Sym, ...]) -> tuple[dict[Sym, Dim], Dim] | None:
-    """An index as coefficients of letters and an offset, both free of letters; None where it is not
-    affine."""
+def affine(index: Dim, index_vars: tuple[Sym, ...]) -> tuple[dict[Sym, Dim], Dim] | None:
+    """Returns the coefficients of the index variables and the offset; None if the index is not
+    affine.
+    """
     coefficients: dict[Sym, Dim] = {}
-    rest = index
-    for letter in letters:
-        found = dims.linear(rest, letter)
-        if found is None:
+    remainder = index
+    for index_var in index_vars:
+        linear = dims.linear(remainder, index_var)
+        if linear is None:
             return None
-        coefficient, rest = found
+        coefficient, remainder = linear
         if coefficient != 0:
-            coefficients[letter] = coefficient
-    free = frozenset(letters)
+            coefficients[index_var] = coefficient
+    free = frozenset(index_vars)
     if any(dims.syms(c) & free for c in coefficients.values()):
         return None
-    return coefficients, rest
+    return coefficients, remainder
 
 
-def product_of_reads(point: ScalarExpr) -> tuple[str, ...] | None:
+def product_of_reads(expr: ScalarExpr) -> tuple[str, ...] | None:
     """Returns the names of the reads whose product a value is; None for other values."""
     names: list[str] = []
-    for node in walk(point):
+    for node in walk(expr):
         match node:
             case OperandElement(name):
                 names.append(name)
@@ -313,19 +321,19 @@ def sizes_in(spec: IndexSpec) -> frozenset[Sym]:
 
 
 def _dims(spec: IndexSpec) -> Iterator[Dim]:
-    """Yields every size and index of some loops."""
+    """Yields every size and index of a spec."""
     yield from spec.extents.values()
     for shape in [*[o.dims for o in spec.operands], *[r.dims for r in spec.results]]:
         yield from shape
-    for clause in spec.clauses:
-        for condition in clause.conditions:
+    for statement in spec.statements:
+        for condition in statement.conditions:
             yield from (condition.left, condition.right)
-        points = [w.value for w in clause.writes if w.value is not None]
-        accesses = [*[r.entries for r in clause.reads], *[w.entries for w in clause.writes]]
+        exprs = [w.value for w in statement.writes if w.value is not None]
+        accesses = [*[r.entries for r in statement.reads], *[w.entries for w in statement.writes]]
         for entry in [e for entries in accesses for e in entries]:
             yield entry.size
             if isinstance(entry.index, ScalarExpr):
-                points.append(entry.index)
+                exprs.append(entry.index)
             else:
                 yield entry.index
-        yield from [n.dim for point in points for n in walk(point) if isinstance(n, ScalarExtent)]
+        yield from [n.dim for expr in exprs for n in walk(expr) if isinstance(n, ScalarExtent)]

@@ -1,8 +1,7 @@
-"""The cost of a tiling in closed form: footprints, what neighbouring tiles share, traffic; and the
-search for the cheapest tile.
+"""Computes the cost of a tiling in closed form, and searches the cheapest tile.
 
-Away from borders, shift and overlap are the same for every pair of neighbours, so one number for
-each operand and axis is enough. At borders tiles read less: the figures are upper bounds there.
+Away from borders, offset and overlap are equal for all pairs of neighbours, so one number per
+operand and axis is enough. At borders tiles read less: the figures are upper bounds there.
 """
 
 from __future__ import annotations
@@ -17,21 +16,21 @@ import attrs
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.lazy import lazy_module
-from structir.projections.injective import abs_of
+from structir.projections.injectivity import abs_of
 from structir.projections.maps import Projection
 
 np = lazy_module("numpy")
 
-Number = Any  # a dim, or an array with a number for each tile that is looked at
+Number = Any  # a dim, or an array with one number per candidate tile
 
 
 @attrs.frozen
 class Arithmetic:
-    """What the formulas are worked out with."""
+    """The operations of the cost formulas, on dims or on arrays."""
 
-    least: Callable[[Number, Number], Number]
-    most: Callable[[Number, Number], Number]
-    ceiling: Callable[[Number, Number], Number]  # of a quotient
+    minimum: Callable[[Number, Number], Number]
+    maximum: Callable[[Number, Number], Number]
+    ceildiv: Callable[[Number, Number], Number]
 
 
 ON_DIMS = Arithmetic(dims.dim_min, dims.dim_max, dims.ceildiv)
@@ -42,7 +41,7 @@ ON_ARRAYS = Arithmetic(
 
 @attrs.frozen
 class Stream:
-    """An operand as a tiling sees it: how tiles project onto it, its shape, its element size."""
+    """An operand of a tiling: its projection, its shape, and the bytes of an element."""
 
     projection: Projection
     shape: tuple[Dim, ...]
@@ -51,21 +50,21 @@ class Stream:
 
 @attrs.frozen
 class StreamCost:
-    """What a tiling costs for one operand, in bytes but for the box."""
+    """The cost of a tiling for one operand, in bytes except for `box`."""
 
-    box: tuple[Number, ...]  # elements along each axis of it that a tile reads
+    box: tuple[Number, ...]  # positions along each axis that a tile reads
     footprint: Number
-    shared: tuple[Number, ...]  # by a tile and the next one, along each axis of the result
-    traffic: Number  # of all tiles, without what the next tile along the innermost cut axis reuses
+    shared: tuple[Number, ...]  # with the next tile, along each axis of the result
+    traffic: Number  # of all tiles, without the bytes reused along the innermost split axis
 
     def fresh(self, axis: int) -> Number:
-        """What the next tile along an axis reads that this one did not."""
+        """Returns the bytes that the next tile along an axis reads in addition."""
         return self.footprint - self.shared[axis]
 
 
 @attrs.frozen
 class TilingCost:
-    """What a tiling costs."""
+    """The cost of a tiling."""
 
     tiles: Number
     working_set: Number  # bytes that a tile touches
@@ -73,7 +72,7 @@ class TilingCost:
 
     @property
     def traffic(self) -> Number:
-        """Bytes moved by all tiles."""
+        """The bytes moved by all tiles."""
         return reduce(lambda total, stream: total + stream.traffic, self.streams, 0)
 
 
@@ -85,11 +84,12 @@ def tiling_cost(
     scratch: Number = 0,
     arithmetic: Arithmetic = ON_DIMS,
 ) -> TilingCost:
-    """The cost of cutting a result of these extents into tiles.
+    """Returns the cost of cutting a result of these extents into tiles.
 
-    With `reuse` a tile finds what it shares with the one before it along the innermost axis that is
-    cut, as when the working set fits a cache."""
-    counts = [arithmetic.ceiling(n, t) for n, t in zip(extents, tile, strict=True)]
+    With `reuse`, the overlap with the previous tile along the innermost split axis is not read
+    again, as when the working set fits a cache.
+    """
+    counts = [arithmetic.ceildiv(n, t) for n, t in zip(extents, tile, strict=True)]
     tiles = reduce(lambda total, count: total * count, counts, 1)
     costs = [_stream_cost(s, tile, counts, tiles, reuse, arithmetic) for s in streams]
     working_set = reduce(lambda total, cost: total + cost.footprint, costs, scratch)
@@ -102,21 +102,23 @@ def _stream_cost(
     counts: Sequence[Number],
     tiles: Number,
     reuse: bool,
-    on: Arithmetic,
+    arithmetic: Arithmetic,
 ) -> StreamCost:
-    own = stream.projection
-    box = tuple([_width(own, j, n, tile, on) for j, n in enumerate(stream.shape)])
+    projection = stream.projection
+    box = tuple([_width(projection, j, n, tile, arithmetic) for j, n in enumerate(stream.shape)])
     footprint = _product(box) * stream.bytes_each
     shared = tuple(
         [
-            _product([_overlap(own, j, i, width, tile, on) for j, width in enumerate(box)])
+            _product(
+                [_overlap(projection, j, i, width, tile, arithmetic) for j, width in enumerate(box)]
+            )
             * stream.bytes_each
             for i in range(len(tile))
         ]
     )
     traffic = tiles * footprint
     if reuse:
-        traffic = traffic - _reused(shared, counts, on)
+        traffic = traffic - _reused(shared, counts, arithmetic)
     return StreamCost(box, footprint, shared, traffic)
 
 
@@ -124,29 +126,38 @@ def _product(factors: Sequence[Number]) -> Number:
     return reduce(lambda total, factor: total * factor, factors, 1)
 
 
-def _width(own: Projection, j: int, size: Dim, tile: Sequence[Number], on: Arithmetic) -> Number:
-    """How much of an axis a tile reads."""
-    width: Number = own.shape[j]
-    for factor, extent in zip(own.matrix[j], tile, strict=True):
+def _width(
+    projection: Projection, j: int, size: Dim, tile: Sequence[Number], arithmetic: Arithmetic
+) -> Number:
+    """Returns the number of positions of an axis that a tile reads."""
+    width: Number = projection.shape[j]
+    for factor, extent in zip(projection.matrix[j], tile, strict=True):
         width = width + abs_of(factor) * (extent - 1)
-    return on.least(width, size)
+    return arithmetic.minimum(width, size)
 
 
 def _overlap(
-    own: Projection, j: int, i: int, width: Number, tile: Sequence[Number], on: Arithmetic
+    projection: Projection,
+    j: int,
+    i: int,
+    width: Number,
+    tile: Sequence[Number],
+    arithmetic: Arithmetic,
 ) -> Number:
-    """How much of an axis a tile and the next one along axis i both read."""
-    return on.most(width - abs_of(own.matrix[j][i]) * tile[i], 0)
+    """Returns the number of positions of an axis that a tile and the next one along axis i both
+    read.
+    """
+    return arithmetic.maximum(width - abs_of(projection.matrix[j][i]) * tile[i], 0)
 
 
-def _reused(shared: Sequence[Number], counts: Sequence[Number], on: Arithmetic) -> Number:
-    """What is found again along the innermost axis that is cut: of those further out, nothing."""
+def _reused(shared: Sequence[Number], counts: Sequence[Number], arithmetic: Arithmetic) -> Number:
+    """Returns the bytes that are reused along the innermost split axis."""
     total: Number = 0
-    innermost: Number = 1  # 0 once an axis further in is cut
+    is_innermost: Number = 1  # 0 if an axis further in is split
     for axis in reversed(range(len(counts))):
         others = _product([n for k, n in enumerate(counts) if k != axis])
-        total = total + innermost * others * (counts[axis] - 1) * shared[axis]
-        innermost = innermost * on.most(2 - counts[axis], 0)
+        total = total + is_innermost * others * (counts[axis] - 1) * shared[axis]
+        is_innermost = is_innermost * arithmetic.maximum(2 - counts[axis], 0)
     return total
 
 
@@ -156,14 +167,16 @@ def cheapest_tile(
     candidates: Sequence[Sequence[int]],
     capacity: int,
 ) -> tuple[int, ...] | None:
-    """The tile of least traffic whose working set fits, the largest among equals; None if none
-    fits. `candidates` are the sizes to try along each axis."""
-    tried = np.array(list(itertools.product(*candidates)), "int64").reshape(-1, len(extents))
-    cost = tiling_cost(streams, extents, list(tried.T), arithmetic=ON_ARRAYS)
-    fits = np.broadcast_to(cost.working_set, len(tried)) <= capacity
+    """Returns the tile of least traffic whose working set fits; None if none fits.
+
+    Of equal ones it returns the largest. `candidates` are the sizes to consider along each axis.
+    """
+    tiles = np.array(list(itertools.product(*candidates)), "int64").reshape(-1, len(extents))
+    cost = tiling_cost(streams, extents, list(tiles.T), arithmetic=ON_ARRAYS)
+    fits = np.broadcast_to(cost.working_set, len(tiles)) <= capacity
     if not fits.any():
         return None
-    traffic = np.broadcast_to(cost.traffic, len(tried))
-    volume = tried.prod(axis=1)
+    traffic = np.broadcast_to(cost.traffic, len(tiles))
+    volume = tiles.prod(axis=1)
     order = np.lexsort((-volume, np.where(fits, traffic, np.iinfo("int64").max)))
-    return tuple(tried[order[0]].tolist())
+    return tuple(tiles[order[0]].tolist())

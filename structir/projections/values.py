@@ -1,4 +1,4 @@
-"""What points are worth: their dtypes, their values over arrays, their derivatives."""
+"""Dtypes, NumPy values and derivatives of scalar expressions."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ special = lazy_module("scipy.special")
 
 Array = Any  # a NumPy array of any dtype, bfloat16 among them
 
-# Numbers written in a body and positions of letters take the dtype of what they meet.
+# Literals and index variables take the dtype of the other operand.
 WEAK_INT, WEAK_FLOAT = "weak int", "weak float"
 SETTLED = {WEAK_INT: "int64", WEAK_FLOAT: "float64"}
 LITERAL_KINDS = {bool: "bool", int: WEAK_INT, float: WEAK_FLOAT}
 WIDE_FLOATS = ("float64", "float32")
 
 
-def dtype_of(point: ScalarExpr, dtypes: Mapping[str, str]) -> str:
-    """The dtype of a point over reads of these dtypes; int64 or float64 when only numbers meet."""
-    kind = _kind(point, dtypes)
+def dtype_of(expr: ScalarExpr, dtypes: Mapping[str, str]) -> str:
+    """Returns the dtype of a scalar expression; literals alone are int64 or float64."""
+    kind = _kind(expr, dtypes)
     return SETTLED.get(kind, kind)
 
 
-def _kind(point: ScalarExpr, dtypes: Mapping[str, str]) -> str:
-    match point:
+def _kind(expr: ScalarExpr, dtypes: Mapping[str, str]) -> str:
+    match expr:
         case OperandElement(name):
             return dtypes[name]
         case ScalarLiteral(value):
@@ -60,20 +60,20 @@ def _kind(point: ScalarExpr, dtypes: Mapping[str, str]) -> str:
 
 
 def promote_dtypes(kinds: list[str]) -> str:
-    """The kind that several settle on: floats before integers, wider before narrower, weak last."""
-    return reduce(_pair, kinds)
+    """Returns the promoted dtype: floats before integers, wider before narrower, weak last."""
+    return reduce(_promote_pair, kinds)
 
 
-def widened(own: str, total: str) -> bool:
-    """Whether terms of one dtype are added up in that of their total: a wider one of its kind."""
-    if is_int(own) and is_int(total):
-        return int_bits(own) < int_bits(total)
-    floats = is_float(own) and is_float(total)
-    return floats and own != total and promote_dtypes([own, total]) == total
+def widened(term: str, total: str) -> bool:
+    """Whether terms of one dtype are accumulated in the wider dtype of their total."""
+    if is_int(term) and is_int(total):
+        return int_bits(term) < int_bits(total)
+    floats = is_float(term) and is_float(total)
+    return floats and term != total and promote_dtypes([term, total]) == total
 
 
 @cache
-def _pair(a: str, b: str) -> str:
+def _promote_pair(a: str, b: str) -> str:
     if a == b:
         return a
     if b in SETTLED:
@@ -98,7 +98,7 @@ def _weak_pair(weak: str, other: str) -> str:
     return WEAK_INT if other == "bool" else other
 
 
-def _floating(kinds: list[str], _: str | None) -> str:
+def _promote_to_float(kinds: list[str], _: str | None) -> str:
     kind = promote_dtypes(kinds)
     if is_float(kind):
         return kind
@@ -107,7 +107,7 @@ def _floating(kinds: list[str], _: str | None) -> str:
 
 RULES: dict[str, Callable[[list[str], str | None], str]] = {
     "same": lambda kinds, _: promote_dtypes(kinds),
-    "float": _floating,
+    "float": _promote_to_float,
     "quotient": lambda kinds, _: (
         "float64" if promote_dtypes(kinds) == "bool" else promote_dtypes(kinds)
     ),
@@ -120,75 +120,80 @@ RULES: dict[str, Callable[[list[str], str | None], str]] = {
 
 
 def computing_dtype(dtype: str) -> str:
-    """The dtype that elements are computed in: floats narrower than 32 bits widen."""
+    """Returns the dtype of computations on elements: narrow floats widen to float32."""
     return "float32" if is_float(dtype) and dtype not in WIDE_FLOATS else dtype
 
 
 @attrs.frozen(eq=False)
 class EvaluationPoint:
-    """Where points are evaluated: what the reads brought, where the letters stand, what the sizes
-    are."""
+    """The values at which a scalar expression is evaluated: reads, index variables and sizes."""
 
     values: Mapping[str, Array]
-    letters: Mapping[Sym, Array] = attrs.Factory(dict)
+    index_vars: Mapping[Sym, Array] = attrs.Factory(dict)
     sizes: Mapping[Sym, int] = attrs.Factory(dict)
 
 
-def evaluate(point: ScalarExpr, place: EvaluationPoint) -> Array:
-    """The value over arrays that broadcast against each other.
+def evaluate(expr: ScalarExpr, at: EvaluationPoint) -> Array:
+    """Returns the value of a scalar expression over arrays that broadcast against each other.
 
-    Narrow floats are computed in float32; the caller rounds the result to the dtype it wants.
+    Narrow floats are computed in float32; the caller rounds the result to the stored dtype.
     """
     with np.errstate(all="ignore"):
-        return _evaluated(point, place, {})[0]
+        return _evaluate(expr, at, {})[0]
 
 
-Kinded = tuple[Array, str]
+TypedArray = tuple[Array, str]
 
 
-def _evaluated(point: ScalarExpr, place: EvaluationPoint, memo: dict[ScalarExpr, Kinded]) -> Kinded:
-    found = memo.get(point)
-    if found is None:
-        found = memo[point] = EVALUATORS[type(point)](point, place, memo)
-    return found
+def _evaluate(
+    expr: ScalarExpr, at: EvaluationPoint, memo: dict[ScalarExpr, TypedArray]
+) -> TypedArray:
+    result = memo.get(expr)
+    if result is None:
+        result = memo[expr] = EVALUATORS[type(expr)](expr, at, memo)
+    return result
 
 
 def _operand_value(
-    point: OperandElement, place: EvaluationPoint, _: dict[ScalarExpr, Kinded]
-) -> Kinded:
-    value = place.values[point.name]
+    expr: OperandElement, at: EvaluationPoint, _: dict[ScalarExpr, TypedArray]
+) -> TypedArray:
+    value = at.values[expr.name]
     dtype = value.dtype.name
     wide = computing_dtype(dtype)
     return (value if wide == dtype else value.astype(wide)), wide
 
 
-def _index_value(point: LoopIndex, place: EvaluationPoint, _: dict[ScalarExpr, Kinded]) -> Kinded:
-    return place.letters[point.letter], WEAK_INT
+def _index_value(
+    expr: LoopIndex, at: EvaluationPoint, _: dict[ScalarExpr, TypedArray]
+) -> TypedArray:
+    return at.index_vars[expr.index_var], WEAK_INT
 
 
 def _literal_value(
-    point: ScalarLiteral, place: EvaluationPoint, _: dict[ScalarExpr, Kinded]
-) -> Kinded:
-    kind = LITERAL_KINDS[type(point.value)]
-    return np.asarray(point.value, SETTLED.get(kind, kind)), kind
+    expr: ScalarLiteral, at: EvaluationPoint, _: dict[ScalarExpr, TypedArray]
+) -> TypedArray:
+    kind = LITERAL_KINDS[type(expr.value)]
+    return np.asarray(expr.value, SETTLED.get(kind, kind)), kind
 
 
 def _extent_value(
-    point: ScalarExtent, place: EvaluationPoint, _: dict[ScalarExpr, Kinded]
-) -> Kinded:
-    return np.asarray(dims.evaluate(point.dim, place.sizes), "int64"), WEAK_INT
+    expr: ScalarExtent, at: EvaluationPoint, _: dict[ScalarExpr, TypedArray]
+) -> TypedArray:
+    return np.asarray(dims.evaluate(expr.dim, at.sizes), "int64"), WEAK_INT
 
 
-def _apply_value(point: ScalarOp, place: EvaluationPoint, memo: dict[ScalarExpr, Kinded]) -> Kinded:
-    given = [_evaluated(a, place, memo) for a in point.args]
-    values, kinds = [v for v, _ in given], [k for _, k in given]
-    row = FUNCTIONS[point.fn]
-    kind = RULES[row.rule](kinds, point.dtype)
+def _apply_value(
+    expr: ScalarOp, at: EvaluationPoint, memo: dict[ScalarExpr, TypedArray]
+) -> TypedArray:
+    operands = [_evaluate(a, at, memo) for a in expr.args]
+    values, kinds = [v for v, _ in operands], [k for _, k in operands]
+    function = FUNCTIONS[expr.fn]
+    kind = RULES[function.rule](kinds, expr.dtype)
     kind = kind if kind in SETTLED else computing_dtype(kind)
-    return APPLIERS[row.rule](point, values, kinds, kind), kind
+    return APPLIERS[function.rule](expr, values, kinds, kind), kind
 
 
-EVALUATORS: dict[type, Callable[..., Kinded]] = {
+EVALUATORS: dict[type, Callable[..., TypedArray]] = {
     OperandElement: _operand_value,
     LoopIndex: _index_value,
     ScalarLiteral: _literal_value,
@@ -198,49 +203,49 @@ EVALUATORS: dict[type, Callable[..., Kinded]] = {
 
 
 def as_kind(value: Array, kind: str) -> Array:
-    """An array in the dtype that a kind is computed in."""
+    """Returns an array in the dtype in which values of a kind are computed."""
     dtype = SETTLED.get(kind, kind)
     return value if value.dtype.name == dtype else value.astype(dtype)
 
 
 @cache
 def ufunc(name: str) -> Callable[..., Array]:
-    """NumPy's function of a row of the table, or the one here that NumPy lacks."""
-    own = OWN_FUNCTIONS.get(name)
-    made: Callable[..., Array] = own if own is not None else getattr(np, name)
-    return made
+    """Returns the NumPy function of a table entry, or the one defined here."""
+    function = OWN_FUNCTIONS.get(name)
+    result: Callable[..., Array] = function if function is not None else getattr(np, name)
+    return result
 
 
-def _same(point: ScalarOp, values: list[Array], kinds: list[str], kind: str) -> Array:
-    if point.fn in ROUNDINGS and not is_float(kind) and kind != WEAK_FLOAT:
+def _same(expr: ScalarOp, values: list[Array], kinds: list[str], kind: str) -> Array:
+    if expr.fn in ROUNDINGS and not is_float(kind) and kind != WEAK_FLOAT:
         return values[0]
-    if kind == "bool" and point.fn not in BITWISE:  # NumPy has no arithmetic on truth values
-        return ufunc(FUNCTIONS[point.fn].numpy)(*[v.astype("int8") for v in values]) != 0
-    return ufunc(FUNCTIONS[point.fn].numpy)(*[as_kind(v, kind) for v in values])
+    if kind == "bool" and expr.fn not in BITWISE:  # NumPy has no arithmetic on booleans
+        return ufunc(FUNCTIONS[expr.fn].numpy)(*[v.astype("int8") for v in values]) != 0
+    return ufunc(FUNCTIONS[expr.fn].numpy)(*[as_kind(v, kind) for v in values])
 
 
-def _float(point: ScalarOp, values: list[Array], kinds: list[str], kind: str) -> Array:
-    return ufunc(FUNCTIONS[point.fn].numpy)(*[as_kind(v, kind) for v in values])
+def _float(expr: ScalarOp, values: list[Array], kinds: list[str], kind: str) -> Array:
+    return ufunc(FUNCTIONS[expr.fn].numpy)(*[as_kind(v, kind) for v in values])
 
 
-def _compare(point: ScalarOp, values: list[Array], kinds: list[str], kind: str) -> Array:
+def _compare(expr: ScalarOp, values: list[Array], kinds: list[str], kind: str) -> Array:
     common = promote_dtypes(kinds)
     if is_float(common):
         values = [as_kind(v, common) for v in values]
-    return ufunc(FUNCTIONS[point.fn].numpy)(*values)
+    return ufunc(FUNCTIONS[expr.fn].numpy)(*values)
 
 
-def _plain(point: ScalarOp, values: list[Array], kinds: list[str], kind: str) -> Array:
-    return ufunc(FUNCTIONS[point.fn].numpy)(*values)
+def _plain(expr: ScalarOp, values: list[Array], kinds: list[str], kind: str) -> Array:
+    return ufunc(FUNCTIONS[expr.fn].numpy)(*values)
 
 
-def _select(point: ScalarOp, values: list[Array], kinds: list[str], kind: str) -> Array:
+def _select(expr: ScalarOp, values: list[Array], kinds: list[str], kind: str) -> Array:
     condition = values[0] if kinds[0] == "bool" else values[0] != 0
     return np.where(condition, as_kind(values[1], kind), as_kind(values[2], kind))
 
 
-def _cast(point: ScalarOp, values: list[Array], kinds: list[str], kind: str) -> Array:
-    return convert_dtype(values[0], point.dtype or kind).astype(kind)
+def _cast(expr: ScalarOp, values: list[Array], kinds: list[str], kind: str) -> Array:
+    return convert_dtype(values[0], expr.dtype or kind).astype(kind)
 
 
 APPLIERS: dict[str, Callable[[ScalarOp, list[Array], list[str], str], Array]] = {
@@ -267,7 +272,7 @@ def _power(x: Array, y: Array) -> Array:
 def _quotient(x: Array, y: Array) -> Array:
     if is_float(x.dtype.name):
         return np.divide(x, y)
-    low = np.floor_divide(x, y)  # 0 where nothing divides
+    low = np.floor_divide(x, y)  # 0 for division by zero
     rounded_down = (low * y != x) & (y != 0) & ((x < 0) != (y < 0))
     return low + rounded_down.astype(low.dtype)
 
@@ -287,29 +292,31 @@ OWN_FUNCTIONS: dict[str, Callable[..., Array]] = {
 ZERO, ONE = ScalarLiteral(0), ScalarLiteral(1)
 
 
-def derivative(point: ScalarExpr, operand: str) -> ScalarExpr:
-    """How the value changes with one read, the other reads and the letters held."""
-    return _slope(point, operand, {})
+def derivative(expr: ScalarExpr, operand: str) -> ScalarExpr:
+    """Returns the partial derivative by one read."""
+    return _derivative(expr, operand, {})
 
 
-def _slope(point: ScalarExpr, operand: str, memo: dict[ScalarExpr, ScalarExpr]) -> ScalarExpr:
-    if isinstance(point, OperandElement):
-        return ONE if point.name == operand else ZERO
-    if not isinstance(point, ScalarOp):
+def _derivative(expr: ScalarExpr, operand: str, memo: dict[ScalarExpr, ScalarExpr]) -> ScalarExpr:
+    if isinstance(expr, OperandElement):
+        return ONE if expr.name == operand else ZERO
+    if not isinstance(expr, ScalarOp):
         return ZERO
-    found = memo.get(point)
-    if found is None:
-        found = memo[point] = _chain(point, operand, memo)
-    return found
+    result = memo.get(expr)
+    if result is None:
+        result = memo[expr] = _apply_chain_rule(expr, operand, memo)
+    return result
 
 
-def _chain(point: ScalarOp, operand: str, memo: dict[ScalarExpr, ScalarExpr]) -> ScalarExpr:
+def _apply_chain_rule(
+    expr: ScalarOp, operand: str, memo: dict[ScalarExpr, ScalarExpr]
+) -> ScalarExpr:
     total: ScalarExpr = ZERO
-    if point.dtype is not None and not is_float(point.dtype):
+    if expr.dtype is not None and not is_float(expr.dtype):
         return total
-    for argument, slope in zip(point.args, FUNCTIONS[point.fn].slopes, strict=False):
-        inner = _slope(argument, operand, memo)
-        outer = slope(*point.args) if inner != ZERO else None
+    for argument, slope in zip(expr.args, FUNCTIONS[expr.fn].slopes, strict=False):
+        inner = _derivative(argument, operand, memo)
+        outer = slope(*expr.args) if inner != ZERO else None
         if outer is not None:
             total = _sum(total, _product(as_scalar_expr(outer), inner))
     return total

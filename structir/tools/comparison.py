@@ -10,7 +10,7 @@ import numpy as np
 from structir.errors import StructIRError
 from structir.ir.module import IRModule
 from structir.passes.decompose import decompose
-from structir.passes.manager.perturbation import PerturbedInterpreter, leaves, nudged, rounding
+from structir.passes.manager.perturbation import PerturbedInterpreter, leaves, perturb, rounding
 
 PERTURBED_RUNS = 8  # perturbed runs that estimate the effect of rounding on a result
 WIDE_DTYPES = {
@@ -51,7 +51,7 @@ def require_agreement(
         perturbed = PerturbedInterpreter(
             decomposed, numbers=numbers, wide=WIDE_DTYPES
         ).global_function(name)
-        shifted = result(perturbed, [nudged(each, numbers, WIDE_DTYPES) for each in arguments])
+        shifted = result(perturbed, [perturb(each, numbers, WIDE_DTYPES) for each in arguments])
         if isinstance(shifted, StructIRError) or _shapes(shifted) != _shapes(expected):
             return  # the result depends on a rounding
         tolerance = [

@@ -1,5 +1,5 @@
-"""Every projection case as shards: each gives its block from its slices alone, and needs every
-plane of what it is sent.
+"""Every projection case as shards: each computes its block from its input blocks alone, and depends
+on every boundary plane of them.
 
 The cases are read from the folder `STRUCTIR_CASES`, by default the copy beside the projections.
 """
@@ -29,13 +29,13 @@ def arrays_of(function: Function) -> Arrays:
 
 def grid_of(case: dict) -> tuple[int, ...]:
     shape = case["expect"]["out_shape"]
-    given = case["expect"].get("grid")
-    return tuple(given or [min(2, max(n, 1)) for n in shape])
+    grid = case["expect"].get("grid")
+    return tuple(grid or [min(2, max(n, 1)) for n in shape])
 
 
-def part_of(found: Plan, shard: Shard) -> ShardFunction:
-    keys = [k for k in found.program.shapes if k == found.program.result]
-    return PartialResults(found.program).part(shard.regions, {keys[0]: shard.results[0]})
+def part_of(function: Plan, shard: Shard) -> ShardFunction:
+    keys = [k for k in function.program.shapes if k == function.program.result]
+    return PartialResults(function.program).part(shard.regions, {keys[0]: shard.results[0]})
 
 
 def sent(part: ShardFunction, shard: Shard, arrays: Arrays) -> list[np.ndarray]:
@@ -53,18 +53,18 @@ def run(part: ShardFunction, values: list[np.ndarray]) -> np.ndarray:
 
 @pytest.mark.parametrize("case", CASES, ids=[c["id"] for c in CASES])
 @pytest.mark.filterwarnings("ignore")
-def test_shards_give_their_blocks(case: dict) -> None:
+def test_shards_compute_their_blocks(case: dict) -> None:
     function, _ = function_of(case)
     arrays = arrays_of(function)
     whole = np.asarray(structir.interpret(IRModule({"main": function}), "main", *arrays.values()))
     if 0 in whole.shape:
         return
-    found = plan(function, grid=grid_of(case))
+    sharding = plan(function, grid=grid_of(case))
     covered = np.zeros(whole.shape, int)
-    for shard in found.shards:
+    for shard in sharding.shards:
         block = tuple(slice(a, b) for a, b in zip(*shard.results[0], strict=True))
         covered[block] += 1
-        part = part_of(found, shard)
+        part = part_of(sharding, shard)
         values = sent(part, shard, arrays)
         assert sum(v.nbytes for v in values) <= shard.bytes_in
         np.testing.assert_allclose(run(part, values), whole[block], rtol=2e-5, atol=1e-5)
@@ -72,26 +72,26 @@ def test_shards_give_their_blocks(case: dict) -> None:
 
 
 def planes(values: list[np.ndarray], which: int) -> list[list[np.ndarray]]:
-    """The values with each boundary plane of one of them overwritten."""
-    made = []
+    """Returns the values with each boundary plane of one of them overwritten."""
+    overwritten = []
     for axis in range(values[which].ndim):
         for place in (0, -1):
             changed = values[which].copy()
             np.moveaxis(changed, axis, 0)[place] = np.nan
-            made.append([*values[:which], changed, *values[which + 1 :]])
-    return made
+            overwritten.append([*values[:which], changed, *values[which + 1 :]])
+    return overwritten
 
 
 @pytest.mark.parametrize("case", CASES, ids=[c["id"] for c in CASES])
 @pytest.mark.filterwarnings("ignore")
-def test_every_plane_that_is_sent_is_needed(case: dict) -> None:
+def test_every_sent_plane_affects_the_block(case: dict) -> None:
     function, _ = function_of(case)
     arrays = arrays_of(function)
     if 0 in case["expect"]["out_shape"]:
         return
-    found = plan(function, grid=grid_of(case))
-    for shard in found.shards[:: max(len(found.shards) - 1, 1)]:
-        part = part_of(found, shard)
+    sharding = plan(function, grid=grid_of(case))
+    for shard in sharding.shards[:: max(len(sharding.shards) - 1, 1)]:
+        part = part_of(sharding, shard)
         values = sent(part, shard, arrays)
         plain = run(part, values)
         for which, (key, _) in enumerate(part.inputs):

@@ -27,9 +27,9 @@ def client() -> Iterator[object]:
         distributed.LocalCluster(
             n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
         ) as cluster,
-        distributed.Client(cluster) as found,
+        distributed.Client(cluster) as result,
     ):
-        yield found
+        yield result
 
 
 def floats(*shape: int) -> np.ndarray:
@@ -56,16 +56,16 @@ def main(x: R.Tensor((1, 2, "h", "w"), "float32"), k: R.Tensor((2, 2, 3, 3), "fl
 """
 
 
-def test_workers_give_what_the_whole_function_gives(client: object) -> None:
+def test_workers_compute_the_result_of_the_function(client: object) -> None:
     module, args = structir.parse(ROWS), (floats(33, 40), floats(40))
-    found = shard(module, grid=(4, 1)).compute(*args, client=client)
-    np.testing.assert_array_equal(found, structir.compile(module)["main"](*args))
+    result = shard(module, grid=(4, 1)).compute(*args, client=client)
+    np.testing.assert_array_equal(result, structir.compile(module)["main"](*args))
 
 
-def test_threads_of_this_process_do_too() -> None:
+def test_threads_compute_the_result_of_the_function() -> None:
     module, args = structir.parse(ROWS), (floats(33, 40), floats(40))
-    found = shard(module, grid=(4, 1)).compute(*args, progress=True)
-    np.testing.assert_array_equal(found, structir.compile(module)["main"](*args))
+    result = shard(module, grid=(4, 1)).compute(*args, progress=True)
+    np.testing.assert_array_equal(result, structir.compile(module)["main"](*args))
 
 
 def test_results_stay_sharded_between_functions(client: object) -> None:
@@ -77,7 +77,7 @@ def test_results_stay_sharded_between_functions(client: object) -> None:
     np.testing.assert_array_equal(second.compute(), once(once(x, b), b))
 
 
-def test_functions_cut_in_different_ways_exchange_blocks(client: object) -> None:
+def test_functions_with_different_grids_exchange_blocks(client: object) -> None:
     turned = structir.parse("""
 @R.function
 def main(x: R.Tensor(("n", 40), "float32")):
@@ -85,9 +85,9 @@ def main(x: R.Tensor(("n", 40), "float32")):
     return y
 """)
     rows, x, b = shard(structir.parse(ROWS), grid=(3, 1)), floats(33, 40), floats(40)
-    found = shard(turned, grid=(5, 2)).on_dask(rows.on_dask(x, b)).compute()
+    result = shard(turned, grid=(5, 2)).on_dask(rows.on_dask(x, b)).compute()
     expected = structir.compile(structir.parse(ROWS))["main"](x, b).T
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(result, expected)
 
 
 def test_tasks_receive_the_bytes_that_were_planned() -> None:
@@ -102,7 +102,7 @@ def test_tasks_receive_the_bytes_that_were_planned() -> None:
 
 
 @pytest.mark.exhaustive
-def test_a_lost_worker_loses_nothing(client: object) -> None:
+def test_tasks_of_a_lost_worker_run_again(client: object) -> None:
     module = structir.parse(IMAGES)
     x, k = floats(1, 2, 800, 600), floats(2, 2, 3, 3)
     expected = structir.compile(module)["main"](x, k)
@@ -110,14 +110,14 @@ def test_a_lost_worker_loses_nothing(client: object) -> None:
     pids = list(client.run(os.getpid).values())  # type: ignore[attr-defined]
     killer = threading.Thread(target=lambda: (time.sleep(0.3), os.kill(pids[0], signal.SIGKILL)))
     killer.start()
-    found = sharded.compute(x, k, client=client)
+    result = sharded.compute(x, k, client=client)
     killer.join()
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
     assert is_gone(pids[0])
 
 
 def is_gone(pid: int) -> bool:
-    """Waits until a killed process is reaped: until then it still has its number."""
+    """Waits until a killed process is reaped: a zombie still has its process id."""
     for _ in range(100):
         try:
             os.kill(pid, 0)
@@ -128,7 +128,7 @@ def is_gone(pid: int) -> bool:
 
 
 @pytest.mark.exhaustive
-def test_a_failing_shard_is_told_from_the_worker(client: object) -> None:
+def test_the_error_of_a_shard_is_raised_at_the_caller(client: object) -> None:
     text = """
 @R.function
 def main(x: R.Tensor((8,), "float32")):

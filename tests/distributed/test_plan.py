@@ -1,4 +1,4 @@
-"""Plans: the blocks of worked examples, what is shared, bytes, and grids that are refused."""
+"""Plans: blocks of worked examples, overlap, bytes, and invalid grids."""
 
 import re
 from math import prod
@@ -48,11 +48,11 @@ def total(x: R.Tensor((6, 100), "float32")):
     return y
 
 
-def test_a_linear_layer_cut_by_features_sends_the_input_to_all_and_weights_once() -> None:
-    found = plan(linear, grid=(1, 4), sizes={"n": 8})
-    assert found.traffic() == {"x": (2048, 4 * 2048), "w": (8192, 8192), "b": (128, 128)}
-    assert found.shards[1].block_of("w") == ((0, 8), (64, 16))
-    assert {name: each.kind for name, each in found.axes[1].items()} == {
+def test_a_linear_layer_split_by_features_sends_the_input_to_all_shards_and_weights_once() -> None:
+    sharding = plan(linear, grid=(1, 4), sizes={"n": 8})
+    assert sharding.traffic() == {"x": (2048, 4 * 2048), "w": (8192, 8192), "b": (128, 128)}
+    assert sharding.shards[1].block_of("w") == ((0, 8), (64, 16))
+    assert {name: each.kind for name, each in sharding.axes[1].items()} == {
         "x": "full",
         "w": "disjoint",
         "b": "disjoint",
@@ -60,54 +60,54 @@ def test_a_linear_layer_cut_by_features_sends_the_input_to_all_and_weights_once(
 
 
 def test_two_convolutions_have_a_halo_of_four() -> None:
-    found = plan(convolutions, grid=(1, 1, 4, 1))
-    heights = [s.block_of("x") for s in found.shards]
+    sharding = plan(convolutions, grid=(1, 1, 4, 1))
+    heights = [s.block_of("x") for s in sharding.shards]
     assert [(a[2], b[2]) for a, b in heights] == [(0, 10), (6, 18), (14, 26), (22, 32)]
-    shared = found.axes[2]["x"]
-    assert (shared.kind, found.axes[2]["k"].kind) == ("halo", "full")
+    shared = sharding.axes[2]["x"]
+    assert (shared.kind, sharding.axes[2]["k"].kind) == ("halo", "full")
 
 
-def test_attention_is_cut_by_queries() -> None:
-    found = plan(attention, grid=(4, 1), sizes={"n": 16, "m": 10})
-    second = found.shards[1]
+def test_attention_is_split_by_queries() -> None:
+    sharding = plan(attention, grid=(4, 1), sizes={"n": 16, "m": 10})
+    second = sharding.shards[1]
     assert second.block_of("q") == ((4, 0), (8, 8))
     assert second.block_of("k") == second.block_of("v") == ((0, 0), (10, 8))
 
 
-def test_the_cheapest_grid_cuts_what_is_shared_least() -> None:
+def test_the_cheapest_grid_has_the_least_overlap() -> None:
     assert plan(linear, workers=4, sizes={"n": 1000}).grid == (4, 1)
     assert plan(linear, workers=4, sizes={"n": 4}).grid == (1, 4)
     assert plan(convolutions, workers=4).grid == (1, 1, 2, 2)
 
 
-def test_memory_bounds_what_a_shard_holds() -> None:
-    found = plan(linear, workers=2, sizes={"n": 4096}, max_bytes=100_000)
-    assert len(found.shards) > 2
-    assert all(s.bytes_in + s.bytes_out <= 100_000 for s in found.shards)
+def test_max_bytes_bounds_the_blocks_of_a_shard() -> None:
+    sharding = plan(linear, workers=2, sizes={"n": 4096}, max_bytes=100_000)
+    assert len(sharding.shards) > 2
+    assert all(s.bytes_in + s.bytes_out <= 100_000 for s in sharding.shards)
     with pytest.raises(StructIRError, match="no grid of main keeps every shard within 64 bytes"):
         plan(linear, workers=2, sizes={"n": 4}, max_bytes=64)
 
 
 @pytest.mark.parametrize("grid", [(1, 1), (3, 5), (7, 32)])
 def test_results_are_covered_exactly_once(grid: tuple[int, int]) -> None:
-    found = plan(linear, grid=grid, sizes={"n": 10})
-    blocks = [s.results[0] for s in found.shards]
+    sharding = plan(linear, grid=grid, sizes={"n": 10})
+    blocks = [s.results[0] for s in sharding.shards]
     points = {(i, j) for a, b in blocks for i in range(a[0], b[0]) for j in range(a[1], b[1])}
     assert len(points) == sum(prod(q - p for p, q in zip(a, b, strict=True)) for a, b in blocks)
     assert len(points) == 320
 
 
-def test_a_reduction_is_cut_into_parts_that_read_disjoint_columns() -> None:
-    found = plan(total, grid=(2,), reduce=4)
-    assert (found.pieces, found.combine, len(found.shards)) == (4, "add", 8)
-    columns = [s.block_of("x") for s in found.shards[:4]]
+def test_partial_reductions_read_disjoint_columns() -> None:
+    sharding = plan(total, grid=(2,), reduce=4)
+    assert (sharding.pieces, sharding.combine, len(sharding.shards)) == (4, "add", 8)
+    columns = [s.block_of("x") for s in sharding.shards[:4]]
     assert [(a[1], b[1]) for a, b in columns] == [(0, 25), (25, 50), (50, 75), (75, 100)]
-    assert found.bytes_in == 6 * 100 * 4
+    assert sharding.bytes_in == 6 * 100 * 4
 
 
-def test_calls_tell_where_each_block_of_the_whole_starts() -> None:
-    found = plan(linear, grid=(2, 2), sizes={"n": 8})
-    calls = list(found.calls(found.shards[3]))
+def test_calls_list_the_block_of_each_op() -> None:
+    sharding = plan(linear, grid=(2, 2), sizes={"n": 8})
+    calls = list(sharding.calls(sharding.shards[3]))
     assert [(c.op, c.block) for c in calls] == [
         ("matmul", ((4, 16), (8, 32))),
         ("add", ((4, 16), (8, 32))),
@@ -123,33 +123,33 @@ def test_calls_tell_where_each_block_of_the_whole_starts() -> None:
         ((0, 1), r"cannot split axis 0 \(size 8\) into 0 shards"),
     ],
 )
-def test_grids_that_do_not_fit(grid: tuple[int, ...], message: str) -> None:
+def test_invalid_grids(grid: tuple[int, ...], message: str) -> None:
     with pytest.raises(StructIRError, match=message):
         plan(linear, grid=grid, sizes={"n": 8})
 
 
-def test_sizes_must_be_told_and_known() -> None:
+def test_missing_and_unknown_sizes() -> None:
     with pytest.raises(StructIRError, match="symbolic dim `n`"):
         plan(linear, grid=(1, 1))
     with pytest.raises(StructIRError, match="no symbolic dim `q`"):
         plan(linear, grid=(1, 1), sizes={"n": 8, "q": 3})
 
 
-def test_only_what_can_be_combined_is_cut_in_its_reduction() -> None:
+def test_only_results_of_reductions_split_by_reduce() -> None:
     with pytest.raises(StructIRError, match="found add"):
         plan(linear, grid=(1, 1), sizes={"n": 8}, reduce=2)
 
 
-def test_a_plan_can_be_looked_at() -> None:
-    found = plan(linear, grid=(2, 2), sizes={"n": 8})
-    assert shard_table(found).row_count == 4
-    assert traffic_table(found).row_count == 3
-    drawn = picture(found)
-    assert len(re.findall("<title>", drawn)) == 4 * 4
-    assert "receives x (8, 64)" in drawn
+def test_reports_of_a_plan() -> None:
+    sharding = plan(linear, grid=(2, 2), sizes={"n": 8})
+    assert shard_table(sharding).row_count == 4
+    assert traffic_table(sharding).row_count == 3
+    svg = picture(sharding)
+    assert len(re.findall("<title>", svg)) == 4 * 4
+    assert "receives x (8, 64)" in svg
 
 
-def test_a_thousand_ops_need_every_value_of_the_block() -> None:
+def test_a_thousand_elementwise_ops_require_the_block_of_each_value() -> None:
     lines = "\n".join([f"    v{k + 1} = R.add(v{k}, x)" for k in range(1000)])
     text = f"""
 @R.function
@@ -158,6 +158,6 @@ def main(x: R.Tensor((64, 64), "float32")):
 {lines}
     return v1000
 """
-    found = plan(structir.parse(text), grid=(8, 8))
-    assert len(found.shards) == 64
-    assert all(s.bytes_in == 8 * 8 * 4 for s in found.shards)
+    sharding = plan(structir.parse(text), grid=(8, 8))
+    assert len(sharding.shards) == 64
+    assert all(s.bytes_in == 8 * 8 * 4 for s in sharding.shards)

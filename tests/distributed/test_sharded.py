@@ -1,4 +1,4 @@
-"""Sharded functions give what the whole function gives: bit for bit where no reduction is cut."""
+"""Sharded functions compute the original result, bitwise equal unless a reduction is split."""
 
 import numpy as np
 import pytest
@@ -17,10 +17,10 @@ def floats(*shape: int) -> np.ndarray:
 
 def agree(text: str, *args: object, exact: bool = True, **options: object) -> None:
     module = structir.parse(text)
-    found = shard(module, **options)(*args)
+    result = shard(module, **options)(*args)
     expected = structir.compile(module)["main"](*args)
     pairs = zip(
-        found if isinstance(found, tuple) else (found,),
+        result if isinstance(result, tuple) else (result,),
         expected if isinstance(expected, tuple) else (expected,),
         strict=True,
     )
@@ -123,7 +123,7 @@ class Module:
 """
 
 
-def test_functions_that_are_called_are_cut_too() -> None:
+def test_called_functions_are_sharded_too() -> None:
     sharded, args = shard(structir.parse(CALLS), grid=(3, 1)), (floats(9, 40), floats(40, 40))
     assert sharded.plan(*args).shards[1].block_of("x") == ((3, 0), (6, 40))
     agree(CALLS, *args, grid=(3, 1), exact=False)
@@ -138,7 +138,7 @@ def main(pair: R.Tuple(R.Tensor((6,), "float32"), R.Tensor((4,), "float32"))):
 """
 
 
-def test_a_value_that_is_given_twice() -> None:
+def test_a_value_returned_twice() -> None:
     agree(SAME, (floats(6), floats(4)), grid=(3,))
 
 
@@ -156,7 +156,7 @@ def test_results_without_elements(rows: int) -> None:
     agree(EMPTY, floats(rows, 3), floats(4), grid=(2,))
 
 
-def test_a_result_that_is_no_tensor_is_refused() -> None:
+def test_a_result_other_than_tensors_is_an_error() -> None:
     text = """
 @R.function
 def main(x: R.Tensor(("n",), "float32")):
@@ -167,7 +167,7 @@ def main(x: R.Tensor(("n",), "float32")):
         shard(structir.parse(text), grid=(2,))(floats(4))
 
 
-def test_a_function_with_large_constants_that_others_call() -> None:
+def test_a_called_function_with_large_constants() -> None:
     builder = BlockBuilder()
     inner = Var("x", find_op("exp")(Constant(floats(300))).struct_info)
     with builder.function("inner", [inner]):
@@ -200,7 +200,7 @@ def test_branches(condition: bool) -> None:
 
 
 @pytest.mark.parametrize("op", ["sum", "max", "min", "prod"])
-def test_reductions_cut_in_a_tree(op: str) -> None:
+def test_partial_reductions_combine_in_a_tree(op: str) -> None:
     text = f"""
 @R.function
 def main(x: R.Tensor((6, "m"), "float32")):
@@ -210,7 +210,7 @@ def main(x: R.Tensor((6, "m"), "float32")):
     agree(text, floats(6, 37), grid=(2,), reduce=5, exact=op in ("max", "min"))
 
 
-def test_a_padded_convolution_cut_along_its_reduction() -> None:
+def test_a_padded_convolution_split_along_its_reduction() -> None:
     text = """
 @R.function
 def main(x: R.Tensor((1, 8, 10), "float32"), k: R.Tensor((4, 8, 3), "float32")):
@@ -235,7 +235,7 @@ def test_large_constants_are_sent_in_blocks() -> None:
     np.testing.assert_allclose(sharded(x), whole, rtol=2e-5, atol=2e-5)
 
 
-def test_shards_that_do_the_same_are_compiled_once() -> None:
+def test_equal_shard_functions_are_compiled_once() -> None:
     module = structir.parse(ROWS)
     sharded = shard(module, grid=(4, 1))
     args = floats(16, 40), floats(40)
@@ -246,7 +246,7 @@ def test_shards_that_do_the_same_are_compiled_once() -> None:
     assert len(place.compiled) == 1
 
 
-def test_arguments_that_do_not_fit() -> None:
+def test_invalid_arguments() -> None:
     sharded = shard(structir.parse(ROWS), workers=2)
     with pytest.raises(StructIRError, match="takes 2 arguments, but 1 is given"):
         sharded(floats(4, 5))

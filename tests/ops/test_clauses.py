@@ -99,7 +99,7 @@ def test_most_symbolic_programs_are_compared():
 def test_matmul():
     b, n, m = sym("b"), sym("n"), sym("m")
     spec = spec_of("matmul", (b, n, 64), (64, m))
-    (clause,) = spec.clauses
+    (clause,) = spec.statements
     assert [s.name for s in clause.parallel] == ["b_0", "i", "j"]
     assert [s.name for s in clause.reduce] == ["k"]
     assert clause.total and clause.monoid == "sum" and clause.writes[0].unique
@@ -113,7 +113,7 @@ def test_matmul():
 def test_undecided_broadcasting_is_a_flag():
     n, m = sym("n"), sym("m")
     spec = spec_of("add", (n,), (m,))
-    (clause,) = spec.clauses
+    (clause,) = spec.statements
     assert all(read.entries[0].loose for read in clause.reads)
     x, y = np.ones(1), np.arange(3.0)
     atoms = [next(iter(d.terms))[0] for d in (n, m)]
@@ -127,45 +127,45 @@ def test_undecided_broadcasting_is_a_flag():
 
 def test_windows_say_where_they_hang_over():
     plain = spec_of("nn.conv2d", (1, 4, 8, 8), (6, 4, 3, 3))
-    assert plain.clauses[0].total
+    assert plain.statements[0].total
     padded = spec_of("nn.conv2d", (1, 4, 8, 8), (6, 4, 3, 3), padding=1)
-    inside = [e.inside for e in padded.clauses[0].reads[0].entries]
+    inside = [e.inside for e in padded.statements[0].reads[0].entries]
     assert inside == [True, True, False, False]
 
 
 def test_transposed_windows_meet():
     spec = spec_of("nn.conv1d_transpose", (1, 4, 8), (4, 2, 3), strides=2)
-    (clause,) = spec.clauses
+    (clause,) = spec.statements
     assert not clause.writes[0].unique and clause.monoid == "sum"
     assert [s.name for s in clause.reduce] == ["c"]
 
 
 def test_pieces_are_clauses():
     spec = spec_of("nn.pad", (3, 4), pad_width=(1, 2, 0, 3), pad_value=7.0)
-    (clause,) = spec.clauses
+    (clause,) = spec.statements
     assert spec.fill == 7.0
     i, j = map(as_dim, clause.parallel)
     assert [e.index for e in clause.writes[0].entries] == [i + 1, j]
     x, y = (Var("x", TensorStructInfo(s, "float32")) for s in ((2, 3), (4, 3)))
     joined = OPS["concat"].definition.index_spec(OPS["concat"]((x, y)))
-    assert [c.reads[0].operand for c in joined.clauses] == [0, 1]
+    assert [c.reads[0].operand for c in joined.statements] == [0, 1]
 
 
 def test_scans_are_recognised():
     spec = spec_of("cumsum", (3, 4), axis=1)
-    assert isinstance(scan_of(spec, spec.clauses[0]), Scan)
+    assert isinstance(scan_of(spec, spec.statements[0]), Scan)
     flat = spec_of("cumsum", (3, 4))
-    assert scan_of(flat, flat.clauses[0]).op == "le"
+    assert scan_of(flat, flat.statements[0]).op == "le"
 
 
 def test_an_operand_read_for_its_shape_is_no_data():
-    assert spec_of("zeros_like", (3, 4)).clauses[0].reads == ()
+    assert spec_of("zeros_like", (3, 4)).statements[0].reads == ()
 
 
 def test_reads_by_data():
     call, _ = called("take", np.ones((5, 2), "float32"), np.zeros(3, "int64"), axis=0)
     spec = call.op.definition.index_spec(call)
-    (clause,) = spec.clauses
+    (clause,) = spec.statements
     assert {r.name for r in clause.reads} == {"x", "indices"}
     assert clause.read("x").entries[0].data is not None
     assert not clause.total
@@ -174,4 +174,4 @@ def test_reads_by_data():
 def test_whole_axes_and_composites_have_no_values():
     assert spec_of("sort", (3, 4)).whole
     softmax = spec_of("nn.softmax", (3, 4))
-    assert softmax.clauses[0].writes[0].value is None
+    assert softmax.statements[0].writes[0].value is None

@@ -333,7 +333,7 @@ def test_the_gradients_of_a_product_are_products():
     call, _ = called("matmul", reals(2, 3), reals(3, 4))
     spec = call.op.definition.index_spec(call)
     for operand, other in ((0, "rhs"), (1, "lhs")):
-        (clause,) = adjoint(spec, operand).spec.clauses
+        (clause,) = adjoint(spec, operand).spec.statements
         (write,) = clause.writes
         assert product_of_reads(write.value) == (other, "gradient 0")
         assert clause.parallel == tuple(as_sym(entry.index) for entry in write.entries)

@@ -1,4 +1,4 @@
-"""Weights as constants: sizes that follow from them, arrays that do not fit."""
+"""Weights bound as constants: sizes that they determine, and invalid arrays."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ def main(x: R.Tensor(("n", 1), "float32")):
 W = np.array([[3.0, 4.0]], "float32")
 
 
-def test_a_weight_tells_its_sizes(tmp_path: Path) -> None:
+def test_a_bound_weight_determines_symbolic_sizes(tmp_path: Path) -> None:
     bound = BindParams(values={"w": W})(MODULE)
     assert structural_equal(bound, AFTER)
     np.savez(tmp_path / "weights.npz", w=W)
@@ -41,11 +41,11 @@ def test_a_weight_tells_its_sizes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("data", [W.astype("float64"), np.ones((1, 3), "float32"), W[0]])
-def test_an_array_that_does_not_fit_is_refused(data: np.ndarray) -> None:
+def test_an_array_of_another_shape_or_dtype_is_an_error(data: np.ndarray) -> None:
     with pytest.raises(StructInfoError, match=r"bind_params: w: expected .*, found"):
         BindParams(values={"w": data})(MODULE)
 
 
-def test_an_unknown_name_is_refused() -> None:
+def test_an_unknown_parameter_is_an_error() -> None:
     with pytest.raises(StructIRError, match="no parameter v; available: x, w"):
         BindParams(values={"v": W})(MODULE)

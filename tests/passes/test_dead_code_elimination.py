@@ -1,4 +1,4 @@
-"""Dropping what nothing reads: pairs of programs, before and after."""
+"""Elimination of unused bindings: pairs of programs, before and after."""
 
 import pytest
 
@@ -71,24 +71,24 @@ KEPT = {
 
 
 @pytest.mark.parametrize("case", PAIRS)
-def test_unread_bindings_go(case: str) -> None:
+def test_unused_bindings_are_removed(case: str) -> None:
     before, after = (structir.parse(HEAD + body) for body in PAIRS[case])
     assert structural_equal(DeadCodeElimination()(before), after)
 
 
 @pytest.mark.parametrize("case", KEPT)
-def test_bindings_with_a_use_stay(case: str) -> None:
+def test_used_bindings_remain(case: str) -> None:
     module = structir.parse(HEAD + KEPT[case])
     assert DeadCodeElimination()(module) is module
 
 
-def test_an_effect_stays() -> None:
+def test_an_effect_remains() -> None:
     body = "    a = R.call_packed('print', x, sinfo_args=R.Tuple())\n    return x\n"
     module = structir.parse(IMPURE + body)
     assert DeadCodeElimination()(module) is module
 
 
-def test_an_effect_in_an_unread_branch_stays() -> None:
+def test_an_effect_in_an_unused_branch_remains() -> None:
     body = (
         "    if flag:\n        a = R.call_packed('print', x, sinfo_args=R.Tuple())\n        r = x\n"
         "    else:\n        r = R.exp(x)\n    return x\n"

@@ -1,4 +1,4 @@
-"""Every pass on the sentence encoder: small batch, weights drawn at random."""
+"""Every pass on the sentence encoder: a small batch, random weights."""
 
 from typing import Any
 
@@ -42,7 +42,9 @@ def expected(original: IRModule, arguments: list[Any]) -> Any:
 
 
 def run(module: IRModule, arguments: list[Any]) -> Any:
-    """The result, interpreted; with loops over elements compiled, as Python takes minutes there."""
+    """Returns the interpreted result; loops over elements are compiled, as they take minutes
+    interpreted.
+    """
     if any(isinstance(value, Kernel) for value in module.functions.values()):
         return structir.compile(module)["main"](*arguments)
     return structir.interpret(module, "main", *arguments)
@@ -52,13 +54,15 @@ def run(module: IRModule, arguments: list[Any]) -> Any:
 def test_the_encoder_computes_the_same(
     each: Pass, original: IRModule, inlined: IRModule, expected: Any, arguments: list[Any]
 ) -> None:
-    """Run on the program in one function, and where that stays as it is, on the one in several."""
+    """Runs on the inlined program, and if the pass does not change that, on the one with several
+    functions.
+    """
     for module in (inlined, original):
         with PassContext([VerifyIR()]):
             after = each(module)
         if after is not module:
-            found = run(after, arguments)
-            assert same(expected, found, max(each.tolerance, 1e-3))
+            result = run(after, arguments)
+            assert same(expected, result, max(each.tolerance, 1e-3))
             return
 
 

@@ -1,5 +1,6 @@
-"""What holds for every pass there is, on random programs: they stay well formed, compute the same,
-can be printed and read; a second run changes nothing."""
+"""Properties of every pass on random programs: results are well formed, equal, printable and
+parseable, and a second run changes nothing.
+"""
 
 import warnings
 
@@ -40,23 +41,23 @@ def test_programs_compute_the_same(chunk: int) -> None:
 
 
 def check(each: Pass, module: IRModule, known: dict[str, list], seed: int) -> None:
-    """One pass on one program."""
+    """Checks one pass on one program."""
     after = each(module)
     if after is module:
         return
     for name, cases in known.items():
         for arguments, expected in cases:
             try:
-                found = interpret(after, name, *arguments)
+                result = interpret(after, name, *arguments)
             except StructIRError as error:
-                found = error
-            if not same(expected, found, each.tolerance):
+                result = error
+            if not same(expected, result, each.tolerance):
                 tolerance = each.tolerance  # the program may amplify rounding
-                assert within_rounding(module, name, arguments, expected, found, tolerance), (
+                assert within_rounding(module, name, arguments, expected, result, tolerance), (
                     each.name,
                     seed,
                     name,
-                    found,
+                    result,
                 )
     if each.idempotent is True:
         again = each(after)

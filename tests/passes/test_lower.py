@@ -1,4 +1,4 @@
-"""Programs written out as kernels of their own: the same values, the same text, less ops."""
+"""Programs lowered to kernels: equal results, a source that parses back, fewer ops."""
 
 import numpy as np
 import pytest
@@ -43,7 +43,7 @@ def inputs(n: int) -> list[np.ndarray]:
     return [rng.normal(size=shape).astype("float32") for shape in ((n, 8), (8, 6), (6,))]
 
 
-def test_what_is_fused_becomes_one_kernel() -> None:
+def test_fused_ops_become_one_kernel() -> None:
     lowered = Lower()(Layer)
     check_well_formed(lowered)
     assert structural_equal(structir.parse(lowered.script()), lowered)
@@ -53,12 +53,12 @@ def test_what_is_fused_becomes_one_kernel() -> None:
     for n in (1, 5):
         expected = structir.interpret(Layer, "main", *inputs(n))
         for run in (structir.compile(lowered)["main"], structir.compile(Layer)["main"]):
-            for found, stated in zip(run(*inputs(n)), expected, strict=True):
-                np.testing.assert_allclose(found, stated, 1e-4, 1e-6)
-        for found, stated in zip(
+            for result, stated in zip(run(*inputs(n)), expected, strict=True):
+                np.testing.assert_allclose(result, stated, 1e-4, 1e-6)
+        for result, stated in zip(
             structir.interpret(lowered, "main", *inputs(n)), expected, strict=True
         ):
-            np.testing.assert_allclose(found, stated, 1e-4, 1e-6)
+            np.testing.assert_allclose(result, stated, 1e-4, 1e-6)
 
 
 def test_a_kernel_can_be_edited() -> None:
@@ -76,7 +76,7 @@ def test_a_kernel_can_be_edited() -> None:
     assert structir.compile(edited)["main"](x).tolist() == [2, -2]
 
 
-def test_what_kernels_cannot_say_stays() -> None:
+def test_ops_that_kernels_cannot_express_remain() -> None:
     @I.ir_module
     class Module:
         @R.function
@@ -97,7 +97,7 @@ def test_what_kernels_cannot_say_stays() -> None:
 
 @pytest.mark.parametrize("chunk", range(4))
 @pytest.mark.filterwarnings("ignore")
-def test_random_programs_read_back_and_fewer_ops_are_left(chunk: int) -> None:
+def test_lowered_random_programs_parse_back_with_fewer_ops(chunk: int) -> None:
     before = after = 0
     for seed in range(chunk * 25, chunk * 25 + 25):
         module = random_module(seed, 4)
@@ -118,15 +118,15 @@ def test_lowered_programs_compile(seed: int) -> None:
         expected = structir.interpret(lowered, "main", *arguments)
     except structir.errors.StructIRError:
         return
-    found = structir.compile(lowered)["main"](*arguments)
+    result = structir.compile(lowered)["main"](*arguments)
     many = isinstance(expected, tuple)
-    for one, other in zip(found, expected, strict=True) if many else [(found, expected)]:
+    for one, other in zip(result, expected, strict=True) if many else [(result, expected)]:
         if isinstance(one, np.ndarray) and one.dtype.kind in "fiub":
             wide = one.astype("float64"), np.asarray(other).astype("float64")
             np.testing.assert_allclose(*wide, 1e-3, 1e-4)
 
 
-def test_what_kernels_cannot_say_takes_nothing_else_along() -> None:
+def test_other_ops_are_lowered_beside_ones_that_kernels_cannot_express() -> None:
     @I.ir_module
     class Module:
         @R.function
@@ -143,5 +143,5 @@ def test_what_kernels_cannot_say_takes_nothing_else_along() -> None:
     assert [k.name for k in kernels(lowered)] == ["tanh_exp", "abs_softmax_multiply_sum"]
     assert ops(lowered) == 1
     x = np.linspace(-1, 1, 12, dtype="float32").reshape(3, 4)
-    found = structir.interpret(lowered, "main", x)
-    np.testing.assert_allclose(found, structir.interpret(Module, "main", x), 1e-5)
+    result = structir.interpret(lowered, "main", x)
+    np.testing.assert_allclose(result, structir.interpret(Module, "main", x), 1e-5)

@@ -1,6 +1,6 @@
-"""Programs before and after a pass: the files of `pairs`, one for each pass.
+"""Programs before and after a pass: the files of `pairs`, one per pass.
 
-A file holds cases: a line `# name: pipeline`, the program, a line `# after`, the program expected.
+A file holds cases: a line `# name: pipeline`, the program, a line `# after`, the expected program.
 """
 
 import re
@@ -29,20 +29,20 @@ def test_a_pair(name: str, applied: str, before: str, after: str) -> None:
         warnings.simplefilter("ignore", DiagnosticWarning)
         module = structir.parse(before)
     with PassContext([VerifyIR(), VerifyResults()]):
-        made = pipeline(applied)(module)
+        result = pipeline(applied)(module)
     expected = structir.parse(after) if after.strip() != "the same" else module
-    assert structural_equal(made, expected), made.script()
-    assert structural_equal(structir.parse(made.script()), made)
+    assert structural_equal(result, expected), result.script()
+    assert structural_equal(structir.parse(result.script()), result)
 
 
 def test_every_pass_has_a_pair() -> None:
-    """In the files of pairs, or in a file of its own."""
+    """Every pass has cases in the files of pairs or in a test file."""
     own = {file.stem.removeprefix("test_") for file in Path(__file__).parent.glob("test_*.py")}
     tested = {name.partition("{")[0] for case in CASES for name in case.values[1].split(",")}
     ours = [each for each in all_passes() if each.transform.__module__.startswith("structir.")]
     assert {each.name for each in ours} - tested - own == set()
 
 
-def test_a_case_is_no_accident() -> None:
+def test_a_case_changes_its_program() -> None:
     with pytest.raises(StructIRError):
         pipeline("bind_symbolic_vars{sizes=q=3}")(structir.parse(CASES[0].values[2]))

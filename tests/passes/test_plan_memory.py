@@ -1,4 +1,4 @@
-"""Memory written out: how much there is, what lies over what, and what is refused."""
+"""Explicit memory: its size, shared storage, and invalid calls."""
 
 import re
 
@@ -25,7 +25,7 @@ def storages(module: IRModule) -> list[str]:
 @pytest.mark.parametrize(
     ("count", "in_place", "bytes"), [(3, True, 32), (40, True, 32), (40, False, 64)]
 )
-def test_a_chain_takes_the_memory_of_one_value_or_of_two(
+def test_a_chain_uses_the_memory_of_one_or_two_values(
     count: int, in_place: bool, bytes: int
 ) -> None:
     with PassContext([VerifyIR(), VerifyResults()]):
@@ -33,7 +33,7 @@ def test_a_chain_takes_the_memory_of_one_value_or_of_two(
     assert storages(planned) == [f"{bytes} * n"]
 
 
-def test_it_tells_what_is_saved() -> None:
+def test_a_note_reports_the_saved_memory() -> None:
     counting = Statistics()
     with PassContext([counting]):
         passes.PlanMemory()(chain(4))
@@ -41,7 +41,7 @@ def test_it_tells_what_is_saved() -> None:
     assert step.notes == ["7 values of 224 * n bytes in 32 * n, 6 written over others"]
 
 
-def test_sizes_that_are_no_multiples_of_one_have_storage_each() -> None:
+def test_sizes_without_a_common_unit_have_separate_storage() -> None:
     module = structir.parse("""
 @R.function
 def main(x: R.Tensor(("n",), "float32"), y: R.Tensor(("m", 3), "float32")):
@@ -65,11 +65,11 @@ def test_planned_programs_compile() -> None:
 
 def test_kernels_fill_storage() -> None:
     module = chain(3, "R.exp(R.matmul({}, R.ones((8, 8), 'float32')))")
-    made = pipeline("lower,plan_memory")(module)
-    assert "R.memory.fill(cls." in made.script()
+    rewritten = pipeline("lower,plan_memory")(module)
+    assert "R.memory.fill(cls." in rewritten.script()
     x = np.ones((3, 8), "float32") / 64
     expected = structir.interpret(module, "main", x)
-    np.testing.assert_allclose(structir.interpret(made, "main", x), expected, rtol=1e-5)
+    np.testing.assert_allclose(structir.interpret(rewritten, "main", x), expected, rtol=1e-5)
 
 
 def planned(line: str) -> IRModule:
@@ -83,7 +83,7 @@ def main(x: R.Tensor(("n", 8), "float32")):
 """)
 
 
-def test_a_tensor_that_does_not_lie_in_its_storage_is_refused() -> None:
+def test_a_tensor_outside_its_storage_is_an_error() -> None:
     module = planned(
         'a = R.memory.alloc_tensor(s, R.prim_value(0), R.shape([n, 8]), dtype="float32")'
     )
@@ -105,13 +105,13 @@ def test_a_tensor_that_does_not_lie_in_its_storage_is_refused() -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_told_at_the_call(line: str, message: str) -> None:
+def test_invalid_memory_calls_are_errors_at_their_location(line: str, message: str) -> None:
     with pytest.raises(StructInfoError, match=message) as error:
         planned(line)
     assert error.value.diagnostics[0].span is not None
 
 
-def test_a_function_with_memory_of_its_own_stays_a_function() -> None:
+def test_a_planned_function_remains_callable() -> None:
     module = structir.parse("""
 @R.function
 def layer(x: R.Tensor(("n",), "float32")):
@@ -126,6 +126,6 @@ def main(x: R.Tensor(("n",), "float32")):
     return a
 """)
     with PassContext([VerifyIR(), VerifyResults()]):
-        made = pipeline("plan_memory,inline")(module)
-    assert "force_pure" in made["layer"].script()
-    assert "layer(x)" in made["main"].script()
+        rewritten = pipeline("plan_memory,inline")(module)
+    assert "force_pure" in rewritten["layer"].script()
+    assert "layer(x)" in rewritten["main"].script()

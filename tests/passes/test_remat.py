@@ -1,4 +1,4 @@
-"""Values computed again: what it saves, measured on the plan and on the compiled program."""
+"""Rematerialization: the saved memory, measured on the plan and on the compiled program."""
 
 import re
 
@@ -13,7 +13,7 @@ from structir.passes import PassContext, Statistics, VerifyIR, VerifyResults, pi
 
 
 def gradient_of_layers(count: int) -> IRModule:
-    """The way there and back of a net of `count` layers."""
+    """Returns the forward and backward pass of a network of `count` layers."""
     lines = [f"    h{k + 1} = R.tanh(R.matmul(h{k}, w))" for k in range(count)]
     params = 'h0: R.Tensor(("n", 16), "float32"), w: R.Tensor((16, 16), "float32")'
     text = f"@R.function\ndef main({params}):\n"
@@ -22,31 +22,31 @@ def gradient_of_layers(count: int) -> IRModule:
 
 
 def peak(module: IRModule) -> int:
-    """The bytes for each row that a plan of the memory takes."""
+    """Returns the bytes per row of a memory plan."""
     text = passes.PlanMemory()(module).script()
-    found = re.findall(r"alloc_storage\(R.prim_value\((\d+) \* n\)\)", text)
-    return sum(map(int, found))
+    sizes = re.findall(r"alloc_storage\(R.prim_value\((\d+) \* n\)\)", text)
+    return sum(map(int, sizes))
 
 
 def again(module: IRModule, **options: object) -> tuple[IRModule, list[str]]:
     counting = Statistics()
     with PassContext([counting, VerifyIR(), VerifyResults(inputs=1)]):
-        made = passes.Remat(sizes="n=64", **options)(module)
-    return made, counting.rows[-1][0].notes if counting.rows else []
+        rewritten = passes.Remat(sizes="n=64", **options)(module)
+    return rewritten, counting.rows[-1][0].notes if counting.rows else []
 
 
-def test_memory_grows_much_slower_than_the_net() -> None:
+def test_memory_grows_much_slower_than_the_network() -> None:
     peaks = {}
     for count in (8, 32):
         module = gradient_of_layers(count)
-        made, _ = again(module)
-        peaks[count] = peak(module), peak(made)
+        rewritten, _ = again(module)
+        peaks[count] = peak(module), peak(rewritten)
     assert peaks[32][0] > 3.5 * peaks[8][0]
     assert peaks[32][1] < 2.5 * peaks[8][1]
     assert peaks[32][1] < peaks[32][0] / 3
 
 
-def test_a_budget_is_met_with_as_little_work_as_does() -> None:
+def test_a_budget_is_met_with_the_least_recomputation() -> None:
     module = gradient_of_layers(16)
     least, (most_work,) = again(module)
     half, (note,) = again(module, budget=64 * peak(module) // 2)
@@ -56,18 +56,18 @@ def test_a_budget_is_met_with_as_little_work_as_does() -> None:
     assert part < int(re.findall(r"(\d+)%", most_work)[0])
 
 
-def test_what_fits_stays_as_it_is() -> None:
+def test_a_program_within_the_budget_is_unchanged() -> None:
     module = gradient_of_layers(4)
     assert again(module, budget=1 << 30)[0] is module
     assert again(module, work=0.0)[0]["main_adjoint"].script().count("R.matmul") == 4
 
 
-def test_compiled_programs_take_less_memory() -> None:
+def test_compiled_programs_use_less_memory() -> None:
     module = gradient_of_layers(24)
-    made = passes.Remat(sizes="n=512")(module)
+    rewritten = passes.Remat(sizes="n=512")(module)
     x, w = np.random.default_rng(0).normal(size=(2, 512, 16)).astype("float32")
     arenas, results = [], []
-    for each in (module, made):
+    for each in (module, rewritten):
         executable = structir.compile(each)
         results.append(executable["main_adjoint"](x, w[:16] / 4))
         (region,) = executable._regions["main_adjoint"]
@@ -76,7 +76,7 @@ def test_compiled_programs_take_less_memory() -> None:
     assert arenas[1] < arenas[0] / 2
 
 
-def test_what_cannot_be_computed_again_is_kept() -> None:
+def test_impure_values_are_retained() -> None:
     module = structir.parse("""
 @R.function(pure=False)
 def main(x: R.Tensor(("n", 16), "float32")):
@@ -86,8 +86,8 @@ def main(x: R.Tensor(("n", 16), "float32")):
     d = R.add(R.exp(R.exp(x)), c)
     return (d, R.add(a, R.add(b, b)))
 """)
-    made = passes.Remat(work=9.0)(module)
-    assert made.script().count("call_packed") == 1
+    rewritten = passes.Remat(work=9.0)(module)
+    assert rewritten.script().count("call_packed") == 1
 
 
 MARKED = """
@@ -103,19 +103,19 @@ def main(h0: R.Tensor(("n", 16), "float32"), w: R.Tensor((16, 16), "float32")):
 """
 
 
-def test_what_the_program_marks_is_computed_again_and_no_more() -> None:
+def test_exactly_the_marked_regions_are_recomputed() -> None:
     module = pipeline("grad,dce{entries=main_adjoint}")(structir.parse(MARKED))
-    made, _ = again(module)
-    before, after = module.script(), made.script()
+    rewritten, _ = again(module)
+    before, after = module.script(), rewritten.script()
     more = {op: after.count(f"R.{op}(") - before.count(f"R.{op}(") for op in ("tanh", "sin", "exp")}
     assert more == {"tanh": 0, "sin": 1, "exp": 0}
     assert after.index("R.grad.end_checkpoint(") < after.rindex("R.sin(")
-    assert again(made)[0] is made
+    assert again(rewritten)[0] is rewritten
     plain = structir.parse(MARKED)
     assert again(plain)[0] is plain  # nothing between the marks is read late
 
 
-def test_wrong_options_are_told() -> None:
+def test_invalid_options_are_errors() -> None:
     module = gradient_of_layers(2)
     with pytest.raises(StructIRError, match="no function `other`"):
         passes.Remat(function="other")(module)

@@ -1,4 +1,4 @@
-"""Programs as the kernels that run them: the same numbers to the last bit, and open to edits."""
+"""Programs as scheduled kernels: bitwise equal results, and editable sources."""
 
 from functools import cache
 
@@ -83,12 +83,12 @@ def ops(module: IRModule) -> int:
 
 
 def kernel_called(module: IRModule, name: str) -> str:
-    """The text of the kernel that a function calls."""
+    """Returns the source of the kernel that a function calls."""
     (call,) = [p for p in walk(module[name]) if isinstance(p, Call)]
     return str(module.functions[call.op.name])
 
 
-def test_all_is_kernels_in_parts() -> None:
+def test_all_ops_become_scheduled_kernels() -> None:
     check_well_formed(SCHEDULED)
     assert structural_equal(structir.parse(SCHEDULED.script()), SCHEDULED)
     assert ops(SCHEDULED) == 0
@@ -103,24 +103,24 @@ def own_products() -> bool:
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_compiled_they_give_the_very_same_numbers(threads: int) -> None:
+def test_compiled_results_are_bitwise_equal(threads: int) -> None:
     before, after = compiled(False, threads), compiled(True, threads)
     for name in SHAPES:
-        given = floats(name)
-        np.testing.assert_array_equal(after[name](*given), before[name](*given), name)
+        inputs = floats(name)
+        np.testing.assert_array_equal(after[name](*inputs), before[name](*inputs), name)
     x = np.linspace(-2, 2, 12, dtype="float16").reshape(4, 3)
     for one, other in zip(before["half"](x, x < 1), after["half"](x, x < 1), strict=True):
         np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_interpreted_they_mean_the_same(name: str) -> None:
-    given = [x[:2] if len(x) in (5, 7, 9, 130) else x for x in floats(name)]
-    found = structir.interpret(SCHEDULED, name, *given)
-    np.testing.assert_allclose(found, structir.interpret(Layers, name, *given), 2e-5, 2e-6)
+def test_interpreted_results_are_equal(name: str) -> None:
+    inputs = [x[:2] if len(x) in (5, 7, 9, 130) else x for x in floats(name)]
+    result = structir.interpret(SCHEDULED, name, *inputs)
+    np.testing.assert_allclose(result, structir.interpret(Layers, name, *inputs), 2e-5, 2e-6)
 
 
-def test_the_text_of_an_unedited_kernel_is_that_of_the_schedule() -> None:
+def test_the_source_of_an_unedited_kernel_is_that_of_the_schedule() -> None:
     before, after = [compiled(which).source("gelu") for which in (False, True)]
     loops = [[line.strip() for line in t.splitlines() if "for " in line] for t in (before, after)]
     count = 4 if gains_from_prefetching() else 2
@@ -159,7 +159,7 @@ def test_a_kernel_can_be_edited() -> None:
         ("attention", "for r in range(i0, i1)", "for r in range(i0, i1 + 300)"),
     ],
 )
-def test_what_leaves_an_array_is_told(name: str, old: str, new: str) -> None:
+def test_out_of_bounds_accesses_are_errors(name: str, old: str, new: str) -> None:
     text = SCHEDULED.script()
     assert old in text
     edited = structir.parse(text.replace(old, new), "edited.py")
@@ -213,12 +213,12 @@ def test_after_each_stage_the_module_prints_parses_and_runs(stage: str) -> None:
     check_well_formed(after)
     assert after is not module
     assert structural_equal(structir.parse(after.script()), after)
-    given = floats("dense")[:2]
-    expected = structir.interpret(module, "main", *given)
-    np.testing.assert_allclose(structir.compile(after)["main"](*given), expected, 1e-4, 1e-6)
+    inputs = floats("dense")[:2]
+    expected = structir.interpret(module, "main", *inputs)
+    np.testing.assert_allclose(structir.compile(after)["main"](*inputs), expected, 1e-4, 1e-6)
 
 
-def test_reads_beside_an_array_are_not_made() -> None:
+def test_out_of_bounds_reads_are_not_executed() -> None:
     @R.function
     def main(x: R.Tensor((1, 1, "n"), "int32"), y: R.Tensor((2, 3, "m", 5), "float32")):
         one = R.nn.max_pool1d(x, padding=[3], dilation=[2])
@@ -235,7 +235,7 @@ def test_reads_beside_an_array_are_not_made() -> None:
             np.testing.assert_allclose(one, other, 1e-6)
 
 
-def test_constant_weights_are_put_in_panels_once() -> None:
+def test_constant_weights_are_packed_once() -> None:
     x, *weights = floats("dense")
     bound = BindParams(values=dict(zip("wb", weights, strict=True)), function="dense")
     module = bound(IRModule({"dense": Layers["dense"]}))

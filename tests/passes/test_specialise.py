@@ -1,4 +1,4 @@
-"""Copies for particular sizes, chosen when the program runs."""
+"""Copies for particular sizes, selected at run time."""
 
 import numpy as np
 import pytest
@@ -30,11 +30,13 @@ def caller(x: R.Tensor(("k", 2), "float32"), y: R.Tensor((2,), "float32")):
 
 def test_the_first_copy_for_the_sizes_is_called(module: IRModule) -> None:
     with PassContext([VerifyIR(), VerifyResults(inputs=4)]):
-        made = pipeline(DISPATCHED)(module)
-    assert [*made] == ["main", "caller", "main_n4_m3", "main_m2", "main_general"]
-    assert structural_equal(made["main"].struct_info, module["main"].struct_info)
-    assert structural_equal(structir.parse(made.script()), made)
-    marked = structir.parse(made.script().replace("R.exp", "R.sin", 1).replace("R.exp", "R.cos", 1))
+        specialised = pipeline(DISPATCHED)(module)
+    assert [*specialised] == ["main", "caller", "main_n4_m3", "main_m2", "main_general"]
+    assert structural_equal(specialised["main"].struct_info, module["main"].struct_info)
+    assert structural_equal(structir.parse(specialised.script()), specialised)
+    marked = structir.parse(
+        specialised.script().replace("R.exp", "R.sin", 1).replace("R.exp", "R.cos", 1)
+    )
     for run in (
         lambda *a: structir.interpret(marked, "main", *a),
         structir.compile(marked)["main"],
@@ -45,9 +47,9 @@ def test_the_first_copy_for_the_sizes_is_called(module: IRModule) -> None:
             np.testing.assert_allclose(run(x, y)[0], function(x), rtol=1e-5)
 
 
-def test_a_name_that_is_taken_is_refused(module: IRModule) -> None:
-    made = pipeline(DISPATCHED)(module)
+def test_a_name_in_use_is_an_error(module: IRModule) -> None:
+    specialised = pipeline(DISPATCHED)(module)
     with pytest.raises(StructIRError, match="function main_m2 already exists"):
-        pipeline("specialise{sizes='m=2'}")(made)
+        pipeline("specialise{sizes='m=2'}")(specialised)
     with pytest.raises(StructIRError, match="function main_general already exists"):
-        pipeline("specialise{sizes='m=5' dispatch=true}")(made)
+        pipeline("specialise{sizes='m=5' dispatch=true}")(specialised)

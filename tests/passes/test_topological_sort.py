@@ -1,4 +1,4 @@
-"""Sorting dataflow blocks: what moves, what holds it back, and circles."""
+"""Sorting of dataflow blocks: moved bindings, dependencies and cycles."""
 
 from random import Random
 from typing import Any
@@ -55,7 +55,7 @@ def block_of(module: IRModule) -> list[str]:
 
 
 def shuffled(module: IRModule, seed: int) -> IRModule:
-    """The module with the bindings of its first block in another order."""
+    """Returns the module with the bindings of its first block in another order."""
     main = module["main"]
     (block,) = main.body.blocks
     bindings = list(block.bindings)
@@ -64,14 +64,14 @@ def shuffled(module: IRModule, seed: int) -> IRModule:
     return module.with_functions({"main": replace(main, body=body)})
 
 
-def test_a_sorted_program_stays_as_it_is() -> None:
+def test_a_sorted_program_is_unchanged() -> None:
     module = structir.parse(PROGRAM)
     assert TopologicalSort()(module) is module
 
 
 @pytest.mark.parametrize("order", ["stable", "depth_first"])
 @pytest.mark.parametrize("seed", range(20))
-def test_any_order_is_put_right(order: str, seed: int) -> None:
+def test_any_order_is_sorted(order: str, seed: int) -> None:
     mixed = shuffled(structir.parse(PROGRAM), seed)
     sorted_module = TopologicalSort(order=order)(mixed)
     assert well_formed(sorted_module)
@@ -86,7 +86,7 @@ def test_any_order_is_put_right(order: str, seed: int) -> None:
         assert names.index(before) < names.index(after)
 
 
-def test_depth_first_computes_what_a_value_needs_right_before_it() -> None:
+def test_depth_first_puts_dependencies_directly_before_their_use() -> None:
     text = """
 @R.function
 def main(x: R.Tensor(("n",), "float32")):
@@ -144,7 +144,7 @@ def main(x: R.Tensor(("n",), "float32"), flag: R.Tensor((), "bool")):
     assert inner.bindings()[0].var.name == "b"
 
 
-def test_a_circle_is_an_error_that_names_it() -> None:
+def test_a_cycle_is_an_error_that_names_its_variables() -> None:
     info = ObjectStructInfo()
     a, b = DataflowVar("a", info), DataflowVar("b", info)
     callee = ExternFunc("f", FuncStructInfo(None, info))
@@ -163,13 +163,13 @@ def test_an_unknown_option_is_an_error() -> None:
 
 
 def is_one_line(op: Op) -> bool:
-    """Whether an op is no more than its line."""
+    """Whether an op is defined by its index signature alone."""
     definition: Any = op.definition
     return isinstance(definition.line, str) and not definition.hooks
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_sorting_and_dropping_keep_the_meaning(seed: int) -> None:
+def test_sorting_and_elimination_preserve_results(seed: int) -> None:
     module = random_module(seed, generator=CallGenerator(Random(seed), admits=is_one_line))
     arguments = random_arguments(module["main"], seed)
     changed = DeadCodeElimination()(TopologicalSort(order="depth_first")(module))
@@ -178,8 +178,8 @@ def test_sorting_and_dropping_keep_the_meaning(seed: int) -> None:
         expected = structir.interpret(module, "main", *arguments)
     except StructIRError:
         return
-    found = structir.interpret(changed, "main", *arguments)
-    assert same(expected, found)
+    result = structir.interpret(changed, "main", *arguments)
+    assert same(expected, result)
 
 
 def same(a: object, b: object) -> bool:

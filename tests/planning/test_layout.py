@@ -1,4 +1,4 @@
-"""Values that live at the same time lie apart, whichever way they are placed."""
+"""Values that are live at the same time do not overlap, with either algorithm."""
 
 from unittest import mock
 
@@ -15,7 +15,7 @@ VALUES = st.lists(
 
 @pytest.mark.parametrize("most_compared", [0, 1024])
 @given(values=VALUES)
-def test_values_alive_at_once_lie_apart(
+def test_values_live_at_once_do_not_overlap(
     most_compared: int, values: list[tuple[int, int, int]]
 ) -> None:
     spans = [(first, first + length) for first, length, _ in values]
@@ -34,7 +34,7 @@ def test_values_alive_at_once_lie_apart(
             assert apart or below or offsets[j] + sizes[j] <= offsets[i] or not sizes[i] * sizes[j]
 
 
-def test_many_values_in_turn_take_the_memory_of_two() -> None:
+def test_many_successive_values_use_the_memory_of_two() -> None:
     count = 2 * layout.MOST_COMPARED
     _, whole = layout.assign_offsets([(k, k + 1) for k in range(count)], [64] * count)
     assert whole == 128

@@ -25,8 +25,8 @@ def shape_of(x: Expr) -> tuple[int, ...]:
 
 
 def windowed(attrs: dict, **names: str) -> dict:
-    given = {"stride": "strides", "pad": "padding", "dilation": "dilation", "groups": "groups"}
-    return {to: attrs[key] for key, to in {**given, **names}.items() if key in attrs}
+    options = {"stride": "strides", "pad": "padding", "dilation": "dilation", "groups": "groups"}
+    return {to: attrs[key] for key, to in {**options, **names}.items() if key in attrs}
 
 
 def convolution(name: str, xs: list[Expr], attrs: dict) -> Expr:
@@ -38,14 +38,14 @@ def convolution(name: str, xs: list[Expr], attrs: dict) -> Expr:
 
 
 def pooling(name: str, xs: list[Expr], attrs: dict) -> Expr:
-    given = windowed({k: v for k, v in attrs.items() if k != "dilation"}, kernel="pool_size")
+    options = windowed({k: v for k, v in attrs.items() if k != "dilation"}, kernel="pool_size")
     if name == "nn.avg_pool2d":
-        given["count_include_pad"] = False
-    return call(name, xs[0], **given)
+        options["count_include_pad"] = False
+    return call(name, xs[0], **options)
 
 
 def sliced(xs: list[Expr], attrs: dict) -> Expr:
-    """`begin:end:step` as in Python, where -1 with a negative step means past element 0."""
+    """Returns a slice `begin:end:step` as in Python; end -1 with a negative step is past 0."""
     axis, step, end = attrs["axis"], attrs.get("step", 1), attrs["end"]
     size = shape_of(xs[0])[axis]
     bounds = range(attrs["begin"], end, step)
@@ -90,13 +90,13 @@ def diagonal(xs: list[Expr], attrs: dict) -> Expr:
 
 
 def einsum(xs: list[Expr], attrs: dict) -> Expr:
-    """The cases' own notation: `*s` and `~s` are rows."""
+    """Returns an einsum in the notation of the cases, where `*s` and `~s` are row variables."""
     left, right = attrs["spec"].split("->")
     tokens = dict.fromkeys(t for t in attrs["spec"].replace(";", " ").replace("->", " ").split())
-    letters = {t: "..." if t[0] in "*~" else t for t in tokens}
+    index_vars = {t: "..." if t[0] in "*~" else t for t in tokens}
     names = iter("abcdefghijklmnopqrstuvwxyz")
-    letters = {t: s if s == "..." else next(names) for t, s in letters.items()}
-    sides = ["".join(letters[t] for t in part.split()) for part in (*left.split(";"), right)]
+    index_vars = {t: s if s == "..." else next(names) for t, s in index_vars.items()}
+    sides = ["".join(index_vars[t] for t in part.split()) for part in (*left.split(";"), right)]
     return call("einsum", tuple(xs), f"{','.join(sides[:-1])}->{sides[-1]}")
 
 
@@ -154,7 +154,7 @@ def applied(op: str, xs: list[Expr], attrs: dict) -> Expr:
 
 
 def function_of(case: dict) -> tuple[Function, dict[str, Var]]:
-    """A case as a function, and its values by name."""
+    """Returns a case as a function, and its values by name."""
     params = {
         p["name"]: Var(p["name"], TensorStructInfo(tuple(p["shape"]), "float32"))
         for p in case["params"]

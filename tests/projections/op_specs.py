@@ -11,7 +11,7 @@ def tensor(*shape: object, dtype: str = "float32") -> Var:
 
 
 def operand(given: object) -> object:
-    """A shape becomes a tensor, a list of shapes several; anything else stays."""
+    """Returns a tensor for a shape, a tuple for a list of shapes, and other values unchanged."""
     if isinstance(given, tuple):
         return tensor(*given)
     if isinstance(given, list) and isinstance(given[0], tuple):
@@ -20,6 +20,6 @@ def operand(given: object) -> object:
 
 
 def spec_of(name: str, *args: object, **keywords: object) -> IndexSpec:
-    """The spec of a call of an op at shapes."""
+    """Returns the spec of a call of an op at shapes."""
     call: Call = find_op(name)(*map(operand, args), **keywords)
     return call.op.definition.index_spec(call)

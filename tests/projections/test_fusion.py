@@ -1,4 +1,4 @@
-"""How consumers read producers, told from the specs alone."""
+"""Fusion relations of consumers and producers, from their specs alone."""
 
 import pytest
 
@@ -13,11 +13,11 @@ N = sym("n")
 def relation(
     producer: IndexSpec, consumer: IndexSpec, operand: int = 0
 ) -> tuple[FusionRelation, bool]:
-    """How the consumer's operand, made by the producer, is read; and whether it may be fused."""
-    (clause,), (reader,) = producer.clauses, consumer.clauses
+    """Returns how the consumer reads the producer's result, and whether they may be fused."""
+    (statement,), (reader,) = producer.statements, consumer.statements
     read = next(r for r in reader.reads if r.operand == operand)
-    found = fusion(producer, (clause, clause.writes[0]), consumer, (reader, read))
-    return found.relation, fusible(clause, found)
+    relation_found = fusion(producer, (statement, statement.writes[0]), consumer, (reader, read))
+    return relation_found.relation, fusible(statement, relation_found)
 
 
 def test_elementwise_and_epilogues() -> None:
@@ -32,11 +32,14 @@ def test_elementwise_and_epilogues() -> None:
 def test_broadcast_reads_are_hoisted() -> None:
     total = spec_of("sum", (8, 5), axis=[1])
     assert relation(total, spec_of("add", (4, 8), (8,)), 1) == (FusionRelation.HOIST, True)
-    kept = spec_of("sum", (N, 8), axis=[1], keepdims=True)
-    assert relation(kept, spec_of("subtract", (N, 8), (N, 1)), 1) == (FusionRelation.HOIST, True)
+    preserved = spec_of("sum", (N, 8), axis=[1], keepdims=True)
+    assert relation(preserved, spec_of("subtract", (N, 8), (N, 1)), 1) == (
+        FusionRelation.HOIST,
+        True,
+    )
 
 
-def test_windows_and_reductions_meet_several_points() -> None:
+def test_windows_and_reductions_read_several_points() -> None:
     exp = spec_of("exp", (1, 2, 20))
     assert relation(exp, spec_of("nn.conv1d", (1, 2, 20), (4, 2, 3))) == (
         FusionRelation.WINDOW,
@@ -52,20 +55,20 @@ def test_strides_skip_points() -> None:
     assert relation(exp, half) == (FusionRelation.SKIP, True)
 
 
-def test_diagonals_tie_letters() -> None:
-    found = relation(spec_of("exp", (5, 5)), spec_of("einsum", [(5, 5)], "ii->i"))
-    assert found == (FusionRelation.DIAGONAL, True)
+def test_diagonals_couple_index_variables() -> None:
+    relation_found = relation(spec_of("exp", (5, 5)), spec_of("einsum", [(5, 5)], "ii->i"))
+    assert relation_found == (FusionRelation.DIAGONAL, True)
 
 
-def test_whole_axes_and_data_stop_it() -> None:
+def test_whole_axes_and_index_reads_prevent_fusion() -> None:
     exp = spec_of("exp", (4, 8))
     assert relation(exp, spec_of("nn.softmax", (4, 8))) == (FusionRelation.WHOLE, False)
-    taken = spec_of("take", (4, 8), tensor(3, dtype="int64"), axis=0)
-    assert relation(exp, taken) == (FusionRelation.BARRIER, False)
+    gathered = spec_of("take", (4, 8), tensor(3, dtype="int64"), axis=0)
+    assert relation(exp, gathered) == (FusionRelation.BARRIER, False)
 
 
 @pytest.mark.parametrize("size", [1, 5])
-def test_axes_of_one_element_move_nothing(size: int) -> None:
+def test_axes_of_size_one_do_not_matter(size: int) -> None:
     exp = spec_of("exp", (1, size, 8))
-    found = relation(exp, spec_of("add", (1, size, 8), (1, 1, 1)))
-    assert found == (FusionRelation.INLINE, True)
+    relation_found = relation(exp, spec_of("add", (1, size, 8), (1, 1, 1)))
+    assert relation_found == (FusionRelation.INLINE, True)

@@ -1,4 +1,4 @@
-"""The arithmetic of index sets and boxes, against Python's own sets."""
+"""The arithmetic of index sets and boxes, compared with Python's sets."""
 
 import itertools
 
@@ -21,26 +21,26 @@ def as_set(indices: PositionSet) -> set[int]:
 
 
 def least_terms(indices: PositionSet) -> bool:
-    """Whether the first and the last position are in, and a mask only where there are holes."""
-    found = sorted(as_set(indices))
-    if not found:
+    """Whether the first and the last position are elements, with a mask only for sets with gaps."""
+    result = sorted(as_set(indices))
+    if not result:
         return indices == EMPTY
-    ends = (indices.start, indices.stop) == (found[0], found[-1] + 1)
+    ends = (indices.start, indices.stop) == (result[0], result[-1] + 1)
     return ends and bool(indices.mask) == (indices.size < indices.stop - indices.start)
 
 
 @given(either, either)
 def test_sums_and_set_operations(a: PositionSet, b: PositionSet) -> None:
     left, right = as_set(a), as_set(b)
-    for found, want in (
+    for result, want in (
         (a.plus(b), {p + q for p in left for q in right}),
         (a.common(b), left & right),
         (a.joined(b), left | right),
         (a.without(b), left - right),
     ):
-        assert as_set(found) == want
-        assert least_terms(found)
-        assert found.exact
+        assert as_set(result) == want
+        assert least_terms(result)
+        assert result.exact
     assert a.within(b) == (left <= right)
     assert (a == b) == (left == right)
 
@@ -51,8 +51,8 @@ def test_multiples_and_quotients(a: PositionSet, factor: int) -> None:
     assert as_set(a.times(factor)) == {factor * p for p in own}
     assert least_terms(a.times(factor))
     if factor:
-        wanted = {q for q in range(-60, 60) if factor * q in own}
-        assert as_set(a.over(factor)) == wanted
+        expected = {q for q in range(-60, 60) if factor * q in own}
+        assert as_set(a.over(factor)) == expected
         assert least_terms(a.over(factor))
     if factor > 0:
         assert as_set(a.floored(factor)) == {p // factor for p in own}
@@ -69,14 +69,14 @@ def test_clipping_and_runs(a: PositionSet, low: int, high: int) -> None:
 
 
 @given(either, either)
-def test_a_superset_stays_one(a: PositionSet, b: PositionSet) -> None:
-    loose = b.marked(False) if b else b
-    for found in (a.plus(loose), a.common(loose), a.joined(loose)):
-        assert not found.exact or not found or not b
+def test_a_superset_remains_a_superset(a: PositionSet, b: PositionSet) -> None:
+    loose = b.with_exactness(False) if b else b
+    for result in (a.plus(loose), a.common(loose), a.joined(loose)):
+        assert not result.exact or not result or not b
     assert as_set(a.without(loose)) == as_set(a)
 
 
-def test_holes_end_where_sets_grow_long() -> None:
+def test_long_sets_with_gaps_become_their_hull() -> None:
     far = only(0).joined(only(2 * SPAN))
     assert (far.size, far.exact) == (2 * SPAN + 1, False)
     strided = PositionSet(0, SPAN).times(3)
@@ -88,29 +88,29 @@ boxes = st.lists(st.tuples(sets, intervals), max_size=6).map(
 )
 
 
-def elements(found: Region) -> set[tuple[int, ...]]:
-    return {p for b in found.boxes for p in itertools.product(*[a.elements() for a in b.axes])}
+def elements(result: Region) -> set[tuple[int, ...]]:
+    return {p for b in result.boxes for p in itertools.product(*[a.elements() for a in b.axes])}
 
 
 @given(boxes)
 def test_unions(parts: list[Box]) -> None:
-    found = region_of(parts)
+    result = region_of(parts)
     want = elements(Region(tuple(parts)))
-    assert want <= elements(found)
-    assert len(found.boxes) <= MAX_BOXES
-    assert found.count == len(elements(found))
-    if found.exact:
-        assert elements(found) == want
-        assert found.needed == len(want)
+    assert want <= elements(result)
+    assert len(result.boxes) <= MAX_BOXES
+    assert result.count == len(elements(result))
+    if result.exact:
+        assert elements(result) == want
+        assert result.needed == len(want)
     if want:
-        assert found.bounds == (
+        assert result.bounds == (
             tuple(min(p[k] for p in want) for k in range(2)),
             tuple(max(p[k] for p in want) + 1 for k in range(2)),
         )
 
 
 @given(boxes, boxes)
-def test_what_regions_share(first: list[Box], second: list[Box]) -> None:
+def test_intersections_of_regions(first: list[Box], second: list[Box]) -> None:
     a, b = region_of(first), region_of(second)
     if a.exact and b.exact:
         shared = a.common(b)
@@ -120,7 +120,7 @@ def test_what_regions_share(first: list[Box], second: list[Box]) -> None:
 
 
 @given(boxes, boxes)
-def test_differences_leave_nothing_out(first: list[Box], second: list[Box]) -> None:
+def test_differences_omit_no_element(first: list[Box], second: list[Box]) -> None:
     for a, b in itertools.product(first, second):
         left = a.without(b)
         own = set() if left is None else elements(Region((left,)))
@@ -129,7 +129,7 @@ def test_differences_leave_nothing_out(first: list[Box], second: list[Box]) -> N
             assert own == elements(Region((a,))) - elements(Region((b,)))
 
 
-def test_touching_blocks_become_one() -> None:
+def test_adjacent_blocks_are_merged() -> None:
     assert (region((0, 0), (2, 4)) | region((2, 0), (5, 4))).boxes == whole((5, 4)).boxes
     assert len((region((0, 0), (2, 4)) | region((2, 0), (5, 3))).boxes) == 2
     assert not region((0, 3), (2, 3))

@@ -1,4 +1,4 @@
-"""Projections: the worked examples, composition, and boxes at sizes known and unknown."""
+"""Projections: worked examples, composition, and boxes at concrete and symbolic sizes."""
 
 import numpy as np
 import pytest
@@ -13,12 +13,12 @@ from tests.projections.op_specs import spec_of
 
 
 def of(spec: IndexSpec, operand: int) -> Projection:
-    """What a point of the result reads of an operand."""
-    (clause,) = spec.clauses
-    read = next(r for r in clause.reads if r.operand == operand)
-    found = of_result(spec, clause, clause.writes[0], read)
-    assert found is not None
-    return found
+    """Returns the projection from the result to an operand."""
+    (statement,) = spec.statements
+    read = next(r for r in statement.reads if r.operand == operand)
+    access = of_result(spec, statement, statement.writes[0], read)
+    assert access is not None
+    return access
 
 
 def test_matrix_product() -> None:
@@ -35,15 +35,15 @@ def test_linear_reads_one_row_of_weights_and_one_bias() -> None:
     assert of(spec, 2) == Projection(((0, 1),), (0,), (1,))
 
 
-def test_reversed_vector_starts_at_its_far_end() -> None:
+def test_a_reversed_vector_starts_at_the_last_element() -> None:
     n = sym("n")
     assert of(spec_of("flip", (n,), 0), 0) == Projection(((-1,),), (n - 1,), (1,))
 
 
 def test_row_sum() -> None:
     m, n = sym("m"), sym("n")
-    found = of(spec_of("sum", (m, n), axis=[1]), 0)
-    assert found == Projection(((1,), (0,)), (0, 0), (1, n))
+    access = of(spec_of("sum", (m, n), axis=[1]), 0)
+    assert access == Projection(((1,), (0,)), (0, 0), (1, n))
 
 
 @pytest.mark.parametrize(("s", "d", "p", "k"), [(1, 1, 0, 3), (2, 1, 1, 3), (3, 2, 2, 2)])
@@ -55,9 +55,9 @@ def test_window(s: int, d: int, p: int, k: int) -> None:
     assert kernel.shape[2] == k
 
 
-def test_diagonal_has_its_position_in_two_rows() -> None:
-    found = of(spec_of("einsum", [(4, 4)], "ii->i"), 0)
-    assert found == Projection(((1,), (1,)), (0, 0), (1, 1))
+def test_a_diagonal_has_its_position_in_two_matrix_rows() -> None:
+    access = of(spec_of("einsum", [(4, 4)], "ii->i"), 0)
+    assert access == Projection(((1,), (1,)), (0, 0), (1, 1))
 
 
 def test_windows_compose() -> None:
@@ -66,30 +66,30 @@ def test_windows_compose() -> None:
     assert second.after(first) == Projection(((6,),), (-1,), (5 + (4 - 1) * 2,))
 
 
-def test_reverse_after_reverse_is_nothing() -> None:
+def test_reverse_after_reverse_is_the_identity() -> None:
     n = sym("n")
     back = of(spec_of("flip", (n,), 0), 0)
     assert back.after(back) == identity((n,))
 
 
-def test_reverse_then_every_second() -> None:
+def test_reverse_then_stride_two() -> None:
     back = of(spec_of("flip", (8,), 0), 0)
     half = of(spec_of("strided_slice", (8,), [0], [0], [8], [2]), 0)
     assert half.after(back) == Projection(((-2,),), (7,), (1,))
 
 
-def test_mixed_signs_take_each_position_at_its_extreme() -> None:
+def test_mixed_signs_use_the_extreme_of_each_position() -> None:
     i, k = Sym("i"), Sym("k")
     entry = AccessIndex(as_dim(i) - as_dim(k), 9, inside=False)
-    found = projection([entry], [i, k], {i: 5, k: 5})
-    assert found.box([0, 0], [3, 4]) == ((-3,), (3,))
+    access = projection([entry], [i, k], {i: 5, k: 5})
+    assert access.box([0, 0], [3, 4]) == ((-3,), (3,))
 
 
 def test_only_signed_permutations_have_an_inverse() -> None:
     i, j = Sym("i"), Sym("j")
     entries = [AccessIndex(4 - as_dim(j), 5), AccessIndex(as_dim(i) + 2, 9)]
-    found = inverse(entries, [i, j], {i: 7, j: 5})
-    assert found == Projection(((0, 1), (-1, 0)), (-2, 4), (1, 1))
+    access = inverse(entries, [i, j], {i: 7, j: 5})
+    assert access == Projection(((0, 1), (-1, 0)), (-2, 4), (1, 1))
     assert inverse([AccessIndex(as_dim(i) * 2, 14)], [i], {i: 7}) is None
     assert inverse([AccessIndex(as_dim(i), 7)], [i, j], {i: 7, j: 5}) is None
 
@@ -103,7 +103,7 @@ maps = st.builds(
 
 
 def positions(own: Projection, at: tuple[int, ...]) -> set[tuple[int, ...]]:
-    """Every element of the box of a point."""
+    """Yields every element of the box of a point."""
     starts = [
         b + sum(c * p for c, p in zip(row, at, strict=True))
         for row, b in zip(own.matrix, own.offset, strict=True)
@@ -122,7 +122,7 @@ def test_composed_boxes_are_hulls(inner: Projection, outer: Projection, at: tupl
 
 
 @given(maps, st.lists(st.integers(0, 3), min_size=4, max_size=4))
-def test_touching_positions_hold_all_that_read(own: Projection, corner: list[int]) -> None:
+def test_touching_positions_contain_all_readers(own: Projection, corner: list[int]) -> None:
     start, stop = corner[:2], [a + 1 + b % 2 for a, b in zip(corner[:2], corner[2:], strict=True)]
     block = set(np.ndindex(*np.subtract(stop, start)))
     block = {tuple(np.add(b, start)) for b in block}
@@ -132,7 +132,7 @@ def test_touching_positions_hold_all_that_read(own: Projection, corner: list[int
             assert all(a <= p < b for a, p, b in zip(low, point, high, strict=True))
 
 
-def test_boxes_of_unknown_sizes() -> None:
+def test_boxes_of_symbolic_sizes() -> None:
     n, t = sym("n"), sym("t")
     spec = spec_of("nn.conv1d", (1, 2, n), (4, 2, 3))
     starts, stops = of(spec, 0).box([0, 0, t], [1, 4, t + 8])

@@ -1,5 +1,6 @@
-"""Regions through functions: tuples, branches, constants, opaque calls, sizes; and single ops whose
-reads are data, scans or scatters."""
+"""Regions through functions: tuples, branches, constants, opaque calls and sizes; and ops with
+index reads, scans or scatters.
+"""
 
 import pytest
 
@@ -20,12 +21,12 @@ def function(text: str) -> Function:
 
 
 def required_bounds(program: Program, fn: Function, *boxes: object) -> dict[str, object]:
-    """What blocks of the results need of each parameter, as bounds."""
+    """Returns the bounds of each parameter that blocks of the results require."""
     results = program.result if isinstance(program.result[0], tuple) else (program.result,)
-    wanted = {key: box for key, box in zip(results, boxes, strict=True) if box}
-    found = program.required_regions(wanted)
+    blocks = {key: box for key, box in zip(results, boxes, strict=True) if box}
+    regions = program.required_regions(blocks)
     return {
-        var.name: found.get(program.values[var], NOTHING).bounds
+        var.name: regions.get(program.values[var], NOTHING).bounds
         for var in fn.params
         if program.values[var] is not None
     }
@@ -68,10 +69,10 @@ def main(x: R.Tensor((6,), "float32"), y: R.Tensor((6,), "float32"), c: R.Tensor
 """
 
 
-def test_branches_need_both_and_the_condition() -> None:
+def test_a_conditional_requires_both_branches_and_the_condition() -> None:
     fn = function(BRANCH)
-    found = required_bounds(program_of(fn), fn, region((0,), (2,)))
-    assert found == {"x": ((0,), (2,)), "y": ((4,), (6,)), "c": ((), ())}
+    regions = required_bounds(program_of(fn), fn, region((0,), (2,)))
+    assert regions == {"x": ((0,), (2,)), "y": ((4,), (6,)), "c": ((), ())}
 
 
 EXTERN = """
@@ -83,11 +84,11 @@ def main(x: R.Tensor((6, 4), "float32"), y: R.Tensor((6, 4), "float32")):
 """
 
 
-def test_foreign_functions_read_everything() -> None:
+def test_external_functions_read_everything() -> None:
     fn = function(EXTERN)
     program = program_of(fn)
-    found = program.required_regions({program.result: region((0, 0), (1, 2))})
-    x, y = (found[program.values[p]] for p in fn.params)
+    regions = program.required_regions({program.result: region((0, 0), (1, 2))})
+    x, y = (regions[program.values[p]] for p in fn.params)
     assert (x.bounds, x.exact) == (((0, 0), (6, 4)), False)
     assert (y.bounds, y.exact) == (((0, 0), (1, 2)), True)
 
@@ -107,7 +108,7 @@ def symbols(fn: Function) -> tuple[Sym, ...]:
     return tuple(next(iter(d.terms))[0] for d in fn.params[0].struct_info.dims)
 
 
-def test_sizes_are_given_as_numbers() -> None:
+def test_sizes_by_variable() -> None:
     fn = function(SYMBOLIC)
     program = program_of(fn, dict(zip(symbols(fn), (5, 7), strict=True)))
     assert required_bounds(program, fn, region((2, 0), (4, 1))) == {
@@ -116,40 +117,40 @@ def test_sizes_are_given_as_numbers() -> None:
     }
 
 
-def test_sizes_may_be_given_by_name() -> None:
+def test_sizes_by_name() -> None:
     fn = function(SYMBOLIC)
     by_name = program_of(fn, {"n": 5, "m": 7})
     assert by_name.shapes[by_name.result] == (5, 3)
 
 
-def test_a_missing_size_is_named() -> None:
+def test_a_missing_size_is_an_error() -> None:
     fn = function(SYMBOLIC)
     with pytest.raises(StructInfoError, match="symbolic dim `m`"):
         program_of(fn, {symbols(fn)[0]: 5})
 
 
-def test_an_unknown_shape_is_refused() -> None:
+def test_an_unknown_shape_is_an_error() -> None:
     text = SYMBOLIC.replace('R.Tensor(("m", 3), "float32")', 'R.Tensor(dtype="float32", ndim=2)')
     fn = function(text)
     with pytest.raises(StructInfoError, match="regions of `w`"):
         program_of(fn, dict(zip(symbols(fn), (5, 7), strict=True)))
 
 
-def test_values_without_elements_are_refused() -> None:
+def test_values_other_than_tensors_are_errors() -> None:
     text = EXTERN.replace('x: R.Tensor((6, 4), "float32")', "x: R.Object")
     with pytest.raises(StructInfoError, match="regions of `x`"):
         program_of(function(text))
 
 
-def test_changes_walk_forward() -> None:
+def test_affected_regions() -> None:
     fn = function(SYMBOLIC)
     program = program_of(fn, dict(zip(symbols(fn), (5, 7), strict=True)))
     x = program.values[fn.params[0]]
-    found = program.affected_regions({x: region((2, 1), (3, 2))})
-    assert found[program.result].bounds == ((2, 0), (3, 3))
+    regions = program.affected_regions({x: region((2, 1), (3, 2))})
+    assert regions[program.result].bounds == ((2, 0), (3, 3))
 
 
-def test_many_bindings_are_walked_without_recursion() -> None:
+def test_many_bindings_need_no_recursion() -> None:
     lines = [f"    a{k + 1} = R.exp(a{k})" for k in range(3000)]
     head = '@R.function\ndef main(a0: R.Tensor((8,), "float32")):\n'
     fn = function(head + "\n".join(lines) + "\n    return a3000\n")
@@ -183,17 +184,17 @@ def test_whole_axes() -> None:
     )
 
 
-def test_rolled_axes_are_two_arcs() -> None:
-    (found,) = dependence(spec_of("roll", (8,), 3, 0)).required_regions(region((1,), (5,)))
-    assert (found.bounds, found.needed, found.dense) == (((0,), (8,)), 4, False)
+def test_a_rolled_axis_reads_two_intervals() -> None:
+    (regions,) = dependence(spec_of("roll", (8,), 3, 0)).required_regions(region((1,), (5,)))
+    assert (regions.bounds, regions.needed, regions.dense) == (((0,), (8,)), 4, False)
 
 
-def test_row_major_numbers_are_taken_apart() -> None:
-    (found,) = dependence(spec_of("flatten", (4, 6))).required_regions(region((3,), (20,)))
-    assert (found.bounds, found.needed, found.exact) == (((0, 0), (4, 6)), 17, True)
+def test_row_major_indices_are_split() -> None:
+    (regions,) = dependence(spec_of("flatten", (4, 6))).required_regions(region((3,), (20,)))
+    assert (regions.bounds, regions.needed, regions.exact) == (((0, 0), (4, 6)), 17, True)
 
 
-def test_what_is_overwritten_no_longer_comes_from_the_base() -> None:
+def test_overwritten_elements_do_not_depend_on_the_base() -> None:
     spec = spec_of("slice_scatter", (8, 4), (3, 4), 2, 5, 1, axis=0)
     base, new = dependence(spec).required_regions(region((1, 0), (5, 2)))
     assert (base.bounds, base.exact) == (((1, 0), (2, 2)), True)
@@ -205,14 +206,14 @@ def test_what_is_overwritten_no_longer_comes_from_the_base() -> None:
     )
 
 
-def test_no_elements_need_nothing() -> None:
+def test_an_empty_region_requires_nothing() -> None:
     assert dependence(spec_of("matmul", (3, 0), (0, 4))).required_regions(whole((3, 4))) == (
         NOTHING,
         NOTHING,
     )
 
 
-def test_a_parameter_nobody_reads() -> None:
+def test_an_unused_parameter() -> None:
     fn = function(BRANCH.replace("R.exp(x)", "R.flip(y, axis=0)"))
     assert isinstance(fn.params[0], Var)
     assert required_bounds(program_of(fn), fn, region((0,), (2,)))["x"] is None

@@ -1,7 +1,8 @@
-"""Regions of programs against measured dependence: which elements influence a part of a result.
+"""Regions of programs compared with measured dependence: the elements that influence a part of a
+result.
 
 The cases are read from the folder `STRUCTIR_CASES`, by default this one; `python -m
-tests.projections.test_region_cases` prints how many answers are right in each group.
+tests.projections.test_region_cases` prints the number of exact answers in each group.
 """
 
 import json
@@ -48,7 +49,7 @@ def listed(found: Region) -> list[list[int]] | None:
 
 
 def judged(found: Region, hull: list[list[int]] | None) -> str:
-    """How our bounds compare with the measured ones."""
+    """Returns how the computed bounds compare with the measured ones."""
     own = listed(found)
     if own == hull:
         return "equal"
@@ -58,7 +59,7 @@ def judged(found: Region, hull: list[list[int]] | None) -> str:
 
 
 def verdicts(case: dict) -> Iterator[tuple[str, str, object]]:
-    """What is asked, how our answer compares, and the details."""
+    """Yields each query with its verdict and the details."""
     answers, expect = Answers(case), case["expect"]
     assert list(answers.shape) == expect["out_shape"]
     for asked in expect["regions"]:
@@ -128,7 +129,7 @@ def tally(position: int) -> tuple[Counter[tuple[str, str]], list[object]]:
 
 
 @pytest.mark.parametrize("position", range(len(CASES)), ids=[c["id"] for c in CASES])
-def test_regions_are_the_measured_ones(position: int) -> None:
+def test_regions_equal_the_measured_ones(position: int) -> None:
     counted, shown = tally(position)
     assert counted.total() > 0
     assert not [s for s in shown if s[1] == "wrong"], shown

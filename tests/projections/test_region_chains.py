@@ -1,5 +1,6 @@
-"""Regions of random chains of ops against dependence measured on plain NumPy, where padding is
-zeros that are multiplied like any others."""
+"""Regions of random chains of ops compared with dependence measured on plain NumPy, where padding
+consists of zeros.
+"""
 
 from collections.abc import Callable
 
@@ -107,7 +108,7 @@ class Chain:
 
 
 def grow(chain: Chain, draw: st.DrawFn) -> None:
-    """Append one random op that fits."""
+    """Appends one random op that fits."""
     shape, rank = chain.shape, len(chain.shape)
     choices = ["relu", "add", "stack", "expand_dims"]
     if rank:
@@ -238,7 +239,7 @@ def chains(draw: st.DrawFn) -> Chain:
 
 
 def measured(chain: Chain, name: str) -> Array:
-    """Which results change when an element of a parameter becomes NaN: result axes first."""
+    """Returns which results change if a parameter element becomes NaN: result axes first."""
     shape = next(tuple(p["shape"]) for p in chain.params if p["name"] == name)
     hits = np.zeros((*chain.shape, *shape), bool)
     for place in np.ndindex(*shape):
@@ -262,7 +263,7 @@ def check(found: Region, want: Array) -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(st.data())
-def test_needed_and_affected_elements(data: st.DataObject) -> None:
+def test_required_and_affected_elements(data: st.DataObject) -> None:
     chain = data.draw(chains())
     function, values = function_of(chain.case())
     program = program_of(function)

@@ -1,5 +1,6 @@
-"""Regions of random specs against dependence measured by NaN: whatever an output box turns out to
-depend on lies in the region, and a region that claims to be exact holds nothing else."""
+"""Regions of random specs compared with dependence measured by NaN: regions contain every
+dependency, and exact regions contain nothing else.
+"""
 
 from contextlib import ExitStack
 from unittest.mock import patch
@@ -29,20 +30,20 @@ from structir.projections.spec import (
 )
 
 
-def extreme(index: Dim, letters: dict[Sym, int]) -> tuple[int, int]:
-    """The least and greatest index over all points."""
-    points = np.ndindex(*letters.values())
-    found = [dims.evaluate(index, dict(zip(letters, p, strict=True))) for p in points]
+def extreme(index: Dim, index_vars: dict[Sym, int]) -> tuple[int, int]:
+    """Returns the least and greatest index over all points."""
+    points = np.ndindex(*index_vars.values())
+    found = [dims.evaluate(index, dict(zip(index_vars, p, strict=True))) for p in points]
     return (min(found), max(found)) if found else (0, 0)
 
 
 @st.composite
-def indices(draw: st.DrawFn, letters: dict[Sym, int]) -> Dim:
-    """A random index: affine, perhaps with a quotient, a remainder or a clamp around it."""
-    used = draw(st.lists(st.sampled_from(list(letters)), max_size=2, unique=True))
+def indices(draw: st.DrawFn, index_vars: dict[Sym, int]) -> Dim:
+    """Returns a random index: affine, or with a quotient, a remainder or a clamp."""
+    used = draw(st.lists(st.sampled_from(list(index_vars)), max_size=2, unique=True))
     total: Dim = draw(st.integers(-1, 2))
-    for letter in used:
-        total = total + as_dim(letter) * draw(st.sampled_from([1, 1, 2, 3, -1, -2]))
+    for index_var in used:
+        total = total + as_dim(index_var) * draw(st.sampled_from([1, 1, 2, 3, -1, -2]))
     shape = draw(st.sampled_from(["plain"] * 4 + ["quotient", "remainder", "clamp", "group"]))
     if shape == "quotient":
         return dims.floordiv(total, draw(st.integers(2, 3)))
@@ -51,17 +52,17 @@ def indices(draw: st.DrawFn, letters: dict[Sym, int]) -> Dim:
     if shape == "clamp":
         return dims.dim_min(dims.dim_max(total, 0), 2)
     if shape == "group" and len(used) == 2:
-        return as_dim(used[0]) * letters[used[1]] + as_dim(used[1])
+        return as_dim(used[0]) * index_vars[used[1]] + as_dim(used[1])
     return total
 
 
 @st.composite
-def accesses(draw: st.DrawFn, letters: dict[Sym, int], rank: int) -> tuple[AccessIndex, ...]:
-    """Entries over axes that may be too short for some points."""
+def accesses(draw: st.DrawFn, index_vars: dict[Sym, int], rank: int) -> tuple[AccessIndex, ...]:
+    """Returns accesses of axes that may be too short for some points."""
     made = []
     for _ in range(rank):
-        index = draw(indices(letters))
-        low, high = extreme(index, letters)
+        index = draw(indices(index_vars))
+        low, high = extreme(index, index_vars)
         size = max(1, high + 1 + draw(st.sampled_from([0, 0, 0, -1, 1])))
         made.append(AccessIndex(index, size, inside=low >= 0 and high < size))
     return tuple(made)
@@ -69,13 +70,13 @@ def accesses(draw: st.DrawFn, letters: dict[Sym, int], rank: int) -> tuple[Acces
 
 @st.composite
 def specs(draw: st.DrawFn) -> IndexSpec:
-    """One clause with one or two reads, perhaps with a condition."""
-    letters = {Sym(n): draw(st.integers(1, 4)) for n in "ijkl"[: draw(st.integers(1, 4))]}
-    parallel = dict(list(letters.items())[: draw(st.integers(1, 3))])
-    reduced = tuple(s for s in letters if s not in parallel)
+    """Returns one statement with one or two reads, and sometimes a condition."""
+    index_vars = {Sym(n): draw(st.integers(1, 4)) for n in "ijkl"[: draw(st.integers(1, 4))]}
+    parallel = dict(list(index_vars.items())[: draw(st.integers(1, 3))])
+    reduced = tuple(s for s in index_vars if s not in parallel)
     reads = []
     for number in range(draw(st.integers(1, 2))):
-        entries = draw(accesses(letters, draw(st.integers(1, 2))))
+        entries = draw(accesses(index_vars, draw(st.integers(1, 2))))
         reads.append(Read(f"x{number}", number, entries))
     if draw(st.booleans()):
         order = draw(st.permutations(list(parallel)))
@@ -85,21 +86,21 @@ def specs(draw: st.DrawFn) -> IndexSpec:
     value = OperandElement("x0") if len(reads) == 1 else OperandElement("x0") * OperandElement("x1")
     conditions = ()
     if draw(st.integers(0, 3)) == 0:
-        sides = [draw(indices(letters)) for _ in range(2)]
+        sides = [draw(indices(index_vars)) for _ in range(2)]
         op = draw(st.sampled_from(["lt", "le", "gt", "ge", "eq", "ne"]))
         conditions = (Condition(op, sides[0], sides[1]),)
     write = Write(0, target, value, unique=False)
-    clause = Statement(tuple(parallel), reduced, (), tuple(reads), (write,), conditions, "sum")
+    statement = Statement(tuple(parallel), reduced, (), tuple(reads), (write,), conditions, "sum")
     operands = [
         OperandInfo(r.name, (k,), tuple(e.size for e in r.entries), "float64")
         for k, r in enumerate(reads)
     ]
     result = ResultInfo("out", tuple(e.size for e in target), "float64")
-    return IndexSpec(tuple(operands), (result,), letters, (clause,))
+    return IndexSpec(tuple(operands), (result,), index_vars, (statement,))
 
 
 def measured(spec: IndexSpec) -> list[np.ndarray]:
-    """For each operand, which results change when an element becomes NaN: result axes first."""
+    """Returns per operand which results change if an element becomes NaN: result axes first."""
     arrays = [np.ones(o.dims) for o in spec.operands]
     found = []
     for k, array in enumerate(arrays):
@@ -119,7 +120,7 @@ def boxes(draw: st.DrawFn, shape: tuple[int, ...]) -> tuple[list[int], list[int]
 
 
 def elements(found: Region, shape: tuple[int, ...]) -> np.ndarray:
-    """A region as an array of truth values."""
+    """Returns a region as a boolean array."""
     made = np.zeros(shape, bool)
     for box in found.boxes:
         made[np.ix_(*[list(axis.elements()) for axis in box.axes])] = True
@@ -131,7 +132,7 @@ def block(corners: tuple[list[int], list[int]]) -> tuple[slice, ...]:
 
 
 def check(found: Region, want: np.ndarray) -> None:
-    """The region holds what was measured, and no more if it says so."""
+    """Checks that a region contains the measured elements, and equals them if it is exact."""
     own = elements(found, want.shape)
     assert not (want & ~own).any()
     assert found.count == own.sum()
@@ -143,7 +144,7 @@ def check(found: Region, want: np.ndarray) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(st.data())
-def test_needed_elements(data: st.DataObject) -> None:
+def test_required_elements(data: st.DataObject) -> None:
     spec = data.draw(specs())
     dependency = dependence(spec)
     corners = data.draw(boxes(spec.results[0].dims))
@@ -199,5 +200,5 @@ def test_supersets_where_sets_grow_too_large(data: st.DataObject) -> None:
     with ExitStack() as stack:
         for module, name, value in LIMITS:
             stack.enter_context(patch.object(module, name, value))
-        test_needed_elements.hypothesis.inner_test(data)
+        test_required_elements.hypothesis.inner_test(data)
         test_affected_elements.hypothesis.inner_test(data)

@@ -1,5 +1,6 @@
-"""The op line of every op tells all that its results depend on: nothing changes inside a box of the
-result when everything outside the regions is overwritten."""
+"""The index signature of every op covers its dependencies: overwriting elements outside the
+required regions changes nothing inside a box of the result.
+"""
 
 from collections.abc import Iterator
 
@@ -19,7 +20,7 @@ from tests.projections.test_regions import elements
 
 
 def tensors(value: object) -> Iterator[np.ndarray]:
-    """The arrays in a value, in order."""
+    """Yields the arrays in a value, in order."""
     if isinstance(value, tuple):
         for field in value:
             yield from tensors(field)
@@ -28,7 +29,7 @@ def tensors(value: object) -> Iterator[np.ndarray]:
 
 
 def overwritten(value: object, tree: object, regions: dict, number: float) -> object:
-    """A value, with other numbers in whatever is outside the regions of its tensors."""
+    """Returns a value with other numbers outside the regions of its tensors."""
     if isinstance(value, tuple) and not (isinstance(tree, tuple) and tree in regions):
         fields = tree if tree else (None,) * len(value)
         return tuple(overwritten(v, t, regions, number) for v, t in zip(value, fields, strict=True))
@@ -47,7 +48,7 @@ def some_box(shape: tuple[int, ...], rng: np.random.Generator) -> Region:
 
 
 def alike(a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether numbers are equal, up to the order in which sums are formed."""
+    """Whether numbers are equal, up to the order of summation."""
     if not is_float(a.dtype.name):
         return np.array_equal(a, b)
     return np.allclose(
@@ -56,7 +57,7 @@ def alike(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 def run_changed(mod: object, args: list, params: tuple, regions: dict) -> object:
-    """A program run with NaN outside the regions, or with 0.3 if it cannot compute with NaN."""
+    """Runs a program with NaN outside the regions, or with 0.3 if it cannot compute with NaN."""
     for number in (np.nan, 0.3):
         changed = [overwritten(a, t, regions, number) for a, t in zip(args, params, strict=True)]
         try:
@@ -70,7 +71,7 @@ Trial = tuple[IRModule, dict, list]  # a module, its sizes, the arguments of `ma
 
 
 def from_facts(name: str) -> Iterator[Trial]:
-    """The programs of the conformance facts about an op, at two choices of sizes."""
+    """Yields the programs of the conformance facts about an op, at two choices of sizes."""
     for case in PROGRAMS[name]:
         mod = structir.parse(case["script"])
         infos = [p.struct_info for p in mod["main"].params]
@@ -83,7 +84,7 @@ def from_facts(name: str) -> Iterator[Trial]:
 
 
 def from_examples(name: str) -> Iterator[Trial]:
-    """The examples that an op gives of itself."""
+    """Yields the examples of an op."""
     for args, keywords in OPS[name].definition.examples:
         call, values = called(name, *args, **keywords)
         known = dict(learnt(call.args, values))
@@ -94,7 +95,7 @@ def from_examples(name: str) -> Iterator[Trial]:
 
 
 def learnt(args: tuple, values: tuple) -> Iterator[tuple[Var, np.ndarray]]:
-    """The variables among some arguments, and their values."""
+    """Returns the variables among some arguments, and their values."""
     for arg, value in zip(args, values, strict=True):
         if isinstance(arg, Var):
             yield arg, value
@@ -103,7 +104,7 @@ def learnt(args: tuple, values: tuple) -> Iterator[tuple[Var, np.ndarray]]:
 
 
 def failures(trial: Trial) -> Iterator[str]:
-    """What changes in a box of a result when parameters are overwritten outside the regions."""
+    """Yields the changes in a result box if parameters are overwritten outside the regions."""
     mod, sizes, args = trial
     try:
         plain = list(tensors(structir.interpret(mod, "main", *args)))
@@ -115,16 +116,16 @@ def failures(trial: Trial) -> Iterator[str]:
         return
     rng = np.random.default_rng(11)
     for which, key in enumerate(keys):
-        wanted = some_box(program.shapes[key], rng)
-        regions = program.required_regions({key: wanted})
-        found = list(tensors(run_changed(mod, args, program.params, regions)))[which]
-        inside = elements(wanted, found.shape)
-        if not alike(found[inside], plain[which][inside]):
-            yield f"{mod.script()}\n{wanted.bounds} of result {which} changed"
+        expected = some_box(program.shapes[key], rng)
+        regions = program.required_regions({key: expected})
+        result = list(tensors(run_changed(mod, args, program.params, regions)))[which]
+        inside = elements(expected, result.shape)
+        if not alike(result[inside], plain[which][inside]):
+            yield f"{mod.script()}\n{expected.bounds} of result {which} changed"
 
 
 @pytest.mark.parametrize("name", sorted(OPS))
 @pytest.mark.filterwarnings("ignore")
-def test_nothing_else_is_read(name: str) -> None:
+def test_elements_outside_the_regions_are_not_read(name: str) -> None:
     for trial in (*from_facts(name), *from_examples(name)):
         assert not list(failures(trial))

@@ -1,4 +1,4 @@
-"""The closed forms of tilings against counting, and the worked examples."""
+"""The closed forms of tilings compared with counting, and worked examples."""
 
 import itertools
 
@@ -16,10 +16,10 @@ from tests.projections.op_specs import spec_of
 
 
 def streams(spec: IndexSpec) -> list[Stream]:
-    (clause,) = spec.clauses
-    found = [of_result(spec, clause, clause.writes[0], read) for read in clause.reads]
-    assert None not in found
-    return [Stream(p, o.dims, 4) for p, o in zip(found, spec.operands, strict=True)]
+    (statement,) = spec.statements
+    shared = [of_result(spec, statement, statement.writes[0], read) for read in statement.reads]
+    assert None not in shared
+    return [Stream(p, o.dims, 4) for p, o in zip(shared, spec.operands, strict=True)]
 
 
 def extents(spec: IndexSpec) -> tuple:
@@ -36,7 +36,7 @@ def test_convolution_window() -> None:
     assert x.traffic == 4 * (10 * 4 - 9 * 2)
 
 
-def test_windows_apart_share_nothing() -> None:
+def test_disjoint_windows_share_nothing() -> None:
     spec = spec_of("nn.conv1d", (1, 1, 11), (1, 1, 2), strides=3)
     x, _ = tiling_cost(streams(spec), extents(spec), (1, 1, 1)).streams
     assert x.shared[2] == 0
@@ -63,25 +63,27 @@ def test_formulas_hold_for_every_size() -> None:
 
 
 @pytest.mark.parametrize("tile", [(1, 1, 1), (1, 2, 3), (1, 1, 4)])
-def test_inner_tiles_are_as_the_formulas_say(tile: tuple[int, ...]) -> None:
+def test_inner_tiles_equal_the_formulas(tile: tuple[int, ...]) -> None:
     spec = spec_of("nn.conv1d", (1, 2, 30), (4, 2, 3), strides=2, padding=1, dilation=2)
     dependency = dependence(spec)
     for axis in range(3):
         at = (0, 0, tile[2])
         if any(a + 2 * n > e for a, n, e in zip(at, tile, extents(spec), strict=True)) and axis < 2:
             continue
-        found = neighbours(
+        shared = neighbours(
             lambda r: dict(enumerate(dependency.required_regions(r))), at, tile, axis
         )
         for k, cost in enumerate(tiling_cost(streams(spec), extents(spec), tile).streams):
-            assert found[k].box * 4 == cost.footprint
-            assert found[k].shared_box * 4 == cost.shared[axis]
+            assert shared[k].box * 4 == cost.footprint
+            assert shared[k].shared_box * 4 == cost.shared[axis]
 
 
 def test_kinds_of_sharing() -> None:
     conv = dependence(spec_of("nn.conv1d", (1, 2, 30), (4, 2, 3)))
-    found = neighbours(lambda r: dict(enumerate(conv.required_regions(r))), (0, 0, 4), (1, 4, 4), 2)
-    assert [found[k].kind for k in (0, 1)] == ["halo", "full"]
+    shared = neighbours(
+        lambda r: dict(enumerate(conv.required_regions(r))), (0, 0, 4), (1, 4, 4), 2
+    )
+    assert [shared[k].kind for k in (0, 1)] == ["halo", "full"]
     copy = dependence(spec_of("exp", (8,)))
     assert (
         neighbours(lambda r: dict(enumerate(copy.required_regions(r))), (0,), (4,), 0)[0].kind
@@ -90,16 +92,16 @@ def test_kinds_of_sharing() -> None:
 
 
 def test_shards_cover_once() -> None:
-    pieces = shards((7, 5), (3, 2))
-    assert sum(p.volume for p in pieces) == 35
-    union = pieces[0]
-    assert all(not a.common(b) for a, b in itertools.combinations(pieces, 2))
-    for piece in pieces[1:]:
+    blocks = shards((7, 5), (3, 2))
+    assert sum(p.volume for p in blocks) == 35
+    union = blocks[0]
+    assert all(not a.common(b) for a, b in itertools.combinations(blocks, 2))
+    for piece in blocks[1:]:
         union = union | piece
     assert region((0, 0), (7, 5)).within(union)
 
 
-def test_search_finds_the_least_traffic_that_fits() -> None:
+def test_the_cheapest_tile_has_the_least_traffic_that_fits() -> None:
     spec = spec_of("matmul", (64, 64), (64, 64))
     sizes = (1, 2, 4, 8, 16, 32, 64)
     capacity = 16 * 1024

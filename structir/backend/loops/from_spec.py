@@ -41,7 +41,7 @@ def stages_of(
     results = [Buffer(r.dims, _known(r.dtype), name="") for r in spec.results]
     lowering = SpecLowering(spec, operands, results, origin)
     stages = lowering.starts()
-    for clause in spec.clauses:
+    for clause in spec.statements:
         for write in clause.writes:
             if 0 not in results[write.result].shape:  # no element of it may read any
                 stages += ClauseLowering(lowering, clause, write).stages()
@@ -87,7 +87,7 @@ class SpecLowering:
     def _covered(self, result: int) -> bool:
         """Whether the clauses write every element of a result."""
         covered: Dim = 0
-        for clause in self.spec.clauses:
+        for clause in self.spec.statements:
             for write in clause.writes:
                 if write.result == result:
                     sure = write.unique and (clause.total or bool(clause.reduce))
@@ -367,7 +367,7 @@ def loose_sizes(spec: IndexSpec) -> list[tuple[Dim, Dim, str]]:
     """What broadcasts undecidedly: size of an axis, extent of its letter, operand. The size must
     turn out to be the extent, or 1."""
     found: dict[tuple[Dim, Dim, str], None] = {}
-    for clause in spec.clauses:
+    for clause in spec.statements:
         for read in clause.reads:
             for entry in read.entries:
                 index = entry.index

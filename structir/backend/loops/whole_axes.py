@@ -79,9 +79,9 @@ def whole_axis_stages(
     """The results of a spec whose values a function makes, and the stages that make them.
 
     Where elements are stored otherwise than they are computed with, the function gets copies."""
-    if len(spec.clauses) != 1 or spec.clauses[0].reduce or spec.clauses[0].conditions:
+    if len(spec.statements) != 1 or spec.statements[0].reduce or spec.statements[0].conditions:
         raise NoKernelError("the line does not say at which points a routine is called")
-    (clause,) = spec.clauses
+    (clause,) = spec.statements
     results = [Buffer(r.dims, _known(r.dtype)) for r in spec.results]
     seen = {b: _computed(b) for b in (*operands, *results)}
     before = [_copy(b, seen[b]) for b in dict.fromkeys(operands) if seen[b] is not b]

@@ -10,29 +10,29 @@ import numpy as np
 from structir.errors import StructIRError
 from structir.ir.dtype import FLOATS
 from structir.ir.module import IRModule
-from structir.passes.manager.perturbation import PerturbedInterpreter, leaves, nudged
+from structir.passes.manager.perturbation import PerturbedInterpreter, leaves, perturb
 
 RUNS = 4  # perturbed runs of a program whose results differ
 SLACK = 16  # times the largest change of a perturbed run
 DOUBLE = 1e-9  # relative difference of float64 that is accepted without perturbed runs
-NUDGES = {"float32": 2.0**-22, "float64": 2.0**-51}
+PERTURBATIONS = {"float32": 2.0**-22, "float64": 2.0**-51}
 
 
-def same(expected: Any, found: Any, tolerance: float) -> bool:
+def same(expected: Any, actual: Any, tolerance: float) -> bool:
     """Whether two results agree: structure, dtypes and sizes exactly, numbers within tolerance."""
-    return difference(expected, found, tolerance) is not None
+    return difference(expected, actual, tolerance) is not None
 
 
-def difference(expected: Any, found: Any, tolerance: float) -> float | None:
+def difference(expected: Any, actual: Any, tolerance: float) -> float | None:
     """Returns the largest difference between two results, relative to their size.
 
     Returns None if they differ by more than the tolerance, or in structure, dtype or size.
     """
-    expected_leaves, found_leaves = leaves(expected), leaves(found)
-    if len(expected_leaves) != len(found_leaves):
+    expected_leaves, actual_leaves = leaves(expected), leaves(actual)
+    if len(expected_leaves) != len(actual_leaves):
         return None
     largest = 0.0
-    for a, b in zip(expected_leaves, found_leaves, strict=True):
+    for a, b in zip(expected_leaves, actual_leaves, strict=True):
         if not _alike(a, b):
             return None
         error = _difference(a, b, tolerance) if _is_number(a) else 0.0
@@ -70,19 +70,19 @@ def _difference(a: Any, b: Any, tolerance: float) -> float | None:
 
 
 def within_rounding(
-    module: IRModule, name: str, arguments: list[Any], expected: Any, found: Any, tolerance: float
+    module: IRModule, name: str, arguments: list[Any], expected: Any, actual: Any, tolerance: float
 ) -> bool:
     """Whether results differ by no more than perturbed runs of the first program, which may amplify
     rounding or be discontinuous."""
-    expected_leaves, found_leaves = leaves(expected), leaves(found)
-    if len(expected_leaves) != len(found_leaves) or not all(
-        map(_alike, expected_leaves, found_leaves)
+    expected_leaves, actual_leaves = leaves(expected), leaves(actual)
+    if len(expected_leaves) != len(actual_leaves) or not all(
+        map(_alike, expected_leaves, actual_leaves)
     ):
         return False
     slack = _sensitivity(module, name, arguments, expected_leaves)
     return slack is None or all(
         not _is_number(a) or _near(a, b, moved, tolerance)
-        for a, b, moved in zip(expected_leaves, found_leaves, slack, strict=True)
+        for a, b, moved in zip(expected_leaves, actual_leaves, slack, strict=True)
     )
 
 
@@ -94,27 +94,29 @@ def _sensitivity(
     for run in range(RUNS):
         numbers = np.random.default_rng(run)
         interpreter = PerturbedInterpreter(
-            module, numbers=numbers, wide=NUDGES, among=FLOATS, exact=True
+            module, numbers=numbers, wide=PERTURBATIONS, among=FLOATS, exact=True
         )
         try:
             with np.errstate(all="ignore"):
-                inputs = [nudged(each, numbers, NUDGES, exact=True) for each in arguments]
-                moved = leaves(interpreter.global_function(name)(*inputs))
+                inputs = [
+                    perturb(argument, numbers, PERTURBATIONS, exact=True) for argument in arguments
+                ]
+                perturbed = leaves(interpreter.global_function(name)(*inputs))
         except StructIRError:
             return None
-        if [np.shape(leaf) for leaf in moved] != [np.shape(leaf) for leaf in expected]:
+        if [np.shape(leaf) for leaf in perturbed] != [np.shape(leaf) for leaf in expected]:
             return None
-        slack = [_larger(s, a, b) for s, a, b in zip(slack, moved, expected, strict=True)]
+        slack = [_larger(s, a, b) for s, a, b in zip(slack, perturbed, expected, strict=True)]
     return slack
 
 
-def _larger(slack: Any, moved: Any, expected: Any) -> Any:
+def _larger(slack: Any, perturbed: Any, expected: Any) -> Any:
     if not _is_number(expected) or np.asarray(expected).dtype.kind in "OSU":
         return slack
     with np.errstate(all="ignore"):
-        step = np.abs(np.asarray(moved, np.float64) - np.asarray(expected, np.float64))
-    same_place = np.asarray(moved) == np.asarray(expected)
-    return np.fmax(slack, np.where(same_place, 0.0, step))
+        step = np.abs(np.asarray(perturbed, np.float64) - np.asarray(expected, np.float64))
+    equal = np.asarray(perturbed) == np.asarray(expected)
+    return np.fmax(slack, np.where(equal, 0.0, step))
 
 
 def _near(a: Any, b: Any, slack: Any, tolerance: float) -> bool:

@@ -43,11 +43,11 @@ class SizeSpace:
 
     def proposals(self, fixed: Mapping[str, int], seed: int) -> Iterator[Sizes]:
         """Yields candidate sizes, each once; those that meet all known conditions come first."""
-        seen: list[Sizes] = []
+        proposed: list[Sizes] = []
         for strict in (True, False):
             for sizes in self._candidates(fixed, Random(seed)):
-                if sizes not in seen and (not strict or self.allows(sizes)):
-                    seen.append(sizes)
+                if sizes not in proposed and (not strict or self.allows(sizes)):
+                    proposed.append(sizes)
                     yield sizes
 
     def _candidates(self, fixed: Mapping[str, int], rng: Random) -> Iterator[Sizes]:
@@ -56,9 +56,9 @@ class SizeSpace:
             chosen = (
                 list(self.pool[: len(firsts)]) if not number else self._sample(rng, len(firsts))
             )
-            given = dict(zip(firsts, chosen, strict=False))
+            size_of = dict(zip(firsts, chosen, strict=False))
             yield {
-                sym.name: fixed.get(sym.name, given[first]) for sym, first in self.classes.items()
+                sym.name: fixed.get(sym.name, size_of[first]) for sym, first in self.classes.items()
             }
 
     def _sample(self, rng: Random, count: int) -> list[int]:
@@ -83,19 +83,21 @@ def size_space(module: IRModule, function: Function, few: bool) -> SizeSpace:
     """Returns the sizes that a function of a module accepts."""
     casts = [node for node in walk_values(function) if type(node) is MatchCast]
     params = tuple(_refine(param, casts) for param in function.params)
-    known = [sym for sym in standing_alone([p.struct_info for p in params]) if type(sym) is Sym]
-    stated = [fact for cast in casts for fact in conditions_of(cast)]
+    param_dims = [
+        sym for sym in standing_alone([p.struct_info for p in params]) if type(sym) is Sym
+    ]
+    cast_conditions = [fact for cast in casts for fact in conditions_of(cast)]
     equal = [*_assumed(function), *_cast_sizes(casts)]
-    conditions = tuple(fact for fact in stated if syms(fact) <= set(known))
-    inside = [(a, b) for a, b in equal if syms(a) | syms(b) <= set(known)]
+    conditions = tuple(fact for fact in cast_conditions if syms(fact) <= set(param_dims))
+    param_equalities = [(a, b) for a, b in equal if syms(a) | syms(b) <= set(param_dims)]
     bounds = [size for fact in conditions for size in _numbers_in(fact)]
     constants = [] if few else [size for size in _constants(function) if size not in SIZES]
     pool = dict.fromkeys([*(FEW if few else SIZES), *bounds, *constants[:MOST_CONSTANTS]])
     return SizeSpace(
         params,
-        tuple(sym.name for sym in known),
-        _classes(known, inside),
-        tuple(inside),
+        tuple(sym.name for sym in param_dims),
+        _classes(param_dims, param_equalities),
+        tuple(param_equalities),
         conditions,
         tuple(pool),
     )
@@ -149,14 +151,14 @@ def _dims(value: Expr | StructInfo | None) -> tuple[Dim, ...]:
     return dims if isinstance(dims, tuple) else ()
 
 
-def _classes(known: Sequence[Sym], equal: Sequence[tuple[Dim, Dim]]) -> dict[Sym, Sym]:
+def _classes(dims: Sequence[Sym], equal: Sequence[tuple[Dim, Dim]]) -> dict[Sym, Sym]:
     """Returns for each dim the first one that must be equal to it."""
-    firsts = {sym: sym for sym in known}
+    firsts = {sym: sym for sym in dims}
     for left, right in equal:
         a, b = as_sym(left), as_sym(right)
         if a in firsts and b in firsts:
-            kept, gone = firsts[a], firsts[b]
-            firsts = {sym: kept if first is gone else first for sym, first in firsts.items()}
+            target, merged = firsts[a], firsts[b]
+            firsts = {sym: target if first is merged else first for sym, first in firsts.items()}
     return firsts
 
 

@@ -33,8 +33,8 @@ class InputValues:
     seed: int = 0
 
 
-class Drawer:
-    """Generates the arrays of one set of arguments; large ones are shared between sets."""
+class ArrayGenerator:
+    """A generator of the arrays of one set of arguments; large ones are shared between sets."""
 
     def __init__(self, values: InputValues, large: dict[Any, Array]) -> None:
         self.values = values
@@ -102,9 +102,9 @@ def _non_finite(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> A
     flat = array.reshape(-1)
     limit = float(_finfo(dtype).max) * 0.6
     extremes = np.array([*EXTREMES, limit, -limit])
-    places = rng.permutation(flat.size)[: min(len(extremes), max(flat.size // 3, 1))]
+    indices = rng.permutation(flat.size)[: min(len(extremes), max(flat.size // 3, 1))]
     with np.errstate(all="ignore"):
-        flat[places] = rng.permutation(extremes)[: len(places)].astype(numpy_dtype(dtype))
+        flat[indices] = rng.permutation(extremes)[: len(indices)].astype(numpy_dtype(dtype))
     return array
 
 
@@ -123,17 +123,17 @@ FLOATS = {
 }
 
 
-def _integers(rng: Any, shape: tuple[int, ...], dtype: str, wanted: Range) -> Array:
+def _integers(rng: Any, shape: tuple[int, ...], dtype: str, interval: Range) -> Array:
     """Returns integers of a range, with its bounds; for a whole dtype, also values near 0."""
     low, high = int_limits(dtype)
-    if wanted is None and not shape:
-        wanted = SCALAR
-    if wanted is not None:
-        low, high = max(low, wanted[0]), min(high, wanted[1])
+    if interval is None and not shape:
+        interval = SCALAR
+    if interval is not None:
+        low, high = max(low, interval[0]), min(high, interval[1])
     kind = np.uint64 if high > np.iinfo(np.int64).max else np.int64
     array = rng.integers(low, high, shape, kind, endpoint=True)
     flat = array.reshape(-1)
-    if wanted is None:
+    if interval is None:
         near = rng.integers(max(low, -9), min(high, 9), flat[1::3].shape, kind, endpoint=True)
         flat[1::3] = near
     ends = rng.permutation(flat.size)[:2]

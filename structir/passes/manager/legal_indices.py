@@ -40,8 +40,8 @@ class IndexChecker(Interpreter):
 
     def _check(self, bounds: tuple[Bound, ...], args: list[Value]) -> None:
         for indices, tensor, axis in bounds:
-            given, size = np.asarray(_at(args, indices)), np.shape(_at(args, tensor))[axis]
-            if given.size and not (given.min() >= 0 and given.max() < size):
+            values, size = np.asarray(_at(args, indices)), np.shape(_at(args, tensor))[axis]
+            if values.size and not (values.min() >= 0 and values.max() < size):
                 raise IllegalIndexError(f"an index is outside an axis of size {size}")
 
 
@@ -59,9 +59,9 @@ def _bounds(call: Call) -> Iterator[Bound]:
         spec: IndexSpec | None = None if index_spec is None else index_spec(call)
     except StructIRError:
         return
-    for clause in () if spec is None else spec.clauses:
-        operands = {read.name: read.operand for read in clause.reads}
-        for read in clause.reads:
+    for statement in () if spec is None else spec.statements:
+        operands = {read.name: read.operand for read in statement.reads}
+        for read in statement.reads:
             for axis, entry in enumerate(read.entries):
                 if not entry.inside and isinstance(entry.data, OperandElement):
                     assert spec is not None

@@ -34,14 +34,14 @@ class PerturbedInterpreter(Interpreter):
 
     def _bind(self, binding: Binding, value: Value, scope: Activation) -> None:
         among = self.among & _dtypes_read(binding.value) if self.exact else self.among
-        moved = nudged(value, self.numbers, self.wide, among, self.exact)
-        Interpreter._bind(self, binding, moved, scope)
+        perturbed = perturb(value, self.numbers, self.wide, among, self.exact)
+        Interpreter._bind(self, binding, perturbed, scope)
 
     def value(self, expr: Expr, scope: Activation) -> Value:
         value = Interpreter.value(self, expr, scope)
         if type(expr) is not Constant:
             return value
-        return nudged(value, self.numbers, self.wide, exact=self.exact)
+        return perturb(value, self.numbers, self.wide, exact=self.exact)
 
 
 def _dtypes_read(value: Expr) -> set[str]:
@@ -59,7 +59,7 @@ def rounding(array: Any, wide: Mapping[str, float], among: Collection[str] = FLO
     return wide[dtype] if dtype in wide else float(finfo(array.dtype).eps)
 
 
-def nudged(
+def perturb(
     value: Any,
     numbers: np.random.Generator,
     wide: Mapping[str, float],
@@ -69,16 +69,16 @@ def nudged(
     """Returns a value with each float perturbed by at most its rounding error; `exact` leaves small
     integers and halves, where programs may be discontinuous."""
     if isinstance(value, list | tuple):
-        return type(value)([nudged(item, numbers, wide, among, exact) for item in value])
+        return type(value)([perturb(item, numbers, wide, among, exact) for item in value])
     distance = rounding(value, wide, among) if isinstance(value, np.ndarray | np.generic) else 0.0
     if not distance:
         return value
     noise = numbers.uniform(-1, 1, value.shape) * distance
     with np.errstate(all="ignore"):
         true = value.astype(np.float64)
-        moved = true * (1 + noise) + (0 if exact else noise * 1e-3)
-        kept = exact & (np.abs(true) < INTEGERS) & (2 * true == np.rint(2 * true))
-        return np.asarray(np.where(kept, true, moved)).astype(value.dtype)
+        perturbed = true * (1 + noise) + (0 if exact else noise * 1e-3)
+        unchanged = exact & (np.abs(true) < INTEGERS) & (2 * true == np.rint(2 * true))
+        return np.asarray(np.where(unchanged, true, perturbed)).astype(value.dtype)
 
 
 def leaves(value: Any) -> list[Any]:

@@ -39,31 +39,31 @@ def steps_of(text: str) -> Iterator[Pass]:
         step = STEP.match(text, start)
         if step is None:
             raise _error(text, start, len(text), "expected a pass such as `cse` or `cse{a=1}`")
-        found = _parse_pass(text, step)
+        parsed = _parse_pass(text, step)
         start = step.end()
-        yield found
+        yield parsed
     if not text.strip() or text.rstrip().endswith(","):
         raise _error(text, len(text), len(text), "expected a pass such as `cse`")
 
 
 def _parse_pass(text: str, step: re.Match[str]) -> Pass:
     try:
-        found: Pass = find_pass(step["name"])
+        result: Pass = find_pass(step["name"])
     except StructIRError as error:
         raise _error(text, *step.span("name"), error.message, error.code) from None
     if step["options"] is None:
-        return found
+        return result
     start, end = step.span("options")
     while text[start:end].strip():
         option = OPTION.match(text, start, end)
         if option is None:
             raise _error(text, start, end, "expected an option such as `max_depth=8`")
         try:
-            found = found.with_options(**{option["name"]: _value(option["value"])})
+            result = result.with_options(**{option["name"]: _value(option["value"])})
         except StructIRError as error:
             raise _error(text, *option.span("name"), error.message, error.code) from None
         start = option.end()
-    return found
+    return result
 
 
 def _value(text: str) -> object:

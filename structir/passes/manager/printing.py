@@ -15,7 +15,7 @@ Show = Callable[[str, str], None]
 
 @attrs.define(eq=False)
 class Printing(Instrument):
-    """Passes the source of the program, with a heading, to `show`.
+    """An instrument that passes the source of the program, with a heading, to `show`.
 
     `before` and `after` contain names of passes, or "all"; `changes` selects a diff for each pass.
     """

@@ -25,7 +25,7 @@ from structir.passes.manager.input_sizes import (
     has_kernels,
     size_space,
 )
-from structir.passes.manager.input_values import DOMAINS, NARROW, Drawer, InputValues, Range
+from structir.passes.manager.input_values import DOMAINS, NARROW, ArrayGenerator, InputValues, Range
 from structir.passes.manager.legal_indices import IllegalIndexError, IndexChecker
 from structir.passes.manager.perturbation import leaves
 
@@ -38,7 +38,7 @@ EVERYTHING: Range = None
 
 @attrs.frozen(eq=False)
 class InputSample:
-    """Arguments of a function, and its outcome: a result or an error."""
+    """The arguments of a function, and its outcome: a result or an error."""
 
     sizes: Sizes
     arguments: list[Any]
@@ -51,7 +51,7 @@ class InputSample:
 
     @property
     def elements(self) -> int:
-        """Returns the number of elements of the result that can be compared, which excludes NaN."""
+        """The number of elements of the result that can be compared, which excludes NaN."""
         return sum(map(_comparable, leaves(self.expected))) if self.accepted else 0
 
     def after(self, result: Any) -> InputSample:
@@ -64,18 +64,18 @@ def outcome(module: IRModule, name: str, arguments: list[Any]) -> Any:
     return outcome_of(Interpreter(module), name, arguments)
 
 
-def outcome_of(machine: Interpreter, name: str, arguments: list[Any]) -> Any:
+def outcome_of(interpreter: Interpreter, name: str, arguments: list[Any]) -> Any:
     """Returns the result of a function in an interpreter, or the error that it raises."""
     try:
         with np.errstate(all="ignore"):
-            return machine.global_function(name)(*arguments)
+            return interpreter.global_function(name)(*arguments)
     except StructIRError as error:
         return error
 
 
 @attrs.define(eq=False)
 class Sampler:
-    """Searches samples of one function."""
+    """A search for samples of one function."""
 
     module: IRModule
     name: str
@@ -104,7 +104,7 @@ class Sampler:
         among = tuple(size for size in self.space.pool if size)
         try:
             arguments = random_values(
-                chosen, values.seed, sizes, among=among, draw=Drawer(values, self.large)
+                chosen, values.seed, sizes, among=among, draw=ArrayGenerator(values, self.large)
             )
         except StructIRError as error:
             self.reason = error
@@ -120,19 +120,21 @@ class Sampler:
 
     def outcome(self, arguments: list[Any]) -> Any:
         """Returns the result of the function, or the error that it raises."""
-        machine = Interpreter(self.module)
+        interpreter = Interpreter(self.module)
         if _integer_params(self.function.params):
-            machine = IndexChecker(self.module, bounds=self.bounds)
-        return outcome_of(machine, self.name, arguments)
+            interpreter = IndexChecker(self.module, bounds=self.bounds)
+        return outcome_of(interpreter, self.name, arguments)
 
     # The search
 
     def first(self) -> tuple[InputSample, InputValues] | None:
-        """Returns a sample whose tensors are non-empty, with the widest accepted ranges of integers
-        and floats; a smaller one if there is none."""
+        """Returns a sample with nonempty tensors and the widest accepted ranges of values.
+
+        Returns a sample with empty tensors if there is no other.
+        """
         fallback = None
-        known = {name: size for name, size in self.fixed.items() if name in self.space.names}
-        for number, sizes in enumerate(islice(self.space.proposals(known, self.seed), TRIES)):
+        fixed_sizes = {name: size for name, size in self.fixed.items() if name in self.space.names}
+        for number, sizes in enumerate(islice(self.space.proposals(fixed_sizes, self.seed), TRIES)):
             values = InputValues(seed=self.seed + number)
             sample = self.attempt(sizes, values)
             if sample is not None and sample.accepted:
@@ -149,9 +151,9 @@ class Sampler:
             sample, values = self._widest(param, sample, values)
         for domain in DOMAINS[1:] if _finite_share(sample) < 1 else ():
             other = attrs.evolve(values, domain=domain)
-            found = self.attempt(sample.sizes, other)
-            if found is not None and _finite_share(found) > _finite_share(sample):
-                sample, values = found, other
+            candidate = self.attempt(sample.sizes, other)
+            if candidate is not None and _finite_share(candidate) > _finite_share(sample):
+                sample, values = candidate, other
         return sample, values
 
     def _widest(
@@ -159,25 +161,29 @@ class Sampler:
     ) -> tuple[InputSample, InputValues]:
         """Returns the widest range of integers for a parameter: all, or indices of some axis."""
 
-        def tried(chosen: Range) -> tuple[InputSample, InputValues] | None:
-            other = attrs.evolve(values, ranges={**values.ranges, param: chosen})
-            found = self.attempt(sample.sizes, other)
-            good = found is not None and found.accepted and found.elements >= sample.elements
-            return (found, other) if good and found is not None else None
+        def try_range(interval: Range) -> tuple[InputSample, InputValues] | None:
+            other = attrs.evolve(values, ranges={**values.ranges, param: interval})
+            sample_found = self.attempt(sample.sizes, other)
+            good = (
+                sample_found is not None
+                and sample_found.accepted
+                and sample_found.elements >= sample.elements
+            )
+            return (sample_found, other) if good and sample_found is not None else None
 
-        whole = tried(EVERYTHING)
-        if whole is not None:
-            return whole
+        full = try_range(EVERYTHING)
+        if full is not None:
+            return full
         best = sample, values
         limits = _limits(sample.arguments)
         middle = len(limits) - 1  # the longest axis first: that of a lookup table
         while limits:
-            found = tried((0, limits[middle] - 1))
-            best = best if found is None else found
-            limits = limits[:middle] if found is None else limits[middle + 1 :]
+            sample_found = try_range((0, limits[middle] - 1))
+            best = best if sample_found is None else sample_found
+            limits = limits[:middle] if sample_found is None else limits[middle + 1 :]
             middle = len(limits) // 2
         widest = best[1].ranges.get(param, NARROW)
-        negative = None if widest is None else tried((-1 - widest[1], widest[1]))
+        negative = None if widest is None else try_range((-1 - widest[1], widest[1]))
         return best if negative is None else negative
 
     # Further samples
@@ -294,8 +300,8 @@ def _all_have_elements(arguments: list[Any]) -> bool:
 
 def _stated_elements(function: Function) -> int:
     """Returns the number of elements of all parameters, with symbolic dims omitted."""
-    known = [getattr(param.struct_info, "dims", None) for param in function.params]
-    sizes = [[dim for dim in dims if type(dim) is int] for dims in known if type(dims) is tuple]
+    shapes = [getattr(param.struct_info, "dims", None) for param in function.params]
+    sizes = [[dim for dim in dims if type(dim) is int] for dims in shapes if type(dims) is tuple]
     return sum(map(math.prod, sizes))
 
 

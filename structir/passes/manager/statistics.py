@@ -56,7 +56,7 @@ def module_statistics(module: IRModule) -> ModuleStatistics:
 
 @attrs.define(eq=False)
 class Statistics(Instrument):
-    """Records the sizes before and after each pass."""
+    """An instrument that records the size of the program before and after each pass."""
 
     rows: list[tuple[PassRun, ModuleStatistics, ModuleStatistics]] = attrs.field(
         factory=list, init=False

@@ -17,7 +17,7 @@ trees = lazy_module("rich.tree")
 
 @attrs.define(eq=False)
 class Timing(Instrument):
-    """Records the time of every pass."""
+    """An instrument that records the time of every pass."""
 
     steps: list[PassRun] = attrs.field(factory=list, init=False)
 
@@ -26,7 +26,7 @@ class Timing(Instrument):
 
     @property
     def total(self) -> float:
-        """Returns the total seconds of the outermost passes."""
+        """The total seconds of the outermost passes."""
         return sum(step.seconds for step in self.steps if step.depth == 0)
 
     def tree(self) -> Tree:

@@ -18,7 +18,7 @@ explorer = lazy_module("structir.tools.explorer.page")
 
 @attrs.define(eq=False)
 class Trace(Instrument):
-    """Records every run of a pass with its changes."""
+    """An instrument that records every run of a pass with its changes."""
 
     steps: list[PassRun] = attrs.field(factory=list, init=False)
 

@@ -24,17 +24,17 @@ SHOWN = 300  # characters of a value in a message
 
 @attrs.define(eq=False)
 class VerifyIR(Instrument):
-    """Checks the rules of scope and form after each pass."""
+    """An instrument that checks the rules of scope and form after each pass."""
 
     def end(self, step: PassRun) -> None:
-        found = violations(step.after) if step.changed and step.after is not None else []
-        if found:
+        broken_rules = violations(step.after) if step.changed and step.after is not None else []
+        if broken_rules:
             message = f"{step.applied}: the resulting program is not well formed"
-            raise PassError([Diagnostic(message, code="E0601"), *found])
+            raise PassError([Diagnostic(message, code="E0601"), *broken_rules])
 
 
 @attrs.define(eq=False)
-class Compared:
+class ComparisonCounts:
     """The comparisons of one function."""
 
     sizes: Sizes = attrs.Factory(dict)
@@ -47,18 +47,19 @@ class Compared:
     def __str__(self) -> str:
         sizes = ", ".join(f"{name}={size}" for name, size in self.sizes.items())
         at = f" at {sizes}" if sizes else ""
-        more = f" and {_counted(self.inputs - 1, 'other input')}" if self.inputs > 1 else ""
+        more = f" and {_format_count(self.inputs - 1, 'other input')}" if self.inputs > 1 else ""
         rejected = f", {self.rejected} rejected by both" if self.rejected else ""
         return (
-            f"compared{at}{more}: {_counted(self.results, 'result')}, "
-            f"{_counted(self.elements, 'element')}, "
+            f"compared{at}{more}: {_format_count(self.results, 'result')}, "
+            f"{_format_count(self.elements, 'element')}, "
             f"largest error {self.largest:.2g}{rejected}"
         )
 
 
 @attrs.define(eq=False)
 class VerifyResults(Instrument):
-    """Runs the program before and after each pass on random inputs, in the reference interpreter.
+    """An instrument that compares results before and after each pass, on random inputs in the
+    reference interpreter.
 
     Raises PassError for the first pass that changes a result, with the input; for a pass that
     accepts inputs which the program rejected; and for results that cannot be compared.
@@ -73,7 +74,7 @@ class VerifyResults(Instrument):
     sizes: Mapping[str, int] = attrs.Factory(dict)
     edges: bool = True
     compared: int = attrs.field(default=0, init=False)  # equal results
-    functions: dict[str, Compared] = attrs.field(factory=dict, init=False)
+    functions: dict[str, ComparisonCounts] = attrs.field(factory=dict, init=False)
     _latest: IRModule | None = attrs.field(default=None, init=False)
     _samples: dict[str, list[InputSample]] = attrs.field(factory=dict, init=False)
     _few: bool = attrs.field(default=False, init=False)
@@ -99,7 +100,7 @@ class VerifyResults(Instrument):
         if module is not self._latest or few != self._few:
             self._samples, self._few = {}, few
 
-    def _known(self, module: IRModule, name: str) -> list[InputSample]:
+    def _samples_of(self, module: IRModule, name: str) -> list[InputSample]:
         if name not in self._samples:
             function: Any = module.functions[name]
             sampler = Sampler(module, name, function, self.sizes, self.seed, self._few)
@@ -109,19 +110,19 @@ class VerifyResults(Instrument):
 
     def _function(self, step: PassRun, name: str) -> int:
         """Compares one function; returns the number of elements compared."""
-        total, samples = 0, self._known(step.before, name)
-        for place, sample in enumerate(samples):
+        total, samples = 0, self._samples_of(step.before, name)
+        for index, sample in enumerate(samples):
             assert step.after is not None
-            found = outcome(step.after, name, sample.arguments)
-            error = _error(step, name, sample, found)
+            actual = outcome(step.after, name, sample.arguments)
+            error = _error(step, name, sample, actual)
             if error is None:
-                raise PassError(_changed(step.applied, name, step.before, sample, found))
-            samples[place] = sample.after(found if sample.accepted else sample.expected)
+                raise PassError(_changed_result(step.applied, name, step.before, sample, actual))
+            samples[index] = sample.after(actual if sample.accepted else sample.expected)
             total += self._count(name, sample, error)
         return total
 
     def _count(self, name: str, sample: InputSample, error: float) -> int:
-        compared = self.functions.setdefault(name, Compared(sample.sizes))
+        compared = self.functions.setdefault(name, ComparisonCounts(sample.sizes))
         if not sample.accepted:
             compared.rejected += 1
             return 0
@@ -141,14 +142,14 @@ class VerifyResults(Instrument):
             function.span,
         )
         for name in names:
-            if not self._known(step.before, name):
+            if not self._samples_of(step.before, name):
                 diagnostic = diagnostic.note(f"{name}: {self._reasons[name]}"[:SHOWN])
         return diagnostic.hinted(
             "give sizes that it accepts: `--sizes n=4,m=8`, or `VerifyResults(sizes={'n': 4})`"
         )
 
 
-def _counted(number: int, noun: str) -> str:
+def _format_count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
@@ -164,50 +165,50 @@ def _public(module: IRModule) -> list[str]:
 def answers(
     module: IRModule, name: str, function: Function, count: int, seed: int
 ) -> Iterator[tuple[list[Any], Any]]:
-    """Returns inputs that a function accepts, with its results; fewer if it rejects too many."""
+    """Yields inputs that a function accepts, with its results; fewer if it rejects too many."""
     for sample in samples_of(module, name, function, count, seed):
         yield sample.arguments, sample.expected
 
 
-def _error(step: PassRun, name: str, sample: InputSample, found: Any) -> float | None:
+def _error(step: PassRun, name: str, sample: InputSample, actual: Any) -> float | None:
     """Returns the difference between the results for a sample; None if it exceeds rounding."""
     if not sample.accepted:
-        return 0.0 if _rejects(step, name, sample, found) else None
-    if isinstance(found, StructIRError):
+        return 0.0 if _rejects(step, name, sample, actual) else None
+    if isinstance(actual, StructIRError):
         return None
-    error = difference(sample.expected, found, step.applied.tolerance)
+    error = difference(sample.expected, actual, step.applied.tolerance)
     if error is None and within_rounding(
-        step.before, name, sample.arguments, sample.expected, found, step.applied.tolerance
+        step.before, name, sample.arguments, sample.expected, actual, step.applied.tolerance
     ):
         return step.applied.tolerance
     return error
 
 
-def _rejects(step: PassRun, name: str, sample: InputSample, found: Any) -> bool:
+def _rejects(step: PassRun, name: str, sample: InputSample, actual: Any) -> bool:
     """Whether a program still rejects an input, except for errors in unused values."""
-    if isinstance(found, StructIRError):
+    if isinstance(actual, StructIRError):
         return True
     without = dead_code_elimination.transform(step.before)
     return not isinstance(outcome(without, name, sample.arguments), StructIRError)
 
 
-def _changed(
-    applied: Pass, name: str, module: IRModule, sample: InputSample, found: Any
+def _changed_result(
+    applied: Pass, name: str, module: IRModule, sample: InputSample, actual: Any
 ) -> Diagnostic:
     function: Any = module.functions[name]
-    what = f"changes the result of {name}" if sample.accepted else f"removes a check of {name}"
-    diagnostic = Diagnostic(f"{applied} {what}", function.span)
+    change = f"changes the result of {name}" if sample.accepted else f"removes a check of {name}"
+    diagnostic = Diagnostic(f"{applied} {change}", function.span)
     for param, argument in zip(function.params, sample.arguments, strict=True):
-        diagnostic = diagnostic.note(f"{param.name} = {_shown(argument)}", param.span)
-    before, after = _shown(sample.expected), _shown(found)
+        diagnostic = diagnostic.note(f"{param.name} = {_format_value(argument)}", param.span)
+    before, after = _format_value(sample.expected), _format_value(actual)
     return diagnostic.note(f"before: {before}").note(f"after:  {after}")
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, Exception):
         return f"{type(value).__name__}: {value}"
     if isinstance(value, tuple):
-        return f"({', '.join(map(_shown, value))})"
+        return f"({', '.join(map(_format_value, value))})"
     if isinstance(value, np.ndarray):
         text = np.array2string(value, precision=6, separator=", ", threshold=40)
         return f"{' '.join(text.split())[:SHOWN]} {value.dtype} {value.shape}"

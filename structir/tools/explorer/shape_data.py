@@ -90,7 +90,7 @@ def axis_sources(call: Call) -> list[list[list[AxisSource]]]:
     if spec is None:
         return []
     sources: list[list[dict[AxisSource, None]]] = [[{} for _ in r.dims] for r in spec.results]
-    for statement in spec.clauses:
+    for statement in spec.statements:
         for write in statement.writes:
             for axis, entry in zip(sources[write.result], write.entries, strict=True):
                 axis |= dict.fromkeys(_sources_of_axis(spec, statement, entry))
@@ -111,12 +111,12 @@ def _sources_of_axis(
     spec: IndexSpec, statement: Statement, written: AccessIndex
 ) -> list[AxisSource]:
     """Returns the operand axes that share an index variable with one axis of the result."""
-    index_vars: frozenset[Sym] = written.letters & spec.extents.keys()
+    index_vars: frozenset[Sym] = written.index_vars & spec.extents.keys()
     sources = []
     for read in statement.reads:
         path = spec.operands[read.operand].path
         for axis, entry in enumerate(read.entries):
-            if index_vars & entry.letters:
+            if index_vars & entry.index_vars:
                 is_direct = as_sym(written.dim) is not None and entry.data is None
                 same_size = entry.index == written.index and entry.size == written.size
                 sources.append((path, axis, is_direct and same_size))

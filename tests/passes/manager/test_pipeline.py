@@ -1,4 +1,4 @@
-"""Pipelines as text, and what watches them run."""
+"""Pipelines as strings, and the instruments of their runs."""
 
 import json
 from pathlib import Path
@@ -29,7 +29,7 @@ def module() -> IRModule:
 
 
 def swapped(module: IRModule) -> IRModule:
-    """A wrong pass: the operands of the last subtraction change places, the first becomes x."""
+    """An incorrect pass: swaps the operands of the last subtraction and replaces the first by x."""
     function = module["main"]
     *others, last, dead = function.bindings()
     args = function.params[0], last.value.args[0]
@@ -40,7 +40,7 @@ def swapped(module: IRModule) -> IRModule:
 
 
 def forgetting(module: IRModule) -> IRModule:
-    """A wrong pass: the first binding goes, though it is read."""
+    """An incorrect pass: removes the first binding, which has uses."""
     function = module["main"]
     block = replace(function.body.blocks[0], bindings=tuple(function.bindings()[1:]))
     body = replace(function.body, blocks=(block,))
@@ -53,21 +53,21 @@ def test_a_pipeline_is_its_passes_in_order(module: IRModule) -> None:
         assert structural_equal(pipeline(text)(module), by_hand)
 
 
-def test_options_are_read_as_values() -> None:
-    found = pipeline("topological_sort{order=depth_first}")
-    assert found.options == {"order": "depth_first"}
+def test_options_are_parsed_as_literals() -> None:
+    parsed = pipeline("topological_sort{order=depth_first}")
+    assert parsed.options == {"order": "depth_first"}
     with pytest.raises(StructIRError, match="unknown option 'max_depth'; available: order"):
-        found.with_options(max_depth=1)
+        parsed.with_options(max_depth=1)
 
 
 @pytest.mark.parametrize("quote", "'\"")
-def test_quotes_hold_any_text(quote: str) -> None:
-    wanted = f"{{a}}, {quote} b=3"
-    written = wanted.replace(quote, "\\" + quote)
-    found = pipeline(f"gradient{{parameters={quote}{written}{quote} target=1}}")
-    assert found.options == {"parameters": wanted, "target": 1}
-    assert pipeline(str(found)).options == found.options
-    assert [each.name for each in pipeline(f"dce,{found}").made_of][1] == "gradient"
+def test_quoted_options_hold_any_text(quote: str) -> None:
+    options = f"{{a}}, {quote} b=3"
+    written = options.replace(quote, "\\" + quote)
+    parsed = pipeline(f"gradient{{parameters={quote}{written}{quote} target=1}}")
+    assert parsed.options == {"parameters": options, "target": 1}
+    assert pipeline(str(parsed)).options == parsed.options
+    assert [each.name for each in pipeline(f"dce,{parsed}").made_of][1] == "gradient"
 
 
 @pytest.mark.parametrize(
@@ -84,13 +84,13 @@ def test_quotes_hold_any_text(quote: str) -> None:
         "dce{entries='a}",
     ],
 )
-def test_a_wrong_pipeline_is_shown(text: str) -> None:
+def test_an_invalid_pipeline_is_an_error_with_a_caret(text: str) -> None:
     with pytest.raises(ParseError) as error:
         pipeline(text)
     assert error.value.diagnostics[0].span is not None
 
 
-def test_the_first_pass_that_changes_an_answer_is_named(module: IRModule) -> None:
+def test_the_first_pass_that_changes_a_result_is_reported(module: IRModule) -> None:
     steps = [passes.find_pass("cse"), Pass("swapped", swapped), passes.find_pass("dce")]
     with PassContext([passes.VerifyResults()]), pytest.raises(PassError) as error:
         Sequential(steps)(module)
@@ -99,14 +99,14 @@ def test_the_first_pass_that_changes_an_answer_is_named(module: IRModule) -> Non
     assert [note.text.split()[0] for note in diagnostic.notes] == ["x", "before:", "after:"]
 
 
-def test_right_passes_are_compared(module: IRModule) -> None:
+def test_results_of_correct_passes_are_compared(module: IRModule) -> None:
     comparing = passes.VerifyResults(inputs=3, edges=False)
     with PassContext([comparing, passes.VerifyIR()]):
         pipeline("cse,dce,toposort")(module)
     assert comparing.compared == 6  # the last pass changes nothing
 
 
-def test_a_pass_that_leaves_a_broken_program_is_named(module: IRModule) -> None:
+def test_a_pass_that_breaks_well_formedness_is_reported(module: IRModule) -> None:
     with PassContext([passes.VerifyIR()]), pytest.raises(PassError) as error:
         Pass("forgetting", forgetting)(module)
     assert (
@@ -133,7 +133,7 @@ def test_a_trace_is_data_and_a_page(module: IRModule, tmp_path: Path) -> None:
     assert timing.total >= sum(step.seconds for step in timing.steps if step.depth == 1)
 
 
-def test_what_a_pass_requires_runs_once_until_it_is_undone(
+def test_required_passes_run_once_until_invalidated(
     module: IRModule, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ran: list[str] = []
@@ -155,7 +155,7 @@ def test_what_a_pass_requires_runs_once_until_it_is_undone(
     assert ran == ["ground", "keeping", "keeping", "undoing", "ground", "keeping"]
 
 
-def test_an_analysis_is_remembered_until_the_program_changes(module: IRModule) -> None:
+def test_an_analysis_is_memoized_until_the_program_changes(module: IRModule) -> None:
     asked = 0
 
     def count(given: IRModule) -> int:
@@ -170,7 +170,7 @@ def test_an_analysis_is_remembered_until_the_program_changes(module: IRModule) -
     assert asked == 2
 
 
-def test_every_pass_says_what_it_does_in_one_line() -> None:
+def test_every_pass_has_a_summary_line() -> None:
     for each in passes.all_passes():
         line = each.__doc__.partition("\n\n")[0]
         assert line.endswith("."), each.name
@@ -178,7 +178,7 @@ def test_every_pass_says_what_it_does_in_one_line() -> None:
         assert all(passes.find_pass(alias) is each for alias in each.aliases)
 
 
-def test_an_unknown_pass_is_a_mistake_of_the_user() -> None:
+def test_an_unknown_pass_is_a_user_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'NoSuch'"):
         passes.NoSuch  # noqa: B018
     with pytest.raises(DiagnosticError):

@@ -1,5 +1,6 @@
-"""Inputs for comparisons: sizes that differ and that the program accepts, values in general
-position, and what is reported of them."""
+"""Inputs for comparisons: distinct sizes that the program accepts, values in general position, and
+the report of comparisons.
+"""
 
 from typing import Any
 
@@ -41,7 +42,7 @@ def test_sizes_differ_and_every_tensor_has_elements() -> None:
         ("y = R.add(x, R.permute_dims(x))", lambda n, m: n == m or 1 in (n, m)),
     ],
 )
-def test_sizes_meet_what_the_program_requires(stated: str, holds: Any) -> None:
+def test_sizes_satisfy_the_conditions_of_the_program(stated: str, holds: Any) -> None:
     head = "n = T.int64()\n    m = T.int64()\n    "
     sample = first('x: R.Tensor(("n", "m"), "float32")', f"{head}{stated}\n    return R.exp(x)")
     assert sample.elements
@@ -84,7 +85,7 @@ def test_results_are_finite(op: str) -> None:
     assert sample.elements == sample.arguments[0].size
 
 
-def test_a_program_that_rejects_all_sizes_is_an_error_with_what_to_do() -> None:
+def test_a_program_that_rejects_all_sizes_is_an_error_with_a_hint() -> None:
     body = 'n = T.int64()\n    R.require("n == 1009")\n    a = R.exp(x)\n    b = R.exp(x)'
     module = program('x: R.Tensor(("n",), "float32")', f"{body}\n    return R.add(a, b)")
     with PassContext([VerifyResults()]), pytest.raises(PassError) as error:
@@ -108,7 +109,7 @@ def test_results_that_are_all_nan_or_empty_are_an_error(result: str) -> None:
         pipeline("cse,dce")(module)
 
 
-def test_what_was_compared_is_reported() -> None:
+def test_comparisons_are_reported() -> None:
     body = "a = R.exp(x)\n    b = R.exp(x)\n    return R.add(a, b)"
     comparing = VerifyResults(inputs=1, edges=False)
     with PassContext([comparing]):

@@ -1,4 +1,4 @@
-"""Wrong passes, each a program and what it becomes: `VerifyResults` with defaults rejects them."""
+"""Incorrect passes, each as a program before and after: `VerifyResults` rejects them by default."""
 
 import pytest
 
@@ -302,11 +302,11 @@ def compare(params: str, before: str, after: str) -> passes.VerifyResults:
 
 
 @pytest.mark.parametrize("case", WRONG.values(), ids=WRONG)
-def test_a_wrong_pass_is_an_error(case: tuple[str, str, str]) -> None:
+def test_an_incorrect_pass_is_an_error(case: tuple[str, str, str]) -> None:
     with pytest.raises(PassError, match=r"turned (changes the result|removes a check) of main"):
         compare(*case)
 
 
 @pytest.mark.parametrize("case", RIGHT.values(), ids=RIGHT)
-def test_a_right_pass_is_compared(case: tuple[str, str, str]) -> None:
+def test_results_of_a_correct_pass_are_compared(case: tuple[str, str, str]) -> None:
     assert compare(*case).functions["main"].elements > 20

@@ -1,5 +1,4 @@
-"""Points: the table's functions against NumPy and SciPy, their derivatives, and the rules of
-dtypes."""
+"""Scalar expressions: functions compared with NumPy and SciPy, derivatives, and dtype rules."""
 
 import math
 
@@ -132,13 +131,13 @@ ONE_OPERAND = frozenset(
 
 
 def applied(name: str) -> ScalarOp:
-    """A function of the table over x, over x and y, or over x, y and z."""
+    """Returns a table function applied to x, to x and y, or to x, y and z."""
     count = 1 if name in ONE_OPERAND else 3 if name == "select" else 2
     return ScalarOp(name, (X, Y, Z)[:count])
 
 
 def arguments(name: str, dtype: str) -> list[np.ndarray]:
-    """Values inside the domain of a function: between 0.1 and 0.9, or above 1 for acosh."""
+    """Returns values in the domain of a function: between 0.1 and 0.9, or above 1 for acosh."""
     rng = np.random.default_rng(0)
     count = len(applied(name).args)
     values = [rng.uniform(0.1, 0.9, 40) + (1 if name == "acosh" else 0) for _ in range(count)]
@@ -148,27 +147,27 @@ def arguments(name: str, dtype: str) -> list[np.ndarray]:
     return [v.astype(dtype) for v in values]
 
 
-def test_every_function_is_expected_somewhere():
+def test_every_function_has_an_expected_value():
     assert {*EXPECTED, *INTEGER_ONLY, "cast"} == set(FUNCTIONS)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", EXPECTED)
-def test_values_are_numpys(name, dtype):
+def test_values_equal_numpy(name, dtype):
     values = arguments(name, dtype)
-    found = evaluate(applied(name), EvaluationPoint(dict(zip("xyz", values, strict=False))))
-    wanted = EXPECTED[name](*values)
-    assert found.dtype == wanted.dtype
-    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    result = evaluate(applied(name), EvaluationPoint(dict(zip("xyz", values, strict=False))))
+    expected = EXPECTED[name](*values)
+    assert result.dtype == expected.dtype
+    np.testing.assert_allclose(result, expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", INTEGER_ONLY)
-def test_bits_are_numpys(name):
+def test_bitwise_functions_equal_numpy(name):
     x, y = np.array([0, 1, 5, -7], "int32"), np.array([1, 3, 2, 0], "int32")
-    found = evaluate(applied(name), EvaluationPoint({"x": x, "y": y}))
+    result = evaluate(applied(name), EvaluationPoint({"x": x, "y": y}))
     given_ = (x,) if name == "bitnot" else (x, y)
-    np.testing.assert_array_equal(found, INTEGER_ONLY[name](*given_))
-    assert found.dtype == np.int32
+    np.testing.assert_array_equal(result, INTEGER_ONLY[name](*given_))
+    assert result.dtype == np.int32
 
 
 @pytest.mark.parametrize("name", [n for n, row in FUNCTIONS.items() if row.slopes and n != "cast"])
@@ -198,11 +197,11 @@ def test_derivative_of_a_composition():
     assert derivative(cast(X, "int32"), "x") == ScalarLiteral(0)
 
 
-def test_ties_share_the_slope():
+def test_ties_share_the_derivative():
     values = {"x": np.array([1.0, 2.0]), "y": np.array([1.0, 1.0])}
-    for operand, wanted in (("x", [0.5, 1.0]), ("y", [0.5, 0.0])):
+    for operand, expected in (("x", [0.5, 1.0]), ("y", [0.5, 0.0])):
         slope = evaluate(derivative(points.max(X, Y), operand), EvaluationPoint(values))
-        np.testing.assert_array_equal(slope, wanted)
+        np.testing.assert_array_equal(slope, expected)
 
 
 def test_python_operators_build_trees():
@@ -236,12 +235,12 @@ def test_literals_of_different_kinds_differ():
     )
 
 
-def test_a_point_is_no_condition_of_python():
+def test_a_scalar_expression_has_no_truth_value():
     with pytest.raises(TypeError, match="select"):
         bool(X > 0)
     with pytest.raises(TypeError, match="eq"):
         select(X == Y, X, Y)
-    with pytest.raises(TypeError, match="points and numbers"):
+    with pytest.raises(TypeError, match="expected a scalar expression or a number, found str"):
         X + "one"
 
 
@@ -250,7 +249,7 @@ def test_substitution_replaces_everywhere():
 
 
 @pytest.mark.parametrize(
-    ("tree", "dtypes", "wanted"),
+    ("tree", "dtypes", "expected"),
     [
         (X + 1, ("int8", ""), "int8"),
         (X * 0.5, ("float16", ""), "float16"),
@@ -269,19 +268,19 @@ def test_substitution_replaces_everywhere():
         (ScalarLiteral(2) / 3, ("", ""), "float64"),
     ],
 )
-def test_dtypes(tree, dtypes, wanted):
-    assert dtype_of(tree, dict(zip("xy", dtypes, strict=True))) == wanted
+def test_dtypes(tree, dtypes, expected):
+    assert dtype_of(tree, dict(zip("xy", dtypes, strict=True))) == expected
 
 
-def test_an_index_takes_the_dtype_it_meets():
-    letter = next(iter(sym("i").terms))[0]
-    place = EvaluationPoint({"x": np.ones(3, "float32")}, {letter: np.arange(3)})
-    found = evaluate(X * LoopIndex(letter), place)
-    assert found.dtype == np.float32
-    np.testing.assert_array_equal(found, [0, 1, 2])
+def test_an_index_takes_the_dtype_of_the_other_operand():
+    index_var = next(iter(sym("i").terms))[0]
+    place = EvaluationPoint({"x": np.ones(3, "float32")}, {index_var: np.arange(3)})
+    result = evaluate(X * LoopIndex(index_var), place)
+    assert result.dtype == np.float32
+    np.testing.assert_array_equal(result, [0, 1, 2])
 
 
-def test_integers_divide_as_numpy():
+def test_integer_division_equals_numpy():
     x, y = np.array([7, -7, 7, -7, 5], "int32"), np.array([2, 2, -2, -2, 0], "int32")
     place = EvaluationPoint({"x": x, "y": y})
     np.testing.assert_array_equal(evaluate(X // Y, place)[:4], [3, -4, -4, 3])
@@ -296,7 +295,7 @@ def test_integer_powers_of_negative_exponents_truncate():
     )
 
 
-def test_truth_values_add_as_sets():
+def test_booleans_add_as_a_union():
     x, y = np.array([True, True, False]), np.array([True, False, False])
     place = EvaluationPoint({"x": x, "y": y})
     np.testing.assert_array_equal(evaluate(X + Y, place), [True, True, False])
@@ -310,7 +309,7 @@ def test_rounding_keeps_integers():
         assert evaluate(ScalarOp(name, (X,)), EvaluationPoint({"x": x}))[0] == 2**62 + 1
 
 
-def test_narrow_floats_are_computed_wide():
+def test_narrow_floats_are_computed_in_float32():
     x = np.array([1000.0], "float16")
     assert evaluate(X * X / 1000, EvaluationPoint({"x": x}))[0] == pytest.approx(1000.0)
     through = evaluate(cast(X * X, "float16") / 1000, EvaluationPoint({"x": x}))
@@ -318,32 +317,32 @@ def test_narrow_floats_are_computed_wide():
 
 
 @given(st.lists(st.integers(-100, 100), min_size=1, max_size=5), st.integers(1, 9))
-def test_equality_of_points_compares_values(values, pivot):
+def test_eq_compares_values(values, pivot):
     x = np.array(values)
-    found = evaluate(select(eq(X, pivot), 1, 0), EvaluationPoint({"x": x}))
-    assert found.tolist() == [int(v == pivot) for v in values]
+    result = evaluate(select(eq(X, pivot), 1, 0), EvaluationPoint({"x": x}))
+    assert result.tolist() == [int(v == pivot) for v in values]
 
 
 def test_quotients_of_integers_are_rounded_toward_zero():
     x, y = np.array([7, -7, 7, -7, 2**62 + 1, 5]), np.array([2, 2, -2, -2, 3, 0])
-    found = evaluate(applied("quotient"), EvaluationPoint({"x": x, "y": y}, {}, {}))
-    assert found.dtype == np.int64
-    assert list(found) == [3, -3, -3, 3, (2**62 + 1) // 3, 0]
+    result = evaluate(applied("quotient"), EvaluationPoint({"x": x, "y": y}, {}, {}))
+    assert result.dtype == np.int64
+    assert list(result) == [3, -3, -3, 3, (2**62 + 1) // 3, 0]
 
 
 @pytest.mark.parametrize("own", ["int2", "uint2", "int4", "uint4"])
-def test_narrow_integers_meet_others_in_a_dtype_that_holds_both(own):
+def test_narrow_integers_promote_to_a_dtype_that_contains_both(own):
     for other in sorted(INTS - {own}):
-        found = dtype_of(X + Y, {"x": own, "y": other})
-        low, high = int_limits(found)
+        result = dtype_of(X + Y, {"x": own, "y": other})
+        low, high = int_limits(result)
         for dtype in (own, other):
             least, most = int_limits(dtype)
             assert least >= low
-            assert most <= high or (found, other) == ("int64", "uint64")
+            assert most <= high or (result, other) == ("int64", "uint64")
 
 
 @pytest.mark.parametrize("own", ["int8", "uint8", "int32", "uint32", "uint64"])
-def test_integers_meet_as_numpys_do(own):
+def test_integer_promotion_equals_numpy(own):
     for other in ("int8", "int16", "uint16", "int64", "uint64"):
-        wanted = np.promote_types(own, other).name.replace("float64", "int64")
-        assert dtype_of(X + Y, {"x": own, "y": other}) == wanted
+        expected = np.promote_types(own, other).name.replace("float64", "int64")
+        assert dtype_of(X + Y, {"x": own, "y": other}) == expected

@@ -1,4 +1,4 @@
-"""What a shard makes from its blocks alone is what the whole program makes there."""
+"""Shard functions compute, from their input blocks, the blocks that the program computes."""
 
 import numpy as np
 import pytest
@@ -24,19 +24,19 @@ def block(array: np.ndarray, bounds: tuple) -> np.ndarray:
 
 
 def values_of(program: object, args: list) -> dict:
-    """The arrays of a program's parameters, by their keys; what is no tensor by its variable."""
-    found = {}
+    """Returns the arrays of a program's parameters by key, and other values by variable."""
+    values = {}
 
     def put(tree: object, value: object) -> None:
         if tree is not None and isinstance(value, tuple):
             for t, v in zip(tree, value, strict=True):
                 put(t, v)
         elif tree is not None:
-            found[tree] = value
+            values[tree] = value
 
     for tree, value in zip(program.params, args, strict=True):
         put(tree, value)
-    return found
+    return values
 
 
 def wrong(trial: Trial, seed: int) -> list[str]:
@@ -59,9 +59,9 @@ def wrong(trial: Trial, seed: int) -> list[str]:
         for k, bounds in part.inputs:
             value = known[k] if k in known else k[0].data
             inputs.append(value if bounds is None else block(value, bounds))
-        found = structir.interpret(IRModule({"main": part.function}), "main", part.sizes, *inputs)
+        result = structir.interpret(IRModule({"main": part.function}), "main", part.sizes, *inputs)
         expected = block(plain[which], regions[key].bounds)
-        if not (found.shape == expected.shape and alike(np.asarray(found), expected)):
+        if not (result.shape == expected.shape and alike(np.asarray(result), expected)):
             bad.append(f"{mod.script()}\n{regions[key].bounds} of result {which}")
     return bad
 
@@ -69,7 +69,7 @@ def wrong(trial: Trial, seed: int) -> list[str]:
 @pytest.mark.sampled(60)
 @pytest.mark.parametrize("name", sorted(OPS))
 @pytest.mark.filterwarnings("ignore")
-def test_parts_are_blocks_of_the_whole(name: str) -> None:
+def test_shard_functions_compute_blocks_of_the_result(name: str) -> None:
     for trial in (*from_facts(name), *from_examples(name)):
         for seed in (1, 2):
             assert not wrong(trial, seed)

@@ -1,4 +1,4 @@
-"""Boxes of unknown sizes hold what is needed at every size."""
+"""Boxes for symbolic sizes contain the required regions at every size."""
 
 import pytest
 from hypothesis import given
@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from structir.ir.dims import as_sym, sym
 from structir.projections.boxes import region
+from structir.projections.dim_boxes import DimBox, required_boxes, whole_box
 from structir.projections.regions import dependence
 from structir.projections.spec import IndexSpec
-from structir.projections.symbolic import DimBox, needed_boxes, whole_box
 from tests.projections.op_specs import spec_of, tensor
 
 N, M = sym("n"), sym("m")
@@ -32,14 +32,14 @@ SPECS = {
 
 @pytest.mark.parametrize("name", SPECS)
 @given(data=st.data())
-def test_boxes_hold_the_regions(name: str, data: st.DataObject) -> None:
+def test_boxes_contain_the_regions(name: str, data: st.DataObject) -> None:
     spec: IndexSpec = SPECS[name]()
     sizes = dict(zip(SIZES, [data.draw(st.integers(3, 6)) for _ in SIZES], strict=True))
     dependency = dependence(spec, sizes)
     shape = dependency.results[0]
     start = [data.draw(st.integers(0, n - 1)) for n in shape]
     stop = [data.draw(st.integers(a + 1, n)) for a, n in zip(start, shape, strict=True)]
-    boxes = needed_boxes(spec, DimBox(tuple(start), tuple(stop)))
+    boxes = required_boxes(spec, DimBox(tuple(start), tuple(stop)))
     for box, found in zip(boxes, dependency.required_regions(region(start, stop)), strict=True):
         if found:
             assert box is not None
@@ -48,7 +48,7 @@ def test_boxes_hold_the_regions(name: str, data: st.DataObject) -> None:
 
 def test_a_block_of_rows() -> None:
     t = sym("t")
-    left, right = needed_boxes(SPECS["matmul"](), DimBox((t, 0), (t + 4, M)))
+    left, right = required_boxes(SPECS["matmul"](), DimBox((t, 0), (t + 4, M)))
     assert right == whole_box((5, M))
     assert left is not None
     assert left.at({as_sym(t): 2, **dict(zip(SIZES, (9, 7), strict=True))}) == ((2, 0), (6, 5))

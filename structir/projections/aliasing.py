@@ -1,4 +1,4 @@
-"""Decides whether a result may share the memory of an operand, computed element by element."""
+"""Decides whether a result can share the memory of an operand: in-place updates and views."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from structir.projections.scalar_expr import OperandElement
 from structir.projections.spec import AccessIndex, IndexSpec, Statement
 
 
-def keeps_place(spec: IndexSpec, operands: Sequence[int]) -> bool:
+def can_update_in_place(spec: IndexSpec, operands: Sequence[int]) -> bool:
     """Whether the only result can overwrite these operands elementwise.
 
-    No point reads an element of them other than the one at the address that it writes.
+    Requires that each point reads from them only the element at the address that it writes.
     """
-    if len(spec.results) != 1 or len(spec.clauses) != 1 or spec.base is not None:
+    if len(spec.results) != 1 or len(spec.statements) != 1 or spec.base is not None:
         return False
-    (clause,) = spec.clauses
-    if clause.whole or clause.reduce or clause.conditions or len(clause.writes) != 1:
+    (statement,) = spec.statements
+    if statement.whole or statement.reduce or statement.conditions or len(statement.writes) != 1:
         return False
     size = dims_product(spec.results[0].dims)
     if any(dims.equal(dims_product(spec.operands[k].dims), size) is not True for k in operands):
         return False
-    write = clause.writes[0]
-    sure = write.unique and all(entry.inside for entry in write.entries)
-    written = _address(write.entries) if sure else None
-    read = [_address(read.entries) for read in clause.reads if read.operand in operands]
+    write = statement.writes[0]
+    injective = write.unique and all(entry.inside for entry in write.entries)
+    written = _address(write.entries) if injective else None
+    read = [_address(read.entries) for read in statement.reads if read.operand in operands]
     return written is not None and all(
         address is not None and dims.equal(address, written) is True for address in read
     )
@@ -35,12 +35,12 @@ def keeps_place(spec: IndexSpec, operands: Sequence[int]) -> bool:
 
 def is_view(spec: IndexSpec, operand: int) -> bool:
     """Whether the result is a reshaped view of an operand."""
-    if not keeps_place(spec, [operand]):
+    if not can_update_in_place(spec, [operand]):
         return False
-    clause: Statement = spec.clauses[0]
-    reads = [read.name for read in clause.reads if read.operand == operand]
-    same = spec.results[0].dtype == spec.operands[operand].dtype
-    return same and [clause.writes[0].value] == [OperandElement(name) for name in reads]
+    statement: Statement = spec.statements[0]
+    reads = [read.name for read in statement.reads if read.operand == operand]
+    same_dtype = spec.results[0].dtype == spec.operands[operand].dtype
+    return same_dtype and [statement.writes[0].value] == [OperandElement(name) for name in reads]
 
 
 def dims_product(sizes: Sequence[Dim]) -> Dim:
@@ -52,8 +52,11 @@ def dims_product(sizes: Sequence[Dim]) -> Dim:
 
 
 def _address(entries: Sequence[AccessIndex]) -> Dim | None:
-    """The row-major place of an access over letters. Its first axis need not be known to stay
-    inside: it does where the place is that of something inside a tensor of as many elements."""
+    """Returns the row-major address of an access; None if it is unknown.
+
+    The index of the first axis may be unchecked: the address is compared with one that is in bounds
+    of a tensor with as many elements.
+    """
     address: Dim = 0
     for number, entry in enumerate(entries):
         if entry.data is not None or entry.loose or entry.whole or not (entry.inside or not number):
@@ -63,16 +66,15 @@ def _address(entries: Sequence[AccessIndex]) -> Dim | None:
 
 
 def _without_remainders(dim: Dim) -> Dim:
-    """The dim with `a - a // b * b` for `a % b`, so that the parts of a number taken apart meet
-    again."""
+    """Returns the dim with `a % b` replaced by `a - a // b * b`, so that split indices cancel."""
     while type(dim) is Poly:
         atoms = {atom for monomial in dim.terms for atom in monomial}
-        opened = {
+        replacements = {
             atom: atom.args[0] - dims.floordiv(*atom.args) * atom.args[1]
             for atom in atoms
             if type(atom) is Opaque and atom.fn == "floormod"
         }
-        if not opened:
+        if not replacements:
             break
-        dim = rewritten(dim, opened)
+        dim = rewritten(dim, replacements)
     return dim

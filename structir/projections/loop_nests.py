@@ -1,4 +1,4 @@
-"""Clauses brought to concrete sizes: letters numbered, entries as forms, conditions as targets."""
+"""Instantiates statements at concrete sizes, as loop nests over numbered index variables."""
 
 from __future__ import annotations
 
@@ -29,39 +29,39 @@ BOUNDS = {
 
 
 @attrs.frozen(eq=False)
-class LoopMaker:
-    """Brings a clause to concrete sizes."""
+class LoopNestBuilder:
+    """A builder of the loop nest of a statement at concrete sizes."""
 
     extents: Mapping[Sym, Dim]
     sizes: Sizes
     numbers: Mapping[Sym, int]
 
     @cached_property
-    def known(self) -> dict[Sym, Dim]:
-        """The sizes, and the letters that have only one position."""
-        still = {s: 0 for s in self.numbers if self.number(self.extents[s]) == 1}
-        return {**self.sizes, **still}
+    def constants(self) -> dict[Sym, Dim]:
+        """The sizes, and 0 for the index variables of extent 1."""
+        unit_vars = {s: 0 for s in self.numbers if self.number(self.extents[s]) == 1}
+        return {**self.sizes, **unit_vars}
 
-    def loops(self, clause: Statement) -> LoopNest:
-        """The clause, its letters numbered."""
+    def loops(self, statement: Statement) -> LoopNest:
+        """Returns the loop nest of a statement."""
         full = tuple([PositionSet(0, self.number(self.extents[s])) for s in self.numbers])
         return LoopNest(
             full,
-            {r.name: self.access(r.entries) for r in clause.reads},
-            tuple([self.access(w.entries) for w in clause.writes]),
-            tuple([self.condition(c, full) for c in clause.conditions]),
+            {r.name: self.access(r.entries) for r in statement.reads},
+            tuple([self.access(w.entries) for w in statement.writes]),
+            tuple([self.condition(c, full) for c in statement.conditions]),
         )
 
     def number(self, dim: Dim) -> int:
-        """A size as a number."""
+        """Returns the value of a dim."""
         return dim if isinstance(dim, int) else dims.evaluate(dim, dict(self.sizes))
 
     def access(self, entries: tuple[AccessIndex, ...]) -> ConcreteAccess:
-        """A read or a write."""
+        """Returns a read or a write at concrete sizes."""
         return ConcreteAccess(tuple([self.axis(entry) for entry in entries]))
 
     def axis(self, entry: AccessIndex) -> ConcreteIndex:
-        """An entry."""
+        """Returns an index expression at concrete sizes."""
         size = self.number(entry.size)
         if entry.loose and size == 1:
             return ConcreteIndex(size, form_of(0, self.numbers), True)
@@ -70,11 +70,11 @@ class LoopMaker:
         return ConcreteIndex(size, self.form(entry.index), entry.inside)
 
     def form(self, dim: Dim) -> AffineForm:
-        """An index over the numbered letters."""
-        return form_of(dims.substitute(dim, self.known), self.numbers)
+        """Returns an index expression over the numbered index variables."""
+        return form_of(dims.substitute(dim, self.constants), self.numbers)
 
     def condition(self, condition: Condition, full: Sequence[PositionSet]) -> Constraint:
-        """A comparison, as a difference that must fall into a set."""
+        """Returns a comparison as the difference of its sides and the set of permitted values."""
         difference = self.form(condition.left - condition.right)
         if not all(full):
             return difference, EMPTY
@@ -86,8 +86,8 @@ class LoopMaker:
         return difference, target.without(only(0)) if condition.op == "ne" else target
 
 
-def loops_of(clause: Statement, extents: Mapping[Sym, Dim], sizes: Sizes) -> LoopNest:
-    """A clause at concrete sizes."""
-    letters = (*clause.parallel, *clause.reduce, *clause.whole)
-    numbers = {letter: k for k, letter in enumerate(letters)}
-    return LoopMaker(extents, sizes, numbers).loops(clause)
+def loops_of(statement: Statement, extents: Mapping[Sym, Dim], sizes: Sizes) -> LoopNest:
+    """Returns the loop nest of a statement at concrete sizes."""
+    index_vars = (*statement.parallel, *statement.reduce, *statement.whole)
+    numbers = {index_var: k for k, index_var in enumerate(index_vars)}
+    return LoopNestBuilder(extents, sizes, numbers).loops(statement)

@@ -1,0 +1,69 @@
+"""Executes index specs whose body operates on whole axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from structir.ir.dims import Sym
+from structir.ir.dtype import numpy_dtype
+from structir.lazy import lazy_module
+from structir.projections.access import LoopSpace, load
+from structir.projections.spec import AccessIndex, IndexSpec, Read, Statement
+from structir.projections.values import computing_dtype
+
+np = lazy_module("numpy")
+
+Array = Any
+Body = Callable[[Mapping[str, Array]], Any]
+
+
+def run_whole_axes(spec: IndexSpec, operands: Sequence[Array], body: Body) -> list[Array]:
+    """Returns the results of a spec at concrete sizes.
+
+    The body receives each operand with its whole axes last, after the parallel index variables of
+    the statement. Those have size 1 where the operand does not vary, and are omitted for an operand
+    without any.
+    """
+    (statement,) = spec.statements
+    extents = {index_var: int(n) for index_var, n in spec.extents.items() if isinstance(n, int)}
+    arrays = {
+        r.name: _load_operand(r, statement, operands[r.operand], extents) for r in statement.reads
+    }
+    returned = body(arrays)
+    values = returned if isinstance(returned, tuple) else (returned,)
+    results: list[Array] = []
+    for write, info, value in zip(statement.writes, spec.results, values, strict=True):
+        dtype = numpy_dtype(info.dtype or "float32")
+        value_in_order = _order_axes(np.asarray(value), write.entries, statement, extents)
+        results.append(
+            np.ascontiguousarray(value_in_order.astype(dtype, copy=False)).reshape(info.dims)
+        )
+    return results
+
+
+def _index_vars_in(entries: tuple[AccessIndex, ...], index_vars: tuple[Sym, ...]) -> list[Sym]:
+    accessed = {s for e in entries for s in e.index_vars}
+    return [s for s in index_vars if s in accessed]
+
+
+def _load_operand(
+    read: Read, statement: Statement, array: Array, extents: Mapping[Sym, int]
+) -> Array:
+    whole_vars = tuple(_index_vars_in(read.entries, statement.whole))
+    parallel_vars = statement.parallel if _index_vars_in(read.entries, statement.parallel) else ()
+    space = LoopSpace((*parallel_vars, *whole_vars), extents, {})
+    values = load(array, read, space, {}).values
+    wide = computing_dtype(array.dtype.name)
+    return values if wide == array.dtype.name else values.astype(wide)
+
+
+def _order_axes(
+    value: Array, entries: tuple[AccessIndex, ...], statement: Statement, extents: Mapping[Sym, int]
+) -> Array:
+    """Returns a result with its axes in the order of the index expressions of its write."""
+    whole_vars = _index_vars_in(entries, statement.whole)
+    order = [*_index_vars_in(entries, statement.parallel), *whole_vars]
+    value = np.broadcast_to(value, [extents[s] for s in order])
+    axes = [order.index(s) for e in entries for s in order if s in e.index_vars]
+    return np.transpose(value, axes)
