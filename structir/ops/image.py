@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
 from structir.errors import Diagnostic, DiagnosticError
@@ -215,15 +216,7 @@ def _declare_resize(count: int) -> Declaration:
         sizes = sizes * count if len(sizes) == 1 else sizes
         image = x.astype("float64")
         for axis, new_size in zip([layout.index(a) for a in SPATIAL[count]], sizes, strict=True):
-            coordinates = places(
-                x.shape[axis], int(new_size), options["coordinate_transformation_mode"]
-            )
-            axis_taps = taps(
-                coordinates, options["method"], options["rounding_method"], options["cubic_alpha"]
-            )
-            image = along(
-                image, weights(x.shape[axis], axis_taps, bool(options["cubic_exclude"])), axis
-            )
+            image = along(image, _axis_weights(options, x.shape[axis], int(new_size)), axis)
         dtype = np.dtype(options["out_dtype"] or x.dtype)
         return (np.rint(image) if dtype.kind in "iu" else image).astype(dtype)
 
@@ -233,25 +226,33 @@ def _declare_resize(count: int) -> Declaration:
     def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotangent]:
         """Computes the adjoint as products with transposed interpolation matrices."""
         x, layout = call.args[0], call.attrs.get("layout") or "NC" + SPATIAL[count]
-        sizes, new_size = x.struct_info.dims, result.struct_info.dims
-        if not (isinstance(sizes, tuple) and isinstance(new_size, tuple) and layout.isalpha()):
+        sizes, new_sizes = x.struct_info.dims, result.struct_info.dims
+        if not (isinstance(sizes, tuple) and isinstance(new_sizes, tuple) and layout.isalpha()):
             text = "not differentiable: expected known sizes and a layout without blocked axes"
             name = resize.definition.name
             raise DiagnosticError(Diagnostic(text, call.span, name, code="E0307"))
-        read = layout.lower()
-        image, matrices = read, []
+        subscript = layout.lower()
+        in_subscript, matrices = subscript, []
         for axis_name in SPATIAL[count]:
             axis = layout.index(axis_name)
-            matrices.append(
-                emit(_interpolation_matrix(resize, call, sizes[axis], new_size[axis], count))
-            )
-            image = image.replace(axis_name.lower(), axis_name)
+            matrix = _interpolation_matrix(resize, call, sizes[axis], new_sizes[axis], count)
+            matrices.append(emit(matrix))
+            in_subscript = in_subscript.replace(axis_name.lower(), axis_name)
         terms = [f"{a}{a.lower()}" for a in SPATIAL[count]]
         gradient = astype(cotangent, x.struct_info.dtype)
-        return [einsum((gradient, *matrices), f"{','.join([read, *terms])}->{image}")]
+        return [einsum((gradient, *matrices), f"{','.join([subscript, *terms])}->{in_subscript}")]
 
     resize.example(f32[1, 2, *(3, 4, 2)[:count]], (5, 3, 4)[:count])
     return resize
+
+
+def _axis_weights(options: Mapping[str, Any], length: int, new_length: int) -> Array:
+    """Returns the interpolation weights of one axis: a row per new element."""
+    coordinates = places(length, new_length, options["coordinate_transformation_mode"])
+    axis_taps = taps(
+        coordinates, options["method"], options["rounding_method"], options["cubic_alpha"]
+    )
+    return weights(length, axis_taps, bool(options["cubic_exclude"]))
 
 
 def _interpolation_matrix(resize: Declaration, call: Call, old: Dim, new: Dim, count: int) -> Expr:

@@ -213,7 +213,8 @@ def meshgrid_signature(call: CallView) -> ResolvedSignature:
     return ResolvedSignature(signature, "", "", {"dtype": dtypes[0] if dtypes else None})
 
 
-@op(meshgrid_signature)
+# `reads_sizes` because memoized signatures do not depend on dtypes, and this one does.
+@op(meshgrid_signature, reads_sizes=True)
 def meshgrid(tensors: Operands, indexing: Literal["ij", "xy"] = "ij") -> Operands:
     """Creates coordinate tensors of a grid from one vector per axis."""
     return tensors

@@ -288,3 +288,17 @@ def test_every_op_has_a_signature_and_says_what_it_does():
 def test_an_operand_that_is_left_out_is_refused(text):
     with pytest.raises(DiagnosticError, match="missing operand `x`"):
         find_op(text)(Tuple(()))
+
+
+@pytest.mark.parametrize("op", ["meshgrid", "concat", "stack"])
+@pytest.mark.parametrize("dtype", ["float64", "int32", "float32"])
+def test_the_dtype_of_a_list_op_does_not_depend_on_earlier_calls(op: str, dtype: str) -> None:
+    """A call of another dtype and equal ranks must not determine the result."""
+    module = structir.parse(f"""
+@R.function
+def main(x: R.Tensor((3,), "{dtype}"), y: R.Tensor((3,), "{dtype}")):
+    return R.{op}((x, y))
+""")
+    info = module["main"].ret_struct_info
+    results = info.fields if isinstance(info, TupleStructInfo) else (info,)
+    assert {result.dtype for result in results} == {dtype}

@@ -172,7 +172,7 @@ def test_a_number_that_its_dtype_does_not_hold():
 
 
 def test_squeeze_takes_axes_of_size_1_alone():
-    with pytest.raises(DiagnosticError, match="axis 1 of x has size 2, and only axes of size 1"):
+    with pytest.raises(DiagnosticError, match="expected size 1, found size 2 of axis 1 of x"):
         called("squeeze", np.zeros((1, 2), "float32"), axis=(0, 1))
 
 
