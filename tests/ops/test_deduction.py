@@ -302,3 +302,28 @@ def main(x: R.Tensor((3,), "{dtype}"), y: R.Tensor((3,), "{dtype}")):
     info = module["main"].ret_struct_info
     results = info.fields if isinstance(info, TupleStructInfo) else (info,)
     assert {result.dtype for result in results} == {dtype}
+
+
+@pytest.mark.parametrize(
+    ("op", "infos", "texts"),
+    [
+        ("matmul", [F('"m", "k"'), F('"l", "n"')], ["axis -1 of lhs and axis -2 of rhs"]),
+        ("outer", [F('"m",'), F('"n",')], []),
+        ("linear", [F('"m", "k"'), F('"n", "l"')], ["axis -1 of x and axis 1 of weight"]),
+        (
+            "add",
+            [F('2, "m"'), F('"n",')],
+            ["axis -1 of x and axis -1 of y must broadcast"] * 2,
+        ),
+        (
+            "where",
+            ['R.Tensor(("m",), "bool")', F("3,"), F("3,")],
+            ["axis -1 of cond and axis -1 of x must broadcast"],
+        ),
+    ],
+)
+def test_a_run_time_check_names_the_axis_of_each_operand(
+    op: str, infos: list[str], texts: list[str]
+) -> None:
+    call = calls(op, *infos)
+    assert [assumption.text for assumption in call.op.definition.assumptions(call)] == texts
