@@ -128,7 +128,9 @@ def _(
         )
     for offsets, tensor in ((starts, queries), (key_starts, keys)):
         if np.any(np.diff(offsets) < 0) or np.any((offsets < 0) | (offsets > tensor.shape[1])):
-            raise IndexError("seqstart_q, seqstart_k: expected ascending offsets within axis 1")
+            raise IndexError(
+                "seqstart_q, seqstart_k: expected ascending offsets within axis 1, found others"
+            )
     result = np.zeros((*queries.shape[:3], values.shape[3]), queries.dtype)
     scale = max(queries.shape[3], 1) ** -0.5 if scale is None else scale
     for k in range(len(starts) - 1):
@@ -166,7 +168,9 @@ def _(
             0 <= query_start <= query_end <= queries.shape[0]
             and 0 <= key_start <= key_end <= keys.shape[0]
         ):
-            raise IndexError("seqstart_q, seqstart_k: expected ascending offsets within axis 1")
+            raise IndexError(
+                "seqstart_q, seqstart_k: expected ascending offsets within axis 1, found others"
+            )
         offset = (key_end - key_start) - (query_end - query_start) if bottom_right else 0
         for i in range(query_end - query_start):
             low = 0 if window_size is None or not causal else max(i + offset - window_size + 1, 0)

@@ -114,10 +114,10 @@ def index_tensor_signature(call: CallView) -> str | ResolvedSignature:
         return ResolvedSignature(f"data[*s], {others} -> y[*u]", sizes=True)
     if count > rank:
         call.reject(f"indices: expected at most {rank} index tensors, found {count}")
-    rest = index_vars(rank - count, "t")
-    read = [*[f"{name} : n{k}" for k, name in enumerate(names)], *rest]
+    slice_variables = index_vars(rank - count, "t")
+    read = [*[f"{name} : n{k}" for k, name in enumerate(names)], *slice_variables]
     others = ", ".join([f"{name}[~b] @ I" for name in names])
-    return f"{access_text('data', read)}, {others} -> {access_text('y', ['~b', *rest])}"
+    return f"{access_text('data', read)}, {others} -> {access_text('y', ['~b', *slice_variables])}"
 
 
 @op(index_tensor_signature)

@@ -71,11 +71,11 @@ def squeeze_signature(call: CallView) -> ResolvedSignature:
         removed = [k for k, size in enumerate(sizes) if size == 1]
     else:
         removed = list(call.axes("axis", rank))
-        wide = [
+        larger = [
             k for k in removed if sizes is not None and isinstance(sizes[k], int) and sizes[k] != 1
         ]
-        if wide and sizes is not None:
-            text = f"axis: expected size 1, found size {sizes[wide[0]]} of axis {wide[0]} of x"
+        if larger and sizes is not None:
+            text = f"axis: expected size 1, found size {sizes[larger[0]]} of axis {larger[0]} of x"
             call.reject(text, "merge larger axes by `R.reshape`")
     variables = index_vars(rank)
     read = [f"0 : q{k}" if k in removed else i for k, i in enumerate(variables)]

@@ -38,7 +38,7 @@ def scan_struct_info(
 ) -> StructInfo:
     """Infers the StructInfo of final states and stacked outputs."""
     if not isinstance(states, TupleStructInfo) or not isinstance(captured, TupleStructInfo):
-        raise _invalid_scan("states, captured: expected tuples, found another value")
+        raise _invalid_scan(f"states, captured: expected tuples, found {states} and {captured}")
     steps, step = _trip_count_and_slice(x)
     outputs: tuple[StructInfo, ...] = (TensorStructInfo(),)
     if isinstance(cell, FuncStructInfo) and cell.params is not None:

@@ -39,8 +39,8 @@ def nll_loss(
     ignore_index: int = -100,
 ) -> Expr:
     """Computes the negative weighted log-likelihood of target classes, without ignored targets."""
-    wide = astype(targets, "int64")  # a narrow dtype may not hold ignore_index
-    valid = not_equal(wide, full_like(wide, ignore_index))
+    wide_targets = astype(targets, "int64")  # a narrow dtype may not hold ignore_index
+    valid = not_equal(wide_targets, full_like(wide_targets, ignore_index))
     classes = where(valid, targets, zeros_like(targets))
     axis = 0 if predictions.struct_info.ndim == 1 else 1
     picked = squeeze(gather_elements(predictions, expand_dims(classes, axis), axis), axis)

@@ -47,7 +47,9 @@ MAX_ARGUMENTS = 64
 
 def _storage_info(size: StructInfo) -> StructInfo:
     if not isinstance(size, PrimStructInfo) or size.dtype != "int64":
-        raise StructInfoError(Diagnostic("size: expected an integer such as R.prim_value(64)"))
+        raise StructInfoError(
+            Diagnostic(f"size: expected an integer such as R.prim_value(64), found {size}")
+        )
     value: Dim | None = size.value
     return TensorStructInfo(None if value is None else (value,), "uint8", 1)
 
@@ -58,11 +60,14 @@ def _tensor_info(
     if not isinstance(storage, TensorStructInfo) or not isinstance(offset, PrimStructInfo):
         raise StructInfoError(
             Diagnostic(
-                "storage, offset: expected storage and a byte offset such as R.prim_value(0)"
+                "storage, offset: expected storage and a byte offset such as R.prim_value(0),"
+                f" found {storage} and {offset}"
             )
         )
     if not isinstance(shape, ShapeStructInfo):
-        raise StructInfoError(Diagnostic("shape: expected a shape such as R.shape([n, 64])"))
+        raise StructInfoError(
+            Diagnostic(f"shape: expected a shape such as R.shape([n, 64]), found {shape}")
+        )
     return TensorStructInfo(shape.dims, dtype, shape.ndim)
 
 

@@ -82,7 +82,7 @@ def layer_norm(
 ) -> Expr:
     """Normalizes to zero mean and unit variance over axes, then scales and shifts."""
     standard = _standardize(data, axes, epsilon)
-    weight, shift = (_align_weight(part, data, axes) for part in (gamma, beta))
+    weight, shift = (_align_weight(operand, data, axes) for operand in (gamma, beta))
     return _scale_and_shift(standard, weight if scale else None, shift if center else None)
 
 
@@ -168,7 +168,7 @@ def group_norm(
     if 0 not in sizes:
         grouped_data = _standardize(reshape(data, split), (channel + 1, *inner), epsilon)
         standard = reshape(grouped_data, tuple(sizes))
-    weight, shift = (_align_weight(part, data, channel) for part in (gamma, beta))
+    weight, shift = (_align_weight(operand, data, channel) for operand in (gamma, beta))
     return _scale_and_shift(standard, weight if scale else None, shift if center else None)
 
 
@@ -185,7 +185,7 @@ def instance_norm(
 ) -> Expr:
     """Normalizes each channel of each instance, then scales and shifts."""
     standard = _standardize(data, axes, epsilon)
-    weight, shift = (_align_weight(part, data, channel_axis) for part in (gamma, beta))
+    weight, shift = (_align_weight(operand, data, channel_axis) for operand in (gamma, beta))
     return _scale_and_shift(standard, weight if scale else None, shift if center else None)
 
 
@@ -223,7 +223,7 @@ def batch_norm(
         moving_var = moving_var * (1.0 - momentum) + batch_variance * momentum
     distance = subtract(data, _align_weight(batch_mean, data, channel))
     value: Expr = multiply(distance, _align_weight(rsqrt(batch_variance + epsilon), data, channel))
-    weight, shift = (_align_weight(part, data, channel) for part in (gamma, beta))
+    weight, shift = (_align_weight(operand, data, channel) for operand in (gamma, beta))
     value = _scale_and_shift(value, weight if scale else None, shift if center else None)
     return Tuple((value, moving_mean, moving_var))
 

@@ -100,9 +100,9 @@ def _mean_with_padding(x: ScalarExpr, loop: LoopIndices) -> ScalarExpr:
     counts = [
         _window_elements(loop, k) if up else numbers["pool_size"][k] for k, up in _ceil_terms(loop)
     ]
-    whole = math.prod([n for n in counts if isinstance(n, int)])
+    full_size = math.prod([n for n in counts if isinstance(n, int)])
     partial = [n for n in counts if isinstance(n, ScalarExpr)]
-    return reduce(truediv, [scalar_expr.cast(n, "float32") for n in partial], x / whole)
+    return reduce(truediv, [scalar_expr.cast(n, "float32") for n in partial], x / full_size)
 
 
 def _ceil_terms(loop: LoopIndices) -> Iterable[tuple[int, int]]:

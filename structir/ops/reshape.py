@@ -95,13 +95,13 @@ def infer_target(call: CallView, sizes: Dims, target: Dims) -> Dims:
                 call.reject(message)
             to[k] = sizes[k]
     if -1 in to:
-        total, rest = [product(part) for part in _unmatched_sizes(sizes, tuple(to))]
-        if rest == 0 or equal(floormod(total, rest), 0) is False:
+        total, divisor = [product(part) for part in _unmatched_sizes(sizes, tuple(to))]
+        if divisor == 0 or equal(floormod(total, divisor), 0) is False:
             counts = f"{text(product(sizes))} elements to {shape_text(target)}"
-            others = f"{text(total)} is not a multiple of {text(rest)}"
+            others = f"{text(total)} is not a multiple of {text(divisor)}"
             call.reject(f"cannot reshape {counts}: {others}", None, "E0204")
-        exact = exact_quotient(total, rest)
-        to[to.index(-1)] = floordiv(total, rest) if exact is None else exact
+        exact = exact_quotient(total, divisor)
+        to[to.index(-1)] = floordiv(total, divisor) if exact is None else exact
     elif equal(total, product(to)) is False:
         call.reject(
             f"cannot reshape {text(total)} elements to {shape_text(to)} "

@@ -52,13 +52,15 @@ def scatter_elements_signature(call: CallView) -> ResolvedSignature:
     if not known_ranks:
         return _shape_signature(call)
     axis, variables = call.axis("axis", known_ranks[0]), index_vars(known_ranks[0])
-    at = ["indices : n" + str(k) if k == axis else f"{i} : n{k}" for k, i in enumerate(variables)]
+    out_indices = [
+        "indices : n" + str(k) if k == axis else f"{i} : n{k}" for k, i in enumerate(variables)
+    ]
     operands = [
         access_text("data", index_vars(known_ranks[0], "n")),
         access_text("indices", variables) + " @ I",
         access_text("updates", variables),
     ]
-    return _reduced_signature(call, f"{', '.join(operands)} -> {access_text('y', at)}")
+    return _reduced_signature(call, f"{', '.join(operands)} -> {access_text('y', out_indices)}")
 
 
 @op(scatter_elements_signature, base="data", reduce="monoid")
@@ -102,17 +104,17 @@ def scatter_nd_signature(call: CallView) -> ResolvedSignature:
     if count > rank:
         message = f"indices: expected at most {rank} coordinates along the last axis"
         call.reject(f"{message}, found {count}")
-    outer, rest = index_vars(tuples - 1, "j"), index_vars(rank - count, "t")
-    at = [f"indices[{', '.join([*outer, str(k)])}] : n{k}" for k in range(count)]
-    at += [f"{e} : n{count + k}" for k, e in enumerate(rest)]
+    outer, slice_variables = index_vars(tuples - 1, "j"), index_vars(rank - count, "t")
+    out_indices = [f"indices[{', '.join([*outer, str(k)])}] : n{k}" for k in range(count)]
+    out_indices += [f"{e} : n{count + k}" for k, e in enumerate(slice_variables)]
     operands = [
         access_text("data", index_vars(rank, "n")),
         access_text("indices", [*outer, str(count)]) + " @ I",
-        access_text("updates", [*outer, *rest]),
+        access_text("updates", [*outer, *slice_variables]),
     ]
-    checks = [f"{e} == n{count + k}" for k, e in enumerate(rest)]
+    checks = [f"{e} == n{count + k}" for k, e in enumerate(slice_variables)]
     return _reduced_signature(
-        call, f"{', '.join(operands)} -> {access_text('y', at)}", stated(checks)
+        call, f"{', '.join(operands)} -> {access_text('y', out_indices)}", stated(checks)
     )
 
 
@@ -153,13 +155,16 @@ def index_put_signature(call: CallView) -> ResolvedSignature:
         return ResolvedSignature(signature, "", "", attributes, sizes=True)
     if count > rank:
         call.reject(f"indices: expected at most {rank} index tensors, found {count}")
-    rest = index_vars(rank - count, "t")
-    at = [f"{name} : n{k}" for k, name in enumerate(names)]
-    at += [f"{e} : n{count + k}" for k, e in enumerate(rest)]
+    slice_variables = index_vars(rank - count, "t")
+    out_indices = [f"{name} : n{k}" for k, name in enumerate(names)]
+    out_indices += [f"{e} : n{count + k}" for k, e in enumerate(slice_variables)]
     others = ", ".join([f"{name}[~b] @ I" for name in names])
-    data, values = access_text("data", index_vars(rank, "n")), access_text("values", ["~b", *rest])
-    checks = [f"{e} == n{count + k}" for k, e in enumerate(rest)]
-    signature = f"{data}, {others}, {values} -> {access_text('y', at)}"
+    data, values = (
+        access_text("data", index_vars(rank, "n")),
+        access_text("values", ["~b", *slice_variables]),
+    )
+    checks = [f"{e} == n{count + k}" for k, e in enumerate(slice_variables)]
+    signature = f"{data}, {others}, {values} -> {access_text('y', out_indices)}"
     return ResolvedSignature(signature, stated(checks), "", attributes)
 
 
@@ -196,7 +201,7 @@ def slice_scatter_signature(call: CallView) -> ResolvedSignature:
     if isinstance(step, int) and step < 1:
         call.reject(f"step: expected a positive number, found {step}")
     axis, variables, sizes = call.axis("axis", rank), index_vars(rank), call.dims("x")
-    indices = [
+    out_indices = [
         f"start + step * {i} : n{k}" if k == axis else f"{i} : n{k}"
         for k, i in enumerate(variables)
     ]
@@ -209,7 +214,7 @@ def slice_scatter_signature(call: CallView) -> ResolvedSignature:
         checks.append(f"{variables[axis]} == count")
     data, source = access_text("x", index_vars(rank, "n")), access_text("src", variables)
     return ResolvedSignature(
-        f"{data}, {source} -> {access_text('y', indices)}", stated(checks), "", attributes
+        f"{data}, {source} -> {access_text('y', out_indices)}", stated(checks), "", attributes
     )
 
 

@@ -33,7 +33,7 @@ def strided_slice_signature(call: CallView) -> ResolvedSignature:
     steps = call["strides"] or (1,) * len(listed)
     cut = call.axes("axes", rank)
     known_bounds = [bound for bound in bounds if not isinstance(bound, UnknownShape)]
-    if any(len(part) != len(cut) for part in (*known_bounds, steps)):
+    if any(len(sizes_per_axis) != len(cut) for sizes_per_axis in (*known_bounds, steps)):
         call.reject("expected axes, begin, end and strides of equal length")
     if 0 in steps:
         call.reject("strides: expected nonzero numbers, found 0")

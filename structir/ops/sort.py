@@ -331,7 +331,9 @@ def bucketize_signature(call: CallView) -> ResolvedSignature:
 def bucketize(x: Array, boundaries: Array, out_int32: bool = False, right: bool = False) -> Array:
     """Computes the bucket of each element: the number of sorted boundaries below it."""
     if np.any(boundaries[1:] < boundaries[:-1]):
-        raise ShapeMismatchError("bucketize: boundaries: expected ascending numbers")
+        raise ShapeMismatchError(
+            "bucketize: boundaries: expected ascending numbers, found a decrease"
+        )
     buckets = np.searchsorted(boundaries, x, "right" if right else "left")
     return buckets.astype("int32" if out_int32 else "int64")
 
@@ -340,7 +342,7 @@ def bucketize(x: Array, boundaries: Array, out_int32: bool = False, right: bool 
 def _(x: Array, boundaries: Array, y: Array, right: bool) -> None:
     for k in range(1, boundaries.shape[0]):
         if boundaries[k] < boundaries[k - 1]:
-            raise ValueError("boundaries: expected ascending numbers")
+            raise ValueError("boundaries: expected ascending numbers, found a decrease")
     elements = np.asarray(x)
     for index in np.ndindex(elements.shape):
         element, low, high = elements[index], 0, boundaries.shape[0]

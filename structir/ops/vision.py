@@ -121,7 +121,7 @@ def _(
     columns = sample_ratio if sample_ratio > 0 else max(math.ceil(width), 1)
     for i in range(out.shape[0]):
         for j in range(out.shape[1]):
-            total, most = 0.0, -np.inf
+            total, maximum = 0.0, -np.inf
             for p in range(rows):
                 for q in range(columns):
                     value = interpolate(
@@ -129,8 +129,8 @@ def _(
                         top + height * (i + (p + 0.5) / rows),
                         left + width * (j + (q + 0.5) / columns),
                     )
-                    total, most = total + value, max(most, value)
-            out[i, j] = total / (rows * columns) if mean else most
+                    total, maximum = total + value, max(maximum, value)
+            out[i, j] = total / (rows * columns) if mean else maximum
 
 
 def image_index(number: float, count: int) -> int:

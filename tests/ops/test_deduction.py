@@ -1,5 +1,4 @@
-"""What op lines deduce: known, symbolic and unknown sizes, ranks and dtypes; what they assume and
-refuse."""
+"""Inference from index signatures: known, symbolic and unknown sizes; assumptions and errors."""
 
 import itertools
 
