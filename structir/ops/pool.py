@@ -22,9 +22,8 @@ from structir.projections import scalar_expr
 from structir.projections.scalar_expr import LoopIndex, ScalarExpr
 
 WINDOW_COUNT = "(H{k} + lo[{k}] + hi[{k}] - d[{k}]*(p{k} - 1) - 1 + up[{k}])//s[{k}] + 1"
-WINDOWS_BEFORE_PADDING = (
-    "(H{k} + lo[{k}] + up[{k}])//s[{k}]"  # windows that start before the end padding
-)
+# windows that start before the end padding
+WINDOWS_BEFORE_PADDING = "(H{k} + lo[{k}] + up[{k}])//s[{k}]"
 
 
 @attrs.frozen
@@ -42,8 +41,10 @@ def windows_of(call: CallView, count: int, name: str) -> PoolWindows:
     axes = range(count)
     low, high = padding(call, count)
     strides, dilation = each(call, "strides", count), each(call, "dilation", count)
-    if min(*strides, *dilation, *each(call, "pool_size", count)) < 1:
-        call.reject("expected positive pool_size, strides and dilation")
+    pool_size = each(call, "pool_size", count)
+    if min(*strides, *dilation, *pool_size) < 1:
+        values = f"pool_size {pool_size}, strides {strides}, dilation {dilation}"
+        call.reject(f"expected positive pool_size, strides and dilation, found {values}")
     up = tuple([s - 1 if call["ceil_mode"] else 0 for s in strides])
     numbers: dict[str, Any] = {
         "s": strides,
@@ -51,8 +52,8 @@ def windows_of(call: CallView, count: int, name: str) -> PoolWindows:
         "lo": tuple(low),
         "hi": tuple(high),
         "up": up,
+        "pool_size": pool_size,
     }
-    numbers["pool_size"] = each(call, "pool_size", count)
     layout = call["layout"] or "NC" + SPATIAL[count]
     check_rank(call, name, layout)
     in_axes = _in_axes(count, [window(k) for k in axes])

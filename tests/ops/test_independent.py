@@ -24,7 +24,7 @@ CASES = [
 ]
 # Ops without an equivalent in the installed libraries, and their substitutes.
 WITHOUT_COUNTERPART = {
-    "vision.get_valid_counts": "only MXNet has it: test_valid_boxes_move_to_the_front computes it by hand",
+    "vision.get_valid_counts": "only in MXNet; see test_valid_boxes_move_to_the_front",
 }
 
 

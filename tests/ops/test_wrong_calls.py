@@ -1,4 +1,4 @@
-"""Variations of the examples of every op: rejected by a diagnostic, or equal to the inferred result.
+"""Variations of the examples of every op: diagnostics, or results of the inferred structure.
 
 Arrays have any memory layout and any size, including 0.
 """
