@@ -222,7 +222,8 @@ class _ShapeSolver:
                 ),
                 code="E0201",
             )
-        self.assumptions.append(Assumption(left, right, what))
+        sides_text = self.sides_text(what, left_place, right_place)
+        self.assumptions.append(Assumption(left, right, sides_text))
 
     def mismatch(self, what: str, sides: Sequence[tuple[Dim, Location]]) -> str:
         """Returns the message of two unequal dims, each with its operand and axis."""
@@ -265,6 +266,12 @@ class _ShapeSolver:
         if sizes is not None and entries and entries[0].row is not None:
             return f"axis {axis - len(sizes)}"
         return f"axis {axis}"
+
+    def sides_text(self, what: str, *locations: Location) -> str:
+        """Returns the operand axes that must be equal, or `what` where an attribute is involved."""
+        if any(k is None or axis is None for k, axis in locations):
+            return what
+        return " and ".join([self.axis_of_operand(location) for location in locations])
 
     def axis_of_operand(self, location: Location) -> str:
         k, axis = location
@@ -319,8 +326,8 @@ class _ShapeSolver:
             return whole
         for size in (left, right):
             if size != whole:
-                names = [self.plan.line.operands[k].shown for k, _ in (here, there)]
-                self.assume_loose(size, whole, f"{' and '.join(names)} must broadcast")
+                axes = " and ".join([self.axis_of_operand(side) for side in (here, there)])
+                self.assume_loose(size, whole, f"{axes} must broadcast")
         return whole
 
     def assume_loose(self, size: Dim, whole: Dim, what: str) -> None:
@@ -347,7 +354,7 @@ class _ShapeSolver:
                 ),
                 code="E0302",
             )
-        self.assume_loose(size, whole, f"{self.plan.line.operands[k].shown} must broadcast")
+        self.assume_loose(size, whole, f"{self.axis_of_operand((k, axis))} must broadcast")
 
     # ---- equations
 
