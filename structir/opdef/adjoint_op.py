@@ -26,7 +26,7 @@ from structir.ir.op import Op, find_op, register_op
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from structir.lazy import lazy_module
 from structir.opdef.memo import memoize
-from structir.opdef.parameters import NOT_GIVEN
+from structir.opdef.parameters import OMITTED
 from structir.projections.renamed import rename_reads
 from structir.projections.spec import IndexSpec, Statement
 
@@ -79,9 +79,7 @@ class AdjointDefinition:
         if isinstance(value, Expr):
             return value
         if isinstance(value, tuple | list):
-            return (
-                NOT_GIVEN if not value else Tuple(tuple([self._argument(v, span) for v in value]))
-            )
+            return OMITTED if not value else Tuple(tuple([self._argument(v, span) for v in value]))
         message = f"expected an expression as argument, found {value!r}"
         raise StructInfoError(Diagnostic(message, span, self.name))
 

@@ -30,7 +30,7 @@ class InvalidCall(Exception):
         self.code = code
 
 
-def row_ranks(
+def infer_pack_ranks(
     accesses: Sequence[OperandAccess],
     ranks: Sequence[int | None],
     axes: Mapping[str, int],
@@ -45,11 +45,11 @@ def row_ranks(
     unplaced: list[tuple[int, OperandAccess, int]] = []
     for k, (access, rank) in enumerate(zip(accesses, ranks, strict=True)):
         if rank is None:
-            for row in access.rows:
+            for row in access.packs:
                 packs.setdefault(row, None)
             continue
         _check_rank(k, access, rank)
-        if axes and access.rows:
+        if axes and access.packs:
             position = _placed_index(access, axes)
             if position is not None:
                 _around(k, access, rank, position, axes, packs, sources)
@@ -61,8 +61,8 @@ def row_ranks(
 
 
 def _check_rank(k: int, access: OperandAccess, rank: int) -> None:
-    if rank < access.fixed or (rank > access.fixed and not access.rows):
-        bound = "at least " if access.rows else ""
+    if rank < access.fixed or (rank > access.fixed and not access.packs):
+        bound = "at least " if access.packs else ""
         raise InvalidCall(
             f"{access.shown}: expected {bound}{axes_text(access.fixed)}, found {rank}",
             ((axes_text(rank), k, None),),
@@ -116,7 +116,7 @@ def _around(
     axis = normal_axis(axes[letter], rank, access.name)
     before, after = access.entries[:position], access.entries[position + 1 :]
     for part, count in ((before, axis), (after, rank - axis - 1)):
-        rows = [e.row for e in part if e.row is not None]
+        rows = [e.pack for e in part if e.pack is not None]
         pack_rank = count - (len(part) - len(rows))
         if pack_rank < 0 or (pack_rank > 0 and not rows):
             raise InvalidCall(
@@ -153,8 +153,8 @@ def _fit_strict(
     while pending:
         remaining = []
         for k, access, rank in pending:
-            unknown = [row for row in access.rows if packs.get(row) is None]
-            others = sum(packs.get(row) or 0 for row in access.rows)
+            unknown = [row for row in access.packs if packs.get(row) is None]
+            others = sum(packs.get(row) or 0 for row in access.packs)
             if len(unknown) > 1:
                 remaining.append((k, access, rank))
             elif unknown:
@@ -163,8 +163,8 @@ def _fit_strict(
                     message = f"{access.shown}: expected at least {least}, found {rank}"
                     raise InvalidCall(message, ((axes_text(rank), k, None),), code="E0304")
                 _bind_rank(k, access, unknown[0], rank - access.fixed - others, packs, sources)
-            elif access.rows and access.fixed + others != rank:
-                row = access.rows[-1]
+            elif access.packs and access.fixed + others != rank:
+                row = access.packs[-1]
                 count = rank - access.fixed - others + (packs[row] or 0)
                 _bind_rank(k, access, row, count, packs, sources)
         if len(remaining) == len(pending):
@@ -173,7 +173,7 @@ def _fit_strict(
 
 
 def _loose_rows(access: OperandAccess) -> list[str]:
-    return [e.row for e in access.entries if e.row is not None and e.loose]
+    return [e.pack for e in access.entries if e.pack is not None and e.loose]
 
 
 def _fit_loose(
@@ -186,7 +186,7 @@ def _fit_loose(
     """Binds packs with `~` to the largest rank, or None where an operand's rank is unknown."""
     for k, access, rank in unplaced:
         for row in _loose_rows(access):
-            others = sum(packs.get(r) or 0 for r in access.rows if r != row)
+            others = sum(packs.get(r) or 0 for r in access.packs if r != row)
             pack_rank = rank - access.fixed - others
             if row in stated:
                 _check_target(k, access, rank, pack_rank, packs[row])

@@ -20,7 +20,7 @@ class ResolvedSignature:
     With `sizes` the signature determines shapes only, not which elements are read and written.
     """
 
-    line: str
+    index_signature: str
     where: str = ""
     on: str = ""
     attributes: Mapping[str, Any] = attrs.Factory(dict)

@@ -63,7 +63,7 @@ class OpScheme:
 
     scheme: Scheme
     paths: Paths
-    line: IndexSignature
+    index_signature: IndexSignature
 
 
 __all__ = ["InvalidCall", "OpScheme", "depends_on_ranks", "scheme_of"]
@@ -75,7 +75,7 @@ MEMO_SIZE = 4096
 def depends_on_ranks(call: Call) -> bool:
     """Returns whether the index signature of a call depends on ranks."""
     definition = call.op.definition  # type: ignore[attr-defined]
-    return isinstance(definition, SignatureOpDefinition) and callable(definition.line)
+    return isinstance(definition, SignatureOpDefinition) and callable(definition.index_signature)
 
 
 def scheme_of(call: Call, infos: Sequence[StructInfo | None]) -> OpScheme | None:
@@ -90,14 +90,14 @@ def scheme_of(call: Call, infos: Sequence[StructInfo | None]) -> OpScheme | None
     given = deduction.call_arguments(definition, args, call.attrs)
     reading = deduction.resolve_call(definition, given)
     values = {**given.attributes, **reading.attributes}
-    present = tuple([_is_present(given, access) for access in reading.line.operands])
+    present = tuple([_is_present(given, access) for access in reading.index_signature.operands])
     key = _key(reading, values, present)
     known = _MEMO.get(key) if key is not None else None
     if known is None:
         placed = {i: values[name] for i, name in reading.at if isinstance(values[name], int)}
-        scheme = _SchemeBuilder(reading.line, values, placed, present).scheme()
+        scheme = _SchemeBuilder(reading.index_signature, values, placed, present).scheme()
         paths = tuple([p for p, there in zip(reading.paths, present, strict=True) if there])
-        known = OpScheme(scheme, paths, reading.line)
+        known = OpScheme(scheme, paths, reading.index_signature)
         if key is not None:
             if len(_MEMO) >= MEMO_SIZE:
                 _MEMO.clear()
@@ -108,7 +108,12 @@ def scheme_of(call: Call, infos: Sequence[StructInfo | None]) -> OpScheme | None
 def _key(
     reading: deduction.ResolvedCall, values: Mapping[str, Any], present: tuple[bool, ...]
 ) -> Any:
-    key = (reading.line, present, tuple(values.items()), tuple([type(v) for v in values.values()]))
+    key = (
+        reading.index_signature,
+        present,
+        tuple(values.items()),
+        tuple([type(v) for v in values.values()]),
+    )
     try:
         hash(key)
     except TypeError:
@@ -141,7 +146,7 @@ class _SchemeBuilder:
         placed: Mapping[str, int],
         present: tuple[bool, ...],
     ) -> None:
-        self.line = line
+        self.index_signature = line
         self.values = values
         self.operands = [a for a, there in zip(line.operands, present, strict=True) if there]
         self.letters: dict[str, Dim] = {}
@@ -158,9 +163,11 @@ class _SchemeBuilder:
     def scheme(self) -> Scheme:
         self._fix_letters()
         operands = tuple([self._access(access, result=False) for access in self.operands])
-        results = tuple([self._access(access, result=True) for access in self.line.results])
+        results = tuple(
+            [self._access(access, result=True) for access in self.index_signature.results]
+        )
         self._join_loose()
-        for relation in self.line.where:
+        for relation in self.index_signature.where:
             self._relation(relation)
         return Scheme(operands, results, tuple(self.constraints), self._shared())
 
@@ -187,7 +194,7 @@ class _SchemeBuilder:
                 axis = placed[name]
                 front = axis >= 0
                 part = access.entries[:position] if front else access.entries[position + 1 :]
-                rows = [e.row for e in part if e.row is not None]
+                rows = [e.pack for e in part if e.pack is not None]
                 count = (axis if front else -axis - 1) - (len(part) - len(rows))
                 if len(rows) == 1 and count >= 0:
                     self.rows[rows[0]] = tuple([fresh() for _ in range(count)])
@@ -195,7 +202,7 @@ class _SchemeBuilder:
     def _strict_names(self) -> set[str]:
         """Returns the packs and index variables that an operand has without broadcasting."""
         entries = [e for access in self.operands for e in access.entries if not e.loose]
-        rows = {e.row for e in entries if e.row is not None} | self.rows.keys()
+        rows = {e.pack for e in entries if e.pack is not None} | self.rows.keys()
         extents = {e.size.name for e in entries if isinstance(e.size, IndexExtent)}
         return rows | extents
 
@@ -207,14 +214,14 @@ class _SchemeBuilder:
     def _access(self, access: OperandAccess, *, result: bool) -> Row:
         found: list[Element] = []
         for entry in access.entries:
-            if entry.row is None:
+            if entry.pack is None:
                 found.append(self._axis(entry, result))
             elif entry.loose and not result:
-                part: Row = (RowVar(entry.row),)
-                self.loose_rows.setdefault(entry.row, []).append(part)
+                part: Row = (RowVar(entry.pack),)
+                self.loose_rows.setdefault(entry.pack, []).append(part)
                 found += part
             else:
-                found += self._row(entry.row)
+                found += self._row(entry.pack)
         return tuple(found)
 
     def _axis(self, entry: AxisIndex, result: bool) -> Dim:
@@ -306,7 +313,7 @@ class _SchemeBuilder:
 
     def _fix_letters(self) -> None:
         """Replaces index variables of known extent by numbers."""
-        for relation in self.line.where:
+        for relation in self.index_signature.where:
             left, right = relation.left, relation.right
             if relation.op == "eq" and isinstance(left, IndexExtent) and _is_attribute(right):
                 value = self._size(right)

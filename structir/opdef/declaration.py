@@ -16,7 +16,7 @@ from structir.opdef.call_view import CallView, ResolvedSignature
 from structir.opdef.examples import build_argument, sample_operands
 from structir.opdef.parameters import REQUIRED, OpSignature, signature_of
 
-LineFunction = Callable[[CallView], "ResolvedSignature | str"]
+SignatureFunction = Callable[[CallView], "ResolvedSignature | str"]
 PACKAGE = __name__.partition(".")[0]
 PLAIN = frozenset({Var, DataflowVar, Call, Constant})
 
@@ -36,7 +36,7 @@ class DeclaredOp:
     """
 
     name: str
-    line: str | LineFunction
+    index_signature: str | SignatureFunction
     body: Callable[..., Any]
     reduce: str | None = None
     where: str = ""
@@ -53,8 +53,8 @@ class DeclaredOp:
     samples: list[tuple[tuple[Any, ...], dict[str, Any]]] = attrs.Factory(list)
     op: Op = attrs.field(init=False)
     memo: dict[Any, Any] = attrs.Factory(dict)
-    lines: dict[Any, Any] = attrs.Factory(dict)
-    prepared: dict[Any, Any] = attrs.Factory(dict)
+    resolutions: dict[Any, Any] = attrs.Factory(dict)
+    prepared_calls: dict[Any, Any] = attrs.Factory(dict)
 
     @cached_property
     def signature(self) -> OpSignature:
@@ -86,9 +86,9 @@ class DeclaredOp:
         if self.samples:
             return self.samples
         required = [p for p in self.signature.parameters if p.default is REQUIRED]
-        if callable(self.line) or any(p.kind is not None or p.is_list for p in required):
+        if callable(self.index_signature) or any(p.kind is not None or p.is_list for p in required):
             return []
-        return sample_operands(self.line)
+        return sample_operands(self.index_signature)
 
     @cached_property
     def argument_names(self) -> tuple[str, ...]:
@@ -111,13 +111,13 @@ class DeclaredOp:
         found = [k for k, p in enumerate(self.signature.parameters) if not p.is_argument]
         return found[0] if found else len(self.signature.parameters)
 
-    def takes_as_it_is(self, args: tuple[Any, ...]) -> bool:
+    def accepts_positionally(self, args: tuple[Any, ...]) -> bool:
         """Returns whether arguments are tensors in order and all else is omitted."""
-        fewest, most = self.plain
+        fewest, most = self.operand_counts
         return fewest <= len(args) <= most and all([type(a) in PLAIN for a in args])
 
     @cached_property
-    def plain(self) -> tuple[int, int]:
+    def operand_counts(self) -> tuple[int, int]:
         """Returns the least and the greatest number of positional operands."""
         parameters = self.signature.parameters
         most = 0

@@ -15,7 +15,7 @@ from structir.ir.op import find_op
 from structir.opdef.declaration import DeclaredOp, is_built_in
 from structir.opdef.dtypes import family_of
 from structir.opdef.index_expr import AxisPack, IndexExpr, IndexExtent, IndexVar, leaves
-from structir.opdef.index_specs import gives_points
+from structir.opdef.index_specs import returns_scalars
 from structir.opdef.notation import (
     AxisIndex,
     IndexSignature,
@@ -43,7 +43,7 @@ def check_name(name: str) -> None:
 
 def check_declaration(definition: DeclaredOp) -> None:
     """Raises NotationError for a declaration that no call can satisfy."""
-    text = definition.line
+    text = definition.index_signature
     if isinstance(text, str):
         _Check(definition, text.replace("\n", " ")).run()
     elif not callable(text):  # a function gives the signature of each call
@@ -167,7 +167,7 @@ class _Check:
                     message = f"expected indices that an operand binds, found {name}"
                     hint = f"use {name} as an axis of an operand, or state its size: "
                     raise self.error(message, access.text, f'{hint}`where="{name} == size"`')
-        for name in (*self.definition.signature.letters, *self.definition.at):
+        for name in (*self.definition.signature.index_params, *self.definition.at):
             if name not in bound:
                 raise self.error(f"expected an index of the signature, found the index {name}")
         for name in self.definition.at.values():
@@ -177,7 +177,7 @@ class _Check:
     def missing_reduce(self, line: IndexSignature, used: _Indices) -> None:
         """Checks that a reduction is declared where an index variable is in no result."""
         whole = any(e.whole for access in (*line.operands, *line.results) for e in access.entries)
-        if self.definition.reduce is not None or whole or not gives_points(self.definition.body):
+        if self.definition.reduce is not None or whole or not returns_scalars(self.definition.body):
             return
         for access in line.operands:
             for name in _iterated(access):
@@ -194,7 +194,7 @@ class _Check:
     def body(self, line: IndexSignature) -> None:
         """Checks that a scalar body returns one expression per result."""
         values = self.arguments()
-        if values is None or not gives_points(self.definition.body):
+        if values is None or not returns_scalars(self.definition.body):
             return
         try:
             made = self.definition.body(**values)
@@ -219,7 +219,9 @@ class _Check:
 
     def arguments(self) -> dict[str, Any] | None:
         """Returns symbols for the body's parameters; None where an attribute has no default."""
-        values: dict[str, Any] = {n: LoopIndex(Sym(n)) for n in self.definition.signature.letters}
+        values: dict[str, Any] = {
+            n: LoopIndex(Sym(n)) for n in self.definition.signature.index_params
+        }
         for name, parameter in self.parameters.items():
             value = _symbol(parameter)
             if value is REQUIRED:
@@ -267,7 +269,7 @@ def _positions(formula: IndexExpr | None) -> Iterator[str]:
 
 def _outside_formulas(entry: AxisIndex) -> tuple[str, ...]:
     """Returns the axis pack and the joined index variables of an axis."""
-    single = [name for name in (entry.row, entry.starred) if name is not None]
+    single = [name for name in (entry.pack, entry.starred) if name is not None]
     return (*single, *entry.join)
 
 

@@ -25,7 +25,7 @@ from structir.opdef.declaration import DeclaredOp
 from structir.opdef.diagnostics import call_diagnostic, shape_hint
 from structir.opdef.dtypes import bound_dtypes, result_dtype
 from structir.opdef.notation import IndexSignature, Missing
-from structir.opdef.parameters import NOT_GIVEN
+from structir.opdef.parameters import OMITTED
 from structir.opdef.resolution import ResolvedCall, call_arguments, resolve_call, value_of
 from structir.opdef.shape_eval import ResolvedShapes, resolve_shapes
 from structir.opdef.shape_plan import ShapePlan, shape_plan
@@ -101,7 +101,7 @@ def _deduce(
     resolved: ResolvedCall | None = None
     try:
         key = _outline(definition, args, attributes)
-        ready = definition.prepared.get(key) if key is not None else None
+        ready = definition.prepared_calls.get(key) if key is not None else None
         if ready is not None:
             resolved = ready.resolved
             return _infos(ready, [_argument_info(args, path) for path in resolved.paths])
@@ -115,7 +115,7 @@ def _deduce(
         operands = _operands(resolved, given)
         ready = _prepare(resolved, given, operands)
         if key is not None:
-            definition.prepared[key] = ready
+            definition.prepared_calls[key] = ready
         return _infos(ready, operands)
     except InvalidCall as error:
         wrong = call_diagnostic(definition.signature, error, shown or args, span, resolved)
@@ -161,7 +161,7 @@ def _of_rows(
 def _check_given(definition: DeclaredOp, given: CallView) -> None:
     """Checks that required operands are present, as hooks rely on them."""
     for parameter in definition.signature.arguments:
-        if parameter.must_be_given and given.operands[parameter.name] is None:
+        if parameter.is_required and given.operands[parameter.name] is None:
             raise InvalidCall(f"missing operand `{parameter.name}`", code="E0106")
 
 
@@ -199,7 +199,7 @@ def _infos(ready: PreparedCall, operands: list[TensorStructInfo | None]) -> Stru
     """Infers the StructInfo of the results from the dims of the operands."""
     sizes = tuple([None if info is None else known_dims(info) for info in operands])
     solved = resolve_shapes(ready.plan, sizes, ready.values)
-    results = ready.plan.line.results
+    results = ready.plan.index_signature.results
     infos = [_result(k, solved, operands, dtype) for k, dtype in enumerate(ready.dtypes)]
     if len(infos) == 1 and not results[0].many:
         return infos[0]
@@ -209,7 +209,7 @@ def _infos(ready: PreparedCall, operands: list[TensorStructInfo | None]) -> Stru
 def _operands(resolved: ResolvedCall, given: CallView) -> list[TensorStructInfo | None]:
     """Returns the StructInfo of each operand of the index signature."""
     infos: list[TensorStructInfo | None] = []
-    for access in resolved.line.operands:
+    for access in resolved.index_signature.operands:
         info = given.operands.get(access.name)
         if access.name not in given.operands:
             name, _, member = access.name.rpartition("_")
@@ -224,9 +224,11 @@ def _prepare(
     resolved: ResolvedCall, given: CallView, operands: list[TensorStructInfo | None]
 ) -> PreparedCall:
     values = {**given.attributes, **resolved.attributes}
-    bound = _dtypes(resolved.line, operands, values)
+    bound = _dtypes(resolved.index_signature, operands, values)
     plan = _plan(resolved, operands, values)
-    dtypes = tuple([result_dtype(access, bound, values) for access in resolved.line.results])
+    dtypes = tuple(
+        [result_dtype(access, bound, values) for access in resolved.index_signature.results]
+    )
     return PreparedCall(resolved, plan, values, dtypes)
 
 
@@ -256,7 +258,7 @@ def _plan(
     )
     placed = [(letter, values[name]) for letter, name in resolved.at]
     axes = tuple([(letter, axis) for letter, axis in placed if axis is not None])
-    return shape_plan(resolved.line, ranks, present, axes, stated)
+    return shape_plan(resolved.index_signature, ranks, present, axes, stated)
 
 
 def _rank_of(info: TensorStructInfo) -> int | None:
@@ -267,10 +269,10 @@ def _rank_of(info: TensorStructInfo) -> int | None:
 def _result(
     k: int, solved: ResolvedShapes, operands: list[TensorStructInfo | None], dtype: str | None
 ) -> TensorStructInfo:
-    access = solved.line.results[k]
+    access = solved.index_signature.results[k]
     entries = solved.results[k]
-    if len(access.entries) == 1 and access.rows:
-        shape = _kept_shape(access.rows[0], solved, operands)
+    if len(access.entries) == 1 and access.packs:
+        shape = _kept_shape(access.packs[0], solved, operands)
         if shape is not None:
             return TensorStructInfo(shape, dtype, _ndim_of(shape, entries))
     if entries is None:
@@ -296,8 +298,8 @@ def _kept_shape(row: str, solved: ResolvedShapes, operands: list[TensorStructInf
         return value.value if isinstance(value.value, Var) else None
     infos = [
         info
-        for access, info in zip(solved.line.operands, operands, strict=True)
-        if info is not None and access.rows == (row,) and len(access.entries) == 1
+        for access, info in zip(solved.index_signature.operands, operands, strict=True)
+        if info is not None and access.packs == (row,) and len(access.entries) == 1
     ]
     if not infos or not isinstance(infos[0].dims, Var) or known_dims(infos[0]) is not None:
         return None
@@ -349,14 +351,14 @@ def decompose(definition: DeclaredOp, body: Callable[..., Any], call: Call) -> E
         if not parameter.is_argument:
             values[parameter.name] = call.attrs.get(parameter.name, parameter.default)
             continue
-        arg = call.args[position] if position < len(call.args) else NOT_GIVEN
+        arg = call.args[position] if position < len(call.args) else OMITTED
         position += 1
         if parameter.kind is not None:
             values[parameter.name] = value_of(arg, parameter.default)
         elif parameter.is_list:
             values[parameter.name] = arg
         else:
-            values[parameter.name] = None if arg is NOT_GIVEN else arg
+            values[parameter.name] = None if arg is OMITTED else arg
     decomposition = body(**values)
     if not isinstance(decomposition, Expr):
         message = f"invalid decomposition: expected an Expr, found {decomposition!r}"

@@ -13,7 +13,7 @@ from structir.ir.op import register_op
 from structir.ir.struct_info import StructInfo
 from structir.lazy import lazy_module
 from structir.opdef import deduction
-from structir.opdef.declaration import DeclaredOp, LineFunction, is_built_in
+from structir.opdef.declaration import DeclaredOp, SignatureFunction, is_built_in
 from structir.opdef.notation import IndexSignature, NotationError
 from structir.opdef.parameters import (
     bound_values,
@@ -22,8 +22,8 @@ from structir.opdef.parameters import (
 from structir.opdef.shape_eval import Assumption, ResolvedShapes
 from structir.rewriting.pattern_vars import RECORDER
 
-clauses = lazy_module("structir.opdef.index_specs")
-declaration = lazy_module("structir.opdef.declaration_checks")
+index_specs = lazy_module("structir.opdef.index_specs")
+declaration_checks = lazy_module("structir.opdef.declaration_checks")
 gradient = lazy_module("structir.opdef.gradient")
 reference = lazy_module("structir.opdef.reference")
 
@@ -45,7 +45,7 @@ class SignatureOpDefinition(DeclaredOp):
         """Builds a call from positional and keyword arguments."""
         if RECORDER.open:  # a pattern is being learned, and this call is part of it
             return RECORDER.note(self, args, keywords)  # type: ignore[no-any-return]
-        if not keywords and self.takes_as_it_is(args):
+        if not keywords and self.accepts_positionally(args):
             info = deduction.struct_info(self, args, NO_ATTRS, span)
             return Call(self.op, args, NO_ATTRS, (), info, span)
         values = bound_values(self.signature, args, keywords, span)
@@ -69,7 +69,7 @@ class SignatureOpDefinition(DeclaredOp):
 
     def index_spec(self, call: Call) -> Any:
         """Returns the loops of a call, or None."""
-        return clauses.index_spec(self, call)
+        return index_specs.index_spec(self, call)
 
     def decompose(self, call: Call) -> Expr | None:
         """Returns the decomposition of a composite call, or None."""
@@ -92,9 +92,9 @@ class SignatureOpDefinition(DeclaredOp):
         cotangents: list[Any] = gradient.adjoints(self, call, result, cotangent, emit)
         return cotangents
 
-    def line_of(self, call: Call) -> IndexSignature:
+    def index_signature_of(self, call: Call) -> IndexSignature:
         """Returns the index signature of a call with list operands expanded."""
-        return self.resolve(call).line
+        return self.resolve(call).index_signature
 
 
 @attrs.frozen(eq=False)
@@ -167,7 +167,7 @@ class Declaration:
 
 
 def op(
-    line: str | LineFunction, *, name: str | None = None, **stated: Any
+    index_signature: str | SignatureFunction, *, name: str | None = None, **stated: Any
 ) -> Callable[[Callable[..., Any]], Declaration]:
     """Declares an op by its index signature; the decorated function is its body.
 
@@ -184,10 +184,10 @@ def op(
             message = "missing return annotation: expected Point, Expr or Array, found none"
             raise NotationError(Diagnostic(message, op=own, hint=f"{hint}, or `-> Array`"))
         if is_built_in(body):  # tests check these: an import has no time for it
-            return Declaration(SignatureOpDefinition(own, line, body, **stated))
-        declaration.check_name(own)
-        made = DeclaredOp(own, line, body, **stated)
-        declaration.check_declaration(made)
-        return Declaration(SignatureOpDefinition(own, line, body, **stated))
+            return Declaration(SignatureOpDefinition(own, index_signature, body, **stated))
+        declaration_checks.check_name(own)
+        made = DeclaredOp(own, index_signature, body, **stated)
+        declaration_checks.check_declaration(made)
+        return Declaration(SignatureOpDefinition(own, index_signature, body, **stated))
 
     return declare

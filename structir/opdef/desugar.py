@@ -24,7 +24,7 @@ from structir.opdef.notation import (
     OperandAccess,
     SideCondition,
     joined,
-    row_letters,
+    pack_index_vars,
 )
 
 
@@ -82,7 +82,7 @@ def _member(access: OperandAccess, k: int, stars: set[str]) -> OperandAccess:
 
 def _with_joins(access: OperandAccess, count: int) -> OperandAccess:
     entries = tuple(
-        [joined(row_letters(e.starred, count)) if e.starred else e for e in access.entries]
+        [joined(pack_index_vars(e.starred, count)) if e.starred else e for e in access.entries]
     )
     return attrs.evolve(access, entries=entries)
 
@@ -95,16 +95,16 @@ def desugar(
     A broadcasting pack may have fewer axes in an operand of rank `rank`: its last ones.
     """
     found: list[AxisIndex] = []
-    letters = {name: row_letters(name, n) for name, n in rows.items() if n is not None}
+    letters = {name: pack_index_vars(name, n) for name, n in rows.items() if n is not None}
     for entry in access.entries:
-        if entry.row is None:
+        if entry.pack is None:
             found.append(_expand(entry, letters))
             continue
-        names = letters.get(entry.row)
+        names = letters.get(entry.pack)
         if names is None:
             return None
         if entry.loose and rank is not None:
-            others = sum(rows[r] or 0 for r in access.rows if r != entry.row)
+            others = sum(rows[r] or 0 for r in access.packs if r != entry.pack)
             own = rank - access.fixed - others
             names = names[len(names) - own :]
         found += [AxisIndex(IndexVar(n), IndexExtent(n), loose=entry.loose) for n in names]
@@ -112,14 +112,14 @@ def desugar(
 
 
 def _expand(entry: AxisIndex, letters: Mapping[str, tuple[str, ...]]) -> AxisIndex:
-    if not rows_known(entry, letters):
+    if not has_known_packs(entry, letters):
         return AxisIndex(None, None)
     index = None if entry.index is None else unfold(entry.index, letters)
     size = None if entry.size is None else _size_of(entry.size, letters)
     return attrs.evolve(entry, index=index, size=size)
 
 
-def rows_known(entry: AxisIndex | SideCondition, rows: Container[str]) -> bool:
+def has_known_packs(entry: AxisIndex | SideCondition, rows: Container[str]) -> bool:
     """Returns whether the rank of every axis pack of an axis or condition is known."""
     sides = (
         (entry.left, entry.right) if isinstance(entry, SideCondition) else (entry.index, entry.size)
@@ -151,7 +151,7 @@ def desugar_condition(
     relation: SideCondition, rows: Mapping[str, int | None], *, size: bool
 ) -> SideCondition:
     """Returns a side condition with axis packs expanded."""
-    letters = {name: row_letters(name, n) for name, n in rows.items() if n is not None}
+    letters = {name: pack_index_vars(name, n) for name, n in rows.items() if n is not None}
     sides = [
         _size_of(side, letters) if size else unfold(side, letters)
         for side in (relation.left, relation.right)

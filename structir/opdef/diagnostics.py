@@ -29,7 +29,7 @@ def call_diagnostic(
         names = [p.name for p in signature.arguments]
         notes += [_operand_note(name, arg) for name, arg in zip(names, args, strict=False)]
     if resolved is not None:
-        notes.append(Note(f"index signature: {signature_text(resolved.line)}"))
+        notes.append(Note(f"index signature: {signature_text(resolved.index_signature)}"))
     hint = _hint(error, args, resolved)
     if hint is None and error.code in CALL_FORM:
         hint = signature.hint
@@ -49,7 +49,7 @@ def _hint(error: InvalidCall, args: tuple[Expr, ...], resolved: ResolvedCall | N
     if index is None or resolved is None:
         return None
     arg = _argument(args, resolved.paths[index])
-    name = arg.name if isinstance(arg, Var) else resolved.line.operands[index].shown
+    name = arg.name if isinstance(arg, Var) else resolved.index_signature.operands[index].shown
     return error.hint.replace(ARGUMENT, name)
 
 

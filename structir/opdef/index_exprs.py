@@ -100,10 +100,10 @@ class LoopIndices:
         if entry.loose and size == 1:
             return AccessIndex(0, size)
         index = self._index_of_points(entry.index)
-        whole_row = entry.loose and entry.letter is not None
-        if whole_row and dims.equal(size, self.extents[entry.letter or ""]):
+        whole_row = entry.loose and entry.index_var is not None
+        if whole_row and dims.equal(size, self.extents[entry.index_var or ""]):
             return AccessIndex(index, size)  # as long as the whole row: nothing is left to decide
-        inside = entry.letter is not None or entry.loose or self._stays_inside(index, size)
+        inside = entry.index_var is not None or entry.loose or self._stays_inside(index, size)
         return AccessIndex(index, size, inside, entry.loose, entry.whole)
 
     def _index_of_points(self, formula: IndexExpr) -> Dim | ScalarExpr:

@@ -80,7 +80,7 @@ class BodyTracer:
         self, piece: JoinChoice, read: Sequence[CallTensor], count: int
     ) -> tuple[ScalarExpr | None, ...]:
         """Returns the value of each result; None where the body is no scalar expression."""
-        if is_whole(self.resolved) or not gives_points(self.definition.body):
+        if is_whole(self.resolved) or not returns_scalars(self.definition.body):
             return (None,) * count
         made = self.definition.body(**self._arguments(read))
         values = made if isinstance(made, tuple) else (made,)
@@ -88,9 +88,11 @@ class BodyTracer:
 
     def _arguments(self, read: Sequence[CallTensor]) -> dict[str, Any]:
         signature = self.definition.signature
-        values: dict[str, Any] = {n: LoopIndex(self.letters.symbol(n)) for n in signature.letters}
-        if signature.all_letters is not None:
-            values[signature.all_letters] = self.letters
+        values: dict[str, Any] = {
+            n: LoopIndex(self.letters.symbol(n)) for n in signature.index_params
+        }
+        if signature.loops_param is not None:
+            values[signature.loops_param] = self.letters
         positions = {p.name: k for k, p in enumerate(signature.arguments)}
         for parameter in signature.parameters:
             name = parameter.name
@@ -106,20 +108,20 @@ class BodyTracer:
     def _operand(self, name: str) -> Any:
         if any(t.name == name for t in self.operands):
             return OperandElement(name)
-        defaults = {a.name: a.default for a in self.resolved.line.operands}
+        defaults = {a.name: a.default for a in self.resolved.index_signature.operands}
         default = defaults.get(name, REQUIRED)
         return None if default is REQUIRED else default
 
 
 @cache
-def gives_points(body: Callable[..., Any]) -> bool:
+def returns_scalars(body: Callable[..., Any]) -> bool:
     """Returns whether a body is declared to return scalar expressions."""
     return typing.get_type_hints(body, include_extras=True)["return"] in (ScalarExpr, Operands)
 
 
 def is_whole(resolved: ResolvedShapes) -> bool:
     """Returns whether the body receives whole axes."""
-    line = resolved.line
+    line = resolved.index_signature
     return any(e.whole for access in (*line.operands, *line.results) for e in access.entries)
 
 
@@ -149,7 +151,7 @@ def _operands(
 ) -> list[CallTensor] | None:
     found: list[CallTensor] = []
     for k, (access, (argument, member)) in enumerate(
-        zip(resolved.line.operands, paths, strict=True)
+        zip(resolved.index_signature.operands, paths, strict=True)
     ):
         info = info_at(call, argument, member)
         if info is None:
@@ -174,7 +176,7 @@ def _results(
     resolved: ResolvedShapes, letters: LoopIndices, dtypes: Sequence[str | None]
 ) -> list[CallTensor] | None:
     found: list[CallTensor] = []
-    for k, access in enumerate(resolved.line.results):
+    for k, access in enumerate(resolved.index_signature.results):
         sizes = _sizes(resolved, letters, k)
         entries = resolved.results[k]
         if sizes is None or entries is None:

@@ -85,14 +85,14 @@ class AxisIndex:
 
     index: IndexExpr | None
     size: IndexExpr | None
-    row: str | None = None  # *s and ~s: stands for as many axes as the row has
+    pack: str | None = None  # *s and ~s: stands for as many axes as the row has
     loose: bool = False  # ~i, ~s: the axis may also be 1, and is then read at 0
     whole: bool = False  # [i]: the body sees the axis at once; `index` is the letter
     join: tuple[str, ...] = ()  # join(a, b): the letters whose ranges follow each other
     starred: str | None = None  # join(*i): one letter for each member of the list
 
     @property
-    def letter(self) -> str | None:
+    def index_var(self) -> str | None:
         """Returns the index variable of an axis that is just that variable, else None."""
         plain = isinstance(self.index, IndexVar) and self.size == IndexExtent(self.index.name)
         return self.index.name if plain and isinstance(self.index, IndexVar) else None
@@ -116,14 +116,14 @@ class OperandAccess:
         return f"{name}[{member}]" if self.many and member.isdigit() else self.name
 
     @property
-    def rows(self) -> tuple[str, ...]:
+    def packs(self) -> tuple[str, ...]:
         """Returns the axis packs, in order."""
-        return tuple(e.row for e in self.entries if e.row is not None)
+        return tuple(e.pack for e in self.entries if e.pack is not None)
 
     @property
     def fixed(self) -> int:
         """Returns the number of axes that are not in packs."""
-        return sum(e.row is None for e in self.entries)
+        return sum(e.pack is None for e in self.entries)
 
 
 @attrs.frozen(cache_hash=True)
@@ -151,9 +151,9 @@ class IndexSignature:
     nouns: tuple[tuple[str, str], ...] = ()  # index variables by name in messages
 
 
-def row_letters(row: str, count: int) -> tuple[str, ...]:
+def pack_index_vars(pack: str, count: int) -> tuple[str, ...]:
     """Returns the index variables of an axis pack of this rank."""
-    return tuple([f"{row}_{k}" for k in range(count)])
+    return tuple([f"{pack}_{k}" for k in range(count)])
 
 
 @lru_cache(4096)
@@ -349,9 +349,9 @@ class _SignatureParser:
     def entry(self, tree: ast.expr) -> AxisIndex:
         match tree:
             case ast.Starred(value=ast.Name(id=name)):
-                return AxisIndex(None, None, row=name)
+                return AxisIndex(None, None, pack=name)
             case ast.UnaryOp(op=ast.Invert(), operand=ast.Name(id=name)):
-                return AxisIndex(None, None, row=name, loose=True)
+                return AxisIndex(None, None, pack=name, loose=True)
             case ast.List(elts=[ast.Name(id=name)]):
                 return AxisIndex(IndexVar(name), IndexExtent(name), whole=True)
             case ast.Name(id="_"):

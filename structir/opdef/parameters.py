@@ -20,7 +20,7 @@ from structir.projections.scalar_expr import LoopIndex
 
 difflib = lazy_module("difflib")
 np = lazy_module("numpy")
-NOT_GIVEN = Tuple(())  # the argument of an omitted operand
+OMITTED = Tuple(())  # the argument of an omitted operand
 REQUIRED = inspect.Parameter.empty
 
 
@@ -44,7 +44,7 @@ class Parameter:
         return self.kind is None or self.kind.is_argument
 
     @property
-    def must_be_given(self) -> bool:
+    def is_required(self) -> bool:
         """Returns whether it is a required operand."""
         return self.kind is None and self.default is REQUIRED and not self.optional
 
@@ -58,8 +58,8 @@ class OpSignature:
 
     op: str
     parameters: tuple[Parameter, ...]
-    letters: tuple[str, ...]
-    all_letters: str | None = None
+    index_params: tuple[str, ...]
+    loops_param: str | None = None
 
     def __str__(self) -> str:
         return f"{self.op}({', '.join(map(str, self.parameters))})"
@@ -92,14 +92,14 @@ def shown(value: Any) -> str:
 def signature_of(op: str, body: Callable[..., Any]) -> OpSignature:
     """Derives the parameters of an op from the annotations of its body."""
     hints = typing.get_type_hints(body, include_extras=True)
-    parameters, letters, all_letters = [], [], None
+    parameters, index_params, loops_param = [], [], None
     for name, parameter in inspect.signature(body).parameters.items():
         hint = hints.get(name)
         if hint is LoopIndex:
-            letters.append(name)
+            index_params.append(name)
             continue
         if hint is LoopIndices:
-            all_letters = name
+            loops_param = name
             continue
         default = parameter.default
         kind = kind_of(hint)
@@ -107,7 +107,7 @@ def signature_of(op: str, body: Callable[..., Any]) -> OpSignature:
             default = default if default is None else kind.take(default)
         optional = default is None or type(None) in typing.get_args(hint)
         parameters.append(Parameter(name, kind, hint is Operands, default, optional))
-    return OpSignature(op, tuple(parameters), tuple(letters), all_letters)
+    return OpSignature(op, tuple(parameters), tuple(index_params), loops_param)
 
 
 def bound_values(
@@ -188,11 +188,11 @@ def call_parts(
                 accepted = _accept(signature, parameter, value, span)
                 if accepted != parameter.default or type(accepted) is not type(parameter.default):
                     attributes[parameter.name] = accepted
-        elif not given or (value is None and parameter.default is None) or value is NOT_GIVEN:
-            args.append(NOT_GIVEN)
+        elif not given or (value is None and parameter.default is None) or value is OMITTED:
+            args.append(OMITTED)
         else:
             args.append(_accept(signature, parameter, value, span))
-    while args and args[-1] is NOT_GIVEN:
+    while args and args[-1] is OMITTED:
         args.pop()
     return tuple(args), attributes
 
@@ -218,12 +218,12 @@ def _operand(
     value = values.get(parameter.name)
     if isinstance(value, Expr):
         return (
-            NOT_GIVEN
-            if value is not NOT_GIVEN and _is_nothing(value) and not parameter.is_list
+            OMITTED
+            if value is not OMITTED and _is_nothing(value) and not parameter.is_list
             else value
         )
     if value is None and parameter.default is not REQUIRED:
-        return NOT_GIVEN
+        return OMITTED
     if isinstance(value, tuple | list):
         return Tuple(tuple([_as_operand(signature, parameter, v, values, span) for v in value]))
     return _as_operand(signature, parameter, value, values, span)

@@ -31,7 +31,7 @@ from structir.ir.struct_info import (
 )
 from structir.lazy import lazy_module
 from structir.opdef import deduction
-from structir.opdef.parameters import NOT_GIVEN
+from structir.opdef.parameters import OMITTED
 from structir.projections.run import run
 from structir.projections.spec import IndexSpec
 from structir.projections.whole import run_whole
@@ -96,7 +96,7 @@ def _argument(signed: Any) -> Expr:
         case ("shape", sizes):
             return ShapeExpr(sizes)
         case ("tuple", ()):
-            return NOT_GIVEN
+            return OMITTED
         case ("tuple", fields):
             return Tuple(tuple([_argument(field) for field in fields]))
         case ("number", _, value, None):

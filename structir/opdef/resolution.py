@@ -22,7 +22,7 @@ from structir.opdef.call_view import CallView, ResolvedSignature, UnknownShape
 from structir.opdef.declaration import DeclaredOp
 from structir.opdef.desugar import expand_lists
 from structir.opdef.notation import IndexSignature, NotationError, parse_index_signature
-from structir.opdef.parameters import NOT_GIVEN
+from structir.opdef.parameters import OMITTED
 from structir.opdef.shape_eval import UNKNOWN
 
 
@@ -30,7 +30,7 @@ from structir.opdef.shape_eval import UNKNOWN
 class ResolvedCall:
     """The index signature of a call, and the arguments that its operands refer to."""
 
-    line: IndexSignature
+    index_signature: IndexSignature
     attributes: Mapping[str, Any]  # those computed with the signature
     paths: tuple[tuple[int, int | None], ...]  # argument, and member of a list
     at: tuple[
@@ -55,7 +55,7 @@ def call_arguments(
         if not parameter.is_argument:
             values[parameter.name] = attributes.get(parameter.name, parameter.default)
             continue
-        arg = args[position] if position < len(args) else NOT_GIVEN
+        arg = args[position] if position < len(args) else OMITTED
         position += 1
         if parameter.kind is not None:
             values[parameter.name] = value_of(arg, parameter.default)
@@ -66,7 +66,7 @@ def call_arguments(
 
 def value_of(arg: Expr, default: Any) -> Any:
     """Returns the value of a size or shape argument, as far as it is known."""
-    if arg is NOT_GIVEN:
+    if arg is OMITTED:
         return default
     if isinstance(arg, PrimValue):
         return arg.value
@@ -81,7 +81,7 @@ def value_of(arg: Expr, default: Any) -> Any:
 
 
 def _operand_info(name: str, is_list: bool, arg: Expr) -> Any:
-    if arg is NOT_GIVEN:
+    if arg is OMITTED:
         return () if is_list else None
     info = arg.struct_info
     if not is_list:
@@ -108,11 +108,11 @@ def _tensor(name: str, info: StructInfo | None) -> TensorStructInfo | None:
 def resolve_call(definition: DeclaredOp, given: CallView) -> ResolvedCall:
     """Resolves the index signature of a call; memoized where ranks and attributes determine it."""
     key = _resolution_key(definition, given)
-    known = definition.lines.get(key) if key is not None else None
+    known = definition.resolutions.get(key) if key is not None else None
     if known is None:
         known = _resolve(definition, given)
         if key is not None:
-            definition.lines[key] = known
+            definition.resolutions[key] = known
     found: ResolvedCall = known
     return found
 
@@ -126,7 +126,7 @@ def _resolution_key(definition: DeclaredOp, given: CallView) -> Any:
             for info in given.operands.values()
         ]
     )
-    if not callable(definition.line):
+    if not callable(definition.index_signature):
         return tuple([len(r) if r else 0 for r in ranks])
     if any(p.is_argument and p.kind is not None for p in definition.signature.parameters):
         return None
@@ -134,13 +134,17 @@ def _resolution_key(definition: DeclaredOp, given: CallView) -> Any:
 
 
 def _resolve(definition: DeclaredOp, given: CallView) -> ResolvedCall:
-    written = definition.line(given) if callable(definition.line) else definition.line
+    written = (
+        definition.index_signature(given)
+        if callable(definition.index_signature)
+        else definition.index_signature
+    )
     if isinstance(written, str):
         written = ResolvedSignature(written)
     names = frozenset(given.attributes) | frozenset(written.attributes)
     where = ", ".join([c for c in (definition.where, written.where) if c])
     on = " and ".join([c for c in (definition.on, written.on) if c])
-    line = parse_index_signature(written.line, where, on, names)
+    line = parse_index_signature(written.index_signature, where, on, names)
     counts = {name: len(info) for name, info in given.operands.items() if type(info) is tuple}
     line = attrs.evolve(expand_lists(line, counts), nouns=tuple(written.nouns.items()))
     letters = [(letter, name) for letter, name in definition.at.items()]

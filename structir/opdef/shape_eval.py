@@ -57,14 +57,14 @@ class ResolvedShapes:
     operand_dims: tuple[Dims | None, ...]  # None where unknown
 
     @property
-    def line(self) -> IndexSignature:
+    def index_signature(self) -> IndexSignature:
         """Returns the index signature with list operands expanded."""
-        return self.plan.line
+        return self.plan.index_signature
 
     @property
-    def rows(self) -> Mapping[str, int | None]:
+    def pack_ranks(self) -> Mapping[str, int | None]:
         """Returns the rank of each axis pack."""
-        return self.plan.rows
+        return self.plan.pack_ranks
 
     @property
     def operands(self) -> tuple[Spelled | None, ...]:
@@ -172,7 +172,7 @@ class _ShapeSolver:
 
     def run(self) -> None:
         plan, given = self.plan, self.given
-        for row, letters in plan.attribute_rows:
+        for row, letters in plan.attribute_packs:
             value = self.attributes[row]
             if type(value) is not tuple:
                 continue
@@ -250,7 +250,7 @@ class _ShapeSolver:
         return known and letter.isidentifier() and letter not in names
 
     def operand(self, k: int | None) -> str:
-        return "attributes" if k is None else self.plan.line.operands[k].shown
+        return "attributes" if k is None else self.plan.index_signature.operands[k].shown
 
     def dim_text(self, what: str, size: Dim, location: Location) -> str:
         """Returns `k = 32 (axis -1)`, or `32 (axis 0)` for an axis of an axis pack."""
@@ -261,8 +261,8 @@ class _ShapeSolver:
 
     def axis_text(self, k: int, axis: int) -> str:
         """Returns an axis by number, counted from the end where it is after an axis pack."""
-        sizes, entries = self.given[k], self.plan.line.operands[k].entries
-        if sizes is not None and entries and entries[0].row is not None:
+        sizes, entries = self.given[k], self.plan.index_signature.operands[k].entries
+        if sizes is not None and entries and entries[0].pack is not None:
             return f"axis {axis - len(sizes)}"
         return f"axis {axis}"
 
@@ -319,7 +319,7 @@ class _ShapeSolver:
             return whole
         for size in (left, right):
             if size != whole:
-                names = [self.plan.line.operands[k].shown for k, _ in (here, there)]
+                names = [self.plan.index_signature.operands[k].shown for k, _ in (here, there)]
                 self.assume_loose(size, whole, f"{' and '.join(names)} must broadcast")
         return whole
 
@@ -347,7 +347,9 @@ class _ShapeSolver:
                 ),
                 code="E0302",
             )
-        self.assume_loose(size, whole, f"{self.plan.line.operands[k].shown} must broadcast")
+        self.assume_loose(
+            size, whole, f"{self.plan.index_signature.operands[k].shown} must broadcast"
+        )
 
     # ---- equations
 
@@ -364,7 +366,7 @@ class _ShapeSolver:
 
         Returns False for an equation that must wait for others.
         """
-        unknown = [letter for letter in equation.letters if letter not in self.extents]
+        unknown = [letter for letter in equation.index_vars if letter not in self.extents]
         if len(unknown) > 1:
             return False
         if equation.right is None:
@@ -434,14 +436,14 @@ class _ShapeSolver:
     def unfit(self, equation: SizeEquation, total: Dim) -> InvalidCall:
         """Returns the error of an equation without a solution, with the known extents in it."""
         name, location = self.named(equation), (equation.operand, equation.axis)
-        known = [letter for letter in sorted(equation.letters) if letter in self.extents]
+        known = [letter for letter in sorted(equation.index_vars) if letter in self.extents]
         sources = [self.origin.get(letter, (None, None)) for letter in known]
         facts: list[Fact] = [(self.dim_text("_", total, location), *location)]
         facts += [
             (self.dim_text(letter, self.extents[letter], source), *source)
             for letter, source in zip(known, sources, strict=True)
         ]
-        nouns = dict(self.plan.line.nouns)
+        nouns = dict(self.plan.index_signature.nouns)
         noun = next((nouns[letter] for letter in known if letter in nouns), None)
         size = None if noun is None else self.conditioned_value(equation)
         found = f"found {dims.text(total)} ({self.axis_of_operand(location)})"
@@ -459,7 +461,7 @@ class _ShapeSolver:
 
     def factor_of(self, equation: SizeEquation) -> Dim | None:
         """Returns the factor of the one unknown of an equation that is a product."""
-        unknown = [letter for letter in equation.letters if letter not in self.extents]
+        unknown = [letter for letter in equation.index_vars if letter not in self.extents]
         if len(unknown) != 1:
             return None
         sym = dims.sym(unknown[0])

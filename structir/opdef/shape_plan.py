@@ -8,10 +8,10 @@ from functools import lru_cache
 import attrs
 
 from structir.ir.dims import Dim
-from structir.opdef.axis_packs import InvalidCall, row_ranks
-from structir.opdef.desugar import desugar, desugar_condition, rows_known
+from structir.opdef.axis_packs import InvalidCall, infer_pack_ranks
+from structir.opdef.desugar import desugar, desugar_condition, has_known_packs
 from structir.opdef.index_expr import IndexExpr, IndexExtent, IndexVar, leaves
-from structir.opdef.notation import AxisIndex, IndexSignature, SideCondition, row_letters
+from structir.opdef.notation import AxisIndex, IndexSignature, SideCondition, pack_index_vars
 
 Dims = tuple[Dim, ...]
 Spelled = tuple[AxisIndex, ...]
@@ -26,7 +26,7 @@ class SizeEquation:
     operand: int | None
     axis: int | None
     text: str
-    letters: frozenset[str]  # of both sides
+    index_vars: frozenset[str]  # of both sides
 
 
 @attrs.frozen(eq=False)
@@ -37,8 +37,8 @@ class ShapePlan:
     `equations` bind the rest, and `loose` axes are checked against the bound extents.
     """
 
-    line: IndexSignature
-    rows: Mapping[str, int | None]
+    index_signature: IndexSignature
+    pack_ranks: Mapping[str, int | None]
     operands: tuple[Spelled | None, ...]
     results: tuple[Spelled | None, ...]
     strict: tuple[tuple[str, int, int], ...]
@@ -47,7 +47,7 @@ class ShapePlan:
     loose: tuple[tuple[str, int, int], ...]
     comparisons: tuple[SideCondition, ...]
     on: tuple[SideCondition, ...]
-    attribute_rows: tuple[tuple[str, tuple[str, ...]], ...]
+    attribute_packs: tuple[tuple[str, tuple[str, ...]], ...]
     read_off: Mapping[IndexExpr, tuple[int, int]]  # a size that is at an operand's axis
 
 
@@ -66,7 +66,7 @@ def shape_plan(
     """
     here = [k for k, there in enumerate(present) if there]
     try:
-        rows = row_ranks(
+        rows = infer_pack_ranks(
             [line.operands[k] for k in here], [ranks[k] for k in here], dict(axes), dict(stated)
         )
     except InvalidCall as error:
@@ -74,7 +74,9 @@ def shape_plan(
         raise InvalidCall(error.message, facts, error.hint, error.code) from None
     operands = tuple(
         [
-            desugar(access, rows, rank) if there and (rank is not None or not access.rows) else None
+            desugar(access, rows, rank)
+            if there and (rank is not None or not access.packs)
+            else None
             for access, rank, there in zip(line.operands, ranks, present, strict=True)
         ]
     )
@@ -121,7 +123,9 @@ def _build_plan(
             read_off.setdefault(size, (k, axis))
             text = line.operands[k].text
             equations.append(SizeEquation(size, None, k, axis, text, _letters(size)))
-    where = [desugar_condition(r, known, size=True) for r in line.where if rows_known(r, known)]
+    where = [
+        desugar_condition(r, known, size=True) for r in line.where if has_known_packs(r, known)
+    ]
     for relation in where:
         if relation.op == "eq":
             letters = _letters(relation.left) | _letters(relation.right)
@@ -129,10 +133,10 @@ def _build_plan(
                 SizeEquation(relation.left, relation.right, None, None, relation.text, letters)
             )
     attribute_rows = tuple(
-        [(row, row_letters(row, rank)) for row, rank in stated.items() if rank is not None]
+        [(row, pack_index_vars(row, rank)) for row, rank in stated.items() if rank is not None]
     )
     fixed = {letter for letter, _, _ in strict}
-    fixed |= {letter for equation in equations for letter in equation.letters}
+    fixed |= {letter for equation in equations for letter in equation.index_vars}
     fixed |= {letter for _, letters in attribute_rows for letter in letters}
     places: dict[str, list[tuple[int, int]]] = {}
     for letter, k, axis in loose:
@@ -148,7 +152,9 @@ def _build_plan(
         tuple(equations),
         tuple([place for place in loose if place[0] in fixed]),
         tuple([r for r in where if r.op != "eq"]),
-        tuple([desugar_condition(r, known, size=False) for r in line.on if rows_known(r, known)]),
+        tuple(
+            [desugar_condition(r, known, size=False) for r in line.on if has_known_packs(r, known)]
+        ),
         attribute_rows,
         read_off,
     )

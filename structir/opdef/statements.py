@@ -77,7 +77,7 @@ class SpecBuilder:
 
     operands: Sequence[CallTensor]  # those that are given
     results: Sequence[CallTensor]
-    letters: LoopIndices
+    loops: LoopIndices
     on: Sequence[SideCondition]
     values: Values
     monoid: str | None = None
@@ -94,7 +94,7 @@ class SpecBuilder:
         return IndexSpec(
             tuple([OperandInfo(t.name, t.path, t.dims, t.dtype) for t in self.operands]),
             tuple([ResultInfo(t.name, t.dims, t.dtype) for t in self.results]),
-            {s: self.letters.extent(s) for s in self.letters.symbols.values()},
+            {s: self.loops.extent(s) for s in self.loops.symbols.values()},
             tuple([clause for clause in made if clause is not None]),
             self.nothing(made, fill),
             None if self.base is None else self.named[self.base],
@@ -129,17 +129,17 @@ class SpecBuilder:
         writes = [
             self._write(k, t, point, piece) for (k, t), point in zip(results, points, strict=True)
         ]
-        conditions = tuple([self.letters.condition(relation) for relation in self.on])
+        conditions = tuple([self.loops.condition(relation) for relation in self.on])
         reads = self._needed([self._read(t, piece) for t in read], writes, piece)
         whole = dict.fromkeys(s for t in (*read, *self.results) for s in self._whole_letters(t))
         parallel = dict.fromkeys(s for _, t in results for s in self._uses(t.entries, piece))
         reduced = {s for s in self._used(reads, conditions) if s not in parallel}
         if self.base is not None:  # every element that is read is written, there or elsewhere
-            parallel |= dict.fromkeys(self.letters.in_order(reduced))
+            parallel |= dict.fromkeys(self.loops.in_order(reduced))
             reduced = set()
         return Statement(
             tuple([s for s in parallel if s not in whole]),
-            tuple([s for s in self.letters.in_order(reduced) if s not in whole]),
+            tuple([s for s in self.loops.in_order(reduced) if s not in whole]),
             tuple(whole),
             reads,
             tuple(writes),
@@ -153,14 +153,14 @@ class SpecBuilder:
         """Yields the loop indices of an access in order, including data-dependent reads."""
         for entry in entries:
             if entry.join:
-                yield self.letters.symbol(entry.join[piece.chosen[entry.join]])
+                yield self.loops.symbol(entry.join[piece.chosen[entry.join]])
             elif entry.index is not None:
                 yield from self._uses_of(entry.index, piece)
 
     def _uses_of(self, formula: IndexExpr, piece: JoinChoice) -> Iterator[Sym]:
         for leaf in formulas.leaves(formula):
             if isinstance(leaf, IndexVar):
-                yield self.letters.symbol(leaf.name)
+                yield self.loops.symbol(leaf.name)
             elif isinstance(leaf, ElementRef) and leaf.at is None:
                 yield from self._uses(self.operands[self.named[leaf.operand]].entries, piece)
 
@@ -178,13 +178,13 @@ class SpecBuilder:
 
     def _whole_letters(self, tensor: CallTensor) -> list[Sym]:
         indices = [e.index for e in tensor.entries if e.whole]
-        return [self.letters.symbol(i.name) for i in indices if isinstance(i, IndexVar)]
+        return [self.loops.symbol(i.name) for i in indices if isinstance(i, IndexVar)]
 
     # accesses
 
     def _entries(self, tensor: CallTensor, piece: JoinChoice) -> tuple[AccessIndex, ...]:
         pairs = zip(tensor.entries, tensor.dims, strict=True)
-        return tuple([self.letters.entry(e, size, piece.chosen) for e, size in pairs])
+        return tuple([self.loops.entry(e, size, piece.chosen) for e, size in pairs])
 
     def _read(self, tensor: CallTensor, piece: JoinChoice) -> Read:
         return Read(tensor.name, self.named[tensor.name], self._entries(tensor, piece))
@@ -195,9 +195,7 @@ class SpecBuilder:
         if element.at is None:
             return self._read(tensor, piece)
         pairs = zip(element.at, tensor.dims, strict=True)
-        entries = [
-            self.letters.entry(LineEntry(at, None), size, piece.chosen) for at, size in pairs
-        ]
+        entries = [self.loops.entry(LineEntry(at, None), size, piece.chosen) for at, size in pairs]
         return Read(element_name(element), position, tuple(entries))
 
     def _write(
@@ -205,7 +203,7 @@ class SpecBuilder:
     ) -> Write:
         entries = self._entries(tensor, piece)
         letters = list(self._uses(tensor.entries, piece))
-        return Write(result, entries, value, self.letters.injective(entries, letters))
+        return Write(result, entries, value, self.loops.injective(entries, letters))
 
     def _needed(
         self, reads: list[Read], writes: list[Write], piece: JoinChoice

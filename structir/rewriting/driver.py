@@ -193,7 +193,7 @@ class _Driver:
         with RECORDER.recording() as again:
             next(generator)
         for piece, learned in zip(again, trail, strict=False):
-            piece.value = match.found.get(id(learned))
+            piece.value = match.matched.get(id(learned))
         ACTIVE_GRAPHS.append(self.graph)
         try:
             return next(generator, None)

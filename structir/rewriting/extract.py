@@ -86,7 +86,7 @@ class _Extraction:
         match = Match(self.graph)
         if not match.at(self.rule.pattern_calls[0], binding.var) or not self.allowed(match):
             return
-        found = [match.graph.name(var) for var in match.found.values() if isinstance(var, Var)]
+        found = [match.graph.name(var) for var in match.matched.values() if isinstance(var, Var)]
         inner = list(dict.fromkeys(var for var in found if var is not binding.var))[::-1]
         if any(self.graph.uses(var) != 1 or var in self.inner for var in inner):
             return
@@ -109,7 +109,7 @@ class _Extraction:
             next(generator)
         for piece, learned in zip(again, self.rule.pattern_calls[1], strict=False):
             assert isinstance(piece, CallPattern | ItemPattern)
-            piece.value = match.found.get(id(learned))
+            piece.value = match.matched.get(id(learned))
         ACTIVE_GRAPHS.append(self.graph)
         try:
             return next(generator, None) is not None

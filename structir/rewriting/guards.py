@@ -82,8 +82,10 @@ def _matched(value: Any) -> Any:
 def acts_element_wise(f: Any) -> bool:
     """Whether a matched op is elementwise with one result, by its index signature."""
     definition = f.op.definition
-    line = getattr(definition, "line", None)
-    if not isinstance(line, str) or "struct_info" in definition.hooks:  # which may be no tensor's
+    signature = getattr(definition, "index_signature", None)
+    if (
+        not isinstance(signature, str) or "struct_info" in definition.hooks
+    ):  # which may be no tensor's
         return False
-    rows = {row.strip() for row in ROW.findall(line)}
-    return rows in ({"*s"}, {"~s"}) and line.partition("->")[2].count("[") == 1
+    rows = {row.strip() for row in ROW.findall(signature)}
+    return rows in ({"*s"}, {"~s"}) and signature.partition("->")[2].count("[") == 1

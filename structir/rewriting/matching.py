@@ -78,7 +78,7 @@ class Match:
 
     graph: UseDefGraph
     bound: dict[str, Any] = attrs.Factory(dict)
-    found: dict[int, Any] = attrs.Factory(dict)
+    matched: dict[int, Any] = attrs.Factory(dict)
 
     def at(self, pattern: Any, value: Any) -> bool:
         """Whether a pattern matches a value."""
@@ -137,18 +137,18 @@ def _item(match: Match, pattern: ItemPattern, value: Any) -> bool:
     item = match.graph.value(value)
     if not isinstance(item, TupleGetItem) or item.index != pattern.index:
         return False
-    match.found[id(pattern)] = value
+    match.matched[id(pattern)] = value
     return match.at(pattern.of, item.tuple_value)
 
 
 def _call(match: Match, pattern: CallPattern, value: Any) -> bool:
-    known = match.found.get(id(pattern), MISSING)
+    known = match.matched.get(id(pattern), MISSING)
     if known is not MISSING:
         return match.graph.name(known) is match.graph.name(value)
     call = match.graph.value(value)
     if type(call) is not Call or type(call.op) is not Op or not is_pure_value(call):
         return False
-    match.found[id(pattern)] = value
+    match.matched[id(pattern)] = value
     if type(pattern.callee) is OpVar:
         return _any_op(match, pattern, call)
     if call.op.definition is not pattern.callee:
@@ -157,14 +157,14 @@ def _call(match: Match, pattern: CallPattern, value: Any) -> bool:
 
 
 def _any_op(match: Match, pattern: CallPattern, call: Call) -> bool:
-    if len(call.args) != len(pattern.given):
+    if len(call.args) != len(pattern.arguments):
         return False
     assert isinstance(call.op, Op)
     if any(call.op.definition.of_sizes):
         return False
     if not match.bind(pattern.callee.name, MatchedOp(call)):
         return False
-    return all(map(match.at, pattern.given.values(), call.args))
+    return all(map(match.at, pattern.arguments.values(), call.args))
 
 
 def _arguments(match: Match, pattern: CallPattern, call: Call) -> bool:
@@ -178,7 +178,7 @@ def _arguments(match: Match, pattern: CallPattern, call: Call) -> bool:
                 given = default
         else:
             given = call.attrs.get(parameter.name, default)
-        wanted = pattern.given.get(parameter.name, MISSING)
+        wanted = pattern.arguments.get(parameter.name, MISSING)
         if wanted is MISSING:
             if given is not default:
                 return False

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-PLAYERS: dict[str, Callable[..., Any]] = {}
+OPS_BY_TRAIT: dict[str, Callable[..., Any]] = {}
 
 
 def has_trait(role: str, declared: Callable[..., Any]) -> None:
     """Registers the op that has a trait."""
-    PLAYERS[role] = declared
+    OPS_BY_TRAIT[role] = declared

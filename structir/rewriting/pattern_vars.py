@@ -73,7 +73,7 @@ class CallPattern(PatternExpr):
     def __init__(self, callee: Any, given: Mapping[str, Any]) -> None:
         super().__init__()
         self.callee = callee  # an op's definition, or an OpHole
-        self.given = given
+        self.arguments = given
         RECORDER.trail.append(self)
 
 

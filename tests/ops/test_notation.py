@@ -14,8 +14,8 @@ from structir.opdef.index_expr import (
 from structir.opdef.notation import (
     REQUIRED,
     NotationError,
+    pack_index_vars,
     parse_index_signature,
-    row_letters,
 )
 
 
@@ -31,9 +31,9 @@ def entry(text, attributes=()):
 def test_matmul_is_read_as_it_looks():
     line = parse_index_signature("lhs[~b, i, k], rhs[~b, k, j] -> out[~b, i, j] @ out_dtype or T")
     lhs, rhs = line.operands
-    assert [e.row for e in lhs.entries] == ["b", None, None]
+    assert [e.pack for e in lhs.entries] == ["b", None, None]
     assert lhs.entries[0].loose
-    assert [e.letter for e in rhs.entries] == [None, "k", "j"]
+    assert [e.index_var for e in rhs.entries] == [None, "k", "j"]
     assert line.results[0].dtypes == ("out_dtype", "T")
     assert lhs.text == "lhs[~b, i, k]"
 
@@ -96,7 +96,7 @@ def test_side_conditions_speak_of_extents_and_of_indices():
 def test_rows_become_letters():
     line = parse_index_signature("x[n, *s] -> y[n, flat(*s)]")
     x, y = line.operands[0], line.results[0]
-    assert [e.letter for e in desugar(x, {"s": 2}) or ()] == ["n", *row_letters("s", 2)]
+    assert [e.index_var for e in desugar(x, {"s": 2}) or ()] == ["n", *pack_index_vars("s", 2)]
     group = (desugar(y, {"s": 2}) or ())[1]
     assert str(group.size) == "(s_0 * s_1)"
     assert str(group.index) == "((s_0 * s_1) + s_1)"
@@ -111,14 +111,14 @@ def test_a_group_over_no_axes_has_one_element():
 
 def test_a_short_loose_operand_has_the_last_letters_of_its_row():
     line = parse_index_signature("x[~s], y[~s] -> z[~s]")
-    assert [e.letter for e in desugar(line.operands[0], {"s": 3}, 1) or ()] == ["s_2"]
+    assert [e.index_var for e in desugar(line.operands[0], {"s": 3}, 1) or ()] == ["s_2"]
 
 
 def test_a_list_is_written_out_with_a_letter_for_each_member():
     line = expand_lists(parse_index_signature("*xs[*p, i, *t] -> out[*p, join(*i), *t]"), {"xs": 3})
     assert [a.name for a in line.operands] == ["xs_0", "xs_1", "xs_2"]
     assert [a.shown for a in line.operands] == ["xs[0]", "xs[1]", "xs[2]"]
-    assert [a.entries[1].letter for a in line.operands] == ["i_0", "i_1", "i_2"]
+    assert [a.entries[1].index_var for a in line.operands] == ["i_0", "i_1", "i_2"]
     assert line.results[0].entries[1].join == ("i_0", "i_1", "i_2")
 
 
