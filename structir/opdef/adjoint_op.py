@@ -37,7 +37,7 @@ reference = lazy_module("structir.opdef.reference")
 Emit = Callable[[Expr], Expr]  # binds an expression to a variable and returns it
 Cotangent = Any  # an Expr, a tuple of cotangents for a tuple, or None where zero
 ADJOINT_ATTRIBUTES = ("of", "by", "reads", "part")
-MOST_ARGUMENTS = 64
+MAX_ARGUMENTS = 64
 NUMBERED = re.compile(r"\w+ (?:\d+\.)?(\d+)")  # a tensor in the shape of a result
 
 
@@ -54,9 +54,9 @@ class AdjointDefinition:
     def __attrs_post_init__(self) -> None:
         self.op = register_op(self)
 
-    argument_names = tuple([f"argument_{k}" for k in range(MOST_ARGUMENTS)])
-    leading = MOST_ARGUMENTS
-    of_sizes = (False,) * MOST_ARGUMENTS
+    argument_names = tuple([f"argument_{k}" for k in range(MAX_ARGUMENTS)])
+    leading = MAX_ARGUMENTS
+    of_sizes = (False,) * MAX_ARGUMENTS
 
     @property
     def doc(self) -> str:
@@ -105,9 +105,9 @@ class AdjointDefinition:
         """Checks that each tensor of `reads` has the StructInfo of its result."""
         reads, count = call.attrs["reads"], len(forward.args)
         for name, arg in zip(reads, call.args[count:], strict=True):
-            wanted = results[self._result_of(call, name, len(results))]
-            if arg.struct_info is None or base_check(wanted, arg.struct_info) is FAIL_L0:
-                raise self._error(call, f"{name}: expected {wanted}, found {arg.struct_info}")
+            expected = results[self._result_of(call, name, len(results))]
+            if arg.struct_info is None or base_check(expected, arg.struct_info) is FAIL_L0:
+                raise self._error(call, f"{name}: expected {expected}, found {arg.struct_info}")
 
     def _result_of(self, call: Call, name: Any, count: int) -> int:
         """Returns the result index in the name of a tensor: `gradient 1`, `ties 0.1`."""
@@ -147,7 +147,7 @@ class AdjointDefinition:
         spec = differentiable_spec(forward)
         if spec is None:
             return None
-        paths, by, part = [info.path for info in spec.operands], *self._asked(call)
+        paths, by, part = [info.path for info in spec.operands], *self._target(call)
         derived = adjoints.adjoint(spec, paths.index(by)) if by in paths else None
         specs = {None: derived.spec, **{h.name: h.spec for h in derived.helpers}} if derived else {}
         if part not in specs:
@@ -156,7 +156,7 @@ class AdjointDefinition:
         positions = {n: first + k for k, n in enumerate(call.attrs["reads"])}
         return place_operands(specs[part], len(spec.operands), positions)
 
-    def _asked(self, call: Call) -> tuple[Any, Any]:
+    def _target(self, call: Call) -> tuple[Any, Any]:
         return call.attrs["by"], call.attrs.get("part")
 
     def decompose(self, call: Call) -> None:
@@ -221,16 +221,16 @@ def operands_read(spec: IndexSpec, first: int) -> list[str]:
 
 def place_operands(spec: IndexSpec, first: int, positions: Mapping[str, int]) -> IndexSpec:
     """Maps the operands from index `first` on to argument positions; drops those without one."""
-    kept = [k for k, info in enumerate(spec.operands) if k < first or info.name in positions]
-    number = {old: new for new, old in enumerate(kept)}
-    operands = [spec.operands[k] for k in kept]
+    retained = [k for k, info in enumerate(spec.operands) if k < first or info.name in positions]
+    new_indices = {old: new for new, old in enumerate(retained)}
+    operands = [spec.operands[k] for k in retained]
     operands[first:] = [attrs.evolve(o, path=(positions[o.name],)) for o in operands[first:]]
-    statements = tuple([_renumber(statement, number) for statement in spec.clauses])
+    statements = tuple([_renumber(statement, new_indices) for statement in spec.clauses])
     return attrs.evolve(spec, operands=tuple(operands), clauses=statements)
 
 
-def _renumber(statement: Statement, number: Mapping[int, int]) -> Statement:
-    reads = [attrs.evolve(r, operand=number[r.operand]) for r in statement.reads]
+def _renumber(statement: Statement, new_indices: Mapping[int, int]) -> Statement:
+    reads = [attrs.evolve(r, operand=new_indices[r.operand]) for r in statement.reads]
     return attrs.evolve(statement, reads=tuple(reads))
 
 

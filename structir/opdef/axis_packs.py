@@ -34,30 +34,30 @@ def infer_pack_ranks(
     accesses: Sequence[OperandAccess],
     ranks: Sequence[int | None],
     axes: Mapping[str, int],
-    stated: Mapping[str, int | None],
+    attribute_ranks: Mapping[str, int | None],
 ) -> Ranks:
     """Returns the rank of every axis pack, None where unknown.
 
     `axes` maps index variables to axis numbers; `stated` has the ranks of attribute packs.
     """
-    packs: Ranks = dict(stated)
+    pack_ranks: Ranks = dict(attribute_ranks)
     sources: dict[str, int] = {}
-    unplaced: list[tuple[int, OperandAccess, int]] = []
+    operands: list[tuple[int, OperandAccess, int]] = []
     for k, (access, rank) in enumerate(zip(accesses, ranks, strict=True)):
         if rank is None:
-            for row in access.packs:
-                packs.setdefault(row, None)
+            for pack in access.packs:
+                pack_ranks.setdefault(pack, None)
             continue
         _check_rank(k, access, rank)
         if axes and access.packs:
-            position = _placed_index(access, axes)
+            position = _axis_position(access, axes)
             if position is not None:
-                _around(k, access, rank, position, axes, packs, sources)
+                _bind_packs_around(k, access, rank, position, axes, pack_ranks, sources)
                 continue
-        unplaced.append((k, access, rank))
-    _fit_strict(unplaced, packs, sources, frozenset(stated))
-    _fit_loose(accesses, ranks, unplaced, packs, frozenset(stated))
-    return packs
+        operands.append((k, access, rank))
+    _bind_strict_packs(operands, pack_ranks, sources)
+    _bind_broadcasting_packs(accesses, ranks, operands, pack_ranks, frozenset(attribute_ranks))
+    return pack_ranks
 
 
 def _check_rank(k: int, access: OperandAccess, rank: int) -> None:
@@ -75,7 +75,7 @@ def axes_text(count: int) -> str:
     return f"{count} axis" if count == 1 else f"{count} axes"
 
 
-def _placed_index(access: OperandAccess, axes: Mapping[str, int]) -> int | None:
+def _axis_position(access: OperandAccess, axes: Mapping[str, int]) -> int | None:
     """Returns the position of the index variable whose axis an attribute determines."""
     for position, entry in enumerate(access.entries):
         if names_of(entry) & axes.keys():
@@ -89,12 +89,12 @@ def names_of(entry: AxisIndex) -> set[str]:
     return names | ({entry.size.name} if isinstance(entry.size, IndexExtent) else set())
 
 
-def normal_axis(axis: int, rank: int, what: str = "the operand") -> int:
+def normal_axis(axis: int, rank: int, operand: str = "the operand") -> int:
     """Normalizes a possibly negative axis; raises InvalidCall where it is out of range."""
     if not -rank <= axis < rank:
         allowed = f"{-rank} to {rank - 1}" if rank else "no axis, as it is a scalar"
         raise InvalidCall(
-            f"axis out of range for {what}: expected {allowed}, found {axis}",
+            f"axis out of range for {operand}: expected {allowed}, found {axis}",
             (),
             f"write an axis from {-rank} to {rank - 1}" if rank else None,
             "E0203",
@@ -102,100 +102,101 @@ def normal_axis(axis: int, rank: int, what: str = "the operand") -> int:
     return axis % rank
 
 
-def _around(
+def _bind_packs_around(
     k: int,
     access: OperandAccess,
     rank: int,
     position: int,
     axes: Mapping[str, int],
-    packs: Ranks,
+    pack_ranks: Ranks,
     sources: dict[str, int],
 ) -> None:
     """Binds the axis packs before and after an axis whose number is known."""
-    letter = next(iter(names_of(access.entries[position]) & axes.keys()))
-    axis = normal_axis(axes[letter], rank, access.name)
+    index_var = next(iter(names_of(access.entries[position]) & axes.keys()))
+    axis = normal_axis(axes[index_var], rank, access.name)
     before, after = access.entries[:position], access.entries[position + 1 :]
     for part, count in ((before, axis), (after, rank - axis - 1)):
-        rows = [e.pack for e in part if e.pack is not None]
-        pack_rank = count - (len(part) - len(rows))
-        if pack_rank < 0 or (pack_rank > 0 and not rows):
+        packs = [e.pack for e in part if e.pack is not None]
+        pack_rank = count - (len(part) - len(packs))
+        if pack_rank < 0 or (pack_rank > 0 and not packs):
             raise InvalidCall(
-                f"rank mismatch: expected axis {axes[letter]} at {letter} of {access.text}, "
+                f"rank mismatch: expected axis {axes[index_var]} at {index_var} of {access.text}, "
                 f"found {axes_text(rank)}",
                 ((axes_text(rank), k, None),),
                 code="E0304",
             )
-        if rows:
-            _bind_rank(k, access, rows[0], pack_rank, packs, sources)
+        if packs:
+            _bind_rank(k, access, packs[0], pack_rank, pack_ranks, sources)
 
 
 def _bind_rank(
-    k: int, access: OperandAccess, row: str, count: int, packs: Ranks, sources: dict[str, int]
+    k: int, access: OperandAccess, pack: str, count: int, pack_ranks: Ranks, sources: dict[str, int]
 ) -> None:
-    known = packs.get(row)
-    if known is not None and known != count:
-        facts = [(f"*{row} has {axes_text(known)}", sources.get(row), None)]
-        facts.append((f"*{row} has {axes_text(count)}", k, None))
-        message = f"rank mismatch: expected {axes_text(known)} for *{row} of {access.text}"
+    expected = pack_ranks.get(pack)
+    if expected is not None and expected != count:
+        facts = [(f"*{pack} has {axes_text(expected)}", sources.get(pack), None)]
+        facts.append((f"*{pack} has {axes_text(count)}", k, None))
+        message = f"rank mismatch: expected {axes_text(expected)} for *{pack} of {access.text}"
         raise InvalidCall(f"{message}, found {count}", tuple(facts), code="E0304")
-    packs[row] = count
-    sources.setdefault(row, k)
+    pack_ranks[pack] = count
+    sources.setdefault(pack, k)
 
 
-def _fit_strict(
-    unplaced: list[tuple[int, OperandAccess, int]],
-    packs: Ranks,
+def _bind_strict_packs(
+    operands: list[tuple[int, OperandAccess, int]],
+    pack_ranks: Ranks,
     sources: dict[str, int],
-    stated: frozenset[str],
 ) -> None:
     """Binds packs without `~`: an operand of known rank determines its only unknown pack."""
-    pending = [item for item in unplaced if not _loose_rows(item[1])]
+    pending = [item for item in operands if not _broadcasting_packs(item[1])]
     while pending:
         remaining = []
         for k, access, rank in pending:
-            unknown = [row for row in access.packs if packs.get(row) is None]
-            others = sum(packs.get(row) or 0 for row in access.packs)
+            unknown = [pack for pack in access.packs if pack_ranks.get(pack) is None]
+            other_axes = sum(pack_ranks.get(pack) or 0 for pack in access.packs)
             if len(unknown) > 1:
                 remaining.append((k, access, rank))
             elif unknown:
-                if rank - access.fixed - others < 0:
-                    least = axes_text(access.fixed + others)
+                if rank - access.fixed - other_axes < 0:
+                    least = axes_text(access.fixed + other_axes)
                     message = f"{access.shown}: expected at least {least}, found {rank}"
                     raise InvalidCall(message, ((axes_text(rank), k, None),), code="E0304")
-                _bind_rank(k, access, unknown[0], rank - access.fixed - others, packs, sources)
-            elif access.packs and access.fixed + others != rank:
-                row = access.packs[-1]
-                count = rank - access.fixed - others + (packs[row] or 0)
-                _bind_rank(k, access, row, count, packs, sources)
+                _bind_rank(
+                    k, access, unknown[0], rank - access.fixed - other_axes, pack_ranks, sources
+                )
+            elif access.packs and access.fixed + other_axes != rank:
+                pack = access.packs[-1]
+                count = rank - access.fixed - other_axes + (pack_ranks[pack] or 0)
+                _bind_rank(k, access, pack, count, pack_ranks, sources)
         if len(remaining) == len(pending):
             return
         pending = remaining
 
 
-def _loose_rows(access: OperandAccess) -> list[str]:
+def _broadcasting_packs(access: OperandAccess) -> list[str]:
     return [e.pack for e in access.entries if e.pack is not None and e.loose]
 
 
-def _fit_loose(
+def _bind_broadcasting_packs(
     accesses: Sequence[OperandAccess],
     ranks: Sequence[int | None],
-    unplaced: list[tuple[int, OperandAccess, int]],
-    packs: Ranks,
-    stated: frozenset[str],
+    operands: list[tuple[int, OperandAccess, int]],
+    pack_ranks: Ranks,
+    attribute_packs: frozenset[str],
 ) -> None:
     """Binds packs with `~` to the largest rank, or None where an operand's rank is unknown."""
-    for k, access, rank in unplaced:
-        for row in _loose_rows(access):
-            others = sum(packs.get(r) or 0 for r in access.packs if r != row)
-            pack_rank = rank - access.fixed - others
-            if row in stated:
-                _check_target(k, access, rank, pack_rank, packs[row])
+    for k, access, rank in operands:
+        for pack in _broadcasting_packs(access):
+            other_axes = sum(pack_ranks.get(r) or 0 for r in access.packs if r != pack)
+            pack_rank = rank - access.fixed - other_axes
+            if pack in attribute_packs:
+                _check_target(k, access, rank, pack_rank, pack_ranks[pack])
             else:
-                packs[row] = max(packs.get(row) or 0, pack_rank)
-    for access, known in zip(accesses, ranks, strict=True):
-        if known is None:
-            for row in _loose_rows(access):
-                packs[row] = packs[row] if row in stated else None
+                pack_ranks[pack] = max(pack_ranks.get(pack) or 0, pack_rank)
+    for access, operand_rank in zip(accesses, ranks, strict=True):
+        if operand_rank is None:
+            for pack in _broadcasting_packs(access):
+                pack_ranks[pack] = pack_ranks[pack] if pack in attribute_packs else None
 
 
 def _check_target(

@@ -32,7 +32,7 @@ def propose_edit(
     operands = [resolved.paths[k] for _, k, _ in error.facts if k is not None]
     for position, member in sorted(dict.fromkeys(operands), reverse=True):
         if member is None:
-            describe, edit = EDITS[error.code]
+            description, edit = EDITS[error.code]
             call, shape = edit(args[position])
             info: Any = args[position].struct_info
             edited = Var("edited", TensorStructInfo(shape, info.dtype))
@@ -41,13 +41,13 @@ def propose_edit(
             fits = shape is not None and len(shape) <= max(ranks)
             if fits and accepts(definition, candidate, attributes):
                 side = ("left ", "right ")[position] if len(args) == 2 else ""
-                changed = [*names[:position], call, *names[position + 1 :]]
-                written = _call_source(definition, changed, attributes)
-                return f"{describe.format(f'{side}operand')}: {written}"
+                edited_names = [*names[:position], call, *names[position + 1 :]]
+                edited_call = _call_source(definition, edited_names, attributes)
+                return f"{description.format(f'{side}operand')}: {edited_call}"
         for axis in range(4) if type(attributes.get("axis", 0)) is int else ():
-            other = {**attributes, "axis": axis}
-            if "axis" in resolved.placing and accepts(definition, args, other):
-                return f"use axis {axis}: {_call_source(definition, names, other)}"
+            edited_attributes = {**attributes, "axis": axis}
+            if "axis" in resolved.placing and accepts(definition, args, edited_attributes):
+                return f"use axis {axis}: {_call_source(definition, names, edited_attributes)}"
     return None
 
 

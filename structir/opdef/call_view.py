@@ -76,8 +76,8 @@ class CallView:
         value = self.attributes[name]
         if value is None:
             return tuple(range(rank))
-        listed = (value,) if isinstance(value, int) else value
-        axes = tuple([normal_axis(a, rank, self.first) for a in listed])
+        axis_list = (value,) if isinstance(value, int) else value
+        axes = tuple([normal_axis(a, rank, self.first) for a in axis_list])
         if len(set(axes)) != len(axes):
             unique = list(dict.fromkeys(axes))
             self.reject(

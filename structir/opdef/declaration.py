@@ -18,7 +18,7 @@ from structir.opdef.parameters import REQUIRED, OpSignature, signature_of
 
 SignatureFunction = Callable[[CallView], "ResolvedSignature | str"]
 PACKAGE = __name__.partition(".")[0]
-PLAIN = frozenset({Var, DataflowVar, Call, Constant})
+OPERAND_TYPES = frozenset({Var, DataflowVar, Call, Constant})
 
 
 def is_built_in(body: Any) -> bool:
@@ -108,13 +108,13 @@ class DeclaredOp:
     @cached_property
     def leading(self) -> int:
         """Returns the number of parameters that precede the first static attribute."""
-        found = [k for k, p in enumerate(self.signature.parameters) if not p.is_argument]
-        return found[0] if found else len(self.signature.parameters)
+        static = [k for k, p in enumerate(self.signature.parameters) if not p.is_argument]
+        return static[0] if static else len(self.signature.parameters)
 
     def accepts_positionally(self, args: tuple[Any, ...]) -> bool:
         """Returns whether arguments are tensors in order and all else is omitted."""
         fewest, most = self.operand_counts
-        return fewest <= len(args) <= most and all([type(a) in PLAIN for a in args])
+        return fewest <= len(args) <= most and all([type(a) in OPERAND_TYPES for a in args])
 
     @cached_property
     def operand_counts(self) -> tuple[int, int]:

@@ -73,8 +73,8 @@ class SignatureOpDefinition(DeclaredOp):
 
     def decompose(self, call: Call) -> Expr | None:
         """Returns the decomposition of a composite call, or None."""
-        own = self.hooks.get("decompose")
-        body = own if own is not None else self.body if self.parts else None
+        hook = self.hooks.get("decompose")
+        body = hook if hook is not None else self.body if self.parts else None
         return None if body is None else deduction.decompose(self, body, call)
 
     def reference(self, call: Call, values: tuple[Any, ...]) -> Any:
@@ -106,8 +106,8 @@ class Declaration:
     def __call__(self, *args: Any, **keywords: Any) -> Call:
         return self.definition.bind(args, keywords, None)
 
-    def _hook(self, what: str, hook: Hook) -> Hook:
-        self.definition.hooks[what] = hook
+    def _hook(self, name: str, hook: Hook) -> Hook:
+        self.definition.hooks[name] = hook
         return hook
 
     def reference(self, hook: Hook) -> Hook:
@@ -167,7 +167,7 @@ class Declaration:
 
 
 def op(
-    index_signature: str | SignatureFunction, *, name: str | None = None, **stated: Any
+    index_signature: str | SignatureFunction, *, name: str | None = None, **options: Any
 ) -> Callable[[Callable[..., Any]], Declaration]:
     """Declares an op by its index signature; the decorated function is its body.
 
@@ -178,16 +178,16 @@ def op(
     """
 
     def declare(body: Callable[..., Any]) -> Declaration:
-        own = name or body.__name__.rstrip("_")
+        op_name = name or body.__name__.rstrip("_")
         if "return" not in body.__annotations__:
             hint = "write `-> Point` for a scalar expression, `-> Expr` for a tree of calls"
             message = "missing return annotation: expected Point, Expr or Array, found none"
-            raise NotationError(Diagnostic(message, op=own, hint=f"{hint}, or `-> Array`"))
+            raise NotationError(Diagnostic(message, op=op_name, hint=f"{hint}, or `-> Array`"))
         if is_built_in(body):  # tests check these: an import has no time for it
-            return Declaration(SignatureOpDefinition(own, index_signature, body, **stated))
-        declaration_checks.check_name(own)
-        made = DeclaredOp(own, index_signature, body, **stated)
-        declaration_checks.check_declaration(made)
-        return Declaration(SignatureOpDefinition(own, index_signature, body, **stated))
+            return Declaration(SignatureOpDefinition(op_name, index_signature, body, **options))
+        declaration_checks.check_name(op_name)
+        definition = DeclaredOp(op_name, index_signature, body, **options)
+        declaration_checks.check_declaration(definition)
+        return Declaration(SignatureOpDefinition(op_name, index_signature, body, **options))
 
     return declare

@@ -64,16 +64,16 @@ def bound_dtypes(
         if name not in bound:
             bound[name], sources[name] = dtype, k
             continue
-        known = bound[name]
-        if known is not None and dtype is not None and known != dtype:
+        expected = bound[name]
+        if expected is not None and dtype is not None and expected != dtype:
             first = accesses[sources[name]].shown
             raise InvalidCall(
-                f"dtype mismatch: {first} has {known}, {access.shown} has {dtype}",
+                f"dtype mismatch: {first} has {expected}, {access.shown} has {dtype}",
                 (
-                    (f"expected dtype {known}", sources[name], None),
+                    (f"expected dtype {expected}", sources[name], None),
                     (f"found dtype {dtype}", k, None),
                 ),
-                f"{conversion(known)}; there is no implicit dtype promotion",
+                f"{conversion(expected)}; there is no implicit dtype promotion",
                 "E0202",
             )
         if dtype is None:
@@ -81,14 +81,14 @@ def bound_dtypes(
     return bound
 
 
-def _check_fixed(k: int, access: OperandAccess, dtype: str | None, wanted: str) -> None:
-    if wanted not in DTYPES:
-        raise NotationError(f"expected a dtype or an attribute after `@`, found {wanted}")
-    if dtype is not None and dtype != wanted:
+def _check_fixed(k: int, access: OperandAccess, dtype: str | None, expected: str) -> None:
+    if expected not in DTYPES:
+        raise NotationError(f"expected a dtype or an attribute after `@`, found {expected}")
+    if dtype is not None and dtype != expected:
         raise InvalidCall(
-            f"{access.shown}: expected dtype {wanted}, found {dtype}",
+            f"{access.shown}: expected dtype {expected}, found {dtype}",
             ((f"dtype {dtype}", k, None),),
-            conversion(wanted),
+            conversion(expected),
             "E0303",
         )
 

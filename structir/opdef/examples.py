@@ -71,17 +71,22 @@ EXTENTS = {"*": (2, 3), "~": (2, 3)}  # of rows; a letter by itself is one axis 
 DTYPES_OF = {"T": "float32", "F": "float32", "I": "int64", "J": "int64", "B": "bool"}
 
 
-def sample_operands(line: str) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
+def sample_operands(index_signature: str) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
     """Returns operands for a plain index signature, signed and in (0, 1); else none."""
-    reads = OPERAND.findall(line.split(" -> ")[0])
+    reads = OPERAND.findall(index_signature.split(" -> ")[0])
     try:
-        found = [
-            tuple([Sample(_dtype(dtype), tuple(_shape(entries)), 5, f) for entries, dtype in reads])
-            for f in (False, True)
+        samples = [
+            tuple(
+                [
+                    Sample(_dtype(dtype), tuple(_shape(entries)), 5, fractions)
+                    for entries, dtype in reads
+                ]
+            )
+            for fractions in (False, True)
         ]
     except LookupError:
         return []
-    return [(args, {}) for args in found if args]
+    return [(args, {}) for args in samples if args]
 
 
 def _shape(entries: str) -> Iterator[int]:
@@ -94,8 +99,8 @@ def _shape(entries: str) -> Iterator[int]:
             raise LookupError(entry)
 
 
-def _dtype(stated: str) -> str:
-    return DTYPES_OF.get((stated or "T").rstrip("0123456789"), stated)
+def _dtype(annotation: str) -> str:
+    return DTYPES_OF.get((annotation or "T").rstrip("0123456789"), annotation)
 
 
 def build_argument(value: Any) -> Any:

@@ -36,7 +36,7 @@ from structir.projections.spec import IndexSpec
 if TYPE_CHECKING:
     from structir.opdef.define import SignatureOpDefinition
 
-NOTHING = Tuple(())
+EMPTY_TUPLE = Tuple(())
 
 
 def adjoints(
@@ -104,7 +104,7 @@ def describe_gradient(definition: SignatureOpDefinition, call: Call) -> str | No
     if spec is None or not spec.computes:
         return None
     derived = [adjoint(spec, k) for k in range(len(spec.operands))]
-    if any(one is not None and one.spec.clauses for one in derived):
+    if any(candidate is not None and candidate.spec.clauses for candidate in derived):
         return "derived from signature and body"
     return "zero: its partial derivatives are zero" if spec.operands else "none: it has no operand"
 
@@ -133,8 +133,8 @@ def partial_derivatives(call: Call) -> tuple[PartialDerivative, ...]:
 def _partial_derivative(call: Call, spec: IndexSpec, k: int) -> PartialDerivative:
     derived, operand = adjoint(spec, k), spec.operands[k]
     if derived is None:
-        flat = any(statement.monoid in NO_SLOPE for statement in spec.clauses)
-        if is_float(operand.dtype or "float32") and not flat:
+        is_constant = any(statement.monoid in NO_SLOPE for statement in spec.clauses)
+        if is_float(operand.dtype or "float32") and not is_constant:
             reason = f"the reduction over {operand.name} has no derived partial derivative"
             raise _no_gradient(call, reason)
         return PartialDerivative(operand.path, None)
@@ -222,9 +222,9 @@ class Tape:
 
     def atom(self, expr: Expr) -> Expr:
         """Returns the bound value of a node."""
-        known = self.atoms.get(id(expr))
-        if known is not None:
-            return known
+        bound = self.atoms.get(id(expr))
+        if bound is not None:
+            return bound
         value = self._bind(expr)
         self.atoms[id(expr)] = value
         return value
@@ -287,16 +287,16 @@ def _collect(arg: Expr, tape: Tape) -> Cotangent:
 
 def _after_operands(expr: Expr, leaves: set[int]) -> Iterator[Expr]:
     """Yields every expression of a tree once, in post-order; `leaves` are not entered."""
-    seen: set[int] = set()
-    todo: list[tuple[Expr, bool]] = [(expr, False)]
-    while todo:
-        node, ready = todo.pop()
-        if ready:
+    visited: set[int] = set()
+    stack: list[tuple[Expr, bool]] = [(expr, False)]
+    while stack:
+        node, is_visited = stack.pop()
+        if is_visited:
             yield node
-        elif id(node) not in seen:
-            seen.add(id(node))
-            todo.append((node, True))
-            todo += [(child, False) for child in _operands(node) if id(node) not in leaves]
+        elif id(node) not in visited:
+            visited.add(id(node))
+            stack.append((node, True))
+            stack += [(child, False) for child in _operands(node) if id(node) not in leaves]
 
 
 def _operands(expr: Expr) -> tuple[Expr, ...]:
@@ -342,9 +342,9 @@ STEPS: dict[type, Callable[[Any, Tape], None]] = {
 class BoundValues:
     """Evaluates expressions eagerly and binds variables to their values."""
 
-    nothing: Call  # without arguments
-    known: dict[int, Any] = attrs.Factory(dict)
-    kept: list[Expr] = attrs.Factory(list)  # keeps expressions alive, as `known` is keyed by id
+    empty_call: Call  # without arguments
+    values: dict[int, Any] = attrs.Factory(dict)
+    alive: list[Expr] = attrs.Factory(list)  # keeps expressions alive, as `known` is keyed by id
 
     def bind(self, value: Any, like: StructInfo | None) -> Cotangent:
         """Binds a value, or a tuple of values, to new variables."""
@@ -357,15 +357,15 @@ class BoundValues:
     def variable(self, value: Any, info: StructInfo) -> Var:
         """Binds a value to a new variable."""
         var = Var("value", info)
-        self.known[id(var)] = value
-        self.kept.append(var)
+        self.values[id(var)] = value
+        self.alive.append(var)
         return var
 
     def emit(self, expr: Expr) -> Expr:
         """Evaluates an expression and binds the value to a variable."""
         if isinstance(expr, Var):
             return expr
-        self.kept.append(expr)
+        self.alive.append(expr)
         return self.variable(self.value(expr), expr.struct_info or OBJECT)
 
     def value(self, expr: Cotangent) -> Any:
@@ -374,8 +374,8 @@ class BoundValues:
             return None
         if isinstance(expr, tuple):
             return tuple([self.value(e) for e in expr])
-        self.kept.append(expr)
-        return tree_value(expr, self.nothing, (), self.known)
+        self.alive.append(expr)
+        return tree_value(expr, self.empty_call, (), self.values)
 
 
 def gradients(
@@ -385,9 +385,14 @@ def gradients(
 
     Each has the shape of the argument's value, or is None where it is zero.
     """
-    bare = concrete(definition, call, values)
-    here = BoundValues(Call(call.op, ()))
-    tree_value(NOTHING, bare, values, here.known)
-    result = here.variable(definition.reference(bare, values), bare.struct_info or OBJECT)
-    variables = here.bind(cotangent, bare.struct_info)
-    return [here.value(b) for b in definition.adjoint(bare, result, variables, here.emit)]
+    concrete_call = concrete(definition, call, values)
+    evaluator = BoundValues(Call(call.op, ()))
+    tree_value(EMPTY_TUPLE, concrete_call, values, evaluator.values)
+    result = evaluator.variable(
+        definition.reference(concrete_call, values), concrete_call.struct_info or OBJECT
+    )
+    variables = evaluator.bind(cotangent, concrete_call.struct_info)
+    return [
+        evaluator.value(b)
+        for b in definition.adjoint(concrete_call, result, variables, evaluator.emit)
+    ]

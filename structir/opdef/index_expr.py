@@ -87,9 +87,9 @@ SIGNS = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "mod": "%"}
 COMPARISONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 
 
-def text_of(formula: IndexExpr) -> str:
+def text_of(expr: IndexExpr) -> str:
     """Returns an index expression as source."""
-    match formula:
+    match expr:
         case IntLiteral(value):
             return str(value)
         case IndexVar(name) | IndexExtent(name):
@@ -106,12 +106,12 @@ def text_of(formula: IndexExpr) -> str:
             return f"({text_of(left)} {SIGNS.get(fn) or COMPARISONS[fn]} {text_of(right)})"
         case IndexOp(fn, args):
             return f"{fn}({', '.join(map(text_of, args))})"
-    raise TypeError(type(formula).__name__)
+    raise TypeError(type(expr).__name__)
 
 
-def leaves(formula: IndexExpr) -> Iterator[IndexExpr]:
+def leaves(expr: IndexExpr) -> Iterator[IndexExpr]:
     """Yields the leaves of an index expression."""
-    match formula:
+    match expr:
         case IndexOp(_, args):
             for part in args:
                 yield from leaves(part)
@@ -119,70 +119,70 @@ def leaves(formula: IndexExpr) -> Iterator[IndexExpr]:
             for part in parts:
                 yield from leaves(part)
         case ElementRef(_, at):
-            yield formula
+            yield expr
             for part in at or ():
                 yield from leaves(part)
         case _:
-            yield formula
+            yield expr
 
 
-def replace_leaves(formula: IndexExpr, leaf: Callable[[IndexExpr], IndexExpr]) -> IndexExpr:
+def replace_leaves(expr: IndexExpr, leaf: Callable[[IndexExpr], IndexExpr]) -> IndexExpr:
     """Returns an index expression with replaced leaves."""
-    match formula:
+    match expr:
         case IndexOp(fn, args):
             return IndexOp(fn, tuple([replace_leaves(part, leaf) for part in args]))
         case FlattenedIndex(parts):
             return FlattenedIndex(tuple([replace_leaves(part, leaf) for part in parts]))
         case ElementRef(operand, at) if at is not None:
             return ElementRef(operand, tuple([replace_leaves(part, leaf) for part in at]))
-    return leaf(formula)
+    return leaf(expr)
 
 
 def product(parts: tuple[IndexExpr, ...]) -> IndexExpr:
     """Returns the product of index expressions; 1 for none."""
-    made = parts[0] if parts else IntLiteral(1)
+    total = parts[0] if parts else IntLiteral(1)
     for part in parts[1:]:
-        made = IndexOp("mul", (made, part))
-    return made
+        total = IndexOp("mul", (total, part))
+    return total
 
 
-def unfold(formula: IndexExpr, rows: Mapping[str, tuple[str, ...]]) -> IndexExpr:
+def unfold(expr: IndexExpr, packs: Mapping[str, tuple[str, ...]]) -> IndexExpr:
     """Expands axis packs and flattened indices."""
-    match formula:
+    match expr:
         case FlattenedIndex(parts):
-            return _grouped(_laid_open(parts, rows))
+            return _linearize(_flatten(parts, packs))
         case IndexOp(fn, args):
-            return IndexOp(fn, tuple([unfold(part, rows) for part in args]))
+            return IndexOp(fn, tuple([unfold(part, packs) for part in args]))
         case ElementRef(operand, at) if at is not None:
-            return ElementRef(operand, tuple([unfold(part, rows) for part in at]))
-    return formula
+            return ElementRef(operand, tuple([unfold(part, packs) for part in at]))
+    return expr
 
 
-def _laid_open(
-    parts: tuple[IndexExpr, ...], rows: Mapping[str, tuple[str, ...]]
+def _flatten(
+    parts: tuple[IndexExpr, ...], packs: Mapping[str, tuple[str, ...]]
 ) -> tuple[IndexExpr, ...]:
-    opened: list[IndexExpr] = []
+    flattened: list[IndexExpr] = []
     for part in parts:
         if isinstance(part, AxisPack):
-            opened += [IndexVar(name) for name in rows[part.name]]
+            flattened += [IndexVar(name) for name in packs[part.name]]
         elif isinstance(part, FlattenedIndex):
-            opened += _laid_open(part.parts, rows)
+            flattened += _flatten(part.parts, packs)
         else:
-            opened.append(part)
-    return tuple(opened)
+            flattened.append(part)
+    return tuple(flattened)
 
 
-def _grouped(parts: tuple[IndexExpr, ...]) -> IndexExpr:
+def _linearize(parts: tuple[IndexExpr, ...]) -> IndexExpr:
     if all(isinstance(part, IndexExtent) for part in parts) and parts:
         return product(parts)
     if not parts:
         return IntLiteral(0)
-    made = parts[0]
+    offset = parts[0]
     for part in parts[1:]:
         if not isinstance(part, IndexVar):
             raise ValueError(f"flat groups letters, not {part}")
-        made = IndexOp("add", (IndexOp("mul", (made, IndexExtent(part.name))), part))
-    return made
+        offset = IndexOp("add", (IndexOp("mul", (offset, IndexExtent(part.name))), part))
+    return offset
 
 
 Functions = Mapping[str, Callable[..., Any]]
@@ -202,10 +202,10 @@ DIM_FUNCTIONS: Functions = {
 
 
 def evaluate(
-    formula: IndexExpr, leaf: Callable[[IndexExpr], Any], functions: Functions = DIM_FUNCTIONS
+    expr: IndexExpr, leaf: Callable[[IndexExpr], Any], functions: Functions = DIM_FUNCTIONS
 ) -> Any:
     """Evaluates an index expression from the values of its leaves."""
-    if isinstance(formula, IndexOp):
-        values = [evaluate(part, leaf, functions) for part in formula.args]
-        return functions[formula.fn](*values)
-    return formula.value if isinstance(formula, IntLiteral) else leaf(formula)
+    if isinstance(expr, IndexOp):
+        values = [evaluate(part, leaf, functions) for part in expr.args]
+        return functions[expr.fn](*values)
+    return expr.value if isinstance(expr, IntLiteral) else leaf(expr)

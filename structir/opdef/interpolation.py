@@ -36,12 +36,12 @@ def places(length: int, count: int, mode: str) -> Array:
     return (i + 0.5) * scale - 0.5
 
 
-def taps(place: Array, method: str, rounding: str = "round", alpha: float = -0.75) -> Taps:
+def taps(coordinate: Array, method: str, rounding: str = "round", alpha: float = -0.75) -> Taps:
     """Returns the elements read at each coordinate, and their weights."""
     if method in ("nearest", "nearest_neighbor"):
-        return [(ROUNDING[rounding](place).astype("int64"), np.ones_like(place))]
-    low = np.floor(place)
-    rest, low = place - low, low.astype("int64")
+        return [(ROUNDING[rounding](coordinate).astype("int64"), np.ones_like(coordinate))]
+    low = np.floor(coordinate)
+    rest, low = coordinate - low, low.astype("int64")
     if method in ("linear", "bilinear"):
         return [(low, 1 - rest), (low + 1, rest)]
     return [(low + k, _cubic(np.abs(rest - k), alpha)) for k in (-1, 0, 1, 2)]
@@ -53,15 +53,15 @@ def _cubic(distance: Array, alpha: float) -> Array:
     return np.where(distance <= 1, near, np.where(distance < 2, far, 0.0))
 
 
-def weights(length: int, found: Taps, exclude: bool = False) -> Array:
+def weights(length: int, element_taps: Taps, exclude: bool = False) -> Array:
     """Returns the taps as a matrix with a row per result; the edge repeats or is omitted."""
-    made = np.zeros((len(found[0][0]), length))
-    rows = np.arange(len(made))
-    for position, weight in found:
+    matrix = np.zeros((len(element_taps[0][0]), length))
+    rows = np.arange(len(matrix))
+    for position, weight in element_taps:
         inside = (position >= 0) & (position < length)
-        kept = weight * inside if exclude else weight
-        np.add.at(made, (rows, np.clip(position, 0, length - 1)), kept)
-    return made / made.sum(axis=1, keepdims=True) if exclude else made
+        contribution = weight * inside if exclude else weight
+        np.add.at(matrix, (rows, np.clip(position, 0, length - 1)), contribution)
+    return matrix / matrix.sum(axis=1, keepdims=True) if exclude else matrix
 
 
 def along(x: Array, matrix: Array, axis: int) -> Array:
@@ -89,20 +89,20 @@ def place_of(i: int, length: int, count: int, mode: int) -> float:
     return (i + 0.5) * scale - 0.5
 
 
-def tap_of(k: int, place: float, way: int, rounding: int) -> int:
+def tap_of(k: int, coordinate: float, way: int, rounding: int) -> int:
     """Returns the index of one tap of a coordinate."""
     if way > 0:
-        return math.floor(place) + (k if way == 1 else k - 1)
+        return math.floor(coordinate) + (k if way == 1 else k - 1)
     if rounding == 4:
-        return math.floor(place)
+        return math.floor(coordinate)
     if rounding == 5:
-        return -math.floor(-place)
-    return -math.floor(0.5 - place) if rounding == 2 else math.floor(place + 0.5)
+        return -math.floor(-coordinate)
+    return -math.floor(0.5 - coordinate) if rounding == 2 else math.floor(coordinate + 0.5)
 
 
-def weight_of(k: int, place: float, way: int, alpha: float) -> float:
+def weight_of(k: int, coordinate: float, way: int, alpha: float) -> float:
     """Returns the weight of one tap."""
-    rest = place - math.floor(place)
+    rest = coordinate - math.floor(coordinate)
     if way == 0:
         return 1.0
     if way == 1:
@@ -116,18 +116,18 @@ def weight_of(k: int, place: float, way: int, alpha: float) -> float:
 
 
 def share_of(
-    k: int, place: float, way: int, rounding: int, alpha: float, length: int, exclude: bool
+    k: int, coordinate: float, way: int, rounding: int, alpha: float, length: int, exclude: bool
 ) -> float:
     """Returns the weight relative to the taps inside, where the others are omitted."""
-    weight = weight_of(k, place, way, alpha)
+    weight = weight_of(k, coordinate, way, alpha)
     if not exclude:
         return weight
-    total, own = 0.0, tap_of(k, place, way, rounding)
-    for other in range(taps_of(way)):
-        at = tap_of(other, place, way, rounding)
-        if 0 <= at < length:
-            total += weight_of(other, place, way, alpha)
-    return weight / total if 0 <= own < length else 0.0
+    total, index = 0.0, tap_of(k, coordinate, way, rounding)
+    for tap in range(taps_of(way)):
+        element = tap_of(tap, coordinate, way, rounding)
+        if 0 <= element < length:
+            total += weight_of(tap, coordinate, way, alpha)
+    return weight / total if 0 <= index < length else 0.0
 
 
 def taps_of(way: int) -> int:

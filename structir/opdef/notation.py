@@ -50,9 +50,9 @@ class NotationError(DiagnosticError):
 
     code = "E0300"
 
-    def __init__(self, wrong: str | Diagnostic, tree: ast.AST | None = None) -> None:
+    def __init__(self, error: str | Diagnostic, tree: ast.AST | None = None) -> None:
         super().__init__(
-            wrong if isinstance(wrong, Diagnostic) else Diagnostic(wrong, code="E0301")
+            error if isinstance(error, Diagnostic) else Diagnostic(error, code="E0301")
         )
         self.text: str | None = None
         self.column: int = getattr(tree, "col_offset", -1)
@@ -61,12 +61,12 @@ class NotationError(DiagnosticError):
     def within(self, text: str, part: str, start: int) -> NotationError:
         """Sets the position: `part` was parsed in brackets and starts at `start` of `text`."""
         column = max(self.column, 0)
-        self.text, self.column = text, start + _unwrapped(part, column)
-        self.end = start + _unwrapped(part, max(self.end, column + 1))
+        self.text, self.column = text, start + _source_column(part, column)
+        self.end = start + _source_column(part, max(self.end, column + 1))
         return self
 
 
-def _unwrapped(part: str, column: int) -> int:
+def _source_column(part: str, column: int) -> int:
     """Maps a column of the parsed form, in which `[(part)]` has `[()]` for `[]`, to the source."""
     column -= 1
     for at in range(len(part)):
@@ -172,12 +172,12 @@ def parse_index_signature(
         _side(text, len(left) + len(arrow), right, attributes),
     )
     operands = frozenset(a.name for a in left_side.accesses())
-    reader = _SignatureParser(attributes, operands)
+    parser = _SignatureParser(attributes, operands)
     return IndexSignature(
-        tuple([left_side.placed(reader.access, a) for a in left_side.accesses()]),
-        tuple([right_side.placed(reader.access, a) for a in right_side.accesses()]),
-        _relations(where, _items, partial(reader.relation, size=True)),
-        _relations(on, _conjuncts, partial(reader.relation, size=False)),
+        tuple([left_side.with_position(parser.access, a) for a in left_side.accesses()]),
+        tuple([right_side.with_position(parser.access, a) for a in right_side.accesses()]),
+        _relations(where, _items, partial(parser.relation, size=True)),
+        _relations(on, _conjuncts, partial(parser.relation, size=False)),
     )
 
 
@@ -190,20 +190,20 @@ def _side(text: str, start: int, side: str, attributes: frozenset[str]) -> _Side
 def _relations(
     text: str, split: Callable[[str], list[ast.expr]], read: Callable[[ast.expr], SideCondition]
 ) -> tuple[SideCondition, ...]:
-    return _placed(lambda: tuple([read(tree) for tree in split(text)]), text, text, 0)
+    return _with_position(lambda: tuple([read(tree) for tree in split(text)]), text, text, 0)
 
 
-def _placed(parse: Callable[[], Parsed], text: str, part: str, start: int) -> Parsed:
+def _with_position(parse: Callable[[], Parsed], text: str, part: str, start: int) -> Parsed:
     """Runs `parse`, and adds the position in the text to its error."""
     try:
         return parse()
-    except SyntaxError as error:
-        wrong = NotationError(f"syntax error: {error.msg}")
-        wrong.column = (error.offset or 1) - 1
-        raise wrong.within(text, part, start) from error
-    except NotationError as error:
-        if error.text is None:
-            error.within(text, part, start)
+    except SyntaxError as syntax_error:
+        error = NotationError(f"syntax error: {syntax_error.msg}")
+        error.column = (syntax_error.offset or 1) - 1
+        raise error.within(text, part, start) from syntax_error
+    except NotationError as notation_error:
+        if notation_error.text is None:
+            notation_error.within(text, part, start)
         raise
 
 
@@ -224,9 +224,9 @@ def _check_brackets(part: str) -> None:
 
 
 def _at(message: str, part: str, column: int) -> NotationError:
-    wrong = NotationError(message)
-    wrong.column = 1 + column + 2 * part[: max(column - 1, 0)].count("[]")
-    return wrong
+    error = NotationError(message)
+    error.column = 1 + column + 2 * part[: max(column - 1, 0)].count("[]")
+    return error
 
 
 def _items(text: str) -> list[ast.expr]:
@@ -262,39 +262,39 @@ class _Side:
     """The accesses on one side of the arrow."""
 
     def __init__(self, whole: str, start: int, part: str, attributes: frozenset[str]) -> None:
-        self.where = whole, part, start
+        self.location = whole, part, start
         self.text = part.replace("[]", "[()]")
         self.attributes = attributes
-        self.items = _placed(self._parsed, *self.where)
+        self.items = _with_position(self._parse_items, *self.location)
 
-    def _parsed(self) -> list[_ParsedAccess]:
-        _check_brackets(self.where[1])
-        return [self._written(tree) for tree in _items(self.text)]
+    def _parse_items(self) -> list[_ParsedAccess]:
+        _check_brackets(self.location[1])
+        return [self._parse_access(tree) for tree in _items(self.text)]
 
-    def placed(
-        self, read: Callable[[_ParsedAccess], OperandAccess], written: _ParsedAccess
+    def with_position(
+        self, read: Callable[[_ParsedAccess], OperandAccess], parsed: _ParsedAccess
     ) -> OperandAccess:
         """Runs `read` on an access, and adds the position to its error."""
-        return _placed(lambda: read(written), *self.where)
+        return _with_position(lambda: read(parsed), *self.location)
 
     def accesses(self) -> list[_ParsedAccess]:
         return self.items
 
-    def _written(self, tree: ast.expr) -> _ParsedAccess:
+    def _parse_access(self, tree: ast.expr) -> _ParsedAccess:
         dtypes: tuple[str, ...] = ()
         default, many = REQUIRED, False
         if isinstance(tree, ast.Starred):
             tree, many = tree.value, True
-        others: list[ast.expr] = []
+        alternatives: list[ast.expr] = []
         if isinstance(tree, ast.BoolOp):
-            tree, *others = tree.values
+            tree, *alternatives = tree.values
         if isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.MatMult):
             dtypes, tree = (ast.unparse(tree.right),), tree.left
-        for other in others:
-            if isinstance(other, ast.Name):
-                dtypes = (*dtypes, other.id)
+        for alternative in alternatives:
+            if isinstance(alternative, ast.Name):
+                dtypes = (*dtypes, alternative.id)
             else:
-                default = _literal(other)
+                default = _literal(alternative)
         if not isinstance(tree, ast.Subscript) or not isinstance(tree.value, ast.Name):
             expected = "expected an operand or a result such as `x[i, j]`"
             raise NotationError(f"{expected}, found {ast.unparse(tree)}", tree)
@@ -336,14 +336,14 @@ class _SignatureParser:
     attributes: frozenset[str]
     operands: frozenset[str]
 
-    def access(self, written: _ParsedAccess) -> OperandAccess:
+    def access(self, parsed: _ParsedAccess) -> OperandAccess:
         return OperandAccess(
-            written.name,
-            tuple([self.entry(e) for e in written.entries]),
-            written.dtypes,
-            written.default,
-            written.many,
-            written.text,
+            parsed.name,
+            tuple([self.entry(e) for e in parsed.entries]),
+            parsed.dtypes,
+            parsed.default,
+            parsed.many,
+            parsed.text,
         )
 
     def entry(self, tree: ast.expr) -> AxisIndex:
@@ -364,14 +364,14 @@ class _SignatureParser:
                 return AxisIndex(None, None, starred=name)
             case ast.Call(func=ast.Name(id="join"), args=parts):
                 names = tuple([p.id for p in parts if isinstance(p, ast.Name)])
-                return joined(names)
-        return AxisIndex(self.formula(tree, size=False), self.formula(tree, size=True))
+                return concatenated_axis(names)
+        return AxisIndex(self.expression(tree, size=False), self.expression(tree, size=True))
 
     def sliced(self, lower: ast.expr, upper: ast.expr) -> AxisIndex:
         loose = isinstance(lower, ast.UnaryOp) and isinstance(lower.op, ast.Invert)
         index = lower.operand if loose and isinstance(lower, ast.UnaryOp) else lower
         return AxisIndex(
-            self.formula(index, size=False), self.formula(upper, size=True), loose=loose
+            self.expression(index, size=False), self.expression(upper, size=True), loose=loose
         )
 
     def relation(self, tree: ast.expr, *, size: bool) -> SideCondition:
@@ -379,29 +379,29 @@ class _SignatureParser:
         if not isinstance(tree, ast.Compare) or not single or type(tree.ops[0]) not in _COMPARE:
             expected = "expected a comparison such as `i == n`"
             raise NotationError(f"{expected}, found {ast.unparse(tree)}", tree)
-        left, right = self.formula(tree.left, size), self.formula(tree.comparators[0], size)
+        left, right = self.expression(tree.left, size), self.expression(tree.comparators[0], size)
         return SideCondition(_COMPARE[type(tree.ops[0])], left, right, ast.unparse(tree))
 
-    def formula(self, tree: ast.expr, size: bool) -> IndexExpr:
+    def expression(self, tree: ast.expr, size: bool) -> IndexExpr:
         match tree:
             case ast.Constant(value=int(value)):
                 return IntLiteral(value)
             case ast.Name(id=name):
                 return self.name(name, size)
             case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return IndexOp("neg", (self.formula(operand, size),))
+                return IndexOp("neg", (self.expression(operand, size),))
             case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
-                args = (self.formula(left, size), self.formula(right, size))
+                args = (self.expression(left, size), self.expression(right, size))
                 return IndexOp(_BINARY[type(op)], args)
             case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _COMPARE:
-                args = (self.formula(left, size), self.formula(right, size))
+                args = (self.expression(left, size), self.expression(right, size))
                 return IndexOp(_COMPARE[type(op)], args)
             case ast.IfExp(test=test, body=body, orelse=other):
                 parts = (test, body, other)
-                return IndexOp("select", tuple([self.formula(part, size) for part in parts]))
+                return IndexOp("select", tuple([self.expression(part, size) for part in parts]))
             case ast.Subscript(value=ast.Name(id=name), slice=inner) if name in self.operands:
                 at = inner.elts if isinstance(inner, ast.Tuple) else [inner]
-                return ElementRef(name, tuple([self.formula(part, size) for part in at]))
+                return ElementRef(name, tuple([self.expression(part, size) for part in at]))
             case ast.Subscript():
                 return self.item(tree)
             case ast.Call(func=ast.Name(), args=[_, *_]):
@@ -430,21 +430,21 @@ class _SignatureParser:
     def call(self, tree: ast.Call, size: bool) -> IndexExpr:
         function, parts = ast.unparse(tree.func), tree.args
         if function == "size":
-            return self.formula(parts[0], size=True)
+            return self.expression(parts[0], size=True)
         if function == "flat":
             return FlattenedIndex(tuple([self.part(part, size) for part in parts]))
         if function in ("min", "max"):
-            return IndexOp(function, tuple([self.formula(part, size) for part in parts]))
+            return IndexOp(function, tuple([self.expression(part, size) for part in parts]))
         raise NotationError(f"expected size, flat, min or max, found {function}", tree)
 
     def part(self, tree: ast.expr, size: bool) -> IndexExpr:
         """Translates one part of a flattened index: a variable, a pack, or a nested group."""
         if isinstance(tree, ast.Starred) and isinstance(tree.value, ast.Name):
             return AxisPack(tree.value.id)
-        return self.formula(tree, size)
+        return self.expression(tree, size)
 
 
-def joined(names: tuple[str, ...]) -> AxisIndex:
+def concatenated_axis(names: tuple[str, ...]) -> AxisIndex:
     """Returns one axis that concatenates the ranges of index variables."""
     sizes: list[IndexExpr] = [IndexExtent(name) for name in names]
     while len(sizes) > 1:  # by halves: a thousand pieces are no thousand sums within one another

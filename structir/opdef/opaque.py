@@ -56,8 +56,8 @@ class OpaqueDefinition:
         except TypeError as error:
             raise StructInfoError(Diagnostic(str(error), span, self.name)) from None
         values = bound.arguments
-        given = [values.pop(name) for name in self.argument_names if name in values]
-        operands = tuple([_together(value) for value in given])
+        arguments = [values.pop(name) for name in self.argument_names if name in values]
+        operands = tuple([_as_tuple(value) for value in arguments])
         for operand in operands:
             if not isinstance(operand, Expr):
                 message = f"an operand is a value of the program, not {operand!r}"
@@ -91,7 +91,7 @@ class OpaqueDefinition:
         """Returns None: the op has no decomposition."""
 
 
-def _together(value: Any) -> Any:
+def _as_tuple(value: Any) -> Any:
     """Combines several values to one tuple."""
     several = isinstance(value, tuple | list) and all(isinstance(item, Expr) for item in value)
     return Tuple(tuple(value)) if several else value

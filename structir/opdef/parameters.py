@@ -104,7 +104,7 @@ def signature_of(op: str, body: Callable[..., Any]) -> OpSignature:
         default = parameter.default
         kind = kind_of(hint)
         if kind is not None and not kind.is_argument and default is not REQUIRED:
-            default = default if default is None else kind.take(default)
+            default = default if default is None else kind.normalize(default)
         optional = default is None or type(None) in typing.get_args(hint)
         parameters.append(Parameter(name, kind, hint is Operands, default, optional))
     return OpSignature(op, tuple(parameters), tuple(index_params), loops_param)
@@ -121,9 +121,9 @@ def bound_values(
         hint = _tuple_hint(signature, args)
         raise StructInfoError(signature.diagnostic(message, span, hint).coded("E0106"))
     values = {p.name: value for p, value in zip(parameters, args, strict=False)}
-    known = {p.name for p in parameters}
+    names = {p.name for p in parameters}
     for name, value in keywords.items():
-        if name not in known:
+        if name not in names:
             raise StructInfoError(_unknown_name(signature, name, span))
         if name in values:
             message = f"expected one value of `{name}`, found two: by position and by keyword"
@@ -132,8 +132,8 @@ def bound_values(
     missing = [p for p in parameters if p.default is REQUIRED and p.name not in values]
     if missing:
         noun = "operand" if all(p.kind is None for p in missing) else "argument"
-        names = " and ".join([f"`{p.name}`" for p in missing])
-        message = f"missing {noun}{'s' * (len(missing) > 1)} {names}"
+        missing_names = " and ".join([f"`{p.name}`" for p in missing])
+        message = f"missing {noun}{'s' * (len(missing) > 1)} {missing_names}"
         raise StructInfoError(signature.diagnostic(message, span).coded("E0106"))
     return values
 
@@ -148,7 +148,7 @@ def _tuple_hint(signature: OpSignature, args: tuple[Any, ...]) -> str:
         if kind is None or position < 0 or None in values:
             continue
         try:
-            kind.take(tuple(args[position:]))
+            kind.normalize(tuple(args[position:]))
         except InvalidAttribute:
             continue
         packed = f"({', '.join(map(str, values[position:]))})"
@@ -179,16 +179,18 @@ def call_parts(
     args: list[Expr] = []
     attributes: dict[str, Any] = {}
     for parameter in signature.parameters:
-        given = parameter.name in values
+        is_passed = parameter.name in values
         value = values.get(parameter.name)
         if parameter.kind is None:
             args.append(_operand(signature, parameter, values, span))
         elif not parameter.kind.is_argument:
-            if given:
-                accepted = _accept(signature, parameter, value, span)
-                if accepted != parameter.default or type(accepted) is not type(parameter.default):
-                    attributes[parameter.name] = accepted
-        elif not given or (value is None and parameter.default is None) or value is OMITTED:
+            if is_passed:
+                normalized = _accept(signature, parameter, value, span)
+                if normalized != parameter.default or type(normalized) is not type(
+                    parameter.default
+                ):
+                    attributes[parameter.name] = normalized
+        elif not is_passed or (value is None and parameter.default is None) or value is OMITTED:
             args.append(OMITTED)
         else:
             args.append(_accept(signature, parameter, value, span))
@@ -202,10 +204,10 @@ def _accept(signature: OpSignature, parameter: Parameter, value: Any, span: Span
         return None
     assert parameter.kind is not None
     try:
-        return parameter.kind.take(value)
+        return parameter.kind.normalize(value)
     except InvalidAttribute as error:
-        found = repr(value) if isinstance(value, str) else str(value)
-        message = f"{parameter.name}: expected {parameter.kind.expected}, found {found}"
+        value_text = repr(value) if isinstance(value, str) else str(value)
+        message = f"{parameter.name}: expected {parameter.kind.expected}, found {value_text}"
         diagnostic = signature.diagnostic(message, span, str(error)).coded("E0107")
         if isinstance(value, Expr):
             diagnostic = diagnostic.note(f"{parameter.name} is {value.struct_info}", value.span)
@@ -268,12 +270,14 @@ def _scalar(
 def _scalar_dtype(value: bool | int | float, values: Mapping[str, Any]) -> str:
     """Returns the dtype of another operand if it can hold the number, else the number's default."""
     default = {bool: "bool", int: "int64"}.get(type(value), "float32")
-    for other in values.values():
-        info = other.struct_info if isinstance(other, Expr) else None
-        beside = info.dtype if isinstance(info, TensorStructInfo | PrimStructInfo) else None
-        if beside is not None and not isinstance(other, PrimValue):
+    for operand in values.values():
+        info = operand.struct_info if isinstance(operand, Expr) else None
+        operand_dtype = info.dtype if isinstance(info, TensorStructInfo | PrimStructInfo) else None
+        if operand_dtype is not None and not isinstance(operand, PrimValue):
             fits = (
-                is_float(beside) or (type(value) is int and beside != "bool") or default == beside
+                is_float(operand_dtype)
+                or (type(value) is int and operand_dtype != "bool")
+                or default == operand_dtype
             )
-            return beside if fits else default
+            return operand_dtype if fits else default
     return default

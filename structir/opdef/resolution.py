@@ -105,75 +105,79 @@ def _tensor(name: str, info: StructInfo | None) -> TensorStructInfo | None:
     raise InvalidCall(message, (), hint, "E0305")
 
 
-def resolve_call(definition: DeclaredOp, given: CallView) -> ResolvedCall:
+def resolve_call(definition: DeclaredOp, call_view: CallView) -> ResolvedCall:
     """Resolves the index signature of a call; memoized where ranks and attributes determine it."""
-    key = _resolution_key(definition, given)
-    known = definition.resolutions.get(key) if key is not None else None
-    if known is None:
-        known = _resolve(definition, given)
+    key = _resolution_key(definition, call_view)
+    resolved = definition.resolutions.get(key) if key is not None else None
+    if resolved is None:
+        resolved = _resolve(definition, call_view)
         if key is not None:
-            definition.resolutions[key] = known
-    found: ResolvedCall = known
-    return found
+            definition.resolutions[key] = resolved
+    result: ResolvedCall = resolved
+    return result
 
 
-def _resolution_key(definition: DeclaredOp, given: CallView) -> Any:
+def _resolution_key(definition: DeclaredOp, call_view: CallView) -> Any:
     if definition.reads_sizes:
         return None
     ranks = tuple(
         [
             tuple([m.ndim for m in info]) if type(info) is tuple else (info and (info.ndim,))
-            for info in given.operands.values()
+            for info in call_view.operands.values()
         ]
     )
     if not callable(definition.index_signature):
         return tuple([len(r) if r else 0 for r in ranks])
     if any(p.is_argument and p.kind is not None for p in definition.signature.parameters):
         return None
-    return ranks, tuple(given.attributes.items())
+    return ranks, tuple(call_view.attributes.items())
 
 
-def _resolve(definition: DeclaredOp, given: CallView) -> ResolvedCall:
-    written = (
-        definition.index_signature(given)
+def _resolve(definition: DeclaredOp, call_view: CallView) -> ResolvedCall:
+    computed = (
+        definition.index_signature(call_view)
         if callable(definition.index_signature)
         else definition.index_signature
     )
-    if isinstance(written, str):
-        written = ResolvedSignature(written)
-    names = frozenset(given.attributes) | frozenset(written.attributes)
-    where = ", ".join([c for c in (definition.where, written.where) if c])
-    on = " and ".join([c for c in (definition.on, written.on) if c])
-    line = parse_index_signature(written.index_signature, where, on, names)
-    counts = {name: len(info) for name, info in given.operands.items() if type(info) is tuple}
-    line = attrs.evolve(expand_lists(line, counts), nouns=tuple(written.nouns.items()))
-    letters = [(letter, name) for letter, name in definition.at.items()]
+    if isinstance(computed, str):
+        computed = ResolvedSignature(computed)
+    names = frozenset(call_view.attributes) | frozenset(computed.attributes)
+    where = ", ".join([c for c in (definition.where, computed.where) if c])
+    on = " and ".join([c for c in (definition.on, computed.on) if c])
+    signature = parse_index_signature(computed.index_signature, where, on, names)
+    counts = {name: len(info) for name, info in call_view.operands.items() if type(info) is tuple}
+    signature = attrs.evolve(expand_lists(signature, counts), nouns=tuple(computed.nouns.items()))
+    placed = [(index_var, name) for index_var, name in definition.at.items()]
     members = range(max(counts.values(), default=0))
-    at = tuple([*letters, *[(f"{i}_{k}", name) for i, name in letters for k in members]])
-    paths = _paths(definition, line)
-    return ResolvedCall(_with_marks(line, paths), written.attributes, paths, at, written.sizes)
+    at = tuple([*placed, *[(f"{i}_{k}", name) for i, name in placed for k in members]])
+    paths = _paths(definition, signature)
+    return ResolvedCall(
+        _mark_list_members(signature, paths), computed.attributes, paths, at, computed.sizes
+    )
 
 
-def _with_marks(line: IndexSignature, paths: tuple[tuple[int, int | None], ...]) -> IndexSignature:
+def _mark_list_members(
+    signature: IndexSignature, paths: tuple[tuple[int, int | None], ...]
+) -> IndexSignature:
     """Marks members of list operands that the signature writes out one by one."""
     operands = [
         access if member is None or access.many else attrs.evolve(access, many=True)
-        for access, (_, member) in zip(line.operands, paths, strict=True)
+        for access, (_, member) in zip(signature.operands, paths, strict=True)
     ]
-    return attrs.evolve(line, operands=tuple(operands))
+    return attrs.evolve(signature, operands=tuple(operands))
 
 
-def _paths(definition: DeclaredOp, line: IndexSignature) -> tuple[tuple[int, int | None], ...]:
+def _paths(definition: DeclaredOp, signature: IndexSignature) -> tuple[tuple[int, int | None], ...]:
     arguments = definition.signature.arguments
-    places = {p.name: (k, p.is_list) for k, p in enumerate(arguments)}
+    positions = {p.name: (k, p.is_list) for k, p in enumerate(arguments)}
     paths: list[tuple[int, int | None]] = []
-    for access in line.operands:
-        if access.name in places and not places[access.name][1]:
-            paths.append((places[access.name][0], None))
+    for access in signature.operands:
+        if access.name in positions and not positions[access.name][1]:
+            paths.append((positions[access.name][0], None))
             continue
         name, _, member = access.name.rpartition("_")
-        if name not in places:
+        if name not in positions:
             message = f"expected a body parameter for the operand {access.name}, found none"
             raise NotationError(Diagnostic(message, op=definition.name))
-        paths.append((places[name][0], int(member)))
+        paths.append((positions[name][0], int(member)))
     return tuple(paths)

@@ -14,7 +14,7 @@ from structir.opdef.index_expr import IndexExpr, IndexExtent, IndexVar, leaves
 from structir.opdef.notation import AxisIndex, IndexSignature, SideCondition, pack_index_vars
 
 Dims = tuple[Dim, ...]
-Spelled = tuple[AxisIndex, ...]
+ExpandedAxes = tuple[AxisIndex, ...]
 
 
 @attrs.frozen
@@ -39,8 +39,8 @@ class ShapePlan:
 
     index_signature: IndexSignature
     pack_ranks: Mapping[str, int | None]
-    operands: tuple[Spelled | None, ...]
-    results: tuple[Spelled | None, ...]
+    operands: tuple[ExpandedAxes | None, ...]
+    results: tuple[ExpandedAxes | None, ...]
     strict: tuple[tuple[str, int, int], ...]
     joins: tuple[tuple[str, tuple[tuple[int, int], ...]], ...]
     equations: tuple[SizeEquation, ...]
@@ -53,43 +53,50 @@ class ShapePlan:
 
 @lru_cache(8192)
 def shape_plan(
-    line: IndexSignature,
+    signature: IndexSignature,
     ranks: tuple[int | None, ...],
     present: tuple[bool, ...],
     axes: tuple[tuple[str, int], ...],
-    stated: tuple[tuple[str, int | None], ...],
+    attribute_ranks: tuple[tuple[str, int | None], ...],
 ) -> ShapePlan:
     """Plans shape inference for an index signature.
 
     `ranks` and `present` are per operand; `axes` maps index variables to axis numbers; `stated` has
     the ranks of shape attributes that are axis packs.
     """
-    here = [k for k, there in enumerate(present) if there]
+    present_operands = [k for k, is_present in enumerate(present) if is_present]
     try:
-        rows = infer_pack_ranks(
-            [line.operands[k] for k in here], [ranks[k] for k in here], dict(axes), dict(stated)
+        pack_ranks = infer_pack_ranks(
+            [signature.operands[k] for k in present_operands],
+            [ranks[k] for k in present_operands],
+            dict(axes),
+            dict(attribute_ranks),
         )
     except InvalidCall as error:
-        facts = tuple([(t, None if k is None else here[k], a) for t, k, a in error.facts])
+        facts = tuple(
+            [(t, None if k is None else present_operands[k], a) for t, k, a in error.facts]
+        )
         raise InvalidCall(error.message, facts, error.hint, error.code) from None
     operands = tuple(
         [
-            desugar(access, rows, rank)
-            if there and (rank is not None or not access.packs)
+            desugar(access, pack_ranks, rank)
+            if is_present and (rank is not None or not access.packs)
             else None
-            for access, rank, there in zip(line.operands, ranks, present, strict=True)
+            for access, rank, is_present in zip(signature.operands, ranks, present, strict=True)
         ]
     )
-    results = tuple([_strictly(desugar(access, rows)) for access in line.results])
-    known = _known_rows(rows)
-    return _build_plan(line, rows, operands, results, dict(stated), known)
+    results = tuple(
+        [_without_broadcasting(desugar(access, pack_ranks)) for access in signature.results]
+    )
+    known_ranks = _known_ranks(pack_ranks)
+    return _build_plan(signature, pack_ranks, operands, results, dict(attribute_ranks), known_ranks)
 
 
-def _known_rows(rows: Mapping[str, int | None]) -> dict[str, int | None]:
-    return {name: rank for name, rank in rows.items() if rank is not None}
+def _known_ranks(pack_ranks: Mapping[str, int | None]) -> dict[str, int | None]:
+    return {name: rank for name, rank in pack_ranks.items() if rank is not None}
 
 
-def _strictly(entries: Spelled | None) -> Spelled | None:
+def _without_broadcasting(entries: ExpandedAxes | None) -> ExpandedAxes | None:
     """Returns result axes without broadcasting."""
     if entries is None:
         return None
@@ -97,12 +104,12 @@ def _strictly(entries: Spelled | None) -> Spelled | None:
 
 
 def _build_plan(
-    line: IndexSignature,
-    rows: Mapping[str, int | None],
-    operands: tuple[Spelled | None, ...],
-    results: tuple[Spelled | None, ...],
-    stated: Mapping[str, int | None],
-    known: Mapping[str, int | None],
+    signature: IndexSignature,
+    pack_ranks: Mapping[str, int | None],
+    operands: tuple[ExpandedAxes | None, ...],
+    results: tuple[ExpandedAxes | None, ...],
+    attribute_ranks: Mapping[str, int | None],
+    known_ranks: Mapping[str, int | None],
 ) -> ShapePlan:
     strict: list[tuple[str, int, int]] = []
     loose: list[tuple[str, int, int]] = []
@@ -121,44 +128,56 @@ def _build_plan(
                 strict.append((size.name, k, axis))
                 continue
             read_off.setdefault(size, (k, axis))
-            text = line.operands[k].text
-            equations.append(SizeEquation(size, None, k, axis, text, _letters(size)))
+            text = signature.operands[k].text
+            equations.append(SizeEquation(size, None, k, axis, text, _extent_names(size)))
     where = [
-        desugar_condition(r, known, size=True) for r in line.where if has_known_packs(r, known)
+        desugar_condition(r, known_ranks, size=True)
+        for r in signature.where
+        if has_known_packs(r, known_ranks)
     ]
-    for relation in where:
-        if relation.op == "eq":
-            letters = _letters(relation.left) | _letters(relation.right)
+    for condition in where:
+        if condition.op == "eq":
+            index_vars = _extent_names(condition.left) | _extent_names(condition.right)
             equations.append(
-                SizeEquation(relation.left, relation.right, None, None, relation.text, letters)
+                SizeEquation(
+                    condition.left, condition.right, None, None, condition.text, index_vars
+                )
             )
     attribute_rows = tuple(
-        [(row, pack_index_vars(row, rank)) for row, rank in stated.items() if rank is not None]
+        [
+            (pack, pack_index_vars(pack, rank))
+            for pack, rank in attribute_ranks.items()
+            if rank is not None
+        ]
     )
-    fixed = {letter for letter, _, _ in strict}
-    fixed |= {letter for equation in equations for letter in equation.index_vars}
-    fixed |= {letter for _, letters in attribute_rows for letter in letters}
-    places: dict[str, list[tuple[int, int]]] = {}
-    for letter, k, axis in loose:
-        if letter not in fixed:
-            places.setdefault(letter, []).append((k, axis))
+    fixed = {index_var for index_var, _, _ in strict}
+    fixed |= {index_var for equation in equations for index_var in equation.index_vars}
+    fixed |= {index_var for _, index_vars in attribute_rows for index_var in index_vars}
+    joins: dict[str, list[tuple[int, int]]] = {}
+    for index_var, k, axis in loose:
+        if index_var not in fixed:
+            joins.setdefault(index_var, []).append((k, axis))
     return ShapePlan(
-        line,
-        rows,
+        signature,
+        pack_ranks,
         operands,
         results,
         tuple(strict),
-        tuple([(letter, tuple(found)) for letter, found in places.items()]),
+        tuple([(index_var, tuple(locations)) for index_var, locations in joins.items()]),
         tuple(equations),
-        tuple([place for place in loose if place[0] in fixed]),
+        tuple([check for check in loose if check[0] in fixed]),
         tuple([r for r in where if r.op != "eq"]),
         tuple(
-            [desugar_condition(r, known, size=False) for r in line.on if has_known_packs(r, known)]
+            [
+                desugar_condition(r, known_ranks, size=False)
+                for r in signature.on
+                if has_known_packs(r, known_ranks)
+            ]
         ),
         attribute_rows,
         read_off,
     )
 
 
-def _letters(formula: IndexExpr) -> frozenset[str]:
-    return frozenset(leaf.name for leaf in leaves(formula) if isinstance(leaf, IndexExtent))
+def _extent_names(expr: IndexExpr) -> frozenset[str]:
+    return frozenset(leaf.name for leaf in leaves(expr) if isinstance(leaf, IndexExtent))

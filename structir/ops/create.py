@@ -172,7 +172,7 @@ def triu(x: ScalarExpr, k: Size = 0, *, i: LoopIndex, j: LoopIndex) -> ScalarExp
 
 def _positive(value: Any) -> Expr:
     """Returns whether a size is not literally 0; a size that is 0 at run time is allowed."""
-    found: Expr = SIZE.take(value)
+    found: Expr = SIZE.normalize(value)
     if isinstance(found, PrimValue) and isinstance(found.value, int) and found.value < 1:
         raise InvalidAttribute
     return found

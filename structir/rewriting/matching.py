@@ -191,7 +191,7 @@ def _taken(parameter: Any, wanted: Any) -> Any:
     """Returns a literal in the form that the op stores."""
     written = isinstance(wanted, Expr | AttributeVar | tuple | list | None)
     static = parameter.kind is not None and not parameter.is_argument
-    return parameter.kind.take(wanted) if static and not written else wanted
+    return parameter.kind.normalize(wanted) if static and not written else wanted
 
 
 def _several(match: Match, pattern: Any, value: Any) -> bool:

@@ -144,7 +144,7 @@ class CallGenerator:
         for _ in range(4 * ATTEMPTS):
             value = self.proposal(kind, first.struct_info, sizes)
             try:
-                kind.take(value)
+                kind.normalize(value)
             except InvalidAttribute:
                 continue
             return value
