@@ -21,7 +21,7 @@ class CotangentAccumulator:
     def __init__(self, builder: BlockBuilder, active: Iterable[Var]) -> None:
         self.builder = builder
         self.active = set(active)
-        self.known: dict[Var, Sum] = {}
+        self.sums: dict[Var, Sum] = {}
 
     def add(self, value: Expr, cotangent: Cotangent) -> None:
         """Adds a contribution to the cotangent of a value; `cotangent` may be a sum."""
@@ -29,34 +29,34 @@ class CotangentAccumulator:
             return
         if isinstance(value, Var):
             if value in self.active:
-                known = self.known.get(value)
-                self.known[value] = self._sum(known, cotangent, value.struct_info)
+                total = self.sums.get(value)
+                self.sums[value] = self._sum(total, cotangent, value.struct_info)
         elif isinstance(value, Tuple):
-            for number, part in self._fields(cotangent, len(value.fields)):
-                self.add(value.fields[number], part)
+            for index, field_cotangent in self._fields(cotangent, len(value.fields)):
+                self.add(value.fields[index], field_cotangent)
 
     def pop(self, var: Var) -> Sum | None:
         """Removes and returns the cotangent of a variable; None if there is none."""
-        return self.known.pop(var, None)
+        return self.sums.pop(var, None)
 
     def at(self, var: Var, path: Path) -> Expr | None:
         """Returns the cotangent of one tensor of a variable; None if there is none."""
-        cotangent = self.known.get(var)
+        cotangent = self.sums.get(var)
         for index in path:
             cotangent = None if cotangent is None else cotangent.get(index)
         return cotangent
 
-    def _sum(self, known: Sum | None, cotangent: Cotangent, info: StructInfo) -> Sum:
+    def _sum(self, total: Sum | None, cotangent: Cotangent, info: StructInfo) -> Sum:
         if isinstance(info, TupleStructInfo) or isinstance(cotangent, dict | tuple):
             fields = info.fields if isinstance(info, TupleStructInfo) else None
-            sums = {} if known is None else known
-            for number, part in self._fields(cotangent, len(fields or ())):
-                if part is not None:
-                    field = fields[number] if fields is not None else OBJECT
-                    sums[number] = self._sum(sums.get(number), part, field)
+            sums = {} if total is None else total
+            for index, field_cotangent in self._fields(cotangent, len(fields or ())):
+                if field_cotangent is not None:
+                    field = fields[index] if fields is not None else OBJECT
+                    sums[index] = self._sum(sums.get(index), field_cotangent, field)
             return sums
         cast = self.cast(self.builder.atom(cotangent), info)  # bound once, as it has several uses
-        return cast if known is None else self.builder.emit(known + cast)
+        return cast if total is None else self.builder.emit(total + cast)
 
     def _fields(self, cotangent: Cotangent, count: int) -> Iterable[tuple[int, Cotangent]]:
         if isinstance(cotangent, dict):

@@ -48,7 +48,7 @@ class Pullbacks(Protocol):
     """Provides the pullbacks of functions and defines new functions."""
 
     def pullback(
-        self, name: str, wanted: Sequence[int], known: Sequence[Path]
+        self, name: str, params: Sequence[int], result_paths: Sequence[Path]
     ) -> tuple[GlobalVar, list[tuple[int, Path]]] | None:
         """Returns a pullback for the parameters `wanted` when the parts `known` of the result have
         cotangents, and the tensors whose cotangents it returns; None without a body."""
@@ -126,12 +126,12 @@ class ReverseMode:
             else:
                 _RULES.get(type(binding.value), _alias)(self, binding, cotangent)
 
-    def gradients(self, wanted: Iterable[Leaf]) -> list[Expr]:
+    def gradients(self, leaves: Iterable[Leaf]) -> list[Expr]:
         """Returns the cotangents of tensors of variables; zeros where there are none."""
         emit = self.builder.emit
         return [
             self.cotangents.at(var, path) or emit(zeros(extract_leaf(var, path, emit)))
-            for var, path in wanted
+            for var, path in leaves
         ]
 
     def op_call(self, binding: Binding, call: Any, cotangent: Sum) -> None:
@@ -142,10 +142,12 @@ class ReverseMode:
             return
         if not hasattr(definition, "adjoint") or not differentiable_leaves(binding.var.struct_info):
             raise _not_differentiable(call, "the op has no gradient rule")
-        result, back = binding.var, as_cotangent(cotangent, binding.var.struct_info)
-        parts: list[Cotangent] = definition.adjoint(call, result, back, self.builder.emit)
-        for arg, part in zip(call.args, parts, strict=True):
-            self.cotangents.add(arg, part)
+        result, result_cotangent = binding.var, as_cotangent(cotangent, binding.var.struct_info)
+        cotangents: list[Cotangent] = definition.adjoint(
+            call, result, result_cotangent, self.builder.emit
+        )
+        for arg, operand_cotangent in zip(call.args, cotangents, strict=True):
+            self.cotangents.add(arg, operand_cotangent)
 
     def loop(self, binding: Binding, call: Any, cotangent: Sum) -> None:
         """Propagates through a loop over a function, by a loop over its pullback."""
@@ -154,30 +156,32 @@ class ReverseMode:
         if cell is None:
             raise _not_differentiable(call, "the called function is not known at compile time")
         rule = call.op.definition.hooks["loop_gradient"]
-        back = as_cotangent(cotangent, binding.var.struct_info)
+        result_cotangent = as_cotangent(cotangent, binding.var.struct_info)
         steps = LoopPullback(self.functions, self.builder.emit, callee, cell)
         try:
-            parts: list[Cotangent] = rule(replace(call, args=(callee, *call.args[1:])), back, steps)
+            cotangents: list[Cotangent] = rule(
+                replace(call, args=(callee, *call.args[1:])), result_cotangent, steps
+            )
         except StructInfoError as error:
             raise _not_differentiable(call, error.diagnostics[0].message) from None
-        for arg, part in zip(call.args, parts, strict=True):
-            self.cotangents.add(arg, part)
+        for arg, operand_cotangent in zip(call.args, cotangents, strict=True):
+            self.cotangents.add(arg, operand_cotangent)
 
     def function_call(self, binding: Binding, call: Any, cotangent: Sum) -> None:
         """Propagates through a call of a function of the module, by a call of its pullback."""
         emit = self.builder.emit
         callee = self.aliases.get(call.op, call.op)
-        wanted = [k for k, arg in enumerate(call.args) if _mentions(arg, self.cotangents.active)]
+        params = [k for k, arg in enumerate(call.args) if _mentions(arg, self.cotangents.active)]
         leaves = differentiable_leaves(binding.var.struct_info)
-        known = [path for path in leaves if _at(cotangent, path)]
+        paths = [path for path in leaves if _at_path(cotangent, path)]
         pullback = None
-        if type(callee) is GlobalVar and callee.name and known:
-            pullback = self.functions.pullback(callee.name, wanted, known)
+        if type(callee) is GlobalVar and callee.name and paths:
+            pullback = self.functions.pullback(callee.name, params, paths)
         if pullback is None:
-            raise _not_differentiable(call, _explain_non_differentiable(callee, bool(known)))
+            raise _not_differentiable(call, _reason_without_pullback(callee, bool(paths)))
         function, targets = pullback
-        backs = [_at(cotangent, path) for path in known]
-        results = emit(Call(function, (*call.args, *backs), span=call.span))
+        cotangents = [_at_path(cotangent, path) for path in paths]
+        results = emit(Call(function, (*call.args, *cotangents), span=call.span))
         for index, (k, path) in enumerate(targets):
             self.cotangents.add(call.args[k], nest_at_path(path, emit(results[index])))
 
@@ -185,8 +189,8 @@ class ReverseMode:
         """Propagates through an `if`: the taken branch runs again, then its gradient rules."""
         emit = self.builder.emit
         read = [var for var in _read_inside(value) if var in self.cotangents.active]
-        wanted = [(var, path) for var in read for path in differentiable_leaves(var.struct_info)]
-        if not wanted:
+        leaves = [(var, path) for var in read for path in differentiable_leaves(var.struct_info)]
+        if not leaves:
             return
 
         def side(branch: SeqExpr) -> Callable[[], Expr]:
@@ -194,18 +198,18 @@ class ReverseMode:
                 active = self.cotangents.active
                 inner = ReverseMode(self.builder, self.functions, active, recomputes=True)
                 inner.aliases = dict(self.aliases)
-                outside = {s: _itself(s) for s in self.builder.scopes[-1].symbols()}
+                outside = {s: _as_same_dim(s) for s in self.builder.scopes[-1].symbols()}
                 result = inner.run(branch, Substitution(dims=outside, fresh=True))
                 inner.cotangents.add(result, cotangent)
                 inner.propagate()
-                return Tuple(tuple(inner.gradients(wanted)))
+                return Tuple(tuple(inner.gradients(leaves)))
 
             return forward_and_backward
 
         results = self.builder.if_else(
             value.cond, side(value.true_branch), side(value.false_branch)
         )
-        for index, (var, path) in enumerate(wanted):
+        for index, (var, path) in enumerate(leaves):
             self.cotangents.add(var, nest_at_path(path, emit(results[index])))
 
 
@@ -225,11 +229,11 @@ class LoopPullback:
         return self.functions.define(f"{self.callee.name}_{purpose}", infos, body)
 
     def apply_pullback(
-        self, wanted: Sequence[int], known: Sequence[Path]
+        self, params: Sequence[int], result_paths: Sequence[Path]
     ) -> tuple[GlobalVar, list[Any]]:
         """Returns the pullback of the loop's function, and the tensors whose cotangents it
         returns."""
-        pullback = self.functions.pullback(self.callee.name, wanted, known)
+        pullback = self.functions.pullback(self.callee.name, params, result_paths)
         assert pullback is not None
         return pullback
 
@@ -270,13 +274,13 @@ def _read_inside(value: If | Function) -> list[Var]:
     return list(dict.fromkeys([var for part in parts for var in free_vars(part)]))
 
 
-def _at(cotangent: Sum, path: Path) -> Any:
+def _at_path(cotangent: Sum, path: Path) -> Any:
     for index in path:
         cotangent = None if cotangent is None else cotangent.get(index)
     return cotangent
 
 
-def _itself(symbol: Any) -> Any:
+def _as_same_dim(symbol: Any) -> Any:
     return symbol if hasattr(symbol, "struct_info") else as_dim(symbol)
 
 
@@ -296,8 +300,8 @@ def _pure_bindings(seq: SeqExpr) -> list[Binding]:
     return [binding for binding in bindings if is_pure_value(binding.value)]
 
 
-def _explain_non_differentiable(callee: Expr, known: bool) -> str:
-    if not known:
+def _reason_without_pullback(callee: Expr, has_cotangent: bool) -> str:
+    if not has_cotangent:
         return "its result has no known StructInfo"
     if isinstance(callee.struct_info, KernelStructInfo):
         return "kernels are opaque to differentiation"

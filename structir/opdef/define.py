@@ -44,7 +44,7 @@ class SignatureOpDefinition(DeclaredOp):
     def bind(self, args: tuple[Any, ...], keywords: Mapping[str, Any], span: Span | None) -> Call:
         """Builds a call from positional and keyword arguments."""
         if RECORDER.open:  # a pattern is being learned, and this call is part of it
-            return RECORDER.note(self, args, keywords)  # type: ignore[no-any-return]
+            return RECORDER.record(self, args, keywords)  # type: ignore[no-any-return]
         if not keywords and self.accepts_positionally(args):
             info = deduction.struct_info(self, args, NO_ATTRS, span)
             return Call(self.op, args, NO_ATTRS, (), info, span)

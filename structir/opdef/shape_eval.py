@@ -176,31 +176,31 @@ class _ShapeSolver:
             value = self.attributes[pack]
             if type(value) is not tuple:
                 continue
-            for k, index_var in enumerate(index_vars):
-                self.extents[index_var] = value[k]
-                self.origin[index_var] = (None, None)
-        for index_var, k, axis in plan.strict:
+            for k, var in enumerate(index_vars):
+                self.extents[var] = value[k]
+                self.origin[var] = (None, None)
+        for var, k, axis in plan.strict:
             sizes = operand_dims[k]
             if sizes is not None:
-                self.bind(index_var, sizes[axis], k, axis)
-        for index_var, locations in plan.joins:
-            self.broadcast(index_var, locations)
+                self.bind(var, sizes[axis], k, axis)
+        for var, locations in plan.joins:
+            self.broadcast(var, locations)
         if plan.equations:
             self.solve()
-        for index_var, k, axis in plan.loose:
+        for var, k, axis in plan.loose:
             sizes = operand_dims[k]
             if sizes is not None:
-                self.check_broadcast(index_var, sizes[axis], k, axis)
+                self.check_broadcast(var, sizes[axis], k, axis)
         for condition in plan.comparisons:
             self.compare(condition)
 
-    def bind(self, index_var: str, size: Dim, k: int | None, axis: int | None) -> None:
-        extent = self.extents.get(index_var)
+    def bind(self, var: str, size: Dim, k: int | None, axis: int | None) -> None:
+        extent = self.extents.get(var)
         if extent is None:
-            self.extents[index_var] = size
-            self.origin[index_var] = (k, axis)
+            self.extents[var] = size
+            self.origin[var] = (k, axis)
         elif extent is not size and extent != size:
-            self.must_equal(extent, size, index_var, self.origin[index_var], (k, axis))
+            self.must_equal(extent, size, var, self.origin[var], (k, axis))
 
     def must_equal(
         self,
@@ -240,14 +240,14 @@ class _ShapeSolver:
             text = f"expected `{name}`, found {dims.text(left)} and {dims.text(right)}"
         return f"{kind} mismatch: {text}{where}"
 
-    def is_contracted(self, index_var: str) -> bool:
+    def is_contracted(self, var: str) -> bool:
         """Returns whether an index variable of two operands is in no result."""
         results = [e for entries in self.plan.results for e in entries or ()]
         uses = [leaf for e in results if e.index is not None for leaf in leaves(e.index)]
         joined = [name for e in results for name in e.join]
         is_known = all(entries is not None for entries in self.plan.results)
         names = {leaf.name for leaf in uses if isinstance(leaf, IndexVar)} | {*joined}
-        return is_known and index_var.isidentifier() and index_var not in names
+        return is_known and var.isidentifier() and var not in names
 
     def operand(self, k: int | None) -> str:
         return "attributes" if k is None else self.plan.index_signature.operands[k].shown
@@ -272,7 +272,7 @@ class _ShapeSolver:
             return "an attribute"
         return f"{self.axis_text(k, axis)} of {self.operand(k)}"
 
-    def broadcast(self, index_var: str, locations: tuple[tuple[int, int], ...]) -> None:
+    def broadcast(self, var: str, locations: tuple[tuple[int, int], ...]) -> None:
         """Binds the extent of a broadcasting index variable, unless it is undecided."""
         size: Dim | None = None
         first = (0, 0)
@@ -296,8 +296,8 @@ class _ShapeSolver:
             elif common is not size:
                 size, first = common, (k, axis)
         if size is not None and not (undecided and (not isinstance(size, int) or size == 1)):
-            self.extents[index_var] = size
-            self.origin[index_var] = first
+            self.extents[var] = size
+            self.origin[var] = first
 
     def broadcast_dims(
         self, left: Dim, right: Dim, left_axis: tuple[int, int], right_axis: tuple[int, int]
@@ -331,9 +331,9 @@ class _ShapeSolver:
         allowed = dims.select(dims.compare("eq", size, 1), 1, extent)
         self.assumptions.append(Assumption(size, allowed, name))
 
-    def check_broadcast(self, index_var: str, size: Dim, k: int, axis: int) -> None:
+    def check_broadcast(self, var: str, size: Dim, k: int, axis: int) -> None:
         """Checks that a broadcasting axis is 1, or the extent that other axes determine."""
-        extent = self.extents.get(index_var)
+        extent = self.extents.get(var)
         if extent is None or size is extent or size == 1 or size == extent:
             return
         same = dims.equal(size, extent)
@@ -341,7 +341,7 @@ class _ShapeSolver:
             return
         if same is False and not may_be_one(size):
             where = f"{self.axis_text(k, axis)} of {self.operand(k)}"
-            target, source = dims.text(extent), self.origin.get(index_var, (None, None))
+            target, source = dims.text(extent), self.origin.get(var, (None, None))
             raise InvalidCall(
                 f"cannot broadcast {where}: expected 1 or {target}, found {dims.text(size)}",
                 (
@@ -370,7 +370,7 @@ class _ShapeSolver:
 
         Returns False for an equation that must wait for others.
         """
-        unknown = [index_var for index_var in equation.index_vars if index_var not in self.extents]
+        unknown = [var for var in equation.index_vars if var not in self.extents]
         if len(unknown) > 1:
             return False
         if equation.right is None:
@@ -406,14 +406,14 @@ class _ShapeSolver:
             return expr.value
         return _value(expr, self.extents, self.attributes)
 
-    def isolate(self, expr: IndexExpr, total: Dim, index_var: str, equation: SizeEquation) -> bool:
+    def isolate(self, expr: IndexExpr, total: Dim, var: str, equation: SizeEquation) -> bool:
         """Solves `formula == total` for its one unknown, in which it must be linear."""
         location = (equation.operand, equation.axis)
         if type(expr) is IndexExtent:
-            self.bind(index_var, total, *location)
+            self.bind(var, total, *location)
             return True
-        unknown = dims.sym(index_var)
-        value = _value(expr, {**self.extents, index_var: unknown}, self.attributes)
+        unknown = dims.sym(var)
+        value = _value(expr, {**self.extents, var: unknown}, self.attributes)
         atom = dims.as_sym(unknown)
         if value is None or atom is None:
             return False
@@ -421,7 +421,7 @@ class _ShapeSolver:
         if parts is None or parts[0] == 0:
             return False
         factor, rest = parts
-        self.bind(index_var, self.divide(total - rest, factor, total, equation), *location)
+        self.bind(var, self.divide(total - rest, factor, total, equation), *location)
         return True
 
     def divide(self, top: Dim, factor: Dim, total: Dim, equation: SizeEquation) -> Dim:
@@ -440,17 +440,15 @@ class _ShapeSolver:
     def no_solution(self, equation: SizeEquation, total: Dim) -> InvalidCall:
         """Returns the error of an equation without a solution, with the known extents in it."""
         name, location = self.equation_text(equation), (equation.operand, equation.axis)
-        bound_vars = [
-            index_var for index_var in sorted(equation.index_vars) if index_var in self.extents
-        ]
-        sources = [self.origin.get(index_var, (None, None)) for index_var in bound_vars]
+        bound_vars = [var for var in sorted(equation.index_vars) if var in self.extents]
+        sources = [self.origin.get(var, (None, None)) for var in bound_vars]
         facts: list[Fact] = [(self.dim_text("_", total, location), *location)]
         facts += [
-            (self.dim_text(index_var, self.extents[index_var], source), *source)
-            for index_var, source in zip(bound_vars, sources, strict=True)
+            (self.dim_text(var, self.extents[var], source), *source)
+            for var, source in zip(bound_vars, sources, strict=True)
         ]
         nouns = dict(self.plan.index_signature.nouns)
-        noun = next((nouns[index_var] for index_var in bound_vars if index_var in nouns), None)
+        noun = next((nouns[var] for var in bound_vars if var in nouns), None)
         size = None if noun is None else self.conditioned_value(equation)
         found_text = f"found {dims.text(total)} ({self.axis_of_operand(location)})"
         if size is not None:
@@ -467,7 +465,7 @@ class _ShapeSolver:
 
     def factor_of(self, equation: SizeEquation) -> Dim | None:
         """Returns the factor of the one unknown of an equation that is a product."""
-        unknown = [index_var for index_var in equation.index_vars if index_var not in self.extents]
+        unknown = [var for var in equation.index_vars if var not in self.extents]
         if len(unknown) != 1:
             return None
         sym = dims.sym(unknown[0])

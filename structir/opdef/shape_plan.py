@@ -26,7 +26,7 @@ class SizeEquation:
     operand: int | None
     axis: int | None
     text: str
-    index_vars: frozenset[str]  # of both sides
+    index_vars: frozenset[str]  # in both sides
 
 
 @attrs.frozen(eq=False)
@@ -48,7 +48,7 @@ class ShapePlan:
     comparisons: tuple[SideCondition, ...]
     on: tuple[SideCondition, ...]
     attribute_packs: tuple[tuple[str, tuple[str, ...]], ...]
-    read_off: Mapping[IndexExpr, tuple[int, int]]  # a size that is at an operand's axis
+    read_off: Mapping[IndexExpr, tuple[int, int]]  # sizes that are equal to an axis of an operand
 
 
 @lru_cache(8192)
@@ -61,8 +61,8 @@ def shape_plan(
 ) -> ShapePlan:
     """Plans shape inference for an index signature.
 
-    `ranks` and `present` are per operand; `axes` maps index variables to axis numbers; `stated` has
-    the ranks of shape attributes that are axis packs.
+    `ranks` and `present` are per operand; `axes` maps index variables to axis numbers;
+    `attribute_ranks` has the ranks of shape attributes that are axis packs.
     """
     present_operands = [k for k, is_present in enumerate(present) if is_present]
     try:
@@ -77,19 +77,19 @@ def shape_plan(
             [(t, None if k is None else present_operands[k], a) for t, k, a in error.facts]
         )
         raise InvalidCall(error.message, facts, error.hint, error.code) from None
+    triples = zip(signature.operands, ranks, present, strict=True)
     operands = tuple(
         [
             desugar(access, pack_ranks, rank)
             if is_present and (rank is not None or not access.packs)
             else None
-            for access, rank, is_present in zip(signature.operands, ranks, present, strict=True)
+            for access, rank, is_present in triples
         ]
     )
-    results = tuple(
-        [_without_broadcasting(desugar(access, pack_ranks)) for access in signature.results]
-    )
-    known_ranks = _known_ranks(pack_ranks)
-    return _build_plan(signature, pack_ranks, operands, results, dict(attribute_ranks), known_ranks)
+    expanded = [desugar(access, pack_ranks) for access in signature.results]
+    results = tuple([_without_broadcasting(axes) for axes in expanded])
+    known = _known_ranks(pack_ranks)
+    return _build_plan(signature, pack_ranks, operands, results, dict(attribute_ranks), known)
 
 
 def _known_ranks(pack_ranks: Mapping[str, int | None]) -> dict[str, int | None]:
@@ -109,7 +109,7 @@ def _build_plan(
     operands: tuple[ExpandedAxes | None, ...],
     results: tuple[ExpandedAxes | None, ...],
     attribute_ranks: Mapping[str, int | None],
-    known_ranks: Mapping[str, int | None],
+    known: Mapping[str, int | None],
 ) -> ShapePlan:
     strict: list[tuple[str, int, int]] = []
     loose: list[tuple[str, int, int]] = []
@@ -130,53 +130,45 @@ def _build_plan(
             read_off.setdefault(size, (k, axis))
             text = signature.operands[k].text
             equations.append(SizeEquation(size, None, k, axis, text, _extent_names(size)))
-    where = [
-        desugar_condition(r, known_ranks, size=True)
-        for r in signature.where
-        if has_known_packs(r, known_ranks)
-    ]
-    for condition in where:
-        if condition.op == "eq":
-            index_vars = _extent_names(condition.left) | _extent_names(condition.right)
-            equations.append(
-                SizeEquation(
-                    condition.left, condition.right, None, None, condition.text, index_vars
-                )
-            )
-    attribute_rows = tuple(
-        [
-            (pack, pack_index_vars(pack, rank))
-            for pack, rank in attribute_ranks.items()
-            if rank is not None
-        ]
-    )
-    fixed = {index_var for index_var, _, _ in strict}
-    fixed |= {index_var for equation in equations for index_var in equation.index_vars}
-    fixed |= {index_var for _, index_vars in attribute_rows for index_var in index_vars}
+    where = _desugar_conditions(signature.where, known, size=True)
+    equations += [_condition_equation(c) for c in where if c.op == "eq"]
+    ranked = [(pack, rank) for pack, rank in attribute_ranks.items() if rank is not None]
+    attribute_packs = tuple([(pack, pack_index_vars(pack, rank)) for pack, rank in ranked])
+    fixed = {var for var, _, _ in strict}
+    fixed |= {var for equation in equations for var in equation.index_vars}
+    fixed |= {var for _, index_vars in attribute_packs for var in index_vars}
     joins: dict[str, list[tuple[int, int]]] = {}
-    for index_var, k, axis in loose:
-        if index_var not in fixed:
-            joins.setdefault(index_var, []).append((k, axis))
+    for var, k, axis in loose:
+        if var not in fixed:
+            joins.setdefault(var, []).append((k, axis))
     return ShapePlan(
         signature,
         pack_ranks,
         operands,
         results,
         tuple(strict),
-        tuple([(index_var, tuple(locations)) for index_var, locations in joins.items()]),
+        tuple([(var, tuple(locations)) for var, locations in joins.items()]),
         tuple(equations),
         tuple([check for check in loose if check[0] in fixed]),
-        tuple([r for r in where if r.op != "eq"]),
-        tuple(
-            [
-                desugar_condition(r, known_ranks, size=False)
-                for r in signature.on
-                if has_known_packs(r, known_ranks)
-            ]
-        ),
-        attribute_rows,
+        tuple([c for c in where if c.op != "eq"]),
+        _desugar_conditions(signature.on, known, size=False),
+        attribute_packs,
         read_off,
     )
+
+
+def _desugar_conditions(
+    conditions: tuple[SideCondition, ...], known: Mapping[str, int | None], *, size: bool
+) -> tuple[SideCondition, ...]:
+    """Returns the conditions over packs of known rank, with packs expanded."""
+    ranked = [c for c in conditions if has_known_packs(c, known)]
+    return tuple([desugar_condition(c, known, size=size) for c in ranked])
+
+
+def _condition_equation(condition: SideCondition) -> SizeEquation:
+    left, right = condition.left, condition.right
+    index_vars = _extent_names(left) | _extent_names(right)
+    return SizeEquation(left, right, None, None, condition.text, index_vars)
 
 
 def _extent_names(expr: IndexExpr) -> frozenset[str]:

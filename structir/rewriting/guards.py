@@ -69,10 +69,10 @@ def divisible(dim: Dim, by: Dim) -> bool:
 
 def value_of(value: Any) -> Any:
     """Returns the compile-time constant value; None where unknown."""
-    known = ACTIVE_GRAPHS[-1].value(_matched(value))
-    if isinstance(known, Constant):
-        return known.data
-    return known.value if isinstance(known, PrimValue) else None
+    definition = ACTIVE_GRAPHS[-1].value(_matched(value))
+    if isinstance(definition, Constant):
+        return definition.data
+    return definition.value if isinstance(definition, PrimValue) else None
 
 
 def _matched(value: Any) -> Any:

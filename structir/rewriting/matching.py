@@ -103,8 +103,8 @@ def same_value(graph: UseDefGraph, first: Any, second: Any) -> bool:
         return False
     if kind is Constant:
         a, b = first.data, second.data
-        alike = a.dtype == b.dtype and a.shape == b.shape
-        return bool(alike and a.tobytes() == b.tobytes())
+        same_type = a.dtype == b.dtype and a.shape == b.shape
+        return bool(same_type and a.tobytes() == b.tobytes())
     if not isinstance(first, Expr):
         return bool(first == second)
     for field in ("dims", "value"):  # of shapes and of scalars
@@ -113,24 +113,24 @@ def same_value(graph: UseDefGraph, first: Any, second: Any) -> bool:
     return False
 
 
-def _hole(match: Match, hole: PatternVar, value: Any) -> bool:
+def _pattern_var(match: Match, var: PatternVar, value: Any) -> bool:
     if not match.graph.is_in_scope(value):
         return False
-    if hole.constant:
+    if var.constant:
         value = match.graph.value(value)
-        return isinstance(value, Constant) and match.bind(hole.name, value)
-    return match.bind(hole.name, value)
+        return isinstance(value, Constant) and match.bind(var.name, value)
+    return match.bind(var.name, value)
 
 
-def _parallel(match: Match, hole: ParallelVar, value: Any) -> bool:
+def _parallel(match: Match, var: ParallelVar, value: Any) -> bool:
     if not match.graph.is_in_scope(value):
         return False
-    match.bound[hole.name] = value
+    match.bound[var.name] = value
     return True
 
 
-def _attribute(match: Match, hole: AttributeVar, value: Any) -> bool:
-    return match.graph.is_in_scope(value) and match.bind(hole.name, value)
+def _attribute(match: Match, var: AttributeVar, value: Any) -> bool:
+    return match.graph.is_in_scope(value) and match.bind(var.name, value)
 
 
 def _item(match: Match, pattern: ItemPattern, value: Any) -> bool:
@@ -142,9 +142,9 @@ def _item(match: Match, pattern: ItemPattern, value: Any) -> bool:
 
 
 def _call(match: Match, pattern: CallPattern, value: Any) -> bool:
-    known = match.matched.get(id(pattern), MISSING)
-    if known is not MISSING:
-        return match.graph.name(known) is match.graph.name(value)
+    matched = match.matched.get(id(pattern), MISSING)
+    if matched is not MISSING:
+        return match.graph.name(matched) is match.graph.name(value)
     call = match.graph.value(value)
     if type(call) is not Call or type(call.op) is not Op or not is_pure_value(call):
         return False
@@ -168,33 +168,33 @@ def _any_op(match: Match, pattern: CallPattern, call: Call) -> bool:
 
 
 def _arguments(match: Match, pattern: CallPattern, call: Call) -> bool:
-    place = 0
+    position = 0
     for parameter in pattern.callee.signature.parameters:
         default = parameter.default
         if parameter.is_argument:
-            given = call.args[place] if place < len(call.args) else default
-            place += 1
-            if type(given) is Tuple and not given.fields:
-                given = default
+            argument = call.args[position] if position < len(call.args) else default
+            position += 1
+            if type(argument) is Tuple and not argument.fields:
+                argument = default
         else:
-            given = call.attrs.get(parameter.name, default)
-        wanted = pattern.arguments.get(parameter.name, MISSING)
-        if wanted is MISSING:
-            if given is not default:
+            argument = call.attrs.get(parameter.name, default)
+        pattern_argument = pattern.arguments.get(parameter.name, MISSING)
+        if pattern_argument is MISSING:
+            if argument is not default:
                 return False
-        elif not match.at(_taken(parameter, wanted), given):
+        elif not match.at(_normalized_literal(parameter, pattern_argument), argument):
             return False
     return True
 
 
-def _taken(parameter: Any, wanted: Any) -> Any:
+def _normalized_literal(parameter: Any, pattern: Any) -> Any:
     """Returns a literal in the form that the op stores."""
-    written = isinstance(wanted, Expr | AttributeVar | tuple | list | None)
+    is_pattern = isinstance(pattern, Expr | AttributeVar | tuple | list | None)
     static = parameter.kind is not None and not parameter.is_argument
-    return parameter.kind.normalize(wanted) if static and not written else wanted
+    return parameter.kind.normalize(pattern) if static and not is_pattern else pattern
 
 
-def _several(match: Match, pattern: Any, value: Any) -> bool:
+def _sequence(match: Match, pattern: Any, value: Any) -> bool:
     """Matches a tuple of operands or a tuple attribute."""
     value = match.graph.value(value)
     if isinstance(value, Tuple):
@@ -216,11 +216,11 @@ def _literal(match: Match, pattern: Any, value: Any) -> bool:
 
 
 _RULES: dict[type, Callable[[Match, Any, Any], bool]] = {
-    PatternVar: _hole,
+    PatternVar: _pattern_var,
     ParallelVar: _parallel,
     AttributeVar: _attribute,
     ItemPattern: _item,
     CallPattern: _call,
-    tuple: _several,
-    list: _several,
+    tuple: _sequence,
+    list: _sequence,
 }

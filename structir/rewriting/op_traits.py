@@ -8,6 +8,6 @@ from typing import Any
 OPS_BY_TRAIT: dict[str, Callable[..., Any]] = {}
 
 
-def has_trait(role: str, declared: Callable[..., Any]) -> None:
+def has_trait(trait: str, declared: Callable[..., Any]) -> None:
     """Registers the op that has a trait."""
-    OPS_BY_TRAIT[role] = declared
+    OPS_BY_TRAIT[trait] = declared

@@ -70,10 +70,10 @@ class OpVar:
 class CallPattern(PatternExpr):
     """A pattern of a call: the op and a pattern per named parameter; others have their defaults."""
 
-    def __init__(self, callee: Any, given: Mapping[str, Any]) -> None:
+    def __init__(self, callee: Any, arguments: Mapping[str, Any]) -> None:
         super().__init__()
         self.callee = callee  # an op's definition, or an OpHole
-        self.arguments = given
+        self.arguments = arguments
         RECORDER.trail.append(self)
 
 
@@ -117,7 +117,7 @@ class PatternRecorder:
         finally:
             self.open = False
 
-    def note(self, definition: Any, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
+    def record(self, definition: Any, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
         """Returns the pattern of a call of this op."""
         names = [parameter.name for parameter in definition.signature.parameters]
         return CallPattern(definition, {**dict(zip(names, args, strict=False)), **keywords})

@@ -12,9 +12,9 @@ from structir.errors import Diagnostic, PassError, Span
 from structir.ir.expr import Call, Expr, PrimValue, ShapeExpr, Tuple, Var
 from structir.ir.op import Op
 
-GROWTH = 6  # applications of a rule in its own replacement, each to a larger value
-SHOWN = 6  # applications of a chain in a message
-LARGEST = 2**62  # of sizes: a graph of shared values is a tree of exponential size
+MAX_GROWTH = 6  # applications of a rule in its own replacement, each to a larger value
+MAX_SHOWN = 6  # applications of a chain in a message
+MAX_SIZE = 2**62  # of sizes: a graph of shared values is a tree of exponential size
 
 Size = tuple[int, int]  # calls in the tree below a value; the sum of the integers in its attributes
 
@@ -38,8 +38,8 @@ class Application:
             application = application.parent
 
     def __str__(self) -> str:
-        place = "" if self.span is None else f"  {self.span}"
-        return f"{self.rule} at {self.variable} = {self.value}{place}"
+        location = "" if self.span is None else f"  {self.span}"
+        return f"{self.rule} at {self.variable} = {self.value}{location}"
 
 
 class Provenance:
@@ -57,7 +57,7 @@ class Provenance:
         """The latest application whose replacement includes the value of a variable."""
         return self._latest.get(var)
 
-    def made_by(self, application: Application | None, var: Var) -> None:
+    def record_part(self, application: Application | None, var: Var) -> None:
         """Record that a variable holds a part of a replacement."""
         if application is not None:
             self._latest[var] = application
@@ -66,26 +66,26 @@ class Provenance:
         """Record how large the value of a variable is."""
         self._sizes[var] = self._size(value)[0]
 
-    def applied(self, rule: str, var: Var, value: Expr, span: Span | None) -> None:
+    def record(self, rule: str, var: Var, value: Expr, span: Span | None) -> None:
         """Record an application; raises PassError if the rule has no end here."""
         parent = self._latest.get(var)
-        made = Application(rule, var.name, value, self._size(value), span, parent)
-        self._latest[var] = made
-        same = [each for each in made.chain() if each.rule == rule]
+        application = Application(rule, var.name, value, self._size(value), span, parent)
+        self._latest[var] = application
+        same = [application for application in application.chain() if application.rule == rule]
         growing = sum(_grows(old, new) for new, old in pairwise(same))
-        if growing >= GROWTH or any(_alike(value, old.value) for old in same[1:]):
-            raise self.endless(var)
+        if growing >= MAX_GROWTH or any(_is_same_call(value, old.value) for old in same[1:]):
+            raise self.divergence_error(var)
 
-    def endless(self, var: Var) -> PassError:
+    def divergence_error(self, var: Var) -> PassError:
         """The error for a rule that is applied to a variable again and again."""
         last = self._latest[var]
         chain = list(last.chain())[::-1]
         message = f"the rule {last.rule} matches in its own replacement without an end"
         diagnostic = Diagnostic(message, chain[0].span)
-        for each in chain[:SHOWN]:
-            diagnostic = diagnostic.note(str(each))
-        if len(chain) > SHOWN:
-            diagnostic = diagnostic.note(f"and {len(chain) - SHOWN} more applications")
+        for application in chain[:MAX_SHOWN]:
+            diagnostic = diagnostic.note(str(application))
+        if len(chain) > MAX_SHOWN:
+            diagnostic = diagnostic.note(f"and {len(chain) - MAX_SHOWN} more applications")
         return PassError(
             diagnostic.hinted("yield a replacement that the pattern does not match, or add a guard")
         )
@@ -95,7 +95,7 @@ class Provenance:
             return 1, 0
         calls = 1 + sum([self._operand(argument) for argument in value.args])
         numbers = sum(map(_numbers, (*value.args, *value.attrs.values())))
-        return min(calls, LARGEST), numbers
+        return min(calls, MAX_SIZE), numbers
 
     def _operand(self, argument: Any) -> int:
         if isinstance(argument, Tuple):
@@ -107,7 +107,7 @@ def _grows(old: Application, new: Application) -> bool:
     return new.size[0] > old.size[0] and new.size[1] >= old.size[1]
 
 
-def _alike(first: Expr, second: Expr) -> bool:
+def _is_same_call(first: Expr, second: Expr) -> bool:
     """Whether two calls are the same one: op, attributes, and the very same operands."""
     if not isinstance(first, Call) or not isinstance(second, Call):
         return False

@@ -49,7 +49,7 @@ class Rule:
         """The pattern variable of each parameter."""
         hints = typing.get_type_hints(self.generator)
         names = inspect.signature(self.generator).parameters
-        return {name: _hole(name, hints.get(name, Expr)) for name in names}
+        return {name: _pattern_var(name, hints.get(name, Expr)) for name in names}
 
     @cached_property
     def pattern_calls(self) -> tuple[Any, Sequence[Any]]:
@@ -61,16 +61,16 @@ class Rule:
     @cached_property
     def parallel(self) -> ParallelVar | None:
         """The parallel pattern variable, if there is one."""
-        found = (hole for hole in self.pattern_vars.values() if isinstance(hole, ParallelVar))
-        return next(found, None)
+        parallel_vars = (var for var in self.pattern_vars.values() if isinstance(var, ParallelVar))
+        return next(parallel_vars, None)
 
 
-def _hole(name: str, hint: Any) -> Any:
-    made = _HOLES.get(hint)
-    return AttributeVar(name) if made is None else made(name)
+def _pattern_var(name: str, hint: Any) -> Any:
+    build = _PATTERN_VARS.get(hint)
+    return AttributeVar(name) if build is None else build(name)
 
 
-_HOLES: dict[Any, Callable[[str], Any]] = {
+_PATTERN_VARS: dict[Any, Callable[[str], Any]] = {
     Expr: PatternVar,
     Constant: lambda name: PatternVar(name, constant=True),
     Op: OpVar,
@@ -81,8 +81,8 @@ _HOLES: dict[Any, Callable[[str], Any]] = {
 @typing.overload
 def rewrite(generator: Generator) -> Rule: ...
 @typing.overload
-def rewrite(**facts: Any) -> Callable[[Generator], Rule]: ...
-def rewrite(generator: Any = None, **facts: Any) -> Any:
+def rewrite(**options: Any) -> Callable[[Generator], Rule]: ...
+def rewrite(generator: Any = None, **options: Any) -> Any:
     """Declares a rewrite. It becomes a pass of its name, and part of the pass `group`.
 
         @rewrite(group="simplify")
@@ -98,9 +98,9 @@ def rewrite(generator: Any = None, **facts: Any) -> Any:
     """
 
     def declare(function: Generator) -> Rule:
-        made = Rule(function.__name__, function, **facts)
-        RULES[made.name] = made
-        return made
+        rule = Rule(function.__name__, function, **options)
+        RULES[rule.name] = rule
+        return rule
 
     return declare if generator is None else declare(generator)
 
