@@ -12,11 +12,11 @@ from structir.ir.expr import Expr, Tuple, Var
 from structir.ir.struct_info import OBJECT, StructInfo, TupleStructInfo
 from structir.opdef.adjoint_op import Cotangent, component
 
-Sum = Any  # an Expr; for a tuple a dict from field indices to their sums
+Sum = Any  # an Expr, or for a tuple a dict from field indices to sums
 
 
 class CotangentAccumulator:
-    """The cotangents accumulated so far, for the variables in `active`."""
+    """The accumulated cotangents of the variables in `active`."""
 
     def __init__(self, builder: BlockBuilder, active: Iterable[Var]) -> None:
         self.builder = builder
@@ -24,7 +24,7 @@ class CotangentAccumulator:
         self.sums: dict[Var, Sum] = {}
 
     def add(self, value: Expr, cotangent: Cotangent) -> None:
-        """Adds a contribution to the cotangent of a value; `cotangent` may be a sum."""
+        """Adds to the cotangent of a value; `cotangent` may be a `Sum`."""
         if cotangent is None:
             return
         if isinstance(value, Var):
@@ -55,7 +55,7 @@ class CotangentAccumulator:
                     field = fields[index] if fields is not None else OBJECT
                     sums[index] = self._sum(sums.get(index), field_cotangent, field)
             return sums
-        cast = self.cast(self.builder.atom(cotangent), info)  # bound once, as it has several uses
+        cast = self.cast(self.builder.atom(cotangent), info)  # bound: it has several uses
         return cast if total is None else self.builder.emit(total + cast)
 
     def _fields(self, cotangent: Cotangent, count: int) -> Iterable[tuple[int, Cotangent]]:
@@ -66,14 +66,14 @@ class CotangentAccumulator:
         return [(k, component(cotangent, k, self.builder.emit)) for k in range(count)]
 
     def cast(self, cotangent: Expr, info: StructInfo) -> Expr:
-        """Returns a cotangent with the StructInfo of its value, which may be more precise."""
+        """Returns a cotangent with the StructInfo of its value; emits `match_cast` if needed."""
         if cotangent.struct_info == info or base_check(info, cotangent.struct_info) is PASS:
             return cotangent
         return self.builder.match_cast(cotangent, info)
 
 
 def as_cotangent(total: Sum | None, info: StructInfo | None) -> Cotangent:
-    """Returns a sum in the form that op rules expect: a tuple of fields in order."""
+    """Returns a sum in the form that gradient rules accept, with tuples in place of dicts."""
     if not isinstance(total, dict):
         return total
     fields = info.fields if isinstance(info, TupleStructInfo) else (OBJECT,) * (max(total) + 1)

@@ -31,8 +31,8 @@ Key = tuple[str, tuple[int, ...], tuple[Path, ...]]
 class Pullback:
     """The plan of a pullback function.
 
-    Its parameters are those of the original function and cotangents of the original result. It
-    returns cotangents of some tensors of the original parameters.
+    The parameters are those of the original function, followed by cotangents of its result. The
+    result is the cotangents of tensors in the original parameters.
     """
 
     global_var: GlobalVar
@@ -46,7 +46,7 @@ class Pullback:
 
 
 class Adjoints:
-    """Generates the functions that the gradient of one function needs."""
+    """The gradient functions and pullbacks generated for one function."""
 
     def __init__(self, module: IRModule) -> None:
         self.module = module
@@ -58,15 +58,14 @@ class Adjoints:
     def add(
         self, name: str, of: str, parameters: Sequence[str], target: int, with_value: bool
     ) -> None:
-        """Generates the function `name`, the gradient of `of` with respect to `parameters`, and the
-        functions that it calls.
+        """Generates the gradient `name` of the function `of` with respect to `parameters`.
 
-        `target` is the index of the differentiated field where the result is a tuple. With
-        `with_value` the function returns the result too. Raises DiagnosticError where the function
-        is not differentiable.
+        Also generates the functions that the gradient calls. `target` is the differentiated field
+        of a tuple result. With `with_value` the gradient returns the result too. Raises
+        DiagnosticError where the function is not differentiable.
         """
         function = self.module[of]
-        indices = [_param_index(function, each) for each in parameters]
+        indices = [_param_index(function, parameter) for parameter in parameters]
         indices = indices or _differentiable_params(function, of)
         copier = Substitution(fresh=True)
         copier.new_dims([param.struct_info for param in function.params])
@@ -95,8 +94,8 @@ class Adjoints:
     ) -> tuple[GlobalVar, list[tuple[int, Path]]] | None:
         """Returns the pullback of a function and the parameter tensors whose cotangents it returns.
 
-        `wanted` are indices of parameters, `known` the paths of the result that have cotangents.
-        None where `name` is not a function with a body.
+        `params` are parameter indices; `result_paths` are the paths of the result that have
+        cotangents. None where `name` is not a function with a body.
         """
         function = self.module.functions.get(name)
         if not isinstance(function, Function):

@@ -1,4 +1,4 @@
-"""Reverse mode over one sequence: the forward bindings, then the gradient rules in reverse."""
+"""Reverse-mode differentiation of one sequence: forward bindings, then gradient rules."""
 
 from __future__ import annotations
 
@@ -50,8 +50,11 @@ class Pullbacks(Protocol):
     def pullback(
         self, name: str, params: Sequence[int], result_paths: Sequence[Path]
     ) -> tuple[GlobalVar, list[tuple[int, Path]]] | None:
-        """Returns a pullback for the parameters `wanted` when the parts `known` of the result have
-        cotangents, and the tensors whose cotangents it returns; None without a body."""
+        """Returns a pullback and the parameter tensors whose cotangents it returns.
+
+        `params` are parameter indices; `result_paths` are the paths of the result that have
+        cotangents. None for a function without a body.
+        """
         ...
 
     def function(self, name: str) -> Function | None:
@@ -61,20 +64,22 @@ class Pullbacks(Protocol):
     def define(
         self, name: str, infos: Sequence[StructInfo], body: Callable[[Sequence[Var], Emit], Expr]
     ) -> GlobalVar:
-        """Defines a function with parameters of these StructInfos; `body` emits its bindings and
-        returns its result."""
+        """Defines a function with parameters of these StructInfos.
+
+        `body` emits the bindings and returns the result.
+        """
         ...
 
 
 class ReverseMode:
-    """One scope: the bindings that run in it, and the cotangents of the `active` variables."""
+    """One scope: its bindings, and the cotangents of the `active` variables."""
 
     def __init__(
         self, builder: BlockBuilder, functions: Pullbacks, active: Iterable[Var], recomputes: bool
     ) -> None:
         self.builder, self.functions = builder, functions
         self.cotangents = CotangentAccumulator(builder, active)
-        self.recomputes = recomputes  # whether the bindings have run once before
+        self.recomputes = recomputes  # whether the bindings run a second time
         self.bindings: list[Binding] = []
         self.aliases: dict[Var, Expr] = {}  # variables bound to functions
 
@@ -104,7 +109,7 @@ class ReverseMode:
             self.cotangents.active.add(binding.var)
 
     def _depends(self, value: Expr) -> bool:
-        """Whether a value depends on an active variable."""
+        """Returns whether a value depends on an active variable."""
         active = self.cotangents.active
         match value:
             case Call(op=op, args=args):
@@ -127,7 +132,7 @@ class ReverseMode:
                 _RULES.get(type(binding.value), _alias)(self, binding, cotangent)
 
     def gradients(self, leaves: Iterable[Leaf]) -> list[Expr]:
-        """Returns the cotangents of tensors of variables; zeros where there are none."""
+        """Returns the cotangents of tensors of variables, with zeros for absent ones."""
         emit = self.builder.emit
         return [
             self.cotangents.at(var, path) or emit(zeros(extract_leaf(var, path, emit)))
@@ -135,7 +140,7 @@ class ReverseMode:
         ]
 
     def op_call(self, binding: Binding, call: Any, cotangent: Sum) -> None:
-        """Propagates through a call of an op, by the gradient rule of the op."""
+        """Propagates through a call of an op with the gradient rule of the op."""
         definition = call.op.definition
         if "loop_gradient" in getattr(definition, "hooks", ()):
             self.loop(binding, call, cotangent)
@@ -150,7 +155,7 @@ class ReverseMode:
             self.cotangents.add(arg, operand_cotangent)
 
     def loop(self, binding: Binding, call: Any, cotangent: Sum) -> None:
-        """Propagates through a loop over a function, by a loop over its pullback."""
+        """Propagates through a loop over a function with a loop over its pullback."""
         callee = self.aliases.get(call.args[0], call.args[0])
         cell = self.functions.function(callee.name) if type(callee) is GlobalVar else None
         if cell is None:
@@ -168,7 +173,7 @@ class ReverseMode:
             self.cotangents.add(arg, operand_cotangent)
 
     def function_call(self, binding: Binding, call: Any, cotangent: Sum) -> None:
-        """Propagates through a call of a function of the module, by a call of its pullback."""
+        """Propagates through a call of a module function with a call of its pullback."""
         emit = self.builder.emit
         callee = self.aliases.get(call.op, call.op)
         params = [k for k, arg in enumerate(call.args) if _mentions(arg, self.cotangents.active)]
@@ -186,7 +191,7 @@ class ReverseMode:
             self.cotangents.add(call.args[k], nest_at_path(path, emit(results[index])))
 
     def branch(self, binding: Binding, value: Any, cotangent: Sum) -> None:
-        """Propagates through an `if`: the taken branch runs again, then its gradient rules."""
+        """Propagates through an `if`: recomputes the branch and applies its gradient rules."""
         emit = self.builder.emit
         read = [var for var in _read_inside(value) if var in self.cotangents.active]
         leaves = [(var, path) for var in read for path in differentiable_leaves(var.struct_info)]
@@ -215,7 +220,7 @@ class ReverseMode:
 
 @attrs.frozen(eq=False)
 class LoopPullback:
-    """Context of the gradient rule of a loop: the loop's function, its pullback, new functions."""
+    """The context of a loop's gradient rule: the function of the loop and its pullback."""
 
     functions: Pullbacks
     emit: Emit
@@ -225,14 +230,13 @@ class LoopPullback:
     def define(
         self, purpose: str, infos: Sequence[StructInfo], body: Callable[[Sequence[Var], Emit], Expr]
     ) -> GlobalVar:
-        """Defines a function named after the loop's function and after its purpose."""
+        """Defines a function named `<function of the loop>_<purpose>`."""
         return self.functions.define(f"{self.callee.name}_{purpose}", infos, body)
 
     def apply_pullback(
         self, params: Sequence[int], result_paths: Sequence[Path]
     ) -> tuple[GlobalVar, list[Any]]:
-        """Returns the pullback of the loop's function, and the tensors whose cotangents it
-        returns."""
+        """Returns the pullback of the loop's function, and the tensors of the result."""
         pullback = self.functions.pullback(self.callee.name, params, result_paths)
         assert pullback is not None
         return pullback
@@ -285,7 +289,7 @@ def _as_same_dim(symbol: Any) -> Any:
 
 
 def _pure_bindings(seq: SeqExpr) -> list[Binding]:
-    """Returns the bindings that can run a second time.
+    """Returns the pure bindings, which can run a second time.
 
     Raises DiagnosticError where one of them depends on the result of an impure binding.
     """
@@ -295,7 +299,7 @@ def _pure_bindings(seq: SeqExpr) -> list[Binding]:
         if not is_pure_value(binding.value) and binding.var in read:
             message = "cannot run an impure call again in the backward pass"
             hint = "move the call out of the branch, or inline the function that contains it"
-            span, label = binding.value.span, "its effects would happen twice"
+            span, label = binding.value.span, "its side effects would run twice"
             raise DiagnosticError(Diagnostic(message, span, hint=hint, code="E0654", label=label))
     return [binding for binding in bindings if is_pure_value(binding.value)]
 
@@ -311,5 +315,5 @@ def _reason_without_pullback(callee: Expr, has_cotangent: bool) -> str:
 
 
 def _not_differentiable(call: Call, reason: str) -> DiagnosticError:
-    message = f"it has no gradient: {reason}"
+    message = f"not differentiable: {reason}"
     return DiagnosticError(Diagnostic(message, call.span, callee_name(call), code="E0653"))

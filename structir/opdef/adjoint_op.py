@@ -3,11 +3,11 @@
     dx = R.grad.adjoint(x, w, dy, of="nn.conv2d", by=[0], reads=["gradient 0"], strides=[2, 2])
 
 is the cotangent of `x` for the forward call `R.nn.conv2d(x, w, strides=[2, 2])`, where `dy` is the
-cotangent of its result. The arguments are those of the forward call, then the tensors that `reads`
-names: its results, their cotangents, and parts. A part is an auxiliary tensor in the shape of a
-result, such as the number of elements that tie for a maximum. It is computed by a call of this op
-with the attribute `part`. Sizes may be symbolic: kernels and regions are derived from the adjoint
-of the forward call's index spec.
+cotangent of its result. The arguments are those of the forward call, followed by the tensors named
+in `reads`: results, cotangents of results, and parts. A part is an auxiliary tensor in the shape of
+a result, such as the number of elements that tie for a maximum. A call of this op with the
+attribute `part` computes it. Sizes may be symbolic. Kernels and regions are derived from the
+adjoint of the forward call's index spec.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Emit = Callable[[Expr], Expr]  # binds an expression to a variable and returns i
 Cotangent = Any  # an Expr, a tuple of cotangents for a tuple, or None where zero
 ADJOINT_ATTRIBUTES = ("of", "by", "reads", "part")
 MAX_ARGUMENTS = 64
-NUMBERED = re.compile(r"\w+ (?:\d+\.)?(\d+)")  # a tensor in the shape of a result
+NUMBERED = re.compile(r"\w+ (?:\d+\.)?(\d+)")  # the name of a tensor in the shape of a result
 
 
 @attrs.define(eq=False)
@@ -64,7 +64,7 @@ class AdjointDefinition:
         return "Computes the cotangent of an operand of a call from the cotangents of its results."
 
     def bind(self, args: tuple[Any, ...], keywords: Mapping[str, Any], span: Span | None) -> Call:
-        """Builds a call from arguments and attributes, including those of the forward call."""
+        """Builds a call; `keywords` include the attributes of the forward call."""
         attributes = dict(keywords)
         index = {name: k for k, name in enumerate(self.argument_names)}
         named = {index[n]: attributes.pop(n) for n in {*attributes} & {*index}}
@@ -84,7 +84,7 @@ class AdjointDefinition:
         raise StructInfoError(Diagnostic(message, span, self.name))
 
     def deduce(self, call: Call) -> StructInfo:
-        """Returns the StructInfo of the operand `by`, or of the result for a part."""
+        """Returns the StructInfo of the operand at `by`; for a part, that of its result."""
         forward = self.forward(call)
         results = fields_of(forward.struct_info)
         self._check(call, forward, results)
@@ -170,7 +170,7 @@ class AdjointDefinition:
     def attributes_for(self, call: Call) -> dict[str, Any]:
         """Returns the attributes that encode a forward call.
 
-        Those of a forward call of this op itself are grouped as pairs in `inner`.
+        The attributes of a forward `grad.adjoint` call are the pairs in `inner`.
         """
         name = call.op.name  # type: ignore[attr-defined]
         encoded = {"inner": tuple(call.attrs.items())} if call.op is self.op else call.attrs
@@ -220,7 +220,7 @@ def operands_read(spec: IndexSpec, first: int) -> list[str]:
 
 
 def place_operands(spec: IndexSpec, first: int, positions: Mapping[str, int]) -> IndexSpec:
-    """Maps the operands from index `first` on to argument positions; drops those without one."""
+    """Sets the argument positions of the operands from index `first` on; drops other operands."""
     retained = [k for k, info in enumerate(spec.operands) if k < first or info.name in positions]
     new_indices = {old: new for new, old in enumerate(retained)}
     operands = [spec.operands[k] for k in retained]

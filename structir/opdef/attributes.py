@@ -24,16 +24,16 @@ from structir.ir.struct_info import PrimStructInfo, ShapeStructInfo
 
 
 class InvalidAttribute(Exception):
-    """A value that an attribute does not accept; the text is a hint, if there is one."""
+    """A value that an attribute does not accept; the message, if any, is a hint."""
 
 
 @attrs.frozen(eq=False)
 class AttributeKind:
-    """The accepted values of an attribute: `take` normalizes a value or raises InvalidAttribute."""
+    """The kind of an attribute; `normalize` raises InvalidAttribute for a value it rejects."""
 
     expected: str
     normalize: Callable[[Any], Any]
-    is_argument: bool = False  # an operand of the call, as it may be symbolic
+    is_argument: bool = False  # the value may be symbolic: it is an argument of the call
 
 
 def _unwrap_literal(value: Any) -> Any:
@@ -185,12 +185,12 @@ KINDS_BY_TYPE: dict[Any, AttributeKind] = {
     int: AttributeKind("an integer", _int),
     float: AttributeKind("a number", _float),
     bool: AttributeKind("True or False", _bool),
-    str: AttributeKind("a text", _string),
+    str: AttributeKind("a string", _string),
 }
 
 
 def dtype_among(names: str) -> AttributeKind:
-    """Returns the kind of a dtype attribute restricted to these dtypes."""
+    """Returns the kind of an attribute whose values are the dtypes in `names`."""
     return AttributeKind(f"one of {names.replace(' ', ', ')}", _one_of(frozenset(names.split())))
 
 

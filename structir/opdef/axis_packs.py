@@ -10,11 +10,11 @@ from structir.opdef.notation import AxisIndex, OperandAccess
 Ranks = dict[str, int | None]
 
 
-Fact = tuple[str, "int | None", "int | None"]  # a text, and the operand and axis it refers to
+Fact = tuple[str, "int | None", "int | None"]  # a note, its operand, and its axis
 
 
 class InvalidCall(Exception):
-    """A provably invalid call; each fact refers to an operand and axis."""
+    """A provably invalid call; `facts` are notes on operands and axes."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ def infer_pack_ranks(
 ) -> Ranks:
     """Returns the rank of every axis pack, None where unknown.
 
-    `axes` maps index variables to axis numbers; `stated` has the ranks of attribute packs.
+    `axes` maps index variables to axis numbers; `attribute_ranks` has those of shape attributes.
     """
     pack_ranks: Ranks = dict(attribute_ranks)
     sources: dict[str, int] = {}
@@ -76,7 +76,7 @@ def axes_text(count: int) -> str:
 
 
 def _axis_position(access: OperandAccess, axes: Mapping[str, int]) -> int | None:
-    """Returns the position of the index variable whose axis an attribute determines."""
+    """Returns the position of an index variable whose axis is an attribute, or None."""
     for position, entry in enumerate(access.entries):
         if names_of(entry) & axes.keys():
             return position
@@ -84,7 +84,7 @@ def _axis_position(access: OperandAccess, axes: Mapping[str, int]) -> int | None
 
 
 def names_of(entry: AxisIndex) -> set[str]:
-    """Returns the index variables that are the whole index or size of an axis."""
+    """Returns the index variables that are, by themselves, the index or size of an axis."""
     names = {entry.index.name} if isinstance(entry.index, IndexVar) else set()
     return names | ({entry.size.name} if isinstance(entry.size, IndexExtent) else set())
 
@@ -147,7 +147,7 @@ def _bind_strict_packs(
     pack_ranks: Ranks,
     sources: dict[str, int],
 ) -> None:
-    """Binds packs without `~`: an operand of known rank determines its only unknown pack."""
+    """Binds packs without `~`: each is the only unknown pack of an operand of known rank."""
     pending = [item for item in operands if not _broadcasting_packs(item[1])]
     while pending:
         remaining = []
@@ -184,7 +184,7 @@ def _bind_broadcasting_packs(
     pack_ranks: Ranks,
     attribute_packs: frozenset[str],
 ) -> None:
-    """Binds packs with `~` to the largest rank, or None where an operand's rank is unknown."""
+    """Binds packs with `~` to the maximum rank; None where the rank of an operand is unknown."""
     for k, access, rank in operands:
         for pack in _broadcasting_packs(access):
             other_axes = sum(pack_ranks.get(r) or 0 for r in access.packs if r != pack)

@@ -54,12 +54,12 @@ from structir.solver.domains.terms import (
 )
 from structir.solver.propagation.arithmetic import fresh
 
-Paths = tuple[tuple[int, int | None], ...]  # of each operand: the argument, and the list's member
+Paths = tuple[tuple[int, int | None], ...]  # by operand: argument index, and index in a list
 
 
 @attrs.frozen(eq=False)
 class OpScheme:
-    """The constraint scheme of a call, and the arguments that are its operands."""
+    """The constraint scheme of a call, and the paths of its operands in the arguments."""
 
     scheme: Scheme
     paths: Paths
@@ -126,7 +126,7 @@ def _key(
 
 
 def _with_info(arg: Expr, info: StructInfo | None) -> Expr:
-    """Returns a variable in place of an argument, with more StructInfo."""
+    """Returns a variable with this StructInfo in place of an argument."""
     if info is None or info is arg.struct_info:
         return arg
     if isinstance(arg, Tuple) and isinstance(info, TupleStructInfo):
@@ -177,10 +177,10 @@ class _SchemeBuilder:
             self._add_condition(condition)
         return Scheme(operands, results, tuple(self.constraints), self._shared())
 
-    # Rows
+    # Axis packs
 
     def _add_attribute_packs(self) -> None:
-        """Adds the axis packs given by shape attributes."""
+        """Binds the axis packs whose dims are shape attributes."""
         for name, value in self.values.items():
             if isinstance(value, UnknownShape):
                 ndim = value.ndim
@@ -191,7 +191,7 @@ class _SchemeBuilder:
                 self.rows[name] = value
 
     def _add_packs_around(self, access: OperandAccess, axes: Mapping[str, int]) -> None:
-        """Adds the axis packs around an index variable whose axis is an attribute."""
+        """Binds the axis packs around an index variable whose axis is an attribute."""
         for position, entry in enumerate(access.entries):
             names = {
                 f.name for f in (entry.index, entry.size) if isinstance(f, IndexVar | IndexExtent)
@@ -206,7 +206,7 @@ class _SchemeBuilder:
                     self.rows[rows[0]] = tuple([fresh() for _ in range(count)])
 
     def _strict_names(self) -> set[str]:
-        """Returns the packs and index variables that an operand has without broadcasting."""
+        """Returns the packs and index variables of axes that do not broadcast."""
         entries = [e for access in self.operands for e in access.entries if not e.loose]
         rows = {e.pack for e in entries if e.pack is not None} | self.rows.keys()
         extents = {e.size.name for e in entries if isinstance(e.size, IndexExtent)}
@@ -239,13 +239,13 @@ class _SchemeBuilder:
             self.loose_sizes.setdefault(name, []).append(axis)
             return axis
         size = self._size(entry.size)
-        if result and entry.join:  # laid one after the other, some perhaps ragged
+        if result and entry.join:  # concatenated axes, of which some may be ragged
             parts = tuple([self._extent(name) for name in entry.join])
             if size == reduce(add, parts):
                 size = fresh()
                 self.constraints.append(Sum(size, parts))
         if entry.index == IntLiteral(0) and not result and isinstance(entry.size, IndexExtent):
-            self.constraints.append(DimEq(size, 1))  # read at 0 only
+            self.constraints.append(DimEq(size, 1))  # only element 0 is read
         return size
 
     def _join_loose(self) -> None:
@@ -298,7 +298,7 @@ class _SchemeBuilder:
         return as_dim(value)
 
     def _flat(self, expr: IndexExpr) -> Row:
-        """Adds the axes of a flattened index."""
+        """Returns the axes of a flattened index."""
         match expr:
             case FlattenedIndex(parts):
                 return tuple([axis for part in parts for axis in self._flat(part)])
@@ -318,7 +318,7 @@ class _SchemeBuilder:
     # Side conditions
 
     def _bind_attribute_extents(self) -> None:
-        """Replaces index variables of known extent by numbers."""
+        """Binds index variables that a condition equates with an attribute."""
         for condition in self.index_signature.where:
             left, right = condition.left, condition.right
             if condition.op == "eq" and isinstance(left, IndexExtent) and _is_attribute(right):
@@ -340,7 +340,7 @@ class _SchemeBuilder:
                 self.constraints.append(Ge(right - left, int(condition.op == "lt")))
 
     def _shared(self) -> Any:
-        """Returns the symbolic variables of the program that attributes use."""
+        """Returns the symbolic variables of the program in attributes."""
         symbols: set[Any] = set()
         for value in self.values.values():
             for part in value if isinstance(value, tuple) else (value,):
@@ -356,7 +356,7 @@ def _is_attribute(expr: IndexExpr) -> bool:
 def window_of(outer: Dim, positions: Dim) -> Window | None:
     """Matches `h == (H + c - d*(p - 1) - 1)//s + 1` as a window; None for another form.
 
-    Multiples of `s` outside of the quotient are moved into it.
+    Multiples of `s` outside the quotient are moved into it.
     """
     if type(positions) is not Poly:
         return None

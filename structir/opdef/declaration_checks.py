@@ -36,7 +36,7 @@ def check_name(name: str) -> None:
         )
     existing = find_op(name)
     if existing is not None and is_built_in(getattr(existing.definition, "body", None)):
-        hint = f'declare it under a name of its own: `name="my_{name.rpartition(".")[2]}"`'
+        hint = f'choose another name: `name="my_{name.rpartition(".")[2]}"`'
         message = f"expected a new name, found the name of the built-in op R.{name}"
         raise NotationError(Diagnostic(message, op=name, hint=hint))
 
@@ -46,7 +46,7 @@ def check_declaration(definition: DeclaredOp) -> None:
     text = definition.index_signature
     if isinstance(text, str):
         _Check(definition, text.replace("\n", " ")).run()
-    elif not callable(text):  # a function gives the signature of each call
+    elif not callable(text):  # a function computes the signature of each call
         message = f"expected an index signature such as `x[i] -> y[i]`, found {text!r}"
         raise NotationError(Diagnostic(message, op=definition.name))
 
@@ -195,7 +195,7 @@ class _Check:
                     expected = f"{message}: expected a reduction, found none"
                     raise self.error(expected, access.text, hint)
 
-    # ---- the body
+    # ---- body
 
     def check_body(self, signature: IndexSignature) -> None:
         """Checks that a scalar body returns one expression per result."""
@@ -208,7 +208,7 @@ class _Check:
             for value in results:
                 if value is not None:
                     as_scalar_expr(value)
-        except Exception as error:  # whatever the author's code raises
+        except Exception as error:  # the body may raise any exception
             raise NotationError(
                 Diagnostic(
                     f"expected a scalar expression of {_list_text(values)}, found a body that "
@@ -245,7 +245,7 @@ def _symbol(parameter: Parameter) -> Any:
 
 
 class _Indices:
-    """Index variables of a signature: those with an extent, and those bound by a result."""
+    """The index variables of a signature that have an extent, and those that a result binds."""
 
     def __init__(self, signature: IndexSignature) -> None:
         sizes = [e.size for access in signature.operands for e in access.entries]

@@ -70,7 +70,7 @@ def struct_info(
 
 
 def _has_axes(arg: Expr) -> bool:
-    """Returns whether an argument has an axis structure that its dims do not express."""
+    """Returns whether an argument has symbolic axis packs instead of dims."""
     if type(arg) is Tuple:
         return any(map(_has_axes, arg.fields))
     info = arg.struct_info
@@ -96,7 +96,7 @@ def _deduce(
     span: Span | None,
     message_args: tuple[Expr, ...] | None = None,
 ) -> StructInfo:
-    """Infers the StructInfo without memo; messages show `shown` instead of `args`, if given."""
+    """Infers the StructInfo without memo; messages show `message_args` instead of `args`."""
     resolved: ResolvedCall | None = None
     try:
         key = _prepared_key(definition, args, attributes)
@@ -161,7 +161,7 @@ def _deduce_with_solver(
 
 
 def _check_required_operands(definition: DeclaredOp, call_view: CallView) -> None:
-    """Checks that required operands are present, as hooks rely on them."""
+    """Checks that required operands are present; hooks rely on it."""
     for parameter in definition.signature.arguments:
         if parameter.is_required and call_view.operands[parameter.name] is None:
             raise InvalidCall(f"missing operand `{parameter.name}`", code="E0106")
@@ -298,7 +298,7 @@ def _ndim_of(shape: Any, entries: Any) -> int | None:
 def _shared_shape_var(
     pack: str, shapes: ResolvedShapes, operands: list[TensorStructInfo | None]
 ) -> Any:
-    """Returns the shape variable shared by all operands whose shape is just this axis pack."""
+    """Returns the common shape variable of the operands whose only axes are this pack."""
     value = shapes.attributes.get(pack)
     if type(value) is UnknownShape:
         return value.value if isinstance(value.value, Var) else None

@@ -43,7 +43,7 @@ class SignatureOpDefinition(DeclaredOp):
 
     def bind(self, args: tuple[Any, ...], keywords: Mapping[str, Any], span: Span | None) -> Call:
         """Builds a call from positional and keyword arguments."""
-        if RECORDER.open:  # a pattern is being learned, and this call is part of it
+        if RECORDER.open:  # the call is part of a pattern of a rewrite rule
             return RECORDER.record(self, args, keywords)  # type: ignore[no-any-return]
         if not keywords and self.accepts_positionally(args):
             info = deduction.struct_info(self, args, NO_ATTRS, span)
@@ -62,13 +62,13 @@ class SignatureOpDefinition(DeclaredOp):
         return deduction.resolved_call(self, call.args, call.attrs, call.span)
 
     def assumptions(self, call: Call) -> tuple[Assumption, ...]:
-        """Returns the pairs of sizes that must be equal at run time."""
+        """Returns the pairs of sizes that are checked for equality at run time."""
         if "struct_info" in self.hooks:
             return ()
         return self.resolve(call).assumptions
 
     def index_spec(self, call: Call) -> Any:
-        """Returns the loops of a call, or None."""
+        """Returns the index spec of a call, or None."""
         return index_specs.index_spec(self, call)
 
     def decompose(self, call: Call) -> Expr | None:
@@ -84,10 +84,10 @@ class SignatureOpDefinition(DeclaredOp):
     def adjoint(
         self, call: Call, result: Expr, cotangent: Any, emit: Callable[[Expr], Expr]
     ) -> list[Any]:
-        """Returns the cotangent of each argument, given the cotangent of the result.
+        """Returns the cotangent of each argument for a cotangent of the result.
 
-        It is None where zero, and a tuple for a tuple. `emit` binds an expression to a variable and
-        returns it, as `BlockBuilder.emit` does. Sizes may be symbolic.
+        A zero cotangent is None; the cotangent of a tuple is a tuple. `emit` binds an expression
+        to a variable and returns the variable, as `BlockBuilder.emit` does. Sizes may be symbolic.
         """
         cotangents: list[Any] = gradient.adjoints(self, call, result, cotangent, emit)
         return cotangents
@@ -115,7 +115,7 @@ class Declaration:
         return self._hook("reference", hook)
 
     def as_written(self, hook: Hook) -> Hook:
-        """Attaches a rewrite of arguments with literal sizes: a function of call and values."""
+        """Attaches a function of call and values that resolves literal sizes in the arguments."""
         return self._hook("as_written", hook)
 
     def gradient(self, hook: Hook) -> Hook:
@@ -150,10 +150,10 @@ class Declaration:
         return self._hook("decompose", hook)
 
     def counted(self, hook: Hook) -> Hook:
-        """Attaches `hook(*operands, emit, count, **attributes)` for results computed by kernels.
+        """Attaches `hook(*operands, emit, count, **attributes)` for results of data-dependent size.
 
-        `count` computes a vector of one number in advance and returns it as a size. The hook
-        returns None where it does not apply.
+        `count` evaluates a vector of one integer before the call and returns it as a size. The
+        hook returns None where it does not apply.
         """
         return self._hook("counted", hook)
 
@@ -169,7 +169,7 @@ class Declaration:
 def op(
     index_signature: str | SignatureFunction, *, name: str | None = None, **options: Any
 ) -> Callable[[Callable[..., Any]], Declaration]:
-    """Declares an op by its index signature; the decorated function is its body.
+    """Declares an op by its index signature; decorates the body.
 
         @op("x[*p, [i], *t] @ F -> y[*p, i, *t] @ F", at={"i": "axis"}, parts=True)
         def softmax(x: Expr, axis: Axis = -1) -> Expr: ...
@@ -183,7 +183,7 @@ def op(
             hint = "write `-> Point` for a scalar expression, `-> Expr` for a tree of calls"
             message = "missing return annotation: expected Point, Expr or Array, found none"
             raise NotationError(Diagnostic(message, op=op_name, hint=f"{hint}, or `-> Array`"))
-        if is_built_in(body):  # tests check these: an import has no time for it
+        if is_built_in(body):  # checked by tests, to keep the import fast
             return Declaration(SignatureOpDefinition(op_name, index_signature, body, **options))
         declaration_checks.check_name(op_name)
         definition = DeclaredOp(op_name, index_signature, body, **options)

@@ -1,4 +1,4 @@
-"""Desugars index signatures: list operands, axis packs and flattened indices are expanded."""
+"""Expands list operands, axis packs and flattened indices of index signatures."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def desugar(
 ) -> tuple[AxisIndex, ...] | None:
     """Returns the axes of an access with packs expanded; None where a pack has unknown rank.
 
-    A broadcasting pack may have fewer axes in an operand of rank `rank`: its last ones.
+    In an operand of rank `rank`, a broadcasting pack may have only its last axes.
     """
     axes: list[AxisIndex] = []
     pack_vars = {name: pack_index_vars(name, n) for name, n in pack_ranks.items() if n is not None}
@@ -125,7 +125,7 @@ def _expand(entry: AxisIndex, pack_vars: Mapping[str, tuple[str, ...]]) -> AxisI
 
 
 def has_known_packs(entry: AxisIndex | SideCondition, known_packs: Container[str]) -> bool:
-    """Returns whether the rank of every axis pack of an axis or condition is known."""
+    """Returns whether the ranks of all axis packs in an axis or condition are known."""
     sides = (
         (entry.left, entry.right) if isinstance(entry, SideCondition) else (entry.index, entry.size)
     )

@@ -1,4 +1,4 @@
-"""Diagnostics of invalid op calls: message, one label for each operand involved, and a fix."""
+"""Diagnostics of invalid op calls: message, a note per operand, and a hint."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from structir.opdef.notation import IndexSignature
 from structir.opdef.parameters import OpSignature
 from structir.opdef.resolution import ResolvedCall
 
-CALL_FORM = ("E0106", "E0305", "E0308")  # codes whose default hint is the form of the call
-ARGUMENT = "{arg}"  # in the hint of an InvalidCall: the argument of its last fact
+CALL_FORM = ("E0106", "E0305", "E0308")  # codes whose default hint is the signature of the op
+ARGUMENT = "{arg}"  # placeholder in a hint: the argument of the last fact
 
 
 def call_diagnostic(
@@ -20,9 +20,9 @@ def call_diagnostic(
     span: Span | None,
     resolved: ResolvedCall | None,
 ) -> Diagnostic:
-    """Returns the diagnostic of an invalid call, with a label at the operand of each fact.
+    """Returns the diagnostic of an invalid call, with a note at the operand of each fact.
 
-    Without facts, all operands are labelled. The index signature is a note where it is resolved.
+    Without facts, each operand has a note. The index signature is a note if it is resolved.
     """
     notes = [_fact_note(text, k, args, resolved) for text, k, _ in error.facts]
     if all(k is None for _, k, _ in error.facts):
@@ -56,7 +56,7 @@ def _hint(error: InvalidCall, args: tuple[Expr, ...], resolved: ResolvedCall | N
 def shape_hint(
     error: InvalidCall, args: tuple[Expr, ...], resolved: ResolvedCall | None
 ) -> str | None:
-    """Returns the operands whose shapes conflict, where no edit of the call resolves it."""
+    """Returns a hint to correct the shapes of the operands in the facts; None without any."""
     if resolved is None:
         return None
     operands = dict.fromkeys(k for _, k, _ in error.facts if k is not None)

@@ -1,9 +1,9 @@
-"""Adjoints of op calls, as calls: cotangents of the operands from cotangents of the results.
+"""Builds adjoints of op calls as calls of other ops.
 
-`adjoints` is the entry point, reached as `definition.adjoint(call, result, cotangent, emit)`. The
-sources of an adjoint, in order: the op's `gradient` hook; reverse mode over the decomposition of a
-composite; the adjoint of the index spec, as calls of `grad.adjoint`. `gradients` evaluates adjoints
-on NumPy values.
+`definition.adjoint(call, result, cotangent, emit)` calls `adjoints`. The adjoint of a call is built
+by the first of these that applies: the op's `gradient` hook; reverse mode over the decomposition of
+a composite; the adjoint of the index spec, as calls of `grad.adjoint`. `gradients` evaluates
+adjoints on NumPy values.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ EMPTY_TUPLE = Tuple(())
 def adjoints(
     definition: SignatureOpDefinition, call: Call, result: Expr, cotangent: Cotangent, emit: Emit
 ) -> list[Cotangent]:
-    """Returns the cotangent of each argument of a call, given that of its `result`.
+    """Returns the cotangent of each argument of a call for a cotangent of its `result`.
 
-    A cotangent is None where it is zero: for integers, shapes, tensors read only for their sizes,
-    and zero partial derivatives. Raises DiagnosticError for an op without a gradient.
+    A zero cotangent is None: for integers, shapes, tensors of which only the sizes are read, and
+    zero partial derivatives. Raises DiagnosticError for an op without a gradient.
     """
     if not _has_cotangent(cotangent) or not any(map(_is_real, fields_of(result.struct_info))):
         return [None] * len(call.args)
@@ -88,7 +88,7 @@ def _is_real(info: StructInfo) -> bool:
 
 
 def describe_gradient(definition: SignatureOpDefinition, call: Call) -> str | None:
-    """Describes the gradient of an op for one of its calls, or returns None where it is unknown."""
+    """Returns a description of the gradient of an op at a call, or None where unknown."""
     hooks = definition.hooks
     if "non_differentiable" in hooks:
         return f"none: {hooks['non_differentiable']}"
@@ -111,13 +111,14 @@ def describe_gradient(definition: SignatureOpDefinition, call: Call) -> str | No
 
 @attrs.frozen(eq=False)
 class PartialDerivative:
-    """The derived adjoint of one operand: names of the tensors that it and its parts read.
+    """The derived adjoint of one operand.
 
-    These are tensors beside the arguments of the forward call.
+    `reads` are the names of the tensors that it reads in addition to the forward arguments, and
+    `parts` those of its parts.
     """
 
     path: tuple[int, ...]
-    reads: tuple[str, ...] | None  # None where the cotangent is zero
+    reads: tuple[str, ...] | None  # None for a zero cotangent
     parts: Mapping[str, tuple[str, ...]] = attrs.Factory(dict)
 
 
@@ -278,7 +279,9 @@ def _bind_results(parts: Expr, result: Expr, tape: Tape) -> None:
 
 
 def _collect(arg: Expr, tape: Tape) -> Cotangent:
-    total = tape.cotangents.pop(id(arg), None)  # a repeated operand receives its cotangent once
+    total = tape.cotangents.pop(
+        id(arg), None
+    )  # an operand that occurs twice gets its cotangent once
     if not isinstance(arg, Tuple):
         return total
     fields = tuple([_collect(field, tape) for field in arg.fields])
@@ -286,7 +289,7 @@ def _collect(arg: Expr, tape: Tape) -> Cotangent:
 
 
 def _after_operands(expr: Expr, leaves: set[int]) -> Iterator[Expr]:
-    """Yields every expression of a tree once, in post-order; `leaves` are not entered."""
+    """Yields every expression of a tree once, in post-order, without the children of `leaves`."""
     visited: set[int] = set()
     stack: list[tuple[Expr, bool]] = [(expr, False)]
     while stack:
@@ -342,9 +345,9 @@ STEPS: dict[type, Callable[[Any, Tape], None]] = {
 class BoundValues:
     """Evaluates expressions eagerly and binds variables to their values."""
 
-    empty_call: Call  # without arguments
+    empty_call: Call  # a call without arguments
     values: dict[int, Any] = attrs.Factory(dict)
-    alive: list[Expr] = attrs.Factory(list)  # keeps expressions alive, as `known` is keyed by id
+    alive: list[Expr] = attrs.Factory(list)  # prevents reuse of ids, which are the keys of `values`
 
     def bind(self, value: Any, like: StructInfo | None) -> Cotangent:
         """Binds a value, or a tuple of values, to new variables."""
@@ -381,9 +384,9 @@ class BoundValues:
 def gradients(
     definition: SignatureOpDefinition, call: Call, values: tuple[Any, ...], cotangent: Any
 ) -> Sequence[Any]:
-    """Returns the cotangent of each argument of a call at `values`, given that of its result.
+    """Returns the cotangent of each argument of a call at `values` for a cotangent of its result.
 
-    Each has the shape of the argument's value, or is None where it is zero.
+    Each has the shape of the argument's value; a zero cotangent is None.
     """
     concrete_call = concrete(definition, call, values)
     evaluator = BoundValues(Call(call.op, ()))

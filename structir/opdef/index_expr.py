@@ -1,8 +1,8 @@
 """Index expressions: frozen trees over index variables, extents, attributes and elements.
 
-An index uses `IndexVar` (a position along a loop axis), a size uses `IndexExtent` (its length).
-Both may use attributes. `evaluate` interprets a tree: over dims for shapes, and over dims or scalar
-expressions for indices.
+Indices contain `IndexVar` leaves (loop indices), sizes contain `IndexExtent` leaves (extents of
+loops). Both may contain attributes. `evaluate` evaluates sizes over dims, and indices over dims or
+scalar expressions.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class AttributeRef(IndexExpr):
 
 @attrs.frozen(repr=False, cache_hash=True)
 class ElementRef(IndexExpr):
-    """An element of an operand, at the operand's own access or at given indices."""
+    """An element of an operand, at the indices of its access or at `at`."""
 
     operand: str
     at: tuple[IndexExpr, ...] | None = None
@@ -63,7 +63,7 @@ class ElementRef(IndexExpr):
 
 @attrs.frozen(repr=False, cache_hash=True)
 class IndexOp(IndexExpr):
-    """A function: add sub mul floordiv mod neg min max select lt le gt ge eq ne."""
+    """An application of add, sub, mul, floordiv, mod, neg, min, max, select or a comparison."""
 
     fn: str
     args: tuple[IndexExpr, ...]
@@ -71,14 +71,14 @@ class IndexOp(IndexExpr):
 
 @attrs.frozen(repr=False, cache_hash=True)
 class AxisPack(IndexExpr):
-    """All index variables of an axis pack; only inside `FlattenedIndex` before desugaring."""
+    """The index variables of an axis pack, in a `FlattenedIndex` before desugaring."""
 
     name: str
 
 
 @attrs.frozen(repr=False, cache_hash=True)
 class FlattenedIndex(IndexExpr):
-    """Several index variables as one row-major axis, before desugaring."""
+    """A row-major axis over several index variables, before desugaring."""
 
     parts: tuple[IndexExpr, ...]
 
@@ -127,7 +127,7 @@ def leaves(expr: IndexExpr) -> Iterator[IndexExpr]:
 
 
 def replace_leaves(expr: IndexExpr, leaf: Callable[[IndexExpr], IndexExpr]) -> IndexExpr:
-    """Returns an index expression with replaced leaves."""
+    """Returns an index expression with each leaf replaced by `leaf` of it."""
     match expr:
         case IndexOp(fn, args):
             return IndexOp(fn, tuple([replace_leaves(part, leaf) for part in args]))
@@ -180,7 +180,7 @@ def _linearize(parts: tuple[IndexExpr, ...]) -> IndexExpr:
     offset = parts[0]
     for part in parts[1:]:
         if not isinstance(part, IndexVar):
-            raise ValueError(f"flat groups letters, not {part}")
+            raise ValueError(f"flat: expected index variables, found {part}")
         offset = IndexOp("add", (IndexOp("mul", (offset, IndexExtent(part.name))), part))
     return offset
 
@@ -204,7 +204,7 @@ DIM_FUNCTIONS: Functions = {
 def evaluate(
     expr: IndexExpr, leaf: Callable[[IndexExpr], Any], functions: Functions = DIM_FUNCTIONS
 ) -> Any:
-    """Evaluates an index expression from the values of its leaves."""
+    """Evaluates an index expression; `leaf` returns the value of a leaf."""
     if isinstance(expr, IndexOp):
         values = [evaluate(part, leaf, functions) for part in expr.args]
         return functions[expr.fn](*values)

@@ -50,7 +50,7 @@ class LoopIndices:
         return self.extents[symbol.name]
 
     def in_order(self, symbols: Iterable[Sym]) -> list[Sym]:
-        """Returns the loop indices among symbols, in order of creation."""
+        """Returns the loop indices in `symbols`, in order of creation."""
         loop_indices = set(self.symbols.values())
         return sorted((s for s in symbols if s in loop_indices), key=lambda s: s.order)
 
@@ -86,12 +86,12 @@ class LoopIndices:
         return as_scalar_expr(self._dim_leaf(leaf))
 
     def _wide_leaf(self, leaf: IndexExpr) -> ScalarExpr:
-        """Widens a leaf of a data-dependent index: narrow integers may not hold sizes."""
+        """Casts an element in an index to int64, as narrow dtypes overflow."""
         scalar = self._scalar_leaf(leaf)
         return cast(scalar, "int64") if isinstance(leaf, ElementRef) else scalar
 
     def entry(self, entry: AxisIndex, size: Dim, chosen: JoinSelection) -> AccessIndex:
-        """Translates one axis of an access, of this size."""
+        """Translates one axis of an access; `size` is the dim of the axis."""
         if entry.join:
             return AccessIndex(self._joined(entry.join, chosen), size)
         if entry.index is None:
@@ -106,7 +106,7 @@ class LoopIndices:
         return AccessIndex(index, size, inside, entry.loose, entry.whole)
 
     def _index_or_zero(self, expr: IndexExpr) -> Dim | ScalarExpr:
-        """Returns an index that may be invalid over an empty loop: `i % size(i)` with size 0."""
+        """Returns an index, or 0 where an empty loop makes it invalid: `i % size(i)`."""
         try:
             return self.index(expr)
         except DiagnosticError:

@@ -1,4 +1,4 @@
-"""Builds index specs of calls from index signature and body."""
+"""Builds index specs of calls from index signatures and bodies."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 
 def index_spec(definition: SignatureOpDefinition, call: Call) -> IndexSpec | None:
-    """Returns the loops of a call; None where its signature or dims do not determine them.
+    """Returns the index spec of a call, or None where signature and dims do not determine it.
 
-    Composites and bodies over whole axes have writes without values.
+    The writes of composites and of bodies over whole axes have no values.
     """
-    resolved = definition.resolve(call)  # first, as it determines what is wrong with the call
+    resolved = definition.resolve(call)  # first: it raises the errors of invalid calls
     call_view = deduction.call_arguments(definition, call.args, call.attrs)
     resolved_call = deduction.resolve_call(definition, call_view)
     if resolved_call.only_sizes:
@@ -62,7 +62,7 @@ def index_spec(definition: SignatureOpDefinition, call: Call) -> IndexSpec | Non
 def _check_extents(definition: SignatureOpDefinition, spec: IndexSpec, call: Call) -> None:
     for index, extent in spec.extents.items():
         if isinstance(extent, int) and extent < 0:
-            message = f"{index.name} would have size {extent}"
+            message = f"expected a size of at least 0 for index {index.name}, found {extent}"
             raise StructInfoError(Diagnostic(message, call.span, definition.name))
 
 
@@ -78,7 +78,7 @@ class BodyTracer:
     def values(
         self, choice: JoinChoice, read: Sequence[CallTensor], count: int
     ) -> tuple[ScalarExpr | None, ...]:
-        """Returns the value of each result; None where the body is no scalar expression."""
+        """Returns the scalar expression of each result, or None for another kind of body."""
         if has_whole_axes(self.resolved) or not returns_scalars(self.definition.body):
             return (None,) * count
         output = self.definition.body(**self._arguments(read))
@@ -119,7 +119,7 @@ def returns_scalars(body: Callable[..., Any]) -> bool:
 
 
 def has_whole_axes(resolved: ResolvedShapes) -> bool:
-    """Returns whether the body receives whole axes."""
+    """Returns whether the body operates on whole axes."""
     signature = resolved.index_signature
     return any(
         e.whole for access in (*signature.operands, *signature.results) for e in access.entries
@@ -132,7 +132,7 @@ def _dtypes(info: StructInfo) -> list[str | None]:
 
 
 def extents_of(resolved: ResolvedShapes) -> dict[str, Dim]:
-    """Returns the extents of all loop indices; undecided broadcasts get the joined size."""
+    """Returns the extents of all loop indices, with undecided broadcasts as `select` dims."""
     extents = dict(resolved.extents)
     for index_var, locations in resolved.plan.joins:
         operand_axes = [(resolved.operand_dims[operand], axis) for operand, axis in locations]
@@ -143,7 +143,7 @@ def extents_of(resolved: ResolvedShapes) -> dict[str, Dim]:
 
 
 def broadcast(a: Dim, b: Dim) -> Dim:
-    """Returns the broadcast of sizes."""
+    """Returns the broadcast of two sizes."""
     return dims.select(dims.compare("eq", a, 1), b, a)
 
 

@@ -1,4 +1,4 @@
-"""Interpolation along an axis: taps and weights, in NumPy and as scalar functions."""
+"""Computes taps and weights of interpolation, with NumPy and as scalar functions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def places(length: int, count: int, mode: str) -> Array:
 
 
 def taps(coordinate: Array, method: str, rounding: str = "round", alpha: float = -0.75) -> Taps:
-    """Returns the elements read at each coordinate, and their weights."""
+    """Returns the indices and the weights of the elements read at each coordinate."""
     if method in ("nearest", "nearest_neighbor"):
         return [(ROUNDING[rounding](coordinate).astype("int64"), np.ones_like(coordinate))]
     low = np.floor(coordinate)
@@ -54,7 +54,10 @@ def _cubic(distance: Array, alpha: float) -> Array:
 
 
 def weights(length: int, element_taps: Taps, exclude: bool = False) -> Array:
-    """Returns the taps as a matrix with a row per result; the edge repeats or is omitted."""
+    """Returns taps as a matrix with a row per result.
+
+    Taps out of range read the edge element, or are omitted with `exclude`.
+    """
     matrix = np.zeros((len(element_taps[0][0]), length))
     rows = np.arange(len(matrix))
     for position, weight in element_taps:
@@ -69,7 +72,7 @@ def along(x: Array, matrix: Array, axis: int) -> Array:
     return np.moveaxis(np.tensordot(x, matrix, axes=([axis], [1])), -1, axis)
 
 
-# The same number by number, as kernels do it. Ways to read are 0: the nearest, 1: linear, 2: cubic.
+# Scalar versions for kernels. `way` is the method: 0 nearest, 1 linear, 2 cubic.
 
 MODES = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel", "tf_half_pixel_for_nn")
 ROUNDINGS = ("round", "", "round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
@@ -118,7 +121,7 @@ def weight_of(k: int, coordinate: float, way: int, alpha: float) -> float:
 def share_of(
     k: int, coordinate: float, way: int, rounding: int, alpha: float, length: int, exclude: bool
 ) -> float:
-    """Returns the weight relative to the taps inside, where the others are omitted."""
+    """Returns the weight of a tap; with `exclude`, normalized over the taps in range."""
     weight = weight_of(k, coordinate, way, alpha)
     if not exclude:
         return weight
@@ -136,12 +139,12 @@ def taps_of(way: int) -> int:
 
 
 def nearest(value: float) -> float:
-    """Rounds to the nearest integer, halves to even."""
+    """Rounds to the nearest integer, with ties to even."""
     below = math.floor(value)
     rest = value - below
     return below + 1.0 if rest > 0.5 or (rest == 0.5 and below % 2 == 1) else below
 
 
 def clipped(position: int, length: int) -> int:
-    """Returns the element at an index, clamped to the axis."""
+    """Returns an index clamped to the range of an axis."""
     return min(max(position, 0), length - 1)

@@ -1,4 +1,4 @@
-"""Layouts: the order of axes as a text, such as NCHW, NHWC or NCHW4c."""
+"""Layouts: strings for the order of axes, such as NCHW, NHWC or NCHW4c."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def block(layout: str) -> int:
 
 
 def in_layout(call_view: CallView, layout: str, entries: Mapping[str, str]) -> list[str]:
-    """Orders index expressions by a layout, which must name each axis once."""
+    """Returns index expressions in the order of a layout, which must name each axis once."""
     axes = re.sub(r"\d", "", layout)
     if sorted(axes) != sorted(entries):
         expected = "".join(entries)

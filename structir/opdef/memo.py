@@ -1,7 +1,7 @@
-"""Memoizes facts derived from calls by call structure.
+"""Memoizes facts derived from calls, keyed by call structure.
 
-Two calls have one structure if they have the same op, attributes and argument StructInfos. A deep
-program has few structures, so expensive derivations run once.
+Two calls have the same structure if their ops, attributes and argument StructInfos are equal. Deep
+programs have few structures, which makes the memo effective.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MISSING: Any = object()
 def memoize(derive: Callable[[Call], Fact], call: Call) -> Fact:
     """Returns `derive(call)`, computed once per call structure.
 
-    Symbols in it are shared by all calls of the structure: callers rename or only read them.
+    All calls of a structure share the symbols in the fact: callers rename them or only read them.
     """
     structure = structure_of(call)
     if structure is None:

@@ -39,13 +39,13 @@ class Missing(Enum):
     REQUIRED = "required"
 
 
-REQUIRED = Missing.REQUIRED  # the default of an operand that must be given
+REQUIRED = Missing.REQUIRED  # the default of a required operand
 
 
 class NotationError(DiagnosticError):
     """An invalid op declaration.
 
-    `column` and `end` are positions in `text`, the part of the declaration with the error.
+    `column` and `end` are columns in `text`, the part of the declaration with the error.
     """
 
     code = "E0300"
@@ -59,7 +59,7 @@ class NotationError(DiagnosticError):
         self.end: int = getattr(tree, "end_col_offset", None) or 0
 
     def within(self, text: str, part: str, start: int) -> NotationError:
-        """Sets the position: `part` was parsed in brackets and starts at `start` of `text`."""
+        """Sets the location: `part` was parsed in brackets and starts at `start` of `text`."""
         column = max(self.column, 0)
         self.text, self.column = text, start + _source_column(part, column)
         self.end = start + _source_column(part, max(self.end, column + 1))
@@ -67,7 +67,10 @@ class NotationError(DiagnosticError):
 
 
 def _source_column(part: str, column: int) -> int:
-    """Maps a column of the parsed form, in which `[(part)]` has `[()]` for `[]`, to the source."""
+    """Maps a column of the parsed form to the source.
+
+    The parsed form has brackets around `part`, and `[()]` in place of `[]`.
+    """
     column -= 1
     for at in range(len(part)):
         if part.startswith("[]", at) and at + 1 < column:
@@ -79,21 +82,21 @@ def _source_column(part: str, column: int) -> int:
 class AxisIndex:
     """One axis of an operand or result.
 
-    `index` is None for an unnamed axis (`3`), an axis pack, a `join`, or a size known only at run
-    time (`_`, whose `size` is None too). Sizes use extents only.
+    `index` is None for an unnamed axis (`3`), an axis pack, a `join`, or an axis of run-time size
+    (`_`, whose `size` is None too). Sizes contain extents, not loop indices.
     """
 
     index: IndexExpr | None
     size: IndexExpr | None
-    pack: str | None = None  # *s and ~s: stands for as many axes as the row has
-    loose: bool = False  # ~i, ~s: the axis may also be 1, and is then read at 0
-    whole: bool = False  # [i]: the body sees the axis at once; `index` is the letter
-    join: tuple[str, ...] = ()  # join(a, b): the letters whose ranges follow each other
-    starred: str | None = None  # join(*i): one letter for each member of the list
+    pack: str | None = None  # *s, ~s: the name of an axis pack
+    loose: bool = False  # ~i, ~s: broadcasts: an axis of size 1 is read at 0
+    whole: bool = False  # [i]: the body operates on the whole axis
+    join: tuple[str, ...] = ()  # join(a, b): the concatenated index variables
+    starred: str | None = None  # join(*i): an index variable per list member
 
     @property
     def index_var(self) -> str | None:
-        """Returns the index variable of an axis that is just that variable, else None."""
+        """Returns the index variable of an axis whose index is a single variable, else None."""
         plain = isinstance(self.index, IndexVar) and self.size == IndexExtent(self.index.name)
         return self.index.name if plain and isinstance(self.index, IndexVar) else None
 
@@ -104,14 +107,14 @@ class OperandAccess:
 
     name: str
     entries: tuple[AxisIndex, ...]
-    dtypes: tuple[str, ...] = ("T",)  # alternatives, the first that is given counts
-    default: Any = REQUIRED  # what an operand that is left out counts as
-    many: bool = False  # *xs[..]: a list, or a member of one
-    text: str = ""  # as it is written, for messages
+    dtypes: tuple[str, ...] = ("T",)  # alternatives; the first bound one applies
+    default: Any = REQUIRED  # the value of an omitted operand
+    many: bool = False  # *xs[..]: a list operand, or a member of one
+    text: str = ""  # source, for messages
 
     @property
     def shown(self) -> str:
-        """Returns the name for messages; a member of a list has its index."""
+        """Returns the name for messages: `x`, or `xs[0]` for a list member."""
         name, _, member = self.name.rpartition("_")
         return f"{name}[{member}]" if self.many and member.isdigit() else self.name
 
@@ -152,7 +155,7 @@ class IndexSignature:
 
 
 def pack_index_vars(pack: str, count: int) -> tuple[str, ...]:
-    """Returns the index variables of an axis pack of this rank."""
+    """Returns the index variables of an axis pack of rank `count`."""
     return tuple([f"{pack}_{k}" for k in range(count)])
 
 
@@ -194,7 +197,7 @@ def _relations(
 
 
 def _with_position(parse: Callable[[], Parsed], text: str, part: str, start: int) -> Parsed:
-    """Runs `parse`, and adds the position in the text to its error."""
+    """Runs `parse` and sets the location of its error."""
     try:
         return parse()
     except SyntaxError as syntax_error:
@@ -211,7 +214,7 @@ BRACKETS = {"[": "]", "(": ")"}
 
 
 def _check_brackets(part: str) -> None:
-    """Rejects unbalanced brackets, which Python's parser reports at another position."""
+    """Rejects unbalanced brackets; Python's parser reports them at another column."""
     opened: list[tuple[int, str]] = []
     for at, char in enumerate(part):
         if char in BRACKETS:
@@ -274,7 +277,7 @@ class _Side:
     def with_position(
         self, read: Callable[[_ParsedAccess], OperandAccess], parsed: _ParsedAccess
     ) -> OperandAccess:
-        """Runs `read` on an access, and adds the position to its error."""
+        """Runs `read` on an access and sets the location of its error."""
         return _with_position(lambda: read(parsed), *self.location)
 
     def accesses(self) -> list[_ParsedAccess]:
@@ -331,7 +334,7 @@ _COMPARE = {
 
 @attrs.frozen
 class _SignatureParser:
-    """Translates syntax to index expressions, given the names of attributes and operands."""
+    """Translates Python syntax trees to index expressions."""
 
     attributes: frozenset[str]
     operands: frozenset[str]
@@ -438,7 +441,7 @@ class _SignatureParser:
         raise NotationError(f"expected size, flat, min or max, found {function}", tree)
 
     def part(self, tree: ast.expr, size: bool) -> IndexExpr:
-        """Translates one part of a flattened index: a variable, a pack, or a nested group."""
+        """Translates a part of a flattened index: a variable, a pack, or a nested `flat`."""
         if isinstance(tree, ast.Starred) and isinstance(tree.value, ast.Name):
             return AxisPack(tree.value.id)
         return self.expression(tree, size)
@@ -447,7 +450,7 @@ class _SignatureParser:
 def concatenated_axis(names: tuple[str, ...]) -> AxisIndex:
     """Returns one axis that concatenates the ranges of index variables."""
     sizes: list[IndexExpr] = [IndexExtent(name) for name in names]
-    while len(sizes) > 1:  # by halves: a thousand pieces are no thousand sums within one another
+    while len(sizes) > 1:  # a balanced tree: its depth is logarithmic
         pairs = zip(sizes[::2], sizes[1::2], strict=False)
         sizes = [IndexOp("add", pair) for pair in pairs] + sizes[len(sizes) & ~1 :]
     return AxisIndex(None, sizes[0], join=names)

@@ -1,4 +1,4 @@
-"""Parameters of ops, derived from the Python signature of the body, and binding of arguments."""
+"""Derives op parameters from the Python signatures of bodies, and binds arguments to them."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ class Parameter:
 
     @property
     def is_required(self) -> bool:
-        """Returns whether it is a required operand."""
+        """Returns whether the parameter is an operand that cannot be omitted."""
         return self.kind is None and self.default is REQUIRED and not self.optional
 
 
 @attrs.frozen(eq=False)
 class OpSignature:
-    """The parameters of an op in order, and the body parameters that receive loop indices.
+    """The parameters of an op in order, and the body parameters for loop indices.
 
-    `letters` are parameters annotated `Index`; `all_letters` is one annotated `Letters`, or None.
+    `index_params` are annotated `LoopIndex`; `loops_param`, if any, is annotated `LoopIndices`.
     """
 
     op: str
@@ -66,7 +66,7 @@ class OpSignature:
 
     @property
     def hint(self) -> str:
-        """Returns the form of a call."""
+        """Returns the hint with the signature of the op."""
         return f"call it as `R.{self}`"
 
     def diagnostic(self, message: str, span: Span | None, hint: str = "") -> Diagnostic:
@@ -113,7 +113,7 @@ def signature_of(op: str, body: Callable[..., Any]) -> OpSignature:
 def bound_values(
     signature: OpSignature, args: tuple[Any, ...], keywords: Mapping[str, Any], span: Span | None
 ) -> dict[str, Any]:
-    """Binds arguments to parameters by name; raises StructInfoError as Python raises TypeError."""
+    """Binds arguments to parameter names; raises StructInfoError where Python raises TypeError."""
     parameters = signature.parameters
     if len(args) > len(parameters):
         count = len(parameters)
@@ -139,7 +139,7 @@ def bound_values(
 
 
 def _tuple_hint(signature: OpSignature, args: tuple[Any, ...]) -> str:
-    """Returns the call with trailing arguments as one tuple, where a parameter accepts that."""
+    """Returns the hint to pass the last arguments as one tuple, if a parameter accepts it."""
     count = sum(p.default is REQUIRED for p in signature.parameters)
     for position in (count - 1, count):
         parameters = signature.parameters[position : position + 1]
@@ -158,7 +158,7 @@ def _tuple_hint(signature: OpSignature, args: tuple[Any, ...]) -> str:
 
 
 def _source(value: Any) -> str | None:
-    """Returns an argument as source; None for one that is neither a variable nor a number."""
+    """Returns the source of a variable or number; None for another argument."""
     if isinstance(value, Var):
         return value.name
     plain = value.value if isinstance(value, PrimValue) else value
@@ -242,7 +242,7 @@ def _as_operand(
     values: Mapping[str, Any],
     span: Span | None,
 ) -> Expr:
-    """Returns an expression unchanged, and a Python number as a scalar constant."""
+    """Converts numbers and arrays to constants; returns expressions unchanged."""
     if isinstance(value, Expr):
         return value
     if isinstance(value, bool | int | float):
@@ -268,7 +268,7 @@ def _scalar(
 
 
 def _scalar_dtype(value: bool | int | float, values: Mapping[str, Any]) -> str:
-    """Returns the dtype of another operand if it can hold the number, else the number's default."""
+    """Returns the dtype of another operand if it can represent `value`, else the default dtype."""
     default = {bool: "bool", int: "int64"}.get(type(value), "float32")
     for operand in values.values():
         info = operand.struct_info if isinstance(operand, Expr) else None

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 np = lazy_module("numpy")
 
-Value = Any  # a NumPy array, a tuple of values, a tuple of ints (a shape), a number or a text
+Value = Any  # a NumPy array, a tuple of values, a shape as a tuple of ints, a number or a string
 Evaluator = Callable[[tuple[Value, ...]], Any]  # from the values of the arguments to the result
 
 
@@ -58,7 +58,7 @@ def evaluate(definition: SignatureOpDefinition, call: Call, values: tuple[Value,
     return _evaluator(definition.op, signature, attributes)(values)
 
 
-# What is known of a run-time value before it is looked at: enough to deduce the op's result from.
+# Memo keys of run-time values: kind, shape and dtype determine the StructInfo of the result.
 
 
 def _signature_of(arg: Expr, value: Value) -> Any:
@@ -89,7 +89,7 @@ def _fields(arg: Expr, value: tuple[Value, ...]) -> list[tuple[Expr, Value]]:
 
 
 def _argument(signature: Any) -> Expr:
-    """Returns an argument of which only the structure is known."""
+    """Returns an argument expression with the StructInfo of a value."""
     match signature:
         case ("tensor", shape, dtype):
             return Var("value", TensorStructInfo(shape, dtype))
@@ -109,11 +109,11 @@ def _argument(signature: Any) -> Expr:
     raise TypeError(signature)
 
 
-# The ways to a result. Everything that depends on shapes alone is worked out once for each of them.
+# Evaluators. Work that depends on shapes only is done once per memo key.
 
 
 def concrete(definition: SignatureOpDefinition, call: Call, values: tuple[Value, ...]) -> Call:
-    """Returns the call with arguments of the sizes and dtypes of these values."""
+    """Returns the call with arguments of the concrete shapes and dtypes of `values`."""
     pairs = zip(call.args, values, strict=True)
     args = tuple([_argument(_signature_of(arg, value)) for arg, value in pairs])
     untyped = Call(definition.op, args, call.attrs)
@@ -149,7 +149,7 @@ def _operands(spec: IndexSpec, values: Sequence[Value]) -> list[Any]:
 
 
 def at_path(values: Sequence[Value], path: tuple[int, ...]) -> Any:
-    """Returns the tensor at a path among the arguments of a call."""
+    """Returns the tensor at a path in the argument values of a call."""
     value = values[path[0]]
     return np.asarray(value[path[1]] if len(path) > 1 else value)
 
@@ -176,7 +176,7 @@ def _whole_axis_evaluator(
 def _hook_arguments(
     definition: SignatureOpDefinition, call: Call
 ) -> Callable[[tuple[Value, ...]], tuple[list[Any], dict[str, Any]]]:
-    """Returns a function from values to operands in order (None if omitted) and attributes."""
+    """Returns a function from argument values to the operands and attributes of a hook."""
     call_view = deduction.call_arguments(definition, call.args, call.attrs)
     attributes = {**call_view.attributes}
     positions = {p.name: k for k, p in enumerate(definition.signature.arguments)}
@@ -207,7 +207,7 @@ def _hook_evaluator(
             ArithmeticError,
             IndexError,
             ValueError,
-        ) as error:  # values that do not fit the operands
+        ) as error:  # invalid operand values
             raise ShapeMismatchError(f"{definition.name}: {error}") from error
         return _convert(result, call.struct_info)
 
@@ -215,7 +215,7 @@ def _hook_evaluator(
 
 
 def _convert(value: Value, info: StructInfo | None) -> Value:
-    """Converts the values of a hook to the dtypes of the op."""
+    """Converts the result of a hook to the dtypes of its StructInfo."""
     if isinstance(info, TupleStructInfo):
         return tuple([_convert(v, field) for v, field in zip(value, info.fields, strict=True)])
     if not isinstance(info, TensorStructInfo):
@@ -225,7 +225,7 @@ def _convert(value: Value, info: StructInfo | None) -> Value:
 
 
 def _decomposition_evaluator(parts: Expr, call: Call) -> Evaluator:
-    """Evaluates a decomposition over the arguments of a call."""
+    """Returns the evaluator of a decomposition."""
 
     return lambda values: tree_value(parts, call, values, {})
 
@@ -233,7 +233,7 @@ def _decomposition_evaluator(parts: Expr, call: Call) -> Evaluator:
 def tree_value(
     parts: Expr, call: Call, values: tuple[Value, ...], cache: dict[int, Value]
 ) -> Value:
-    """Evaluates an expression tree over the arguments of a call; `known` caches all nodes."""
+    """Evaluates an expression tree over the arguments of a call; `cache` is keyed by node id."""
     for arg, value in zip(call.args, values, strict=True):
         _bind_argument(arg, value, cache)
     return _tree_value(parts, cache)

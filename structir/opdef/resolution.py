@@ -1,4 +1,4 @@
-"""Resolves index signatures for calls: arguments by name, and the parsed signature."""
+"""Resolves index signatures for calls: binds arguments by name and parses the signature."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from structir.opdef.shape_eval import UNKNOWN
 
 @attrs.frozen(eq=False)
 class ResolvedCall:
-    """The index signature of a call, and the arguments that its operands refer to."""
+    """The index signature of a call, and the paths of its operands in the arguments."""
 
     index_signature: IndexSignature
-    attributes: Mapping[str, Any]  # those computed with the signature
-    paths: tuple[tuple[int, int | None], ...]  # argument, and member of a list
+    attributes: Mapping[str, Any]  # computed with the signature
+    paths: tuple[tuple[int, int | None], ...]  # argument index, and index in a list
     at: tuple[
         tuple[str, str], ...
     ] = ()  # index variables, and the attributes that determine their axes
@@ -65,7 +65,7 @@ def call_arguments(
 
 
 def value_of(arg: Expr, default: Any) -> Any:
-    """Returns the value of a size or shape argument, as far as it is known."""
+    """Returns the value of a size or shape argument, or `UNKNOWN` or `UnknownShape`."""
     if arg is OMITTED:
         return default
     if isinstance(arg, PrimValue):
@@ -159,7 +159,7 @@ def _resolve(definition: DeclaredOp, call_view: CallView) -> ResolvedCall:
 def _mark_list_members(
     signature: IndexSignature, paths: tuple[tuple[int, int | None], ...]
 ) -> IndexSignature:
-    """Marks members of list operands that the signature writes out one by one."""
+    """Sets `many` for list members that the signature lists as separate accesses."""
     operands = [
         access if member is None or access.many else attrs.evolve(access, many=True)
         for access, (_, member) in zip(signature.operands, paths, strict=True)

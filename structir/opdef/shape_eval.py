@@ -1,7 +1,7 @@
 """Evaluates index signatures over dims: extents of index variables, and result shapes.
 
-A `ShapePlan` holds all that does not depend on dims. `resolve_shapes` binds index variables to
-extents, checks dims against each other, broadcasts, and computes the dims of the results.
+A `ShapePlan` contains the parts that do not depend on dims. `resolve_shapes` binds index variables
+to extents, checks that dims match, broadcasts, and computes the dims of the results.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ BROADCASTING = "two sizes broadcast if they are equal or one of them is 1"
 
 @attrs.frozen
 class Assumption:
-    """Two dims assumed equal: it is undecided at compile time and checked at run time."""
+    """Two dims assumed equal at compile time; a run-time check verifies it."""
 
     left: Dim
     right: Dim
@@ -44,10 +44,10 @@ class Assumption:
 class ResolvedShapes:
     """An index signature resolved for the operand shapes of one call.
 
-    `operands` and `results` hold the index expressions of each access with axis packs expanded
-    (`*s` of two axes becomes `s_0`, `s_1`; a shorter broadcasting operand has the last of them),
-    or None where the rank is unknown. `extents` maps index variables to known dims. The operand
-    dim at a broadcasting index variable may be 1 where its extent is larger.
+    `operands` and `results` hold the axes of each access with axis packs expanded, or None where
+    the rank is unknown. `*s` of two axes becomes `s_0`, `s_1`; a broadcasting operand of lower rank
+    has the last of them. `extents` maps index variables to known dims. The operand dim at a
+    broadcasting index variable may be 1 where its extent is larger.
     """
 
     plan: ShapePlan
@@ -68,17 +68,17 @@ class ResolvedShapes:
 
     @property
     def operands(self) -> tuple[ExpandedAxes | None, ...]:
-        """Returns the index expressions of each operand, axis packs expanded."""
+        """Returns the axes of each operand, with axis packs expanded."""
         return self.plan.operands
 
     @property
     def results(self) -> tuple[ExpandedAxes | None, ...]:
-        """Returns the index expressions of each result, axis packs expanded."""
+        """Returns the axes of each result, with axis packs expanded."""
         return self.plan.results
 
     @property
     def on(self) -> tuple[SideCondition, ...]:
-        """Returns the conditions on indices, axis packs expanded."""
+        """Returns the conditions on indices, with axis packs expanded."""
         return self.plan.on
 
     def sizes(self, result: int) -> Dims | None:
@@ -99,7 +99,7 @@ class ResolvedShapes:
         return tuple(shape)
 
     def size(self, entry: AxisIndex) -> Dim | None:
-        """Returns the dim of a result axis, in the form of the operand dim that defines it."""
+        """Returns the dim of a result axis; reuses an operand dim of the same size expression."""
         size = entry.size
         if size is None:
             return None
@@ -114,10 +114,10 @@ class ResolvedShapes:
 
 
 class _Unknown(Exception):
-    """An index expression uses an unknown dim."""
+    """An index expression that contains an unknown dim."""
 
 
-UNKNOWN = object()  # a dim attribute whose value is known only at run time
+UNKNOWN = object()  # the value of a size attribute that is computed at run time
 
 
 def _value(
@@ -225,7 +225,7 @@ class _ShapeSolver:
         self.assumptions.append(Assumption(left, right, name))
 
     def mismatch(self, name: str, sides: Sequence[tuple[Dim, Location]]) -> str:
-        """Returns the message of two unequal dims, each with its operand and axis."""
+        """Returns the message for two unequal dims, with their operands and axes."""
         kind = "contraction dimension" if self.is_contracted(name) else "dimension"
         if all(k is not None for _, (k, _) in sides):
             texts = [
@@ -241,7 +241,7 @@ class _ShapeSolver:
         return f"{kind} mismatch: {text}{where}"
 
     def is_contracted(self, var: str) -> bool:
-        """Returns whether an index variable of two operands is in no result."""
+        """Returns whether no result has an index variable."""
         results = [e for entries in self.plan.results for e in entries or ()]
         uses = [leaf for e in results if e.index is not None for leaf in leaves(e.index)]
         joined = [name for e in results for name in e.join]
@@ -260,7 +260,7 @@ class _ShapeSolver:
         return f"{'' if anonymous else f'{name} = '}{dims.text(size)}{where}"
 
     def axis_text(self, k: int, axis: int) -> str:
-        """Returns an axis by number, counted from the end where it is after an axis pack."""
+        """Returns `axis 0`, or `axis -1` for an operand that begins with an axis pack."""
         sizes, entries = self.operand_dims[k], self.plan.index_signature.operands[k].entries
         if sizes is not None and entries and entries[0].pack is not None:
             return f"axis {axis - len(sizes)}"
@@ -273,7 +273,7 @@ class _ShapeSolver:
         return f"{self.axis_text(k, axis)} of {self.operand(k)}"
 
     def broadcast(self, var: str, locations: tuple[tuple[int, int], ...]) -> None:
-        """Binds the extent of a broadcasting index variable, unless it is undecided."""
+        """Binds the extent of a broadcasting index variable if its value is decided."""
         size: Dim | None = None
         first = (0, 0)
         undecided = False
@@ -302,7 +302,7 @@ class _ShapeSolver:
     def broadcast_dims(
         self, left: Dim, right: Dim, left_axis: tuple[int, int], right_axis: tuple[int, int]
     ) -> Dim | None:
-        """Broadcasts two dims that are not known to be 1; None where the result is too large."""
+        """Returns the broadcast of two dims; None for too many joined sizes."""
         same = dims.equal(left, right)
         if same:
             return left
@@ -332,7 +332,7 @@ class _ShapeSolver:
         self.assumptions.append(Assumption(size, allowed, name))
 
     def check_broadcast(self, var: str, size: Dim, k: int, axis: int) -> None:
-        """Checks that a broadcasting axis is 1, or the extent that other axes determine."""
+        """Checks that a broadcasting axis has size 1 or the extent of its index variable."""
         extent = self.extents.get(var)
         if extent is None or size is extent or size == 1 or size == extent:
             return
@@ -368,7 +368,7 @@ class _ShapeSolver:
     def solve_equation(self, equation: SizeEquation) -> bool:
         """Checks an equation without unknowns, or solves it for its only unknown.
 
-        Returns False for an equation that must wait for others.
+        Returns False for an equation with several unknowns.
         """
         unknown = [var for var in equation.index_vars if var not in self.extents]
         if len(unknown) > 1:
@@ -407,7 +407,7 @@ class _ShapeSolver:
         return _value(expr, self.extents, self.attributes)
 
     def isolate(self, expr: IndexExpr, total: Dim, var: str, equation: SizeEquation) -> bool:
-        """Solves `formula == total` for its one unknown, in which it must be linear."""
+        """Solves `expr == total` for its only unknown; returns False if it is not linear."""
         location = (equation.operand, equation.axis)
         if type(expr) is IndexExtent:
             self.bind(var, total, *location)
@@ -438,7 +438,7 @@ class _ShapeSolver:
         return quotient
 
     def no_solution(self, equation: SizeEquation, total: Dim) -> InvalidCall:
-        """Returns the error of an equation without a solution, with the known extents in it."""
+        """Returns the error of an equation without a solution, with its known extents."""
         name, location = self.equation_text(equation), (equation.operand, equation.axis)
         bound_vars = [var for var in sorted(equation.index_vars) if var in self.extents]
         sources = [self.origin.get(var, (None, None)) for var in bound_vars]
@@ -464,7 +464,7 @@ class _ShapeSolver:
         return InvalidCall(f"size mismatch: {message}", tuple(facts), code="E0306")
 
     def factor_of(self, equation: SizeEquation) -> Dim | None:
-        """Returns the factor of the one unknown of an equation that is a product."""
+        """Returns the factor of the only unknown, if the left side is their product."""
         unknown = [var for var in equation.index_vars if var not in self.extents]
         if len(unknown) != 1:
             return None
@@ -475,7 +475,7 @@ class _ShapeSolver:
         return parts[0] if parts is not None and parts[1] == 0 and parts[0] != 0 else None
 
     def conditioned_value(self, equation: SizeEquation) -> Dim | None:
-        """Returns the value of an equation whose unknowns are bound by conditions `g == groups`."""
+        """Returns the left side with unknowns bound by conditions such as `g == groups`."""
         extents = dict(self.extents)
         for other in self.plan.equations:
             if type(other.left) is IndexExtent and other.right is not None:

@@ -1,4 +1,4 @@
-"""Shape plans: the part of shape inference that depends on ranks, not on dims."""
+"""Plans shape inference at fixed ranks, before dims are known."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ExpandedAxes = tuple[AxisIndex, ...]
 
 @attrs.frozen
 class SizeEquation:
-    """A size expression that equals an axis of an operand, or another expression."""
+    """An equation between a size expression and an operand axis or another expression."""
 
     left: IndexExpr
     right: IndexExpr | None  # None: the axis at `operand`, `axis`
@@ -31,9 +31,9 @@ class SizeEquation:
 
 @attrs.frozen(eq=False)
 class ShapePlan:
-    """An index signature at given ranks: packs expanded, and the work left for dims.
+    """An index signature at fixed ranks, with packs expanded and the checks of dims in order.
 
-    In order of work: `strict` axes bind index variables, `joins` bind those that only broadcast,
+    Evaluation order: `strict` axes bind index variables, `joins` bind those that only broadcast,
     `equations` bind the rest, and `loose` axes are checked against the bound extents.
     """
 

@@ -1,4 +1,4 @@
-"""Builds index specs over loop indices: one statement for each choice among joined indices."""
+"""Builds index specs: one statement for each choice of joined index variables."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from structir.projections.spec import (
 
 @attrs.frozen(eq=False)
 class CallTensor:
-    """An operand or a result of one call: its axes with packs expanded, and its StructInfo."""
+    """An operand or result of a call: axes with packs expanded, dims and dtype."""
 
     name: str
     entries: tuple[AxisIndex, ...]
     dims: tuple[Dim, ...]
     dtype: str | None = None
-    path: tuple[int, ...] = ()  # of an operand: where it is in the call
-    member: int | None = None  # of a list of operands or results: which one it is
+    path: tuple[int, ...] = ()  # of an operand in the arguments
+    member: int | None = None  # index in a list of operands or results
 
 
 @attrs.frozen(eq=False)
@@ -49,17 +49,17 @@ class JoinChoice:
 
     @property
     def number(self) -> int | None:
-        """Returns the list member that is chosen, where there is one join."""
+        """Returns the chosen list member if there is one join, else None."""
         return next(iter(self.chosen.values())) if len(self.chosen) == 1 else None
 
     @cached_property
     def chosen_vars(self) -> frozenset[str]:
-        """Returns the chosen joined index variables."""
+        """Returns the chosen index variables."""
         return frozenset(group[k] for group, k in self.chosen.items())
 
     @cached_property
     def unchosen_vars(self) -> frozenset[str]:
-        """Returns the joined index variables that are not chosen."""
+        """Returns the other index variables of the joins."""
         return frozenset(n for group in self.chosen for n in group) - self.chosen_vars
 
 
@@ -72,9 +72,9 @@ Values = Callable[[JoinChoice, Sequence[CallTensor], int], "tuple[ScalarExpr | N
 
 @attrs.frozen(eq=False)
 class SpecBuilder:
-    """Builds the spec of one call; `values` returns the body's value per result and choice."""
+    """Builds the index spec of a call; `values` evaluates the body for a choice."""
 
-    operands: Sequence[CallTensor]  # those that are given
+    operands: Sequence[CallTensor]  # without omitted ones
     results: Sequence[CallTensor]
     loops: LoopIndices
     on: Sequence[SideCondition]
@@ -100,7 +100,7 @@ class SpecBuilder:
         )
 
     def unwritten_value(self, statements: Sequence[Statement | None], fill: Any) -> Any:
-        """Returns the value of unwritten elements: the identity of a reduction, or the fill."""
+        """Returns the value of unwritten elements: the identity of the reduction, or `fill`."""
         written = [statement for statement in statements if statement is not None]
         single = all(w.unique for c in written for w in c.writes)
         dtype = self.results[0].dtype
@@ -109,14 +109,14 @@ class SpecBuilder:
         return MONOIDS[self.monoid].of_nothing(dtype)
 
     def choices(self) -> Iterator[JoinChoice]:
-        """Yields the choices among joined index variables; one empty choice without joins."""
+        """Yields the choices of joined index variables; one empty choice without joins."""
         tensors = (*self.operands, *self.results)
         groups = list(dict.fromkeys(e.join for t in tensors for e in t.entries if e.join))
         for numbers in itertools.product(*[range(len(group)) for group in groups]):
             yield JoinChoice(dict(zip(groups, numbers, strict=True)))
 
     def statement(self, choice: JoinChoice) -> Statement | None:
-        """Builds the statement of a choice; None where nothing is read and the fill remains."""
+        """Returns the statement of a choice, or None if only the fill remains."""
         operands = [t for t in self.operands if self._belongs(t, choice)]
         results = [(k, t) for k, t in enumerate(self.results) if self._belongs(t, choice)]
         if choice.chosen_vars and not self._is_read(operands, choice):
@@ -133,7 +133,7 @@ class SpecBuilder:
         whole = dict.fromkeys(s for t in (*read, *self.results) for s in self._whole_indices(t))
         parallel = dict.fromkeys(s for _, t in results for s in self._uses(t.entries, choice))
         reduced = {s for s in self._used(reads, conditions) if s not in parallel}
-        if self.base is not None:  # every element that is read is written, there or elsewhere
+        if self.base is not None:  # scatter: each element read is written
             parallel |= dict.fromkeys(self.loops.in_order(reduced))
             reduced = set()
         return Statement(
@@ -146,10 +146,10 @@ class SpecBuilder:
             self.monoid,
         )
 
-    # what a piece is made of
+    # Loop indices of a choice
 
     def _uses(self, entries: Iterable[AxisIndex], choice: JoinChoice) -> Iterator[Sym]:
-        """Yields the loop indices of an access in order, including data-dependent reads."""
+        """Yields the loop indices of an access in order, including those of elements in indices."""
         for entry in entries:
             if entry.join:
                 yield self.loops.symbol(entry.join[choice.chosen[entry.join]])
@@ -164,14 +164,16 @@ class SpecBuilder:
                 yield from self._uses(self.operands[self.positions[leaf.operand]].entries, choice)
 
     def _belongs(self, tensor: CallTensor, choice: JoinChoice) -> bool:
-        """Returns whether a tensor is accessed under a choice."""
+        """Returns whether the statement of a choice accesses a tensor."""
         listed = tensor.member is not None and choice.number is not None
-        if listed and tensor.member != choice.number:  # most, where many are joined
+        if (
+            listed and tensor.member != choice.number
+        ):  # checked first: with many members most tensors differ
             return False
         return not any(s.name in choice.unchosen_vars for s in self._uses(tensor.entries, choice))
 
     def _is_read(self, operands: list[CallTensor], choice: JoinChoice) -> bool:
-        """Returns whether the chosen indices are read, or belong to a member of a list."""
+        """Returns whether operands have the chosen index variables, or a list member is read."""
         used = {s.name for t in operands for s in self._uses(t.entries, choice)}
         return any(t.member is not None for t in operands) or choice.chosen_vars <= used
 
@@ -179,7 +181,7 @@ class SpecBuilder:
         indices = [e.index for e in tensor.entries if e.whole]
         return [self.loops.symbol(i.name) for i in indices if isinstance(i, IndexVar)]
 
-    # accesses
+    # Accesses
 
     def _entries(self, tensor: CallTensor, choice: JoinChoice) -> tuple[AccessIndex, ...]:
         pairs = zip(tensor.entries, tensor.dims, strict=True)
@@ -207,7 +209,7 @@ class SpecBuilder:
     def _needed(
         self, reads: list[Read], writes: list[Write], choice: JoinChoice
     ) -> tuple[Read, ...]:
-        """Returns the reads of values and indices, and those that may be out of range."""
+        """Returns the reads that values or indices use, and those that may be out of range."""
         if any(write.value is None for write in writes):
             return tuple(reads)
         elements = self._elements()
@@ -229,7 +231,7 @@ class SpecBuilder:
         )
 
     def _elements(self) -> dict[str, ElementRef]:
-        """Returns every data-dependent element in an index."""
+        """Returns the elements of operands in indices, by name."""
         elements: dict[str, ElementRef] = {}
         todo = [entry for t in (*self.operands, *self.results) for entry in t.entries]
         while todo:

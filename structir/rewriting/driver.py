@@ -1,4 +1,4 @@
-"""Applies rewrites to a function in one forward walk, each value until no rule matches."""
+"""Applies rewrite rules to a function in one forward pass, each value to a fixed point."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ MAX_DEPTH = 16  # nested rewrites of replacements; the next walk continues
 
 @attrs.frozen
 class RuleApplication:
-    """One use of a rule."""
+    """One application of a rule, for remarks."""
 
     rule: str
     variable: str
@@ -58,7 +58,7 @@ def rewrite_function(
 ) -> tuple[Function, list[RuleApplication]]:
     """Returns the rewritten function and the rule applications.
 
-    Raises PassError for a rule that matches again and again in its own replacement. Several walks
+    Raises PassError for a rule that matches in its own replacement without end. Consecutive walks
     over a function share one provenance.
     """
     driver = _Driver(function, rules, Provenance() if provenance is None else provenance)
@@ -69,23 +69,23 @@ def rewrite_function(
 
 
 class _Driver:
-    """One walk: the finished bindings and the values in scope."""
+    """One walk over a function: the finished bindings and the values in scope."""
 
     def __init__(self, function: Function, rules: Sequence[Rule], provenance: Provenance) -> None:
         self.provenance = provenance
-        self.origin: Application | None = None  # of the replacement whose parts are being bound
+        self.origin: Application | None = None  # the application whose replacement is being bound
         self.by_op: dict[Any, list[Rule]] = defaultdict(list)
         for rule in rules:
             self.by_op[_root(rule)].append(rule)
         self.applications: list[RuleApplication] = []
         self.graph = UseDefGraph(function)
         self.block: list[Binding] = []
-        self.remaining: deque[Binding] = deque()  # the remaining bindings of the block
+        self.remaining: deque[Binding] = deque()  # the bindings of the block to visit
         self.later: set[Any] = set()  # the variables of `rest`
-        self.depth = 0  # of replacements within replacements
+        self.depth = 0  # nesting of replacements
         self.emitted: dict[int, tuple[Expr, Var]] = {}  # parts of replacements
         self.kind: type[Var] = Var
-        self.pending: dict[Var, Expr] = {}  # what later bindings of parallel calls become
+        self.pending: dict[Var, Expr] = {}  # replacements of later parallel calls
 
     def rewrite_sequence(self, seq: SeqExpr) -> SeqExpr:
         """Rewrites the values of a sequence."""
@@ -139,7 +139,7 @@ class _Driver:
         return value
 
     def bind_rewritten(self, binding: Binding, value: Expr) -> None:
-        """Binds a variable to a value, rewritten until no rule matches."""
+        """Rewrites a value until no rule matches, and binds it."""
         var = binding.var
         if var in self.pending:
             value = self.to_anf(self.pending.pop(var))
@@ -164,7 +164,7 @@ class _Driver:
             self.graph.local.add(var)
 
     def apply_rules(self, var: Var, value: Any) -> Expr | None:
-        """Returns the replacement by the first matching rule; None if none matches."""
+        """Returns the replacement by the first matching rule, or None."""
         keys: tuple[Any, ...] = (TupleGetItem,)
         if type(value) is Call:
             keys = (value.op.definition, None) if type(value.op) is Op else ()
@@ -190,7 +190,7 @@ class _Driver:
         return replacement if replacement is not None and _fits(var, replacement) else None
 
     def build_replacement(self, rule: Rule, match: Match, trail: Sequence[Any]) -> Any:
-        """Returns the replacement that the generator yields for a match."""
+        """Runs the generator for a match and returns its second yield, or None."""
         generator = rule.generator(**match.bound)
         with RECORDER.recording() as recorded:
             next(generator)
@@ -203,7 +203,7 @@ class _Driver:
             ACTIVE_GRAPHS.pop()
 
     def rewrite_parallel(self, rule: Rule, var: Var, match: Match) -> Expr | None:
-        """Rewrites parallel calls together, at the first of them."""
+        """Rewrites parallel calls together, at the position of the first."""
         assert rule.parallel is not None
         name = rule.parallel.name
         operands = {var: match.bound.pop(name)}
@@ -225,7 +225,7 @@ class _Driver:
         return first  # type: ignore[no-any-return]
 
     def parallel_calls(self, match: Match) -> Iterator[Var]:
-        """Yields later calls of the block that use a matched value."""
+        """Yields later calls of the block with a matched value as operand."""
         shared = {value for value in match.bound.values() if isinstance(value, Var)}
         for binding in self.remaining:
             value = binding.value
@@ -269,7 +269,7 @@ def _root(rule: Rule) -> Any:
 
 
 def _fits(var: Var, replacement: Expr) -> bool:
-    """Whether a replacement has StructInfo at least as precise as the variable."""
+    """Returns whether the StructInfo of a replacement is at least as precise as the variable's."""
     info = replacement.struct_info
     return info is not None and base_check(var.struct_info, info) is PASS
 

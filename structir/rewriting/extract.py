@@ -27,7 +27,7 @@ from structir.rewriting.matching import Match, UseDefGraph
 from structir.rewriting.pattern_vars import RECORDER, CallPattern, ItemPattern
 from structir.rewriting.rule import Rule
 
-COMPOSITE = "composite"  # attribute: the rule whose pattern was extracted
+COMPOSITE = "composite"  # function attribute: the name of the extracted rule
 
 
 def extract_matches(module: IRModule, rule: Rule) -> IRModule:
@@ -35,9 +35,9 @@ def extract_matches(module: IRModule, rule: Rule) -> IRModule:
 
     The function is named after the rule and marked by the attribute `composite`.
 
-    A match is left alone where its guard refuses it, where something else reads one of its inner
-    values, or where it needs a symbolic dim that its operands do not tell. Only calls in the
-    outermost sequences are looked at; what the rule would put in place does not matter.
+    A match is skipped if its guard rejects it, if an inner value has other users, or if it uses a
+    symbolic dim that no operand binds. Only bindings of the outermost sequence of each function are
+    matched. The replacement of the rule is ignored.
     """
     functions = dict(module.functions)
     for name, function in module.functions.items():
@@ -48,6 +48,8 @@ def extract_matches(module: IRModule, rule: Rule) -> IRModule:
 
 
 class _Extraction:
+    """The extraction of the matches of one rule from one function."""
+
     def __init__(self, functions: dict[str, Any], rule: Rule, function: Function) -> None:
         self.functions = functions
         self.rule = rule
@@ -64,7 +66,7 @@ class _Extraction:
                 self.order[binding.var] = len(self.order)
                 self.graph.values[binding.var] = binding.value
                 self.graph.local.add(binding.var)
-            for binding in reversed(block.bindings):  # the largest match has the latest result
+            for binding in reversed(block.bindings):  # the last binding has the largest match
                 if binding.var not in self.inner and isinstance(binding, VarBinding):
                     self.extract(binding)
             self.graph.local.clear()
@@ -103,7 +105,7 @@ class _Extraction:
         self.inner |= set(inner)
 
     def is_accepted(self, match: Match) -> bool:
-        """Whether the guard of the rule accepts the match."""
+        """Returns whether the guard of the rule accepts the match."""
         generator = self.rule.generator(**match.bound)
         with RECORDER.recording() as recorded:
             next(generator)
@@ -119,7 +121,7 @@ class _Extraction:
     def outline(
         self, last: VarBinding, inner: list[Var]
     ) -> tuple[Function, tuple[Expr, ...]] | None:
-        """Returns the function of these bindings and its arguments; None if there is none."""
+        """Returns a function of these bindings and its arguments; None if a dim is unbound."""
         bindings = [VarBinding(var, self.graph.values[var], var.span) for var in inner]
         bindings.append(last)
         inside = {binding.var for binding in bindings}

@@ -37,7 +37,7 @@ MISSING = object()
 
 @attrs.define(eq=False)
 class UseDefGraph:
-    """The values of the variables in scope, and their numbers of uses."""
+    """The values and use counts of the variables in scope."""
 
     function: Function
     values: dict[Var, Expr] = attrs.Factory(dict)
@@ -66,7 +66,7 @@ class UseDefGraph:
         return self._uses[var] - 1  # the definition is not a use
 
     def is_in_scope(self, expr: Any) -> bool:
-        """Whether an atom is in scope."""
+        """Returns whether an atom is in scope."""
         if isinstance(expr, Tuple):
             return all(map(self.is_in_scope, expr.fields))
         return type(expr) is not DataflowVar or expr in self.local
@@ -74,19 +74,19 @@ class UseDefGraph:
 
 @attrs.define(eq=False)
 class Match:
-    """The values of pattern variables by name, and of pattern calls by identity."""
+    """The values matched by pattern variables, by name, and by pattern calls, by id."""
 
     graph: UseDefGraph
     bound: dict[str, Any] = attrs.Factory(dict)
     matched: dict[int, Any] = attrs.Factory(dict)
 
     def at(self, pattern: Any, value: Any) -> bool:
-        """Whether a pattern matches a value."""
+        """Returns whether a pattern matches a value."""
         rule = _RULES.get(type(pattern), _literal)
         return rule(self, pattern, value)
 
     def bind(self, name: str, value: Any) -> bool:
-        """Binds a pattern variable, or compares with its value."""
+        """Binds a pattern variable; returns whether a bound one has the same value."""
         if name not in self.bound:
             self.bound[name] = value
             return True
@@ -94,7 +94,7 @@ class Match:
 
 
 def same_value(graph: UseDefGraph, first: Any, second: Any) -> bool:
-    """Whether two operands or attributes are the same: one variable, equal constants or sizes."""
+    """Returns whether operands or attributes are one variable, equal constants or equal sizes."""
     first, second = graph.name(first), graph.name(second)
     if first is second:
         return True
@@ -107,7 +107,7 @@ def same_value(graph: UseDefGraph, first: Any, second: Any) -> bool:
         return bool(same_type and a.tobytes() == b.tobytes())
     if not isinstance(first, Expr):
         return bool(first == second)
-    for field in ("dims", "value"):  # of shapes and of scalars
+    for field in ("dims", "value"):  # shapes, scalars
         if hasattr(first, field):
             return bool(getattr(first, field) == getattr(second, field))
     return False
@@ -188,7 +188,7 @@ def _arguments(match: Match, pattern: CallPattern, call: Call) -> bool:
 
 
 def _normalized_literal(parameter: Any, pattern: Any) -> Any:
-    """Returns a literal in the form that the op stores."""
+    """Returns a literal in the normalized form of the attribute."""
     is_pattern = isinstance(pattern, Expr | AttributeVar | tuple | list | None)
     static = parameter.kind is not None and not parameter.is_argument
     return parameter.kind.normalize(pattern) if static and not is_pattern else pattern
@@ -205,7 +205,7 @@ def _sequence(match: Match, pattern: Any, value: Any) -> bool:
 
 
 def _literal(match: Match, pattern: Any, value: Any) -> bool:
-    """Matches a number with a constant of equal elements, and other literals by equality."""
+    """Matches a number with a constant whose elements all equal it, other literals by equality."""
     value = match.graph.value(value)
     if isinstance(value, Constant):
         data = value.data

@@ -1,4 +1,4 @@
-"""Traits of ops, by which passes find them."""
+"""Op traits: passes look up ops by trait, not by name."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ OPS_BY_TRAIT: dict[str, Callable[..., Any]] = {}
 
 
 def has_trait(trait: str, declared: Callable[..., Any]) -> None:
-    """Registers the op that has a trait."""
+    """Registers `declared` as the op with a trait."""
     OPS_BY_TRAIT[trait] = declared

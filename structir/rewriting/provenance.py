@@ -1,4 +1,4 @@
-"""Provenance of values: the rule applications that produced them, and rules without an end."""
+"""Tracks the rule applications that produced each value, and detects rules that diverge."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from structir.errors import Diagnostic, PassError, Span
 from structir.ir.expr import Call, Expr, PrimValue, ShapeExpr, Tuple, Var
 from structir.ir.op import Op
 
-MAX_GROWTH = 6  # applications of a rule in its own replacement, each to a larger value
-MAX_SHOWN = 6  # applications of a chain in a message
-MAX_SIZE = 2**62  # of sizes: a graph of shared values is a tree of exponential size
+MAX_GROWTH = 6  # consecutive applications of a rule to ever larger replacements
+MAX_SHOWN = 6  # applications in a message
+MAX_SIZE = 2**62  # a DAG of shared values is a tree of exponential size
 
-Size = tuple[int, int]  # calls in the tree below a value; the sum of the integers in its attributes
+Size = tuple[int, int]  # calls in the tree of a value, and the sum of integers in its attributes
 
 
 @attrs.frozen(eq=False)
@@ -28,10 +28,10 @@ class Application:
     value: Expr
     size: Size
     span: Span | None
-    parent: Application | None  # the one whose replacement the value is a part of
+    parent: Application | None  # the application whose replacement contains the value
 
     def chain(self) -> Iterator[Application]:
-        """This application and those that led to it, the last one first."""
+        """Yields this application and its ancestors, the latest first."""
         application: Application | None = self
         while application is not None:
             yield application
@@ -45,8 +45,8 @@ class Application:
 class Provenance:
     """The latest application that produced each variable, over all walks of one pass.
 
-    A rule may match in its own replacement, as long as the matched values do not keep growing: a
-    rule that moves an op past others meets smaller values, one that reassociates equal ones.
+    A rule may match in its own replacement if the matched values do not grow without bound. A rule
+    that moves an op past others matches smaller values; reassociation matches equal ones.
     """
 
     def __init__(self) -> None:
@@ -54,20 +54,20 @@ class Provenance:
         self._sizes: dict[Var, int] = {}
 
     def of(self, var: Var) -> Application | None:
-        """The latest application whose replacement includes the value of a variable."""
+        """Returns the latest application whose replacement contains the value of a variable."""
         return self._latest.get(var)
 
     def record_part(self, application: Application | None, var: Var) -> None:
-        """Record that a variable holds a part of a replacement."""
+        """Records that a variable is bound to a part of a replacement."""
         if application is not None:
             self._latest[var] = application
 
     def measure(self, var: Var, value: Expr) -> None:
-        """Record how large the value of a variable is."""
+        """Records the size of the value of a variable."""
         self._sizes[var] = self._size(value)[0]
 
     def record(self, rule: str, var: Var, value: Expr, span: Span | None) -> None:
-        """Record an application; raises PassError if the rule has no end here."""
+        """Records an application; raises PassError if the rule diverges."""
         parent = self._latest.get(var)
         application = Application(rule, var.name, value, self._size(value), span, parent)
         self._latest[var] = application
@@ -77,10 +77,10 @@ class Provenance:
             raise self.divergence_error(var)
 
     def divergence_error(self, var: Var) -> PassError:
-        """The error for a rule that is applied to a variable again and again."""
+        """Returns the error for a rule that diverges on a variable."""
         last = self._latest[var]
         chain = list(last.chain())[::-1]
-        message = f"the rule {last.rule} matches in its own replacement without an end"
+        message = f"rewrite rule `{last.rule}` diverges: it matches in its own replacement"
         diagnostic = Diagnostic(message, chain[0].span)
         for application in chain[:MAX_SHOWN]:
             diagnostic = diagnostic.note(str(application))
@@ -108,7 +108,7 @@ def _grows(old: Application, new: Application) -> bool:
 
 
 def _is_same_call(first: Expr, second: Expr) -> bool:
-    """Whether two calls are the same one: op, attributes, and the very same operands."""
+    """Returns whether two calls have the same op, attributes and (identical) operands."""
     if not isinstance(first, Call) or not isinstance(second, Call):
         return False
     if not isinstance(first.op, Op) or not isinstance(second.op, Op):
@@ -120,7 +120,7 @@ def _is_same_call(first: Expr, second: Expr) -> bool:
 
 
 def _numbers(value: Any) -> int:
-    """The sum of the integers in an attribute."""
+    """Returns the sum of the integers in an attribute."""
     if isinstance(value, PrimValue):
         value = value.value
     if isinstance(value, ShapeExpr):

@@ -276,10 +276,10 @@ def test_it_is_no_matter_where_nothing_depends_on_it() -> None:
         ("return (R.shape([2]), R.sum(x))", "floating-point scalar as field 0 of the result"),
         (
             'y = R.call_packed("f", x, sinfo_args=R.Tensor((), "float32"))\n    return y',
-            "f: it has no gradient: it is an external function without a gradient rule",
+            "f: not differentiable: it is an external function without a gradient rule",
         ),
         ('y = R.call_packed("f", x)\n    return R.sum(R.match_cast(y, R.Tensor((2,), "float32")))',
-         "f: it has no gradient: its result has no known StructInfo"),
+         "f: not differentiable: its result has no known StructInfo"),
     ],
 )  # fmt: skip
 def test_what_else_is_refused(body: str, why: str) -> None:
@@ -299,7 +299,7 @@ def main(x: R.Tensor((), "float32"), p: R.Tensor((), "bool")):
 """
     used = 'y = R.call_packed("f", x, sinfo_args=R.Tensor((), "float32"))\n        r = R.sin(y)'
     said = refusal(text.format(used))
-    assert "its effects would happen twice" in said and "R.call_packed" in said
+    assert "its side effects would run twice" in said and "R.call_packed" in said
     told = 'y = R.call_packed("f", x, sinfo_args=R.Object())\n        r = R.sin(x)'
     made = passes.Gradient()(structir.parse(text.format(told)))
     assert made.script().count("call_packed") == 2  # in main, and once in its gradient

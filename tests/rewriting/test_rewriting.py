@@ -247,7 +247,7 @@ def test_a_rule_without_an_end_is_an_error(generator: Callable[..., Iterator[Any
     with PassContext([counting]), pytest.raises(PassError) as error:
         find_pass(rewrite(generator).name)(module)
     (diagnostic,) = error.value.diagnostics
-    assert f"the rule {generator.__name__} matches in its own replacement" in diagnostic.message
+    assert f"rule `{generator.__name__}` diverges: it matches in its own replacement" in diagnostic.message
     assert diagnostic.span is not None
     assert all(note.text.startswith(generator.__name__) for note in diagnostic.notes[:2])
 
@@ -264,7 +264,7 @@ def test_two_rules_that_undo_each_other_are_an_error() -> None:
         yield exp(x)
 
     function = program("a = R.exp(x)", "return a")["main"]
-    with pytest.raises(PassError, match="try_there matches in its own replacement"):
+    with pytest.raises(PassError, match="`try_there` diverges: it matches in its own replacement"):
         rewrite_function(function, [rewrite(try_there), rewrite(try_back)])
 
 

@@ -320,7 +320,7 @@ def main(x: R.Tensor((7, 3), "float32"), h: R.Tensor((2,), "float32")):
         ("call", "message"),
         [
             ("R.scan(cell, h, x)", "states and captured values are tuples"),
-            ("R.scan(cell, ('h',), x)", "an operand is a value of the program"),
+            ("R.scan(cell, ('h',), x)", "expected an expression of the program as operand"),
             ("R.scan(cell, (h,), s)", "no axis to scan"),
             ("R.scan(h, (h,), x)", "a function of the program"),
         ],
