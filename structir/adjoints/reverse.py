@@ -45,7 +45,7 @@ Leaf = tuple[Var, Path]
 
 
 class Pullbacks(Protocol):
-    """Provides the pullbacks of functions and defines new functions."""
+    """A provider of pullbacks that also defines new functions."""
 
     def pullback(
         self, name: str, params: Sequence[int], result_paths: Sequence[Path]
@@ -89,14 +89,14 @@ class ReverseMode:
         if self.recomputes and not all(is_pure_value(b.value) for b in bindings):
             bindings = _pure_bindings(seq)
         for binding in bindings:
-            copied = copier.binding(binding)
-            var: Var = copied.var
+            copy = copier.binding(binding)
+            var: Var = copy.var
             if type(var) is DataflowVar:
                 var = Var(var.name, var.struct_info, var.span)
                 copier.variables[binding.var] = var
-                copied = replace(copied, var=var)
-            self.builder.take(copied)
-            self._follow(copied)
+                copy = replace(copy, var=var)
+            self.builder.take(copy)
+            self._follow(copy)
         result: Expr = copier.part(seq.body)
         return result
 
@@ -193,8 +193,10 @@ class ReverseMode:
     def branch(self, binding: Binding, value: Any, cotangent: Sum) -> None:
         """Propagates through an `if`: recomputes the branch and applies its gradient rules."""
         emit = self.builder.emit
-        read = [var for var in _read_inside(value) if var in self.cotangents.active]
-        leaves = [(var, path) for var in read for path in differentiable_leaves(var.struct_info)]
+        variables = [var for var in _read_inside(value) if var in self.cotangents.active]
+        leaves = [
+            (var, path) for var in variables for path in differentiable_leaves(var.struct_info)
+        ]
         if not leaves:
             return
 
@@ -294,9 +296,9 @@ def _pure_bindings(seq: SeqExpr) -> list[Binding]:
     Raises DiagnosticError where one of them depends on the result of an impure binding.
     """
     bindings = seq.bindings()
-    read = variables_in((seq.body, tuple([binding.value for binding in bindings])))
+    variables = variables_in((seq.body, tuple([binding.value for binding in bindings])))
     for binding in bindings:
-        if not is_pure_value(binding.value) and binding.var in read:
+        if not is_pure_value(binding.value) and binding.var in variables:
             message = "cannot run an impure call again in the backward pass"
             hint = "move the call out of the branch, or inline the function that contains it"
             span, label = binding.value.span, "its side effects would run twice"

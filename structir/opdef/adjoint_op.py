@@ -215,8 +215,10 @@ def fields_of(info: StructInfo | None) -> tuple[StructInfo, ...]:
 
 def operands_read(spec: IndexSpec, first: int) -> list[str]:
     """Returns the names of the operands from index `first` on that a spec reads."""
-    read = {read.operand for statement in spec.clauses for read in statement.reads}
-    return [info.name for k, info in enumerate(spec.operands) if k >= first and k in read]
+    read_indices = {
+        read_indices.operand for statement in spec.clauses for read_indices in statement.reads
+    }
+    return [info.name for k, info in enumerate(spec.operands) if k >= first and k in read_indices]
 
 
 def place_operands(spec: IndexSpec, first: int, positions: Mapping[str, int]) -> IndexSpec:

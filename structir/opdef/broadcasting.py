@@ -14,17 +14,17 @@ def may_be_one(size: Dim) -> bool:
     return dims.equal(size, 1) is not False
 
 
-def broadcast_size(left: Dim, right: Dim) -> Dim | None:
+def broadcast_size(lhs: Dim, rhs: Dim) -> Dim | None:
     """Returns the broadcast of two sizes that are not known to be equal or 1.
 
     The result is a size that cannot be 1, if there is one. Otherwise it is the joined size:
     `T.max(n, m) * T.min(n, m, 1)`. None for more than `MAX_JOINED` sizes.
     """
-    never_one = [size for size in (left, right) if not may_be_one(size)]
+    never_one = [size for size in (lhs, rhs) if not may_be_one(size)]
     literals = [size for size in never_one if isinstance(size, int)]
     if never_one:
         return (literals or never_one)[0]
-    sizes = members(left) | members(right)
+    sizes = members(lhs) | members(rhs)
     return join_sizes(sizes) if len(sizes) <= MAX_JOINED else None
 
 

@@ -141,7 +141,7 @@ def _is_present(call_view: CallView, access: OperandAccess) -> bool:
 
 
 class _SchemeBuilder:
-    """Builds the scheme of one index signature."""
+    """The builder of the scheme of one index signature."""
 
     def __init__(
         self,
@@ -198,19 +198,19 @@ class _SchemeBuilder:
             }
             for name in names & axes.keys():
                 axis = axes[name]
-                front = axis >= 0
-                part = access.entries[:position] if front else access.entries[position + 1 :]
-                rows = [e.pack for e in part if e.pack is not None]
-                count = (axis if front else -axis - 1) - (len(part) - len(rows))
-                if len(rows) == 1 and count >= 0:
-                    self.rows[rows[0]] = tuple([fresh() for _ in range(count)])
+                from_front = axis >= 0
+                part = access.entries[:position] if from_front else access.entries[position + 1 :]
+                packs = [e.pack for e in part if e.pack is not None]
+                count = (axis if from_front else -axis - 1) - (len(part) - len(packs))
+                if len(packs) == 1 and count >= 0:
+                    self.rows[packs[0]] = tuple([fresh() for _ in range(count)])
 
     def _strict_names(self) -> set[str]:
         """Returns the packs and index variables of axes that do not broadcast."""
         entries = [e for access in self.operands for e in access.entries if not e.loose]
-        rows = {e.pack for e in entries if e.pack is not None} | self.rows.keys()
+        packs = {e.pack for e in entries if e.pack is not None} | self.rows.keys()
         extents = {e.size.name for e in entries if isinstance(e.size, IndexExtent)}
-        return rows | extents
+        return packs | extents
 
     def _row(self, name: str) -> Row:
         return self.rows.setdefault(name, (RowVar(name),))
@@ -320,24 +320,24 @@ class _SchemeBuilder:
     def _bind_attribute_extents(self) -> None:
         """Binds index variables that a condition equates with an attribute."""
         for condition in self.index_signature.where:
-            left, right = condition.left, condition.right
-            if condition.op == "eq" and isinstance(left, IndexExtent) and _is_attribute(right):
-                value = self._size(right)
-                if left.name not in self.extents:
-                    self.extents[left.name] = value
+            lhs, rhs = condition.left, condition.right
+            if condition.op == "eq" and isinstance(lhs, IndexExtent) and _is_attribute(rhs):
+                value = self._size(rhs)
+                if lhs.name not in self.extents:
+                    self.extents[lhs.name] = value
 
     def _add_condition(self, condition: SideCondition) -> None:
-        left, right = self._size(condition.left), self._size(condition.right)
+        lhs, rhs = self._size(condition.left), self._size(condition.right)
         match condition.op:
             case "eq":
-                if left != right:
-                    self.constraints.append(window_of(left, right) or DimEq(left, right))
+                if lhs != rhs:
+                    self.constraints.append(window_of(lhs, rhs) or DimEq(lhs, rhs))
             case "ne":
-                self.constraints.append(Ne(left, right))
+                self.constraints.append(Ne(lhs, rhs))
             case "ge" | "gt":
-                self.constraints.append(Ge(left - right, int(condition.op == "gt")))
+                self.constraints.append(Ge(lhs - rhs, int(condition.op == "gt")))
             case "le" | "lt":
-                self.constraints.append(Ge(right - left, int(condition.op == "lt")))
+                self.constraints.append(Ge(rhs - lhs, int(condition.op == "lt")))
 
     def _shared(self) -> Any:
         """Returns the symbolic variables of the program in attributes."""
@@ -369,8 +369,8 @@ def window_of(outer: Dim, positions: Dim) -> Window | None:
     top, stride = atoms[0].args
     if type(stride) is not int:
         return None
-    rest = positions - Poly({(atoms[0],): 1}, 0) - 1
-    span = top + rest * stride
+    remainder = positions - Poly({(atoms[0],): 1}, 0) - 1
+    span = top + remainder * stride
     return None if type(span) is int else _window(outer, span, stride)
 
 

@@ -52,7 +52,7 @@ def check_declaration(definition: DeclaredOp) -> None:
 
 
 class _Check:
-    """Checks one declaration whose index signature is a string."""
+    """The checks of a declaration whose index signature is a string."""
 
     def __init__(self, definition: DeclaredOp, text: str) -> None:
         self.definition = definition
@@ -67,9 +67,9 @@ class _Check:
         self.check_operands(signature)
         self.check_dtypes(signature)
         self.check_reduction()
-        used = _Indices(signature)
-        self.check_bound(signature, used)
-        self.check_missing_reduction(signature, used)
+        indices = _Indices(signature)
+        self.check_bound(signature, indices)
+        self.check_missing_reduction(signature, indices)
         self.check_body(signature)
 
     def error(self, message: str, part: str = "", hint: str | None = None) -> NotationError:
@@ -143,8 +143,10 @@ class _Check:
         for access in (*signature.operands, *signature.results):
             for name in access.dtypes:
                 if name not in DTYPES and name not in self.attributes and family_of(name) is None:
-                    near = _nearest(name, DTYPES)
-                    hint = f"did you mean {near}?" if near else "`F` is any floating-point dtype"
+                    closest = _nearest(name, DTYPES)
+                    hint = (
+                        f"did you mean {closest}?" if closest else "`F` is any floating-point dtype"
+                    )
                     expected = "expected a dtype, a dtype variable (T, F, I, J, B) or an attribute"
                     raise self.error(f"{expected} after `@`, found {name}", name, hint)
 
@@ -158,9 +160,9 @@ class _Check:
 
     # ---- indices
 
-    def check_bound(self, signature: IndexSignature, used: _Indices) -> None:
+    def check_bound(self, signature: IndexSignature, indices: _Indices) -> None:
         """Checks that each index variable has an extent, from an operand or `where`."""
-        bound = used.bound | self.attributes
+        bound = indices.bound | self.attributes
         for access in (*signature.results, *signature.operands):
             for name in _mentioned(access):
                 if name not in bound:
@@ -174,7 +176,7 @@ class _Check:
             if name not in self.attributes:
                 raise self.error(f"expected an attribute in `at`, found {name}")
 
-    def check_missing_reduction(self, signature: IndexSignature, used: _Indices) -> None:
+    def check_missing_reduction(self, signature: IndexSignature, indices: _Indices) -> None:
         """Checks that a reduction is declared where an index variable is in no result."""
         has_whole_axis = any(
             e.whole for access in (*signature.operands, *signature.results) for e in access.entries
@@ -187,7 +189,7 @@ class _Check:
             return
         for access in signature.operands:
             for name in _iterated(access):
-                if name not in used.determined:
+                if name not in indices.determined:
                     results = ", ".join(a.text for a in signature.results)
                     message = f"index {name} of {access.text} is missing from the output {results}"
                     hint = 'add `reduce="sum"` (or "max", "min", "prod", "mean", ...), or add '
@@ -277,8 +279,8 @@ def _positions(expr: IndexExpr | None) -> Iterator[str]:
 
 def _packs_and_joins(entry: AxisIndex) -> tuple[str, ...]:
     """Returns the axis pack and the joined index variables of an axis."""
-    single = [name for name in (entry.pack, entry.starred) if name is not None]
-    return (*single, *entry.join)
+    names = [name for name in (entry.pack, entry.starred) if name is not None]
+    return (*names, *entry.join)
 
 
 def _iterated(access: OperandAccess) -> Iterator[str]:

@@ -64,8 +64,8 @@ def _copy_of(expr: IndexExpr, k: int, starred: set[str]) -> IndexExpr:
 
 
 def _condition_of(condition: SideCondition, k: int, starred: set[str]) -> SideCondition:
-    left, right = _copy_of(condition.left, k, starred), _copy_of(condition.right, k, starred)
-    return attrs.evolve(condition, left=left, right=right)
+    lhs, rhs = _copy_of(condition.left, k, starred), _copy_of(condition.right, k, starred)
+    return attrs.evolve(condition, left=lhs, right=rhs)
 
 
 def _member(access: OperandAccess, k: int, starred: set[str]) -> OperandAccess:

@@ -88,5 +88,5 @@ def _operand_note(name: str, arg: Expr) -> Note:
     if isinstance(arg, Tuple):
         fields = ", ".join([str(field.struct_info) for field in arg.fields])
         return Note(f"{name} is ({fields})", arg.span)
-    same = isinstance(arg, Var) and arg.name == name
-    return Note(_described(arg) if same else f"{name} is {arg.struct_info}", arg.span)
+    is_same_name = isinstance(arg, Var) and arg.name == name
+    return Note(_described(arg) if is_same_name else f"{name} is {arg.struct_info}", arg.span)

@@ -148,7 +148,7 @@ def _partial_derivative(call: Call, spec: IndexSpec, k: int) -> PartialDerivativ
 
 @attrs.frozen(eq=False)
 class DerivedAdjoint:
-    """Builds the calls of `grad.adjoint` for the operands of one forward call."""
+    """The calls of `grad.adjoint` for the operands of one forward call."""
 
     call: Call
     derivatives: tuple[PartialDerivative, ...]
@@ -343,7 +343,7 @@ STEPS: dict[type, Callable[[Any, Tape], None]] = {
 
 @attrs.frozen(eq=False)
 class BoundValues:
-    """Evaluates expressions eagerly and binds variables to their values."""
+    """An eager evaluator: binds variables to the values of expressions."""
 
     empty_call: Call  # a call without arguments
     values: dict[int, Any] = attrs.Factory(dict)

@@ -102,8 +102,8 @@ def text_of(expr: IndexExpr) -> str:
             return operand if at is None else f"{operand}[{', '.join(map(text_of, at))}]"
         case FlattenedIndex(parts):
             return f"flat({', '.join(map(text_of, parts))})"
-        case IndexOp(fn, (left, right)) if fn in SIGNS or fn in COMPARISONS:
-            return f"({text_of(left)} {SIGNS.get(fn) or COMPARISONS[fn]} {text_of(right)})"
+        case IndexOp(fn, (lhs, rhs)) if fn in SIGNS or fn in COMPARISONS:
+            return f"({text_of(lhs)} {SIGNS.get(fn) or COMPARISONS[fn]} {text_of(rhs)})"
         case IndexOp(fn, args):
             return f"{fn}({', '.join(map(text_of, args))})"
     raise TypeError(type(expr).__name__)

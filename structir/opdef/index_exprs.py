@@ -123,10 +123,10 @@ class LoopIndices:
 
     def condition(self, condition: SideCondition) -> Condition:
         """Translates a side condition on indices."""
-        left, right = self.index(condition.left), self.index(condition.right)
-        if isinstance(left, ScalarExpr) or isinstance(right, ScalarExpr):
+        lhs, rhs = self.index(condition.left), self.index(condition.right)
+        if isinstance(lhs, ScalarExpr) or isinstance(rhs, ScalarExpr):
             raise TypeError(f"expected a condition on index variables, found {condition.text}")
-        return Condition(condition.op, left, right)
+        return Condition(condition.op, lhs, rhs)
 
     def _stays_inside(self, index: Dim | ScalarExpr, size: Dim) -> bool:
         """Returns whether an index is provably in range at every iteration point."""

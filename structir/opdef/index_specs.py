@@ -68,7 +68,7 @@ def _check_extents(definition: SignatureOpDefinition, spec: IndexSpec, call: Cal
 
 @attrs.frozen(eq=False)
 class BodyTracer:
-    """Calls the body of an op once per statement, with symbolic scalar operands."""
+    """A tracer: calls the body of an op once per statement, with symbolic scalar operands."""
 
     definition: SignatureOpDefinition
     resolved: ResolvedShapes

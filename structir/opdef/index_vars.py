@@ -23,10 +23,10 @@ def where_text(*conditions: str | Iterable[str]) -> str:
 
 def per_axis(values: int | Sequence[int], count: int) -> tuple[int, ...] | None:
     """Returns one value per axis, from one value or `count` values; None for another number."""
-    listed = (values,) if isinstance(values, int) else tuple(values)
-    if len(listed) == 1:
-        return listed * count
-    return listed if len(listed) == count else None
+    sequence = (values,) if isinstance(values, int) else tuple(values)
+    if len(sequence) == 1:
+        return sequence * count
+    return sequence if len(sequence) == count else None
 
 
 def axes_of_any_rank(axis: int | Sequence[int] | None) -> tuple[tuple[int, ...], list[str]] | None:

@@ -41,10 +41,10 @@ def taps(coordinate: Array, method: str, rounding: str = "round", alpha: float =
     if method in ("nearest", "nearest_neighbor"):
         return [(ROUNDING[rounding](coordinate).astype("int64"), np.ones_like(coordinate))]
     low = np.floor(coordinate)
-    rest, low = coordinate - low, low.astype("int64")
+    fraction, low = coordinate - low, low.astype("int64")
     if method in ("linear", "bilinear"):
-        return [(low, 1 - rest), (low + 1, rest)]
-    return [(low + k, _cubic(np.abs(rest - k), alpha)) for k in (-1, 0, 1, 2)]
+        return [(low, 1 - fraction), (low + 1, fraction)]
+    return [(low + k, _cubic(np.abs(fraction - k), alpha)) for k in (-1, 0, 1, 2)]
 
 
 def _cubic(distance: Array, alpha: float) -> Array:
@@ -92,10 +92,10 @@ def place_of(i: int, length: int, count: int, mode: int) -> float:
     return (i + 0.5) * scale - 0.5
 
 
-def tap_of(k: int, coordinate: float, way: int, rounding: int) -> int:
+def tap_of(k: int, coordinate: float, method: int, rounding: int) -> int:
     """Returns the index of one tap of a coordinate."""
-    if way > 0:
-        return math.floor(coordinate) + (k if way == 1 else k - 1)
+    if method > 0:
+        return math.floor(coordinate) + (k if method == 1 else k - 1)
     if rounding == 4:
         return math.floor(coordinate)
     if rounding == 5:
@@ -103,14 +103,14 @@ def tap_of(k: int, coordinate: float, way: int, rounding: int) -> int:
     return -math.floor(0.5 - coordinate) if rounding == 2 else math.floor(coordinate + 0.5)
 
 
-def weight_of(k: int, coordinate: float, way: int, alpha: float) -> float:
+def weight_of(k: int, coordinate: float, method: int, alpha: float) -> float:
     """Returns the weight of one tap."""
-    rest = coordinate - math.floor(coordinate)
-    if way == 0:
+    fraction = coordinate - math.floor(coordinate)
+    if method == 0:
         return 1.0
-    if way == 1:
-        return 1.0 - rest if k == 0 else rest
-    distance = abs(rest - (k - 1))
+    if method == 1:
+        return 1.0 - fraction if k == 0 else fraction
+    distance = abs(fraction - (k - 1))
     if distance <= 1.0:
         return ((alpha + 2.0) * distance - (alpha + 3.0)) * distance * distance + 1.0
     if distance < 2.0:
@@ -119,30 +119,30 @@ def weight_of(k: int, coordinate: float, way: int, alpha: float) -> float:
 
 
 def share_of(
-    k: int, coordinate: float, way: int, rounding: int, alpha: float, length: int, exclude: bool
+    k: int, coordinate: float, method: int, rounding: int, alpha: float, length: int, exclude: bool
 ) -> float:
     """Returns the weight of a tap; with `exclude`, normalized over the taps in range."""
-    weight = weight_of(k, coordinate, way, alpha)
+    weight = weight_of(k, coordinate, method, alpha)
     if not exclude:
         return weight
-    total, index = 0.0, tap_of(k, coordinate, way, rounding)
-    for tap in range(taps_of(way)):
-        element = tap_of(tap, coordinate, way, rounding)
+    total, index = 0.0, tap_of(k, coordinate, method, rounding)
+    for tap in range(taps_of(method)):
+        element = tap_of(tap, coordinate, method, rounding)
         if 0 <= element < length:
-            total += weight_of(tap, coordinate, way, alpha)
+            total += weight_of(tap, coordinate, method, alpha)
     return weight / total if 0 <= index < length else 0.0
 
 
-def taps_of(way: int) -> int:
+def taps_of(method: int) -> int:
     """Returns the number of taps per coordinate."""
-    return 1 if way == 0 else 2 * way
+    return 1 if method == 0 else 2 * method
 
 
 def nearest(value: float) -> float:
     """Rounds to the nearest integer, with ties to even."""
     below = math.floor(value)
-    rest = value - below
-    return below + 1.0 if rest > 0.5 or (rest == 0.5 and below % 2 == 1) else below
+    fraction = value - below
+    return below + 1.0 if fraction > 0.5 or (fraction == 0.5 and below % 2 == 1) else below
 
 
 def clipped(position: int, length: int) -> int:

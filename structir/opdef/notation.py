@@ -34,7 +34,7 @@ Parsed = TypeVar("Parsed")
 
 
 class Missing(Enum):
-    """Marks an absent value."""
+    """The marker of an absent value."""
 
     REQUIRED = "required"
 
@@ -72,8 +72,8 @@ def _source_column(part: str, column: int) -> int:
     The parsed form has brackets around `part`, and `[()]` in place of `[]`.
     """
     column -= 1
-    for at in range(len(part)):
-        if part.startswith("[]", at) and at + 1 < column:
+    for position in range(len(part)):
+        if part.startswith("[]", position) and position + 1 < column:
             column -= 2
     return max(column, 0)
 
@@ -97,8 +97,8 @@ class AxisIndex:
     @property
     def index_var(self) -> str | None:
         """Returns the index variable of an axis whose index is a single variable, else None."""
-        plain = isinstance(self.index, IndexVar) and self.size == IndexExtent(self.index.name)
-        return self.index.name if plain and isinstance(self.index, IndexVar) else None
+        is_plain = isinstance(self.index, IndexVar) and self.size == IndexExtent(self.index.name)
+        return self.index.name if is_plain and isinstance(self.index, IndexVar) else None
 
 
 @attrs.frozen(cache_hash=True)
@@ -164,23 +164,23 @@ def parse_index_signature(
     text: str, where: str = "", on: str = "", attributes: frozenset[str] = frozenset()
 ) -> IndexSignature:
     """Parses an index signature; names not among `attributes` are index variables."""
-    left, arrow, right = text.partition("->")
+    lhs, arrow, rhs = text.partition("->")
     if not arrow:
         hint = "write the operands, an arrow and the results: `x[i, j] -> out[j, i]`"
         raise NotationError(
             Diagnostic("expected `->`, found none", hint=hint, code="E0301")
         ).within(text, "", 0)
     left_side, right_side = (
-        _side(text, 0, left, attributes),
-        _side(text, len(left) + len(arrow), right, attributes),
+        _side(text, 0, lhs, attributes),
+        _side(text, len(lhs) + len(arrow), rhs, attributes),
     )
     operands = frozenset(a.name for a in left_side.accesses())
     parser = _SignatureParser(attributes, operands)
     return IndexSignature(
         tuple([left_side.with_position(parser.access, a) for a in left_side.accesses()]),
         tuple([right_side.with_position(parser.access, a) for a in right_side.accesses()]),
-        _relations(where, _items, partial(parser.relation, size=True)),
-        _relations(on, _conjuncts, partial(parser.relation, size=False)),
+        _conditions(where, _items, partial(parser.condition, size=True)),
+        _conditions(on, _conjuncts, partial(parser.condition, size=False)),
     )
 
 
@@ -190,10 +190,12 @@ def _side(text: str, start: int, side: str, attributes: frozenset[str]) -> _Side
     return _Side(text, start, side.strip(), attributes)
 
 
-def _relations(
-    text: str, split: Callable[[str], list[ast.expr]], read: Callable[[ast.expr], SideCondition]
+def _conditions(
+    text: str,
+    split: Callable[[str], list[ast.expr]],
+    translate: Callable[[ast.expr], SideCondition],
 ) -> tuple[SideCondition, ...]:
-    return _with_position(lambda: tuple([read(tree) for tree in split(text)]), text, text, 0)
+    return _with_position(lambda: tuple([translate(tree) for tree in split(text)]), text, text, 0)
 
 
 def _with_position(parse: Callable[[], Parsed], text: str, part: str, start: int) -> Parsed:
@@ -215,15 +217,17 @@ BRACKETS = {"[": "]", "(": ")"}
 
 def _check_brackets(part: str) -> None:
     """Rejects unbalanced brackets; Python's parser reports them at another column."""
-    opened: list[tuple[int, str]] = []
-    for at, char in enumerate(part):
+    open_brackets: list[tuple[int, str]] = []
+    for column, char in enumerate(part):
         if char in BRACKETS:
-            opened.append((at, char))
-        elif char in BRACKETS.values() and (not opened or BRACKETS[opened.pop()[1]] != char):
-            raise _at(f"expected an opening bracket before `{char}`, found none", part, at)
-    if opened:
-        at, char = opened[-1]
-        raise _at(f"expected `{BRACKETS[char]}` for `{char}`, found the end", part, at)
+            open_brackets.append((column, char))
+        elif char in BRACKETS.values() and (
+            not open_brackets or BRACKETS[open_brackets.pop()[1]] != char
+        ):
+            raise _at(f"expected an opening bracket before `{char}`, found none", part, column)
+    if open_brackets:
+        column, char = open_brackets[-1]
+        raise _at(f"expected `{BRACKETS[char]}` for `{char}`, found the end", part, column)
 
 
 def _at(message: str, part: str, column: int) -> NotationError:
@@ -264,8 +268,8 @@ class _ParsedAccess:
 class _Side:
     """The accesses on one side of the arrow."""
 
-    def __init__(self, whole: str, start: int, part: str, attributes: frozenset[str]) -> None:
-        self.location = whole, part, start
+    def __init__(self, signature: str, start: int, part: str, attributes: frozenset[str]) -> None:
+        self.location = signature, part, start
         self.text = part.replace("[]", "[()]")
         self.attributes = attributes
         self.items = _with_position(self._parse_items, *self.location)
@@ -275,10 +279,10 @@ class _Side:
         return [self._parse_access(tree) for tree in _items(self.text)]
 
     def with_position(
-        self, read: Callable[[_ParsedAccess], OperandAccess], parsed: _ParsedAccess
+        self, translate: Callable[[_ParsedAccess], OperandAccess], parsed: _ParsedAccess
     ) -> OperandAccess:
         """Runs `read` on an access and sets the location of its error."""
-        return _with_position(lambda: read(parsed), *self.location)
+        return _with_position(lambda: translate(parsed), *self.location)
 
     def accesses(self) -> list[_ParsedAccess]:
         return self.items
@@ -301,8 +305,8 @@ class _Side:
         if not isinstance(tree, ast.Subscript) or not isinstance(tree.value, ast.Name):
             expected = "expected an operand or a result such as `x[i, j]`"
             raise NotationError(f"{expected}, found {ast.unparse(tree)}", tree)
-        inner = tree.slice
-        entries = inner.elts if isinstance(inner, ast.Tuple) else [inner]
+        indices = tree.slice
+        entries = indices.elts if isinstance(indices, ast.Tuple) else [indices]
         shown = self.text[tree.col_offset - 1 : (tree.end_col_offset or 0) - 1]
         text = ("*" if many else "") + shown.replace("[()]", "[]")
         return _ParsedAccess(tree.value.id, many, entries, dtypes or ("T",), default, text)
@@ -334,7 +338,7 @@ _COMPARE = {
 
 @attrs.frozen
 class _SignatureParser:
-    """Translates Python syntax trees to index expressions."""
+    """A translator of Python syntax trees to index expressions."""
 
     attributes: frozenset[str]
     operands: frozenset[str]
@@ -377,13 +381,13 @@ class _SignatureParser:
             self.expression(index, size=False), self.expression(upper, size=True), loose=loose
         )
 
-    def relation(self, tree: ast.expr, *, size: bool) -> SideCondition:
-        single = isinstance(tree, ast.Compare) and len(tree.ops) == 1
-        if not isinstance(tree, ast.Compare) or not single or type(tree.ops[0]) not in _COMPARE:
+    def condition(self, tree: ast.expr, *, size: bool) -> SideCondition:
+        is_single = isinstance(tree, ast.Compare) and len(tree.ops) == 1
+        if not isinstance(tree, ast.Compare) or not is_single or type(tree.ops[0]) not in _COMPARE:
             expected = "expected a comparison such as `i == n`"
             raise NotationError(f"{expected}, found {ast.unparse(tree)}", tree)
-        left, right = self.expression(tree.left, size), self.expression(tree.comparators[0], size)
-        return SideCondition(_COMPARE[type(tree.ops[0])], left, right, ast.unparse(tree))
+        lhs, rhs = self.expression(tree.left, size), self.expression(tree.comparators[0], size)
+        return SideCondition(_COMPARE[type(tree.ops[0])], lhs, rhs, ast.unparse(tree))
 
     def expression(self, tree: ast.expr, size: bool) -> IndexExpr:
         match tree:
@@ -393,11 +397,11 @@ class _SignatureParser:
                 return self.name(name, size)
             case ast.UnaryOp(op=ast.USub(), operand=operand):
                 return IndexOp("neg", (self.expression(operand, size),))
-            case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
-                args = (self.expression(left, size), self.expression(right, size))
+            case ast.BinOp(left=lhs, op=op, right=rhs) if type(op) in _BINARY:
+                args = (self.expression(lhs, size), self.expression(rhs, size))
                 return IndexOp(_BINARY[type(op)], args)
-            case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _COMPARE:
-                args = (self.expression(left, size), self.expression(right, size))
+            case ast.Compare(left=lhs, ops=[op], comparators=[rhs]) if type(op) in _COMPARE:
+                args = (self.expression(lhs, size), self.expression(rhs, size))
                 return IndexOp(_COMPARE[type(op)], args)
             case ast.IfExp(test=test, body=body, orelse=other):
                 parts = (test, body, other)

@@ -93,8 +93,8 @@ class OpaqueDefinition:
 
 def _as_tuple(value: Any) -> Any:
     """Returns a list of expressions as a `Tuple`, and other values unchanged."""
-    several = isinstance(value, tuple | list) and all(isinstance(item, Expr) for item in value)
-    return Tuple(tuple(value)) if several else value
+    is_list = isinstance(value, tuple | list) and all(isinstance(item, Expr) for item in value)
+    return Tuple(tuple(value)) if is_list else value
 
 
 def opaque_op(rule: Rule, name: str | None = None, *, pure: bool = True) -> Callable[..., Op]:

@@ -161,8 +161,8 @@ def _source(value: Any) -> str | None:
     """Returns the source of a variable or number; None for another argument."""
     if isinstance(value, Var):
         return value.name
-    plain = value.value if isinstance(value, PrimValue) else value
-    return str(plain) if isinstance(plain, int | float) else None
+    literal = value.value if isinstance(value, PrimValue) else value
+    return str(literal) if isinstance(literal, int | float) else None
 
 
 def _unknown_name(signature: OpSignature, name: str, span: Span | None) -> Diagnostic:

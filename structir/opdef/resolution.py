@@ -147,9 +147,11 @@ def _resolve(definition: DeclaredOp, call_view: CallView) -> ResolvedCall:
     signature = parse_index_signature(computed.index_signature, where, on, names)
     counts = {name: len(info) for name, info in call_view.operands.items() if type(info) is tuple}
     signature = attrs.evolve(expand_lists(signature, counts), nouns=tuple(computed.nouns.items()))
-    placed = [(index_var, name) for index_var, name in definition.at.items()]
+    axis_attributes = [(index_var, name) for index_var, name in definition.at.items()]
     members = range(max(counts.values(), default=0))
-    at = tuple([*placed, *[(f"{i}_{k}", name) for i, name in placed for k in members]])
+    at = tuple(
+        [*axis_attributes, *[(f"{i}_{k}", name) for i, name in axis_attributes for k in members]]
+    )
     paths = _paths(definition, signature)
     return ResolvedCall(
         _mark_list_members(signature, paths), computed.attributes, paths, at, computed.sizes

@@ -155,7 +155,7 @@ def resolve_shapes(
 
 
 class _ShapeSolver:
-    """Solves the extents of the index variables of one call."""
+    """The solver for the extents of the index variables of one call."""
 
     def __init__(
         self,
@@ -204,17 +204,17 @@ class _ShapeSolver:
 
     def must_equal(
         self,
-        left: Dim,
-        right: Dim,
+        lhs: Dim,
+        rhs: Dim,
         name: str,
-        left_location: Location,
-        right_location: Location,
+        lhs_location: Location,
+        rhs_location: Location,
     ) -> None:
-        same = dims.equal(left, right)
-        if same:
+        are_equal = dims.equal(lhs, rhs)
+        if are_equal:
             return
-        if same is False:
-            sides = (left, left_location), (right, right_location)
+        if are_equal is False:
+            sides = (lhs, lhs_location), (rhs, rhs_location)
             raise InvalidCall(
                 self.mismatch(name, sides),
                 tuple(
@@ -222,7 +222,7 @@ class _ShapeSolver:
                 ),
                 code="E0201",
             )
-        self.assumptions.append(Assumption(left, right, name))
+        self.assumptions.append(Assumption(lhs, rhs, name))
 
     def mismatch(self, name: str, sides: Sequence[tuple[Dim, Location]]) -> str:
         """Returns the message for two unequal dims, with their operands and axes."""
@@ -233,11 +233,11 @@ class _ShapeSolver:
                 for size, (k, axis) in sides
             ]
             return f"{kind} mismatch: {texts[0]}, {texts[1]}"
-        (left, _), (right, location) = sides
+        (lhs, _), (rhs, location) = sides
         where = "" if location[0] is None else f" ({self.axis_of_operand(location)})"
-        text = f"expected {name} = {dims.text(left)}, found {dims.text(right)}"
+        text = f"expected {name} = {dims.text(lhs)}, found {dims.text(rhs)}"
         if not name.isidentifier():
-            text = f"expected `{name}`, found {dims.text(left)} and {dims.text(right)}"
+            text = f"expected `{name}`, found {dims.text(lhs)} and {dims.text(rhs)}"
         return f"{kind} mismatch: {text}{where}"
 
     def is_contracted(self, var: str) -> bool:
@@ -282,15 +282,15 @@ class _ShapeSolver:
             if sizes is None:
                 undecided = True
                 continue
-            local = sizes[axis]
-            if local == 1 or local is size:
+            dim = sizes[axis]
+            if dim == 1 or dim is size:
                 if size is None:
-                    size, first = local, (k, axis)
+                    size, first = dim, (k, axis)
                 continue
             if size is None or size == 1:
-                size, first = local, (k, axis)
+                size, first = dim, (k, axis)
                 continue
-            common = self.broadcast_dims(size, local, first, (k, axis))
+            common = self.broadcast_dims(size, dim, first, (k, axis))
             if common is None:
                 undecided = True
             elif common is not size:
@@ -300,29 +300,27 @@ class _ShapeSolver:
             self.origin[var] = first
 
     def broadcast_dims(
-        self, left: Dim, right: Dim, left_axis: tuple[int, int], right_axis: tuple[int, int]
+        self, lhs: Dim, rhs: Dim, lhs_axis: tuple[int, int], rhs_axis: tuple[int, int]
     ) -> Dim | None:
         """Returns the broadcast of two dims; None for too many joined sizes."""
-        same = dims.equal(left, right)
-        if same:
-            return left
-        if same is False and not (may_be_one(left) or may_be_one(right)):
-            texts = [
-                self.dim_text("_", size, p) for size, p in ((left, left_axis), (right, right_axis))
-            ]
-            first, second = (self.operand(k) for k, _ in (left_axis, right_axis))
+        are_equal = dims.equal(lhs, rhs)
+        if are_equal:
+            return lhs
+        if are_equal is False and not (may_be_one(lhs) or may_be_one(rhs)):
+            texts = [self.dim_text("_", size, p) for size, p in ((lhs, lhs_axis), (rhs, rhs_axis))]
+            first, second = (self.operand(k) for k, _ in (lhs_axis, rhs_axis))
             raise InvalidCall(
                 f"cannot broadcast: {first} has {texts[0]}, {second} has {texts[1]}",
-                ((texts[0], *left_axis), (texts[1], *right_axis), (BROADCASTING, None, None)),
+                ((texts[0], *lhs_axis), (texts[1], *rhs_axis), (BROADCASTING, None, None)),
                 code="E0302",
             )
-        extent = broadcast_size(left, right)
-        if extent is None or covers(left, right) or covers(right, left):
+        extent = broadcast_size(lhs, rhs)
+        if extent is None or covers(lhs, rhs) or covers(rhs, lhs):
             return extent
-        for size in (left, right):
+        for size in (lhs, rhs):
             if size != extent:
                 names = [
-                    self.plan.index_signature.operands[k].shown for k, _ in (left_axis, right_axis)
+                    self.plan.index_signature.operands[k].shown for k, _ in (lhs_axis, rhs_axis)
                 ]
                 self.assume_broadcast(size, extent, f"{' and '.join(names)} must broadcast")
         return extent
@@ -336,10 +334,10 @@ class _ShapeSolver:
         extent = self.extents.get(var)
         if extent is None or size is extent or size == 1 or size == extent:
             return
-        same = dims.equal(size, extent)
-        if same:
+        are_equal = dims.equal(size, extent)
+        if are_equal:
             return
-        if same is False and not may_be_one(size):
+        if are_equal is False and not may_be_one(size):
             where = f"{self.axis_text(k, axis)} of {self.operand(k)}"
             target, source = dims.text(extent), self.origin.get(var, (None, None))
             raise InvalidCall(
@@ -375,21 +373,21 @@ class _ShapeSolver:
             return False
         if equation.right is None:
             sizes = self.operand_dims[equation.operand or 0]
-            right = None if sizes is None else sizes[equation.axis or 0]
-            if right is None:
+            rhs = None if sizes is None else sizes[equation.axis or 0]
+            if rhs is None:
                 return False
         else:
-            right = self.value(equation.right)
-        left = self.value(equation.left)
+            rhs = self.value(equation.right)
+        lhs = self.value(equation.left)
         if not unknown:
-            if left is not None and right is not None and left != right:
+            if lhs is not None and rhs is not None and lhs != rhs:
                 location = (equation.operand, equation.axis)
-                self.must_equal(left, right, self.equation_text(equation), (None, None), location)
-            return left is not None and right is not None
-        if (left is None) == (right is None):
+                self.must_equal(lhs, rhs, self.equation_text(equation), (None, None), location)
+            return lhs is not None and rhs is not None
+        if (lhs is None) == (rhs is None):
             return False
-        expr = equation.left if left is None else equation.right
-        total = right if left is None else left
+        expr = equation.left if lhs is None else equation.right
+        total = rhs if lhs is None else lhs
         if expr is None or total is None:
             return False
         return self.isolate(expr, total, unknown[0], equation)
@@ -420,8 +418,8 @@ class _ShapeSolver:
         parts = dims.linear(value, atom)
         if parts is None or parts[0] == 0:
             return False
-        factor, rest = parts
-        self.bind(var, self.divide(total - rest, factor, total, equation), *location)
+        factor, offset = parts
+        self.bind(var, self.divide(total - offset, factor, total, equation), *location)
         return True
 
     def divide(self, top: Dim, factor: Dim, total: Dim, equation: SizeEquation) -> Dim:
@@ -477,22 +475,22 @@ class _ShapeSolver:
     def conditioned_value(self, equation: SizeEquation) -> Dim | None:
         """Returns the left side with unknowns bound by conditions such as `g == groups`."""
         extents = dict(self.extents)
-        for other in self.plan.equations:
-            if type(other.left) is IndexExtent and other.right is not None:
-                value = self.value(other.right)
+        for condition in self.plan.equations:
+            if type(condition.left) is IndexExtent and condition.right is not None:
+                value = self.value(condition.right)
                 if value is not None:
-                    extents.setdefault(other.left.name, value)
+                    extents.setdefault(condition.left.name, value)
         return _value(equation.left, extents, self.attributes)
 
     def compare(self, condition: SideCondition) -> None:
-        left, right = self.value(condition.left), self.value(condition.right)
-        if left is None or right is None:
+        lhs, rhs = self.value(condition.left), self.value(condition.right)
+        if lhs is None or rhs is None:
             return
-        outcome = dims.compare(condition.op, left, right)
+        outcome = dims.compare(condition.op, lhs, rhs)
         if outcome == 0:
             raise InvalidCall(
                 f"size mismatch: expected `{condition.text}`, "
-                f"found {dims.text(left)} and {dims.text(right)}",
+                f"found {dims.text(lhs)} and {dims.text(rhs)}",
                 code="E0306",
             )
         if outcome != 1:

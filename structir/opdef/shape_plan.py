@@ -166,9 +166,9 @@ def _desugar_conditions(
 
 
 def _condition_equation(condition: SideCondition) -> SizeEquation:
-    left, right = condition.left, condition.right
-    index_vars = _extent_names(left) | _extent_names(right)
-    return SizeEquation(left, right, None, None, condition.text, index_vars)
+    lhs, rhs = condition.left, condition.right
+    index_vars = _extent_names(lhs) | _extent_names(rhs)
+    return SizeEquation(lhs, rhs, None, None, condition.text, index_vars)
 
 
 def _extent_names(expr: IndexExpr) -> frozenset[str]:

@@ -72,7 +72,7 @@ Values = Callable[[JoinChoice, Sequence[CallTensor], int], "tuple[ScalarExpr | N
 
 @attrs.frozen(eq=False)
 class SpecBuilder:
-    """Builds the index spec of a call; `values` evaluates the body for a choice."""
+    """The builder of the index spec of a call; `values` evaluates the body for a choice."""
 
     operands: Sequence[CallTensor]  # without omitted ones
     results: Sequence[CallTensor]
@@ -101,10 +101,10 @@ class SpecBuilder:
 
     def unwritten_value(self, statements: Sequence[Statement | None], fill: Any) -> Any:
         """Returns the value of unwritten elements: the identity of the reduction, or `fill`."""
-        written = [statement for statement in statements if statement is not None]
-        single = all(w.unique for c in written for w in c.writes)
+        nonempty = [statement for statement in statements if statement is not None]
+        is_unique = all(w.unique for c in nonempty for w in c.writes)
         dtype = self.results[0].dtype
-        if self.monoid is None or self.base is not None or not single or dtype is None:
+        if self.monoid is None or self.base is not None or not is_unique or dtype is None:
             return fill
         return MONOIDS[self.monoid].of_nothing(dtype)
 
@@ -121,25 +121,27 @@ class SpecBuilder:
         results = [(k, t) for k, t in enumerate(self.results) if self._belongs(t, choice)]
         if choice.chosen_vars and not self._is_read(operands, choice):
             return None
-        read = [t for t in operands if t.name != self.base]
-        values = self.values(choice, read, len(results))
+        tensors_read = [t for t in operands if t.name != self.base]
+        values = self.values(choice, tensors_read, len(results))
         if len(values) != len(results):
             raise NotOneLoopNest
         writes = [
             self._write(k, t, value, choice) for (k, t), value in zip(results, values, strict=True)
         ]
         conditions = tuple([self.loops.condition(relation) for relation in self.on])
-        reads = self._needed([self._read(t, choice) for t in read], writes, choice)
-        whole = dict.fromkeys(s for t in (*read, *self.results) for s in self._whole_indices(t))
+        reads = self._needed([self._read(t, choice) for t in tensors_read], writes, choice)
+        whole_axes = dict.fromkeys(
+            s for t in (*tensors_read, *self.results) for s in self._whole_indices(t)
+        )
         parallel = dict.fromkeys(s for _, t in results for s in self._uses(t.entries, choice))
         reduced = {s for s in self._used(reads, conditions) if s not in parallel}
         if self.base is not None:  # scatter: each element read is written
             parallel |= dict.fromkeys(self.loops.in_order(reduced))
             reduced = set()
         return Statement(
-            tuple([s for s in parallel if s not in whole]),
-            tuple([s for s in self.loops.in_order(reduced) if s not in whole]),
-            tuple(whole),
+            tuple([s for s in parallel if s not in whole_axes]),
+            tuple([s for s in self.loops.in_order(reduced) if s not in whole_axes]),
+            tuple(whole_axes),
             reads,
             tuple(writes),
             conditions,
@@ -165,9 +167,9 @@ class SpecBuilder:
 
     def _belongs(self, tensor: CallTensor, choice: JoinChoice) -> bool:
         """Returns whether the statement of a choice accesses a tensor."""
-        listed = tensor.member is not None and choice.number is not None
+        is_listed = tensor.member is not None and choice.number is not None
         if (
-            listed and tensor.member != choice.number
+            is_listed and tensor.member != choice.number
         ):  # checked first: with many members most tensors differ
             return False
         return not any(s.name in choice.unchosen_vars for s in self._uses(tensor.entries, choice))
@@ -215,14 +217,14 @@ class SpecBuilder:
         elements = self._elements()
         by_name = {read.name: read for read in reads}
         needed = {r.name: r for r in reads if not all(e.inside for e in r.entries)}
-        todo = [w.value for w in writes if w.value is not None]
+        worklist = [w.value for w in writes if w.value is not None]
         accesses = [w.entries for w in writes] + [r.entries for r in needed.values()]
-        todo += [e.data for entries in accesses for e in entries if e.data is not None]
-        while todo:
-            for name in operands_of(todo.pop()) - needed.keys():
+        worklist += [e.data for entries in accesses for e in entries if e.data is not None]
+        while worklist:
+            for name in operands_of(worklist.pop()) - needed.keys():
                 read = by_name.get(name) or self._element_read(elements[name], choice)
                 needed[name] = read
-                todo += [e.data for e in read.entries if e.data is not None]
+                worklist += [e.data for e in read.entries if e.data is not None]
         return tuple(
             [
                 *[r for r in reads if r.name in needed],
@@ -233,11 +235,11 @@ class SpecBuilder:
     def _elements(self) -> dict[str, ElementRef]:
         """Returns the elements of operands in indices, by name."""
         elements: dict[str, ElementRef] = {}
-        todo = [entry for t in (*self.operands, *self.results) for entry in t.entries]
-        while todo:
-            new = elements_of(todo)
+        worklist = [entry for t in (*self.operands, *self.results) for entry in t.entries]
+        while worklist:
+            new = elements_of(worklist)
             elements |= new
-            todo = [AxisIndex(at, None) for e in new.values() for at in e.at or ()]
+            worklist = [AxisIndex(at, None) for e in new.values() for at in e.at or ()]
         return elements
 
     def _used(self, reads: tuple[Read, ...], conditions: tuple[Condition, ...]) -> set[Sym]:

@@ -90,8 +90,8 @@ class _Driver:
     def rewrite_sequence(self, seq: SeqExpr) -> SeqExpr:
         """Rewrites the values of a sequence."""
         blocks = tuple([self.rewrite_block(block) for block in seq.blocks])
-        same = all(a is b for a, b in zip(blocks, seq.blocks, strict=True))
-        return seq if same else replace(seq, blocks=blocks)
+        is_unchanged = all(a is b for a, b in zip(blocks, seq.blocks, strict=True))
+        return seq if is_unchanged else replace(seq, blocks=blocks)
 
     def rewrite_block(self, block: BindingBlock) -> BindingBlock:
         outer = self.block, self.kind, self.remaining
@@ -104,7 +104,7 @@ class _Driver:
             self.later.discard(binding.var)
         bindings, (self.block, self.kind, self.remaining) = self.block, outer
         for binding in bindings:
-            self.graph.local.discard(binding.var)
+            self.graph.dataflow_vars.discard(binding.var)
         if len(bindings) == len(block.bindings) and all(map(_is, bindings, block.bindings)):
             return block
         return replace(block, bindings=tuple(bindings))
@@ -122,7 +122,7 @@ class _Driver:
             self.block.append(rewritten)
             self.graph.values[binding.var] = inner
         if type(binding.var) is DataflowVar:
-            self.graph.local.add(binding.var)
+            self.graph.dataflow_vars.add(binding.var)
 
     def rewrite_nested(self, value: Expr) -> Expr:
         """Rewrites the bodies of functions and branches."""
@@ -161,7 +161,7 @@ class _Driver:
         )
         self.graph.values[var] = value
         if type(var) is DataflowVar:
-            self.graph.local.add(var)
+            self.graph.dataflow_vars.add(var)
 
     def apply_rules(self, var: Var, value: Any) -> Expr | None:
         """Returns the replacement by the first matching rule, or None."""
@@ -207,13 +207,13 @@ class _Driver:
         assert rule.parallel is not None
         name = rule.parallel.name
         operands = {var: match.bound.pop(name)}
-        for other in self.parallel_calls(match):
+        for later_var in self.parallel_calls(match):
             other_match = Match(self.graph, dict(match.bound))
-            if other_match.at(rule.pattern_calls[0], other):
+            if other_match.at(rule.pattern_calls[0], later_var):
                 operand = other_match.bound[name]
                 if operand not in self.later:
-                    operands[other] = operand
-            del self.graph.values[other]
+                    operands[later_var] = operand
+            del self.graph.values[later_var]
         if len(operands) < 2:
             return None
         match.bound[name] = tuple(operands.values())

@@ -43,8 +43,8 @@ def extract_matches(module: IRModule, rule: Rule) -> IRModule:
     for name, function in module.functions.items():
         if isinstance(function, Function) and COMPOSITE not in function.attrs:
             functions[name] = _Extraction(functions, rule, function).run()
-    same = all(functions[name] is value for name, value in module.functions.items())
-    return module if same else module.with_functions(functions)
+    is_unchanged = all(functions[name] is value for name, value in module.functions.items())
+    return module if is_unchanged else module.with_functions(functions)
 
 
 class _Extraction:
@@ -65,11 +65,11 @@ class _Extraction:
             for binding in block.bindings:
                 self.order[binding.var] = len(self.order)
                 self.graph.values[binding.var] = binding.value
-                self.graph.local.add(binding.var)
+                self.graph.dataflow_vars.add(binding.var)
             for binding in reversed(block.bindings):  # the last binding has the largest match
                 if binding.var not in self.inner and isinstance(binding, VarBinding):
                     self.extract(binding)
-            self.graph.local.clear()
+            self.graph.dataflow_vars.clear()
         if not self.calls:
             return self.function
         blocks = tuple([self.block(block) for block in self.function.body.blocks])
@@ -124,12 +124,14 @@ class _Extraction:
         """Returns a function of these bindings and its arguments; None if a dim is unbound."""
         bindings = [VarBinding(var, self.graph.values[var], var.span) for var in inner]
         bindings.append(last)
-        inside = {binding.var for binding in bindings}
-        read = [var for b in bindings for var in variables_in(b.value) if var not in inside]
-        operands = tuple(dict.fromkeys(read))
+        bound_vars = {binding.var for binding in bindings}
+        variables = [
+            var for b in bindings for var in variables_in(b.value) if var not in bound_vars
+        ]
+        operands = tuple(dict.fromkeys(variables))
         params = {var: Var(var.name, var.struct_info, var.span) for var in operands}
-        bound = bound_dims([var.struct_info for var in operands])
-        if not set(symbols_in(tuple(bindings))) <= bound:
+        bound_symbols = bound_dims([var.struct_info for var in operands])
+        if not set(symbols_in(tuple(bindings))) <= bound_symbols:
             return None
         copier = Substitution(params)
         copies = [copier.binding(binding) for binding in bindings[:-1]]
@@ -138,8 +140,8 @@ class _Extraction:
         body = SeqExpr((DataflowBlock(tuple(copies)),), result)
         attrs = {COMPOSITE: self.rule.name}
         function = Function(tuple(params.values()), body, result.struct_info, True, attrs)
-        fresh = Substitution(fresh=True).function(function)
-        return fresh, operands
+        renamed = Substitution(fresh=True).function(function)
+        return renamed, operands
 
     def fresh_name(self) -> str:
         name = self.rule.name if not self.count else f"{self.rule.name}_{self.count}"

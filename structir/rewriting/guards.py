@@ -11,7 +11,7 @@ from structir.ir.struct_info import TensorStructInfo
 from structir.rewriting.matching import UseDefGraph
 from structir.rewriting.pattern_vars import PatternExpr
 
-ROW = re.compile(r"\[([^]]*)\]")  # the axes of an access in an index signature
+ACCESS = re.compile(r"\[([^]]*)\]")  # the axes of an access in an index signature
 ACTIVE_GRAPHS: list[UseDefGraph] = []  # a stack: the last graph is that of the current rewrite
 
 
@@ -83,9 +83,8 @@ def acts_element_wise(f: Any) -> bool:
     """Returns whether a matched op is elementwise with one result, by its index signature."""
     definition = f.op.definition
     signature = getattr(definition, "index_signature", None)
-    if (
-        not isinstance(signature, str) or "struct_info" in definition.hooks
-    ):  # a StructInfo hook may return other StructInfo
+    # with a StructInfo hook, the results may be no tensors
+    if not isinstance(signature, str) or "struct_info" in definition.hooks:
         return False
-    rows = {row.strip() for row in ROW.findall(signature)}
-    return rows in ({"*s"}, {"~s"}) and signature.partition("->")[2].count("[") == 1
+    accesses = {access.strip() for access in ACCESS.findall(signature)}
+    return accesses in ({"*s"}, {"~s"}) and signature.partition("->")[2].count("[") == 1

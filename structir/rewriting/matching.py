@@ -41,7 +41,7 @@ class UseDefGraph:
 
     function: Function
     values: dict[Var, Expr] = attrs.Factory(dict)
-    local: set[Var] = attrs.Factory(set)  # the dataflow variables in scope
+    dataflow_vars: set[Var] = attrs.Factory(set)  # the dataflow variables in scope
     _uses: Counter[Var] | None = attrs.field(default=None, init=False)
 
     def value(self, expr: Any) -> Any:
@@ -69,7 +69,7 @@ class UseDefGraph:
         """Returns whether an atom is in scope."""
         if isinstance(expr, Tuple):
             return all(map(self.is_in_scope, expr.fields))
-        return type(expr) is not DataflowVar or expr in self.local
+        return type(expr) is not DataflowVar or expr in self.dataflow_vars
 
 
 @attrs.define(eq=False)

@@ -71,9 +71,13 @@ class Provenance:
         parent = self._latest.get(var)
         application = Application(rule, var.name, value, self._size(value), span, parent)
         self._latest[var] = application
-        same = [application for application in application.chain() if application.rule == rule]
-        growing = sum(_grows(old, new) for new, old in pairwise(same))
-        if growing >= MAX_GROWTH or any(_is_same_call(value, old.value) for old in same[1:]):
+        applications = [
+            application for application in application.chain() if application.rule == rule
+        ]
+        growing = sum(_grows(old, new) for new, old in pairwise(applications))
+        if growing >= MAX_GROWTH or any(
+            _is_same_call(value, old.value) for old in applications[1:]
+        ):
             raise self.divergence_error(var)
 
     def divergence_error(self, var: Var) -> PassError:

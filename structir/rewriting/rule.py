@@ -25,7 +25,7 @@ RULES: dict[str, Rule] = {}
 
 
 class Parallel(tuple[Expr, ...]):
-    """Annotates a pattern variable for the operands that distinguish parallel calls."""
+    """The annotation of a pattern variable for the operands in which parallel calls differ."""
 
     __slots__ = ()
 
