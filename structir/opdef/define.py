@@ -169,7 +169,7 @@ class Declaration:
 def op(
     index_signature: str | SignatureFunction, *, name: str | None = None, **options: Any
 ) -> Callable[[Callable[..., Any]], Declaration]:
-    """Declares an op by its index signature; decorates the body.
+    """Declares an op by its index signature; the decorated function is its body.
 
         @op("x[*p, [i], *t] @ F -> y[*p, i, *t] @ F", at={"i": "axis"}, parts=True)
         def softmax(x: Expr, axis: Axis = -1) -> Expr: ...
