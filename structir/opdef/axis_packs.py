@@ -38,7 +38,7 @@ def infer_pack_ranks(
 ) -> Ranks:
     """Returns the rank of every axis pack, None where unknown.
 
-    `axes` maps index variables to axis numbers; `attribute_ranks` has those of shape attributes.
+    `axes` maps index variables to axis numbers, `attribute_ranks` shape attributes to ranks.
     """
     pack_ranks: Ranks = dict(attribute_ranks)
     sources: dict[str, int] = {}
@@ -111,7 +111,7 @@ def _bind_packs_around(
     pack_ranks: Ranks,
     sources: dict[str, int],
 ) -> None:
-    """Binds the axis packs before and after an axis whose number is known."""
+    """Binds the axis packs before and after an index variable whose axis is an attribute."""
     index_var = next(iter(names_of(access.entries[position]) & axes.keys()))
     axis = normal_axis(axes[index_var], rank, access.name)
     before, after = access.entries[:position], access.entries[position + 1 :]

@@ -138,7 +138,7 @@ class LoopIndices:
             return isinstance(atom, Opaque) and atom.fn == "floormod" and atom.args[1] == size
         steps, least = affine_form
         if not steps and index == 0:
-            return True  # the first element always exists
+            return True  # the constant index 0
         greatest = least
         for symbol, step in steps.items():
             span = step * (self.extent(symbol) - 1)

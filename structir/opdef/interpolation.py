@@ -9,7 +9,7 @@ from structir.lazy import lazy_module
 
 np = lazy_module("numpy")
 Array = Any
-Taps = list[tuple[Array, Array]]  # positions and weights
+Taps = list[tuple[Array, Array]]  # indices and weights
 
 ROUNDING = {
     "round": lambda p: np.floor(p + 0.5),
@@ -72,7 +72,8 @@ def along(x: Array, matrix: Array, axis: int) -> Array:
     return np.moveaxis(np.tensordot(x, matrix, axes=([axis], [1])), -1, axis)
 
 
-# Scalar versions for kernels. `way` is the method: 0 nearest, 1 linear, 2 cubic.
+# Scalar versions for kernels. `method` is 0 (nearest), 1 (linear) or 2 (cubic); `mode` is an index
+# in MODES, `rounding` an index in ROUNDINGS.
 
 MODES = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel", "tf_half_pixel_for_nn")
 ROUNDINGS = ("round", "", "round_prefer_floor", "round_prefer_ceil", "floor", "ceil")

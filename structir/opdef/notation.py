@@ -3,7 +3,7 @@
     lhs[~b, i, k], rhs[~b, k, j] -> out[~b, i, j] @ out_dtype or T
 
 Each side of the arrow is a list of Python subscripts, parsed by Python's parser. Each axis becomes
-two index expressions: `index`, the element accessed, and `size`, the size of the axis. Signatures
+two index expressions: `index` selects the element, and `size` is the size of the axis. Signatures
 are parsed once; axis packs are expanded on the parsed form.
 """
 
@@ -89,7 +89,7 @@ class AxisIndex:
     index: IndexExpr | None
     size: IndexExpr | None
     pack: str | None = None  # *s, ~s: the name of an axis pack
-    loose: bool = False  # ~i, ~s: broadcasts: an axis of size 1 is read at 0
+    loose: bool = False  # ~i, ~s: broadcasts; an axis of size 1 is read at 0
     whole: bool = False  # [i]: the body operates on the whole axis
     join: tuple[str, ...] = ()  # join(a, b): the concatenated index variables
     starred: str | None = None  # join(*i): an index variable per list member
@@ -151,7 +151,7 @@ class IndexSignature:
     results: tuple[OperandAccess, ...]
     where: tuple[SideCondition, ...] = ()
     on: tuple[SideCondition, ...] = ()
-    nouns: tuple[tuple[str, str], ...] = ()  # index variables by name in messages
+    nouns: tuple[tuple[str, str], ...] = ()  # nouns for index variables in messages
 
 
 def pack_index_vars(pack: str, count: int) -> tuple[str, ...]:
@@ -281,7 +281,7 @@ class _Side:
     def with_position(
         self, translate: Callable[[_ParsedAccess], OperandAccess], parsed: _ParsedAccess
     ) -> OperandAccess:
-        """Runs `read` on an access and sets the location of its error."""
+        """Translates an access and sets the location of an error."""
         return _with_position(lambda: translate(parsed), *self.location)
 
     def accesses(self) -> list[_ParsedAccess]:

@@ -105,7 +105,7 @@ class ResolvedShapes:
             return None
         if type(size) is IndexExtent:
             return self.extents.get(size.name)
-        source = self.plan.read_off.get(size)
+        source = self.plan.size_sources.get(size)
         if source is not None:
             operand = self.operand_dims[source[0]]
             if operand is not None:
@@ -241,7 +241,7 @@ class _ShapeSolver:
         return f"{kind} mismatch: {text}{where}"
 
     def is_contracted(self, var: str) -> bool:
-        """Returns whether no result has an index variable."""
+        """Returns whether an index variable is in no result; False where a result is unknown."""
         results = [e for entries in self.plan.results for e in entries or ()]
         uses = [leaf for e in results if e.index is not None for leaf in leaves(e.index)]
         joined = [name for e in results for name in e.join]

@@ -48,7 +48,9 @@ class ShapePlan:
     comparisons: tuple[SideCondition, ...]
     on: tuple[SideCondition, ...]
     attribute_packs: tuple[tuple[str, tuple[str, ...]], ...]
-    read_off: Mapping[IndexExpr, tuple[int, int]]  # sizes that are equal to an axis of an operand
+    size_sources: Mapping[
+        IndexExpr, tuple[int, int]
+    ]  # sizes that are equal to an axis of an operand
 
 
 @lru_cache(8192)
@@ -114,7 +116,7 @@ def _build_plan(
     strict: list[tuple[str, int, int]] = []
     loose: list[tuple[str, int, int]] = []
     equations: list[SizeEquation] = []
-    read_off: dict[IndexExpr, tuple[int, int]] = {}
+    size_sources: dict[IndexExpr, tuple[int, int]] = {}
     for k, entries in enumerate(operands):
         for axis, entry in enumerate(entries or ()):
             size = entry.size
@@ -127,7 +129,7 @@ def _build_plan(
             if isinstance(size, IndexExtent):
                 strict.append((size.name, k, axis))
                 continue
-            read_off.setdefault(size, (k, axis))
+            size_sources.setdefault(size, (k, axis))
             text = signature.operands[k].text
             equations.append(SizeEquation(size, None, k, axis, text, _extent_names(size)))
     where = _desugar_conditions(signature.where, known, size=True)
@@ -153,7 +155,7 @@ def _build_plan(
         tuple([c for c in where if c.op != "eq"]),
         _desugar_conditions(signature.on, known, size=False),
         attribute_packs,
-        read_off,
+        size_sources,
     )
 
 

@@ -128,7 +128,7 @@ class SpecBuilder:
         writes = [
             self._write(k, t, value, choice) for (k, t), value in zip(results, values, strict=True)
         ]
-        conditions = tuple([self.loops.condition(relation) for relation in self.on])
+        conditions = tuple([self.loops.condition(condition) for condition in self.on])
         reads = self._needed([self._read(t, choice) for t in tensors_read], writes, choice)
         whole_axes = dict.fromkeys(
             s for t in (*tensors_read, *self.results) for s in self._whole_indices(t)
@@ -168,9 +168,7 @@ class SpecBuilder:
     def _belongs(self, tensor: CallTensor, choice: JoinChoice) -> bool:
         """Returns whether the statement of a choice accesses a tensor."""
         is_listed = tensor.member is not None and choice.number is not None
-        if (
-            is_listed and tensor.member != choice.number
-        ):  # checked first: with many members most tensors differ
+        if is_listed and tensor.member != choice.number:  # the common case for long lists
             return False
         return not any(s.name in choice.unchosen_vars for s in self._uses(tensor.entries, choice))
 
