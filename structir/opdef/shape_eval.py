@@ -203,12 +203,7 @@ class _ShapeSolver:
             self.must_equal(extent, size, var, self.origin[var], (k, axis))
 
     def must_equal(
-        self,
-        lhs: Dim,
-        rhs: Dim,
-        name: str,
-        lhs_location: Location,
-        rhs_location: Location,
+        self, lhs: Dim, rhs: Dim, name: str, lhs_location: Location, rhs_location: Location
     ) -> None:
         are_equal = dims.equal(lhs, rhs)
         if are_equal:
@@ -222,7 +217,8 @@ class _ShapeSolver:
                 ),
                 code="E0201",
             )
-        self.assumptions.append(Assumption(lhs, rhs, name))
+        sides_text = self.sides_text(name, lhs_location, rhs_location)
+        self.assumptions.append(Assumption(lhs, rhs, sides_text))
 
     def mismatch(self, name: str, sides: Sequence[tuple[Dim, Location]]) -> str:
         """Returns the message for two unequal dims, with their operands and axes."""
@@ -265,6 +261,12 @@ class _ShapeSolver:
         if sizes is not None and entries and entries[0].pack is not None:
             return f"axis {axis - len(sizes)}"
         return f"axis {axis}"
+
+    def sides_text(self, name: str, *locations: Location) -> str:
+        """Returns the operand axes that must be equal, or `name` where an attribute is involved."""
+        if any(k is None or axis is None for k, axis in locations):
+            return name
+        return " and ".join([self.axis_of_operand(location) for location in locations])
 
     def axis_of_operand(self, location: Location) -> str:
         k, axis = location
@@ -319,10 +321,8 @@ class _ShapeSolver:
             return extent
         for size in (lhs, rhs):
             if size != extent:
-                names = [
-                    self.plan.index_signature.operands[k].shown for k, _ in (lhs_axis, rhs_axis)
-                ]
-                self.assume_broadcast(size, extent, f"{' and '.join(names)} must broadcast")
+                axes = " and ".join([self.axis_of_operand(side) for side in (lhs_axis, rhs_axis)])
+                self.assume_broadcast(size, extent, f"{axes} must broadcast")
         return extent
 
     def assume_broadcast(self, size: Dim, extent: Dim, name: str) -> None:
@@ -349,9 +349,7 @@ class _ShapeSolver:
                 ),
                 code="E0302",
             )
-        self.assume_broadcast(
-            size, extent, f"{self.plan.index_signature.operands[k].shown} must broadcast"
-        )
+        self.assume_broadcast(size, extent, f"{self.axis_of_operand((k, axis))} must broadcast")
 
     # ---- equations
 

@@ -60,8 +60,8 @@ def leakyrelu(x: ScalarExpr, alpha: float = 0.01) -> ScalarExpr:
 @op(FLOATING, name="nn.softplus")
 def softplus(x: ScalarExpr, beta: float = 1.0, threshold: float = 20.0) -> ScalarExpr:
     """Computes log(1 + exp(beta * x)) / beta, and x where beta * x is above `threshold`."""
-    rest = scalar_expr.log1p(scalar_expr.exp(-scalar_expr.abs(beta * x)))
-    return select(x * beta > threshold, x, (scalar_expr.max(beta * x, 0) + rest) / beta)
+    correction = scalar_expr.log1p(scalar_expr.exp(-scalar_expr.abs(beta * x)))
+    return select(x * beta > threshold, x, (scalar_expr.max(beta * x, 0) + correction) / beta)
 
 
 @op("x[*p, i, *t] @ F, alpha[~i : i] @ F -> y[*p, i, *t] @ F", name="nn.prelu", at={"i": "axis"})

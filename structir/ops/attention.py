@@ -23,7 +23,8 @@ np = lazy_module("numpy")
 Array = Any
 Mask = Literal["TopLeft", "BottomRight"]
 BEFORE_HEADS = (0, 2, 1, 3)
-FAR_BELOW = -1e30  # a score that no weight is left of; the row of a query without keys stays finite
+# The exponential of a masked score underflows to 0, and a query without keys gets finite weights.
+MASKED_SCORE = -1e30
 
 
 @op(
@@ -43,15 +44,16 @@ def attention(
 ) -> Expr:
     """Computes softmax(query @ key^T * scale + bias) @ value for each head.
 
-    A causal mask hides the keys after each query; positions are aligned at the first or at the last
-    query. A window limits each query to that many latest keys.
+    A causal mask hides the keys after each query. It aligns the first query with the first key
+    (`TopLeft`), or the last with the last (`BottomRight`). `window_size` limits each query to that
+    many latest keys.
     """
-    queries, keys, values = (permute_dims(part, BEFORE_HEADS) for part in (query, key, value))
+    queries, keys, values = (permute_dims(operand, BEFORE_HEADS) for operand in (query, key, value))
     scores: Expr = matmul(queries, permute_dims(keys, (0, 1, 3, 2)))
     scores = multiply(scores, _scale(query, scale))
     scores = scores if bias is None else scores + bias
     if causal_mask is not None:
-        scores = _masked(scores, causal_mask, window_size)
+        scores = _apply_causal_mask(scores, causal_mask, window_size)
     return permute_dims(matmul(softmax(scores, axis=-1), values), BEFORE_HEADS)
 
 
@@ -65,29 +67,31 @@ def _scale(query: Expr, scale: float | None) -> Expr | float:
     return rsqrt(astype(PrimValue(length), query.struct_info.dtype))
 
 
-def _masked(scores: Expr, causal_mask: str, window_size: int | None) -> Expr:
+def _apply_causal_mask(scores: Expr, causal_mask: str, window_size: int | None) -> Expr:
     *_, queries, keys = scores.struct_info.dims
     offset = keys - queries if causal_mask == "BottomRight" else 0
-    seen = tril(ones_like(scores), offset)
+    visible = tril(ones_like(scores), offset)
     if window_size is not None:
-        seen = triu(seen, offset - window_size + 1)
-    return where(greater_equal(seen, ones_like(scores)), scores, zeros_like(scores) + FAR_BELOW)
+        visible = triu(visible, offset - window_size + 1)
+    return where(
+        greater_equal(visible, ones_like(scores)), scores, zeros_like(scores) + MASKED_SCORE
+    )
 
 
-def packed(given: CallView) -> ResolvedSignature:
-    """Returns the signature of packed sequences: a head reads queries, keys and values of all."""
-    line = (
+def attention_var_len_signature(call: CallView) -> ResolvedSignature:
+    """Returns the signature of packed sequences: each head reads all queries, keys and values."""
+    signature = (
         "queries[b, [s], h, [d]], keys[b, [u], h, [d]], values[b, [u], h, [e]],"
         " seqstart_q[[q]] @ int32, max_seqlen_q[] @ int32, seqstart_k[[r]] @ int32 or 0,"
         " max_seqlen_k[] @ int32 or 0 -> y[b, [s], h, [e]]"
     )
-    mask = given["causal_mask"]
+    mask = call["causal_mask"]
     return ResolvedSignature(
-        line, "", "", {"causal": mask is not None, "last": mask == "BottomRight"}
+        signature, "", "", {"causal": mask is not None, "bottom_right": mask == "BottomRight"}
     )
 
 
-@op(packed, name="nn.attention_var_len")
+@op(attention_var_len_signature, name="nn.attention_var_len")
 def attention_var_len(
     queries: Expr,
     keys: Expr,
@@ -100,7 +104,7 @@ def attention_var_len(
     causal_mask: Mask | None = None,
     window_size: int | None = None,
 ) -> Expr:
-    """Computes attention within packed sequences, which start at `seqstart`."""
+    """Computes attention within packed sequences, which start at `seqstart_q` and `seqstart_k`."""
     return queries
 
 
@@ -119,21 +123,25 @@ def _(
 ) -> Array:
     key_starts = starts if key_starts is None else key_starts
     if len(starts) != len(key_starts):
-        raise ValueError("seqstart_q and seqstart_k begin another number of sequences")
-    for places, part in ((starts, queries), (key_starts, keys)):
-        if np.any(np.diff(places) < 0) or np.any((places < 0) | (places > part.shape[1])):
-            raise IndexError("a sequence is not inside")
-    made = np.zeros((*queries.shape[:3], values.shape[3]), queries.dtype)
+        raise ValueError(
+            f"seqstart_k: expected {len(starts)} offsets as in seqstart_q, found {len(key_starts)}"
+        )
+    for offsets, tensor in ((starts, queries), (key_starts, keys)):
+        if np.any(np.diff(offsets) < 0) or np.any((offsets < 0) | (offsets > tensor.shape[1])):
+            raise IndexError(
+                "seqstart_q, seqstart_k: expected ascending offsets within axis 1, found others"
+            )
+    result = np.zeros((*queries.shape[:3], values.shape[3]), queries.dtype)
     scale = max(queries.shape[3], 1) ** -0.5 if scale is None else scale
     for k in range(len(starts) - 1):
-        own, other = slice(*starts[k : k + 2]), slice(*key_starts[k : k + 2])
-        scores = np.einsum("bshd,buhd->bhsu", queries[:, own], keys[:, other]) * scale
-        hidden = _hidden(scores.shape[2], scores.shape[3], causal_mask, window_size)
-        scores = np.where(hidden, FAR_BELOW, scores)
-        powers = np.exp(scores - scores.max(-1, keepdims=True, initial=FAR_BELOW))
-        weights = powers / powers.sum(-1, keepdims=True)
-        made[:, own] = np.einsum("bhsu,buhe->bshe", weights, values[:, other])
-    return made
+        query_slice, key_slice = slice(*starts[k : k + 2]), slice(*key_starts[k : k + 2])
+        scores = np.einsum("bshd,buhd->bhsu", queries[:, query_slice], keys[:, key_slice]) * scale
+        hidden = _hidden_keys(scores.shape[2], scores.shape[3], causal_mask, window_size)
+        scores = np.where(hidden, MASKED_SCORE, scores)
+        exponentials = np.exp(scores - scores.max(-1, keepdims=True, initial=MASKED_SCORE))
+        weights = exponentials / exponentials.sum(-1, keepdims=True)
+        result[:, query_slice] = np.einsum("bhsu,buhe->bshe", weights, values[:, key_slice])
+    return result
 
 
 @attention_var_len.kernel("cpu")
@@ -146,54 +154,61 @@ def _(
     y: Array,
     scale: float | None,
     causal: bool,
-    last: bool,
+    bottom_right: bool,
     window_size: int | None,
 ) -> None:
     factor = 1.0 / math.sqrt(max(queries.shape[1], 1)) if scale is None else scale
     total = np.empty(y.shape[1], np.float64)
     y[:] = 0
     for k in range(seqstart_q.shape[0] - 1):
-        first, end = seqstart_q[k], seqstart_q[k + 1]
+        query_start, query_end = seqstart_q[k], seqstart_q[k + 1]
         starts = seqstart_q if seqstart_k is None else seqstart_k
-        start, stop = starts[k], starts[k + 1]
-        if not (0 <= first <= end <= queries.shape[0] and 0 <= start <= stop <= keys.shape[0]):
-            raise IndexError("a sequence is not inside")
-        offset = (stop - start) - (end - first) if last else 0
-        for i in range(end - first):
+        key_start, key_end = starts[k], starts[k + 1]
+        if not (
+            0 <= query_start <= query_end <= queries.shape[0]
+            and 0 <= key_start <= key_end <= keys.shape[0]
+        ):
+            raise IndexError(
+                "seqstart_q, seqstart_k: expected ascending offsets within axis 1, found others"
+            )
+        offset = (key_end - key_start) - (query_end - query_start) if bottom_right else 0
+        for i in range(query_end - query_start):
             low = 0 if window_size is None or not causal else max(i + offset - window_size + 1, 0)
-            high = min(i + offset + 1, stop - start) if causal else stop - start
-            most, weights = FAR_BELOW, 0.0
+            high = min(i + offset + 1, key_end - key_start) if causal else key_end - key_start
+            running_max, weights = MASKED_SCORE, 0.0
             total[:] = 0
-            none = low >= high  # a query that sees nothing sees all alike
-            for j in range(0 if none else low, stop - start if none else high):
+            no_keys = low >= high  # a query without visible keys attends uniformly to all keys
+            for j in range(0 if no_keys else low, key_end - key_start if no_keys else high):
                 score = 0.0
                 for n in range(queries.shape[1]):
-                    score += queries[first + i, n] * keys[start + j, n]
-                score = FAR_BELOW if none else score * factor
-                if score > most:
-                    fading = math.exp(most - score)
-                    weights *= fading
-                    total *= fading
-                    most = score
-                weight = math.exp(score - most)
+                    score += queries[query_start + i, n] * keys[key_start + j, n]
+                score = MASKED_SCORE if no_keys else score * factor
+                if score > running_max:
+                    rescale = math.exp(running_max - score)
+                    weights *= rescale
+                    total *= rescale
+                    running_max = score
+                weight = math.exp(score - running_max)
                 weights += weight
                 for n in range(y.shape[1]):
-                    total[n] += weight * values[start + j, n]
+                    total[n] += weight * values[key_start + j, n]
             for n in range(y.shape[1] if weights > 0 else 0):
-                y[first + i, n] = total[n] / weights
+                y[query_start + i, n] = total[n] / weights
 
 
-def _hidden(queries: int, keys: int, causal_mask: str | None, window_size: int | None) -> Array:
+def _hidden_keys(
+    queries: int, keys: int, causal_mask: str | None, window_size: int | None
+) -> Array:
     """Computes the mask of keys hidden from each query."""
     offset = keys - queries if causal_mask == "BottomRight" else 0
-    place = np.arange(keys) - np.arange(queries)[:, None] - offset
+    distance = np.arange(keys) - np.arange(queries)[:, None] - offset
     if causal_mask is None:
-        return np.zeros_like(place, "bool")
-    return (place > 0) if window_size is None else (place > 0) | (place <= -window_size)
+        return np.zeros_like(distance, "bool")
+    return (distance > 0) if window_size is None else (distance > 0) | (distance <= -window_size)
 
 
 attention_var_len.non_differentiable(
-    "where sequences begin is read from data: take the attention of each by itself"
+    "the sequence bounds depend on data; apply `R.nn.attention` to each sequence"
 )
 attention.example(f32[2, 3, 2, 4], f32[2, 5, 2, 4], f32[2, 5, 2, 6])
 attention.example(f32[2, 3, 2, 4], f32[2, 5, 2, 4], f32[2, 5, 2, 6], f32[2, 1, 3, 5], scale=0.5)

@@ -1,4 +1,4 @@
-"""Named backward ops: adjoints of pooling windows, reads and losses."""
+"""Backward ops by name: gradients of pooling, `take` and `nll_loss`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from structir.ops.create import full_like, zeros_like
 from structir.ops.elementwise import astype, negative
 from structir.ops.indexing import take
 from structir.ops.layout import expand_dims
-from structir.ops.loss import likelihood
+from structir.ops.loss import nll_loss_signature
 from structir.ops.pool import windows_of
 from structir.ops.reduce import sum_
 from structir.ops.scatter import scatter_elements
@@ -28,18 +28,20 @@ np = lazy_module("numpy")
 Array = Any
 
 
-def reversed_take(given: CallView) -> ResolvedSignature:
+def take_backward_signature(call: CallView) -> ResolvedSignature:
     """Returns the signature of `take` with operand and result exchanged."""
-    if given["axis"] is None:
-        line = "output_grad[*s], x[n], indices[*s] @ I -> dx[indices : n]"
+    if call["axis"] is None:
+        signature = "output_grad[*s], x[n], indices[*s] @ I -> dx[indices : n]"
     else:
-        line = "output_grad[*p, *s, *t], x[*p, n, *t], indices[*s] @ I -> dx[*p, indices : n, *t]"
-    if given.rank("x") is None or given.rank("indices") is None:
-        line = "output_grad[*u], x[*s], indices[*t] @ I -> dx[*s]"
-    return ResolvedSignature(line)
+        signature = (
+            "output_grad[*p, *s, *t], x[*p, n, *t], indices[*s] @ I -> dx[*p, indices : n, *t]"
+        )
+    if call.rank("x") is None or call.rank("indices") is None:
+        signature = "output_grad[*u], x[*s], indices[*t] @ I -> dx[*s]"
+    return ResolvedSignature(signature)
 
 
-@op(reversed_take, name="grad.take_backward", reduce="sum", at={"n": "axis"})
+@op(take_backward_signature, name="grad.take_backward", reduce="sum", at={"n": "axis"})
 def take_backward(
     output_grad: ScalarExpr, x: ScalarExpr, indices: ScalarExpr, axis: Axis | None = None
 ) -> ScalarExpr:
@@ -47,31 +49,31 @@ def take_backward(
     return output_grad
 
 
-def reversed_pool(given: CallView) -> ResolvedSignature:
-    """Returns a signature with whole windowed axes; the reference defines the values."""
-    found = windows_of(given, 2, "data")
-    sizes = [entry.split(" : ")[-1] for entry in found.read]
-    data = [f"[{n}]" if n not in found.made else n for n in sizes]
-    grad = [f"[{n}]" if n not in sizes else n for n in found.made]
-    line = f"{access_text('output_grad', grad)}, {access_text('data', data)} -> "
-    numbers = {**found.numbers, **_in_order(given, found.numbers)}
-    return ResolvedSignature(line + access_text("dx", sizes), found.checks, "", numbers)
+def pool_backward_signature(call: CallView) -> ResolvedSignature:
+    """Returns the signature in which the body receives the spatial axes whole."""
+    windows = windows_of(call, 2, "data")
+    sizes = [entry.split(" : ")[-1] for entry in windows.in_axes]
+    data = [f"[{n}]" if n not in windows.out_axes else n for n in sizes]
+    grad = [f"[{n}]" if n not in sizes else n for n in windows.out_axes]
+    operands = f"{access_text('output_grad', grad)}, {access_text('data', data)} -> "
+    numbers = {**windows.numbers, **_spatial_attributes(call, windows.numbers)}
+    return ResolvedSignature(operands + access_text("dx", sizes), windows.checks, "", numbers)
 
 
-def _in_order(given: CallView, numbers: Mapping[str, Any]) -> dict[str, Any]:
-    """Orders window numbers by the data layout; also returns whether results are transposed."""
-    layout = given["layout"]
-    made = given["out_layout"] or layout
-    turned = layout.index("W") < layout.index("H")
-    known = {"extent": each(given, "pool_size", 2), "step": numbers["s"]}
-    known |= {"apart": numbers["d"], "before": numbers["lo"], "after": numbers["hi"]}
+def _spatial_attributes(call: CallView, numbers: Mapping[str, Any]) -> dict[str, Any]:
+    """Orders the window attributes as the data layout, and compares both layouts: `transposed`."""
+    layout = call["layout"]
+    out_layout = call["out_layout"] or layout
+    width_first = layout.index("W") < layout.index("H")
+    spatial = {"extent": each(call, "pool_size", 2), "step": numbers["s"]}
+    spatial |= {"spacing": numbers["d"], "pad_before": numbers["lo"], "pad_after": numbers["hi"]}
     return {
-        **{name: tuple(value)[:: -1 if turned else 1] for name, value in known.items()},
-        "crossed": turned != (made.index("W") < made.index("H")),
+        **{name: tuple(value)[:: -1 if width_first else 1] for name, value in spatial.items()},
+        "transposed": width_first != (out_layout.index("W") < out_layout.index("H")),
     }
 
 
-@op(reversed_pool, name="grad.max_pool2d_backward")
+@op(pool_backward_signature, name="grad.max_pool2d_backward")
 def max_pool2d_backward(
     output_grad: Array,
     data: Array,
@@ -88,7 +90,7 @@ def max_pool2d_backward(
     return data
 
 
-@op(reversed_pool, name="grad.avg_pool2d_backward")
+@op(pool_backward_signature, name="grad.avg_pool2d_backward")
 def avg_pool2d_backward(
     output_grad: Array,
     data: Array,
@@ -105,14 +107,14 @@ def avg_pool2d_backward(
     return data
 
 
-def reversed_likelihood(given: CallView) -> str:
+def nll_loss_backward_signature(call: CallView) -> str:
     """Returns the signature of the loss with the output gradient as an operand."""
-    reads, result = likelihood(given).split(" -> out")
+    reads, result = nll_loss_signature(call).split(" -> out")
     predictions = reads.split(" @ F")[0].removeprefix("predictions")
     return f"output_grad{result}, {reads} -> dx{predictions} @ F"
 
 
-@op(reversed_likelihood, name="grad.nll_loss_backward")
+@op(nll_loss_backward_signature, name="grad.nll_loss_backward")
 def nll_loss_backward(
     output_grad: Array,
     predictions: Array,
@@ -127,7 +129,7 @@ def nll_loss_backward(
 
 @nll_loss_backward.region
 def _(call: Call) -> bool:
-    """Declares that the mean reads every weight in use, which the signature does not express."""
+    """Returns whether the signature states all reads: a mean also reads every weight in use."""
     return call.attrs.get("reduction") in ("none", "sum")
 
 
@@ -141,16 +143,16 @@ def _(
     ignore_index: int = -100,
 ) -> Expr:
     axis = 0 if predictions.struct_info.ndim == 1 else 1
-    kept = not_equal(targets, full_like(targets, ignore_index))
-    classes = where(kept, targets, zeros_like(targets))
-    weight = astype(kept, predictions.struct_info.dtype)
+    valid = not_equal(targets, full_like(targets, ignore_index))
+    classes = where(valid, targets, zeros_like(targets))
+    weight = astype(valid, predictions.struct_info.dtype)
     if weights is not None:
         weight = multiply(weight, take(weights, classes, axis=0))
     scale = negative(multiply(output_grad, weight))
     if reduction == "mean":
         scale = divide(scale, sum_(weight))
-    places, shares = expand_dims(classes, axis), expand_dims(scale, axis)
-    return scatter_elements(zeros_like(predictions), places, shares, axis)
+    indices, updates = expand_dims(classes, axis), expand_dims(scale, axis)
+    return scatter_elements(zeros_like(predictions), indices, updates, axis)
 
 
 @max_pool2d_backward.kernel("cpu")
@@ -160,31 +162,33 @@ def _(
     dx: Array,
     extent: tuple[int, ...],
     step: tuple[int, ...],
-    apart: tuple[int, ...],
-    before: tuple[int, ...],
-    crossed: bool,
+    spacing: tuple[int, ...],
+    pad_before: tuple[int, ...],
+    transposed: bool,
 ) -> None:
     if data.size == 0:
         return
-    made = np.zeros(data.shape, np.float64)
-    for i in range(output_grad.shape[1 if crossed else 0]):
-        for j in range(output_grad.shape[0 if crossed else 1]):
-            back = output_grad[j, i] if crossed else output_grad[i, j]
-            hits, most = 0, data[0, 0]
-            for sharing in range(2):
+    gradient = np.zeros(data.shape, np.float64)
+    for i in range(output_grad.shape[1 if transposed else 0]):
+        for j in range(output_grad.shape[0 if transposed else 1]):
+            cotangent = output_grad[j, i] if transposed else output_grad[i, j]
+            ties, maximum = 0, data[0, 0]
+            for distributing in range(2):
                 for p in range(extent[0]):
-                    row = i * step[0] - before[0] + p * apart[0]
+                    row = i * step[0] - pad_before[0] + p * spacing[0]
                     for q in range(extent[1]):
-                        column = j * step[1] - before[1] + q * apart[1]
+                        column = j * step[1] - pad_before[1] + q * spacing[1]
                         if 0 <= row < data.shape[0] and 0 <= column < data.shape[1]:
                             value = data[row, column]
-                            if sharing and value == most:
-                                made[row, column] += back / hits
-                            elif not sharing and (hits == 0 or value > most or value != value):
-                                hits, most = 1, value
-                            elif not sharing and value == most:
-                                hits += 1
-    dx[:] = made
+                            if distributing and value == maximum:
+                                gradient[row, column] += cotangent / ties
+                            elif not distributing and (
+                                ties == 0 or value > maximum or value != value
+                            ):
+                                ties, maximum = 1, value
+                            elif not distributing and value == maximum:
+                                ties += 1
+    dx[:] = gradient
 
 
 @avg_pool2d_backward.kernel("cpu")
@@ -194,30 +198,30 @@ def _(
     dx: Array,
     extent: tuple[int, ...],
     step: tuple[int, ...],
-    apart: tuple[int, ...],
-    before: tuple[int, ...],
-    after: tuple[int, ...],
-    crossed: bool,
+    spacing: tuple[int, ...],
+    pad_before: tuple[int, ...],
+    pad_after: tuple[int, ...],
+    transposed: bool,
     count_include_pad: bool,
 ) -> None:
     rows, columns = data.shape
-    ends = (rows + after[0], columns + after[1]) if count_include_pad else (rows, columns)
-    made = np.zeros(data.shape, np.float64)
-    for i in range(output_grad.shape[1 if crossed else 0]):
-        for j in range(output_grad.shape[0 if crossed else 1]):
-            back = output_grad[j, i] if crossed else output_grad[i, j]
+    ends = (rows + pad_after[0], columns + pad_after[1]) if count_include_pad else (rows, columns)
+    gradient = np.zeros(data.shape, np.float64)
+    for i in range(output_grad.shape[1 if transposed else 0]):
+        for j in range(output_grad.shape[0 if transposed else 1]):
+            cotangent = output_grad[j, i] if transposed else output_grad[i, j]
             counted = 0
-            for sharing in range(2):
-                whole = counted
+            for distributing in range(2):
+                window_count = counted
                 for p in range(extent[0]):
-                    row = i * step[0] - before[0] + p * apart[0]
+                    row = i * step[0] - pad_before[0] + p * spacing[0]
                     for q in range(extent[1]):
-                        column = j * step[1] - before[1] + q * apart[1]
+                        column = j * step[1] - pad_before[1] + q * spacing[1]
                         if count_include_pad or (row >= 0 and column >= 0):
                             counted += row < ends[0] and column < ends[1]
-                        if sharing and 0 <= row < rows and 0 <= column < columns:
-                            made[row, column] += back / whole
-    dx[:] = made
+                        if distributing and 0 <= row < rows and 0 <= column < columns:
+                            gradient[row, column] += cotangent / window_count
+    dx[:] = gradient
 
 
 def _windows(data: Array, numbers: dict[str, Any]) -> tuple[Array, Array, Array, Array]:
@@ -225,70 +229,72 @@ def _windows(data: Array, numbers: dict[str, Any]) -> tuple[Array, Array, Array,
     size, strides, dilation = (
         per_axis(numbers[n], 2) or () for n in ("pool_size", "strides", "dilation")
     )
-    given = numbers["padding"]
-    pads = given if len(given) == 4 else per_axis(given, 2) or ()
-    places = []
+    padding = numbers["padding"]
+    pads = padding if len(padding) == 4 else per_axis(padding, 2) or ()
+    coordinates = []
     for k, length in enumerate(data.shape[2:]):
-        reach = dilation[k] * (size[k] - 1) + 1
-        room = length + pads[k] + pads[k - 2] - reach
-        room += strides[k] - 1 if numbers["ceil_mode"] else 0
-        starts = np.arange(room // strides[k] + 1) * strides[k] - pads[k]
+        extent = dilation[k] * (size[k] - 1) + 1
+        span = length + pads[k] + pads[k - 2] - extent
+        span += strides[k] - 1 if numbers["ceil_mode"] else 0
+        starts = np.arange(span // strides[k] + 1) * strides[k] - pads[k]
         starts = starts[starts < length] if numbers["ceil_mode"] else starts
-        places.append(starts[:, None] + np.arange(size[k]) * dilation[k])
-    rows, columns = places[0][:, None, :, None], places[1][None, :, None, :]
+        coordinates.append(starts[:, None] + np.arange(size[k]) * dilation[k])
+    rows, columns = coordinates[0][:, None, :, None], coordinates[1][None, :, None, :]
     inside = (rows >= 0) & (rows < data.shape[2]) & (columns >= 0) & (columns < data.shape[3])
     padded = (rows < data.shape[2] + pads[-2]) & (columns < data.shape[3] + pads[-1])
     return rows, columns, inside, padded
 
 
-def _spread(grad: Array, share: Array, rows: Array, columns: Array, data: Array) -> Array:
+def _scatter_to_windows(
+    grad: Array, share: Array, rows: Array, columns: Array, data: Array
+) -> Array:
     """Distributes each output gradient over the elements of its window."""
-    made = np.zeros(data.shape, "float64")
+    gradient = np.zeros(data.shape, "float64")
     clipped = [np.clip(p, 0, n - 1) for p, n in zip((rows, columns), data.shape[2:], strict=True)]
-    np.add.at(made, (slice(None), slice(None), *clipped), grad[..., None, None] * share)
-    return made.astype(data.dtype)
+    np.add.at(gradient, (slice(None), slice(None), *clipped), grad[..., None, None] * share)
+    return gradient.astype(data.dtype)
 
 
-def _order(layout: str) -> list[int]:
+def _canonical_axes(layout: str) -> list[int]:
     """Returns the axes of a layout in canonical order."""
     return [layout.index(axis) for axis in "NCHW"]
 
 
-def _pooled_back(way: Callable[..., Array]) -> Callable[..., Array]:
+def _for_any_layout(canonical: Callable[..., Array]) -> Callable[..., Array]:
     """Wraps the canonical-layout reference for any layout."""
 
     def reference(output_grad: Array, data: Array, **numbers: Any) -> Array:
-        order = _order(numbers["layout"])
-        made_order = _order(numbers["out_layout"] or numbers["layout"])
-        made = way(np.transpose(output_grad, made_order), np.transpose(data, order), numbers)
-        return np.transpose(made, np.argsort(order))
+        order = _canonical_axes(numbers["layout"])
+        out_order = _canonical_axes(numbers["out_layout"] or numbers["layout"])
+        gradient = canonical(
+            np.transpose(output_grad, out_order), np.transpose(data, order), numbers
+        )
+        return np.transpose(gradient, np.argsort(order))
 
     return reference
 
 
 @avg_pool2d_backward.reference
-@_pooled_back
+@_for_any_layout
 def _(output_grad: Array, data: Array, numbers: dict[str, Any]) -> Array:
     rows, columns, inside, padded = _windows(data, numbers)
     counted = padded if numbers["count_include_pad"] else inside
     share = inside / np.maximum(counted.sum(axis=(2, 3), keepdims=True), 1)
-    return _spread(output_grad, share, rows, columns, data)
+    return _scatter_to_windows(output_grad, share, rows, columns, data)
 
 
 @max_pool2d_backward.reference
-@_pooled_back
+@_for_any_layout
 def _(output_grad: Array, data: Array, numbers: dict[str, Any]) -> Array:
     rows, columns, inside, _ = _windows(data, numbers)
     clipped = [np.clip(p, 0, n - 1) for p, n in zip((rows, columns), data.shape[2:], strict=True)]
-    seen = np.where(inside, data[(slice(None), slice(None), *clipped)], -np.inf)
-    hit = inside & (seen == seen.max(axis=(4, 5), keepdims=True))
-    share = hit / np.maximum(hit.sum(axis=(4, 5), keepdims=True), 1)
-    return _spread(output_grad, share, rows, columns, data)
+    values = np.where(inside, data[(slice(None), slice(None), *clipped)], -np.inf)
+    is_max = inside & (values == values.max(axis=(4, 5), keepdims=True))
+    share = is_max / np.maximum(is_max.sum(axis=(4, 5), keepdims=True), 1)
+    return _scatter_to_windows(output_grad, share, rows, columns, data)
 
 
-SECOND = (
-    "it is a gradient already, in the form of other programs: differentiate the op itself twice"
-)
+SECOND = "it is itself a gradient; differentiate the forward op twice"
 max_pool2d_backward.non_differentiable(SECOND)
 avg_pool2d_backward.non_differentiable(SECOND)
 nll_loss_backward.non_differentiable(SECOND)

@@ -18,26 +18,26 @@ from structir.projections.scalar_expr import ScalarExpr
 WORD = re.compile(r"[A-Za-z_]\w*")
 
 
-def multiplied(given: CallView) -> str:
+def matmul_signature(call: CallView) -> str:
     """Returns `lhs[~b, i, k], rhs[~b, k, j] -> out[~b, i, j]`, where a vector operand is `k`."""
-    left, right = given.rank("lhs"), given.rank("rhs")
-    if 0 in (left, right):
-        name = "lhs" if left == 0 else "rhs"
+    lhs_rank, rhs_rank = call.rank("lhs"), call.rank("rhs")
+    if 0 in (lhs_rank, rhs_rank):
+        name = "lhs" if lhs_rank == 0 else "rhs"
         hint = "multiply element by element: `R.multiply(lhs, rhs)`"
-        given.reject(f"{name}: expected at least 1 axis, found a scalar", hint, "E0304")
-    if left is None and right == 2:  # whatever rank the left operand has
+        call.reject(f"{name}: expected at least 1 axis, found a scalar", hint, "E0304")
+    if lhs_rank is None and rhs_rank == 2:  # for any rank of the left operand
         return "lhs[*s, k], rhs[k, j] -> out[*s, j] @ out_dtype or T"
-    if left is None or right is None:
+    if lhs_rank is None or rhs_rank is None:
         return "lhs[*s], rhs[*t] -> out[*u] @ out_dtype or T"
-    lhs = ["~b", "i", "k"] if left > 1 else ["k"]
-    rhs = ["~b", "k", "j"] if right > 1 else ["k"]
+    lhs = ["~b", "i", "k"] if lhs_rank > 1 else ["k"]
+    rhs = ["~b", "k", "j"] if rhs_rank > 1 else ["k"]
     out = lhs[:-1] or rhs[:-2]
-    out = [*out, "j"] if right > 1 else out
+    out = [*out, "j"] if rhs_rank > 1 else out
     operands = f"{access_text('lhs', lhs)}, {access_text('rhs', rhs)}"
     return f"{operands} -> {access_text('out', out)} @ out_dtype or T"
 
 
-@op(multiplied, reduce="sum", operator="@")
+@op(matmul_signature, reduce="sum", operator="@")
 def matmul(lhs: ScalarExpr, rhs: ScalarExpr, out_dtype: DType | None = None) -> ScalarExpr:
     """Computes the matrix product over the last two axes; leading axes broadcast."""
     return lhs * rhs
@@ -59,24 +59,24 @@ def outer(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
     return x * y
 
 
-def contracted(given: CallView) -> str:
+def einsum_signature(call: CallView) -> str:
     """Translates Einstein subscripts to an index signature; `...` is a broadcasting axis pack.
 
     Subscripts with axis packs name axes by words: `*s m k; *s k n -> *s m n`.
     """
-    if set(given["subscripts"]) & set(";*~"):
-        return _by_words(given)
-    inputs, arrow, output = given["subscripts"].replace(" ", "").partition("->")
+    if set(call["subscripts"]) & set(";*~"):
+        return _named_axes_signature(call)
+    inputs, arrow, output = call["subscripts"].replace(" ", "").partition("->")
     terms = inputs.split(",")
-    operands = given.info("operands")
+    operands = call.info("operands")
     if len(terms) != len(operands):
-        given.reject(f"subscripts: expected {len(operands)} operand terms, found {len(terms)}")
-    letters = set(inputs) - set(".,")
-    if not all(c.isalpha() for c in letters) or not set(output) - {"."} <= letters:
-        text = given["subscripts"]
-        given.reject(f"subscripts: expected terms such as 'ij,jk->ik', found {text!r}")
+        call.reject(f"subscripts: expected {len(operands)} operand terms, found {len(terms)}")
+    labels = set(inputs) - set(".,")
+    if not all(c.isalpha() for c in labels) or not set(output) - {"."} <= labels:
+        text = call["subscripts"]
+        call.reject(f"subscripts: expected terms such as 'ij,jk->ik', found {text!r}")
     if not arrow:
-        once = sorted(c for c in letters if inputs.count(c) == 1)
+        once = sorted(c for c in labels if inputs.count(c) == 1)
         output = ("..." if "..." in inputs else "") + "".join(once)
     reads = [
         access_text(
@@ -88,22 +88,22 @@ def contracted(given: CallView) -> str:
     return f"{', '.join(reads)} -> {access_text('out', out)}"
 
 
-def _by_words(given: CallView) -> str:
-    inputs, arrow, output = given["subscripts"].partition("->")
+def _named_axes_signature(call: CallView) -> str:
+    inputs, arrow, output = call["subscripts"].partition("->")
     terms = inputs.split(";")
     if not arrow:
-        text = given["subscripts"]
-        given.reject(f"subscripts: expected `->` with axis packs, found {text!r}")
-    if len(terms) != len(given.info("operands")):
-        count = len(given.info("operands"))
-        given.reject(f"subscripts: expected {count} operand terms, found {len(terms)}")
-    known = {word for term in terms for word in WORD.findall(term)}
-    if not known >= set(WORD.findall(output)) or not all(map(_is_axis, output.split())):
-        given.reject(f"subscripts: expected result axes of the operands, found {output.strip()!r}")
+        text = call["subscripts"]
+        call.reject(f"subscripts: expected `->` with axis packs, found {text!r}")
+    if len(terms) != len(call.info("operands")):
+        count = len(call.info("operands"))
+        call.reject(f"subscripts: expected {count} operand terms, found {len(terms)}")
+    axis_names = {word for term in terms for word in WORD.findall(term)}
+    if not axis_names >= set(WORD.findall(output)) or not all(map(_is_axis, output.split())):
+        call.reject(f"subscripts: expected result axes of the operands, found {output.strip()!r}")
     reads = [
         access_text(
             f"operands_{k}",
-            [_read(given, word, f"fixed{k}_{n}") for n, word in enumerate(term.split())],
+            [_axis_access(call, word, f"fixed{k}_{n}") for n, word in enumerate(term.split())],
         )
         for k, term in enumerate(terms)
     ]
@@ -114,15 +114,15 @@ def _is_axis(word: str) -> bool:
     return word.lstrip("*~").isidentifier()
 
 
-def _read(given: CallView, word: str, letter: str) -> str:
+def _axis_access(call: CallView, word: str, variable: str) -> str:
     """Returns the index expression of an axis: a pack, a variable, a multiple, or a number."""
     if _is_axis(word):
         return word
     if word.isdecimal():
-        return f"{letter} : {word}"
+        return f"{variable} : {word}"
     factor, times, name = word.partition("*")
     if not times or not factor.isdecimal() or not name.isidentifier():
-        given.reject(f"subscripts: expected an axis such as `k`, `2*k` or `3`, found {word!r}")
+        call.reject(f"subscripts: expected an axis such as `k`, `2*k` or `3`, found {word!r}")
     return f"{word} : {word}"
 
 
@@ -130,9 +130,9 @@ def _symbols(term: str) -> str:
     return term.replace("...", ".")
 
 
-@op(contracted, reduce="sum")
+@op(einsum_signature, reduce="sum")
 def einsum(operands: Operands, subscripts: str) -> ScalarExpr:
-    """Computes the sum of products given by Einstein subscripts such as `ij,jk->ik`."""
+    """Computes the sum of products for Einstein subscripts such as `ij,jk->ik`."""
     product: ScalarExpr = reduce(mul, operands)
     return product
 

@@ -15,7 +15,7 @@ def no_grad(input: ScalarExpr) -> ScalarExpr:
     return input
 
 
-no_grad.no_gradient("the program asks for none")
+no_grad.no_gradient("the op blocks the gradient")
 
 
 @op("input[*s] -> y[*s]", name="grad.start_checkpoint")

@@ -1,7 +1,7 @@
 """Convolutions over one to three spatial axes, and transposed convolutions.
 
-All share one index signature: a convolution reads its operand at `stride * h + dilation * p -
-padding`, and skips points outside of it. A transposed convolution writes there.
+All share one index expression: `stride * h + dilation * p - padding`. A convolution reads its
+operand at this index and skips reads outside of the axis. A transposed convolution writes there.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from structir.projections.scalar_expr import ScalarExpr
 
 SPREAD = "H{k} == (h{k} - 1)*s[{k}] + d[{k}]*(p{k} - 1) + 1 - lo[{k}] - hi[{k}] + extra[{k}]"
 SHRUNK = "h{k} == (H{k} + lo[{k}] + hi[{k}] - d[{k}]*(p{k} - 1) - 1)//s[{k}] + 1"
-FITS = "h{k} >= 1"  # a window that is wider than its axis is a mistake, and stands nowhere
+FITS = "h{k} >= 1"  # a window that is wider than its padded axis is an error
 
 
 def window(k: int) -> str:
@@ -24,81 +24,84 @@ def window(k: int) -> str:
     return f"s[{k}]*h{k} + d[{k}]*p{k} - lo[{k}] : H{k}"
 
 
-def convolved(given: CallView) -> ResolvedSignature:
+def conv_signature(call: CallView) -> ResolvedSignature:
     """Returns the index signature of a convolution; the op name determines its rank."""
-    count = int(given.op[-2])
-    layout, kernel, out_layout = _layouts(given, count, "OI")
-    own, made = block(layout), block(out_layout)
+    count = int(call.op[-2])
+    layout, kernel, out_layout = _layouts(call, count, "OI")
+    in_block, out_block = block(layout), block(out_layout)
     axes = range(count)
-    channel = "flat(c0, c1)" if own else "flat(g, c)"
-    result = "flat(o0, o1)" if made else "o" if own else "flat(g, o)"
-    x = {"N": "n", "C": "c0" if own else channel, **_spatial(count, [window(k) for k in axes])}
-    y = {"N": "n", "C": "o0" if made else result, **_spatial(count, [f"h{k}" for k in axes])}
-    w = {"I": channel if own else "c", "O": result, **_spatial(count, [f"p{k}" for k in axes])}
-    x |= {"c": "c1"} if own else {}
-    y |= {"c": "o1"} if made else {}
-    blocks = [f"c1 == {own}" if own else "g == groups", f"o1 == {made}" if made else ""]
+    channel = "flat(c0, c1)" if in_block else "flat(g, c)"
+    result = "flat(o0, o1)" if out_block else "o" if in_block else "flat(g, o)"
+    x = {"N": "n", "C": "c0" if in_block else channel, **_spatial(count, [window(k) for k in axes])}
+    y = {"N": "n", "C": "o0" if out_block else result, **_spatial(count, [f"h{k}" for k in axes])}
+    w = {"I": channel if in_block else "c", "O": result, **_spatial(count, [f"p{k}" for k in axes])}
+    x |= {"c": "c1"} if in_block else {}
+    y |= {"c": "o1"} if out_block else {}
+    blocks = [
+        f"c1 == {in_block}" if in_block else "g == groups",
+        f"o1 == {out_block}" if out_block else "",
+    ]
     checks = where_text(blocks, [rule.format(k=k) for rule in (SHRUNK, FITS) for k in axes])
     reads = [
-        access_text("x", in_layout(given, layout, x)),
-        access_text("weight", in_layout(given, kernel, w)),
+        access_text("x", in_layout(call, layout, x)),
+        access_text("weight", in_layout(call, kernel, w)),
     ]
-    out = access_text("out", in_layout(given, out_layout, y))
+    out = access_text("out", in_layout(call, out_layout, y))
     nouns = {"c": "input channels"}
     return ResolvedSignature(
-        f"{', '.join(reads)} -> {out} @ out_dtype or T", checks, "", _numbers(given), nouns=nouns
+        f"{', '.join(reads)} -> {out} @ out_dtype or T", checks, "", _numbers(call), nouns=nouns
     )
 
 
-def transposed(given: CallView) -> ResolvedSignature:
+def conv_transpose_signature(call: CallView) -> ResolvedSignature:
     """Returns the signature of a convolution with operand and result exchanged."""
-    count = int(given.op.removesuffix("_transpose")[-2])
-    layout, kernel, out_layout = _layouts(given, count, "IO")
+    count = int(call.op.removesuffix("_transpose")[-2])
+    layout, kernel, out_layout = _layouts(call, count, "IO")
     axes = range(count)
-    extra, strides = each(given, "output_padding", count), each(given, "strides", count)
+    extra, strides = each(call, "output_padding", count), each(call, "strides", count)
     if any(e >= s for e, s in zip(extra, strides, strict=True)):
-        given.reject(f"output_padding: expected values below strides {strides}, found {extra}")
+        call.reject(f"output_padding: expected values below strides {strides}, found {extra}")
     x = {"N": "n", "C": "flat(g, c)", **_spatial(count, [f"h{k}" for k in axes])}
     w = {"I": "flat(g, c)", "O": "o", **_spatial(count, [f"p{k}" for k in axes])}
     y = {"N": "n", "C": "flat(g, o)", **_spatial(count, [window(k) for k in axes])}
     reads = [
-        access_text("x", in_layout(given, layout, x)),
-        access_text("weight", in_layout(given, kernel, w)),
+        access_text("x", in_layout(call, layout, x)),
+        access_text("weight", in_layout(call, kernel, w)),
     ]
-    out = access_text("out", in_layout(given, out_layout, y))
+    out = access_text("out", in_layout(call, out_layout, y))
     checks = where_text("g == groups", [SPREAD.format(k=k) for k in axes])
-    attributes = {**_numbers(given), "extra": extra}
+    attributes = {**_numbers(call), "extra": extra}
     return ResolvedSignature(
         f"{', '.join(reads)} -> {out} @ out_dtype or T", checks, "", attributes
     )
 
 
-def _layouts(given: CallView, count: int, channels: str) -> tuple[str, str, str]:
-    layout = given["data_layout"] or "NC" + SPATIAL[count]
-    kernel = given["kernel_layout"] or channels + SPATIAL[count]
-    check_rank(given, "x", layout)
-    check_rank(given, "weight", kernel)
-    return layout, kernel, given["out_layout"] or layout
+def _layouts(call: CallView, count: int, channels: str) -> tuple[str, str, str]:
+    layout = call["data_layout"] or "NC" + SPATIAL[count]
+    kernel = call["kernel_layout"] or channels + SPATIAL[count]
+    check_rank(call, "x", layout)
+    check_rank(call, "weight", kernel)
+    return layout, kernel, call["out_layout"] or layout
 
 
 def _spatial(count: int, entries: list[str]) -> dict[str, str]:
     return dict(zip(SPATIAL[count], entries, strict=True))
 
 
-def _numbers(given: CallView) -> dict[str, object]:
-    count = int(given.op.removesuffix("_transpose")[-2])
-    low, high = padding(given, count)
-    strides, dilation = each(given, "strides", count), each(given, "dilation", count)
-    if min(*strides, *dilation, given["groups"]) < 1:
-        numbers = f"strides {list(strides)}, dilation {list(dilation)}, groups {given['groups']}"
-        given.reject(f"expected positive strides, dilation and groups, found {numbers}")
+def _numbers(call: CallView) -> dict[str, object]:
+    count = int(call.op.removesuffix("_transpose")[-2])
+    low, high = padding(call, count)
+    strides, dilation = each(call, "strides", count), each(call, "dilation", count)
+    if min(*strides, *dilation, call["groups"]) < 1:
+        numbers = f"strides {list(strides)}, dilation {list(dilation)}, groups {call['groups']}"
+        call.reject(f"expected positive strides, dilation and groups, found {numbers}")
     return {"s": strides, "d": dilation, "lo": tuple(low), "hi": tuple(high)}
 
 
 def _convolution(count: int) -> Declaration:
     """Declares the convolution over a number of spatial axes, and its transpose."""
 
-    @op(convolved, name=f"nn.conv{count}d", reduce="sum")
+    @op(conv_signature, name=f"nn.conv{count}d", reduce="sum")
     def conv(
         x: ScalarExpr,
         weight: ScalarExpr,
@@ -118,7 +121,7 @@ def _convolution(count: int) -> Declaration:
     conv.example(f32[2, 3, *space], f32[4, 3, *window], padding=1)
     conv.example(f32[1, 4, *space], f32[4, 2, *window], strides=2, groups=2)
 
-    @op(transposed, name=f"nn.conv{count}d_transpose", reduce="sum")
+    @op(conv_transpose_signature, name=f"nn.conv{count}d_transpose", reduce="sum")
     def conv_transpose(
         x: ScalarExpr,
         weight: ScalarExpr,

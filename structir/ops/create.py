@@ -61,14 +61,14 @@ def full_like(x: ScalarExpr, fill_value: ScalarExpr, dtype: DType | None = None)
     return fill_value
 
 
-def diagonal_ones(given: CallView) -> ResolvedSignature:
+def eye_signature(call: CallView) -> ResolvedSignature:
     """Returns the signature of `n` rows and `m` columns, by default `n`."""
     return ResolvedSignature(
-        "-> out[i, j] @ dtype", f"i == n, j == {'n' if given['m'] is None else 'm'}"
+        "-> out[i, j] @ dtype", f"i == n, j == {'n' if call['m'] is None else 'm'}"
     )
 
 
-@op(diagonal_ones)
+@op(eye_signature)
 def eye(
     n: Size,
     m: Size | None = None,
@@ -90,46 +90,46 @@ def eye_like(
     return select(scalar_expr.eq(j, i + k), 1, 0)
 
 
-def ranged(given: CallView) -> ResolvedSignature:
+def arange_signature(call: CallView) -> ResolvedSignature:
     """Returns the signature with the number of steps and the inferred dtype."""
-    start, end, step = given["start"], given["end"], given["step"]
+    start, end, step = call["start"], call["end"], call["step"]
     if end is None:
         start, end = 0, start
     if step == 0:
-        given.reject("step: expected a nonzero number, found 0")
-    parts = (start, end, step)
-    whole = all(isinstance(part, int | Poly) for part in parts)
-    floating = any(isinstance(part, float) for part in parts)
-    if floating and any(isinstance(part, Poly) for part in parts):
-        given.reject("expected integers beside symbolic sizes, found a fraction")
-    dtype = given["dtype"] or ("float32" if floating else "int64")
-    attributes = {"start": start, "dtype": dtype, "count": _steps(start, end, step, whole)}
+        call.reject("step: expected a nonzero number, found 0")
+    bounds = (start, end, step)
+    integral = all(isinstance(bound, int | Poly) for bound in bounds)
+    floating = any(isinstance(bound, float) for bound in bounds)
+    if floating and any(isinstance(bound, Poly) for bound in bounds):
+        call.reject("expected integer bounds and steps with symbolic sizes, found a float")
+    dtype = call["dtype"] or ("float32" if floating else "int64")
+    attributes = {"start": start, "dtype": dtype, "count": _step_count(start, end, step, integral)}
     if UNKNOWN in (start, end, step):
         return ResolvedSignature("-> out[_] @ dtype", "", "", attributes)
-    attributes["step_is_0"] = none = compare("eq", step, 0) if isinstance(step, Poly) else 0
-    where = "i == count" if none == 0 else "i == count, step_is_0 == 0"
+    attributes["step_is_0"] = step_is_zero = compare("eq", step, 0) if isinstance(step, Poly) else 0
+    where = "i == count" if step_is_zero == 0 else "i == count, step_is_0 == 0"
     return ResolvedSignature("-> out[i] @ dtype", where, "", attributes)
 
 
-def _steps(start: Dim, end: Dim, step: Dim, whole: bool) -> Dim:
+def _step_count(start: Dim, end: Dim, step: Dim, integral: bool) -> Dim:
     if UNKNOWN in (start, end, step):
         return 0
-    if not whole:
+    if not integral:
         return max(math.ceil((end - start) / step), 0)  # type: ignore[operator]
     if step == 1:
         count = end - start
     elif at_least(step, 0) is True:
         count = floordiv(end - start + step - 1, step)
-    else:  # rounded up, whatever the sign
+    else:  # rounds up for both signs of the step
         count = -floordiv(start - end, step)
-    return max(count, 0) if isinstance(count, int) else _no_less_than_zero(count)
+    return max(count, 0) if isinstance(count, int) else _nonnegative(count)
 
 
-def _no_less_than_zero(count: Dim) -> Dim:
+def _nonnegative(count: Dim) -> Dim:
     return dim_max(count, 0)
 
 
-@op(ranged)
+@op(arange_signature)
 def arange(
     start: Scalar,
     end: Scalar | None = None,
@@ -152,10 +152,10 @@ def hamming_window(
     *,
     i: LoopIndex,
 ) -> ScalarExpr:
-    """Creates the Hamming window alpha - beta * cos(2 pi i / n), n - 1 if not periodic."""
+    """Creates the Hamming window alpha - beta * cos(2 pi i / n), with n - 1 if not periodic."""
     length = scalar_expr.cast(i * 0 + window_size - (0 if periodic else 1), dtype)
-    turn = scalar_expr.cast(i, dtype) * (2 * math.pi) / scalar_expr.max(length, 1)
-    return alpha - beta * scalar_expr.cos(turn)
+    angle = scalar_expr.cast(i, dtype) * (2 * math.pi) / scalar_expr.max(length, 1)
+    return alpha - beta * scalar_expr.cos(angle)
 
 
 @op("x[*s, i, j] -> y[*s, i, j]")
@@ -170,34 +170,34 @@ def triu(x: ScalarExpr, k: Size = 0, *, i: LoopIndex, j: LoopIndex) -> ScalarExp
     return select(j >= i + k, x, 0)
 
 
-def _positive(value: Any) -> Expr:
-    """Returns whether a size is not literally 0; a size that is 0 at run time is allowed."""
-    found: Expr = SIZE.normalize(value)
-    if isinstance(found, PrimValue) and isinstance(found.value, int) and found.value < 1:
+def _positive_size(value: Any) -> Expr:
+    """Converts a size; rejects a literal below 1, but not a size that is 0 at run time."""
+    size: Expr = SIZE.normalize(value)
+    if isinstance(size, PrimValue) and isinstance(size.value, int) and size.value < 1:
         raise InvalidAttribute
-    return found
+    return size
 
 
-Depth = Annotated[Dim, AttributeKind("a positive size", _positive, True)]
+Depth = Annotated[Dim, AttributeKind("a positive size", _positive_size, True)]
 
 
-def spread(given: CallView) -> ResolvedSignature:
+def one_hot_signature(call: CallView) -> ResolvedSignature:
     """Returns the signature with a new axis of size `depth`; values determine the dtype."""
-    rank, depth = given.rank("indices"), given["depth"]
+    rank, depth = call.rank("indices"), call["depth"]
     if isinstance(depth, int) and depth < 0:
-        given.reject(f"depth: expected a positive number, found {depth}")
-    floating = any(isinstance(given[name], float) for name in ("on_value", "off_value"))
+        call.reject(f"depth: expected a positive number, found {depth}")
+    floating = any(isinstance(call[name], float) for name in ("on_value", "off_value"))
     attributes = {"dtype": "float64" if floating else "int64"}
     if rank is None:
         return ResolvedSignature("indices[*s] @ J -> out[*u] @ dtype", "", "", attributes)
-    axis = given.axis("axis", rank + 1)
-    own = [f"i{k}" for k in range(rank)]
-    out = [*own[:axis], "d", *own[axis:]]
-    line = f"indices[{', '.join(own)}] @ J -> out[{', '.join(out)}] @ dtype"
-    return ResolvedSignature(line, "d == depth", "", attributes)
+    axis = call.axis("axis", rank + 1)
+    variables = [f"i{k}" for k in range(rank)]
+    out = [*variables[:axis], "d", *variables[axis:]]
+    signature = f"indices[{', '.join(variables)}] @ J -> out[{', '.join(out)}] @ dtype"
+    return ResolvedSignature(signature, "d == depth", "", attributes)
 
 
-@op(spread)
+@op(one_hot_signature)
 def one_hot(
     indices: ScalarExpr,
     on_value: Number,

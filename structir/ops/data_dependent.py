@@ -42,20 +42,20 @@ Array = Any
 Count = Callable[[Expr], Dim]
 
 
-def distinct(given: CallView) -> ResolvedSignature:
+def unique_signature(call: CallView) -> ResolvedSignature:
     """Returns the signature of the values and the requested index vectors."""
-    rank = given.rank("x")
+    rank = call.rank("x")
     values = "y[_]"
-    if given["axis"] is not None:
+    if call["axis"] is not None:
         if rank is not None:
-            given.axis("axis", rank)
+            call.axis("axis", rank)
         values = "y[*u]" if rank is None else access_text("y", ["_"] * rank)
     flags = ("return_index", "return_inverse", "return_counts")
-    vectors = [f"{flag}[_] @ int64" for flag in flags if given[flag]]
+    vectors = [f"{flag}[_] @ int64" for flag in flags if call[flag]]
     return ResolvedSignature(f"x[*s] -> {', '.join([values, *vectors])}")
 
 
-@op(distinct)
+@op(unique_signature)
 def unique(
     x: Array,
     sorted: bool = True,
@@ -82,14 +82,16 @@ def _(
         order = np.argsort(index)
         values, index, counts = np.take(values, order, axis=axis or 0), index[order], counts[order]
         inverse = np.argsort(order)[inverse]
-    asked = zip(
+    outputs = zip(
         (return_index, return_inverse, return_counts), (index, inverse, counts), strict=True
     )
-    parts = [part.reshape(-1).astype("int64") for wanted, part in asked if wanted]
-    return (values, *parts) if parts else values
+    vectors = [
+        vector.reshape(-1).astype("int64") for is_requested, vector in outputs if is_requested
+    ]
+    return (values, *vectors) if vectors else values
 
 
-unique.non_differentiable("how many distinct elements there are depends on their values")
+unique.non_differentiable("the number of distinct elements depends on their values")
 
 
 @op("x[*s] -> out[_, _] @ int64")
@@ -109,48 +111,50 @@ def _(x: Expr, emit: Emit, count: Count) -> Expr | None:
     if not isinstance(sizes, tuple):
         return None
     sizes = sizes or (1,)
-    many = prod(sizes)
-    found = emit(reshape(not_equal(x, zeros_like(x)), (many,)))
-    at = emit(_kept(arange(many, dtype="int64"), found, emit, count))
+    total = prod(sizes)
+    mask = emit(reshape(not_equal(x, zeros_like(x)), (total,)))
+    positions = emit(_compact(arange(total, dtype="int64"), mask, emit, count))
     rows = [
-        expand_dims(mod(floor_divide(at, step), full_like(at, PrimValue(size))), 0)
-        for size, step in zip(sizes, _steps(sizes, at), strict=True)
+        expand_dims(mod(floor_divide(positions, step), full_like(positions, PrimValue(size))), 0)
+        for size, step in zip(sizes, _row_major_strides(sizes, positions), strict=True)
     ]
     return concat(tuple(rows), axis=0)
 
 
 @unique.counted
-def _(x: Expr, emit: Emit, count: Count, sorted: bool = True, **how: Any) -> Expr | None:
+def _(x: Expr, emit: Emit, count: Count, sorted: bool = True, **options: Any) -> Expr | None:
     """Selects the elements that differ from their predecessor in sorted order."""
     sizes = x.struct_info.dims
     if not (isinstance(sizes, tuple) and sorted) or any(
-        v not in (None, False) for v in how.values()
+        v not in (None, False) for v in options.values()
     ):
         return None
-    many = prod(sizes)
-    row = emit(sort(reshape(x, (many,))))
-    place = emit(arange(many, dtype="int64"))
-    first = equal(place, zeros_like(place))
-    before = emit(take(row, where(first, place, subtract(place, ones_like(place))), 0))
-    number = logical_or(equal(row, row), equal(before, before))
-    found = emit(logical_or(first, logical_and(not_equal(row, before), number)))
-    return _kept(row, found, emit, count)
+    total = prod(sizes)
+    elements = emit(sort(reshape(x, (total,))))
+    positions = emit(arange(total, dtype="int64"))
+    is_first = equal(positions, zeros_like(positions))
+    predecessors = emit(
+        take(elements, where(is_first, positions, subtract(positions, ones_like(positions))), 0)
+    )
+    not_both_nan = logical_or(equal(elements, elements), equal(predecessors, predecessors))
+    mask = emit(logical_or(is_first, logical_and(not_equal(elements, predecessors), not_both_nan)))
+    return _compact(elements, mask, emit, count)
 
 
-def _kept(values: Expr, found: Expr, emit: Emit, count: Count) -> Expr:
+def _compact(values: Expr, mask: Expr, emit: Emit, count: Count) -> Expr:
     """Compacts the selected elements of a vector: each is written at its rank among them."""
-    ones = emit(astype(found, "int64"))
-    numbers = emit(cumsum(ones, axis=0))
+    ones = emit(astype(mask, "int64"))
+    ranks = emit(cumsum(ones, axis=0))
     k = count(emit(reshape(sum_(ones), (1,))))
-    places = where(found, subtract(numbers, ones_like(numbers)), full_like(numbers, PrimValue(k)))
-    room = zeros((k + 1,), values.struct_info.dtype)
-    return strided_slice(scatter_elements(room, places, values, axis=0), (0,), (0,), (k,))
+    targets = where(mask, subtract(ranks, ones_like(ranks)), full_like(ranks, PrimValue(k)))
+    buffer = zeros((k + 1,), values.struct_info.dtype)
+    return strided_slice(scatter_elements(buffer, targets, values, axis=0), (0,), (0,), (k,))
 
 
-def _steps(sizes: tuple[Dim, ...], like: Expr) -> list[Expr]:
+def _row_major_strides(sizes: tuple[Dim, ...], like: Expr) -> list[Expr]:
     """Returns the row-major stride of each axis."""
-    apart = [prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
-    return [full_like(like, PrimValue(step)) for step in apart]
+    strides = [prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
+    return [full_like(like, PrimValue(step)) for step in strides]
 
 
 nonzero.example(i64[2, 3].below(2))

@@ -12,7 +12,7 @@ from structir.opdef.examples import f32, i64
 from structir.opdef.index_vars import access_text, index_vars
 from structir.projections.scalar_expr import ScalarExpr
 
-PLACES = {
+INDEX_BY_MODE = {
     "fast": "indices",
     "nan": "indices",
     "clip": "max(min(indices, size(n) - 1), 0)",
@@ -20,23 +20,21 @@ PLACES = {
 }
 
 
-def taken(given: CallView) -> ResolvedSignature:
+def take_signature(call: CallView) -> ResolvedSignature:
     """Returns `x[*p, indices : n, *t], indices[*s] -> y[*p, *s, *t]`; a vector needs no axis."""
-    place, dtype = PLACES[given["mode"]], "F" if given["mode"] == "nan" else "T"
-    fill = {"fill": math.nan if given["mode"] == "nan" else 0}
-    if given["axis"] is None:
-        if given.rank("x") not in (None, 1):
-            given.reject(
-                f"axis: expected an axis for a tensor of rank {given.rank('x')}, found None"
-            )
-        line = f"x[{place} : n] @ {dtype}, indices[*s] @ I -> y[*s] @ {dtype}"
+    index, dtype = INDEX_BY_MODE[call["mode"]], "F" if call["mode"] == "nan" else "T"
+    fill = {"fill": math.nan if call["mode"] == "nan" else 0}
+    if call["axis"] is None:
+        if call.rank("x") not in (None, 1):
+            call.reject(f"axis: expected an axis for a tensor of rank {call.rank('x')}, found None")
+        signature = f"x[{index} : n] @ {dtype}, indices[*s] @ I -> y[*s] @ {dtype}"
     else:
-        read = f"x[*p, {place} : n, *t] @ {dtype}"
-        line = f"{read}, indices[*s] @ I -> y[*p, *s, *t] @ {dtype}"
-    return ResolvedSignature(line, "", "", fill)
+        read = f"x[*p, {index} : n, *t] @ {dtype}"
+        signature = f"{read}, indices[*s] @ I -> y[*p, *s, *t] @ {dtype}"
+    return ResolvedSignature(signature, "", "", fill)
 
 
-@op(taken, at={"n": "axis"}, fill="fill")
+@op(take_signature, at={"n": "axis"}, fill="fill")
 def take(
     x: ScalarExpr,
     indices: ScalarExpr,
@@ -45,107 +43,109 @@ def take(
 ) -> ScalarExpr:
     """Reads slices at indices along an axis.
 
-    `mode` defines indices out of range: `clip` reads the nearest element, `wrap` counts around the
-    end, `nan` gives NaN and needs a floating-point dtype, and `fast` assumes none and gives 0.
+    `mode` defines reads out of range: `clip` reads the nearest element, `wrap` takes the index
+    modulo the size, `nan` gives NaN and requires a floating-point dtype, and `fast` gives 0.
     Negative indices are out of range.
     """
     return x
 
 
-def gathered(given: CallView) -> str | ResolvedSignature:
+def gather_elements_signature(call: CallView) -> str | ResolvedSignature:
     """Returns the signature in which an index replaces the coordinate of the axis."""
-    left, right = given.rank("data"), given.rank("indices")
-    if left is not None and right is not None and left != right:
-        given.reject(f"indices: expected {left} axes as data, found {right}", None, "E0304")
-    rank = left if right is None else right
+    data_rank, indices_rank = call.rank("data"), call.rank("indices")
+    if data_rank is not None and indices_rank is not None and data_rank != indices_rank:
+        call.reject(
+            f"indices: expected {data_rank} axes as data, found {indices_rank}", None, "E0304"
+        )
+    rank = data_rank if indices_rank is None else indices_rank
     if rank is None:
         return ResolvedSignature("data[*s], indices[*t] @ I -> y[*t]", sizes=True)
-    axis, own = given.axis("axis", rank), index_vars(rank)
-    read = ["indices : n" if k == axis else f"{i} : n{k}" for k, i in enumerate(own)]
-    return (
-        f"{access_text('data', read)}, {access_text('indices', own)} @ I -> {access_text('y', own)}"
-    )
+    axis, variables = call.axis("axis", rank), index_vars(rank)
+    read = ["indices : n" if k == axis else f"{i} : n{k}" for k, i in enumerate(variables)]
+    operands = f"{access_text('data', read)}, {access_text('indices', variables)} @ I"
+    return f"{operands} -> {access_text('y', variables)}"
 
 
-@op(gathered)
+@op(gather_elements_signature)
 def gather_elements(data: ScalarExpr, indices: ScalarExpr, axis: Axis = 0) -> ScalarExpr:
     """Reads one element per index along an axis, at the position of the index on others."""
     return data
 
 
-def gathered_tuples(given: CallView) -> str | ResolvedSignature:
+def gather_nd_signature(call: CallView) -> str | ResolvedSignature:
     """Returns the signature in which the last axis of the indices holds coordinates."""
-    rank, tuples, batch = given.rank("data"), given.rank("indices"), given["batch_dims"]
+    rank, tuples, batch = call.rank("data"), call.rank("indices"), call["batch_dims"]
     if (tuples is not None and batch >= tuples) or (rank is not None and batch >= rank):
-        given.reject(f"batch_dims: expected an axis to index after it, found {batch}")
+        call.reject(f"batch_dims: expected fewer than the axes of data and indices, found {batch}")
     if batch < 0:
-        given.reject(f"batch_dims: expected at least 0, and axes of both tensors, found {batch}")
+        call.reject(f"batch_dims: expected at least 0, found {batch}")
     if tuples == 0:
-        given.reject("indices: expected at least 1 axis, found a scalar", None, "E0304")
-    sizes = given.dims("indices")
+        call.reject("indices: expected at least 1 axis, found a scalar", None, "E0304")
+    sizes = call.dims("indices")
     count = sizes[-1] if sizes else None
     if rank is None or tuples is None or not isinstance(count, int):
         return ResolvedSignature("data[*s], indices[*t] @ I -> y[*u]", sizes=True)
     if batch + count > rank:
         message = f"indices: expected at most {rank} coordinates along the last axis"
-        given.reject(f"{message}, found {count}")
-    own, outer = index_vars(rank), index_vars(tuples - 1, "j")
-    own[:batch] = outer[:batch]
+        call.reject(f"{message}, found {count}")
+    variables, outer = index_vars(rank), index_vars(tuples - 1, "j")
+    variables[:batch] = outer[:batch]
     for k in range(count):
-        own[batch + k] = f"indices[{', '.join([*outer, str(k)])}] : n{k}"
-    out = [*outer, *own[batch + count :]]
-    reads = f"{access_text('data', own)}, {access_text('indices', [*outer, str(count)])} @ I"
+        variables[batch + k] = f"indices[{', '.join([*outer, str(k)])}] : n{k}"
+    out = [*outer, *variables[batch + count :]]
+    reads = f"{access_text('data', variables)}, {access_text('indices', [*outer, str(count)])} @ I"
     return f"{reads} -> {access_text('y', out)}"
 
 
-@op(gathered_tuples, reads_sizes=True)
+@op(gather_nd_signature, reads_sizes=True)
 def gather_nd(data: ScalarExpr, indices: ScalarExpr, batch_dims: int = 0) -> ScalarExpr:
     """Reads slices at index tuples, which are the last axis of `indices`."""
     return data
 
 
-def indexed(given: CallView) -> str | ResolvedSignature:
+def index_tensor_signature(call: CallView) -> str | ResolvedSignature:
     """Returns the signature of one index tensor per leading axis; index tensors broadcast."""
-    count, rank = len(given.info("indices")), given.rank("data")
+    count, rank = len(call.info("indices")), call.rank("data")
     if not count:
-        given.reject("indices: expected at least one index tensor, found none")
+        call.reject("indices: expected at least one index tensor, found none")
     names = [f"indices_{k}" for k in range(count)]
-    if rank is None or None in given.ranks("indices"):
+    if rank is None or None in call.ranks("indices"):
         others = ", ".join([f"{name}[*t{k}] @ I" for k, name in enumerate(names)])
         return ResolvedSignature(f"data[*s], {others} -> y[*u]", sizes=True)
     if count > rank:
-        given.reject(f"indices: expected at most {rank} index tensors, found {count}")
-    rest = index_vars(rank - count, "t")
-    read = [*[f"{name} : n{k}" for k, name in enumerate(names)], *rest]
+        call.reject(f"indices: expected at most {rank} index tensors, found {count}")
+    slice_variables = index_vars(rank - count, "t")
+    read = [*[f"{name} : n{k}" for k, name in enumerate(names)], *slice_variables]
     others = ", ".join([f"{name}[~b] @ I" for name in names])
-    return f"{access_text('data', read)}, {others} -> {access_text('y', ['~b', *rest])}"
+    return f"{access_text('data', read)}, {others} -> {access_text('y', ['~b', *slice_variables])}"
 
 
-@op(indexed)
+@op(index_tensor_signature)
 def index_tensor(data: ScalarExpr, indices: Operands) -> ScalarExpr:
     """Reads slices at broadcast index tensors, as `data[i, j]` in NumPy."""
     return data
 
 
-def sequences_reversed(given: CallView) -> str:
+def reverse_sequence_signature(call: CallView) -> str:
     """Returns the signature of reads that reverse the start of one axis."""
-    rank = given.rank("x")
+    rank = call.rank("x")
     if rank is None:
         return "x[*s], seq_lengths[n] @ I -> y[*s]"
-    own, axis, batch = (
+    variables, axis, batch = (
         index_vars(rank),
-        given.axis("seq_axis", rank),
-        given.axis("batch_axis", rank),
+        call.axis("seq_axis", rank),
+        call.axis("batch_axis", rank),
     )
     if axis == batch:
-        given.reject("expected different axes seq_axis and batch_axis, found the same")
-    i = own[axis]
-    turned = f"seq_lengths - 1 - {i} if {i} < seq_lengths else {i}"
-    read = [f"({turned}) : {i}" if k == axis else e for k, e in enumerate(own)]
-    return f"{access_text('x', read)}, seq_lengths[{own[batch]}] @ I -> {access_text('y', own)}"
+        call.reject(f"seq_axis, batch_axis: expected different axes, found axis {axis} twice")
+    i = variables[axis]
+    reversed_index = f"seq_lengths - 1 - {i} if {i} < seq_lengths else {i}"
+    read = [f"({reversed_index}) : {i}" if k == axis else e for k, e in enumerate(variables)]
+    operands = f"{access_text('x', read)}, seq_lengths[{variables[batch]}] @ I"
+    return f"{operands} -> {access_text('y', variables)}"
 
 
-@op(sequences_reversed)
+@op(reverse_sequence_signature)
 def reverse_sequence(
     x: ScalarExpr, seq_lengths: ScalarExpr, seq_axis: Axis = 1, batch_axis: Axis = 0
 ) -> ScalarExpr:

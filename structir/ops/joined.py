@@ -15,35 +15,33 @@ from structir.opdef.index_vars import access_text, index_vars, where_text
 from structir.projections.scalar_expr import ScalarExpr
 
 Dims = tuple[Dim, ...]
-Array = Any  # a NumPy array
+Array = Any
+MAX_TENSORS = 4096  # operands of one call: each generates its own loops
 
 
-MOST = 4096  # tensors that are joined at once: each has loops of its own
+def _check_count(call: CallView) -> None:
+    count = len(call.info("tensors"))
+    if count > MAX_TENSORS:
+        call.reject(f"tensors: expected at most {MAX_TENSORS} tensors, found {count}")
 
 
-def _check_count(given: CallView) -> None:
-    count = len(given.info("tensors"))
-    if count > MOST:
-        given.reject(f"tensors: expected at most {MOST} tensors, found {count}")
-
-
-def concatenated(given: CallView) -> str:
+def concat_signature(call: CallView) -> str:
     """Returns the signature with one index variable per operand at the axis."""
-    if not given.info("tensors"):
-        given.reject("tensors: expected at least one tensor, found none")
-    _check_count(given)
-    if given["axis"] is None:
+    if not call.info("tensors"):
+        call.reject("tensors: expected at least one tensor, found none")
+    _check_count(call)
+    if call["axis"] is None:
         return "*tensors[i] -> out[join(*i)]"
     return "*tensors[*p, i, *t] -> out[*p, join(*i), *t]"
 
 
-@op(concatenated, at={"i": "axis"})
+@op(concat_signature, at={"i": "axis"})
 def concat(tensors: Operands, axis: Axis | None = 0) -> Operands:
     """Concatenates tensors along an axis; with axis None, concatenates vectors."""
     return tensors
 
 
-def _rows_added(call: Call) -> tuple[Expr, tuple[Expr, ...]] | None:
+def _appended_rows(call: Call) -> tuple[Expr, tuple[Expr, ...]] | None:
     """Returns the first tensor and the rows appended to it; None along another axis."""
     tensors = call.args[0]
     if call.attrs.get("axis", 0) != 0 or not isinstance(tensors, Tuple) or not tensors.fields:
@@ -51,75 +49,79 @@ def _rows_added(call: Call) -> tuple[Expr, tuple[Expr, ...]] | None:
     return tensors.fields[0], tensors.fields[1:]
 
 
-concat.definition.hooks["rows_added"] = _rows_added
+concat.definition.hooks["rows_added"] = _appended_rows
 
 
-def stacked(given: CallView) -> ResolvedSignature:
+def stack_signature(call: CallView) -> ResolvedSignature:
     """Returns the signature with a new axis that has size 1 per operand."""
-    ranks = [rank for rank in given.ranks("tensors") if rank is not None]
-    if not given.info("tensors"):
-        given.reject("tensors: expected at least one tensor, found none")
-    _check_count(given)
+    ranks = [rank for rank in call.ranks("tensors") if rank is not None]
+    if not call.info("tensors"):
+        call.reject("tensors: expected at least one tensor, found none")
+    _check_count(call)
     if not ranks:
         return ResolvedSignature("*tensors[*s] -> out[*u]")
-    axis, own = given.axis("axis", ranks[0] + 1), index_vars(ranks[0], "a")
-    out = [*own[:axis], "join(*u)", *own[axis:]]
+    axis, variables = call.axis("axis", ranks[0] + 1), index_vars(ranks[0], "a")
+    out = [*variables[:axis], "join(*u)", *variables[axis:]]
     return ResolvedSignature(
-        f"*{access_text('tensors', own)} -> {access_text('out', out)}", "u == 1"
+        f"*{access_text('tensors', variables)} -> {access_text('out', out)}", "u == 1"
     )
 
 
-@op(stacked)
+@op(stack_signature)
 def stack(tensors: Operands, axis: Axis = 0) -> Operands:
     """Stacks tensors along a new axis."""
     return tensors
 
 
-def divided(given: CallView) -> ResolvedSignature:
-    """Returns the signature of an axis cut in pieces; overlapping pieces are separate reads."""
-    cuts, rank = given["indices_or_sections"], given.rank("x")
-    count = cuts if isinstance(cuts, int) else len(cuts) + 1
+def split_signature(call: CallView) -> ResolvedSignature:
+    """Returns the signature of a split axis; overlapping sections are separate reads."""
+    split_points, rank = call["indices_or_sections"], call.rank("x")
+    count = split_points if isinstance(split_points, int) else len(split_points) + 1
     if count <= 0:
-        given.reject(f"indices_or_sections: expected at least 1 section, found {count}")
+        call.reject(f"indices_or_sections: expected at least 1 section, found {count}")
     if rank is not None:
-        given.axis("axis", rank)
-    if isinstance(cuts, int) and count == 1:
+        call.axis("axis", rank)
+    if isinstance(split_points, int) and count == 1:
         return ResolvedSignature("x[*s] -> y[*s]")
     if rank is None:
         return ResolvedSignature("x[*s] -> " + ", ".join([f"y_{k}[*u]" for k in range(count)]))
-    axis, sizes, own = given.axis("axis", rank), given.dims("x"), index_vars(rank, "a")
-    outs = [access_text(f"y_{k}", [*own[:axis], f"j{k}", *own[axis + 1 :]]) for k in range(count)]
+    axis, sizes, variables = call.axis("axis", rank), call.dims("x"), index_vars(rank, "a")
+    outs = [
+        access_text(f"y_{k}", [*variables[:axis], f"j{k}", *variables[axis + 1 :]])
+        for k in range(count)
+    ]
     if sizes is None:
         outs = [access_text(f"y_{k}", ["_"] * rank) for k in range(count)]
         return ResolvedSignature(f"x[*s] -> {', '.join(outs)}")
-    starts, parts = _parts(cuts, sizes[axis])
-    checks = [f"j{k} == parts[{k}]" for k in range(count)]
-    checks += [f"j{k} >= 0" for k, part in enumerate(parts) if not isinstance(part, int)]
-    attributes = {"starts": starts, "parts": parts}
-    if sum(parts) == sizes[axis] and _in_order(starts, parts):
+    starts, section_sizes = _sections(split_points, sizes[axis])
+    checks = [f"j{k} == sections[{k}]" for k in range(count)]
+    checks += [f"j{k} >= 0" for k, size in enumerate(section_sizes) if not isinstance(size, int)]
+    attributes = {"starts": starts, "sections": section_sizes}
+    if sum(section_sizes) == sizes[axis] and _is_partition(starts, section_sizes):
         read = f"join({', '.join([f'j{k}' for k in range(count)])})"
-        line = f"{access_text('x', [*own[:axis], read, *own[axis + 1 :]])} -> {', '.join(outs)}"
-        return ResolvedSignature(line, where_text(checks), "", attributes)
-    if not isinstance(sizes[axis], int):  # where cuts go back, the last one is not the highest
+        access = access_text("x", [*variables[:axis], read, *variables[axis + 1 :]])
+        signature = f"{access} -> {', '.join(outs)}"
+        return ResolvedSignature(signature, where_text(checks), "", attributes)
+    if not isinstance(sizes[axis], int):  # split points may descend: the last is not the largest
         checks.append(f"n >= {max(starts)}")  # type: ignore[type-var]
-    read = access_text("x", [*own[:axis], "n", *own[axis + 1 :]])
+    read = access_text("x", [*variables[:axis], "n", *variables[axis + 1 :]])
     return ResolvedSignature(
         f"{read} -> {', '.join(outs)}", where_text(checks), "", attributes, sizes=True
     )
 
 
-def _parts(cuts: int | tuple[int, ...], size: Dim) -> tuple[Dims, Dims]:
-    """Returns the start and the size of each piece."""
-    if isinstance(cuts, int):
-        each = ceildiv(size, cuts)
+def _sections(split_points: int | tuple[int, ...], size: Dim) -> tuple[Dims, Dims]:
+    """Returns the start and the size of each section."""
+    if isinstance(split_points, int):
+        section = ceildiv(size, split_points)
         if isinstance(size, int):
-            spans = [max(min(each, size - each * k), 0) for k in range(cuts)]  # type: ignore[type-var]
-            return tuple([each * k for k in range(cuts)]), tuple(spans)
+            section_sizes = [max(min(section, size - section * k), 0) for k in range(split_points)]  # type: ignore[type-var]
+            return tuple([section * k for k in range(split_points)]), tuple(section_sizes)
         return (
-            tuple([each * k for k in range(cuts)]),
-            (*[each] * (cuts - 1), size - each * (cuts - 1)),
+            tuple([section * k for k in range(split_points)]),
+            (*[section] * (split_points - 1), size - section * (split_points - 1)),
         )
-    marks: list[Dim] = [0, *[max(cut, 0) for cut in cuts], size]
+    marks: list[Dim] = [0, *[max(cut, 0) for cut in split_points], size]
     if isinstance(size, int):
         marks = [dim_min(mark, size) for mark in marks]
     sizes = [_length(a, b) for a, b in pairwise(marks)]
@@ -130,16 +132,16 @@ def _length(start: Dim, end: Dim) -> Dim:
     return dim_max(end - start, 0) if isinstance(end - start, int) else end - start
 
 
-def _in_order(starts: Dims, parts: Dims) -> bool:
+def _is_partition(starts: Dims, section_sizes: Dims) -> bool:
     running: Dim = 0
-    for start, part in zip(starts, parts, strict=True):
-        if start != running and part != 0:
+    for start, size in zip(starts, section_sizes, strict=True):
+        if start != running and size != 0:
             return False
-        running = running + part
+        running = running + size
     return True
 
 
-@op(divided, reads_sizes=True)
+@op(split_signature, reads_sizes=True)
 def split(x: ScalarExpr, indices_or_sections: Counts, axis: Axis = 0) -> ScalarExpr:
     """Splits a tensor along an axis into equal sections, or at the given indices."""
     return x
@@ -147,14 +149,16 @@ def split(x: ScalarExpr, indices_or_sections: Counts, axis: Axis = 0) -> ScalarE
 
 @split.reference
 def _(x: Array, indices_or_sections: int | tuple[int, ...], axis: int = 0) -> Any:
-    """Decomposes overlapping or incomplete pieces, which one index signature cannot express."""
-    starts, parts = _parts(indices_or_sections, x.shape[axis])
-    turned = x.swapaxes(0, axis)
-    made = [turned[a : a + n].swapaxes(0, axis) for a, n in zip(starts, parts, strict=True)]
-    return tuple(made) if len(made) > 1 else made[0]
+    """Computes overlapping or incomplete sections, which one index signature cannot express."""
+    starts, section_sizes = _sections(indices_or_sections, x.shape[axis])
+    moved = x.swapaxes(0, axis)
+    sections = [
+        moved[a : a + n].swapaxes(0, axis) for a, n in zip(starts, section_sizes, strict=True)
+    ]
+    return tuple(sections) if len(sections) > 1 else sections[0]
 
 
-PADDED = {
+PADDING_INDICES = {
     "edge": "min(max(i{k} - pad_width[{b}], 0), size(n{k}) - 1) : n{k}",
     "circular": "(i{k} - pad_width[{b}]) % max(size(n{k}), 1) : n{k}",
     "reflect": "size(n{k}) - 1 - max(size(n{k}) - 1 - max(i{k} - pad_width[{b}], "
@@ -163,29 +167,29 @@ PADDED = {
 }
 
 
-def padded(given: CallView) -> ResolvedSignature:
-    """Returns the signature with index variables for the padding, or with reflected indices."""
-    width = given["pad_width"]
-    rank = len(width) // 2 if given.rank("x") is None else given.rank("x")
+def pad_signature(call: CallView) -> ResolvedSignature:
+    """Returns the signature: joined axes for constant padding, computed indices for other modes."""
+    width = call["pad_width"]
+    rank = len(width) // 2 if call.rank("x") is None else call.rank("x")
     if len(width) != 2 * (rank or 0):
-        given.reject(
-            f"pad_width has {len(width)} numbers for a tensor of {rank} axes",
-            "it has two for each axis: before and after",
+        call.reject(
+            f"pad_width: expected {2 * (rank or 0)} numbers for {rank} axes, found {len(width)}",
+            f"pass a pair (before, after) per axis: `pad_width={(0, 1) * (rank or 0)}`",
         )
     axes = range(rank or 0)
-    mode = given["pad_mode"]
+    mode = call["pad_mode"]
     if mode == "constant":
         out = [f"join(b{k}, i{k}, e{k})" for k in axes]
         checks = [f"b{k} == pad_width[{2 * k}], e{k} == pad_width[{2 * k + 1}]" for k in axes]
-        line = f"{access_text('x', index_vars(len(axes)))} -> {access_text('y', out)}"
-        return ResolvedSignature(line, where_text(checks))
-    read = [PADDED[mode].format(k=k, b=2 * k) for k in axes]
+        signature = f"{access_text('x', index_vars(len(axes)))} -> {access_text('y', out)}"
+        return ResolvedSignature(signature, where_text(checks))
+    read = [PADDING_INDICES[mode].format(k=k, b=2 * k) for k in axes]
     checks = [f"i{k} == n{k} + pad_width[{2 * k}] + pad_width[{2 * k + 1}]" for k in axes]
-    line = f"{access_text('x', read)} -> {access_text('y', index_vars(len(axes)))}"
-    return ResolvedSignature(line, where_text(checks))
+    signature = f"{access_text('x', read)} -> {access_text('y', index_vars(len(axes)))}"
+    return ResolvedSignature(signature, where_text(checks))
 
 
-@op(padded, name="nn.pad", fill="pad_value")
+@op(pad_signature, name="nn.pad", fill="pad_value")
 def pad(
     x: ScalarExpr,
     pad_width: Ints,
@@ -196,20 +200,21 @@ def pad(
     return x
 
 
-def crossed(given: CallView) -> ResolvedSignature:
-    """Returns the signature with each vector along its own axis of every result."""
-    ranks = given.ranks("tensors")
+def meshgrid_signature(call: CallView) -> ResolvedSignature:
+    """Returns the signature in which each vector defines one axis of every result."""
+    ranks = call.ranks("tensors")
     if not ranks:
-        given.reject("tensors: expected at least one vector, found none")
+        call.reject("tensors: expected at least one vector, found none")
     axes = index_vars(len(ranks))
     reads = ", ".join([f"tensors_{k}[{i}]" for k, i in enumerate(axes)])
     results = [access_text(f"*y_{k}", axes) for k in range(len(axes))]
-    known = [info.dtype for info in given.info("tensors") if info.dtype is not None]
-    line = f"{reads} -> {', '.join([f'{result} @ dtype' for result in results])}"
-    return ResolvedSignature(line, "", "", {"dtype": known[0] if known else None})
+    dtypes = [info.dtype for info in call.info("tensors") if info.dtype is not None]
+    signature = f"{reads} -> {', '.join([f'{result} @ dtype' for result in results])}"
+    return ResolvedSignature(signature, "", "", {"dtype": dtypes[0] if dtypes else None})
 
 
-@op(crossed)
+# `reads_sizes` because memoized signatures do not depend on dtypes, and this one does.
+@op(meshgrid_signature, reads_sizes=True)
 def meshgrid(tensors: Operands, indexing: Literal["ij", "xy"] = "ij") -> Operands:
     """Creates coordinate tensors of a grid from one vector per axis."""
     return tensors

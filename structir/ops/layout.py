@@ -13,80 +13,82 @@ from structir.opdef.index_vars import access_text, axes_of_any_rank, index_vars,
 from structir.projections.scalar_expr import ScalarExpr
 
 
-def permuted(given: CallView) -> str:
+def permute_dims_signature(call: CallView) -> str:
     """Returns `x[i0, i1, i2] -> y[i2, i0, i1]`; the axes attribute determines an unknown rank."""
-    rank, axes = given.rank("x"), given["axes"]
+    rank, axes = call.rank("x"), call["axes"]
     if axes is None:
         if rank is None:
             return "x[*s] -> y[*t]"
         order = tuple(reversed(range(rank)))
     else:
         rank = len(axes) if rank is None else rank
-        order = given.axes("axes", rank)
+        order = call.axes("axes", rank)
         if len(order) != rank:
-            given.reject(f"axes: expected a permutation of {rank} axes, found {list(order)}")
-    own = index_vars(rank)
-    return f"{access_text('x', own)} -> {access_text('y', [own[k] for k in order])}"
+            call.reject(f"axes: expected a permutation of {rank} axes, found {list(order)}")
+    variables = index_vars(rank)
+    return f"{access_text('x', variables)} -> {access_text('y', [variables[k] for k in order])}"
 
 
-@op(permuted)
+@op(permute_dims_signature)
 def permute_dims(x: ScalarExpr, axes: Ints | None = None) -> ScalarExpr:
     """Permutes axes; reverses them by default."""
     return x
 
 
-def expanded(given: CallView) -> str:
+def expand_dims_signature(call: CallView) -> str:
     """Returns the signature with a literal `1` per new axis."""
-    rank, axis = given.rank("x"), given["axis"]
-    found = axes_of_any_rank(axis) if rank is None else None
-    if rank is None and found is None:
+    rank, axis = call.rank("x"), call["axis"]
+    axes_and_variables = axes_of_any_rank(axis) if rank is None else None
+    if rank is None and axes_and_variables is None:
         return "x[*s] -> y[*t]"
     total = (rank or 0) + (1 if isinstance(axis, int) else len(axis))
-    new, places = found or (given.axes("axis", total), index_vars(total))
-    own = iter(index_vars(total))
-    kept = [
-        place if place[0] == "*" else next(own) for k, place in enumerate(places) if k not in new
+    new, out_variables = axes_and_variables or (call.axes("axis", total), index_vars(total))
+    variables = iter(index_vars(total))
+    in_variables = [
+        variable if variable[0] == "*" else next(variables)
+        for k, variable in enumerate(out_variables)
+        if k not in new
     ]
-    rest = iter(kept)
-    out = ["1" if k in new else next(rest) for k in range(len(places))]
-    return f"{access_text('x', kept)} -> {access_text('y', out)}"
+    remaining = iter(in_variables)
+    out = ["1" if k in new else next(remaining) for k in range(len(out_variables))]
+    return f"{access_text('x', in_variables)} -> {access_text('y', out)}"
 
 
-@op(expanded)
+@op(expand_dims_signature)
 def expand_dims(x: ScalarExpr, axis: Axes) -> ScalarExpr:
     """Inserts axes of size 1 at these positions of the result."""
     return x
 
 
-def squeezed(given: CallView) -> ResolvedSignature:
+def squeeze_signature(call: CallView) -> ResolvedSignature:
     """Returns the signature that reads axes of size 1 at 0."""
-    rank, sizes, axis = given.rank("x"), given.dims("x"), given["axis"]
+    rank, sizes, axis = call.rank("x"), call.dims("x"), call["axis"]
     if rank is None:
         return ResolvedSignature("x[*s] -> y[*t]")
     if axis is None:
         if sizes is None or not all(isinstance(size, int) for size in sizes):
             return ResolvedSignature("x[*s] -> y[*t]")
-        gone = [k for k, size in enumerate(sizes) if size == 1]
+        removed = [k for k, size in enumerate(sizes) if size == 1]
     else:
-        gone = list(given.axes("axis", rank))
-        wide = [
-            k for k in gone if sizes is not None and isinstance(sizes[k], int) and sizes[k] != 1
+        removed = list(call.axes("axis", rank))
+        larger = [
+            k for k in removed if sizes is not None and isinstance(sizes[k], int) and sizes[k] != 1
         ]
-        if wide and sizes is not None:
-            text = f"axis {wide[0]} of x has size {sizes[wide[0]]}, and only axes of size 1 can go"
-            given.reject(text, "merge axes of other sizes with `R.reshape`")
-    own = index_vars(rank)
-    read = [f"0 : q{k}" if k in gone else i for k, i in enumerate(own)]
-    out = [i for k, i in enumerate(own) if k not in gone]
-    checks = [f"q{k} == 1" for k in gone]
+        if larger and sizes is not None:
+            text = f"axis: expected size 1, found size {sizes[larger[0]]} of axis {larger[0]} of x"
+            call.reject(text, "merge larger axes by `R.reshape`")
+    variables = index_vars(rank)
+    read = [f"0 : q{k}" if k in removed else i for k, i in enumerate(variables)]
+    out = [i for k, i in enumerate(variables) if k not in removed]
+    checks = [f"q{k} == 1" for k in removed]
     return ResolvedSignature(
         f"{access_text('x', read)} -> {access_text('y', out)}", where_text(checks)
     )
 
 
-@op(squeezed, reads_sizes=True)
+@op(squeeze_signature, reads_sizes=True)
 def squeeze(x: ScalarExpr, axis: Axes | None = None) -> ScalarExpr:
-    """Removes axes of size 1: those given, or all."""
+    """Removes the listed axes of size 1, or all of them."""
     return x
 
 
@@ -112,39 +114,43 @@ def pixel_shuffle(x: ScalarExpr, upscale_factor: int) -> ScalarExpr:
     return x
 
 
-def repeated(given: CallView) -> ResolvedSignature:
+def repeat_signature(call: CallView) -> ResolvedSignature:
     """Returns the signature with copies as the inner part of the axis."""
-    rank = given.rank("x")
-    if given["axis"] is None:
+    rank = call.rank("x")
+    if call["axis"] is None:
         return ResolvedSignature("x[*s] -> y[flat(*s, q)]", "q == repeats")
     if rank is None:
         return ResolvedSignature("x[*s] -> y[*t]")
-    axis, own = given.axis("axis", rank), index_vars(rank)
-    out = [f"flat({i}, q)" if k == axis else i for k, i in enumerate(own)]
-    return ResolvedSignature(f"{access_text('x', own)} -> {access_text('y', out)}", "q == repeats")
+    axis, variables = call.axis("axis", rank), index_vars(rank)
+    out = [f"flat({i}, q)" if k == axis else i for k, i in enumerate(variables)]
+    return ResolvedSignature(
+        f"{access_text('x', variables)} -> {access_text('y', out)}", "q == repeats"
+    )
 
 
-@op(repeated)
+@op(repeat_signature)
 def repeat(x: ScalarExpr, repeats: Size, axis: Axis | None = None) -> ScalarExpr:
     """Repeats each element consecutively, along an axis or over the flattened tensor."""
     return x
 
 
-def tiled(given: CallView) -> ResolvedSignature:
+def tile_signature(call: CallView) -> ResolvedSignature:
     """Returns the signature with copies as the outer part of each axis."""
-    rank, repeats = given.rank("x"), given["repeats"]
+    rank, repeats = call.rank("x"), call["repeats"]
     counts = repeats if isinstance(repeats, tuple) else (repeats,)
     if rank is None:
         return ResolvedSignature("x[*s] -> y[*t]")
     counts = (1,) * (rank - len(counts)) + counts
-    extra, own = len(counts) - rank, index_vars(rank)
-    out = [f"q{k}" if k < extra else f"flat(q{k}, {own[k - extra]})" for k in range(len(counts))]
+    extra, variables = len(counts) - rank, index_vars(rank)
+    out = [
+        f"q{k}" if k < extra else f"flat(q{k}, {variables[k - extra]})" for k in range(len(counts))
+    ]
     checks = [f"q{k} == counts[{k}]" for k in range(len(counts))]
-    line = f"{access_text('x', own)} -> {access_text('y', out)}"
-    return ResolvedSignature(line, where_text(checks), "", {"counts": counts})
+    signature = f"{access_text('x', variables)} -> {access_text('y', out)}"
+    return ResolvedSignature(signature, where_text(checks), "", {"counts": counts})
 
 
-@op(tiled)
+@op(tile_signature)
 def tile(x: ScalarExpr, repeats: SizeOrSizes) -> ScalarExpr:
     """Repeats the whole tensor along each axis."""
     return x
@@ -155,50 +161,54 @@ def _(x: Any, axis: Any = None) -> Any:
     axes = (axis,) if isinstance(axis, int) else axis
     wrong = [k for k in axes or () if x.shape[k] != 1]
     if wrong:
-        raise ShapeMismatchError(f"squeeze: axis {wrong[0]} has size {x.shape[wrong[0]]}, not 1")
+        raise ShapeMismatchError(
+            f"squeeze: axis {wrong[0]} of x: expected size 1, found {x.shape[wrong[0]]}"
+        )
     return x.squeeze(axes)
 
 
-def flipped(given: CallView) -> ResolvedSignature:
+def flip_signature(call: CallView) -> ResolvedSignature:
     """Returns the signature that reads axes in reverse."""
-    found = _axes_and_letters(given)
-    if found is None:
+    axes_and_variables = _axes_and_variables(call)
+    if axes_and_variables is None:
         return ResolvedSignature("x[*s] -> y[*s]", sizes=True)
-    axes, own = found
-    read = [f"size({i}) - 1 - {i} : {i}" if k in axes else i for k, i in enumerate(own)]
-    return ResolvedSignature(f"{access_text('x', read)} -> {access_text('y', own)}")
+    axes, variables = axes_and_variables
+    read = [f"size({i}) - 1 - {i} : {i}" if k in axes else i for k, i in enumerate(variables)]
+    return ResolvedSignature(f"{access_text('x', read)} -> {access_text('y', variables)}")
 
 
-def _axes_and_letters(given: CallView) -> tuple[tuple[int, ...], list[str]] | None:
+def _axes_and_variables(call: CallView) -> tuple[tuple[int, ...], list[str]] | None:
     """Returns the axes and index variables, or None where the rank is unknown."""
-    rank = given.rank("x")
+    rank = call.rank("x")
     if rank is None:
-        return axes_of_any_rank(given["axis"])
-    return given.axes("axis", rank), index_vars(rank)
+        return axes_of_any_rank(call["axis"])
+    return call.axes("axis", rank), index_vars(rank)
 
 
-@op(flipped)
+@op(flip_signature)
 def flip(x: ScalarExpr, axis: Axes) -> ScalarExpr:
     """Reverses the order of elements along axes."""
     return x
 
 
-def rolled(given: CallView) -> ResolvedSignature:
-    """Returns the signature that reads `shift` elements before, modulo the size."""
-    shift, found = given["shift"], _axes_and_letters(given)
-    if found is None or isinstance(shift, UnknownShape):
+def roll_signature(call: CallView) -> ResolvedSignature:
+    """Returns the signature that reads at the index minus `shift`, modulo the size."""
+    shift, axes_and_variables = call["shift"], _axes_and_variables(call)
+    if axes_and_variables is None or isinstance(shift, UnknownShape):
         return ResolvedSignature("x[*s] -> y[*s]", sizes=True)
-    axes, own = found
+    axes, variables = axes_and_variables
     if isinstance(shift, tuple) and len(shift) not in (1, len(axes)):
-        given.reject(f"shift: expected 1 or {len(axes)} numbers, found {len(shift)}")
-    read = list(own)
-    for place, k in enumerate(axes):
-        one = isinstance(shift, tuple) and f"shift[{place if len(shift) > 1 else 0}]"
-        read[k] = f"({own[k]} - {one or 'shift'}) % size({own[k]}) : {own[k]}"
-    return ResolvedSignature(f"{access_text('x', read)} -> {access_text('y', own)}")
+        call.reject(f"shift: expected 1 or {len(axes)} numbers, found {len(shift)}")
+    read = list(variables)
+    for position, k in enumerate(axes):
+        axis_shift = isinstance(shift, tuple) and f"shift[{position if len(shift) > 1 else 0}]"
+        read[k] = (
+            f"({variables[k]} - {axis_shift or 'shift'}) % size({variables[k]}) : {variables[k]}"
+        )
+    return ResolvedSignature(f"{access_text('x', read)} -> {access_text('y', variables)}")
 
 
-@op(rolled)
+@op(roll_signature)
 def roll(x: ScalarExpr, shift: SizeOrSizes, axis: Axes) -> ScalarExpr:
     """Shifts elements along axes cyclically, by one shift or one per axis."""
     return x

@@ -18,19 +18,19 @@ from structir.ops.reduce import sum_
 Reduction = Literal["none", "sum", "mean"]
 
 
-def likelihood(given: CallView) -> str:
+def nll_loss_signature(call: CallView) -> str:
     """Returns the signature with one target class per prediction; `reduction` gives the rank."""
-    rank = given.rank("predictions")
+    rank = call.rank("predictions")
     if rank == 0:
-        given.reject("predictions: expected an axis of classes, found a scalar", None, "E0304")
+        call.reject("predictions: expected an axis of classes, found a scalar", None, "E0304")
     if rank == 1:
         return "predictions[c] @ F, targets[] @ I, weights[c] @ F or 1 -> out[] @ F"
-    result = "n, *s" if given["reduction"] == "none" else ""
+    result = "n, *s" if call["reduction"] == "none" else ""
     reads = "predictions[n, c, *s] @ F, targets[n, *s] @ I, weights[c] @ F or 1"
     return f"{reads} -> out[{result}] @ F"
 
 
-@op(likelihood, name="nn.nll_loss", parts=True)
+@op(nll_loss_signature, name="nn.nll_loss", parts=True)
 def nll_loss(
     predictions: Expr,
     targets: Expr,
@@ -39,12 +39,12 @@ def nll_loss(
     ignore_index: int = -100,
 ) -> Expr:
     """Computes the negative weighted log-likelihood of target classes, without ignored targets."""
-    wide = astype(targets, "int64")  # where the number to ignore fits
-    kept = not_equal(wide, full_like(wide, ignore_index))
-    classes = where(kept, targets, zeros_like(targets))
+    wide_targets = astype(targets, "int64")  # a narrow dtype may not hold ignore_index
+    valid = not_equal(wide_targets, full_like(wide_targets, ignore_index))
+    classes = where(valid, targets, zeros_like(targets))
     axis = 0 if predictions.struct_info.ndim == 1 else 1
     picked = squeeze(gather_elements(predictions, expand_dims(classes, axis), axis), axis)
-    weight = astype(kept, predictions.struct_info.dtype)
+    weight = astype(valid, predictions.struct_info.dtype)
     if weights is not None:
         weight = multiply(weight, take(weights, classes, axis=0))
     losses = negative(multiply(picked, weight))

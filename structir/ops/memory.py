@@ -4,9 +4,9 @@
     space = R.memory.alloc_tensor(storage, R.prim_value(0), R.shape([n, 64]), dtype="float32")
     y = R.memory.call_into(x, space, callee="exp")
 
-Tensors of one storage may overlap, so these calls have side effects: they are in plain blocks, and
-passes neither share nor remove them. A function whose effects are limited to its own storage is
-marked `force_pure`.
+Tensors of one storage may overlap: these calls have side effects. They appear in plain blocks only,
+and passes neither merge nor remove them. `force_pure` marks a function whose effects are limited to
+its own storage.
 """
 
 from __future__ import annotations
@@ -42,58 +42,65 @@ from structir.opdef.opaque import opaque_op
 np = lazy_module("numpy")
 Array = Any
 DESTINATION = "destination"
-MOST_ARGUMENTS = 64
+MAX_ARGUMENTS = 64
 
 
-def _storage(size: StructInfo) -> StructInfo:
+def _storage_info(size: StructInfo) -> StructInfo:
     if not isinstance(size, PrimStructInfo) or size.dtype != "int64":
-        raise StructInfoError(Diagnostic("size: expected an integer such as R.prim_value(64)"))
-    known: Dim | None = size.value
-    return TensorStructInfo(None if known is None else (known,), "uint8", 1)
+        raise StructInfoError(
+            Diagnostic(f"size: expected an integer such as R.prim_value(64), found {size}")
+        )
+    value: Dim | None = size.value
+    return TensorStructInfo(None if value is None else (value,), "uint8", 1)
 
 
-def _tensor(
+def _tensor_info(
     storage: StructInfo, offset: StructInfo, shape: StructInfo, dtype: str = "float32"
 ) -> StructInfo:
     if not isinstance(storage, TensorStructInfo) or not isinstance(offset, PrimStructInfo):
         raise StructInfoError(
-            Diagnostic("expected storage and an offset in bytes such as R.prim_value(0)")
+            Diagnostic(
+                "storage, offset: expected storage and a byte offset such as R.prim_value(0),"
+                f" found {storage} and {offset}"
+            )
         )
     if not isinstance(shape, ShapeStructInfo):
-        raise StructInfoError(Diagnostic("shape: expected a shape such as R.shape([n, 64])"))
+        raise StructInfoError(
+            Diagnostic(f"shape: expected a shape such as R.shape([n, 64]), found {shape}")
+        )
     return TensorStructInfo(shape.dims, dtype, shape.ndim)
 
 
-@opaque_op(_storage, "memory.alloc_storage", pure=False)
+@opaque_op(_storage_info, "memory.alloc_storage", pure=False)
 def alloc_storage(size: int) -> Array:
     """Allocates uninitialized storage of a number of bytes."""
     return np.empty(size, "uint8")
 
 
-@opaque_op(_tensor, "memory.alloc_tensor", pure=False)
+@opaque_op(_tensor_info, "memory.alloc_tensor", pure=False)
 def alloc_tensor(
     storage: Array, offset: int, shape: tuple[int, ...], *, dtype: str = "float32"
 ) -> Array:
     """Creates an uninitialized tensor at a byte offset of storage."""
-    wanted = numpy_dtype(dtype)
-    count = int(np.prod(shape, dtype=np.int64)) * wanted.itemsize
+    element_type = numpy_dtype(dtype)
+    count = int(np.prod(shape, dtype=np.int64)) * element_type.itemsize
     if min((offset, *shape)) < 0 or offset + count > storage.nbytes:
         text = (
             f"expected at most {storage.nbytes} bytes of storage, found {count} at offset {offset}"
         )
         raise ShapeMismatchError(f"memory.alloc_tensor: {text}")
-    return storage[offset : offset + count].view(wanted).reshape(shape)
+    return storage[offset : offset + count].view(element_type).reshape(shape)
 
 
-def _filled(
+def _destination_info(
     kernel: StructInfo, destination: StructInfo, operands: StructInfo = OBJECT
 ) -> StructInfo:
     return destination
 
 
-@opaque_op(_filled, "memory.fill", pure=False)
+@opaque_op(_destination_info, "memory.fill", pure=False)
 def fill(kernel: Any, destination: Array, operands: tuple[Any, ...] = ()) -> Array:
-    """Fills the destination by a kernel of the module."""
+    """Fills the destination with the result of a kernel of the module."""
     kernel(*operands, destination)
     return destination
 
@@ -111,46 +118,47 @@ class IntoDefinition:
     hooks: dict[str, Any] = attrs.Factory(dict)
     op: Op = attrs.field(init=False)
 
-    argument_names = tuple([f"argument_{k}" for k in range(MOST_ARGUMENTS)])
-    leading = MOST_ARGUMENTS
-    of_sizes = (False,) * MOST_ARGUMENTS
+    argument_names = tuple([f"argument_{k}" for k in range(MAX_ARGUMENTS)])
+    leading = MAX_ARGUMENTS
+    of_sizes = (False,) * MAX_ARGUMENTS
 
     def __attrs_post_init__(self) -> None:
         self.op = register_op(self)
 
     @property
     def doc(self) -> str:
-        """Returns the documentation of the op."""
-        return (
-            "What the op `callee` makes of the other arguments, put where the last argument lies."
-        )
+        """The documentation of the op."""
+        return "Computes the op `callee` on the other arguments into the last argument."
 
     def bind(self, args: tuple[Any, ...], keywords: Mapping[str, Any], span: Span | None) -> Call:
         """Builds a call from arguments, the destination last, and the attributes of the callee."""
-        own = dict(keywords)
-        places = {name: k for k, name in enumerate(self.argument_names)}
-        operands = {**dict(enumerate(args)), **{places[n]: own.pop(n) for n in {*own} & {*places}}}
+        attributes = dict(keywords)
+        positions = {name: k for k, name in enumerate(self.argument_names)}
+        operands = {
+            **dict(enumerate(args)),
+            **{positions[n]: attributes.pop(n) for n in {*attributes} & {*positions}},
+        }
         last = max(operands, default=-1)
-        given = tuple([self._argument(operands.get(k, ()), span) for k in range(last + 1)])
-        static = {n: tuple(v) if isinstance(v, list) else v for n, v in own.items()}
-        call = Call(self.op, given, static, span=span)
-        return Call(self.op, given, static, (), self.deduce(call), span)
+        arguments = tuple([self._argument(operands.get(k, ()), span) for k in range(last + 1)])
+        static = {n: tuple(v) if isinstance(v, list) else v for n, v in attributes.items()}
+        call = Call(self.op, arguments, static, span=span)
+        return Call(self.op, arguments, static, (), self.deduce(call), span)
 
     def _argument(self, value: Any, span: Span | None) -> Expr:
         if isinstance(value, Expr):
             return value
         if isinstance(value, tuple | list):
             return Tuple(tuple([self._argument(field, span) for field in value]))
-        message = f"an argument is a value of the program, not {value!r}"
+        message = f"expected a value of the program as argument, found {value!r}"
         raise StructInfoError(Diagnostic(message, span, self.name))
 
     def deduce(self, call: Call) -> StructInfo:
         """Returns the StructInfo of the destination; rejects a result that does not match it."""
-        made, destination = self.forward(call).struct_info, call.args[-1].struct_info
-        if not isinstance(destination, TensorStructInfo) or made is None:
-            raise self._wrong(call, f"the destination is a tensor, not {destination}")
-        if base_check(destination, made) is FAIL_L0:
-            raise self._wrong(call, f"the result is {made}, and the destination {destination}")
+        result, destination = self.forward(call).struct_info, call.args[-1].struct_info
+        if not isinstance(destination, TensorStructInfo) or result is None:
+            raise self._wrong(call, f"destination: expected a tensor, found {destination}")
+        if base_check(destination, result) is FAIL_L0:
+            raise self._wrong(call, f"destination: expected {result}, found {destination}")
         return destination
 
     def _wrong(self, call: Call, message: str) -> StructInfoError:
@@ -162,17 +170,19 @@ class IntoDefinition:
         op = find_op(name) if isinstance(name, str) else None
         if op is None or not call.args:
             raise self._wrong(
-                call, f"callee must name an op, and the last argument a tensor: {name!r}"
+                call, f"callee: expected the name of an op and a destination, found {name!r}"
             )
         static = {n: v for n, v in call.attrs.items() if n != "callee"}
         args = call.args[:-1]
-        given = zip(op.definition.argument_names, args, strict=False)
-        named = {n: a for n, a in given if not (isinstance(a, Tuple) and not a.fields)}
+        pairs = zip(op.definition.argument_names, args, strict=False)
+        operands = {n: a for n, a in pairs if not (isinstance(a, Tuple) and not a.fields)}
         try:
-            made = op.definition.bind((), {**named, **static}, call.span)
+            call_with_attributes = op.definition.bind((), {**operands, **static}, call.span)
         except DiagnosticError as error:
-            raise self._wrong(call, f"there is no such call of {name}: {error}") from None
-        return Call(op, args, made.attrs, (), made.struct_info, call.span)
+            raise self._wrong(call, f"invalid call of {name}: {error}") from None
+        return Call(
+            op, args, call_with_attributes.attrs, (), call_with_attributes.struct_info, call.span
+        )
 
     def index_spec(self, call: Call) -> None:
         """Returns None: an index spec does not express side effects."""
@@ -183,18 +193,18 @@ class IntoDefinition:
     def assumptions(self, call: Call) -> tuple[Any, ...]:
         """Returns the assumptions of the callee."""
         forward = memoize(self.forward, call)
-        found: tuple[Any, ...] = forward.op.definition.assumptions(forward)  # type: ignore[attr-defined]
-        return found
+        callee_assumptions: tuple[Any, ...] = forward.op.definition.assumptions(forward)  # type: ignore[attr-defined]
+        return callee_assumptions
 
     def reference(self, call: Call, values: tuple[Any, ...]) -> Any:
         """Computes the result into the destination and returns it."""
         forward = memoize(self.forward, call)
-        made = forward.op.definition.reference(forward, values[:-1])  # type: ignore[attr-defined]
+        result = forward.op.definition.reference(forward, values[:-1])  # type: ignore[attr-defined]
         destination = values[-1]
-        if np.shape(made) != destination.shape:
-            text = f"a result of shape {np.shape(made)} does not fill {destination.shape}"
-            raise ShapeMismatchError(f"{self.name}: {text}")
-        destination[...] = made
+        if np.shape(result) != destination.shape:
+            text = f"expected shape {np.shape(result)}, found {destination.shape}"
+            raise ShapeMismatchError(f"{self.name}: destination: {text}")
+        destination[...] = result
         return destination
 
 

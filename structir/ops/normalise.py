@@ -47,30 +47,30 @@ def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotang
     return [subtract(cotangent, multiply(exp(result), total))]
 
 
-def normalised(given: CallView, weights: tuple[str, ...]) -> str:
+def normalization_signature(call: CallView, weights: tuple[str, ...]) -> str:
     """Returns the signature in which the body receives the normalized axes whole."""
-    rank = given.rank("data")
+    rank = call.rank("data")
     if rank is None:
         others = ", ".join([f"{name}[*u] @ F" for name in weights])
         return f"data[*s] @ F, {others} -> y[*s] @ F"
-    axes, own = given.axes("axes", rank), index_vars(rank)
-    read = [f"[{i}]" if k in axes else i for k, i in enumerate(own)]
-    part = [own[k] for k in axes]
-    others = ", ".join([f"{access_text(name, part)} @ F" for name in weights])
-    return f"{access_text('data', read)} @ F, {others} -> {access_text('y', own)} @ F"
+    axes, variables = call.axes("axes", rank), index_vars(rank)
+    read = [f"[{i}]" if k in axes else i for k, i in enumerate(variables)]
+    weight_variables = [variables[k] for k in axes]
+    others = ", ".join([f"{access_text(name, weight_variables)} @ F" for name in weights])
+    return f"{access_text('data', read)} @ F, {others} -> {access_text('y', variables)} @ F"
 
 
-def layer(given: CallView) -> str:
+def layer_norm_signature(call: CallView) -> str:
     """Returns the signature of layer_norm, with two weights."""
-    return normalised(given, ("gamma", "beta"))
+    return normalization_signature(call, ("gamma", "beta"))
 
 
-def root_mean_square(given: CallView) -> str:
+def rms_norm_signature(call: CallView) -> str:
     """Returns the signature of rms_norm, with one weight."""
-    return normalised(given, ("weight",))
+    return normalization_signature(call, ("weight",))
 
 
-@op(layer, name="nn.layer_norm", parts=True)
+@op(layer_norm_signature, name="nn.layer_norm", parts=True)
 def layer_norm(
     data: Expr,
     gamma: Expr,
@@ -81,72 +81,72 @@ def layer_norm(
     scale: bool = True,
 ) -> Expr:
     """Normalizes to zero mean and unit variance over axes, then scales and shifts."""
-    standard = _standardised(data, axes, epsilon)
-    weight, shift = (_aligned(part, data, axes) for part in (gamma, beta))
-    return _weighted(standard, weight if scale else None, shift if center else None)
+    standard = _standardize(data, axes, epsilon)
+    weight, shift = (_align_weight(operand, data, axes) for operand in (gamma, beta))
+    return _scale_and_shift(standard, weight if scale else None, shift if center else None)
 
 
-@op(root_mean_square, name="nn.rms_norm", parts=True)
+@op(rms_norm_signature, name="nn.rms_norm", parts=True)
 def rms_norm(data: Expr, weight: Expr, axes: Axes, epsilon: float = 1e-5) -> Expr:
     """Divides by the root mean square over axes, then scales."""
     power = mean(square(data), axis=axes, keepdims=True)
-    return multiply(multiply(data, rsqrt(power + epsilon)), _aligned(weight, data, axes))
+    return multiply(multiply(data, rsqrt(power + epsilon)), _align_weight(weight, data, axes))
 
 
-def _standardised(data: Expr, axes: Axes, epsilon: float) -> Expr:
+def _standardize(data: Expr, axes: Axes, epsilon: float) -> Expr:
     distance = subtract(data, mean(data, axis=axes, keepdims=True))
-    spread = mean(square(distance), axis=axes, keepdims=True)
-    return multiply(distance, rsqrt(spread + epsilon))
+    variance_ = mean(square(distance), axis=axes, keepdims=True)
+    return multiply(distance, rsqrt(variance_ + epsilon))
 
 
-def _weighted(value: Expr, weight: Expr | None, shift: Expr | None) -> Expr:
+def _scale_and_shift(value: Expr, weight: Expr | None, shift: Expr | None) -> Expr:
     value = value if weight is None else multiply(value, weight)
     return value if shift is None else value + shift
 
 
-def _aligned(weight: Expr, data: Expr, axes: Axes) -> Expr:
+def _align_weight(weight: Expr, data: Expr, axes: Axes) -> Expr:
     """Reshapes a weight to broadcast against the data after its first axis."""
     rank: int = data.struct_info.ndim
-    given = [a % rank for a in ((axes,) if isinstance(axes, int) else axes)]
-    own = sorted(given)
-    if not own:
+    positions = [a % rank for a in ((axes,) if isinstance(axes, int) else axes)]
+    in_order = sorted(positions)
+    if not in_order:
         return weight
-    if given != own:
-        weight = permute_dims(weight, tuple([given.index(k) for k in own]))
-    missing = [k for k in range(own[0], rank) if k not in own]
-    places = tuple([k - own[0] for k in missing])
-    return expand_dims(weight, axis=places) if places else weight
+    if positions != in_order:
+        weight = permute_dims(weight, tuple([positions.index(k) for k in in_order]))
+    missing = [k for k in range(in_order[0], rank) if k not in in_order]
+    new_axes = tuple([k - in_order[0] for k in missing])
+    return expand_dims(weight, axis=new_axes) if new_axes else weight
 
 
-def grouped(given: CallView) -> ResolvedSignature:
+def group_norm_signature(call: CallView) -> ResolvedSignature:
     """Returns the signature with channels as `flat(g, c)`; normalized axes are whole."""
-    if given["num_groups"] < 1:
-        given.reject(f"num_groups: expected at least 1, found {given['num_groups']}")
-    return _by_channel(given, "flat(g, c)", "g == num_groups")
+    if call["num_groups"] < 1:
+        call.reject(f"num_groups: expected at least 1, found {call['num_groups']}")
+    return _channel_signature(call, "flat(g, c)", "g == num_groups")
 
 
-def by_instance(given: CallView) -> ResolvedSignature:
+def instance_norm_signature(call: CallView) -> ResolvedSignature:
     """Returns the signature with each channel of each instance separate."""
-    return _by_channel(given, "c", "")
+    return _channel_signature(call, "c", "")
 
 
-def _by_channel(given: CallView, channel: str, condition: str) -> ResolvedSignature:
-    rank = given.rank("data")
+def _channel_signature(call: CallView, channel: str, condition: str) -> ResolvedSignature:
+    rank = call.rank("data")
     if rank is None:
         return ResolvedSignature("data[*s] @ F, gamma[c] @ F, beta[c] @ F -> y[*s] @ F")
-    place, axes = given.axis("channel_axis", rank), given.axes("axes", rank)
-    if place in axes:
-        given.reject("axes: expected axes other than channel_axis, found it among them")
-    own = index_vars(rank)
-    read = [f"[{i}]" if k in axes else i for k, i in enumerate(own)]
-    made = list(own)
-    read[place], made[place] = channel, channel
+    channel_axis, axes = call.axis("channel_axis", rank), call.axes("axes", rank)
+    if channel_axis in axes:
+        call.reject("axes: expected axes other than channel_axis, found it among them")
+    variables = index_vars(rank)
+    in_axes = [f"[{i}]" if k in axes else i for k, i in enumerate(variables)]
+    out_axes = list(variables)
+    in_axes[channel_axis], out_axes[channel_axis] = channel, channel
     weights = f"gamma[{channel}] @ F, beta[{channel}] @ F"
-    line = f"{access_text('data', read)} @ F, {weights} -> {access_text('y', made)} @ F"
-    return ResolvedSignature(line, condition)
+    signature = f"{access_text('data', in_axes)} @ F, {weights} -> {access_text('y', out_axes)} @ F"
+    return ResolvedSignature(signature, condition)
 
 
-@op(grouped, name="nn.group_norm", parts=True)
+@op(group_norm_signature, name="nn.group_norm", parts=True)
 def group_norm(
     data: Expr,
     gamma: Expr,
@@ -161,18 +161,18 @@ def group_norm(
     """Normalizes each group of channels, then scales and shifts."""
     rank: int = data.struct_info.ndim
     sizes = data.struct_info.dims
-    place = channel_axis % rank
-    split = (*sizes[:place], num_groups, sizes[place] // num_groups, *sizes[place + 1 :])
-    inner = tuple([k + 1 if k > place else k for k in [a % rank for a in axes]])
-    standard = data  # where a size is 0, which a reshape would take for another
+    channel = channel_axis % rank
+    split = (*sizes[:channel], num_groups, sizes[channel] // num_groups, *sizes[channel + 1 :])
+    inner = tuple([k + 1 if k > channel else k for k in [a % rank for a in axes]])
+    standard = data  # a reshape interprets a literal 0 as a copied size
     if 0 not in sizes:
-        parted = _standardised(reshape(data, split), (place + 1, *inner), epsilon)
-        standard = reshape(parted, tuple(sizes))
-    weight, shift = (_aligned(part, data, place) for part in (gamma, beta))
-    return _weighted(standard, weight if scale else None, shift if center else None)
+        grouped_data = _standardize(reshape(data, split), (channel + 1, *inner), epsilon)
+        standard = reshape(grouped_data, tuple(sizes))
+    weight, shift = (_align_weight(operand, data, channel) for operand in (gamma, beta))
+    return _scale_and_shift(standard, weight if scale else None, shift if center else None)
 
 
-@op(by_instance, name="nn.instance_norm", parts=True)
+@op(instance_norm_signature, name="nn.instance_norm", parts=True)
 def instance_norm(
     data: Expr,
     gamma: Expr,
@@ -184,9 +184,9 @@ def instance_norm(
     scale: bool = True,
 ) -> Expr:
     """Normalizes each channel of each instance, then scales and shifts."""
-    standard = _standardised(data, axes, epsilon)
-    weight, shift = (_aligned(part, data, channel_axis) for part in (gamma, beta))
-    return _weighted(standard, weight if scale else None, shift if center else None)
+    standard = _standardize(data, axes, epsilon)
+    weight, shift = (_align_weight(operand, data, channel_axis) for operand in (gamma, beta))
+    return _scale_and_shift(standard, weight if scale else None, shift if center else None)
 
 
 @op(
@@ -211,26 +211,26 @@ def batch_norm(
 ) -> Expr:
     """Normalizes each channel: by batch statistics in training, else by running statistics.
 
-    In training the running statistics move toward those of the batch by `momentum`.
+    In training, the running statistics move toward the batch statistics by `momentum`.
     """
     rank: int = data.struct_info.ndim
-    place = axis % rank
-    others = tuple([k for k in range(rank) if k != place])
-    centre, spread = moving_mean, moving_var
+    channel = axis % rank
+    others = tuple([k for k in range(rank) if k != channel])
+    batch_mean, batch_variance = moving_mean, moving_var
     if training:
-        centre, spread = mean(data, axis=others), variance(data, axis=others)
-        moving_mean = moving_mean * (1.0 - momentum) + centre * momentum
-        moving_var = moving_var * (1.0 - momentum) + spread * momentum
-    distance = subtract(data, _aligned(centre, data, place))
-    value: Expr = multiply(distance, _aligned(rsqrt(spread + epsilon), data, place))
-    weight, shift = (_aligned(part, data, place) for part in (gamma, beta))
-    value = _weighted(value, weight if scale else None, shift if center else None)
+        batch_mean, batch_variance = mean(data, axis=others), variance(data, axis=others)
+        moving_mean = moving_mean * (1.0 - momentum) + batch_mean * momentum
+        moving_var = moving_var * (1.0 - momentum) + batch_variance * momentum
+    distance = subtract(data, _align_weight(batch_mean, data, channel))
+    value: Expr = multiply(distance, _align_weight(rsqrt(batch_variance + epsilon), data, channel))
+    weight, shift = (_align_weight(operand, data, channel) for operand in (gamma, beta))
+    value = _scale_and_shift(value, weight if scale else None, shift if center else None)
     return Tuple((value, moving_mean, moving_var))
 
 
 @batch_norm.region
 def _(call: Call) -> bool:
-    """Declares that training reads the whole batch, which the signature does not express."""
+    """Returns whether the signature states all reads: training reads the whole batch."""
     return call.attrs.get("training") is False
 
 

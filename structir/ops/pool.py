@@ -21,28 +21,30 @@ from structir.ops.conv import FITS, window
 from structir.projections import scalar_expr
 from structir.projections.scalar_expr import LoopIndex, ScalarExpr
 
-POOLED = "(H{k} + lo[{k}] + hi[{k}] - d[{k}]*(p{k} - 1) - 1 + up[{k}])//s[{k}] + 1"
-BEGINNING = "(H{k} + lo[{k}] + up[{k}])//s[{k}]"  # windows that begin before the far padding
+WINDOW_COUNT = "(H{k} + lo[{k}] + hi[{k}] - d[{k}]*(p{k} - 1) - 1 + up[{k}])//s[{k}] + 1"
+WINDOWS_BEFORE_PADDING = (
+    "(H{k} + lo[{k}] + up[{k}])//s[{k}]"  # windows that start before the end padding
+)
 
 
 @attrs.frozen
 class PoolWindows:
-    """Index expressions, conditions and numbers of a pool's windows."""
+    """Index expressions, conditions and attributes of pooling windows."""
 
-    read: list[str]
-    made: list[str]
+    in_axes: list[str]
+    out_axes: list[str]
     checks: str
     numbers: dict[str, Any]
 
 
-def windows_of(given: CallView, count: int, name: str) -> PoolWindows:
+def windows_of(call: CallView, count: int, name: str) -> PoolWindows:
     """Returns the windows of a pool, from its attributes."""
     axes = range(count)
-    low, high = padding(given, count)
-    strides, dilation = each(given, "strides", count), each(given, "dilation", count)
-    if min(*strides, *dilation, *each(given, "pool_size", count)) < 1:
-        given.reject("expected positive pool_size, strides and dilation")
-    up = tuple([s - 1 if given["ceil_mode"] else 0 for s in strides])
+    low, high = padding(call, count)
+    strides, dilation = each(call, "strides", count), each(call, "dilation", count)
+    if min(*strides, *dilation, *each(call, "pool_size", count)) < 1:
+        call.reject("expected positive pool_size, strides and dilation")
+    up = tuple([s - 1 if call["ceil_mode"] else 0 for s in strides])
     numbers: dict[str, Any] = {
         "s": strides,
         "d": dilation,
@@ -50,108 +52,112 @@ def windows_of(given: CallView, count: int, name: str) -> PoolWindows:
         "hi": tuple(high),
         "up": up,
     }
-    numbers["pool_size"] = each(given, "pool_size", count)
-    layout = given["layout"] or "NC" + SPATIAL[count]
-    check_rank(given, name, layout)
-    read = _entries(count, [window(k) for k in axes])
-    made = _entries(count, [f"h{k}" for k in axes])
+    numbers["pool_size"] = each(call, "pool_size", count)
+    layout = call["layout"] or "NC" + SPATIAL[count]
+    check_rank(call, name, layout)
+    in_axes = _in_axes(count, [window(k) for k in axes])
+    out_axes = _in_axes(count, [f"h{k}" for k in axes])
     sizes = [f"p{k} == pool_size[{k}]" for k in axes]
     counts = [f"h{k} == {_window_count(numbers, k)}" for k in axes]
     return PoolWindows(
-        in_layout(given, layout, read),
-        in_layout(given, given["out_layout"] or layout, made),
+        in_layout(call, layout, in_axes),
+        in_layout(call, call["out_layout"] or layout, out_axes),
         where_text(sizes, counts, [FITS.format(k=k) for k in axes]),
         numbers,
     )
 
 
 def _window_count(numbers: dict[str, Any], k: int) -> str:
-    """Returns the number of windows; with ceil mode, each starts before the far padding."""
+    """Returns the number of windows; in ceil mode each starts before the end padding."""
     step, size, after = numbers["s"][k], numbers["pool_size"][k], numbers["hi"][k]
     extent = numbers["d"][k] * (size - 1) + 1
     all_begin_before = not numbers["up"][k] or extent - after >= step
-    count = POOLED if all_begin_before else f"min({POOLED}, {BEGINNING})"
+    count = WINDOW_COUNT if all_begin_before else f"min({WINDOW_COUNT}, {WINDOWS_BEFORE_PADDING})"
     return count.format(k=k)
 
 
-def pooled(given: CallView) -> ResolvedSignature:
+def pool_signature(call: CallView) -> ResolvedSignature:
     """Returns the signature with reads at `stride * h + dilation * p - padding`.
 
     With `ceil_mode` the last windows may be partial, but each starts within the input or the
     padding before it.
     """
-    found = windows_of(given, int(given.op[-2]), "x")
-    line = f"{access_text('x', found.read)} -> {access_text('out', found.made)}"
-    return ResolvedSignature(line, found.checks, "", found.numbers)
+    windows = windows_of(call, int(call.op[-2]), "x")
+    signature = f"{access_text('x', windows.in_axes)} -> {access_text('out', windows.out_axes)}"
+    return ResolvedSignature(signature, windows.checks, "", windows.numbers)
 
 
-def averaged(given: CallView) -> ResolvedSignature:
-    """Returns the signature of a mean; `count_include_pad` counts padding, but nothing beyond."""
-    made = pooled(given)
-    monoid = "sum" if given["count_include_pad"] else "mean"
-    return attrs.evolve(made, attributes={**made.attributes, "monoid": monoid})
+def avg_pool_signature(call: CallView) -> ResolvedSignature:
+    """Returns the signature of a mean; `count_include_pad` counts padding but nothing after it."""
+    signature = pool_signature(call)
+    monoid = "sum" if call["count_include_pad"] else "mean"
+    return attrs.evolve(signature, attributes={**signature.attributes, "monoid": monoid})
 
 
-def _mean_with_padding(x: ScalarExpr, letters: LoopIndices) -> ScalarExpr:
-    """Computes an element's share in a mean that counts padding, but nothing beyond."""
-    numbers = letters.attributes
-    counts = [_elements(letters, k) if up else numbers["pool_size"][k] for k, up in _ups(letters)]
-    whole = math.prod([n for n in counts if isinstance(n, int)])
+def _mean_with_padding(x: ScalarExpr, loop: LoopIndices) -> ScalarExpr:
+    """Divides an element by the size of its window, including padding but no index beyond it."""
+    numbers = loop.attributes
+    counts = [
+        _window_elements(loop, k) if up else numbers["pool_size"][k] for k, up in _ceil_terms(loop)
+    ]
+    full_size = math.prod([n for n in counts if isinstance(n, int)])
     partial = [n for n in counts if isinstance(n, ScalarExpr)]
-    return reduce(truediv, [scalar_expr.cast(n, "float32") for n in partial], x / whole)
+    return reduce(truediv, [scalar_expr.cast(n, "float32") for n in partial], x / full_size)
 
 
-def _ups(letters: LoopIndices) -> Iterable[tuple[int, int]]:
-    return enumerate(letters.attributes["up"])
+def _ceil_terms(loop: LoopIndices) -> Iterable[tuple[int, int]]:
+    return enumerate(loop.attributes["up"])
 
 
-def _elements(letters: LoopIndices, k: int) -> ScalarExpr:
+def _window_elements(loop: LoopIndices, k: int) -> ScalarExpr:
     """Returns the number of elements of a window within the axis and its padding."""
-    numbers = letters.attributes
+    numbers = loop.attributes
     size, step, dilation = (numbers[name][k] for name in ("pool_size", "s", "d"))
-    extent = letters.extents[f"H{k}"] + numbers["lo"][k] + numbers["hi"][k]
-    remaining = extent - LoopIndex(letters.symbol(f"h{k}")) * step
+    extent = loop.extents[f"H{k}"] + numbers["lo"][k] + numbers["hi"][k]
+    remaining = extent - LoopIndex(loop.symbol(f"h{k}")) * step
     return scalar_expr.min((remaining + dilation - 1) // dilation, size)
 
 
-def _entries(count: int, spatial: list[str]) -> dict[str, str]:
+def _in_axes(count: int, spatial: list[str]) -> dict[str, str]:
     return {"N": "n", "C": "c", **dict(zip(SPATIAL[count], spatial, strict=True))}
 
 
-def adapted(given: CallView) -> ResolvedSignature:
+def adaptive_pool_signature(call: CallView) -> ResolvedSignature:
     """Returns the signature of adaptive windows: equal segments of the axis."""
-    count = int(given.op[-2])
-    layout = given["layout"] or "NC" + SPATIAL[count]
-    check_rank(given, "x", layout)
+    count = int(call.op[-2])
+    layout = call["layout"] or "NC" + SPATIAL[count]
+    check_rank(call, "x", layout)
     axes = range(count)
-    wanted = given["output_size"]
-    sizes = None if wanted is None else each(given, "output_size", count)
-    read = in_layout(given, layout, _entries(count, [f"y{k}" for k in axes]))
-    made = in_layout(given, given["out_layout"] or layout, _entries(count, [f"h{k}" for k in axes]))
-    checks = [f"h{k} == y{k}" if sizes is None else f"h{k} == wanted[{k}]" for k in axes]
-    inside = [_alone(k) if sizes is None else _stretch(k) for k in axes]
-    line = f"{access_text('x', read)} -> {access_text('out', made)}"
+    output_size = call["output_size"]
+    sizes = None if output_size is None else each(call, "output_size", count)
+    in_axes = in_layout(call, layout, _in_axes(count, [f"y{k}" for k in axes]))
+    out_axes = in_layout(
+        call, call["out_layout"] or layout, _in_axes(count, [f"h{k}" for k in axes])
+    )
+    checks = [f"h{k} == y{k}" if sizes is None else f"h{k} == segments[{k}]" for k in axes]
+    inside = [_same_position(k) if sizes is None else _in_segment(k) for k in axes]
+    signature = f"{access_text('x', in_axes)} -> {access_text('out', out_axes)}"
     return ResolvedSignature(
-        line, where_text(checks), " and ".join(inside), {"wanted": sizes or ()}
+        signature, where_text(checks), " and ".join(inside), {"segments": sizes or ()}
     )
 
 
-def _stretch(k: int) -> str:
+def _in_segment(k: int) -> str:
     return (
         f"h{k}*size(y{k})//size(h{k}) <= y{k} and "
         f"y{k} < ((h{k} + 1)*size(y{k}) + size(h{k}) - 1)//size(h{k})"
     )
 
 
-def _alone(k: int) -> str:
-    """Returns whether results and positions have equal size, also 0."""
+def _same_position(k: int) -> str:
+    """Returns the condition that the index of the result equals that of the operand."""
     return f"h{k} <= y{k} and y{k} <= h{k}"
 
 
-def _pools(count: int) -> None:
+def _declare_pools(count: int) -> None:
     """Declares the pools over a number of spatial axes."""
 
-    @op(pooled, name=f"nn.max_pool{count}d", reduce="max")
+    @op(pool_signature, name=f"nn.max_pool{count}d", reduce="max")
     def max_pool(
         x: ScalarExpr,
         pool_size: Ints = (1,),
@@ -169,7 +175,7 @@ def _pools(count: int) -> None:
     space = (6, 5, 4)[:count]
     max_pool.example(f32[1, 2, *space], pool_size=2, strides=2)
 
-    @op(averaged, name=f"nn.avg_pool{count}d", reduce="monoid")
+    @op(avg_pool_signature, name=f"nn.avg_pool{count}d", reduce="monoid")
     def avg_pool(
         x: ScalarExpr,
         pool_size: Ints = (1,),
@@ -181,25 +187,25 @@ def _pools(count: int) -> None:
         layout: Layout | None = None,
         out_layout: Layout | None = None,
         *,
-        letters: LoopIndices,
+        loop: LoopIndices,
     ) -> ScalarExpr:
         """Computes the mean of each window; `count_include_pad` includes padding."""
-        return _mean_with_padding(x, letters) if count_include_pad else x
+        return _mean_with_padding(x, loop) if count_include_pad else x
 
     avg_pool.example(f32[1, 2, *space], pool_size=3, strides=2, padding=1)
 
-    @op(adapted, name=f"nn.adaptive_avg_pool{count}d", reduce="mean")
+    @op(adaptive_pool_signature, name=f"nn.adaptive_avg_pool{count}d", reduce="mean")
     def adaptive_avg_pool(
         x: ScalarExpr,
         output_size: Ints | None = None,
         layout: Layout | None = None,
         out_layout: Layout | None = None,
     ) -> ScalarExpr:
-        """Computes means of equal segments, a given number along each spatial axis."""
+        """Computes the mean of each of `output_size` equal segments along every spatial axis."""
         return x
 
     adaptive_avg_pool.example(f32[1, 2, *space], output_size=2)
 
 
 for _count in SPATIAL:
-    _pools(_count)
+    _declare_pools(_count)

@@ -15,24 +15,24 @@ IntegerType = Annotated[str, dtype_among("int8 uint8 int16 uint16 int32 uint32 i
 FloatType = Annotated[str, dtype_among("float16 bfloat16 float32 float64")]
 
 
-def scaled(given: CallView, family: str) -> str:
+def scaled_signature(call: CallView, family: str) -> str:
     """Returns the signature of scale and zero point: scalars, or one per position of the axis."""
-    scale, zero = ("" if given.rank(name) == 0 else "i" for name in ("scale", "zero_point"))
+    scale, zero = ("" if call.rank(name) == 0 else "i" for name in ("scale", "zero_point"))
     weights = f"scale[{scale}] @ F1, zero_point[{zero}] @ T3"
     return f"x[*p, i, *t] @ {family}, {weights} -> y[*p, i, *t] @ out_dtype"
 
 
-def to_integers(given: CallView) -> str:
+def quantize_signature(call: CallView) -> str:
     """Returns the signature of quantization."""
-    return scaled(given, "F")
+    return scaled_signature(call, "F")
 
 
-def to_floats(given: CallView) -> str:
+def dequantize_signature(call: CallView) -> str:
     """Returns the signature of dequantization."""
-    return scaled(given, "I")
+    return scaled_signature(call, "I")
 
 
-@op(to_integers, at={"i": "axis"})
+@op(quantize_signature, at={"i": "axis"})
 def quantize(
     x: ScalarExpr,
     scale: ScalarExpr,
@@ -45,7 +45,7 @@ def quantize(
     return scalar_expr.cast(value + scalar_expr.cast(zero_point, "float32"), out_dtype)
 
 
-@op(to_floats, at={"i": "axis"})
+@op(dequantize_signature, at={"i": "axis"})
 def dequantize(
     x: ScalarExpr,
     scale: ScalarExpr,

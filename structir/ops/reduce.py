@@ -14,91 +14,91 @@ from structir.ops.elementwise import astype, sqrt, square
 from structir.projections.scalar_expr import ScalarExpr
 
 
-def reduced(given: CallView, dtype: str = "T") -> str:
+def reduce_signature(call: CallView, dtype: str = "T") -> str:
     """Returns `x[i0, i1] -> out[i0]`; reduced axes are omitted, or 1 with keepdims."""
-    rank, keep = given.rank("x"), given["keepdims"]
-    if given["axis"] is None and not keep:
+    rank, keep = call.rank("x"), call["keepdims"]
+    if call["axis"] is None and not keep:
         return f"x[*s] -> out[] @ {dtype}"
-    found = axes_of_any_rank(given["axis"]) if rank is None else None
-    if rank is None and found is None:
+    axes_and_variables = axes_of_any_rank(call["axis"]) if rank is None else None
+    if rank is None and axes_and_variables is None:
         return f"x[*s] -> out[*u] @ {dtype}"
-    axes, own = found or (given.axes("axis", rank or 0), index_vars(rank or 0))
-    out = ["1" if k in axes else i for k, i in enumerate(own) if keep or k not in axes]
-    return f"{access_text('x', own)} -> {access_text('out', out)} @ {dtype}"
+    axes, variables = axes_and_variables or (call.axes("axis", rank or 0), index_vars(rank or 0))
+    out = ["1" if k in axes else i for k, i in enumerate(variables) if keep or k not in axes]
+    return f"{access_text('x', variables)} -> {access_text('out', out)} @ {dtype}"
 
 
-def located(given: CallView) -> str:
+def arg_reduce_signature(call: CallView) -> str:
     """Returns the signature of a reduction to positions."""
-    return reduced(given, "int64")
+    return reduce_signature(call, "int64")
 
 
-@op(reduced, reduce="sum")
+@op(reduce_signature, reduce="sum")
 def sum_(x: ScalarExpr, axis: Axes | None = None, keepdims: bool = False) -> ScalarExpr:
     """Computes the sum over axes; over all by default."""
     return x
 
 
-@op(reduced, reduce="prod")
+@op(reduce_signature, reduce="prod")
 def prod(x: ScalarExpr, axis: Axes | None = None, keepdims: bool = False) -> ScalarExpr:
     """Computes the product over axes; over all by default."""
     return x
 
 
-@op(reduced, reduce="max")
+@op(reduce_signature, reduce="max")
 def max_(x: ScalarExpr, axis: Axes | None = None, keepdims: bool = False) -> ScalarExpr:
     """Computes the maximum over axes; over all by default."""
     return x
 
 
-@op(reduced, reduce="min")
+@op(reduce_signature, reduce="min")
 def min_(x: ScalarExpr, axis: Axes | None = None, keepdims: bool = False) -> ScalarExpr:
     """Computes the minimum over axes; over all by default."""
     return x
 
 
-@op(reduced, reduce="mean")
+@op(reduce_signature, reduce="mean")
 def mean(x: ScalarExpr, axis: Axes | None = None, keepdims: bool = False) -> ScalarExpr:
     """Computes the mean over axes; over all by default."""
     return x
 
 
-@op(located, reduce="argmax")
+@op(arg_reduce_signature, reduce="argmax")
 def argmax(x: ScalarExpr, axis: Axis | None = None, keepdims: bool = False) -> ScalarExpr:
     """Computes the index of the first maximum along an axis; over all by default."""
     return x
 
 
-@op(located, reduce="argmin")
+@op(arg_reduce_signature, reduce="argmin")
 def argmin(x: ScalarExpr, axis: Axis | None = None, keepdims: bool = False) -> ScalarExpr:
     """Computes the index of the first minimum along an axis; over all by default."""
     return x
 
 
-@op(reduced, parts=True)
+@op(reduce_signature, parts=True)
 def variance(x: Expr, axis: Axes | None = None, keepdims: bool = False) -> Expr:
     """Computes the population variance; integer results are truncated."""
-    exact = _floating(x)
+    exact = _as_float(x)
     distance = subtract(exact, mean(exact, axis=axis, keepdims=True))
-    return _returned(mean(square(distance), axis=axis, keepdims=keepdims), x)
+    return _as_operand_dtype(mean(square(distance), axis=axis, keepdims=keepdims), x)
 
 
-@op(reduced, parts=True)
+@op(reduce_signature, parts=True)
 def std(x: Expr, axis: Axes | None = None, keepdims: bool = False) -> Expr:
     """Computes the population standard deviation; integer results are truncated."""
-    return _returned(sqrt(variance(_floating(x), axis=axis, keepdims=keepdims)), x)
+    return _as_operand_dtype(sqrt(variance(_as_float(x), axis=axis, keepdims=keepdims)), x)
 
 
-def _floating(x: Expr) -> Expr:
+def _as_float(x: Expr) -> Expr:
     """Converts integers to a floating-point dtype."""
-    return x if _has_fractions(x) else astype(x, "float64")
+    return x if _is_floating(x) else astype(x, "float64")
 
 
-def _returned(result: Expr, x: Expr) -> Expr:
+def _as_operand_dtype(result: Expr, x: Expr) -> Expr:
     """Converts a result to the dtype of the operand."""
-    return result if _has_fractions(x) else astype(result, x.struct_info.dtype)
+    return result if _is_floating(x) else astype(result, x.struct_info.dtype)
 
 
-def _has_fractions(x: Expr) -> bool:
+def _is_floating(x: Expr) -> bool:
     dtype = x.struct_info.dtype
     return dtype is None or is_float(dtype)
 

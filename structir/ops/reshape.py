@@ -35,49 +35,51 @@ def product(sizes: Sequence[Dim]) -> Dim:
     return reduce(mul, sizes, start)
 
 
-def reshaped(given: CallView) -> ResolvedSignature:
+def reshape_signature(call: CallView) -> ResolvedSignature:
     """Returns the signature with common factors where shapes nest, else with linear indices."""
-    target = given["shape"]
+    target = call["shape"]
     if isinstance(target, UnknownShape):
         return ResolvedSignature("x[*s] -> y[*shape]")
     if target is UNKNOWN:
         return ResolvedSignature("x[*s] -> y[_]")
     if not isinstance(target, tuple):
         target = (target,)
-    sizes = given.dims("x")
-    _check_target(given, target)
+    sizes = call.dims("x")
+    _check_target(call, target)
     if sizes is None:
         if any(size in (0, -1) for size in target):
             return ResolvedSignature(f"x[*s] -> {access_text('y', ['_'] * len(target))}")
         return ResolvedSignature("x[*s] -> y[*to]", "", "", {"to": target})
-    to = filled(given, sizes, target)
-    none = compare("eq", product(_others(sizes, target)[1]), 0) if -1 in target else 0
+    to = infer_target(call, sizes, target)
+    rest_is_zero = (
+        compare("eq", product(_unmatched_sizes(sizes, target)[1]), 0) if -1 in target else 0
+    )
     grouped = grouping(sizes, to)
     if grouped is None:
-        return _numbered(len(sizes), to, none)
-    read, made, factors = grouped
+        return _linear_index_signature(len(sizes), to, rest_is_zero)
+    in_axes, out_axes, factors = grouped
     checks = [f"f{k} == factors[{k}]" for k in range(len(factors))]
-    line = f"{access_text('x', read)} -> {access_text('y', made)}"
+    signature = f"{access_text('x', in_axes)} -> {access_text('y', out_axes)}"
     attributes: dict[str, object] = {"factors": factors}
-    total, wanted = product(sizes), product(to)
-    if not equal(total, wanted):  # it cannot be decided before the program runs
-        checks.append("total == wanted")
-        attributes |= {"total": total, "wanted": wanted}
-    if none != 0:  # a size that is worked out may turn out to be any
+    total, target_total = product(sizes), product(to)
+    if not equal(total, target_total):  # undecidable before run time
+        checks.append("total == target_total")
+        attributes |= {"total": total, "target_total": target_total}
+    if rest_is_zero != 0:  # -1 is ambiguous if the other sizes multiply to 0
         checks.append("rest_is_0 == 0")
-        attributes["rest_is_0"] = none
-    return ResolvedSignature(line, where_text(checks), "", attributes)
+        attributes["rest_is_0"] = rest_is_zero
+    return ResolvedSignature(signature, where_text(checks), "", attributes)
 
 
-def _check_target(given: CallView, target: Dims) -> None:
+def _check_target(call: CallView, target: Dims) -> None:
     if any(isinstance(size, int) and size < -1 for size in target):
         message = "shape: expected no negative size except one -1"
-        given.reject(f"{message}, found {shape_text(target)}")
+        call.reject(f"{message}, found {shape_text(target)}")
     if sum(size == -1 for size in target) > 1:
-        given.reject(f"shape: expected at most one -1, found {shape_text(target)}")
+        call.reject(f"shape: expected at most one -1, found {shape_text(target)}")
 
 
-def filled(given: CallView, sizes: Dims, target: Dims) -> Dims:
+def infer_target(call: CallView, sizes: Dims, target: Dims) -> Dims:
     """Infers -1 and copies sizes for 0 in the target shape; rejects a wrong number of elements.
 
     A 0 is literal where the operand has no elements.
@@ -87,20 +89,21 @@ def filled(given: CallView, sizes: Dims, target: Dims) -> Dims:
         if size == 0 and isinstance(size, int) and (total != 0 or -1 in target):
             if k >= len(sizes):
                 message = (
-                    f"shape: a 0 copies the size of axis {k}, but x has {axes_text(len(sizes))}"
+                    f"shape: expected a 0 only at axes of x, which it copies, found a 0 at axis {k}"
+                    f" for {axes_text(len(sizes))}"
                 )
-                given.reject(message)
+                call.reject(message)
             to[k] = sizes[k]
     if -1 in to:
-        total, rest = [product(part) for part in _others(sizes, tuple(to))]
-        if rest == 0 or equal(floormod(total, rest), 0) is False:
+        total, divisor = [product(part) for part in _unmatched_sizes(sizes, tuple(to))]
+        if divisor == 0 or equal(floormod(total, divisor), 0) is False:
             counts = f"{text(product(sizes))} elements to {shape_text(target)}"
-            others = f"{text(total)} is not a multiple of {text(rest)}"
-            given.reject(f"cannot reshape {counts}: {others}", None, "E0204")
-        exact = exact_quotient(total, rest)
-        to[to.index(-1)] = floordiv(total, rest) if exact is None else exact
+            others = f"{text(total)} is not a multiple of {text(divisor)}"
+            call.reject(f"cannot reshape {counts}: {others}", None, "E0204")
+        exact = exact_quotient(total, divisor)
+        to[to.index(-1)] = floordiv(total, divisor) if exact is None else exact
     elif equal(total, product(to)) is False:
-        given.reject(
+        call.reject(
             f"cannot reshape {text(total)} elements to {shape_text(to)} "
             f"({text(product(to))} elements)",
             _inferred_size_hint(total, to),
@@ -124,13 +127,13 @@ def _inferred_size_hint(total: Dim, target: list[Dim]) -> str | None:
     return None
 
 
-def _others(sizes: Dims, target: Dims) -> tuple[list[Dim], list[Dim]]:
+def _unmatched_sizes(sizes: Dims, target: Dims) -> tuple[list[Dim], list[Dim]]:
     """Removes the sizes common to both shapes, so that -1 is inferred even if they are 0."""
     copied = [sizes[k] if size == 0 and k < len(sizes) else size for k, size in enumerate(target)]
-    return _remaining(sizes, copied)
+    return _remove_common(sizes, copied)
 
 
-def _remaining(sizes: Sequence[Dim], target: Sequence[Dim]) -> tuple[list[Dim], list[Dim]]:
+def _remove_common(sizes: Sequence[Dim], target: Sequence[Dim]) -> tuple[list[Dim], list[Dim]]:
     old, new = list(sizes), []
     for size in target:
         if size in old:
@@ -140,20 +143,24 @@ def _remaining(sizes: Sequence[Dim], target: Sequence[Dim]) -> tuple[list[Dim], 
     return old, new
 
 
-def _numbered(rank: int, to: Dims, none: Dim) -> ResolvedSignature:
+def _linear_index_signature(rank: int, to: Dims, rest_is_zero: Dim) -> ResolvedSignature:
     """Returns the signature for arbitrary shapes, by division and remainder of linear indices."""
-    own, out = index_vars(rank, "x"), index_vars(len(to), "y")
-    number = f"flat({', '.join(out)})" if out else "0"
+    in_variables, out_variables = index_vars(rank, "x"), index_vars(len(to), "y")
+    linear_index = f"flat({', '.join(out_variables)})" if out_variables else "0"
     read = []
-    for k, letter in enumerate(own):
-        after = " * ".join([f"size({e})" for e in own[k + 1 :]])
-        part = f"{number} // ({after})" if after else number
-        read.append(f"{part} % size({letter}) : {letter}" if k else f"{part} : {letter}")
-    checks = [f"{e} == to[{k}]" for k, e in enumerate(out)]
-    same = f"{' * '.join(own) or '1'} == {' * '.join(out) or '1'}"
-    line = f"{access_text('x', read)} -> {access_text('y', out)}"
-    checks += ["rest_is_0 == 0"] * (none != 0)
-    return ResolvedSignature(line, where_text(checks, same), "", {"to": to, "rest_is_0": none})
+    for k, variable in enumerate(in_variables):
+        inner = " * ".join([f"size({e})" for e in in_variables[k + 1 :]])
+        quotient = f"{linear_index} // ({inner})" if inner else linear_index
+        read.append(
+            f"{quotient} % size({variable}) : {variable}" if k else f"{quotient} : {variable}"
+        )
+    checks = [f"{e} == to[{k}]" for k, e in enumerate(out_variables)]
+    equal_totals = f"{' * '.join(in_variables) or '1'} == {' * '.join(out_variables) or '1'}"
+    signature = f"{access_text('x', read)} -> {access_text('y', out_variables)}"
+    checks += ["rest_is_0 == 0"] * (rest_is_zero != 0)
+    return ResolvedSignature(
+        signature, where_text(checks, equal_totals), "", {"to": to, "rest_is_0": rest_is_zero}
+    )
 
 
 def grouping(old: Dims, new: Dims) -> tuple[list[str], list[str], Dims] | None:
@@ -171,68 +178,70 @@ def grouping(old: Dims, new: Dims) -> tuple[list[str], list[str], Dims] | None:
                 return None
             if running not in marks:
                 marks.append(running)
-    chain = _nested(marks)
+    chain = _divisor_chain(marks)
     if chain is None:
         return None
     factors = [exact_quotient(b, a) for a, b in pairwise(chain)]
-    found = tuple([f for f in factors if f is not None])
-    return _groups(old, chain), _groups(new, chain), found
+    known_factors = tuple([f for f in factors if f is not None])
+    return _groups(old, chain), _groups(new, chain), known_factors
 
 
-def _nested(marks: list[Dim]) -> list[Dim] | None:
+def _divisor_chain(marks: list[Dim]) -> list[Dim] | None:
     """Orders suffix products so that each divides the next; None where impossible."""
     chain: list[Dim] = []
-    rest = list(marks)
-    while rest:
-        least = [m for m in rest if all(exact_quotient(other, m) is not None for other in rest)]
+    remaining = list(marks)
+    while remaining:
+        least = [
+            m for m in remaining if all(exact_quotient(other, m) is not None for other in remaining)
+        ]
         if not least:
             return None
         chain.append(least[0])
-        rest.remove(least[0])
+        remaining.remove(least[0])
     return chain
 
 
 def _groups(sizes: Dims, chain: list[Dim]) -> list[str]:
     """Returns each axis as the factors between two suffix products."""
     entries: list[str] = []
-    at = 0
+    start = 0
     mark: Dim = 1
     for size in reversed(sizes):
         mark = mark * size
         end = chain.index(mark)
-        names = [f"f{k}" for k in reversed(range(at, end))]
+        names = [f"f{k}" for k in reversed(range(start, end))]
         entries.insert(
             0, names[0] if len(names) == 1 else f"flat({', '.join(names)})" if names else "1"
         )
-        at = end
+        start = end
     return entries
 
 
-@op(reshaped, reads_sizes=True)
+@op(reshape_signature, reads_sizes=True)
 def reshape(x: ScalarExpr, shape: SizeOrSizes) -> ScalarExpr:
     """Reshapes a tensor. In `shape`, 0 copies a size of the operand, and one -1 is inferred."""
     return x
 
 
-def as_written(call: Call, values: tuple[Any, ...]) -> tuple[Any, ...]:
+def resolve_zeros(call: Call, values: tuple[Any, ...]) -> tuple[Any, ...]:
     """Replaces each literal 0 of the shape; a size that is 0 at run time is literal."""
-    given = values[1] if len(values) > 1 else ()
-    target = list(given) if isinstance(given, tuple) else [given]
+    shape = values[1] if len(values) > 1 else ()
+    target = list(shape) if isinstance(shape, tuple) else [shape]
     if 0 not in target:
         return values
-    x, known, stated = np.asarray(values[0]), *map(_stated, call.args[:2])
-    if stated is None or (known is not None and product(known) == 0):
+    x, x_dims, static_shape = np.asarray(values[0]), *map(_static_dims, call.args[:2])
+    if static_shape is None or (x_dims is not None and product(x_dims) == 0):
         return values
-    copied = [k for k, size in enumerate(stated) if isinstance(size, int) and size == 0]
+    copied = [k for k, size in enumerate(static_shape) if isinstance(size, int) and size == 0]
     for k in copied:
         if k < x.ndim:
             target[k] = x.shape[k]
     if any(size == 0 and k not in copied for k, size in enumerate(target)):
-        target = _without_elements(call, x.shape, target)
+        target = _infer_empty_target(call, x.shape, target)
     return (x, tuple(target), *values[2:])
 
 
-def _stated(value: Expr) -> Dims | None:
+def _static_dims(value: Expr) -> Dims | None:
     """Returns the known dims of a tensor, a shape or a number."""
     info: Any = value.struct_info
     if isinstance(info, PrimStructInfo):
@@ -240,31 +249,31 @@ def _stated(value: Expr) -> Dims | None:
     return info.dims if isinstance(info.dims, tuple) else None
 
 
-def _without_elements(call: Call, sizes: Sequence[Any], target: list[Any]) -> list[Any]:
+def _infer_empty_target(call: Call, sizes: Sequence[Any], target: list[Any]) -> list[Any]:
     """Infers -1 in a target with a size that is 0 at run time."""
-    left, into = [prod(part) for part in _remaining(sizes, target)]
-    to = [left // into if size == -1 and into else size for size in target]
+    elements, divisor = [prod(part) for part in _remove_common(sizes, target)]
+    to = [elements // divisor if size == -1 and divisor else size for size in target]
     if -1 in to or prod(sizes):
         name = call.op.name  # type: ignore[attr-defined]
-        raise ShapeMismatchError(f"{name}: a tensor of {sizes} does not fit {tuple(target)}")
+        raise ShapeMismatchError(f"{name}: cannot reshape {tuple(sizes)} to {tuple(target)}")
     return to
 
 
-reshape.as_written(as_written)
+reshape.as_written(resolve_zeros)
 
 
-def viewed(given: CallView) -> ResolvedSignature:
-    """Returns the signature of a reshape; with another dtype or offset only the shape is known."""
-    if given["shape"] is None:
-        return ResolvedSignature("x[*s] -> y[*s] @ dtype or T", sizes=given["dtype"] is not None)
-    if isinstance(given["shape"], UnknownShape):
+def view_signature(call: CallView) -> ResolvedSignature:
+    """Returns the signature of a reshape; a change of dtype or an offset leaves only shapes."""
+    if call["shape"] is None:
+        return ResolvedSignature("x[*s] -> y[*s] @ dtype or T", sizes=call["dtype"] is not None)
+    if isinstance(call["shape"], UnknownShape):
         return ResolvedSignature("x[*s] -> y[*shape] @ dtype or T", sizes=True)
-    if given["dtype"] is None and given["relative_byte_offset"] is None:
-        return reshaped(given)
+    if call["dtype"] is None and call["relative_byte_offset"] is None:
+        return reshape_signature(call)
     return ResolvedSignature("x[*s] -> y[*shape] @ dtype or T", sizes=True)
 
 
-@op(viewed, name="memory.view", reads_sizes=True)
+@op(view_signature, name="memory.view", reads_sizes=True)
 def view(
     x: ScalarExpr,
     shape: Sizes | None = None,
@@ -278,7 +287,7 @@ def view(
 @view.as_written
 def _(call: Call, values: tuple[Any, ...]) -> tuple[Any, ...]:
     reshapes = call.attrs.get("dtype") is None and values[2:] in ((), ((),))
-    return as_written(call, values) if reshapes else values
+    return resolve_zeros(call, values) if reshapes else values
 
 
 @view.reference
@@ -290,16 +299,18 @@ def _(
 ) -> Array:
     start = relative_byte_offset or 0
     if dtype is None and relative_byte_offset is None and shape is not None:
-        copied = [x.shape[k] if n == 0 and k < x.ndim else n for k, n in enumerate(shape)]
-        return x.reshape(shape if x.size == 0 and -1 not in shape else copied)
-    kind = x.dtype if dtype is None else numpy_dtype(dtype)
+        target = [x.shape[k] if n == 0 and k < x.ndim else n for k, n in enumerate(shape)]
+        return x.reshape(shape if x.size == 0 and -1 not in shape else target)
+    element_type = x.dtype if dtype is None else numpy_dtype(dtype)
     sizes = x.shape if shape is None else shape
     memory = np.frombuffer(np.ascontiguousarray(x).tobytes(), "uint8")
-    count = prod(sizes) if -1 not in sizes else (memory.size - start) // kind.itemsize
-    end = start + count * kind.itemsize
+    count = prod(sizes) if -1 not in sizes else (memory.size - start) // element_type.itemsize
+    end = start + count * element_type.itemsize
     if end > memory.size:
-        raise ValueError(f"{end} bytes are looked at, but there are {memory.size}")
-    return memory[start:end].view(kind).reshape(sizes)
+        raise ValueError(
+            f"expected at most {memory.size} bytes, found {end} bytes up to the end of the view"
+        )
+    return memory[start:end].view(element_type).reshape(sizes)
 
 
 reshape.example(f32[6, 4], (2, -1))

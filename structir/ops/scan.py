@@ -10,23 +10,25 @@ from structir.opdef.index_vars import access_text, index_vars
 from structir.projections.scalar_expr import ScalarExpr
 
 
-def scanned(given: CallView) -> ResolvedSignature:
+def scan_signature(call: CallView) -> ResolvedSignature:
     """Returns the signature of a triangular reduction: element `j` is read for `i` if j <= i."""
-    order = "<" if given["exclusive"] else "<="
-    if given["axis"] is None:
-        line = "x[*s] -> out[i] @ dtype or T"
-        return ResolvedSignature(line, "i == flat(*s)", f"flat(*s) {order} i")
-    rank = given.rank("x")
+    order = "<" if call["exclusive"] else "<="
+    if call["axis"] is None:
+        signature = "x[*s] -> out[i] @ dtype or T"
+        return ResolvedSignature(signature, "i == flat(*s)", f"flat(*s) {order} i")
+    rank = call.rank("x")
     if rank is None:
         return ResolvedSignature("x[*s] -> out[*s] @ dtype or T")
-    read, made = index_vars(rank), index_vars(rank)
-    axis = given.axis("axis", rank)
-    read[axis], made[axis] = "j", "i"
-    line = f"{access_text('x', read)} -> {access_text('out', made)} @ dtype or T"
-    return ResolvedSignature(line, "i == j", f"j {order} i")
+    in_variables, out_variables = index_vars(rank), index_vars(rank)
+    axis = call.axis("axis", rank)
+    in_variables[axis], out_variables[axis] = "j", "i"
+    signature = (
+        f"{access_text('x', in_variables)} -> {access_text('out', out_variables)} @ dtype or T"
+    )
+    return ResolvedSignature(signature, "i == j", f"j {order} i")
 
 
-@op(scanned, reduce="sum")
+@op(scan_signature, reduce="sum")
 def cumsum(
     x: ScalarExpr, axis: Axis | None = None, dtype: DType | None = None, exclusive: bool = False
 ) -> ScalarExpr:
@@ -34,7 +36,7 @@ def cumsum(
     return x
 
 
-@op(scanned, reduce="prod")
+@op(scan_signature, reduce="prod")
 def cumprod(
     x: ScalarExpr, axis: Axis | None = None, dtype: DType | None = None, exclusive: bool = False
 ) -> ScalarExpr:

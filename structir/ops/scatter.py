@@ -32,36 +32,38 @@ Reduction = Literal["update", "add", "mul", "max", "min"]
 MONOIDS = {"update": None, "add": "sum", "mul": "prod", "max": "max", "min": "min"}
 
 
-def _combined(given: CallView, line: str, conditions: str = "") -> ResolvedSignature:
-    """Returns the signature with the reduction of the attribute; `update` keeps the last write."""
-    return ResolvedSignature(line, conditions, "", {"monoid": MONOIDS[given["reduction"]]})
+def _reduced_signature(call: CallView, signature: str, conditions: str = "") -> ResolvedSignature:
+    """Returns the signature with the monoid of `reduction`; `update` keeps the last write."""
+    return ResolvedSignature(signature, conditions, "", {"monoid": MONOIDS[call["reduction"]]})
 
 
-def _only_sizes(given: CallView) -> ResolvedSignature:
+def _shape_signature(call: CallView) -> ResolvedSignature:
     """Returns the signature where ranks or coordinate counts are known only at run time."""
-    line = "data[*s], indices[*t] @ I, updates[*u] -> y[*s]"
-    return attrs.evolve(_combined(given, line), sizes=True)
+    signature = "data[*s], indices[*t] @ I, updates[*u] -> y[*s]"
+    return attrs.evolve(_reduced_signature(call, signature), sizes=True)
 
 
-def scattered(given: CallView) -> ResolvedSignature:
+def scatter_elements_signature(call: CallView) -> ResolvedSignature:
     """Returns the signature in which an index replaces the coordinate of the axis."""
-    ranks = [given.rank(name) for name in ("data", "indices", "updates")]
-    known = [rank for rank in ranks if rank is not None]
-    if len(set(known)) > 1:
-        given.reject("expected data, indices and updates of equal rank", None, "E0304")
-    if not known:
-        return _only_sizes(given)
-    axis, own = given.axis("axis", known[0]), index_vars(known[0])
-    at = ["indices : n" + str(k) if k == axis else f"{i} : n{k}" for k, i in enumerate(own)]
-    operands = [
-        access_text("data", index_vars(known[0], "n")),
-        access_text("indices", own) + " @ I",
-        access_text("updates", own),
+    ranks = [call.rank(name) for name in ("data", "indices", "updates")]
+    known_ranks = [rank for rank in ranks if rank is not None]
+    if len(set(known_ranks)) > 1:
+        call.reject("expected data, indices and updates of equal rank", None, "E0304")
+    if not known_ranks:
+        return _shape_signature(call)
+    axis, variables = call.axis("axis", known_ranks[0]), index_vars(known_ranks[0])
+    out_indices = [
+        "indices : n" + str(k) if k == axis else f"{i} : n{k}" for k, i in enumerate(variables)
     ]
-    return _combined(given, f"{', '.join(operands)} -> {access_text('y', at)}")
+    operands = [
+        access_text("data", index_vars(known_ranks[0], "n")),
+        access_text("indices", variables) + " @ I",
+        access_text("updates", variables),
+    ]
+    return _reduced_signature(call, f"{', '.join(operands)} -> {access_text('y', out_indices)}")
 
 
-@op(scattered, base="data", reduce="monoid")
+@op(scatter_elements_signature, base="data", reduce="monoid")
 def scatter_elements(
     data: ScalarExpr,
     indices: ScalarExpr,
@@ -77,40 +79,46 @@ def scatter_elements(
 def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotangent]:
     data, indices, updates = call.args
     axis = call.attrs.get("axis", 0)
-    places = ScatterTargets(
+    targets = ScatterTargets(
         lambda x: emit(gather_elements(x, indices, axis)),
-        lambda x, new, how: emit(scatter_elements(x, indices, new, axis, how)),
+        lambda x, updates_cotangent, reduction: emit(
+            scatter_elements(x, indices, updates_cotangent, axis, reduction)
+        ),
     )
-    how = call.attrs.get("reduction", "update")
-    own, new = SCATTERED[how](data, updates, result, cotangent, places, emit)
-    return [own, None, new]
+    reduction = call.attrs.get("reduction", "update")
+    data_cotangent, updates_cotangent = COTANGENTS_BY_REDUCTION[reduction](
+        data, updates, result, cotangent, targets, emit
+    )
+    return [data_cotangent, None, updates_cotangent]
 
 
-def scattered_tuples(given: CallView) -> ResolvedSignature:
+def scatter_nd_signature(call: CallView) -> ResolvedSignature:
     """Returns the signature in which the last axis of the indices holds coordinates."""
-    rank, tuples = given.rank("data"), given.rank("indices")
+    rank, tuples = call.rank("data"), call.rank("indices")
     if tuples == 0:
-        given.reject("indices: expected at least 1 axis, found a scalar", None, "E0304")
-    sizes = given.dims("indices")
+        call.reject("indices: expected at least 1 axis, found a scalar", None, "E0304")
+    sizes = call.dims("indices")
     count = sizes[-1] if sizes else None
     if rank is None or tuples is None or not isinstance(count, int):
-        return _only_sizes(given)
+        return _shape_signature(call)
     if count > rank:
         message = f"indices: expected at most {rank} coordinates along the last axis"
-        given.reject(f"{message}, found {count}")
-    outer, rest = index_vars(tuples - 1, "j"), index_vars(rank - count, "t")
-    at = [f"indices[{', '.join([*outer, str(k)])}] : n{k}" for k in range(count)]
-    at += [f"{e} : n{count + k}" for k, e in enumerate(rest)]
+        call.reject(f"{message}, found {count}")
+    outer, slice_variables = index_vars(tuples - 1, "j"), index_vars(rank - count, "t")
+    out_indices = [f"indices[{', '.join([*outer, str(k)])}] : n{k}" for k in range(count)]
+    out_indices += [f"{e} : n{count + k}" for k, e in enumerate(slice_variables)]
     operands = [
         access_text("data", index_vars(rank, "n")),
         access_text("indices", [*outer, str(count)]) + " @ I",
-        access_text("updates", [*outer, *rest]),
+        access_text("updates", [*outer, *slice_variables]),
     ]
-    checks = [f"{e} == n{count + k}" for k, e in enumerate(rest)]
-    return _combined(given, f"{', '.join(operands)} -> {access_text('y', at)}", stated(checks))
+    checks = [f"{e} == n{count + k}" for k, e in enumerate(slice_variables)]
+    return _reduced_signature(
+        call, f"{', '.join(operands)} -> {access_text('y', out_indices)}", stated(checks)
+    )
 
 
-@op(scattered_tuples, base="data", reduce="monoid", reads_sizes=True)
+@op(scatter_nd_signature, base="data", reduce="monoid", reads_sizes=True)
 def scatter_nd(
     data: ScalarExpr, indices: ScalarExpr, updates: ScalarExpr, reduction: Reduction = "update"
 ) -> ScalarExpr:
@@ -121,39 +129,46 @@ def scatter_nd(
 @scatter_nd.gradient
 def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotangent]:
     data, indices, updates = call.args
-    places = ScatterTargets(
+    targets = ScatterTargets(
         lambda x: emit(gather_nd(x, indices)),
-        lambda x, new, how: emit(scatter_nd(x, indices, new, how)),
+        lambda x, updates_cotangent, reduction: emit(
+            scatter_nd(x, indices, updates_cotangent, reduction)
+        ),
     )
-    how = call.attrs.get("reduction", "update")
-    own, new = SCATTERED[how](data, updates, result, cotangent, places, emit)
-    return [own, None, new]
+    reduction = call.attrs.get("reduction", "update")
+    data_cotangent, updates_cotangent = COTANGENTS_BY_REDUCTION[reduction](
+        data, updates, result, cotangent, targets, emit
+    )
+    return [data_cotangent, None, updates_cotangent]
 
 
-def put(given: CallView) -> ResolvedSignature:
+def index_put_signature(call: CallView) -> ResolvedSignature:
     """Returns the signature of one index tensor per leading axis, all broadcast to the updates."""
-    count, rank = len(given.info("indices")), given.rank("data")
+    count, rank = len(call.info("indices")), call.rank("data")
     if not count:
-        given.reject("indices: expected at least one index tensor, found none")
+        call.reject("indices: expected at least one index tensor, found none")
     names = [f"indices_{k}" for k in range(count)]
-    attributes = {"monoid": "sum" if given["accumulate"] else None}
-    if rank is None or None in given.ranks("indices"):
+    attributes = {"monoid": "sum" if call["accumulate"] else None}
+    if rank is None or None in call.ranks("indices"):
         others = ", ".join([f"{name}[*t{k}] @ I" for k, name in enumerate(names)])
-        line = f"data[*s], {others}, values[*u] -> y[*s]"
-        return ResolvedSignature(line, "", "", attributes, sizes=True)
+        signature = f"data[*s], {others}, values[*u] -> y[*s]"
+        return ResolvedSignature(signature, "", "", attributes, sizes=True)
     if count > rank:
-        given.reject(f"indices: expected at most {rank} index tensors, found {count}")
-    rest = index_vars(rank - count, "t")
-    at = [f"{name} : n{k}" for k, name in enumerate(names)]
-    at += [f"{e} : n{count + k}" for k, e in enumerate(rest)]
+        call.reject(f"indices: expected at most {rank} index tensors, found {count}")
+    slice_variables = index_vars(rank - count, "t")
+    out_indices = [f"{name} : n{k}" for k, name in enumerate(names)]
+    out_indices += [f"{e} : n{count + k}" for k, e in enumerate(slice_variables)]
     others = ", ".join([f"{name}[~b] @ I" for name in names])
-    data, values = access_text("data", index_vars(rank, "n")), access_text("values", ["~b", *rest])
-    checks = [f"{e} == n{count + k}" for k, e in enumerate(rest)]
-    line = f"{data}, {others}, {values} -> {access_text('y', at)}"
-    return ResolvedSignature(line, stated(checks), "", attributes)
+    data, values = (
+        access_text("data", index_vars(rank, "n")),
+        access_text("values", ["~b", *slice_variables]),
+    )
+    checks = [f"{e} == n{count + k}" for k, e in enumerate(slice_variables)]
+    signature = f"{data}, {others}, {values} -> {access_text('y', out_indices)}"
+    return ResolvedSignature(signature, stated(checks), "", attributes)
 
 
-@op(put, base="data", reduce="monoid")
+@op(index_put_signature, base="data", reduce="monoid")
 def index_put(
     data: ScalarExpr, indices: Operands, values: ScalarExpr, accumulate: bool = False
 ) -> ScalarExpr:
@@ -164,44 +179,51 @@ def index_put(
 @index_put.gradient
 def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotangent]:
     data, indices, values = call.args
-    places = ScatterTargets(
+    targets = ScatterTargets(
         lambda x: emit(index_tensor(x, indices)),
-        lambda x, new, how: emit(index_put(x, indices, new, how == "add")),
+        lambda x, values_cotangent, reduction: emit(
+            index_put(x, indices, values_cotangent, reduction == "add")
+        ),
     )
-    how = "add" if call.attrs.get("accumulate", False) else "update"
-    spread = emit(broadcast_to(values, sizes_of(places.read(data))))
-    own, new = SCATTERED[how](data, spread, result, cotangent, places, emit)
-    return [own, None, collapse_sum_to(new, sizes_of(values))]
+    reduction = "add" if call.attrs.get("accumulate", False) else "update"
+    broadcast_values = emit(broadcast_to(values, sizes_of(targets.read(data))))
+    data_cotangent, values_cotangent = COTANGENTS_BY_REDUCTION[reduction](
+        data, broadcast_values, result, cotangent, targets, emit
+    )
+    return [data_cotangent, None, collapse_sum_to(values_cotangent, sizes_of(values))]
 
 
-def slice_written(given: CallView) -> ResolvedSignature:
+def slice_scatter_signature(call: CallView) -> ResolvedSignature:
     """Returns the signature that writes at the slice `start : end : step` of an axis."""
-    rank, start, end, step = given.rank("x"), given["start"], given["end"], given["step"]
+    rank, start, end, step = call.rank("x"), call["start"], call["end"], call["step"]
     if rank is None:
         return ResolvedSignature("x[*s], src[*t] -> y[*s]", sizes=True)
     if isinstance(step, int) and step < 1:
-        given.reject(f"step: expected a positive number, found {step}")
-    axis, own, sizes = given.axis("axis", rank), index_vars(rank), given.dims("x")
-    at = [f"start + step * {i} : n{k}" if k == axis else f"{i} : n{k}" for k, i in enumerate(own)]
-    checks = [f"{i} == n{k}" for k, i in enumerate(own) if k != axis]
+        call.reject(f"step: expected a positive number, found {step}")
+    axis, variables, sizes = call.axis("axis", rank), index_vars(rank), call.dims("x")
+    out_indices = [
+        f"start + step * {i} : n{k}" if k == axis else f"{i} : n{k}"
+        for k, i in enumerate(variables)
+    ]
+    checks = [f"{i} == n{k}" for k, i in enumerate(variables) if k != axis]
     attributes: dict[str, Dim] = {}
     if sizes is not None and UNKNOWN not in (start, end, step):
         size = sizes[axis]
-        first, last = _from_the_front(start, size), dim_min(_from_the_front(end, size), size)
+        first, last = _normalize_bound(start, size), dim_min(_normalize_bound(end, size), size)
         attributes |= {"start": first, "count": dim_max(ceildiv(last - first, step), 0)}
-        checks.append(f"{own[axis]} == count")
-    data, new = access_text("x", index_vars(rank, "n")), access_text("src", own)
+        checks.append(f"{variables[axis]} == count")
+    data, source = access_text("x", index_vars(rank, "n")), access_text("src", variables)
     return ResolvedSignature(
-        f"{data}, {new} -> {access_text('y', at)}", stated(checks), "", attributes
+        f"{data}, {source} -> {access_text('y', out_indices)}", stated(checks), "", attributes
     )
 
 
-def _from_the_front(bound: Dim, size: Dim) -> Dim:
-    """Normalizes a negative end of a slice, limited to the front."""
+def _normalize_bound(bound: Dim, size: Dim) -> Dim:
+    """Converts a negative bound to a position from the start, clamped to 0."""
     return dim_max(bound + size, 0) if isinstance(bound, int) and bound < 0 else bound
 
 
-@op(slice_written, base="x", reads_sizes=True)
+@op(slice_scatter_signature, base="x", reads_sizes=True)
 def slice_scatter(
     x: ScalarExpr, src: ScalarExpr, start: Size, end: Size, step: Size = 1, axis: Axis = 0
 ) -> ScalarExpr:
@@ -209,7 +231,7 @@ def slice_scatter(
     return src
 
 
-# What comes back to the data and to the updates, by how they are combined.
+# The cotangents of the data and of the updates, by reduction.
 
 
 @attrs.frozen(eq=False)
@@ -225,73 +247,75 @@ def sizes_of(x: Expr) -> tuple[Dim, ...]:
     dims: Any = x.struct_info.dims
     if isinstance(dims, tuple):
         return dims
-    text = "it has no gradient: the sizes of its operands are not known"
-    raise DiagnosticError(Diagnostic(text, x.span))
+    text = "not differentiable: the shapes of its operands are unknown"
+    raise DiagnosticError(Diagnostic(text, x.span, code="E0307"))
 
 
-def _of_last(
-    data: Expr, updates: Expr, result: Expr, cotangent: Expr, places: ScatterTargets, emit: Emit
+def _update_cotangents(
+    data: Expr, updates: Expr, result: Expr, cotangent: Expr, targets: ScatterTargets, emit: Emit
 ) -> tuple[Expr, Expr]:
     """Propagates to the last update of each element, and to unmodified data."""
     dims = sizes_of(updates)
     numbers = emit(reshape(arange(prod(dims)), dims))
-    last = places.write(full_like(data, -1, "int64"), numbers, "update")
-    seen = equal(places.read(last), numbers)
+    last = targets.write(full_like(data, -1, "int64"), numbers, "update")
+    is_last = equal(targets.read(last), numbers)
     return (
         where(equal(last, -1), cotangent, zeros_like(data)),
-        where(seen, places.read(cotangent), zeros_like(updates)),
+        where(is_last, targets.read(cotangent), zeros_like(updates)),
     )
 
 
-def _of_sum(
-    data: Expr, updates: Expr, result: Expr, cotangent: Expr, places: ScatterTargets, emit: Emit
+def _sum_cotangents(
+    data: Expr, updates: Expr, result: Expr, cotangent: Expr, targets: ScatterTargets, emit: Emit
 ) -> tuple[Expr, Expr]:
-    return cotangent, places.read(cotangent)
+    return cotangent, targets.read(cotangent)
 
 
-def _of_extreme(
-    data: Expr, updates: Expr, result: Expr, cotangent: Expr, places: ScatterTargets, emit: Emit
+def _extreme_cotangents(
+    data: Expr, updates: Expr, result: Expr, cotangent: Expr, targets: ScatterTargets, emit: Emit
 ) -> tuple[Expr, Expr]:
     """Divides the cotangent among the elements equal to the result."""
     dtype = data.struct_info.dtype
-    own = emit(astype(equal(data, result), dtype))
-    new = emit(astype(equal(updates, places.read(result)), dtype))
-    share = emit(cotangent / places.write(own, new, "add"))
-    return own * share, new * places.read(share)
+    data_hits = emit(astype(equal(data, result), dtype))
+    update_hits = emit(astype(equal(updates, targets.read(result)), dtype))
+    share = emit(cotangent / targets.write(data_hits, update_hits, "add"))
+    return data_hits * share, update_hits * targets.read(share)
 
 
-def _of_product(
-    data: Expr, updates: Expr, result: Expr, cotangent: Expr, places: ScatterTargets, emit: Emit
+def _product_cotangents(
+    data: Expr, updates: Expr, result: Expr, cotangent: Expr, targets: ScatterTargets, emit: Emit
 ) -> tuple[Expr, Expr]:
     """Multiplies by the product of the other factors, with zeros handled separately."""
     dtype = data.struct_info.dtype
     zeros = [emit(equal(x, 0)) for x in (data, updates)]
-    bare = [
+    factors = [
         emit(where(zero, ones_like(x), x)) for zero, x in zip(zeros, (data, updates), strict=True)
     ]
-    few = places.write(astype(zeros[0], dtype), emit(astype(zeros[1], dtype)), "add")
-    rest = places.write(bare[0], bare[1], "mul")
-    found = []
-    for zero, x, count, others, above in zip(
+    zero_counts = targets.write(astype(zeros[0], dtype), emit(astype(zeros[1], dtype)), "add")
+    products = targets.write(factors[0], factors[1], "mul")
+    cotangents = []
+    for zero, x, count, product_of_rest, upstream in zip(
         zeros,
-        bare,
-        (few, places.read(few)),
-        (rest, places.read(rest)),
-        (cotangent, places.read(cotangent)),
+        factors,
+        (zero_counts, targets.read(zero_counts)),
+        (products, targets.read(products)),
+        (cotangent, targets.read(cotangent)),
         strict=True,
     ):
-        none, single = equal(count, 0), logical_and(equal(count, 1), zero)
-        product = where(none, others / x, where(single, others, zeros_like(x)))
-        found.append(above * product)
-    return found[0], found[1]
+        no_zeros, only_zero = equal(count, 0), logical_and(equal(count, 1), zero)
+        derivative = where(
+            no_zeros, product_of_rest / x, where(only_zero, product_of_rest, zeros_like(x))
+        )
+        cotangents.append(upstream * derivative)
+    return cotangents[0], cotangents[1]
 
 
-SCATTERED = {
-    "update": _of_last,
-    "add": _of_sum,
-    "mul": _of_product,
-    "max": _of_extreme,
-    "min": _of_extreme,
+COTANGENTS_BY_REDUCTION = {
+    "update": _update_cotangents,
+    "add": _sum_cotangents,
+    "mul": _product_cotangents,
+    "max": _extreme_cotangents,
+    "min": _extreme_cotangents,
 }
 
 scatter_elements.example(f32[3, 4], i64[2, 4].below(3), f32[2, 4], axis=0, reduction="add")

@@ -30,14 +30,14 @@ np = lazy_module("numpy")
 Array = Any
 
 
-def counted(given: CallView) -> str:
-    """Returns a signature of shapes only: the dims determine the number of elements."""
-    rank = given.rank("x")
-    own = ["*s"] if rank is None else [f"[{i}]" for i in index_vars(rank)]
-    return f"{access_text('x', own)} -> out[] @ int64"
+def size_signature(call: CallView) -> str:
+    """Returns a signature without reads: the shape determines the number of elements."""
+    rank = call.rank("x")
+    entries = ["*s"] if rank is None else [f"[{i}]" for i in index_vars(rank)]
+    return f"{access_text('x', entries)} -> out[] @ int64"
 
 
-@op(counted)
+@op(size_signature)
 def size(x: Array) -> Array:
     """Computes the number of elements."""
     return x
@@ -60,8 +60,8 @@ def shape_of(x: Array) -> Any:
 
 
 @shape_of.struct_info
-def _(given: CallView) -> StructInfo:
-    info = given.info("x")
+def _(call: CallView) -> StructInfo:
+    info = call.info("x")
     return ShapeStructInfo(known_dims(info), info.ndim)
 
 
@@ -70,20 +70,20 @@ def _(x: Array) -> tuple[int, ...]:
     return tuple([int(size) for size in x.shape])
 
 
-def as_many_as_sizes(given: CallView) -> ResolvedSignature:
+def shape_to_tensor_signature(call: CallView) -> ResolvedSignature:
     """Returns the signature of a vector as long as the shape."""
-    shape = given["shape"]
+    shape = call["shape"]
     rank = shape.ndim if isinstance(shape, UnknownShape) else len(shape)
     return ResolvedSignature("-> out[i] @ int64", "" if rank is None else f"i == {rank}")
 
 
-@op(as_many_as_sizes)
+@op(shape_to_tensor_signature)
 def shape_to_tensor(shape: Sizes, *, i: LoopIndex) -> ScalarExpr:
     """Converts a shape value to an int64 vector."""
-    found = scalar_expr.as_scalar_expr(0)
-    for place, size in enumerate(shape):
-        found = select(scalar_expr.eq(i, place), size, found)
-    return found
+    element = scalar_expr.as_scalar_expr(0)
+    for axis, size in enumerate(shape):
+        element = select(scalar_expr.eq(i, axis), size, element)
+    return element
 
 
 @shape_to_tensor.reference
@@ -98,12 +98,12 @@ def tensor_to_shape(x: Array) -> Any:
 
 
 @tensor_to_shape.struct_info
-def _(given: CallView) -> StructInfo:
-    info: TensorStructInfo = given.info("x")
+def _(call: CallView) -> StructInfo:
+    info: TensorStructInfo = call.info("x")
     if info.ndim not in (None, 1):
-        given.reject(f"expected a vector of sizes, found {info.ndim} axes", None, "E0304")
+        call.reject(f"x: expected a vector of sizes, found {info.ndim} axes", None, "E0304")
     if info.dtype not in (None, "int64"):
-        given.reject(f"expected sizes of dtype int64, found {info.dtype}", None, "E0303")
+        call.reject(f"x: expected sizes of dtype int64, found {info.dtype}", None, "E0303")
     sizes = known_dims(info)
     count = sizes[0] if sizes else None
     return ShapeStructInfo(None, count if isinstance(count, int) else None)
@@ -114,16 +114,16 @@ def _(x: Array) -> tuple[int, ...]:
     return tuple([int(size) for size in x])
 
 
-def cut_by_data(given: CallView) -> ResolvedSignature:
+def dynamic_strided_slice_signature(call: CallView) -> ResolvedSignature:
     """Returns the signature with bounds known only at run time."""
-    rank = given.rank("x")
+    rank = call.rank("x")
     bounds = ", ".join([f"{name}[q] @ int64" for name in ("begin", "end", "strides")])
     if rank is None:
         return ResolvedSignature(f"x[*s], {bounds} -> y[*u]")
     return ResolvedSignature(f"x[*s], {bounds} -> {access_text('y', ['_'] * rank)}", f"q == {rank}")
 
 
-@op(cut_by_data)
+@op(dynamic_strided_slice_signature)
 def dynamic_strided_slice(x: Array, begin: Array, end: Array, strides: Array) -> Array:
     """Slices every axis with bounds and steps given by tensors."""
     return x
@@ -132,7 +132,9 @@ def dynamic_strided_slice(x: Array, begin: Array, end: Array, strides: Array) ->
 @dynamic_strided_slice.reference
 def _(x: Array, begin: Array, end: Array, strides: Array) -> Array:
     if np.any(strides == 0):
-        raise ShapeMismatchError("dynamic_strided_slice: a stride is 0")
+        raise ShapeMismatchError(
+            "dynamic_strided_slice: strides: expected nonzero numbers, found 0"
+        )
     bounds = zip(begin, end, strides, x.shape, strict=True)
     return x[tuple([_slice(int(b), int(e), int(s), n) for b, e, s, n in bounds])]
 
@@ -143,8 +145,9 @@ def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotang
     x, *bounds = call.args
     sizes = x.struct_info.dims
     if not isinstance(sizes, tuple):
-        text = "it has no gradient: the sizes of its operand are not known"
-        raise DiagnosticError(Diagnostic(text, call.span, "dynamic_strided_slice"))
+        text = "not differentiable: the shape of x is unknown"
+        name = "dynamic_strided_slice"
+        raise DiagnosticError(Diagnostic(text, call.span, name, code="E0307"))
     count = prod(sizes)
     numbers = dynamic_strided_slice(reshape(arange(count), sizes), *bounds)
     empty = zeros((count,), x.struct_info.dtype)

@@ -23,42 +23,42 @@ from structir.opdef.index_vars import access_text, index_vars, where_text
 from structir.projections.scalar_expr import ScalarExpr
 
 
-def sliced(given: CallView) -> ResolvedSignature:
+def strided_slice_signature(call: CallView) -> ResolvedSignature:
     """Returns `x[begin + step * i : n] -> y[i]` for each sliced axis."""
-    rank, axes = given.rank("x"), given["axes"]
+    rank, axes = call.rank("x"), call["axes"]
     listed = (axes,) if isinstance(axes, int) else axes
-    bounds = [given["begin"], given["end"]]
+    bounds = [call["begin"], call["end"]]
     if rank is None:
         return ResolvedSignature("x[*s] -> y[*t]")
-    steps = given["strides"] or (1,) * len(listed)
-    cut = given.axes("axes", rank)
-    known = [bound for bound in bounds if not isinstance(bound, UnknownShape)]
-    if any(len(part) != len(cut) for part in (*known, steps)):
-        given.reject("expected axes, begin, end and strides of equal length")
+    steps = call["strides"] or (1,) * len(listed)
+    cut = call.axes("axes", rank)
+    known_bounds = [bound for bound in bounds if not isinstance(bound, UnknownShape)]
+    if any(len(sizes_per_axis) != len(cut) for sizes_per_axis in (*known_bounds, steps)):
+        call.reject("expected axes, begin, end and strides of equal length")
     if 0 in steps:
-        given.reject("strides: expected nonzero numbers, found 0")
-    if len(known) < len(bounds) or given.dims("x") is None:
+        call.reject("strides: expected nonzero numbers, found 0")
+    if len(known_bounds) < len(bounds) or call.dims("x") is None:
         return ResolvedSignature(
             f"{access_text('x', index_vars(rank))} -> {access_text('y', ['_'] * rank)}"
         )
-    sizes = given.dims("x") or ()
-    own, read = index_vars(rank), index_vars(rank)
+    sizes = call.dims("x") or ()
+    variables, in_indices = index_vars(rank), index_vars(rank)
     starts, counts = [], []
-    for place, (k, step) in enumerate(zip(cut, steps, strict=True)):
-        begin, end = bounds[0][place], bounds[1][place]
-        if not given["assume_inbound"]:
-            begin, end = _clamped(begin, sizes[k], step), _clamped(end, sizes[k], step)
+    for position, (k, step) in enumerate(zip(cut, steps, strict=True)):
+        begin, end = bounds[0][position], bounds[1][position]
+        if not call["assume_inbound"]:
+            begin, end = _clamp(begin, sizes[k], step), _clamp(end, sizes[k], step)
         starts.append(begin)
-        counts.append(_count(begin, end, step, given["assume_inbound"]))
-        read[k] = f"starts[{place}] + steps[{place}] * {own[k]} : n{k}"
-    checks = [f"{own[k]} == counts[{place}]" for place, k in enumerate(cut)]
+        counts.append(_count(begin, end, step, call["assume_inbound"]))
+        in_indices[k] = f"starts[{position}] + steps[{position}] * {variables[k]} : n{k}"
+    checks = [f"{variables[k]} == counts[{position}]" for position, k in enumerate(cut)]
     attributes = {"starts": tuple(starts), "counts": tuple(counts), "steps": tuple(steps)}
-    line = f"{access_text('x', read)} -> {access_text('y', own)}"
-    return ResolvedSignature(line, where_text(checks), "", attributes)
+    signature = f"{access_text('x', in_indices)} -> {access_text('y', variables)}"
+    return ResolvedSignature(signature, where_text(checks), "", attributes)
 
 
-def _clamped(bound: Dim, size: Dim, step: int) -> Dim:
-    """Limits a bound to the axis; a negative one counts from the end."""
+def _clamp(bound: Dim, size: Dim, step: int) -> Dim:
+    """Clamps a bound to the axis; a negative bound counts from the end."""
     low: Dim = 0 if step > 0 else -1
     high: Dim = size if step > 0 else size - 1
     if isinstance(bound, int):
@@ -71,7 +71,7 @@ def _clamped(bound: Dim, size: Dim, step: int) -> Dim:
 
 
 def below_zero(size: Dim) -> Dim:
-    """Compares a size with zero, with its constant moved: `n < 1` for n - 1."""
+    """Builds the condition that a size is negative, with its constant moved: `n < 1` for n - 1."""
     constant = evaluate(size, dict.fromkeys(syms(size), 0)) if is_linear(size) else 0
     return compare("lt", size - constant, -constant)
 
@@ -91,7 +91,7 @@ def _count(begin: Dim, end: Dim, step: int, inbound: bool) -> Dim:
     return dim_max(count, 0)
 
 
-@op(sliced, reads_sizes=True)
+@op(strided_slice_signature, reads_sizes=True)
 def strided_slice(
     x: ScalarExpr,
     axes: Axes,
@@ -100,8 +100,10 @@ def strided_slice(
     strides: Ints | None = None,
     assume_inbound: bool = False,
 ) -> ScalarExpr:
-    """The elements from `begin` up to `end` along some axes, by steps; bounds count from either
-    end."""
+    """Slices axes from `begin` up to but excluding `end`, by `strides`.
+
+    Negative bounds count from the end. `assume_inbound` skips the clamping of bounds.
+    """
     return x
 
 

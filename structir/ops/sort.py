@@ -18,16 +18,16 @@ from structir.ops.broadcast import equal, where
 from structir.ops.create import zeros_like
 from structir.ops.elementwise import astype
 from structir.ops.layout import expand_dims
-from structir.ops.reduce import reduced, sum_
+from structir.ops.reduce import reduce_signature, sum_
 from structir.ops.reshape import reshape
 from structir.ops.scatter import scatter_elements
 
 np = lazy_module("numpy")
 Array = Any
-FEW = 64  # elements that are found by passing all others by them
+MAX_SELECTED = 64  # largest k that a bounded insertion selects; merge sort is faster above it
 
 
-def ordered(x: Array, descending: bool) -> Array:
+def stable_order(x: Array, descending: bool) -> Array:
     """Computes a stable argsort."""
     if not descending:
         return np.argsort(x, axis=-1, kind="stable")
@@ -35,10 +35,10 @@ def ordered(x: Array, descending: bool) -> Array:
     return length - 1 - np.flip(np.argsort(np.flip(x, -1), axis=-1, kind="stable"), -1)
 
 
-def merged_order(row: Array, descending: bool) -> Array:
+def merge_sort_order(row: Array, descending: bool) -> Array:
     """Computes a stable argsort of a row by merging runs; NaN sorts last."""
     count = row.shape[0]
-    order, other = np.empty(count, np.int64), np.empty(count, np.int64)
+    order, buffer = np.empty(count, np.int64), np.empty(count, np.int64)
     for k in range(count):
         order[k] = k
     width = 1
@@ -46,32 +46,32 @@ def merged_order(row: Array, descending: bool) -> Array:
         for start in range(0, count, 2 * width):
             middle, end = min(start + width, count), min(start + 2 * width, count)
             left, right = start, middle
-            for place in range(start, end):
-                first = right >= end
-                if left < middle and not first:
+            for position in range(start, end):
+                take_right = right >= end
+                if left < middle and not take_right:
                     a, b = row[order[left]], row[order[right]]
                     if descending:
-                        first = not (a < b or (b != b and a == a))
+                        take_right = not (a < b or (b != b and a == a))
                     else:
-                        first = not (b < a or (a != a and b == b))
-                if first:
-                    other[place] = order[left]
+                        take_right = not (b < a or (a != a and b == b))
+                if take_right:
+                    buffer[position] = order[left]
                     left += 1
                 else:
-                    other[place] = order[right]
+                    buffer[position] = order[right]
                     right += 1
-        order, other = other, order
+        order, buffer = buffer, order
         width *= 2
     return order
 
 
-def first_order(row: Array, wanted: int, descending: bool) -> Array:
-    """Computes the positions of the first k elements, with a bounded selection."""
-    if wanted > FEW or 4 * wanted > row.shape[0]:
-        return merged_order(row, descending)
-    order, held = np.empty(wanted, np.int64), 0
-    for place in range(row.shape[0]):
-        a, k = row[place], held
+def partial_order(row: Array, count: int, descending: bool) -> Array:
+    """Computes the positions of the first `count` elements, by insertion where `count` is small."""
+    if count > MAX_SELECTED or 4 * count > row.shape[0]:
+        return merge_sort_order(row, descending)
+    order, size = np.empty(count, np.int64), 0
+    for position in range(row.shape[0]):
+        a, k = row[position], size
         while k > 0:
             b = row[order[k - 1]]
             before = a < b or (b != b and a == a)
@@ -79,51 +79,51 @@ def first_order(row: Array, wanted: int, descending: bool) -> Array:
                 before = a > b or (a != a and b == b)
             if not before:
                 break
-            if k < wanted:
+            if k < count:
                 order[k] = order[k - 1]
             k -= 1
-        if k < wanted:
-            order[k] = place
-            held = min(held + 1, wanted)
+        if k < count:
+            order[k] = position
+            size = min(size + 1, count)
     return order
 
 
-def stands_before(row: Array, one: int, other: int, descending: bool) -> bool:
-    """Returns whether one element of a row precedes another in order."""
-    a, b = row[one], row[other]
+def precedes(row: Array, k: int, j: int, descending: bool) -> bool:
+    """Returns whether element `k` of a row precedes element `j` in sorted order."""
+    a, b = row[k], row[j]
     if descending:
         before, after = a > b or (a != a and b == b), b > a or (b != b and a == a)
     else:
         before, after = a < b or (b != b and a == a), b < a or (a != a and b == b)
-    return before or (not after and one < other)
+    return before or (not after and k < j)
 
 
-def place_of(row: Array, one: int, descending: bool) -> int:
+def rank_of(row: Array, k: int, descending: bool) -> int:
     """Returns the rank of an element: the number of elements that precede it."""
-    place = 0
-    for other in range(row.shape[0]):
-        if stands_before(row, other, one, descending):
-            place += 1
-    return place
+    rank = 0
+    for j in range(row.shape[0]):
+        if precedes(row, j, k, descending):
+            rank += 1
+    return rank
 
 
 @op("x[*p, [i], *t] -> y[*p, [i], *t]", at={"i": "axis"})
 def sort(x: Array, axis: Axis = -1, descending: bool = False) -> Array:
     """Sorts along an axis."""
-    return np.take_along_axis(x, ordered(x, descending), -1)
+    return np.take_along_axis(x, stable_order(x, descending), -1)
 
 
 @sort.kernel("cpu")
 def _(x: Array, y: Array, descending: bool) -> None:
-    order = merged_order(x, descending)
+    order = merge_sort_order(x, descending)
     for k in range(len(order)):
         y[k] = x[order[k]]
 
 
-@sort.kernel("cuda")  # without memory of its own
+@sort.kernel("cuda")  # a thread allocates no buffer: each element computes its rank
 def _(x: Array, y: Array, descending: bool) -> None:
     for k in range(x.shape[0]):
-        y[place_of(x, k, descending)] = x[k]
+        y[rank_of(x, k, descending)] = x[k]
 
 
 @sort.gradient
@@ -140,12 +140,12 @@ def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotang
 @op("x[*p, [i], *t] -> y[*p, [i], *t] @ dtype", at={"i": "axis"})
 def argsort(x: Array, axis: Axis = -1, descending: bool = False, dtype: DType = "int32") -> Array:
     """Computes the stable sort permutation along an axis."""
-    return ordered(x, descending).astype(dtype)
+    return stable_order(x, descending).astype(dtype)
 
 
 @argsort.kernel("cpu")
 def _(x: Array, y: Array, descending: bool) -> None:
-    order = merged_order(x, descending)
+    order = merge_sort_order(x, descending)
     for k in range(len(order)):
         y[k] = order[k]
 
@@ -153,27 +153,27 @@ def _(x: Array, y: Array, descending: bool) -> None:
 @argsort.kernel("cuda")
 def _(x: Array, y: Array, descending: bool) -> None:
     for k in range(x.shape[0]):
-        y[place_of(x, k, descending)] = k
+        y[rank_of(x, k, descending)] = k
 
 
-def chosen(given: CallView) -> ResolvedSignature:
+def topk_signature(call: CallView) -> ResolvedSignature:
     """Returns the signature of the first `k` values, positions, or both; all for k <= 0."""
-    rank, count = given.rank("x"), given["k"]
-    sizes = given.dims("x")
-    letter = "k0" if count > 0 else "i"
+    rank, count = call.rank("x"), call["k"]
+    sizes = call.dims("x")
+    variable = "k0" if count > 0 else "i"
     if rank is not None and sizes is not None and count > 0:
-        size = sizes[given.axis("axis", rank)]
-        letter = "i" if isinstance(size, int) and count > size else letter
+        size = sizes[call.axis("axis", rank)]
+        variable = "i" if isinstance(size, int) and count > size else variable
     results = {
-        "values": f"values[*p, [{letter}], *t]",
-        "indices": f"positions[*p, [{letter}], *t] @ dtype",
+        "values": f"values[*p, [{variable}], *t]",
+        "indices": f"positions[*p, [{variable}], *t] @ dtype",
     }
-    wanted = [text for name, text in results.items() if given["ret_type"] in ("both", name)]
-    line = f"x[*p, [i], *t] -> {', '.join(wanted)}"
-    return ResolvedSignature(line, "k0 == k, k0 <= i" if letter == "k0" else "")
+    requested = [text for name, text in results.items() if call["ret_type"] in ("both", name)]
+    signature = f"x[*p, [i], *t] -> {', '.join(requested)}"
+    return ResolvedSignature(signature, "k0 == k, k0 <= i" if variable == "k0" else "")
 
 
-@op(chosen, at={"i": "axis"}, reads_sizes=True)
+@op(topk_signature, at={"i": "axis"}, reads_sizes=True)
 def topk(
     x: Array,
     k: int = 1,
@@ -183,32 +183,34 @@ def topk(
     dtype: DType = "int32",
 ) -> Any:
     """Computes the `k` largest or smallest elements along an axis in order, and their positions."""
-    order = ordered(x, largest)[..., : k if k > 0 else None]
+    order = stable_order(x, largest)[..., : k if k > 0 else None]
     values, positions = np.take_along_axis(x, order, -1), order.astype(dtype)
     return {"both": (values, positions), "values": values, "indices": positions}[ret_type]
 
 
 @topk.as_written
 def _(call: Call, values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Declares that fewer elements than `k` are allowed only where their number is static."""
+    """Rejects a `k` above a size that is known only at run time; a static size limits `k`."""
     info: Any = call.args[0].struct_info
     axis, count = call.attrs.get("axis", -1), call.attrs.get("k", 1)
     if info.ndim is not None and count > np.shape(values[0])[axis]:
         sizes = known_dims(info)
         if sizes is None or not isinstance(sizes[axis], int):
             size = np.shape(values[0])[axis]
-            raise ShapeMismatchError(f"topk: k is {count}, but axis {axis} has size {size}")
+            raise ShapeMismatchError(
+                f"topk: k: expected at most {size} (axis {axis} of x), found {count}"
+            )
     return values
 
 
 @topk.kernel("cpu")
 def _(x: Array, values: Array | None, positions: Array | None, largest: bool) -> None:
-    wanted = x.shape[0]
+    count = x.shape[0]
     if values is not None:
-        wanted = values.shape[0]
+        count = values.shape[0]
     if positions is not None:
-        wanted = positions.shape[0]
-    order = first_order(x, wanted, largest)
+        count = positions.shape[0]
+    order = partial_order(x, count, largest)
     if values is not None:
         for k in range(values.shape[0]):
             values[k] = x[order[k]]
@@ -219,22 +221,22 @@ def _(x: Array, values: Array | None, positions: Array | None, largest: bool) ->
 
 @topk.kernel("cuda")
 def _(x: Array, values: Array | None, positions: Array | None, largest: bool) -> None:
-    wanted, last = x.shape[0], -1
+    count, last = x.shape[0], -1
     if values is not None:
-        wanted = values.shape[0]
+        count = values.shape[0]
     if positions is not None:
-        wanted = positions.shape[0]
-    for place in range(wanted):
-        first = -1
+        count = positions.shape[0]
+    for rank in range(count):
+        best = -1
         for k in range(x.shape[0]):
-            left = last < 0 or stands_before(x, last, k, largest)
-            if left and (first < 0 or stands_before(x, k, first, largest)):
-                first = k
+            is_remaining = last < 0 or precedes(x, last, k, largest)
+            if is_remaining and (best < 0 or precedes(x, k, best, largest)):
+                best = k
         if values is not None:
-            values[place] = x[first]
+            values[rank] = x[best]
         if positions is not None:
-            positions[place] = first
-        last = first
+            positions[rank] = best
+        last = best
 
 
 @topk.gradient
@@ -251,21 +253,21 @@ def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotang
     return [scatter_elements(zeros_like(x), positions, values, call.attrs.get("axis", -1))]
 
 
-def halved(given: CallView) -> ResolvedSignature:
+def median_signature(call: CallView) -> ResolvedSignature:
     """Returns the signature of a median; along one axis, also of its position."""
-    made = reduced(given)
-    result = made.split("-> out")[1].split(" @")[0]
-    rank, axis = given.rank("x"), given["axis"]
+    signature = reduce_signature(call)
+    result = signature.split("-> out")[1].split(" @")[0]
+    rank, axis = call.rank("x"), call["axis"]
     single = isinstance(axis, int) or (axis is not None and len(axis) == 1)
     position = f", position{result} @ int64" if single else ""
-    if rank is None or (axis is None and not given["keepdims"]):
+    if rank is None or (axis is None and not call["keepdims"]):
         return ResolvedSignature(f"x[*s] -> value{result}{position}")
-    axes = given.axes("axis", rank)
+    axes = call.axes("axis", rank)
     read = [f"[{i}]" if k in axes else i for k, i in enumerate(index_vars(rank))]
     return ResolvedSignature(f"{access_text('x', read)} -> value{result}{position}")
 
 
-@op(halved)
+@op(median_signature)
 def median(x: Array, axis: Axes | None = None, keepdims: bool = False) -> Any:
     """Computes the lower median along one axis with its position, or over several axes."""
     return x
@@ -275,12 +277,12 @@ def median(x: Array, axis: Axes | None = None, keepdims: bool = False) -> Any:
 def _(x: Array, axis: Any = None, keepdims: bool = False) -> Any:
     axes = tuple(range(x.ndim)) if axis is None else (axis,) if isinstance(axis, int) else axis
     axes = tuple([a % x.ndim for a in axes])
-    rest = tuple([k for k in range(x.ndim) if k not in axes])
-    shape = tuple([x.shape[k] for k in rest])
-    rows = np.transpose(x, (*rest, *axes)).reshape(*shape, prod(x.shape[k] for k in axes))
+    kept_axes = tuple([k for k in range(x.ndim) if k not in axes])
+    shape = tuple([x.shape[k] for k in kept_axes])
+    rows = np.transpose(x, (*kept_axes, *axes)).reshape(*shape, prod(x.shape[k] for k in axes))
     order = np.argsort(rows, axis=-1, kind="stable")
-    place = order[..., (rows.shape[-1] - 1) // 2 : (rows.shape[-1] - 1) // 2 + 1]
-    value, position = np.take_along_axis(rows, place, -1)[..., 0], place[..., 0]
+    middle = order[..., (rows.shape[-1] - 1) // 2 : (rows.shape[-1] - 1) // 2 + 1]
+    value, position = np.take_along_axis(rows, middle, -1)[..., 0], middle[..., 0]
     if keepdims:
         value, position = np.expand_dims(value, axes), np.expand_dims(position, axes)
     single = isinstance(axis, int) or (axis is not None and len(axis) == 1)
@@ -289,59 +291,61 @@ def _(x: Array, axis: Any = None, keepdims: bool = False) -> Any:
 
 @median.kernel("cpu")
 def _(x: Array, value: Array, position: Array | None) -> None:
-    elements = np.atleast_1d(np.asarray(x)).ravel()  # of a scalar too, where no axis is seen whole
+    elements = np.atleast_1d(np.asarray(x)).ravel()  # a scalar has no whole axis
     if elements.size == 0:
-        raise ValueError("no element is the middle one of none")
+        raise ValueError("x: expected at least 1 element, found none")
     row = elements.copy()
-    place = merged_order(row, False)[(len(row) - 1) // 2]
-    for at in np.ndindex(value.shape):
-        value[at] = row[place]
+    middle = merge_sort_order(row, False)[(len(row) - 1) // 2]
+    for index in np.ndindex(value.shape):
+        value[index] = row[middle]
     if position is not None:
-        for at in np.ndindex(position.shape):
-            position[at] = place
+        for index in np.ndindex(position.shape):
+            position[index] = middle
 
 
 @median.gradient
 def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotangent]:
     """Computes the adjoint: divides the cotangent among the elements equal to the median."""
     (x,), axis = call.args, call.attrs.get("axis")
-    value, own = component(result, 0, emit), component(cotangent, 0, emit)
-    if own is None:
+    value, gradient = component(result, 0, emit), component(cotangent, 0, emit)
+    if gradient is None:
         return [None]
     if axis is not None and not call.attrs.get("keepdims", False):
-        value, own = emit(expand_dims(value, axis)), emit(expand_dims(own, axis))
-    hit = emit(equal(x, value))
-    count = sum_(astype(hit, own.struct_info.dtype), axis, True)
+        value, gradient = emit(expand_dims(value, axis)), emit(expand_dims(gradient, axis))
+    is_median = emit(equal(x, value))
+    count = sum_(astype(is_median, gradient.struct_info.dtype), axis, True)
     if axis is None:
-        count = reshape(count, own.struct_info.dims)
-    return [where(hit, own / count, zeros_like(x))]
+        count = reshape(count, gradient.struct_info.dims)
+    return [where(is_median, gradient / count, zeros_like(x))]
 
 
-def bucketed(given: CallView) -> ResolvedSignature:
+def bucketize_signature(call: CallView) -> ResolvedSignature:
     """Returns the signature in which each result reads all boundaries."""
-    dtype, rank = "int32" if given["out_int32"] else "int64", given.rank("x")
-    own = ["*s"] if rank is None else [f"[{i}]" for i in index_vars(rank)]
-    reads = f"{access_text('x', own)} @ T1, boundaries[[m]] @ T2"
-    return ResolvedSignature(f"{reads} -> {access_text('y', own)} @ {dtype}")
+    dtype, rank = "int32" if call["out_int32"] else "int64", call.rank("x")
+    entries = ["*s"] if rank is None else [f"[{i}]" for i in index_vars(rank)]
+    reads = f"{access_text('x', entries)} @ T1, boundaries[[m]] @ T2"
+    return ResolvedSignature(f"{reads} -> {access_text('y', entries)} @ {dtype}")
 
 
-@op(bucketed)
+@op(bucketize_signature)
 def bucketize(x: Array, boundaries: Array, out_int32: bool = False, right: bool = False) -> Array:
     """Computes the bucket of each element: the number of sorted boundaries below it."""
     if np.any(boundaries[1:] < boundaries[:-1]):
-        raise ShapeMismatchError("bucketize: the boundaries are not in order")
-    found = np.searchsorted(boundaries, x, "right" if right else "left")
-    return found.astype("int32" if out_int32 else "int64")
+        raise ShapeMismatchError(
+            "bucketize: boundaries: expected ascending numbers, found a decrease"
+        )
+    buckets = np.searchsorted(boundaries, x, "right" if right else "left")
+    return buckets.astype("int32" if out_int32 else "int64")
 
 
 @bucketize.kernel("cpu")
 def _(x: Array, boundaries: Array, y: Array, right: bool) -> None:
     for k in range(1, boundaries.shape[0]):
         if boundaries[k] < boundaries[k - 1]:
-            raise ValueError("the boundaries are not in order")
+            raise ValueError("boundaries: expected ascending numbers, found a decrease")
     elements = np.asarray(x)
-    for at in np.ndindex(elements.shape):
-        element, low, high = elements[at], 0, boundaries.shape[0]
+    for index in np.ndindex(elements.shape):
+        element, low, high = elements[index], 0, boundaries.shape[0]
         while low < high:
             middle = (low + high) // 2
             edge = boundaries[middle]
@@ -350,40 +354,40 @@ def _(x: Array, boundaries: Array, y: Array, right: bool) -> None:
                 low = middle + 1
             else:
                 high = middle
-        y[at] = low
+        y[index] = low
 
 
 @op("prob[[r], [v]] @ F, uniform_sample[n, 1] @ F2, sample_indices[n, 1] @ I -> out[n, 1] @ dtype")
 def multinomial_from_uniform(
     prob: Array, uniform_sample: Array, sample_indices: Array, dtype: DType = "int64"
 ) -> Array:
-    """Samples a class from each probability row, given uniform numbers."""
+    """Samples a class from rows of probabilities, by uniform random numbers."""
     return prob
 
 
 @multinomial_from_uniform.reference
 def _(prob: Array, uniform: Array, rows: Array, dtype: str = "int64") -> Array:
     if np.any((rows < 0) | (rows >= len(prob))):
-        raise IndexError("there is no such row")
+        raise IndexError("sample_indices: expected row indices of prob, found one out of range")
     edges = np.cumsum(prob.astype("float64"), axis=-1)[rows[:, 0]]
-    found = np.sum(edges < uniform * edges[:, -1:], axis=-1, keepdims=True)
-    return np.minimum(found, prob.shape[-1] - 1).astype(dtype)
+    classes = np.sum(edges < uniform * edges[:, -1:], axis=-1, keepdims=True)
+    return np.minimum(classes, prob.shape[-1] - 1).astype(dtype)
 
 
 @multinomial_from_uniform.kernel("cpu")
 def _(prob: Array, uniform_sample: float, sample_indices: int, out: Array) -> None:
     if not 0 <= sample_indices < prob.shape[0]:
-        raise IndexError("there is no such row")
+        raise IndexError("sample_indices: expected row indices of prob, found one out of range")
     row = prob[sample_indices]
     total = 0.0
     for weight in row:
         total += np.float64(weight)
-    threshold, edge, found = uniform_sample * total, 0.0, 0
+    threshold, edge, sampled = uniform_sample * total, 0.0, 0
     for weight in row:
         edge += np.float64(weight)
         if edge < threshold:
-            found += 1
-    out[0] = min(found, row.shape[0] - 1)
+            sampled += 1
+    out[0] = min(sampled, row.shape[0] - 1)
 
 
 sort.example(f32[3, 7], descending=True)

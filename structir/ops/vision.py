@@ -21,18 +21,20 @@ Array = Any
 REGIONS = ExactValues("float32", ((0, 0.5, 0.5, 4.5, 3.5), (0, 1, 2, 2, 5)))
 
 
-def regions(given: CallView) -> ResolvedSignature:
+def roi_signature(call: CallView) -> ResolvedSignature:
     """Returns the signature of regions: an image index and two corners each."""
-    check_rank(given, "data", given["layout"])
-    read = in_layout(given, given["layout"], {"N": "[n]", "C": "c", "H": "[h]", "W": "[w]"})
-    made = in_layout(given, given["layout"], {"N": "r", "C": "c", "H": "[a]", "W": "[b]"})
-    size = each(given, "pooled_size", 2)
-    line = f"{access_text('data', read)}, rois[r, [q]] -> {access_text('out', made)}"
-    numbers = {"pooled_size": size, "mean": given.attributes.get("mode") == "avg"}
-    return ResolvedSignature(line, "q == 5, a == pooled_size[0], b == pooled_size[1]", "", numbers)
+    check_rank(call, "data", call["layout"])
+    in_axes = in_layout(call, call["layout"], {"N": "[n]", "C": "c", "H": "[h]", "W": "[w]"})
+    out_axes = in_layout(call, call["layout"], {"N": "r", "C": "c", "H": "[a]", "W": "[b]"})
+    size = each(call, "pooled_size", 2)
+    signature = f"{access_text('data', in_axes)}, rois[r, [q]] -> {access_text('out', out_axes)}"
+    attributes = {"pooled_size": size, "mean": call.attributes.get("mode") == "avg"}
+    return ResolvedSignature(
+        signature, "q == 5, a == pooled_size[0], b == pooled_size[1]", "", attributes
+    )
 
 
-@op(regions, name="vision.roi_align")
+@op(roi_signature, name="vision.roi_align")
 def roi_align(
     data: Array,
     rois: Array,
@@ -60,38 +62,44 @@ def _(
 ) -> Array:
     image = data if layout == "NCHW" else np.moveaxis(data, -1, 1)
     cells = tuple(pooled_size) * (2 // len(pooled_size))
-    made = np.zeros((len(rois), image.shape[1], *cells), "float64")
+    result = np.zeros((len(rois), image.shape[1], *cells), "float64")
     for k, (batch, *corners) in enumerate(rois.astype("float64")):
         x0, y0, x1, y1 = np.array(corners) * spatial_scale - (0.5 if aligned else 0.0)
         spans = [y1 - y0, x1 - x0]
         spans = spans if aligned else [max(span, 1.0) for span in spans]
-        places = [
+        coordinates = [
             _samples(start, span, count, sample_ratio)
             for start, span, count in zip((y0, x0), spans, cells, strict=True)
         ]
-        values = _between(image[int(batch)], places[0].reshape(-1), places[1].reshape(-1))
-        values = values.reshape(-1, *places[0].shape, *places[1].shape)
-        made[k] = values.mean((2, 4)) if mode == "avg" else values.max((2, 4))
-    return (made if layout == "NCHW" else np.moveaxis(made, 1, -1)).astype(data.dtype)
+        values = _interpolate_grid(
+            image[int(batch)], coordinates[0].reshape(-1), coordinates[1].reshape(-1)
+        )
+        values = values.reshape(-1, *coordinates[0].shape, *coordinates[1].shape)
+        result[k] = values.mean((2, 4)) if mode == "avg" else values.max((2, 4))
+    return (result if layout == "NCHW" else np.moveaxis(result, 1, -1)).astype(data.dtype)
 
 
 def _samples(start: float, span: float, count: int, ratio: int) -> Array:
     """Returns the sample coordinates along one axis, a row per cell."""
-    cell = span / count
-    number = ratio if ratio > 0 else max(math.ceil(cell), 1)
-    return start + cell * (np.arange(count)[:, None] + (np.arange(number) + 0.5) / number)
+    width = span / count
+    sample_count = ratio if ratio > 0 else max(math.ceil(width), 1)
+    return start + width * (
+        np.arange(count)[:, None] + (np.arange(sample_count) + 0.5) / sample_count
+    )
 
 
-def _between(image: Array, rows: Array, columns: Array) -> Array:
+def _interpolate_grid(image: Array, rows: Array, columns: Array) -> Array:
     """Interpolates an image at a grid of coordinates; 0 more than one element outside."""
-    made: Array = 0.0
+    result: Array = 0.0
     inside = [(p >= -1) & (p <= n) for p, n in zip((rows, columns), image.shape[1:], strict=True)]
-    places = [np.clip(p, 0, n - 1) for p, n in zip((rows, columns), image.shape[1:], strict=True)]
-    for row, row_weight in taps(places[0], "linear"):
-        for column, weight in taps(places[1], "linear"):
-            at = np.minimum(row, image.shape[1] - 1), np.minimum(column, image.shape[2] - 1)
-            made = made + image[:, at[0]][:, :, at[1]] * (row_weight[:, None] * weight)
-    return made * (inside[0][:, None] & inside[1])
+    coordinates = [
+        np.clip(p, 0, n - 1) for p, n in zip((rows, columns), image.shape[1:], strict=True)
+    ]
+    for row, row_weight in taps(coordinates[0], "linear"):
+        for column, weight in taps(coordinates[1], "linear"):
+            pixels = np.minimum(row, image.shape[1] - 1), np.minimum(column, image.shape[2] - 1)
+            result = result + image[:, pixels[0]][:, :, pixels[1]] * (row_weight[:, None] * weight)
+    return result * (inside[0][:, None] & inside[1])
 
 
 @roi_align.kernel("cpu")
@@ -104,7 +112,7 @@ def _(
     aligned: bool,
     mean: bool,
 ) -> None:
-    image = data[image_of(rois[0], data.shape[0])]
+    image = data[image_index(rois[0], data.shape[0])]
     shift, least = (0.5, -np.inf) if aligned else (0.0, 1.0)
     top, left = rois[2] * spatial_scale - shift, rois[1] * spatial_scale - shift
     height = max(rois[4] * spatial_scale - shift - top, least) / out.shape[0]
@@ -113,26 +121,26 @@ def _(
     columns = sample_ratio if sample_ratio > 0 else max(math.ceil(width), 1)
     for i in range(out.shape[0]):
         for j in range(out.shape[1]):
-            total, most = 0.0, -np.inf
+            total, maximum = 0.0, -np.inf
             for p in range(rows):
                 for q in range(columns):
-                    value = between(
+                    value = interpolate(
                         image,
                         top + height * (i + (p + 0.5) / rows),
                         left + width * (j + (q + 0.5) / columns),
                     )
-                    total, most = total + value, max(most, value)
-            out[i, j] = total / (rows * columns) if mean else most
+                    total, maximum = total + value, max(maximum, value)
+            out[i, j] = total / (rows * columns) if mean else maximum
 
 
-def image_of(number: float, count: int) -> int:
+def image_index(number: float, count: int) -> int:
     """Returns the image index of a region."""
     if not -count <= number < count:
-        raise IndexError("a region is in no image")
+        raise IndexError("rois: expected image indices of the batch, found one out of range")
     return int(number)
 
 
-def between(image: Array, row: float, column: float) -> float:
+def interpolate(image: Array, row: float, column: float) -> float:
     """Interpolates an image; 0 more than one element outside."""
     height, width = image.shape
     if row < -1 or row > height or column < -1 or column > width:
@@ -147,7 +155,7 @@ def between(image: Array, row: float, column: float) -> float:
     return value
 
 
-@op(regions, name="vision.roi_pool")
+@op(roi_signature, name="vision.roi_pool")
 def roi_pool(
     data: Array,
     rois: Array,
@@ -169,24 +177,24 @@ def _(
 ) -> Array:
     image = data if layout == "NCHW" else np.moveaxis(data, -1, 1)
     cells = tuple(pooled_size) * (2 // len(pooled_size))
-    made = np.zeros((len(rois), image.shape[1], *cells), data.dtype)
+    result = np.zeros((len(rois), image.shape[1], *cells), data.dtype)
     for k, (batch, *corners) in enumerate(rois.astype("float64")):
         x0, y0, x1, y1 = np.floor(np.array(corners) * spatial_scale + 0.5).astype(int)
         rows, columns = (
-            _cells(first, last, count, length)
+            _all_cell_bounds(first, last, count, length)
             for first, last, count, length in zip(
                 (y0, x0), (y1, x1), cells, image.shape[2:], strict=True
             )
         )
         for i, (top, bottom) in enumerate(rows):
             for j, (left, right) in enumerate(columns):
-                part = image[int(batch), :, top:bottom, left:right]
-                if part.shape[1] and part.shape[2]:
-                    made[k, :, i, j] = part.max((1, 2))
-    return made if layout == "NCHW" else np.moveaxis(made, 1, -1)
+                region = image[int(batch), :, top:bottom, left:right]
+                if region.shape[1] and region.shape[2]:
+                    result[k, :, i, j] = region.max((1, 2))
+    return result if layout == "NCHW" else np.moveaxis(result, 1, -1)
 
 
-def _cells(first: int, last: int, count: int, length: int) -> list[tuple[int, int]]:
+def _all_cell_bounds(first: int, last: int, count: int, length: int) -> list[tuple[int, int]]:
     """Returns the bounds of each cell along one axis, clamped to the image."""
     size = max(last - first + 1, 1) / count
     bounds = [
@@ -197,24 +205,24 @@ def _cells(first: int, last: int, count: int, length: int) -> list[tuple[int, in
 
 @roi_pool.kernel("cpu")
 def _(data: Array, rois: Array, out: Array, spatial_scale: float) -> None:
-    image = data[image_of(rois[0], data.shape[0])]
-    left, top = rounded(rois[1] * spatial_scale), rounded(rois[2] * spatial_scale)
-    right, bottom = rounded(rois[3] * spatial_scale), rounded(rois[4] * spatial_scale)
+    image = data[image_index(rois[0], data.shape[0])]
+    left, top = round_half_up(rois[1] * spatial_scale), round_half_up(rois[2] * spatial_scale)
+    right, bottom = round_half_up(rois[3] * spatial_scale), round_half_up(rois[4] * spatial_scale)
     for i in range(out.shape[0]):
-        first, last = cell(i, top, bottom, out.shape[0], image.shape[0])
+        first, last = cell_bounds(i, top, bottom, out.shape[0], image.shape[0])
         for j in range(out.shape[1]):
-            start, end = cell(j, left, right, out.shape[1], image.shape[1])
+            start, end = cell_bounds(j, left, right, out.shape[1], image.shape[1])
             out[i, j] = 0
             if first < last and start < end:
                 out[i, j] = image[first:last, start:end].max()
 
 
-def rounded(place: float) -> int:
-    """Returns the nearest element."""
-    return math.floor(place + 0.5)
+def round_half_up(coordinate: float) -> int:
+    """Rounds to the nearest element, halves up."""
+    return math.floor(coordinate + 0.5)
 
 
-def cell(k: int, first: int, last: int, count: int, length: int) -> tuple[int, int]:
+def cell_bounds(k: int, first: int, last: int, count: int, length: int) -> tuple[int, int]:
     """Returns the bounds of one cell along an axis, clamped to the image."""
     size = max(last - first + 1, 1) / count
     start, end = math.floor(k * size) + first, math.ceil((k + 1) * size) + first
@@ -229,7 +237,7 @@ def cell(k: int, first: int, last: int, count: int, length: int) -> tuple[int, i
 def get_valid_counts(
     data: Array, score_threshold: float = 0.0, id_index: int = 0, score_index: int = 1
 ) -> Any:
-    """Moves boxes with a score above the threshold first, with counts and positions.
+    """Moves the boxes with a score above the threshold to the front; returns counts and positions.
 
     The remaining entries are -1.
     """
@@ -243,9 +251,9 @@ def _(data: Array, score_threshold: float = 0.0, id_index: int = 0, score_index:
     for k, rows in enumerate(data):
         valid = rows[:, score_index] > score_threshold
         valid &= (rows[:, id_index] >= 0) if id_index >= 0 else True
-        found = np.flatnonzero(valid)
-        counts[k] = len(found)
-        boxes[k, : len(found)], positions[k, : len(found)] = rows[found], found
+        valid_rows = np.flatnonzero(valid)
+        counts[k] = len(valid_rows)
+        boxes[k, : len(valid_rows)], positions[k, : len(valid_rows)] = rows[valid_rows], valid_rows
     return counts, boxes, positions
 
 
@@ -261,20 +269,20 @@ def _(
 ) -> None:
     boxes[:] = -1
     positions[:] = -1
-    found = 0
+    valid_count = 0
     for k in range(data.shape[0]):
-        known = id_index < 0 or data[k, id_index] >= 0
-        if data[k, score_index] > score_threshold and known:
+        has_class = id_index < 0 or data[k, id_index] >= 0
+        if data[k, score_index] > score_threshold and has_class:
             for j in range(data.shape[1]):
-                boxes[found, j] = data[k, j]
-            positions[found] = k
-            found += 1
-    count[0] = found
+                boxes[valid_count, j] = data[k, j]
+            positions[valid_count] = k
+            valid_count += 1
+    count[0] = valid_count
 
 
-def suppressed(given: CallView) -> ResolvedSignature:
+def nms_signature(call: CallView) -> ResolvedSignature:
     """Returns the signature; a static limit bounds the number of selected boxes."""
-    scores, limit = given.dims("scores"), _constant(given, "max_output_boxes_per_class")
+    scores, limit = call.dims("scores"), _constant(call, "max_output_boxes_per_class")
     if limit is None or scores is None or len(scores) != 3:
         return ResolvedSignature(_SUPPRESSED.format(count="_"), "", "", {"picked": 0})
     picked = scores[0] * scores[1] * dim_min(limit, scores[2])
@@ -287,15 +295,15 @@ _SUPPRESSED = (
 )
 
 
-def _constant(given: CallView, name: str) -> int | None:
-    position = list(given.operands).index(name)
-    arg = given.args[position] if position < len(given.args) else None
+def _constant(call: CallView, name: str) -> int | None:
+    position = list(call.operands).index(name)
+    arg = call.args[position] if position < len(call.args) else None
     if not isinstance(arg, Constant) or arg.data.size != 1 or arg.data.dtype.kind not in "iu":
         return None
     return int(arg.data.item())
 
 
-@op(suppressed, name="vision.all_class_non_max_suppression", reads_sizes=True, reads_values=True)
+@op(nms_signature, name="vision.all_class_non_max_suppression", reads_sizes=True, reads_values=True)
 def all_class_non_max_suppression(
     boxes: Array,
     scores: Array,
@@ -304,9 +312,9 @@ def all_class_non_max_suppression(
     score_threshold: Array,
     output_format: Literal["onnx"] = "onnx",
 ) -> Any:
-    """Selects the best boxes per class that do not overlap: image, class and box, and their number.
+    """Selects the best non-overlapping boxes per class: (image, class, box) and their number.
 
-    With a static limit the result has the maximal size, padded with 0.
+    With a static limit, the result has the maximal size and is padded with 0.
     """
     return boxes
 
@@ -322,19 +330,21 @@ def _(
 ) -> Any:
     picks: list[tuple[int, int, int]] = []
     for b, c in np.ndindex(scores.shape[:2]):
-        own = scores[b, c]
-        order = [i for i in np.argsort(-own, kind="stable") if own[i] > score_threshold]
-        kept: list[int] = []
+        class_scores = scores[b, c]
+        order = [
+            i for i in np.argsort(-class_scores, kind="stable") if class_scores[i] > score_threshold
+        ]
+        selected: list[int] = []
         for i in order:
-            if len(kept) >= int(limit):
+            if len(selected) >= int(limit):
                 break
-            if all(_overlap(boxes[b, i], boxes[b, j]) <= iou_threshold for j in kept):
-                kept.append(int(i))
-        picks += [(b, c, i) for i in kept]
-    room = scores.shape[0] * scores.shape[1] * min(int(limit), scores.shape[2])
-    made = np.zeros((room, 3), "int64")
-    made[: len(picks)] = np.array(picks, "int64").reshape(-1, 3)
-    return made, np.array([len(picks)], "int64")
+            if all(_overlap(boxes[b, i], boxes[b, j]) <= iou_threshold for j in selected):
+                selected.append(int(i))
+        picks += [(b, c, i) for i in selected]
+    max_count = scores.shape[0] * scores.shape[1] * min(int(limit), scores.shape[2])
+    padded_picks = np.zeros((max_count, 3), "int64")
+    padded_picks[: len(picks)] = np.array(picks, "int64").reshape(-1, 3)
+    return padded_picks, np.array([len(picks)], "int64")
 
 
 def _overlap(a: Array, b: Array) -> float:
@@ -346,10 +356,10 @@ def _overlap(a: Array, b: Array) -> float:
     return shared / max(areas[0] + areas[1] - shared, 1e-12)
 
 
-FROM_DATA = "which elements a region reads is worked out from data by a routine of its own"
+FROM_DATA = "the elements of a region depend on data"
 roi_align.non_differentiable(FROM_DATA)
 roi_pool.non_differentiable(FROM_DATA)
-get_valid_counts.non_differentiable("boxes are picked and moved by their scores")
+get_valid_counts.non_differentiable("the scores select the boxes")
 roi_align.example(f32[1, 2, 6, 6], REGIONS, pooled_size=(2, 2), spatial_scale=1.0)
 roi_align.example(f32[1, 2, 6, 6], REGIONS, pooled_size=(3, 2), spatial_scale=0.5, mode="max")
 roi_pool.example(f32[1, 2, 6, 6], REGIONS, pooled_size=(2, 2), spatial_scale=1.0)

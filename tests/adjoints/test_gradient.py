@@ -250,7 +250,7 @@ def main(x: R.Tensor(("n", 4), "float32")):
     return R.sum(u)
 """
     )
-    assert "unique: not differentiable: how many distinct elements there are depends" in said
+    assert "unique: not differentiable: the number of distinct elements depends" in said
     assert "u = R.unique(x)\n" in said and "^^^^^^^^^^^" in said
 
 

@@ -160,5 +160,5 @@ def main(h: R.Tensor((), "float64"), xs: R.Tensor(("t", 2), "float64")):
     r = R.scan(cell, (h,), xs)
     return r[0]
 """)
-    with pytest.raises(DiagnosticError, match="the sizes of what a step takes and gives are open"):
+    with pytest.raises(DiagnosticError, match="expected parameters and results of known shape"):
         passes.Gradient()(module)

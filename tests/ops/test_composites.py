@@ -1,4 +1,4 @@
-"""The law of composites: their parts deduce what their line says, and compute the same."""
+"""Decompositions of composite ops: the same StructInfo and values as their index signatures."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def test_composites_have_examples(op):
 
 
 @pytest.mark.parametrize(("op", "number"), EXAMPLES)
-def test_parts_deduce_what_the_line_says(op, number):
+def test_decompositions_have_the_struct_info_of_the_signature(op, number):
     args, keywords = op.definition.examples[number]
     call, _ = called(op.name, *args, **keywords)
     parts = op.definition.decompose(call)
@@ -33,7 +33,7 @@ def test_parts_deduce_what_the_line_says(op, number):
 
 
 def symbolic(value, symbols):
-    """The same tensor with a symbol for each size; equal sizes share theirs."""
+    """Returns the tensor with a symbolic dim per size; equal sizes share one."""
     if isinstance(value, np.ndarray):
         dims = tuple(symbols.setdefault(n, sym(f"n{n}")) for n in value.shape)
         return Var("x", TensorStructInfo(dims, value.dtype.name))
@@ -41,7 +41,7 @@ def symbolic(value, symbols):
 
 
 @pytest.mark.parametrize(("op", "number"), EXAMPLES)
-def test_parts_deduce_no_more_than_the_line_at_symbolic_sizes(op, number):
+def test_decompositions_add_no_struct_info_at_symbolic_sizes(op, number):
     symbols = {1: 1}
     args, keywords = op.definition.examples[number]
     call = op(*[symbolic(a, symbols) for a in args], **keywords)
@@ -54,7 +54,7 @@ def fields_of(info):
 
 
 @pytest.mark.parametrize(("op", "number"), EXAMPLES)
-def test_parts_are_calls_of_other_ops(op, number):
+def test_decompositions_call_other_ops(op, number):
     args, keywords = op.definition.examples[number]
     known = {}
     call = op(*[expression(a, known) for a in args], **keywords)

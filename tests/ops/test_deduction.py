@@ -1,5 +1,4 @@
-"""What op lines deduce: known, symbolic and unknown sizes, ranks and dtypes; what they assume and
-refuse."""
+"""Inference from index signatures: known, symbolic and unknown sizes; assumptions and errors."""
 
 import itertools
 
@@ -288,3 +287,42 @@ def test_every_op_has_a_signature_and_says_what_it_does():
 def test_an_operand_that_is_left_out_is_refused(text):
     with pytest.raises(DiagnosticError, match="missing operand `x`"):
         find_op(text)(Tuple(()))
+
+
+@pytest.mark.parametrize("op", ["meshgrid", "concat", "stack"])
+@pytest.mark.parametrize("dtype", ["float64", "int32", "float32"])
+def test_the_dtype_of_a_list_op_does_not_depend_on_earlier_calls(op: str, dtype: str) -> None:
+    """A call of another dtype and equal ranks must not determine the result."""
+    module = structir.parse(f"""
+@R.function
+def main(x: R.Tensor((3,), "{dtype}"), y: R.Tensor((3,), "{dtype}")):
+    return R.{op}((x, y))
+""")
+    info = module["main"].ret_struct_info
+    results = info.fields if isinstance(info, TupleStructInfo) else (info,)
+    assert {result.dtype for result in results} == {dtype}
+
+
+@pytest.mark.parametrize(
+    ("op", "infos", "texts"),
+    [
+        ("matmul", [F('"m", "k"'), F('"l", "n"')], ["axis -1 of lhs and axis -2 of rhs"]),
+        ("outer", [F('"m",'), F('"n",')], []),
+        ("linear", [F('"m", "k"'), F('"n", "l"')], ["axis -1 of x and axis 1 of weight"]),
+        (
+            "add",
+            [F('2, "m"'), F('"n",')],
+            ["axis -1 of x and axis -1 of y must broadcast"] * 2,
+        ),
+        (
+            "where",
+            ['R.Tensor(("m",), "bool")', F("3,"), F("3,")],
+            ["axis -1 of cond and axis -1 of x must broadcast"],
+        ),
+    ],
+)
+def test_a_run_time_check_names_the_axis_of_each_operand(
+    op: str, infos: list[str], texts: list[str]
+) -> None:
+    call = calls(op, *infos)
+    assert [assumption.text for assumption in call.op.definition.assumptions(call)] == texts

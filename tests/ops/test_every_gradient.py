@@ -1,5 +1,4 @@
-"""Gradients of every op: each has one or says why not; they are those of finite differences; as
-expressions at symbolic sizes they read back, and interpreted and compiled they are the same."""
+"""Gradients of every op: declared, equal to finite differences, and compiled at symbolic sizes."""
 
 import re
 
@@ -27,14 +26,14 @@ ops.load()
 OPS = {
     op.name: op.definition for op in registered_ops() if hasattr(op.definition, "index_signature")
 }
-# Compiling takes most of the time: every gradient that is a rule of its own, and one in four of
-# those that all come from a line and body in the same way.
+# Compilation dominates the time: all hand-written gradients are compiled, and one in four of those
+# derived from signature and body.
 COMPILED = {n for k, n in enumerate(sorted(OPS)) if k % 4 == 0 or "gradient" in OPS[n].hooks}
 every_op = pytest.mark.parametrize("name", sorted(OPS))
 
 
 def near(value, seed):
-    """A value with its floating-point numbers in double precision, a little off kinks and ties."""
+    """Returns a value in double precision, moved slightly off kinks and ties."""
     if isinstance(value, tuple | list):
         return type(value)(near(v, seed + k) for k, v in enumerate(value))
     if not isinstance(value, np.ndarray) or value.dtype.kind != "f":
@@ -43,7 +42,7 @@ def near(value, seed):
 
 
 def examples(name):
-    """The examples of an op at which it can be differentiated."""
+    """Yields the differentiable examples of an op."""
     for args, keywords in OPS[name].examples:
         yield (
             [near(a, 3 * k) for k, a in enumerate(args)],
@@ -52,7 +51,7 @@ def examples(name):
 
 
 def direction(value, seed):
-    """A direction for a value, None where it is no real number."""
+    """Samples a direction for a value; None where the value is not floating-point."""
     if isinstance(value, tuple):
         return tuple(direction(v, seed + k) for k, v in enumerate(value))
     if isinstance(value, np.ndarray) and value.dtype.kind == "f":
@@ -71,7 +70,7 @@ def moved(value, way, step):
 
 
 def pairing(a, b):
-    """The scalar product of two values; None counts for nothing."""
+    """Computes the scalar product of two values; None counts as 0."""
     if a is None or b is None:
         return 0.0
     if isinstance(a, tuple):
@@ -80,7 +79,7 @@ def pairing(a, b):
 
 
 @every_op
-def test_an_op_says_whether_it_has_a_gradient(name):
+def test_every_op_declares_its_gradient(name):
     for args, keywords in examples(name):
         call, _ = called(name, *args, **keywords)
         assert describe_gradient(OPS[name], call), (
@@ -90,7 +89,7 @@ def test_an_op_says_whether_it_has_a_gradient(name):
 
 @every_op
 @pytest.mark.filterwarnings("ignore")
-def test_gradients_match_differences(name):
+def test_gradients_match_finite_differences(name):
     for args, keywords in examples(name):
         call, values = called(name, *args, **keywords)
         result = OPS[name].reference(call, values)
@@ -116,27 +115,29 @@ def test_gradients_match_differences(name):
         if np.isnan(slope(1e-6)):
             continue  # outside of where the function is defined
         fine = own == pytest.approx(slope(1e-6), rel=1e-4, abs=1e-4)
-        # where something is cast to float32 on the way, only a long step can be seen
+        # a cast to float32 hides short steps
         assert fine or own == pytest.approx(slope(1e-2), rel=1e-2, abs=1e-2)
 
 
 def differentiated(name, args, keywords, symbols):
-    """A module whose `main` gives what comes back to the operands of a call, from its operands and
-    what comes back to its result; and the values of the operands."""
+    """Returns a module that computes the cotangents of a call, and the values of its operands.
+
+    `main` takes the operands and the cotangents of the result.
+    """
     call, known = symbolic_call(name, args, keywords, symbols)
-    backs = variables(call.struct_info)
+    seeds = variables(call.struct_info)
     builder = BlockBuilder()
-    with builder.function("main", [*known, *flat(backs)]):
+    with builder.function("main", [*known, *flat(seeds)]):
         with builder.dataflow():
             result = builder.emit(call)
-            found = OPS[name].adjoint(call, result, backs, builder.emit)
-            output = builder.emit_output(Tuple(tuple(flat(tuple(found)))))
+            cotangents = OPS[name].adjoint(call, result, seeds, builder.emit)
+            output = builder.emit_output(Tuple(tuple(flat(tuple(cotangents)))))
         builder.emit_func_output(output)
     return builder.get(), tuple(known.values())
 
 
 def variables(info):
-    """Variables for what comes back to a result."""
+    """Returns variables for the cotangents of a result."""
     if isinstance(info, TupleStructInfo):
         return tuple(variables(f) for f in info.fields)
     real = isinstance(info, TensorStructInfo) and is_float(info.dtype or "int64")
@@ -144,7 +145,7 @@ def variables(info):
 
 
 def flat(value):
-    """What is there in a nest of tuples, in order."""
+    """Returns the values of nested tuples that are not None, in order."""
     if isinstance(value, tuple):
         return [part for v in value for part in flat(v)]
     return [] if value is None else [value]

@@ -1,5 +1,4 @@
-"""Laws of every op in the registry: what is deduced of a result is so, wrong calls are refused with
-a diagnostic."""
+"""Every registered op: inferred StructInfo matches results, and wrong calls are diagnostics."""
 
 import collections
 import json
@@ -27,7 +26,7 @@ from structir.opdef.parameters import REQUIRED
 from tests.ops.calls import called
 
 ops.load()
-# ops without a line, such as an example declares, are none of the package
+# opaque ops, such as an example declares, are not ops of the package
 OPS = {op.name: op for op in registered_ops() if hasattr(op.definition, "index_signature")}
 FACTS = Path(__file__).parent.parent / "conformance" / "op_struct_info.jsonl"
 SIZES = (
@@ -43,20 +42,20 @@ every_op = pytest.mark.parametrize("name", sorted(OPS))
 
 
 def programs():
-    """The accepted programs of the conformance facts, by the op that they are about."""
-    found = collections.defaultdict(list)
+    """Returns the accepted programs of the conformance facts, by op."""
+    result = collections.defaultdict(list)
     for line in FACTS.read_text().splitlines():
         case = json.loads(line)
         if not case.get("quirk") and not case["expect"].get("error"):
-            found[case["op"].removeprefix("relax.")].append(case)
-    return found
+            result[case["op"].removeprefix("relax.")].append(case)
+    return result
 
 
 PROGRAMS = programs()
 
 
 def array(rng, shape, dtype):
-    """Small numbers of a dtype, some of them equal; as a view with strides of its own.
+    """Generates small numbers of a dtype, some of them equal, as a strided view.
 
     Without a generator, numbers that are good as any index."""
     if rng is None:
@@ -76,7 +75,7 @@ def array(rng, shape, dtype):
 
 
 def value_for(info, sizes, rng):
-    """A value that a parameter of this StructInfo may have; None where nothing says what it is."""
+    """Generates a value of a StructInfo; None where the StructInfo determines no value."""
     match info:
         case TensorStructInfo():
             dims = info.dims if isinstance(info.dims, tuple) else (2,) * (info.ndim or 2)
@@ -94,7 +93,7 @@ def value_for(info, sizes, rng):
 
 
 def symbols(info):
-    """The symbolic sizes that a parameter mentions."""
+    """Returns the symbolic dims of a parameter."""
     if isinstance(info, TupleStructInfo):
         return {s for f in info.fields for s in symbols(f)}
     dims = getattr(info, "dims", None)
@@ -102,8 +101,7 @@ def symbols(info):
 
 
 def assert_runs(script):
-    """Run a program at several sizes; the interpreter checks the result against what was
-    deduced."""
+    """Runs a program at several sizes; the interpreter checks results against StructInfo."""
     mod = structir.parse(script)
     (function,) = mod.functions.values()
     infos = [p.struct_info for p in function.params]
@@ -117,8 +115,7 @@ def assert_runs(script):
 
 
 def assert_result_fits(mod, infos, args):
-    """A result that is not what was deduced is an error, unless the program rests on a shape that
-    is not known."""
+    """Checks that a result matches its StructInfo, unless a shape of the program is unknown."""
     try:
         structir.interpret(mod, next(iter(mod.functions)), *args)
     except ShapeMismatchError as error:
@@ -128,7 +125,7 @@ def assert_result_fits(mod, infos, args):
 
 @every_op
 @pytest.mark.filterwarnings("ignore")
-def test_deduced_info_is_the_real_one(name):
+def test_inferred_struct_info_matches_the_value(name):
     for args, keywords in OPS[name].definition.examples:
         call, values = called(name, *args, **keywords)
         assert_fits(call.struct_info, call.op.definition.reference(call, values))
@@ -136,7 +133,7 @@ def test_deduced_info_is_the_real_one(name):
         assert_runs(case["script"])
 
 
-# Calls out of thin air: whatever is accepted must run, whatever is not must say so.
+# Random calls: an accepted call runs, any other call is a diagnostic.
 
 SHAPES = st.lists(st.sampled_from([0, 1, 1, 2, 3, 4]), max_size=3).map(tuple)
 DTYPES = st.sampled_from(
@@ -153,7 +150,7 @@ STATIC = st.one_of(
 
 @st.composite
 def operand(draw, shape, dtype):
-    """An array like another one: the same, or with some axes of size 1, or of another shape."""
+    """Generates an array: the same, with some axes of size 1, or of another shape."""
     kind = draw(st.sampled_from(["same", "same", "ones", "other", "index"]))
     if kind == "ones":
         shape = tuple(draw(st.sampled_from([n, 1])) for n in shape)
@@ -166,7 +163,7 @@ def operand(draw, shape, dtype):
 
 @st.composite
 def arguments(draw, signature):
-    """Operands and attributes for an op; attributes with a default are mostly left alone."""
+    """Generates operands and attributes of an op; most attributes keep their default."""
     shape, dtype = draw(SHAPES), draw(DTYPES)
     keywords = {}
     for parameter in signature.parameters:
@@ -184,7 +181,7 @@ def arguments(draw, signature):
 @every_op
 @settings(max_examples=30, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_calls_run_or_are_refused(name, data):
+def test_calls_run_or_are_rejected(name, data):
     keywords = data.draw(arguments(OPS[name].definition.signature))
     try:
         with warnings.catch_warnings():
@@ -200,7 +197,7 @@ def test_calls_run_or_are_refused(name, data):
 
 
 def assert_fits(info, value):
-    """Whether a value is what its StructInfo says."""
+    """Returns whether a value matches its StructInfo."""
     match info:
         case TensorStructInfo():
             assert isinstance(value, np.ndarray)

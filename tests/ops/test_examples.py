@@ -1,5 +1,4 @@
-"""The examples of every op as programs: there is one, its text reads back, and interpreted and
-compiled it gives what the reference gives."""
+"""The examples of every op as programs: printed, parsed, interpreted and compiled."""
 
 import pytest
 
@@ -19,7 +18,7 @@ every_op = pytest.mark.parametrize("name", sorted(EXAMPLES))
 
 
 @every_op
-def test_there_is_an_example(name):
+def test_every_op_has_an_example(name):
     assert EXAMPLES[name], "say one below the op: `name.example(f32[3, 7], axis=1)`"
 
 
@@ -33,7 +32,7 @@ def test_text_round_trip(name):
 @pytest.mark.sampled(50)
 @every_op
 @pytest.mark.filterwarnings("ignore")
-def test_interpreted_and_compiled_are_the_reference(name):
+def test_interpreter_and_compiler_match_the_reference(name):
     for args, keywords in EXAMPLES[name]:
         call, values = called(name, *args, **keywords)
         wanted = call.op.definition.reference(call, values)

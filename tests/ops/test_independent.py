@@ -1,5 +1,7 @@
-"""Every reference against results that PyTorch and ONNX Runtime gave: stored by
-`tests/data/independent.py`, which says from which versions."""
+"""Every reference against stored results of PyTorch and ONNX Runtime.
+
+`tests/data/independent.py` computes them and records the versions.
+"""
 
 import json
 from pathlib import Path
@@ -22,14 +24,14 @@ SAID = json.loads(str(ARRAYS.pop("said")))
 CASES = [
     pytest.param(case, id=f"{case['op']}-{case['by']}-{k}") for k, case in enumerate(SAID["cases"])
 ]
-# Ops of which no library that is at hand has its like, and what stands in for one.
+# Ops without an equivalent in the installed libraries, and their substitutes.
 WITHOUT_COUNTERPART = {
-    "vision.get_valid_counts": "an op of MXNet alone: test_boxes_that_count is worked out by hand",
+    "vision.get_valid_counts": "only MXNet has it: test_valid_boxes_move_to_the_front computes it by hand",
 }
 
 
 def restored(value):
-    """What a stored argument or result is."""
+    """Decodes a stored argument or result."""
     ((kind, kept),) = value.items()
     if kind == "array":
         return ARRAYS[kept]
@@ -38,31 +40,31 @@ def restored(value):
     return (list if kind == "list" else tuple)(restored(v) for v in kept)
 
 
-def assert_same(found, wanted):
+def assert_same(result, wanted):
     if isinstance(wanted, tuple):
-        assert isinstance(found, tuple) and len(found) == len(wanted)
-        for one, other in zip(found, wanted, strict=True):
+        assert isinstance(result, tuple) and len(result) == len(wanted)
+        for one, other in zip(result, wanted, strict=True):
             assert_same(one, other)
         return
-    found = np.asarray(found)
-    assert found.shape == wanted.shape
+    result = np.asarray(result)
+    assert result.shape == wanted.shape
     if wanted.dtype.kind == "f":
-        np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=2e-6)
+        np.testing.assert_allclose(result, wanted, rtol=2e-5, atol=2e-6)
     else:
-        np.testing.assert_array_equal(found, wanted)
+        np.testing.assert_array_equal(result, wanted)
 
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.filterwarnings("ignore")
-def test_reference_is_what_others_compute(case):
+def test_references_match_other_libraries(case):
     args = [restored(a) for a in case["args"]]
     keywords = {n: restored(v) for n, v in case["keywords"].items()}
     call, values = called(case["op"], *args, **keywords)
-    found = call.op.definition.reference(call, values)
+    result = call.op.definition.reference(call, values)
     wanted = restored(case["result"])
-    assert_same(found, wanted)
+    assert_same(result, wanted)
     if isinstance(call.struct_info, TensorStructInfo) and wanted.dtype.kind == "f":
-        assert found.dtype == wanted.dtype
+        assert result.dtype == wanted.dtype
 
 
 @pytest.mark.parametrize("name", sorted(OPS))
@@ -73,11 +75,11 @@ def test_every_op_is_compared(name):
     )
 
 
-def test_boxes_that_count():
+def test_valid_boxes_move_to_the_front():
     """Boxes of a class, scored above the threshold, move to the front; -1 fills up."""
     boxes = [[0, 0.9, 1, 2], [-1, 0.8, 3, 4], [1, 0.1, 5, 6], [2, 0.5, 7, 8]]
-    found = called("vision.get_valid_counts", np.array([boxes], "float32"), 0.3)
-    call, values = found
+    result = called("vision.get_valid_counts", np.array([boxes], "float32"), 0.3)
+    call, values = result
     count, kept, places = call.op.definition.reference(call, values)
     assert count.tolist() == [2] and places.tolist() == [[0, 3, -1, -1]]
     np.testing.assert_array_equal(kept[0, :2], np.array([boxes[0], boxes[3]], "float32"))

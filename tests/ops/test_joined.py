@@ -1,4 +1,4 @@
-"""Tensors joined: how many, and what many of them cost."""
+"""Concatenation of many tensors: the limit, and the cost."""
 
 import numpy as np
 import pytest
@@ -13,14 +13,14 @@ def main(x: R.Tensor((1,), "float32")):
 """
 
 
-def test_too_many_tensors_to_be_joined_are_refused_in_words() -> None:
+def test_more_tensors_than_the_limit_are_a_diagnostic() -> None:
     text = MANY.format("x, " * 9000)
     for name in ("concat", "stack"):
         with pytest.raises(DiagnosticError, match="expected at most 4096 tensors, found 9000"):
             structir.parse(text.replace("concat", name))
 
 
-def test_a_thousand_tensors_are_one() -> None:
+def test_a_thousand_tensors_are_concatenated() -> None:
     module = structir.parse(MANY.format("x, " * 600))
-    made = structir.interpret(module, "main", np.ones(1, "float32"))
-    assert made.tolist() == [1.0] * 600
+    result = structir.interpret(module, "main", np.ones(1, "float32"))
+    assert result.tolist() == [1.0] * 600

@@ -1,4 +1,4 @@
-"""Windows, norms, images, orders and losses against ONNX Runtime and NumPy."""
+"""Windows, normalizations, images, sorting and losses against ONNX Runtime and NumPy."""
 
 import numpy as np
 import onnxruntime
@@ -20,7 +20,7 @@ def whole(limit, *shape):
 
 
 def onnx(kind, *args, out=TensorProto.FLOAT, version=20, **attributes):
-    """What ONNX Runtime makes of one ONNX op."""
+    """Runs one ONNX op in ONNX Runtime."""
     names = [f"x{k}" if a is not None else "" for k, a in enumerate(args)]
     given = {n: a for n, a in zip(names, args, strict=True) if a is not None}
     inputs = [
@@ -37,9 +37,9 @@ def onnx(kind, *args, out=TensorProto.FLOAT, version=20, **attributes):
     return session.run(None, given)[0]
 
 
-def close(found, wanted, tolerance=2e-5):
-    assert found.shape == wanted.shape
-    np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance)
+def close(result, wanted, tolerance=2e-5):
+    assert result.shape == wanted.shape
+    np.testing.assert_allclose(result, wanted, rtol=tolerance, atol=tolerance)
 
 
 SPATIAL = {1: (9,), 2: (7, 8), 3: (5, 6, 4)}
@@ -53,7 +53,7 @@ SPATIAL = {1: (9,), 2: (7, 8), 3: (5, 6, 4)}
 def test_convolution(count, strides, pads, dilation, groups):
     x, w = floats(2, 4, *SPATIAL[count]), floats(8, 4 // groups, *(3, 2, 2)[:count])
     numbers = {"strides": strides, "dilation": dilation, "groups": groups}
-    found = evaluated(f"nn.conv{count}d", x, w, padding=[pads] * count, **numbers)
+    result = evaluated(f"nn.conv{count}d", x, w, padding=[pads] * count, **numbers)
     wanted = onnx(
         "Conv",
         x,
@@ -63,7 +63,7 @@ def test_convolution(count, strides, pads, dilation, groups):
         dilations=[dilation] * count,
         group=groups,
     )
-    close(found, wanted, 1e-4)
+    close(result, wanted, 1e-4)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
@@ -74,7 +74,7 @@ def test_convolution(count, strides, pads, dilation, groups):
 def test_transposed_convolution(count, strides, pads, extra, dilation, groups):
     x, w = floats(2, 4, *SPATIAL[count]), floats(4, 3, *(3, 2, 2)[:count])
     numbers = {"strides": strides, "dilation": dilation, "groups": groups}
-    found = evaluated(
+    result = evaluated(
         f"nn.conv{count}d_transpose", x, w, padding=pads, output_padding=extra, **numbers
     )
     wanted = onnx(
@@ -87,7 +87,7 @@ def test_transposed_convolution(count, strides, pads, extra, dilation, groups):
         output_padding=[extra] * count,
         group=groups,
     )
-    close(found, wanted, 1e-4)
+    close(result, wanted, 1e-4)
 
 
 def test_layouts_only_reorder_axes():
@@ -121,14 +121,14 @@ def test_pools(count, size, strides, pads, ceil):
     close(evaluated(f"nn.max_pool{count}d", x, **numbers), onnx("MaxPool", x, **stated))
     close(evaluated(f"nn.avg_pool{count}d", x, **numbers), onnx("AveragePool", x, **stated))
     if not ceil:
-        found = evaluated(f"nn.avg_pool{count}d", x, count_include_pad=True, **numbers)
-        close(found, onnx("AveragePool", x, count_include_pad=1, **stated))
+        result = evaluated(f"nn.avg_pool{count}d", x, count_include_pad=True, **numbers)
+        close(result, onnx("AveragePool", x, count_include_pad=1, **stated))
 
 
 def test_dilated_max_pool():
     x = floats(2, 3, 9, 9)
-    found = evaluated("nn.max_pool2d", x, pool_size=3, dilation=2, strides=2)
-    close(found, onnx("MaxPool", x, kernel_shape=[3, 3], dilations=[2, 2], strides=[2, 2]))
+    result = evaluated("nn.max_pool2d", x, pool_size=3, dilation=2, strides=2)
+    close(result, onnx("MaxPool", x, kernel_shape=[3, 3], dilations=[2, 2], strides=[2, 2]))
 
 
 @pytest.mark.parametrize("wanted", [1, 2, 3, 5])
@@ -141,21 +141,21 @@ def test_adaptive_pool(wanted):
 
 def test_norms_by_channel():
     x, gamma, beta = floats(2, 6, 3, 5), floats(6), floats(6)
-    found = evaluated("nn.instance_norm", x, gamma, beta, 1, (2, 3))
-    close(found, onnx("InstanceNormalization", x, gamma, beta, version=18), 1e-4)
-    found = evaluated("nn.group_norm", x, gamma, beta, 3, 1, (2, 3))
-    close(found, onnx("GroupNormalization", x, gamma, beta, num_groups=3, version=21), 1e-4)
+    result = evaluated("nn.instance_norm", x, gamma, beta, 1, (2, 3))
+    close(result, onnx("InstanceNormalization", x, gamma, beta, version=18), 1e-4)
+    result = evaluated("nn.group_norm", x, gamma, beta, 3, 1, (2, 3))
+    close(result, onnx("GroupNormalization", x, gamma, beta, num_groups=3, version=21), 1e-4)
     mean, var = floats(6), np.abs(floats(6)) + 0.1
-    found, *running = evaluated("nn.batch_norm", x, gamma, beta, mean, var, training=False)
-    close(found, onnx("BatchNormalization", x, gamma, beta, mean, var), 1e-4)
+    result, *running = evaluated("nn.batch_norm", x, gamma, beta, mean, var, training=False)
+    close(result, onnx("BatchNormalization", x, gamma, beta, mean, var), 1e-4)
     close(running[0], mean)
 
 
 def test_batch_norm_in_training_uses_the_batch():
     x, one, zero = floats(4, 3, 5), np.ones(3, "float32"), np.zeros(3, "float32")
-    found, mean, var = evaluated("nn.batch_norm", x, one, zero, zero, one, momentum=0.25)
+    result, mean, var = evaluated("nn.batch_norm", x, one, zero, zero, one, momentum=0.25)
     centre, spread = x.mean((0, 2)), x.var((0, 2))
-    close(found, (x - centre[:, None]) / np.sqrt(spread[:, None] + 1e-5), 1e-4)
+    close(result, (x - centre[:, None]) / np.sqrt(spread[:, None] + 1e-5), 1e-4)
     close(mean, 0.25 * centre)
     close(var, 0.75 + 0.25 * spread)
 
@@ -191,7 +191,7 @@ def test_resize(sizes, method, mode, rounding):
         **stated,
         version=18,
     )
-    found = evaluated(
+    result = evaluated(
         "image.resize2d",
         x,
         sizes,
@@ -199,7 +199,7 @@ def test_resize(sizes, method, mode, rounding):
         coordinate_transformation_mode=mode,
         rounding_method=rounding or "round",
     )
-    close(found, wanted, 1e-4)
+    close(result, wanted, 1e-4)
 
 
 @pytest.mark.parametrize("method", ["bilinear", "nearest", "bicubic"])
@@ -217,7 +217,7 @@ def test_grid_sample(method, padding, corners):
         align_corners=int(corners),
     )
     moved = np.ascontiguousarray(grid.transpose(0, 3, 1, 2))
-    found = evaluated(
+    result = evaluated(
         "image.grid_sample",
         x,
         moved,
@@ -225,15 +225,15 @@ def test_grid_sample(method, padding, corners):
         padding_mode=padding,
         align_corners=corners,
     )
-    close(found, wanted, 1e-4)
+    close(result, wanted, 1e-4)
 
 
 @pytest.mark.parametrize("corners", [True, False])
 def test_affine_grid(corners):
     theta = floats(2, 2, 3)
     wanted = onnx("AffineGrid", theta, np.array([2, 1, 4, 5]), align_corners=int(corners))
-    found = evaluated("image.affine_grid", theta, (4, 5), align_corners=corners)
-    close(found, wanted.transpose(0, 3, 1, 2))
+    result = evaluated("image.affine_grid", theta, (4, 5), align_corners=corners)
+    close(result, wanted.transpose(0, 3, 1, 2))
 
 
 @pytest.mark.parametrize("aligned", [True, False])
@@ -253,10 +253,10 @@ def test_roi_align(aligned, ratio):
     )
     rois = np.concatenate([batch[:, None].astype("float32"), corners], 1)
     stated = {"pooled_size": 2, "spatial_scale": 1.0, "sample_ratio": ratio or -1}
-    found = evaluated("vision.roi_align", x, rois, aligned=aligned, **stated)
-    close(found, wanted, 1e-4)
+    result = evaluated("vision.roi_align", x, rois, aligned=aligned, **stated)
+    close(result, wanted, 1e-4)
     greatest = evaluated("vision.roi_align", x, rois, aligned=aligned, mode="max", **stated)
-    assert np.all(greatest >= found - 1e-6)
+    assert np.all(greatest >= result - 1e-6)
 
 
 def test_roi_pool():
@@ -267,7 +267,7 @@ def test_roi_pool():
     close(evaluated("vision.roi_pool", x, rois, (2, 3), 1.0), wanted)
 
 
-def test_boxes_that_overlap_are_suppressed():
+def test_overlapping_boxes_are_suppressed():
     boxes = np.abs(floats(2, 6, 4)) * 2
     boxes[..., 2:] += boxes[..., :2]
     scores = RNG.random((2, 3, 6)).astype("float32")
@@ -289,16 +289,16 @@ def test_nll_loss(reduction, weighted):
         "NegativeLogLikelihoodLoss", x, targets, weights, reduction=reduction, ignore_index=2
     )
     args = [x, targets] if weights is None else [x, targets, weights]
-    found = evaluated("nn.nll_loss", *args, reduction=reduction, ignore_index=2)
-    close(found, wanted)
+    result = evaluated("nn.nll_loss", *args, reduction=reduction, ignore_index=2)
+    close(result, wanted)
 
 
-def test_quantisation():
+def test_quantization():
     x = floats(3, 4) * 50
     scale, zero = np.array([0.5, 1.0, 2.0, 0.25], "float32"), np.array([3, 128, 0, 7], "uint8")
     wanted = onnx("QuantizeLinear", x, scale, zero, out=TensorProto.UINT8, axis=1)
-    found = evaluated("quantize", x, scale, zero, axis=1, out_dtype="uint8")
-    np.testing.assert_array_equal(found, wanted)
+    result = evaluated("quantize", x, scale, zero, axis=1, out_dtype="uint8")
+    np.testing.assert_array_equal(result, wanted)
     back = onnx("DequantizeLinear", wanted, scale, zero, axis=1)
     close(evaluated("dequantize", wanted, scale, zero, axis=1), back)
 
@@ -317,24 +317,24 @@ def test_attention():
     rows, columns = np.arange(3)[:, None], np.arange(5)
     for causal, offset in (("TopLeft", 0), ("BottomRight", 2)):
         hidden = columns > rows + offset
-        found = evaluated("nn.attention", q, k, v, causal_mask=causal)
-        close(found, wanted(np.where(hidden, -np.inf, 0)))
+        result = evaluated("nn.attention", q, k, v, causal_mask=causal)
+        close(result, wanted(np.where(hidden, -np.inf, 0)))
         hidden = hidden | (columns <= rows + offset - 2)
-        found = evaluated("nn.attention", q, k, v, causal_mask=causal, window_size=2)
-        close(found, wanted(np.where(hidden, -np.inf, 0)))
+        result = evaluated("nn.attention", q, k, v, causal_mask=causal, window_size=2)
+        close(result, wanted(np.where(hidden, -np.inf, 0)))
 
 
-def test_attention_of_sequences_that_lie_one_after_the_other():
+def test_attention_of_packed_sequences():
     q, k, v = floats(1, 7, 2, 4), floats(1, 7, 2, 4), floats(1, 7, 2, 3)
     starts = np.array([0, 3, 7], "int32")
-    found = evaluated("nn.attention_var_len", q, k, v, starts, np.array(4, "int32"))
+    result = evaluated("nn.attention_var_len", q, k, v, starts, np.array(4, "int32"))
     for a, b in ((0, 3), (3, 7)):
         part = [np.ascontiguousarray(x[:, a:b]) for x in (q, k, v)]
-        close(found[:, a:b], evaluated("nn.attention", *part))
+        close(result[:, a:b], evaluated("nn.attention", *part))
 
 
 @pytest.mark.parametrize("descending", [True, False])
-def test_orders(descending):
+def test_sorting(descending):
     x = RNG.integers(0, 5, (3, 8)).astype("float32")
     sign = -1 if descending else 1
     wanted = np.argsort(sign * x, -1, kind="stable")
@@ -347,7 +347,7 @@ def test_orders(descending):
     np.testing.assert_array_equal(evaluated("sort", x, 0, descending), sign * np.sort(sign * x, 0))
 
 
-def test_middle_elements():
+def test_median():
     x = floats(3, 5, 7)
     value, position = evaluated("median", x, axis=1)
     np.testing.assert_array_equal(value, np.median(x, 1))
@@ -356,16 +356,16 @@ def test_middle_elements():
 
 
 def measured(name, *args, **keywords):
-    """The result of an op whose sizes only the data tells."""
+    """Evaluates an op with a data-dependent result size."""
     call, values = called(name, *args, **keywords)
     return call.op.definition.reference(call, values)
 
 
-def test_sets_and_places():
+def test_unique_and_nonzero():
     x = RNG.integers(0, 4, (3, 5))
-    found = measured("unique", x, return_index=True, return_inverse=True, return_counts=True)
+    result = measured("unique", x, return_index=True, return_inverse=True, return_counts=True)
     wanted = np.unique(x, return_index=True, return_inverse=True, return_counts=True)
-    for one, other in zip(found, wanted, strict=True):
+    for one, other in zip(result, wanted, strict=True):
         np.testing.assert_array_equal(one, other.reshape(one.shape))
     np.testing.assert_array_equal(measured("nonzero", x), np.array(np.nonzero(x)))
     edges = np.array([0, 1, 3])

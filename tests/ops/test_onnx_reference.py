@@ -1,4 +1,4 @@
-"""Windows, resizing and norms as ONNX Runtime computes them; whole axes as NumPy does."""
+"""Windows, resizing and normalizations against ONNX Runtime; ops on whole axes against NumPy."""
 
 import numpy as np
 import onnxruntime
@@ -16,7 +16,7 @@ def floats(*shape):
 
 
 def onnx_result(kind, arrays, opset=18, **attributes):
-    """What ONNX Runtime makes of one node."""
+    """Runs one node in ONNX Runtime."""
     names = [f"x{k}" for k in range(len(arrays))]
     node = helper.make_node(kind, names, ["y"], **attributes)
     inputs = [
@@ -39,9 +39,9 @@ def onnx_type(kind, arrays):
     )
 
 
-def same(found, wanted):
-    assert found.shape == wanted.shape
-    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+def same(result, wanted):
+    assert result.shape == wanted.shape
+    np.testing.assert_allclose(result, wanted, rtol=1e-4, atol=1e-5)
 
 
 CONVOLUTIONS = [  # data, weight, stride, pads, dilation, groups
@@ -60,10 +60,10 @@ def test_convolution(data, weight, stride, pads, dilation, groups):
     x, w = floats(*data), floats(*weight)
     numbers = {"strides": [stride] * rank, "dilations": [dilation] * rank, "group": groups}
     wanted = onnx_result("Conv", [x, w], pads=list(pads), **numbers)
-    found = evaluated(
+    result = evaluated(
         f"nn.conv{rank}d", x, w, strides=stride, padding=pads, dilation=dilation, groups=groups
     )
-    same(found, wanted)
+    same(result, wanted)
 
 
 def test_convolution_in_other_layouts():
@@ -71,11 +71,11 @@ def test_convolution_in_other_layouts():
     wanted = onnx_result("Conv", [x, w], pads=[1, 0, 1, 0], group=2)
     layouts = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
     turned = x.transpose(0, 2, 3, 1), w.transpose(2, 3, 1, 0)
-    found = evaluated("nn.conv2d", *turned, padding=(1, 0), groups=2, **layouts)
-    same(found, wanted.transpose(0, 2, 3, 1))
+    result = evaluated("nn.conv2d", *turned, padding=(1, 0), groups=2, **layouts)
+    same(result, wanted.transpose(0, 2, 3, 1))
 
 
-def test_convolution_of_nothing():
+def test_convolution_without_elements():
     assert evaluated("nn.conv2d", floats(0, 3, 5, 5), floats(2, 3, 3, 3)).shape == (0, 2, 3, 3)
     nothing = evaluated("nn.conv1d", floats(1, 0, 5), floats(2, 0, 3))
     np.testing.assert_array_equal(nothing, np.zeros((1, 2, 3)))
@@ -96,7 +96,7 @@ def test_transposed_convolution(data, weight, stride, pads, dilation, groups, ex
     numbers = {"strides": [stride] * rank, "dilations": [dilation] * rank, "group": groups}
     spare = {"output_padding": [extra] * rank}
     wanted = onnx_result("ConvTranspose", [x, w], pads=list(pads), **numbers, **spare)
-    found = evaluated(
+    result = evaluated(
         f"nn.conv{rank}d_transpose",
         x,
         w,
@@ -106,7 +106,7 @@ def test_transposed_convolution(data, weight, stride, pads, dilation, groups, ex
         dilation=dilation,
         groups=groups,
     )
-    same(found, wanted)
+    same(result, wanted)
 
 
 @pytest.mark.parametrize(
@@ -154,17 +154,17 @@ def test_norms_by_channel():
     spread = np.sqrt(groups.var((2, 3, 4), keepdims=True) + 1e-5)
     standard = ((groups - groups.mean((2, 3, 4), keepdims=True)) / spread).reshape(x.shape)
     wanted = standard * gamma[:, None, None] + beta[:, None, None]
-    found = evaluated("nn.group_norm", x, gamma, beta, num_groups=3, channel_axis=1, axes=(2, 3))
-    same(found, wanted)
+    result = evaluated("nn.group_norm", x, gamma, beta, num_groups=3, channel_axis=1, axes=(2, 3))
+    same(result, wanted)
 
 
 @pytest.mark.parametrize("axis", [0, 1])
-def test_quantisation(axis):
+def test_quantization(axis):
     x = floats(3, 3) * 40
     scale, zero = np.array([0.5, 0.25, 1.5], "float32"), np.array([1, -3, 0], "int8")
     wanted = onnx_result("QuantizeLinear", [x, scale, zero], axis=axis)
-    found = evaluated("quantize", x, scale, zero, axis=axis)
-    np.testing.assert_array_equal(found, wanted)
+    result = evaluated("quantize", x, scale, zero, axis=axis)
+    np.testing.assert_array_equal(result, wanted)
     back = onnx_result("DequantizeLinear", [wanted, scale, zero], axis=axis)
     same(evaluated("dequantize", wanted, scale, zero, axis=axis), back)
 
@@ -177,13 +177,13 @@ def test_negative_log_likelihood(reduction, weighted):
     wanted = onnx_result(
         "NegativeLogLikelihoodLoss", [x, targets, *weights], reduction=reduction, ignore_index=1
     )
-    found = evaluated("nn.nll_loss", x, targets, *weights, reduction=reduction, ignore_index=1)
-    same(found, np.asarray(wanted))
+    result = evaluated("nn.nll_loss", x, targets, *weights, reduction=reduction, ignore_index=1)
+    same(result, np.asarray(wanted))
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1])
 @pytest.mark.parametrize("descending", [False, True])
-def test_order(axis, descending):
+def test_sorting(axis, descending):
     x = RNG.integers(0, 4, (3, 5)).astype("float32")  # many are equal
     sign = -1 if descending else 1
     wanted = np.argsort(sign * x, axis=axis, kind="stable")
@@ -191,16 +191,16 @@ def test_order(axis, descending):
     values = np.take_along_axis(x, wanted, axis)
     np.testing.assert_array_equal(evaluated("sort", x, axis=axis, descending=descending), values)
     first = [v.take(range(2), axis) for v in (values, wanted)]
-    found = evaluated("topk", x, k=2, axis=axis, largest=descending)
-    np.testing.assert_array_equal(found[0], first[0])
-    np.testing.assert_array_equal(found[1], first[1])
+    result = evaluated("topk", x, k=2, axis=axis, largest=descending)
+    np.testing.assert_array_equal(result[0], first[0])
+    np.testing.assert_array_equal(result[1], first[1])
 
 
-def test_buckets():
+def test_bucketize():
     edges, x = np.array([0.0, 1.0, 2.5], "float32"), floats(3, 4) * 2
-    found = evaluated("bucketize", x, edges)
-    np.testing.assert_array_equal(found, np.searchsorted(edges, x))
-    assert found.dtype == np.int64
+    result = evaluated("bucketize", x, edges)
+    np.testing.assert_array_equal(result, np.searchsorted(edges, x))
+    assert result.dtype == np.int64
 
 
 def test_attention():

@@ -85,5 +85,7 @@ def test_a_wrong_call_names_the_op_and_the_place(call: str, message: str) -> Non
 
 
 def test_an_operand_is_a_value_of_the_program() -> None:
-    with pytest.raises(StructInfoError, match="expected an expression of the program as operand, found 3"):
+    with pytest.raises(
+        StructInfoError, match="expected an expression of the program as operand, found 3"
+    ):
         filled(3, 4)

@@ -20,7 +20,7 @@ def several(random, count, low, high):
 
 
 def drawn(seed):
-    """One pool of the grid: its kind, the spatial sizes, and its attributes."""
+    """Generates one pool: its kind, spatial sizes and attributes."""
     random = Random(seed)
     count = random.choice((1, 2, 2, 2, 3))
     pick = partial(several, random, count)
@@ -56,7 +56,7 @@ def written(attributes):
 
 
 def pool(kind, attributes, shape, last, body="y"):
-    """A program around one pool; `last` puts the channels last."""
+    """Returns a program with one pool; `last` puts the channels last."""
     count = len(shape) - 2
     layout = f", layout='N{SPATIAL[count]}C'" if last else ""
     return structir.parse(
@@ -71,7 +71,7 @@ def moved(x, last):
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("chunk", range(3))
-def test_pools_give_what_onnx_runtime_gives(chunk):
+def test_pools_match_onnx_runtime(chunk):
     for seed in range(chunk, CASES, 3):
         kind, sizes, attributes = drawn(seed)
         x = np.random.default_rng(seed).standard_normal((2, 3, *sizes), "float32")
@@ -92,7 +92,7 @@ def test_pools_give_what_onnx_runtime_gives(chunk):
                 )  # fmt: skip
 
 
-def test_a_last_window_in_the_far_padding_alone_is_left_out():
+def test_a_window_that_starts_in_the_end_padding_is_omitted():
     x = np.arange(56, dtype="float32").reshape(1, 1, 7, 8)
     attributes = {"pool_size": (3, 2), "strides": (2, 3), "padding": 1, "ceil_mode": True}
     for kind in ("max", "avg"):
@@ -104,7 +104,7 @@ def test_a_last_window_in_the_far_padding_alone_is_left_out():
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("chunk", range(2))
-def test_gradients_of_pools_follow_differences(chunk):
+def test_gradients_of_pools_match_finite_differences(chunk):
     for seed in range(chunk, DIFFERENTIATED, 2):
         random = Random(seed)
         kind, _, attributes = drawn(seed)
@@ -129,7 +129,7 @@ def test_gradients_of_pools_follow_differences(chunk):
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("seed", range(4))
-def test_backward_ops_agree_with_derived_gradients(seed):
+def test_backward_ops_match_derived_gradients(seed):
     random = Random(seed)
     kind = ("max", "avg")[seed % 2]
     attributes = {

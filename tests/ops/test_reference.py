@@ -26,7 +26,7 @@ def whole(limit, *shape, dtype="int64"):
 
 
 def case(name, args, wanted, **keywords):
-    """One check: an op of these arguments gives this."""
+    """Adds a case: the op, its arguments, and the expected result."""
     shapes = "x".join(str(a.shape) for a in args if isinstance(a, np.ndarray))
     label = f"{name}{shapes}{''.join(f'-{k}={v}' for k, v in keywords.items())}"
     CASES.append(pytest.param(name, args, keywords, wanted, id=label.replace(" ", "")))
@@ -293,7 +293,7 @@ for shape, target in (((2, 3, 4), (3, 1)), ((2, 3), (2, 3)), ((2, 3), (1,))):
 x = floats(4, 3)
 case("collapse_sum_like", [x, floats(1, 3)], x.sum(0, keepdims=True))
 
-# pieces
+# splitting
 for shapes, axis in ((((2, 3), (2, 5)), 1), (((2, 3), (0, 3), (4, 3)), 0), (((3,),), 0)):
     xs = [floats(*s) for s in shapes]
     case("concat", [xs], np.concatenate(xs, axis), axis=axis)
@@ -333,7 +333,7 @@ for shape, axes, begin, end, strides in (
         cut[axis] = slice(b, None if s < 0 and e < -shape[axis] else e, s)
     case("strided_slice", [x, axes, begin, end], x[tuple(cut)], strides=strides)
 
-# reads and writes by data
+# reads and writes at data-dependent indices
 for shape, ids_shape, axis in (
     ((4, 5), (3,), 1),
     ((4, 5), (2, 3), 0),
@@ -347,12 +347,12 @@ case("take", [x, np.array([2, 0], "uint8")], x[[2, 0]], axis=0)
 
 
 def scattered(x, ids, new, axis, add):
-    made = x.copy()
+    result = x.copy()
     for place in np.ndindex(*ids.shape):
         at = list(place)
         at[axis] = ids[place]
-        made[tuple(at)] = made[tuple(at)] + new[place] if add else new[place]
-    return made
+        result[tuple(at)] = result[tuple(at)] + new[place] if add else new[place]
+    return result
 
 
 for shape, ids_shape, axis in (
@@ -402,7 +402,7 @@ turned = np.stack([x[0, [2, 1, 0, 3, 4]], x[1]])
 case("reverse_sequence", [x, np.array([3, 1])], turned)
 
 
-# normalisations
+# normalizations
 def softmax(x, axis):
     powers = np.exp(x - x.max(axis, keepdims=True))
     return powers / powers.sum(axis, keepdims=True)
@@ -424,8 +424,8 @@ case("nn.rms_norm", [x, gamma, -1], x / np.sqrt((x**2).mean(-1, keepdims=True) +
 
 @pytest.mark.parametrize(("name", "args", "keywords", "wanted"), CASES)
 def test_reference(name, args, keywords, wanted):
-    found = evaluated(name, *args, **keywords)
-    pairs = zip(found, wanted, strict=True) if isinstance(wanted, tuple) else [(found, wanted)]
+    result = evaluated(name, *args, **keywords)
+    pairs = zip(result, wanted, strict=True) if isinstance(wanted, tuple) else [(result, wanted)]
     for one, other in pairs:
         assert one.shape == other.shape
         if one.dtype.kind == "f":
@@ -458,29 +458,29 @@ EPSILON = {"float16": 2**-10, "bfloat16": 2**-7, "float32": 2**-22}
 )
 def test_narrow_floats_are_rounded_once(dtype, name, shapes, keywords):
     args = [np.abs(floats(*s)).astype(numpy_dtype(dtype)) for s in shapes]
-    found = evaluated(name, *args, **keywords)
-    assert found.dtype.name == dtype
+    result = evaluated(name, *args, **keywords)
+    assert result.dtype.name == dtype
     wanted = evaluated(name, *[a.astype("float64") for a in args], **keywords)
     steps = 8 if name.startswith("nn.") else 1  # composites are rounded after each part
     scale = np.maximum(np.abs(wanted), 0.25)
-    assert (np.abs(found.astype("float64") - wanted) <= steps * EPSILON[dtype] * scale).all()
+    assert (np.abs(result.astype("float64") - wanted) <= steps * EPSILON[dtype] * scale).all()
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32", "int64", "uint64", "bool"])
 @pytest.mark.parametrize("name", ["add", "multiply", "maximum", "minimum"])
-def test_whole_numbers_stay_what_they_are(name, dtype):
+def test_integers_are_exact(name, dtype):
     x, y = (RNG.integers(0, 2, (3, 4)).astype(dtype) for _ in range(2))
-    found = evaluated(name, x, y)
-    assert found.dtype.name == dtype
+    result = evaluated(name, x, y)
+    assert result.dtype.name == dtype
     function = {"add": np.add, "multiply": np.multiply}.get(name) or getattr(np, name)
-    np.testing.assert_array_equal(found, function(x, y))
+    np.testing.assert_array_equal(result, function(x, y))
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64"])
 def test_sums_of_integers_stay_integers(dtype):
     x = RNG.integers(0, 3, (4, 5)).astype(dtype)
     for name in ("sum", "prod", "max", "min"):
-        found = evaluated(name, x, axis=0)
+        result = evaluated(name, x, axis=0)
         wanted = getattr(np, name)(x, axis=0).astype(dtype)
-        np.testing.assert_array_equal(found, wanted)
-        assert found.dtype == wanted.dtype
+        np.testing.assert_array_equal(result, wanted)
+        assert result.dtype == wanted.dtype

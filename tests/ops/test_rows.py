@@ -1,4 +1,4 @@
-"""Operands whose rank is not known: what is deduced of them holds at the rank that they have."""
+"""Operands of unknown rank: the inferred StructInfo holds at every rank."""
 
 import warnings
 from collections.abc import Iterator
@@ -23,11 +23,11 @@ def examples() -> Iterator[Any]:
 
 
 class Hidden:
-    """Arguments of which some axes are hidden behind rows, or sizes behind `_`."""
+    """Replaces axes of arguments by row variables, or sizes by `_`."""
 
     def __init__(self, kept: int, shared: bool) -> None:
         self.kept = kept  # of the last axes
-        self.shared = shared  # equal axes stand behind one row
+        self.shared = shared  # equal axes share one row variable
         self.rows: dict[Any, Any] = {}
 
     def arg(self, arg: Expr) -> Expr:
@@ -44,16 +44,16 @@ class Hidden:
 
     def row(self, axes: tuple[int, ...]) -> RowVar:
         if self.shared:
-            for row, known in self.rows.items():
-                if known == axes:
+            for row, expected in self.rows.items():
+                if expected == axes:
                     return row
-        made = RowVar(f"r{len(self.rows)}")
-        self.rows[made] = axes
-        return made
+        arguments = RowVar(f"r{len(self.rows)}")
+        self.rows[arguments] = axes
+        return arguments
 
 
 class Blurred(Hidden):
-    """The last sizes are kept, the others are there and may be any."""
+    """Keeps the last sizes and replaces the others by `_`."""
 
     def arg(self, arg: Expr) -> Expr:
         info = arg.struct_info
@@ -68,13 +68,16 @@ class Blurred(Hidden):
 
 @pytest.mark.sampled(120)
 @pytest.mark.parametrize(("op", "args", "keywords"), list(examples()))
-def test_what_is_deduced_of_rows_is_so(op: Any, args: Any, keywords: Any) -> None:
+def test_inferred_struct_info_holds_at_every_rank(op: Any, args: Any, keywords: Any) -> None:
     call = call_of(op, args, keywords)
-    known = call.struct_info
+    expected = call.struct_info
     hidings = [Hidden(kept, shared) for kept in range(4) for shared in (False, True)]
     for hiding in [*hidings, Blurred(1, False), Blurred(0, False)]:
-        made = tuple(map(hiding.arg, call.args))
+        arguments = tuple(map(hiding.arg, call.args))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DiagnosticWarning)
-            found = op.definition.deduce(Call(op, made, call.attrs))
-        assert base_check(map_dims(found, hiding.rows), known) is PASS, (str(found), str(known))
+            inferred = op.definition.deduce(Call(op, arguments, call.attrs))
+        assert base_check(map_dims(inferred, hiding.rows), expected) is PASS, (
+            str(inferred),
+            str(expected),
+        )

@@ -247,7 +247,10 @@ def test_a_rule_without_an_end_is_an_error(generator: Callable[..., Iterator[Any
     with PassContext([counting]), pytest.raises(PassError) as error:
         find_pass(rewrite(generator).name)(module)
     (diagnostic,) = error.value.diagnostics
-    assert f"rule `{generator.__name__}` diverges: it matches in its own replacement" in diagnostic.message
+    assert (
+        f"rule `{generator.__name__}` diverges: it matches in its own replacement"
+        in diagnostic.message
+    )
     assert diagnostic.span is not None
     assert all(note.text.startswith(generator.__name__) for note in diagnostic.notes[:2])
 

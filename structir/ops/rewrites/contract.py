@@ -42,16 +42,16 @@ def order_products(a: Expr, b: Expr) -> Iterator[Expr]:
     now = _order(a, b)
     factors = [*_factors(now)]
     sizes = _sizes(factors)
-    if sizes is not None and 2 < len(factors) <= LONGEST:
-        best = _best(sizes, _steps(now, factors, sizes))
+    if sizes is not None and 2 < len(factors) <= MAX_FACTORS:
+        best = _cheapest_order(sizes, _steps(now, factors, sizes))
         if best is not None:
             yield _product(best, factors)
 
 
-LONGEST = 24  # factors that are looked at together
-MOST_ORDERS = 6  # of one part of a chain, where it is open which of them is the best
+MAX_FACTORS = 24  # factors of a chain that is reordered
+MAX_ORDERS = 6  # undominated orders kept per subchain
 
-Order = Any  # of a chain: a factor, or the pair of what is multiplied
+Order = Any  # the index of a factor, or a pair of orders
 
 
 @attrs.frozen(eq=False)
@@ -94,47 +94,47 @@ def _sizes(factors: list[Expr]) -> list[Dim] | None:
 def _steps(order: Order, factors: list[Expr], sizes: list[Dim]) -> Dim:
     """Returns the number of multiplications of an order."""
 
-    def walked(part: Order, start: int) -> tuple[int, Dim]:
+    def count(part: Order, start: int) -> tuple[int, Dim]:
         if not isinstance(part, tuple):
             return start + 1, 0
-        middle, left = walked(part[0], start)
-        end, right = walked(part[1], middle)
-        return end, left + right + sizes[start] * sizes[middle] * sizes[end]
+        middle, left_steps = count(part[0], start)
+        end, right_steps = count(part[1], middle)
+        return end, left_steps + right_steps + sizes[start] * sizes[middle] * sizes[end]
 
-    return walked(order, 0)[1]
+    return count(order, 0)[1]
 
 
-def _best(sizes: list[Dim], now: Dim) -> Order | None:
+def _cheapest_order(sizes: list[Dim], now: Dim) -> Order | None:
     """Returns an order that is provably cheaper than the current one, by dynamic programming."""
     count = len(sizes) - 1
-    found: dict[tuple[int, int], list[ChainOrder]] = {
+    orders: dict[tuple[int, int], list[ChainOrder]] = {
         (i, i): [ChainOrder(i, 0)] for i in range(count)
     }
     for length in range(1, count):
         for i in range(count - length):
             j = i + length
-            found[i, j] = _undominated(
+            orders[i, j] = _pareto_orders(
                 ChainOrder(
                     (left.order, right.order),
                     left.steps + right.steps + sizes[i] * sizes[k + 1] * sizes[j + 1],
                 )
                 for k in range(i, j)
-                for left in found[i, k]
-                for right in found[k + 1, j]
+                for left in orders[i, k]
+                for right in orders[k + 1, j]
             )
-    better = [choice for choice in found[0, count - 1] if _less(choice.steps, now)]
+    better = [choice for choice in orders[0, count - 1] if _less(choice.steps, now)]
     return better[0].order if better else None
 
 
-def _undominated(choices: Iterator[ChainOrder]) -> list[ChainOrder]:
-    """Returns the orders that no other provably beats."""
-    kept: list[ChainOrder] = []
+def _pareto_orders(choices: Iterator[ChainOrder]) -> list[ChainOrder]:
+    """Returns the orders that no other order provably beats."""
+    undominated: list[ChainOrder] = []
     for choice in choices:
-        if any(_no_more(other.steps, choice.steps) for other in kept):
+        if any(_at_most(other.steps, choice.steps) for other in undominated):
             continue
-        kept = [other for other in kept if not _no_more(choice.steps, other.steps)]
-        kept.append(choice)
-    return kept[:MOST_ORDERS]
+        undominated = [other for other in undominated if not _at_most(choice.steps, other.steps)]
+        undominated.append(choice)
+    return undominated[:MAX_ORDERS]
 
 
 def _product(order: Order, factors: list[Expr]) -> Expr:
@@ -143,14 +143,14 @@ def _product(order: Order, factors: list[Expr]) -> Expr:
     return factors[order]
 
 
-def _no_more(cost: Dim, other: Dim) -> bool:
+def _at_most(cost: Dim, bound: Dim) -> bool:
     """Returns whether a cost is at most another for all sizes >= 1."""
-    if isinstance(cost, int) and isinstance(other, int):
-        return cost <= other
-    ones: dict[Any, Dim] = {size: sym(size.name) + 1 for size in syms(cost) | syms(other)}
-    return at_least(substitute(other, ones), substitute(cost, ones)) is True
+    if isinstance(cost, int) and isinstance(bound, int):
+        return cost <= bound
+    ones: dict[Any, Dim] = {size: sym(size.name) + 1 for size in syms(cost) | syms(bound)}
+    return at_least(substitute(bound, ones), substitute(cost, ones)) is True
 
 
-def _less(cost: Dim, other: Dim) -> bool:
+def _less(cost: Dim, bound: Dim) -> bool:
     """Returns whether a cost is at most another for all sizes, and less for some."""
-    return _no_more(cost, other) and equal(cost, other) is not True
+    return _at_most(cost, bound) and equal(cost, bound) is not True

@@ -13,7 +13,7 @@ from structir.rewriting.guards import acts_element_wise, rank_of, used_once
 from structir.rewriting.rule import rewrite
 
 GROUP = "convert_layout"
-LAST, FIRST = (0, 2, 3, 1), (0, 3, 1, 2)  # the order of axes that puts channels last, and back
+LAST, FIRST = (0, 2, 3, 1), (0, 3, 1, 2)  # permutations to channels-last and back
 KERNEL_LAST = (2, 3, 1, 0)
 
 

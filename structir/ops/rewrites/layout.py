@@ -49,18 +49,18 @@ def merge_reshapes(x: Expr, inner: Sizes, outer: Sizes) -> Iterator[Expr]:
 @rewrite(group="simplify")
 def drop_same_reshape(x: Expr, shape: Sizes) -> Iterator[Expr]:
     """Removes a reshape to the same shape."""
-    made = reshape(x, shape)
-    yield made
-    if same_sizes(made, x):
+    result = reshape(x, shape)
+    yield result
+    if same_sizes(result, x):
         yield x
 
 
 @rewrite(group="simplify")
 def drop_same_broadcast(x: Expr, shape: Sizes) -> Iterator[Expr]:
     """Removes a broadcast to the same shape."""
-    made = broadcast_to(x, shape)
-    yield made
-    if same_sizes(made, x):
+    result = broadcast_to(x, shape)
+    yield result
+    if same_sizes(result, x):
         yield x
 
 

@@ -17,9 +17,9 @@ GROUP = "rewrite_dataflow_reshape"
 @rewrite(group=GROUP)
 def expand_as_reshape(x: Expr, axis: Axes) -> Iterator[Expr]:
     """Rewrites expand_dims to a reshape."""
-    made = expand_dims(x, axis)
-    yield made
-    sizes = dims_of(made)
+    result = expand_dims(x, axis)
+    yield result
+    sizes = dims_of(result)
     if sizes is not None and dims_of(x) is not None:
         yield reshape(x, sizes)
 
@@ -27,9 +27,9 @@ def expand_as_reshape(x: Expr, axis: Axes) -> Iterator[Expr]:
 @rewrite(group=GROUP)
 def squeeze_as_reshape(x: Expr, axis: Axes | None) -> Iterator[Expr]:
     """Rewrites squeeze to a reshape."""
-    made = squeeze(x, axis)
-    yield made
-    sizes, dropped = dims_of(made), dims_of(x)
+    result = squeeze(x, axis)
+    yield result
+    sizes, dropped = dims_of(result), dims_of(x)
     if sizes is not None and dropped is not None and all(type(d) is int for d in dropped):
         yield reshape(x, sizes)
 
@@ -37,9 +37,9 @@ def squeeze_as_reshape(x: Expr, axis: Axes | None) -> Iterator[Expr]:
 @rewrite(group=GROUP)
 def flatten_as_reshape(x: Expr) -> Iterator[Expr]:
     """Rewrites flatten to a reshape."""
-    made = flatten(x)
-    yield made
-    sizes = dims_of(made)
+    result = flatten(x)
+    yield result
+    sizes = dims_of(result)
     if sizes is not None and dims_of(x) is not None:
         yield reshape(x, sizes)
 
@@ -47,9 +47,9 @@ def flatten_as_reshape(x: Expr) -> Iterator[Expr]:
 @rewrite(group=GROUP)
 def batch_flatten_as_reshape(x: Expr) -> Iterator[Expr]:
     """Rewrites batch_flatten to a reshape."""
-    made = batch_flatten(x)
-    yield made
-    sizes = dims_of(made)
+    result = batch_flatten(x)
+    yield result
+    sizes = dims_of(result)
     if sizes is not None and dims_of(x) is not None:
         yield reshape(x, sizes)
 
@@ -57,9 +57,9 @@ def batch_flatten_as_reshape(x: Expr) -> Iterator[Expr]:
 @rewrite(group=GROUP)
 def permute_as_reshape(x: Expr, axes: Ints | None) -> Iterator[Expr]:
     """Rewrites a permute that keeps the order of axes larger than 1 to a reshape."""
-    made = permute_dims(x, axes)
-    yield made
-    sizes, old = dims_of(made), dims_of(x)
+    result = permute_dims(x, axes)
+    yield result
+    sizes, old = dims_of(result), dims_of(x)
     if sizes is not None and old is not None:
         order = [a % len(old) for a in axes] if axes else list(range(len(old)))[::-1]
         moved = [axis for axis in order if old[axis] != 1]

@@ -30,10 +30,12 @@ def fold_batch_norm(
     epsilon: float,
 ) -> Iterator[Expr]:
     """Folds inference batch_norm into the preceding convolution."""
-    made = conv2d(x, weight, strides=strides, padding=padding, dilation=dilation, groups=groups)
-    normal = batch_norm(made, gamma, beta, mean, var, 1, epsilon=epsilon, training=False)
-    yield normal[0]
-    if used_once(made):
+    convolution = conv2d(
+        x, weight, strides=strides, padding=padding, dilation=dilation, groups=groups
+    )
+    normalized = batch_norm(convolution, gamma, beta, mean, var, 1, epsilon=epsilon, training=False)
+    yield normalized[0]
+    if used_once(convolution):
         factor = multiply(gamma, rsqrt(var + epsilon))
         scaled = multiply(weight, expand_dims(factor, axis=(1, 2, 3)))
         shift = expand_dims(subtract(beta, multiply(mean, factor)), axis=(1, 2))

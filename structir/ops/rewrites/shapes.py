@@ -17,8 +17,8 @@ from structir.rewriting.op_traits import has_trait
 
 def sizes_are(sizes: Sequence[Dim], numbers: Sequence[int]) -> Expr:
     """Tests at run time whether sizes equal these numbers."""
-    known = Constant(np.array(numbers, "int64"))
-    same = equal(shape_to_tensor(ShapeExpr(tuple(sizes))), known)
+    expected = Constant(np.array(numbers, "int64"))
+    same = equal(shape_to_tensor(ShapeExpr(tuple(sizes))), expected)
     return astype(min_(astype(same, "int64")), "bool")
 
 
