@@ -12,51 +12,51 @@ from structir.ir.expr import Expr, Tuple, Var
 from structir.ir.struct_info import OBJECT, StructInfo, TupleStructInfo
 from structir.opdef.adjoint_op import Cotangent, component
 
-Sum = Any  # an Expr; for a tuple a dict from field indices to their sums
+Sum = Any  # an Expr, or for a tuple a dict from field indices to sums
 
 
 class CotangentAccumulator:
-    """The cotangents accumulated so far, for the variables in `active`."""
+    """The accumulated cotangents of the variables in `active`."""
 
     def __init__(self, builder: BlockBuilder, active: Iterable[Var]) -> None:
         self.builder = builder
         self.active = set(active)
-        self.known: dict[Var, Sum] = {}
+        self.sums: dict[Var, Sum] = {}
 
     def add(self, value: Expr, cotangent: Cotangent) -> None:
-        """Adds a contribution to the cotangent of a value; `cotangent` may be a sum."""
+        """Adds to the cotangent of a value; `cotangent` may be a `Sum`."""
         if cotangent is None:
             return
         if isinstance(value, Var):
             if value in self.active:
-                known = self.known.get(value)
-                self.known[value] = self._sum(known, cotangent, value.struct_info)
+                total = self.sums.get(value)
+                self.sums[value] = self._sum(total, cotangent, value.struct_info)
         elif isinstance(value, Tuple):
-            for number, part in self._fields(cotangent, len(value.fields)):
-                self.add(value.fields[number], part)
+            for index, field_cotangent in self._fields(cotangent, len(value.fields)):
+                self.add(value.fields[index], field_cotangent)
 
     def pop(self, var: Var) -> Sum | None:
         """Removes and returns the cotangent of a variable; None if there is none."""
-        return self.known.pop(var, None)
+        return self.sums.pop(var, None)
 
     def at(self, var: Var, path: Path) -> Expr | None:
         """Returns the cotangent of one tensor of a variable; None if there is none."""
-        cotangent = self.known.get(var)
+        cotangent = self.sums.get(var)
         for index in path:
             cotangent = None if cotangent is None else cotangent.get(index)
         return cotangent
 
-    def _sum(self, known: Sum | None, cotangent: Cotangent, info: StructInfo) -> Sum:
+    def _sum(self, total: Sum | None, cotangent: Cotangent, info: StructInfo) -> Sum:
         if isinstance(info, TupleStructInfo) or isinstance(cotangent, dict | tuple):
             fields = info.fields if isinstance(info, TupleStructInfo) else None
-            sums = {} if known is None else known
-            for number, part in self._fields(cotangent, len(fields or ())):
-                if part is not None:
-                    field = fields[number] if fields is not None else OBJECT
-                    sums[number] = self._sum(sums.get(number), part, field)
+            sums = {} if total is None else total
+            for index, field_cotangent in self._fields(cotangent, len(fields or ())):
+                if field_cotangent is not None:
+                    field = fields[index] if fields is not None else OBJECT
+                    sums[index] = self._sum(sums.get(index), field_cotangent, field)
             return sums
-        cast = self.cast(self.builder.atom(cotangent), info)  # bound once, as it has several uses
-        return cast if known is None else self.builder.emit(known + cast)
+        cast = self.cast(self.builder.atom(cotangent), info)  # bound: it has several uses
+        return cast if total is None else self.builder.emit(total + cast)
 
     def _fields(self, cotangent: Cotangent, count: int) -> Iterable[tuple[int, Cotangent]]:
         if isinstance(cotangent, dict):
@@ -66,14 +66,14 @@ class CotangentAccumulator:
         return [(k, component(cotangent, k, self.builder.emit)) for k in range(count)]
 
     def cast(self, cotangent: Expr, info: StructInfo) -> Expr:
-        """Returns a cotangent with the StructInfo of its value, which may be more precise."""
+        """Returns a cotangent with the StructInfo of its value; emits `match_cast` if needed."""
         if cotangent.struct_info == info or base_check(info, cotangent.struct_info) is PASS:
             return cotangent
         return self.builder.match_cast(cotangent, info)
 
 
 def as_cotangent(total: Sum | None, info: StructInfo | None) -> Cotangent:
-    """Returns a sum in the form that op rules expect: a tuple of fields in order."""
+    """Returns a sum in the form that gradient rules accept, with tuples in place of dicts."""
     if not isinstance(total, dict):
         return total
     fields = info.fields if isinstance(info, TupleStructInfo) else (OBJECT,) * (max(total) + 1)

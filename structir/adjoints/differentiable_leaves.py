@@ -17,12 +17,12 @@ Path = tuple[int, ...]  # field indices, from the outermost tuple
 
 
 def is_float_tensor(info: StructInfo | None) -> bool:
-    """Whether a value is a floating-point tensor."""
+    """Returns whether a value is a floating-point tensor."""
     return isinstance(info, TensorStructInfo) and (info.dtype is None or is_float(info.dtype))
 
 
 def may_have_gradient(info: StructInfo | None) -> bool:
-    """Whether a value has floating-point tensors, or may have some."""
+    """Returns whether a value may contain floating-point tensors."""
     if isinstance(info, TupleStructInfo):
         return any(map(may_have_gradient, info.fields))
     return isinstance(info, ObjectStructInfo | FuncStructInfo) or is_float_tensor(info)
@@ -37,14 +37,14 @@ def differentiable_leaves(info: StructInfo | None) -> dict[Path, StructInfo]:
 
 
 def is_differentiable(info: StructInfo) -> bool:
-    """Whether a value consists of floating-point tensors only, and of at least one."""
+    """Returns whether a value consists of one or more floating-point tensors only."""
     if isinstance(info, TupleStructInfo):
         return bool(info.fields) and all(map(is_differentiable, info.fields))
     return is_float_tensor(info)
 
 
 def extract_leaf(value: Expr, path: Path, emit: Emit) -> Expr:
-    """Returns the tensor at a path of a value; emits the bindings that it needs."""
+    """Returns the tensor at a path of a value; emits the bindings of tuple fields."""
     for index in path:
         if isinstance(value, Tuple):
             value = value.fields[index]
@@ -54,7 +54,7 @@ def extract_leaf(value: Expr, path: Path, emit: Emit) -> Expr:
 
 
 def nest_at_path(path: Path, cotangent: Expr) -> Cotangent:
-    """Returns the cotangent of a value whose tensor at `path` has this cotangent."""
+    """Returns the cotangent of a tuple value from the cotangent of its tensor at `path`."""
     nested: Cotangent = cotangent
     for index in reversed(path):
         nested = {index: nested}

@@ -31,8 +31,8 @@ Key = tuple[str, tuple[int, ...], tuple[Path, ...]]
 class Pullback:
     """The plan of a pullback function.
 
-    Its parameters are those of the original function and cotangents of the original result. It
-    returns cotangents of some tensors of the original parameters.
+    The parameters are those of the original function, followed by cotangents of its result. The
+    result is the cotangents of tensors in the original parameters.
     """
 
     global_var: GlobalVar
@@ -46,7 +46,7 @@ class Pullback:
 
 
 class Adjoints:
-    """Generates the functions that the gradient of one function needs."""
+    """The gradient functions and pullbacks generated for one function."""
 
     def __init__(self, module: IRModule) -> None:
         self.module = module
@@ -58,29 +58,28 @@ class Adjoints:
     def add(
         self, name: str, of: str, parameters: Sequence[str], target: int, with_value: bool
     ) -> None:
-        """Generates the function `name`, the gradient of `of` with respect to `parameters`, and the
-        functions that it calls.
+        """Generates the gradient `name` of the function `of` with respect to `parameters`.
 
-        `target` is the index of the differentiated field where the result is a tuple. With
-        `with_value` the function returns the result too. Raises DiagnosticError where the function
-        is not differentiable.
+        Also generates the functions that the gradient calls. `target` is the differentiated field
+        of a tuple result. With `with_value` the gradient returns the result too. Raises
+        DiagnosticError where the function is not differentiable.
         """
         function = self.module[of]
-        wanted = [_param_index(function, each) for each in parameters]
-        wanted = wanted or _differentiable_params(function, of)
+        indices = [_param_index(function, parameter) for parameter in parameters]
+        indices = indices or _differentiable_params(function, of)
         copier = Substitution(fresh=True)
         copier.new_dims([param.struct_info for param in function.params])
         params = [copier.bound(param) for param in function.params]
         self.used_names.add(name)
         builder = BlockBuilder()
         with builder.function(name, params, pure=function.is_pure, attrs=_public(function)):
-            scope = ReverseMode(builder, self, [params[k] for k in wanted], recomputes=False)
+            scope = ReverseMode(builder, self, [params[k] for k in indices], recomputes=False)
             result = scope.run(function.body, copier)
             path = _target(result, target)
             scope.cotangents.add(result, nest_at_path(path, _seed(result, path, function, target)))
             scope.propagate()
-            gradients = Tuple(tuple([_gradient(scope, params[k]) for k in wanted]))
-            infos = TupleStructInfo(tuple([params[k].struct_info for k in wanted]))
+            gradients = Tuple(tuple([_gradient(scope, params[k]) for k in indices]))
+            infos = TupleStructInfo(tuple([params[k].struct_info for k in indices]))
             result_info = copier.info(function.ret_struct_info)
             builder.emit_func_output(
                 Tuple((result, gradients)) if with_value else gradients,
@@ -91,17 +90,17 @@ class Adjoints:
             self._generate(self.pending.pop())
 
     def pullback(
-        self, name: str, wanted: Sequence[int], known: Sequence[Path]
+        self, name: str, params: Sequence[int], result_paths: Sequence[Path]
     ) -> tuple[GlobalVar, list[tuple[int, Path]]] | None:
         """Returns the pullback of a function and the parameter tensors whose cotangents it returns.
 
-        `wanted` are indices of parameters, `known` the paths of the result that have cotangents.
-        None where `name` is not a function with a body.
+        `params` are parameter indices; `result_paths` are the paths of the result that have
+        cotangents. None where `name` is not a function with a body.
         """
         function = self.module.functions.get(name)
         if not isinstance(function, Function):
             return None
-        key = name, tuple(wanted), tuple(known)
+        key = name, tuple(params), tuple(result_paths)
         if key not in self.pullbacks:
             self.pullbacks[key] = plan = self._plan(function, *key)
             self.pending.append(plan)
@@ -127,15 +126,15 @@ class Adjoints:
         return GlobalVar(unique, function.struct_info)
 
     def _plan(
-        self, function: Function, name: str, wanted: tuple[int, ...], paths: tuple[Path, ...]
+        self, function: Function, name: str, indices: tuple[int, ...], paths: tuple[Path, ...]
     ) -> Pullback:
         copier = Substitution(fresh=True)
         copier.new_dims([param.struct_info for param in function.params])
         params = tuple([copier.bound(param) for param in function.params])
         results = differentiable_leaves(copier.info(function.ret_struct_info))
         cotangents = tuple([Var("back", results[path]) for path in paths])
-        of_params = {k: differentiable_leaves(params[k].struct_info) for k in wanted}
-        leaves = tuple([(k, path) for k in wanted for path in of_params[k]])
+        of_params = {k: differentiable_leaves(params[k].struct_info) for k in indices}
+        leaves = tuple([(k, path) for k in indices for path in of_params[k]])
         result_info = TupleStructInfo(tuple([of_params[k][path] for k, path in leaves]))
         infos = tuple([param.struct_info for param in (*params, *cotangents)])
         global_var = GlobalVar(
@@ -149,13 +148,13 @@ class Adjoints:
         builder, name = BlockBuilder(), plan.global_var.name
         attributes = {**plan.original.attrs, PRIVATE: True}
         with builder.function(name, [*plan.params, *plan.cotangents], attrs=attributes):
-            wanted: list[Leaf] = [(plan.params[k], path) for k, path in plan.leaves]
-            scope = ReverseMode(builder, self, [var for var, _ in wanted], recomputes=True)
+            leaves: list[Leaf] = [(plan.params[k], path) for k, path in plan.leaves]
+            scope = ReverseMode(builder, self, [var for var, _ in leaves], recomputes=True)
             result = scope.run(plan.original.body, plan.copier)
             for path, cotangent in zip(plan.paths, plan.cotangents, strict=True):
                 scope.cotangents.add(result, nest_at_path(path, cotangent))
             scope.propagate()
-            builder.emit_func_output(Tuple(tuple(scope.gradients(wanted))), plan.result_info)
+            builder.emit_func_output(Tuple(tuple(scope.gradients(leaves))), plan.result_info)
         self.generated[name] = builder.finished(name)
 
     def _unique_name(self, name: str) -> str:

@@ -1,4 +1,4 @@
-"""Reverse mode over one sequence: the forward bindings, then the gradient rules in reverse."""
+"""Reverse-mode differentiation of one sequence: forward bindings, then gradient rules."""
 
 from __future__ import annotations
 
@@ -45,13 +45,16 @@ Leaf = tuple[Var, Path]
 
 
 class Pullbacks(Protocol):
-    """Provides the pullbacks of functions and defines new functions."""
+    """A provider of pullbacks that also defines new functions."""
 
     def pullback(
-        self, name: str, wanted: Sequence[int], known: Sequence[Path]
+        self, name: str, params: Sequence[int], result_paths: Sequence[Path]
     ) -> tuple[GlobalVar, list[tuple[int, Path]]] | None:
-        """Returns a pullback for the parameters `wanted` when the parts `known` of the result have
-        cotangents, and the tensors whose cotangents it returns; None without a body."""
+        """Returns a pullback and the parameter tensors whose cotangents it returns.
+
+        `params` are parameter indices; `result_paths` are the paths of the result that have
+        cotangents. None for a function without a body.
+        """
         ...
 
     def function(self, name: str) -> Function | None:
@@ -61,20 +64,22 @@ class Pullbacks(Protocol):
     def define(
         self, name: str, infos: Sequence[StructInfo], body: Callable[[Sequence[Var], Emit], Expr]
     ) -> GlobalVar:
-        """Defines a function with parameters of these StructInfos; `body` emits its bindings and
-        returns its result."""
+        """Defines a function with parameters of these StructInfos.
+
+        `body` emits the bindings and returns the result.
+        """
         ...
 
 
 class ReverseMode:
-    """One scope: the bindings that run in it, and the cotangents of the `active` variables."""
+    """One scope: its bindings, and the cotangents of the `active` variables."""
 
     def __init__(
         self, builder: BlockBuilder, functions: Pullbacks, active: Iterable[Var], recomputes: bool
     ) -> None:
         self.builder, self.functions = builder, functions
         self.cotangents = CotangentAccumulator(builder, active)
-        self.recomputes = recomputes  # whether the bindings have run once before
+        self.recomputes = recomputes  # whether the bindings run a second time
         self.bindings: list[Binding] = []
         self.aliases: dict[Var, Expr] = {}  # variables bound to functions
 
@@ -84,14 +89,14 @@ class ReverseMode:
         if self.recomputes and not all(is_pure_value(b.value) for b in bindings):
             bindings = _pure_bindings(seq)
         for binding in bindings:
-            copied = copier.binding(binding)
-            var: Var = copied.var
+            copy = copier.binding(binding)
+            var: Var = copy.var
             if type(var) is DataflowVar:
                 var = Var(var.name, var.struct_info, var.span)
                 copier.variables[binding.var] = var
-                copied = replace(copied, var=var)
-            self.builder.take(copied)
-            self._follow(copied)
+                copy = replace(copy, var=var)
+            self.builder.take(copy)
+            self._follow(copy)
         result: Expr = copier.part(seq.body)
         return result
 
@@ -104,7 +109,7 @@ class ReverseMode:
             self.cotangents.active.add(binding.var)
 
     def _depends(self, value: Expr) -> bool:
-        """Whether a value depends on an active variable."""
+        """Returns whether a value depends on an active variable."""
         active = self.cotangents.active
         match value:
             case Call(op=op, args=args):
@@ -126,67 +131,73 @@ class ReverseMode:
             else:
                 _RULES.get(type(binding.value), _alias)(self, binding, cotangent)
 
-    def gradients(self, wanted: Iterable[Leaf]) -> list[Expr]:
-        """Returns the cotangents of tensors of variables; zeros where there are none."""
+    def gradients(self, leaves: Iterable[Leaf]) -> list[Expr]:
+        """Returns the cotangents of tensors of variables, with zeros for absent ones."""
         emit = self.builder.emit
         return [
             self.cotangents.at(var, path) or emit(zeros(extract_leaf(var, path, emit)))
-            for var, path in wanted
+            for var, path in leaves
         ]
 
     def op_call(self, binding: Binding, call: Any, cotangent: Sum) -> None:
-        """Propagates through a call of an op, by the gradient rule of the op."""
+        """Propagates through a call of an op with the gradient rule of the op."""
         definition = call.op.definition
         if "loop_gradient" in getattr(definition, "hooks", ()):
             self.loop(binding, call, cotangent)
             return
         if not hasattr(definition, "adjoint") or not differentiable_leaves(binding.var.struct_info):
             raise _not_differentiable(call, "the op has no gradient rule")
-        result, back = binding.var, as_cotangent(cotangent, binding.var.struct_info)
-        parts: list[Cotangent] = definition.adjoint(call, result, back, self.builder.emit)
-        for arg, part in zip(call.args, parts, strict=True):
-            self.cotangents.add(arg, part)
+        result, result_cotangent = binding.var, as_cotangent(cotangent, binding.var.struct_info)
+        cotangents: list[Cotangent] = definition.adjoint(
+            call, result, result_cotangent, self.builder.emit
+        )
+        for arg, operand_cotangent in zip(call.args, cotangents, strict=True):
+            self.cotangents.add(arg, operand_cotangent)
 
     def loop(self, binding: Binding, call: Any, cotangent: Sum) -> None:
-        """Propagates through a loop over a function, by a loop over its pullback."""
+        """Propagates through a loop over a function with a loop over its pullback."""
         callee = self.aliases.get(call.args[0], call.args[0])
         cell = self.functions.function(callee.name) if type(callee) is GlobalVar else None
         if cell is None:
             raise _not_differentiable(call, "the called function is not known at compile time")
         rule = call.op.definition.hooks["loop_gradient"]
-        back = as_cotangent(cotangent, binding.var.struct_info)
+        result_cotangent = as_cotangent(cotangent, binding.var.struct_info)
         steps = LoopPullback(self.functions, self.builder.emit, callee, cell)
         try:
-            parts: list[Cotangent] = rule(replace(call, args=(callee, *call.args[1:])), back, steps)
+            cotangents: list[Cotangent] = rule(
+                replace(call, args=(callee, *call.args[1:])), result_cotangent, steps
+            )
         except StructInfoError as error:
             raise _not_differentiable(call, error.diagnostics[0].message) from None
-        for arg, part in zip(call.args, parts, strict=True):
-            self.cotangents.add(arg, part)
+        for arg, operand_cotangent in zip(call.args, cotangents, strict=True):
+            self.cotangents.add(arg, operand_cotangent)
 
     def function_call(self, binding: Binding, call: Any, cotangent: Sum) -> None:
-        """Propagates through a call of a function of the module, by a call of its pullback."""
+        """Propagates through a call of a module function with a call of its pullback."""
         emit = self.builder.emit
         callee = self.aliases.get(call.op, call.op)
-        wanted = [k for k, arg in enumerate(call.args) if _mentions(arg, self.cotangents.active)]
+        params = [k for k, arg in enumerate(call.args) if _mentions(arg, self.cotangents.active)]
         leaves = differentiable_leaves(binding.var.struct_info)
-        known = [path for path in leaves if _at(cotangent, path)]
+        paths = [path for path in leaves if _at_path(cotangent, path)]
         pullback = None
-        if type(callee) is GlobalVar and callee.name and known:
-            pullback = self.functions.pullback(callee.name, wanted, known)
+        if type(callee) is GlobalVar and callee.name and paths:
+            pullback = self.functions.pullback(callee.name, params, paths)
         if pullback is None:
-            raise _not_differentiable(call, _explain_non_differentiable(callee, bool(known)))
+            raise _not_differentiable(call, _reason_without_pullback(callee, bool(paths)))
         function, targets = pullback
-        backs = [_at(cotangent, path) for path in known]
-        results = emit(Call(function, (*call.args, *backs), span=call.span))
+        cotangents = [_at_path(cotangent, path) for path in paths]
+        results = emit(Call(function, (*call.args, *cotangents), span=call.span))
         for index, (k, path) in enumerate(targets):
             self.cotangents.add(call.args[k], nest_at_path(path, emit(results[index])))
 
     def branch(self, binding: Binding, value: Any, cotangent: Sum) -> None:
-        """Propagates through an `if`: the taken branch runs again, then its gradient rules."""
+        """Propagates through an `if`: recomputes the branch and applies its gradient rules."""
         emit = self.builder.emit
-        read = [var for var in _read_inside(value) if var in self.cotangents.active]
-        wanted = [(var, path) for var in read for path in differentiable_leaves(var.struct_info)]
-        if not wanted:
+        variables = [var for var in _read_inside(value) if var in self.cotangents.active]
+        leaves = [
+            (var, path) for var in variables for path in differentiable_leaves(var.struct_info)
+        ]
+        if not leaves:
             return
 
         def side(branch: SeqExpr) -> Callable[[], Expr]:
@@ -194,24 +205,24 @@ class ReverseMode:
                 active = self.cotangents.active
                 inner = ReverseMode(self.builder, self.functions, active, recomputes=True)
                 inner.aliases = dict(self.aliases)
-                outside = {s: _itself(s) for s in self.builder.scopes[-1].symbols()}
+                outside = {s: _as_same_dim(s) for s in self.builder.scopes[-1].symbols()}
                 result = inner.run(branch, Substitution(dims=outside, fresh=True))
                 inner.cotangents.add(result, cotangent)
                 inner.propagate()
-                return Tuple(tuple(inner.gradients(wanted)))
+                return Tuple(tuple(inner.gradients(leaves)))
 
             return forward_and_backward
 
         results = self.builder.if_else(
             value.cond, side(value.true_branch), side(value.false_branch)
         )
-        for index, (var, path) in enumerate(wanted):
+        for index, (var, path) in enumerate(leaves):
             self.cotangents.add(var, nest_at_path(path, emit(results[index])))
 
 
 @attrs.frozen(eq=False)
 class LoopPullback:
-    """Context of the gradient rule of a loop: the loop's function, its pullback, new functions."""
+    """The context of a loop's gradient rule: the function of the loop and its pullback."""
 
     functions: Pullbacks
     emit: Emit
@@ -221,15 +232,14 @@ class LoopPullback:
     def define(
         self, purpose: str, infos: Sequence[StructInfo], body: Callable[[Sequence[Var], Emit], Expr]
     ) -> GlobalVar:
-        """Defines a function named after the loop's function and after its purpose."""
+        """Defines a function named `<function of the loop>_<purpose>`."""
         return self.functions.define(f"{self.callee.name}_{purpose}", infos, body)
 
     def apply_pullback(
-        self, wanted: Sequence[int], known: Sequence[Path]
+        self, params: Sequence[int], result_paths: Sequence[Path]
     ) -> tuple[GlobalVar, list[Any]]:
-        """Returns the pullback of the loop's function, and the tensors whose cotangents it
-        returns."""
-        pullback = self.functions.pullback(self.callee.name, wanted, known)
+        """Returns the pullback of the loop's function, and the tensors of the result."""
+        pullback = self.functions.pullback(self.callee.name, params, result_paths)
         assert pullback is not None
         return pullback
 
@@ -270,34 +280,34 @@ def _read_inside(value: If | Function) -> list[Var]:
     return list(dict.fromkeys([var for part in parts for var in free_vars(part)]))
 
 
-def _at(cotangent: Sum, path: Path) -> Any:
+def _at_path(cotangent: Sum, path: Path) -> Any:
     for index in path:
         cotangent = None if cotangent is None else cotangent.get(index)
     return cotangent
 
 
-def _itself(symbol: Any) -> Any:
+def _as_same_dim(symbol: Any) -> Any:
     return symbol if hasattr(symbol, "struct_info") else as_dim(symbol)
 
 
 def _pure_bindings(seq: SeqExpr) -> list[Binding]:
-    """Returns the bindings that can run a second time.
+    """Returns the pure bindings, which can run a second time.
 
     Raises DiagnosticError where one of them depends on the result of an impure binding.
     """
     bindings = seq.bindings()
-    read = variables_in((seq.body, tuple([binding.value for binding in bindings])))
+    variables = variables_in((seq.body, tuple([binding.value for binding in bindings])))
     for binding in bindings:
-        if not is_pure_value(binding.value) and binding.var in read:
+        if not is_pure_value(binding.value) and binding.var in variables:
             message = "cannot run an impure call again in the backward pass"
             hint = "move the call out of the branch, or inline the function that contains it"
-            span, label = binding.value.span, "its effects would happen twice"
+            span, label = binding.value.span, "its side effects would run twice"
             raise DiagnosticError(Diagnostic(message, span, hint=hint, code="E0654", label=label))
     return [binding for binding in bindings if is_pure_value(binding.value)]
 
 
-def _explain_non_differentiable(callee: Expr, known: bool) -> str:
-    if not known:
+def _reason_without_pullback(callee: Expr, has_cotangent: bool) -> str:
+    if not has_cotangent:
         return "its result has no known StructInfo"
     if isinstance(callee.struct_info, KernelStructInfo):
         return "kernels are opaque to differentiation"
@@ -307,5 +317,5 @@ def _explain_non_differentiable(callee: Expr, known: bool) -> str:
 
 
 def _not_differentiable(call: Call, reason: str) -> DiagnosticError:
-    message = f"it has no gradient: {reason}"
+    message = f"not differentiable: {reason}"
     return DiagnosticError(Diagnostic(message, call.span, callee_name(call), code="E0653"))

@@ -3,11 +3,11 @@
     dx = R.grad.adjoint(x, w, dy, of="nn.conv2d", by=[0], reads=["gradient 0"], strides=[2, 2])
 
 is the cotangent of `x` for the forward call `R.nn.conv2d(x, w, strides=[2, 2])`, where `dy` is the
-cotangent of its result. The arguments are those of the forward call, then the tensors that `reads`
-names: its results, their cotangents, and parts. A part is an auxiliary tensor in the shape of a
-result, such as the number of elements that tie for a maximum. It is computed by a call of this op
-with the attribute `part`. Sizes may be symbolic: kernels and regions are derived from the adjoint
-of the forward call's index spec.
+cotangent of its result. The arguments are those of the forward call, followed by the tensors named
+in `reads`: results, cotangents of results, and parts. A part is an auxiliary tensor in the shape of
+a result, such as the number of elements that tie for a maximum. A call of this op with the
+attribute `part` computes it. Sizes may be symbolic. Kernels and regions are derived from the
+adjoint of the forward call's index spec.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from structir.ir.op import Op, find_op, register_op
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from structir.lazy import lazy_module
 from structir.opdef.memo import memoize
-from structir.opdef.parameters import NOT_GIVEN
+from structir.opdef.parameters import OMITTED
 from structir.projections.operand_renaming import rename_reads
 from structir.projections.spec import IndexSpec, Statement
 
@@ -37,8 +37,8 @@ reference = lazy_module("structir.opdef.reference")
 Emit = Callable[[Expr], Expr]  # binds an expression to a variable and returns it
 Cotangent = Any  # an Expr, a tuple of cotangents for a tuple, or None where zero
 ADJOINT_ATTRIBUTES = ("of", "by", "reads", "part")
-MOST_ARGUMENTS = 64
-NUMBERED = re.compile(r"\w+ (?:\d+\.)?(\d+)")  # a tensor in the shape of a result
+MAX_ARGUMENTS = 64
+NUMBERED = re.compile(r"\w+ (?:\d+\.)?(\d+)")  # the name of a tensor in the shape of a result
 
 
 @attrs.define(eq=False)
@@ -54,9 +54,9 @@ class AdjointDefinition:
     def __attrs_post_init__(self) -> None:
         self.op = register_op(self)
 
-    argument_names = tuple([f"argument_{k}" for k in range(MOST_ARGUMENTS)])
-    leading = MOST_ARGUMENTS
-    of_sizes = (False,) * MOST_ARGUMENTS
+    argument_names = tuple([f"argument_{k}" for k in range(MAX_ARGUMENTS)])
+    leading = MAX_ARGUMENTS
+    of_sizes = (False,) * MAX_ARGUMENTS
 
     @property
     def doc(self) -> str:
@@ -64,7 +64,7 @@ class AdjointDefinition:
         return "Computes the cotangent of an operand of a call from the cotangents of its results."
 
     def bind(self, args: tuple[Any, ...], keywords: Mapping[str, Any], span: Span | None) -> Call:
-        """Builds a call from arguments and attributes, including those of the forward call."""
+        """Builds a call; `keywords` include the attributes of the forward call."""
         attributes = dict(keywords)
         index = {name: k for k, name in enumerate(self.argument_names)}
         named = {index[n]: attributes.pop(n) for n in {*attributes} & {*index}}
@@ -79,14 +79,12 @@ class AdjointDefinition:
         if isinstance(value, Expr):
             return value
         if isinstance(value, tuple | list):
-            return (
-                NOT_GIVEN if not value else Tuple(tuple([self._argument(v, span) for v in value]))
-            )
+            return OMITTED if not value else Tuple(tuple([self._argument(v, span) for v in value]))
         message = f"expected an expression as argument, found {value!r}"
         raise StructInfoError(Diagnostic(message, span, self.name))
 
     def deduce(self, call: Call) -> StructInfo:
-        """Returns the StructInfo of the operand `by`, or of the result for a part."""
+        """Returns the StructInfo of the operand at `by`; for a part, that of its result."""
         forward = self.forward(call)
         results = fields_of(forward.struct_info)
         self._check(call, forward, results)
@@ -107,9 +105,9 @@ class AdjointDefinition:
         """Checks that each tensor of `reads` has the StructInfo of its result."""
         reads, count = call.attrs["reads"], len(forward.args)
         for name, arg in zip(reads, call.args[count:], strict=True):
-            wanted = results[self._result_of(call, name, len(results))]
-            if arg.struct_info is None or base_check(wanted, arg.struct_info) is FAIL_L0:
-                raise self._error(call, f"{name}: expected {wanted}, found {arg.struct_info}")
+            expected = results[self._result_of(call, name, len(results))]
+            if arg.struct_info is None or base_check(expected, arg.struct_info) is FAIL_L0:
+                raise self._error(call, f"{name}: expected {expected}, found {arg.struct_info}")
 
     def _result_of(self, call: Call, name: Any, count: int) -> int:
         """Returns the result index in the name of a tensor: `gradient 1`, `ties 0.1`."""
@@ -149,7 +147,7 @@ class AdjointDefinition:
         spec = differentiable_spec(forward)
         if spec is None:
             return None
-        paths, by, part = [info.path for info in spec.operands], *self._asked(call)
+        paths, by, part = [info.path for info in spec.operands], *self._target(call)
         derived = adjoints.adjoint(spec, paths.index(by)) if by in paths else None
         specs = (
             {None: derived.spec, **{h.name: h.spec for h in derived.auxiliary_tensors}}
@@ -162,7 +160,7 @@ class AdjointDefinition:
         positions = {n: first + k for k, n in enumerate(call.attrs["reads"])}
         return place_operands(specs[part], len(spec.operands), positions)
 
-    def _asked(self, call: Call) -> tuple[Any, Any]:
+    def _target(self, call: Call) -> tuple[Any, Any]:
         return call.attrs["by"], call.attrs.get("part")
 
     def decompose(self, call: Call) -> None:
@@ -176,7 +174,7 @@ class AdjointDefinition:
     def attributes_for(self, call: Call) -> dict[str, Any]:
         """Returns the attributes that encode a forward call.
 
-        Those of a forward call of this op itself are grouped as pairs in `inner`.
+        The attributes of a forward `grad.adjoint` call are the pairs in `inner`.
         """
         name = call.op.name  # type: ignore[attr-defined]
         encoded = {"inner": tuple(call.attrs.items())} if call.op is self.op else call.attrs
@@ -221,22 +219,22 @@ def fields_of(info: StructInfo | None) -> tuple[StructInfo, ...]:
 
 def operands_read(spec: IndexSpec, first: int) -> list[str]:
     """Returns the names of the operands from index `first` on that a spec reads."""
-    read = {read.operand for statement in spec.statements for read in statement.reads}
-    return [info.name for k, info in enumerate(spec.operands) if k >= first and k in read]
+    indices = {read.operand for statement in spec.statements for read in statement.reads}
+    return [info.name for k, info in enumerate(spec.operands) if k >= first and k in indices]
 
 
 def place_operands(spec: IndexSpec, first: int, positions: Mapping[str, int]) -> IndexSpec:
-    """Maps the operands from index `first` on to argument positions; drops those without one."""
-    kept = [k for k, info in enumerate(spec.operands) if k < first or info.name in positions]
-    number = {old: new for new, old in enumerate(kept)}
-    operands = [spec.operands[k] for k in kept]
+    """Sets the argument positions of the operands from index `first` on; drops other operands."""
+    retained = [k for k, info in enumerate(spec.operands) if k < first or info.name in positions]
+    new_indices = {old: new for new, old in enumerate(retained)}
+    operands = [spec.operands[k] for k in retained]
     operands[first:] = [attrs.evolve(o, path=(positions[o.name],)) for o in operands[first:]]
-    statements = tuple([_renumber(statement, number) for statement in spec.statements])
+    statements = tuple([_renumber(statement, new_indices) for statement in spec.statements])
     return attrs.evolve(spec, operands=tuple(operands), statements=statements)
 
 
-def _renumber(statement: Statement, number: Mapping[int, int]) -> Statement:
-    reads = [attrs.evolve(r, operand=number[r.operand]) for r in statement.reads]
+def _renumber(statement: Statement, new_indices: Mapping[int, int]) -> Statement:
+    reads = [attrs.evolve(r, operand=new_indices[r.operand]) for r in statement.reads]
     return attrs.evolve(statement, reads=tuple(reads))
 
 

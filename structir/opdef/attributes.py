@@ -24,96 +24,96 @@ from structir.ir.struct_info import PrimStructInfo, ShapeStructInfo
 
 
 class InvalidAttribute(Exception):
-    """A value that an attribute does not accept; the text is a hint, if there is one."""
+    """A value that an attribute does not accept; the message, if any, is a hint."""
 
 
 @attrs.frozen(eq=False)
 class AttributeKind:
-    """The accepted values of an attribute: `take` normalizes a value or raises InvalidAttribute."""
+    """The kind of an attribute; `normalize` raises InvalidAttribute for a value it rejects."""
 
     expected: str
-    take: Callable[[Any], Any]
-    is_argument: bool = False  # an operand of the call, as it may be symbolic
+    normalize: Callable[[Any], Any]
+    is_argument: bool = False  # the value may be symbolic: it is an argument of the call
 
 
-def _plain(value: Any) -> Any:
+def _unwrap_literal(value: Any) -> Any:
     """Returns the Python value of a literal expression."""
     if isinstance(value, PrimValue | StringImm | DataTypeImm):
         return value.value
     if isinstance(value, ShapeExpr):
         return value.dims
     if isinstance(value, Tuple):
-        return tuple([_plain(field) for field in value.fields])
+        return tuple([_unwrap_literal(field) for field in value.fields])
     return value
 
 
 def _int(value: Any) -> int:
-    value = _plain(value)
+    value = _unwrap_literal(value)
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise InvalidAttribute
     return int(value)
 
 
 def _ints(value: Any) -> tuple[int, ...]:
-    value = _plain(value)
+    value = _unwrap_literal(value)
     if isinstance(value, tuple | list):
         return tuple([_int(item) for item in value])
     return (_int(value),)
 
 
 def _axes(value: Any) -> int | tuple[int, ...]:
-    value = _plain(value)
+    value = _unwrap_literal(value)
     return _ints(value) if isinstance(value, tuple | list) else _int(value)
 
 
 def _float(value: Any) -> float:
-    value = _plain(value)
+    value = _unwrap_literal(value)
     if isinstance(value, bool | str | Expr | Poly) or not hasattr(value, "__float__"):
         raise InvalidAttribute
     return float(value)
 
 
 def _number(value: Any) -> int | float:
-    value = _plain(value)
+    value = _unwrap_literal(value)
     if isinstance(value, bool):
         raise InvalidAttribute
     return int(value) if hasattr(value, "__index__") else _float(value)
 
 
 def _numbers(value: Any) -> tuple[int | float, ...]:
-    value = _plain(value)
+    value = _unwrap_literal(value)
     if not isinstance(value, tuple | list):
         raise InvalidAttribute
     return tuple([_number(item) for item in value])
 
 
 def _bool(value: Any) -> bool:
-    value = _plain(value)
+    value = _unwrap_literal(value)
     if isinstance(value, int) and value in (0, 1):
         return bool(value)
     raise InvalidAttribute
 
 
-def _text(value: Any) -> str:
-    value = _plain(value)
+def _string(value: Any) -> str:
+    value = _unwrap_literal(value)
     if not isinstance(value, str):
         raise InvalidAttribute
     return value
 
 
 def _one_of(choices: frozenset[str]) -> Callable[[Any], str]:
-    def take(value: Any) -> str:
-        if (text := _text(value)) not in choices:
+    def normalize(value: Any) -> str:
+        if (string := _string(value)) not in choices:
             raise InvalidAttribute
-        return text
+        return string
 
-    return take
+    return normalize
 
 
 def _dtype(value: Any) -> str:
-    if (text := _text(value)) not in DTYPES:
-        raise InvalidAttribute(dtype_hint(text))
-    return text
+    if (string := _string(value)) not in DTYPES:
+        raise InvalidAttribute(dtype_hint(string))
+    return string
 
 
 def _size(value: Any) -> Expr:
@@ -136,7 +136,7 @@ def _scalar(value: Any) -> Expr:
 
 
 def _sizes(value: Any) -> Expr:
-    value = _plain(value)
+    value = _unwrap_literal(value)
     if isinstance(value, Expr):
         if not isinstance(value.struct_info, ShapeStructInfo):
             raise InvalidAttribute
@@ -148,7 +148,7 @@ def _sizes(value: Any) -> Expr:
 
 
 def _dim(value: Any) -> Dim:
-    value = _plain(value)
+    value = _unwrap_literal(value)
     if type(value) is int or type(value) is Poly:
         return value
     if isinstance(value, bool | float | str | tuple | list | Expr) or value is None:
@@ -177,27 +177,27 @@ Scalar = Annotated[Dim | float, AttributeKind("a number or a symbolic size", _sc
 Sizes = Annotated[tuple[Dim, ...], SIZES]
 SizeOrSizes = Annotated[Any, AttributeKind("a size or a tuple of sizes", _size_or_sizes, True)]
 DType = Annotated[str, AttributeKind("a dtype, such as float32", _dtype)]
-Layout = Annotated[str, AttributeKind("a layout, such as NCHW", _text)]
+Layout = Annotated[str, AttributeKind("a layout, such as NCHW", _string)]
 Number = Annotated[int | float, AttributeKind("a number", _number)]
 Operands = Annotated[tuple[Any, ...], "operands"]  # a list of operands
 
-PLAIN: dict[Any, AttributeKind] = {
+KINDS_BY_TYPE: dict[Any, AttributeKind] = {
     int: AttributeKind("an integer", _int),
     float: AttributeKind("a number", _float),
     bool: AttributeKind("True or False", _bool),
-    str: AttributeKind("a text", _text),
+    str: AttributeKind("a string", _string),
 }
 
 
 def dtype_among(names: str) -> AttributeKind:
-    """Returns the kind of a dtype attribute restricted to these dtypes."""
+    """Returns the kind of an attribute whose values are the dtypes in `names`."""
     return AttributeKind(f"one of {names.replace(' ', ', ')}", _one_of(frozenset(names.split())))
 
 
 def kind_of(annotation: Any) -> AttributeKind | None:
     """Returns the attribute kind of an annotation, or None for an operand."""
-    if annotation in PLAIN:
-        return PLAIN[annotation]
+    if annotation in KINDS_BY_TYPE:
+        return KINDS_BY_TYPE[annotation]
     if isinstance(annotation, AttributeKind):
         return annotation
     origin = typing.get_origin(annotation)
@@ -207,6 +207,6 @@ def kind_of(annotation: Any) -> AttributeKind | None:
     if origin is Annotated:
         metadata = annotation.__metadata__[0]
         return metadata if isinstance(metadata, AttributeKind) else None
-    found = [kind_of(part) for part in typing.get_args(annotation) if part is not type(None)]
-    kinds = [kind for kind in found if kind is not None]
+    candidates = [kind_of(part) for part in typing.get_args(annotation) if part is not type(None)]
+    kinds = [kind for kind in candidates if kind is not None]
     return kinds[0] if kinds else None

@@ -10,11 +10,11 @@ from structir.opdef.notation import AxisIndex, OperandAccess
 Ranks = dict[str, int | None]
 
 
-Fact = tuple[str, "int | None", "int | None"]  # a text, and the operand and axis it refers to
+Fact = tuple[str, "int | None", "int | None"]  # a note, its operand, and its axis
 
 
 class InvalidCall(Exception):
-    """A provably invalid call; each fact refers to an operand and axis."""
+    """A provably invalid call; `facts` are notes on operands and axes."""
 
     def __init__(
         self,
@@ -30,39 +30,39 @@ class InvalidCall(Exception):
         self.code = code
 
 
-def row_ranks(
+def infer_pack_ranks(
     accesses: Sequence[OperandAccess],
     ranks: Sequence[int | None],
     axes: Mapping[str, int],
-    stated: Mapping[str, int | None],
+    attribute_ranks: Mapping[str, int | None],
 ) -> Ranks:
     """Returns the rank of every axis pack, None where unknown.
 
-    `axes` maps index variables to axis numbers; `stated` has the ranks of attribute packs.
+    `axes` maps index variables to axis numbers, `attribute_ranks` shape attributes to ranks.
     """
-    packs: Ranks = dict(stated)
+    pack_ranks: Ranks = dict(attribute_ranks)
     sources: dict[str, int] = {}
-    unplaced: list[tuple[int, OperandAccess, int]] = []
+    operands: list[tuple[int, OperandAccess, int]] = []
     for k, (access, rank) in enumerate(zip(accesses, ranks, strict=True)):
         if rank is None:
-            for row in access.rows:
-                packs.setdefault(row, None)
+            for pack in access.packs:
+                pack_ranks.setdefault(pack, None)
             continue
         _check_rank(k, access, rank)
-        if axes and access.rows:
-            position = _placed_index(access, axes)
+        if axes and access.packs:
+            position = _axis_position(access, axes)
             if position is not None:
-                _around(k, access, rank, position, axes, packs, sources)
+                _bind_packs_around(k, access, rank, position, axes, pack_ranks, sources)
                 continue
-        unplaced.append((k, access, rank))
-    _fit_strict(unplaced, packs, sources, frozenset(stated))
-    _fit_loose(accesses, ranks, unplaced, packs, frozenset(stated))
-    return packs
+        operands.append((k, access, rank))
+    _bind_strict_packs(operands, pack_ranks, sources)
+    _bind_broadcasting_packs(accesses, ranks, operands, pack_ranks, frozenset(attribute_ranks))
+    return pack_ranks
 
 
 def _check_rank(k: int, access: OperandAccess, rank: int) -> None:
-    if rank < access.fixed or (rank > access.fixed and not access.rows):
-        bound = "at least " if access.rows else ""
+    if rank < access.fixed or (rank > access.fixed and not access.packs):
+        bound = "at least " if access.packs else ""
         raise InvalidCall(
             f"{access.shown}: expected {bound}{axes_text(access.fixed)}, found {rank}",
             ((axes_text(rank), k, None),),
@@ -75,8 +75,8 @@ def axes_text(count: int) -> str:
     return f"{count} axis" if count == 1 else f"{count} axes"
 
 
-def _placed_index(access: OperandAccess, axes: Mapping[str, int]) -> int | None:
-    """Returns the position of the index variable whose axis an attribute determines."""
+def _axis_position(access: OperandAccess, axes: Mapping[str, int]) -> int | None:
+    """Returns the position of an index variable whose axis is an attribute, or None."""
     for position, entry in enumerate(access.entries):
         if names_of(entry) & axes.keys():
             return position
@@ -84,17 +84,17 @@ def _placed_index(access: OperandAccess, axes: Mapping[str, int]) -> int | None:
 
 
 def names_of(entry: AxisIndex) -> set[str]:
-    """Returns the index variables that are the whole index or size of an axis."""
+    """Returns the index variables that are, by themselves, the index or size of an axis."""
     names = {entry.index.name} if isinstance(entry.index, IndexVar) else set()
     return names | ({entry.size.name} if isinstance(entry.size, IndexExtent) else set())
 
 
-def normal_axis(axis: int, rank: int, what: str = "the operand") -> int:
+def normal_axis(axis: int, rank: int, operand: str = "the operand") -> int:
     """Normalizes a possibly negative axis; raises InvalidCall where it is out of range."""
     if not -rank <= axis < rank:
         allowed = f"{-rank} to {rank - 1}" if rank else "no axis, as it is a scalar"
         raise InvalidCall(
-            f"axis out of range for {what}: expected {allowed}, found {axis}",
+            f"axis out of range for {operand}: expected {allowed}, found {axis}",
             (),
             f"write an axis from {-rank} to {rank - 1}" if rank else None,
             "E0203",
@@ -102,100 +102,101 @@ def normal_axis(axis: int, rank: int, what: str = "the operand") -> int:
     return axis % rank
 
 
-def _around(
+def _bind_packs_around(
     k: int,
     access: OperandAccess,
     rank: int,
     position: int,
     axes: Mapping[str, int],
-    packs: Ranks,
+    pack_ranks: Ranks,
     sources: dict[str, int],
 ) -> None:
-    """Binds the axis packs before and after an axis whose number is known."""
-    letter = next(iter(names_of(access.entries[position]) & axes.keys()))
-    axis = normal_axis(axes[letter], rank, access.name)
+    """Binds the axis packs before and after an index variable whose axis is an attribute."""
+    index_var = next(iter(names_of(access.entries[position]) & axes.keys()))
+    axis = normal_axis(axes[index_var], rank, access.name)
     before, after = access.entries[:position], access.entries[position + 1 :]
     for part, count in ((before, axis), (after, rank - axis - 1)):
-        rows = [e.row for e in part if e.row is not None]
-        pack_rank = count - (len(part) - len(rows))
-        if pack_rank < 0 or (pack_rank > 0 and not rows):
+        packs = [e.pack for e in part if e.pack is not None]
+        pack_rank = count - (len(part) - len(packs))
+        if pack_rank < 0 or (pack_rank > 0 and not packs):
             raise InvalidCall(
-                f"rank mismatch: expected axis {axes[letter]} at {letter} of {access.text}, "
+                f"rank mismatch: expected axis {axes[index_var]} at {index_var} of {access.text}, "
                 f"found {axes_text(rank)}",
                 ((axes_text(rank), k, None),),
                 code="E0304",
             )
-        if rows:
-            _bind_rank(k, access, rows[0], pack_rank, packs, sources)
+        if packs:
+            _bind_rank(k, access, packs[0], pack_rank, pack_ranks, sources)
 
 
 def _bind_rank(
-    k: int, access: OperandAccess, row: str, count: int, packs: Ranks, sources: dict[str, int]
+    k: int, access: OperandAccess, pack: str, count: int, pack_ranks: Ranks, sources: dict[str, int]
 ) -> None:
-    known = packs.get(row)
-    if known is not None and known != count:
-        facts = [(f"*{row} has {axes_text(known)}", sources.get(row), None)]
-        facts.append((f"*{row} has {axes_text(count)}", k, None))
-        message = f"rank mismatch: expected {axes_text(known)} for *{row} of {access.text}"
+    expected = pack_ranks.get(pack)
+    if expected is not None and expected != count:
+        facts = [(f"*{pack} has {axes_text(expected)}", sources.get(pack), None)]
+        facts.append((f"*{pack} has {axes_text(count)}", k, None))
+        message = f"rank mismatch: expected {axes_text(expected)} for *{pack} of {access.text}"
         raise InvalidCall(f"{message}, found {count}", tuple(facts), code="E0304")
-    packs[row] = count
-    sources.setdefault(row, k)
+    pack_ranks[pack] = count
+    sources.setdefault(pack, k)
 
 
-def _fit_strict(
-    unplaced: list[tuple[int, OperandAccess, int]],
-    packs: Ranks,
+def _bind_strict_packs(
+    operands: list[tuple[int, OperandAccess, int]],
+    pack_ranks: Ranks,
     sources: dict[str, int],
-    stated: frozenset[str],
 ) -> None:
-    """Binds packs without `~`: an operand of known rank determines its only unknown pack."""
-    pending = [item for item in unplaced if not _loose_rows(item[1])]
+    """Binds packs without `~`: each is the only unknown pack of an operand of known rank."""
+    pending = [item for item in operands if not _broadcasting_packs(item[1])]
     while pending:
         remaining = []
         for k, access, rank in pending:
-            unknown = [row for row in access.rows if packs.get(row) is None]
-            others = sum(packs.get(row) or 0 for row in access.rows)
+            unknown = [pack for pack in access.packs if pack_ranks.get(pack) is None]
+            other_axes = sum(pack_ranks.get(pack) or 0 for pack in access.packs)
             if len(unknown) > 1:
                 remaining.append((k, access, rank))
             elif unknown:
-                if rank - access.fixed - others < 0:
-                    least = axes_text(access.fixed + others)
+                if rank - access.fixed - other_axes < 0:
+                    least = axes_text(access.fixed + other_axes)
                     message = f"{access.shown}: expected at least {least}, found {rank}"
                     raise InvalidCall(message, ((axes_text(rank), k, None),), code="E0304")
-                _bind_rank(k, access, unknown[0], rank - access.fixed - others, packs, sources)
-            elif access.rows and access.fixed + others != rank:
-                row = access.rows[-1]
-                count = rank - access.fixed - others + (packs[row] or 0)
-                _bind_rank(k, access, row, count, packs, sources)
+                _bind_rank(
+                    k, access, unknown[0], rank - access.fixed - other_axes, pack_ranks, sources
+                )
+            elif access.packs and access.fixed + other_axes != rank:
+                pack = access.packs[-1]
+                count = rank - access.fixed - other_axes + (pack_ranks[pack] or 0)
+                _bind_rank(k, access, pack, count, pack_ranks, sources)
         if len(remaining) == len(pending):
             return
         pending = remaining
 
 
-def _loose_rows(access: OperandAccess) -> list[str]:
-    return [e.row for e in access.entries if e.row is not None and e.loose]
+def _broadcasting_packs(access: OperandAccess) -> list[str]:
+    return [e.pack for e in access.entries if e.pack is not None and e.loose]
 
 
-def _fit_loose(
+def _bind_broadcasting_packs(
     accesses: Sequence[OperandAccess],
     ranks: Sequence[int | None],
-    unplaced: list[tuple[int, OperandAccess, int]],
-    packs: Ranks,
-    stated: frozenset[str],
+    operands: list[tuple[int, OperandAccess, int]],
+    pack_ranks: Ranks,
+    attribute_packs: frozenset[str],
 ) -> None:
-    """Binds packs with `~` to the largest rank, or None where an operand's rank is unknown."""
-    for k, access, rank in unplaced:
-        for row in _loose_rows(access):
-            others = sum(packs.get(r) or 0 for r in access.rows if r != row)
-            pack_rank = rank - access.fixed - others
-            if row in stated:
-                _check_target(k, access, rank, pack_rank, packs[row])
+    """Binds packs with `~` to the maximum rank; None where the rank of an operand is unknown."""
+    for k, access, rank in operands:
+        for pack in _broadcasting_packs(access):
+            other_axes = sum(pack_ranks.get(r) or 0 for r in access.packs if r != pack)
+            pack_rank = rank - access.fixed - other_axes
+            if pack in attribute_packs:
+                _check_target(k, access, rank, pack_rank, pack_ranks[pack])
             else:
-                packs[row] = max(packs.get(row) or 0, pack_rank)
-    for access, known in zip(accesses, ranks, strict=True):
-        if known is None:
-            for row in _loose_rows(access):
-                packs[row] = packs[row] if row in stated else None
+                pack_ranks[pack] = max(pack_ranks.get(pack) or 0, pack_rank)
+    for access, operand_rank in zip(accesses, ranks, strict=True):
+        if operand_rank is None:
+            for pack in _broadcasting_packs(access):
+                pack_ranks[pack] = pack_ranks[pack] if pack in attribute_packs else None
 
 
 def _check_target(

@@ -6,7 +6,7 @@ from structir.ir import dims
 from structir.ir.dims import Dim, Poly
 from structir.ir.polynomial import Opaque
 
-MOST = 8  # sizes that one join may be made of; a longer one adds no constraint worth its text
+MAX_JOINED = 8  # sizes of one broadcast; the dim of a larger broadcast is unknown
 
 
 def may_be_one(size: Dim) -> bool:
@@ -14,28 +14,28 @@ def may_be_one(size: Dim) -> bool:
     return dims.equal(size, 1) is not False
 
 
-def either_size(left: Dim, right: Dim) -> Dim | None:
+def broadcast_size(lhs: Dim, rhs: Dim) -> Dim | None:
     """Returns the broadcast of two sizes that are not known to be equal or 1.
 
-    It is a size that cannot be 1, if there is one. Otherwise it is the maximum, or 0 if any is 0:
-    `T.max(n, m) * T.min(n, m, 1)`. None where too many sizes are joined.
+    The result is a size that cannot be 1, if there is one. Otherwise it is the joined size:
+    `T.max(n, m) * T.min(n, m, 1)`. None for more than `MAX_JOINED` sizes.
     """
-    fixed = [size for size in (left, right) if not may_be_one(size)]
-    known = [size for size in fixed if isinstance(size, int)]
-    if fixed:
-        return (known or fixed)[0]
-    parts = members(left) | members(right)
-    return join_sizes(parts) if len(parts) <= MOST else None
+    never_one = [size for size in (lhs, rhs) if not may_be_one(size)]
+    literals = [size for size in never_one if isinstance(size, int)]
+    if never_one:
+        return (literals or never_one)[0]
+    sizes = members(lhs) | members(rhs)
+    return join_sizes(sizes) if len(sizes) <= MAX_JOINED else None
 
 
 def join_sizes(sizes: frozenset[Dim]) -> Dim:
-    """Returns the size that is not 1, among sizes of which all others are 1 or equal to it."""
+    """Returns the broadcast of sizes: the maximum, or 0 if one of them is 0."""
     return dims.dim_max(*sizes) * dims.dim_min(*sizes, 1)
 
 
-def covers(whole: Dim, part: Dim) -> bool:
-    """Returns whether `whole` already includes every member of `part`."""
-    return members(part) <= members(whole)
+def covers(joined: Dim, size: Dim) -> bool:
+    """Returns whether a broadcast includes every member of another size."""
+    return members(size) <= members(joined)
 
 
 def members(size: Dim) -> frozenset[Dim]:
@@ -44,7 +44,7 @@ def members(size: Dim) -> frozenset[Dim]:
         ((monomial, _),) = size.terms.items()
         atoms = {atom.fn: atom for atom in monomial if isinstance(atom, Opaque)}
         if len(monomial) == 2 and atoms.keys() == {"max", "min"}:
-            parts = frozenset(atoms["max"].args)
-            if join_sizes(parts) == size:
-                return parts
+            sizes = frozenset(atoms["max"].args)
+            if join_sizes(sizes) == size:
+                return sizes
     return frozenset({size})

@@ -1,4 +1,4 @@
-"""Edits that hints propose for mismatched shapes: each is verified before it is proposed."""
+"""Proposes edits of calls with mismatched shapes, after shape inference accepts them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def propose_edit(
     resolved: ResolvedCall | None,
     accepts: Accepts,
 ) -> str | None:
-    """Returns the first edit of the call that is accepted: an operand or the axis is changed."""
+    """Returns the first accepted edit of an operand or of the axis, as a hint."""
     sources = [_source(arg) for arg in args]
     if resolved is None or None in sources:
         return None
@@ -32,7 +32,7 @@ def propose_edit(
     operands = [resolved.paths[k] for _, k, _ in error.facts if k is not None]
     for position, member in sorted(dict.fromkeys(operands), reverse=True):
         if member is None:
-            describe, edit = EDITS[error.code]
+            description, edit = EDITS[error.code]
             call, shape = edit(args[position])
             info: Any = args[position].struct_info
             edited = Var("edited", TensorStructInfo(shape, info.dtype))
@@ -41,13 +41,13 @@ def propose_edit(
             fits = shape is not None and len(shape) <= max(ranks)
             if fits and accepts(definition, candidate, attributes):
                 side = ("left ", "right ")[position] if len(args) == 2 else ""
-                changed = [*names[:position], call, *names[position + 1 :]]
-                written = _call_source(definition, changed, attributes)
-                return f"{describe.format(f'{side}operand')}: {written}"
+                edited_names = [*names[:position], call, *names[position + 1 :]]
+                edited_call = _call_source(definition, edited_names, attributes)
+                return f"{description.format(f'{side}operand')}: {edited_call}"
         for axis in range(4) if type(attributes.get("axis", 0)) is int else ():
-            other = {**attributes, "axis": axis}
-            if "axis" in resolved.placing and accepts(definition, args, other):
-                return f"use axis {axis}: {_call_source(definition, names, other)}"
+            edited_attributes = {**attributes, "axis": axis}
+            if "axis" in resolved.placing and accepts(definition, args, edited_attributes):
+                return f"use axis {axis}: {_call_source(definition, names, edited_attributes)}"
     return None
 
 
@@ -57,7 +57,7 @@ def _call_source(definition: DeclaredOp, args: list[str], attributes: Mapping[st
 
 
 def _source(arg: Expr) -> str | None:
-    """Returns a tensor variable or a list of them as source; None for any other argument."""
+    """Returns the source of a tensor variable or a list of them; None for other arguments."""
     if type(arg) is Tuple:
         fields = [_source(field) for field in arg.fields]
         return None if None in fields else f"[{', '.join(map(str, fields))}]"
@@ -79,7 +79,7 @@ def _expanded(arg: Any) -> tuple[str, tuple[Any, ...] | None]:
     return f"R.expand_dims({arg.name}, axis=-1)", None if shape is None else (*shape, 1)
 
 
-# By error code: the edit of an operand that a hint may propose, with its description.
+# By error code: the description of an edit, and the edit of an operand.
 EDITS: dict[str, tuple[str, Callable[[Any], tuple[str, tuple[Any, ...] | None]]]] = {
     "E0201": ("transpose the {}", _transposed),
     "E0302": ("add an axis of size 1 to the {}", _expanded),

@@ -1,4 +1,4 @@
-"""The argument and the result of a function that computes an index signature for a call."""
+"""Argument and result types of functions that compute index signatures for calls."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from structir.opdef.shape_plan import Dims
 class ResolvedSignature:
     """An index signature computed for one call, with side conditions and computed attributes.
 
-    With `sizes` the signature determines shapes only, not which elements are read and written.
+    With `sizes` the signature determines shapes only, not the elements that are read and written.
     """
 
-    line: str
+    index_signature: str
     where: str = ""
     on: str = ""
     attributes: Mapping[str, Any] = attrs.Factory(dict)
     sizes: bool = False
-    nouns: Mapping[str, str] = attrs.Factory(dict)  # index variables by name in messages
+    nouns: Mapping[str, str] = attrs.Factory(dict)  # nouns for index variables in messages
 
 
 @attrs.frozen(eq=False)
 class UnknownShape:
-    """A shape attribute whose value is known only at run time."""
+    """A shape attribute with a run-time value."""
 
     value: Expr
     ndim: int | None
@@ -38,7 +38,7 @@ class UnknownShape:
 
 @attrs.frozen(eq=False)
 class CallView:
-    """The StructInfo of the operands and the attributes of a call, by parameter name."""
+    """The operand StructInfos and the attributes of a call, by parameter name."""
 
     op: str
     operands: Mapping[str, Any]  # TensorStructInfo, a tuple of them for a list, None if omitted
@@ -76,8 +76,8 @@ class CallView:
         value = self.attributes[name]
         if value is None:
             return tuple(range(rank))
-        listed = (value,) if isinstance(value, int) else value
-        axes = tuple([normal_axis(a, rank, self.first) for a in listed])
+        axis_list = (value,) if isinstance(value, int) else value
+        axes = tuple([normal_axis(a, rank, self.first) for a in axis_list])
         if len(set(axes)) != len(axes):
             unique = list(dict.fromkeys(axes))
             self.reject(

@@ -19,6 +19,7 @@ from structir.opdef.call_view import CallView, UnknownShape
 from structir.opdef.define import SignatureOpDefinition
 from structir.opdef.index_expr import (
     AttributeRef,
+    AxisPack,
     FlattenedIndex,
     IndexExpr,
     IndexExtent,
@@ -26,7 +27,6 @@ from structir.opdef.index_expr import (
     IntLiteral,
     evaluate,
 )
-from structir.opdef.index_expr import AxisPack as FormulaRow
 from structir.opdef.notation import AxisIndex, IndexSignature, OperandAccess, SideCondition
 from structir.opdef.shape_eval import UNKNOWN
 from structir.solver.constraints.constraint import (
@@ -54,16 +54,16 @@ from structir.solver.domains.terms import (
 )
 from structir.solver.propagation.arithmetic import fresh
 
-Paths = tuple[tuple[int, int | None], ...]  # of each operand: the argument, and the list's member
+Paths = tuple[tuple[int, int | None], ...]  # by operand: argument index, and index in a list
 
 
 @attrs.frozen(eq=False)
 class OpScheme:
-    """The constraint scheme of a call, and the arguments that are its operands."""
+    """The constraint scheme of a call, and the paths of its operands in the arguments."""
 
     scheme: Scheme
     paths: Paths
-    line: IndexSignature
+    index_signature: IndexSignature
 
 
 __all__ = ["InvalidCall", "OpScheme", "depends_on_ranks", "scheme_of"]
@@ -75,7 +75,7 @@ MEMO_SIZE = 4096
 def depends_on_ranks(call: Call) -> bool:
     """Returns whether the index signature of a call depends on ranks."""
     definition = call.op.definition  # type: ignore[attr-defined]
-    return isinstance(definition, SignatureOpDefinition) and callable(definition.line)
+    return isinstance(definition, SignatureOpDefinition) and callable(definition.index_signature)
 
 
 def scheme_of(call: Call, infos: Sequence[StructInfo | None]) -> OpScheme | None:
@@ -86,29 +86,38 @@ def scheme_of(call: Call, infos: Sequence[StructInfo | None]) -> OpScheme | None
     definition = call.op.definition  # type: ignore[attr-defined]
     if not isinstance(definition, SignatureOpDefinition) or "struct_info" in definition.hooks:
         return None
-    args = tuple([_known_as(a, info) for a, info in zip(call.args, infos, strict=True)])
-    given = deduction.call_arguments(definition, args, call.attrs)
-    reading = deduction.resolve_call(definition, given)
-    values = {**given.attributes, **reading.attributes}
-    present = tuple([_is_present(given, access) for access in reading.line.operands])
-    key = _key(reading, values, present)
-    known = _MEMO.get(key) if key is not None else None
-    if known is None:
-        placed = {i: values[name] for i, name in reading.at if isinstance(values[name], int)}
-        scheme = _SchemeBuilder(reading.line, values, placed, present).scheme()
-        paths = tuple([p for p, there in zip(reading.paths, present, strict=True) if there])
-        known = OpScheme(scheme, paths, reading.line)
+    args = tuple([_with_info(a, info) for a, info in zip(call.args, infos, strict=True)])
+    call_view = deduction.call_arguments(definition, args, call.attrs)
+    resolved = deduction.resolve_call(definition, call_view)
+    values = {**call_view.attributes, **resolved.attributes}
+    present = tuple(
+        [_is_present(call_view, access) for access in resolved.index_signature.operands]
+    )
+    key = _key(resolved, values, present)
+    op_scheme = _MEMO.get(key) if key is not None else None
+    if op_scheme is None:
+        axes = {i: values[name] for i, name in resolved.at if isinstance(values[name], int)}
+        scheme = _SchemeBuilder(resolved.index_signature, values, axes, present).scheme()
+        paths = tuple(
+            [p for p, is_present in zip(resolved.paths, present, strict=True) if is_present]
+        )
+        op_scheme = OpScheme(scheme, paths, resolved.index_signature)
         if key is not None:
             if len(_MEMO) >= MEMO_SIZE:
                 _MEMO.clear()
-            _MEMO[key] = known
-    return known
+            _MEMO[key] = op_scheme
+    return op_scheme
 
 
 def _key(
-    reading: deduction.ResolvedCall, values: Mapping[str, Any], present: tuple[bool, ...]
+    resolved: deduction.ResolvedCall, values: Mapping[str, Any], present: tuple[bool, ...]
 ) -> Any:
-    key = (reading.line, present, tuple(values.items()), tuple([type(v) for v in values.values()]))
+    key = (
+        resolved.index_signature,
+        present,
+        tuple(values.items()),
+        tuple([type(v) for v in values.values()]),
+    )
     try:
         hash(key)
     except TypeError:
@@ -116,8 +125,8 @@ def _key(
     return key
 
 
-def _known_as(arg: Expr, info: StructInfo | None) -> Expr:
-    """Returns a variable in place of an argument, with more StructInfo."""
+def _with_info(arg: Expr, info: StructInfo | None) -> Expr:
+    """Returns a variable with this StructInfo in place of an argument."""
     if info is None or info is arg.struct_info:
         return arg
     if isinstance(arg, Tuple) and isinstance(info, TupleStructInfo):
@@ -125,49 +134,53 @@ def _known_as(arg: Expr, info: StructInfo | None) -> Expr:
     return Var("", info)
 
 
-def _is_present(given: CallView, access: OperandAccess) -> bool:
-    if access.name in given.operands:
-        return given.operands[access.name] is not None
+def _is_present(call_view: CallView, access: OperandAccess) -> bool:
+    if access.name in call_view.operands:
+        return call_view.operands[access.name] is not None
     return True
 
 
 class _SchemeBuilder:
-    """Builds the scheme of one index signature."""
+    """The builder of the scheme of one index signature."""
 
     def __init__(
         self,
-        line: IndexSignature,
+        index_signature: IndexSignature,
         values: Mapping[str, Any],
-        placed: Mapping[str, int],
+        axes: Mapping[str, int],
         present: tuple[bool, ...],
     ) -> None:
-        self.line = line
+        self.index_signature = index_signature
         self.values = values
-        self.operands = [a for a, there in zip(line.operands, present, strict=True) if there]
-        self.letters: dict[str, Dim] = {}
+        self.operands = [
+            a for a, is_present in zip(index_signature.operands, present, strict=True) if is_present
+        ]
+        self.extents: dict[str, Dim] = {}
         self.rows: dict[str, Row] = {}
-        self.unknown: dict[AttributeRef, Dim] = {}
+        self.unknown_sizes: dict[AttributeRef, Dim] = {}
         self.constraints: list[Constraint] = []
         self.loose_rows: dict[str, list[Row]] = {}
         self.loose_sizes: dict[str, list[Dim]] = {}
-        self._state_rows()
+        self._add_attribute_packs()
         for access in self.operands:
-            self._place(access, placed)
+            self._add_packs_around(access, axes)
         self.strict = self._strict_names()
 
     def scheme(self) -> Scheme:
-        self._fix_letters()
+        self._bind_attribute_extents()
         operands = tuple([self._access(access, result=False) for access in self.operands])
-        results = tuple([self._access(access, result=True) for access in self.line.results])
+        results = tuple(
+            [self._access(access, result=True) for access in self.index_signature.results]
+        )
         self._join_loose()
-        for relation in self.line.where:
-            self._relation(relation)
+        for condition in self.index_signature.where:
+            self._add_condition(condition)
         return Scheme(operands, results, tuple(self.constraints), self._shared())
 
-    # Rows
+    # Axis packs
 
-    def _state_rows(self) -> None:
-        """Adds the axis packs given by shape attributes."""
+    def _add_attribute_packs(self) -> None:
+        """Binds the axis packs whose dims are shape attributes."""
         for name, value in self.values.items():
             if isinstance(value, UnknownShape):
                 ndim = value.ndim
@@ -177,27 +190,27 @@ class _SchemeBuilder:
             elif isinstance(value, tuple) and all(type(v) in (int, Poly) for v in value):
                 self.rows[name] = value
 
-    def _place(self, access: OperandAccess, placed: Mapping[str, int]) -> None:
-        """Adds the axis packs around an index variable whose axis is an attribute."""
+    def _add_packs_around(self, access: OperandAccess, axes: Mapping[str, int]) -> None:
+        """Binds the axis packs around an index variable whose axis is an attribute."""
         for position, entry in enumerate(access.entries):
             names = {
                 f.name for f in (entry.index, entry.size) if isinstance(f, IndexVar | IndexExtent)
             }
-            for name in names & placed.keys():
-                axis = placed[name]
-                front = axis >= 0
-                part = access.entries[:position] if front else access.entries[position + 1 :]
-                rows = [e.row for e in part if e.row is not None]
-                count = (axis if front else -axis - 1) - (len(part) - len(rows))
-                if len(rows) == 1 and count >= 0:
-                    self.rows[rows[0]] = tuple([fresh() for _ in range(count)])
+            for name in names & axes.keys():
+                axis = axes[name]
+                from_front = axis >= 0
+                part = access.entries[:position] if from_front else access.entries[position + 1 :]
+                packs = [e.pack for e in part if e.pack is not None]
+                count = (axis if from_front else -axis - 1) - (len(part) - len(packs))
+                if len(packs) == 1 and count >= 0:
+                    self.rows[packs[0]] = tuple([fresh() for _ in range(count)])
 
     def _strict_names(self) -> set[str]:
-        """Returns the packs and index variables that an operand has without broadcasting."""
+        """Returns the packs and index variables of axes that do not broadcast."""
         entries = [e for access in self.operands for e in access.entries if not e.loose]
-        rows = {e.row for e in entries if e.row is not None} | self.rows.keys()
+        packs = {e.pack for e in entries if e.pack is not None} | self.rows.keys()
         extents = {e.size.name for e in entries if isinstance(e.size, IndexExtent)}
-        return rows | extents
+        return packs | extents
 
     def _row(self, name: str) -> Row:
         return self.rows.setdefault(name, (RowVar(name),))
@@ -205,17 +218,17 @@ class _SchemeBuilder:
     # Accesses
 
     def _access(self, access: OperandAccess, *, result: bool) -> Row:
-        found: list[Element] = []
+        elements: list[Element] = []
         for entry in access.entries:
-            if entry.row is None:
-                found.append(self._axis(entry, result))
+            if entry.pack is None:
+                elements.append(self._axis(entry, result))
             elif entry.loose and not result:
-                part: Row = (RowVar(entry.row),)
-                self.loose_rows.setdefault(entry.row, []).append(part)
-                found += part
+                part: Row = (RowVar(entry.pack),)
+                self.loose_rows.setdefault(entry.pack, []).append(part)
+                elements += part
             else:
-                found += self._row(entry.row)
-        return tuple(found)
+                elements += self._row(entry.pack)
+        return tuple(elements)
 
     def _axis(self, entry: AxisIndex, result: bool) -> Dim:
         if entry.size is None:
@@ -226,13 +239,13 @@ class _SchemeBuilder:
             self.loose_sizes.setdefault(name, []).append(axis)
             return axis
         size = self._size(entry.size)
-        if result and entry.join:  # laid one after the other, some perhaps ragged
-            parts = tuple([self._letter(name) for name in entry.join])
+        if result and entry.join:  # concatenated axes, of which some may be ragged
+            parts = tuple([self._extent(name) for name in entry.join])
             if size == reduce(add, parts):
                 size = fresh()
                 self.constraints.append(Sum(size, parts))
         if entry.index == IntLiteral(0) and not result and isinstance(entry.size, IndexExtent):
-            self.constraints.append(DimEq(size, 1))  # read at 0 only
+            self.constraints.append(DimEq(size, 1))  # only element 0 is read
         return size
 
     def _join_loose(self) -> None:
@@ -242,32 +255,32 @@ class _SchemeBuilder:
             else:
                 self.constraints.append(RowJoin(self._row(name), tuple(parts)))
         for name, axes in self.loose_sizes.items():
-            whole = self._letter(name)
-            if name in self.strict or type(whole) is int:
-                self.constraints += [DimLe(axis, whole) for axis in axes]
+            extent = self._extent(name)
+            if name in self.strict or type(extent) is int:
+                self.constraints += [DimLe(axis, extent) for axis in axes]
             else:
-                self.constraints.append(DimJoin(whole, tuple(axes)))
+                self.constraints.append(DimJoin(extent, tuple(axes)))
 
     # Sizes
 
-    def _letter(self, name: str) -> Dim:
-        if name not in self.letters:
-            row, _, place = name.rpartition("_")
-            known = self.rows.get(row)
-            if known is not None and place.isdigit() and not row_vars(known):
-                self.letters[name] = sizes(known)[int(place)]
+    def _extent(self, name: str) -> Dim:
+        if name not in self.extents:
+            pack, _, index = name.rpartition("_")
+            axes = self.rows.get(pack)
+            if axes is not None and index.isdigit() and not row_vars(axes):
+                self.extents[name] = sizes(axes)[int(index)]
             else:
-                self.letters[name] = fresh(name)
-        return self.letters[name]
+                self.extents[name] = fresh(name)
+        return self.extents[name]
 
-    def _size(self, formula: IndexExpr) -> Dim:
-        made: Dim = evaluate(formula, self._leaf)
-        return made
+    def _size(self, expr: IndexExpr) -> Dim:
+        size: Dim = evaluate(expr, self._leaf)
+        return size
 
     def _leaf(self, leaf: IndexExpr) -> Dim:
         match leaf:
             case IndexExtent(name):
-                return self._letter(name)
+                return self._extent(name)
             case AttributeRef():
                 return self._attribute(leaf)
             case FlattenedIndex():
@@ -276,88 +289,88 @@ class _SchemeBuilder:
 
     def _attribute(self, leaf: AttributeRef) -> Dim:
         value = self.values[leaf.name]
-        for place in leaf.path:
-            value = None if value is UNKNOWN or not isinstance(value, tuple) else value[place]
+        for index in leaf.path:
+            value = None if value is UNKNOWN or not isinstance(value, tuple) else value[index]
         if value is None or value is UNKNOWN or isinstance(value, UnknownShape):
-            if leaf not in self.unknown:
-                self.unknown[leaf] = fresh()
-            return self.unknown[leaf]
+            if leaf not in self.unknown_sizes:
+                self.unknown_sizes[leaf] = fresh()
+            return self.unknown_sizes[leaf]
         return as_dim(value)
 
-    def _flat(self, formula: IndexExpr) -> Row:
-        """Adds the axes of a flattened index."""
-        match formula:
+    def _flat(self, expr: IndexExpr) -> Row:
+        """Returns the axes of a flattened index."""
+        match expr:
             case FlattenedIndex(parts):
                 return tuple([axis for part in parts for axis in self._flat(part)])
-            case FormulaRow(name):
+            case AxisPack(name):
                 return self._row(name)
             case IndexVar(name):
-                return (self._letter(name),)
-        return (self._size(formula),)
+                return (self._extent(name),)
+        return (self._size(expr),)
 
     def _product(self, axes: Row) -> Dim:
         if not row_vars(axes):
             return reduce(mul, sizes(axes), 1)
-        whole = fresh()
-        self.constraints.append(Prod(axes, (whole,)))
-        return whole
+        count = fresh()
+        self.constraints.append(Prod(axes, (count,)))
+        return count
 
     # Side conditions
 
-    def _fix_letters(self) -> None:
-        """Replaces index variables of known extent by numbers."""
-        for relation in self.line.where:
-            left, right = relation.left, relation.right
-            if relation.op == "eq" and isinstance(left, IndexExtent) and _is_attribute(right):
-                value = self._size(right)
-                if left.name not in self.letters:
-                    self.letters[left.name] = value
+    def _bind_attribute_extents(self) -> None:
+        """Binds index variables that a condition equates with an attribute."""
+        for condition in self.index_signature.where:
+            lhs, rhs = condition.left, condition.right
+            if condition.op == "eq" and isinstance(lhs, IndexExtent) and _is_attribute(rhs):
+                value = self._size(rhs)
+                if lhs.name not in self.extents:
+                    self.extents[lhs.name] = value
 
-    def _relation(self, relation: SideCondition) -> None:
-        left, right = self._size(relation.left), self._size(relation.right)
-        match relation.op:
+    def _add_condition(self, condition: SideCondition) -> None:
+        lhs, rhs = self._size(condition.left), self._size(condition.right)
+        match condition.op:
             case "eq":
-                if left != right:
-                    self.constraints.append(window_of(left, right) or DimEq(left, right))
+                if lhs != rhs:
+                    self.constraints.append(window_of(lhs, rhs) or DimEq(lhs, rhs))
             case "ne":
-                self.constraints.append(Ne(left, right))
+                self.constraints.append(Ne(lhs, rhs))
             case "ge" | "gt":
-                self.constraints.append(Ge(left - right, int(relation.op == "gt")))
+                self.constraints.append(Ge(lhs - rhs, int(condition.op == "gt")))
             case "le" | "lt":
-                self.constraints.append(Ge(right - left, int(relation.op == "lt")))
+                self.constraints.append(Ge(rhs - lhs, int(condition.op == "lt")))
 
     def _shared(self) -> Any:
-        """Returns the symbolic variables of the program that attributes use."""
-        found: set[Any] = set()
+        """Returns the symbolic variables of the program in attributes."""
+        symbols: set[Any] = set()
         for value in self.values.values():
             for part in value if isinstance(value, tuple) else (value,):
                 if type(part) is Poly:
-                    found.update(variables(part))
-        return frozenset(found)
+                    symbols.update(variables(part))
+        return frozenset(symbols)
 
 
-def _is_attribute(formula: IndexExpr) -> bool:
-    return isinstance(formula, AttributeRef | IntLiteral)
+def _is_attribute(expr: IndexExpr) -> bool:
+    return isinstance(expr, AttributeRef | IntLiteral)
 
 
 def window_of(outer: Dim, positions: Dim) -> Window | None:
     """Matches `h == (H + c - d*(p - 1) - 1)//s + 1` as a window; None for another form.
 
-    Multiples of `s` outside of the quotient are moved into it.
+    Multiples of `s` outside the quotient are moved into it.
     """
     if type(positions) is not Poly:
         return None
     atoms = [m[0] for m, c in positions.terms.items() if c == 1 and isinstance(m[0], Opaque)]
     if not atoms:
-        found = _window(outer, positions - 1, 1)
-        return found if found is not None and type(found.kernel) is not int else None
+        window = _window(outer, positions - 1, 1)
+        return window if window is not None and type(window.kernel) is not int else None
     if len(atoms) != 1 or atoms[0].fn != "floordiv":
         return None
     top, stride = atoms[0].args
     if type(stride) is not int:
         return None
-    rest = positions - Poly({(atoms[0],): 1}, 0) - 1
-    span = top + rest * stride
+    remainder = positions - Poly({(atoms[0],): 1}, 0) - 1
+    span = top + remainder * stride
     return None if type(span) is int else _window(outer, span, stride)
 
 
@@ -365,8 +378,8 @@ def _window(outer: Dim, span: Any, stride: int) -> Window | None:
     inner: Dim | None = None
     kernel: Dim = 1
     dilation = 1
-    for letters, factor in span.terms.items():
-        term = Poly({letters: 1}, 0)
+    for monomial, factor in span.terms.items():
+        term = Poly({monomial: 1}, 0)
         if symbol_of(term) is not None and factor == 1 and inner is None:
             inner = term
         elif symbol_of(term) is not None and factor < 0 and type(kernel) is int:

@@ -16,13 +16,13 @@ from structir.opdef.call_view import CallView, ResolvedSignature
 from structir.opdef.examples import build_argument, sample_operands
 from structir.opdef.parameters import REQUIRED, OpSignature, signature_of
 
-LineFunction = Callable[[CallView], "ResolvedSignature | str"]
+SignatureFunction = Callable[[CallView], "ResolvedSignature | str"]
 PACKAGE = __name__.partition(".")[0]
-PLAIN = frozenset({Var, DataflowVar, Call, Constant})
+OPERAND_TYPES = frozenset({Var, DataflowVar, Call, Constant})
 
 
 def is_built_in(body: Any) -> bool:
-    """Returns whether an op's body is part of this package; so is an op without a body."""
+    """Returns whether the body of an op is defined in this package; True without a body."""
     return str(getattr(body, "__module__", PACKAGE)).partition(".")[0] == PACKAGE
 
 
@@ -30,13 +30,13 @@ def is_built_in(body: Any) -> bool:
 class DeclaredOp:
     """The declaration of an op, and the memos of its calls.
 
-    `line` is the index signature, or a function that computes it from ranks and attributes. `body`
-    is a scalar expression per iteration point, or builds a decomposition where `parts` is set.
-    Hooks override derived behaviour.
+    `index_signature` is a string, or a function that computes one from ranks and attributes.
+    `body` returns the scalar expression at an iteration point; with `parts` it returns a
+    decomposition. Hooks override derived behaviour.
     """
 
     name: str
-    line: str | LineFunction
+    index_signature: str | SignatureFunction
     body: Callable[..., Any]
     reduce: str | None = None
     where: str = ""
@@ -45,16 +45,16 @@ class DeclaredOp:
     fill: str | float | None = None
     base: str | None = None
     parts: bool = False
-    reads_sizes: bool = False  # the line function looks at sizes, not only at ranks
-    reads_values: bool = False  # it looks into constants
+    reads_sizes: bool = False  # the signature function reads dims, not only ranks
+    reads_values: bool = False  # the signature function reads the elements of constants
     operator: str | None = None
     pure: bool = True
     hooks: dict[str, Any] = attrs.Factory(dict)
     samples: list[tuple[tuple[Any, ...], dict[str, Any]]] = attrs.Factory(list)
     op: Op = attrs.field(init=False)
     memo: dict[Any, Any] = attrs.Factory(dict)
-    lines: dict[Any, Any] = attrs.Factory(dict)
-    prepared: dict[Any, Any] = attrs.Factory(dict)
+    resolutions: dict[Any, Any] = attrs.Factory(dict)
+    prepared_calls: dict[Any, Any] = attrs.Factory(dict)
 
     @cached_property
     def signature(self) -> OpSignature:
@@ -81,14 +81,14 @@ class DeclaredOp:
     def sampled(self) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
         """Returns the examples with samples in place of tensors.
 
-        Without declared examples, operands are derived from a constant index signature.
+        Without declared examples, the operands are derived from the index signature.
         """
         if self.samples:
             return self.samples
         required = [p for p in self.signature.parameters if p.default is REQUIRED]
-        if callable(self.line) or any(p.kind is not None or p.is_list for p in required):
+        if callable(self.index_signature) or any(p.kind is not None or p.is_list for p in required):
             return []
-        return sample_operands(self.line)
+        return sample_operands(self.index_signature)
 
     @cached_property
     def argument_names(self) -> tuple[str, ...]:
@@ -97,28 +97,28 @@ class DeclaredOp:
 
     @cached_property
     def of_sizes(self) -> tuple[bool, ...]:
-        """Returns for each argument of a call whether it is a size or shape, not an operand."""
+        """Returns, for each argument of a call, whether it is a size or a shape."""
         return tuple([p.kind is not None for p in self.signature.arguments])
 
     @cached_property
     def lengths(self) -> tuple[bool, ...]:
-        """Returns for each argument of a call whether it is a size."""
+        """Returns, for each argument of a call, whether it is a size."""
         return tuple([p.kind is SIZE for p in self.signature.arguments])
 
     @cached_property
     def leading(self) -> int:
         """Returns the number of parameters that precede the first static attribute."""
-        found = [k for k, p in enumerate(self.signature.parameters) if not p.is_argument]
-        return found[0] if found else len(self.signature.parameters)
+        static = [k for k, p in enumerate(self.signature.parameters) if not p.is_argument]
+        return static[0] if static else len(self.signature.parameters)
 
-    def takes_as_it_is(self, args: tuple[Any, ...]) -> bool:
-        """Returns whether arguments are tensors in order and all else is omitted."""
-        fewest, most = self.plain
-        return fewest <= len(args) <= most and all([type(a) in PLAIN for a in args])
+    def accepts_positionally(self, args: tuple[Any, ...]) -> bool:
+        """Returns whether arguments are operands in order, with all other parameters omitted."""
+        fewest, most = self.operand_counts
+        return fewest <= len(args) <= most and all([type(a) in OPERAND_TYPES for a in args])
 
     @cached_property
-    def plain(self) -> tuple[int, int]:
-        """Returns the least and the greatest number of positional operands."""
+    def operand_counts(self) -> tuple[int, int]:
+        """Returns the minimum and maximum number of positional operands."""
         parameters = self.signature.parameters
         most = 0
         while most < len(parameters) and parameters[most].kind is None:

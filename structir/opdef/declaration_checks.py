@@ -15,7 +15,7 @@ from structir.ir.op import find_op
 from structir.opdef.declaration import DeclaredOp, is_built_in
 from structir.opdef.dtypes import family_of
 from structir.opdef.index_expr import AxisPack, IndexExpr, IndexExtent, IndexVar, leaves
-from structir.opdef.index_specs import gives_points
+from structir.opdef.index_specs import returns_scalars
 from structir.opdef.notation import (
     AxisIndex,
     IndexSignature,
@@ -34,25 +34,25 @@ def check_name(name: str) -> None:
         raise NotationError(
             Diagnostic("expected identifiers joined by dots, found this name", op=name)
         )
-    known = find_op(name)
-    if known is not None and is_built_in(getattr(known.definition, "body", None)):
-        hint = f'declare it under a name of its own: `name="my_{name.rpartition(".")[2]}"`'
+    existing = find_op(name)
+    if existing is not None and is_built_in(getattr(existing.definition, "body", None)):
+        hint = f'choose another name: `name="my_{name.rpartition(".")[2]}"`'
         message = f"expected a new name, found the name of the built-in op R.{name}"
         raise NotationError(Diagnostic(message, op=name, hint=hint))
 
 
 def check_declaration(definition: DeclaredOp) -> None:
     """Raises NotationError for a declaration that no call can satisfy."""
-    text = definition.line
+    text = definition.index_signature
     if isinstance(text, str):
         _Check(definition, text.replace("\n", " ")).run()
-    elif not callable(text):  # a function gives the signature of each call
+    elif not callable(text):  # a function computes the signature of each call
         message = f"expected an index signature such as `x[i] -> y[i]`, found {text!r}"
         raise NotationError(Diagnostic(message, op=definition.name))
 
 
 class _Check:
-    """Checks one declaration whose index signature is a string."""
+    """The checks of a declaration whose index signature is a string."""
 
     def __init__(self, definition: DeclaredOp, text: str) -> None:
         self.definition = definition
@@ -62,66 +62,66 @@ class _Check:
 
     def run(self) -> None:
         """Runs all checks in order of dependence."""
-        line = self.parsed()
-        self.names(line)
-        self.operands(line)
-        self.dtypes(line)
-        self.reduction()
-        used = _Indices(line)
-        self.bound(line, used)
-        self.missing_reduce(line, used)
-        self.body(line)
+        signature = self.parse()
+        self.check_names(signature)
+        self.check_operands(signature)
+        self.check_dtypes(signature)
+        self.check_reduction()
+        indices = _Indices(signature)
+        self.check_bound(signature, indices)
+        self.check_missing_reduction(signature, indices)
+        self.check_body(signature)
 
     def error(self, message: str, part: str = "", hint: str | None = None) -> NotationError:
         """Returns the error with a caret under a part of the signature."""
-        at = max(self.text.rfind(part), 0) if part else 0
-        end = at + (len(part) or len(self.text))
-        span = Span(Source(f"<op {self.definition.name}>", self.text), 1, at, 1, end)
+        column = max(self.text.rfind(part), 0) if part else 0
+        end = column + (len(part) or len(self.text))
+        span = Span(Source(f"<op {self.definition.name}>", self.text), 1, column, 1, end)
         return NotationError(Diagnostic(message, span, self.definition.name, hint=hint))
 
-    def parsed(self) -> IndexSignature:
+    def parse(self) -> IndexSignature:
         definition = self.definition
         try:
-            line = parse_index_signature(
+            signature = parse_index_signature(
                 self.text, definition.where, definition.on, self.attributes
             )
         except NotationError as error:
-            found = error.diagnostics[0]
+            diagnostic = error.diagnostics[0]
             source = Source(f"<op {definition.name}>", error.text or self.text)
-            at = min(error.column, len(source.text))
-            span = Span(source, 1, at, 1, max(error.end, at + 1))
-            wrong = attrs.evolve(found, span=span, op=definition.name)
-            raise NotationError(wrong) from None
-        if not line.results:
+            column = min(error.column, len(source.text))
+            span = Span(source, 1, column, 1, max(error.end, column + 1))
+            located = attrs.evolve(diagnostic, span=span, op=definition.name)
+            raise NotationError(located) from None
+        if not signature.results:
             raise self.error("expected a result after `->`, found none", "->")
-        return line
+        return signature
 
-    def names(self, line: IndexSignature) -> None:
+    def check_names(self, signature: IndexSignature) -> None:
         """Checks that operands and results have different names, and that `base` is an operand."""
         seen: set[str] = set()
-        for access in (*line.operands, *line.results):
+        for access in (*signature.operands, *signature.results):
             if access.name in seen:
                 message = f"expected different names, found {access.name} twice"
                 raise self.error(message, access.text)
             seen.add(access.name)
         base, fill = self.definition.base, self.definition.fill
-        if base is not None and base not in {access.name for access in line.operands}:
+        if base is not None and base not in {access.name for access in signature.operands}:
             raise self.error(f"expected the name of an operand in `base`, found {base!r}")
         if isinstance(fill, str) and fill not in self.attributes:
             raise self.error(f"expected a number or an attribute in `fill`, found {fill!r}")
 
     # ---- operands and parameters
 
-    def operands(self, line: IndexSignature) -> None:
+    def check_operands(self, signature: IndexSignature) -> None:
         """Checks that body parameters and operands correspond."""
         names = [p.name for p in self.parameters.values() if p.kind is None]
         covered = set()
-        for access in line.operands:
+        for access in signature.operands:
             name = self.parameter_of(access)
             if name is None:
                 expected = f"expected a body parameter {access.name} for the operand {access.text}"
                 hint = f"name the parameters of the body after the operands: `{access.name}: Point`"
-                raise self.error(f"{expected}, found {_listed(names)}", access.text, hint)
+                raise self.error(f"{expected}, found {_list_text(names)}", access.text, hint)
             covered.add(name)
         for name in names:
             if name not in covered:
@@ -131,24 +131,26 @@ class _Check:
 
     def parameter_of(self, access: OperandAccess) -> str | None:
         """Returns the parameter of an operand, which may be a member of a list."""
-        whole, _, member = access.name.rpartition("_")
-        for name in (access.name, whole if member.isdigit() else access.name):
+        list_name, _, member = access.name.rpartition("_")
+        for name in (access.name, list_name if member.isdigit() else access.name):
             parameter = self.parameters.get(name)
             if parameter is not None and parameter.kind is None:
                 return name
         return None
 
-    def dtypes(self, line: IndexSignature) -> None:
+    def check_dtypes(self, signature: IndexSignature) -> None:
         """Checks that `@` is followed by a dtype, a dtype variable or an attribute."""
-        for access in (*line.operands, *line.results):
+        for access in (*signature.operands, *signature.results):
             for name in access.dtypes:
                 if name not in DTYPES and name not in self.attributes and family_of(name) is None:
-                    near = _nearest(name, DTYPES)
-                    hint = f"did you mean {near}?" if near else "`F` is any floating-point dtype"
+                    closest = _nearest(name, DTYPES)
+                    hint = (
+                        f"did you mean {closest}?" if closest else "`F` is any floating-point dtype"
+                    )
                     expected = "expected a dtype, a dtype variable (T, F, I, J, B) or an attribute"
                     raise self.error(f"{expected} after `@`, found {name}", name, hint)
 
-    def reduction(self) -> None:
+    def check_reduction(self) -> None:
         """Checks that `reduce` is a reduction, or an attribute."""
         name = self.definition.reduce
         if name is not None and name not in MONOIDS and name not in self.attributes:
@@ -158,68 +160,76 @@ class _Check:
 
     # ---- indices
 
-    def bound(self, line: IndexSignature, used: _Indices) -> None:
+    def check_bound(self, signature: IndexSignature, indices: _Indices) -> None:
         """Checks that each index variable has an extent, from an operand or `where`."""
-        bound = used.bound | self.attributes
-        for access in (*line.results, *line.operands):
+        bound = indices.bound | self.attributes
+        for access in (*signature.results, *signature.operands):
             for name in _mentioned(access):
                 if name not in bound:
                     message = f"expected indices that an operand binds, found {name}"
                     hint = f"use {name} as an axis of an operand, or state its size: "
                     raise self.error(message, access.text, f'{hint}`where="{name} == size"`')
-        for name in (*self.definition.signature.letters, *self.definition.at):
+        for name in (*self.definition.signature.index_params, *self.definition.at):
             if name not in bound:
                 raise self.error(f"expected an index of the signature, found the index {name}")
         for name in self.definition.at.values():
             if name not in self.attributes:
                 raise self.error(f"expected an attribute in `at`, found {name}")
 
-    def missing_reduce(self, line: IndexSignature, used: _Indices) -> None:
+    def check_missing_reduction(self, signature: IndexSignature, indices: _Indices) -> None:
         """Checks that a reduction is declared where an index variable is in no result."""
-        whole = any(e.whole for access in (*line.operands, *line.results) for e in access.entries)
-        if self.definition.reduce is not None or whole or not gives_points(self.definition.body):
+        has_whole_axis = any(
+            e.whole for access in (*signature.operands, *signature.results) for e in access.entries
+        )
+        if (
+            self.definition.reduce is not None
+            or has_whole_axis
+            or not returns_scalars(self.definition.body)
+        ):
             return
-        for access in line.operands:
+        for access in signature.operands:
             for name in _iterated(access):
-                if name not in used.determined:
-                    results = ", ".join(a.text for a in line.results)
+                if name not in indices.determined:
+                    results = ", ".join(a.text for a in signature.results)
                     message = f"index {name} of {access.text} is missing from the output {results}"
                     hint = 'add `reduce="sum"` (or "max", "min", "prod", "mean", ...), or add '
                     hint += f"{name} to the output"
                     expected = f"{message}: expected a reduction, found none"
                     raise self.error(expected, access.text, hint)
 
-    # ---- the body
+    # ---- body
 
-    def body(self, line: IndexSignature) -> None:
+    def check_body(self, signature: IndexSignature) -> None:
         """Checks that a scalar body returns one expression per result."""
-        values = self.arguments()
-        if values is None or not gives_points(self.definition.body):
+        values = self.symbolic_arguments()
+        if values is None or not returns_scalars(self.definition.body):
             return
         try:
-            made = self.definition.body(**values)
-            results = made if isinstance(made, tuple) else (made,)
+            output = self.definition.body(**values)
+            results = output if isinstance(output, tuple) else (output,)
             for value in results:
                 if value is not None:
                     as_scalar_expr(value)
-        except Exception as error:  # whatever the author's code raises
+        except Exception as error:  # the body may raise any exception
             raise NotationError(
                 Diagnostic(
-                    f"expected a scalar expression of {_listed(list(values))}, found a body that "
+                    f"expected a scalar expression of {_list_text(values)}, found a body that "
                     f"raises {type(error).__name__}: {error}",
                     op=self.definition.name,
                     hint="use operators and functions of `structir.projections.scalar_expr`,"
                     " such as `exp(x)`, not those of NumPy or math",
                 )
             ) from error
-        if len(results) != len(line.results) and not any(a.many for a in line.results):
-            message = f"expected one value for each of {len(line.results)} results, found "
+        if len(results) != len(signature.results) and not any(a.many for a in signature.results):
+            message = f"expected one value for each of {len(signature.results)} results, found "
             message += str(len(results))
-            raise self.error(message, ", ".join(a.text for a in line.results))
+            raise self.error(message, ", ".join(a.text for a in signature.results))
 
-    def arguments(self) -> dict[str, Any] | None:
+    def symbolic_arguments(self) -> dict[str, Any] | None:
         """Returns symbols for the body's parameters; None where an attribute has no default."""
-        values: dict[str, Any] = {n: LoopIndex(Sym(n)) for n in self.definition.signature.letters}
+        values: dict[str, Any] = {
+            n: LoopIndex(Sym(n)) for n in self.definition.signature.index_params
+        }
         for name, parameter in self.parameters.items():
             value = _symbol(parameter)
             if value is REQUIRED:
@@ -237,44 +247,46 @@ def _symbol(parameter: Parameter) -> Any:
 
 
 class _Indices:
-    """Index variables of a signature: those with an extent, and those bound by a result."""
+    """The index variables of a signature that have an extent, and those that a result binds."""
 
-    def __init__(self, line: IndexSignature) -> None:
-        sizes = [e.size for access in line.operands for e in access.entries]
-        sizes += [side for relation in line.where for side in (relation.left, relation.right)]
+    def __init__(self, signature: IndexSignature) -> None:
+        sizes = [e.size for access in signature.operands for e in access.entries]
+        sizes += [
+            side for condition in signature.where for side in (condition.left, condition.right)
+        ]
         names = {
             leaf.name
             for f in sizes
             for leaf in _leaves(f)
             if isinstance(leaf, IndexExtent | AxisPack)
         }
-        entries = [e for access in line.operands for e in access.entries]
-        self.bound = frozenset(names | {n for e in entries for n in _outside_formulas(e)})
-        determined = {n for access in line.results for n in _iterated(access)}
-        for relation in line.on:
-            if relation.op == "eq":
-                determined |= {n for f in (relation.left, relation.right) for n in _positions(f)}
+        entries = [e for access in signature.operands for e in access.entries]
+        self.bound = frozenset(names | {n for e in entries for n in _packs_and_joins(e)})
+        determined = {n for access in signature.results for n in _iterated(access)}
+        for condition in signature.on:
+            if condition.op == "eq":
+                determined |= {n for f in (condition.left, condition.right) for n in _positions(f)}
         self.determined = frozenset(determined)
 
 
-def _leaves(formula: IndexExpr | None) -> Iterator[IndexExpr]:
-    return iter(()) if formula is None else leaves(formula)
+def _leaves(expr: IndexExpr | None) -> Iterator[IndexExpr]:
+    return iter(()) if expr is None else leaves(expr)
 
 
-def _positions(formula: IndexExpr | None) -> Iterator[str]:
-    return (leaf.name for leaf in _leaves(formula) if isinstance(leaf, IndexVar | AxisPack))
+def _positions(expr: IndexExpr | None) -> Iterator[str]:
+    return (leaf.name for leaf in _leaves(expr) if isinstance(leaf, IndexVar | AxisPack))
 
 
-def _outside_formulas(entry: AxisIndex) -> tuple[str, ...]:
+def _packs_and_joins(entry: AxisIndex) -> tuple[str, ...]:
     """Returns the axis pack and the joined index variables of an axis."""
-    single = [name for name in (entry.row, entry.starred) if name is not None]
-    return (*single, *entry.join)
+    names = [name for name in (entry.pack, entry.starred) if name is not None]
+    return (*names, *entry.join)
 
 
 def _iterated(access: OperandAccess) -> Iterator[str]:
     """Returns the index variables whose values select an element of an access."""
     for entry in access.entries:
-        yield from _outside_formulas(entry)
+        yield from _packs_and_joins(entry)
         yield from _positions(entry.index)
 
 
@@ -282,17 +294,19 @@ def _mentioned(access: OperandAccess) -> Iterator[str]:
     """Returns the index variables of an access, in indices and sizes."""
     yield from _iterated(access)
     for entry in access.entries:
-        for formula in (entry.index, entry.size):
-            yield from (leaf.name for leaf in _leaves(formula) if isinstance(leaf, IndexExtent))
+        for expr in (entry.index, entry.size):
+            yield from (leaf.name for leaf in _leaves(expr) if isinstance(leaf, IndexExtent))
 
 
-def _listed(names: Iterable[str]) -> str:
+def _list_text(names: Iterable[str]) -> str:
     return f"({', '.join(names)})"
 
 
-def _nearest(name: str, known: Iterable[str], also: Mapping[str, str] | None = None) -> str | None:
+def _nearest(
+    name: str, names: Iterable[str], synonyms: Mapping[str, str] | None = None
+) -> str | None:
     """Returns the closest known name, quoted."""
-    if also and name in also:
-        return f'"{also[name]}"'
-    near = difflib.get_close_matches(name, list(known), 1)
-    return f'"{near[0]}"' if near else None
+    if synonyms and name in synonyms:
+        return f'"{synonyms[name]}"'
+    matches = difflib.get_close_matches(name, list(names), 1)
+    return f'"{matches[0]}"' if matches else None

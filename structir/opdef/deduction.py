@@ -25,12 +25,12 @@ from structir.opdef.declaration import DeclaredOp
 from structir.opdef.diagnostics import call_diagnostic, shape_hint
 from structir.opdef.dtypes import bound_dtypes, result_dtype
 from structir.opdef.notation import IndexSignature, Missing
-from structir.opdef.parameters import NOT_GIVEN
+from structir.opdef.parameters import OMITTED
 from structir.opdef.resolution import ResolvedCall, call_arguments, resolve_call, value_of
 from structir.opdef.shape_eval import ResolvedShapes, resolve_shapes
 from structir.opdef.shape_plan import ShapePlan, shape_plan
 
-deduction = lazy_module("structir.solver.program.result_refinement")
+result_refinement = lazy_module("structir.solver.program.result_refinement")
 
 __all__ = (
     "CallView",
@@ -58,20 +58,19 @@ def struct_info(
     key: Any = tuple([_key_of(arg) for arg in args])
     if attributes:
         key = (key, tuple([(n, type(v), v) for n, v in attributes.items()]))
-    known = definition.memo.get(key)
-    if known is None:
-        known = _deduce(definition, args, attributes, span)
+    info: StructInfo | None = definition.memo.get(key)
+    if info is None:
+        info = _deduce(definition, args, attributes, span)
         if any(map(_has_axes, args)):
-            known = _of_rows(definition, args, attributes, span, known)
+            info = _deduce_with_solver(definition, args, attributes, span, info)
         if len(definition.memo) >= MEMO_SIZE:
             definition.memo.clear()
-        definition.memo[key] = known
-    info: StructInfo = known
+        definition.memo[key] = info
     return info
 
 
 def _has_axes(arg: Expr) -> bool:
-    """Returns whether an argument has an axis structure that its dims do not express."""
+    """Returns whether an argument has symbolic axis packs instead of dims."""
     if type(arg) is Tuple:
         return any(map(_has_axes, arg.fields))
     info = arg.struct_info
@@ -95,73 +94,76 @@ def _deduce(
     args: tuple[Expr, ...],
     attributes: Mapping[str, Any],
     span: Span | None,
-    shown: tuple[Expr, ...] | None = None,
+    message_args: tuple[Expr, ...] | None = None,
 ) -> StructInfo:
-    """Infers the StructInfo without memo; messages show `shown` instead of `args`, if given."""
+    """Infers the StructInfo without memo; messages show `message_args` instead of `args`."""
     resolved: ResolvedCall | None = None
     try:
-        key = _outline(definition, args, attributes)
-        ready = definition.prepared.get(key) if key is not None else None
-        if ready is not None:
-            resolved = ready.resolved
-            return _infos(ready, [_argument_info(args, path) for path in resolved.paths])
-        given = call_arguments(definition, args, attributes)
+        key = _prepared_key(definition, args, attributes)
+        prepared = definition.prepared_calls.get(key) if key is not None else None
+        if prepared is not None:
+            resolved = prepared.resolved
+            return _result_infos(prepared, [_argument_info(args, path) for path in resolved.paths])
+        call_view = call_arguments(definition, args, attributes)
         hook = definition.hooks.get("struct_info")
         if hook is not None:
-            _check_given(definition, given)
-            stated: StructInfo = hook(given)
-            return stated
-        resolved = resolve_call(definition, given)
-        operands = _operands(resolved, given)
-        ready = _prepare(resolved, given, operands)
+            _check_required_operands(definition, call_view)
+            info: StructInfo = hook(call_view)
+            return info
+        resolved = resolve_call(definition, call_view)
+        operands = _operands(resolved, call_view)
+        prepared = _prepare(resolved, call_view, operands)
         if key is not None:
-            definition.prepared[key] = ready
-        return _infos(ready, operands)
+            definition.prepared_calls[key] = prepared
+        return _result_infos(prepared, operands)
     except InvalidCall as error:
-        wrong = call_diagnostic(definition.signature, error, shown or args, span, resolved)
-        hint = wrong.hint
-        if hint is None and shown is None and error.code in EDITS:
+        diagnostic = call_diagnostic(
+            definition.signature, error, message_args or args, span, resolved
+        )
+        hint = diagnostic.hint
+        if hint is None and message_args is None and error.code in EDITS:
             hint = propose_edit(definition, args, attributes, error, resolved, _accepts)
-        hint = hint or shape_hint(error, shown or args, resolved)
-        raise StructInfoError(attrs.evolve(wrong, hint=hint)) from None
+        hint = hint or shape_hint(error, message_args or args, resolved)
+        raise StructInfoError(attrs.evolve(diagnostic, hint=hint)) from None
 
 
 def _accepts(definition: DeclaredOp, args: tuple[Expr, ...], attributes: Mapping[str, Any]) -> bool:
     try:
-        _deduce(definition, args, attributes, None, shown=args)
+        _deduce(definition, args, attributes, None, message_args=args)
     except StructInfoError:
         return False
-    # an edit that only fits where unknown sizes happen to be equal is no help
+    # an edit that is valid only if unknown sizes are equal is not proposed
     return not resolved_call(definition, args, attributes, None).assumptions
 
 
-def _of_rows(
+def _deduce_with_solver(
     definition: DeclaredOp,
     args: tuple[Expr, ...],
     attributes: Mapping[str, Any],
     span: Span | None,
-    plain: StructInfo,
+    info: StructInfo,
 ) -> StructInfo:
     """Infers the StructInfo with the solver, where an operand has symbolic axis packs.
 
     A conflict is reported as the error for a concrete rank, if there is one.
     """
-    call = Call(definition.op, args, attributes, (), plain, span)
+    call = Call(definition.op, args, attributes, (), info, span)
     try:
-        info: StructInfo = deduction.refine_result(call)
-        return info
-    except deduction.Conflict as conflict:
-        for count in deduction.COUNTS:
-            _deduce(definition, deduction.at_rank(args, count), attributes, span, shown=args)
-        wrong = InvalidCall(conflict.message)
-        diagnostic = call_diagnostic(definition.signature, wrong, args, span, None)
+        refined: StructInfo = result_refinement.refine_result(call)
+        return refined
+    except result_refinement.Conflict as conflict:
+        for rank in result_refinement.COUNTS:
+            ranked = result_refinement.at_rank(args, rank)
+            _deduce(definition, ranked, attributes, span, message_args=args)
+        invalid = InvalidCall(conflict.message)
+        diagnostic = call_diagnostic(definition.signature, invalid, args, span, None)
         raise StructInfoError(diagnostic.coded(conflict.code)) from None
 
 
-def _check_given(definition: DeclaredOp, given: CallView) -> None:
-    """Checks that required operands are present, as hooks rely on them."""
+def _check_required_operands(definition: DeclaredOp, call_view: CallView) -> None:
+    """Checks that required operands are present; hooks rely on it."""
     for parameter in definition.signature.arguments:
-        if parameter.must_be_given and given.operands[parameter.name] is None:
+        if parameter.is_required and call_view.operands[parameter.name] is None:
             raise InvalidCall(f"missing operand `{parameter.name}`", code="E0106")
 
 
@@ -175,7 +177,9 @@ class PreparedCall:
     dtypes: tuple[str | None, ...]  # of the results
 
 
-def _outline(definition: DeclaredOp, args: tuple[Expr, ...], attributes: Mapping[str, Any]) -> Any:
+def _prepared_key(
+    definition: DeclaredOp, args: tuple[Expr, ...], attributes: Mapping[str, Any]
+) -> Any:
     """Returns the memo key of a `PreparedCall`, or None where it cannot be memoized."""
     if definition.reads_sizes or "struct_info" in definition.hooks:
         return None
@@ -195,25 +199,25 @@ def _argument_info(args: tuple[Expr, ...], path: tuple[int, int | None]) -> Tens
     return info
 
 
-def _infos(ready: PreparedCall, operands: list[TensorStructInfo | None]) -> StructInfo:
+def _result_infos(prepared: PreparedCall, operands: list[TensorStructInfo | None]) -> StructInfo:
     """Infers the StructInfo of the results from the dims of the operands."""
     sizes = tuple([None if info is None else known_dims(info) for info in operands])
-    solved = resolve_shapes(ready.plan, sizes, ready.values)
-    results = ready.plan.line.results
-    infos = [_result(k, solved, operands, dtype) for k, dtype in enumerate(ready.dtypes)]
+    shapes = resolve_shapes(prepared.plan, sizes, prepared.values)
+    results = prepared.plan.index_signature.results
+    infos = [_result(k, shapes, operands, dtype) for k, dtype in enumerate(prepared.dtypes)]
     if len(infos) == 1 and not results[0].many:
         return infos[0]
     return TupleStructInfo(tuple(infos))
 
 
-def _operands(resolved: ResolvedCall, given: CallView) -> list[TensorStructInfo | None]:
+def _operands(resolved: ResolvedCall, call_view: CallView) -> list[TensorStructInfo | None]:
     """Returns the StructInfo of each operand of the index signature."""
     infos: list[TensorStructInfo | None] = []
-    for access in resolved.line.operands:
-        info = given.operands.get(access.name)
-        if access.name not in given.operands:
+    for access in resolved.index_signature.operands:
+        info = call_view.operands.get(access.name)
+        if access.name not in call_view.operands:
             name, _, member = access.name.rpartition("_")
-            info = given.operands[name][int(member)]
+            info = call_view.operands[name][int(member)]
         if info is None and access.default is Missing.REQUIRED:
             raise InvalidCall(f"missing operand `{access.name}`", code="E0106")
         infos.append(info)
@@ -221,24 +225,26 @@ def _operands(resolved: ResolvedCall, given: CallView) -> list[TensorStructInfo 
 
 
 def _prepare(
-    resolved: ResolvedCall, given: CallView, operands: list[TensorStructInfo | None]
+    resolved: ResolvedCall, call_view: CallView, operands: list[TensorStructInfo | None]
 ) -> PreparedCall:
-    values = {**given.attributes, **resolved.attributes}
-    bound = _dtypes(resolved.line, operands, values)
+    values = {**call_view.attributes, **resolved.attributes}
+    bound = _bind_dtypes(resolved.index_signature, operands, values)
     plan = _plan(resolved, operands, values)
-    dtypes = tuple([result_dtype(access, bound, values) for access in resolved.line.results])
+    dtypes = tuple(
+        [result_dtype(access, bound, values) for access in resolved.index_signature.results]
+    )
     return PreparedCall(resolved, plan, values, dtypes)
 
 
-def _dtypes(
-    line: IndexSignature, operands: list[TensorStructInfo | None], values: Mapping[str, Any]
+def _bind_dtypes(
+    signature: IndexSignature, operands: list[TensorStructInfo | None], values: Mapping[str, Any]
 ) -> dict[str, str | None]:
-    here = [(k, info) for k, info in enumerate(operands) if info is not None]
-    accesses = [line.operands[k] for k, _ in here]
+    present = [(k, info) for k, info in enumerate(operands) if info is not None]
+    accesses = [signature.operands[k] for k, _ in present]
     try:
-        return bound_dtypes(accesses, [info.dtype for _, info in here], values)
+        return bound_dtypes(accesses, [info.dtype for _, info in present], values)
     except InvalidCall as error:
-        facts = tuple([(t, None if k is None else here[k][0], a) for t, k, a in error.facts])
+        facts = tuple([(t, None if k is None else present[k][0], a) for t, k, a in error.facts])
         raise InvalidCall(error.message, facts, error.hint, error.code) from None
 
 
@@ -247,16 +253,16 @@ def _plan(
 ) -> ShapePlan:
     ranks = tuple([None if info is None else _rank_of(info) for info in operands])
     present = tuple([info is not None for info in operands])
-    stated = tuple(
+    attribute_ranks = tuple(
         [
             (name, value.ndim if isinstance(value, UnknownShape) else len(value))
             for name, value in values.items()
             if isinstance(value, tuple | UnknownShape)
         ]
     )
-    placed = [(letter, values[name]) for letter, name in resolved.at]
-    axes = tuple([(letter, axis) for letter, axis in placed if axis is not None])
-    return shape_plan(resolved.line, ranks, present, axes, stated)
+    axis_attributes = [(index_var, values[name]) for index_var, name in resolved.at]
+    axes = tuple([(index_var, axis) for index_var, axis in axis_attributes if axis is not None])
+    return shape_plan(resolved.index_signature, ranks, present, axes, attribute_ranks)
 
 
 def _rank_of(info: TensorStructInfo) -> int | None:
@@ -265,17 +271,17 @@ def _rank_of(info: TensorStructInfo) -> int | None:
 
 
 def _result(
-    k: int, solved: ResolvedShapes, operands: list[TensorStructInfo | None], dtype: str | None
+    k: int, shapes: ResolvedShapes, operands: list[TensorStructInfo | None], dtype: str | None
 ) -> TensorStructInfo:
-    access = solved.line.results[k]
-    entries = solved.results[k]
-    if len(access.entries) == 1 and access.rows:
-        shape = _kept_shape(access.rows[0], solved, operands)
+    access = shapes.index_signature.results[k]
+    entries = shapes.results[k]
+    if len(access.entries) == 1 and access.packs:
+        shape = _shared_shape_var(access.packs[0], shapes, operands)
         if shape is not None:
             return TensorStructInfo(shape, dtype, _ndim_of(shape, entries))
     if entries is None:
         return TensorStructInfo(None, dtype)
-    return TensorStructInfo(solved.sizes(k), dtype, len(entries))
+    return TensorStructInfo(shapes.sizes(k), dtype, len(entries))
 
 
 def _ndim_of(shape: Any, entries: Any) -> int | None:
@@ -289,22 +295,24 @@ def _ndim_of(shape: Any, entries: Any) -> int | None:
     )
 
 
-def _kept_shape(row: str, solved: ResolvedShapes, operands: list[TensorStructInfo | None]) -> Any:
-    """Returns the shape variable shared by all operands whose shape is just this axis pack."""
-    value = solved.attributes.get(row)
+def _shared_shape_var(
+    pack: str, shapes: ResolvedShapes, operands: list[TensorStructInfo | None]
+) -> Any:
+    """Returns the common shape variable of the operands whose only axes are this pack."""
+    value = shapes.attributes.get(pack)
     if type(value) is UnknownShape:
         return value.value if isinstance(value.value, Var) else None
     infos = [
         info
-        for access, info in zip(solved.line.operands, operands, strict=True)
-        if info is not None and access.rows == (row,) and len(access.entries) == 1
+        for access, info in zip(shapes.index_signature.operands, operands, strict=True)
+        if info is not None and access.packs == (pack,) and len(access.entries) == 1
     ]
     if not infos or not isinstance(infos[0].dims, Var) or known_dims(infos[0]) is not None:
         return None
     return infos[0].dims if all(info.dims is infos[0].dims for info in infos) else None
 
 
-# ---- for the index view ----
+# ---- resolution for index specs
 
 
 def resolved_call(
@@ -319,11 +327,13 @@ def resolved_call(
     """
     resolved: ResolvedCall | None = None
     try:
-        given = call_arguments(definition, args, attributes)
-        given = attrs.evolve(given, operands={n: _with_sizes(i) for n, i in given.operands.items()})
-        resolved = resolve_call(definition, given)
-        values = {**given.attributes, **resolved.attributes}
-        operands = _operands(resolved, given)
+        call_view = call_arguments(definition, args, attributes)
+        call_view = attrs.evolve(
+            call_view, operands={n: _with_sizes(i) for n, i in call_view.operands.items()}
+        )
+        resolved = resolve_call(definition, call_view)
+        values = {**call_view.attributes, **resolved.attributes}
+        operands = _operands(resolved, call_view)
         sizes = tuple([None if info is None else known_dims(info) for info in operands])
         return resolve_shapes(_plan(resolved, operands, values), sizes, values)
     except InvalidCall as error:
@@ -349,14 +359,14 @@ def decompose(definition: DeclaredOp, body: Callable[..., Any], call: Call) -> E
         if not parameter.is_argument:
             values[parameter.name] = call.attrs.get(parameter.name, parameter.default)
             continue
-        arg = call.args[position] if position < len(call.args) else NOT_GIVEN
+        arg = call.args[position] if position < len(call.args) else OMITTED
         position += 1
         if parameter.kind is not None:
             values[parameter.name] = value_of(arg, parameter.default)
         elif parameter.is_list:
             values[parameter.name] = arg
         else:
-            values[parameter.name] = None if arg is NOT_GIVEN else arg
+            values[parameter.name] = None if arg is OMITTED else arg
     decomposition = body(**values)
     if not isinstance(decomposition, Expr):
         message = f"invalid decomposition: expected an Expr, found {decomposition!r}"

@@ -13,7 +13,7 @@ from structir.ir.op import register_op
 from structir.ir.struct_info import StructInfo
 from structir.lazy import lazy_module
 from structir.opdef import deduction
-from structir.opdef.declaration import DeclaredOp, LineFunction, is_built_in
+from structir.opdef.declaration import DeclaredOp, SignatureFunction, is_built_in
 from structir.opdef.notation import IndexSignature, NotationError
 from structir.opdef.parameters import (
     bound_values,
@@ -22,8 +22,8 @@ from structir.opdef.parameters import (
 from structir.opdef.shape_eval import Assumption, ResolvedShapes
 from structir.rewriting.pattern_vars import RECORDER
 
-clauses = lazy_module("structir.opdef.index_specs")
-declaration = lazy_module("structir.opdef.declaration_checks")
+index_specs = lazy_module("structir.opdef.index_specs")
+declaration_checks = lazy_module("structir.opdef.declaration_checks")
 gradient = lazy_module("structir.opdef.gradient")
 reference = lazy_module("structir.opdef.reference")
 
@@ -43,9 +43,9 @@ class SignatureOpDefinition(DeclaredOp):
 
     def bind(self, args: tuple[Any, ...], keywords: Mapping[str, Any], span: Span | None) -> Call:
         """Builds a call from positional and keyword arguments."""
-        if RECORDER.open:  # a pattern is being learned, and this call is part of it
-            return RECORDER.note(self, args, keywords)  # type: ignore[no-any-return]
-        if not keywords and self.takes_as_it_is(args):
+        if RECORDER.open:  # the call is part of a pattern of a rewrite rule
+            return RECORDER.record(self, args, keywords)  # type: ignore[no-any-return]
+        if not keywords and self.accepts_positionally(args):
             info = deduction.struct_info(self, args, NO_ATTRS, span)
             return Call(self.op, args, NO_ATTRS, (), info, span)
         values = bound_values(self.signature, args, keywords, span)
@@ -62,19 +62,19 @@ class SignatureOpDefinition(DeclaredOp):
         return deduction.resolved_call(self, call.args, call.attrs, call.span)
 
     def assumptions(self, call: Call) -> tuple[Assumption, ...]:
-        """Returns the pairs of sizes that must be equal at run time."""
+        """Returns the pairs of sizes that are checked for equality at run time."""
         if "struct_info" in self.hooks:
             return ()
         return self.resolve(call).assumptions
 
     def index_spec(self, call: Call) -> Any:
-        """Returns the loops of a call, or None."""
-        return clauses.index_spec(self, call)
+        """Returns the index spec of a call, or None."""
+        return index_specs.index_spec(self, call)
 
     def decompose(self, call: Call) -> Expr | None:
         """Returns the decomposition of a composite call, or None."""
-        own = self.hooks.get("decompose")
-        body = own if own is not None else self.body if self.parts else None
+        hook = self.hooks.get("decompose")
+        body = hook if hook is not None else self.body if self.parts else None
         return None if body is None else deduction.decompose(self, body, call)
 
     def reference(self, call: Call, values: tuple[Any, ...]) -> Any:
@@ -84,17 +84,17 @@ class SignatureOpDefinition(DeclaredOp):
     def adjoint(
         self, call: Call, result: Expr, cotangent: Any, emit: Callable[[Expr], Expr]
     ) -> list[Any]:
-        """Returns the cotangent of each argument, given the cotangent of the result.
+        """Returns the cotangent of each argument for a cotangent of the result.
 
-        It is None where zero, and a tuple for a tuple. `emit` binds an expression to a variable and
-        returns it, as `BlockBuilder.emit` does. Sizes may be symbolic.
+        A zero cotangent is None; the cotangent of a tuple is a tuple. `emit` binds an expression
+        to a variable and returns the variable, as `BlockBuilder.emit` does. Sizes may be symbolic.
         """
         cotangents: list[Any] = gradient.adjoints(self, call, result, cotangent, emit)
         return cotangents
 
-    def line_of(self, call: Call) -> IndexSignature:
+    def index_signature_of(self, call: Call) -> IndexSignature:
         """Returns the index signature of a call with list operands expanded."""
-        return self.resolve(call).line
+        return self.resolve(call).index_signature
 
 
 @attrs.frozen(eq=False)
@@ -106,8 +106,8 @@ class Declaration:
     def __call__(self, *args: Any, **keywords: Any) -> Call:
         return self.definition.bind(args, keywords, None)
 
-    def _hook(self, what: str, hook: Hook) -> Hook:
-        self.definition.hooks[what] = hook
+    def _hook(self, name: str, hook: Hook) -> Hook:
+        self.definition.hooks[name] = hook
         return hook
 
     def reference(self, hook: Hook) -> Hook:
@@ -115,7 +115,7 @@ class Declaration:
         return self._hook("reference", hook)
 
     def as_written(self, hook: Hook) -> Hook:
-        """Attaches a rewrite of arguments with literal sizes: a function of call and values."""
+        """Attaches a function of call and values that resolves literal sizes in the arguments."""
         return self._hook("as_written", hook)
 
     def gradient(self, hook: Hook) -> Hook:
@@ -150,10 +150,10 @@ class Declaration:
         return self._hook("decompose", hook)
 
     def counted(self, hook: Hook) -> Hook:
-        """Attaches `hook(*operands, emit, count, **attributes)` for results computed by kernels.
+        """Attaches `hook(*operands, emit, count, **attributes)` for results of data-dependent size.
 
-        `count` computes a vector of one number in advance and returns it as a size. The hook
-        returns None where it does not apply.
+        `count` evaluates a vector of one integer before the call and returns it as a size. The
+        hook returns None where it does not apply.
         """
         return self._hook("counted", hook)
 
@@ -167,7 +167,7 @@ class Declaration:
 
 
 def op(
-    line: str | LineFunction, *, name: str | None = None, **stated: Any
+    index_signature: str | SignatureFunction, *, name: str | None = None, **options: Any
 ) -> Callable[[Callable[..., Any]], Declaration]:
     """Declares an op by its index signature; the decorated function is its body.
 
@@ -178,16 +178,16 @@ def op(
     """
 
     def declare(body: Callable[..., Any]) -> Declaration:
-        own = name or body.__name__.rstrip("_")
+        op_name = name or body.__name__.rstrip("_")
         if "return" not in body.__annotations__:
             hint = "write `-> Point` for a scalar expression, `-> Expr` for a tree of calls"
             message = "missing return annotation: expected Point, Expr or Array, found none"
-            raise NotationError(Diagnostic(message, op=own, hint=f"{hint}, or `-> Array`"))
-        if is_built_in(body):  # tests check these: an import has no time for it
-            return Declaration(SignatureOpDefinition(own, line, body, **stated))
-        declaration.check_name(own)
-        made = DeclaredOp(own, line, body, **stated)
-        declaration.check_declaration(made)
-        return Declaration(SignatureOpDefinition(own, line, body, **stated))
+            raise NotationError(Diagnostic(message, op=op_name, hint=f"{hint}, or `-> Array`"))
+        if is_built_in(body):  # checked by tests, to keep the import fast
+            return Declaration(SignatureOpDefinition(op_name, index_signature, body, **options))
+        declaration_checks.check_name(op_name)
+        definition = DeclaredOp(op_name, index_signature, body, **options)
+        declaration_checks.check_declaration(definition)
+        return Declaration(SignatureOpDefinition(op_name, index_signature, body, **options))
 
     return declare

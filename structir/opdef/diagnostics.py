@@ -1,4 +1,4 @@
-"""Diagnostics of invalid op calls: message, one label for each operand involved, and a fix."""
+"""Diagnostics of invalid op calls: message, a note per operand, and a hint."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from structir.opdef.notation import IndexSignature
 from structir.opdef.parameters import OpSignature
 from structir.opdef.resolution import ResolvedCall
 
-CALL_FORM = ("E0106", "E0305", "E0308")  # codes whose default hint is the form of the call
-ARGUMENT = "{arg}"  # in the hint of an InvalidCall: the argument of its last fact
+CALL_FORM = ("E0106", "E0305", "E0308")  # codes whose default hint is the signature of the op
+ARGUMENT = "{arg}"  # placeholder in a hint: the argument of the last fact
 
 
 def call_diagnostic(
@@ -20,16 +20,16 @@ def call_diagnostic(
     span: Span | None,
     resolved: ResolvedCall | None,
 ) -> Diagnostic:
-    """Returns the diagnostic of an invalid call, with a label at the operand of each fact.
+    """Returns the diagnostic of an invalid call, with a note at the operand of each fact.
 
-    Without facts, all operands are labelled. The index signature is a note where it is resolved.
+    Without facts, each operand has a note. The index signature is a note if it is resolved.
     """
     notes = [_fact_note(text, k, args, resolved) for text, k, _ in error.facts]
     if all(k is None for _, k, _ in error.facts):
         names = [p.name for p in signature.arguments]
         notes += [_operand_note(name, arg) for name, arg in zip(names, args, strict=False)]
     if resolved is not None:
-        notes.append(Note(f"index signature: {signature_text(resolved.line)}"))
+        notes.append(Note(f"index signature: {signature_text(resolved.index_signature)}"))
     hint = _hint(error, args, resolved)
     if hint is None and error.code in CALL_FORM:
         hint = signature.hint
@@ -49,14 +49,14 @@ def _hint(error: InvalidCall, args: tuple[Expr, ...], resolved: ResolvedCall | N
     if index is None or resolved is None:
         return None
     arg = _argument(args, resolved.paths[index])
-    name = arg.name if isinstance(arg, Var) else resolved.line.operands[index].shown
+    name = arg.name if isinstance(arg, Var) else resolved.index_signature.operands[index].shown
     return error.hint.replace(ARGUMENT, name)
 
 
 def shape_hint(
     error: InvalidCall, args: tuple[Expr, ...], resolved: ResolvedCall | None
 ) -> str | None:
-    """Returns the operands whose shapes conflict, where no edit of the call resolves it."""
+    """Returns a hint to correct the shapes of the operands in the facts; None without any."""
     if resolved is None:
         return None
     operands = dict.fromkeys(k for _, k, _ in error.facts if k is not None)
@@ -88,5 +88,5 @@ def _operand_note(name: str, arg: Expr) -> Note:
     if isinstance(arg, Tuple):
         fields = ", ".join([str(field.struct_info) for field in arg.fields])
         return Note(f"{name} is ({fields})", arg.span)
-    same = isinstance(arg, Var) and arg.name == name
-    return Note(_described(arg) if same else f"{name} is {arg.struct_info}", arg.span)
+    is_same_name = isinstance(arg, Var) and arg.name == name
+    return Note(_described(arg) if is_same_name else f"{name} is {arg.struct_info}", arg.span)

@@ -1,8 +1,9 @@
-"""Dtypes in index signatures: constraints on operands, and dtypes of results.
+"""Checks and infers dtypes from index signatures.
 
 `@` is followed by a dtype, an attribute, or a dtype variable: `T` any, `F` floating-point, `I`
-integer, `J` integer or bool, `B` bool; a number distinguishes several. Known dtypes of one variable
-must be equal: there is no promotion. An unknown dtype makes the variable unknown.
+integer, `J` integer or bool, `B` bool. A number distinguishes variables: `T1`, `T2`. The known
+dtypes of a variable must be equal: there is no promotion. An unknown dtype makes the variable
+unknown.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ Bound = dict[str, str | None]
 
 @cache
 def family_of(name: str) -> tuple[frozenset[str], str] | None:
-    """Returns the dtypes that a dtype variable allows; None for a name that is no variable."""
+    """Returns the dtypes of a dtype variable and their description; None for another name."""
     match = _VARIABLE.fullmatch(name)
     return FAMILIES[match[1]] if match else None
 
 
 def conversion(dtype: str) -> str:
-    """Returns the hint to convert the argument of the last fact."""
+    """Returns a hint to convert the argument of the last fact."""
     return f'insert `R.astype({{arg}}, "{dtype}")`'
 
 
@@ -47,7 +48,7 @@ def bound_dtypes(
 ) -> Bound:
     """Binds dtype variables to the dtypes of the operands; raises InvalidCall on a mismatch."""
     bound: Bound = {}
-    sources: dict[str, int] = {}  # the operand that determines each variable
+    sources: dict[str, int] = {}  # by variable: the operand that binds it
     for k, (access, dtype) in enumerate(zip(accesses, dtypes, strict=True)):
         name = access.dtypes[0]
         family = family_of(name)
@@ -64,16 +65,16 @@ def bound_dtypes(
         if name not in bound:
             bound[name], sources[name] = dtype, k
             continue
-        known = bound[name]
-        if known is not None and dtype is not None and known != dtype:
+        expected = bound[name]
+        if expected is not None and dtype is not None and expected != dtype:
             first = accesses[sources[name]].shown
             raise InvalidCall(
-                f"dtype mismatch: {first} has {known}, {access.shown} has {dtype}",
+                f"dtype mismatch: {first} has {expected}, {access.shown} has {dtype}",
                 (
-                    (f"expected dtype {known}", sources[name], None),
+                    (f"expected dtype {expected}", sources[name], None),
                     (f"found dtype {dtype}", k, None),
                 ),
-                f"{conversion(known)}; there is no implicit dtype promotion",
+                f"{conversion(expected)}; there is no implicit dtype promotion",
                 "E0202",
             )
         if dtype is None:
@@ -81,20 +82,20 @@ def bound_dtypes(
     return bound
 
 
-def _check_fixed(k: int, access: OperandAccess, dtype: str | None, wanted: str) -> None:
-    if wanted not in DTYPES:
-        raise NotationError(f"expected a dtype or an attribute after `@`, found {wanted}")
-    if dtype is not None and dtype != wanted:
+def _check_fixed(k: int, access: OperandAccess, dtype: str | None, expected: str) -> None:
+    if expected not in DTYPES:
+        raise NotationError(f"expected a dtype or an attribute after `@`, found {expected}")
+    if dtype is not None and dtype != expected:
         raise InvalidCall(
-            f"{access.shown}: expected dtype {wanted}, found {dtype}",
+            f"{access.shown}: expected dtype {expected}, found {dtype}",
             ((f"dtype {dtype}", k, None),),
-            conversion(wanted),
+            conversion(expected),
             "E0303",
         )
 
 
 def result_dtype(access: OperandAccess, bound: Bound, attributes: Mapping[str, Any]) -> str | None:
-    """Returns the dtype of a result: its first alternative that is bound."""
+    """Returns the dtype of a result: its first bound alternative."""
     for name in access.dtypes:
         if name in attributes:
             if attributes[name]:

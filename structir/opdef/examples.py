@@ -1,4 +1,4 @@
-"""Example arguments of ops: `f32[3, 7]` is a small deterministic tensor, created on demand."""
+"""Example arguments of ops: `f32[3, 7]` is a deterministic sample tensor."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ np = lazy_module("numpy")
 
 @attrs.frozen
 class Sample:
-    """A tensor of a dtype and shape, with values that depend only on these."""
+    """A deterministic tensor of a dtype and shape."""
 
     dtype: str
     shape: tuple[int, ...]
-    limit: int = 5  # integers stay below it
-    fractions: bool = False  # between 0 and 1, for functions that are defined there
+    limit: int = 5  # exclusive upper bound of integers
+    fractions: bool = False  # floats in (0, 1), for functions with that domain
 
     def below(self, limit: int) -> Sample:
-        """Returns this sample with integers below a limit, as indices into an axis."""
+        """Returns this sample with integers below a limit, such as indices of an axis."""
         return Sample(self.dtype, self.shape, limit)
 
     def array(self) -> Any:
@@ -43,7 +43,7 @@ class Sample:
 
 @attrs.frozen
 class ExactValues:
-    """A tensor of given values."""
+    """A tensor with explicit values."""
 
     dtype: str
     rows: Any  # a number, or a nested tuple of numbers
@@ -67,21 +67,26 @@ f32, f16, i64, i32 = Samples("float32"), Samples("float16"), Samples("int64"), S
 
 
 OPERAND = re.compile(r"\w+\[(.*?)\](?: @ (\w+))?")
-EXTENTS = {"*": (2, 3), "~": (2, 3)}  # of rows; a letter by itself is one axis of 3
+EXTENTS = {"*": (2, 3), "~": (2, 3)}  # dims of axis packs; a single index variable has size 3
 DTYPES_OF = {"T": "float32", "F": "float32", "I": "int64", "J": "int64", "B": "bool"}
 
 
-def sample_operands(line: str) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
-    """Returns operands for a plain index signature, signed and in (0, 1); else none."""
-    reads = OPERAND.findall(line.split(" -> ")[0])
+def sample_operands(index_signature: str) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
+    """Returns operands for a signature without index expressions: signed, and in (0, 1)."""
+    reads = OPERAND.findall(index_signature.split(" -> ")[0])
     try:
-        found = [
-            tuple([Sample(_dtype(dtype), tuple(_shape(entries)), 5, f) for entries, dtype in reads])
-            for f in (False, True)
+        samples = [
+            tuple(
+                [
+                    Sample(_dtype(dtype), tuple(_shape(entries)), 5, fractions)
+                    for entries, dtype in reads
+                ]
+            )
+            for fractions in (False, True)
         ]
     except LookupError:
         return []
-    return [(args, {}) for args in found if args]
+    return [(args, {}) for args in samples if args]
 
 
 def _shape(entries: str) -> Iterator[int]:
@@ -94,8 +99,8 @@ def _shape(entries: str) -> Iterator[int]:
             raise LookupError(entry)
 
 
-def _dtype(stated: str) -> str:
-    return DTYPES_OF.get((stated or "T").rstrip("0123456789"), stated)
+def _dtype(annotation: str) -> str:
+    return DTYPES_OF.get((annotation or "T").rstrip("0123456789"), annotation)
 
 
 def build_argument(value: Any) -> Any:

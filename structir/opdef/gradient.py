@@ -1,9 +1,9 @@
-"""Adjoints of op calls, as calls: cotangents of the operands from cotangents of the results.
+"""Builds adjoints of op calls as calls of other ops.
 
-`adjoints` is the entry point, reached as `definition.adjoint(call, result, cotangent, emit)`. The
-sources of an adjoint, in order: the op's `gradient` hook; reverse mode over the decomposition of a
-composite; the adjoint of the index spec, as calls of `grad.adjoint`. `gradients` evaluates adjoints
-on NumPy values.
+`definition.adjoint(call, result, cotangent, emit)` calls `adjoints`. The adjoint of a call is built
+by the first of these that applies: the op's `gradient` hook; reverse mode over the decomposition of
+a composite; the adjoint of the index spec, as calls of `grad.adjoint`. `gradients` evaluates
+adjoints on NumPy values.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from structir.projections.spec import IndexSpec
 if TYPE_CHECKING:
     from structir.opdef.define import SignatureOpDefinition
 
-NOTHING = Tuple(())
+EMPTY_TUPLE = Tuple(())
 
 
 def adjoints(
     definition: SignatureOpDefinition, call: Call, result: Expr, cotangent: Cotangent, emit: Emit
 ) -> list[Cotangent]:
-    """Returns the cotangent of each argument of a call, given that of its `result`.
+    """Returns the cotangent of each argument of a call for a cotangent of its `result`.
 
-    A cotangent is None where it is zero: for integers, shapes, tensors read only for their sizes,
-    and zero partial derivatives. Raises DiagnosticError for an op without a gradient.
+    A zero cotangent is None: for integers, shapes, tensors of which only the sizes are read, and
+    zero partial derivatives. Raises DiagnosticError for an op without a gradient.
     """
     if not _has_cotangent(cotangent) or not any(map(_is_real, fields_of(result.struct_info))):
         return [None] * len(call.args)
@@ -88,7 +88,7 @@ def _is_real(info: StructInfo) -> bool:
 
 
 def describe_gradient(definition: SignatureOpDefinition, call: Call) -> str | None:
-    """Describes the gradient of an op for one of its calls, or returns None where it is unknown."""
+    """Returns a description of the gradient of an op at a call, or None where unknown."""
     hooks = definition.hooks
     if "non_differentiable" in hooks:
         return f"none: {hooks['non_differentiable']}"
@@ -104,20 +104,21 @@ def describe_gradient(definition: SignatureOpDefinition, call: Call) -> str | No
     if spec is None or not spec.computes:
         return None
     derived = [adjoint(spec, k) for k in range(len(spec.operands))]
-    if any(one is not None and one.spec.statements for one in derived):
+    if any(candidate is not None and candidate.spec.statements for candidate in derived):
         return "derived from signature and body"
     return "zero: its partial derivatives are zero" if spec.operands else "none: it has no operand"
 
 
 @attrs.frozen(eq=False)
 class PartialDerivative:
-    """The derived adjoint of one operand: names of the tensors that it and its parts read.
+    """The derived adjoint of one operand.
 
-    These are tensors beside the arguments of the forward call.
+    `reads` are the names of the tensors that it reads in addition to the forward arguments, and
+    `parts` those of its parts.
     """
 
     path: tuple[int, ...]
-    reads: tuple[str, ...] | None  # None where the cotangent is zero
+    reads: tuple[str, ...] | None  # None for a zero cotangent
     parts: Mapping[str, tuple[str, ...]] = attrs.Factory(dict)
 
 
@@ -133,8 +134,8 @@ def partial_derivatives(call: Call) -> tuple[PartialDerivative, ...]:
 def _partial_derivative(call: Call, spec: IndexSpec, k: int) -> PartialDerivative:
     derived, operand = adjoint(spec, k), spec.operands[k]
     if derived is None:
-        flat = any(statement.monoid in NON_DIFFERENTIABLE for statement in spec.statements)
-        if is_float(operand.dtype or "float32") and not flat:
+        is_constant = any(statement.monoid in NON_DIFFERENTIABLE for statement in spec.statements)
+        if is_float(operand.dtype or "float32") and not is_constant:
             reason = f"the reduction over {operand.name} has no derived partial derivative"
             raise _no_gradient(call, reason)
         return PartialDerivative(operand.path, None)
@@ -150,7 +151,7 @@ def _partial_derivative(call: Call, spec: IndexSpec, k: int) -> PartialDerivativ
 
 @attrs.frozen(eq=False)
 class DerivedAdjoint:
-    """Builds the calls of `grad.adjoint` for the operands of one forward call."""
+    """The calls of `grad.adjoint` for the operands of one forward call."""
 
     call: Call
     derivatives: tuple[PartialDerivative, ...]
@@ -225,9 +226,9 @@ class Tape:
 
     def atom(self, expr: Expr) -> Expr:
         """Returns the bound value of a node."""
-        known = self.atoms.get(id(expr))
-        if known is not None:
-            return known
+        bound = self.atoms.get(id(expr))
+        if bound is not None:
+            return bound
         value = self._bind(expr)
         self.atoms[id(expr)] = value
         return value
@@ -281,7 +282,9 @@ def _bind_results(parts: Expr, result: Expr, tape: Tape) -> None:
 
 
 def _collect(arg: Expr, tape: Tape) -> Cotangent:
-    total = tape.cotangents.pop(id(arg), None)  # a repeated operand receives its cotangent once
+    total = tape.cotangents.pop(
+        id(arg), None
+    )  # an operand that occurs twice gets its cotangent once
     if not isinstance(arg, Tuple):
         return total
     fields = tuple([_collect(field, tape) for field in arg.fields])
@@ -289,17 +292,17 @@ def _collect(arg: Expr, tape: Tape) -> Cotangent:
 
 
 def _after_operands(expr: Expr, leaves: set[int]) -> Iterator[Expr]:
-    """Yields every expression of a tree once, in post-order; `leaves` are not entered."""
-    seen: set[int] = set()
-    todo: list[tuple[Expr, bool]] = [(expr, False)]
-    while todo:
-        node, ready = todo.pop()
-        if ready:
+    """Yields every expression of a tree once, in post-order, without the children of `leaves`."""
+    visited: set[int] = set()
+    stack: list[tuple[Expr, bool]] = [(expr, False)]
+    while stack:
+        node, is_visited = stack.pop()
+        if is_visited:
             yield node
-        elif id(node) not in seen:
-            seen.add(id(node))
-            todo.append((node, True))
-            todo += [(child, False) for child in _operands(node) if id(node) not in leaves]
+        elif id(node) not in visited:
+            visited.add(id(node))
+            stack.append((node, True))
+            stack += [(child, False) for child in _operands(node) if id(node) not in leaves]
 
 
 def _operands(expr: Expr) -> tuple[Expr, ...]:
@@ -343,11 +346,11 @@ STEPS: dict[type, Callable[[Any, Tape], None]] = {
 
 @attrs.frozen(eq=False)
 class BoundValues:
-    """Evaluates expressions eagerly and binds variables to their values."""
+    """An eager evaluator: binds variables to the values of expressions."""
 
-    nothing: Call  # without arguments
-    known: dict[int, Any] = attrs.Factory(dict)
-    kept: list[Expr] = attrs.Factory(list)  # keeps expressions alive, as `known` is keyed by id
+    empty_call: Call  # a call without arguments
+    values: dict[int, Any] = attrs.Factory(dict)
+    alive: list[Expr] = attrs.Factory(list)  # prevents reuse of ids, which are the keys of `values`
 
     def bind(self, value: Any, like: StructInfo | None) -> Cotangent:
         """Binds a value, or a tuple of values, to new variables."""
@@ -360,15 +363,15 @@ class BoundValues:
     def variable(self, value: Any, info: StructInfo) -> Var:
         """Binds a value to a new variable."""
         var = Var("value", info)
-        self.known[id(var)] = value
-        self.kept.append(var)
+        self.values[id(var)] = value
+        self.alive.append(var)
         return var
 
     def emit(self, expr: Expr) -> Expr:
         """Evaluates an expression and binds the value to a variable."""
         if isinstance(expr, Var):
             return expr
-        self.kept.append(expr)
+        self.alive.append(expr)
         return self.variable(self.value(expr), expr.struct_info or OBJECT)
 
     def value(self, expr: Cotangent) -> Any:
@@ -377,20 +380,25 @@ class BoundValues:
             return None
         if isinstance(expr, tuple):
             return tuple([self.value(e) for e in expr])
-        self.kept.append(expr)
-        return tree_value(expr, self.nothing, (), self.known)
+        self.alive.append(expr)
+        return tree_value(expr, self.empty_call, (), self.values)
 
 
 def gradients(
     definition: SignatureOpDefinition, call: Call, values: tuple[Any, ...], cotangent: Any
 ) -> Sequence[Any]:
-    """Returns the cotangent of each argument of a call at `values`, given that of its result.
+    """Returns the cotangent of each argument of a call at `values` for a cotangent of its result.
 
-    Each has the shape of the argument's value, or is None where it is zero.
+    Each has the shape of the argument's value; a zero cotangent is None.
     """
-    bare = concrete(definition, call, values)
-    here = BoundValues(Call(call.op, ()))
-    tree_value(NOTHING, bare, values, here.known)
-    result = here.variable(definition.reference(bare, values), bare.struct_info or OBJECT)
-    variables = here.bind(cotangent, bare.struct_info)
-    return [here.value(b) for b in definition.adjoint(bare, result, variables, here.emit)]
+    concrete_call = concrete(definition, call, values)
+    evaluator = BoundValues(Call(call.op, ()))
+    tree_value(EMPTY_TUPLE, concrete_call, values, evaluator.values)
+    result = evaluator.variable(
+        definition.reference(concrete_call, values), concrete_call.struct_info or OBJECT
+    )
+    variables = evaluator.bind(cotangent, concrete_call.struct_info)
+    return [
+        evaluator.value(b)
+        for b in definition.adjoint(concrete_call, result, variables, evaluator.emit)
+    ]

@@ -1,8 +1,8 @@
 """Index expressions: frozen trees over index variables, extents, attributes and elements.
 
-An index uses `IndexVar` (a position along a loop axis), a size uses `IndexExtent` (its length).
-Both may use attributes. `evaluate` interprets a tree: over dims for shapes, and over dims or scalar
-expressions for indices.
+Indices contain `IndexVar` leaves (loop indices), sizes contain `IndexExtent` leaves (extents of
+loops). Both may contain attributes. `evaluate` evaluates sizes over dims, and indices over dims or
+scalar expressions.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class AttributeRef(IndexExpr):
 
 @attrs.frozen(repr=False, cache_hash=True)
 class ElementRef(IndexExpr):
-    """An element of an operand, at the operand's own access or at given indices."""
+    """An element of an operand, at the indices of its access or at `at`."""
 
     operand: str
     at: tuple[IndexExpr, ...] | None = None
@@ -63,7 +63,7 @@ class ElementRef(IndexExpr):
 
 @attrs.frozen(repr=False, cache_hash=True)
 class IndexOp(IndexExpr):
-    """A function: add sub mul floordiv mod neg min max select lt le gt ge eq ne."""
+    """An application of add, sub, mul, floordiv, mod, neg, min, max, select or a comparison."""
 
     fn: str
     args: tuple[IndexExpr, ...]
@@ -71,14 +71,14 @@ class IndexOp(IndexExpr):
 
 @attrs.frozen(repr=False, cache_hash=True)
 class AxisPack(IndexExpr):
-    """All index variables of an axis pack; only inside `FlattenedIndex` before desugaring."""
+    """The index variables of an axis pack, in a `FlattenedIndex` before desugaring."""
 
     name: str
 
 
 @attrs.frozen(repr=False, cache_hash=True)
 class FlattenedIndex(IndexExpr):
-    """Several index variables as one row-major axis, before desugaring."""
+    """A row-major axis over several index variables, before desugaring."""
 
     parts: tuple[IndexExpr, ...]
 
@@ -87,9 +87,9 @@ SIGNS = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "mod": "%"}
 COMPARISONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 
 
-def text_of(formula: IndexExpr) -> str:
+def text_of(expr: IndexExpr) -> str:
     """Returns an index expression as source."""
-    match formula:
+    match expr:
         case IntLiteral(value):
             return str(value)
         case IndexVar(name) | IndexExtent(name):
@@ -102,16 +102,16 @@ def text_of(formula: IndexExpr) -> str:
             return operand if at is None else f"{operand}[{', '.join(map(text_of, at))}]"
         case FlattenedIndex(parts):
             return f"flat({', '.join(map(text_of, parts))})"
-        case IndexOp(fn, (left, right)) if fn in SIGNS or fn in COMPARISONS:
-            return f"({text_of(left)} {SIGNS.get(fn) or COMPARISONS[fn]} {text_of(right)})"
+        case IndexOp(fn, (lhs, rhs)) if fn in SIGNS or fn in COMPARISONS:
+            return f"({text_of(lhs)} {SIGNS.get(fn) or COMPARISONS[fn]} {text_of(rhs)})"
         case IndexOp(fn, args):
             return f"{fn}({', '.join(map(text_of, args))})"
-    raise TypeError(type(formula).__name__)
+    raise TypeError(type(expr).__name__)
 
 
-def leaves(formula: IndexExpr) -> Iterator[IndexExpr]:
+def leaves(expr: IndexExpr) -> Iterator[IndexExpr]:
     """Yields the leaves of an index expression."""
-    match formula:
+    match expr:
         case IndexOp(_, args):
             for part in args:
                 yield from leaves(part)
@@ -119,70 +119,70 @@ def leaves(formula: IndexExpr) -> Iterator[IndexExpr]:
             for part in parts:
                 yield from leaves(part)
         case ElementRef(_, at):
-            yield formula
+            yield expr
             for part in at or ():
                 yield from leaves(part)
         case _:
-            yield formula
+            yield expr
 
 
-def replace_leaves(formula: IndexExpr, leaf: Callable[[IndexExpr], IndexExpr]) -> IndexExpr:
-    """Returns an index expression with replaced leaves."""
-    match formula:
+def replace_leaves(expr: IndexExpr, leaf: Callable[[IndexExpr], IndexExpr]) -> IndexExpr:
+    """Returns an index expression with each leaf replaced by `leaf` of it."""
+    match expr:
         case IndexOp(fn, args):
             return IndexOp(fn, tuple([replace_leaves(part, leaf) for part in args]))
         case FlattenedIndex(parts):
             return FlattenedIndex(tuple([replace_leaves(part, leaf) for part in parts]))
         case ElementRef(operand, at) if at is not None:
             return ElementRef(operand, tuple([replace_leaves(part, leaf) for part in at]))
-    return leaf(formula)
+    return leaf(expr)
 
 
 def product(parts: tuple[IndexExpr, ...]) -> IndexExpr:
     """Returns the product of index expressions; 1 for none."""
-    made = parts[0] if parts else IntLiteral(1)
+    total = parts[0] if parts else IntLiteral(1)
     for part in parts[1:]:
-        made = IndexOp("mul", (made, part))
-    return made
+        total = IndexOp("mul", (total, part))
+    return total
 
 
-def unfold(formula: IndexExpr, rows: Mapping[str, tuple[str, ...]]) -> IndexExpr:
+def unfold(expr: IndexExpr, packs: Mapping[str, tuple[str, ...]]) -> IndexExpr:
     """Expands axis packs and flattened indices."""
-    match formula:
+    match expr:
         case FlattenedIndex(parts):
-            return _grouped(_laid_open(parts, rows))
+            return _linearize(_flatten(parts, packs))
         case IndexOp(fn, args):
-            return IndexOp(fn, tuple([unfold(part, rows) for part in args]))
+            return IndexOp(fn, tuple([unfold(part, packs) for part in args]))
         case ElementRef(operand, at) if at is not None:
-            return ElementRef(operand, tuple([unfold(part, rows) for part in at]))
-    return formula
+            return ElementRef(operand, tuple([unfold(part, packs) for part in at]))
+    return expr
 
 
-def _laid_open(
-    parts: tuple[IndexExpr, ...], rows: Mapping[str, tuple[str, ...]]
+def _flatten(
+    parts: tuple[IndexExpr, ...], packs: Mapping[str, tuple[str, ...]]
 ) -> tuple[IndexExpr, ...]:
-    opened: list[IndexExpr] = []
+    flattened: list[IndexExpr] = []
     for part in parts:
         if isinstance(part, AxisPack):
-            opened += [IndexVar(name) for name in rows[part.name]]
+            flattened += [IndexVar(name) for name in packs[part.name]]
         elif isinstance(part, FlattenedIndex):
-            opened += _laid_open(part.parts, rows)
+            flattened += _flatten(part.parts, packs)
         else:
-            opened.append(part)
-    return tuple(opened)
+            flattened.append(part)
+    return tuple(flattened)
 
 
-def _grouped(parts: tuple[IndexExpr, ...]) -> IndexExpr:
+def _linearize(parts: tuple[IndexExpr, ...]) -> IndexExpr:
     if all(isinstance(part, IndexExtent) for part in parts) and parts:
         return product(parts)
     if not parts:
         return IntLiteral(0)
-    made = parts[0]
+    offset = parts[0]
     for part in parts[1:]:
         if not isinstance(part, IndexVar):
-            raise ValueError(f"flat groups letters, not {part}")
-        made = IndexOp("add", (IndexOp("mul", (made, IndexExtent(part.name))), part))
-    return made
+            raise ValueError(f"flat: expected index variables, found {part}")
+        offset = IndexOp("add", (IndexOp("mul", (offset, IndexExtent(part.name))), part))
+    return offset
 
 
 Functions = Mapping[str, Callable[..., Any]]
@@ -202,10 +202,10 @@ DIM_FUNCTIONS: Functions = {
 
 
 def evaluate(
-    formula: IndexExpr, leaf: Callable[[IndexExpr], Any], functions: Functions = DIM_FUNCTIONS
+    expr: IndexExpr, leaf: Callable[[IndexExpr], Any], functions: Functions = DIM_FUNCTIONS
 ) -> Any:
-    """Evaluates an index expression from the values of its leaves."""
-    if isinstance(formula, IndexOp):
-        values = [evaluate(part, leaf, functions) for part in formula.args]
-        return functions[formula.fn](*values)
-    return formula.value if isinstance(formula, IntLiteral) else leaf(formula)
+    """Evaluates an index expression; `leaf` returns the value of a leaf."""
+    if isinstance(expr, IndexOp):
+        values = [evaluate(part, leaf, functions) for part in expr.args]
+        return functions[expr.fn](*values)
+    return expr.value if isinstance(expr, IntLiteral) else leaf(expr)

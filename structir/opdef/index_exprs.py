@@ -12,10 +12,9 @@ from structir.errors import DiagnosticError
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym, as_dim
 from structir.ir.polynomial import Opaque, as_atom
-from structir.opdef import index_expr as formulas
+from structir.opdef import index_expr
 from structir.opdef.index_expr import AttributeRef, ElementRef, IndexExpr, IndexVar
-from structir.opdef.notation import AxisIndex as LineEntry
-from structir.opdef.notation import SideCondition
+from structir.opdef.notation import AxisIndex, SideCondition
 from structir.projections.injectivity import distinguishes
 from structir.projections.scalar_expr import (
     FUNCTIONS,
@@ -29,7 +28,7 @@ from structir.projections.scalar_expr import (
 )
 from structir.projections.spec import AccessIndex, Condition, affine
 
-Chosen = Mapping[tuple[str, ...], int]  # of each group of joined letters, the one a clause is about
+JoinSelection = Mapping[tuple[str, ...], int]  # by join: the position of the chosen index variable
 
 
 @attrs.frozen(eq=False)
@@ -46,39 +45,39 @@ class LoopIndices:
             self.symbols[name] = Sym(name)
         return self.symbols[name]
 
-    def extent(self, letter: Sym) -> Dim:
+    def extent(self, symbol: Sym) -> Dim:
         """Returns the extent of a loop index."""
-        return self.extents[letter.name]
+        return self.extents[symbol.name]
 
     def in_order(self, symbols: Iterable[Sym]) -> list[Sym]:
-        """Returns the loop indices among symbols, in order of creation."""
-        own = set(self.symbols.values())
-        return sorted((s for s in symbols if s in own), key=lambda s: s.order)
+        """Returns the loop indices in `symbols`, in order of creation."""
+        loop_indices = set(self.symbols.values())
+        return sorted((s for s in symbols if s in loop_indices), key=lambda s: s.order)
 
-    def index(self, formula: IndexExpr) -> Dim | ScalarExpr:
+    def index(self, expr: IndexExpr) -> Dim | ScalarExpr:
         """Translates an index to a dim over loop indices, or to a scalar expression."""
-        if any(isinstance(leaf, ElementRef) for leaf in formulas.leaves(formula)):
-            leaf = self._point_leaf if isinstance(formula, ElementRef) else self._wide_leaf
-            return as_scalar_expr(formulas.evaluate(formula, leaf, POINT_FUNCTIONS))
-        index: Dim = formulas.evaluate(formula, self._dim_leaf)
+        if any(isinstance(leaf, ElementRef) for leaf in index_expr.leaves(expr)):
+            leaf = self._scalar_leaf if isinstance(expr, ElementRef) else self._wide_leaf
+            return as_scalar_expr(index_expr.evaluate(expr, leaf, SCALAR_FUNCTIONS))
+        index: Dim = index_expr.evaluate(expr, self._dim_leaf)
         return index
 
-    def size(self, formula: IndexExpr) -> Dim:
+    def size(self, expr: IndexExpr) -> Dim:
         """Evaluates a size to a dim."""
-        size: Dim = formulas.evaluate(formula, self._dim_leaf)
+        size: Dim = index_expr.evaluate(expr, self._dim_leaf)
         return size
 
     def _dim_leaf(self, leaf: IndexExpr) -> Dim:
         match leaf:
             case IndexVar(name):
                 return as_dim(self.symbol(name))
-            case formulas.IndexExtent(name):
+            case index_expr.IndexExtent(name):
                 return self.extents[name]
             case AttributeRef(name, path):
                 return as_dim(reduce(lambda value, k: value[k], path, self.attributes[name]))
-        raise TypeError(f"{leaf} is no part of an index over letters")
+        raise TypeError(f"an index cannot use {leaf}")
 
-    def _point_leaf(self, leaf: IndexExpr) -> ScalarExpr:
+    def _scalar_leaf(self, leaf: IndexExpr) -> ScalarExpr:
         match leaf:
             case IndexVar(name):
                 return LoopIndex(self.symbol(name))
@@ -87,84 +86,84 @@ class LoopIndices:
         return as_scalar_expr(self._dim_leaf(leaf))
 
     def _wide_leaf(self, leaf: IndexExpr) -> ScalarExpr:
-        """Widens a leaf of a data-dependent index: narrow integers may not hold sizes."""
-        point = self._point_leaf(leaf)
-        return cast(point, "int64") if isinstance(leaf, ElementRef) else point
+        """Casts an element in an index to int64, as narrow dtypes overflow."""
+        scalar = self._scalar_leaf(leaf)
+        return cast(scalar, "int64") if isinstance(leaf, ElementRef) else scalar
 
-    def entry(self, entry: LineEntry, size: Dim, chosen: Chosen) -> AccessIndex:
-        """Translates one axis of an access, of this size."""
+    def entry(self, entry: AxisIndex, size: Dim, chosen: JoinSelection) -> AccessIndex:
+        """Translates one axis of an access; `size` is the dim of the axis."""
         if entry.join:
             return AccessIndex(self._joined(entry.join, chosen), size)
         if entry.index is None:
-            return AccessIndex(0, size, whole=size != 1)  # no letter selects which element it is
+            return AccessIndex(0, size, whole=size != 1)  # no index variable selects an element
         if entry.loose and size == 1:
             return AccessIndex(0, size)
-        index = self._index_of_points(entry.index)
-        whole_row = entry.loose and entry.letter is not None
-        if whole_row and dims.equal(size, self.extents[entry.letter or ""]):
-            return AccessIndex(index, size)  # as long as the whole row: nothing is left to decide
-        inside = entry.letter is not None or entry.loose or self._stays_inside(index, size)
+        index = self._index_or_zero(entry.index)
+        is_plain = entry.loose and entry.index_var is not None
+        if is_plain and dims.equal(size, self.extents[entry.index_var or ""]):
+            return AccessIndex(index, size)  # the axis has the full extent: it does not broadcast
+        inside = entry.index_var is not None or entry.loose or self._stays_inside(index, size)
         return AccessIndex(index, size, inside, entry.loose, entry.whole)
 
-    def _index_of_points(self, formula: IndexExpr) -> Dim | ScalarExpr:
-        """Returns an index that may be invalid over an empty loop: `i % size(i)` with size 0."""
+    def _index_or_zero(self, expr: IndexExpr) -> Dim | ScalarExpr:
+        """Returns an index, or 0 where an empty loop makes it invalid: `i % size(i)`."""
         try:
-            return self.index(formula)
+            return self.index(expr)
         except DiagnosticError:
             if 0 not in self.extents.values():
                 raise
             return 0
 
-    def _joined(self, names: tuple[str, ...], chosen: Chosen) -> Dim:
-        own = chosen[names]
+    def _joined(self, names: tuple[str, ...], chosen: JoinSelection) -> Dim:
+        position = chosen[names]
         start: Dim = 0
-        for name in names[:own]:
+        for name in names[:position]:
             start = start + self.extents[name]
-        return start + as_dim(self.symbol(names[own]))
+        return start + as_dim(self.symbol(names[position]))
 
-    def condition(self, relation: SideCondition) -> Condition:
+    def condition(self, condition: SideCondition) -> Condition:
         """Translates a side condition on indices."""
-        left, right = self.index(relation.left), self.index(relation.right)
-        if isinstance(left, ScalarExpr) or isinstance(right, ScalarExpr):
-            raise TypeError(f"a condition compares letters, not data: {relation.text}")
-        return Condition(relation.op, left, right)
+        lhs, rhs = self.index(condition.left), self.index(condition.right)
+        if isinstance(lhs, ScalarExpr) or isinstance(rhs, ScalarExpr):
+            raise TypeError(f"expected a condition on index variables, found {condition.text}")
+        return Condition(condition.op, lhs, rhs)
 
     def _stays_inside(self, index: Dim | ScalarExpr, size: Dim) -> bool:
         """Returns whether an index is provably in range at every iteration point."""
         if isinstance(index, ScalarExpr):
             return False
-        form = affine(index, tuple(self.in_order(dims.syms(index))))
-        if form is None:
+        affine_form = affine(index, tuple(self.in_order(dims.syms(index))))
+        if affine_form is None:
             atom = as_atom(index)
             return isinstance(atom, Opaque) and atom.fn == "floormod" and atom.args[1] == size
-        steps, least = form
+        steps, least = affine_form
         if not steps and index == 0:
-            return True  # the only element there is
+            return True  # the constant index 0
         greatest = least
-        for letter, step in steps.items():
-            reach = step * (self.extent(letter) - 1)
+        for symbol, step in steps.items():
+            span = step * (self.extent(symbol) - 1)
             if dims.at_least(step, 0):
-                greatest = greatest + reach
+                greatest = greatest + span
             elif dims.at_least(0, step):
-                least = least + reach
+                least = least + span
             else:
                 return False
         return bool(dims.at_least(least, 0) and dims.at_least(size - 1 - greatest, 0))
 
-    def injective(self, entries: tuple[AccessIndex, ...], letters: Iterable[Sym]) -> bool:
+    def injective(self, entries: tuple[AccessIndex, ...], symbols: Iterable[Sym]) -> bool:
         """Returns whether different iteration points provably access different elements."""
-        wanted = {s for s in letters if self.extent(s) != 1}
-        seen: set[Sym] = set()
+        moving_symbols = {s for s in symbols if self.extent(s) != 1}
+        distinguished: set[Sym] = set()
         for entry in entries:
-            own = tuple(self.in_order(entry.index_vars))
-            form = None if entry.data is not None else affine(entry.dim, own)
-            if form is None or seen & set(own):
+            loop_indices = tuple(self.in_order(entry.index_vars))
+            affine_form = None if entry.data is not None else affine(entry.dim, loop_indices)
+            if affine_form is None or distinguished & set(loop_indices):
                 return False
-            moving = [(f, n) for s, f in form[0].items() if (n := self.extent(s)) != 1]
-            if not distinguishes(moving):
+            strides = [(f, n) for s, f in affine_form[0].items() if (n := self.extent(s)) != 1]
+            if not distinguishes(strides):
                 return False
-            seen |= set(form[0])
-        return seen >= wanted
+            distinguished |= set(affine_form[0])
+        return distinguished >= moving_symbols
 
 
 def element_name(element: ElementRef) -> str:
@@ -172,10 +171,10 @@ def element_name(element: ElementRef) -> str:
     return element.operand if element.at is None else repr(element)
 
 
-def elements_of(entries: Iterable[LineEntry]) -> dict[str, ElementRef]:
+def elements_of(entries: Iterable[AxisIndex]) -> dict[str, ElementRef]:
     """Returns the data-dependent reads in indices, by element name."""
     indices = [e.index for e in entries if e.index is not None]
-    leaves = [leaf for index in indices for leaf in formulas.leaves(index)]
+    leaves = [leaf for index in indices for leaf in index_expr.leaves(index)]
     return {element_name(leaf): leaf for leaf in leaves if isinstance(leaf, ElementRef)}
 
 
@@ -186,7 +185,7 @@ def _function(name: str) -> Callable[..., ScalarExpr]:
     return build
 
 
-POINT_FUNCTIONS: Mapping[str, Callable[..., ScalarExpr]] = {
+SCALAR_FUNCTIONS: Mapping[str, Callable[..., ScalarExpr]] = {
     **{name: _function(name) for name in FUNCTIONS},
     "select": lambda condition, a, b: select(condition, a, b),
 }

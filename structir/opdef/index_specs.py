@@ -1,4 +1,4 @@
-"""Builds index specs of calls from index signature and body."""
+"""Builds index specs of calls from index signatures and bodies."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.expr import Call
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
-from structir.opdef import deduction
-from structir.opdef import index_expr as formulas
+from structir.opdef import deduction, index_expr
 from structir.opdef.attributes import Operands
 from structir.opdef.index_exprs import LoopIndices
 from structir.opdef.notation import REQUIRED
@@ -29,31 +28,31 @@ if TYPE_CHECKING:
 
 
 def index_spec(definition: SignatureOpDefinition, call: Call) -> IndexSpec | None:
-    """Returns the loops of a call; None where its signature or dims do not determine them.
+    """Returns the index spec of a call, or None where signature and dims do not determine it.
 
-    Composites and bodies over whole axes have writes without values.
+    The writes of composites and of bodies over whole axes have no values.
     """
-    resolved = definition.resolve(call)  # first, as it determines what is wrong with the call
-    given = deduction.call_arguments(definition, call.args, call.attrs)
-    reading = deduction.resolve_call(definition, given)
-    if reading.only_sizes:
+    resolved = definition.resolve(call)  # first: it raises the errors of invalid calls
+    call_view = deduction.call_arguments(definition, call.args, call.attrs)
+    resolved_call = deduction.resolve_call(definition, call_view)
+    if resolved_call.only_sizes:
         return None
     if any(type(v) is deduction.UnknownShape or v is UNKNOWN for v in resolved.attributes.values()):
         return None
-    letters = LoopIndices(extents_of(resolved), resolved.attributes)
-    operands = _operands(resolved, call, reading.paths)
-    results = _results(resolved, letters, _dtypes(definition.deduce(call)))
+    loops = LoopIndices(extents_of(resolved), resolved.attributes)
+    operands = _operands(resolved, call, resolved_call.paths)
+    results = _results(resolved, loops, _dtypes(definition.deduce(call)))
     if operands is None or results is None:
         return None
-    tracer = BodyTracer(definition, resolved, letters, operands)
+    tracer = BodyTracer(definition, resolved, loops, operands)
     monoid = resolved.attributes.get(definition.reduce or "", definition.reduce)
-    maker = SpecBuilder(
-        operands, results, letters, resolved.on, tracer.values, monoid, definition.base
+    builder = SpecBuilder(
+        operands, results, loops, resolved.on, tracer.values, monoid, definition.base
     )
     fill = definition.fill
     fill = resolved.attributes.get(fill, 0) if isinstance(fill, str) else fill
     try:
-        spec = maker.spec(0 if fill is None else fill)
+        spec = builder.spec(0 if fill is None else fill)
     except NotOneLoopNest:
         return None
     _check_extents(definition, spec, call)
@@ -61,44 +60,46 @@ def index_spec(definition: SignatureOpDefinition, call: Call) -> IndexSpec | Non
 
 
 def _check_extents(definition: SignatureOpDefinition, spec: IndexSpec, call: Call) -> None:
-    for letter, extent in spec.extents.items():
+    for index, extent in spec.extents.items():
         if isinstance(extent, int) and extent < 0:
-            message = f"{letter.name} would have size {extent}"
+            message = f"expected a size of at least 0 for index {index.name}, found {extent}"
             raise StructInfoError(Diagnostic(message, call.span, definition.name))
 
 
 @attrs.frozen(eq=False)
 class BodyTracer:
-    """Calls the body of an op once per statement, with symbolic scalar operands."""
+    """A tracer: calls the body of an op once per statement, with symbolic scalar operands."""
 
     definition: SignatureOpDefinition
     resolved: ResolvedShapes
-    letters: LoopIndices
+    loops: LoopIndices
     operands: Sequence[CallTensor]
 
     def values(
-        self, piece: JoinChoice, read: Sequence[CallTensor], count: int
+        self, choice: JoinChoice, read: Sequence[CallTensor], count: int
     ) -> tuple[ScalarExpr | None, ...]:
-        """Returns the value of each result; None where the body is no scalar expression."""
-        if is_whole(self.resolved) or not gives_points(self.definition.body):
+        """Returns the scalar expression of each result, or None for another kind of body."""
+        if has_whole_axes(self.resolved) or not returns_scalars(self.definition.body):
             return (None,) * count
-        made = self.definition.body(**self._arguments(read))
-        values = made if isinstance(made, tuple) else (made,)
+        output = self.definition.body(**self._arguments(read))
+        values = output if isinstance(output, tuple) else (output,)
         return tuple([None if v is None else as_scalar_expr(v) for v in values])
 
     def _arguments(self, read: Sequence[CallTensor]) -> dict[str, Any]:
         signature = self.definition.signature
-        values: dict[str, Any] = {n: LoopIndex(self.letters.symbol(n)) for n in signature.letters}
-        if signature.all_letters is not None:
-            values[signature.all_letters] = self.letters
+        values: dict[str, Any] = {
+            n: LoopIndex(self.loops.symbol(n)) for n in signature.index_params
+        }
+        if signature.loops_param is not None:
+            values[signature.loops_param] = self.loops
         positions = {p.name: k for k, p in enumerate(signature.arguments)}
         for parameter in signature.parameters:
             name = parameter.name
             if parameter.kind is not None:
                 values[name] = self.resolved.attributes[name]
             elif parameter.is_list:
-                own = [t for t in read if t.path[0] == positions[name]]
-                values[name] = tuple([OperandElement(t.name) for t in own])
+                members = [t for t in read if t.path[0] == positions[name]]
+                values[name] = tuple([OperandElement(t.name) for t in members])
             else:
                 values[name] = self._operand(name)
         return values
@@ -106,21 +107,23 @@ class BodyTracer:
     def _operand(self, name: str) -> Any:
         if any(t.name == name for t in self.operands):
             return OperandElement(name)
-        defaults = {a.name: a.default for a in self.resolved.line.operands}
+        defaults = {a.name: a.default for a in self.resolved.index_signature.operands}
         default = defaults.get(name, REQUIRED)
         return None if default is REQUIRED else default
 
 
 @cache
-def gives_points(body: Callable[..., Any]) -> bool:
+def returns_scalars(body: Callable[..., Any]) -> bool:
     """Returns whether a body is declared to return scalar expressions."""
     return typing.get_type_hints(body, include_extras=True)["return"] in (ScalarExpr, Operands)
 
 
-def is_whole(resolved: ResolvedShapes) -> bool:
-    """Returns whether the body receives whole axes."""
-    line = resolved.line
-    return any(e.whole for access in (*line.operands, *line.results) for e in access.entries)
+def has_whole_axes(resolved: ResolvedShapes) -> bool:
+    """Returns whether the body operates on whole axes."""
+    signature = resolved.index_signature
+    return any(
+        e.whole for access in (*signature.operands, *signature.results) for e in access.entries
+    )
 
 
 def _dtypes(info: StructInfo) -> list[str | None]:
@@ -129,37 +132,37 @@ def _dtypes(info: StructInfo) -> list[str | None]:
 
 
 def extents_of(resolved: ResolvedShapes) -> dict[str, Dim]:
-    """Returns the extents of all loop indices; undecided broadcasts get the joined size."""
-    found = dict(resolved.extents)
-    for letter, places in resolved.plan.joins:
-        given = [(resolved.operand_dims[operand], axis) for operand, axis in places]
-        sizes = [d[axis] for d, axis in given if d is not None]
-        if letter not in found and len(sizes) == len(given):
-            found[letter] = reduce(broadcast, sizes)
-    return found
+    """Returns the extents of all loop indices, with undecided broadcasts as `select` dims."""
+    extents = dict(resolved.extents)
+    for index_var, locations in resolved.plan.joins:
+        operand_axes = [(resolved.operand_dims[operand], axis) for operand, axis in locations]
+        sizes = [d[axis] for d, axis in operand_axes if d is not None]
+        if index_var not in extents and len(sizes) == len(operand_axes):
+            extents[index_var] = reduce(broadcast, sizes)
+    return extents
 
 
 def broadcast(a: Dim, b: Dim) -> Dim:
-    """Returns the broadcast of sizes."""
+    """Returns the broadcast of two sizes."""
     return dims.select(dims.compare("eq", a, 1), b, a)
 
 
 def _operands(
     resolved: ResolvedShapes, call: Call, paths: Sequence[tuple[int, int | None]]
 ) -> list[CallTensor] | None:
-    found: list[CallTensor] = []
+    operands: list[CallTensor] = []
     for k, (access, (argument, member)) in enumerate(
-        zip(resolved.line.operands, paths, strict=True)
+        zip(resolved.index_signature.operands, paths, strict=True)
     ):
         info = info_at(call, argument, member)
         if info is None:
             continue
-        entries, given = resolved.operands[k], resolved.operand_dims[k]
-        if entries is None or given is None:
+        entries, sizes = resolved.operands[k], resolved.operand_dims[k]
+        if entries is None or sizes is None:
             return None
         path = (argument,) if member is None else (argument, member)
-        found.append(CallTensor(access.name, entries, given, info.dtype, path, member))
-    return found
+        operands.append(CallTensor(access.name, entries, sizes, info.dtype, path, member))
+    return operands
 
 
 def info_at(call: Call, argument: int, member: int | None) -> Any:
@@ -171,30 +174,30 @@ def info_at(call: Call, argument: int, member: int | None) -> Any:
 
 
 def _results(
-    resolved: ResolvedShapes, letters: LoopIndices, dtypes: Sequence[str | None]
+    resolved: ResolvedShapes, loops: LoopIndices, dtypes: Sequence[str | None]
 ) -> list[CallTensor] | None:
-    found: list[CallTensor] = []
-    for k, access in enumerate(resolved.line.results):
-        sizes = _sizes(resolved, letters, k)
+    results: list[CallTensor] = []
+    for k, access in enumerate(resolved.index_signature.results):
+        sizes = _sizes(resolved, loops, k)
         entries = resolved.results[k]
         if sizes is None or entries is None:
             return None
         member = k if access.many else None
-        found.append(CallTensor(access.name, entries, sizes, dtypes[k], member=member))
-    return found
+        results.append(CallTensor(access.name, entries, sizes, dtypes[k], member=member))
+    return results
 
 
-def _sizes(resolved: ResolvedShapes, letters: LoopIndices, result: int) -> tuple[Dim, ...] | None:
+def _sizes(resolved: ResolvedShapes, loops: LoopIndices, result: int) -> tuple[Dim, ...] | None:
     entries = resolved.results[result]
     if entries is None or any(e.size is None for e in entries):
         return None
-    formulas_ = [e.size for e in entries if e.size is not None]
+    size_exprs = [e.size for e in entries if e.size is not None]
     used = {
         leaf.name
-        for f in formulas_
-        for leaf in formulas.leaves(f)
-        if type(leaf) is formulas.IndexExtent
+        for f in size_exprs
+        for leaf in index_expr.leaves(f)
+        if type(leaf) is index_expr.IndexExtent
     }
-    if not used <= letters.extents.keys():
+    if not used <= loops.extents.keys():
         return None
-    return resolved.sizes(result) or tuple([letters.size(f) for f in formulas_])
+    return resolved.sizes(result) or tuple([loops.size(f) for f in size_exprs])

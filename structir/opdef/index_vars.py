@@ -1,4 +1,4 @@
-"""Helpers of functions that compute index signatures."""
+"""Builds parts of index signatures as source: index variables, accesses, conditions."""
 
 from __future__ import annotations
 
@@ -16,21 +16,24 @@ def access_text(name: str, entries: Iterable[str]) -> str:
 
 
 def where_text(*conditions: str | Iterable[str]) -> str:
-    """Joins conditions."""
+    """Joins the non-empty conditions with commas."""
     flat = [[c] if isinstance(c, str) else list(c) for c in conditions]
     return ", ".join([c for group in flat for c in group if c])
 
 
 def per_axis(values: int | Sequence[int], count: int) -> tuple[int, ...] | None:
-    """Expands one value, or one per axis, to one per spatial axis; None for another count."""
-    listed = (values,) if isinstance(values, int) else tuple(values)
-    if len(listed) == 1:
-        return listed * count
-    return listed if len(listed) == count else None
+    """Returns one value per axis, from one value or `count` values; None for another number."""
+    sequence = (values,) if isinstance(values, int) else tuple(values)
+    if len(sequence) == 1:
+        return sequence * count
+    return sequence if len(sequence) == count else None
 
 
 def axes_of_any_rank(axis: int | Sequence[int] | None) -> tuple[tuple[int, ...], list[str]] | None:
-    """Returns axes counted from one end as positions around an axis pack, or None."""
+    """Returns the positions of axes in an access with an axis pack `*rest`, and that access.
+
+    The axes must be distinct and all counted from the same end; else the result is None.
+    """
     axes = (axis,) if isinstance(axis, int) else tuple(axis or ())
     if not axes or len(set(axes)) < len(axes):
         return None

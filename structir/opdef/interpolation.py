@@ -1,4 +1,4 @@
-"""Interpolation along an axis: taps and weights, in NumPy and as scalar functions."""
+"""Computes taps and weights of interpolation, with NumPy and as scalar functions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from structir.lazy import lazy_module
 
 np = lazy_module("numpy")
 Array = Any
-Taps = list[tuple[Array, Array]]  # positions and weights
+Taps = list[tuple[Array, Array]]  # indices and weights
 
 ROUNDING = {
     "round": lambda p: np.floor(p + 0.5),
@@ -36,15 +36,15 @@ def places(length: int, count: int, mode: str) -> Array:
     return (i + 0.5) * scale - 0.5
 
 
-def taps(place: Array, method: str, rounding: str = "round", alpha: float = -0.75) -> Taps:
-    """Returns the elements read at each coordinate, and their weights."""
+def taps(coordinate: Array, method: str, rounding: str = "round", alpha: float = -0.75) -> Taps:
+    """Returns the indices and the weights of the elements read at each coordinate."""
     if method in ("nearest", "nearest_neighbor"):
-        return [(ROUNDING[rounding](place).astype("int64"), np.ones_like(place))]
-    low = np.floor(place)
-    rest, low = place - low, low.astype("int64")
+        return [(ROUNDING[rounding](coordinate).astype("int64"), np.ones_like(coordinate))]
+    low = np.floor(coordinate)
+    fraction, low = coordinate - low, low.astype("int64")
     if method in ("linear", "bilinear"):
-        return [(low, 1 - rest), (low + 1, rest)]
-    return [(low + k, _cubic(np.abs(rest - k), alpha)) for k in (-1, 0, 1, 2)]
+        return [(low, 1 - fraction), (low + 1, fraction)]
+    return [(low + k, _cubic(np.abs(fraction - k), alpha)) for k in (-1, 0, 1, 2)]
 
 
 def _cubic(distance: Array, alpha: float) -> Array:
@@ -53,15 +53,18 @@ def _cubic(distance: Array, alpha: float) -> Array:
     return np.where(distance <= 1, near, np.where(distance < 2, far, 0.0))
 
 
-def weights(length: int, found: Taps, exclude: bool = False) -> Array:
-    """Returns the taps as a matrix with a row per result; the edge repeats or is omitted."""
-    made = np.zeros((len(found[0][0]), length))
-    rows = np.arange(len(made))
-    for position, weight in found:
+def weights(length: int, element_taps: Taps, exclude: bool = False) -> Array:
+    """Returns taps as a matrix with a row per result.
+
+    Taps out of range read the edge element, or are omitted with `exclude`.
+    """
+    matrix = np.zeros((len(element_taps[0][0]), length))
+    rows = np.arange(len(matrix))
+    for position, weight in element_taps:
         inside = (position >= 0) & (position < length)
-        kept = weight * inside if exclude else weight
-        np.add.at(made, (rows, np.clip(position, 0, length - 1)), kept)
-    return made / made.sum(axis=1, keepdims=True) if exclude else made
+        contribution = weight * inside if exclude else weight
+        np.add.at(matrix, (rows, np.clip(position, 0, length - 1)), contribution)
+    return matrix / matrix.sum(axis=1, keepdims=True) if exclude else matrix
 
 
 def along(x: Array, matrix: Array, axis: int) -> Array:
@@ -69,7 +72,8 @@ def along(x: Array, matrix: Array, axis: int) -> Array:
     return np.moveaxis(np.tensordot(x, matrix, axes=([axis], [1])), -1, axis)
 
 
-# The same number by number, as kernels do it. Ways to read are 0: the nearest, 1: linear, 2: cubic.
+# Scalar versions for kernels. `method` is 0 (nearest), 1 (linear) or 2 (cubic); `mode` is an index
+# in MODES, `rounding` an index in ROUNDINGS.
 
 MODES = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel", "tf_half_pixel_for_nn")
 ROUNDINGS = ("round", "", "round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
@@ -89,25 +93,25 @@ def place_of(i: int, length: int, count: int, mode: int) -> float:
     return (i + 0.5) * scale - 0.5
 
 
-def tap_of(k: int, place: float, way: int, rounding: int) -> int:
+def tap_of(k: int, coordinate: float, method: int, rounding: int) -> int:
     """Returns the index of one tap of a coordinate."""
-    if way > 0:
-        return math.floor(place) + (k if way == 1 else k - 1)
+    if method > 0:
+        return math.floor(coordinate) + (k if method == 1 else k - 1)
     if rounding == 4:
-        return math.floor(place)
+        return math.floor(coordinate)
     if rounding == 5:
-        return -math.floor(-place)
-    return -math.floor(0.5 - place) if rounding == 2 else math.floor(place + 0.5)
+        return -math.floor(-coordinate)
+    return -math.floor(0.5 - coordinate) if rounding == 2 else math.floor(coordinate + 0.5)
 
 
-def weight_of(k: int, place: float, way: int, alpha: float) -> float:
+def weight_of(k: int, coordinate: float, method: int, alpha: float) -> float:
     """Returns the weight of one tap."""
-    rest = place - math.floor(place)
-    if way == 0:
+    fraction = coordinate - math.floor(coordinate)
+    if method == 0:
         return 1.0
-    if way == 1:
-        return 1.0 - rest if k == 0 else rest
-    distance = abs(rest - (k - 1))
+    if method == 1:
+        return 1.0 - fraction if k == 0 else fraction
+    distance = abs(fraction - (k - 1))
     if distance <= 1.0:
         return ((alpha + 2.0) * distance - (alpha + 3.0)) * distance * distance + 1.0
     if distance < 2.0:
@@ -116,32 +120,32 @@ def weight_of(k: int, place: float, way: int, alpha: float) -> float:
 
 
 def share_of(
-    k: int, place: float, way: int, rounding: int, alpha: float, length: int, exclude: bool
+    k: int, coordinate: float, method: int, rounding: int, alpha: float, length: int, exclude: bool
 ) -> float:
-    """Returns the weight relative to the taps inside, where the others are omitted."""
-    weight = weight_of(k, place, way, alpha)
+    """Returns the weight of a tap; with `exclude`, normalized over the taps in range."""
+    weight = weight_of(k, coordinate, method, alpha)
     if not exclude:
         return weight
-    total, own = 0.0, tap_of(k, place, way, rounding)
-    for other in range(taps_of(way)):
-        at = tap_of(other, place, way, rounding)
-        if 0 <= at < length:
-            total += weight_of(other, place, way, alpha)
-    return weight / total if 0 <= own < length else 0.0
+    total, index = 0.0, tap_of(k, coordinate, method, rounding)
+    for tap in range(taps_of(method)):
+        element = tap_of(tap, coordinate, method, rounding)
+        if 0 <= element < length:
+            total += weight_of(tap, coordinate, method, alpha)
+    return weight / total if 0 <= index < length else 0.0
 
 
-def taps_of(way: int) -> int:
+def taps_of(method: int) -> int:
     """Returns the number of taps per coordinate."""
-    return 1 if way == 0 else 2 * way
+    return 1 if method == 0 else 2 * method
 
 
 def nearest(value: float) -> float:
-    """Rounds to the nearest integer, halves to even."""
+    """Rounds to the nearest integer, with ties to even."""
     below = math.floor(value)
-    rest = value - below
-    return below + 1.0 if rest > 0.5 or (rest == 0.5 and below % 2 == 1) else below
+    fraction = value - below
+    return below + 1.0 if fraction > 0.5 or (fraction == 0.5 and below % 2 == 1) else below
 
 
 def clipped(position: int, length: int) -> int:
-    """Returns the element at an index, clamped to the axis."""
+    """Returns an index clamped to the range of an axis."""
     return min(max(position, 0), length - 1)

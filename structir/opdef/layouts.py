@@ -1,4 +1,4 @@
-"""Layouts: the order of axes as a text, such as NCHW, NHWC or NCHW4c."""
+"""Layouts: strings for the order of axes, such as NCHW, NHWC or NCHW4c."""
 
 from __future__ import annotations
 
@@ -17,38 +17,40 @@ def block(layout: str) -> int:
     return int(match[1]) if match else 0
 
 
-def in_layout(given: CallView, layout: str, entries: Mapping[str, str]) -> list[str]:
-    """Orders index expressions by a layout, which must name each axis once."""
+def in_layout(call_view: CallView, layout: str, entries: Mapping[str, str]) -> list[str]:
+    """Returns index expressions in the order of a layout, which must name each axis once."""
     axes = re.sub(r"\d", "", layout)
     if sorted(axes) != sorted(entries):
-        wanted = "".join(entries)
-        given.reject(f"expected a layout of the axes {wanted}, found {layout}")
+        expected = "".join(entries)
+        call_view.reject(f"expected a layout of the axes {expected}, found {layout}")
     return [entries[axis] for axis in axes]
 
 
-def each(given: CallView, name: str, count: int) -> tuple[int, ...]:
+def each(call_view: CallView, name: str, count: int) -> tuple[int, ...]:
     """Returns an attribute as one value per spatial axis."""
-    values = per_axis(given[name], count)
+    values = per_axis(call_view[name], count)
     if values is None:
-        given.reject(f"{name}: expected 1 or {count} numbers, found {given[name]}")
+        call_view.reject(f"{name}: expected 1 or {count} numbers, found {call_view[name]}")
     return values
 
 
-def padding(given: CallView, count: int) -> tuple[Sequence[int], Sequence[int]]:
+def padding(call_view: CallView, count: int) -> tuple[Sequence[int], Sequence[int]]:
     """Returns the padding before and after each of n spatial axes, from 1, n or 2n numbers."""
-    values = given["padding"]
+    values = call_view["padding"]
     if len(values) == 2 * count:
         return values[:count], values[count:]
     symmetric = per_axis(values, count)
     if symmetric is None:
-        given.reject(f"padding: expected 1, {count} or {2 * count} numbers, found {len(values)}")
+        call_view.reject(
+            f"padding: expected 1, {count} or {2 * count} numbers, found {len(values)}"
+        )
     return symmetric, symmetric
 
 
-def check_rank(given: CallView, name: str, layout: str) -> None:
+def check_rank(call_view: CallView, name: str, layout: str) -> None:
     """Rejects an operand whose rank differs from that of its layout."""
-    rank, wanted = given.rank(name), len(re.sub(r"\d", "", layout))
-    if rank is not None and rank != wanted:
-        given.reject(
-            f"{name}: expected {wanted} axes (layout {layout}), found {rank}", None, "E0304"
+    rank, expected = call_view.rank(name), len(re.sub(r"\d", "", layout))
+    if rank is not None and rank != expected:
+        call_view.reject(
+            f"{name}: expected {expected} axes (layout {layout}), found {rank}", None, "E0304"
         )

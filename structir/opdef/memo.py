@@ -1,7 +1,7 @@
-"""Memoizes facts derived from calls by call structure.
+"""Memoizes facts derived from calls, keyed by call structure.
 
-Two calls have one structure if they have the same op, attributes and argument StructInfos. A deep
-program has few structures, so expensive derivations run once.
+Two calls have the same structure if their ops, attributes and argument StructInfos are equal. Deep
+programs have few structures, which makes the memo effective.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInf
 
 Fact = TypeVar("Fact")
 
-KEPT = 4096  # facts; then it starts anew
-SMALL = 64  # elements of a constant that may tell something; larger ones are not looked into
+MEMO_SIZE = 4096  # facts; the memo is cleared when it is full
+MAX_CONSTANT_SIZE = 64  # elements; larger constants are not part of a key
 _FACTS: dict[Hashable, Any] = {}
 _MISSING: Any = object()
 
@@ -23,18 +23,18 @@ _MISSING: Any = object()
 def memoize(derive: Callable[[Call], Fact], call: Call) -> Fact:
     """Returns `derive(call)`, computed once per call structure.
 
-    Symbols in it are shared by all calls of the structure: callers rename or only read them.
+    All calls of a structure share the symbols in the fact: callers rename them or only read them.
     """
     structure = structure_of(call)
     if structure is None:
         return derive(call)
     key = (derive, structure)
-    found: Fact = _FACTS.get(key, _MISSING)
-    if found is _MISSING:
-        if len(_FACTS) >= KEPT:
+    fact: Fact = _FACTS.get(key, _MISSING)
+    if fact is _MISSING:
+        if len(_FACTS) >= MEMO_SIZE:
             _FACTS.clear()
-        found = _FACTS[key] = derive(call)
-    return found
+        fact = _FACTS[key] = derive(call)
+    return fact
 
 
 def structure_of(call: Call) -> Hashable | None:
@@ -61,7 +61,7 @@ def _of_argument(arg: Any) -> Hashable | None:
         fields = tuple([_of_argument(field) for field in arg.fields])
         return None if None in fields else (kind, fields)
     if kind is Constant:
-        small = arg.data.size <= SMALL
+        small = arg.data.size <= MAX_CONSTANT_SIZE
         return (kind, arg.struct_info, arg.data.tobytes()) if small else None
     if isinstance(arg, Var) and _is_known(arg.struct_info):
         return arg.struct_info

@@ -3,7 +3,7 @@
     lhs[~b, i, k], rhs[~b, k, j] -> out[~b, i, j] @ out_dtype or T
 
 Each side of the arrow is a list of Python subscripts, parsed by Python's parser. Each axis becomes
-two index expressions: `index`, the element accessed, and `size`, the size of the axis. Signatures
+two index expressions: `index` selects the element, and `size` is the size of the axis. Signatures
 are parsed once; axis packs are expanded on the parsed form.
 """
 
@@ -34,43 +34,46 @@ Parsed = TypeVar("Parsed")
 
 
 class Missing(Enum):
-    """Marks an absent value."""
+    """The marker of an absent value."""
 
     REQUIRED = "required"
 
 
-REQUIRED = Missing.REQUIRED  # the default of an operand that must be given
+REQUIRED = Missing.REQUIRED  # the default of a required operand
 
 
 class NotationError(DiagnosticError):
     """An invalid op declaration.
 
-    `column` and `end` are positions in `text`, the part of the declaration with the error.
+    `column` and `end` are columns in `text`, the part of the declaration with the error.
     """
 
     code = "E0300"
 
-    def __init__(self, wrong: str | Diagnostic, tree: ast.AST | None = None) -> None:
+    def __init__(self, error: str | Diagnostic, tree: ast.AST | None = None) -> None:
         super().__init__(
-            wrong if isinstance(wrong, Diagnostic) else Diagnostic(wrong, code="E0301")
+            error if isinstance(error, Diagnostic) else Diagnostic(error, code="E0301")
         )
         self.text: str | None = None
         self.column: int = getattr(tree, "col_offset", -1)
         self.end: int = getattr(tree, "end_col_offset", None) or 0
 
     def within(self, text: str, part: str, start: int) -> NotationError:
-        """Sets the position: `part` was parsed in brackets and starts at `start` of `text`."""
+        """Sets the location: `part` was parsed in brackets and starts at `start` of `text`."""
         column = max(self.column, 0)
-        self.text, self.column = text, start + _unwrapped(part, column)
-        self.end = start + _unwrapped(part, max(self.end, column + 1))
+        self.text, self.column = text, start + _source_column(part, column)
+        self.end = start + _source_column(part, max(self.end, column + 1))
         return self
 
 
-def _unwrapped(part: str, column: int) -> int:
-    """Maps a column of the parsed form, in which `[(part)]` has `[()]` for `[]`, to the source."""
+def _source_column(part: str, column: int) -> int:
+    """Maps a column of the parsed form to the source.
+
+    The parsed form has brackets around `part`, and `[()]` in place of `[]`.
+    """
     column -= 1
-    for at in range(len(part)):
-        if part.startswith("[]", at) and at + 1 < column:
+    for position in range(len(part)):
+        if part.startswith("[]", position) and position + 1 < column:
             column -= 2
     return max(column, 0)
 
@@ -79,23 +82,23 @@ def _unwrapped(part: str, column: int) -> int:
 class AxisIndex:
     """One axis of an operand or result.
 
-    `index` is None for an unnamed axis (`3`), an axis pack, a `join`, or a size known only at run
-    time (`_`, whose `size` is None too). Sizes use extents only.
+    `index` is None for an unnamed axis (`3`), an axis pack, a `join`, or an axis of run-time size
+    (`_`, whose `size` is None too). Sizes contain extents, not loop indices.
     """
 
     index: IndexExpr | None
     size: IndexExpr | None
-    row: str | None = None  # *s and ~s: stands for as many axes as the row has
-    loose: bool = False  # ~i, ~s: the axis may also be 1, and is then read at 0
-    whole: bool = False  # [i]: the body sees the axis at once; `index` is the letter
-    join: tuple[str, ...] = ()  # join(a, b): the letters whose ranges follow each other
-    starred: str | None = None  # join(*i): one letter for each member of the list
+    pack: str | None = None  # *s, ~s: the name of an axis pack
+    loose: bool = False  # ~i, ~s: broadcasts; an axis of size 1 is read at 0
+    whole: bool = False  # [i]: the body operates on the whole axis
+    join: tuple[str, ...] = ()  # join(a, b): the concatenated index variables
+    starred: str | None = None  # join(*i): an index variable per list member
 
     @property
-    def letter(self) -> str | None:
-        """Returns the index variable of an axis that is just that variable, else None."""
-        plain = isinstance(self.index, IndexVar) and self.size == IndexExtent(self.index.name)
-        return self.index.name if plain and isinstance(self.index, IndexVar) else None
+    def index_var(self) -> str | None:
+        """Returns the index variable of an axis whose index is a single variable, else None."""
+        is_plain = isinstance(self.index, IndexVar) and self.size == IndexExtent(self.index.name)
+        return self.index.name if is_plain and isinstance(self.index, IndexVar) else None
 
 
 @attrs.frozen(cache_hash=True)
@@ -104,26 +107,26 @@ class OperandAccess:
 
     name: str
     entries: tuple[AxisIndex, ...]
-    dtypes: tuple[str, ...] = ("T",)  # alternatives, the first that is given counts
-    default: Any = REQUIRED  # what an operand that is left out counts as
-    many: bool = False  # *xs[..]: a list, or a member of one
-    text: str = ""  # as it is written, for messages
+    dtypes: tuple[str, ...] = ("T",)  # alternatives; the first bound one applies
+    default: Any = REQUIRED  # the value of an omitted operand
+    many: bool = False  # *xs[..]: a list operand, or a member of one
+    text: str = ""  # source, for messages
 
     @property
     def shown(self) -> str:
-        """Returns the name for messages; a member of a list has its index."""
+        """Returns the name for messages: `x`, or `xs[0]` for a list member."""
         name, _, member = self.name.rpartition("_")
         return f"{name}[{member}]" if self.many and member.isdigit() else self.name
 
     @property
-    def rows(self) -> tuple[str, ...]:
+    def packs(self) -> tuple[str, ...]:
         """Returns the axis packs, in order."""
-        return tuple(e.row for e in self.entries if e.row is not None)
+        return tuple(e.pack for e in self.entries if e.pack is not None)
 
     @property
     def fixed(self) -> int:
         """Returns the number of axes that are not in packs."""
-        return sum(e.row is None for e in self.entries)
+        return sum(e.pack is None for e in self.entries)
 
 
 @attrs.frozen(cache_hash=True)
@@ -148,12 +151,12 @@ class IndexSignature:
     results: tuple[OperandAccess, ...]
     where: tuple[SideCondition, ...] = ()
     on: tuple[SideCondition, ...] = ()
-    nouns: tuple[tuple[str, str], ...] = ()  # index variables by name in messages
+    nouns: tuple[tuple[str, str], ...] = ()  # nouns for index variables in messages
 
 
-def row_letters(row: str, count: int) -> tuple[str, ...]:
-    """Returns the index variables of an axis pack of this rank."""
-    return tuple([f"{row}_{k}" for k in range(count)])
+def pack_index_vars(pack: str, count: int) -> tuple[str, ...]:
+    """Returns the index variables of an axis pack of rank `count`."""
+    return tuple([f"{pack}_{k}" for k in range(count)])
 
 
 @lru_cache(4096)
@@ -161,23 +164,23 @@ def parse_index_signature(
     text: str, where: str = "", on: str = "", attributes: frozenset[str] = frozenset()
 ) -> IndexSignature:
     """Parses an index signature; names not among `attributes` are index variables."""
-    left, arrow, right = text.partition("->")
+    lhs, arrow, rhs = text.partition("->")
     if not arrow:
         hint = "write the operands, an arrow and the results: `x[i, j] -> out[j, i]`"
         raise NotationError(
             Diagnostic("expected `->`, found none", hint=hint, code="E0301")
         ).within(text, "", 0)
     left_side, right_side = (
-        _side(text, 0, left, attributes),
-        _side(text, len(left) + len(arrow), right, attributes),
+        _side(text, 0, lhs, attributes),
+        _side(text, len(lhs) + len(arrow), rhs, attributes),
     )
     operands = frozenset(a.name for a in left_side.accesses())
-    reader = _SignatureParser(attributes, operands)
+    parser = _SignatureParser(attributes, operands)
     return IndexSignature(
-        tuple([left_side.placed(reader.access, a) for a in left_side.accesses()]),
-        tuple([right_side.placed(reader.access, a) for a in right_side.accesses()]),
-        _relations(where, _items, partial(reader.relation, size=True)),
-        _relations(on, _conjuncts, partial(reader.relation, size=False)),
+        tuple([left_side.with_position(parser.access, a) for a in left_side.accesses()]),
+        tuple([right_side.with_position(parser.access, a) for a in right_side.accesses()]),
+        _conditions(where, _items, partial(parser.condition, size=True)),
+        _conditions(on, _conjuncts, partial(parser.condition, size=False)),
     )
 
 
@@ -187,23 +190,25 @@ def _side(text: str, start: int, side: str, attributes: frozenset[str]) -> _Side
     return _Side(text, start, side.strip(), attributes)
 
 
-def _relations(
-    text: str, split: Callable[[str], list[ast.expr]], read: Callable[[ast.expr], SideCondition]
+def _conditions(
+    text: str,
+    split: Callable[[str], list[ast.expr]],
+    translate: Callable[[ast.expr], SideCondition],
 ) -> tuple[SideCondition, ...]:
-    return _placed(lambda: tuple([read(tree) for tree in split(text)]), text, text, 0)
+    return _with_position(lambda: tuple([translate(tree) for tree in split(text)]), text, text, 0)
 
 
-def _placed(parse: Callable[[], Parsed], text: str, part: str, start: int) -> Parsed:
-    """Runs `parse`, and adds the position in the text to its error."""
+def _with_position(parse: Callable[[], Parsed], text: str, part: str, start: int) -> Parsed:
+    """Runs `parse` and sets the location of its error."""
     try:
         return parse()
-    except SyntaxError as error:
-        wrong = NotationError(f"syntax error: {error.msg}")
-        wrong.column = (error.offset or 1) - 1
-        raise wrong.within(text, part, start) from error
-    except NotationError as error:
-        if error.text is None:
-            error.within(text, part, start)
+    except SyntaxError as syntax_error:
+        error = NotationError(f"syntax error: {syntax_error.msg}")
+        error.column = (syntax_error.offset or 1) - 1
+        raise error.within(text, part, start) from syntax_error
+    except NotationError as notation_error:
+        if notation_error.text is None:
+            notation_error.within(text, part, start)
         raise
 
 
@@ -211,22 +216,24 @@ BRACKETS = {"[": "]", "(": ")"}
 
 
 def _check_brackets(part: str) -> None:
-    """Rejects unbalanced brackets, which Python's parser reports at another position."""
-    opened: list[tuple[int, str]] = []
-    for at, char in enumerate(part):
+    """Rejects unbalanced brackets; Python's parser reports them at another column."""
+    open_brackets: list[tuple[int, str]] = []
+    for column, char in enumerate(part):
         if char in BRACKETS:
-            opened.append((at, char))
-        elif char in BRACKETS.values() and (not opened or BRACKETS[opened.pop()[1]] != char):
-            raise _at(f"expected an opening bracket before `{char}`, found none", part, at)
-    if opened:
-        at, char = opened[-1]
-        raise _at(f"expected `{BRACKETS[char]}` for `{char}`, found the end", part, at)
+            open_brackets.append((column, char))
+        elif char in BRACKETS.values() and (
+            not open_brackets or BRACKETS[open_brackets.pop()[1]] != char
+        ):
+            raise _at(f"expected an opening bracket before `{char}`, found none", part, column)
+    if open_brackets:
+        column, char = open_brackets[-1]
+        raise _at(f"expected `{BRACKETS[char]}` for `{char}`, found the end", part, column)
 
 
 def _at(message: str, part: str, column: int) -> NotationError:
-    wrong = NotationError(message)
-    wrong.column = 1 + column + 2 * part[: max(column - 1, 0)].count("[]")
-    return wrong
+    error = NotationError(message)
+    error.column = 1 + column + 2 * part[: max(column - 1, 0)].count("[]")
+    return error
 
 
 def _items(text: str) -> list[ast.expr]:
@@ -261,45 +268,45 @@ class _ParsedAccess:
 class _Side:
     """The accesses on one side of the arrow."""
 
-    def __init__(self, whole: str, start: int, part: str, attributes: frozenset[str]) -> None:
-        self.where = whole, part, start
+    def __init__(self, signature: str, start: int, part: str, attributes: frozenset[str]) -> None:
+        self.location = signature, part, start
         self.text = part.replace("[]", "[()]")
         self.attributes = attributes
-        self.items = _placed(self._parsed, *self.where)
+        self.items = _with_position(self._parse_items, *self.location)
 
-    def _parsed(self) -> list[_ParsedAccess]:
-        _check_brackets(self.where[1])
-        return [self._written(tree) for tree in _items(self.text)]
+    def _parse_items(self) -> list[_ParsedAccess]:
+        _check_brackets(self.location[1])
+        return [self._parse_access(tree) for tree in _items(self.text)]
 
-    def placed(
-        self, read: Callable[[_ParsedAccess], OperandAccess], written: _ParsedAccess
+    def with_position(
+        self, translate: Callable[[_ParsedAccess], OperandAccess], parsed: _ParsedAccess
     ) -> OperandAccess:
-        """Runs `read` on an access, and adds the position to its error."""
-        return _placed(lambda: read(written), *self.where)
+        """Translates an access and sets the location of an error."""
+        return _with_position(lambda: translate(parsed), *self.location)
 
     def accesses(self) -> list[_ParsedAccess]:
         return self.items
 
-    def _written(self, tree: ast.expr) -> _ParsedAccess:
+    def _parse_access(self, tree: ast.expr) -> _ParsedAccess:
         dtypes: tuple[str, ...] = ()
         default, many = REQUIRED, False
         if isinstance(tree, ast.Starred):
             tree, many = tree.value, True
-        others: list[ast.expr] = []
+        alternatives: list[ast.expr] = []
         if isinstance(tree, ast.BoolOp):
-            tree, *others = tree.values
+            tree, *alternatives = tree.values
         if isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.MatMult):
             dtypes, tree = (ast.unparse(tree.right),), tree.left
-        for other in others:
-            if isinstance(other, ast.Name):
-                dtypes = (*dtypes, other.id)
+        for alternative in alternatives:
+            if isinstance(alternative, ast.Name):
+                dtypes = (*dtypes, alternative.id)
             else:
-                default = _literal(other)
+                default = _literal(alternative)
         if not isinstance(tree, ast.Subscript) or not isinstance(tree.value, ast.Name):
             expected = "expected an operand or a result such as `x[i, j]`"
             raise NotationError(f"{expected}, found {ast.unparse(tree)}", tree)
-        inner = tree.slice
-        entries = inner.elts if isinstance(inner, ast.Tuple) else [inner]
+        indices = tree.slice
+        entries = indices.elts if isinstance(indices, ast.Tuple) else [indices]
         shown = self.text[tree.col_offset - 1 : (tree.end_col_offset or 0) - 1]
         text = ("*" if many else "") + shown.replace("[()]", "[]")
         return _ParsedAccess(tree.value.id, many, entries, dtypes or ("T",), default, text)
@@ -331,27 +338,27 @@ _COMPARE = {
 
 @attrs.frozen
 class _SignatureParser:
-    """Translates syntax to index expressions, given the names of attributes and operands."""
+    """A translator of Python syntax trees to index expressions."""
 
     attributes: frozenset[str]
     operands: frozenset[str]
 
-    def access(self, written: _ParsedAccess) -> OperandAccess:
+    def access(self, parsed: _ParsedAccess) -> OperandAccess:
         return OperandAccess(
-            written.name,
-            tuple([self.entry(e) for e in written.entries]),
-            written.dtypes,
-            written.default,
-            written.many,
-            written.text,
+            parsed.name,
+            tuple([self.entry(e) for e in parsed.entries]),
+            parsed.dtypes,
+            parsed.default,
+            parsed.many,
+            parsed.text,
         )
 
     def entry(self, tree: ast.expr) -> AxisIndex:
         match tree:
             case ast.Starred(value=ast.Name(id=name)):
-                return AxisIndex(None, None, row=name)
+                return AxisIndex(None, None, pack=name)
             case ast.UnaryOp(op=ast.Invert(), operand=ast.Name(id=name)):
-                return AxisIndex(None, None, row=name, loose=True)
+                return AxisIndex(None, None, pack=name, loose=True)
             case ast.List(elts=[ast.Name(id=name)]):
                 return AxisIndex(IndexVar(name), IndexExtent(name), whole=True)
             case ast.Name(id="_"):
@@ -364,44 +371,44 @@ class _SignatureParser:
                 return AxisIndex(None, None, starred=name)
             case ast.Call(func=ast.Name(id="join"), args=parts):
                 names = tuple([p.id for p in parts if isinstance(p, ast.Name)])
-                return joined(names)
-        return AxisIndex(self.formula(tree, size=False), self.formula(tree, size=True))
+                return concatenated_axis(names)
+        return AxisIndex(self.expression(tree, size=False), self.expression(tree, size=True))
 
     def sliced(self, lower: ast.expr, upper: ast.expr) -> AxisIndex:
         loose = isinstance(lower, ast.UnaryOp) and isinstance(lower.op, ast.Invert)
         index = lower.operand if loose and isinstance(lower, ast.UnaryOp) else lower
         return AxisIndex(
-            self.formula(index, size=False), self.formula(upper, size=True), loose=loose
+            self.expression(index, size=False), self.expression(upper, size=True), loose=loose
         )
 
-    def relation(self, tree: ast.expr, *, size: bool) -> SideCondition:
-        single = isinstance(tree, ast.Compare) and len(tree.ops) == 1
-        if not isinstance(tree, ast.Compare) or not single or type(tree.ops[0]) not in _COMPARE:
+    def condition(self, tree: ast.expr, *, size: bool) -> SideCondition:
+        is_single = isinstance(tree, ast.Compare) and len(tree.ops) == 1
+        if not isinstance(tree, ast.Compare) or not is_single or type(tree.ops[0]) not in _COMPARE:
             expected = "expected a comparison such as `i == n`"
             raise NotationError(f"{expected}, found {ast.unparse(tree)}", tree)
-        left, right = self.formula(tree.left, size), self.formula(tree.comparators[0], size)
-        return SideCondition(_COMPARE[type(tree.ops[0])], left, right, ast.unparse(tree))
+        lhs, rhs = self.expression(tree.left, size), self.expression(tree.comparators[0], size)
+        return SideCondition(_COMPARE[type(tree.ops[0])], lhs, rhs, ast.unparse(tree))
 
-    def formula(self, tree: ast.expr, size: bool) -> IndexExpr:
+    def expression(self, tree: ast.expr, size: bool) -> IndexExpr:
         match tree:
             case ast.Constant(value=int(value)):
                 return IntLiteral(value)
             case ast.Name(id=name):
                 return self.name(name, size)
             case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return IndexOp("neg", (self.formula(operand, size),))
-            case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
-                args = (self.formula(left, size), self.formula(right, size))
+                return IndexOp("neg", (self.expression(operand, size),))
+            case ast.BinOp(left=lhs, op=op, right=rhs) if type(op) in _BINARY:
+                args = (self.expression(lhs, size), self.expression(rhs, size))
                 return IndexOp(_BINARY[type(op)], args)
-            case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _COMPARE:
-                args = (self.formula(left, size), self.formula(right, size))
+            case ast.Compare(left=lhs, ops=[op], comparators=[rhs]) if type(op) in _COMPARE:
+                args = (self.expression(lhs, size), self.expression(rhs, size))
                 return IndexOp(_COMPARE[type(op)], args)
             case ast.IfExp(test=test, body=body, orelse=other):
                 parts = (test, body, other)
-                return IndexOp("select", tuple([self.formula(part, size) for part in parts]))
+                return IndexOp("select", tuple([self.expression(part, size) for part in parts]))
             case ast.Subscript(value=ast.Name(id=name), slice=inner) if name in self.operands:
                 at = inner.elts if isinstance(inner, ast.Tuple) else [inner]
-                return ElementRef(name, tuple([self.formula(part, size) for part in at]))
+                return ElementRef(name, tuple([self.expression(part, size) for part in at]))
             case ast.Subscript():
                 return self.item(tree)
             case ast.Call(func=ast.Name(), args=[_, *_]):
@@ -430,24 +437,24 @@ class _SignatureParser:
     def call(self, tree: ast.Call, size: bool) -> IndexExpr:
         function, parts = ast.unparse(tree.func), tree.args
         if function == "size":
-            return self.formula(parts[0], size=True)
+            return self.expression(parts[0], size=True)
         if function == "flat":
             return FlattenedIndex(tuple([self.part(part, size) for part in parts]))
         if function in ("min", "max"):
-            return IndexOp(function, tuple([self.formula(part, size) for part in parts]))
+            return IndexOp(function, tuple([self.expression(part, size) for part in parts]))
         raise NotationError(f"expected size, flat, min or max, found {function}", tree)
 
     def part(self, tree: ast.expr, size: bool) -> IndexExpr:
-        """Translates one part of a flattened index: a variable, a pack, or a nested group."""
+        """Translates a part of a flattened index: a variable, a pack, or a nested `flat`."""
         if isinstance(tree, ast.Starred) and isinstance(tree.value, ast.Name):
             return AxisPack(tree.value.id)
-        return self.formula(tree, size)
+        return self.expression(tree, size)
 
 
-def joined(names: tuple[str, ...]) -> AxisIndex:
+def concatenated_axis(names: tuple[str, ...]) -> AxisIndex:
     """Returns one axis that concatenates the ranges of index variables."""
     sizes: list[IndexExpr] = [IndexExtent(name) for name in names]
-    while len(sizes) > 1:  # by halves: a thousand pieces are no thousand sums within one another
+    while len(sizes) > 1:  # a balanced tree: its depth is logarithmic
         pairs = zip(sizes[::2], sizes[1::2], strict=False)
         sizes = [IndexOp("add", pair) for pair in pairs] + sizes[len(sizes) & ~1 :]
     return AxisIndex(None, sizes[0], join=names)

@@ -1,4 +1,4 @@
-"""Opaque ops: a NumPy function and a StructInfo rule, without an index signature."""
+"""Opaque ops: NumPy functions with a StructInfo rule and no index signature."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class OpaqueDefinition:
 
     @property
     def of_sizes(self) -> tuple[bool, ...]:
-        """Returns that no operand is a size."""
+        """Returns False for each operand: none is a size."""
         return (False,) * len(self.argument_names)
 
     def bind(self, args: tuple[Any, ...], keywords: Mapping[str, Any], span: Span | None) -> Call:
@@ -56,11 +56,11 @@ class OpaqueDefinition:
         except TypeError as error:
             raise StructInfoError(Diagnostic(str(error), span, self.name)) from None
         values = bound.arguments
-        given = [values.pop(name) for name in self.argument_names if name in values]
-        operands = tuple([_together(value) for value in given])
+        arguments = [values.pop(name) for name in self.argument_names if name in values]
+        operands = tuple([_as_tuple(value) for value in arguments])
         for operand in operands:
             if not isinstance(operand, Expr):
-                message = f"an operand is a value of the program, not {operand!r}"
+                message = f"expected an expression of the program as operand, found {operand!r}"
                 raise StructInfoError(Diagnostic(message, span, self.name))
         call = Call(self.op, operands, values or NO_ATTRS, span=span)
         return replace(call, struct_info=self.deduce(call))
@@ -91,20 +91,20 @@ class OpaqueDefinition:
         """Returns None: the op has no decomposition."""
 
 
-def _together(value: Any) -> Any:
-    """Combines several values to one tuple."""
-    several = isinstance(value, tuple | list) and all(isinstance(item, Expr) for item in value)
-    return Tuple(tuple(value)) if several else value
+def _as_tuple(value: Any) -> Any:
+    """Returns a list of expressions as a `Tuple`, and other values unchanged."""
+    is_list = isinstance(value, tuple | list) and all(isinstance(item, Expr) for item in value)
+    return Tuple(tuple(value)) if is_list else value
 
 
 def opaque_op(rule: Rule, name: str | None = None, *, pure: bool = True) -> Callable[..., Op]:
-    """Declares an op by a function on run-time values; `rule` infers the StructInfo of its result.
+    """Declares an op by a function of run-time values; `rule` infers the StructInfo of its result.
 
         @opaque_op(lambda x: x)
         def shuffled(x): ...
 
-    The rule receives the StructInfo of each operand, and the attributes. It raises StructInfoError
-    for an invalid call; the location of the call is added.
+    The arguments of `rule` are the operand StructInfos and the attributes. For an invalid call it
+    raises StructInfoError, to which the location of the call is added.
     """
 
     def declare(function: Callable[..., Any]) -> Op:

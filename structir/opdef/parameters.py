@@ -1,4 +1,4 @@
-"""Parameters of ops, derived from the Python signature of the body, and binding of arguments."""
+"""Derives op parameters from the Python signatures of bodies, and binds arguments to them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from structir.projections.scalar_expr import LoopIndex
 
 difflib = lazy_module("difflib")
 np = lazy_module("numpy")
-NOT_GIVEN = Tuple(())  # the argument of an omitted operand
+OMITTED = Tuple(())  # the argument of an omitted operand
 REQUIRED = inspect.Parameter.empty
 
 
@@ -44,29 +44,29 @@ class Parameter:
         return self.kind is None or self.kind.is_argument
 
     @property
-    def must_be_given(self) -> bool:
-        """Returns whether it is a required operand."""
+    def is_required(self) -> bool:
+        """Returns whether the parameter is an operand that cannot be omitted."""
         return self.kind is None and self.default is REQUIRED and not self.optional
 
 
 @attrs.frozen(eq=False)
 class OpSignature:
-    """The parameters of an op in order, and the body parameters that receive loop indices.
+    """The parameters of an op in order, and the body parameters for loop indices.
 
-    `letters` are parameters annotated `Index`; `all_letters` is one annotated `Letters`, or None.
+    `index_params` are annotated `LoopIndex`; `loops_param`, if any, is annotated `LoopIndices`.
     """
 
     op: str
     parameters: tuple[Parameter, ...]
-    letters: tuple[str, ...]
-    all_letters: str | None = None
+    index_params: tuple[str, ...]
+    loops_param: str | None = None
 
     def __str__(self) -> str:
         return f"{self.op}({', '.join(map(str, self.parameters))})"
 
     @property
     def hint(self) -> str:
-        """Returns the form of a call."""
+        """Returns the hint with the signature of the op."""
         return f"call it as `R.{self}`"
 
     def diagnostic(self, message: str, span: Span | None, hint: str = "") -> Diagnostic:
@@ -92,28 +92,28 @@ def shown(value: Any) -> str:
 def signature_of(op: str, body: Callable[..., Any]) -> OpSignature:
     """Derives the parameters of an op from the annotations of its body."""
     hints = typing.get_type_hints(body, include_extras=True)
-    parameters, letters, all_letters = [], [], None
+    parameters, index_params, loops_param = [], [], None
     for name, parameter in inspect.signature(body).parameters.items():
         hint = hints.get(name)
         if hint is LoopIndex:
-            letters.append(name)
+            index_params.append(name)
             continue
         if hint is LoopIndices:
-            all_letters = name
+            loops_param = name
             continue
         default = parameter.default
         kind = kind_of(hint)
         if kind is not None and not kind.is_argument and default is not REQUIRED:
-            default = default if default is None else kind.take(default)
+            default = default if default is None else kind.normalize(default)
         optional = default is None or type(None) in typing.get_args(hint)
         parameters.append(Parameter(name, kind, hint is Operands, default, optional))
-    return OpSignature(op, tuple(parameters), tuple(letters), all_letters)
+    return OpSignature(op, tuple(parameters), tuple(index_params), loops_param)
 
 
 def bound_values(
     signature: OpSignature, args: tuple[Any, ...], keywords: Mapping[str, Any], span: Span | None
 ) -> dict[str, Any]:
-    """Binds arguments to parameters by name; raises StructInfoError as Python raises TypeError."""
+    """Binds arguments to parameter names; raises StructInfoError where Python raises TypeError."""
     parameters = signature.parameters
     if len(args) > len(parameters):
         count = len(parameters)
@@ -121,9 +121,9 @@ def bound_values(
         hint = _tuple_hint(signature, args)
         raise StructInfoError(signature.diagnostic(message, span, hint).coded("E0106"))
     values = {p.name: value for p, value in zip(parameters, args, strict=False)}
-    known = {p.name for p in parameters}
+    names = {p.name for p in parameters}
     for name, value in keywords.items():
-        if name not in known:
+        if name not in names:
             raise StructInfoError(_unknown_name(signature, name, span))
         if name in values:
             message = f"expected one value of `{name}`, found two: by position and by keyword"
@@ -132,14 +132,14 @@ def bound_values(
     missing = [p for p in parameters if p.default is REQUIRED and p.name not in values]
     if missing:
         noun = "operand" if all(p.kind is None for p in missing) else "argument"
-        names = " and ".join([f"`{p.name}`" for p in missing])
-        message = f"missing {noun}{'s' * (len(missing) > 1)} {names}"
+        missing_names = " and ".join([f"`{p.name}`" for p in missing])
+        message = f"missing {noun}{'s' * (len(missing) > 1)} {missing_names}"
         raise StructInfoError(signature.diagnostic(message, span).coded("E0106"))
     return values
 
 
 def _tuple_hint(signature: OpSignature, args: tuple[Any, ...]) -> str:
-    """Returns the call with trailing arguments as one tuple, where a parameter accepts that."""
+    """Returns the hint to pass the last arguments as one tuple, if a parameter accepts it."""
     count = sum(p.default is REQUIRED for p in signature.parameters)
     for position in (count - 1, count):
         parameters = signature.parameters[position : position + 1]
@@ -148,7 +148,7 @@ def _tuple_hint(signature: OpSignature, args: tuple[Any, ...]) -> str:
         if kind is None or position < 0 or None in values:
             continue
         try:
-            kind.take(tuple(args[position:]))
+            kind.normalize(tuple(args[position:]))
         except InvalidAttribute:
             continue
         packed = f"({', '.join(map(str, values[position:]))})"
@@ -158,11 +158,11 @@ def _tuple_hint(signature: OpSignature, args: tuple[Any, ...]) -> str:
 
 
 def _source(value: Any) -> str | None:
-    """Returns an argument as source; None for one that is neither a variable nor a number."""
+    """Returns the source of a variable or number; None for another argument."""
     if isinstance(value, Var):
         return value.name
-    plain = value.value if isinstance(value, PrimValue) else value
-    return str(plain) if isinstance(plain, int | float) else None
+    literal = value.value if isinstance(value, PrimValue) else value
+    return str(literal) if isinstance(literal, int | float) else None
 
 
 def _unknown_name(signature: OpSignature, name: str, span: Span | None) -> Diagnostic:
@@ -179,20 +179,22 @@ def call_parts(
     args: list[Expr] = []
     attributes: dict[str, Any] = {}
     for parameter in signature.parameters:
-        given = parameter.name in values
+        is_passed = parameter.name in values
         value = values.get(parameter.name)
         if parameter.kind is None:
             args.append(_operand(signature, parameter, values, span))
         elif not parameter.kind.is_argument:
-            if given:
-                accepted = _accept(signature, parameter, value, span)
-                if accepted != parameter.default or type(accepted) is not type(parameter.default):
-                    attributes[parameter.name] = accepted
-        elif not given or (value is None and parameter.default is None) or value is NOT_GIVEN:
-            args.append(NOT_GIVEN)
+            if is_passed:
+                normalized = _accept(signature, parameter, value, span)
+                if normalized != parameter.default or type(normalized) is not type(
+                    parameter.default
+                ):
+                    attributes[parameter.name] = normalized
+        elif not is_passed or (value is None and parameter.default is None) or value is OMITTED:
+            args.append(OMITTED)
         else:
             args.append(_accept(signature, parameter, value, span))
-    while args and args[-1] is NOT_GIVEN:
+    while args and args[-1] is OMITTED:
         args.pop()
     return tuple(args), attributes
 
@@ -202,10 +204,10 @@ def _accept(signature: OpSignature, parameter: Parameter, value: Any, span: Span
         return None
     assert parameter.kind is not None
     try:
-        return parameter.kind.take(value)
+        return parameter.kind.normalize(value)
     except InvalidAttribute as error:
-        found = repr(value) if isinstance(value, str) else str(value)
-        message = f"{parameter.name}: expected {parameter.kind.expected}, found {found}"
+        value_text = repr(value) if isinstance(value, str) else str(value)
+        message = f"{parameter.name}: expected {parameter.kind.expected}, found {value_text}"
         diagnostic = signature.diagnostic(message, span, str(error)).coded("E0107")
         if isinstance(value, Expr):
             diagnostic = diagnostic.note(f"{parameter.name} is {value.struct_info}", value.span)
@@ -218,12 +220,12 @@ def _operand(
     value = values.get(parameter.name)
     if isinstance(value, Expr):
         return (
-            NOT_GIVEN
-            if value is not NOT_GIVEN and _is_nothing(value) and not parameter.is_list
+            OMITTED
+            if value is not OMITTED and _is_nothing(value) and not parameter.is_list
             else value
         )
     if value is None and parameter.default is not REQUIRED:
-        return NOT_GIVEN
+        return OMITTED
     if isinstance(value, tuple | list):
         return Tuple(tuple([_as_operand(signature, parameter, v, values, span) for v in value]))
     return _as_operand(signature, parameter, value, values, span)
@@ -240,7 +242,7 @@ def _as_operand(
     values: Mapping[str, Any],
     span: Span | None,
 ) -> Expr:
-    """Returns an expression unchanged, and a Python number as a scalar constant."""
+    """Converts numbers and arrays to constants; returns expressions unchanged."""
     if isinstance(value, Expr):
         return value
     if isinstance(value, bool | int | float):
@@ -266,14 +268,16 @@ def _scalar(
 
 
 def _scalar_dtype(value: bool | int | float, values: Mapping[str, Any]) -> str:
-    """Returns the dtype of another operand if it can hold the number, else the number's default."""
+    """Returns the dtype of another operand if it can represent `value`, else the default dtype."""
     default = {bool: "bool", int: "int64"}.get(type(value), "float32")
-    for other in values.values():
-        info = other.struct_info if isinstance(other, Expr) else None
-        beside = info.dtype if isinstance(info, TensorStructInfo | PrimStructInfo) else None
-        if beside is not None and not isinstance(other, PrimValue):
+    for operand in values.values():
+        info = operand.struct_info if isinstance(operand, Expr) else None
+        operand_dtype = info.dtype if isinstance(info, TensorStructInfo | PrimStructInfo) else None
+        if operand_dtype is not None and not isinstance(operand, PrimValue):
             fits = (
-                is_float(beside) or (type(value) is int and beside != "bool") or default == beside
+                is_float(operand_dtype)
+                or (type(value) is int and operand_dtype != "bool")
+                or default == operand_dtype
             )
-            return beside if fits else default
+            return operand_dtype if fits else default
     return default

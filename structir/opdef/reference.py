@@ -31,7 +31,7 @@ from structir.ir.struct_info import (
 )
 from structir.lazy import lazy_module
 from structir.opdef import deduction
-from structir.opdef.parameters import NOT_GIVEN
+from structir.opdef.parameters import OMITTED
 from structir.projections.run import run
 from structir.projections.spec import IndexSpec
 from structir.projections.whole_axes import run_whole_axes
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 np = lazy_module("numpy")
 
-Value = Any  # a NumPy array, a tuple of values, a tuple of ints (a shape), a number or a text
-Way = Callable[[tuple[Value, ...]], Any]  # from the values of the arguments to the result
+Value = Any  # a NumPy array, a tuple of values, a shape as a tuple of ints, a number or a string
+Evaluator = Callable[[tuple[Value, ...]], Any]  # from the values of the arguments to the result
 
 
 def evaluate(definition: SignatureOpDefinition, call: Call, values: tuple[Value, ...]) -> Value:
@@ -53,21 +53,21 @@ def evaluate(definition: SignatureOpDefinition, call: Call, values: tuple[Value,
     if "as_written" in definition.hooks:
         values = definition.hooks["as_written"](call, values)
     pairs = zip(call.args, values, strict=True)
-    signature = tuple([_signed(arg, value) for arg, value in pairs])
+    signature = tuple([_signature_of(arg, value) for arg, value in pairs])
     attributes = tuple([(n, type(v), v) for n, v in call.attrs.items()])
-    return _way(definition.op, signature, attributes)(values)
+    return _evaluator(definition.op, signature, attributes)(values)
 
 
-# What is known of a run-time value before it is looked at: enough to deduce the op's result from.
+# Memo keys of run-time values: kind, shape and dtype determine the StructInfo of the result.
 
 
-def _signed(arg: Expr, value: Value) -> Any:
+def _signature_of(arg: Expr, value: Value) -> Any:
     if isinstance(value, np.ndarray | np.generic):
         return "tensor", value.shape, value.dtype.name
     if isinstance(value, tuple):
         if _is_shape(arg.struct_info, value) and type(arg) is not Tuple:
             return "shape", tuple(map(int, value))
-        return "tuple", tuple([_signed(field, v) for field, v in _fields(arg, value)])
+        return "tuple", tuple([_signature_of(field, v) for field, v in _fields(arg, value)])
     if isinstance(value, bool | int | float):
         dtype = arg.struct_info.dtype if isinstance(arg.struct_info, PrimStructInfo) else None
         return "number", type(value), value, dtype
@@ -84,19 +84,19 @@ def _fields(arg: Expr, value: tuple[Value, ...]) -> list[tuple[Expr, Value]]:
     if isinstance(arg, Tuple):
         return list(zip(arg.fields, value, strict=True))
     infos = arg.struct_info.fields if isinstance(arg.struct_info, TupleStructInfo) else ()
-    known = [infos[k] if k < len(infos) else OBJECT for k in range(len(value))]
-    return [(Var("field", info), v) for info, v in zip(known, value, strict=True)]
+    field_infos = [infos[k] if k < len(infos) else OBJECT for k in range(len(value))]
+    return [(Var("field", info), v) for info, v in zip(field_infos, value, strict=True)]
 
 
-def _argument(signed: Any) -> Expr:
-    """Returns an argument of which only the structure is known."""
-    match signed:
+def _argument(signature: Any) -> Expr:
+    """Returns an argument expression with the StructInfo of a value."""
+    match signature:
         case ("tensor", shape, dtype):
             return Var("value", TensorStructInfo(shape, dtype))
         case ("shape", sizes):
             return ShapeExpr(sizes)
         case ("tuple", ()):
-            return NOT_GIVEN
+            return OMITTED
         case ("tuple", fields):
             return Tuple(tuple([_argument(field) for field in fields]))
         case ("number", _, value, None):
@@ -106,33 +106,33 @@ def _argument(signed: Any) -> Expr:
             return PrimValue(value, PrimStructInfo(dtype, exact))
         case (_, is_dtype, text):
             return DataTypeImm(text) if is_dtype else StringImm(text)
-    raise TypeError(signed)
+    raise TypeError(signature)
 
 
-# The ways to a result. Everything that depends on shapes alone is worked out once for each of them.
+# Evaluators. Work that depends on shapes only is done once per memo key.
 
 
 def concrete(definition: SignatureOpDefinition, call: Call, values: tuple[Value, ...]) -> Call:
-    """Returns the call with arguments of the sizes and dtypes of these values."""
+    """Returns the call with arguments of the concrete shapes and dtypes of `values`."""
     pairs = zip(call.args, values, strict=True)
-    args = tuple([_argument(_signed(arg, value)) for arg, value in pairs])
-    bare = Call(definition.op, args, call.attrs)
-    return Call(definition.op, args, call.attrs, (), definition.deduce(bare))
+    args = tuple([_argument(_signature_of(arg, value)) for arg, value in pairs])
+    untyped = Call(definition.op, args, call.attrs)
+    return Call(definition.op, args, call.attrs, (), definition.deduce(untyped))
 
 
 @lru_cache(2048)
-def _way(op: Op, signature: tuple[Any, ...], attributes: tuple[Any, ...]) -> Way:
+def _evaluator(op: Op, signature: tuple[Any, ...], attributes: tuple[Any, ...]) -> Evaluator:
     definition: Any = op.definition
     args = tuple([_argument(s) for s in signature])
     static = {name: value for name, _, value in attributes}
-    bare = Call(op, args, static)
-    info = definition.deduce(bare)
+    untyped = Call(op, args, static)
+    info = definition.deduce(untyped)
     call = Call(op, args, static, (), info)
     if "reference" in definition.hooks:
-        return _hooked(definition, call, definition.hooks["reference"])
+        return _hook_evaluator(definition, call, definition.hooks["reference"])
     parts = definition.decompose(call)
     if parts is not None:
-        return _composed(parts, call)
+        return _decomposition_evaluator(parts, call)
     spec = definition.index_spec(call)
     if spec is None or not (spec.computes or spec.whole):
         message = "no implementation: expected a scalar body, a decomposition or a reference"
@@ -140,8 +140,8 @@ def _way(op: Op, signature: tuple[Any, ...], attributes: tuple[Any, ...]) -> Way
         raise StructInfoError(Diagnostic(message, None, definition.name, hint=hint))
     if spec.whole:
         body = _hook_arguments(definition, call)
-        return _whole(spec, definition.body, body, info)
-    return lambda values: _packed(run(spec, _operands(spec, values)), info)
+        return _whole_axis_evaluator(spec, definition.body, body, info)
+    return lambda values: _as_result(run(spec, _operands(spec, values)), info)
 
 
 def _operands(spec: IndexSpec, values: Sequence[Value]) -> list[Any]:
@@ -149,122 +149,124 @@ def _operands(spec: IndexSpec, values: Sequence[Value]) -> list[Any]:
 
 
 def at_path(values: Sequence[Value], path: tuple[int, ...]) -> Any:
-    """Returns the tensor at a path among the arguments of a call."""
+    """Returns the tensor at a path in the argument values of a call."""
     value = values[path[0]]
     return np.asarray(value[path[1]] if len(path) > 1 else value)
 
 
-def _packed(arrays: Sequence[Any], info: StructInfo) -> Value:
+def _as_result(arrays: Sequence[Any], info: StructInfo) -> Value:
     if isinstance(info, TupleStructInfo):
         return tuple(arrays)
     return arrays[0]
 
 
-def _whole(
+def _whole_axis_evaluator(
     spec: IndexSpec, body: Callable[..., Any], values_of: Callable[..., Any], info: StructInfo
-) -> Way:
-    def way(values: tuple[Value, ...]) -> Value:
+) -> Evaluator:
+    def evaluate_values(values: tuple[Value, ...]) -> Value:
         def applied(arrays: Mapping[str, Any]) -> Any:
             _, keywords = values_of(values)
             return body(**{**keywords, **arrays})
 
-        return _packed(run_whole_axes(spec, _operands(spec, values), applied), info)
+        return _as_result(run_whole_axes(spec, _operands(spec, values), applied), info)
 
-    return way
+    return evaluate_values
 
 
 def _hook_arguments(
     definition: SignatureOpDefinition, call: Call
 ) -> Callable[[tuple[Value, ...]], tuple[list[Any], dict[str, Any]]]:
-    """Returns a function from values to operands in order (None if omitted) and attributes."""
-    given = deduction.call_arguments(definition, call.args, call.attrs)
-    reading = {**given.attributes}
+    """Returns a function from argument values to the operands and attributes of a hook."""
+    call_view = deduction.call_arguments(definition, call.args, call.attrs)
+    attributes = {**call_view.attributes}
     positions = {p.name: k for k, p in enumerate(definition.signature.arguments)}
 
     def arguments(values: tuple[Value, ...]) -> tuple[list[Any], dict[str, Any]]:
         operands = []
-        for name, info in given.operands.items():
+        for name, info in call_view.operands.items():
             position = positions[name]
             value = values[position] if position < len(values) else None
             if isinstance(info, TensorStructInfo):
                 value = np.asarray(value)
             operands.append(None if info is None else value)
-        return operands, reading
+        return operands, attributes
 
     return arguments
 
 
-def _hooked(definition: SignatureOpDefinition, call: Call, hook: Callable[..., Any]) -> Way:
+def _hook_evaluator(
+    definition: SignatureOpDefinition, call: Call, hook: Callable[..., Any]
+) -> Evaluator:
     arguments = _hook_arguments(definition, call)
 
-    def way(values: tuple[Value, ...]) -> Value:
+    def evaluate_values(values: tuple[Value, ...]) -> Value:
         operands, attributes = arguments(values)
         try:
-            made = hook(*operands, **attributes)
+            result = hook(*operands, **attributes)
         except (
             ArithmeticError,
             IndexError,
             ValueError,
-        ) as error:  # values that do not fit the operands
+        ) as error:  # invalid operand values
             raise ShapeMismatchError(f"{definition.name}: {error}") from error
-        return _stored(made, call.struct_info)
+        return _convert(result, call.struct_info)
 
-    return way
+    return evaluate_values
 
 
-def _stored(value: Value, info: StructInfo | None) -> Value:
-    """Converts the values of a hook to the dtypes of the op."""
+def _convert(value: Value, info: StructInfo | None) -> Value:
+    """Converts the result of a hook to the dtypes of its StructInfo."""
     if isinstance(info, TupleStructInfo):
-        return tuple([_stored(v, field) for v, field in zip(value, info.fields, strict=True)])
+        return tuple([_convert(v, field) for v, field in zip(value, info.fields, strict=True)])
     if not isinstance(info, TensorStructInfo):
         return value
     array = np.asarray(value)
     return array if info.dtype is None else array.astype(numpy_dtype(info.dtype), copy=False)
 
 
-def _composed(parts: Expr, call: Call) -> Way:
-    """Evaluates a decomposition over the arguments of a call."""
+def _decomposition_evaluator(parts: Expr, call: Call) -> Evaluator:
+    """Returns the evaluator of a decomposition."""
 
     return lambda values: tree_value(parts, call, values, {})
 
 
 def tree_value(
-    parts: Expr, call: Call, values: tuple[Value, ...], known: dict[int, Value]
+    parts: Expr, call: Call, values: tuple[Value, ...], cache: dict[int, Value]
 ) -> Value:
-    """Evaluates an expression tree over the arguments of a call; `known` caches all nodes."""
+    """Evaluates an expression tree over the arguments of a call; `cache` is keyed by node id."""
     for arg, value in zip(call.args, values, strict=True):
-        _learn(arg, value, known)
-    return _tree_value(parts, known)
+        _bind_argument(arg, value, cache)
+    return _tree_value(parts, cache)
 
 
-def _learn(arg: Expr, value: Value, known: dict[int, Value]) -> None:
-    known[id(arg)] = value
+def _bind_argument(arg: Expr, value: Value, cache: dict[int, Value]) -> None:
+    cache[id(arg)] = value
     if isinstance(arg, Tuple):
         for field, item in zip(arg.fields, value, strict=True):
-            _learn(field, item, known)
+            _bind_argument(field, item, cache)
 
 
-def _tree_value(expr: Expr, known: dict[int, Value]) -> Value:
-    if id(expr) in known:
-        return known[id(expr)]
-    found = TREE_VALUES[type(expr)](expr, known)
-    known[id(expr)] = found
-    return found
+def _tree_value(expr: Expr, cache: dict[int, Value]) -> Value:
+    if id(expr) in cache:
+        return cache[id(expr)]
+    value = TREE_VALUES[type(expr)](expr, cache)
+    cache[id(expr)] = value
+    return value
 
 
-def _call_value(call: Call, known: dict[int, Value]) -> Value:
-    values = tuple([_tree_value(arg, known) for arg in call.args])
+def _call_value(call: Call, cache: dict[int, Value]) -> Value:
+    values = tuple([_tree_value(arg, cache) for arg in call.args])
     definition: Any = call.op.definition  # type: ignore[attr-defined]
     return definition.reference(call, values)
 
 
 TREE_VALUES: dict[type, Callable[[Any, dict[int, Value]], Value]] = {
     Call: _call_value,
-    Constant: lambda expr, known: expr.data,
-    PrimValue: lambda expr, known: expr.value,
-    ShapeExpr: lambda expr, known: expr.dims,
-    StringImm: lambda expr, known: expr.value,
-    DataTypeImm: lambda expr, known: expr.value,
-    Tuple: lambda expr, known: tuple([_tree_value(f, known) for f in expr.fields]),
-    TupleGetItem: lambda expr, known: _tree_value(expr.tuple_value, known)[expr.index],
+    Constant: lambda expr, cache: expr.data,
+    PrimValue: lambda expr, cache: expr.value,
+    ShapeExpr: lambda expr, cache: expr.dims,
+    StringImm: lambda expr, cache: expr.value,
+    DataTypeImm: lambda expr, cache: expr.value,
+    Tuple: lambda expr, cache: tuple([_tree_value(f, cache) for f in expr.fields]),
+    TupleGetItem: lambda expr, cache: _tree_value(expr.tuple_value, cache)[expr.index],
 }

@@ -1,4 +1,4 @@
-"""Resolves index signatures for calls: arguments by name, and the parsed signature."""
+"""Resolves index signatures for calls: binds arguments by name and parses the signature."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from structir.opdef.call_view import CallView, ResolvedSignature, UnknownShape
 from structir.opdef.declaration import DeclaredOp
 from structir.opdef.desugar import expand_lists
 from structir.opdef.notation import IndexSignature, NotationError, parse_index_signature
-from structir.opdef.parameters import NOT_GIVEN
+from structir.opdef.parameters import OMITTED
 from structir.opdef.shape_eval import UNKNOWN
 
 
 @attrs.frozen(eq=False)
 class ResolvedCall:
-    """The index signature of a call, and the arguments that its operands refer to."""
+    """The index signature of a call, and the paths of its operands in the arguments."""
 
-    line: IndexSignature
-    attributes: Mapping[str, Any]  # those computed with the signature
-    paths: tuple[tuple[int, int | None], ...]  # argument, and member of a list
+    index_signature: IndexSignature
+    attributes: Mapping[str, Any]  # computed with the signature
+    paths: tuple[tuple[int, int | None], ...]  # argument index, and index in a list
     at: tuple[
         tuple[str, str], ...
     ] = ()  # index variables, and the attributes that determine their axes
@@ -55,7 +55,7 @@ def call_arguments(
         if not parameter.is_argument:
             values[parameter.name] = attributes.get(parameter.name, parameter.default)
             continue
-        arg = args[position] if position < len(args) else NOT_GIVEN
+        arg = args[position] if position < len(args) else OMITTED
         position += 1
         if parameter.kind is not None:
             values[parameter.name] = value_of(arg, parameter.default)
@@ -65,8 +65,8 @@ def call_arguments(
 
 
 def value_of(arg: Expr, default: Any) -> Any:
-    """Returns the value of a size or shape argument, as far as it is known."""
-    if arg is NOT_GIVEN:
+    """Returns the value of a size or shape argument, or `UNKNOWN` or `UnknownShape`."""
+    if arg is OMITTED:
         return default
     if isinstance(arg, PrimValue):
         return arg.value
@@ -81,7 +81,7 @@ def value_of(arg: Expr, default: Any) -> Any:
 
 
 def _operand_info(name: str, is_list: bool, arg: Expr) -> Any:
-    if arg is NOT_GIVEN:
+    if arg is OMITTED:
         return () if is_list else None
     info = arg.struct_info
     if not is_list:
@@ -105,71 +105,81 @@ def _tensor(name: str, info: StructInfo | None) -> TensorStructInfo | None:
     raise InvalidCall(message, (), hint, "E0305")
 
 
-def resolve_call(definition: DeclaredOp, given: CallView) -> ResolvedCall:
+def resolve_call(definition: DeclaredOp, call_view: CallView) -> ResolvedCall:
     """Resolves the index signature of a call; memoized where ranks and attributes determine it."""
-    key = _resolution_key(definition, given)
-    known = definition.lines.get(key) if key is not None else None
-    if known is None:
-        known = _resolve(definition, given)
+    key = _resolution_key(definition, call_view)
+    resolved = definition.resolutions.get(key) if key is not None else None
+    if resolved is None:
+        resolved = _resolve(definition, call_view)
         if key is not None:
-            definition.lines[key] = known
-    found: ResolvedCall = known
-    return found
+            definition.resolutions[key] = resolved
+    result: ResolvedCall = resolved
+    return result
 
 
-def _resolution_key(definition: DeclaredOp, given: CallView) -> Any:
+def _resolution_key(definition: DeclaredOp, call_view: CallView) -> Any:
     if definition.reads_sizes:
         return None
     ranks = tuple(
         [
             tuple([m.ndim for m in info]) if type(info) is tuple else (info and (info.ndim,))
-            for info in given.operands.values()
+            for info in call_view.operands.values()
         ]
     )
-    if not callable(definition.line):
+    if not callable(definition.index_signature):
         return tuple([len(r) if r else 0 for r in ranks])
     if any(p.is_argument and p.kind is not None for p in definition.signature.parameters):
         return None
-    return ranks, tuple(given.attributes.items())
+    return ranks, tuple(call_view.attributes.items())
 
 
-def _resolve(definition: DeclaredOp, given: CallView) -> ResolvedCall:
-    written = definition.line(given) if callable(definition.line) else definition.line
-    if isinstance(written, str):
-        written = ResolvedSignature(written)
-    names = frozenset(given.attributes) | frozenset(written.attributes)
-    where = ", ".join([c for c in (definition.where, written.where) if c])
-    on = " and ".join([c for c in (definition.on, written.on) if c])
-    line = parse_index_signature(written.line, where, on, names)
-    counts = {name: len(info) for name, info in given.operands.items() if type(info) is tuple}
-    line = attrs.evolve(expand_lists(line, counts), nouns=tuple(written.nouns.items()))
-    letters = [(letter, name) for letter, name in definition.at.items()]
+def _resolve(definition: DeclaredOp, call_view: CallView) -> ResolvedCall:
+    computed = (
+        definition.index_signature(call_view)
+        if callable(definition.index_signature)
+        else definition.index_signature
+    )
+    if isinstance(computed, str):
+        computed = ResolvedSignature(computed)
+    names = frozenset(call_view.attributes) | frozenset(computed.attributes)
+    where = ", ".join([c for c in (definition.where, computed.where) if c])
+    on = " and ".join([c for c in (definition.on, computed.on) if c])
+    signature = parse_index_signature(computed.index_signature, where, on, names)
+    counts = {name: len(info) for name, info in call_view.operands.items() if type(info) is tuple}
+    signature = attrs.evolve(expand_lists(signature, counts), nouns=tuple(computed.nouns.items()))
+    axis_attributes = [(index_var, name) for index_var, name in definition.at.items()]
     members = range(max(counts.values(), default=0))
-    at = tuple([*letters, *[(f"{i}_{k}", name) for i, name in letters for k in members]])
-    paths = _paths(definition, line)
-    return ResolvedCall(_with_marks(line, paths), written.attributes, paths, at, written.sizes)
+    at = tuple(
+        [*axis_attributes, *[(f"{i}_{k}", name) for i, name in axis_attributes for k in members]]
+    )
+    paths = _paths(definition, signature)
+    return ResolvedCall(
+        _mark_list_members(signature, paths), computed.attributes, paths, at, computed.sizes
+    )
 
 
-def _with_marks(line: IndexSignature, paths: tuple[tuple[int, int | None], ...]) -> IndexSignature:
-    """Marks members of list operands that the signature writes out one by one."""
+def _mark_list_members(
+    signature: IndexSignature, paths: tuple[tuple[int, int | None], ...]
+) -> IndexSignature:
+    """Sets `many` for list members that the signature lists as separate accesses."""
     operands = [
         access if member is None or access.many else attrs.evolve(access, many=True)
-        for access, (_, member) in zip(line.operands, paths, strict=True)
+        for access, (_, member) in zip(signature.operands, paths, strict=True)
     ]
-    return attrs.evolve(line, operands=tuple(operands))
+    return attrs.evolve(signature, operands=tuple(operands))
 
 
-def _paths(definition: DeclaredOp, line: IndexSignature) -> tuple[tuple[int, int | None], ...]:
+def _paths(definition: DeclaredOp, signature: IndexSignature) -> tuple[tuple[int, int | None], ...]:
     arguments = definition.signature.arguments
-    places = {p.name: (k, p.is_list) for k, p in enumerate(arguments)}
+    positions = {p.name: (k, p.is_list) for k, p in enumerate(arguments)}
     paths: list[tuple[int, int | None]] = []
-    for access in line.operands:
-        if access.name in places and not places[access.name][1]:
-            paths.append((places[access.name][0], None))
+    for access in signature.operands:
+        if access.name in positions and not positions[access.name][1]:
+            paths.append((positions[access.name][0], None))
             continue
         name, _, member = access.name.rpartition("_")
-        if name not in places:
+        if name not in positions:
             message = f"expected a body parameter for the operand {access.name}, found none"
             raise NotationError(Diagnostic(message, op=definition.name))
-        paths.append((places[name][0], int(member)))
+        paths.append((positions[name][0], int(member)))
     return tuple(paths)

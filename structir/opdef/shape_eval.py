@@ -1,7 +1,7 @@
 """Evaluates index signatures over dims: extents of index variables, and result shapes.
 
-A `ShapePlan` holds all that does not depend on dims. `resolve_shapes` binds index variables to
-extents, checks dims against each other, broadcasts, and computes the dims of the results.
+A `ShapePlan` contains the parts that do not depend on dims. `resolve_shapes` binds index variables
+to extents, checks that dims match, broadcasts, and computes the dims of the results.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import attrs
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.opdef.axis_packs import Fact, InvalidCall
-from structir.opdef.broadcasting import covers, either_size, may_be_one
+from structir.opdef.broadcasting import broadcast_size, covers, may_be_one
 from structir.opdef.index_expr import (
     AttributeRef,
     IndexExpr,
@@ -25,7 +25,7 @@ from structir.opdef.index_expr import (
     leaves,
 )
 from structir.opdef.notation import AxisIndex, IndexSignature, SideCondition
-from structir.opdef.shape_plan import Dims, ShapePlan, SizeEquation, Spelled
+from structir.opdef.shape_plan import Dims, ExpandedAxes, ShapePlan, SizeEquation
 
 Location = tuple[int | None, int | None]  # operand and axis of a dim; None for an attribute
 BROADCASTING = "two sizes broadcast if they are equal or one of them is 1"
@@ -33,7 +33,7 @@ BROADCASTING = "two sizes broadcast if they are equal or one of them is 1"
 
 @attrs.frozen
 class Assumption:
-    """Two dims assumed equal: it is undecided at compile time and checked at run time."""
+    """Two dims assumed equal at compile time; a run-time check verifies it."""
 
     left: Dim
     right: Dim
@@ -44,10 +44,10 @@ class Assumption:
 class ResolvedShapes:
     """An index signature resolved for the operand shapes of one call.
 
-    `operands` and `results` hold the index expressions of each access with axis packs expanded
-    (`*s` of two axes becomes `s_0`, `s_1`; a shorter broadcasting operand has the last of them),
-    or None where the rank is unknown. `extents` maps index variables to known dims. The operand
-    dim at a broadcasting index variable may be 1 where its extent is larger.
+    `operands` and `results` hold the axes of each access with axis packs expanded, or None where
+    the rank is unknown. `*s` of two axes becomes `s_0`, `s_1`; a broadcasting operand of lower rank
+    has the last of them. `extents` maps index variables to known dims. The operand dim at a
+    broadcasting index variable may be 1 where its extent is larger.
     """
 
     plan: ShapePlan
@@ -57,28 +57,28 @@ class ResolvedShapes:
     operand_dims: tuple[Dims | None, ...]  # None where unknown
 
     @property
-    def line(self) -> IndexSignature:
+    def index_signature(self) -> IndexSignature:
         """Returns the index signature with list operands expanded."""
-        return self.plan.line
+        return self.plan.index_signature
 
     @property
-    def rows(self) -> Mapping[str, int | None]:
+    def pack_ranks(self) -> Mapping[str, int | None]:
         """Returns the rank of each axis pack."""
-        return self.plan.rows
+        return self.plan.pack_ranks
 
     @property
-    def operands(self) -> tuple[Spelled | None, ...]:
-        """Returns the index expressions of each operand, axis packs expanded."""
+    def operands(self) -> tuple[ExpandedAxes | None, ...]:
+        """Returns the axes of each operand, with axis packs expanded."""
         return self.plan.operands
 
     @property
-    def results(self) -> tuple[Spelled | None, ...]:
-        """Returns the index expressions of each result, axis packs expanded."""
+    def results(self) -> tuple[ExpandedAxes | None, ...]:
+        """Returns the axes of each result, with axis packs expanded."""
         return self.plan.results
 
     @property
     def on(self) -> tuple[SideCondition, ...]:
-        """Returns the conditions on indices, axis packs expanded."""
+        """Returns the conditions on indices, with axis packs expanded."""
         return self.plan.on
 
     def sizes(self, result: int) -> Dims | None:
@@ -99,13 +99,13 @@ class ResolvedShapes:
         return tuple(shape)
 
     def size(self, entry: AxisIndex) -> Dim | None:
-        """Returns the dim of a result axis, in the form of the operand dim that defines it."""
+        """Returns the dim of a result axis; reuses an operand dim of the same size expression."""
         size = entry.size
         if size is None:
             return None
         if type(size) is IndexExtent:
             return self.extents.get(size.name)
-        source = self.plan.read_off.get(size)
+        source = self.plan.size_sources.get(size)
         if source is not None:
             operand = self.operand_dims[source[0]]
             if operand is not None:
@@ -114,21 +114,21 @@ class ResolvedShapes:
 
 
 class _Unknown(Exception):
-    """An index expression uses an unknown dim."""
+    """An index expression that contains an unknown dim."""
 
 
-UNKNOWN = object()  # a dim attribute whose value is known only at run time
+UNKNOWN = object()  # the value of a size attribute that is computed at run time
 
 
 def _value(
-    formula: IndexExpr, extents: Mapping[str, Dim], attributes: Mapping[str, Any]
+    expr: IndexExpr, extents: Mapping[str, Dim], attributes: Mapping[str, Any]
 ) -> Dim | None:
     def leaf(part: IndexExpr) -> Dim:
         if isinstance(part, IndexExtent):
-            known = extents.get(part.name)
-            if known is None:
+            extent = extents.get(part.name)
+            if extent is None:
                 raise _Unknown
-            return known
+            return extent
         if isinstance(part, AttributeRef):
             value: Any = attributes[part.name]
             for k in part.path:
@@ -139,7 +139,7 @@ def _value(
         raise TypeError(f"a size cannot use {part}")
 
     try:
-        value: Dim = evaluate(formula, leaf)
+        value: Dim = evaluate(expr, leaf)
     except _Unknown:
         return None
     return value
@@ -155,7 +155,7 @@ def resolve_shapes(
 
 
 class _ShapeSolver:
-    """Solves the extents of the index variables of one call."""
+    """The solver for the extents of the index variables of one call."""
 
     def __init__(
         self,
@@ -164,113 +164,108 @@ class _ShapeSolver:
         attributes: Mapping[str, Any],
     ) -> None:
         self.plan = plan
-        self.given = operand_dims
+        self.operand_dims = operand_dims
         self.attributes = attributes
         self.extents: dict[str, Dim] = {}
         self.origin: dict[str, Location] = {}
         self.assumptions: list[Assumption] = []
 
     def run(self) -> None:
-        plan, given = self.plan, self.given
-        for row, letters in plan.attribute_rows:
-            value = self.attributes[row]
+        plan, operand_dims = self.plan, self.operand_dims
+        for pack, index_vars in plan.attribute_packs:
+            value = self.attributes[pack]
             if type(value) is not tuple:
                 continue
-            for k, letter in enumerate(letters):
-                self.extents[letter] = value[k]
-                self.origin[letter] = (None, None)
-        for letter, k, axis in plan.strict:
-            sizes = given[k]
+            for k, var in enumerate(index_vars):
+                self.extents[var] = value[k]
+                self.origin[var] = (None, None)
+        for var, k, axis in plan.strict:
+            sizes = operand_dims[k]
             if sizes is not None:
-                self.bind(letter, sizes[axis], k, axis)
-        for letter, locations in plan.joins:
-            self.broadcast(letter, locations)
+                self.bind(var, sizes[axis], k, axis)
+        for var, locations in plan.joins:
+            self.broadcast(var, locations)
         if plan.equations:
             self.solve()
-        for letter, k, axis in plan.loose:
-            sizes = given[k]
+        for var, k, axis in plan.loose:
+            sizes = operand_dims[k]
             if sizes is not None:
-                self.fit(letter, sizes[axis], k, axis)
-        for relation in plan.comparisons:
-            self.compare(relation)
+                self.check_broadcast(var, sizes[axis], k, axis)
+        for condition in plan.comparisons:
+            self.compare(condition)
 
-    def bind(self, letter: str, size: Dim, k: int | None, axis: int | None) -> None:
-        known = self.extents.get(letter)
-        if known is None:
-            self.extents[letter] = size
-            self.origin[letter] = (k, axis)
-        elif known is not size and known != size:
-            self.must_equal(known, size, letter, self.origin[letter], (k, axis))
+    def bind(self, var: str, size: Dim, k: int | None, axis: int | None) -> None:
+        extent = self.extents.get(var)
+        if extent is None:
+            self.extents[var] = size
+            self.origin[var] = (k, axis)
+        elif extent is not size and extent != size:
+            self.must_equal(extent, size, var, self.origin[var], (k, axis))
 
     def must_equal(
-        self,
-        left: Dim,
-        right: Dim,
-        what: str,
-        left_place: Location,
-        right_place: Location,
+        self, lhs: Dim, rhs: Dim, name: str, lhs_location: Location, rhs_location: Location
     ) -> None:
-        same = dims.equal(left, right)
-        if same:
+        are_equal = dims.equal(lhs, rhs)
+        if are_equal:
             return
-        if same is False:
-            sides = (left, left_place), (right, right_place)
+        if are_equal is False:
+            sides = (lhs, lhs_location), (rhs, rhs_location)
             raise InvalidCall(
-                self.mismatch(what, sides),
+                self.mismatch(name, sides),
                 tuple(
-                    [(self.dim_text(what, size, p), *p) for size, p in sides if p[0] is not None]
+                    [(self.dim_text(name, size, p), *p) for size, p in sides if p[0] is not None]
                 ),
                 code="E0201",
             )
-        sides_text = self.sides_text(what, left_place, right_place)
-        self.assumptions.append(Assumption(left, right, sides_text))
+        sides_text = self.sides_text(name, lhs_location, rhs_location)
+        self.assumptions.append(Assumption(lhs, rhs, sides_text))
 
-    def mismatch(self, what: str, sides: Sequence[tuple[Dim, Location]]) -> str:
-        """Returns the message of two unequal dims, each with its operand and axis."""
-        kind = "contraction dimension" if self.is_contracted(what) else "dimension"
+    def mismatch(self, name: str, sides: Sequence[tuple[Dim, Location]]) -> str:
+        """Returns the message for two unequal dims, with their operands and axes."""
+        kind = "contraction dimension" if self.is_contracted(name) else "dimension"
         if all(k is not None for _, (k, _) in sides):
             texts = [
-                f"{self.operand(k)} has {self.dim_text(what, size, (k, axis))}"
+                f"{self.operand(k)} has {self.dim_text(name, size, (k, axis))}"
                 for size, (k, axis) in sides
             ]
             return f"{kind} mismatch: {texts[0]}, {texts[1]}"
-        (left, _), (right, location) = sides
+        (lhs, _), (rhs, location) = sides
         where = "" if location[0] is None else f" ({self.axis_of_operand(location)})"
-        text = f"expected {what} = {dims.text(left)}, found {dims.text(right)}"
-        if not what.isidentifier():
-            text = f"expected `{what}`, found {dims.text(left)} and {dims.text(right)}"
+        text = f"expected {name} = {dims.text(lhs)}, found {dims.text(rhs)}"
+        if not name.isidentifier():
+            text = f"expected `{name}`, found {dims.text(lhs)} and {dims.text(rhs)}"
         return f"{kind} mismatch: {text}{where}"
 
-    def is_contracted(self, letter: str) -> bool:
-        """Returns whether an index variable of two operands is in no result."""
+    def is_contracted(self, var: str) -> bool:
+        """Returns whether an index variable is in no result; False where a result is unknown."""
         results = [e for entries in self.plan.results for e in entries or ()]
         uses = [leaf for e in results if e.index is not None for leaf in leaves(e.index)]
         joined = [name for e in results for name in e.join]
-        known = all(entries is not None for entries in self.plan.results)
+        is_known = all(entries is not None for entries in self.plan.results)
         names = {leaf.name for leaf in uses if isinstance(leaf, IndexVar)} | {*joined}
-        return known and letter.isidentifier() and letter not in names
+        return is_known and var.isidentifier() and var not in names
 
     def operand(self, k: int | None) -> str:
-        return "attributes" if k is None else self.plan.line.operands[k].shown
+        return "attributes" if k is None else self.plan.index_signature.operands[k].shown
 
-    def dim_text(self, what: str, size: Dim, location: Location) -> str:
+    def dim_text(self, name: str, size: Dim, location: Location) -> str:
         """Returns `k = 32 (axis -1)`, or `32 (axis 0)` for an axis of an axis pack."""
         k, axis = location
         where = "" if k is None or axis is None else f" ({self.axis_text(k, axis)})"
-        anonymous = "_" in what or not what.isidentifier()
-        return f"{'' if anonymous else f'{what} = '}{dims.text(size)}{where}"
+        anonymous = "_" in name or not name.isidentifier()
+        return f"{'' if anonymous else f'{name} = '}{dims.text(size)}{where}"
 
     def axis_text(self, k: int, axis: int) -> str:
-        """Returns an axis by number, counted from the end where it is after an axis pack."""
-        sizes, entries = self.given[k], self.plan.line.operands[k].entries
-        if sizes is not None and entries and entries[0].row is not None:
+        """Returns `axis 0`, or `axis -1` for an operand that begins with an axis pack."""
+        sizes, entries = self.operand_dims[k], self.plan.index_signature.operands[k].entries
+        if sizes is not None and entries and entries[0].pack is not None:
             return f"axis {axis - len(sizes)}"
         return f"axis {axis}"
 
-    def sides_text(self, what: str, *locations: Location) -> str:
-        """Returns the operand axes that must be equal, or `what` where an attribute is involved."""
+    def sides_text(self, name: str, *locations: Location) -> str:
+        """Returns the operand axes that must be equal, or `name` where an attribute is involved."""
         if any(k is None or axis is None for k, axis in locations):
-            return what
+            return name
         return " and ".join([self.axis_of_operand(location) for location in locations])
 
     def axis_of_operand(self, location: Location) -> str:
@@ -279,194 +274,194 @@ class _ShapeSolver:
             return "an attribute"
         return f"{self.axis_text(k, axis)} of {self.operand(k)}"
 
-    def broadcast(self, letter: str, locations: tuple[tuple[int, int], ...]) -> None:
-        """Binds the extent of a broadcasting index variable, unless it is undecided."""
+    def broadcast(self, var: str, locations: tuple[tuple[int, int], ...]) -> None:
+        """Binds the extent of a broadcasting index variable if its value is decided."""
         size: Dim | None = None
         first = (0, 0)
         undecided = False
         for k, axis in locations:
-            sizes = self.given[k]
+            sizes = self.operand_dims[k]
             if sizes is None:
                 undecided = True
                 continue
-            local = sizes[axis]
-            if local == 1 or local is size:
+            dim = sizes[axis]
+            if dim == 1 or dim is size:
                 if size is None:
-                    size, first = local, (k, axis)
+                    size, first = dim, (k, axis)
                 continue
             if size is None or size == 1:
-                size, first = local, (k, axis)
+                size, first = dim, (k, axis)
                 continue
-            common = self.broadcast_dims(size, local, first, (k, axis))
+            common = self.broadcast_dims(size, dim, first, (k, axis))
             if common is None:
                 undecided = True
             elif common is not size:
                 size, first = common, (k, axis)
         if size is not None and not (undecided and (not isinstance(size, int) or size == 1)):
-            self.extents[letter] = size
-            self.origin[letter] = first
+            self.extents[var] = size
+            self.origin[var] = first
 
     def broadcast_dims(
-        self, left: Dim, right: Dim, here: tuple[int, int], there: tuple[int, int]
+        self, lhs: Dim, rhs: Dim, lhs_axis: tuple[int, int], rhs_axis: tuple[int, int]
     ) -> Dim | None:
-        """Broadcasts two dims that are not known to be 1; None where the result is too large."""
-        same = dims.equal(left, right)
-        if same:
-            return left
-        if same is False and not (may_be_one(left) or may_be_one(right)):
-            texts = [self.dim_text("_", size, p) for size, p in ((left, here), (right, there))]
-            first, second = (self.operand(k) for k, _ in (here, there))
+        """Returns the broadcast of two dims; None for too many joined sizes."""
+        are_equal = dims.equal(lhs, rhs)
+        if are_equal:
+            return lhs
+        if are_equal is False and not (may_be_one(lhs) or may_be_one(rhs)):
+            texts = [self.dim_text("_", size, p) for size, p in ((lhs, lhs_axis), (rhs, rhs_axis))]
+            first, second = (self.operand(k) for k, _ in (lhs_axis, rhs_axis))
             raise InvalidCall(
                 f"cannot broadcast: {first} has {texts[0]}, {second} has {texts[1]}",
-                ((texts[0], *here), (texts[1], *there), (BROADCASTING, None, None)),
+                ((texts[0], *lhs_axis), (texts[1], *rhs_axis), (BROADCASTING, None, None)),
                 code="E0302",
             )
-        whole = either_size(left, right)
-        if whole is None or covers(left, right) or covers(right, left):
-            return whole
-        for size in (left, right):
-            if size != whole:
-                axes = " and ".join([self.axis_of_operand(side) for side in (here, there)])
-                self.assume_loose(size, whole, f"{axes} must broadcast")
-        return whole
+        extent = broadcast_size(lhs, rhs)
+        if extent is None or covers(lhs, rhs) or covers(rhs, lhs):
+            return extent
+        for size in (lhs, rhs):
+            if size != extent:
+                axes = " and ".join([self.axis_of_operand(side) for side in (lhs_axis, rhs_axis)])
+                self.assume_broadcast(size, extent, f"{axes} must broadcast")
+        return extent
 
-    def assume_loose(self, size: Dim, whole: Dim, what: str) -> None:
-        allowed = dims.select(dims.compare("eq", size, 1), 1, whole)
-        self.assumptions.append(Assumption(size, allowed, what))
+    def assume_broadcast(self, size: Dim, extent: Dim, name: str) -> None:
+        allowed = dims.select(dims.compare("eq", size, 1), 1, extent)
+        self.assumptions.append(Assumption(size, allowed, name))
 
-    def fit(self, letter: str, size: Dim, k: int, axis: int) -> None:
-        """Checks that a broadcasting axis is 1, or the extent that other axes determine."""
-        whole = self.extents.get(letter)
-        if whole is None or size is whole or size == 1 or size == whole:
+    def check_broadcast(self, var: str, size: Dim, k: int, axis: int) -> None:
+        """Checks that a broadcasting axis has size 1 or the extent of its index variable."""
+        extent = self.extents.get(var)
+        if extent is None or size is extent or size == 1 or size == extent:
             return
-        same = dims.equal(size, whole)
-        if same:
+        are_equal = dims.equal(size, extent)
+        if are_equal:
             return
-        if same is False and not may_be_one(size):
+        if are_equal is False and not may_be_one(size):
             where = f"{self.axis_text(k, axis)} of {self.operand(k)}"
-            target, source = dims.text(whole), self.origin.get(letter, (None, None))
+            target, source = dims.text(extent), self.origin.get(var, (None, None))
             raise InvalidCall(
                 f"cannot broadcast {where}: expected 1 or {target}, found {dims.text(size)}",
                 (
                     (self.dim_text("_", size, (k, axis)), k, axis),
-                    (self.dim_text("_", whole, source) + " is required", *source),
+                    (self.dim_text("_", extent, source) + " is required", *source),
                     (BROADCASTING, None, None),
                 ),
                 code="E0302",
             )
-        self.assume_loose(size, whole, f"{self.axis_of_operand((k, axis))} must broadcast")
+        self.assume_broadcast(size, extent, f"{self.axis_of_operand((k, axis))} must broadcast")
 
     # ---- equations
 
     def solve(self) -> None:
-        todo = list(self.plan.equations)
-        moved = True
-        while todo and moved:
-            remaining = [equation for equation in todo if not self.step(equation)]
-            moved = len(remaining) < len(todo)
-            todo = remaining
+        equations = list(self.plan.equations)
+        progress = True
+        while equations and progress:
+            remaining = [equation for equation in equations if not self.solve_equation(equation)]
+            progress = len(remaining) < len(equations)
+            equations = remaining
 
-    def step(self, equation: SizeEquation) -> bool:
+    def solve_equation(self, equation: SizeEquation) -> bool:
         """Checks an equation without unknowns, or solves it for its only unknown.
 
-        Returns False for an equation that must wait for others.
+        Returns False for an equation with several unknowns.
         """
-        unknown = [letter for letter in equation.letters if letter not in self.extents]
+        unknown = [var for var in equation.index_vars if var not in self.extents]
         if len(unknown) > 1:
             return False
         if equation.right is None:
-            sizes = self.given[equation.operand or 0]
-            right = None if sizes is None else sizes[equation.axis or 0]
-            if right is None:
+            sizes = self.operand_dims[equation.operand or 0]
+            rhs = None if sizes is None else sizes[equation.axis or 0]
+            if rhs is None:
                 return False
         else:
-            right = self.value(equation.right)
-        left = self.value(equation.left)
+            rhs = self.value(equation.right)
+        lhs = self.value(equation.left)
         if not unknown:
-            if left is not None and right is not None and left != right:
-                place = (equation.operand, equation.axis)
-                self.must_equal(left, right, self.named(equation), (None, None), place)
-            return left is not None and right is not None
-        if (left is None) == (right is None):
+            if lhs is not None and rhs is not None and lhs != rhs:
+                location = (equation.operand, equation.axis)
+                self.must_equal(lhs, rhs, self.equation_text(equation), (None, None), location)
+            return lhs is not None and rhs is not None
+        if (lhs is None) == (rhs is None):
             return False
-        formula = equation.left if left is None else equation.right
-        known = right if left is None else left
-        if formula is None or known is None:
+        expr = equation.left if lhs is None else equation.right
+        total = rhs if lhs is None else lhs
+        if expr is None or total is None:
             return False
-        return self.isolate(formula, known, unknown[0], equation)
+        return self.isolate(expr, total, unknown[0], equation)
 
-    def named(self, equation: SizeEquation) -> str:
+    def equation_text(self, equation: SizeEquation) -> str:
         if equation.right is not None:
             return equation.text
         return str(equation.left).removeprefix("(").removesuffix(")")
 
-    def value(self, formula: IndexExpr) -> Dim | None:
-        if type(formula) is IndexExtent:
-            return self.extents.get(formula.name)
-        if type(formula) is IntLiteral:
-            return formula.value
-        return _value(formula, self.extents, self.attributes)
+    def value(self, expr: IndexExpr) -> Dim | None:
+        if type(expr) is IndexExtent:
+            return self.extents.get(expr.name)
+        if type(expr) is IntLiteral:
+            return expr.value
+        return _value(expr, self.extents, self.attributes)
 
-    def isolate(self, formula: IndexExpr, total: Dim, letter: str, equation: SizeEquation) -> bool:
-        """Solves `formula == total` for its one unknown, in which it must be linear."""
-        place = (equation.operand, equation.axis)
-        if type(formula) is IndexExtent:
-            self.bind(letter, total, *place)
+    def isolate(self, expr: IndexExpr, total: Dim, var: str, equation: SizeEquation) -> bool:
+        """Solves `expr == total` for its only unknown; returns False if it is not linear."""
+        location = (equation.operand, equation.axis)
+        if type(expr) is IndexExtent:
+            self.bind(var, total, *location)
             return True
-        unknown = dims.sym(letter)
-        value = _value(formula, {**self.extents, letter: unknown}, self.attributes)
+        unknown = dims.sym(var)
+        value = _value(expr, {**self.extents, var: unknown}, self.attributes)
         atom = dims.as_sym(unknown)
         if value is None or atom is None:
             return False
         parts = dims.linear(value, atom)
         if parts is None or parts[0] == 0:
             return False
-        factor, rest = parts
-        self.bind(letter, self.divide(total - rest, factor, total, equation), *place)
+        factor, offset = parts
+        self.bind(var, self.divide(total - offset, factor, total, equation), *location)
         return True
 
     def divide(self, top: Dim, factor: Dim, total: Dim, equation: SizeEquation) -> Dim:
         quotient = dims.exact_quotient(top, factor)
-        name = self.named(equation)
+        name = self.equation_text(equation)
         if quotient is not None:
             if isinstance(quotient, int) and quotient < 0:
-                raise self.unfit(equation, total)
+                raise self.no_solution(equation, total)
             return quotient
         if factor == 0 or dims.equal(dims.floormod(top, factor), 0) is False:
-            raise self.unfit(equation, total)
+            raise self.no_solution(equation, total)
         quotient = dims.floordiv(top, factor)
         self.assumptions.append(Assumption(quotient * factor, top, name))
         return quotient
 
-    def unfit(self, equation: SizeEquation, total: Dim) -> InvalidCall:
-        """Returns the error of an equation without a solution, with the known extents in it."""
-        name, location = self.named(equation), (equation.operand, equation.axis)
-        known = [letter for letter in sorted(equation.letters) if letter in self.extents]
-        sources = [self.origin.get(letter, (None, None)) for letter in known]
+    def no_solution(self, equation: SizeEquation, total: Dim) -> InvalidCall:
+        """Returns the error of an equation without a solution, with its known extents."""
+        name, location = self.equation_text(equation), (equation.operand, equation.axis)
+        bound_vars = [var for var in sorted(equation.index_vars) if var in self.extents]
+        sources = [self.origin.get(var, (None, None)) for var in bound_vars]
         facts: list[Fact] = [(self.dim_text("_", total, location), *location)]
         facts += [
-            (self.dim_text(letter, self.extents[letter], source), *source)
-            for letter, source in zip(known, sources, strict=True)
+            (self.dim_text(var, self.extents[var], source), *source)
+            for var, source in zip(bound_vars, sources, strict=True)
         ]
-        nouns = dict(self.plan.line.nouns)
-        noun = next((nouns[letter] for letter in known if letter in nouns), None)
+        nouns = dict(self.plan.index_signature.nouns)
+        noun = next((nouns[var] for var in bound_vars if var in nouns), None)
         size = None if noun is None else self.conditioned_value(equation)
-        found = f"found {dims.text(total)} ({self.axis_of_operand(location)})"
+        found_text = f"found {dims.text(total)} ({self.axis_of_operand(location)})"
         if size is not None:
             where = "; ".join([self.axis_of_operand(s) for s in sources if s[0] is not None])
-            message = f"expected {dims.text(size)} {noun} ({where}), {found}"
+            message = f"expected {dims.text(size)} {noun} ({where}), {found_text}"
         else:
-            given = " and ".join([f"{i} = {dims.text(self.extents[i])}" for i in known])
+            values = " and ".join([f"{i} = {dims.text(self.extents[i])}" for i in bound_vars])
             factor = self.factor_of(equation)
-            size_text = f"{name}{f' where {given}' if given else ''}"
+            size_text = f"{name}{f' where {values}' if values else ''}"
             if factor is not None:
                 size_text = f"a multiple of {dims.text(factor)}, as {size_text}"
-            message = f"expected {size_text}, {found}"
+            message = f"expected {size_text}, {found_text}"
         return InvalidCall(f"size mismatch: {message}", tuple(facts), code="E0306")
 
     def factor_of(self, equation: SizeEquation) -> Dim | None:
-        """Returns the factor of the one unknown of an equation that is a product."""
-        unknown = [letter for letter in equation.letters if letter not in self.extents]
+        """Returns the factor of the only unknown, if the left side is their product."""
+        unknown = [var for var in equation.index_vars if var not in self.extents]
         if len(unknown) != 1:
             return None
         sym = dims.sym(unknown[0])
@@ -476,25 +471,25 @@ class _ShapeSolver:
         return parts[0] if parts is not None and parts[1] == 0 and parts[0] != 0 else None
 
     def conditioned_value(self, equation: SizeEquation) -> Dim | None:
-        """Returns the value of an equation whose unknowns are bound by conditions `g == groups`."""
+        """Returns the left side with unknowns bound by conditions such as `g == groups`."""
         extents = dict(self.extents)
-        for other in self.plan.equations:
-            if type(other.left) is IndexExtent and other.right is not None:
-                value = self.value(other.right)
+        for condition in self.plan.equations:
+            if type(condition.left) is IndexExtent and condition.right is not None:
+                value = self.value(condition.right)
                 if value is not None:
-                    extents.setdefault(other.left.name, value)
+                    extents.setdefault(condition.left.name, value)
         return _value(equation.left, extents, self.attributes)
 
-    def compare(self, relation: SideCondition) -> None:
-        left, right = self.value(relation.left), self.value(relation.right)
-        if left is None or right is None:
+    def compare(self, condition: SideCondition) -> None:
+        lhs, rhs = self.value(condition.left), self.value(condition.right)
+        if lhs is None or rhs is None:
             return
-        holds = dims.compare(relation.op, left, right)
-        if holds == 0:
+        outcome = dims.compare(condition.op, lhs, rhs)
+        if outcome == 0:
             raise InvalidCall(
-                f"size mismatch: expected `{relation.text}`, "
-                f"found {dims.text(left)} and {dims.text(right)}",
+                f"size mismatch: expected `{condition.text}`, "
+                f"found {dims.text(lhs)} and {dims.text(rhs)}",
                 code="E0306",
             )
-        if holds != 1:
-            self.assumptions.append(Assumption(holds, 1, relation.text))
+        if outcome != 1:
+            self.assumptions.append(Assumption(outcome, 1, condition.text))

@@ -1,4 +1,4 @@
-"""Builds index specs over loop indices: one statement for each choice among joined indices."""
+"""Builds index specs: one statement for each choice of joined index variables."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ import attrs
 
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
-from structir.opdef import index_expr as formulas
+from structir.opdef import index_expr
 from structir.opdef.index_expr import ElementRef, IndexExpr, IndexVar
-from structir.opdef.index_exprs import Chosen, LoopIndices, element_name, elements_of
-from structir.opdef.notation import AxisIndex as LineEntry
-from structir.opdef.notation import SideCondition
+from structir.opdef.index_exprs import JoinSelection, LoopIndices, element_name, elements_of
+from structir.opdef.notation import AxisIndex, SideCondition
 from structir.projections.monoid import MONOIDS
 from structir.projections.scalar_expr import ScalarExpr, operands_of
 from structir.projections.spec import (
@@ -32,36 +31,36 @@ from structir.projections.spec import (
 
 @attrs.frozen(eq=False)
 class CallTensor:
-    """An operand or a result of one call: its axes with packs expanded, and its StructInfo."""
+    """An operand or result of a call: axes with packs expanded, dims and dtype."""
 
     name: str
-    entries: tuple[LineEntry, ...]
+    entries: tuple[AxisIndex, ...]
     dims: tuple[Dim, ...]
     dtype: str | None = None
-    path: tuple[int, ...] = ()  # of an operand: where it is in the call
-    member: int | None = None  # of a list of operands or results: which one it is
+    path: tuple[int, ...] = ()  # of an operand in the arguments
+    member: int | None = None  # index in a list of operands or results
 
 
 @attrs.frozen(eq=False)
 class JoinChoice:
     """A choice of one index variable from each join; each choice is one statement."""
 
-    chosen: Chosen = attrs.Factory(dict)
+    chosen: JoinSelection = attrs.Factory(dict)
 
     @property
     def number(self) -> int | None:
-        """Returns the list member that is chosen, where there is one join."""
+        """Returns the chosen list member if there is one join, else None."""
         return next(iter(self.chosen.values())) if len(self.chosen) == 1 else None
 
     @cached_property
-    def own(self) -> frozenset[str]:
-        """Returns the chosen joined index variables."""
+    def chosen_vars(self) -> frozenset[str]:
+        """Returns the chosen index variables."""
         return frozenset(group[k] for group, k in self.chosen.items())
 
     @cached_property
-    def others(self) -> frozenset[str]:
-        """Returns the joined index variables that are not chosen."""
-        return frozenset(n for group in self.chosen for n in group) - self.own
+    def unchosen_vars(self) -> frozenset[str]:
+        """Returns the other index variables of the joins."""
+        return frozenset(n for group in self.chosen for n in group) - self.chosen_vars
 
 
 class NotOneLoopNest(Exception):
@@ -73,170 +72,173 @@ Values = Callable[[JoinChoice, Sequence[CallTensor], int], "tuple[ScalarExpr | N
 
 @attrs.frozen(eq=False)
 class SpecBuilder:
-    """Builds the spec of one call; `values` returns the body's value per result and choice."""
+    """The builder of the index spec of a call; `values` evaluates the body for a choice."""
 
-    operands: Sequence[CallTensor]  # those that are given
+    operands: Sequence[CallTensor]  # without omitted ones
     results: Sequence[CallTensor]
-    letters: LoopIndices
+    loops: LoopIndices
     on: Sequence[SideCondition]
     values: Values
     monoid: str | None = None
     base: str | None = None
 
     @cached_property
-    def named(self) -> dict[str, int]:
+    def positions(self) -> dict[str, int]:
         """Returns the position of each operand by name."""
         return {tensor.name: k for k, tensor in enumerate(self.operands)}
 
     def spec(self, fill: Any = 0) -> IndexSpec:
         """Builds the spec."""
-        made = [self.clause(piece) for piece in self.pieces()]
+        statements = [self.statement(choice) for choice in self.choices()]
         return IndexSpec(
             tuple([OperandInfo(t.name, t.path, t.dims, t.dtype) for t in self.operands]),
             tuple([ResultInfo(t.name, t.dims, t.dtype) for t in self.results]),
-            {s: self.letters.extent(s) for s in self.letters.symbols.values()},
-            tuple([clause for clause in made if clause is not None]),
-            self.nothing(made, fill),
-            None if self.base is None else self.named[self.base],
+            {s: self.loops.extent(s) for s in self.loops.symbols.values()},
+            tuple([statement for statement in statements if statement is not None]),
+            self.unwritten_value(statements, fill),
+            None if self.base is None else self.positions[self.base],
         )
 
-    def nothing(self, made: Sequence[Statement | None], fill: Any) -> Any:
-        """Returns the value of unwritten elements: the identity of a reduction, or the fill."""
-        clauses = [clause for clause in made if clause is not None]
-        single = all(w.unique for c in clauses for w in c.writes)
+    def unwritten_value(self, statements: Sequence[Statement | None], fill: Any) -> Any:
+        """Returns the value of unwritten elements: the identity of the reduction, or `fill`."""
+        nonempty = [statement for statement in statements if statement is not None]
+        is_unique = all(w.unique for c in nonempty for w in c.writes)
         dtype = self.results[0].dtype
-        if self.monoid is None or self.base is not None or not single or dtype is None:
+        if self.monoid is None or self.base is not None or not is_unique or dtype is None:
             return fill
         return MONOIDS[self.monoid].of_nothing(dtype)
 
-    def pieces(self) -> Iterator[JoinChoice]:
-        """Yields the choices among joined index variables; one empty choice without joins."""
+    def choices(self) -> Iterator[JoinChoice]:
+        """Yields the choices of joined index variables; one empty choice without joins."""
         tensors = (*self.operands, *self.results)
         groups = list(dict.fromkeys(e.join for t in tensors for e in t.entries if e.join))
         for numbers in itertools.product(*[range(len(group)) for group in groups]):
             yield JoinChoice(dict(zip(groups, numbers, strict=True)))
 
-    def clause(self, piece: JoinChoice) -> Statement | None:
-        """Builds the statement of a choice; None where nothing is read and the fill remains."""
-        operands = [t for t in self.operands if self._belongs(t, piece)]
-        results = [(k, t) for k, t in enumerate(self.results) if self._belongs(t, piece)]
-        if piece.own and not self._has_reader(operands, piece):
+    def statement(self, choice: JoinChoice) -> Statement | None:
+        """Returns the statement of a choice, or None if only the fill remains."""
+        operands = [t for t in self.operands if self._belongs(t, choice)]
+        results = [(k, t) for k, t in enumerate(self.results) if self._belongs(t, choice)]
+        if choice.chosen_vars and not self._is_read(operands, choice):
             return None
-        read = [t for t in operands if t.name != self.base]
-        points = self.values(piece, read, len(results))
-        if len(points) != len(results):
+        tensors_read = [t for t in operands if t.name != self.base]
+        values = self.values(choice, tensors_read, len(results))
+        if len(values) != len(results):
             raise NotOneLoopNest
         writes = [
-            self._write(k, t, point, piece) for (k, t), point in zip(results, points, strict=True)
+            self._write(k, t, value, choice) for (k, t), value in zip(results, values, strict=True)
         ]
-        conditions = tuple([self.letters.condition(relation) for relation in self.on])
-        reads = self._needed([self._read(t, piece) for t in read], writes, piece)
-        whole = dict.fromkeys(s for t in (*read, *self.results) for s in self._whole_letters(t))
-        parallel = dict.fromkeys(s for _, t in results for s in self._uses(t.entries, piece))
+        conditions = tuple([self.loops.condition(condition) for condition in self.on])
+        reads = self._needed([self._read(t, choice) for t in tensors_read], writes, choice)
+        whole_axes = dict.fromkeys(
+            s for t in (*tensors_read, *self.results) for s in self._whole_indices(t)
+        )
+        parallel = dict.fromkeys(s for _, t in results for s in self._uses(t.entries, choice))
         reduced = {s for s in self._used(reads, conditions) if s not in parallel}
-        if self.base is not None:  # every element that is read is written, there or elsewhere
-            parallel |= dict.fromkeys(self.letters.in_order(reduced))
+        if self.base is not None:  # scatter: each element read is written
+            parallel |= dict.fromkeys(self.loops.in_order(reduced))
             reduced = set()
         return Statement(
-            tuple([s for s in parallel if s not in whole]),
-            tuple([s for s in self.letters.in_order(reduced) if s not in whole]),
-            tuple(whole),
+            tuple([s for s in parallel if s not in whole_axes]),
+            tuple([s for s in self.loops.in_order(reduced) if s not in whole_axes]),
+            tuple(whole_axes),
             reads,
             tuple(writes),
             conditions,
             self.monoid,
         )
 
-    # what a piece is made of
+    # Loop indices of a choice
 
-    def _uses(self, entries: Iterable[LineEntry], piece: JoinChoice) -> Iterator[Sym]:
-        """Yields the loop indices of an access in order, including data-dependent reads."""
+    def _uses(self, entries: Iterable[AxisIndex], choice: JoinChoice) -> Iterator[Sym]:
+        """Yields the loop indices of an access in order, including those of elements in indices."""
         for entry in entries:
             if entry.join:
-                yield self.letters.symbol(entry.join[piece.chosen[entry.join]])
+                yield self.loops.symbol(entry.join[choice.chosen[entry.join]])
             elif entry.index is not None:
-                yield from self._uses_of(entry.index, piece)
+                yield from self._uses_of(entry.index, choice)
 
-    def _uses_of(self, formula: IndexExpr, piece: JoinChoice) -> Iterator[Sym]:
-        for leaf in formulas.leaves(formula):
+    def _uses_of(self, expr: IndexExpr, choice: JoinChoice) -> Iterator[Sym]:
+        for leaf in index_expr.leaves(expr):
             if isinstance(leaf, IndexVar):
-                yield self.letters.symbol(leaf.name)
+                yield self.loops.symbol(leaf.name)
             elif isinstance(leaf, ElementRef) and leaf.at is None:
-                yield from self._uses(self.operands[self.named[leaf.operand]].entries, piece)
+                yield from self._uses(self.operands[self.positions[leaf.operand]].entries, choice)
 
-    def _belongs(self, tensor: CallTensor, piece: JoinChoice) -> bool:
-        """Returns whether a tensor is accessed under a choice."""
-        listed = tensor.member is not None and piece.number is not None
-        if listed and tensor.member != piece.number:  # most, where many are joined
+    def _belongs(self, tensor: CallTensor, choice: JoinChoice) -> bool:
+        """Returns whether the statement of a choice accesses a tensor."""
+        is_listed = tensor.member is not None and choice.number is not None
+        if is_listed and tensor.member != choice.number:  # the common case for long lists
             return False
-        return not any(s.name in piece.others for s in self._uses(tensor.entries, piece))
+        return not any(s.name in choice.unchosen_vars for s in self._uses(tensor.entries, choice))
 
-    def _has_reader(self, operands: list[CallTensor], piece: JoinChoice) -> bool:
-        """Returns whether the chosen indices are read, or belong to a member of a list."""
-        used = {s.name for t in operands for s in self._uses(t.entries, piece)}
-        return any(t.member is not None for t in operands) or piece.own <= used
+    def _is_read(self, operands: list[CallTensor], choice: JoinChoice) -> bool:
+        """Returns whether operands have the chosen index variables, or a list member is read."""
+        used = {s.name for t in operands for s in self._uses(t.entries, choice)}
+        return any(t.member is not None for t in operands) or choice.chosen_vars <= used
 
-    def _whole_letters(self, tensor: CallTensor) -> list[Sym]:
+    def _whole_indices(self, tensor: CallTensor) -> list[Sym]:
         indices = [e.index for e in tensor.entries if e.whole]
-        return [self.letters.symbol(i.name) for i in indices if isinstance(i, IndexVar)]
+        return [self.loops.symbol(i.name) for i in indices if isinstance(i, IndexVar)]
 
-    # accesses
+    # Accesses
 
-    def _entries(self, tensor: CallTensor, piece: JoinChoice) -> tuple[AccessIndex, ...]:
+    def _entries(self, tensor: CallTensor, choice: JoinChoice) -> tuple[AccessIndex, ...]:
         pairs = zip(tensor.entries, tensor.dims, strict=True)
-        return tuple([self.letters.entry(e, size, piece.chosen) for e, size in pairs])
+        return tuple([self.loops.entry(e, size, choice.chosen) for e, size in pairs])
 
-    def _read(self, tensor: CallTensor, piece: JoinChoice) -> Read:
-        return Read(tensor.name, self.named[tensor.name], self._entries(tensor, piece))
+    def _read(self, tensor: CallTensor, choice: JoinChoice) -> Read:
+        return Read(tensor.name, self.positions[tensor.name], self._entries(tensor, choice))
 
-    def _element_read(self, element: ElementRef, piece: JoinChoice) -> Read:
-        position = self.named[element.operand]
+    def _element_read(self, element: ElementRef, choice: JoinChoice) -> Read:
+        position = self.positions[element.operand]
         tensor = self.operands[position]
         if element.at is None:
-            return self._read(tensor, piece)
+            return self._read(tensor, choice)
         pairs = zip(element.at, tensor.dims, strict=True)
-        entries = [
-            self.letters.entry(LineEntry(at, None), size, piece.chosen) for at, size in pairs
-        ]
+        entries = [self.loops.entry(AxisIndex(at, None), size, choice.chosen) for at, size in pairs]
         return Read(element_name(element), position, tuple(entries))
 
     def _write(
-        self, result: int, tensor: CallTensor, value: ScalarExpr | None, piece: JoinChoice
+        self, result: int, tensor: CallTensor, value: ScalarExpr | None, choice: JoinChoice
     ) -> Write:
-        entries = self._entries(tensor, piece)
-        letters = list(self._uses(tensor.entries, piece))
-        return Write(result, entries, value, self.letters.injective(entries, letters))
+        entries = self._entries(tensor, choice)
+        indices = list(self._uses(tensor.entries, choice))
+        return Write(result, entries, value, self.loops.injective(entries, indices))
 
     def _needed(
-        self, reads: list[Read], writes: list[Write], piece: JoinChoice
+        self, reads: list[Read], writes: list[Write], choice: JoinChoice
     ) -> tuple[Read, ...]:
-        """Returns the reads of values and indices, and those that may be out of range."""
+        """Returns the reads that values or indices use, and those that may be out of range."""
         if any(write.value is None for write in writes):
             return tuple(reads)
         elements = self._elements()
-        known = {read.name: read for read in reads}
-        kept = {r.name: r for r in reads if not all(e.inside for e in r.entries)}
-        todo = [w.value for w in writes if w.value is not None]
-        places = [w.entries for w in writes] + [r.entries for r in kept.values()]
-        todo += [e.data for entries in places for e in entries if e.data is not None]
-        while todo:
-            for name in operands_of(todo.pop()) - kept.keys():
-                read = known.get(name) or self._element_read(elements[name], piece)
-                kept[name] = read
-                todo += [e.data for e in read.entries if e.data is not None]
+        by_name = {read.name: read for read in reads}
+        needed = {r.name: r for r in reads if not all(e.inside for e in r.entries)}
+        worklist = [w.value for w in writes if w.value is not None]
+        accesses = [w.entries for w in writes] + [r.entries for r in needed.values()]
+        worklist += [e.data for entries in accesses for e in entries if e.data is not None]
+        while worklist:
+            for name in operands_of(worklist.pop()) - needed.keys():
+                read = by_name.get(name) or self._element_read(elements[name], choice)
+                needed[name] = read
+                worklist += [e.data for e in read.entries if e.data is not None]
         return tuple(
-            [*[r for r in reads if r.name in kept], *[r for n, r in kept.items() if n not in known]]
+            [
+                *[r for r in reads if r.name in needed],
+                *[r for n, r in needed.items() if n not in by_name],
+            ]
         )
 
     def _elements(self) -> dict[str, ElementRef]:
-        """Returns every data-dependent element in an index."""
-        found: dict[str, ElementRef] = {}
-        todo = [entry for t in (*self.operands, *self.results) for entry in t.entries]
-        while todo:
-            fresh = elements_of(todo)
-            found |= fresh
-            todo = [LineEntry(at, None) for e in fresh.values() for at in e.at or ()]
-        return found
+        """Returns the elements of operands in indices, by name."""
+        elements: dict[str, ElementRef] = {}
+        worklist = [entry for t in (*self.operands, *self.results) for entry in t.entries]
+        while worklist:
+            new = elements_of(worklist)
+            elements |= new
+            worklist = [AxisIndex(at, None) for e in new.values() for at in e.at or ()]
+        return elements
 
     def _used(self, reads: tuple[Read, ...], conditions: tuple[Condition, ...]) -> set[Sym]:
         indices = [e.index_vars for r in reads for e in r.entries]

@@ -172,7 +172,7 @@ def triu(x: ScalarExpr, k: Size = 0, *, i: LoopIndex, j: LoopIndex) -> ScalarExp
 
 def _positive_size(value: Any) -> Expr:
     """Converts a size; rejects a literal below 1, but not a size that is 0 at run time."""
-    size: Expr = SIZE.take(value)
+    size: Expr = SIZE.normalize(value)
     if isinstance(size, PrimValue) and isinstance(size.value, int) and size.value < 1:
         raise InvalidAttribute
     return size

@@ -1,4 +1,4 @@
-"""Applies rewrites to a function in one forward walk, each value until no rule matches."""
+"""Applies rewrite rules to a function in one forward pass, each value to a fixed point."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ from structir.rewriting.pattern_vars import RECORDER, ItemPattern, OpVar, Patter
 from structir.rewriting.provenance import Application, Provenance
 from structir.rewriting.rule import Rule
 
-RULED = frozenset({Call, TupleGetItem})  # values that rules may match
-MOST = 1024  # consecutive rewrites of one value
-DEEPEST = 16  # nested rewrites of replacements; the next walk continues
+REWRITABLE = frozenset({Call, TupleGetItem})  # values that rules may match
+MAX_REWRITES = 1024  # consecutive rewrites of one value
+MAX_DEPTH = 16  # nested rewrites of replacements; the next walk continues
 
 
 @attrs.frozen
 class RuleApplication:
-    """One use of a rule."""
+    """One application of a rule, for remarks."""
 
     rule: str
     variable: str
     span: Span | None
 
     def __str__(self) -> str:
-        place = "" if self.span is None else f"  {self.span}"
-        return f"{self.rule} at {self.variable}{place}"
+        location = "" if self.span is None else f"  {self.span}"
+        return f"{self.rule} at {self.variable}{location}"
 
 
 def rewrite_function(
@@ -58,122 +58,124 @@ def rewrite_function(
 ) -> tuple[Function, list[RuleApplication]]:
     """Returns the rewritten function and the rule applications.
 
-    Raises PassError for a rule that matches again and again in its own replacement. Several walks
+    Raises PassError for a rule that matches in its own replacement without end. Consecutive walks
     over a function share one provenance.
     """
     driver = _Driver(function, rules, Provenance() if provenance is None else provenance)
-    body = driver.sequence(function.body)
+    body = driver.rewrite_sequence(function.body)
     if not driver.applications:
         return function, []
     return replace(function, body=body), driver.applications
 
 
 class _Driver:
-    """One walk: the finished bindings and the values in scope."""
+    """One walk over a function: the finished bindings and the values in scope."""
 
     def __init__(self, function: Function, rules: Sequence[Rule], provenance: Provenance) -> None:
         self.provenance = provenance
-        self.origin: Application | None = None  # of the replacement whose parts are being bound
+        self.origin: Application | None = None  # the application whose replacement is being bound
         self.by_op: dict[Any, list[Rule]] = defaultdict(list)
         for rule in rules:
             self.by_op[_root(rule)].append(rule)
         self.applications: list[RuleApplication] = []
         self.graph = UseDefGraph(function)
         self.block: list[Binding] = []
-        self.rest: deque[Binding] = deque()  # the remaining bindings of the block
+        self.remaining: deque[Binding] = deque()  # the bindings of the block to visit
         self.later: set[Any] = set()  # the variables of `rest`
-        self.depth = 0  # of replacements within replacements
+        self.depth = 0  # nesting of replacements
         self.emitted: dict[int, tuple[Expr, Var]] = {}  # parts of replacements
         self.kind: type[Var] = Var
-        self.waiting: dict[Var, Expr] = {}  # what later bindings of parallel calls become
+        self.pending: dict[Var, Expr] = {}  # replacements of later parallel calls
 
-    def sequence(self, seq: SeqExpr) -> SeqExpr:
+    def rewrite_sequence(self, seq: SeqExpr) -> SeqExpr:
         """Rewrites the values of a sequence."""
-        blocks = tuple([self.in_block(block) for block in seq.blocks])
-        same = all(a is b for a, b in zip(blocks, seq.blocks, strict=True))
-        return seq if same else replace(seq, blocks=blocks)
+        blocks = tuple([self.rewrite_block(block) for block in seq.blocks])
+        is_unchanged = all(a is b for a, b in zip(blocks, seq.blocks, strict=True))
+        return seq if is_unchanged else replace(seq, blocks=blocks)
 
-    def in_block(self, block: BindingBlock) -> BindingBlock:
-        outer = self.block, self.kind, self.rest
-        self.block, self.rest = [], deque(block.bindings)
+    def rewrite_block(self, block: BindingBlock) -> BindingBlock:
+        outer = self.block, self.kind, self.remaining
+        self.block, self.remaining = [], deque(block.bindings)
         self.later.update(binding.var for binding in block.bindings)
         self.kind = DataflowVar if isinstance(block, DataflowBlock) else Var
-        while self.rest:
-            binding = self.rest.popleft()
+        while self.remaining:
+            binding = self.remaining.popleft()
             self.binding(binding)
             self.later.discard(binding.var)
-        made, (self.block, self.kind, self.rest) = self.block, outer
-        for binding in made:
-            self.graph.local.discard(binding.var)
-        if len(made) == len(block.bindings) and all(map(_is, made, block.bindings)):
+        bindings, (self.block, self.kind, self.remaining) = self.block, outer
+        for binding in bindings:
+            self.graph.dataflow_vars.discard(binding.var)
+        if len(bindings) == len(block.bindings) and all(map(_is, bindings, block.bindings)):
             return block
-        return replace(block, bindings=tuple(made))
+        return replace(block, bindings=tuple(bindings))
 
     def binding(self, binding: Binding) -> None:
         """Rewrites the value of one binding and appends it to the block."""
         value = binding.value
         if isinstance(binding, MatchCast):
             self.block.append(binding)
-        elif type(value) in RULED:
-            self.place(binding, value)
+        elif type(value) in REWRITABLE:
+            self.bind_rewritten(binding, value)
         else:
-            inner = self.inside(value)
-            made = binding if inner is value else replace(binding, value=inner)
-            self.block.append(made)
+            inner = self.rewrite_nested(value)
+            rewritten = binding if inner is value else replace(binding, value=inner)
+            self.block.append(rewritten)
             self.graph.values[binding.var] = inner
         if type(binding.var) is DataflowVar:
-            self.graph.local.add(binding.var)
+            self.graph.dataflow_vars.add(binding.var)
 
-    def inside(self, value: Expr) -> Expr:
+    def rewrite_nested(self, value: Expr) -> Expr:
         """Rewrites the bodies of functions and branches."""
         if isinstance(value, Function):
-            body = self.sequence(value.body)
+            body = self.rewrite_sequence(value.body)
             return value if body is value.body else replace(value, body=body)
         if isinstance(value, If):
-            sides = [self.sequence(side) for side in (value.true_branch, value.false_branch)]
+            sides = [
+                self.rewrite_sequence(side) for side in (value.true_branch, value.false_branch)
+            ]
             if sides[0] is value.true_branch and sides[1] is value.false_branch:
                 return value
             return replace(value, true_branch=sides[0], false_branch=sides[1])
         return value
 
-    def place(self, binding: Binding, value: Expr) -> None:
-        """Binds a variable to a value, rewritten until no rule matches."""
+    def bind_rewritten(self, binding: Binding, value: Expr) -> None:
+        """Rewrites a value until no rule matches, and binds it."""
         var = binding.var
-        if var in self.waiting:
-            value = self.flat(self.waiting.pop(var))
+        if var in self.pending:
+            value = self.to_anf(self.pending.pop(var))
         outer = self.origin
-        for _ in range(MOST):
-            if type(value) not in RULED:
+        for _ in range(MAX_REWRITES):
+            if type(value) not in REWRITABLE:
                 break
-            better = self.apply_rules(var, value)
-            if better is None:
+            replacement = self.apply_rules(var, value)
+            if replacement is None:
                 break
             self.origin = self.provenance.of(var)
-            value = self.flat(better)
+            value = self.to_anf(replacement)
             self.origin = outer
         else:
-            raise self.provenance.endless(var)
+            raise self.provenance.divergence_error(var)
         self.provenance.measure(var, value)
         self.block.append(
             binding if value is binding.value else VarBinding(var, value, binding.span)
         )
         self.graph.values[var] = value
         if type(var) is DataflowVar:
-            self.graph.local.add(var)
+            self.graph.dataflow_vars.add(var)
 
     def apply_rules(self, var: Var, value: Any) -> Expr | None:
-        """Returns the replacement by the first matching rule; None if none matches."""
+        """Returns the replacement by the first matching rule, or None."""
         keys: tuple[Any, ...] = (TupleGetItem,)
         if type(value) is Call:
             keys = (value.op.definition, None) if type(value.op) is Op else ()
-        for key in keys if self.depth <= DEEPEST else ():
+        for key in keys if self.depth <= MAX_DEPTH else ():
             for rule in self.by_op.get(key, ()):
-                better = self.try_rule(rule, var, value)
-                if better is not None:
+                replacement = self.try_rule(rule, var, value)
+                if replacement is not None:
                     span = value.span or var.span
                     self.applications.append(RuleApplication(rule.name, var.name, span))
-                    self.provenance.applied(rule.name, var, value, span)
-                    return better
+                    self.provenance.record(rule.name, var, value, span)
+                    return replacement
         return None
 
     def try_rule(self, rule: Rule, var: Var, value: Expr) -> Expr | None:
@@ -184,16 +186,16 @@ class _Driver:
             return None
         if rule.parallel is not None:
             return self.rewrite_parallel(rule, var, match)
-        made = self.replacement(rule, match, trail)
-        return made if made is not None and _fits(var, made) else None
+        replacement = self.build_replacement(rule, match, trail)
+        return replacement if replacement is not None and _fits(var, replacement) else None
 
-    def replacement(self, rule: Rule, match: Match, trail: Sequence[Any]) -> Any:
-        """Returns the replacement that the generator yields for a match."""
+    def build_replacement(self, rule: Rule, match: Match, trail: Sequence[Any]) -> Any:
+        """Runs the generator for a match and returns its second yield, or None."""
         generator = rule.generator(**match.bound)
-        with RECORDER.recording() as again:
+        with RECORDER.recording() as recorded:
             next(generator)
-        for piece, learned in zip(again, trail, strict=False):
-            piece.value = match.found.get(id(learned))
+        for part, pattern in zip(recorded, trail, strict=False):
+            part.value = match.matched.get(id(pattern))
         ACTIVE_GRAPHS.append(self.graph)
         try:
             return next(generator, None)
@@ -201,39 +203,39 @@ class _Driver:
             ACTIVE_GRAPHS.pop()
 
     def rewrite_parallel(self, rule: Rule, var: Var, match: Match) -> Expr | None:
-        """Rewrites parallel calls together, at the first of them."""
+        """Rewrites parallel calls together, at the position of the first."""
         assert rule.parallel is not None
         name = rule.parallel.name
-        found = {var: match.bound.pop(name)}
-        for other in self.neighbours(match):
-            again = Match(self.graph, dict(match.bound))
-            if again.at(rule.pattern_calls[0], other):
-                operand = again.bound[name]
+        operands = {var: match.bound.pop(name)}
+        for later_var in self.parallel_calls(match):
+            other_match = Match(self.graph, dict(match.bound))
+            if other_match.at(rule.pattern_calls[0], later_var):
+                operand = other_match.bound[name]
                 if operand not in self.later:
-                    found[other] = operand
-            del self.graph.values[other]
-        if len(found) < 2:
+                    operands[later_var] = operand
+            del self.graph.values[later_var]
+        if len(operands) < 2:
             return None
-        match.bound[name] = tuple(found.values())
-        made = self.replacement(rule, match, rule.pattern_calls[1])
-        if made is None or not all(map(_fits, found, made)):
+        match.bound[name] = tuple(operands.values())
+        replacements = self.build_replacement(rule, match, rule.pattern_calls[1])
+        if replacements is None or not all(map(_fits, operands, replacements)):
             return None
-        first, *others = made
-        self.waiting |= dict(zip(list(found)[1:], others, strict=True))
+        first, *later_replacements = replacements
+        self.pending |= dict(zip(list(operands)[1:], later_replacements, strict=True))
         return first  # type: ignore[no-any-return]
 
-    def neighbours(self, match: Match) -> Iterator[Var]:
-        """Yields later calls of the block that use a matched value."""
+    def parallel_calls(self, match: Match) -> Iterator[Var]:
+        """Yields later calls of the block with a matched value as operand."""
         shared = {value for value in match.bound.values() if isinstance(value, Var)}
-        for binding in self.rest:
+        for binding in self.remaining:
             value = binding.value
-            if type(value) is not Call or binding.var in self.waiting:
+            if type(value) is not Call or binding.var in self.pending:
                 continue
             if not shared.isdisjoint(a for a in value.args if isinstance(a, Var)):
                 self.graph.values[binding.var] = value
                 yield binding.var
 
-    def flat(self, value: Expr) -> Expr:
+    def to_anf(self, value: Expr) -> Expr:
         """Returns a value in A-normal form; nested calls are bound first."""
         if isinstance(value, PatternExpr):
             return value.value  # type: ignore[no-any-return]
@@ -251,8 +253,8 @@ class _Driver:
         if id(part) not in self.emitted:
             self.depth += 1
             var = self.kind("lv", part.struct_info, part.span)
-            self.provenance.made_by(self.origin, var)
-            self.place(VarBinding(var, part, part.span), self.flat(part))
+            self.provenance.record_part(self.origin, var)
+            self.bind_rewritten(VarBinding(var, part, part.span), self.to_anf(part))
             self.emitted[id(part)] = part, var
             self.depth -= 1
         return self.emitted[id(part)][1]
@@ -266,9 +268,9 @@ def _root(rule: Rule) -> Any:
     return None if type(pattern.callee) is OpVar else pattern.callee
 
 
-def _fits(var: Var, made: Expr) -> bool:
-    """Whether a replacement has StructInfo at least as precise as the variable."""
-    info = made.struct_info
+def _fits(var: Var, replacement: Expr) -> bool:
+    """Returns whether the StructInfo of a replacement is at least as precise as the variable's."""
+    info = replacement.struct_info
     return info is not None and base_check(var.struct_info, info) is PASS
 
 

@@ -27,7 +27,7 @@ from structir.rewriting.matching import Match, UseDefGraph
 from structir.rewriting.pattern_vars import RECORDER, CallPattern, ItemPattern
 from structir.rewriting.rule import Rule
 
-COMPOSITE = "composite"  # attribute: the rule whose pattern was extracted
+COMPOSITE = "composite"  # function attribute: the name of the extracted rule
 
 
 def extract_matches(module: IRModule, rule: Rule) -> IRModule:
@@ -35,111 +35,115 @@ def extract_matches(module: IRModule, rule: Rule) -> IRModule:
 
     The function is named after the rule and marked by the attribute `composite`.
 
-    A match is left alone where its guard refuses it, where something else reads one of its inner
-    values, or where it needs a symbolic dim that its operands do not tell. Only calls in the
-    outermost sequences are looked at; what the rule would put in place does not matter.
+    A match is skipped if its guard rejects it, if an inner value has other users, or if it uses a
+    symbolic dim that no operand binds. Only bindings of the outermost sequence of each function are
+    matched. The replacement of the rule is ignored.
     """
     functions = dict(module.functions)
     for name, function in module.functions.items():
         if isinstance(function, Function) and COMPOSITE not in function.attrs:
             functions[name] = _Extraction(functions, rule, function).run()
-    same = all(functions[name] is value for name, value in module.functions.items())
-    return module if same else module.with_functions(functions)
+    is_unchanged = all(functions[name] is value for name, value in module.functions.items())
+    return module if is_unchanged else module.with_functions(functions)
 
 
 class _Extraction:
+    """The extraction of the matches of one rule from one function."""
+
     def __init__(self, functions: dict[str, Any], rule: Rule, function: Function) -> None:
         self.functions = functions
         self.rule = rule
-        self.made = 0
+        self.count = 0
         self.function = function
         self.graph = UseDefGraph(function)
-        self.places: dict[Var, int] = {}  # program order
-        self.instead: dict[Var, Call] = {}
+        self.order: dict[Var, int] = {}  # program order
+        self.calls: dict[Var, Call] = {}
         self.inner: set[Var] = set()
 
     def run(self) -> Function:
         for block in self.function.body.blocks:
             for binding in block.bindings:
-                self.places[binding.var] = len(self.places)
+                self.order[binding.var] = len(self.order)
                 self.graph.values[binding.var] = binding.value
-                self.graph.local.add(binding.var)
-            for binding in reversed(block.bindings):  # the largest match has the latest result
+                self.graph.dataflow_vars.add(binding.var)
+            for binding in reversed(block.bindings):  # the last binding has the largest match
                 if binding.var not in self.inner and isinstance(binding, VarBinding):
-                    self.at(binding)
-            self.graph.local.clear()
-        if not self.instead:
+                    self.extract(binding)
+            self.graph.dataflow_vars.clear()
+        if not self.calls:
             return self.function
         blocks = tuple([self.block(block) for block in self.function.body.blocks])
         return replace(self.function, body=replace(self.function.body, blocks=blocks))
 
     def block(self, block: BindingBlock) -> BindingBlock:
-        kept: list[Binding] = [
-            replace(b, value=self.instead[b.var]) if b.var in self.instead else b
+        bindings: list[Binding] = [
+            replace(b, value=self.calls[b.var]) if b.var in self.calls else b
             for b in block.bindings
             if b.var not in self.inner
         ]
-        return replace(block, bindings=tuple(kept))
+        return replace(block, bindings=tuple(bindings))
 
-    def at(self, binding: VarBinding) -> None:
+    def extract(self, binding: VarBinding) -> None:
         """Extracts the match at a binding, if there is a valid one."""
         match = Match(self.graph)
-        if not match.at(self.rule.pattern_calls[0], binding.var) or not self.allowed(match):
+        if not match.at(self.rule.pattern_calls[0], binding.var) or not self.is_accepted(match):
             return
-        found = [match.graph.name(var) for var in match.found.values() if isinstance(var, Var)]
-        inner = list(dict.fromkeys(var for var in found if var is not binding.var))[::-1]
+        matched = [match.graph.name(var) for var in match.matched.values() if isinstance(var, Var)]
+        inner = list(dict.fromkeys(var for var in matched if var is not binding.var))[::-1]
         if any(self.graph.uses(var) != 1 or var in self.inner for var in inner):
             return
-        order = sorted(inner, key=self.places.__getitem__)
-        made = self.outlined(binding, order)
-        if made is None:
+        order = sorted(inner, key=self.order.__getitem__)
+        outline = self.outline(binding, order)
+        if outline is None:
             return
-        function, arguments = made
-        name = self.fresh()
+        function, arguments = outline
+        name = self.fresh_name()
         self.functions[name] = function
         info: FuncStructInfo = function.struct_info
         call = Call(GlobalVar(name, info), arguments, struct_info=binding.var.struct_info)
-        self.instead[binding.var] = call
+        self.calls[binding.var] = call
         self.inner |= set(inner)
 
-    def allowed(self, match: Match) -> bool:
-        """Whether the guard of the rule accepts the match."""
+    def is_accepted(self, match: Match) -> bool:
+        """Returns whether the guard of the rule accepts the match."""
         generator = self.rule.generator(**match.bound)
-        with RECORDER.recording() as again:
+        with RECORDER.recording() as recorded:
             next(generator)
-        for piece, learned in zip(again, self.rule.pattern_calls[1], strict=False):
-            assert isinstance(piece, CallPattern | ItemPattern)
-            piece.value = match.found.get(id(learned))
+        for part, pattern in zip(recorded, self.rule.pattern_calls[1], strict=False):
+            assert isinstance(part, CallPattern | ItemPattern)
+            part.value = match.matched.get(id(pattern))
         ACTIVE_GRAPHS.append(self.graph)
         try:
             return next(generator, None) is not None
         finally:
             ACTIVE_GRAPHS.pop()
 
-    def outlined(
+    def outline(
         self, last: VarBinding, inner: list[Var]
     ) -> tuple[Function, tuple[Expr, ...]] | None:
-        """Returns the function of these bindings and its arguments; None if there is none."""
+        """Returns a function of these bindings and its arguments; None if a dim is unbound."""
         bindings = [VarBinding(var, self.graph.values[var], var.span) for var in inner]
         bindings.append(last)
-        inside = {binding.var for binding in bindings}
-        read = [var for b in bindings for var in variables_in(b.value) if var not in inside]
-        operands = tuple(dict.fromkeys(read))
+        bound_vars = {binding.var for binding in bindings}
+        variables = [
+            var for b in bindings for var in variables_in(b.value) if var not in bound_vars
+        ]
+        operands = tuple(dict.fromkeys(variables))
         params = {var: Var(var.name, var.struct_info, var.span) for var in operands}
-        bound = bound_dims([var.struct_info for var in operands])
-        if not set(symbols_in(tuple(bindings))) <= bound:
+        bound_symbols = bound_dims([var.struct_info for var in operands])
+        if not set(symbols_in(tuple(bindings))) <= bound_symbols:
             return None
         copier = Substitution(params)
-        made = [copier.binding(binding) for binding in bindings[:-1]]
+        copies = [copier.binding(binding) for binding in bindings[:-1]]
         result = Var(last.var.name, last.var.struct_info, last.span)
-        made.append(VarBinding(result, copier.part(last.value), last.span))
-        body = SeqExpr((DataflowBlock(tuple(made)),), result)
+        copies.append(VarBinding(result, copier.part(last.value), last.span))
+        body = SeqExpr((DataflowBlock(tuple(copies)),), result)
         attrs = {COMPOSITE: self.rule.name}
         function = Function(tuple(params.values()), body, result.struct_info, True, attrs)
-        fresh = Substitution(fresh=True).function(function)
-        return fresh, operands
+        renamed = Substitution(fresh=True).function(function)
+        return renamed, operands
 
-    def fresh(self) -> str:
-        name = self.rule.name if not self.made else f"{self.rule.name}_{self.made}"
-        self.made += 1
-        return self.fresh() if name in self.functions else name
+    def fresh_name(self) -> str:
+        name = self.rule.name if not self.count else f"{self.rule.name}_{self.count}"
+        self.count += 1
+        return self.fresh_name() if name in self.functions else name

@@ -1,4 +1,4 @@
-"""Guards: queries on matched values, for use between the two yields of a rewrite."""
+"""Guards: queries on matched values, called between the two yields of a rewrite."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from structir.ir.struct_info import TensorStructInfo
 from structir.rewriting.matching import UseDefGraph
 from structir.rewriting.pattern_vars import PatternExpr
 
-ROW = re.compile(r"\[([^]]*)\]")  # the indices of a tensor in an index signature
-ACTIVE_GRAPHS: list[UseDefGraph] = []  # of the rewrites in progress
+ACCESS = re.compile(r"\[([^]]*)\]")  # the axes of an access in an index signature
+ACTIVE_GRAPHS: list[UseDefGraph] = []  # a stack: the last graph is that of the current rewrite
 
 
 def used_once(value: Expr) -> bool:
-    """Whether a value has a single use."""
+    """Returns whether a value has a single use."""
     matched = _matched(value)
     return ACTIVE_GRAPHS[-1].uses(matched) == 1
 
@@ -55,7 +55,7 @@ def rank_of(value: Expr) -> int | None:
 
 
 def same_sizes(first: Any, second: Any) -> bool:
-    """Whether two values or shapes provably have the same sizes."""
+    """Returns whether two tensors or shapes provably have equal dims."""
     a, b = dims_of(first), dims_of(second)
     if a is None or b is None or len(a) != len(b):
         return False
@@ -63,16 +63,16 @@ def same_sizes(first: Any, second: Any) -> bool:
 
 
 def divisible(dim: Dim, by: Dim) -> bool:
-    """Whether a dim is provably a multiple of another one."""
+    """Returns whether a dim is provably a multiple of another dim."""
     return bool(floormod(dim, by) == 0)
 
 
 def value_of(value: Any) -> Any:
     """Returns the compile-time constant value; None where unknown."""
-    known = ACTIVE_GRAPHS[-1].value(_matched(value))
-    if isinstance(known, Constant):
-        return known.data
-    return known.value if isinstance(known, PrimValue) else None
+    definition = ACTIVE_GRAPHS[-1].value(_matched(value))
+    if isinstance(definition, Constant):
+        return definition.data
+    return definition.value if isinstance(definition, PrimValue) else None
 
 
 def _matched(value: Any) -> Any:
@@ -80,10 +80,11 @@ def _matched(value: Any) -> Any:
 
 
 def acts_element_wise(f: Any) -> bool:
-    """Whether a matched op is elementwise with one result, by its index signature."""
+    """Returns whether a matched op is elementwise with one result, by its index signature."""
     definition = f.op.definition
-    line = getattr(definition, "line", None)
-    if not isinstance(line, str) or "struct_info" in definition.hooks:  # which may be no tensor's
+    signature = getattr(definition, "index_signature", None)
+    # with a StructInfo hook, the results may be no tensors
+    if not isinstance(signature, str) or "struct_info" in definition.hooks:
         return False
-    rows = {row.strip() for row in ROW.findall(line)}
-    return rows in ({"*s"}, {"~s"}) and line.partition("->")[2].count("[") == 1
+    accesses = {access.strip() for access in ACCESS.findall(signature)}
+    return accesses in ({"*s"}, {"~s"}) and signature.partition("->")[2].count("[") == 1

@@ -37,11 +37,11 @@ MISSING = object()
 
 @attrs.define(eq=False)
 class UseDefGraph:
-    """The values of the variables in scope, and their numbers of uses."""
+    """The values and use counts of the variables in scope."""
 
     function: Function
     values: dict[Var, Expr] = attrs.Factory(dict)
-    local: set[Var] = attrs.Factory(set)  # the dataflow variables in scope
+    dataflow_vars: set[Var] = attrs.Factory(set)  # the dataflow variables in scope
     _uses: Counter[Var] | None = attrs.field(default=None, init=False)
 
     def value(self, expr: Any) -> Any:
@@ -66,27 +66,27 @@ class UseDefGraph:
         return self._uses[var] - 1  # the definition is not a use
 
     def is_in_scope(self, expr: Any) -> bool:
-        """Whether an atom is in scope."""
+        """Returns whether an atom is in scope."""
         if isinstance(expr, Tuple):
             return all(map(self.is_in_scope, expr.fields))
-        return type(expr) is not DataflowVar or expr in self.local
+        return type(expr) is not DataflowVar or expr in self.dataflow_vars
 
 
 @attrs.define(eq=False)
 class Match:
-    """The values of pattern variables by name, and of pattern calls by identity."""
+    """The values matched by pattern variables, by name, and by pattern calls, by id."""
 
     graph: UseDefGraph
     bound: dict[str, Any] = attrs.Factory(dict)
-    found: dict[int, Any] = attrs.Factory(dict)
+    matched: dict[int, Any] = attrs.Factory(dict)
 
     def at(self, pattern: Any, value: Any) -> bool:
-        """Whether a pattern matches a value."""
+        """Returns whether a pattern matches a value."""
         rule = _RULES.get(type(pattern), _literal)
         return rule(self, pattern, value)
 
     def bind(self, name: str, value: Any) -> bool:
-        """Binds a pattern variable, or compares with its value."""
+        """Binds a pattern variable; returns whether a bound one has the same value."""
         if name not in self.bound:
             self.bound[name] = value
             return True
@@ -94,7 +94,7 @@ class Match:
 
 
 def same_value(graph: UseDefGraph, first: Any, second: Any) -> bool:
-    """Whether two operands or attributes are the same: one variable, equal constants or sizes."""
+    """Returns whether operands or attributes are one variable, equal constants or equal sizes."""
     first, second = graph.name(first), graph.name(second)
     if first is second:
         return True
@@ -103,52 +103,52 @@ def same_value(graph: UseDefGraph, first: Any, second: Any) -> bool:
         return False
     if kind is Constant:
         a, b = first.data, second.data
-        alike = a.dtype == b.dtype and a.shape == b.shape
-        return bool(alike and a.tobytes() == b.tobytes())
+        same_type = a.dtype == b.dtype and a.shape == b.shape
+        return bool(same_type and a.tobytes() == b.tobytes())
     if not isinstance(first, Expr):
         return bool(first == second)
-    for field in ("dims", "value"):  # of shapes and of scalars
+    for field in ("dims", "value"):  # shapes, scalars
         if hasattr(first, field):
             return bool(getattr(first, field) == getattr(second, field))
     return False
 
 
-def _hole(match: Match, hole: PatternVar, value: Any) -> bool:
+def _pattern_var(match: Match, var: PatternVar, value: Any) -> bool:
     if not match.graph.is_in_scope(value):
         return False
-    if hole.constant:
+    if var.constant:
         value = match.graph.value(value)
-        return isinstance(value, Constant) and match.bind(hole.name, value)
-    return match.bind(hole.name, value)
+        return isinstance(value, Constant) and match.bind(var.name, value)
+    return match.bind(var.name, value)
 
 
-def _parallel(match: Match, hole: ParallelVar, value: Any) -> bool:
+def _parallel(match: Match, var: ParallelVar, value: Any) -> bool:
     if not match.graph.is_in_scope(value):
         return False
-    match.bound[hole.name] = value
+    match.bound[var.name] = value
     return True
 
 
-def _attribute(match: Match, hole: AttributeVar, value: Any) -> bool:
-    return match.graph.is_in_scope(value) and match.bind(hole.name, value)
+def _attribute(match: Match, var: AttributeVar, value: Any) -> bool:
+    return match.graph.is_in_scope(value) and match.bind(var.name, value)
 
 
 def _item(match: Match, pattern: ItemPattern, value: Any) -> bool:
     item = match.graph.value(value)
     if not isinstance(item, TupleGetItem) or item.index != pattern.index:
         return False
-    match.found[id(pattern)] = value
+    match.matched[id(pattern)] = value
     return match.at(pattern.of, item.tuple_value)
 
 
 def _call(match: Match, pattern: CallPattern, value: Any) -> bool:
-    known = match.found.get(id(pattern), MISSING)
-    if known is not MISSING:
-        return match.graph.name(known) is match.graph.name(value)
+    matched = match.matched.get(id(pattern), MISSING)
+    if matched is not MISSING:
+        return match.graph.name(matched) is match.graph.name(value)
     call = match.graph.value(value)
     if type(call) is not Call or type(call.op) is not Op or not is_pure_value(call):
         return False
-    match.found[id(pattern)] = value
+    match.matched[id(pattern)] = value
     if type(pattern.callee) is OpVar:
         return _any_op(match, pattern, call)
     if call.op.definition is not pattern.callee:
@@ -157,44 +157,44 @@ def _call(match: Match, pattern: CallPattern, value: Any) -> bool:
 
 
 def _any_op(match: Match, pattern: CallPattern, call: Call) -> bool:
-    if len(call.args) != len(pattern.given):
+    if len(call.args) != len(pattern.arguments):
         return False
     assert isinstance(call.op, Op)
     if any(call.op.definition.of_sizes):
         return False
     if not match.bind(pattern.callee.name, MatchedOp(call)):
         return False
-    return all(map(match.at, pattern.given.values(), call.args))
+    return all(map(match.at, pattern.arguments.values(), call.args))
 
 
 def _arguments(match: Match, pattern: CallPattern, call: Call) -> bool:
-    place = 0
+    position = 0
     for parameter in pattern.callee.signature.parameters:
         default = parameter.default
         if parameter.is_argument:
-            given = call.args[place] if place < len(call.args) else default
-            place += 1
-            if type(given) is Tuple and not given.fields:
-                given = default
+            argument = call.args[position] if position < len(call.args) else default
+            position += 1
+            if type(argument) is Tuple and not argument.fields:
+                argument = default
         else:
-            given = call.attrs.get(parameter.name, default)
-        wanted = pattern.given.get(parameter.name, MISSING)
-        if wanted is MISSING:
-            if given is not default:
+            argument = call.attrs.get(parameter.name, default)
+        pattern_argument = pattern.arguments.get(parameter.name, MISSING)
+        if pattern_argument is MISSING:
+            if argument is not default:
                 return False
-        elif not match.at(_taken(parameter, wanted), given):
+        elif not match.at(_normalized_literal(parameter, pattern_argument), argument):
             return False
     return True
 
 
-def _taken(parameter: Any, wanted: Any) -> Any:
-    """Returns a literal in the form that the op stores."""
-    written = isinstance(wanted, Expr | AttributeVar | tuple | list | None)
+def _normalized_literal(parameter: Any, pattern: Any) -> Any:
+    """Returns a literal in the normalized form of the attribute."""
+    is_pattern = isinstance(pattern, Expr | AttributeVar | tuple | list | None)
     static = parameter.kind is not None and not parameter.is_argument
-    return parameter.kind.take(wanted) if static and not written else wanted
+    return parameter.kind.normalize(pattern) if static and not is_pattern else pattern
 
 
-def _several(match: Match, pattern: Any, value: Any) -> bool:
+def _sequence(match: Match, pattern: Any, value: Any) -> bool:
     """Matches a tuple of operands or a tuple attribute."""
     value = match.graph.value(value)
     if isinstance(value, Tuple):
@@ -205,7 +205,7 @@ def _several(match: Match, pattern: Any, value: Any) -> bool:
 
 
 def _literal(match: Match, pattern: Any, value: Any) -> bool:
-    """Matches a number with a constant of equal elements, and other literals by equality."""
+    """Matches a number with a constant whose elements all equal it, other literals by equality."""
     value = match.graph.value(value)
     if isinstance(value, Constant):
         data = value.data
@@ -216,11 +216,11 @@ def _literal(match: Match, pattern: Any, value: Any) -> bool:
 
 
 _RULES: dict[type, Callable[[Match, Any, Any], bool]] = {
-    PatternVar: _hole,
+    PatternVar: _pattern_var,
     ParallelVar: _parallel,
     AttributeVar: _attribute,
     ItemPattern: _item,
     CallPattern: _call,
-    tuple: _several,
-    list: _several,
+    tuple: _sequence,
+    list: _sequence,
 }

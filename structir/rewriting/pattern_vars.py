@@ -1,4 +1,4 @@
-"""Patterns: pattern variables, and recorded calls of ops."""
+"""Patterns: pattern variables and recorded calls of ops."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from structir.ir.op import Op
 
 
 class PatternExpr(Expr):
-    """A part of a pattern. After a match, `value` is the matched value."""
+    """A part of a pattern; after a match, `value` is the matched value."""
 
     def __init__(self) -> None:
         self.value: Any = None
 
     @property
     def struct_info(self) -> Any:
-        """That of the matched value."""
+        """Returns the StructInfo of the matched value."""
         return None if self.value is None else self.value.struct_info
 
     @property
     def span(self) -> Any:  # type: ignore[override]
-        """That of the matched value."""
+        """Returns the source location of the matched value."""
         return None if self.value is None else self.value.span
 
     def __getitem__(self, index: int) -> Expr:
@@ -34,16 +34,16 @@ class PatternExpr(Expr):
 
 
 class PatternVar(PatternExpr):
-    """Matches any value; several occurrences match the same value."""
+    """A pattern variable that matches any value; all occurrences match the same value."""
 
     def __init__(self, name: str, constant: bool = False) -> None:
         super().__init__()
         self.name = name
-        self.constant = constant  # only for a value that is known when compiling
+        self.constant = constant  # whether it matches compile-time constants only
 
 
 class ParallelVar(PatternExpr):
-    """Matches the operands that distinguish parallel calls."""
+    """A pattern variable for the operands in which parallel calls differ."""
 
     def __init__(self, name: str) -> None:
         super().__init__()
@@ -51,14 +51,14 @@ class ParallelVar(PatternExpr):
 
 
 class AttributeVar:
-    """Matches an attribute of an op, or a shape."""
+    """A pattern variable that matches an attribute of an op, or a shape."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
 
 class OpVar:
-    """Matches any op; calling it makes a pattern of a call."""
+    """A pattern variable that matches any op; a call of it is a call pattern."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -68,12 +68,12 @@ class OpVar:
 
 
 class CallPattern(PatternExpr):
-    """A pattern of a call: the op and a pattern per named parameter; others have their defaults."""
+    """A pattern of a call: the op, and patterns by parameter; others must have defaults."""
 
-    def __init__(self, callee: Any, given: Mapping[str, Any]) -> None:
+    def __init__(self, callee: Any, arguments: Mapping[str, Any]) -> None:
         super().__init__()
-        self.callee = callee  # an op's definition, or an OpHole
-        self.given = given
+        self.callee = callee  # the definition of an op, or an OpVar
+        self.arguments = arguments
         RECORDER.trail.append(self)
 
 
@@ -88,7 +88,7 @@ class ItemPattern(PatternExpr):
 
 
 class MatchedOp:
-    """The op matched by an `OpVar`; a call keeps the matched attributes."""
+    """The op matched by an `OpVar`; a call of it has the matched attributes."""
 
     def __init__(self, call: Call) -> None:
         assert isinstance(call.op, Op)
@@ -102,7 +102,7 @@ class MatchedOp:
 
 
 class PatternRecorder:
-    """Records the calls of a pattern in order."""
+    """The recorder of pattern calls, in order of construction."""
 
     def __init__(self) -> None:
         self.open = False
@@ -110,15 +110,15 @@ class PatternRecorder:
 
     @contextmanager
     def recording(self) -> Iterator[list[Any]]:
-        """Records calls instead of building them."""
+        """Enters a context in which calls of ops are recorded as patterns."""
         self.open, self.trail = True, []
         try:
             yield self.trail
         finally:
             self.open = False
 
-    def note(self, definition: Any, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
-        """Returns the pattern of a call of this op."""
+    def record(self, definition: Any, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
+        """Returns the pattern of a call of an op."""
         names = [parameter.name for parameter in definition.signature.parameters]
         return CallPattern(definition, {**dict(zip(names, args, strict=False)), **keywords})
 

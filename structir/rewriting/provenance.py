@@ -1,4 +1,4 @@
-"""Provenance of values: the rule applications that produced them, and rules without an end."""
+"""Tracks the rule applications that produced each value, and detects rules that diverge."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from structir.errors import Diagnostic, PassError, Span
 from structir.ir.expr import Call, Expr, PrimValue, ShapeExpr, Tuple, Var
 from structir.ir.op import Op
 
-GROWTH = 6  # applications of a rule in its own replacement, each to a larger value
-SHOWN = 6  # applications of a chain in a message
-LARGEST = 2**62  # of sizes: a graph of shared values is a tree of exponential size
+MAX_GROWTH = 6  # consecutive applications of a rule to ever larger replacements
+MAX_SHOWN = 6  # applications in a message
+MAX_SIZE = 2**62  # a DAG of shared values is a tree of exponential size
 
-Size = tuple[int, int]  # calls in the tree below a value; the sum of the integers in its attributes
+Size = tuple[int, int]  # calls in the tree of a value, and the sum of integers in its attributes
 
 
 @attrs.frozen(eq=False)
@@ -28,25 +28,25 @@ class Application:
     value: Expr
     size: Size
     span: Span | None
-    parent: Application | None  # the one whose replacement the value is a part of
+    parent: Application | None  # the application whose replacement contains the value
 
     def chain(self) -> Iterator[Application]:
-        """This application and those that led to it, the last one first."""
+        """Yields this application and its ancestors, the latest first."""
         application: Application | None = self
         while application is not None:
             yield application
             application = application.parent
 
     def __str__(self) -> str:
-        place = "" if self.span is None else f"  {self.span}"
-        return f"{self.rule} at {self.variable} = {self.value}{place}"
+        location = "" if self.span is None else f"  {self.span}"
+        return f"{self.rule} at {self.variable} = {self.value}{location}"
 
 
 class Provenance:
     """The latest application that produced each variable, over all walks of one pass.
 
-    A rule may match in its own replacement, as long as the matched values do not keep growing: a
-    rule that moves an op past others meets smaller values, one that reassociates equal ones.
+    A rule may match in its own replacement if the matched values do not grow without bound. A rule
+    that moves an op past others matches smaller values; reassociation matches equal ones.
     """
 
     def __init__(self) -> None:
@@ -54,38 +54,42 @@ class Provenance:
         self._sizes: dict[Var, int] = {}
 
     def of(self, var: Var) -> Application | None:
-        """The latest application whose replacement includes the value of a variable."""
+        """Returns the latest application whose replacement contains the value of a variable."""
         return self._latest.get(var)
 
-    def made_by(self, application: Application | None, var: Var) -> None:
-        """Record that a variable holds a part of a replacement."""
+    def record_part(self, application: Application | None, var: Var) -> None:
+        """Records that a variable is bound to a part of a replacement."""
         if application is not None:
             self._latest[var] = application
 
     def measure(self, var: Var, value: Expr) -> None:
-        """Record how large the value of a variable is."""
+        """Records the size of the value of a variable."""
         self._sizes[var] = self._size(value)[0]
 
-    def applied(self, rule: str, var: Var, value: Expr, span: Span | None) -> None:
-        """Record an application; raises PassError if the rule has no end here."""
+    def record(self, rule: str, var: Var, value: Expr, span: Span | None) -> None:
+        """Records an application; raises PassError if the rule diverges."""
         parent = self._latest.get(var)
-        made = Application(rule, var.name, value, self._size(value), span, parent)
-        self._latest[var] = made
-        same = [each for each in made.chain() if each.rule == rule]
-        growing = sum(_grows(old, new) for new, old in pairwise(same))
-        if growing >= GROWTH or any(_alike(value, old.value) for old in same[1:]):
-            raise self.endless(var)
+        application = Application(rule, var.name, value, self._size(value), span, parent)
+        self._latest[var] = application
+        applications = [
+            application for application in application.chain() if application.rule == rule
+        ]
+        growing = sum(_grows(old, new) for new, old in pairwise(applications))
+        if growing >= MAX_GROWTH or any(
+            _is_same_call(value, old.value) for old in applications[1:]
+        ):
+            raise self.divergence_error(var)
 
-    def endless(self, var: Var) -> PassError:
-        """The error for a rule that is applied to a variable again and again."""
+    def divergence_error(self, var: Var) -> PassError:
+        """Returns the error for a rule that diverges on a variable."""
         last = self._latest[var]
         chain = list(last.chain())[::-1]
-        message = f"the rule {last.rule} matches in its own replacement without an end"
+        message = f"rewrite rule `{last.rule}` diverges: it matches in its own replacement"
         diagnostic = Diagnostic(message, chain[0].span)
-        for each in chain[:SHOWN]:
-            diagnostic = diagnostic.note(str(each))
-        if len(chain) > SHOWN:
-            diagnostic = diagnostic.note(f"and {len(chain) - SHOWN} more applications")
+        for application in chain[:MAX_SHOWN]:
+            diagnostic = diagnostic.note(str(application))
+        if len(chain) > MAX_SHOWN:
+            diagnostic = diagnostic.note(f"and {len(chain) - MAX_SHOWN} more applications")
         return PassError(
             diagnostic.hinted("yield a replacement that the pattern does not match, or add a guard")
         )
@@ -95,7 +99,7 @@ class Provenance:
             return 1, 0
         calls = 1 + sum([self._operand(argument) for argument in value.args])
         numbers = sum(map(_numbers, (*value.args, *value.attrs.values())))
-        return min(calls, LARGEST), numbers
+        return min(calls, MAX_SIZE), numbers
 
     def _operand(self, argument: Any) -> int:
         if isinstance(argument, Tuple):
@@ -107,8 +111,8 @@ def _grows(old: Application, new: Application) -> bool:
     return new.size[0] > old.size[0] and new.size[1] >= old.size[1]
 
 
-def _alike(first: Expr, second: Expr) -> bool:
-    """Whether two calls are the same one: op, attributes, and the very same operands."""
+def _is_same_call(first: Expr, second: Expr) -> bool:
+    """Returns whether two calls have the same op, attributes and (identical) operands."""
     if not isinstance(first, Call) or not isinstance(second, Call):
         return False
     if not isinstance(first.op, Op) or not isinstance(second.op, Op):
@@ -120,7 +124,7 @@ def _alike(first: Expr, second: Expr) -> bool:
 
 
 def _numbers(value: Any) -> int:
-    """The sum of the integers in an attribute."""
+    """Returns the sum of the integers in an attribute."""
     if isinstance(value, PrimValue):
         value = value.value
     if isinstance(value, ShapeExpr):

@@ -25,52 +25,52 @@ RULES: dict[str, Rule] = {}
 
 
 class Parallel(tuple[Expr, ...]):
-    """Annotates a pattern variable for the operands that distinguish parallel calls."""
+    """The annotation of a pattern variable for the operands in which parallel calls differ."""
 
     __slots__ = ()
 
 
 @attrs.frozen(eq=False, slots=False)
 class Rule:
-    """A rewrite rule: its pattern variables, and the generator that runs again for every match."""
+    """A rewrite rule: a generator that runs once for the pattern and once for every match."""
 
     name: str
     generator: Generator
-    group: str | None = None  # the pass, if any, that runs it among others
+    group: str | None = None  # the pass that contains the rule, if any
     tolerance: float = 1e-4
 
     @property
     def doc(self) -> str:
-        """The docstring of the rule."""
+        """Returns the docstring of the rule."""
         return inspect.getdoc(self.generator) or ""
 
     @cached_property
     def pattern_vars(self) -> dict[str, Any]:
-        """The pattern variable of each parameter."""
+        """Returns the pattern variable of each parameter."""
         hints = typing.get_type_hints(self.generator)
         names = inspect.signature(self.generator).parameters
-        return {name: _hole(name, hints.get(name, Expr)) for name in names}
+        return {name: _pattern_var(name, hints.get(name, Expr)) for name in names}
 
     @cached_property
     def pattern_calls(self) -> tuple[Any, Sequence[Any]]:
-        """The pattern, and all its calls in order."""
+        """Returns the pattern and its calls in order."""
         with RECORDER.recording() as trail:
             pattern = next(self.generator(**self.pattern_vars))
         return pattern, tuple(trail)
 
     @cached_property
     def parallel(self) -> ParallelVar | None:
-        """The parallel pattern variable, if there is one."""
-        found = (hole for hole in self.pattern_vars.values() if isinstance(hole, ParallelVar))
-        return next(found, None)
+        """Returns the parallel pattern variable, or None."""
+        parallel_vars = (var for var in self.pattern_vars.values() if isinstance(var, ParallelVar))
+        return next(parallel_vars, None)
 
 
-def _hole(name: str, hint: Any) -> Any:
-    made = _HOLES.get(hint)
-    return AttributeVar(name) if made is None else made(name)
+def _pattern_var(name: str, hint: Any) -> Any:
+    build = _PATTERN_VARS.get(hint)
+    return AttributeVar(name) if build is None else build(name)
 
 
-_HOLES: dict[Any, Callable[[str], Any]] = {
+_PATTERN_VARS: dict[Any, Callable[[str], Any]] = {
     Expr: PatternVar,
     Constant: lambda name: PatternVar(name, constant=True),
     Op: OpVar,
@@ -81,26 +81,27 @@ _HOLES: dict[Any, Callable[[str], Any]] = {
 @typing.overload
 def rewrite(generator: Generator) -> Rule: ...
 @typing.overload
-def rewrite(**facts: Any) -> Callable[[Generator], Rule]: ...
-def rewrite(generator: Any = None, **facts: Any) -> Any:
-    """Declares a rewrite. It becomes a pass of its name, and part of the pass `group`.
+def rewrite(**options: Any) -> Callable[[Generator], Rule]: ...
+def rewrite(generator: Any = None, **options: Any) -> Any:
+    """Declares a rewrite rule: a pass of its own name, and a part of the pass `group`.
 
         @rewrite(group="simplify")
         def double_negation(x: Expr) -> Iterator[Expr]:
-            "Two turns of the sign are none."
+            "Removes a double negation."
             yield negative(negative(x))
             yield x
 
-    Parameters are holes: an `Expr` for any value, a `Constant` for one known when compiling, an
-    `Op` for any op, `Parallel` for the operands of all calls that differ in it alone, and anything
-    else for an attribute. The generator runs once with holes to learn the pattern, and on a match
-    again with what was found; if it then ends before a second yield, nothing is rewritten.
+    Parameters are pattern variables. `Expr` matches any value, `Constant` a compile-time constant,
+    `Op` any op, and `Parallel` the operands of calls that differ only in this operand. Any other
+    annotation matches an attribute. The generator runs once with pattern variables to record the
+    pattern, and again for each match with the matched values. If it ends before the second yield,
+    nothing is rewritten.
     """
 
     def declare(function: Generator) -> Rule:
-        made = Rule(function.__name__, function, **facts)
-        RULES[made.name] = made
-        return made
+        rule = Rule(function.__name__, function, **options)
+        RULES[rule.name] = rule
+        return rule
 
     return declare if generator is None else declare(generator)
 

@@ -154,7 +154,7 @@ class CallGenerator:
         for _ in range(4 * ATTEMPTS):
             value = self.candidate(kind, first.struct_info, sizes)
             try:
-                kind.take(value)
+                kind.normalize(value)
             except InvalidAttribute:
                 continue
             return value

@@ -75,14 +75,18 @@ def table(definitions: Iterable[SignatureOpDefinition]) -> str:
 
 def _row(definition: SignatureOpDefinition) -> str:
     call = example_call(definition)
-    line = definition.resolve(call).line
-    text = definition.line if isinstance(definition.line, str) else signature_text(line)
+    signature = definition.resolve(call).index_signature
+    text = (
+        definition.index_signature
+        if isinstance(definition.index_signature, str)
+        else signature_text(signature)
+    )
     attributes = [f"`{p.name}`" for p in definition.signature.parameters if p.kind is not None]
     cells = [
         f"`{definition.name}`",
         f"`{text}`",
         ", ".join(attributes),
-        f"`{_dtypes(line.operands)}` to `{_dtypes(line.results)}`",
+        f"`{_dtypes(signature.operands)}` to `{_dtypes(signature.results)}`",
         f"cpu: {backend(definition, call)}, cuda: {device_backend(definition, call)}",
         describe_gradient(definition, call) or "unknown",
     ]
@@ -126,13 +130,13 @@ def example_call(definition: SignatureOpDefinition) -> Call:
 def entry(definition: SignatureOpDefinition) -> str:
     """Returns the section of one op: call, description, and a fixed list of properties."""
     call = example_call(definition)
-    line = definition.resolve(call).line
+    signature = definition.resolve(call).index_signature
     kinds = [_kind(p) for p in definition.signature.parameters if p.kind is not None]
     properties = {
         "Index signature": _signature(definition),
         "Attributes": "; ".join(kinds) or "none",
-        "Operand dtypes": f"`{_dtypes(line.operands)}`",
-        "Result dtypes": f"`{_dtypes(line.results)}`",
+        "Operand dtypes": f"`{_dtypes(signature.operands)}`",
+        "Result dtypes": f"`{_dtypes(signature.results)}`",
         "Implementation": _implementation(definition),
         "Gradient": describe_gradient(definition, call) or "unknown",
     }
@@ -149,12 +153,14 @@ def _kind(parameter: Parameter) -> str:
 
 
 def _signature(definition: SignatureOpDefinition) -> str:
-    if not callable(definition.line):
+    if not callable(definition.index_signature):
         conditions = [c for c in (definition.where, definition.on) if c]
         extra = f", where `{', '.join(conditions)}`" if conditions else ""
         placed = [f"`{i}` at `{name}`" for i, name in definition.at.items()]
-        return f"`{definition.line}`{extra}{', ' + ', '.join(placed) if placed else ''}"
-    description = " ".join((inspect.getdoc(definition.line) or "").split()).removeprefix("Returns ")
+        return f"`{definition.index_signature}`{extra}{', ' + ', '.join(placed) if placed else ''}"
+    description = " ".join((inspect.getdoc(definition.index_signature) or "").split()).removeprefix(
+        "Returns "
+    )
     return f"{description} {_example_signature(definition)}".strip()
 
 
@@ -164,9 +170,9 @@ def _example_signature(definition: SignatureOpDefinition) -> str:
         return ""
     _, keywords = definition.samples[0]
     call = example_call(definition)
-    arguments = [f"{name}={shown(value)}" for name, value in keywords.items()]
-    at = f" with {', '.join(arguments)}" if arguments else ""
-    return f"For example{at}: `{signature_text(definition.resolve(call).line)}`."
+    stated = [f"{name}={shown(value)}" for name, value in keywords.items()]
+    at = f" with {', '.join(stated)}" if stated else ""
+    return f"For example{at}: `{signature_text(definition.resolve(call).index_signature)}`."
 
 
 def _as_variable(value: Any) -> Any:

@@ -174,13 +174,13 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_form_against_differences(form: str) -> None:
+def test_gradients_agree_with_finite_differences(form: str) -> None:
     text, arguments = FORMS[form]
     module, made = differentiated(text)
     assert_gradient(module, made, arguments())
 
 
-def test_branches_not_taken_give_nothing() -> None:
+def test_branches_not_taken_have_zero_cotangents() -> None:
     text, _ = FORMS["branches in branches"]
     module, made = differentiated(text)
     arguments = real(3), real(3), np.asarray(False), np.asarray(True)
@@ -202,14 +202,14 @@ def main(x: R.Tensor(("n", 3), "float32"), w: R.Tensor((3, 2), "float32"),
 """
 
 
-def test_only_what_is_asked_for_is_computed() -> None:
+def test_only_requested_gradients_are_computed() -> None:
     _, made = differentiated(CHOSEN, parameters="w")
     assert ops_of(made).count("grad.adjoint") == 3  # mean, square, matmul by w
     _, made = differentiated(CHOSEN, parameters="unread", value_and_grad=False)
     assert ops_of(made) == ["zeros_like"]
 
 
-def test_options_choose_parameters_results_and_what_is_given() -> None:
+def test_options_select_parameters_targets_and_results() -> None:
     _, made = differentiated(CHOSEN, parameters="unread, x", target=1, value_and_grad=False)
     x, w = np.ones((2, 3), "float32"), np.asarray([[1, 2], [1, 2], [1, 3]], "float32")
     unread_grad, x_grad = structir.interpret(
@@ -219,7 +219,7 @@ def test_options_choose_parameters_results_and_what_is_given() -> None:
     np.testing.assert_array_equal(x_grad, np.asarray([[1, 1, 1.5]] * 2))  # a tie is shared
 
 
-def test_all_parameters_of_real_numbers_unless_named() -> None:
+def test_default_is_all_floating_point_parameters() -> None:
     module = structir.parse(CHOSEN)
     made = passes.Gradient()(module)
     assert made["main"] is module["main"]
@@ -234,14 +234,14 @@ def refusal(text: str, **options: object) -> str:
     return str(caught.value)
 
 
-def test_integers_are_refused() -> None:
+def test_integer_parameters_are_rejected() -> None:
     said = refusal(CHOSEN, parameters="x i")
     assert "cannot differentiate with respect to `i`" in said
     assert "int64" in said and "<string>:4" in said
     assert "required by the gradient of main with respect to x, i" in said
 
 
-def test_an_op_without_gradient_is_refused_with_its_reason() -> None:
+def test_ops_without_gradient_are_rejected_with_a_reason() -> None:
     said = refusal(
         """
 @R.function
@@ -254,7 +254,7 @@ def main(x: R.Tensor(("n", 4), "float32")):
     assert "u = R.unique(x)\n" in said and "^^^^^^^^^^^" in said
 
 
-def test_it_is_no_matter_where_nothing_depends_on_it() -> None:
+def test_non_differentiable_ops_off_the_gradient_path_are_accepted() -> None:
     _, made = differentiated(
         """
         @R.function
@@ -276,18 +276,18 @@ def test_it_is_no_matter_where_nothing_depends_on_it() -> None:
         ("return (R.shape([2]), R.sum(x))", "floating-point scalar as field 0 of the result"),
         (
             'y = R.call_packed("f", x, sinfo_args=R.Tensor((), "float32"))\n    return y',
-            "f: it has no gradient: it is an external function without a gradient rule",
+            "f: not differentiable: it is an external function without a gradient rule",
         ),
         ('y = R.call_packed("f", x)\n    return R.sum(R.match_cast(y, R.Tensor((2,), "float32")))',
-         "f: it has no gradient: its result has no known StructInfo"),
+         "f: not differentiable: its result has no known StructInfo"),
     ],
 )  # fmt: skip
-def test_what_else_is_refused(body: str, why: str) -> None:
+def test_other_invalid_programs_are_rejected(body: str, why: str) -> None:
     head = '@R.function(pure=False)\ndef main(x: R.Tensor(("n", 4), "float32")):\n    '
     assert why in refusal(head + body)
 
 
-def test_effects_do_not_happen_twice() -> None:
+def test_side_effects_do_not_run_twice() -> None:
     text = """
 @R.function(pure=False)
 def main(x: R.Tensor((), "float32"), p: R.Tensor((), "bool")):
@@ -299,13 +299,13 @@ def main(x: R.Tensor((), "float32"), p: R.Tensor((), "bool")):
 """
     used = 'y = R.call_packed("f", x, sinfo_args=R.Tensor((), "float32"))\n        r = R.sin(y)'
     said = refusal(text.format(used))
-    assert "its effects would happen twice" in said and "R.call_packed" in said
+    assert "its side effects would run twice" in said and "R.call_packed" in said
     told = 'y = R.call_packed("f", x, sinfo_args=R.Object())\n        r = R.sin(x)'
     made = passes.Gradient()(structir.parse(text.format(told)))
     assert made.script().count("call_packed") == 2  # in main, and once in its gradient
 
 
-def test_names() -> None:
+def test_invalid_names_are_rejected() -> None:
     module = structir.parse(CHOSEN)
     made = passes.Gradient()(module)
     with pytest.raises(StructIRError, match="function main_adjoint already exists in the module"):
@@ -319,7 +319,7 @@ def test_names() -> None:
     )
 
 
-def test_it_takes_a_long_program() -> None:
+def test_long_programs_are_differentiated() -> None:
     lines = [f"    h{k + 1} = R.sin(h{k})" for k in range(3000)]
     text = '@R.function\ndef main(h0: R.Tensor((2,), "float32")):\n' + "\n".join(lines)
     made = passes.Gradient()(structir.parse(text + "\n    return R.sum(h3000)\n"))

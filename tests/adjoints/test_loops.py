@@ -102,7 +102,9 @@ def main(
 
 
 @pytest.mark.parametrize(("text", "shapes"), LOOPS.values(), ids=LOOPS)
-def test_loops(text: str, shapes: tuple[tuple[int, ...], ...]) -> None:
+def test_loop_gradients_agree_with_finite_differences(
+    text: str, shapes: tuple[tuple[int, ...], ...]
+) -> None:
     module = structir.parse(text)
     with passes.PassContext([passes.VerifyIR(), passes.VerifyResults()]):
         made = passes.Gradient()(module)
@@ -110,7 +112,7 @@ def test_loops(text: str, shapes: tuple[tuple[int, ...], ...]) -> None:
     assert_gradient(module, made, tuple(np.asarray(RNG.standard_normal(s)) for s in shapes))
 
 
-def test_numbers_that_cannot_move_are_scanned_too() -> None:
+def test_integer_inputs_are_scanned() -> None:
     module = structir.parse("""
 @R.function
 def cell(
@@ -135,7 +137,7 @@ def main(
     assert_gradient(module, passes.Gradient()(module), (h, np.array([1, 3, 1]), table))
 
 
-def test_a_loop_over_what_is_only_known_when_it_runs_is_refused() -> None:
+def test_loops_over_run_time_functions_are_rejected() -> None:
     module = structir.parse("""
 @R.function
 def main(h: R.Tensor((), "float64"), xs: R.Tensor(("t",), "float64"), f: R.Object):
@@ -147,7 +149,7 @@ def main(h: R.Tensor((), "float64"), xs: R.Tensor(("t",), "float64"), f: R.Objec
         passes.Gradient(parameters="h")(module)
 
 
-def test_steps_of_unknown_sizes_are_refused() -> None:
+def test_steps_with_unknown_sizes_are_rejected() -> None:
     module = structir.parse("""
 @R.function
 def cell(h: R.Tensor((), "float64"), x: R.Tensor(dtype="float64", ndim=1)):

@@ -24,7 +24,7 @@ X = Var("x", TensorStructInfo((2, 3, 4), "float32"))
 
 
 def taken(annotation, value):
-    return kind_of(annotation).take(value)
+    return kind_of(annotation).normalize(value)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,9 @@ from tests.ops.calls import called, program
 
 ops.load()
 EXAMPLES = {
-    op.name: op.definition.examples for op in registered_ops() if hasattr(op.definition, "line")
+    op.name: op.definition.examples
+    for op in registered_ops()
+    if hasattr(op.definition, "index_signature")
 }
 every_op = pytest.mark.parametrize("name", sorted(EXAMPLES))
 

@@ -46,7 +46,7 @@ def main(shape: R.Shape(["n", 3]), x: R.Tensor(("m",), "float32")):
 """
 
 
-def test_calls_are_deduced_by_the_rule() -> None:
+def test_rule_infers_struct_info_of_calls() -> None:
     shape, x = Var("shape", ShapeStructInfo((N, 3))), Var("x", TensorStructInfo((N,), "float32"))
     call = filled(shape, x, times=5)
     assert isinstance(call, Call)
@@ -54,7 +54,7 @@ def test_calls_are_deduced_by_the_rule() -> None:
     assert find_op("testing.filled") is filled
 
 
-def test_the_text_reads_back_and_runs() -> None:
+def test_printed_program_is_parsed_and_runs() -> None:
     module = structir.parse(TEXT)
     check_well_formed(module)
     assert structural_equal(structir.parse(module.script()), module)
@@ -75,7 +75,7 @@ def test_the_text_reads_back_and_runs() -> None:
         ("R.testing.filled(shape, x, count=4)", "unexpected keyword argument 'count'"),
     ],
 )
-def test_a_wrong_call_names_the_op_and_the_place(call: str, message: str) -> None:
+def test_invalid_call_reports_op_and_location(call: str, message: str) -> None:
     text = TEXT.replace("R.testing.filled(shape, x)", call)
     with pytest.raises(StructInfoError) as caught:
         structir.parse(text, "model.py")
@@ -84,6 +84,8 @@ def test_a_wrong_call_names_the_op_and_the_place(call: str, message: str) -> Non
     assert "model.py:4:9" in str(caught.value)
 
 
-def test_an_operand_is_a_value_of_the_program() -> None:
-    with pytest.raises(StructInfoError, match="an operand is a value of the program, not 3"):
+def test_operands_must_be_expressions() -> None:
+    with pytest.raises(
+        StructInfoError, match="expected an expression of the program as operand, found 3"
+    ):
         filled(3, 4)

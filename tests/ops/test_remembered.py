@@ -12,7 +12,7 @@ def tensor(*dims: object, dtype: str = "float32") -> Var:
     return Var("x", TensorStructInfo(dims, dtype))
 
 
-def test_calls_of_one_structure_are_derived_once() -> None:
+def test_facts_are_derived_once_per_structure() -> None:
     asked: list[Call] = []
 
     def derive(call: Call) -> str:
@@ -24,7 +24,7 @@ def test_calls_of_one_structure_are_derived_once() -> None:
     assert asked == [first]
 
 
-def test_what_may_make_a_difference_tells_structures_apart() -> None:
+def test_structures_differ_in_ops_attributes_and_operands() -> None:
     calls = [
         R.sum(tensor(n, 4), axis=0),
         R.sum(tensor(n, 4), axis=1),
@@ -43,5 +43,5 @@ def test_what_may_make_a_difference_tells_structures_apart() -> None:
     assert len(set(structures)) == len(calls)
 
 
-def test_two_unknown_sizes_need_not_be_the_same() -> None:
+def test_calls_with_unknown_dims_have_no_structure() -> None:
     assert structure_of(R.exp(Var("x", TensorStructInfo(None, "float32", ndim=2)))) is None

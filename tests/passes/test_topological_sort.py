@@ -165,7 +165,7 @@ def test_an_unknown_option_is_an_error() -> None:
 def is_one_line(op: Op) -> bool:
     """Whether an op is defined by its index signature alone."""
     definition: Any = op.definition
-    return isinstance(definition.line, str) and not definition.hooks
+    return isinstance(definition.index_signature, str) and not definition.hooks
 
 
 @pytest.mark.parametrize("seed", range(40))

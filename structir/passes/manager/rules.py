@@ -12,7 +12,7 @@ from structir.passes.base import Pass, note
 from structir.passes.canonicalise_bindings import canonicalise_bindings
 from structir.passes.dead_code_elimination import dead_code_elimination
 from structir.rewriting.driver import rewrite_function
-from structir.rewriting.op_traits import PLAYERS
+from structir.rewriting.op_traits import OPS_BY_TRAIT
 from structir.rewriting.provenance import Provenance
 from structir.rewriting.rule import RULES, Rule, rules_of
 
@@ -29,7 +29,7 @@ def rule_names() -> list[str]:
 def op_with_trait(trait: str) -> Callable[..., Expr]:
     """Returns the op that has a trait."""
     families.load()
-    return PLAYERS[trait]
+    return OPS_BY_TRAIT[trait]
 
 
 def group_rules(group: str) -> list[Rule]:

@@ -323,13 +323,13 @@ class ConstraintGenerator:
             return False
         if use.reads_ranks and any(not has_all_sizes(info) for info in infos if info is not None):
             self.pending.append(use)
-        if op_scheme.line == use.signature:
+        if op_scheme.index_signature == use.signature:
             return True
         members = [_operand_at(use.operands, path) for path in op_scheme.paths]
         operands = [member for member in members if isinstance(member, Value)]
         if len(operands) < len(members):
             return False
-        use.signature = op_scheme.line
+        use.signature = op_scheme.index_signature
         self.solver.apply(op_scheme.scheme, operands, use.results, use.origin)
         return True
 

@@ -80,8 +80,8 @@ def _case_schemes(
         combination = dict(zip(ranks_of, ranks, strict=True))
         op_scheme = _at_ranks(call, infos, combination)
         if op_scheme is not None:
-            combinations_of.setdefault(op_scheme.line, []).append(combination)
-            op_schemes[op_scheme.line] = op_scheme
+            combinations_of.setdefault(op_scheme.index_signature, []).append(combination)
+            op_schemes[op_scheme.index_signature] = op_scheme
     if any(len(op_scheme.scheme.results) != results for op_scheme in op_schemes.values()):
         return ()
     if not all(
