@@ -33,7 +33,7 @@ MAGIC = b"structir-cache-1\n"
 CHECKSUM = hashlib.sha256().digest_size
 SUFFIX = ".entry"
 WRITES_BETWEEN_SWEEPS = 64
-KEPT_SHARE = 0.8  # of the permitted bytes, after eviction
+SHARE_AFTER_EVICTION = 0.8  # of the permitted bytes, after eviction
 
 
 @attrs.frozen
@@ -55,10 +55,10 @@ class Stored:
 
 def directory() -> Path | None:
     """Returns the directory of the cache; None if it is disabled."""
-    said = os.environ.get(LOCATION)
-    if said == "off":
+    setting = os.environ.get(LOCATION)
+    if setting == "off":
         return None
-    return (Path(said) if said else _user_directory() / "structir").absolute()
+    return (Path(setting) if setting else _user_directory() / "structir").absolute()
 
 
 def _user_directory() -> Path:
@@ -71,11 +71,11 @@ def _user_directory() -> Path:
 
 def digest(*parts: str) -> str:
     """Returns the hash of these strings, the cache key of results computed from them."""
-    found = hashlib.sha256()
+    hasher = hashlib.sha256()
     for part in parts:
         data = part.encode()
-        found.update(len(data).to_bytes(8, "little") + data)
-    return found.hexdigest()
+        hasher.update(len(data).to_bytes(8, "little") + data)
+    return hasher.hexdigest()
 
 
 def packed(key: str, entry: CacheEntry) -> bytes:
@@ -176,19 +176,19 @@ class CacheStore:
     def _paths(self, suffix: str) -> list[Path]:
         """Yields the files with a suffix, without symbolic links."""
         with contextlib.suppress(OSError):
-            found = list(self.root.glob(f"??/*{suffix}"))
-            return [path for path in found if not path.parent.is_symlink()]
+            paths = list(self.root.glob(f"??/*{suffix}"))
+            return [path for path in paths if not path.parent.is_symlink()]
         return []
 
     def sweep(self) -> int:
         """Evicts least recently used entries until the rest fits; returns how many."""
-        found = sorted(self.files(), key=lambda s: s.used)
-        size = sum(s.size for s in found)
+        entries = sorted(self.files(), key=lambda s: s.used)
+        size = sum(s.size for s in entries)
         if size <= self.max_bytes:
             return 0
         removed = 0
-        for stored in found:
-            if size <= KEPT_SHARE * self.max_bytes:
+        for stored in entries:
+            if size <= SHARE_AFTER_EVICTION * self.max_bytes:
                 break
             removed += self._removed(stored.path)
             size -= stored.size
@@ -224,8 +224,10 @@ def store() -> CacheStore | None:
 
 
 def _max_bytes() -> int:
-    said = os.environ.get(MAX_BYTES, "")
-    return int(said) if said.isdecimal() and len(said) <= MOST_DIGITS else DEFAULT_MAX_BYTES
+    setting = os.environ.get(MAX_BYTES, "")
+    return (
+        int(setting) if setting.isdecimal() and len(setting) <= MOST_DIGITS else DEFAULT_MAX_BYTES
+    )
 
 
 _warned: set[str] = set()  # of the cache, at most once per process

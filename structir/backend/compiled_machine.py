@@ -14,7 +14,7 @@ from structir.backend.planned import StepPlans
 from structir.backend.program import RegionCall, arranged
 from structir.backend.step_plan import LEFT
 from structir.backend.steps import InstructionBlock
-from structir.backend.traced import PlanTracer, Whole
+from structir.backend.traced import PlanTracer, RegionFunction
 from structir.interpret.argument_checks import match
 from structir.interpret.interpreter import Frame, Interpreter, frame_of
 from structir.interpret.kernels import KernelValue
@@ -41,17 +41,17 @@ class CompiledMachine(Interpreter):
 
     def closure(self, function: Function, outer: Activation | None, name: str) -> Closure:
         """Returns a function as a value whose calls and loops are planned."""
-        made = super().closure(function, outer, name)
-        return attrs.evolve(made, call=self._planned, loop=self.plans.loop)
+        value = super().closure(function, outer, name)
+        return attrs.evolve(value, call=self._planned, loop=self.plans.loop)
 
     def _planned(self, closure: Closure, args: tuple[Value, ...]) -> Value:
         """Returns the result of a function, from its plan if there is one."""
-        found = LEFT
+        result = LEFT
         if closure.outer is None and len(args) == len(closure.function.params):
             pairs = zip(closure.function.params, args, strict=True)
-            args = tuple([self.given(p.struct_info, a) for p, a in pairs])
-            found = self.plans.call(closure, args)
-        return self.run(self.entered(closure, args)) if found is LEFT else found
+            args = tuple([self.as_argument(p.struct_info, a) for p, a in pairs])
+            result = self.plans.call(closure, args)
+        return self.run(self.entered(closure, args)) if result is LEFT else result
 
     def kernel(self, kernel: Kernel) -> KernelValue:
         """Returns the compiled form of a kernel that the host calls."""
@@ -64,17 +64,19 @@ class CompiledMachine(Interpreter):
                 arrays = [np.asarray(scope.value(v)) for v in expr.inputs]
                 region = expr.region
                 with_sizes = region.free_symbols or recording.get()
-                called = region(arrays, scope.sizes) if with_sizes else region.entry(*arrays)
-                return arranged(expr.results, called)
+                results = region(arrays, scope.sizes) if with_sizes else region.entry(*arrays)
+                return arranged(expr.results, results)
             case Call(GlobalVar(name)) if name not in self.direct:
                 callee = super().global_function(name)
                 if isinstance(callee, Closure):
                     args = tuple([self.value(a, scope) for a in expr.args])
-                    found = self.plans.call(callee, args)
-                    if found is not LEFT:
-                        return found
+                    result = self.plans.call(callee, args)
+                    if result is not LEFT:
+                        return result
             case GlobalVar(name) if name in self.direct:
-                return Whole(self.direct[name], self.global_function(name), self.plans.loop)
+                return RegionFunction(
+                    self.direct[name], self.global_function(name), self.plans.loop
+                )
         return super().evaluate(expr, scope)
 
     def entered(self, closure: Closure, args: tuple[Value, ...]) -> Frame:
@@ -101,7 +103,7 @@ class CompiledMachine(Interpreter):
 
     def global_function(self, name: str) -> Any:
         """Returns a function of the module; one that is a single region needs no activation."""
-        found = self.direct.get(name)
-        if found is None:
+        compiled = self.direct.get(name)
+        if compiled is None:
             return super().global_function(name)
-        return found if recording.get() else found.entry
+        return compiled if recording.get() else compiled.entry

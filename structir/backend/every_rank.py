@@ -40,16 +40,16 @@ class OfRank(Substitution):
         if not isinstance(binding, VarBinding) or type(binding.value) is not Call:
             return super().binding(binding)
         value = self.part(binding.value)
-        found = deduce(value)
-        info = self._sharper(self.info(binding.var.struct_info), found)
+        inferred = deduce(value)
+        info = self._sharper(self.info(binding.var.struct_info), inferred)
         var = binding.var
         if info != var.struct_info:
             var = self.variables[binding.var] = type(var)(var.name, info, var.span)
             self.infos.clear()
-        return VarBinding(var, replace(value, struct_info=found), binding.span)
+        return VarBinding(var, replace(value, struct_info=inferred), binding.span)
 
-    def _sharper(self, stated: StructInfo, found: StructInfo) -> StructInfo:
-        return found if base_check(stated, found) is PASS else stated
+    def _sharper(self, stated: StructInfo, inferred: StructInfo) -> StructInfo:
+        return inferred if base_check(stated, inferred) is PASS else stated
 
 
 class EveryRank:
@@ -84,8 +84,8 @@ class EveryRank:
         it."""
         params = self.function.params
         key = tuple([getattr(arg, "ndim", None) for arg in args])
-        known = self._counts.get(key)
-        if known is None:
+        counts = self._counts.get(key)
+        if counts is None:
             scope = Activation({}, {})
             both = zip(params, args, strict=True)
             match(
@@ -94,10 +94,10 @@ class EveryRank:
             )
             if any(row not in scope.sizes for row in self.rows):
                 return None
-            known = tuple([len(scope.sizes[row]) for row in self.rows])
+            counts = tuple([len(scope.sizes[row]) for row in self.rows])
             if None not in key:
-                self._counts[key] = known
-        return known
+                self._counts[key] = counts
+        return counts
 
     def _where(self, param: Var) -> str:
         return f"{self.name}: parameter {param.name}"

@@ -49,13 +49,13 @@ class Growing:
             self.form = shape, dtype
         return self.form == (shape, dtype) and prod(shape) > 0
 
-    def chosen(self, one: int | None, two: int | None) -> None:
+    def merge_versions(self, then_version: int | None, else_version: int | None) -> None:
         """Returns the value after a conditional whose branches ended with these versions; None
         where a branch fell back to the host."""
-        if one is None or two is None or one == two:
-            self.version = next(v for v in (one, two) if v is not None)
+        if then_version is None or else_version is None or then_version == else_version:
+            self.version = next(v for v in (then_version, else_version) if v is not None)
         else:
-            self.ends = one, two
+            self.ends = then_version, else_version
             self.change()
 
     def new(self, room: int) -> Any:
@@ -81,14 +81,14 @@ class Grown(ForeignTensor, GrowingList):
         shape, self.dtype = growing.form or ((), None)
         self.shape: Any = (None, *(shape if rest is None else rest))  # the first size is not known
 
-    def side_by_side(self, axis: int, new: bool) -> Grown:
+    def concatenate(self, axis: int, new: bool) -> Grown:
         """Returns the elements of a list as one tensor, stacked along its first axis."""
         shape, _ = self.growing.form or ((), None)
         if self.kind != LIST or axis != 0 or not (new or shape):
             raise NotPlannedError("appending along another axis")
         return Grown(self.growing, self.version, OUTPUT, shape if new else shape[1:])
 
-    def given(self, array: Any) -> Any:
+    def from_elements(self, array: Any) -> Any:
         """Returns the value of its stacked elements."""
         if self.kind == LIST:
             return tuple([array[k, ...] for k in range(len(array))])
@@ -98,10 +98,10 @@ class Grown(ForeignTensor, GrowingList):
         """Returns a list with more elements."""
         if self.kind != LIST:
             raise NotPlannedError("expected a list")
-        found = self
+        result = self
         for item in items:
-            found = self.growing.append(found, item)
-        return found
+            result = self.growing.append(result, item)
+        return result
 
     def _unknown(self, *_: Any, **__: Any) -> Any:
         raise NotPlannedError("a value known only at run time")
@@ -110,13 +110,17 @@ class Grown(ForeignTensor, GrowingList):
     item = __getitem__ = _unknown
 
 
-def joined(one: Grown, two: Any) -> Grown:
+def merge_growing(then: Grown, otherwise: Any) -> Grown:
     """Returns the value after a conditional, where both branches return a growing value."""
-    growing = one.growing
-    same = isinstance(two, Grown) and two.growing is growing
-    if same and one.version == two.version == growing.version and one.kind == two.kind:
-        return one
-    whole = same and one.kind == two.kind == growing.kind
-    if not whole or (one.version, two.version) != growing.ends:
+    growing = then.growing
+    same = isinstance(otherwise, Grown) and otherwise.growing is growing
+    if (
+        same
+        and then.version == otherwise.version == growing.version
+        and then.kind == otherwise.kind
+    ):
+        return then
+    is_current = same and then.kind == otherwise.kind == growing.kind
+    if not is_current or (then.version, otherwise.version) != growing.ends:
         raise NotPlannedError("a value whose memory has been reused")
     return growing.value

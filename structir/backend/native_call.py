@@ -35,7 +35,7 @@ FUNCTIONS = {
 class CallTable(np.ndarray[Any, Any]):
     """The object that calls of a function are bound to; it owns the memory of the call table."""
 
-    held: tuple[Any, ...]
+    references: tuple[Any, ...]
 
 
 class MethodDefinition(ctypes.Structure):
@@ -72,15 +72,15 @@ class NativeCall:
             TABLE.out_name: id(OUT),
             TABLE.otherwise: id(otherwise),
             TABLE.new_array: new_array_address(),
-            **{place: address_of_function(name) for place, name in FUNCTIONS.items()},
+            **{index: address_of_function(function) for index, function in FUNCTIONS.items()},
         }
-        for place, value in facts.items():
-            self.table[place] = value
+        for index, value in facts.items():
+            self.table[index] = value
         doc = f"{name}(*arrays, out=None)"
         definition = MethodDefinition(
             name.encode(), entry_address(), FAST_CALL_WITH_NAMES, doc.encode()
         )
-        self.table.held = (self._forms, definition, otherwise, inputs, results)
+        self.table.references = (self._forms, definition, otherwise, inputs, results)
         new = ctypes.pythonapi.PyCFunction_NewEx
         new.restype, new.argtypes = (
             ctypes.py_object,

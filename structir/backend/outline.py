@@ -56,9 +56,9 @@ def outline(module: IRModule, name: str) -> Outline:
 def outline_of(executable: Executable, name: str) -> Outline:
     """Returns the kernels of a function of an executable."""
     plans = executable.plans(name)
-    known = [plan.recipe.scheduled for plan in plans]
-    if None not in known:
-        return _outline([scheduled for scheduled in known if scheduled])
+    schedules = [plan.recipe.scheduled for plan in plans]
+    if None not in schedules:
+        return _outline([scheduled for scheduled in schedules if scheduled])
     again = outline(executable.module, name)  # the cache does not store fusion decisions
     texts = [text for plan in plans for text in plan.texts]
     both = zip(again.kernels, texts, strict=False)

@@ -38,18 +38,18 @@ class PlannedFunction:
     def __call__(self, *args: Value, **names: Value) -> Value:
         value = owned(self.closure(*args, **names), args, RESULTS.copy)
         spaces = [plan.space_of_calls for plan in self.plans.of(self.function)]
-        found = [space for space in spaces if space is not None]
-        if self.native is not None and found != self.spaces:
-            self.native.set_spaces(found)
-            self.spaces = found
+        native_spaces = [space for space in spaces if space is not None]
+        if self.native is not None and native_spaces != self.spaces:
+            self.native.set_spaces(native_spaces)
+            self.spaces = native_spaces
         return value
 
 
 def _forms(infos: Sequence[StructInfo | None]) -> list[tuple[Any, int]] | None:
     """Returns the dtypes and ranks of tensors; None if a value is not a tensor."""
-    found = []
+    forms = []
     for info in infos:
         if not isinstance(info, TensorStructInfo) or info.dtype is None or info.ndim is None:
             return None
-        found.append((numpy_dtype(info.dtype), info.ndim))
-    return found
+        forms.append((numpy_dtype(info.dtype), info.ndim))
+    return forms

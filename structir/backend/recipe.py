@@ -37,7 +37,7 @@ class KernelSequence:
     outputs: tuple[Buffer, ...]
     results: tuple[Buffer, ...]  # of the region, in order
     kernels: tuple[KernelText, ...]
-    operations: tuple[Dim, ...]  # of each kernel: additions, products, functions, as written
+    operations: tuple[Dim, ...]  # of each kernel: additions, products, functions, as write
     scheduled: Scheduled | None = None
 
 
@@ -61,11 +61,13 @@ def recipe_of(
     region: LoweredRegion, schedule: Callable[[LoopProgram], Scheduled] = scheduled
 ) -> KernelSequence:
     """Generates the kernels of a region."""
-    made = schedule(region.program)
+    result = schedule(region.program)
     results = tuple([b for o in region.outputs for b in buffers_of(o)])
-    operations = tuple([_operations(group) for group in made.made_from])
-    program = made.program
-    return KernelSequence(program.inputs, program.outputs, results, made.kernels, operations, made)
+    operations = tuple([_operations(group) for group in result.made_from])
+    program = result.program
+    return KernelSequence(
+        program.inputs, program.outputs, results, result.kernels, operations, result
+    )
 
 
 def writer_of(
@@ -76,18 +78,18 @@ def writer_of(
     """Returns the function that generates the general form of a region, or the one under the usual
     equations."""
 
-    def written(under_equations: bool) -> KernelSequence:
+    def write(under_equations: bool) -> KernelSequence:
         usual = assumed.region if under_equations and assumed is not None else region
         return recipe_of(usual, schedule)
 
-    return written
+    return write
 
 
 def boundary_of(region: LoweredRegion, assumed: Assumed | None) -> Boundary:
     """Returns the external interface of a region."""
     inputs = region.program.inputs
-    given = {dims.as_sym(d) for b in inputs for d in b.shape}
-    free = tuple([s for s in _symbols_of(region) if s not in given])
+    input_symbols = {dims.as_sym(d) for b in inputs for d in b.shape}
+    free = tuple([s for s in _symbols_of(region) if s not in input_symbols])
     results = tuple([b for o in region.outputs for b in buffers_of(o)])
     equal = assumed.equal if assumed else {}
     return Boundary(inputs, results, region.checks, free, _doubtful(region.program), equal)
@@ -112,14 +114,14 @@ def _doubtful(program: LoopProgram) -> tuple[Dim, ...]:
 
 def _symbols_of(region: LoweredRegion) -> Sequence[Sym]:
     """Returns the program's symbols that a region mentions anywhere."""
-    found = [d for b in region.program.buffers() for d in b.shape]
-    found += [d for c in region.checks for d in (c.left, c.right)]
+    values = [d for b in region.program.buffers() for d in b.shape]
+    values += [d for c in region.checks for d in (c.left, c.right)]
     axes: set[Sym] = set()
     for stage in region.program.stages:
         axes |= set(stage.axes)
-        found += [*stage.extents.values(), *[g.value for g in stage.guards]]
-        found += stage.routine.sizes if stage.routine is not None else ()
+        values += [*stage.extents.values(), *[g.value for g in stage.guards]]
+        values += stage.routine.sizes if stage.routine is not None else ()
         entries = [*stage.write, *[e for read in stage.loads for e in read.entries]]
-        found += [e for e in entries if not isinstance(e, Expression)]
-        found += [n.dim for n in walk(stage.body) if isinstance(n, Position)]
-    return [s for s in symbols_of(found) if s not in axes]
+        values += [e for e in entries if not isinstance(e, Expression)]
+        values += [n.dim for n in walk(stage.body) if isinstance(n, Position)]
+    return [s for s in symbols_of(values) if s not in axes]

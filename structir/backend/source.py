@@ -70,11 +70,11 @@ def _numbers(kernel: KernelText) -> list[str]:
     return [*map(dims.text, kernel.sizes[:first]), *map(str, singles)]
 
 
-def origins(found: Iterable[str]) -> Iterator[str]:
+def origins(names: Iterable[str]) -> Iterator[str]:
     """Returns the ops of a kernel; the parts of one composite are on one line."""
-    for whole, group in groupby(found, key=lambda origin: origin.rpartition(": ")[0]):
-        if whole:
-            yield f"{whole}: {', '.join(origin.rpartition(': ')[2] for origin in group)}"
+    for composite, group in groupby(names, key=lambda origin: origin.rpartition(": ")[0]):
+        if composite:
+            yield f"{composite}: {', '.join(origin.rpartition(': ')[2] for origin in group)}"
         else:
             yield from group
 

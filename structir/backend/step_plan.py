@@ -15,7 +15,7 @@ from structir.backend.cpu.layouts import SPACE, STATE
 from structir.backend.cpu.steps import KIND, STOP, move_address, steps_address, steps_runner
 from structir.backend.growing import OUTPUT, Growing, Grown
 from structir.backend.memory import ALIGNMENT
-from structir.backend.plan import KEPT_BYTES, LONG_WORK, Workspace
+from structir.backend.plan import LONG_WORK, MAX_CACHED_BYTES, Workspace
 from structir.backend.results import RESULTS, is_large
 from structir.backend.steps import (
     CONSTANT,
@@ -70,7 +70,7 @@ class StepPlan:
         self.own_bytes = size + ALIGNMENT
         self.plan_bytes = max([plan.layout[1] for plan in code.plans], default=0) + ALIGNMENT
         self.bytes = self.own_bytes + self.plan_bytes
-        if self.bytes > KEPT_BYTES:
+        if self.bytes > MAX_CACHED_BYTES:
             raise NotPlannedError("values that need too much memory")
         self.free: list[StepSpace] = []
 
@@ -80,9 +80,9 @@ class StepPlan:
             leaf = Slot(constant(leaf), leaf.shape, leaf.dtype)
         if not isinstance(leaf, Slot):
             return leaf
-        made = MemoryCell(leaf.cell.root.bytes, OUTSIDE)
-        block.move(made, leaf.cell)
-        self.results.append(Slot(made, leaf.shape, leaf.dtype))
+        cell = MemoryCell(leaf.cell.root.bytes, OUTSIDE)
+        block.move(cell, leaf.cell)
+        self.results.append(Slot(cell, leaf.shape, leaf.dtype))
         return Result(len(self.results) - 1)
 
     @cached_property
@@ -111,12 +111,12 @@ class StepPlan:
         finally:
             self.free.append(space)
 
-        def given(leaf: Any) -> Any:
+        def from_run(leaf: Any) -> Any:
             if isinstance(leaf, Result):
                 return results[leaf.number]
-            return leaf.given(whole[leaf.growing]) if isinstance(leaf, Grown) else leaf
+            return leaf.from_elements(whole[leaf.growing]) if isinstance(leaf, Grown) else leaf
 
-        return mapped(self.value, given)
+        return mapped(self.value, from_run)
 
 
 class StepSpace:
@@ -128,14 +128,14 @@ class StepSpace:
         self.slots = np.zeros(len(code.cells) + 1, np.int64)
         self.arena = np.empty(plan.own_bytes, np.uint8)
         shared = np.empty(plan.plan_bytes, np.uint8)
-        self.chosen = np.array([*code.chosen, 0], np.int64)
+        self.external = np.array([*code.external, 0], np.int64)
         self.workspaces: dict[int, Workspace] = {}
         for bound, places in code.plans.items():
             space = Workspace(bound, shared)
             for place in places:
                 self.workspaces[place] = space
                 self.words[place, 1] = space.words.ctypes.data
-                self.words[place, 2] = self.chosen.ctypes.data + WORD * code.chosen_from[place]
+                self.words[place, 2] = self.external.ctypes.data + WORD * code.external_from[place]
         base = -(-self.arena.ctypes.data // ALIGNMENT) * ALIGNMENT
         for cell, slot in code.cells.items():
             if cell.origin == VALUE:
@@ -195,20 +195,20 @@ class NativeSpace:
     def __init__(self, plan: StepPlan) -> None:
         self.steps = space = StepSpace(plan)
         patches = list(chain(*zip(space.places.tolist(), range(len(space.places)), strict=True)))
-        held = [*_sizes(plan.inputs), *_sizes(plan.results), patches, [0] * len(space.places)]
-        self._held = [np.array([*words, 0], np.int64) for words in held]
-        at = [int(words.ctypes.data) for words in self._held]
+        tables = [*_sizes(plan.inputs), *_sizes(plan.results), patches, [0] * len(space.places)]
+        self._tables = [np.array([*words, 0], np.int64) for words in tables]
+        addresses = [int(words.ctypes.data) for words in self._tables]
         self.words = np.zeros(len(SPACE), np.int64)
         facts = {
             SPACE.long: sum([b.elements_touched for b in plan.code.plans]) > LONG_WORK,
-            SPACE.dims: at[0],
-            SPACE.input_bytes: at[1],
-            SPACE.result_dims: at[2],
-            SPACE.result_bytes: at[3],
-            SPACE.patches: at[4],
+            SPACE.dims: addresses[0],
+            SPACE.input_bytes: addresses[1],
+            SPACE.result_dims: addresses[2],
+            SPACE.result_bytes: addresses[3],
+            SPACE.patches: addresses[4],
             SPACE.patch_count: len(space.places),
             SPACE.arguments: space.slots.ctypes.data,
-            SPACE.outside: at[5],
+            SPACE.outside: addresses[5],
             SPACE.threads: 1,
             SPACE.code: steps_address(),
             SPACE.state: space.address,

@@ -29,16 +29,16 @@ class NotPlannedError(Exception):
         self.span = span
 
 
-GIVEN_UP = (NotPlannedError, StructIRError)  # at these sizes; any other error is a defect
+FALLBACK_ERRORS = (NotPlannedError, StructIRError)  # at these sizes; any other error is a defect
 
 
 def reason_of(error: Exception) -> str:
     """Returns the reason for a fallback, in one line."""
-    told, span = getattr(error, "message", str(error)), getattr(error, "span", None)
+    message, span = getattr(error, "message", str(error)), getattr(error, "span", None)
     if isinstance(error, DiagnosticError):
-        told, span = error.diagnostics[0].message, error.diagnostics[0].span
-    told = told.partition("\n")[0]
-    return told if span is None else f"{told} (at {span})"
+        message, span = error.diagnostics[0].message, error.diagnostics[0].span
+    message = message.partition("\n")[0]
+    return message if span is None else f"{message} (at {span})"
 
 
 @attrs.define(eq=False)
@@ -54,10 +54,10 @@ class MemoryCell:
     @property
     def root(self) -> MemoryCell:
         """Returns the representative of merged cells."""
-        found = self
-        while found.same is not None:
-            found = found.same
-        return found
+        cell = self
+        while cell.same is not None:
+            cell = cell.same
+        return cell
 
 
 class Slot(ForeignTensor):
@@ -102,8 +102,8 @@ class Code:
         self.words: list[list[int]] = []
         self.cells: dict[MemoryCell, int] = {}  # with their slots
         self.plans: dict[BoundPlan, list[int]] = {}  # with the steps that run them
-        self.chosen: list[int] = []  # slots whose external addresses plans use,
-        self.chosen_from: dict[int, int] = {}  # from the instruction that runs one
+        self.external: list[int] = []  # slots whose external addresses plans use,
+        self.external_from: dict[int, int] = {}  # from the instruction that runs one
         self.loops: list[tuple[int, int]] = []  # inner ones first
         self.pairs: list[tuple[MemoryCell, MemoryCell]] = []  # that are swapped
         self._spans: dict[MemoryCell, tuple[int, int]] = {}
@@ -115,12 +115,12 @@ class Code:
 
     def slot(self, cell: MemoryCell) -> int:
         """Returns the slot of a cell, which is live at the next instruction."""
-        found = cell.root
-        first, _ = self._spans.get(found, (self.here, 0))
-        self._spans[found] = first, self.here
-        if found.around is not None:
-            self.slot(found.around)
-        return self.cells.setdefault(found, len(self.cells))
+        root = cell.root
+        first, _ = self._spans.get(root, (self.here, 0))
+        self._spans[root] = first, self.here
+        if root.around is not None:
+            self.slot(root.around)
+        return self.cells.setdefault(root, len(self.cells))
 
     def step(self, kind: int, *numbers: int) -> list[int]:
         """Emits one instruction; returns its words, in which a jump target may be set later."""
@@ -132,9 +132,9 @@ class Code:
         """Emits an instruction that runs a plan."""
         slots = [self.slot(cell) for cell in cells]
         self.plans.setdefault(plan, []).append(self.here)
-        self.chosen_from[self.here] = len(self.chosen)
+        self.external_from[self.here] = len(self.external)
         self.step(KIND.run, 0, 0, len(slots))
-        self.chosen += slots
+        self.external += slots
 
     def loop(self, start: int) -> None:
         """Closes a loop whose body begins at an instruction."""
@@ -142,13 +142,13 @@ class Code:
 
     def arena(self) -> tuple[dict[MemoryCell, int], int]:
         """Returns the offsets of all cells in the arena, and its size."""
-        self._stretch()
+        self._extend_lifetimes()
         spans = {c: s for c, s in self._spans.items() if c.origin == VALUE}
         sizes = [-(-max(c.bytes, 1) // ALIGNMENT) * ALIGNMENT for c in spans]
         offsets, size = layout.assign_offsets(list(spans.values()), sizes)
         return dict(zip(spans, offsets, strict=True)), size
 
-    def _stretch(self) -> None:
+    def _extend_lifetimes(self) -> None:
         """Extends lifetimes over loops; swapped cells have the same lifetime."""
         before: dict[MemoryCell, tuple[int, int]] = {}
         while before != self._spans:
@@ -157,10 +157,10 @@ class Code:
                 for cell, (first, last) in self._spans.items():
                     if first < start <= last or first <= end < last:
                         self._spans[cell] = min(first, start), max(last, end)
-            for one, other in self.pairs:
-                both = [self._spans[one.root], self._spans[other.root]]
-                span = min(first for first, _ in both), max(last for _, last in both)
-                self._spans[one.root] = self._spans[other.root] = span
+            for first_cell, second_cell in self.pairs:
+                spans = [self._spans[first_cell.root], self._spans[second_cell.root]]
+                span = min(first for first, _ in spans), max(last for _, last in spans)
+                self._spans[first_cell.root] = self._spans[second_cell.root] = span
 
 
 @attrs.define(eq=False)
@@ -175,17 +175,17 @@ class InstructionBlock:
         for step in self.steps:
             step.write(code)
 
-    def taken(self, cell: MemoryCell, size: int) -> bool:
+    def claim(self, cell: MemoryCell, size: int) -> bool:
         """Whether a cell was created here and is unused elsewhere; marks it as used."""
-        found = cell.root
-        if found not in self.fresh or found.bytes != size:
+        root = cell.root
+        if root not in self.fresh or root.bytes != size:
             return False
-        self.fresh.discard(found)
+        self.fresh.discard(root)
         return True
 
     def move(self, to: MemoryCell, source: MemoryCell) -> None:
         """Moves a value to a new cell; it is created there directly where possible."""
-        if self.taken(source, to.bytes):
+        if self.claim(source, to.bytes):
             source.root.same = to
         else:
             self.steps.append(CopyInstruction(to, source))
@@ -283,7 +283,7 @@ class LoopInstruction:
         """Emits the tests, the body, and the jump back."""
         Clear(self.counter).write(code)
         start, out = code.here, []
-        for cell in self._kept():
+        for cell in self._loop_cells():
             code.slot(cell)
         if self.limit is not None:
             out.append((3, code.step(KIND.reached, code.slot(self.counter), code.slot(self.limit))))
@@ -295,7 +295,7 @@ class LoopInstruction:
         for pair in self.swapped:
             code.step(KIND.swap, *map(code.slot, pair))
         code.step(KIND.add, code.slot(self.counter))
-        for cell in self._kept():
+        for cell in self._loop_cells():
             code.slot(cell)
         code.step(KIND.jump, start)
         code.loop(start)
@@ -303,7 +303,7 @@ class LoopInstruction:
         for place, words in out:
             words[place] = code.here
 
-    def _kept(self) -> list[MemoryCell]:
+    def _loop_cells(self) -> list[MemoryCell]:
         """Returns the cells that are live from step to step."""
         others = [c for c in (self.limit, self.going) if c is not None]
         return [self.counter, *others, *[c for pair in self.swapped for c in pair]]

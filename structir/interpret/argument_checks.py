@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 
 from structir.errors import ShapeMismatchError
-from structir.interpret.row_binding import StatedSize, bound_rows
+from structir.interpret.row_binding import SizeEquation, bind_rows
 from structir.interpret.row_binding import mismatch as _mismatch
 from structir.interpret.scope import Activation, ForeignTensor, Value
 from structir.ir import dims
@@ -35,10 +35,10 @@ LARGEST = 2**63 - 1  # of all sizes
 
 
 @attrs.frozen(eq=False)
-class Facts:
+class BoundaryFacts:
     """What the values at one boundary say, gathered before sizes are solved."""
 
-    equations: list[StatedSize] = attrs.Factory(list)
+    equations: list[SizeEquation] = attrs.Factory(list)
     shapes: list[tuple[Var, tuple[int, ...], str]] = attrs.Factory(list)  # shape variables
     rows: list[tuple[Axes, tuple[int, ...], str]] = attrs.Factory(list)  # axes with rows
 
@@ -78,24 +78,24 @@ def _matches_exactly(info: StructInfo, value: Value, sizes: MutableMapping[Any, 
 def _plain_sizes(stated: Any, shape: tuple[int, ...], sizes: MutableMapping[Any, Any]) -> bool:
     if type(stated) is not tuple:
         return False
-    for dim, found in zip(stated, shape, strict=True):
+    for dim, size in zip(stated, shape, strict=True):
         if type(dim) is int:
-            known = dim
+            expected = dim
         else:
             symbol = dims.as_sym(dim)
             if symbol is None:
                 return False
-            known = sizes.setdefault(symbol, found)
-        if known != found:
+            expected = sizes.setdefault(symbol, size)
+        if expected != size:
             return False
     return True
 
 
 def _match_all(stated: Iterable[tuple[StructInfo, Value, str]], scope: Activation) -> None:
-    facts = Facts()
+    facts = BoundaryFacts()
     for info, value, where in stated:
         _gather(info, value, where, facts)
-    facts.equations.extend(bound_rows(facts.rows, scope.sizes))
+    facts.equations.extend(bind_rows(facts.rows, scope.sizes))
     _solve(facts.equations, scope)
     for var, shape, where in facts.shapes:
         expected = scope.values.get(var)
@@ -103,7 +103,7 @@ def _match_all(stated: Iterable[tuple[StructInfo, Value, str]], scope: Activatio
             raise _mismatch(where, f"the shape {var.name} = {tuple(expected)}", str(shape))
 
 
-def _gather(info: StructInfo, value: Value, where: str, facts: Facts) -> None:
+def _gather(info: StructInfo, value: Value, where: str, facts: BoundaryFacts) -> None:
     gather = GATHERERS.get(type(info))
     if gather is not None:
         gather(info, value, where, facts)
@@ -117,7 +117,7 @@ def _name_of(dtype: Any) -> str:
     return str(dtype.name)
 
 
-def _gather_tensor(info: TensorStructInfo, value: Value, where: str, facts: Facts) -> None:
+def _gather_tensor(info: TensorStructInfo, value: Value, where: str, facts: BoundaryFacts) -> None:
     if not isinstance(value, np.ndarray | ForeignTensor):
         raise _mismatch(where, "a tensor", described(value))
     if info.ndim is not None and value.ndim != info.ndim:
@@ -129,10 +129,10 @@ def _gather_tensor(info: TensorStructInfo, value: Value, where: str, facts: Fact
     elif isinstance(info.dims, Var):
         facts.shapes.append((info.dims, value.shape, where))
     elif info.dims is not None:
-        facts.equations.extend(_axes(info.dims, value.shape, where))
+        facts.equations.extend(_axis_equations(info.dims, value.shape, where))
 
 
-def _gather_shape(info: ShapeStructInfo, value: Value, where: str, facts: Facts) -> None:
+def _gather_shape(info: ShapeStructInfo, value: Value, where: str, facts: BoundaryFacts) -> None:
     if not isinstance(value, tuple) or not all(_is_integer(v) for v in value):
         raise _mismatch(where, "a shape", described(value))
     if any(v > LARGEST for v in value):
@@ -140,19 +140,21 @@ def _gather_shape(info: ShapeStructInfo, value: Value, where: str, facts: Facts)
     if info.ndim is not None and len(value) != info.ndim:
         raise _mismatch(where, f"a shape of {info.ndim} sizes", f"{len(value)}: {value}")
     if info.dims is not None:
-        facts.equations.extend(_axes(info.dims, value, where))
+        facts.equations.extend(_axis_equations(info.dims, value, where))
 
 
-def _axes(stated: tuple[Dim, ...], found: tuple[int, ...], where: str) -> list[StatedSize]:
-    pairs = enumerate(zip(stated, found, strict=True))
-    return [StatedSize(d, int(n), f"{where}: axis {axis}") for axis, (d, n) in pairs]
+def _axis_equations(
+    declared: tuple[Dim, ...], actual: tuple[int, ...], where: str
+) -> list[SizeEquation]:
+    pairs = enumerate(zip(declared, actual, strict=True))
+    return [SizeEquation(d, int(n), f"{where}: axis {axis}") for axis, (d, n) in pairs]
 
 
-def _gather_prim(info: PrimStructInfo, value: Value, where: str, facts: Facts) -> None:
+def _gather_prim(info: PrimStructInfo, value: Value, where: str, facts: BoundaryFacts) -> None:
     if not _has_dtype(value, info.dtype):
         raise _mismatch(where, f"a number of dtype {info.dtype}", described(value))
     if info.value is not None:
-        facts.equations.append(StatedSize(info.value, int(value), where))
+        facts.equations.append(SizeEquation(info.value, int(value), where))
 
 
 def _has_dtype(value: Value, dtype: str) -> bool:
@@ -172,7 +174,7 @@ def _fits(value: int, dtype: str) -> bool:
         return False
 
 
-def _gather_tuple(info: TupleStructInfo, value: Value, where: str, facts: Facts) -> None:
+def _gather_tuple(info: TupleStructInfo, value: Value, where: str, facts: BoundaryFacts) -> None:
     if not isinstance(value, tuple):
         raise _mismatch(where, "a tuple", described(value))
     if len(value) != len(info.fields):
@@ -181,12 +183,12 @@ def _gather_tuple(info: TupleStructInfo, value: Value, where: str, facts: Facts)
         _gather(field, item, f"{where}[{position}]", facts)
 
 
-def _gather_function(info: FuncStructInfo, value: Value, where: str, facts: Facts) -> None:
+def _gather_function(info: FuncStructInfo, value: Value, where: str, facts: BoundaryFacts) -> None:
     if not callable(value):
         raise _mismatch(where, "a function", described(value))
 
 
-GATHERERS: dict[type, Callable[[Any, Value, str, Facts], None]] = {
+GATHERERS: dict[type, Callable[[Any, Value, str, BoundaryFacts], None]] = {
     TensorStructInfo: _gather_tensor,
     ShapeStructInfo: _gather_shape,
     PrimStructInfo: _gather_prim,
@@ -210,57 +212,57 @@ def described(value: Value) -> str:
     return f"{type(value).__name__} {brief(value)}"
 
 
-def _solve(equations: list[StatedSize], scope: Activation) -> None:
+def _solve(equations: list[SizeEquation], scope: Activation) -> None:
     """Check the equations that are known, bind a size wherever an equation has a single unknown,
     and go round."""
     open_equations, before = equations, len(equations) + 1
     while len(open_equations) < before:
         before = len(open_equations)
-        open_equations = [e for e in open_equations if not _settled(e, scope)]
+        open_equations = [e for e in open_equations if not _is_solved(e, scope)]
 
 
-def _settled(equation: StatedSize, scope: Activation) -> bool:
-    unknown = [s for s in dims.syms(equation.stated) if s not in scope.sizes]
-    if len(unknown) == 1:
-        return _bound(equation, unknown[0], scope)
-    if unknown:
+def _is_solved(equation: SizeEquation, scope: Activation) -> bool:
+    unbound = [s for s in dims.syms(equation.declared) if s not in scope.sizes]
+    if len(unbound) == 1:
+        return _solve_for(equation, unbound[0], scope)
+    if unbound:
         return False
-    expected = scope.size(equation.stated)
-    if expected != equation.found:
+    expected = scope.size(equation.declared)
+    if expected != equation.actual:
         raise _mismatch(
-            equation.where, _worked_out(equation.stated, scope.sizes), str(equation.found)
+            equation.where, _size_text(equation.declared, scope.sizes), str(equation.actual)
         )
     return True
 
 
-def _bound(equation: StatedSize, unknown: Sym, scope: Activation) -> bool:
-    known = {s: scope.sizes[s] for s in dims.syms(equation.stated) if s in scope.sizes}
-    form = dims.linear(dims.substitute(equation.stated, known), unknown)
+def _solve_for(equation: SizeEquation, unknown: Sym, scope: Activation) -> bool:
+    sizes = {s: scope.sizes[s] for s in dims.syms(equation.declared) if s in scope.sizes}
+    form = dims.linear(dims.substitute(equation.declared, sizes), unknown)
     coefficient, rest = form or (0, 0)
     if not isinstance(coefficient, int) or not isinstance(rest, int) or not coefficient:
         return False
-    value, left = divmod(equation.found - rest, coefficient)
-    if left or value < 0:
-        stated = _worked_out(equation.stated, known)
-        raise _mismatch(equation.where, f"{stated} for some {unknown.name}", str(equation.found))
+    value, remainder = divmod(equation.actual - rest, coefficient)
+    if remainder or value < 0:
+        stated = _size_text(equation.declared, sizes)
+        raise _mismatch(equation.where, f"{stated} for some {unknown.name}", str(equation.actual))
     scope.sizes[unknown] = value
     return True
 
 
-def _worked_out(dim: Dim, sizes: Mapping[Sym, int]) -> str:
+def _size_text(dim: Dim, sizes: Mapping[Sym, int]) -> str:
     """A stated size with its value: `n + 1 = 5 (n = 4)`."""
     if isinstance(dim, int):
         return str(dim)
     names = sorted(dims.syms(dim), key=lambda s: s.order)
-    given = ", ".join(f"{s.name} = {sizes[s]}" for s in names if s in sizes)
+    values = ", ".join(f"{s.name} = {sizes[s]}" for s in names if s in sizes)
     if any(s not in sizes for s in names):
-        return f"{dims.text(dim)} ({given})" if given else dims.text(dim)
+        return f"{dims.text(dim)} ({values})" if values else dims.text(dim)
     if dims.as_sym(dim) is not None:
-        return given
-    return f"{dims.text(dim)} = {dims.evaluate(dim, dict(sizes))} ({given})"
+        return values
+    return f"{dims.text(dim)} = {dims.evaluate(dim, dict(sizes))} ({values})"
 
 
-def _shared(value: Value) -> Value:
+def _from_foreign(value: Value) -> Value:
     """An array over the memory of another library's tensor, or of a buffer; others as they are."""
     if hasattr(value, "__dlpack__"):
         try:
@@ -293,7 +295,7 @@ def as_value(info: StructInfo, value: Value) -> Value:
             return np.asarray(value)
         if isinstance(value, bool | int | float | list):
             return _array_of(value, info)
-        return _shared(value)
+        return _from_foreign(value)
     if isinstance(info, TupleStructInfo) and isinstance(value, list | tuple):
         fields = (*info.fields, *([None] * (len(value) - len(info.fields))))
         pairs = zip(value, fields, strict=False)

@@ -24,10 +24,10 @@ def decoded(data: Array, pixels: str) -> Array:
         raise MissingExtraError("image decoding needs Pillow: pip install pillow") from None
     except (OSError, ValueError) as error:
         raise ShapeMismatchError(f"cannot decode the image: {error}") from error
-    made = np.asarray(image)
+    array = np.asarray(image)
     if pixels == "Grayscale":
-        return np.ascontiguousarray(made[..., None])
-    return np.ascontiguousarray(made[..., ::-1] if pixels == "BGR" else made)
+        return np.ascontiguousarray(array[..., None])
+    return np.ascontiguousarray(array[..., ::-1] if pixels == "BGR" else array)
 
 
 register_extern("picture.decoded", decoded)

@@ -1,4 +1,4 @@
-"""The functions of the library that kernels call, on memory that is walked in steps."""
+"""The functions of the library that kernels call, on memory that is strided_view in steps."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def first_outside(memory: Any, start: int, steps: Steps) -> int | None:
     return None
 
 
-def walked(memory: Any, start: int, steps: Steps) -> Any:
+def strided_view(memory: Any, start: int, steps: Steps) -> Any:
     """Memory from an element on, as an array over these steps."""
     if any(count <= 0 for count, _ in steps):
         return np.zeros([max(count, 0) for count, _ in steps], memory.dtype)

@@ -11,7 +11,7 @@ import numpy as np
 
 from structir.errors import Diagnostic, DiagnosticError, ShapeMismatchError
 from structir.interpret.argument_checks import match
-from structir.interpret.kernel_memory import ON_MEMORY, first_outside, walked
+from structir.interpret.kernel_memory import ON_MEMORY, first_outside, strided_view
 from structir.interpret.scope import Activation, Value, check_call
 from structir.interpret.threads import Thread, run_blocks
 from structir.ir.dtype import numpy_dtype
@@ -70,9 +70,9 @@ class KernelValue:
 
     def results(self, operands: Sequence[Value], forms: Sequence[tuple[Any, str]]) -> list[Value]:
         """New arrays of these shapes and dtypes, filled from the operands."""
-        made = [np.empty(shape, numpy_dtype(dtype)) for shape, dtype in forms]
-        self(*operands, *made)
-        return made
+        outputs = [np.empty(shape, numpy_dtype(dtype)) for shape, dtype in forms]
+        self(*operands, *outputs)
+        return outputs
 
 
 @attrs.frozen(eq=False)
@@ -88,12 +88,12 @@ def run_kernel(kernel: Kernel, values: Sequence[Value], scope: Activation) -> No
     """Run the statements of a kernel on values for its parameters; results hold zeros first."""
     for array in values[len(kernel.operands) :]:
         array[...] = 0
-    known: dict[Var | Local, Any] = dict(zip(kernel.params, values, strict=True))
+    bindings: dict[Var | Local, Any] = dict(zip(kernel.params, values, strict=True))
     step = block(kernel, kernel.body)
 
     def run(thread: Thread | None = None) -> None:
         with np.errstate(all="ignore"):
-            step(KernelFrame(dict(known), scope, thread))
+            step(KernelFrame(dict(bindings), scope, thread))
 
     if kernel.blocks is None:
         run()
@@ -101,7 +101,7 @@ def run_kernel(kernel: Kernel, values: Sequence[Value], scope: Activation) -> No
         run_blocks(kernel, scope.size(kernel.blocks.dim), run)
 
 
-def out_of_range(
+def index_error(
     kernel: Kernel, element: Element, axis: int, index: int, size: int
 ) -> DiagnosticError:
     """The error of an index that no element has."""
@@ -117,7 +117,7 @@ def out_of_range(
     return DiagnosticError(diagnostic.hinted(hint))
 
 
-def no_such_size(kernel: Kernel, array: Var, axis: int, size: int) -> ShapeMismatchError:
+def negative_size_error(kernel: Kernel, array: Var, axis: int, size: int) -> ShapeMismatchError:
     """The error of an array whose size is negative."""
     return ShapeMismatchError(f"{kernel.name}: axis {axis} of {array.name} would have size {size}")
 
@@ -158,37 +158,37 @@ def _extent(kernel: Kernel, extent: Extent) -> Evaluate:
     return lambda frame: np.int64(frame.values[extent.array].shape[extent.axis])
 
 
-def place(kernel: Kernel, element: Element) -> Evaluate:
+def indices_of(kernel: Kernel, element: Element) -> Evaluate:
     """A function to the indices of an element, each checked right after it is known."""
     indices = [evaluator(kernel, index) for index in element.indices]
     if element.flat:
-        return _flat_place(kernel, element, indices[0])
+        return _flat_index(kernel, element, indices[0])
 
-    def found(frame: KernelFrame) -> tuple[int, ...]:
+    def checked_indices(frame: KernelFrame) -> tuple[int, ...]:
         shape = frame.values[element.array].shape
-        checked = []
+        result = []
         for axis, index in enumerate(indices):
             at = int(index(frame))
             if not 0 <= at < shape[axis]:
-                raise out_of_range(kernel, element, axis, at, shape[axis])
-            checked.append(at)
-        return tuple(checked)
+                raise index_error(kernel, element, axis, at, shape[axis])
+            result.append(at)
+        return tuple(result)
 
-    return found
+    return checked_indices
 
 
-def _flat_place(kernel: Kernel, element: Element, index: Evaluate) -> Evaluate:
-    def found(frame: KernelFrame) -> int:
+def _flat_index(kernel: Kernel, element: Element, index: Evaluate) -> Evaluate:
+    def checked_index(frame: KernelFrame) -> int:
         at, size = int(index(frame)), frame.values[element.array].size
         if not 0 <= at < size:
-            raise out_of_range(kernel, element, 0, at, size)
+            raise index_error(kernel, element, 0, at, size)
         return at
 
-    return found
+    return checked_index
 
 
 def _element(kernel: Kernel, element: Element) -> Evaluate:
-    at, kind = place(kernel, element), number_type(element.dtype)
+    at, kind = indices_of(kernel, element), number_type(element.dtype)
     if element.flat:
         return lambda frame: kind(frame.values[element.array].flat[at(frame)])
     return lambda frame: kind(frame.values[element.array][at(frame)])
@@ -235,11 +235,11 @@ def _of_thread(name: str) -> Callable[[list[Evaluate]], Evaluate]:
 
 
 def _of_lane(name: str) -> Callable[[list[Evaluate]], Evaluate]:
-    def made(args: list[Evaluate]) -> Evaluate:
+    def lower(args: list[Evaluate]) -> Evaluate:
         value, lane = args
-        return lambda frame: frame.thread.handed(name, value(frame), int(lane(frame)))
+        return lambda frame: frame.thread.shuffled(name, value(frame), int(lane(frame)))
 
-    return made
+    return lower
 
 
 _LAZY: dict[str, Callable[[list[Evaluate]], Evaluate]]
@@ -317,7 +317,7 @@ def block(kernel: Kernel, statements: Sequence[KernelStatement]) -> Step:
     return run
 
 
-def assigned(assign: Assign) -> Scalar:
+def assigned_value(assign: Assign) -> Scalar:
     """The value that an assignment gives, an augmented one written out."""
     if not assign.symbol:
         return assign.value
@@ -326,14 +326,14 @@ def assigned(assign: Assign) -> Scalar:
 
 
 def _assign(kernel: Kernel, assign: Assign) -> Step:
-    value, target = evaluator(kernel, assigned(assign)), assign.target
+    value, target = evaluator(kernel, assigned_value(assign)), assign.target
     if isinstance(target, Local):
 
         def bind(frame: KernelFrame) -> None:
             frame.values[target] = value(frame)
 
         return bind
-    at = place(kernel, target)
+    at = indices_of(kernel, target)
 
     def store(frame: KernelFrame) -> None:
         number = value(frame)
@@ -351,7 +351,7 @@ def _scratch(kernel: Kernel, scratch: Scratch) -> Step:
         shape = [frame.scope.size(dim) for dim in info.dims]
         for axis, size in enumerate(shape):
             if size < 0:
-                raise no_such_size(kernel, scratch.array, axis, size)
+                raise negative_size_error(kernel, scratch.array, axis, size)
         frame.values[scratch.array] = np.zeros(shape, dtype)
 
     def share(frame: KernelFrame) -> None:
@@ -386,11 +386,11 @@ def _library_call(kernel: Kernel, call: LibraryCall) -> Step:
             steps = function.steps(name, sizes)
             outside = first_outside(memory, int(start(frame)), steps)
             if outside is not None:
-                raise out_of_range(kernel, element, 0, outside, memory.size)
+                raise index_error(kernel, element, 0, outside, memory.size)
             bounds.append((memory, int(start(frame)), steps))
         if any(count <= 0 for count, _ in bounds[function.written][2]):
             return
-        views = [walked(*bound) for bound in bounds]
+        views = [strided_view(*bound) for bound in bounds]
         ON_MEMORY[call.fn](*views)
         frame.values[call.written.array].flat = memories[function.written]
 

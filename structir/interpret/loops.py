@@ -29,10 +29,10 @@ def iterate(
     The result are the carried values at the end, then the outputs, their elements side by side;
     those of no step at all have the shapes `empty` and the `dtypes`.
     """
-    given = [None if isinstance(value, tuple) else value for value in (trips, condition)]
-    made = at_once(body, LoopSpec(given[0], given[1], carried))
-    if made is not None:
-        return (*made[0], *made[1])
+    limits = [None if isinstance(value, tuple) else value for value in (trips, condition)]
+    result = at_once(body, LoopSpec(limits[0], limits[1], carried))
+    if result is not None:
+        return (*result[0], *result[1])
     limit = None if isinstance(trips, tuple) else int(trips)
     going = np.asarray(True) if isinstance(condition, tuple) else condition
     grown: list[list[Array]] = [[] for _ in empty]

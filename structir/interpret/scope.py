@@ -117,11 +117,11 @@ def check_call(
     name: str, params: Sequence[Var], args: Sequence[Value], names: Iterable[str] = ()
 ) -> None:
     """Raises StructIRError unless each parameter has one positional argument."""
-    for given in names:
-        if given == "out":
+    for keyword in names:
+        if keyword == "out":
             raise StructIRError(f"{name} always gives new results: it takes no out=")
         order = f"{name}({', '.join([param.name for param in params])})"
-        raise StructIRError(f"{name} takes its arguments by position, {order}, not {given}=")
+        raise StructIRError(f"{name} takes its arguments by position, {order}, not {keyword}=")
     if len(args) != len(params):
         count = "1 argument" if len(params) == 1 else f"{len(params)} arguments"
         are = "is" if len(args) == 1 else "are"

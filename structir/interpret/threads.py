@@ -14,8 +14,8 @@ from structir.ir.kernel import WARP, Apply, Kernel, Sync, nodes_of
 from structir.ir.kernel_functions import OF_LANES
 
 Run = Callable[["Thread"], None]
-HANDING = {row.name for row in OF_LANES}
-OTHERS: dict[str, Callable[[int, int], int]] = {
+SHUFFLES = {row.name for row in OF_LANES}
+SOURCE_LANES: dict[str, Callable[[int, int], int]] = {
     "xor": lambda own, lane: own ^ lane,
     "up": lambda own, lane: own - lane,
     "down": lambda own, lane: own + lane,
@@ -38,7 +38,7 @@ class ThreadBlock:
     block: int
     arrays: dict[Any, Any] = attrs.Factory(dict)
     values: dict[int, Any] = attrs.Factory(dict)  # that lanes hand to others
-    given_back: threading.Semaphore = attrs.Factory(lambda: threading.Semaphore(0))
+    paused: threading.Semaphore = attrs.Factory(lambda: threading.Semaphore(0))
     failure: BaseException | None = None
 
 
@@ -49,7 +49,7 @@ class Thread:
     thread: int
     team: ThreadBlock
     turn: threading.Semaphore = attrs.Factory(lambda: threading.Semaphore(0))
-    waits_at: Any = None
+    barrier: Any = None
     ended: bool = False
 
     @property
@@ -76,27 +76,27 @@ class Thread:
 
     def wait(self, place: Any) -> None:
         """Let the others come here."""
-        self.waits_at = place
-        self.team.given_back.release()
+        self.barrier = place
+        self.team.paused.release()
         self.turn.acquire()
         if self.team.failure is not None:
             raise ThreadCancelled
 
-    def handed(self, name: str, value: Any, lane: int) -> Any:
+    def shuffled(self, name: str, value: Any, lane: int) -> Any:
         """What another lane of the warp has; where there is no such lane, its own."""
         self.team.values[self.thread] = value
         self.wait(name)
         own = self.thread % WARP
-        other = OTHERS[name](own, lane)
-        found = self.team.values[self.thread - own + other] if 0 <= other < WARP else value
+        other = SOURCE_LANES[name](own, lane)
+        result = self.team.values[self.thread - own + other] if 0 <= other < WARP else value
         self.wait(name)
-        return found
+        return result
 
 
 def run_blocks(kernel: Kernel, blocks: int, run: Run) -> None:
     """Every thread of every block, block after block."""
     meet = any(
-        isinstance(n, Sync) or (isinstance(n, Apply) and n.fn in HANDING) for n in nodes_of(kernel)
+        isinstance(n, Sync) or (isinstance(n, Apply) and n.fn in SHUFFLES) for n in nodes_of(kernel)
     )
     for block in range(blocks):
         team = ThreadBlock(kernel, kernel.threads, blocks, block)
@@ -120,7 +120,7 @@ def _round_robin(team: ThreadBlock, threads: list[Thread], run: Run) -> None:
             team.failure = error
         finally:
             thread.ended = True
-            team.given_back.release()
+            team.paused.release()
 
     before = threading.stack_size(STACK)
     running = [threading.Thread(target=work, args=(thread,), daemon=True) for thread in threads]
@@ -131,17 +131,17 @@ def _round_robin(team: ThreadBlock, threads: list[Thread], run: Run) -> None:
         for thread in threads:
             if not thread.ended:
                 thread.turn.release()
-                team.given_back.acquire()
-        places = {None if thread.ended else thread.waits_at for thread in threads}
+                team.paused.acquire()
+        places = {None if thread.ended else thread.barrier for thread in threads}
         if len(places) > 1 and team.failure is None:
-            team.failure = _apart(team.kernel)
+            team.failure = _divergence_error(team.kernel)
     for each in running:
         each.join()
     if team.failure is not None:
         raise team.failure
 
 
-def _apart(kernel: Kernel) -> DiagnosticError:
+def _divergence_error(kernel: Kernel) -> DiagnosticError:
     """Returns the error of a synchronization that not every thread reaches."""
     met = [n for n in nodes_of(kernel) if isinstance(n, Sync)]
     message = "not every thread of a block reaches this synchronization"

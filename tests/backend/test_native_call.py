@@ -10,7 +10,7 @@ import pytest
 
 import structir
 from structir.backend.cpu.layouts import layouts_hold
-from structir.backend.plan import KEPT_SHAPES
+from structir.backend.plan import MAX_CACHED_PLANS
 from structir.errors import ShapeMismatchError, StructIRError
 from structir.script import I, R
 
@@ -63,7 +63,7 @@ def test_sizes_known_and_new_in_any_order(main):
 
 def test_more_sizes_than_are_remembered(main):
     for _ in range(2):
-        for n in range(KEPT_SHAPES + 10):
+        for n in range(MAX_CACHED_PLANS + 10):
             check(main, floats(n, 3), floats(n, 3, seed=1))
 
 

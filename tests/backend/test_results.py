@@ -62,10 +62,10 @@ def test_no_more_is_kept_than_is_allowed():
     held = [memory.new((COUNT,), "float32") for _ in range(4)]
     for k, array in enumerate(held):
         array[:] = k
-    assert sum(m.nbytes for m in memory._kept) <= 2 * LARGE
+    assert sum(m.nbytes for m in memory._pool) <= 2 * LARGE
     assert all((array == k).all() for k, array in enumerate(held))
     assert memory.new((3 * COUNT,), "float32").nbytes == 3 * LARGE
-    assert sum(m.nbytes for m in memory._kept) <= 2 * LARGE
+    assert sum(m.nbytes for m in memory._pool) <= 2 * LARGE
 
 
 def test_small_results_own_their_memory():

@@ -307,9 +307,9 @@ def test_machine_code_without_its_symbol_is_not_loaded(entry):
 
 
 def test_panels_are_read_within_their_constant(plans):
-    shelf = CachedPlans(model(), str(False))
-    number = next(k for k, c in enumerate(shelf.constants) if c.shape == WEIGHTS.shape)
-    assert shelf._array([number, "wide", 0, 6, 4, 4, 1]) is not None
+    store = CachedPlans(model(), str(False))
+    number = next(k for k, c in enumerate(store.constants) if c.shape == WEIGHTS.shape)
+    assert store._array_at([number, "wide", 0, 6, 4, 4, 1]) is not None
     for form in ([0, 7, 4, 4, 1], [0, 6, 4, 1 << 40, 1], [-1, 6, 4, 4, 1], [0, 0, 4, 4, 1], [0]):
         with pytest.raises((stored.NotStoredError, TypeError)):
-            shelf._array([number, "wide", *form])
+            store._array_at([number, "wide", *form])

@@ -74,9 +74,9 @@ def looked_up(name: str, values: Sequence[float]) -> Any:
     def entry(typing_context: Any, index: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             table = context.insert_unique_const(builder.module, TABLES + name, constant)
-            found = builder.load(builder.gep(table, [ir.Constant(ir.IntType(32), 0), args[0]]))
-            found.set_metadata("alias.scope", _tables(builder.module))
-            return found
+            value = builder.load(builder.gep(table, [ir.Constant(ir.IntType(32), 0), args[0]]))
+            value.set_metadata("alias.scope", _tables(builder.module))
+            return value
 
         return types.float64(index), generate
 

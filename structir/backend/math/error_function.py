@@ -60,11 +60,11 @@ def erf_plus_one(x: Number) -> Number:
     under = ((((Q5 * t + Q4) * t + Q3) * t + Q2) * t + Q1) * t + ONE
     if DIVIDES_FAST:
         return ONE + over / under
-    guess = single_of_bits(RECIPROCAL - bits_of_single(under))
-    error = ONE - under * guess
-    guess = (error * error + error) * guess + guess
-    found = over * guess
-    return ONE + ((over - under * found) * guess + found)
+    reciprocal = single_of_bits(RECIPROCAL - bits_of_single(under))
+    error = ONE - under * reciprocal
+    reciprocal = (error * error + error) * reciprocal + reciprocal
+    quotient = over * reciprocal
+    return ONE + ((over - under * quotient) * reciprocal + quotient)
 
 
 @vectorisable

@@ -32,9 +32,9 @@ def remainder(x: Number, y: Number) -> Number:
     """What floor division leaves, with the sign of the divisor."""
     by = np.float64(y)
     r = left_over(np.float64(x), by, 1.0 / by)
-    other = (r < 0.0) != (by < 0.0) and r != 0.0
-    found = single(r + by if other else r)
-    return single_of_bits(bits_of_single(y) & SIGN) if found == ZERO else found
+    differs = (r < 0.0) != (by < 0.0) and r != 0.0
+    result = single(r + by if differs else r)
+    return single_of_bits(bits_of_single(y) & SIGN) if result == ZERO else result
 
 
 @vectorisable
@@ -44,7 +44,7 @@ def floor_quotient(x: Number, y: Number) -> Number:
     inverse = 1.0 / by
     r = left_over(wide, by, inverse)
     low = nearest((wide - r) * inverse)
-    found = single(low - 1.0 if (r < 0.0) != (by < 0.0) and r != 0.0 else low)
+    result = single(low - 1.0 if (r < 0.0) != (by < 0.0) and r != 0.0 else low)
     signed = single_of_bits((bits_of_single(x) ^ bits_of_single(y)) & SIGN)
-    found_or_zero = signed if found == ZERO else found
-    return x / y if y == ZERO else found_or_zero
+    quotient = signed if result == ZERO else result
+    return x / y if y == ZERO else quotient
