@@ -95,7 +95,8 @@ def _of_backend(target: str) -> Any:
     """Returns the module with which a backend loads its own files."""
     module_name = f"structir.backend.{target}.archive"
     if target not in compiling.targets() or importlib.util.find_spec(module_name) is None:
-        message = f"it was compiled for {target!r}, and there is no such backend"
+        available = ", ".join(compiling.targets())
+        message = f"unknown backend {target!r} in the file; available: {available}"
         raise ParseError(Diagnostic(message))
     return importlib.import_module(module_name)
 
@@ -157,7 +158,7 @@ def _bytes(data: bytes) -> Any:
 def offered(
     arrays: dict[str, Any], keys: list[str] | None, offer: Callable[[str, Any], None]
 ) -> bool:
-    """Offers the valid kernels of a file to the compiler; returns whether all are valid."""
+    """Passes the valid kernels of a file to the compiler; returns whether all are valid."""
     entries = {k: _entry(k, arrays.get(PREFIX + k)) for k in keys or ()}
     sound = keys is not None and None not in entries.values()
     for key, entry in entries.items():
@@ -174,6 +175,6 @@ def _entry(key: str, array: Any) -> Any:
 
 
 def warn_of_compiling(text: str) -> None:
-    """Warns that a program is compiled again, with the reason."""
-    hint = "save it again from here, and it loads without compiling"
+    """Warns that a program is compiled again, and why."""
+    hint = "save it again on this machine: `exe.save(path)`"
     warn(Diagnostic(f"{text}: compiling again", hint=hint))

@@ -33,7 +33,7 @@ MAGIC = b"structir-cache-1\n"
 CHECKSUM = hashlib.sha256().digest_size
 SUFFIX = ".entry"
 WRITES_BETWEEN_SWEEPS = 64
-SHARE_AFTER_EVICTION = 0.8  # of the permitted bytes, after eviction
+SHARE_AFTER_EVICTION = 0.8  # of the maximum size, that remains after an eviction
 
 
 @attrs.frozen
@@ -174,7 +174,7 @@ class CacheStore:
                     yield Stored(path, status.st_size, status.st_mtime)
 
     def _paths(self, suffix: str) -> list[Path]:
-        """Yields the files with a suffix, without symbolic links."""
+        """Returns the files with a suffix in directories that are not symbolic links."""
         with contextlib.suppress(OSError):
             paths = list(self.root.glob(f"??/*{suffix}"))
             return [path for path in paths if not path.parent.is_symlink()]
@@ -230,7 +230,7 @@ def _max_bytes() -> int:
     )
 
 
-_warned: set[str] = set()  # of the cache, at most once per process
+_warned: set[str] = set()  # a process warns of the cache at most once
 
 
 def _warn_once(error: NotPrivateError) -> None:

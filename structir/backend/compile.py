@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from structir.backend.cuda.executable import DeviceExecutable
     from structir.backend.executable import Executable
 
-TARGET_MODULE = "target"  # the file of a backend's folder that defines `executable`
+TARGET_MODULE = "target"  # the module of a backend's package that defines `executable`
 
 
 PLUGINS = "structir.backends"  # entry points of other packages with backends
@@ -34,7 +34,7 @@ def targets() -> tuple[str, ...]:
 
 @cache
 def _own_targets() -> tuple[str, ...]:
-    """Returns the folders beside this file that contain a backend."""
+    """Returns the names of the subpackages that contain a backend."""
     packages = [f for f in pkgutil.iter_modules(backends.__path__) if f.ispkg]
     names = [
         package.name

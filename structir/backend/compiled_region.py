@@ -116,8 +116,6 @@ class CompiledRegion:
             self._native = native_call(name, self.forms, results, single, otherwise)
         return self._native.function if self._native else otherwise
 
-    # the first call with new sizes
-
     def bind(self, key: Any, arrays: Sequence[Array], sizes: Mapping[Sym, int]) -> BoundPlan:
         """Checks the sizes and binds the plan to them.
 

@@ -64,7 +64,7 @@ class EveryRank:
     ) -> None:
         self.name, self.function = name, function
         self.general = general  # runs at any rank, op by op
-        self.compiled = compiled  # makes an executable of a function
+        self.compiled = compiled  # compiles one function to an executable
         self.rows = rows_of(function)
         self.forms: dict[Counts, Any] = {}  # by ranks of arguments; None: no form
         self._counts: dict[Any, Counts] = {}  # by the ranks of the arguments

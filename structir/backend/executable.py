@@ -13,7 +13,7 @@ import numpy as np
 
 from structir.backend import archive, progress
 from structir.backend.cached_plans import CachedPlans, FunctionStore
-from structir.backend.compiled_machine import CompiledMachine
+from structir.backend.compiled_interpreter import CompiledInterpreter
 from structir.backend.compiled_region import CompiledRegion, lowered_region
 from structir.backend.every_rank import EveryRank, rows_of
 from structir.backend.loops.writer import MissingCodeError
@@ -45,8 +45,8 @@ Value = Any
 
 
 class CompiledFunction:
-    """A function that is one region: `entry` runs its kernels for bound sizes; other calls come
-    here."""
+    """A function that is one region. `entry` runs its kernels for bound sizes, and passes other
+    calls to `__call__`."""
 
     def __init__(self, stored: StoredFunction) -> None:
         self.stored = stored
@@ -83,9 +83,9 @@ class CompiledFunction:
     def _results(
         self, bound: BoundPlan, arguments: Sequence[Value], out: Sequence[Value] | None
     ) -> list[Value]:
-        """Returns the results, in the arrays of the caller if given.
+        """Returns the results, in the arrays `out` if the caller passes them.
 
-        An array that shares memory with an argument is filled last.
+        Arrays that share memory with an argument are filled after the run.
         """
         if out is None:
             return self._new_results(bound, arguments)
@@ -171,9 +171,9 @@ class Executable:
         return self._module
 
     @cached_property
-    def _machine(self) -> CompiledMachine:
+    def _interpreter(self) -> CompiledInterpreter:
         functions = {**self.module.functions, **self._on_host}
-        return CompiledMachine(self.module.with_functions(functions), self.direct)
+        return CompiledInterpreter(self.module.with_functions(functions), self.direct)
 
     def _add(self, function: StoredFunction) -> None:
         function.region.threads = self.num_threads
@@ -211,7 +211,7 @@ class Executable:
             name: EveryRank(
                 name,
                 function,
-                owning(self._machine.global_function(name)),
+                owning(self._interpreter.global_function(name)),
                 partial(self._with_form, name),
             )
             for name, function in functions.items()
@@ -255,9 +255,9 @@ class Executable:
         if name in self._every_rank:
             return self._every_rank[name]
         if recording.get() or name not in self._on_host:
-            return owning(self._machine.global_function(name))
+            return owning(self._interpreter.global_function(name))
         if name not in self._planned:
-            self._planned[name] = PlannedFunction(name, self._machine)
+            self._planned[name] = PlannedFunction(name, self._interpreter)
         return self._planned[name].entry
 
     def __iter__(self) -> Any:
@@ -284,7 +284,7 @@ class Executable:
         and reason."""
         forms = [f for e in self._every_rank.values() for f in e.forms.values() if f is not None]
         inner = [reason for form in forms for reason in form.fallbacks]
-        outer = self._machine.plans.fallbacks if self._on_host else ()
+        outer = self._interpreter.plans.fallbacks if self._on_host else ()
         return tuple(dict.fromkeys([*outer, *inner]))
 
     def save(self, path: archive.Path) -> None:
@@ -300,7 +300,8 @@ class Executable:
         return len({k.text for plan in self.plans() for k in plan.kernels})
 
     def source(self, name: str = "main") -> str:
-        """Returns the generated kernels of a function as Python, with what each computes."""
+        """Returns the generated kernels of a function as Python, with the ops that each
+        computes."""
         if name not in self._regions:
             available = ", ".join(self._regions) or "none"
             message = f"no function `{name}` in module; available: {available}"

@@ -13,7 +13,7 @@ from structir.backend.steps import OUTSIDE, WORD, MemoryCell, NotPlannedError
 from structir.interpret.lists import GrowingList
 from structir.interpret.scope import ForeignTensor
 
-OUTPUT, LIST, ROWS = "output", "list", "rows"  # the subclasses of growing values
+OUTPUT, LIST, ROWS = "output", "list", "rows"  # values of `Growing.kind`
 
 
 @attrs.define(eq=False)
@@ -31,7 +31,7 @@ class Growing:
     version: int = 0  # the version of the latest value
     versions: int = 0
     ends: tuple[int, int] = (0, 0)  # the latest versions of the two branches of a conditional
-    room: int = 64  # initial capacity in elements; a run that needed more raises it for later ones
+    room: int = 64  # initial capacity in elements; raised when a run needs more
 
     @property
     def value(self) -> Grown:
@@ -44,14 +44,15 @@ class Growing:
         self.version = self.versions
 
     def fits(self, shape: tuple[int, ...], dtype: Any) -> bool:
-        """Whether elements may have a form; the first one determines it."""
+        """Whether an element of this shape and dtype can be appended; the first one determines
+        both."""
         if self.form is None:
             self.form = shape, dtype
         return self.form == (shape, dtype) and prod(shape) > 0
 
     def merge_versions(self, then_version: int | None, else_version: int | None) -> None:
-        """Returns the value after a conditional whose branches ended with these versions; None
-        where a branch fell back to the host."""
+        """Merges the versions at the ends of two branches; None where a branch falls back to the
+        host."""
         if then_version is None or else_version is None or then_version == else_version:
             self.version = next(v for v in (then_version, else_version) if v is not None)
         else:
@@ -79,7 +80,10 @@ class Grown(ForeignTensor, GrowingList):
     ) -> None:
         self.growing, self.version, self.kind = growing, version, kind or growing.kind
         shape, self.dtype = growing.form or ((), None)
-        self.shape: Any = (None, *(shape if rest is None else rest))  # the first size is not known
+        self.shape: Any = (
+            None,
+            *(shape if rest is None else rest),
+        )  # the length is known only at run time
 
     def concatenate(self, axis: int, new: bool) -> Grown:
         """Returns the elements of a list as one tensor, stacked along its first axis."""
@@ -89,7 +93,7 @@ class Grown(ForeignTensor, GrowingList):
         return Grown(self.growing, self.version, OUTPUT, shape if new else shape[1:])
 
     def from_elements(self, array: Any) -> Any:
-        """Returns the value of its stacked elements."""
+        """Returns the run-time value, from the array of all elements."""
         if self.kind == LIST:
             return tuple([array[k, ...] for k in range(len(array))])
         return array.reshape((-1, *self.shape[1:]))
@@ -111,7 +115,7 @@ class Grown(ForeignTensor, GrowingList):
 
 
 def merge_growing(then: Grown, otherwise: Any) -> Grown:
-    """Returns the value after a conditional, where both branches return a growing value."""
+    """Merges the results of two branches, at least one of which is a growing value."""
     growing = then.growing
     same = isinstance(otherwise, Grown) and otherwise.growing is growing
     if (

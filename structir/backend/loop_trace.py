@@ -1,4 +1,4 @@
-"""Traces loops into step instructions: the body runs once on forms, with its carried values."""
+"""Traces loops into step instructions: the body is traced once with abstract values."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TRUE = np.asarray(True)
 
 
 def is_array(value: Value) -> bool:
-    """Whether a value is, or will be, in memory."""
+    """Whether a value is an array, at compile time or at run time."""
     return isinstance(value, Slot | np.ndarray | np.generic)
 
 
@@ -109,7 +109,7 @@ class LoopTrace:
         return mapped(carried, lambda v: v.growing.value if isinstance(v, Grown) else v), grown
 
     def _initial(self, index: int, value: Value) -> Value:
-        """Returns the carried values before the first step."""
+        """Returns a carried value before the first step."""
         return self._start_growing(value) if index in self.growing else mapped(value, self._copy_in)
 
     def _start_growing(self, value: Value) -> Value:
@@ -170,7 +170,7 @@ class LoopTrace:
         return cell
 
     def _output(self, output: Value, condition: MemoryCell | None) -> Value:
-        """Returns an output with all its memory, or one that grows during the loop."""
+        """Returns an output whose memory is allocated completely, or one that grows in the loop."""
         element = self.tracer.slot(output)
         size = element.cell.root.bytes
         is_bounded = condition is None and not isinstance(self.steps.trips, Slot | None)

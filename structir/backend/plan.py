@@ -31,9 +31,9 @@ from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.dtype import numpy_dtype
 
-REPORT = 3  # words in which a kernel reports the site, index and size of an error
-MAX_CACHED_PLANS = 64  # bound plans that are kept,
-MAX_CACHED_BYTES = 1 << 28  # unless their arenas are larger than this
+REPORT = 3  # words in which a kernel stores the site, index and size of an error
+MAX_CACHED_PLANS = 64  # limit of the bound plans in a cache,
+MAX_CACHED_BYTES = 1 << 28  # and of the bytes of their arenas
 SHARED_FROM = 1 << 16  # elements accessed, from which threads share a kernel: some 20 us
 CHUNKS_EACH = 4  # per thread: idle threads claim more
 CHUNK_LINES = 64  # chunks are whole blocks of rows, where the range is long enough
@@ -56,7 +56,7 @@ def _compiled(text: KernelText) -> CompiledKernel:
 
 
 def owned_results(outputs: Iterable[Buffer]) -> tuple[Buffer, ...]:
-    """Returns the results that need new arrays, in order."""
+    """Returns the outputs that need new arrays, in order."""
     roots = dict.fromkeys(b.root for b in outputs)
     return tuple([b for b in roots if b.origin == "value"])
 
@@ -114,7 +114,7 @@ class KernelPlan:
 
 
 def chunk_of(length: int, touched: int, threads: int) -> int:
-    """Returns how much of a range a thread claims at once; 0 if the work is too small to share."""
+    """Returns how many iterations a thread claims at once; 0 if the work is too small to share."""
     if length < 2 or touched < SHARED_FROM:
         return 0
     chunk = -(-length // (CHUNKS_EACH * threads))
@@ -259,7 +259,7 @@ class BoundPlan:
         return sum([*inputs, *results, *constants, *self.numbers.elements])
 
     def _chunks(self) -> list[int]:
-        """Returns the chunk of each kernel's range that a thread claims at once."""
+        """Returns the number of iterations of each kernel that a thread claims at once."""
         if self.threads == 1:
             return [0] * len(self.plan.texts)
         chunks = []
@@ -306,7 +306,7 @@ class BoundPlan:
     def workspace(self) -> Workspace:
         """Returns a workspace for exclusive use, until `give_back`.
 
-        The workspace of native calls is used here as well: calls that do not overlap share one
+        The workspace of native calls is preferred, so that calls that do not overlap share one
         arena.
         """
         native: Workspace | None = self.__dict__.get("space_of_calls")
@@ -326,8 +326,7 @@ class BoundPlan:
             self.free.append(space)
 
     def run(self, space: Workspace) -> None:
-        """Runs the plan on the addresses in the workspace: those of the inputs, then of the owned
-        results."""
+        """Runs the plan on the addresses in the workspace: inputs first, then owned results."""
         record = recording.get()
         failed = record(self, space) if record else run_space()(space.words.ctypes.data)
         error = space.failure(failed - 1) if failed else None

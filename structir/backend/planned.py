@@ -1,4 +1,4 @@
-"""Plans functions and loops of the host by their arguments, as step plans where possible."""
+"""Caches step plans of host functions and loops, by the shapes and dtypes of their arguments."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MOST_LEFT = 4  # runs that fell back to the host, before a plan is abandoned
 MOST_REASONS = 32  # of recorded fallbacks, the latest
 
 FEW_STEPS = 16  # that do not justify a plan at the first call
-Traced = Callable[..., Value]  # what is traced
+Traced = Callable[..., Value]  # traces a call or a loop
 Reads = Callable[[Function], tuple[Var, ...]]  # variables of the enclosing scope
 
 
@@ -70,7 +70,7 @@ class PlannedArguments:
 
 
 class Placeholders:
-    """Placeholders of values of which only the form is known."""
+    """Creates placeholders for arrays of known shape and dtype."""
 
     def __init__(self, reads: Reads, tracer: PlanTracer) -> None:
         self.reads, self.tracer = reads, tracer
@@ -101,14 +101,14 @@ class Placeholders:
 
 @attrs.define(eq=False)
 class PlanRecord:
-    """The record of a plan; None if there is none."""
+    """A plan and the number of its fallbacks; `plan` is None after a failed attempt."""
 
     plan: StepPlan | None
     fallbacks: int = 0
 
     @property
     def is_usable(self) -> bool:
-        """Whether there is a plan that does not fall back to the host repeatedly."""
+        """Whether there is a plan, and it does not fall back to the host repeatedly."""
         return self.plan is not None and self.fallbacks <= MOST_LEFT
 
 
@@ -117,7 +117,9 @@ class Plans:
     """The plans of one function, or of the loops over it, by arguments; an LRU cache."""
 
     entries: OrderedDict[Any, PlanRecord] = attrs.Factory(OrderedDict)
-    seen: OrderedDict[Any, None] = attrs.Factory(OrderedDict)  # once
+    seen: OrderedDict[Any, None] = attrs.Factory(
+        OrderedDict
+    )  # keys that occurred once, without a plan
     failures: int = 0  # number of failed attempts
     lock: threading.Lock = attrs.Factory(threading.Lock)
 
@@ -173,7 +175,7 @@ class StepPlans:
     def call(self, closure: Closure, args: tuple[Value, ...]) -> Value:
         """Calls a function by its plan; LEFT if the host must call it.
 
-        It is planned at the second call with values of the same forms.
+        A plan is made at the second call with the same shapes and dtypes.
         """
         return self._run(
             self.plans[_trace_call, closure.function], _trace_call, False, closure, *args
@@ -215,7 +217,7 @@ class StepPlans:
         return value
 
     def _planned(self, plans: Plans, traced: Traced, values: tuple[Any, ...]) -> StepPlan | None:
-        """Returns the plan for values of some forms; None if there is none."""
+        """Traces a plan for the shapes and dtypes of these values; None if this is impossible."""
         tracer = self.tracer()
         placeholders = Placeholders(self.reads, tracer)
         block = tracer.blocks[-1]
@@ -232,7 +234,7 @@ class StepPlans:
                 self._record_fallback(values[0], reason)
 
     def _record_fallback(self, called: Any, reason: str) -> None:
-        """Records why something runs on the host."""
+        """Records the reason why a function or a loop runs on the host."""
         while len(self.fallbacks) >= MOST_REASONS:
             self.fallbacks.pop(next(iter(self.fallbacks)), None)
         name = getattr(called, "name", "") or "a function"
@@ -240,12 +242,12 @@ class StepPlans:
 
 
 def _trace_call(tracer: PlanTracer, closure: Closure, *args: Value) -> Value:
-    """Traces a call on forms."""
+    """Traces a call with abstract values."""
     return tracer.run(tracer.entered(closure, args))
 
 
 def _trace_loop(tracer: PlanTracer, function: Any, *arguments: Any) -> Value:
-    """Traces a loop on forms."""
+    """Traces a loop with abstract values."""
     result = tracer.loop(function, LoopSpec(*arguments))
     if result is None:
         raise NotPlannedError("a loop without steps")

@@ -1,6 +1,6 @@
-"""Reads files that no other user can write; machine code is loaded from such files alone.
+"""Reads files that no other user can write; machine code is loaded only from such files.
 
-Whoever can write such a file controls this process. Systems without file owners (Windows) check
+A user who can write such a file controls this process. Systems without file owners (Windows) check
 only that a file is a regular one.
 """
 

@@ -49,7 +49,7 @@ class Profile:
 
     kernels: tuple[KernelTime, ...]
     seconds: float  # of a whole call without instrumentation
-    left: tuple[str, ...] = ()  # parts that ran on the host, and why
+    left: tuple[str, ...] = ()  # parts that ran on the host, with reasons
 
     def data(self) -> dict[str, Any]:
         """Returns the profile as plain data."""
@@ -67,7 +67,7 @@ class Profile:
 
     def table(self) -> Any:
         """Returns the profile as a table for a terminal."""
-        notes = [f"left to the host: {escaped(reason)}" for reason in self.left]
+        notes = [f"fallback: {escaped(reason)}" for reason in self.left]
         table = rich_table.Table(
             box=None, header_style="bold", caption="\n".join(notes) or None, caption_justify="left"
         )

@@ -1,4 +1,4 @@
-"""Recipes: what remains of a lowered region after code generation. They contain no stages."""
+"""Recipes: the generated kernels and the boundary of a lowered region, without its stages."""
 
 from __future__ import annotations
 

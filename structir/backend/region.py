@@ -52,7 +52,7 @@ UNSUPPORTED = EXTENDED - {"bfloat16", *EIGHTHS}
 
 
 def host_routine(definition: Any) -> Callable[..., Any] | None:
-    """The function with which the CPU computes an op that its index signature does not describe."""
+    """Returns the CPU function of an op whose index signature does not define its values."""
     function: Callable[..., Any] | None = definition.hooks.get("kernel.cpu")
     return function
 
@@ -67,7 +67,7 @@ class SizeCheck:
     left: Dim
     right: Dim
     loose: bool
-    description: str  # whose sizes they are; or the whole message, with {left} and {right}
+    description: str  # the owner of the sizes; or the complete message, with {left} and {right}
 
 
 @attrs.frozen(eq=False)
@@ -121,8 +121,8 @@ class RegionLowering:
             raise NoKernelError(error.message) from error
 
     def admit(self, inputs: int) -> None:
-        """Raises NoKernelError if the last binding, with all inputs from this one on, is not
-        permitted."""
+        """Raises NoKernelError if the last binding is not permitted; `inputs` is the number of
+        inputs before it."""
 
     def region(self, results: list[Var]) -> LoweredRegion:
         """Returns everything that was added, as a region with these results."""
@@ -197,8 +197,6 @@ class RegionLowering:
             self.constants[key] = Buffer(shape, dtype, "constant", data=data)
         return self.constants[key]
 
-    # calls of kernels
-
     def _kernel_call(self, call: Call, kernel: Kernel, memo: dict[int, Lowered]) -> Lowered:
         both = zip(kernel.operands, call.args, strict=True)
         operands = [self._kernel_operand(param.struct_info, arg, memo) for param, arg in both]
@@ -225,8 +223,6 @@ class RegionLowering:
         if not isinstance(operand, Buffer | Poly | int):
             raise NoKernelError("not an operand of a kernel")
         return operand
-
-    # calls of ops
 
     def _call(self, call: Call, memo: dict[int, Lowered]) -> Lowered:
         op = call.op
@@ -322,13 +318,11 @@ class RegionLowering:
             return Placeholder(arg)
         return placeholder_of(self._lowered(arg, memo))
 
-    # casts
-
     def _note_cast(self, cast: MatchCast, value: Lowered) -> None:
-        """Records what a cast asserts of a tensor: sizes to check, and new sizes."""
+        """Records the sizes that a cast of a tensor asserts, and those that it defines."""
         info = cast.struct_info
         if not isinstance(value, Buffer) or not isinstance(info, TensorStructInfo):
-            raise NoKernelError("a cast of what is not a tensor")
+            raise NoKernelError("a cast of a value that is not a tensor")
         shape = info.dims
         if not isinstance(shape, tuple) or conditions_of(cast):
             raise NoKernelError("a cast that asserts more than sizes")
@@ -368,7 +362,8 @@ class Placeholder:
 
 
 def placeholder_of(lowered: Lowered) -> Placeholder:
-    """Returns a variable for a buffer, and a tuple of variables for a tuple of buffers."""
+    """Returns the placeholder of a lowered value: a variable for each buffer, in the same
+    tuples."""
     if isinstance(lowered, tuple):
         fields = [placeholder_of(item) for item in lowered]
         buffers = {v: b for f in fields for v, b in f.buffers.items()}

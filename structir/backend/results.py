@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 LARGE = 1 << 24  # bytes from which the system maps fresh memory every time
 MAX_POOL_BYTES = 1 << 28  # bytes in the pool, in use or not
-# Results start at a page. Other arrays do so too, or start some bytes further on, where malloc puts
-# large ones. A processor compares the address of a load with those of pending stores within a page
-# only. A loop that reads a little behind its stores, counted so, waits for each of them.
+# Results are page-aligned; malloc places large arrays at a page boundary or some bytes after it.
+# The
+# processor compares a load with pending stores by their offset within a page (4K aliasing). A load
+# at a slightly larger offset than a pending store would wait for the store.
 ALIGNMENT = 4096
 ROOMY = 4 / 3  # pooled memory may be this many times larger than requested
 
@@ -31,7 +32,7 @@ def is_large(size: int) -> bool:
 
 
 class ResultMemory:
-    """The pool, the oldest memory first."""
+    """A pool of memory for large results, the oldest first."""
 
     def __init__(self, most: int = MAX_POOL_BYTES) -> None:
         self._pool: list[Array] = []

@@ -33,7 +33,7 @@ class PlanSource:
         for number, kernel in enumerate(self.kernels, 1):
             first = numbers.setdefault(kernel.text, number)
             head = [f"kernel {number}", *origins(kernel.origins), *self._names(kernel)]
-            body = kernel.text if first == number else f"# the same text as kernel {first}\n"
+            body = kernel.text if first == number else f"# same source as kernel {first}\n"
             yield "\n".join([*[f"# {line}".rstrip() for line in head], body])
 
     def _names(self, kernel: KernelText) -> Iterator[str]:

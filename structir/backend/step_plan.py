@@ -44,7 +44,7 @@ class Result:
 
 
 class StepPlan:
-    """Instructions as words, the memory of all values, and the structure of the result."""
+    """Encoded instructions, the memory of all values, and the structure of the result."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class StepPlan:
                 return LEFT
             whole = {g: space.elements(g, array) for g, array in grown.items()}
             if any(not len(whole[g.growing]) for g in self.outputs):
-                return LEFT  # of nothing the form is another
+                return LEFT  # an empty output has another shape
         finally:
             self.free.append(space)
 
@@ -153,8 +153,8 @@ class StepSpace:
     def run(
         self, arrays: Sequence[Array], results: Sequence[Array], grown: dict[Growing, Array]
     ) -> bool:
-        """Runs the instructions; returns whether the results are complete. A growing value may get
-        more memory."""
+        """Runs the instructions; returns whether the results are complete. A full growing value
+        is reallocated."""
         self.slots[self.places] = [a.ctypes.data for a in (*arrays, *results)]
         for each, array in grown.items():
             self._give_room(each, array)
@@ -190,7 +190,7 @@ class StepSpace:
 
 
 class NativeSpace:
-    """A space of steps in the form of native calls, which write addresses into its slots."""
+    """A StepSpace with the tables of native calls, which write addresses into its slots."""
 
     def __init__(self, plan: StepPlan) -> None:
         self.steps = space = StepSpace(plan)

@@ -61,7 +61,7 @@ class MemoryCell:
 
 
 class Slot(ForeignTensor):
-    """A value of which only the form is known before the run."""
+    """An abstract value: only its shape and dtype are known before the run."""
 
     __slots__ = ("cell", "dtype", "shape")
 
@@ -96,7 +96,7 @@ def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
 
 
 class Code:
-    """Instructions being encoded, and the lifetimes of cells."""
+    """An encoder of instructions, with the lifetimes of cells."""
 
     def __init__(self) -> None:
         self.words: list[list[int]] = []
@@ -176,7 +176,8 @@ class InstructionBlock:
             step.write(code)
 
     def claim(self, cell: MemoryCell, size: int) -> bool:
-        """Whether a cell was created here and is unused elsewhere; marks it as used."""
+        """Marks a cell that only this block has filled as used; returns whether it is such a
+        cell."""
         root = cell.root
         if root not in self.fresh or root.bytes != size:
             return False
@@ -184,7 +185,7 @@ class InstructionBlock:
         return True
 
     def move(self, to: MemoryCell, source: MemoryCell) -> None:
-        """Moves a value to a new cell; it is created there directly where possible."""
+        """Moves a value to a new cell; merges the two cells if possible."""
         if self.claim(source, to.bytes):
             source.root.same = to
         else:
@@ -193,7 +194,7 @@ class InstructionBlock:
 
 @attrs.frozen(eq=False)
 class RunInstruction:
-    """Runs a plan on these cells: its inputs, then its results."""
+    """An instruction that runs a plan on these cells: its inputs, then its results."""
 
     plan: BoundPlan
     cells: tuple[MemoryCell, ...]
@@ -205,7 +206,7 @@ class RunInstruction:
 
 @attrs.frozen(eq=False)
 class CopyInstruction:
-    """Copies the value of one cell to another."""
+    """An instruction that copies the value of one cell to another."""
 
     to: MemoryCell
     source: MemoryCell
@@ -217,7 +218,7 @@ class CopyInstruction:
 
 @attrs.frozen(eq=False)
 class Append:
-    """Appends a value of some bytes; there is `room` for this many."""
+    """An instruction that appends a value to memory of `room` bytes."""
 
     to: MemoryCell
     source: MemoryCell
@@ -232,7 +233,7 @@ class Append:
 
 @attrs.frozen(eq=False)
 class Clear:
-    """Sets the number in a cell to zero."""
+    """An instruction that sets the number in a cell to zero."""
 
     cell: MemoryCell
 
@@ -243,7 +244,7 @@ class Clear:
 
 @attrs.frozen(eq=False)
 class Leave:
-    """Falls back to the host."""
+    """An instruction that ends the run, so that the host computes the value."""
 
     def write(self, code: Code) -> None:
         """Emits the instruction."""
@@ -270,7 +271,7 @@ class BranchInstruction:
 
 @attrs.frozen(eq=False)
 class LoopInstruction:
-    """Repeats a block while a counter is below a limit and a condition holds."""
+    """A loop over a block, while a counter is below a limit and a condition holds."""
 
     counter: MemoryCell
     limit: MemoryCell | None

@@ -76,7 +76,7 @@ def written(functions: Iterable[StoredFunction], writer: TableWriter) -> Json:
 
 
 class TableWriter:
-    """Tables being written, whose items are in the order of their first use. `array` encodes an
+    """A writer of tables, whose items are in the order of their first use. `array` encodes an
     array."""
 
     def __init__(self, array: Callable[[Any], Json]) -> None:
@@ -207,7 +207,7 @@ MALFORMED += (AttributeError, RecursionError, StructIRError)
 
 
 class TableReader:
-    """Tables being read, whose items are created at first use.
+    """A reader of tables, whose items are created at first use.
 
     Everything is checked; kernels are marked as loaded from a file.
     """
@@ -318,7 +318,7 @@ class TableReader:
             tuple(sorted([self.atom(a) for a in atoms], key=lambda a: a.order)): integer(factor)
             for factor, atoms in terms
         }
-        require(() not in by_age and 0 not in by_age.values(), "no polynomial")
+        require(() not in by_age and 0 not in by_age.values(), "expected a polynomial")
         return of_terms(by_age, integer(constant))
 
     def atom(self, number: int) -> Atom:

@@ -30,7 +30,7 @@ TERNARY = {"select": 3}
 
 
 class NotStoredError(Exception):
-    """Something without a stored form, or stored data that is not valid."""
+    """A value without a stored form, or stored data that is not valid."""
 
 
 def require(condition: bool, message: str) -> None:
@@ -71,7 +71,7 @@ def string(value: Any) -> str:
 
 def strings(value: Any) -> tuple[str, ...]:
     """Returns a list of strings."""
-    require(type(value) is list, "no list")
+    require(type(value) is list, "expected a list")
     return tuple([string(each) for each in value])
 
 
@@ -91,7 +91,7 @@ def dtype(value: Any) -> str:
 
 def function_of_sizes(value: Any, args: int) -> str:
     """Returns the name of a function of sizes with this many arguments."""
-    require(type(value) is str and value in BUILDERS, "no function of sizes")
+    require(type(value) is str and value in BUILDERS, "expected a function of sizes")
     fits = args >= 2 if value in ("min", "max") else args == TERNARY.get(value, 2)
     require(fits, "another number of arguments")
     return str(value)
@@ -106,7 +106,7 @@ def interval(value: Any) -> tuple[int | None, int | None]:
 def matrix_form(data: Any, packing: Any, fields: Sequence[Any]) -> MatrixForm:
     """Returns the layout of a matrix in a constant; all its elements are inside the constant."""
     form = MatrixForm(*[count(each, LIMIT) for each in fields])
-    require(packing in PACKINGS and min(form.terms, form.columns) > 0, "no panels")
+    require(packing in PACKINGS and min(form.terms, form.columns) > 0, "expected packed panels")
     last = form.start + (form.terms - 1) * form.down + (form.columns - 1) * form.across
     require(last < data.size, "a matrix beyond its constant")
     return form
@@ -115,7 +115,7 @@ def matrix_form(data: Any, packing: Any, fields: Sequence[Any]) -> MatrixForm:
 def check_buffer(buffer: Buffer) -> None:
     """Checks a buffer that shares memory or holds data."""
     data = buffer.data
-    require(buffer.origin in ORIGINS, "no origin")
+    require(buffer.origin in ORIGINS, "unknown origin")
     if data is not None:
         matches = isinstance(data, np.ndarray) and data.dtype.name == buffer.dtype
         require(matches and data.shape == buffer.shape, "a constant of another form")

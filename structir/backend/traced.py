@@ -1,6 +1,6 @@
-"""Traces functions on the forms of values, at given sizes, into step instructions.
+"""Traces functions with abstract values, at given sizes, into step instructions.
 
-Sizes and constants are evaluated here, by the interpreter. A decision that depends on values
+Sizes and constants are evaluated during the trace. A decision that depends on values
 becomes a branch or a loop; a construct without instructions falls back to the host when it is
 reached.
 """
@@ -76,7 +76,8 @@ class RegionFunction:
 
 @attrs.frozen(eq=False)
 class PlanTracer(Interpreter):
-    """An interpreter of forms. `blocks` are the open instruction blocks, the innermost last."""
+    """An interpreter of abstract values. `blocks` are the open instruction blocks, innermost
+    last."""
 
     direct: Mapping[str, Any] = attrs.Factory(dict)
     blocks: list[InstructionBlock] = attrs.Factory(list)
@@ -84,8 +85,6 @@ class PlanTracer(Interpreter):
     written: list[int] = attrs.Factory(lambda: [0, 0])  # steps, and unfinished calls
     growing: list[Growing] = attrs.Factory(list)
     fallbacks: dict[str, None] = attrs.Factory(dict)  # reasons why branches run on the host
-
-    # steps
 
     def step(self, step: Any) -> None:
         """Emits one instruction."""
@@ -101,7 +100,7 @@ class PlanTracer(Interpreter):
         return slot
 
     def slot(self, value: Value) -> Slot:
-        """Returns a value as one in memory."""
+        """Returns the memory slot of a value."""
         if isinstance(value, Slot):
             return value
         if not isinstance(value, np.ndarray | np.generic | bool | int | float):
@@ -122,10 +121,8 @@ class PlanTracer(Interpreter):
             self.blocks.pop()
             self.written[1] = calls
 
-    # values
-
     def evaluate(self, expr: Expr, scope: Activation) -> Value | Frame:
-        """Evaluates an expression, or its form. An error gives the location of the construct."""
+        """Evaluates an expression to a value or an abstract value; errors get its location."""
         try:
             return self._evaluate(expr, scope)
         except NotPlannedError as error:
@@ -167,14 +164,14 @@ class PlanTracer(Interpreter):
         if value.version != growing.version or value.kind != growing.kind:
             raise NotPlannedError("a value whose memory has been reused")
         if not growing.fits(element.shape[growing.kind == ROWS :], element.dtype):
-            raise NotPlannedError("elements of different forms")
+            raise NotPlannedError("elements of different shapes or dtypes")
         self.step(Append(growing.cell, element.cell, growing.filled))
         growing.change()
         return growing.value
 
     def _bind(self, binding: Binding, value: Value, scope: Activation) -> None:
-        """Evaluates a binding. A cast can determine the form of a new growing value, except its
-        length."""
+        """Evaluates a binding. A cast can determine the shape and dtype of a growing value,
+        except its length."""
         info = binding.struct_info if isinstance(binding, MatchCast) else None
         if isinstance(value, Grown) and isinstance(info, TensorStructInfo):
             sizes = info.dims if isinstance(info.dims, tuple) else ()
@@ -187,7 +184,7 @@ class PlanTracer(Interpreter):
             super()._bind(binding, value, scope)
 
     def _check_call(self, call: Call, args: Sequence[Value]) -> None:
-        """Runs an op outside any region, if all operands are known; ops do not trace loops."""
+        """Raises NotPlannedError unless an op outside any region can run during the trace."""
         definition: Any = call.op.definition  # type: ignore[attr-defined]
         all_constant = not any(isinstance(leaf, Slot) for arg in args for leaf in leaves(arg))
         if not (definition.pure and (all_constant or "loop" in definition.hooks)):
@@ -210,8 +207,6 @@ class PlanTracer(Interpreter):
         owned = [self.new(shape, dtype) for shape, dtype in bound.owned_forms]
         self.step(RunInstruction(bound, tuple([s.cell for s in (*slots, *owned)])))
         return owned if bound.is_plain else results_of(bound, values, owned)
-
-    # calls
 
     def entered(self, closure: Closure, args: tuple[Value, ...]) -> Frame:
         """Returns the activation of a call, up to a maximum depth."""
@@ -253,8 +248,6 @@ class PlanTracer(Interpreter):
     def kernel(self, kernel: Kernel) -> KernelValue:
         """Raises NotPlannedError: a kernel called from the host runs there."""
         raise NotPlannedError(f"{kernel.name} runs on the host")
-
-    # choices
 
     def conditional(self, test: Slot, expr: If, scope: Activation) -> Value:
         """Traces both branches, and merges their values."""
@@ -325,8 +318,6 @@ class PlanTracer(Interpreter):
         then.move(merged.cell, left.cell)
         otherwise.move(merged.cell, right.cell)
         return merged
-
-    # loops
 
     def loop(self, function: Any, steps: LoopSpec) -> tuple[tuple[Value, ...], list[Value]] | None:
         """Returns the carried values after a loop, and its outputs; None without a step."""

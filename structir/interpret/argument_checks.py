@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 
 from structir.errors import ShapeMismatchError
-from structir.interpret.row_binding import SizeEquation, bind_rows
+from structir.interpret.row_binding import AxisEquation, bind_rows
 from structir.interpret.row_binding import mismatch as _mismatch
 from structir.interpret.scope import Activation, ForeignTensor, Value
 from structir.ir import dims
@@ -36,11 +36,13 @@ LARGEST = 2**63 - 1  # of all sizes
 
 @attrs.frozen(eq=False)
 class BoundaryFacts:
-    """What the values at one boundary say, gathered before sizes are solved."""
+    """Equations from the values at one boundary, collected before sizes are solved."""
 
-    equations: list[SizeEquation] = attrs.Factory(list)
-    shapes: list[tuple[Var, tuple[int, ...], str]] = attrs.Factory(list)  # shape variables
-    rows: list[tuple[Axes, tuple[int, ...], str]] = attrs.Factory(list)  # axes with rows
+    equations: list[AxisEquation] = attrs.Factory(list)
+    shapes: list[tuple[Var, tuple[int, ...], str]] = attrs.Factory(list)  # of shape variables
+    rows: list[tuple[Axes, tuple[int, ...], str]] = attrs.Factory(
+        list
+    )  # of axes with row variables
 
 
 def match(stated: Iterable[tuple[StructInfo, Value, str]], scope: Activation) -> None:
@@ -107,13 +109,13 @@ def _gather(info: StructInfo, value: Value, where: str, facts: BoundaryFacts) ->
     gather = GATHERERS.get(type(info))
     if gather is not None:
         gather(info, value, where, facts)
-    elif hasattr(info, "parts"):  # a kind from outside: what it is made of
+    elif hasattr(info, "parts"):  # a StructInfo subclass of a user
         _gather(info.parts(), value, where, facts)
 
 
 @cache
 def _name_of(dtype: Any) -> str:
-    """The name of a dtype, which NumPy makes anew whenever it is asked."""
+    """Returns the name of a dtype, memoized: NumPy builds a new string at each access."""
     return str(dtype.name)
 
 
@@ -145,16 +147,16 @@ def _gather_shape(info: ShapeStructInfo, value: Value, where: str, facts: Bounda
 
 def _axis_equations(
     declared: tuple[Dim, ...], actual: tuple[int, ...], where: str
-) -> list[SizeEquation]:
+) -> list[AxisEquation]:
     pairs = enumerate(zip(declared, actual, strict=True))
-    return [SizeEquation(d, int(n), f"{where}: axis {axis}") for axis, (d, n) in pairs]
+    return [AxisEquation(d, int(n), f"{where}: axis {axis}") for axis, (d, n) in pairs]
 
 
 def _gather_prim(info: PrimStructInfo, value: Value, where: str, facts: BoundaryFacts) -> None:
     if not _has_dtype(value, info.dtype):
         raise _mismatch(where, f"a number of dtype {info.dtype}", described(value))
     if info.value is not None:
-        facts.equations.append(SizeEquation(info.value, int(value), where))
+        facts.equations.append(AxisEquation(info.value, int(value), where))
 
 
 def _has_dtype(value: Value, dtype: str) -> bool:
@@ -212,16 +214,16 @@ def described(value: Value) -> str:
     return f"{type(value).__name__} {brief(value)}"
 
 
-def _solve(equations: list[SizeEquation], scope: Activation) -> None:
-    """Check the equations that are known, bind a size wherever an equation has a single unknown,
-    and go round."""
+def _solve(equations: list[AxisEquation], scope: Activation) -> None:
+    """Checks equations without unknowns, and binds the symbol of those with a single one, until no
+    equation remains or none can be used."""
     open_equations, before = equations, len(equations) + 1
     while len(open_equations) < before:
         before = len(open_equations)
         open_equations = [e for e in open_equations if not _is_solved(e, scope)]
 
 
-def _is_solved(equation: SizeEquation, scope: Activation) -> bool:
+def _is_solved(equation: AxisEquation, scope: Activation) -> bool:
     unbound = [s for s in dims.syms(equation.declared) if s not in scope.sizes]
     if len(unbound) == 1:
         return _solve_for(equation, unbound[0], scope)
@@ -235,7 +237,7 @@ def _is_solved(equation: SizeEquation, scope: Activation) -> bool:
     return True
 
 
-def _solve_for(equation: SizeEquation, unknown: Sym, scope: Activation) -> bool:
+def _solve_for(equation: AxisEquation, unknown: Sym, scope: Activation) -> bool:
     sizes = {s: scope.sizes[s] for s in dims.syms(equation.declared) if s in scope.sizes}
     form = dims.linear(dims.substitute(equation.declared, sizes), unknown)
     coefficient, rest = form or (0, 0)
@@ -250,7 +252,7 @@ def _solve_for(equation: SizeEquation, unknown: Sym, scope: Activation) -> bool:
 
 
 def _size_text(dim: Dim, sizes: Mapping[Sym, int]) -> str:
-    """A stated size with its value: `n + 1 = 5 (n = 4)`."""
+    """Returns the text of a declared size with its value: `n + 1 = 5 (n = 4)`."""
     if isinstance(dim, int):
         return str(dim)
     names = sorted(dims.syms(dim), key=lambda s: s.order)
@@ -263,11 +265,12 @@ def _size_text(dim: Dim, sizes: Mapping[Sym, int]) -> str:
 
 
 def _from_foreign(value: Value) -> Value:
-    """An array over the memory of another library's tensor, or of a buffer; others as they are."""
+    """Returns an array that shares the memory of a DLPack tensor or a buffer; other values
+    unchanged."""
     if hasattr(value, "__dlpack__"):
         try:
             return np.from_dlpack(value)
-        except Exception as error:  # whatever the code of others says
+        except Exception as error:  # foreign code can raise anything
             kind = type(value).__name__
             raise ShapeMismatchError(f"cannot share the memory of a {kind}: {error}") from error
     try:
@@ -277,7 +280,7 @@ def _from_foreign(value: Value) -> Value:
 
 
 def _array_of(value: Value, info: TensorStructInfo) -> Value:
-    """Numbers as an array."""
+    """Converts numbers to an array."""
     try:
         return np.asarray(value, info.dtype)
     except (ValueError, TypeError, OverflowError) as error:
@@ -286,8 +289,11 @@ def _array_of(value: Value, info: TensorStructInfo) -> Value:
 
 
 def as_value(info: StructInfo, value: Value) -> Value:
-    """An argument as a run-time value: where a tensor is stated, numbers and lists
-    become one, and so do tensors of others by DLPack and buffers, without a copy."""
+    """Converts an argument to a run-time value.
+
+    For a tensor parameter, numbers and lists become an array. Tensors of other libraries and
+    buffers become arrays that share their memory.
+    """
     if type(value) is np.ndarray:
         return value
     if isinstance(info, TensorStructInfo) and not isinstance(value, np.ndarray):

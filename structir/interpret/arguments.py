@@ -145,7 +145,7 @@ class _Arguments:
         return (self.rng.choice(self.among) if type(axis) is AnySize else self.size(axis, param),)
 
     def tensor(self, info: TensorStructInfo, param: Var) -> Any:
-        """An array."""
+        """Samples an array."""
         shape, dtype = self.shape(info, param), info.dtype or "float32"
         if self.draw is not None:
             return self.draw(shape, dtype, param)
@@ -155,12 +155,12 @@ class _Arguments:
         return self.numbers.integers(0, top, shape).astype(numpy_dtype(dtype))
 
     def shape_value(self, info: ShapeStructInfo, param: Var) -> tuple[int, ...]:
-        """A shape, which a tensor parameter may be known by."""
+        """Samples a shape, which the shape of a tensor parameter may refer to."""
         shape = self.shape(info, param)
         return self.shapes.setdefault(param, shape) if info.dims is None else shape
 
     def scalar(self, info: PrimStructInfo, param: Var) -> Any:
-        """A number."""
+        """Samples a number."""
         if info.value is not None:
             return self.size(info.value, param)
         if info.dtype == "bool":
@@ -168,7 +168,7 @@ class _Arguments:
         return self.rng.gauss(0.0, 1.0) if is_float(info.dtype) else self.rng.randint(0, 3)
 
     def several(self, info: TupleStructInfo, param: Var) -> tuple[Any, ...]:
-        """A tuple."""
+        """Samples a tuple."""
         return tuple([self.value(field, param) for field in info.fields])
 
 

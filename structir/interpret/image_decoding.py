@@ -1,4 +1,4 @@
-"""Images out of the bytes of a file, by Pillow where it is installed."""
+"""Image decoding as an external function; requires Pillow."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ Array = np.ndarray[Any, Any]
 
 
 def decoded(data: Array, pixels: str) -> Array:
-    """The pixels of an image file: height, width, channels."""
+    """Decodes an image file to pixels (height, width, channels).
+
+    Raises ShapeMismatchError for invalid data, MissingExtraError without Pillow.
+    """
     try:
         image = pillow.open(io.BytesIO(data.tobytes()))
         image = image.convert("L" if pixels == "Grayscale" else "RGB")

@@ -59,7 +59,7 @@ class Frame:
     bindings: Iterator[Binding]
     body: Expr
     scope: Activation
-    finish: Callable[[Value], Value] | None = None  # the checks at a function's end
+    finish: Callable[[Value], Value] | None = None  # the check of a function's result
     waiting: Binding | None = None  # the binding whose value another frame computes
     finished: bool = False
     result: Value = None
@@ -150,7 +150,7 @@ class Interpreter:
 
     def _bind(self, binding: Binding, value: Value, scope: Activation) -> None:
         if isinstance(binding, MatchCast):
-            _check_facts(binding, scope)
+            _check_conditions(binding, scope)
             match([(binding.struct_info, value, f"match_cast of {binding.var.name}")], scope)
         elif isinstance(value, Closure) and not value.name:
             value = attrs.evolve(value, name=binding.var.name)
@@ -216,12 +216,13 @@ class Interpreter:
         return self.closure(function, None, name)
 
 
-def _check_facts(binding: MatchCast, scope: Activation) -> None:
+def _check_conditions(binding: MatchCast, scope: Activation) -> None:
     """Checks the conditions of `R.require` on the actual sizes."""
-    for fact in conditions_of(binding):
-        if scope.size(fact) != 1:
-            sizes = ", ".join(f"{s.name} = {scope.sizes[s]}" for s in dims.syms(fact))
-            raise ShapeMismatchError(f"{dims.text(fact)} is required, but {sizes}", code="E0706")
+    for condition in conditions_of(binding):
+        if scope.size(condition) != 1:
+            sizes = ", ".join(f"{s.name} = {scope.sizes[s]}" for s in dims.syms(condition))
+            text = f"R.require: expected {dims.text(condition)}, found {sizes}"
+            raise ShapeMismatchError(text, code="E0706")
 
 
 def _variable(interpreter: Interpreter, var: Var, scope: Activation) -> Value:

@@ -45,19 +45,23 @@ from structir.projections.values import ufunc
 Run = Callable[[Kernel, Sequence[Value], Activation], None]
 Evaluate = Callable[["KernelFrame"], Any]
 Step = Callable[["KernelFrame"], Any]
-LEAVE, AGAIN = object(), object()  # how the body of a loop ends early
+LEAVE, AGAIN = (
+    object(),
+    object(),
+)  # results of a statement that ends the loop or its current iteration
 
 
 @attrs.frozen(eq=False)
 class KernelValue:
-    """A kernel of the module as a value, with what runs it. Called, it fills the arrays given for
-    its results."""
+    """A kernel of the module as a value, with the function that runs it. A call fills the arrays of
+    the results."""
 
     kernel: Kernel
     run: Run
 
     def __call__(self, *values: Value) -> None:
-        """Fill the last arrays from the first ones."""
+        """Checks the arguments and runs the kernel; the last arguments are the arrays of the
+        results."""
         params = self.kernel.params
         check_call(self.kernel.name, params, values)
         scope = Activation({}, {})
@@ -69,7 +73,7 @@ class KernelValue:
         self.run(self.kernel, values, scope)
 
     def results(self, operands: Sequence[Value], forms: Sequence[tuple[Any, str]]) -> list[Value]:
-        """New arrays of these shapes and dtypes, filled from the operands."""
+        """Returns new arrays of these shapes and dtypes, computed from the operands."""
         outputs = [np.empty(shape, numpy_dtype(dtype)) for shape, dtype in forms]
         self(*operands, *outputs)
         return outputs
@@ -77,15 +81,15 @@ class KernelValue:
 
 @attrs.frozen(eq=False)
 class KernelFrame:
-    """What names and sizes stand for while a kernel runs."""
+    """The values of variables and sizes during a run of a kernel."""
 
     values: dict[Var | Local, Any]
     scope: Activation
-    thread: Any = None  # which of many threads takes the statements
+    thread: Any = None  # the GPU thread that executes, if the kernel has threads
 
 
 def run_kernel(kernel: Kernel, values: Sequence[Value], scope: Activation) -> None:
-    """Run the statements of a kernel on values for its parameters; results hold zeros first."""
+    """Runs a kernel on the values of its parameters; result arrays are set to zero first."""
     for array in values[len(kernel.operands) :]:
         array[...] = 0
     bindings: dict[Var | Local, Any] = dict(zip(kernel.params, values, strict=True))
@@ -104,7 +108,7 @@ def run_kernel(kernel: Kernel, values: Sequence[Value], scope: Activation) -> No
 def index_error(
     kernel: Kernel, element: Element, axis: int, index: int, size: int
 ) -> DiagnosticError:
-    """The error of an index that no element has."""
+    """Returns the error of an index out of range."""
     name = element.array.name
     where = f"{name}.flat" if element.flat else f"axis {axis} of {name}"
     diagnostic = Diagnostic(
@@ -118,20 +122,18 @@ def index_error(
 
 
 def negative_size_error(kernel: Kernel, array: Var, axis: int, size: int) -> ShapeMismatchError:
-    """The error of an array whose size is negative."""
-    return ShapeMismatchError(f"{kernel.name}: axis {axis} of {array.name} would have size {size}")
-
-
-# ---- expressions
+    """Returns the error of an array with a negative size."""
+    text = f"{kernel.name}: axis {axis} of {array.name}: expected size >= 0, found {size}"
+    return ShapeMismatchError(text)
 
 
 def evaluator(kernel: Kernel, scalar: Scalar) -> Evaluate:
-    """A function from what is known to the value of an expression."""
+    """Compiles a scalar expression to a function of the frame."""
     return _SCALARS[type(scalar)](kernel, scalar)
 
 
 def number_type(dtype: str) -> Callable[[Any], Any]:
-    """NumPy's scalars of a dtype."""
+    """Returns the NumPy scalar type of a dtype."""
     kind: Callable[[Any], Any] = numpy_dtype(dtype).type
     return kind
 
@@ -159,7 +161,7 @@ def _extent(kernel: Kernel, extent: Extent) -> Evaluate:
 
 
 def indices_of(kernel: Kernel, element: Element) -> Evaluate:
-    """A function to the indices of an element, each checked right after it is known."""
+    """Compiles the indices of an element; each is checked as soon as it is evaluated."""
     indices = [evaluator(kernel, index) for index in element.indices]
     if element.flat:
         return _flat_index(kernel, element, indices[0])
@@ -300,11 +302,8 @@ _SCALARS: dict[type, Callable[[Kernel, Any], Evaluate]] = {
 }
 
 
-# ---- statements
-
-
 def block(kernel: Kernel, statements: Sequence[KernelStatement]) -> Step:
-    """Statements in order; one that leaves or repeats the loop ends them."""
+    """Compiles statements; the step returns LEAVE or AGAIN if a statement ends the loop body."""
     steps = [_STATEMENTS[type(s)](kernel, s) for s in statements]
 
     def run(frame: KernelFrame) -> Any:
@@ -318,7 +317,7 @@ def block(kernel: Kernel, statements: Sequence[KernelStatement]) -> Step:
 
 
 def assigned_value(assign: Assign) -> Scalar:
-    """The value that an assignment gives, an augmented one written out."""
+    """Returns the value of an assignment; an augmented one is expanded."""
     if not assign.symbol:
         return assign.value
     row = BINARY[assign.symbol]

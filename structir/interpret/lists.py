@@ -23,7 +23,7 @@ class GrowingList:
         raise TypeError
 
     def concatenate(self, axis: int, new: bool) -> Any:
-        """The elements along an axis, a new one or one that they have."""
+        """Concatenates the elements along an axis, which is new or one of theirs."""
         raise TypeError
 
 
@@ -37,18 +37,18 @@ def _place(position: Array, length: int, last: int) -> int:
 
 
 def empty() -> List:
-    """A list of nothing."""
+    """Returns an empty list."""
     return ()
 
 
 def at(items: List, position: Array) -> Any:
-    """One element."""
+    """Returns one element."""
     return items[_place(position, len(items), len(items) - 1)]
 
 
 def insert(items: List, item: Any, position: Any = ()) -> List:
-    """The list with one element more, before a position or at the end."""
-    if isinstance(items, list):  # an argument
+    """Inserts an element before a position or at the end."""
+    if isinstance(items, list):  # as users pass it
         items = tuple(items)
     if isinstance(position, tuple):
         return items + (item,)  # noqa: RUF005 (also of lists that grow in a plan)
@@ -57,7 +57,7 @@ def insert(items: List, item: Any, position: Any = ()) -> List:
 
 
 def erase(items: List, position: Any = ()) -> List:
-    """The list without one element, or without its last one."""
+    """Removes the element at a position, or the last one."""
     last = len(items) - 1
     index = last if isinstance(position, tuple) else _place(position, len(items), last)
     return (*items[:index], *items[index + 1 :])

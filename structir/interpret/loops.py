@@ -22,12 +22,12 @@ def iterate(
     empty: tuple[tuple[int, ...], ...],
     dtypes: str,
 ) -> tuple[Any, ...]:
-    """`body(i, condition, *carried)` gives the next condition, the next carried values, and one
-    element for each of the outputs that grow.
+    """Runs a loop; returns the final carried values, then the stacked outputs.
 
-    It is called `trips` times (without end for the empty tuple), or until the condition is false.
-    The result are the carried values at the end, then the outputs, their elements side by side;
-    those of no step at all have the shapes `empty` and the `dtypes`.
+    `body(i, condition, *carried)` returns the next condition, the next carried values, and one
+    element of each output. It is called `trips` times (without limit for the empty tuple), or until
+    the condition is false. Outputs of a loop without steps have the shapes `empty` and the
+    `dtypes`.
     """
     limits = [None if isinstance(value, tuple) else value for value in (trips, condition)]
     result = at_once(body, LoopSpec(limits[0], limits[1], carried))

@@ -8,7 +8,7 @@ import attrs
 
 from structir.errors import OutOfMemoryError
 
-# NumPy's words for arrays whose elements no index counts
+# NumPy's messages for arrays with more elements than an index can count
 UNCOUNTABLE = ("Maximum allowed dimension exceeded", "iterator is too large", "array is too big")
 
 

@@ -1,4 +1,4 @@
-"""Results that belong to the caller: no array shares memory with a constant, an argument or another
+"""Ensures that callers own results: no array shares memory with a constant, an argument or another
 result."""
 
 from __future__ import annotations
@@ -39,15 +39,18 @@ def _owned(value: Value, existing: list[Any], copy: Copy) -> Value:
         return result
     if isinstance(value, tuple):
         return tuple([_owned(item, existing, copy) for item in value])
-    if isinstance(value, Closure):  # reads what it captures again in every call
+    if isinstance(value, Closure):  # every call reads the captured arrays again
         inner = value.call
         return attrs.evolve(value, call=lambda me, args: copied(inner(value, args)))
     return value
 
 
 def _is_new(array: Any, existing: list[Any]) -> bool:
-    """Returns whether nothing else holds the memory of an array. Constants are read-only, and so
-    are their views; memory from outside of NumPy is an argument's."""
+    """Whether no other value references the memory of an array.
+
+    Constants and their views are read-only. Memory that NumPy did not allocate belongs to an
+    argument.
+    """
     if not array.flags.writeable or any(np.may_share_memory(array, other) for other in existing):
         return False
     root = array

@@ -15,26 +15,26 @@ ShapeWithRows = tuple[Axes, tuple[int, ...], str]
 
 
 @attrs.frozen(eq=False)
-class SizeEquation:
-    """A stated size, and the one found."""
+class AxisEquation:
+    """A declared size, and the actual one."""
 
     declared: Dim
     actual: int
     where: str  # "main: parameter x: axis 1"
 
 
-def mismatch(where: str, expected: str, found: str, code: str = "") -> ShapeMismatchError:
+def mismatch(where: str, expected: str, actual: str, code: str = "") -> ShapeMismatchError:
     """Returns the error of a value that does not have its declared StructInfo."""
-    return ShapeMismatchError(f"{where}: expected {expected}, found {found}", code=code)
+    return ShapeMismatchError(f"{where}: expected {expected}, found {actual}", code=code)
 
 
-def bind_rows(shapes: list[ShapeWithRows], sizes: MutableMapping[Any, Any]) -> list[SizeEquation]:
-    """The sizes that shapes state once their rows are known; new rows go into `known`.
+def bind_rows(shapes: list[ShapeWithRows], sizes: MutableMapping[Any, Any]) -> list[AxisEquation]:
+    """Binds row variables in `sizes`; returns the equations between the sizes of the other axes.
 
-    Shapes of one unknown row tell it, and so may tell another the next time round. What is left
-    then has two rows side by side: they cannot be told apart, and only the length is checked.
+    A shape with a single unbound row variable binds it, which may make other shapes solvable. Two
+    unbound row variables in one shape are ambiguous; then only the rank is checked.
     """
-    equations: list[SizeEquation] = []
+    equations: list[AxisEquation] = []
     pending, before = shapes, len(shapes) + 1
     while len(pending) < before:
         before = len(pending)
@@ -56,13 +56,14 @@ def _check_length(axes: Axes, shape: tuple[int, ...], where: str, sizes: Any) ->
         raise mismatch(where, f"at least {least} axes", f"{len(shape)}: shape {shape}")
 
 
-def _bind_one_row(axes: Axes, shape: tuple[int, ...], where: str, sizes: Any) -> list[SizeEquation]:
-    """The sizes of a shape of at most one unknown row, which becomes known."""
+def _bind_one_row(axes: Axes, shape: tuple[int, ...], where: str, sizes: Any) -> list[AxisEquation]:
+    """Binds the single unbound row variable of a shape, if any; returns the equations of the other
+    axes."""
     _check_length(axes, shape, where, sizes)
     fixed = sum([len(sizes.get(axis, ())) if type(axis) is RowVar else 1 for axis in axes])
     if len(shape) > fixed and all([row in sizes for row in rows_in(axes)]):
         raise mismatch(where, f"{fixed} axes", f"{len(shape)}: shape {shape}")
-    equations: list[SizeEquation] = []
+    equations: list[AxisEquation] = []
     position = 0
     for axis in map(size_in, axes):
         if type(axis) is RowVar:
@@ -77,9 +78,9 @@ def _bind_one_row(axes: Axes, shape: tuple[int, ...], where: str, sizes: Any) ->
     return equations
 
 
-def _equations_of(axis: Any, size: int, where: str) -> list[SizeEquation]:
+def _equations_of(axis: Any, size: int, where: str) -> list[AxisEquation]:
     if type(axis) is int or type(axis) is Poly:
-        return [SizeEquation(axis, int(size), where)]
+        return [AxisEquation(axis, int(size), where)]
     if type(axis) is Ragged:
-        raise mismatch(where, "a ragged axis", f"an array whose {size} rows are equally long")
+        raise mismatch(where, "a ragged axis", f"an array axis of size {size}")
     return []

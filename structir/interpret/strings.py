@@ -73,8 +73,8 @@ def labelled(x: Array, keys: Array | str, values: Array | str, default: Array | 
 def ngrams(
     x: Array, pool: Array | str, counts: Array, places: Array, lengths: tuple[int, ...], skips: int
 ) -> Array:
-    """How often each run of elements that a pool has is in a row, steps of up to so many elements
-    apart allowed; each count at its place."""
+    """Counts the n-grams of a pool in each row, with up to `skips` elements between two neighbors;
+    the count of the k-th n-gram is at index `places[k]`."""
     items = pool.split("\0") if isinstance(pool, str) else pool.tolist()
     table = _runs(items, counts.tolist(), lengths)
     rows = np.atleast_2d(x)
@@ -91,7 +91,7 @@ def ngrams(
 
 
 def _runs(items: list[Any], counts: list[int], lengths: tuple[int, ...]) -> dict[Any, int]:
-    """The number of each run in a pool; the pool has the runs of each length side by side."""
+    """Numbers the n-grams of a pool, which contains those of each length contiguously."""
     numbers: dict[Any, int] = {}
     number = 0
     for length, (start, end) in enumerate(pairwise([*counts, len(items)]), 1):

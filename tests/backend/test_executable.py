@@ -78,7 +78,7 @@ def test_equal_kernels_are_written_once():
 
     text = structir.compile(main).source()
     assert text.count("def kernel(a, lo, hi):") == 1
-    assert text.count("# the same text as kernel 1") == 1
+    assert text.count("# same source as kernel 1") == 1
     assert "value 1" in text.split("# kernel 2")[1]
 
 
@@ -115,7 +115,7 @@ def test_a_wrong_argument_is_named(mlp, args, words, warm):
 
 
 def test_a_wrong_number_of_arguments(mlp):
-    with pytest.raises(StructIRError, match="main takes 3 arguments, but 2 are given"):
+    with pytest.raises(StructIRError, match="main: expected 3 arguments, found 2"):
         mlp["main"](floats(4, 7), W)
 
 

@@ -196,7 +196,7 @@ def test_the_source_shows_kernels_under_their_own_names() -> None:
     assert "# scan at <string>:" in source
     assert "out[i * m + j] = total" in source
     assert "x[inside(where[i], n, 1, report)]" in source
-    assert source.count("# the same text as kernel") == 1
+    assert source.count("# same source as kernel") == 1
 
 
 def test_what_is_surely_in_range_is_not_checked() -> None:

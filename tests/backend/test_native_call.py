@@ -94,7 +94,7 @@ def test_wrong_calls_are_told_after_right_ones(main):
         main(x, x.astype(np.float64))
     with pytest.raises(ShapeMismatchError, match="parameter y: axis 1"):
         main(x, floats(4, 5))
-    with pytest.raises(StructIRError, match="takes 2 arguments, but 1 is given"):
+    with pytest.raises(StructIRError, match="expected 2 arguments, found 1"):
         main(x)
     with pytest.raises(StructIRError, match="by position"):
         main(x, y=x)

@@ -192,7 +192,7 @@ def test_wrong_arguments_are_named(args, message):
 
 
 def test_the_number_of_arguments_is_checked():
-    with pytest.raises(StructIRError, match="main takes 2 arguments, but 1 is given"):
+    with pytest.raises(StructIRError, match="main: expected 2 arguments, found 1"):
         run(SIZES, "main", ones(7, 5))
     with pytest.raises(StructIRError, match="no function `other`"):
         run(SIZES, "other")

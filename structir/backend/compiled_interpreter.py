@@ -1,4 +1,4 @@
-"""Interprets the bindings around compiled regions; functions and loops run by their plans."""
+"""Interprets the bindings around compiled regions; functions and loops run from step plans."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOST_CHECKED = 256  # argument shapes memoized as valid
 
 
 @attrs.frozen(eq=False)
-class CompiledMachine(Interpreter):
+class CompiledInterpreter(Interpreter):
     """Interprets control flow and calls of functions whose regions are compiled."""
 
     direct: Mapping[str, Any] = attrs.Factory(dict)
