@@ -28,7 +28,7 @@ stored_functions = lazy_module("structir.backend.stored")
 disk = lazy_module("structir.backend.cache")
 compiling = lazy_module("structir.backend.compile")
 
-TARGET = "structir.target"  # of a backend that loads its own files
+TARGET = "structir.target"  # the backend that loads the file, if it has its own format
 MACHINE, KERNELS, PLANS = "structir.machine", "structir.kernels", "structir.plans"
 EXACT = "structir.exact_division"
 PREFIX, PLANS_OF = "machine code ", "plans "
@@ -42,7 +42,7 @@ def save(executable: Executable, path: Path) -> None:
     arrays, facts = contents(executable.module)
     texts = [kernel.text for plan in executable.plans() for kernel in plan.kernels]
     keys = []
-    runner.run_address()  # sizes without a plan yet
+    runner.run_address()  # compiles the runner, which sizes without a plan need
     for text, code in objects.codes_with_library(texts):
         key = objects.key_of(text)
         arrays[PREFIX + key] = _bytes(disk.packed(key, objects.entry_of(text, code)))

@@ -1,9 +1,9 @@
 """The disk cache: blocks of bytes with checksums, by the hash of the inputs they depend on.
 
 STRUCTIR_CACHE is its directory; `off` disables it. STRUCTIR_CACHE_MAX_BYTES is its maximum size.
-A file that is damaged, truncated or of another key counts as absent; so does one that another user
-can write, with a warning for the first. Writers are independent: each writes a temporary file and
-renames it atomically. An OSError never stops a compilation.
+A damaged or truncated file, or one of another key, counts as absent. A file that another user can
+write counts as absent, too, with a warning for the first. Writers are independent: each writes a
+temporary file and renames it atomically. An OSError never stops a compilation.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from structir.errors import Diagnostic, warn
 LOCATION = "STRUCTIR_CACHE"
 MAX_BYTES = "STRUCTIR_CACHE_MAX_BYTES"
 DEFAULT_MAX_BYTES = 512 * 1024**2
-MOST_DIGITS = 18  # of a number of bytes
-MOST_ENTRY_BYTES = 64 * 1024**2
+MAX_DIGITS = 18  # of STRUCTIR_CACHE_MAX_BYTES
+MAX_ENTRY_BYTES = 64 * 1024**2
 MAGIC = b"structir-cache-1\n"
 CHECKSUM = hashlib.sha256().digest_size
 SUFFIX = ".entry"
 WRITES_BETWEEN_SWEEPS = 64
-SHARE_AFTER_EVICTION = 0.8  # of the maximum size, that remains after an eviction
+SHARE_AFTER_EVICTION = 0.8  # fraction of the maximum size that remains after an eviction
 
 
 @attrs.frozen
@@ -131,7 +131,7 @@ class CacheStore:
         if not self.is_private():
             return None
         try:
-            entry = unpacked(key, read_file(path, MOST_ENTRY_BYTES))
+            entry = unpacked(key, read_file(path, MAX_ENTRY_BYTES))
         except NotPrivateError as error:
             _warn_once(error)
             return None
@@ -147,7 +147,7 @@ class CacheStore:
     def write(self, key: str, entry: CacheEntry) -> None:
         """Writes an entry; if the disk is full or read-only, the entry is lost without an error."""
         data = packed(key, entry)
-        if not self.is_private() or len(data) > MOST_ENTRY_BYTES:
+        if not self.is_private() or len(data) > MAX_ENTRY_BYTES:
             return
         with contextlib.suppress(OSError):
             self._write(self.path(key), data)
@@ -225,9 +225,7 @@ def store() -> CacheStore | None:
 
 def _max_bytes() -> int:
     setting = os.environ.get(MAX_BYTES, "")
-    return (
-        int(setting) if setting.isdecimal() and len(setting) <= MOST_DIGITS else DEFAULT_MAX_BYTES
-    )
+    return int(setting) if setting.isdecimal() and len(setting) <= MAX_DIGITS else DEFAULT_MAX_BYTES
 
 
 _warned: set[str] = set()  # a process warns of the cache at most once

@@ -1,7 +1,7 @@
 """Stores compiled functions in the disk cache, under the hash of their program.
 
-A large float array contributes only its dtype and shape to the hash: kernels read its elements at
-run time, and no plan depends on them.
+A large float array contributes only its dtype and shape to the hash, because no plan depends on its
+elements.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from structir.ir.module import IRModule
 from structir.printer.constants import constants_named, reference_name
 from structir.printer.text import text_of
 
-LARGE = 1 << 12  # elements; lowering inspects the values of small constants only
+LARGE_CONSTANT = 1 << 12  # elements; lowering inspects the values of small constants only
 PACKAGE = Path(__file__).resolve().parent.parent
 
 
@@ -36,7 +36,7 @@ class FunctionStore(Protocol):
 
     @property
     def names(self) -> Collection[str]:
-        """Returns the names of all functions of the program."""
+        """The names of all functions of the program."""
 
     def functions(self) -> list[StoredFunction]:
         """Returns the stored functions."""
@@ -111,7 +111,7 @@ class CachedPlans:
     def _name(self, data: Any) -> str:
         """Returns the index of a constant, and the facts that plans may depend on."""
         index = self._indices.get(id(data))
-        if index is None or data.size <= LARGE or data.dtype.kind != "f":
+        if index is None or data.size <= LARGE_CONSTANT or data.dtype.kind != "f":
             return f"{index} {reference_name(data)}"
         return f"{index} {data.dtype.name} {data.shape}"
 

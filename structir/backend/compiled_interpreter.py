@@ -23,7 +23,7 @@ from structir.ir.dims import Sym
 from structir.ir.expr import Call, Expr, Function, GlobalVar
 from structir.ir.kernel import Kernel
 
-MOST_CHECKED = 256  # argument shapes memoized as valid
+MAX_CHECKED_CALLS = 256  # argument shapes memoized as valid
 
 
 @attrs.frozen(eq=False)
@@ -88,15 +88,15 @@ class CompiledInterpreter(Interpreter):
         if sizes is None:
             frame = super().entered(closure, args)
             if key is not None:
-                if len(self.checked) >= MOST_CHECKED:
+                if len(self.checked) >= MAX_CHECKED_CALLS:
                     self.checked.clear()
                 self.checked[key] = dict(frame.scope.sizes)
             return frame
         scope = Activation(dict(zip(function.params, args, strict=True)), dict(sizes))
-        stated, where = function.ret_struct_info, f"{closure.name}: result"
+        result_info, where = function.ret_struct_info, f"{closure.name}: result"
 
         def finish(value: Value) -> Value:
-            match([(stated, value, where)], scope)
+            match([(result_info, value, where)], scope)
             return value
 
         return frame_of(function.body, scope, finish)

@@ -42,7 +42,7 @@ class CompiledRegion:
         self.forms = _forms(self.inputs)
         self.free_symbols = boundary.free_symbols
         self._native: NativeCall | None = None
-        self.lower: Callable[[], CompiledRegion] | None = None  # from the program
+        self.lower: Callable[[], CompiledRegion] | None = None  # lowers the program again
         self._lowered: CompiledRegion | None = None
         self._lock = threading.Lock()
 
@@ -106,7 +106,7 @@ class CompiledRegion:
 
     @cached_property
     def entry(self) -> Callable[..., Any]:
-        """The region as a function from arrays to a tuple of arrays."""
+        """The native function of the region, from arrays to a tuple of arrays."""
         return self.native("region", False, lambda *arrays: tuple(self(arrays)))
 
     def native(self, name: str, single: bool, otherwise: Callable[..., Any]) -> Callable[..., Any]:
@@ -127,8 +127,8 @@ class CompiledRegion:
             bound = self._bind_lowered_again(arrays, sizes)
         self._bound.put(key, bound)
         if self._native is not None:
-            plain = [b for b in self._bound.latest() if b.is_plain and not b.is_large]
-            self._native.set_spaces([b.space_of_calls for b in plain])
+            native_plans = [b for b in self._bound.latest() if b.is_plain and not b.is_large]
+            self._native.set_spaces([b.space_of_calls for b in native_plans])
         return bound
 
     def _bind_lowered_again(self, arrays: Sequence[Array], sizes: Mapping[Sym, int]) -> BoundPlan:
@@ -188,12 +188,12 @@ def lowered_region(
 
 
 def _check(check: SizeCheck, values: Mapping[Sym, int]) -> None:
-    left, right = dims.evaluate(check.left, values), dims.evaluate(check.right, values)
-    if left != right and not (check.loose and left == 1):
+    lhs, rhs = dims.evaluate(check.left, values), dims.evaluate(check.right, values)
+    if lhs != rhs and not (check.loose and lhs == 1):
         if "{left}" in check.description:
-            message = check.description.replace("{left}", str(left)).replace("{right}", str(right))
+            message = check.description.replace("{left}", str(lhs)).replace("{right}", str(rhs))
             raise ShapeMismatchError(message, code="E0721")
-        expected, actual = _equation(check.left, left), _equation(check.right, right)
+        expected, actual = _equation(check.left, lhs), _equation(check.right, rhs)
         raise ShapeMismatchError(
             f"{check.description}: expected {expected}, found {actual}", code="E0721"
         )

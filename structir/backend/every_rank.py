@@ -19,7 +19,7 @@ from structir.ir.node import replace
 from structir.ir.struct_info import StructInfo
 
 Value = Any
-Counts = tuple[int, ...]  # of the axes of each row variable
+Counts = tuple[int, ...]  # the number of axes of each row variable
 
 
 def rows_of(function: Function) -> list[RowVar]:
@@ -48,8 +48,8 @@ class OfRank(Substitution):
             self.infos.clear()
         return VarBinding(var, replace(value, struct_info=inferred), binding.span)
 
-    def _sharper(self, stated: StructInfo, inferred: StructInfo) -> StructInfo:
-        return inferred if base_check(stated, inferred) is PASS else stated
+    def _sharper(self, declared: StructInfo, inferred: StructInfo) -> StructInfo:
+        return inferred if base_check(declared, inferred) is PASS else declared
 
 
 class EveryRank:
@@ -66,7 +66,7 @@ class EveryRank:
         self.general = general  # runs at any rank, op by op
         self.compiled = compiled  # compiles one function to an executable
         self.rows = rows_of(function)
-        self.forms: dict[Counts, Any] = {}  # by ranks of arguments; None: no form
+        self.forms: dict[Counts, Any] = {}  # by the ranks of row variables; None if invalid
         self._counts: dict[Any, Counts] = {}  # by the ranks of the arguments
 
     def __call__(self, *args: Value, **names: Value) -> Value:
@@ -87,9 +87,9 @@ class EveryRank:
         counts = self._counts.get(key)
         if counts is None:
             scope = Activation({}, {})
-            both = zip(params, args, strict=True)
+            pairs = zip(params, args, strict=True)
             match(
-                [(p.struct_info, as_value(p.struct_info, a), self._where(p)) for p, a in both],
+                [(p.struct_info, as_value(p.struct_info, a), self._where(p)) for p, a in pairs],
                 scope,
             )
             if any(row not in scope.sizes for row in self.rows):

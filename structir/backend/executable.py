@@ -92,7 +92,9 @@ class CompiledFunction:
         if not isinstance(out, np.ndarray | list | tuple):
             raise self._output_mismatch("an array, or one for each result", described(out))
         outputs = self._check_out(bound, [out] if isinstance(out, np.ndarray) else list(out))
-        overlap = any(np.may_share_memory(array, other) for array in outputs for other in arguments)
+        overlap = any(
+            np.may_share_memory(array, argument) for array in outputs for argument in arguments
+        )
         if bound.is_plain and not overlap:
             return self.region.run(bound, arguments, outputs)
         for array, result in zip(outputs, self._new_results(bound, arguments), strict=True):
@@ -228,7 +230,7 @@ class Executable:
 
     @cached_property
     def _without_calls(self) -> IRModule:
-        """Returns the module with all calls inlined."""
+        """The module with all calls inlined."""
         return inline_functions(self.module)
 
     def _as_one_region(self, name: str, program: HostProgram) -> WholeRegion | None:

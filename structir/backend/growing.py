@@ -24,7 +24,7 @@ class Growing:
     """
 
     kind: str
-    append: Callable[[Any, Any], Any]  # the value after appending an element
+    append: Callable[[Any, Any], Any]  # returns the value after appending an element
     form: tuple[tuple[int, ...], Any] | None = None  # the shape and the dtype of an element
     cell: MemoryCell = attrs.Factory(lambda: MemoryCell(0, OUTSIDE))
     filled: MemoryCell = attrs.Factory(lambda: MemoryCell(WORD))  # holds the number of bytes used
@@ -35,7 +35,7 @@ class Growing:
 
     @property
     def value(self) -> Grown:
-        """Returns the current value."""
+        """The current version of the value."""
         return Grown(self, self.version)
 
     def change(self) -> None:

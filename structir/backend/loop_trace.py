@@ -28,7 +28,7 @@ from structir.interpret.scope import Closure, Value
 from structir.ir.bodies import bindings_of
 from structir.ops.loop import LoopSpec
 
-MOST_OUTPUT = 1 << 26  # bytes of an output that is allocated completely at the start
+MAX_OUTPUT_BYTES = 1 << 26  # bytes of an output that is allocated completely at the start
 BOOL, INT64 = np.dtype(bool), np.dtype(np.int64)
 TRUE = np.asarray(True)
 
@@ -86,17 +86,17 @@ class LoopTrace:
 
     def trace(self) -> tuple[tuple[Value, ...], list[Value]]:
         """Traces the loop and returns its results."""
-        carried = tuple([self._initial(*each) for each in enumerate(self.steps.carried)])
+        carried = tuple([self._initial(*item) for item in enumerate(self.steps.carried)])
         with self.tracer.inside() as body:
             part, element = self._element()
             value = self._result(self.steps.given(self.counter, TRUE, carried, element))
             going, after, outputs = self.steps.taken(value)
             condition = self._condition(going, body)
             grown = [self._output(output, condition) for output in outputs]
-            before, now = list(leaves(carried)), list(leaves(after))
-            if len(before) != len(now):
+            before, results = list(leaves(carried)), list(leaves(after))
+            if len(before) != len(results):
                 raise NotPlannedError("a list that the body changes")
-            for start, end in zip(before, now, strict=True):
+            for start, end in zip(before, results, strict=True):
                 self._carry(start, end, body)
         self.around.fresh |= {g.cell for g in grown if isinstance(g, Slot)}
         if condition is not None:
@@ -148,11 +148,11 @@ class LoopTrace:
     def _element(self) -> tuple[RowInstruction | None, Value]:
         if self.steps.read is None:
             return None, None
-        whole = self.tracer.slot(self.steps.read)
-        size = prod(whole.shape[1:]) * whole.dtype.itemsize
-        cell = MemoryCell(size, PART, around=whole.cell)
-        return RowInstruction(cell, whole.cell, self.counter.cell), Slot(
-            cell, whole.shape[1:], whole.dtype
+        source = self.tracer.slot(self.steps.read)
+        size = prod(source.shape[1:]) * source.dtype.itemsize
+        cell = MemoryCell(size, PART, around=source.cell)
+        return RowInstruction(cell, source.cell, self.counter.cell), Slot(
+            cell, source.shape[1:], source.dtype
         )
 
     def _condition(self, going: Value, body: InstructionBlock) -> MemoryCell | None:
@@ -175,17 +175,17 @@ class LoopTrace:
         size = element.cell.root.bytes
         is_bounded = condition is None and not isinstance(self.steps.trips, Slot | None)
         trips = int(self.steps.trips) if is_bounded else 0
-        if not is_bounded or trips * size > MOST_OUTPUT:
+        if not is_bounded or trips * size > MAX_OUTPUT_BYTES:
             return self.tracer.append(
                 self._open(Growing(OUTPUT, self.tracer.append)).value, element
             )
-        whole, filled = (
+        outputs, filled = (
             Slot(MemoryCell(trips * size), (trips, *element.shape), element.dtype),
             MemoryCell(WORD),
         )
         self.around.steps.append(Clear(filled))
-        self.tracer.step(Append(whole.cell, element.cell, filled, trips * size))
-        return whole
+        self.tracer.step(Append(outputs.cell, element.cell, filled, trips * size))
+        return outputs
 
     def _carry(self, before: Value, after: Value, body: InstructionBlock) -> None:
         """Assigns the results of a step to the carried values of the next one."""

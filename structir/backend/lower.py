@@ -43,7 +43,7 @@ from structir.ir.node import Node, replace
 from structir.ir.op import find_op
 from structir.ir.struct_info import TensorStructInfo, TupleStructInfo
 
-AFTER_ALL = 1 << 60  # the index of a sequence's result among its bindings
+RESULT_INDEX = 1 << 60  # the index of a sequence's result among its bindings
 
 
 Shown = Callable[[Group, str], ShownKernel]
@@ -74,7 +74,7 @@ class _Lowering:
         self.module, self.shown = module, shown
         self.functions: dict[str, Node] = dict(module.functions)
         self.kernels: dict[str, Kernel] = {}
-        self.numbers: Counter[str] = Counter()  # number of requests of each name
+        self.numbers: Counter[str] = Counter()  # how often each name was requested
 
     def function(self, function: Function) -> Function:
         """Lowers a function to calls of kernels."""
@@ -85,11 +85,11 @@ class _Lowering:
         """Lowers the blocks of a sequence."""
         bindings = seq.bindings()
         last = {v: i for i, b in enumerate(bindings) for v in variables_in(b) if v is not b.var}
-        last |= dict.fromkeys(variables_in(seq.body), AFTER_ALL)
-        blocks, place = [], 0
+        last |= dict.fromkeys(variables_in(seq.body), RESULT_INDEX)
+        blocks, start = [], 0
         for block in seq.blocks:
-            blocks.append(_Block(self, block, place, last).lowered())
-            place += len(block.bindings)
+            blocks.append(_Block(self, block, start, last).lowered())
+            start += len(block.bindings)
         same = all(a is b for a, b in zip(blocks, seq.blocks, strict=True))
         return seq if same else replace(seq, blocks=tuple(blocks))
 
@@ -107,32 +107,32 @@ class _Lowering:
 
     def added(self, kernel: Kernel) -> GlobalVar:
         """Adds a kernel to the module under a unique name."""
-        free = name = kernel.name
-        while free in self.functions or free in self.kernels:
+        unique_name = name = kernel.name
+        while unique_name in self.functions or unique_name in self.kernels:
             self.numbers[name] += 1
-            free = f"{name}_{self.numbers[name]}"
-        self.kernels[free] = replace(kernel, name=free)
-        return GlobalVar(free, kernel.struct_info)
+            unique_name = f"{name}_{self.numbers[name]}"
+        self.kernels[unique_name] = replace(kernel, name=unique_name)
+        return GlobalVar(unique_name, kernel.struct_info)
 
 
 class _Block:
     """Lowers one block: runs of bindings become calls of kernels."""
 
     def __init__(
-        self, lowering: _Lowering, block: BindingBlock, place: int, last: Mapping[Var, int]
+        self, lowering: _Lowering, block: BindingBlock, start: int, last: Mapping[Var, int]
     ) -> None:
-        self.lowering, self.block, self.place, self.last = lowering, block, place, last
+        self.lowering, self.block, self.place, self.last = lowering, block, start, last
         self.kind = DataflowVar if isinstance(block, DataflowBlock) else Var
         self.new: list[Binding] = []
-        self.run = _BindingRun(place)
+        self.run = _BindingRun(start)
         self.changed = False
 
     def lowered(self) -> BindingBlock:
         """Returns the lowered block, or the block itself if nothing is lowered."""
-        for place, binding in enumerate(self.block.bindings, self.place):
+        for index, binding in enumerate(self.block.bindings, self.place):
             if self._try_add(binding):
                 continue
-            self._close(place)
+            self._close(index)
             if not self._try_add(binding):
                 self._keep(binding)
         self._close(self.place + len(self.block.bindings))
@@ -152,17 +152,19 @@ class _Block:
             binding, self.changed = replace(binding, value=value), True
         self.new.append(binding)
 
-    def _close(self, place: int) -> None:
+    def _close(self, index: int) -> None:
         """Lowers the current run, except bindings that kernels cannot express."""
-        todo = [self.run]
-        self.run = _BindingRun(place)
-        while todo:
-            run = todo.pop()
+        pending = [self.run]
+        self.run = _BindingRun(index)
+        while pending:
+            run = pending.pop()
             try:
                 self.new += self._as_calls(run)
             except (NotShown, NoKernelError) as refused:
                 buffers = refused.buffers if isinstance(refused, NotShown) else ()
-                todo += reversed(list(run.split({run.producers.get(b.root, -1) for b in buffers})))
+                pending += reversed(
+                    list(run.split({run.producers.get(b.root, -1) for b in buffers}))
+                )
 
     def _as_calls(self, run: _BindingRun) -> Sequence[Binding]:
         """Returns the bindings of a run as calls of kernels."""
@@ -174,8 +176,8 @@ class _Block:
         self.changed = True
         return calls
 
-    def _is_read(self, var: Var, place: int) -> bool:
-        return self.last.get(var, -1) >= place
+    def _is_read(self, var: Var, index: int) -> bool:
+        return self.last.get(var, -1) >= index
 
 
 class _BindingRun(RegionLowering):

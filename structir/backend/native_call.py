@@ -63,7 +63,7 @@ class NativeCall:
         forms = [int(f) for dtype, rank in (*inputs, *results) for f in (id(dtype), rank)]
         self._forms = np.array([*forms, 0], np.int64)
         self.table = np.zeros(len(TABLE), np.int64).view(CallTable)
-        facts = {
+        table_words = {
             TABLE.inputs: len(inputs),
             TABLE.results: len(results),
             TABLE.single: int(single),
@@ -74,7 +74,7 @@ class NativeCall:
             TABLE.new_array: new_array_address(),
             **{index: address_of_function(function) for index, function in FUNCTIONS.items()},
         }
-        for index, value in facts.items():
+        for index, value in table_words.items():
             self.table[index] = value
         doc = f"{name}(*arrays, out=None)"
         definition = MethodDefinition(
@@ -99,8 +99,8 @@ class NativeCall:
         """Sets the spaces to search, the latest first. Spaces in use are kept alive."""
         with self._lock:
             self.table[TABLE.first_space] = 0  # concurrent calls see an empty table meanwhile
-            gone = [s for s in self._spaces if s not in spaces]
-            self._retired = [s for s in (*self._retired, *gone) if s.words[SPACE.busy]]
+            removed = [s for s in self._spaces if s not in spaces]
+            self._retired = [s for s in (*self._retired, *removed) if s.words[SPACE.busy]]
             first = 0
             for space in reversed(spaces):
                 space.words[SPACE.next] = first

@@ -31,23 +31,23 @@ from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.dtype import numpy_dtype
 
-REPORT = 3  # words in which a kernel stores the site, index and size of an error
+REPORT_WORDS = 3  # words in which a kernel stores the site, index and size of an error
 MAX_CACHED_PLANS = 64  # limit of the bound plans in a cache,
 MAX_CACHED_BYTES = 1 << 28  # and of the bytes of their arenas
-SHARED_FROM = 1 << 16  # elements accessed, from which threads share a kernel: some 20 us
-CHUNKS_EACH = 4  # per thread: idle threads claim more
-CHUNK_LINES = 64  # chunks are whole blocks of rows, where the range is long enough
-LONG_WORK = 1 << 14  # elements accessed, from which a call releases the GIL
+MIN_SHARED_ELEMENTS = 1 << 16  # accessed by a kernel that threads share: about 20 us
+CHUNKS_PER_THREAD = 4  # idle threads claim further chunks
+CHUNK_MULTIPLE = 64  # chunk sizes are multiples of this if the range is long enough
+GIL_RELEASE_ELEMENTS = 1 << 14  # accessed by a call that releases the GIL
 
 
 @attrs.frozen(eq=False)
 class Numbers:
     """The integers of a plan at given sizes, by purpose."""
 
-    sizes: list[tuple[int, ...]]  # for each kernel, those in its table
-    ranges: tuple[int, ...]
-    elements: tuple[int, ...]  # of the buffers in the arena
-    shapes: list[tuple[int, ...]]  # of the outputs
+    sizes: list[tuple[int, ...]]  # the sizes in the argument block of each kernel
+    ranges: tuple[int, ...]  # the iterations of each kernel
+    elements: tuple[int, ...]  # the elements of each buffer in the arena
+    shapes: list[tuple[int, ...]]  # the shape of each owned result and output
 
 
 def _compiled(text: KernelText) -> CompiledKernel:
@@ -115,10 +115,10 @@ class KernelPlan:
 
 def chunk_of(length: int, touched: int, threads: int) -> int:
     """Returns how many iterations a thread claims at once; 0 if the work is too small to share."""
-    if length < 2 or touched < SHARED_FROM:
+    if length < 2 or touched < MIN_SHARED_ELEMENTS:
         return 0
-    chunk = -(-length // (CHUNKS_EACH * threads))
-    aligned = -(-chunk // CHUNK_LINES) * CHUNK_LINES
+    chunk = -(-length // (CHUNKS_PER_THREAD * threads))
+    aligned = -(-chunk // CHUNK_MULTIPLE) * CHUNK_MULTIPLE
     return aligned if aligned * threads <= length else chunk
 
 
@@ -148,7 +148,7 @@ class Workspace:
                 if buffer in thread_bytes:
                     moved.append((len(words), thread_bytes[buffer]))
                 words.append(self._address(buffer, addresses, plan.constants))
-            words += [*sizes, *[0] * (REPORT if text.sites else 0)]
+            words += [*sizes, *[0] * (REPORT_WORDS if text.sites else 0)]
         self.starts = starts
         self.arguments = np.array([[*words, 0]] * threads, np.int64)
         for place, step in moved:
@@ -165,8 +165,8 @@ class Workspace:
         self._references = (program, places_to_patch, *bound.tables)
         self.words = np.zeros(len(SPACE), np.int64)
         dims, input_bytes, result_dims, result_bytes = (t.ctypes.data for t in bound.tables)
-        facts = {
-            SPACE.long: bound.elements_touched > LONG_WORK,
+        space_words = {
+            SPACE.long: bound.elements_touched > GIL_RELEASE_ELEMENTS,
             SPACE.dims: dims,
             SPACE.input_bytes: input_bytes,
             SPACE.result_dims: result_dims,
@@ -181,7 +181,7 @@ class Workspace:
             SPACE.threads: threads,
             SPACE.stride: len(words) + 1,
         }
-        for place, value in facts.items():
+        for place, value in space_words.items():
             self.words[place] = value
 
     @staticmethod
@@ -200,7 +200,7 @@ class Workspace:
             kernel_name = ", ".join(text.origins) or str(number)
             return ShapeMismatchError(f"kernel {kernel_name}: runtime check failed")
         report = self.starts[number] + len(text.pointers) + len(text.sizes)
-        reports = self.arguments[:, report : report + REPORT]
+        reports = self.arguments[:, report : report + REPORT_WORDS]
         site, index, size = next([int(w) for w in words] for words in reports if words[0])
         reports[:] = 0
         error: StructIRError = text.sites[site - 1].error(index, size)
@@ -232,7 +232,7 @@ class BoundPlan:
 
     @property
     def result_forms(self) -> list[tuple[tuple[int, ...], Any]]:
-        """Returns the shape and dtype of each result."""
+        """The shape and dtype of each result."""
         shapes = dict(zip(self.plan.outputs, self.output_shapes, strict=True))
         return [(shapes[b], numpy_dtype(b.dtype)) for b in self.plan.results]
 
@@ -285,7 +285,7 @@ class BoundPlan:
 
     @cached_property
     def layout(self) -> tuple[list[int], int]:
-        """Returns the offset of each buffer in the arena, and the size of the arena."""
+        """The offset of each buffer in the arena, and the size of the arena, in bytes."""
         return laid_out(self.plan.spans, self.arena_elements)
 
     @cached_property
@@ -335,7 +335,7 @@ class BoundPlan:
             raise error
 
 
-# Replaces the runner, to measure the time of each kernel.
+# A profiler sets this to replace the runner and to measure each kernel.
 recording: ContextVar[Callable[[BoundPlan, Workspace], int] | None] = ContextVar(
     "recording", default=None
 )

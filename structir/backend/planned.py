@@ -28,13 +28,13 @@ from structir.interpret.scope import Activation, Closure, Value
 from structir.ir.expr import Function, Var
 from structir.ops.loop import LoopSpec
 
-MOST_TRIES = 8  # failed attempts to plan a function, at different sizes
-MOST_LEFT = 4  # runs that fell back to the host, before a plan is abandoned
-MOST_REASONS = 32  # of recorded fallbacks, the latest
+MAX_FAILURES = 8  # attempts to plan a function that failed
+MAX_FALLBACKS = 4  # runs of a plan that fell back to the host
+MAX_REASONS = 32  # the latest fallbacks that are recorded
 
-FEW_STEPS = 16  # that do not justify a plan at the first call
+SHORT_LOOP_STEPS = 16  # a loop with at most this many is not planned at its first call
 Traced = Callable[..., Value]  # traces a call or a loop
-Reads = Callable[[Function], tuple[Var, ...]]  # variables of the enclosing scope
+Reads = Callable[[Function], tuple[Var, ...]]  # returns the captured variables
 
 
 class PlannedArguments:
@@ -65,8 +65,8 @@ class PlannedArguments:
         outer = value.outer
         if outer is None:
             return value.function
-        around = tuple([self._form(outer.value(v)) for v in self.reads(value.function)])
-        return value.function, around, tuple(outer.sizes.items())
+        captured = tuple([self._form(outer.value(v)) for v in self.reads(value.function)])
+        return value.function, captured, tuple(outer.sizes.items())
 
 
 class Placeholders:
@@ -109,7 +109,7 @@ class PlanRecord:
     @property
     def is_usable(self) -> bool:
         """Whether there is a plan, and it does not fall back to the host repeatedly."""
-        return self.plan is not None and self.fallbacks <= MOST_LEFT
+        return self.plan is not None and self.fallbacks <= MAX_FALLBACKS
 
 
 @attrs.define(eq=False)
@@ -192,7 +192,7 @@ class StepPlans:
         arguments = [trips, steps.going, steps.carried, steps.read, steps.captured]
         plans, at_once = (
             self.plans[_trace_loop, function.function],
-            count is None or count > FEW_STEPS,
+            count is None or count > SHORT_LOOP_STEPS,
         )
         result = self._run(plans, _trace_loop, at_once, function, *arguments)
         return None if result is LEFT else (result[0], list(result[1]))
@@ -207,7 +207,7 @@ class StepPlans:
             return LEFT
         record = plans.entries.get(arguments.key)
         if record is None:
-            if plans.failures >= MOST_TRIES or not (at_once or plans.was_seen(arguments.key)):
+            if plans.failures >= MAX_FAILURES or not (at_once or plans.was_seen(arguments.key)):
                 return LEFT
             record = plans.put(arguments.key, PlanRecord(self._planned(plans, traced, values)))
         if record.plan is None or not record.is_usable:
@@ -226,7 +226,7 @@ class StepPlans:
                 value = traced(tracer, *[placeholders.of(value) for value in values])
                 return StepPlan(block, placeholders.slots, tracer.growing, value)
         except FALLBACK_ERRORS as error:
-            plans.failures += MOST_TRIES if isinstance(error, EndlessError) else 1
+            plans.failures += MAX_FAILURES if isinstance(error, EndlessError) else 1
             tracer.fallbacks[reason_of(error)] = None
             return None
         finally:
@@ -235,7 +235,7 @@ class StepPlans:
 
     def _record_fallback(self, called: Any, reason: str) -> None:
         """Records the reason why a function or a loop runs on the host."""
-        while len(self.fallbacks) >= MOST_REASONS:
+        while len(self.fallbacks) >= MAX_REASONS:
             self.fallbacks.pop(next(iter(self.fallbacks)), None)
         name = getattr(called, "name", "") or "a function"
         self.fallbacks[f"{name}: {reason}"] = None

@@ -29,7 +29,7 @@ class KernelTime:
     runs: int
     seconds: float
     operations: int  # additions, products, functions, as written in the program
-    bytes: int  # of its operands and results, each element once
+    bytes: int  # size of its operands and results
     text: KernelText | None = None
 
     @property
@@ -48,7 +48,7 @@ class Profile:
     """The kernels of a call in order of their first run, and the time of whole calls."""
 
     kernels: tuple[KernelTime, ...]
-    seconds: float  # of a whole call without instrumentation
+    seconds: float  # duration of a whole call without instrumentation
     left: tuple[str, ...] = ()  # parts that ran on the host, with reasons
 
     def data(self) -> dict[str, Any]:
@@ -74,9 +74,9 @@ class Profile:
         table.add_column("kernel")
         for name in ("runs", "time", "share", "GFLOP/s", "GB/s"):
             table.add_column(name, justify="right")
-        inside = sum(k.seconds for k in self.kernels) or 1.0
+        total = sum(k.seconds for k in self.kernels) or 1.0
         for kernel in self.kernels:
-            share = f"{kernel.seconds / inside:.1%}"
+            share = f"{kernel.seconds / total:.1%}"
             rates = f"{kernel.gigaflops:.1f}", f"{kernel.gigabytes:.1f}"
             ops = escaped("\n".join(origins(kernel.origins)))
             table.add_row(ops, str(kernel.runs), microseconds(kernel.seconds), share, *rates)
@@ -146,11 +146,11 @@ class ProfileRecorder:
 def profiled(call: Callable[[], Any], repeat: int) -> Profile:
     """Profiles calls: first without instrumentation, then kernel by kernel."""
     call()
-    whole = []
+    times = []
     for _ in range(repeat):
         start = time.perf_counter()
         call()
-        whole.append(time.perf_counter() - start)
+        times.append(time.perf_counter() - start)
     recorder = ProfileRecorder()
     token = recording.set(recorder.run)
     try:
@@ -159,4 +159,4 @@ def profiled(call: Callable[[], Any], repeat: int) -> Profile:
             call()
     finally:
         recording.reset(token)
-    return Profile(recorder.kernels(), median(whole))
+    return Profile(recorder.kernels(), median(times))

@@ -41,8 +41,8 @@ from structir.ir.node import node, replace
 from structir.ir.op import Op
 from structir.ir.struct_info import StructInfo, TensorStructInfo
 
-MOST_BINDINGS = 1024  # of a function with its inlined calls, if it is to be one region
-AFTER_ALL = 1 << 60  # the index of a sequence's result among its bindings
+MAX_BINDINGS = 1024  # bindings of one region after calls are inlined
+RESULT_INDEX = 1 << 60  # the index of a sequence's result among its bindings
 
 
 @node
@@ -75,7 +75,7 @@ class HostProgram:
     ) -> None:
         self.kernels, self.make, self.routine_of = kernels, make, routine_of
         self.regions: list[CompiledRegion] = []
-        self.open: set[Var] = set()  # of unknown sizes, passed to nested functions
+        self.open: set[Var] = set()  # tensors of unknown sizes that nested functions receive
 
     def function(self, function: Function) -> Function:
         """Returns the function with its regions compiled."""
@@ -108,7 +108,7 @@ class HostProgram:
         region = self.whole(function)
         if region is None:
             larger = inlined()
-            if larger is not function and len(larger.bindings()) <= MOST_BINDINGS:
+            if larger is not function and len(larger.bindings()) <= MAX_BINDINGS:
                 region = self.whole(larger)
         return region
 
@@ -116,7 +116,7 @@ class HostProgram:
         """Returns a sequence with runs of bindings compiled to regions."""
         bindings = seq.bindings()
         last_use = {v: i for i, b in enumerate(bindings) for v in variables_in(b) if v is not b.var}
-        last_use |= dict.fromkeys(variables_in(seq.body), AFTER_ALL)
+        last_use |= dict.fromkeys(variables_in(seq.body), RESULT_INDEX)
         steps: list[Binding] = []
         run = RegionBindings(self.kernels, self.routine_of)
         for index, binding in enumerate(bindings):
@@ -190,12 +190,12 @@ class HostProgram:
         assumed = None
         if equal:
             shapes = {v: b.shape for v, b in lowering.inputs.items()}
-            again = RegionLowering(equal, shapes, self.kernels, self.routine_of)
+            assumed_lowering = RegionLowering(equal, shapes, self.kernels, self.routine_of)
             for param in params:
-                again.lowered(param)
+                assumed_lowering.lowered(param)
             for binding in bindings:
-                again.add(binding)
-            assumed = Assumed(again.region(results), equal)
+                assumed_lowering.add(binding)
+            assumed = Assumed(assumed_lowering.region(results), equal)
         return self.make(region, assumed)
 
 

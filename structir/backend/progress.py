@@ -14,7 +14,7 @@ from structir.lazy import lazy_module
 rich_status = lazy_module("rich.status")
 rich_console = lazy_module("rich.console")
 
-PATIENCE = 1.0  # seconds, before anything is shown
+DELAY = 1.0  # seconds before the line appears
 
 
 class Progress:
@@ -28,7 +28,7 @@ class Progress:
     def note(self, kernel: str) -> None:
         """Records that a kernel is compiled next."""
         self.kernels += 1
-        if time.perf_counter() - self._start < PATIENCE or not sys.stderr.isatty():
+        if time.perf_counter() - self._start < DELAY or not sys.stderr.isatty():
             return
         text = f"{self.title}: kernel {self.kernels}, {kernel}".replace("[", r"\[")
         if self._line is None:

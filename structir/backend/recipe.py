@@ -35,9 +35,9 @@ class KernelSequence:
 
     inputs: tuple[Buffer, ...]
     outputs: tuple[Buffer, ...]
-    results: tuple[Buffer, ...]  # of the region, in order
+    results: tuple[Buffer, ...]  # the results of the region, in order
     kernels: tuple[KernelText, ...]
-    operations: tuple[Dim, ...]  # of each kernel: additions, products, functions, as write
+    operations: tuple[Dim, ...]  # arithmetic operations and function calls of each kernel
     scheduled: Scheduled | None = None
 
 
@@ -51,7 +51,7 @@ class Boundary:
     inputs: tuple[Buffer, ...]
     results: tuple[Buffer, ...]
     checks: tuple[SizeCheck, ...]
-    free_symbols: tuple[Sym, ...]  # those that the shapes of the inputs do not determine
+    free_symbols: tuple[Sym, ...]  # not determined by the shapes of the inputs
     doubtful: tuple[Dim, ...]  # sizes that may be negative, such as `n - 3`
     equal: Mapping[Sym, Dim]
 
@@ -89,27 +89,27 @@ def boundary_of(region: LoweredRegion, assumed: Assumed | None) -> Boundary:
     """Returns the external interface of a region."""
     inputs = region.program.inputs
     input_symbols = {dims.as_sym(d) for b in inputs for d in b.shape}
-    free = tuple([s for s in _symbols_of(region) if s not in input_symbols])
+    free_symbols = tuple([s for s in _symbols_of(region) if s not in input_symbols])
     results = tuple([b for o in region.outputs for b in buffers_of(o)])
     equal = assumed.equal if assumed else {}
-    return Boundary(inputs, results, region.checks, free, _doubtful(region.program), equal)
+    return Boundary(inputs, results, region.checks, free_symbols, _doubtful(region.program), equal)
 
 
 def _operations(group: Group) -> Dim:
-    each = [(stage, _operations_at_a_point(stage)) for stage in group.stages]
-    extents = [(prod([s.extents[axis] for axis in s.axes]), count) for s, count in each if count]
+    counts = [(stage, _operations_at_a_point(stage)) for stage in group.stages]
+    extents = [(prod([s.extents[axis] for axis in s.axes]), count) for s, count in counts if count]
     return sum([points * count for points, count in extents])
 
 
 def _operations_at_a_point(stage: Stage) -> int:
-    inside = sum(isinstance(node, Operation) for node in walk(stage.body))
-    return inside + (stage.monoid is not None)
+    operations = sum(isinstance(node, Operation) for node in walk(stage.body))
+    return operations + (stage.monoid is not None)
 
 
 def _doubtful(program: LoopProgram) -> tuple[Dim, ...]:
     sizes = {d: None for buffer in program.buffers() for d in buffer.shape}
-    least = [(d, dims.bounds(d)[0]) for d in sizes]
-    return tuple([d for d, bound in least if bound is None or bound < 0])
+    lower_bounds = [(d, dims.bounds(d)[0]) for d in sizes]
+    return tuple([d for d, bound in lower_bounds if bound is None or bound < 0])
 
 
 def _symbols_of(region: LoweredRegion) -> Sequence[Sym]:

@@ -57,7 +57,9 @@ def host_routine(definition: Any) -> Callable[..., Any] | None:
     return function
 
 
-RoutineOf = Callable[[Any], Callable[..., Any] | None]  # from the definition of the op
+RoutineOf = Callable[
+    [Any], Callable[..., Any] | None
+]  # maps the definition of an op to its CPU function
 
 
 @attrs.frozen
@@ -90,10 +92,10 @@ class RegionLowering:
         kernels: Mapping[str, Kernel] | None = None,
         routine_of: RoutineOf = host_routine,
     ) -> None:
-        self.kernels = kernels or {}  # of the module
+        self.kernels = kernels or {}  # the kernels of the module
         self.routine_of = routine_of
         self.assumed = dict(assumed or {})
-        self.shapes = dict(shapes or {})  # names of inputs from an earlier lowering
+        self.shapes = dict(shapes or {})  # shapes of inputs from an earlier lowering
         self.values: dict[Var, Lowered] = {}
         self.inputs: dict[Var, Buffer] = {}
         self.constants: dict[int, Buffer] = {}
@@ -198,15 +200,19 @@ class RegionLowering:
         return self.constants[key]
 
     def _kernel_call(self, call: Call, kernel: Kernel, memo: dict[int, Lowered]) -> Lowered:
-        both = zip(kernel.operands, call.args, strict=True)
-        operands = [self._kernel_operand(param.struct_info, arg, memo) for param, arg in both]
+        pairs = zip(kernel.operands, call.args, strict=True)
+        operands = [self._kernel_operand(param.struct_info, arg, memo) for param, arg in pairs]
         infos: list[Any] = [info for info in call.sinfo_args]
         shapes = [tuple([dims.substitute(d, self.assumed) for d in info.dims]) for info in infos]
         origin = kernel.name if call.span is None else f"{kernel.name} at {call.span}"
-        lowered = lowered_call(kernel, operands, shapes, origin)
-        self.stages += lowered.stages
-        self.checks |= dict.fromkeys(checks_of(kernel, lowered))
-        return tuple(lowered.results) if len(lowered.results) > 1 else lowered.results[0]
+        kernel_stages = lowered_call(kernel, operands, shapes, origin)
+        self.stages += kernel_stages.stages
+        self.checks |= dict.fromkeys(checks_of(kernel, kernel_stages))
+        return (
+            tuple(kernel_stages.results)
+            if len(kernel_stages.results) > 1
+            else kernel_stages.results[0]
+        )
 
     def _kernel_operand(
         self, param: StructInfo, arg: Expr, memo: dict[int, Lowered]
@@ -231,14 +237,14 @@ class RegionLowering:
         placeholders = [self._placeholder(a, memo) for a in call.args]
         args = tuple([s.expr for s in placeholders])
         attributes = {k: self._assumed_in(v) for k, v in call.attrs.items()}
-        here = Call(op, args, attributes, call.sinfo_args, None, call.span)
+        assumed_call = Call(op, args, attributes, call.sinfo_args, None, call.span)
         buffers = {v: b for s in placeholders for v, b in s.buffers.items()}
-        parts = definition.decompose(here)
+        parts = definition.decompose(assumed_call)
         if parts is not None:
-            self._note_assumptions(here)
+            self._note_assumptions(assumed_call)
             self.values.update(buffers)
-            return self._decomposition(parts, self.composite or _origin(here))
-        return self._op(here, buffers)
+            return self._decomposition(parts, self.composite or _origin(assumed_call))
+        return self._op(assumed_call, buffers)
 
     def _decomposition(self, parts: Expr, composite: str) -> Lowered:
         before, self.composite = self.composite, composite
@@ -247,36 +253,36 @@ class RegionLowering:
         finally:
             self.composite = before
 
-    def _op(self, here: Call, buffers: dict[Var, Buffer]) -> Lowered:
-        definition: Any = here.op.definition  # type: ignore[attr-defined]
+    def _op(self, call: Call, buffers: dict[Var, Buffer]) -> Lowered:
+        definition: Any = call.op.definition  # type: ignore[attr-defined]
         function = self.routine_of(definition)
-        spec = memoize(_spec, here) if definition.pure else None
+        spec = memoize(_spec, call) if definition.pure else None
         if spec is None:
             raise NoKernelError("an effect, or the op has no loop form")
         if "reference" in definition.hooks and function is None:
-            sure = spec.computes and not memoize(_assumptions, here)
-            if not sure:
+            is_exact = spec.computes and not memoize(_assumptions, call)
+            if not is_exact:
                 raise NoKernelError("a value without a loop form for all sizes")
-        operands = [self._operand(_at(here, o.path), buffers) for o in spec.operands]
+        operands = [self._operand(_at(call, o.path), buffers) for o in spec.operands]
         if not all(supported(r.dtype) for r in spec.results):
             raise NoKernelError("a dtype that kernels do not support")
-        origin = f"{self.composite}: {definition.name}" if self.composite else _origin(here)
+        origin = f"{self.composite}: {definition.name}" if self.composite else _origin(call)
         if function is None:
             results, stages = stages_of(spec, operands, origin)
         else:
-            numbers = definition.resolve(here).attributes
+            numbers = definition.resolve(call).attributes
             results, stages = whole_axis_stages(function, spec, operands, numbers, origin)
-        self._note_assumptions(here)
+        self._note_assumptions(call)
         for size, extent, operand in loose_sizes(spec):
-            self.checks[SizeCheck(size, extent, True, f"{_name_at(here)}: {operand}")] = None
-        many = isinstance(memoize(definition.deduce, here), TupleStructInfo)
+            self.checks[SizeCheck(size, extent, True, f"{_name_at(call)}: {operand}")] = None
+        is_tuple = isinstance(memoize(definition.deduce, call), TupleStructInfo)
         for stage in stages:
             view = as_view(stage)
             if view is None:
                 self.stages.append(stage)
             else:
                 results = [view if r is stage.out else r for r in results]
-        return tuple(results) if many else results[0]
+        return tuple(results) if is_tuple else results[0]
 
     def _operand(self, arg: Expr, buffers: Mapping[Var, Buffer]) -> Buffer:
         """Returns the buffer of an operand; a plain number becomes a buffer of rank 0."""

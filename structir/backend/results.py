@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 LARGE = 1 << 24  # bytes from which the system maps fresh memory every time
 MAX_POOL_BYTES = 1 << 28  # bytes in the pool, in use or not
 # Results are page-aligned; malloc places large arrays at a page boundary or some bytes after it.
-# The
-# processor compares a load with pending stores by their offset within a page (4K aliasing). A load
-# at a slightly larger offset than a pending store would wait for the store.
+# The processor compares a load with pending stores by their offset within a page (4K aliasing). A
+# load at a slightly larger offset than a pending store would wait for the store.
 ALIGNMENT = 4096
-ROOMY = 4 / 3  # pooled memory may be this many times larger than requested
+MAX_OVERSIZE = 4 / 3  # pooled memory may be this many times larger than requested
 
 Array = NDArray[Any]
 
@@ -34,9 +33,9 @@ def is_large(size: int) -> bool:
 class ResultMemory:
     """A pool of memory for large results, the oldest first."""
 
-    def __init__(self, most: int = MAX_POOL_BYTES) -> None:
+    def __init__(self, max_bytes: int = MAX_POOL_BYTES) -> None:
         self._pool: list[Array] = []
-        self._most = most
+        self._max_bytes = max_bytes
         self._lock = threading.Lock()
 
     def new(self, shape: tuple[int, ...], dtype: Any) -> Array:
@@ -62,14 +61,17 @@ class ResultMemory:
     def _memory(self, size: int) -> Array:
         pool = self._pool
         for index in range(len(pool)):
-            if size <= pool[index].nbytes <= ROOMY * size and _references(pool, index) == UNUSED:
+            if (
+                size <= pool[index].nbytes <= MAX_OVERSIZE * size
+                and _references(pool, index) == UNUSED
+            ):
                 return pool[index]
         memory = np.empty(size, np.uint8)
         total = size + sum([block.nbytes for block in pool])
-        while pool and total > self._most:
+        while pool and total > self._max_bytes:
             total -= pool[0].nbytes
             del pool[0]
-        if size <= self._most:
+        if size <= self._max_bytes:
             pool.append(memory)
         return memory
 

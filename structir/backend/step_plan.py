@@ -15,7 +15,7 @@ from structir.backend.cpu.layouts import SPACE, STATE
 from structir.backend.cpu.steps import KIND, STOP, move_address, steps_address, steps_runner
 from structir.backend.growing import OUTPUT, Growing, Grown
 from structir.backend.memory import ALIGNMENT
-from structir.backend.plan import LONG_WORK, MAX_CACHED_BYTES, Workspace
+from structir.backend.plan import GIL_RELEASE_ELEMENTS, MAX_CACHED_BYTES, Workspace
 from structir.backend.results import RESULTS, is_large
 from structir.backend.steps import (
     CONSTANT,
@@ -87,12 +87,12 @@ class StepPlan:
 
     @cached_property
     def space_of_calls(self) -> NativeSpace | None:
-        """Returns the space of native calls, which use it one at a time; None if they cannot run
-        the plan."""
-        whole = (self.value,) if isinstance(self.value, Result) else self.value
-        plain = whole == tuple([Result(k) for k in range(len(self.results))])
-        large = any(is_large(r.cell.root.bytes) for r in self.results)
-        return None if self.code.loops or large or not plain else NativeSpace(self)
+        """The space of native calls, which use it one at a time; None if they cannot run the
+        plan."""
+        leaves_of_value = (self.value,) if isinstance(self.value, Result) else self.value
+        is_plain = leaves_of_value == tuple([Result(k) for k in range(len(self.results))])
+        is_large_result = any(is_large(r.cell.root.bytes) for r in self.results)
+        return None if self.code.loops or is_large_result or not is_plain else NativeSpace(self)
 
     def run(self, arrays: Sequence[Array]) -> Any:
         """Runs the plan on dense inputs; returns LEFT if the host must compute the value."""
@@ -105,8 +105,8 @@ class StepPlan:
         try:
             if not space.run(arrays, results, grown):
                 return LEFT
-            whole = {g: space.elements(g, array) for g, array in grown.items()}
-            if any(not len(whole[g.growing]) for g in self.outputs):
+            elements = {g: space.elements(g, array) for g, array in grown.items()}
+            if any(not len(elements[g.growing]) for g in self.outputs):
                 return LEFT  # an empty output has another shape
         finally:
             self.free.append(space)
@@ -114,7 +114,7 @@ class StepPlan:
         def from_run(leaf: Any) -> Any:
             if isinstance(leaf, Result):
                 return results[leaf.number]
-            return leaf.from_elements(whole[leaf.growing]) if isinstance(leaf, Grown) else leaf
+            return leaf.from_elements(elements[leaf.growing]) if isinstance(leaf, Grown) else leaf
 
         return mapped(self.value, from_run)
 
@@ -132,10 +132,10 @@ class StepSpace:
         self.workspaces: dict[int, Workspace] = {}
         for bound, places in code.plans.items():
             space = Workspace(bound, shared)
-            for place in places:
-                self.workspaces[place] = space
-                self.words[place, 1] = space.words.ctypes.data
-                self.words[place, 2] = self.external.ctypes.data + WORD * code.external_from[place]
+            for index in places:
+                self.workspaces[index] = space
+                self.words[index, 1] = space.words.ctypes.data
+                self.words[index, 2] = self.external.ctypes.data + WORD * code.external_from[index]
         base = -(-self.arena.ctypes.data // ALIGNMENT) * ALIGNMENT
         for cell, slot in code.cells.items():
             if cell.origin == VALUE:
@@ -156,36 +156,36 @@ class StepSpace:
         """Runs the instructions; returns whether the results are complete. A full growing value
         is reallocated."""
         self.slots[self.places] = [a.ctypes.data for a in (*arrays, *results)]
-        for each, array in grown.items():
-            self._give_room(each, array)
+        for growing, array in grown.items():
+            self._give_room(growing, array)
         self.state[STATE.at] = 0
         run = steps_runner()
         while (stop := run(self.address)) in (STOP.pause, STOP.full):
             if stop == STOP.full:
                 slot = self.words[self.state[STATE.at], 1]
-                each = next(g for g in grown if self.plan.code.cells[g.cell.root] == slot)
-                self._grow(each, grown)
+                growing = next(g for g in grown if self.plan.code.cells[g.cell.root] == slot)
+                self._grow(growing, grown)
         if stop == STOP.failure:
             raise self.workspaces[int(self.state[STATE.at])].failure(int(self.state[STATE.detail]))
         return bool(stop == STOP.end)
 
-    def _give_room(self, each: Growing, array: Array) -> None:
-        slot = self.plan.code.cells[each.cell.root]
+    def _give_room(self, growing: Growing, array: Array) -> None:
+        slot = self.plan.code.cells[growing.cell.root]
         self.slots[slot] = array.ctypes.data
         appends = (self.words[:, 0] == KIND.append) & (self.words[:, 1] == slot)
         self.words[appends, 5] = array.nbytes
 
-    def _grow(self, each: Growing, grown: dict[Growing, Array]) -> None:
-        before = grown[each]
-        each.room = 2 * len(before)
-        grown[each] = each.new(each.room)
-        grown[each][: len(before)] = before
-        self._give_room(each, grown[each])
+    def _grow(self, growing: Growing, grown: dict[Growing, Array]) -> None:
+        before = grown[growing]
+        growing.room = 2 * len(before)
+        grown[growing] = growing.new(growing.room)
+        grown[growing][: len(before)] = before
+        self._give_room(growing, grown[growing])
 
-    def elements(self, each: Growing, array: Array) -> Array:
+    def elements(self, growing: Growing, array: Array) -> Array:
         """Returns the current elements of a growing output."""
-        at = int(self.slots[self.plan.code.cells[each.filled.root]])
-        count = each.count(ctypes.c_int64.from_address(at).value)
+        address = int(self.slots[self.plan.code.cells[growing.filled.root]])
+        count = growing.count(ctypes.c_int64.from_address(address).value)
         return array if count == len(array) else array[:count].copy()
 
 
@@ -199,8 +199,8 @@ class NativeSpace:
         self._tables = [np.array([*words, 0], np.int64) for words in tables]
         addresses = [int(words.ctypes.data) for words in self._tables]
         self.words = np.zeros(len(SPACE), np.int64)
-        facts = {
-            SPACE.long: sum([b.elements_touched for b in plan.code.plans]) > LONG_WORK,
+        space_words = {
+            SPACE.long: sum([b.elements_touched for b in plan.code.plans]) > GIL_RELEASE_ELEMENTS,
             SPACE.dims: addresses[0],
             SPACE.input_bytes: addresses[1],
             SPACE.result_dims: addresses[2],
@@ -213,8 +213,8 @@ class NativeSpace:
             SPACE.code: steps_address(),
             SPACE.state: space.address,
         }
-        for place, value in facts.items():
-            self.words[place] = value
+        for index, value in space_words.items():
+            self.words[index] = value
 
 
 def _sizes(slots: Sequence[Slot]) -> list[list[int]]:

@@ -47,13 +47,13 @@ class MemoryCell:
 
     bytes: int
     origin: str = VALUE  # OUTSIDE: inputs, results; PART: inside another cell
-    data: Any = None  # of a constant
-    around: MemoryCell | None = None  # of a part
+    data: Any = None  # the array of a constant
+    around: MemoryCell | None = None  # the enclosing cell of a part
     same: MemoryCell | None = None  # the cell that it was merged with
 
     @property
     def root(self) -> MemoryCell:
-        """Returns the representative of merged cells."""
+        """The representative of merged cells."""
         cell = self
         while cell.same is not None:
             cell = cell.same
@@ -100,12 +100,12 @@ class Code:
 
     def __init__(self) -> None:
         self.words: list[list[int]] = []
-        self.cells: dict[MemoryCell, int] = {}  # with their slots
-        self.plans: dict[BoundPlan, list[int]] = {}  # with the steps that run them
-        self.external: list[int] = []  # slots whose external addresses plans use,
-        self.external_from: dict[int, int] = {}  # from the instruction that runs one
-        self.loops: list[tuple[int, int]] = []  # inner ones first
-        self.pairs: list[tuple[MemoryCell, MemoryCell]] = []  # that are swapped
+        self.cells: dict[MemoryCell, int] = {}  # the slot of each cell
+        self.plans: dict[BoundPlan, list[int]] = {}  # the instructions that run each plan
+        self.external: list[int] = []  # slots of the inputs and results of plans,
+        self.external_from: dict[int, int] = {}  # and the start of those of each run instruction
+        self.loops: list[tuple[int, int]] = []  # first and last instruction; inner loops first
+        self.pairs: list[tuple[MemoryCell, MemoryCell]] = []  # cells that a loop swaps
         self._spans: dict[MemoryCell, tuple[int, int]] = {}
 
     @property
@@ -276,9 +276,11 @@ class LoopInstruction:
     counter: MemoryCell
     limit: MemoryCell | None
     going: MemoryCell | None
-    part: RowInstruction | None  # of inputs indexed by the step
+    part: RowInstruction | None  # loads the element of the step
     body: InstructionBlock
-    swapped: tuple[tuple[MemoryCell, MemoryCell], ...]  # input, output of carried values
+    swapped: tuple[
+        tuple[MemoryCell, MemoryCell], ...
+    ]  # input and output cell of each carried value
 
     def write(self, code: Code) -> None:
         """Emits the tests, the body, and the jump back."""
@@ -301,8 +303,8 @@ class LoopInstruction:
         code.step(KIND.jump, start)
         code.loop(start)
         code.pairs += self.swapped
-        for place, words in out:
-            words[place] = code.here
+        for index, words in out:
+            words[index] = code.here
 
     def _loop_cells(self) -> list[MemoryCell]:
         """Returns the cells that are live from step to step."""

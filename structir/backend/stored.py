@@ -42,10 +42,10 @@ from structir.ir.polynomial import Atom, of_terms, opaque_atom
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 
 FORMAT = 2
-MOST_RESULTS = 1 << 16
+MAX_RESULTS = 1 << 16
 Json = Any
-MOST_AXES = 64
-FORMS = (False, True)  # the general one, and the one under the usual equations
+MAX_AXES = 64
+FORMS = (False, True)  # the general form, and the form under the usual equations
 
 
 @attrs.frozen(eq=False)
@@ -150,8 +150,8 @@ class TableWriter:
             base = None if buffer.base is None else self.buffer(buffer.base)
             data = None if buffer.data is None else self.array(buffer.data)
             shape = [self.dim(d) for d in buffer.shape]
-            facts = [shape, buffer.dtype, buffer.origin, base, data, buffer.name]
-            self.buffers[buffer] = len(self.buffers), facts
+            fields = [shape, buffer.dtype, buffer.origin, base, data, buffer.name]
+            self.buffers[buffer] = len(self.buffers), fields
         return _number(self.buffers[buffer])
 
     def dim(self, dim: Dim) -> int:
@@ -233,7 +233,7 @@ class TableReader:
         name, ndim = data["dtype"], data["ndim"]
         return TensorStructInfo(
             dtype=None if name is None else dtype(name),
-            ndim=None if ndim is None else count(ndim, MOST_AXES),
+            ndim=None if ndim is None else count(ndim, MAX_AXES),
         )
 
     def region(self, data: Json) -> CompiledRegion:
@@ -332,5 +332,5 @@ class TableReader:
 def _tuples(data: Json) -> Any:
     """Converts nested lists of numbers to tuples."""
     return (
-        tuple([_tuples(each) for each in data]) if type(data) is list else count(data, MOST_RESULTS)
+        tuple([_tuples(item) for item in data]) if type(data) is list else count(data, MAX_RESULTS)
     )

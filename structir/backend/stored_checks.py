@@ -23,10 +23,10 @@ from structir.ir.expr import Var
 from structir.ir.polynomial import BUILDERS
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 
-LIMIT = 1 << 63  # larger integers are not sizes
+INTEGER_LIMIT = 1 << 63  # larger integers are not sizes
 WITHOUT_DATA = frozenset({"input", "value", "scratch"})
 ORIGINS = WITHOUT_DATA | {"constant"}
-TERNARY = {"select": 3}
+ARITIES = {"select": 3}
 
 
 class NotStoredError(Exception):
@@ -41,7 +41,7 @@ def require(condition: bool, message: str) -> None:
 
 def integer(value: Any) -> int:
     """Returns a 64-bit integer."""
-    if type(value) is not int or not -LIMIT <= value < LIMIT:
+    if type(value) is not int or not -INTEGER_LIMIT <= value < INTEGER_LIMIT:
         raise NotStoredError("expected an integer")
     return value
 
@@ -72,7 +72,7 @@ def string(value: Any) -> str:
 def strings(value: Any) -> tuple[str, ...]:
     """Returns a list of strings."""
     require(type(value) is list, "expected a list")
-    return tuple([string(each) for each in value])
+    return tuple([string(item) for item in value])
 
 
 def flag(value: Any) -> bool:
@@ -92,7 +92,7 @@ def dtype(value: Any) -> str:
 def function_of_sizes(value: Any, args: int) -> str:
     """Returns the name of a function of sizes with this many arguments."""
     require(type(value) is str and value in BUILDERS, "expected a function of sizes")
-    fits = args >= 2 if value in ("min", "max") else args == TERNARY.get(value, 2)
+    fits = args >= 2 if value in ("min", "max") else args == ARITIES.get(value, 2)
     require(fits, "another number of arguments")
     return str(value)
 
@@ -105,7 +105,7 @@ def interval(value: Any) -> tuple[int | None, int | None]:
 
 def matrix_form(data: Any, packing: Any, fields: Sequence[Any]) -> MatrixForm:
     """Returns the layout of a matrix in a constant; all its elements are inside the constant."""
-    form = MatrixForm(*[count(each, LIMIT) for each in fields])
+    form = MatrixForm(*[count(field, INTEGER_LIMIT) for field in fields])
     require(packing in PACKINGS and min(form.terms, form.columns) > 0, "expected packed panels")
     last = form.start + (form.terms - 1) * form.down + (form.columns - 1) * form.across
     require(last < data.size, "a matrix beyond its constant")
@@ -140,7 +140,7 @@ def _takes(info: StructInfo | None, buffer: Buffer) -> bool:
 def _numbers(shape: Any) -> Iterable[int]:
     if not isinstance(shape, tuple):
         return [shape]
-    return [number for each in shape for number in _numbers(each)]
+    return [number for item in shape for number in _numbers(item)]
 
 
 def check_region(boundary: Boundary, recipes: Sequence[KernelSequence]) -> None:

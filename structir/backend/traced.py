@@ -1,8 +1,7 @@
 """Traces functions with abstract values, at given sizes, into step instructions.
 
 Sizes and constants are evaluated during the trace. A decision that depends on values
-becomes a branch or a loop; a construct without instructions falls back to the host when it is
-reached.
+becomes a branch or a loop. A construct without instructions falls back to the host at run time.
 """
 
 from __future__ import annotations
@@ -46,8 +45,8 @@ from structir.ir.op import Op
 from structir.ir.struct_info import TensorStructInfo
 from structir.ops.loop import LoopSpec
 
-MOST_STEPS = 4096
-MOST_INSIDE = 64  # nested calls
+MAX_STEPS = 4096
+MAX_CALL_DEPTH = 64  # nested calls
 
 
 LEFT = object()  # a value that the host must compute
@@ -82,14 +81,16 @@ class PlanTracer(Interpreter):
     direct: Mapping[str, Any] = attrs.Factory(dict)
     blocks: list[InstructionBlock] = attrs.Factory(list)
     constants: dict[int, tuple[Any, MemoryCell]] = attrs.Factory(dict)
-    written: list[int] = attrs.Factory(lambda: [0, 0])  # steps, and unfinished calls
+    written: list[int] = attrs.Factory(
+        lambda: [0, 0]
+    )  # number of instructions, depth of open calls
     growing: list[Growing] = attrs.Factory(list)
     fallbacks: dict[str, None] = attrs.Factory(dict)  # reasons why branches run on the host
 
     def step(self, step: Any) -> None:
         """Emits one instruction."""
         self.written[0] += 1
-        if self.written[0] > MOST_STEPS:
+        if self.written[0] > MAX_STEPS:
             raise EndlessError("too many steps")
         self.blocks[-1].steps.append(step)
 
@@ -211,7 +212,7 @@ class PlanTracer(Interpreter):
     def entered(self, closure: Closure, args: tuple[Value, ...]) -> Frame:
         """Returns the activation of a call, up to a maximum depth."""
         self.written[1] += 1
-        if self.written[1] > MOST_INSIDE:
+        if self.written[1] > MAX_CALL_DEPTH:
             raise EndlessError("too many nested calls")
         frame = super().entered(closure, args)
         checked = frame.finish
@@ -238,8 +239,8 @@ class PlanTracer(Interpreter):
 
     def _call(self, function: Any, args: tuple[Value, ...]) -> Value:
         scope = Activation({}, {})
-        stated = [(p.struct_info, "") for p in function.params]
-        match([(i, v, where) for (i, where), v in zip(stated, args, strict=True)], scope)
+        declared = [(p.struct_info, "") for p in function.params]
+        match([(i, v, where) for (i, where), v in zip(declared, args, strict=True)], scope)
         results = self.region(function.region, args, scope.sizes)
         value = arranged(function.stored.shape, results)
         match([(function.stored.result, value, "")], scope)
@@ -309,14 +310,14 @@ class PlanTracer(Interpreter):
             return then_value
         if isinstance(then_value, Grown):
             return merge_growing(then_value, else_value)
-        left, right = self.slot(then_value), self.slot(else_value)
-        if left.shape != right.shape or left.dtype != right.dtype:
+        then_slot, else_slot = self.slot(then_value), self.slot(else_value)
+        if then_slot.shape != else_slot.shape or then_slot.dtype != else_slot.dtype:
             raise NotPlannedError("branches whose values differ in shape or dtype")
-        if left.cell.root is right.cell.root:
-            return left
-        merged = self.new(left.shape, left.dtype)
-        then.move(merged.cell, left.cell)
-        otherwise.move(merged.cell, right.cell)
+        if then_slot.cell.root is else_slot.cell.root:
+            return then_slot
+        merged = self.new(then_slot.shape, then_slot.dtype)
+        then.move(merged.cell, then_slot.cell)
+        otherwise.move(merged.cell, else_slot.cell)
         return merged
 
     def loop(self, function: Any, steps: LoopSpec) -> tuple[tuple[Value, ...], list[Value]] | None:
@@ -330,6 +331,6 @@ class PlanTracer(Interpreter):
                 return LoopTrace(self, function, steps, growing).trace()
             except EndlessError:
                 raise
-            except FALLBACK_ERRORS:  # values that do not grow may work
+            except FALLBACK_ERRORS:  # try again without growing values
                 del self.blocks[-1].steps[before:], self.growing[grown:]
         return LoopTrace(self, function, steps).trace()

@@ -31,7 +31,7 @@ from structir.ir.struct_info import (
     TupleStructInfo,
 )
 
-LARGEST = 2**63 - 1  # of all sizes
+MAX_SIZE = 2**63 - 1  # of 64-bit sizes
 
 
 @attrs.frozen(eq=False)
@@ -45,12 +45,12 @@ class BoundaryFacts:
     )  # of axes with row variables
 
 
-def match(stated: Iterable[tuple[StructInfo, Value, str]], scope: Activation) -> None:
+def match(declared: Iterable[tuple[StructInfo, Value, str]], scope: Activation) -> None:
     """Checks values against their StructInfo; binds new sizes in the scope.
 
     Raises ShapeMismatchError.
     """
-    items = iter(stated)
+    items = iter(declared)
     for info, value, where in items:
         if not _matches_exactly(info, value, scope.sizes):
             _match_all(chain([(info, value, where)], items), scope)
@@ -77,10 +77,10 @@ def _matches_exactly(info: StructInfo, value: Value, sizes: MutableMapping[Any, 
     return tensor.dims is None or _plain_sizes(tensor.dims, value.shape, sizes)
 
 
-def _plain_sizes(stated: Any, shape: tuple[int, ...], sizes: MutableMapping[Any, Any]) -> bool:
-    if type(stated) is not tuple:
+def _plain_sizes(declared: Any, shape: tuple[int, ...], sizes: MutableMapping[Any, Any]) -> bool:
+    if type(declared) is not tuple:
         return False
-    for dim, size in zip(stated, shape, strict=True):
+    for dim, size in zip(declared, shape, strict=True):
         if type(dim) is int:
             expected = dim
         else:
@@ -93,9 +93,9 @@ def _plain_sizes(stated: Any, shape: tuple[int, ...], sizes: MutableMapping[Any,
     return True
 
 
-def _match_all(stated: Iterable[tuple[StructInfo, Value, str]], scope: Activation) -> None:
+def _match_all(declared: Iterable[tuple[StructInfo, Value, str]], scope: Activation) -> None:
     facts = BoundaryFacts()
-    for info, value, where in stated:
+    for info, value, where in declared:
         _gather(info, value, where, facts)
     facts.equations.extend(bind_rows(facts.rows, scope.sizes))
     _solve(facts.equations, scope)
@@ -137,7 +137,7 @@ def _gather_tensor(info: TensorStructInfo, value: Value, where: str, facts: Boun
 def _gather_shape(info: ShapeStructInfo, value: Value, where: str, facts: BoundaryFacts) -> None:
     if not isinstance(value, tuple) or not all(_is_integer(v) for v in value):
         raise _mismatch(where, "a shape", described(value))
-    if any(v > LARGEST for v in value):
+    if any(v > MAX_SIZE for v in value):
         raise _mismatch(where, "sizes that fit into 64 bits", str(value))
     if info.ndim is not None and len(value) != info.ndim:
         raise _mismatch(where, f"a shape of {info.ndim} sizes", f"{len(value)}: {value}")
@@ -245,8 +245,10 @@ def _solve_for(equation: AxisEquation, unknown: Sym, scope: Activation) -> bool:
         return False
     value, remainder = divmod(equation.actual - rest, coefficient)
     if remainder or value < 0:
-        stated = _size_text(equation.declared, sizes)
-        raise _mismatch(equation.where, f"{stated} for some {unknown.name}", str(equation.actual))
+        size_text = _size_text(equation.declared, sizes)
+        raise _mismatch(
+            equation.where, f"{size_text} for some {unknown.name}", str(equation.actual)
+        )
     scope.sizes[unknown] = value
     return True
 

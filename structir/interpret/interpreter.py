@@ -49,7 +49,7 @@ from structir.lazy import lazy_module
 
 signed = lazy_module("structir.solver.program.signature_calls")
 
-DEEPEST = 100_000  # nested sequences: infinite recursion is reported within seconds
+RECURSION_LIMIT = 100_000  # nested sequences; infinite recursion reaches it within seconds
 
 
 @attrs.define(eq=False)
@@ -76,7 +76,7 @@ def _too_deep(frame: Frame) -> StructIRError:
     """Returns the error of a call that exceeds the recursion limit."""
     call = frame.body if frame.waiting is None else frame.waiting.value
     name = f" in {_callee_name(call.op)}" if isinstance(call, Call) else ""
-    return StructIRError(f"recursion limit ({DEEPEST}) exceeded{name}{_location(call)}")
+    return StructIRError(f"recursion limit ({RECURSION_LIMIT}) exceeded{name}{_location(call)}")
 
 
 def _location(expr: Expr) -> str:
@@ -91,7 +91,9 @@ class Interpreter:
     """Runs the functions of one module."""
 
     module: IRModule
-    assumptions: dict[int, tuple[Any, ...]] = attrs.field(factory=dict, init=False)  # by call
+    assumptions: dict[int, tuple[Any, ...]] = attrs.field(
+        factory=dict, init=False
+    )  # by the id of the call
     boundaries: dict[int, tuple[Function, Boundary]] = attrs.field(factory=dict, init=False)
 
     def check_assumptions(self, op: Op, call: Call, scope: Activation) -> None:
@@ -100,12 +102,12 @@ class Interpreter:
             self.assumptions[id(call)] = _assumptions(op.definition, call)
         for assumed in self.assumptions[id(call)]:
             if all(s in scope.sizes for d in (assumed.left, assumed.right) for s in dims.syms(d)):
-                left, right = scope.size(assumed.left), scope.size(assumed.right)
-                if left != right:
-                    stated = f"{dims.text(assumed.left)} and {dims.text(assumed.right)}"
+                lhs, rhs = scope.size(assumed.left), scope.size(assumed.right)
+                if lhs != rhs:
+                    sizes = f"{dims.text(assumed.left)} and {dims.text(assumed.right)}"
                     raise ShapeMismatchError(
-                        f"{op.name}{_location(call)}: expected equal sizes {stated} "
-                        f"({assumed.text}), found {left} and {right}"
+                        f"{op.name}{_location(call)}: expected equal sizes {sizes} "
+                        f"({assumed.text}), found {lhs} and {rhs}"
                     )
 
     def run(self, frame: Frame) -> Value:
@@ -115,7 +117,7 @@ class Interpreter:
             top = stack[-1]
             inner = self._advance(top)
             if inner is not None:
-                if len(stack) == DEEPEST:
+                if len(stack) == RECURSION_LIMIT:
                     raise _too_deep(top)
                 stack.append(inner)
                 continue
@@ -307,11 +309,11 @@ def _call_kernel(
     """Runs a kernel on new arrays of the declared sizes; returns its results."""
     forms = []
     for info in call.sinfo_args:
-        stated: Any = info
-        shape = tuple([scope.size(d) for d in stated.dims])
+        declared: Any = info
+        shape = tuple([scope.size(d) for d in declared.dims])
         if any(size < 0 for size in shape):
             raise ShapeMismatchError(f"{kernel.kernel.name}: invalid result shape {shape}")
-        forms.append((shape, stated.dtype))
+        forms.append((shape, declared.dtype))
     results = kernel.results(args, forms)
     return results[0] if len(results) == 1 else tuple(results)
 
@@ -346,14 +348,14 @@ def applied(definition: Any, call: Call, args: tuple[Value, ...]) -> Value:
 
 def _check_signature(call: Call, args: tuple[Value, ...], value: Value) -> None:
     """Checks the result of an opaque call against its shape signature."""
-    stated = call.attrs["signature"]
+    signature = call.attrs["signature"]
     results = value if isinstance(value, tuple) else (value,)
     arrays = [np.asarray(v) for v in (*args, *results)]
     shapes = [array.shape for array in arrays]
-    wrong = signed.violation_of(stated, shapes[: len(args)], shapes[len(args) :])
-    if wrong is not None:
+    violation = signed.violation_of(signature, shapes[: len(args)], shapes[len(args) :])
+    if violation is not None:
         where = f" at {call.span}" if call.span is not None else ""
-        raise ShapeMismatchError(f"{_callee_name(call.op)}{where}: not {stated!r}: {wrong}")
+        raise ShapeMismatchError(f"{_callee_name(call.op)}{where}: not {signature!r}: {violation}")
 
 
 def _callee_name(callee: Any) -> str:

@@ -65,11 +65,11 @@ class KernelValue:
         params = self.kernel.params
         check_call(self.kernel.name, params, values)
         scope = Activation({}, {})
-        stated = [
+        declared = [
             (param.struct_info, value, f"{self.kernel.name}: parameter {param.name}")
             for param, value in zip(params, values, strict=True)
         ]
-        match(stated, scope)
+        match(declared, scope)
         self.run(self.kernel, values, scope)
 
     def results(self, operands: Sequence[Value], forms: Sequence[tuple[Any, str]]) -> list[Value]:
@@ -170,10 +170,10 @@ def indices_of(kernel: Kernel, element: Element) -> Evaluate:
         shape = frame.values[element.array].shape
         result = []
         for axis, index in enumerate(indices):
-            at = int(index(frame))
-            if not 0 <= at < shape[axis]:
-                raise index_error(kernel, element, axis, at, shape[axis])
-            result.append(at)
+            position = int(index(frame))
+            if not 0 <= position < shape[axis]:
+                raise index_error(kernel, element, axis, position, shape[axis])
+            result.append(position)
         return tuple(result)
 
     return checked_indices
@@ -181,19 +181,19 @@ def indices_of(kernel: Kernel, element: Element) -> Evaluate:
 
 def _flat_index(kernel: Kernel, element: Element, index: Evaluate) -> Evaluate:
     def checked_index(frame: KernelFrame) -> int:
-        at, size = int(index(frame)), frame.values[element.array].size
-        if not 0 <= at < size:
-            raise index_error(kernel, element, 0, at, size)
-        return at
+        position, size = int(index(frame)), frame.values[element.array].size
+        if not 0 <= position < size:
+            raise index_error(kernel, element, 0, position, size)
+        return position
 
     return checked_index
 
 
 def _element(kernel: Kernel, element: Element) -> Evaluate:
-    at, kind = indices_of(kernel, element), number_type(element.dtype)
+    indices, kind = indices_of(kernel, element), number_type(element.dtype)
     if element.flat:
-        return lambda frame: kind(frame.values[element.array].flat[at(frame)])
-    return lambda frame: kind(frame.values[element.array][at(frame)])
+        return lambda frame: kind(frame.values[element.array].flat[indices(frame)])
+    return lambda frame: kind(frame.values[element.array][indices(frame)])
 
 
 def _apply(kernel: Kernel, apply: Apply) -> Evaluate:
@@ -208,8 +208,8 @@ def _apply(kernel: Kernel, apply: Apply) -> Evaluate:
     if len(args) == 1:
         only = args[0]
         return lambda frame: kind(function(only(frame)))
-    left, right = args
-    return lambda frame: kind(function(left(frame), right(frame)))
+    lhs, rhs = args
+    return lambda frame: kind(function(lhs(frame), rhs(frame)))
 
 
 def _and(args: list[Evaluate]) -> Evaluate:
@@ -332,12 +332,12 @@ def _assign(kernel: Kernel, assign: Assign) -> Step:
             frame.values[target] = value(frame)
 
         return bind
-    at = indices_of(kernel, target)
+    indices = indices_of(kernel, target)
 
     def store(frame: KernelFrame) -> None:
         number = value(frame)
         array = frame.values[target.array]
-        (array.flat if target.flat else array)[at(frame)] = number
+        (array.flat if target.flat else array)[indices(frame)] = number
 
     return store
 
@@ -371,16 +371,16 @@ def _library_call(kernel: Kernel, call: LibraryCall) -> Step:
     function = LIBRARY[call.fn]
     count = len(function.places)
     integers = [evaluator(kernel, arg) for arg in call.args[count:]]
-    places = [arg for arg in call.args[:count] if isinstance(arg, Element)]
-    starts = [evaluator(kernel, element.indices[0]) for element in places]
+    elements = [arg for arg in call.args[:count] if isinstance(arg, Element)]
+    starts = [evaluator(kernel, element.indices[0]) for element in elements]
 
     def run(frame: KernelFrame) -> None:
         values = [int(integer(frame)) for integer in integers]
         sizes = dict(zip(function.integers, values, strict=True))
-        memories = [np.ascontiguousarray(frame.values[e.array]).reshape(-1) for e in places]
+        memories = [np.ascontiguousarray(frame.values[e.array]).reshape(-1) for e in elements]
         bounds = []
         for name, element, memory, start in zip(
-            function.places, places, memories, starts, strict=True
+            function.places, elements, memories, starts, strict=True
         ):
             steps = function.steps(name, sizes)
             outside = first_outside(memory, int(start(frame)), steps)

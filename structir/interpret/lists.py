@@ -87,10 +87,10 @@ def parts(x: Array, sizes: Any, axis: Array, keep: Array) -> List:
     along = int(axis)
     total = x.shape[along]
     if isinstance(sizes, tuple) or sizes.ndim == 0:
-        each = 1 if isinstance(sizes, tuple) else int(sizes)
-        if each < 1:
-            raise ShapeMismatchError(f"split size: expected at least 1, found {each}")
-        ends = list(range(each, total, each))
+        part_size = 1 if isinstance(sizes, tuple) else int(sizes)
+        if part_size < 1:
+            raise ShapeMismatchError(f"split size: expected at least 1, found {part_size}")
+        ends = list(range(part_size, total, part_size))
     else:
         ends = np.cumsum(sizes)[:-1].tolist()
         if int(np.sum(sizes)) != total:

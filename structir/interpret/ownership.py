@@ -51,7 +51,9 @@ def _is_new(array: Any, existing: list[Any]) -> bool:
     Constants and their views are read-only. Memory that NumPy did not allocate belongs to an
     argument.
     """
-    if not array.flags.writeable or any(np.may_share_memory(array, other) for other in existing):
+    if not array.flags.writeable or any(
+        np.may_share_memory(array, array_in_use) for array_in_use in existing
+    ):
         return False
     root = array
     while isinstance(root.base, np.ndarray):

@@ -51,9 +51,9 @@ def bind_rows(shapes: list[ShapeWithRows], sizes: MutableMapping[Any, Any]) -> l
 
 
 def _check_length(axes: Axes, shape: tuple[int, ...], where: str, sizes: Any) -> None:
-    least = sum([len(sizes.get(axis, ())) if type(axis) is RowVar else 1 for axis in axes])
-    if len(shape) < least:
-        raise mismatch(where, f"at least {least} axes", f"{len(shape)}: shape {shape}")
+    min_rank = sum([len(sizes.get(axis, ())) if type(axis) is RowVar else 1 for axis in axes])
+    if len(shape) < min_rank:
+        raise mismatch(where, f"at least {min_rank} axes", f"{len(shape)}: shape {shape}")
 
 
 def _bind_one_row(axes: Axes, shape: tuple[int, ...], where: str, sizes: Any) -> list[AxisEquation]:

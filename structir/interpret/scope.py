@@ -26,7 +26,7 @@ class ForeignTensor:
 
     @property
     def ndim(self) -> int:
-        """Returns the number of axes."""
+        """The number of axes."""
         return len(self.shape)
 
 

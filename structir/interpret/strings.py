@@ -62,12 +62,12 @@ def labelled(x: Array, keys: Array | str, values: Array | str, default: Array | 
     """Looks up each element in a table, with a default; a table of strings is one joined string."""
     key_list = keys.split("\0") if isinstance(keys, str) else keys.tolist()
     value_list: Any = values.split("\0") if isinstance(values, str) else values.ravel().tolist()
-    table, other = dict(zip(key_list, value_list, strict=False)), default
-    if isinstance(other, np.ndarray):
-        other = other.ravel()[0].item()
+    table, fallback = dict(zip(key_list, value_list, strict=False)), default
+    if isinstance(fallback, np.ndarray):
+        fallback = fallback.ravel()[0].item()
     dtype = object if isinstance(values, str) else values.dtype
     items = [str(t) for t in x.ravel()] if isinstance(keys, str) else x.ravel().tolist()
-    return np.array([table.get(item, other) for item in items], dtype).reshape(x.shape)
+    return np.array([table.get(item, fallback) for item in items], dtype).reshape(x.shape)
 
 
 def ngrams(
@@ -95,9 +95,9 @@ def _runs(items: list[Any], counts: list[int], lengths: tuple[int, ...]) -> dict
     numbers: dict[Any, int] = {}
     number = 0
     for length, (start, end) in enumerate(pairwise([*counts, len(items)]), 1):
-        for at in range(start, end - length + 1, length):
+        for position in range(start, end - length + 1, length):
             if lengths[0] <= length <= lengths[1]:
-                numbers[tuple(items[at : at + length])] = number
+                numbers[tuple(items[position : position + length])] = number
             number += 1
     return numbers
 

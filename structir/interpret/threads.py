@@ -74,9 +74,9 @@ class Thread:
             self.team.arrays[array] = np.full(shape, poison).astype(dtype)
         return self.team.arrays[array]
 
-    def wait(self, place: Any) -> None:
+    def wait(self, barrier: Any) -> None:
         """Waits until all threads of the block reach this synchronization."""
-        self.barrier = place
+        self.barrier = barrier
         self.team.paused.release()
         self.turn.acquire()
         if self.team.failure is not None:
@@ -116,7 +116,7 @@ def _round_robin(team: ThreadBlock, threads: list[Thread], run: Run) -> None:
                 run(thread)
         except ThreadCancelled:
             pass
-        except BaseException as error:  # raised again where the kernel was called
+        except BaseException as error:  # `_round_robin` raises it in the calling thread
             team.failure = error
         finally:
             thread.ended = True
@@ -124,19 +124,19 @@ def _round_robin(team: ThreadBlock, threads: list[Thread], run: Run) -> None:
 
     before = threading.stack_size(STACK)
     running = [threading.Thread(target=work, args=(thread,), daemon=True) for thread in threads]
-    for each in running:
-        each.start()
+    for worker in running:
+        worker.start()
     threading.stack_size(before)
     while any(not thread.ended for thread in threads):
         for thread in threads:
             if not thread.ended:
                 thread.turn.release()
                 team.paused.acquire()
-        places = {None if thread.ended else thread.barrier for thread in threads}
-        if len(places) > 1 and team.failure is None:
+        barriers = {None if thread.ended else thread.barrier for thread in threads}
+        if len(barriers) > 1 and team.failure is None:
             team.failure = _divergence_error(team.kernel)
-    for each in running:
-        each.join()
+    for worker in running:
+        worker.join()
     if team.failure is not None:
         raise team.failure
 

@@ -19,7 +19,7 @@ RNG = np.random.default_rng(3)
 
 @pytest.fixture(autouse=True)
 def short_loops_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planned, "FEW_STEPS", 0)
+    monkeypatch.setattr(planned, "SHORT_LOOP_STEPS", 0)
 
 
 def looped(

@@ -137,7 +137,7 @@ def test_a_file_of_gigabytes_is_not_read(root):
 
 
 def test_what_is_too_large_to_read_is_not_written(root, monkeypatch):
-    monkeypatch.setattr(cache, "MOST_ENTRY_BYTES", 1000)
+    monkeypatch.setattr(cache, "MAX_ENTRY_BYTES", 1000)
     CacheStore(root, 10**6).write(digest("large"), CacheEntry({}, bytes(1000)))
     assert not CacheStore(root, 10**6).path(digest("large")).exists()
 

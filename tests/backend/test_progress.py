@@ -23,7 +23,7 @@ def main(x: R.Tensor(("n", 3), "float32")):
 def test_kernels_are_told_where_it_takes_long(monkeypatch, patience, told):
     stream = Terminal()
     monkeypatch.setattr("sys.stderr", stream)
-    monkeypatch.setattr(progress, "PATIENCE", patience)
+    monkeypatch.setattr(progress, "DELAY", patience)
     monkeypatch.setenv("TERM", "xterm")
     executable = structir.compile(main)
     assert executable.kernel_count >= 1
@@ -31,6 +31,6 @@ def test_kernels_are_told_where_it_takes_long(monkeypatch, patience, told):
 
 
 def test_nothing_is_told_elsewhere(monkeypatch, capsys):
-    monkeypatch.setattr(progress, "PATIENCE", -1.0)
+    monkeypatch.setattr(progress, "DELAY", -1.0)
     structir.compile(main)
     assert capsys.readouterr().err == ""

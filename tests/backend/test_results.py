@@ -58,7 +58,7 @@ def test_whatever_sees_a_result_holds_its_memory(hold):
 
 @counted
 def test_no_more_is_kept_than_is_allowed():
-    memory = ResultMemory(most=2 * LARGE)
+    memory = ResultMemory(max_bytes=2 * LARGE)
     held = [memory.new((COUNT,), "float32") for _ in range(4)]
     for k, array in enumerate(held):
         array[:] = k

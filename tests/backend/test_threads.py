@@ -21,8 +21,8 @@ THREADS = 3
 
 @pytest.fixture(autouse=True)
 def all_work_is_shared(monkeypatch):
-    monkeypatch.setattr(plan, "SHARED_FROM", 0)
-    monkeypatch.setattr(plan, "CHUNK_LINES", 1)
+    monkeypatch.setattr(plan, "MIN_SHARED_ELEMENTS", 0)
+    monkeypatch.setattr(plan, "CHUNK_MULTIPLE", 1)
 
 
 @I.ir_module
@@ -103,8 +103,8 @@ def test_many_callers_at_once(executables):
 
 
 def test_chunks_cover_a_range_and_leave_none_idle(monkeypatch):
-    monkeypatch.setattr(plan, "CHUNK_LINES", 64)
-    monkeypatch.setattr(plan, "SHARED_FROM", 1000)
+    monkeypatch.setattr(plan, "CHUNK_MULTIPLE", 64)
+    monkeypatch.setattr(plan, "MIN_SHARED_ELEMENTS", 1000)
     assert chunk_of(10**6, 999, 2) == 0
     assert chunk_of(1, 10**6, 2) == 0
     assert chunk_of(12, 10**6, 2) == 2
@@ -135,7 +135,7 @@ def test_the_environment_says_how_many(monkeypatch):
 FORKED = """
 import os, numpy as np, structir
 from structir.backend import plan
-plan.SHARED_FROM = 0
+plan.MIN_SHARED_ELEMENTS = 0
 main = structir.compile(structir.parse('''
 @R.function
 def main(x: R.Tensor(("n",), "float32")):

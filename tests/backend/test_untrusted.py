@@ -169,7 +169,7 @@ def test_a_form_without_machine_code_is_lowered_from_the_program(plans, monkeypa
 def test_generated_code_calls_no_unknown_function():
     size = dims.sym("n")
     evil = dims.as_dim(opaque_atom("print", (size,), (0, None)))
-    with pytest.raises(ValueError, match="expected a function of sizes"):
+    with pytest.raises(ValueError, match="no function of sizes"):
         dims.python_text(evil)
     evaluate = sizes.evaluator([size * 2, 7, dims.dim_max(size, 3)], sizes.symbols_of([size]))
     assert evaluate(5) == (10, 7, 5) and evaluate(1) == (2, 7, 3)

@@ -74,7 +74,7 @@ def test_deep_recursion_needs_no_deep_stack():
 
 
 def test_recursion_without_end_is_refused(monkeypatch):
-    monkeypatch.setattr(interpreter, "DEEPEST", 3000)
+    monkeypatch.setattr(interpreter, "RECURSION_LIMIT", 3000)
     with pytest.raises(StructIRError, match=r"recursion limit \(3000\) exceeded .*:10:21"):
         run(COUNT_DOWN, "down", 5000)
     assert run(COUNT_DOWN, "down", 1000) == 1000
