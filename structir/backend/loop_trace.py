@@ -150,7 +150,7 @@ class LoopTrace:
             return None, None
         source = self.tracer.slot(self.steps.read)
         size = prod(source.shape[1:]) * source.dtype.itemsize
-        cell = MemoryCell(size, PART, around=source.cell)
+        cell = MemoryCell(size, PART, enclosing=source.cell)
         return RowInstruction(cell, source.cell, self.counter.cell), Slot(
             cell, source.shape[1:], source.dtype
         )

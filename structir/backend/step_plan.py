@@ -130,9 +130,9 @@ class StepSpace:
         shared = np.empty(plan.plan_bytes, np.uint8)
         self.external = np.array([*code.external, 0], np.int64)
         self.workspaces: dict[int, Workspace] = {}
-        for bound, places in code.plans.items():
+        for bound, positions in code.plans.items():
             space = Workspace(bound, shared)
-            for index in places:
+            for index in positions:
                 self.workspaces[index] = space
                 self.words[index, 1] = space.words.ctypes.data
                 self.words[index, 2] = self.external.ctypes.data + WORD * code.external_from[index]
@@ -143,7 +143,7 @@ class StepSpace:
             elif cell.origin == CONSTANT:
                 self.slots[slot] = cell.data.ctypes.data
         outside = [slot.cell.root for slot in (*plan.inputs, *plan.results)]
-        self.places = np.array([code.cells[cell] for cell in outside], np.int64)
+        self.argument_slots = np.array([code.cells[cell] for cell in outside], np.int64)
         self.state = np.zeros(len(STATE), np.int64)
         self.state[STATE.steps] = self.words.ctypes.data
         self.state[STATE.slots] = self.slots.ctypes.data
@@ -155,7 +155,7 @@ class StepSpace:
     ) -> bool:
         """Runs the instructions; returns whether the results are complete. A full growing value
         is reallocated."""
-        self.slots[self.places] = [a.ctypes.data for a in (*arrays, *results)]
+        self.slots[self.argument_slots] = [a.ctypes.data for a in (*arrays, *results)]
         for growing, array in grown.items():
             self._give_room(growing, array)
         self.state[STATE.at] = 0
@@ -194,8 +194,14 @@ class NativeSpace:
 
     def __init__(self, plan: StepPlan) -> None:
         self.steps = space = StepSpace(plan)
-        patches = list(chain(*zip(space.places.tolist(), range(len(space.places)), strict=True)))
-        tables = [*_sizes(plan.inputs), *_sizes(plan.results), patches, [0] * len(space.places)]
+        slots = space.argument_slots.tolist()
+        patches = list(chain(*zip(slots, range(len(slots)), strict=True)))
+        tables = [
+            *_sizes(plan.inputs),
+            *_sizes(plan.results),
+            patches,
+            [0] * len(space.argument_slots),
+        ]
         self._tables = [np.array([*words, 0], np.int64) for words in tables]
         addresses = [int(words.ctypes.data) for words in self._tables]
         self.words = np.zeros(len(SPACE), np.int64)
@@ -206,7 +212,7 @@ class NativeSpace:
             SPACE.result_dims: addresses[2],
             SPACE.result_bytes: addresses[3],
             SPACE.patches: addresses[4],
-            SPACE.patch_count: len(space.places),
+            SPACE.patch_count: len(space.argument_slots),
             SPACE.arguments: space.slots.ctypes.data,
             SPACE.outside: addresses[5],
             SPACE.threads: 1,

@@ -48,7 +48,7 @@ class MemoryCell:
     bytes: int
     origin: str = VALUE  # OUTSIDE: inputs, results; PART: inside another cell
     data: Any = None  # the array of a constant
-    around: MemoryCell | None = None  # the enclosing cell of a part
+    enclosing: MemoryCell | None = None  # the enclosing cell of a part
     same: MemoryCell | None = None  # the cell that it was merged with
 
     @property
@@ -118,8 +118,8 @@ class Code:
         root = cell.root
         first, _ = self._spans.get(root, (self.here, 0))
         self._spans[root] = first, self.here
-        if root.around is not None:
-            self.slot(root.around)
+        if root.enclosing is not None:
+            self.slot(root.enclosing)
         return self.cells.setdefault(root, len(self.cells))
 
     def step(self, kind: int, *numbers: int) -> list[int]:
@@ -257,15 +257,15 @@ class BranchInstruction:
 
     test: MemoryCell
     then: InstructionBlock
-    other: InstructionBlock
+    otherwise: InstructionBlock
 
     def write(self, code: Code) -> None:
         """Emits a jump to the second block, and one past it."""
-        to_other = code.step(KIND.unless, code.slot(self.test))
+        to_otherwise = code.step(KIND.unless, code.slot(self.test))
         self.then.write(code)
         over = code.step(KIND.jump)
-        to_other[2] = code.here
-        self.other.write(code)
+        to_otherwise[2] = code.here
+        self.otherwise.write(code)
         over[1] = code.here
 
 
@@ -317,12 +317,12 @@ class RowInstruction:
     """An element of a value along its first axis, at the index of the counter."""
 
     cell: MemoryCell
-    whole: MemoryCell
+    array: MemoryCell
     counter: MemoryCell
 
     def write(self, code: Code) -> None:
         """Emits the instruction."""
-        slots = [code.slot(c) for c in (self.cell, self.whole, self.counter)]
+        slots = [code.slot(c) for c in (self.cell, self.array, self.counter)]
         code.step(KIND.part, *slots, self.cell.bytes)
 
 

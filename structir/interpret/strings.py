@@ -23,9 +23,11 @@ def joined(x: Array, y: Array) -> Array:
     return np.asarray(x.astype(object) + y.astype(object), object)
 
 
-def split(x: Array, delimiter: str, most: int) -> tuple[Array, Array]:
+def split(x: Array, delimiter: str, max_splits: int) -> tuple[Array, Array]:
     """Splits each string along a new axis, padded with empty strings; returns parts and counts."""
-    parts = [str(t).split(delimiter or None, -1 if most < 0 else most) for t in x.ravel()]
+    parts = [
+        str(t).split(delimiter or None, -1 if max_splits < 0 else max_splits) for t in x.ravel()
+    ]
     width = max([len(p) for p in parts], default=0)
     table = np.full((len(parts), width), "", object)
     for row, items in zip(table, parts, strict=True):
@@ -71,14 +73,14 @@ def labelled(x: Array, keys: Array | str, values: Array | str, default: Array | 
 
 
 def ngrams(
-    x: Array, pool: Array | str, counts: Array, places: Array, lengths: tuple[int, ...], skips: int
+    x: Array, pool: Array | str, counts: Array, indices: Array, lengths: tuple[int, ...], skips: int
 ) -> Array:
     """Counts the n-grams of a pool in each row, with up to `skips` elements between two neighbors;
-    the count of the k-th n-gram is at index `places[k]`."""
+    the count of the k-th n-gram is at index `indices[k]`."""
     items = pool.split("\0") if isinstance(pool, str) else pool.tolist()
     table = _runs(items, counts.tolist(), lengths)
     rows = np.atleast_2d(x)
-    totals = np.zeros((len(rows), int(places.max()) + 1), np.float32)
+    totals = np.zeros((len(rows), int(indices.max()) + 1), np.float32)
     for row, counted in zip(rows, totals, strict=True):
         elements = [str(t) for t in row] if isinstance(pool, str) else row.tolist()
         for length in range(lengths[0], min(lengths[1], len(counts), len(elements)) + 1):
@@ -86,7 +88,7 @@ def ngrams(
                 for start in range(len(elements) - step * (length - 1)):
                     run = tuple(elements[start : start + step * (length - 1) + 1 : step])
                     if run in table:
-                        counted[places[table[run]]] += 1
+                        counted[indices[table[run]]] += 1
     return totals if x.ndim == 2 else totals[0]
 
 

@@ -1,4 +1,4 @@
-"""Arenas: kept for the latest sizes, and not for all there ever were."""
+"""Arenas are cached for the latest sizes only."""
 
 import numpy as np
 import pytest

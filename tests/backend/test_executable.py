@@ -1,4 +1,4 @@
-"""Executables: what they accept, what they refuse and how they say so."""
+"""Executables: valid and invalid arguments, and the error messages."""
 
 import re
 import threading
@@ -61,7 +61,7 @@ def test_source_is_python_and_names_the_ops(mlp):
     assert mlp.kernel_count == text.count("def kernel(a, lo, hi):") == KERNELS
 
 
-def test_source_tells_what_names_stand_for_and_which_op_the_parts_are_of(mlp):
+def test_source_lists_names_and_origins(mlp):
     heads = [" ".join(line.split()) for line in mlp.source().splitlines() if line[:1] == "#"]
     assert "# p0 x float32 (n, 7)" in heads
     assert any(re.fullmatch(r"# p\d result float32 \(n, 3\)", head) for head in heads)
@@ -82,7 +82,7 @@ def test_equal_kernels_are_written_once():
     assert "value 1" in text.split("# kernel 2")[1]
 
 
-def test_a_function_without_kernels_says_so():
+def test_source_of_a_function_without_kernels():
     @R.function
     def main(x: R.Tensor(("n",), "float32")):
         return x
@@ -92,7 +92,7 @@ def test_a_function_without_kernels_says_so():
     assert repr(executable) == "<Executable: functions main; 0 kernels; compile count 1>"
 
 
-def test_repr_tells_functions_kernels_and_compilations(mlp):
+def test_repr_lists_functions_kernels_and_compilations(mlp):
     kernels = "1 kernel" if KERNELS == 1 else "2 kernels"
     assert repr(mlp) == f"<Executable: functions main; {kernels}; compile count 1>"
 

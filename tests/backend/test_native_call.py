@@ -1,4 +1,4 @@
-"""Calls that go straight to compiled code: the same answers, and every unusual call noticed."""
+"""Native calls give the same results, and pass every unusual call to the general path."""
 
 import gc
 import sys
@@ -87,7 +87,7 @@ def test_unusual_arrays_give_the_same(main, unusual):
     np.testing.assert_allclose(main(x, unusual(y)), wanted, rtol=1e-5)
 
 
-def test_wrong_calls_are_told_after_right_ones(main):
+def test_invalid_calls_after_valid_ones_are_reported(main):
     x = floats(4, 6)
     check(main, x, x)
     with pytest.raises(ShapeMismatchError, match="expected dtype float32, found float64"):
@@ -158,7 +158,7 @@ def test_no_arguments(executable):
         np.testing.assert_array_equal(executable["none"](), np.zeros(3))
 
 
-def test_references_are_kept_in_balance(main):
+def test_reference_counts_are_balanced(main):
     x = floats(3, 4)
     y, out = x.copy(), np.empty_like(x)
     main(x, y)
@@ -170,7 +170,7 @@ def test_references_are_kept_in_balance(main):
     assert [a - b for a, b in zip(after, before, strict=True)] == [0, 0, 0, 0]
 
 
-def test_an_executable_that_nobody_has_goes_away():
+def test_an_unreferenced_executable_is_freed():
     executable = structir.compile(Module)
     executable["main"](floats(2, 2), floats(2, 2))
     gone = weakref.ref(executable.direct["main"])

@@ -1,4 +1,4 @@
-"""Memory of large results: used again when it is free, and never before."""
+"""Memory of large results is recycled only after it is free."""
 
 import gc
 import threading
@@ -45,7 +45,7 @@ def test_memory_is_used_again_when_a_result_is_gone():
         lambda a: lambda: a,
     ],
 )
-def test_whatever_sees_a_result_holds_its_memory(hold):
+def test_every_view_of_a_result_holds_its_memory(hold):
     memory = ResultMemory()
     first = memory.new((COUNT // 8, 8), "float32")
     place, held = address(first), hold(first)
@@ -57,7 +57,7 @@ def test_whatever_sees_a_result_holds_its_memory(hold):
 
 
 @counted
-def test_no_more_is_kept_than_is_allowed():
+def test_the_pool_has_a_maximum_size():
     memory = ResultMemory(max_bytes=2 * LARGE)
     held = [memory.new((COUNT,), "float32") for _ in range(4)]
     for k, array in enumerate(held):

@@ -1,4 +1,4 @@
-"""Compiled functions on disk: they come back without lowering, or not at all."""
+"""Stored functions load without lowering, or not at all."""
 
 import json
 
@@ -120,7 +120,7 @@ def test_loaded_without_lowering_or_reading(text, shapes, empty_cache, tmp_path,
     assert structir.structural_equal(loaded.module, parsed(text))
 
 
-def test_what_does_not_fit_is_refused_as_ever(empty_cache):
+def test_mismatches_are_rejected_after_loading(empty_cache):
     text, _ = PROGRAMS["products with constants"]
     structir.compile(parsed(text))
     again = structir.compile(parsed(text))

@@ -1,4 +1,4 @@
-"""Kernels shared by threads: the same results, for any number of callers, and after a fork."""
+"""Kernels shared by threads: equal results for any number of callers, and after a fork."""
 
 import os
 import subprocess
@@ -49,7 +49,7 @@ def floats(*shape, seed=0):
 
 @pytest.mark.parametrize("n", [0, 1, 2, 5, 64, 130])
 @pytest.mark.parametrize("k", [1, 40])
-def test_many_threads_give_what_one_gives(executables, n, k):
+def test_many_threads_give_the_results_of_one(executables, n, k):
     one, many = executables
     x, w = floats(n, k), floats(k, 50, seed=1)
     for _ in range(3):
@@ -123,7 +123,7 @@ def test_a_wrong_number_is_refused(wrong):
         structir.compile(Module, num_threads=wrong)
 
 
-def test_the_environment_says_how_many(monkeypatch):
+def test_the_environment_sets_the_number_of_threads(monkeypatch):
     monkeypatch.setenv("STRUCTIR_NUM_THREADS", "2")
     assert structir.compile(Module).num_threads == 2
     assert structir.compile(Module, num_threads=1).num_threads == 1

@@ -295,7 +295,7 @@ def test_mutated_machine_code_entries_are_refused_or_loaded(entry, marker):
 
 
 @pytest.mark.parametrize("data", [b"", b"\x7fELF", b"\x7fELF" + bytes(60), b"x" * 500])
-def test_machine_code_that_is_none_is_made_again(data, entry):
+def test_invalid_machine_code_is_compiled_again(data, entry):
     cache.store().write(objects.key_of(KERNEL), cache.CacheEntry(entry.facts, data))
     assert not kernels.kernel(KERNEL).loaded.from_disk
 

@@ -1,5 +1,4 @@
-"""Programs run by the reference interpreter: control flow, functions, boundaries, sizes, outside
-functions."""
+"""The reference interpreter: control flow, functions, arguments, sizes, external functions."""
 
 import numpy as np
 import pytest
@@ -108,7 +107,7 @@ def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
 """
 
 
-def test_closures_see_what_is_around_them():
+def test_closures_capture_enclosing_values():
     x = np.array([2, 3], "float32")
     np.testing.assert_array_equal(run(CLOSURES, "main", x), x**3)
 
@@ -274,7 +273,7 @@ def main(x: R.Tensor(("n",), "float32"), y: R.Tensor(("m",), "float32")):
 """
 
 
-def test_what_was_assumed_is_checked_when_run():
+def test_assumptions_are_checked_at_run_time():
     assert run(ASSUMED, "main", ones(3), ones(1)).shape == (3,)
     with pytest.raises(ShapeMismatchError, match="add"):
         run(ASSUMED, "main", ones(3), ones(2))

@@ -1,4 +1,4 @@
-"""Rows at run time: what arguments bind them to, and what is said where they do not fit."""
+"""Row variables at run time: how arguments bind them, and the errors of a mismatch."""
 
 import numpy as np
 import pytest
@@ -64,7 +64,7 @@ def test_arguments_that_do_not_fit(main, shapes, message) -> None:
         main(*arrays(*shapes))
 
 
-def test_two_rows_side_by_side_are_told_by_another_argument() -> None:
+def test_two_adjacent_rows_are_bound_by_another_argument() -> None:
     program = structir.parse(
         '@R.function\ndef main(x: R.Tensor(("*s", "*t")), y: R.Tensor(("*s", 5))):\n    return x\n'
     )
