@@ -290,8 +290,8 @@ MUTANTS = [
         "tests/backend/test_step_plans.py tests/backend/test_loops_at_once.py",
         (
             "branches that give values of other sizes are joined",
-            "if left.shape != right.shape or left.dtype != right.dtype:",
-            "if left.dtype != right.dtype:",
+            "if then_slot.shape != else_slot.shape or then_slot.dtype != else_slot.dtype:",
+            "if then_slot.dtype != else_slot.dtype:",
         ),
     ),
     *_room(
@@ -299,12 +299,12 @@ MUTANTS = [
         "tests/backend/test_executable.py tests/backend/test_step_plans.py",
         (
             "sizes that must be equal when it runs are not compared",
-            "if left != right and not (check.loose and left == 1):",
+            "if lhs != rhs and not (check.loose and lhs == 1):",
             "if False:",
         ),
         (
             "any size broadcasts when it runs",
-            "and not (check.loose and left == 1)",
+            "and not (check.loose and lhs == 1)",
             "and not check.loose",
         ),
     ),

@@ -143,7 +143,7 @@ def main(x: R.Tensor(("n", "m"), "float32"), y: R.Tensor(("m",), "float32")):
     return (x, y)
 """
     main = structir.parse(text)["main"]
-    x, y = random_arguments(main, 0, {"n": 9}, given={"y": np.zeros(5, np.float32)})
+    x, y = random_arguments(main, 0, {"n": 9}, values={"y": np.zeros(5, np.float32)})
     assert x.shape == (9, 5)
     assert y.sum() == 0
     with pytest.raises(StructIRError, match="symbolic dim k"):

@@ -28,7 +28,7 @@ stored_functions = lazy_module("structir.backend.stored")
 disk = lazy_module("structir.backend.cache")
 compiling = lazy_module("structir.backend.compile")
 
-TARGET = "structir.target"  # of a backend that loads its own files
+TARGET = "structir.target"  # the backend that loads the file, if it has its own format
 MACHINE, KERNELS, PLANS = "structir.machine", "structir.kernels", "structir.plans"
 EXACT = "structir.exact_division"
 PREFIX, PLANS_OF = "machine code ", "plans "
@@ -40,23 +40,23 @@ StoredFunction = Any
 def save(executable: Executable, path: Path) -> None:
     """Saves an executable, so that `structir.load` need not compile it again on this machine."""
     arrays, facts = contents(executable.module)
-    texts = [k.text for plan in executable.plans() for k in plan.kernels]
+    texts = [kernel.text for plan in executable.plans() for kernel in plan.kernels]
     keys = []
-    runner.run_address()  # sizes without a plan yet
+    runner.run_address()  # compiles the runner, which sizes without a plan need
     for text, code in objects.codes_with_library(texts):
         key = objects.key_of(text)
         arrays[PREFIX + key] = _bytes(disk.packed(key, objects.entry_of(text, code)))
         keys.append(key)
-    put_plans(executable, stored_functions.Writing, arrays, facts)
+    put_plans(executable, stored_functions.TableWriter, arrays, facts)
     facts |= {MACHINE: identity.machine_identity(), KERNELS: json.dumps(keys)}
     facts[EXACT] = str(executable.exact_division)
     write(arrays, facts, path)
 
 
-def put_plans(executable: Executable, writing: Any, arrays: Any, facts: dict[str, str]) -> None:
+def put_plans(executable: Executable, make_writer: Any, arrays: Any, facts: dict[str, str]) -> None:
     """Adds the compiled functions of an executable to the contents of its file."""
     functions = [function.stored for function in executable.direct.values()]
-    serialized = stored_functions.written(functions, writing(_Arrays(arrays).name_of))
+    serialized = stored_functions.written(functions, make_writer(_Arrays(arrays).name_of))
     key = disk.digest(facts[TEXT])  # plans are valid for this exact source only
     entry = disk.CacheEntry({}, json.dumps(serialized).encode())
     arrays[PLANS_OF + key] = _bytes(disk.packed(key, entry))
@@ -79,28 +79,29 @@ def load(path: Path) -> Any:
         hint = "save it again: `exe.save(path)`"
         message = f"{name}: checksum mismatch: the program was modified after saving"
         raise ParseError(Diagnostic(message, hint=hint, code="E1005"))
-    made = partial(executables.Executable, exact_division=facts.get(EXACT) == str(True))
+    new_executable = partial(executables.Executable, exact_division=facts.get(EXACT) == str(True))
     if facts.get(MACHINE) != identity.machine_identity():
         warn_of_compiling(f"{name} was compiled for another processor or by other versions")
-        return made(module())
+        return new_executable(module())
     plans = plans_in(arrays, facts, stored_functions.TableReader)
     kernels = listed(facts, KERNELS) if KERNELS in facts else None
     if kernels is None or plans is None or not offered(arrays, kernels, objects.offer):
         warn_of_compiling(f"machine code in {name} is damaged")
-        return made(module())
-    return made(module, shelf=plans)
+        return new_executable(module())
+    return new_executable(module, store=plans)
 
 
 def _of_backend(target: str) -> Any:
     """Returns the module with which a backend loads its own files."""
-    reader = f"structir.backend.{target}.archive"
-    if target not in compiling.targets() or importlib.util.find_spec(reader) is None:
-        message = f"it was compiled for {target!r}, and there is no such backend"
+    module_name = f"structir.backend.{target}.archive"
+    if target not in compiling.targets() or importlib.util.find_spec(module_name) is None:
+        available = ", ".join(compiling.targets())
+        message = f"unknown backend {target!r} in the file; available: {available}"
         raise ParseError(Diagnostic(message))
-    return importlib.import_module(reader)
+    return importlib.import_module(module_name)
 
 
-def plans_in(arrays: dict[str, Any], facts: dict[str, str], reading: Any) -> SavedPlans | None:
+def plans_in(arrays: dict[str, Any], facts: dict[str, str], make_reader: Any) -> SavedPlans | None:
     """Returns the compiled functions of a file; None if they are damaged."""
     key = disk.digest(facts[TEXT])  # plans are valid for this exact source only
     if PLANS_OF + key not in arrays:
@@ -110,12 +111,12 @@ def plans_in(arrays: dict[str, Any], facts: dict[str, str], reading: Any) -> Sav
     if entry is None or names is None:
         return None
     try:
-        functions = stored_functions.decoded(entry.data, reading, arrays.__getitem__)
+        functions = stored_functions.decoded(entry.data, make_reader, arrays.__getitem__)
     except stored_functions.NotStoredError:
         return None
-    found = {f.name for f in functions}
-    known = len(found) == len(functions) and found <= {*names}
-    return SavedPlans(names, functions) if known else None
+    function_names = {f.name for f in functions}
+    is_valid = len(function_names) == len(functions) and function_names <= {*names}
+    return SavedPlans(names, functions) if is_valid else None
 
 
 class _Arrays:
@@ -124,14 +125,14 @@ class _Arrays:
     def __init__(self, arrays: dict[str, Any]) -> None:
         self.arrays = arrays
         self.names = {id(array): name for name, array in arrays.items()}
-        self.held: list[Any] = []
+        self.references: list[Any] = []
 
     def name_of(self, array: Any) -> str:
         """Returns the name of an array, after adding it to the file if needed."""
         if id(array) not in self.names:
             name = self.names[id(array)] = f"{array.dtype.name}_of_plans_{len(self.names)}"
             self.arrays[name] = stored(array)
-            self.held.append(array)
+            self.references.append(array)
         return self.names[id(array)]
 
 
@@ -140,11 +141,11 @@ class SavedPlans:
     """The compiled functions in a file."""
 
     names: Collection[str]
-    found: list[StoredFunction]
+    stored: list[StoredFunction]
 
     def functions(self) -> list[StoredFunction]:
         """Returns all functions in the file."""
-        return self.found
+        return self.stored
 
     def keep(self, functions: Iterable[StoredFunction]) -> None:
         """Does nothing: a saved file is not modified."""
@@ -157,7 +158,7 @@ def _bytes(data: bytes) -> Any:
 def offered(
     arrays: dict[str, Any], keys: list[str] | None, offer: Callable[[str, Any], None]
 ) -> bool:
-    """Offers the valid kernels of a file to the compiler; returns whether all are valid."""
+    """Passes the valid kernels of a file to the compiler; returns whether all are valid."""
     entries = {k: _entry(k, arrays.get(PREFIX + k)) for k in keys or ()}
     sound = keys is not None and None not in entries.values()
     for key, entry in entries.items():
@@ -174,6 +175,6 @@ def _entry(key: str, array: Any) -> Any:
 
 
 def warn_of_compiling(text: str) -> None:
-    """Warns that a program is compiled again, with the reason."""
-    hint = "save it again from here, and it loads without compiling"
+    """Warns that a program is compiled again, and why."""
+    hint = "save it again on this machine: `exe.save(path)`"
     warn(Diagnostic(f"{text}: compiling again", hint=hint))

@@ -1,9 +1,9 @@
 """The disk cache: blocks of bytes with checksums, by the hash of the inputs they depend on.
 
 STRUCTIR_CACHE is its directory; `off` disables it. STRUCTIR_CACHE_MAX_BYTES is its maximum size.
-A file that is damaged, truncated or of another key counts as absent; so does one that another user
-can write, with a warning for the first. Writers are independent: each writes a temporary file and
-renames it atomically. An OSError never stops a compilation.
+A damaged or truncated file, or one of another key, counts as absent. A file that another user can
+write counts as absent, too, with a warning for the first. Writers are independent: each writes a
+temporary file and renames it atomically. An OSError never stops a compilation.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from structir.errors import Diagnostic, warn
 LOCATION = "STRUCTIR_CACHE"
 MAX_BYTES = "STRUCTIR_CACHE_MAX_BYTES"
 DEFAULT_MAX_BYTES = 512 * 1024**2
-MOST_DIGITS = 18  # of a number of bytes
-MOST_ENTRY_BYTES = 64 * 1024**2
+MAX_DIGITS = 18  # of STRUCTIR_CACHE_MAX_BYTES
+MAX_ENTRY_BYTES = 64 * 1024**2
 MAGIC = b"structir-cache-1\n"
 CHECKSUM = hashlib.sha256().digest_size
 SUFFIX = ".entry"
 WRITES_BETWEEN_SWEEPS = 64
-KEPT_SHARE = 0.8  # of the permitted bytes, after eviction
+SHARE_AFTER_EVICTION = 0.8  # fraction of the maximum size that remains after an eviction
 
 
 @attrs.frozen
@@ -55,10 +55,10 @@ class Stored:
 
 def directory() -> Path | None:
     """Returns the directory of the cache; None if it is disabled."""
-    said = os.environ.get(LOCATION)
-    if said == "off":
+    setting = os.environ.get(LOCATION)
+    if setting == "off":
         return None
-    return (Path(said) if said else _user_directory() / "structir").absolute()
+    return (Path(setting) if setting else _user_directory() / "structir").absolute()
 
 
 def _user_directory() -> Path:
@@ -71,11 +71,11 @@ def _user_directory() -> Path:
 
 def digest(*parts: str) -> str:
     """Returns the hash of these strings, the cache key of results computed from them."""
-    found = hashlib.sha256()
+    hasher = hashlib.sha256()
     for part in parts:
         data = part.encode()
-        found.update(len(data).to_bytes(8, "little") + data)
-    return found.hexdigest()
+        hasher.update(len(data).to_bytes(8, "little") + data)
+    return hasher.hexdigest()
 
 
 def packed(key: str, entry: CacheEntry) -> bytes:
@@ -131,7 +131,7 @@ class CacheStore:
         if not self.is_private():
             return None
         try:
-            entry = unpacked(key, read_file(path, MOST_ENTRY_BYTES))
+            entry = unpacked(key, read_file(path, MAX_ENTRY_BYTES))
         except NotPrivateError as error:
             _warn_once(error)
             return None
@@ -147,7 +147,7 @@ class CacheStore:
     def write(self, key: str, entry: CacheEntry) -> None:
         """Writes an entry; if the disk is full or read-only, the entry is lost without an error."""
         data = packed(key, entry)
-        if not self.is_private() or len(data) > MOST_ENTRY_BYTES:
+        if not self.is_private() or len(data) > MAX_ENTRY_BYTES:
             return
         with contextlib.suppress(OSError):
             self._write(self.path(key), data)
@@ -174,21 +174,21 @@ class CacheStore:
                     yield Stored(path, status.st_size, status.st_mtime)
 
     def _paths(self, suffix: str) -> list[Path]:
-        """Yields the files with a suffix, without symbolic links."""
+        """Returns the files with a suffix in directories that are not symbolic links."""
         with contextlib.suppress(OSError):
-            found = list(self.root.glob(f"??/*{suffix}"))
-            return [path for path in found if not path.parent.is_symlink()]
+            paths = list(self.root.glob(f"??/*{suffix}"))
+            return [path for path in paths if not path.parent.is_symlink()]
         return []
 
     def sweep(self) -> int:
         """Evicts least recently used entries until the rest fits; returns how many."""
-        found = sorted(self.files(), key=lambda s: s.used)
-        size = sum(s.size for s in found)
+        entries = sorted(self.files(), key=lambda s: s.used)
+        size = sum(s.size for s in entries)
         if size <= self.max_bytes:
             return 0
         removed = 0
-        for stored in found:
-            if size <= KEPT_SHARE * self.max_bytes:
+        for stored in entries:
+            if size <= SHARE_AFTER_EVICTION * self.max_bytes:
                 break
             removed += self._removed(stored.path)
             size -= stored.size
@@ -224,11 +224,11 @@ def store() -> CacheStore | None:
 
 
 def _max_bytes() -> int:
-    said = os.environ.get(MAX_BYTES, "")
-    return int(said) if said.isdecimal() and len(said) <= MOST_DIGITS else DEFAULT_MAX_BYTES
+    setting = os.environ.get(MAX_BYTES, "")
+    return int(setting) if setting.isdecimal() and len(setting) <= MAX_DIGITS else DEFAULT_MAX_BYTES
 
 
-_warned: set[str] = set()  # of the cache, at most once per process
+_warned: set[str] = set()  # a process warns of the cache at most once
 
 
 def _warn_once(error: NotPrivateError) -> None:

@@ -1,7 +1,7 @@
 """Stores compiled functions in the disk cache, under the hash of their program.
 
-A large float array contributes only its dtype and shape to the hash: kernels read its elements at
-run time, and no plan depends on them.
+A large float array contributes only its dtype and shape to the hash, because no plan depends on its
+elements.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from structir.analysis.variables import walk
 from structir.backend import cache as disk
 from structir.backend.cpu.identity import machine_identity
 from structir.backend.loops.packing import origin_of, panels_of
-from structir.backend.stored import StoredFunction, TableReader, Writing, decoded, written
+from structir.backend.stored import StoredFunction, TableReader, TableWriter, decoded, written
 from structir.backend.stored_checks import NotStoredError, item, matrix_form, require, signature
 from structir.errors import StructIRError
 from structir.ir.expr import Call, Constant, Function
@@ -27,16 +27,16 @@ from structir.ir.module import IRModule
 from structir.printer.constants import constants_named, reference_name
 from structir.printer.text import text_of
 
-LARGE = 1 << 12  # elements; lowering inspects the values of small constants only
+LARGE_CONSTANT = 1 << 12  # elements; lowering inspects the values of small constants only
 PACKAGE = Path(__file__).resolve().parent.parent
 
 
-class Shelf(Protocol):
+class FunctionStore(Protocol):
     """The interface of a store of compiled functions of a program."""
 
     @property
     def names(self) -> Collection[str]:
-        """Returns the names of all functions of the program."""
+        """The names of all functions of the program."""
 
     def functions(self) -> list[StoredFunction]:
         """Returns the stored functions."""
@@ -51,19 +51,19 @@ class CachedPlans:
     def __init__(
         self,
         module: IRModule,
-        way: str = "",
-        writing: Callable[..., Writing] = Writing,
-        reading: Callable[..., TableReader] = TableReader,
+        options: str = "",
+        make_writer: Callable[..., TableWriter] = TableWriter,
+        make_reader: Callable[..., TableReader] = TableReader,
     ) -> None:
-        self.writing, self.reading = writing, reading
+        self.make_writer, self.make_reader = make_writer, make_reader
         self._declared = {n: f for n, f in module.functions.items() if isinstance(f, Function)}
         self.names: Collection[str] = list(self._declared)
         nodes = list(walk(module))
         self.constants = list(
             {id(n.data): n.data for n in nodes if isinstance(n, Constant)}.values()
         )
-        self._places = {id(data): place for place, data in enumerate(self.constants)}
-        self._key = self._key_of(module, nodes, way)
+        self._indices = {id(data): index for index, data in enumerate(self.constants)}
+        self._key = self._key_of(module, nodes, options)
 
     def functions(self) -> list[StoredFunction]:
         """Returns the functions of the module that are in the cache."""
@@ -72,15 +72,15 @@ class CachedPlans:
         if entry is None or entry.facts.get("kind") != "plans":
             return []
         try:
-            functions = decoded(entry.data, self.reading, self._array)
+            functions = decoded(entry.data, self.make_reader, self._array_at)
             names = {f.name for f in functions}
-            known = len(names) == len(functions) and all(map(self._fits, functions))
-            require(known, "functions of another program")
+            is_valid = len(names) == len(functions) and all(map(self._matches_program, functions))
+            require(is_valid, "functions of another program")
         except NotStoredError:
             return []
         return functions
 
-    def _fits(self, stored: StoredFunction) -> bool:
+    def _matches_program(self, stored: StoredFunction) -> bool:
         """Whether a function has the signature that the program declares."""
         function = self._declared.get(stored.name)
         if function is None or len(function.params) != len(stored.params):
@@ -94,10 +94,10 @@ class CachedPlans:
         """Stores the compiled functions of the module."""
         store = disk.store()
         if store is not None and self._key is not None:
-            said = json.dumps(written(functions, self.writing(self._said))).encode()
-            store.write(self._key, disk.CacheEntry({"kind": "plans"}, said))
+            data = json.dumps(written(functions, self.make_writer(self._reference_to))).encode()
+            store.write(self._key, disk.CacheEntry({"kind": "plans"}, data))
 
-    def _key_of(self, module: IRModule, nodes: Iterable[Any], way: str) -> str | None:
+    def _key_of(self, module: IRModule, nodes: Iterable[Any], options: str) -> str | None:
         """Returns the hash of everything that plans depend on; None if it has no source form."""
         try:
             with constants_named(self._name):
@@ -105,30 +105,30 @@ class CachedPlans:
         except StructIRError:
             return None
         # source locations, for profiles and errors
-        places = [str(n.span) for n in nodes if isinstance(n, Call)]
-        return disk.digest(machine_identity(), sources_stamp(), way, text, *places)
+        locations = [str(n.span) for n in nodes if isinstance(n, Call)]
+        return disk.digest(machine_identity(), sources_stamp(), options, text, *locations)
 
     def _name(self, data: Any) -> str:
         """Returns the index of a constant, and the facts that plans may depend on."""
-        place = self._places.get(id(data))
-        if place is None or data.size <= LARGE or data.dtype.kind != "f":
-            return f"{place} {reference_name(data)}"
-        return f"{place} {data.dtype.name} {data.shape}"
+        index = self._indices.get(id(data))
+        if index is None or data.size <= LARGE_CONSTANT or data.dtype.kind != "f":
+            return f"{index} {reference_name(data)}"
+        return f"{index} {data.dtype.name} {data.shape}"
 
-    def _said(self, array: Any) -> Any:
+    def _reference_to(self, array: Any) -> Any:
         """Returns the reference to a constant by its index, with the packing of packed weights."""
         origin = origin_of(array)
         data = array if origin is None else origin.data()
-        for place, constant in enumerate(self.constants):
+        for index, constant in enumerate(self.constants):
             if constant is data:
                 if origin is None:
-                    return [place]
-                return [place, origin.packing, *attrs.astuple(origin.form)]
+                    return [index]
+                return [index, origin.packing, *attrs.astuple(origin.form)]
         raise NotStoredError("an array that is not of the program")
 
-    def _array(self, said: Any) -> Any:
-        number, *panels = said
-        constant = item(number, self.constants)
+    def _array_at(self, reference: Any) -> Any:
+        index, *panels = reference
+        constant = item(index, self.constants)
         if not panels:
             return constant
         packing, *form = panels

@@ -10,7 +10,7 @@ from functools import cache
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-import structir.backend as room
+import structir.backend as backends
 from structir.analysis.well_formed import check_well_formed
 from structir.errors import StructIRError
 from structir.ir.expr import Function
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from structir.backend.cuda.executable import DeviceExecutable
     from structir.backend.executable import Executable
 
-HOME = "target"  # the file of a backend's folder that defines `executable`
+TARGET_MODULE = "target"  # the module of a backend's package that defines `executable`
 
 
 PLUGINS = "structir.backends"  # entry points of other packages with backends
@@ -34,31 +34,34 @@ def targets() -> tuple[str, ...]:
 
 @cache
 def _own_targets() -> tuple[str, ...]:
-    """Returns the folders beside this file that contain a backend."""
-    rooms = [f for f in pkgutil.iter_modules(room.__path__) if f.ispkg]
-    found = [
-        each.name
-        for each in rooms
+    """Returns the names of the subpackages that contain a backend."""
+    packages = [f for f in pkgutil.iter_modules(backends.__path__) if f.ispkg]
+    names = [
+        package.name
+        for package in packages
         if any(
-            file.name == HOME for file in pkgutil.iter_modules([f"{room.__path__[0]}/{each.name}"])
+            file.name == TARGET_MODULE
+            for file in pkgutil.iter_modules([f"{backends.__path__[0]}/{package.name}"])
         )
     ]
-    return tuple(sorted(found))
+    return tuple(sorted(names))
 
 
 @cache
-def _home_of(target: str) -> Callable[..., Any]:
+def _factory_of(target: str) -> Callable[..., Any]:
     if target in _own_targets():  # searching the entry points of other packages is slow
-        home: Any = importlib.import_module(f"{room.__name__}.{target}.{HOME}").executable
+        loaded: Any = importlib.import_module(
+            f"{backends.__name__}.{target}.{TARGET_MODULE}"
+        ).executable
     elif target not in targets():
         raise StructIRError(
             f"unknown backend {target!r}; available: {', '.join(targets())}", code="E1001"
         )
     else:
         (plugin, *_) = metadata.entry_points(group=PLUGINS, name=target)
-        home = plugin.load()
-    made: Callable[..., Any] = home
-    return made
+        loaded = plugin.load()
+    factory: Callable[..., Any] = loaded
+    return factory
 
 
 @overload
@@ -87,19 +90,21 @@ def compile(
     """Compiles all functions of a module; `exe["main"](*arrays)` calls one.
 
     On the CPU each call uses up to `num_threads` threads; the default is STRUCTIR_NUM_THREADS, or
-    one. With `exact_division`, division is never replaced by multiplication with a reciprocal and
-    functions are never approximated by others; without it, results may differ by a rounding or two.
+    one. With `exact_division`, division is never replaced by multiplication with a reciprocal, and
+    functions are never approximated by others. Without it, results may differ by one or two
+    roundings.
     Each backend may have further options: see the page of "cuda".
 
     Raises StructIRError for an unknown backend or option.
     """
     module = as_module(mod, "structir.compile")
-    make = _home_of(target)
-    known = list(inspect.signature(make).parameters)[1:]
+    make = _factory_of(target)
+    option_names = list(inspect.signature(make).parameters)[1:]
     options |= {} if num_threads is None else {"num_threads": num_threads}
-    for name in options.keys() - set(known):
+    for name in options.keys() - set(option_names):
         raise StructIRError(
-            f"backend {target}: unknown option {name!r}; available: {', '.join(known) or 'none'}",
+            f"backend {target}: unknown option {name!r}; "
+            f"available: {', '.join(option_names) or 'none'}",
         )
     check_well_formed(module)
     return make(module, **options)

@@ -42,7 +42,7 @@ class CompiledRegion:
         self.forms = _forms(self.inputs)
         self.free_symbols = boundary.free_symbols
         self._native: NativeCall | None = None
-        self.lower: Callable[[], CompiledRegion] | None = None  # from the program
+        self.lower: Callable[[], CompiledRegion] | None = None  # lowers the program again
         self._lowered: CompiledRegion | None = None
         self._lock = threading.Lock()
 
@@ -55,8 +55,8 @@ class CompiledRegion:
 
     def recipe(self, under_equations: bool) -> KernelSequence:
         """Returns the kernels of a form, compiled or not."""
-        made = self._plans.get(under_equations)
-        return made.recipe if made else self._write(under_equations)
+        plan = self._plans.get(under_equations)
+        return plan.recipe if plan else self._write(under_equations)
 
     def planned(self, recipe: KernelSequence) -> KernelPlan:
         """Returns the plan of a recipe, compiled."""
@@ -68,8 +68,8 @@ class CompiledRegion:
 
     def plans(self) -> list[KernelPlan]:
         """Returns the plans compiled so far."""
-        own = list(self._plans.values())
-        return own if self._lowered is None else own + self._lowered.plans()
+        plans = list(self._plans.values())
+        return plans if self._lowered is None else plans + self._lowered.plans()
 
     def __call__(
         self, arrays: Sequence[Array], sizes: Mapping[Sym, int] | None = None, out: Any = None
@@ -108,7 +108,7 @@ class CompiledRegion:
 
     @cached_property
     def entry(self) -> Callable[..., Any]:
-        """The region as a function from arrays to a tuple of arrays."""
+        """The native function of the region, from arrays to a tuple of arrays."""
         return self.native("region", False, lambda *arrays: tuple(self(arrays)))
 
     def native(self, name: str, single: bool, otherwise: Callable[..., Any]) -> Callable[..., Any]:
@@ -118,69 +118,67 @@ class CompiledRegion:
             self._native = native_call(name, self.forms, results, single, otherwise)
         return self._native.function if self._native else otherwise
 
-    # the first call with new sizes
-
     def bind(self, key: Any, arrays: Sequence[Array], sizes: Mapping[Sym, int]) -> BoundPlan:
         """Checks the sizes and binds the plan to them.
 
         A form loaded from a file without machine code is lowered again from the program.
         """
         try:
-            bound = self._laid_out(arrays, sizes)
+            bound = self._bind_plan(arrays, sizes)
         except MissingCodeError:
-            bound = self._laid_out_again(arrays, sizes)
+            bound = self._bind_lowered_again(arrays, sizes)
         self._bound.put(key, bound)
         if self._native is not None:
-            plain = [b for b in self._bound.latest() if b.is_plain and not b.is_large]
-            self._native.set_spaces([b.space_of_calls for b in plain])
+            native_plans = [b for b in self._bound.latest() if b.is_plain and not b.is_large]
+            self._native.set_spaces([b.space_of_calls for b in native_plans])
         return bound
 
-    def _laid_out_again(self, arrays: Sequence[Array], sizes: Mapping[Sym, int]) -> BoundPlan:
+    def _bind_lowered_again(self, arrays: Sequence[Array], sizes: Mapping[Sym, int]) -> BoundPlan:
         if self.lower is None:
             raise StructIRError("a kernel loaded from a file has no machine code")
         if self._lowered is None:
             self._lowered = self.lower()
             self._lowered.threads = self.threads
-        own = [sizes[s] for s in self.free_symbols]
-        return self._lowered._laid_out(
-            arrays, dict(zip(self._lowered.free_symbols, own, strict=True))
+        free_sizes = [sizes[s] for s in self.free_symbols]
+        return self._lowered._bind_plan(
+            arrays, dict(zip(self._lowered.free_symbols, free_sizes, strict=True))
         )
 
-    def _laid_out(self, arrays: Sequence[Array], sizes: Mapping[Sym, int]) -> BoundPlan:
-        known = self.symbol_sizes(arrays, sizes)
+    def _bind_plan(self, arrays: Sequence[Array], sizes: Mapping[Sym, int]) -> BoundPlan:
+        values = self.symbol_sizes(arrays, sizes)
         for check in self.boundary.checks:
-            _check(check, known)
+            _check(check, values)
         for size in self.boundary.doubtful:
-            if dims.evaluate(size, known) < 0:
+            if dims.evaluate(size, values) < 0:
                 raise ShapeMismatchError(
-                    f"expected {dims.text(size)} >= 0, found {dims.evaluate(size, known)}"
+                    f"expected {dims.text(size)} >= 0, found {dims.evaluate(size, values)}"
                 )
-        return self.plan(self._equations_hold(known)).bound(known, self.threads)
+        return self.plan(self._equations_hold(values)).bound(values, self.threads)
 
-    def _equations_hold(self, known: Mapping[Sym, int]) -> bool:
+    def _equations_hold(self, values: Mapping[Sym, int]) -> bool:
         equal = self.boundary.equal
-        return bool(equal) and all(known[s] == dims.evaluate(d, known) for s, d in equal.items())
+        return bool(equal) and all(values[s] == dims.evaluate(d, values) for s, d in equal.items())
 
     def symbol_sizes(self, arrays: Sequence[Array], sizes: Mapping[Sym, int]) -> dict[Sym, int]:
         """Returns the size of every symbol, from the shapes of the inputs.
 
         Raises ShapeMismatchError if a shape differs from the declared one.
         """
-        known: dict[Sym, int] = dict(sizes)
+        values: dict[Sym, int] = dict(sizes)
         for buffer, array in zip(self.inputs, arrays, strict=True):
             if len(array.shape) != len(buffer.shape):
                 raise _mismatch(buffer, f"{len(buffer.shape)} axes", f"shape {array.shape}")
             for dim, size in zip(buffer.shape, array.shape, strict=True):
                 symbol = dims.as_sym(dim)
                 if symbol is not None:
-                    known.setdefault(symbol, size)
+                    values.setdefault(symbol, size)
         for buffer, array in zip(self.inputs, arrays, strict=True):
             for axis, (dim, size) in enumerate(zip(buffer.shape, array.shape, strict=True)):
-                expected = dims.evaluate(dim, known)
+                expected = dims.evaluate(dim, values)
                 if expected != size:
-                    stated = f"{dims.text(dim)} = {expected} on axis {axis}"
-                    raise _mismatch(buffer, stated, str(size))
-        return known
+                    declared = f"{dims.text(dim)} = {expected} on axis {axis}"
+                    raise _mismatch(buffer, declared, str(size))
+        return values
 
 
 def lowered_region(
@@ -191,14 +189,16 @@ def lowered_region(
     return CompiledRegion(boundary_of(region, assumed), write, threads)
 
 
-def _check(check: SizeCheck, known: Mapping[Sym, int]) -> None:
-    left, right = dims.evaluate(check.left, known), dims.evaluate(check.right, known)
-    if left != right and not (check.loose and left == 1):
-        if "{left}" in check.what:
-            message = check.what.replace("{left}", str(left)).replace("{right}", str(right))
+def _check(check: SizeCheck, values: Mapping[Sym, int]) -> None:
+    lhs, rhs = dims.evaluate(check.left, values), dims.evaluate(check.right, values)
+    if lhs != rhs and not (check.loose and lhs == 1):
+        if "{left}" in check.description:
+            message = check.description.replace("{left}", str(lhs)).replace("{right}", str(rhs))
             raise ShapeMismatchError(message, code="E0721")
-        expected, found = _equation(check.left, left), _equation(check.right, right)
-        raise ShapeMismatchError(f"{check.what}: expected {expected}, found {found}", code="E0721")
+        expected, actual = _equation(check.left, lhs), _equation(check.right, rhs)
+        raise ShapeMismatchError(
+            f"{check.description}: expected {expected}, found {actual}", code="E0721"
+        )
 
 
 def _equation(dim: Any, value: int) -> str:
@@ -206,8 +206,8 @@ def _equation(dim: Any, value: int) -> str:
     return f"{dims.text(dim)} = {value}" if dims.syms(dim) else str(value)
 
 
-def _mismatch(buffer: Buffer, expected: str, found: str) -> ShapeMismatchError:
-    return ShapeMismatchError(f"{buffer}: expected {expected}, found {found}")
+def _mismatch(buffer: Buffer, expected: str, actual: str) -> ShapeMismatchError:
+    return ShapeMismatchError(f"{buffer}: expected {expected}, found {actual}")
 
 
 def _forms(buffers: Sequence[Buffer]) -> list[tuple[Any, int]]:
@@ -231,9 +231,9 @@ def results_of(bound: BoundPlan, arrays: Sequence[Any], owned: Sequence[Any]) ->
     memory = dict(zip(plan.owned, owned, strict=True))
     memory |= dict(zip(plan.inputs, arrays, strict=True))
     shapes = dict(zip(plan.outputs, bound.output_shapes, strict=True))
-    found = []
+    results = []
     for buffer in plan.results:
         root = buffer.root
         array = memory.get(root, root.data)
-        found.append(array if buffer.base is None else array.reshape(shapes[buffer]))
-    return found
+        results.append(array if buffer.base is None else array.reshape(shapes[buffer]))
+    return results

@@ -19,7 +19,7 @@ from structir.ir.node import replace
 from structir.ir.struct_info import StructInfo
 
 Value = Any
-Counts = tuple[int, ...]  # of the axes of each row variable
+Counts = tuple[int, ...]  # the number of axes of each row variable
 
 
 def rows_of(function: Function) -> list[RowVar]:
@@ -40,16 +40,16 @@ class OfRank(Substitution):
         if not isinstance(binding, VarBinding) or type(binding.value) is not Call:
             return super().binding(binding)
         value = self.part(binding.value)
-        found = deduce(value)
-        info = self._sharper(self.info(binding.var.struct_info), found)
+        inferred = deduce(value)
+        info = self._sharper(self.info(binding.var.struct_info), inferred)
         var = binding.var
         if info != var.struct_info:
             var = self.variables[binding.var] = type(var)(var.name, info, var.span)
             self.infos.clear()
-        return VarBinding(var, replace(value, struct_info=found), binding.span)
+        return VarBinding(var, replace(value, struct_info=inferred), binding.span)
 
-    def _sharper(self, stated: StructInfo, found: StructInfo) -> StructInfo:
-        return found if base_check(stated, found) is PASS else stated
+    def _sharper(self, declared: StructInfo, inferred: StructInfo) -> StructInfo:
+        return inferred if base_check(declared, inferred) is PASS else declared
 
 
 class EveryRank:
@@ -64,9 +64,9 @@ class EveryRank:
     ) -> None:
         self.name, self.function = name, function
         self.general = general  # runs at any rank, op by op
-        self.compiled = compiled  # makes an executable of a function
+        self.compiled = compiled  # compiles one function to an executable
         self.rows = rows_of(function)
-        self.forms: dict[Counts, Any] = {}  # by ranks of arguments; None: no form
+        self.forms: dict[Counts, Any] = {}  # by the ranks of row variables; None if invalid
         self._counts: dict[Any, Counts] = {}  # by the ranks of the arguments
 
     def __call__(self, *args: Value, **names: Value) -> Value:
@@ -84,20 +84,20 @@ class EveryRank:
         it."""
         params = self.function.params
         key = tuple([getattr(arg, "ndim", None) for arg in args])
-        known = self._counts.get(key)
-        if known is None:
+        counts = self._counts.get(key)
+        if counts is None:
             scope = Activation({}, {})
-            both = zip(params, args, strict=True)
+            pairs = zip(params, args, strict=True)
             match(
-                [(p.struct_info, as_value(p.struct_info, a), self._where(p)) for p, a in both],
+                [(p.struct_info, as_value(p.struct_info, a), self._where(p)) for p, a in pairs],
                 scope,
             )
             if any(row not in scope.sizes for row in self.rows):
                 return None
-            known = tuple([len(scope.sizes[row]) for row in self.rows])
+            counts = tuple([len(scope.sizes[row]) for row in self.rows])
             if None not in key:
-                self._counts[key] = known
-        return known
+                self._counts[key] = counts
+        return counts
 
     def _where(self, param: Var) -> str:
         return f"{self.name}: parameter {param.name}"

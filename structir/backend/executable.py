@@ -12,8 +12,8 @@ import attrs
 import numpy as np
 
 from structir.backend import archive, progress
-from structir.backend.cached_plans import CachedPlans, Shelf
-from structir.backend.compiled_machine import CompiledMachine
+from structir.backend.cached_plans import CachedPlans, FunctionStore
+from structir.backend.compiled_interpreter import CompiledInterpreter
 from structir.backend.compiled_region import CompiledRegion, lowered_region
 from structir.backend.every_rank import EveryRank, rows_of
 from structir.backend.loops.writer import MissingCodeError
@@ -45,8 +45,8 @@ Value = Any
 
 
 class CompiledFunction:
-    """A function that is one region: `entry` runs its kernels for bound sizes; other calls come
-    here."""
+    """A function that is one region. `entry` runs its kernels for bound sizes, and passes other
+    calls to `__call__`."""
 
     def __init__(self, stored: StoredFunction) -> None:
         self.stored = stored
@@ -54,82 +54,84 @@ class CompiledFunction:
         self._shape = stored.shape
         self._single = isinstance(stored.shape, int)
         flat = self._single or self._shape == tuple(range(len(self._shape)))
-        here: Callable[..., Value] = self.__call__
-        self.entry = self.region.native(self.name, self._single, here) if flat else here
+        fallback: Callable[..., Value] = self.__call__
+        self.entry = self.region.native(self.name, self._single, fallback) if flat else fallback
 
     def __call__(self, *args: Value, out: Sequence[Value] | None = None, **names: Value) -> Value:
         check_call(self.name, self.params, args, names)
         with within_memory(self.name):
-            return self._called(args, out)
+            return self._call(args, out)
 
-    def _called(self, args: Sequence[Value], out: Sequence[Value] | None) -> Value:
+    def _call(self, args: Sequence[Value], out: Sequence[Value] | None) -> Value:
         params = self.params
         scope = Activation({}, {})
-        given = [as_value(p.struct_info, a) for p, a in zip(params, args, strict=True)]
+        arguments = [as_value(p.struct_info, a) for p, a in zip(params, args, strict=True)]
         match(
             [
                 (p.struct_info, value, f"{self.name}: parameter {p.name}")
-                for p, value in zip(params, given, strict=True)
+                for p, value in zip(params, arguments, strict=True)
             ],
             scope,
         )
-        key = tuple([a.shape for a in given])
-        bound = self.region.bound(key) or self.region.bind(key, given, scope.sizes)
-        results = self._results(bound, given, out)
+        key = tuple([a.shape for a in arguments])
+        bound = self.region.bound(key) or self.region.bind(key, arguments, scope.sizes)
+        results = self._results(bound, arguments, out)
         value = results[0] if self._single else arranged(self._shape, results)
         match([(self.stored.result, value, f"{self.name}: result")], scope)
         return value
 
     def _results(
-        self, bound: BoundPlan, given: Sequence[Value], out: Sequence[Value] | None
+        self, bound: BoundPlan, arguments: Sequence[Value], out: Sequence[Value] | None
     ) -> list[Value]:
-        """Returns the results, in the arrays of the caller if given.
+        """Returns the results, in the arrays `out` if the caller passes them.
 
-        An array that shares memory with an argument is filled last.
+        Arrays that share memory with an argument are filled after the run.
         """
         if out is None:
-            return self._new_results(bound, given)
+            return self._new_results(bound, arguments)
         if not isinstance(out, np.ndarray | list | tuple):
-            raise self._unsuitable("an array, or one for each result", described(out))
-        asked = self._check_out(bound, [out] if isinstance(out, np.ndarray) else list(out))
-        overlap = any(np.may_share_memory(array, other) for array in asked for other in given)
+            raise self._output_mismatch("an array, or one for each result", described(out))
+        outputs = self._check_out(bound, [out] if isinstance(out, np.ndarray) else list(out))
+        overlap = any(
+            np.may_share_memory(array, argument) for array in outputs for argument in arguments
+        )
         if bound.is_plain and not overlap:
-            return self.region.run(bound, given, asked)
-        for array, result in zip(asked, self._new_results(bound, given), strict=True):
+            return self.region.run(bound, arguments, outputs)
+        for array, result in zip(outputs, self._new_results(bound, arguments), strict=True):
             array[...] = result
-        return asked
+        return outputs
 
-    def _new_results(self, bound: BoundPlan, given: Sequence[Value]) -> list[Value]:
+    def _new_results(self, bound: BoundPlan, arguments: Sequence[Value]) -> list[Value]:
         """Returns the results in new arrays, which the caller owns."""
-        results = self.region.run(bound, given)
-        return results if bound.is_plain else [*owned(tuple(results), given, RESULTS.copy)]
+        results = self.region.run(bound, arguments)
+        return results if bound.is_plain else [*owned(tuple(results), arguments, RESULTS.copy)]
 
-    def _check_out(self, bound: BoundPlan, given: list[Value]) -> list[Value]:
+    def _check_out(self, bound: BoundPlan, outputs: list[Value]) -> list[Value]:
         """Returns the caller's arrays for the results; raises ShapeMismatchError if they are not
         suitable."""
         forms = bound.result_forms
-        if len(given) != len(forms):
+        if len(outputs) != len(forms):
             raise ShapeMismatchError(f"{self.name}: out: expected one array for each result")
-        for array, (shape, dtype) in zip(given, forms, strict=True):
-            wanted = f"a dense {dtype} array of shape {shape}"
+        for array, (shape, dtype) in zip(outputs, forms, strict=True):
+            expected = f"a dense {dtype} array of shape {shape}"
             if not isinstance(array, np.ndarray):
-                raise self._unsuitable(wanted, described(array))
+                raise self._output_mismatch(expected, described(array))
             flags = array.flags
             dense = flags.c_contiguous and flags.aligned
             if array.shape != shape or array.dtype != dtype or not dense:
-                found = f"{array.dtype} {array.shape}" + ("" if dense else ", not dense")
-                raise self._unsuitable(wanted, found)
+                actual = f"{array.dtype} {array.shape}" + ("" if dense else ", not dense")
+                raise self._output_mismatch(expected, actual)
             if not flags.writeable:
-                raise self._unsuitable(wanted, "a read-only array")
-        for k, other in combinations(range(len(given)), 2):
-            if np.may_share_memory(given[k], given[other]):
-                wanted = "arrays that share no memory"
-                raise self._unsuitable(wanted, f"arrays {k} and {other}, which overlap")
-        return given
+                raise self._output_mismatch(expected, "a read-only array")
+        for k, other in combinations(range(len(outputs)), 2):
+            if np.may_share_memory(outputs[k], outputs[other]):
+                expected = "arrays that share no memory"
+                raise self._output_mismatch(expected, f"arrays {k} and {other}, which overlap")
+        return outputs
 
-    def _unsuitable(self, wanted: str, found: str) -> ShapeMismatchError:
+    def _output_mismatch(self, expected: str, actual: str) -> ShapeMismatchError:
         return ShapeMismatchError(
-            f"{self.name}: out: expected {wanted}, found {found}", code="E0722"
+            f"{self.name}: out: expected {expected}, found {actual}", code="E0722"
         )
 
 
@@ -144,7 +146,7 @@ class Executable:
         self,
         module: IRModule | Callable[[], IRModule],
         num_threads: int | None = None,
-        shelf: Shelf | None = None,
+        store: FunctionStore | None = None,
         exact_division: bool = False,
     ) -> None:
         self._module, self.exact_division = module, exact_division
@@ -155,13 +157,13 @@ class Executable:
         self._every_rank: dict[str, EveryRank] = {}
         self._on_host: dict[str, Function] = {}
         self._planned: dict[str, PlannedFunction] = {}
-        place: Shelf = CachedPlans(self.module, str(exact_division)) if shelf is None else shelf
-        self.function_names = tuple(place.names)
+        compiled: FunctionStore = store or CachedPlans(self.module, str(exact_division))
+        self.function_names = tuple(compiled.names)
         with progress.shown("compiling"):
-            for function in place.functions():
+            for function in compiled.functions():
                 self._add_stored(function)
-            if any(name not in self.direct for name in place.names):
-                self._compile_the_rest(place)
+            if any(name not in self.direct for name in compiled.names):
+                self._compile_missing(compiled)
 
     @property
     def module(self) -> IRModule:
@@ -171,9 +173,9 @@ class Executable:
         return self._module
 
     @cached_property
-    def _machine(self) -> CompiledMachine:
+    def _interpreter(self) -> CompiledInterpreter:
         functions = {**self.module.functions, **self._on_host}
-        return CompiledMachine(self.module.with_functions(functions), self.direct)
+        return CompiledInterpreter(self.module.with_functions(functions), self.direct)
 
     def _add(self, function: StoredFunction) -> None:
         function.region.threads = self.num_threads
@@ -184,7 +186,7 @@ class Executable:
     def _add_stored(self, function: StoredFunction) -> None:
         """Uses a function loaded from a file, if the machine code of its kernels is available."""
         with suppress(MissingCodeError):
-            function.region.lower = partial(self._lowered_again, function.name)
+            function.region.lower = partial(self._lower_again, function.name)
             self._add(function)
 
     def _host_program(self) -> HostProgram:
@@ -193,14 +195,14 @@ class Executable:
         make = partial(lowered_region, threads=self.num_threads, exact=self.exact_division)
         return HostProgram(kernels, make)
 
-    def _lowered_again(self, name: str) -> CompiledRegion:
+    def _lower_again(self, name: str) -> CompiledRegion:
         """Lowers the region of a function again from the program."""
-        whole = self._whole(name, self._host_program())
-        if whole is None:
+        compiled = self._as_one_region(name, self._host_program())
+        if compiled is None:
             raise StructIRError(f"{name} is stored as one region, but has several")
-        return whole.region
+        return compiled.region
 
-    def _compile_the_rest(self, shelf: Shelf) -> None:
+    def _compile_missing(self, store: FunctionStore) -> None:
         before = len(self.direct)
         functions = {n: f for n, f in self.module.functions.items() if isinstance(f, Function)}
         for name, function in functions.items():
@@ -211,16 +213,16 @@ class Executable:
             name: EveryRank(
                 name,
                 function,
-                owning(self._machine.global_function(name)),
-                partial(self._again, name),
+                owning(self._interpreter.global_function(name)),
+                partial(self._with_form, name),
             )
             for name, function in functions.items()
             if rows_of(function)
         }
         if len(self.direct) > before:
-            shelf.keep([function.stored for function in self.direct.values()])
+            store.keep([function.stored for function in self.direct.values()])
 
-    def _again(self, name: str, function: Function) -> Executable:
+    def _with_form(self, name: str, function: Function) -> Executable:
         """Returns the module with another form of one function."""
         self.compile_count += 1
         module = self.module.with_functions({**self.module.functions, name: function})
@@ -228,20 +230,20 @@ class Executable:
 
     @cached_property
     def _without_calls(self) -> IRModule:
-        """Returns the module with all calls inlined."""
+        """The module with all calls inlined."""
         return inline_functions(self.module)
 
-    def _whole(self, name: str, program: HostProgram) -> WholeRegion | None:
+    def _as_one_region(self, name: str, program: HostProgram) -> WholeRegion | None:
         """Returns a function as one region, if it is one."""
         with collection_paused():
             return program.whole_with_calls(self.module[name], lambda: self._without_calls[name])
 
     def _compile(self, name: str, function: Function, program: HostProgram) -> None:
-        whole = self._whole(name, program)
-        if whole is not None:
+        compiled = self._as_one_region(name, program)
+        if compiled is not None:
             params, result = function.params, function.ret_struct_info
-            shape = numbered(whole.result)
-            self._add(StoredFunction(name, params, result, shape, whole.region))
+            shape = numbered(compiled.result)
+            self._add(StoredFunction(name, params, result, shape, compiled.region))
             return
         self._on_host[name] = program.function(function)
         self._regions[name] = program.regions
@@ -255,9 +257,9 @@ class Executable:
         if name in self._every_rank:
             return self._every_rank[name]
         if recording.get() or name not in self._on_host:
-            return owning(self._machine.global_function(name))
+            return owning(self._interpreter.global_function(name))
         if name not in self._planned:
-            self._planned[name] = PlannedFunction(name, self._machine)
+            self._planned[name] = PlannedFunction(name, self._interpreter)
         return self._planned[name].entry
 
     def __iter__(self) -> Any:
@@ -267,16 +269,16 @@ class Executable:
         """Returns the plans of a function, or of all functions."""
         names = self._regions if name is None else [name]
         plans = [p for n in names for r in self._regions[n] for p in r.plans()]
-        for each in names:
-            if each in self._every_rank:
-                forms = self._every_rank[each].forms.values()
-                plans += [p for form in forms if form is not None for p in form.plans(each)]
+        for function in names:
+            if function in self._every_rank:
+                forms = self._every_rank[function].forms.values()
+                plans += [p for form in forms if form is not None for p in form.plans(function)]
         return plans
 
     def profile(self, *args: Value, name: str = "main", repeat: int = 20) -> Profile:
         """Profiles calls: print the result, or use its `kernels`."""
-        found = profiled(lambda: self[name](*args), repeat)
-        return attrs.evolve(found, left=self.fallbacks)
+        result = profiled(lambda: self[name](*args), repeat)
+        return attrs.evolve(result, left=self.fallbacks)
 
     @property
     def fallbacks(self) -> tuple[str, ...]:
@@ -284,8 +286,8 @@ class Executable:
         and reason."""
         forms = [f for e in self._every_rank.values() for f in e.forms.values() if f is not None]
         inner = [reason for form in forms for reason in form.fallbacks]
-        own = self._machine.plans.left if self._on_host else ()
-        return tuple(dict.fromkeys([*own, *inner]))
+        outer = self._interpreter.plans.fallbacks if self._on_host else ()
+        return tuple(dict.fromkeys([*outer, *inner]))
 
     def save(self, path: archive.Path) -> None:
         """Writes the program and its machine code; `structir.load` returns the executable."""
@@ -300,10 +302,11 @@ class Executable:
         return len({k.text for plan in self.plans() for k in plan.kernels})
 
     def source(self, name: str = "main") -> str:
-        """Returns the generated kernels of a function as Python, with what each computes."""
+        """Returns the generated kernels of a function as Python, with the ops that each
+        computes."""
         if name not in self._regions:
-            known = ", ".join(self._regions) or "none"
-            message = f"no function `{name}` in module; available: {known}"
+            available = ", ".join(self._regions) or "none"
+            message = f"no function `{name}` in module; available: {available}"
             raise StructIRError(message, code="E1002")
         reason = "it runs on the host"
         if name in self._every_rank:

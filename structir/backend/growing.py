@@ -13,7 +13,7 @@ from structir.backend.steps import OUTSIDE, WORD, MemoryCell, NotPlannedError
 from structir.interpret.lists import GrowingList
 from structir.interpret.scope import ForeignTensor
 
-OUTPUT, LIST, ROWS = "output", "list", "rows"  # the subclasses of growing values
+OUTPUT, LIST, ROWS = "output", "list", "rows"  # values of `Growing.kind`
 
 
 @attrs.define(eq=False)
@@ -24,18 +24,18 @@ class Growing:
     """
 
     kind: str
-    append: Callable[[Any, Any], Any]  # the value after appending an element
+    append: Callable[[Any, Any], Any]  # returns the value after appending an element
     form: tuple[tuple[int, ...], Any] | None = None  # the shape and the dtype of an element
     cell: MemoryCell = attrs.Factory(lambda: MemoryCell(0, OUTSIDE))
     filled: MemoryCell = attrs.Factory(lambda: MemoryCell(WORD))  # holds the number of bytes used
     version: int = 0  # the version of the latest value
     versions: int = 0
     ends: tuple[int, int] = (0, 0)  # the latest versions of the two branches of a conditional
-    room: int = 64  # initial capacity in elements; a run that needed more raises it for later ones
+    room: int = 64  # initial capacity in elements; raised when a run needs more
 
     @property
     def value(self) -> Grown:
-        """Returns the current value."""
+        """The current version of the value."""
         return Grown(self, self.version)
 
     def change(self) -> None:
@@ -44,18 +44,19 @@ class Growing:
         self.version = self.versions
 
     def fits(self, shape: tuple[int, ...], dtype: Any) -> bool:
-        """Whether elements may have a form; the first one determines it."""
+        """Whether an element of this shape and dtype can be appended; the first one determines
+        both."""
         if self.form is None:
             self.form = shape, dtype
         return self.form == (shape, dtype) and prod(shape) > 0
 
-    def chosen(self, one: int | None, two: int | None) -> None:
-        """Returns the value after a conditional whose branches ended with these versions; None
-        where a branch fell back to the host."""
-        if one is None or two is None or one == two:
-            self.version = next(v for v in (one, two) if v is not None)
+    def merge_versions(self, then_version: int | None, else_version: int | None) -> None:
+        """Merges the versions at the ends of two branches; None where a branch falls back to the
+        host."""
+        if then_version is None or else_version is None or then_version == else_version:
+            self.version = next(v for v in (then_version, else_version) if v is not None)
         else:
-            self.ends = one, two
+            self.ends = then_version, else_version
             self.change()
 
     def new(self, room: int) -> Any:
@@ -79,17 +80,20 @@ class Grown(ForeignTensor, GrowingList):
     ) -> None:
         self.growing, self.version, self.kind = growing, version, kind or growing.kind
         shape, self.dtype = growing.form or ((), None)
-        self.shape: Any = (None, *(shape if rest is None else rest))  # the first size is not known
+        self.shape: Any = (
+            None,
+            *(shape if rest is None else rest),
+        )  # the length is known only at run time
 
-    def side_by_side(self, axis: int, new: bool) -> Grown:
+    def concatenate(self, axis: int, new: bool) -> Grown:
         """Returns the elements of a list as one tensor, stacked along its first axis."""
         shape, _ = self.growing.form or ((), None)
         if self.kind != LIST or axis != 0 or not (new or shape):
             raise NotPlannedError("appending along another axis")
         return Grown(self.growing, self.version, OUTPUT, shape if new else shape[1:])
 
-    def given(self, array: Any) -> Any:
-        """Returns the value of its stacked elements."""
+    def from_elements(self, array: Any) -> Any:
+        """Returns the run-time value, from the array of all elements."""
         if self.kind == LIST:
             return tuple([array[k, ...] for k in range(len(array))])
         return array.reshape((-1, *self.shape[1:]))
@@ -98,10 +102,10 @@ class Grown(ForeignTensor, GrowingList):
         """Returns a list with more elements."""
         if self.kind != LIST:
             raise NotPlannedError("expected a list")
-        found = self
+        result = self
         for item in items:
-            found = self.growing.append(found, item)
-        return found
+            result = self.growing.append(result, item)
+        return result
 
     def _unknown(self, *_: Any, **__: Any) -> Any:
         raise NotPlannedError("a value known only at run time")
@@ -110,13 +114,17 @@ class Grown(ForeignTensor, GrowingList):
     item = __getitem__ = _unknown
 
 
-def joined(one: Grown, two: Any) -> Grown:
-    """Returns the value after a conditional, where both branches return a growing value."""
-    growing = one.growing
-    same = isinstance(two, Grown) and two.growing is growing
-    if same and one.version == two.version == growing.version and one.kind == two.kind:
-        return one
-    whole = same and one.kind == two.kind == growing.kind
-    if not whole or (one.version, two.version) != growing.ends:
+def merge_growing(then: Grown, otherwise: Any) -> Grown:
+    """Merges the results of two branches, at least one of which is a growing value."""
+    growing = then.growing
+    same = isinstance(otherwise, Grown) and otherwise.growing is growing
+    if (
+        same
+        and then.version == otherwise.version == growing.version
+        and then.kind == otherwise.kind
+    ):
+        return then
+    is_current = same and then.kind == otherwise.kind == growing.kind
+    if not is_current or (then.version, otherwise.version) != growing.ends:
         raise NotPlannedError("a value whose memory has been reused")
     return growing.value

@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 
 from structir.backend.compiled_region import CompiledRegion, lowered_region
-from structir.backend.kernel_stages import Given, lowered_call
+from structir.backend.kernel_stages import KernelOperand, lowered_call
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.routine import KernelCode, code_of
 from structir.backend.loops.stage import LoopProgram
@@ -46,9 +46,9 @@ class KernelRunner:
         results = list(values[len(kernel.operands) :])
         dense = [r if r.flags.c_contiguous else np.empty(r.shape, r.dtype) for r in results]
         region(arrays, sizes, out=dense)
-        for result, made in zip(results, dense, strict=True):
-            if result is not made:
-                result[...] = made
+        for result, buffer in zip(results, dense, strict=True):
+            if result is not buffer:
+                result[...] = buffer
 
 
 def _dtype(info: StructInfo) -> str:
@@ -57,17 +57,19 @@ def _dtype(info: StructInfo) -> str:
 
 def _alone(kernel: Kernel, code: KernelCode) -> LoweredRegion:
     """Returns a kernel as a region over its own parameters."""
-    given: list[Given] = []
+    operands: list[KernelOperand] = []
     shapes: list[tuple[Dim, ...]] = []
     for param, info in zip(kernel.params, code.info.params or (), strict=True):
         if isinstance(info, PrimStructInfo):
-            whole = info.dtype == "int64" and info.value is not None
-            given.append(info.value if whole else Buffer((), info.dtype, "input", name=param.name))  # type: ignore[arg-type]
+            if info.dtype == "int64" and info.value is not None:
+                operands.append(info.value)
+            else:
+                operands.append(Buffer((), info.dtype, "input", name=param.name))
         elif isinstance(info, TensorStructInfo) and param in kernel.operands:
-            given.append(Buffer(info.dims, str(info.dtype), "input", name=param.name))
+            operands.append(Buffer(info.dims, str(info.dtype), "input", name=param.name))
         elif isinstance(info, TensorStructInfo):
             shapes.append(info.dims)
-    call = lowered_call(kernel, given, shapes, kernel.name)
-    inputs = tuple([value for value in given if isinstance(value, Buffer)])
+    call = lowered_call(kernel, operands, shapes, kernel.name)
+    inputs = tuple([value for value in operands if isinstance(value, Buffer)])
     program = LoopProgram(inputs, (), tuple(call.results), tuple(call.stages))
     return LoweredRegion(program, (), tuple(call.results), checks_of(kernel, call))

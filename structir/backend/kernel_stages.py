@@ -18,7 +18,7 @@ from structir.ir.dims import Dim, Sym
 from structir.ir.kernel import Kernel
 from structir.ir.struct_info import PrimStructInfo, StructInfo, TensorStructInfo
 
-Given = Buffer | Dim  # a tensor, or an integer of a size
+KernelOperand = Buffer | Dim  # a tensor, or an integer of a size
 
 
 @attrs.frozen(eq=False)
@@ -31,17 +31,20 @@ class LoweredCall:
 
 
 def lowered_call(
-    kernel: Kernel, given: Sequence[Given], stated: Sequence[tuple[Dim, ...]], origin: str
+    kernel: Kernel,
+    operands: Sequence[KernelOperand],
+    result_shapes: Sequence[tuple[Dim, ...]],
+    origin: str,
 ) -> LoweredCall:
     """Lowers a call on these buffers and integers, with results of the declared sizes."""
-    pairs = zip(kernel.operands, given, strict=True)
+    pairs = zip(kernel.operands, operands, strict=True)
     constant = [p for p, b in pairs if isinstance(b, Buffer) and b.root.data is not None]
     code = code_of(kernel, frozenset(constant))
     results = [
         Buffer(shape, result.struct_info.dtype)  # type: ignore[attr-defined]
-        for shape, result in zip(stated, kernel.results, strict=True)
+        for shape, result in zip(result_shapes, kernel.results, strict=True)
     ]
-    filled: list[Given] = [*given, *results]
+    filled: list[KernelOperand] = [*operands, *results]
     infos = [
         _info(param, value) for param, value in zip(code.info.params or (), filled, strict=True)
     ]
@@ -50,12 +53,12 @@ def lowered_call(
         raise NoKernelError("a size that is computed in the kernel")
     by_param = dict(zip(kernel.params, filled, strict=True))
     routine = _routine(code, by_param, bound.sizes)
-    reads = [value for value in given if isinstance(value, Buffer)]
+    reads = [value for value in operands if isinstance(value, Buffer)]
     stages = routine_stages(reads, results, routine, origin)
     return LoweredCall(stages, results, bound.equations)
 
 
-def _info(param: StructInfo, value: Given) -> StructInfo:
+def _info(param: StructInfo, value: KernelOperand) -> StructInfo:
     """Returns the StructInfo of an argument; for a number in memory, that of its parameter."""
     if not isinstance(value, Buffer):
         return PrimStructInfo("int64", value)
@@ -64,29 +67,31 @@ def _info(param: StructInfo, value: Given) -> StructInfo:
     )
 
 
-def _routine(code: KernelCode, given: Mapping[Any, Given], sizes: Mapping[Sym, Dim]) -> Routine:
+def _routine(
+    code: KernelCode, values: Mapping[Any, KernelOperand], sizes: Mapping[Sym, Dim]
+) -> Routine:
     scratch: list[Buffer] = []
     buffers: list[Buffer] = []
     for array in code.arrays:
-        value = given.get(array)
+        value = values.get(array)
         if array in code.panels:
             source, form = code.panels[array]
-            made_of = given[source]
-            assert isinstance(made_of, Buffer)
-            value = constant_panels(made_of, form)
+            original = values[source]
+            assert isinstance(original, Buffer)
+            value = constant_panels(original, form)
         if not isinstance(value, Buffer):
             shape = tuple([dims.substitute(dim, sizes) for dim in code.shapes[array]])
             value = Buffer(shape, array.struct_info.dtype, "scratch")  # type: ignore[attr-defined]
             scratch.append(value)
         buffers.append(value.root)
-    own = tuple([dims.substitute(dim, sizes) for dim in code.sizes])
+    routine_sizes = tuple([dims.substitute(dim, sizes) for dim in code.sizes])
     parted = code.part is not None
     launch = code.launch and (dims.substitute(code.launch[0], sizes), code.launch[1])
     return Routine(
         code.lines,
         tuple(buffers),
         tuple(scratch),
-        own,
+        routine_sizes,
         code.sites,
         code.names,
         range=1 if code.part is None else dims.substitute(code.part, sizes),

@@ -1,4 +1,4 @@
-"""Traces loops into step instructions: the body runs once on forms, with its carried values."""
+"""Traces loops into step instructions: the body is traced once with abstract values."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from structir.interpret.scope import Closure, Value
 from structir.ir.bodies import bindings_of
 from structir.ops.loop import LoopSpec
 
-MOST_OUTPUT = 1 << 26  # bytes of an output that is allocated completely at the start
+MAX_OUTPUT_BYTES = 1 << 26  # bytes of an output that is allocated completely at the start
 BOOL, INT64 = np.dtype(bool), np.dtype(np.int64)
 TRUE = np.asarray(True)
 
 
 def is_array(value: Value) -> bool:
-    """Whether a value is, or will be, in memory."""
+    """Whether a value is an array, at compile time or at run time."""
     return isinstance(value, Slot | np.ndarray | np.generic)
 
 
@@ -54,8 +54,8 @@ def may_grow(function: Any, steps: LoopSpec) -> frozenset[int]:
     if not isinstance(function, Closure):
         return frozenset()
     params = function.function.params[2 if steps.read is None else 0 :]
-    found = [rows_added(binding.value) for binding in bindings_of(function.function)]
-    added = {rows[0] for rows in found if rows is not None}
+    appends = [rows_added(binding.value) for binding in bindings_of(function.function)]
+    added = {rows[0] for rows in appends if rows is not None}
     pairs = enumerate(zip(params, steps.carried, strict=False))
     return frozenset([k for k, (param, value) in pairs if is_empty(value) or param in added])
 
@@ -84,20 +84,20 @@ class LoopTrace:
         self.around: InstructionBlock = tracer.blocks[-1]
         self.outermost = len(tracer.blocks) == 1
 
-    def made(self) -> tuple[tuple[Value, ...], list[Value]]:
+    def trace(self) -> tuple[tuple[Value, ...], list[Value]]:
         """Traces the loop and returns its results."""
-        carried = tuple([self._first(*each) for each in enumerate(self.steps.carried)])
+        carried = tuple([self._initial(*item) for item in enumerate(self.steps.carried)])
         with self.tracer.inside() as body:
             part, element = self._element()
-            found = self._result(self.steps.given(self.counter, TRUE, carried, element))
-            going, after, outputs = self.steps.taken(found)
+            value = self._result(self.steps.given(self.counter, TRUE, carried, element))
+            going, after, outputs = self.steps.taken(value)
             condition = self._condition(going, body)
-            grown = [self._grown(output, condition) for output in outputs]
-            before, now = list(leaves(carried)), list(leaves(after))
-            if len(before) != len(now):
+            grown = [self._output(output, condition) for output in outputs]
+            before, results = list(leaves(carried)), list(leaves(after))
+            if len(before) != len(results):
                 raise NotPlannedError("a list that the body changes")
-            for one, other in zip(before, now, strict=True):
-                self._carry(one, other, body)
+            for start, end in zip(before, results, strict=True):
+                self._carry(start, end, body)
         self.around.fresh |= {g.cell for g in grown if isinstance(g, Slot)}
         if condition is not None:
             first = self.tracer.slot(TRUE) if self.going is None else self.going
@@ -108,11 +108,11 @@ class LoopTrace:
         )
         return mapped(carried, lambda v: v.growing.value if isinstance(v, Grown) else v), grown
 
-    def _first(self, place: int, value: Value) -> Value:
-        """Returns the carried values before the first step."""
-        return self._starting(value) if place in self.growing else mapped(value, self._entering)
+    def _initial(self, index: int, value: Value) -> Value:
+        """Returns a carried value before the first step."""
+        return self._start_growing(value) if index in self.growing else mapped(value, self._copy_in)
 
-    def _starting(self, value: Value) -> Value:
+    def _start_growing(self, value: Value) -> Value:
         """Returns a growing carried value that starts from the value before the loop."""
         if is_empty(value):
             return self._open(Growing(LIST, self.tracer.append)).value
@@ -136,54 +136,56 @@ class LoopTrace:
             return self.tracer.run(self.tracer.entered(self.function, args))
         return self.function(*args)
 
-    def _entering(self, value: Value) -> Value:
+    def _copy_in(self, value: Value) -> Value:
         """Copies a carried value to a new cell."""
         if not is_array(value):  # including one that grows in an enclosing loop
             return value
         first = self.tracer.slot(value)
-        made = Slot(MemoryCell(first.cell.root.bytes), first.shape, first.dtype)
-        self.tracer.step(CopyInstruction(made.cell, first.cell))
-        return made
+        slot = Slot(MemoryCell(first.cell.root.bytes), first.shape, first.dtype)
+        self.tracer.step(CopyInstruction(slot.cell, first.cell))
+        return slot
 
     def _element(self) -> tuple[RowInstruction | None, Value]:
         if self.steps.read is None:
             return None, None
-        whole = self.tracer.slot(self.steps.read)
-        size = prod(whole.shape[1:]) * whole.dtype.itemsize
-        cell = MemoryCell(size, PART, around=whole.cell)
-        return RowInstruction(cell, whole.cell, self.counter.cell), Slot(
-            cell, whole.shape[1:], whole.dtype
+        source = self.tracer.slot(self.steps.read)
+        size = prod(source.shape[1:]) * source.dtype.itemsize
+        cell = MemoryCell(size, PART, enclosing=source.cell)
+        return RowInstruction(cell, source.cell, self.counter.cell), Slot(
+            cell, source.shape[1:], source.dtype
         )
 
     def _condition(self, going: Value, body: InstructionBlock) -> MemoryCell | None:
         """Returns the cell of the loop condition; None if all steps run."""
         if not isinstance(going, Slot | np.ndarray):
             raise NotPlannedError("a condition that is not a tensor")
-        next_one = self.tracer.slot(going)
-        require_flag(next_one)
-        known = not isinstance(going, Slot)
-        if known and going and not isinstance(self.steps.going, Slot):
+        condition = self.tracer.slot(going)
+        require_flag(condition)
+        is_constant = not isinstance(going, Slot)
+        if is_constant and going and not isinstance(self.steps.going, Slot):
             return None
         cell = MemoryCell(1)
-        if not (known and going):
-            body.steps.append(CopyInstruction(cell, next_one.cell))
+        if not (is_constant and going):
+            body.steps.append(CopyInstruction(cell, condition.cell))
         return cell
 
-    def _grown(self, output: Value, condition: MemoryCell | None) -> Value:
-        """Returns an output with all its memory, or one that grows during the loop."""
-        one = self.tracer.slot(output)
-        size = one.cell.root.bytes
-        known = condition is None and not isinstance(self.steps.trips, Slot | None)
-        trips = int(self.steps.trips) if known else 0
-        if not known or trips * size > MOST_OUTPUT:
-            return self.tracer.append(self._open(Growing(OUTPUT, self.tracer.append)).value, one)
-        whole, filled = (
-            Slot(MemoryCell(trips * size), (trips, *one.shape), one.dtype),
+    def _output(self, output: Value, condition: MemoryCell | None) -> Value:
+        """Returns an output whose memory is allocated completely, or one that grows in the loop."""
+        element = self.tracer.slot(output)
+        size = element.cell.root.bytes
+        is_bounded = condition is None and not isinstance(self.steps.trips, Slot | None)
+        trips = int(self.steps.trips) if is_bounded else 0
+        if not is_bounded or trips * size > MAX_OUTPUT_BYTES:
+            return self.tracer.append(
+                self._open(Growing(OUTPUT, self.tracer.append)).value, element
+            )
+        outputs, filled = (
+            Slot(MemoryCell(trips * size), (trips, *element.shape), element.dtype),
             MemoryCell(WORD),
         )
         self.around.steps.append(Clear(filled))
-        self.tracer.step(Append(whole.cell, one.cell, filled, trips * size))
-        return whole
+        self.tracer.step(Append(outputs.cell, element.cell, filled, trips * size))
+        return outputs
 
     def _carry(self, before: Value, after: Value, body: InstructionBlock) -> None:
         """Assigns the results of a step to the carried values of the next one."""
@@ -201,8 +203,8 @@ class LoopTrace:
             raise NotPlannedError("a carried value that changes its shape or dtype")
         if source.cell.root is before.cell:
             return
-        made = source.cell.root
-        if not body.taken(made, before.cell.bytes):
-            made = MemoryCell(before.cell.bytes)
-            body.steps.append(CopyInstruction(made, source.cell))
-        self.swapped.append((before.cell, made))
+        target = source.cell.root
+        if not body.claim(target, before.cell.bytes):
+            target = MemoryCell(before.cell.bytes)
+            body.steps.append(CopyInstruction(target, source.cell))
+        self.swapped.append((before.cell, target))

@@ -43,7 +43,7 @@ from structir.ir.node import Node, replace
 from structir.ir.op import find_op
 from structir.ir.struct_info import TensorStructInfo, TupleStructInfo
 
-AFTER_ALL = 1 << 60  # the index of a sequence's result among its bindings
+RESULT_INDEX = 1 << 60  # the index of a sequence's result among its bindings
 
 
 Shown = Callable[[Group, str], ShownKernel]
@@ -74,7 +74,7 @@ class _Lowering:
         self.module, self.shown = module, shown
         self.functions: dict[str, Node] = dict(module.functions)
         self.kernels: dict[str, Kernel] = {}
-        self.numbers: Counter[str] = Counter()  # number of requests of each name
+        self.numbers: Counter[str] = Counter()  # how often each name was requested
 
     def function(self, function: Function) -> Function:
         """Lowers a function to calls of kernels."""
@@ -85,11 +85,11 @@ class _Lowering:
         """Lowers the blocks of a sequence."""
         bindings = seq.bindings()
         last = {v: i for i, b in enumerate(bindings) for v in variables_in(b) if v is not b.var}
-        last |= dict.fromkeys(variables_in(seq.body), AFTER_ALL)
-        blocks, place = [], 0
+        last |= dict.fromkeys(variables_in(seq.body), RESULT_INDEX)
+        blocks, start = [], 0
         for block in seq.blocks:
-            blocks.append(_Block(self, block, place, last).lowered())
-            place += len(block.bindings)
+            blocks.append(_Block(self, block, start, last).lowered())
+            start += len(block.bindings)
         same = all(a is b for a, b in zip(blocks, seq.blocks, strict=True))
         return seq if same else replace(seq, blocks=tuple(blocks))
 
@@ -107,87 +107,89 @@ class _Lowering:
 
     def added(self, kernel: Kernel) -> GlobalVar:
         """Adds a kernel to the module under a unique name."""
-        free = name = kernel.name
-        while free in self.functions or free in self.kernels:
+        unique_name = name = kernel.name
+        while unique_name in self.functions or unique_name in self.kernels:
             self.numbers[name] += 1
-            free = f"{name}_{self.numbers[name]}"
-        self.kernels[free] = replace(kernel, name=free)
-        return GlobalVar(free, kernel.struct_info)
+            unique_name = f"{name}_{self.numbers[name]}"
+        self.kernels[unique_name] = replace(kernel, name=unique_name)
+        return GlobalVar(unique_name, kernel.struct_info)
 
 
 class _Block:
     """Lowers one block: runs of bindings become calls of kernels."""
 
     def __init__(
-        self, lowering: _Lowering, block: BindingBlock, place: int, last: Mapping[Var, int]
+        self, lowering: _Lowering, block: BindingBlock, start: int, last: Mapping[Var, int]
     ) -> None:
-        self.lowering, self.block, self.place, self.last = lowering, block, place, last
+        self.lowering, self.block, self.place, self.last = lowering, block, start, last
         self.kind = DataflowVar if isinstance(block, DataflowBlock) else Var
-        self.made: list[Binding] = []
-        self.run = _Run(place)
+        self.new: list[Binding] = []
+        self.run = _BindingRun(start)
         self.changed = False
 
     def lowered(self) -> BindingBlock:
         """Returns the lowered block, or the block itself if nothing is lowered."""
-        for place, binding in enumerate(self.block.bindings, self.place):
-            if self._takes(binding):
+        for index, binding in enumerate(self.block.bindings, self.place):
+            if self._try_add(binding):
                 continue
-            self._close(place)
-            if not self._takes(binding):
+            self._close(index)
+            if not self._try_add(binding):
                 self._keep(binding)
         self._close(self.place + len(self.block.bindings))
-        return replace(self.block, bindings=tuple(self.made)) if self.changed else self.block
+        return replace(self.block, bindings=tuple(self.new)) if self.changed else self.block
 
-    def _takes(self, binding: Binding) -> bool:
+    def _try_add(self, binding: Binding) -> bool:
         is_call = isinstance(binding.value, Call) and not isinstance(binding.value.op, GlobalVar)
         if not isinstance(binding, VarBinding) or not (is_call or self.run.bindings):
             return False
         if not is_call and not isinstance(binding.value, TupleGetItem | Tuple | Var):
             return False
-        return self.run.takes(binding)
+        return self.run.try_add(binding)
 
     def _keep(self, binding: Binding) -> None:
         value = self.lowering.value(binding.value)
         if value is not binding.value:
             binding, self.changed = replace(binding, value=value), True
-        self.made.append(binding)
+        self.new.append(binding)
 
-    def _close(self, place: int) -> None:
+    def _close(self, index: int) -> None:
         """Lowers the current run, except bindings that kernels cannot express."""
-        todo = [self.run]
-        self.run = _Run(place)
-        while todo:
-            run = todo.pop()
+        pending = [self.run]
+        self.run = _BindingRun(index)
+        while pending:
+            run = pending.pop()
             try:
-                self.made += self._written(run)
+                self.new += self._as_calls(run)
             except (NotShown, NoKernelError) as refused:
                 buffers = refused.buffers if isinstance(refused, NotShown) else ()
-                todo += reversed(list(run.parts({run.makers.get(b.root, -1) for b in buffers})))
+                pending += reversed(
+                    list(run.split({run.producers.get(b.root, -1) for b in buffers}))
+                )
 
-    def _written(self, run: _Run) -> Sequence[Binding]:
+    def _as_calls(self, run: _BindingRun) -> Sequence[Binding]:
         """Returns the bindings of a run as calls of kernels."""
         end = run.start + len(run.bindings)
         results = [b.var for b in run.bindings if self._is_read(b.var, end)]
         if run.stays or not run.stages:
             return run.bindings
-        made = _KernelCalls(self, run, results or [b.var for b in run.bindings]).bindings()
+        calls = _KernelCalls(self, run, results or [b.var for b in run.bindings]).bindings()
         self.changed = True
-        return made
+        return calls
 
-    def _is_read(self, var: Var, place: int) -> bool:
-        return self.last.get(var, -1) >= place
+    def _is_read(self, var: Var, index: int) -> bool:
+        return self.last.get(var, -1) >= index
 
 
-class _Run(RegionLowering):
+class _BindingRun(RegionLowering):
     """Bindings that are lowered together, and the binding that computes each buffer."""
 
     def __init__(self, start: int, stays: Sequence[VarBinding] = ()) -> None:
         super().__init__()
         self.start, self.stays = start, bool(stays)  # index of the first binding
         self.bindings = list(stays)
-        self.makers: dict[Buffer, int] = {}
+        self.producers: dict[Buffer, int] = {}
 
-    def takes(self, binding: VarBinding) -> bool:
+    def try_add(self, binding: VarBinding) -> bool:
         """Adds one binding, if kernels may be able to express it."""
         before = len(self.stages)
         try:
@@ -195,7 +197,7 @@ class _Run(RegionLowering):
         except NoKernelError:
             return False
         for stage in self.stages[before:]:
-            self.makers[stage.out.root] = len(self.bindings)
+            self.producers[stage.out.root] = len(self.bindings)
         self.bindings.append(binding)
         return True
 
@@ -207,20 +209,20 @@ class _Run(RegionLowering):
             if getattr(var.struct_info, "dims", None) != self.inputs[var].shape:
                 raise NoKernelError("a size known only at run time")
 
-    def parts(self, staying: set[int]) -> Iterator[_Run]:
+    def split(self, staying: set[int]) -> Iterator[_BindingRun]:
         """Splits the run around bindings that remain; in halves if these are unknown."""
-        places = range(len(self.bindings))
-        stay = (staying & {*places}) or ({0} if len(places) == 1 else set())
-        cut = -1 if stay else len(places) // 2
-        run = _Run(self.start)
+        indices = range(len(self.bindings))
+        stay = (staying & {*indices}) or ({0} if len(indices) == 1 else set())
+        cut = -1 if stay else len(indices) // 2
+        run = _BindingRun(self.start)
         for k, binding in enumerate(self.bindings):
-            if k not in stay and k != cut and run.takes(binding):
+            if k not in stay and k != cut and run.try_add(binding):
                 continue
             yield run
-            run = _Run(self.start + k)
-            if k in stay or not run.takes(binding):
-                yield _Run(self.start + k, [binding])
-                run = _Run(self.start + k + 1)
+            run = _BindingRun(self.start + k)
+            if k in stay or not run.try_add(binding):
+                yield _BindingRun(self.start + k, [binding])
+                run = _BindingRun(self.start + k + 1)
         yield run
 
 
@@ -246,16 +248,16 @@ class _KernelCalls:
         operands: list[Expr] = [self._operand(buffer) for buffer in shown.reads]
         operands += [PrimValue(as_dim(symbol)) for symbol in shown.numbers]
         infos = tuple([TensorStructInfo(b.shape, b.dtype) for b in shown.fills])
-        whole = infos[0] if len(infos) == 1 else TupleStructInfo(infos)
+        result = infos[0] if len(infos) == 1 else TupleStructInfo(infos)
         callee = self.block.lowering.added(shown.kernel)
-        call = Call(callee, tuple(operands), sinfo_args=infos, struct_info=whole)
+        call = Call(callee, tuple(operands), sinfo_args=infos, struct_info=result)
         if len(infos) == 1:
-            self._bind(shown.fills[0], call, whole)
+            self._bind(shown.fills[0], call, result)
             return
-        together = self.block.kind("lowered", whole)
-        self.new.append(VarBinding(together, call))
-        for place, (buffer, info) in enumerate(zip(shown.fills, infos, strict=True)):
-            self._bind(buffer, TupleGetItem(together, place, info), info)
+        outputs = self.block.kind("lowered", result)
+        self.new.append(VarBinding(outputs, call))
+        for index, (buffer, info) in enumerate(zip(shown.fills, infos, strict=True)):
+            self._bind(buffer, TupleGetItem(outputs, index, info), info)
 
     def _bind(self, buffer: Buffer, value: Expr, info: Any) -> Expr:
         """Binds the value of a buffer to the name of its result, or to a new one."""
@@ -268,14 +270,14 @@ class _KernelCalls:
 
     def _operand(self, buffer: Buffer) -> Expr:
         """Returns the value of a buffer; memory under another shape is reshaped."""
-        known = self.exprs.get(buffer)
-        if known is None:
+        value = self.exprs.get(buffer)
+        if value is None:
             if buffer.base is None:
                 raise NotShown("a value without a producer")
             reshape: Any = find_op("reshape")
             call = reshape(self._operand(buffer.base), ShapeExpr(buffer.shape))
-            known = self._bind(buffer, call, call.struct_info)
-        return known
+            value = self._bind(buffer, call, call.struct_info)
+        return value
 
     def _value(self, lowered: Any) -> Expr:
         if isinstance(lowered, tuple):
@@ -285,22 +287,22 @@ class _KernelCalls:
 
 def _all_shown(groups: Sequence[Group], shown: Shown) -> list[ShownKernel]:
     """Returns the kernels of all groups; raises once for all stages that have no kernel form."""
-    found: list[ShownKernel] = []
+    kernels: list[ShownKernel] = []
     refused: list[Buffer] = []
     for group in groups:
         try:
-            found.append(shown(group, _name(group)))
+            kernels.append(shown(group, _name(group)))
         except NotShown as error:
             refused += error.buffers
-    filled = Counter(buffer for kernel in found for buffer in kernel.fills)
+    filled = Counter(buffer for kernel in kernels for buffer in kernel.fills)
     refused += [buffer for buffer, count in filled.items() if count > 1]
     if refused:
         raise NotShown("some stages have no kernel form", refused)
-    return found
+    return kernels
 
 
 def _name(group: Group) -> str:
     """Returns a kernel name from the origins of its stages."""
-    found = [re.match(r"R\.([\w.]+)", stage.origin) for stage in group.stages]
-    names = list(dict.fromkeys(match[1].rpartition(".")[2] for match in found if match))
+    matches = [re.match(r"R\.([\w.]+)", stage.origin) for stage in group.stages]
+    names = list(dict.fromkeys(match[1].rpartition(".")[2] for match in matches if match))
     return "_".join(names[:4]) or "kernel"

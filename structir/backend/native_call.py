@@ -35,7 +35,7 @@ FUNCTIONS = {
 class CallTable(np.ndarray[Any, Any]):
     """The object that calls of a function are bound to; it owns the memory of the call table."""
 
-    held: tuple[Any, ...]
+    references: tuple[Any, ...]
 
 
 class MethodDefinition(ctypes.Structure):
@@ -63,7 +63,7 @@ class NativeCall:
         forms = [int(f) for dtype, rank in (*inputs, *results) for f in (id(dtype), rank)]
         self._forms = np.array([*forms, 0], np.int64)
         self.table = np.zeros(len(TABLE), np.int64).view(CallTable)
-        facts = {
+        table_words = {
             TABLE.inputs: len(inputs),
             TABLE.results: len(results),
             TABLE.single: int(single),
@@ -72,15 +72,15 @@ class NativeCall:
             TABLE.out_name: id(OUT),
             TABLE.otherwise: id(otherwise),
             TABLE.new_array: new_array_address(),
-            **{place: address_of_function(name) for place, name in FUNCTIONS.items()},
+            **{index: address_of_function(function) for index, function in FUNCTIONS.items()},
         }
-        for place, value in facts.items():
-            self.table[place] = value
+        for index, value in table_words.items():
+            self.table[index] = value
         doc = f"{name}(*arrays, out=None)"
         definition = MethodDefinition(
             name.encode(), entry_address(), FAST_CALL_WITH_NAMES, doc.encode()
         )
-        self.table.held = (self._forms, definition, otherwise, inputs, results)
+        self.table.references = (self._forms, definition, otherwise, inputs, results)
         new = ctypes.pythonapi.PyCFunction_NewEx
         new.restype, new.argtypes = (
             ctypes.py_object,
@@ -99,8 +99,8 @@ class NativeCall:
         """Sets the spaces to search, the latest first. Spaces in use are kept alive."""
         with self._lock:
             self.table[TABLE.first_space] = 0  # concurrent calls see an empty table meanwhile
-            gone = [s for s in self._spaces if s not in spaces]
-            self._retired = [s for s in (*self._retired, *gone) if s.words[SPACE.busy]]
+            removed = [s for s in self._spaces if s not in spaces]
+            self._retired = [s for s in (*self._retired, *removed) if s.words[SPACE.busy]]
             first = 0
             for space in reversed(spaces):
                 space.words[SPACE.next] = first

@@ -34,8 +34,8 @@ class KernelOutline:
 
 @attrs.frozen(eq=False)
 class Outline:
-    """The kernels of one function in execution order, and the fusion decisions: the index of the
-    producer, that of the consumer, and the reason."""
+    """The kernels of one function in execution order, and its fusion decisions. A decision is the
+    producer, the consumer and the reason."""
 
     kernels: tuple[KernelOutline, ...]
     decisions: tuple[tuple[str, str, str], ...]
@@ -56,13 +56,15 @@ def outline(module: IRModule, name: str) -> Outline:
 def outline_of(executable: Executable, name: str) -> Outline:
     """Returns the kernels of a function of an executable."""
     plans = executable.plans(name)
-    known = [plan.recipe.scheduled for plan in plans]
-    if None not in known:
-        return _outline([scheduled for scheduled in known if scheduled])
-    again = outline(executable.module, name)  # the cache does not store fusion decisions
+    schedules = [plan.recipe.scheduled for plan in plans]
+    if None not in schedules:
+        return _outline([scheduled for scheduled in schedules if scheduled])
+    regenerated = outline(executable.module, name)  # the cache does not store fusion decisions
     texts = [text for plan in plans for text in plan.texts]
-    both = zip(again.kernels, texts, strict=False)
-    return attrs.evolve(again, kernels=tuple([attrs.evolve(k, text=text) for k, text in both]))
+    pairs = zip(regenerated.kernels, texts, strict=False)
+    return attrs.evolve(
+        regenerated, kernels=tuple([attrs.evolve(k, text=text) for k, text in pairs])
+    )
 
 
 def _outline(plans: Sequence[Scheduled]) -> Outline:

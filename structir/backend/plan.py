@@ -31,23 +31,23 @@ from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.dtype import numpy_dtype
 
-REPORT = 3  # words in which a kernel reports the site, index and size of an error
-KEPT_SHAPES = 64  # bound plans that are kept,
-KEPT_BYTES = 1 << 28  # unless their arenas are larger than this
-SHARED_FROM = 1 << 16  # elements accessed, from which threads share a kernel: some 20 us
-CHUNKS_EACH = 4  # per thread: idle threads claim more
-CHUNK_LINES = 64  # chunks are whole blocks of rows, where the range is long enough
-LONG_WORK = 1 << 14  # elements accessed, from which a call releases the GIL
+REPORT_WORDS = 3  # words in which a kernel stores the site, index and size of an error
+MAX_CACHED_PLANS = 64  # limit of the bound plans in a cache,
+MAX_CACHED_BYTES = 1 << 28  # and of the bytes of their arenas
+MIN_SHARED_ELEMENTS = 1 << 16  # accessed by a kernel that threads share: about 20 us
+CHUNKS_PER_THREAD = 4  # idle threads claim further chunks
+CHUNK_MULTIPLE = 64  # chunk sizes are multiples of this if the range is long enough
+GIL_RELEASE_ELEMENTS = 1 << 14  # accessed by a call that releases the GIL
 
 
 @attrs.frozen(eq=False)
 class Numbers:
     """The integers of a plan at given sizes, by purpose."""
 
-    sizes: list[tuple[int, ...]]  # for each kernel, those in its table
-    ranges: tuple[int, ...]
-    elements: tuple[int, ...]  # of the buffers in the arena
-    shapes: list[tuple[int, ...]]  # of the outputs
+    sizes: list[tuple[int, ...]]  # the sizes in the argument block of each kernel
+    ranges: tuple[int, ...]  # the iterations of each kernel
+    elements: tuple[int, ...]  # the elements of each buffer in the arena
+    shapes: list[tuple[int, ...]]  # the shape of each owned result and output
 
 
 def _compiled(text: KernelText) -> CompiledKernel:
@@ -56,7 +56,7 @@ def _compiled(text: KernelText) -> CompiledKernel:
 
 
 def owned_results(outputs: Iterable[Buffer]) -> tuple[Buffer, ...]:
-    """Returns the results that need new arrays, in order."""
+    """Returns the outputs that need new arrays, in order."""
     roots = dict.fromkeys(b.root for b in outputs)
     return tuple([b for b in roots if b.origin == "value"])
 
@@ -83,10 +83,10 @@ class KernelPlan:
         return _compiled(text)
 
     def _dims(self) -> list[Dim]:
-        found: list[Dim] = [d for t in self.texts for d in t.sizes]
-        found += [t.range for t in self.texts]
-        found += [span.buffer.elements for span in self.spans]
-        return found + [d for b in self._shaped() for d in b.shape]
+        values: list[Dim] = [d for t in self.texts for d in t.sizes]
+        values += [t.range for t in self.texts]
+        values += [span.buffer.elements for span in self.spans]
+        return values + [d for b in self._shaped() for d in b.shape]
 
     def _shaped(self) -> list[Buffer]:
         return [*self.owned, *self.outputs]
@@ -114,12 +114,12 @@ class KernelPlan:
 
 
 def chunk_of(length: int, touched: int, threads: int) -> int:
-    """Returns how much of a range a thread claims at once; 0 if the work is too small to share."""
-    if length < 2 or touched < SHARED_FROM:
+    """Returns how many iterations a thread claims at once; 0 if the work is too small to share."""
+    if length < 2 or touched < MIN_SHARED_ELEMENTS:
         return 0
-    chunk = -(-length // (CHUNKS_EACH * threads))
-    whole = -(-chunk // CHUNK_LINES) * CHUNK_LINES
-    return whole if whole * threads <= length else chunk
+    chunk = -(-length // (CHUNKS_PER_THREAD * threads))
+    aligned = -(-chunk // CHUNK_MULTIPLE) * CHUNK_MULTIPLE
+    return aligned if aligned * threads <= length else chunk
 
 
 class Workspace:
@@ -133,22 +133,22 @@ class Workspace:
         offsets, size = bound.layout
         self.arena = np.empty(size + ALIGNMENT, np.uint8) if arena is None else arena
         base = -(-self.arena.ctypes.data // ALIGNMENT) * ALIGNMENT
-        places = {s.buffer: base + o for s, o in zip(plan.spans, offsets, strict=True)}
+        addresses = {s.buffer: base + o for s, o in zip(plan.spans, offsets, strict=True)}
         external = bound.external
-        own_lines = bound.bytes_of_one_thread
+        thread_bytes = bound.bytes_of_one_thread
         words: list[int] = []
         moved: list[tuple[int, int]] = []  # scratch offset, stride of threads
         patches: list[int] = []
         starts: list[int] = []
-        for text, own in zip(plan.texts, numbers.sizes, strict=True):
+        for text, sizes in zip(plan.texts, numbers.sizes, strict=True):
             starts.append(len(words))
             for buffer in text.pointers:
                 if buffer in external:
                     patches += [len(words), external[buffer]]
-                if buffer in own_lines:
-                    moved.append((len(words), own_lines[buffer]))
-                words.append(self._address(buffer, places, plan.constants))
-            words += [*own, *[0] * (REPORT if text.sites else 0)]
+                if buffer in thread_bytes:
+                    moved.append((len(words), thread_bytes[buffer]))
+                words.append(self._address(buffer, addresses, plan.constants))
+            words += [*sizes, *[0] * (REPORT_WORDS if text.sites else 0)]
         self.starts = starts
         self.arguments = np.array([[*words, 0]] * threads, np.int64)
         for place, step in moved:
@@ -162,11 +162,11 @@ class Workspace:
         program = np.array([*chain(*rows), 0], np.int64)
         places_to_patch = np.array([*patches, 0], np.int64)
         self.outside = np.zeros(len(external) + 1, np.int64)
-        self._held = (program, places_to_patch, *bound.tables)
+        self._references = (program, places_to_patch, *bound.tables)
         self.words = np.zeros(len(SPACE), np.int64)
         dims, input_bytes, result_dims, result_bytes = (t.ctypes.data for t in bound.tables)
-        facts = {
-            SPACE.long: bound.elements_touched > LONG_WORK,
+        space_words = {
+            SPACE.long: bound.elements_touched > GIL_RELEASE_ELEMENTS,
             SPACE.dims: dims,
             SPACE.input_bytes: input_bytes,
             SPACE.result_dims: result_dims,
@@ -181,26 +181,26 @@ class Workspace:
             SPACE.threads: threads,
             SPACE.stride: len(words) + 1,
         }
-        for place, value in facts.items():
+        for place, value in space_words.items():
             self.words[place] = value
 
     @staticmethod
     def _address(
-        buffer: Buffer, places: Mapping[Buffer, int], constants: Mapping[Buffer, Any]
+        buffer: Buffer, addresses: Mapping[Buffer, int], constants: Mapping[Buffer, Any]
     ) -> int:
         if buffer in constants:
             return int(constants[buffer].ctypes.data)
-        return places.get(buffer, 0)
+        return addresses.get(buffer, 0)
 
     def failure(self, row: int) -> StructIRError:
         """Returns the error that the kernel at a row has reported."""
-        place = self.running[row]
-        text = self.plan.texts[place]
+        number = self.running[row]
+        text = self.plan.texts[number]
         if not text.sites:
-            what = ", ".join(text.origins) or str(place)
-            return ShapeMismatchError(f"kernel {what}: runtime check failed")
-        report = self.starts[place] + len(text.pointers) + len(text.sizes)
-        reports = self.arguments[:, report : report + REPORT]
+            kernel_name = ", ".join(text.origins) or str(number)
+            return ShapeMismatchError(f"kernel {kernel_name}: runtime check failed")
+        report = self.starts[number] + len(text.pointers) + len(text.sizes)
+        reports = self.arguments[:, report : report + REPORT_WORDS]
         site, index, size = next([int(w) for w in words] for words in reports if words[0])
         reports[:] = 0
         error: StructIRError = text.sites[site - 1].error(index, size)
@@ -232,18 +232,18 @@ class BoundPlan:
 
     @property
     def result_forms(self) -> list[tuple[tuple[int, ...], Any]]:
-        """Returns the shape and dtype of each result."""
+        """The shape and dtype of each result."""
         shapes = dict(zip(self.plan.outputs, self.output_shapes, strict=True))
         return [(shapes[b], numpy_dtype(b.dtype)) for b in self.plan.results]
 
     def _tables(self) -> list[Any]:
         """Returns the sizes of inputs and results, and the bytes of each."""
         inputs = [(self._shape(b), numpy_dtype(b.dtype)) for b in self.plan.inputs]
-        found = []
+        tables = []
         for forms in (inputs, self.owned_forms):
-            found.append([size for shape, _ in forms for size in shape])
-            found.append([prod(shape) * dtype.itemsize for shape, dtype in forms])
-        return [np.array([*values, 0], np.int64) for values in found]
+            tables.append([size for shape, _ in forms for size in shape])
+            tables.append([prod(shape) * dtype.itemsize for shape, dtype in forms])
+        return [np.array([*values, 0], np.int64) for values in tables]
 
     def _shape(self, buffer: Buffer) -> tuple[int, ...]:
         return tuple([dims.evaluate(d, self.sizes) for d in buffer.shape])
@@ -259,33 +259,33 @@ class BoundPlan:
         return sum([*inputs, *results, *constants, *self.numbers.elements])
 
     def _chunks(self) -> list[int]:
-        """Returns the chunk of each kernel's range that a thread claims at once."""
+        """Returns the number of iterations of each kernel that a thread claims at once."""
         if self.threads == 1:
             return [0] * len(self.plan.texts)
-        found = []
+        chunks = []
         for text, length in zip(self.plan.texts, self.numbers.ranges, strict=True):
             buffers = dict.fromkeys(b for b in text.pointers if b not in text.scratch)
             touched = sum(dims.evaluate(b.elements, self.sizes) for b in buffers)
-            alone = text.function is not None  # a routine with its own scratch memory
-            found.append(0 if alone else chunk_of(length, touched, self.threads))
-        return found
+            is_routine = text.function is not None  # a routine with its own scratch memory
+            chunks.append(0 if is_routine else chunk_of(length, touched, self.threads))
+        return chunks
 
     def _arena_elements(self) -> list[int]:
         """Returns the elements of each buffer in the arena; scratch memory is per thread."""
         scratch = {b for text in self.plan.texts for b in text.scratch}
-        found = []
+        counts = []
         for span, count in zip(self.plan.spans, self.numbers.elements, strict=True):
             if self.threads > 1 and span.buffer in scratch:
-                line = ALIGNMENT // span.element_bytes
-                count = -(-count // line) * line
+                line_elements = ALIGNMENT // span.element_bytes
+                count = -(-count // line_elements) * line_elements
                 self.bytes_of_one_thread[span.buffer] = count * span.element_bytes
                 count *= self.threads
-            found.append(count)
-        return found
+            counts.append(count)
+        return counts
 
     @cached_property
     def layout(self) -> tuple[list[int], int]:
-        """Returns the offset of each buffer in the arena, and the size of the arena."""
+        """The offset of each buffer in the arena, and the size of the arena, in bytes."""
         return laid_out(self.plan.spans, self.arena_elements)
 
     @cached_property
@@ -306,7 +306,7 @@ class BoundPlan:
     def workspace(self) -> Workspace:
         """Returns a workspace for exclusive use, until `give_back`.
 
-        The workspace of native calls is used here as well: calls that do not overlap share one
+        The workspace of native calls is preferred, so that calls that do not overlap share one
         arena.
         """
         native: Workspace | None = self.__dict__.get("space_of_calls")
@@ -326,8 +326,7 @@ class BoundPlan:
             self.free.append(space)
 
     def run(self, space: Workspace) -> None:
-        """Runs the plan on the addresses in the workspace: those of the inputs, then of the owned
-        results."""
+        """Runs the plan on the addresses in the workspace: inputs first, then owned results."""
         record = recording.get()
         failed = record(self, space) if record else run_space()(space.words.ctypes.data)
         error = space.failure(failed - 1) if failed else None
@@ -336,7 +335,7 @@ class BoundPlan:
             raise error
 
 
-# Replaces the runner, to measure the time of each kernel.
+# A profiler sets this to replace the runner and to measure each kernel.
 recording: ContextVar[Callable[[BoundPlan, Workspace], int] | None] = ContextVar(
     "recording", default=None
 )
@@ -352,28 +351,28 @@ class BoundPlans:
     """An LRU cache of the plans of one program by sizes."""
 
     def __init__(self) -> None:
-        self._found: OrderedDict[Any, BoundPlan] = OrderedDict()
+        self._plans: OrderedDict[Any, BoundPlan] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, key: Any) -> BoundPlan | None:
         """Returns the plan bound to these sizes, if it is cached."""
-        return self._found.get(key)
+        return self._plans.get(key)
 
     def put(self, key: Any, plan: BoundPlan) -> None:
         """Caches a plan, and evicts the oldest."""
         with self._lock:
-            self._found[key] = plan
-            while len(self._found) > 1 and self._are_too_many():
-                self._found.popitem(last=False)
+            self._plans[key] = plan
+            while len(self._plans) > 1 and self._are_too_many():
+                self._plans.popitem(last=False)
 
     def _are_too_many(self) -> bool:
-        arenas = sum(bound.layout[1] for bound in self._found.values())
-        return len(self._found) > KEPT_SHAPES or arenas > KEPT_BYTES
+        arenas = sum(bound.layout[1] for bound in self._plans.values())
+        return len(self._plans) > MAX_CACHED_PLANS or arenas > MAX_CACHED_BYTES
 
     def latest(self) -> list[BoundPlan]:
         """Returns all cached plans, the latest first."""
         with self._lock:
-            return list(reversed(self._found.values()))
+            return list(reversed(self._plans.values()))
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._plans)

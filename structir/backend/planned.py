@@ -1,4 +1,4 @@
-"""Plans functions and loops of the host by their arguments, as step plans where possible."""
+"""Caches step plans of host functions and loops, by the shapes and dtypes of their arguments."""
 
 from __future__ import annotations
 
@@ -12,22 +12,29 @@ import numpy as np
 
 from structir.analysis.variables import free_vars
 from structir.backend.compiled_region import dense
-from structir.backend.plan import KEPT_BYTES, KEPT_SHAPES, recording
+from structir.backend.plan import MAX_CACHED_BYTES, MAX_CACHED_PLANS, recording
 from structir.backend.step_plan import LEFT, StepPlan
-from structir.backend.steps import GIVEN_UP, OUTSIDE, MemoryCell, NotPlannedError, Slot, reason_of
-from structir.backend.traced import EndlessError, PlanTracer, Whole
+from structir.backend.steps import (
+    FALLBACK_ERRORS,
+    OUTSIDE,
+    MemoryCell,
+    NotPlannedError,
+    Slot,
+    reason_of,
+)
+from structir.backend.traced import EndlessError, PlanTracer, RegionFunction
 from structir.interpret.out_of_memory import within_memory
 from structir.interpret.scope import Activation, Closure, Value
 from structir.ir.expr import Function, Var
 from structir.ops.loop import LoopSpec
 
-MOST_TRIES = 8  # failed attempts to plan a function, at different sizes
-MOST_LEFT = 4  # runs that fell back to the host, before a plan is abandoned
-MOST_REASONS = 32  # of recorded fallbacks, the latest
+MAX_FAILURES = 8  # attempts to plan a function that failed
+MAX_FALLBACKS = 4  # runs of a plan that fell back to the host
+MAX_REASONS = 32  # the latest fallbacks that are recorded
 
-FEW_STEPS = 16  # that do not justify a plan at the first call
-Traced = Callable[..., Value]  # what is traced
-Reads = Callable[[Function], tuple[Var, ...]]  # variables of the enclosing scope
+SHORT_LOOP_STEPS = 16  # a loop with at most this many is not planned at its first call
+Traced = Callable[..., Value]  # traces a call or a loop
+Reads = Callable[[Function], tuple[Var, ...]]  # returns the captured variables
 
 
 class PlannedArguments:
@@ -48,7 +55,7 @@ class PlannedArguments:
             return tuple([self._form(item) for item in value])
         if isinstance(value, Closure):
             return self._closure(value)
-        if isinstance(value, Whole):
+        if isinstance(value, RegionFunction):
             return value.function
         if value is None or isinstance(value, str | bool | int | float):
             return type(value), value
@@ -58,12 +65,12 @@ class PlannedArguments:
         outer = value.outer
         if outer is None:
             return value.function
-        around = tuple([self._form(outer.value(v)) for v in self.reads(value.function)])
-        return value.function, around, tuple(outer.sizes.items())
+        captured = tuple([self._form(outer.value(v)) for v in self.reads(value.function)])
+        return value.function, captured, tuple(outer.sizes.items())
 
 
-class StandIns:
-    """Placeholders of values of which only the form is known."""
+class Placeholders:
+    """Creates placeholders for arrays of known shape and dtype."""
 
     def __init__(self, reads: Reads, tracer: PlanTracer) -> None:
         self.reads, self.tracer = reads, tracer
@@ -78,64 +85,72 @@ class StandIns:
             return tuple([self.of(item) for item in value])
         if isinstance(value, Closure):
             return self._closure(value)
-        return self.tracer.whole(value.function) if isinstance(value, Whole) else value
+        return (
+            self.tracer.region_function(value.function)
+            if isinstance(value, RegionFunction)
+            else value
+        )
 
     def _closure(self, value: Closure) -> Closure:
         outer = value.outer
         if outer is not None:
-            known = {v: self.of(outer.value(v)) for v in self.reads(value.function)}
-            outer = Activation(known, dict(outer.sizes))
+            captured = {v: self.of(outer.value(v)) for v in self.reads(value.function)}
+            outer = Activation(captured, dict(outer.sizes))
         return self.tracer.closure(value.function, outer, value.name)
 
 
 @attrs.define(eq=False)
-class Tried:
-    """The record of a plan; None if there is none."""
+class PlanRecord:
+    """A plan and the number of its fallbacks; `plan` is None after a failed attempt."""
 
     plan: StepPlan | None
-    left: int = 0
+    fallbacks: int = 0
 
     @property
-    def serves(self) -> bool:
-        """Whether there is a plan that does not fall back to the host repeatedly."""
-        return self.plan is not None and self.left <= MOST_LEFT
+    def is_usable(self) -> bool:
+        """Whether there is a plan, and it does not fall back to the host repeatedly."""
+        return self.plan is not None and self.fallbacks <= MAX_FALLBACKS
 
 
 @attrs.define(eq=False)
 class Plans:
     """The plans of one function, or of the loops over it, by arguments; an LRU cache."""
 
-    found: OrderedDict[Any, Tried] = attrs.Factory(OrderedDict)
-    met: OrderedDict[Any, None] = attrs.Factory(OrderedDict)  # once
-    vain: int = 0  # number of failed attempts
+    entries: OrderedDict[Any, PlanRecord] = attrs.Factory(OrderedDict)
+    seen: OrderedDict[Any, None] = attrs.Factory(
+        OrderedDict
+    )  # keys that occurred once, without a plan
+    failures: int = 0  # number of failed attempts
     lock: threading.Lock = attrs.Factory(threading.Lock)
 
     def latest(self) -> list[StepPlan]:
         """Returns the usable plans, the latest first."""
         with self.lock:
-            return [t.plan for t in reversed(self.found.values()) if t.plan and t.serves]
+            return [t.plan for t in reversed(self.entries.values()) if t.plan and t.is_usable]
 
-    def is_met(self, key: Any) -> bool:
+    def was_seen(self, key: Any) -> bool:
         """Whether a key occurred before."""
         with self.lock:
-            if key in self.met:
+            if key in self.seen:
                 return True
-            self.met[key] = None
-            if len(self.met) > KEPT_SHAPES:
-                self.met.popitem(last=False)
+            self.seen[key] = None
+            if len(self.seen) > MAX_CACHED_PLANS:
+                self.seen.popitem(last=False)
             return False
 
-    def put(self, key: Any, tried: Tried) -> Tried:
+    def put(self, key: Any, record: PlanRecord) -> PlanRecord:
         """Caches a plan, and evicts the oldest."""
         with self.lock:
-            self.found[key] = tried
-            while len(self.found) > 1 and self._are_too_many():
-                self.found.popitem(last=False)
-            return tried
+            self.entries[key] = record
+            while len(self.entries) > 1 and self._are_too_many():
+                self.entries.popitem(last=False)
+            return record
 
     def _are_too_many(self) -> bool:
-        plans = [tried.plan for tried in self.found.values() if tried.plan is not None]
-        return len(self.found) > KEPT_SHAPES or sum(p.bytes for p in plans) > KEPT_BYTES
+        plans = [record.plan for record in self.entries.values() if record.plan is not None]
+        return (
+            len(self.entries) > MAX_CACHED_PLANS or sum(p.bytes for p in plans) > MAX_CACHED_BYTES
+        )
 
 
 @attrs.frozen(eq=False)
@@ -145,7 +160,7 @@ class StepPlans:
     tracer: Callable[[], PlanTracer]
     plans: defaultdict[Any, Plans] = attrs.Factory(lambda: defaultdict(Plans))
     read: dict[Function, tuple[Var, ...]] = attrs.Factory(dict)
-    left: dict[str, None] = attrs.Factory(dict)  # fallbacks to the host, with reasons
+    fallbacks: dict[str, None] = attrs.Factory(dict)  # fallbacks to the host, with reasons
 
     def reads(self, function: Function) -> tuple[Var, ...]:
         """Returns the variables of the enclosing scope that a function uses."""
@@ -155,14 +170,16 @@ class StepPlans:
 
     def of(self, function: Function) -> list[StepPlan]:
         """Returns the usable plans of a function, the latest first."""
-        return self.plans[_called, function].latest()
+        return self.plans[_trace_call, function].latest()
 
     def call(self, closure: Closure, args: tuple[Value, ...]) -> Value:
         """Calls a function by its plan; LEFT if the host must call it.
 
-        It is planned at the second call with values of the same forms.
+        A plan is made at the second call with the same shapes and dtypes.
         """
-        return self._run(self.plans[_called, closure.function], _called, False, closure, *args)
+        return self._run(
+            self.plans[_trace_call, closure.function], _trace_call, False, closure, *args
+        )
 
     def loop(self, function: Any, steps: LoopSpec) -> tuple[tuple[Value, ...], list[Value]] | None:
         """Runs a loop by its plan; None if the host must run it. A long loop is planned at once."""
@@ -172,63 +189,66 @@ class StepPlans:
             return None
         if type(trips) is not int and count is not None:
             trips = np.asarray(count, np.int64)
-        given = [trips, steps.going, steps.carried, steps.read, steps.captured]
-        plans, at_once = self.plans[_looped, function.function], count is None or count > FEW_STEPS
-        found = self._run(plans, _looped, at_once, function, *given)
-        return None if found is LEFT else (found[0], list(found[1]))
+        arguments = [trips, steps.going, steps.carried, steps.read, steps.captured]
+        plans, at_once = (
+            self.plans[_trace_loop, function.function],
+            count is None or count > SHORT_LOOP_STEPS,
+        )
+        result = self._run(plans, _trace_loop, at_once, function, *arguments)
+        return None if result is LEFT else (result[0], list(result[1]))
 
     def _run(self, plans: Plans, traced: Traced, at_once: bool, *values: Any) -> Value:
         if recording.get():
             return LEFT
         try:
-            given = PlannedArguments(self.reads, *values)
+            arguments = PlannedArguments(self.reads, *values)
         except NotPlannedError as error:
             self._record_fallback(values[0], reason_of(error))
             return LEFT
-        tried = plans.found.get(given.key)
-        if tried is None:
-            if plans.vain >= MOST_TRIES or not (at_once or plans.is_met(given.key)):
+        record = plans.entries.get(arguments.key)
+        if record is None:
+            if plans.failures >= MAX_FAILURES or not (at_once or plans.was_seen(arguments.key)):
                 return LEFT
-            tried = plans.put(given.key, Tried(self._planned(plans, traced, values)))
-        if tried.plan is None or not tried.serves:
+            record = plans.put(arguments.key, PlanRecord(self._planned(plans, traced, values)))
+        if record.plan is None or not record.is_usable:
             return LEFT
-        value = tried.plan.run([dense(a, a.dtype) for a in given.arrays])
-        tried.left += value is LEFT
+        value = record.plan.run([dense(a, a.dtype) for a in arguments.arrays])
+        record.fallbacks += value is LEFT
         return value
 
     def _planned(self, plans: Plans, traced: Traced, values: tuple[Any, ...]) -> StepPlan | None:
-        """Returns the plan for values of some forms; None if there is none."""
+        """Traces a plan for the shapes and dtypes of these values; None if this is impossible."""
         tracer = self.tracer()
-        stand_ins = StandIns(self.reads, tracer)
+        placeholders = Placeholders(self.reads, tracer)
         block = tracer.blocks[-1]
         try:
             with within_memory("a plan"):
-                value = traced(tracer, *[stand_ins.of(value) for value in values])
-                return StepPlan(block, stand_ins.slots, tracer.growing, value)
-        except GIVEN_UP as error:
-            plans.vain += MOST_TRIES if isinstance(error, EndlessError) else 1
-            tracer.left[reason_of(error)] = None
+                value = traced(tracer, *[placeholders.of(value) for value in values])
+                return StepPlan(block, placeholders.slots, tracer.growing, value)
+        except FALLBACK_ERRORS as error:
+            plans.failures += MAX_FAILURES if isinstance(error, EndlessError) else 1
+            tracer.fallbacks[reason_of(error)] = None
             return None
         finally:
-            for reason in tracer.left:
+            for reason in tracer.fallbacks:
                 self._record_fallback(values[0], reason)
 
     def _record_fallback(self, called: Any, reason: str) -> None:
-        """Records why something runs on the host."""
-        while len(self.left) >= MOST_REASONS:
-            self.left.pop(next(iter(self.left)), None)
+        """Records the reason why a function or a loop runs on the host."""
+        while len(self.fallbacks) >= MAX_REASONS:
+            self.fallbacks.pop(next(iter(self.fallbacks)), None)
         name = getattr(called, "name", "") or "a function"
-        self.left[f"{name}: {reason}"] = None
+        self.fallbacks[f"{name}: {reason}"] = None
 
 
-def _called(tracer: PlanTracer, closure: Closure, *args: Value) -> Value:
-    """Traces a call on forms."""
+def _trace_call(tracer: PlanTracer, closure: Closure, *args: Value) -> Value:
+    """Traces a call with abstract values."""
     return tracer.run(tracer.entered(closure, args))
 
 
-def _looped(tracer: PlanTracer, function: Any, *given: Any) -> Value:
-    """Traces a loop on forms."""
-    made = tracer.loop(function, LoopSpec(*given))
-    if made is None:
+def _trace_loop(tracer: PlanTracer, function: Any, *arguments: Any) -> Value:
+    """Traces a loop with abstract values."""
+    result = tracer.loop(function, LoopSpec(*arguments))
+    if result is None:
         raise NotPlannedError("a loop without steps")
-    return made[0], tuple(made[1])
+    return result[0], tuple(result[1])

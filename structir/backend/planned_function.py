@@ -1,11 +1,12 @@
-"""Functions around regions as callers see them: plans without loops run natively."""
+"""Functions with several regions, called through their step plans; plans without loops run
+natively."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from structir.backend.compiled_machine import CompiledMachine
+from structir.backend.compiled_interpreter import CompiledInterpreter
 from structir.backend.cpu.layouts import TABLE
 from structir.backend.native_call import native_call
 from structir.backend.results import RESULTS
@@ -17,10 +18,11 @@ from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInf
 
 
 class PlannedFunction:
-    """A function of an interpreter. `entry` runs plans of known sizes; other calls come here."""
+    """A function of an interpreter. `entry` runs plans of known sizes, and passes other calls
+    to `__call__`."""
 
-    def __init__(self, name: str, machine: CompiledMachine) -> None:
-        self.closure, self.plans = machine.global_function(name), machine.plans
+    def __init__(self, name: str, interpreter: CompiledInterpreter) -> None:
+        self.closure, self.plans = interpreter.global_function(name), interpreter.plans
         self.function = self.closure.function
         self.entry: Callable[..., Value] = self.__call__
         self.spaces: list[NativeSpace] = []
@@ -32,24 +34,24 @@ class PlannedFunction:
         if inputs and results:
             self.native = native_call(name, inputs, results, single, self.__call__)
         if self.native is not None:
-            self.native.table[TABLE.out_name] = 0  # no name: its results are always new
+            self.native.table[TABLE.out_name] = 0  # `out` is not supported: results are always new
             self.entry = self.native.function
 
     def __call__(self, *args: Value, **names: Value) -> Value:
         value = owned(self.closure(*args, **names), args, RESULTS.copy)
         spaces = [plan.space_of_calls for plan in self.plans.of(self.function)]
-        found = [space for space in spaces if space is not None]
-        if self.native is not None and found != self.spaces:
-            self.native.set_spaces(found)
-            self.spaces = found
+        native_spaces = [space for space in spaces if space is not None]
+        if self.native is not None and native_spaces != self.spaces:
+            self.native.set_spaces(native_spaces)
+            self.spaces = native_spaces
         return value
 
 
 def _forms(infos: Sequence[StructInfo | None]) -> list[tuple[Any, int]] | None:
     """Returns the dtypes and ranks of tensors; None if a value is not a tensor."""
-    found = []
+    forms = []
     for info in infos:
         if not isinstance(info, TensorStructInfo) or info.dtype is None or info.ndim is None:
             return None
-        found.append((numpy_dtype(info.dtype), info.ndim))
-    return found
+        forms.append((numpy_dtype(info.dtype), info.ndim))
+    return forms

@@ -1,6 +1,6 @@
-"""Reads files that no other user can write; machine code is loaded from such files alone.
+"""Reads files that no other user can write; machine code is loaded only from such files.
 
-Whoever can write such a file controls this process. Systems without file owners (Windows) check
+A user who can write such a file controls this process. Systems without file owners (Windows) check
 only that a file is a regular one.
 """
 
@@ -22,7 +22,7 @@ OPEN = os.O_RDONLY | sum(
 OPEN_FOLDER = OPEN | getattr(os, "O_DIRECTORY", 0)
 WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 PRIVATE = 0o700
-MOST_LINKS = 40  # in the path of a directory, as on Linux
+MAX_LINKS = 40  # symbolic links in a path, as on Linux
 
 
 class NotPrivateError(OSError):
@@ -115,20 +115,20 @@ def _check_above(path: Path, status: os.stat_result) -> None:
 
 def _way_to(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
     """Returns all directories and links that the system resolves in a path."""
-    at, links = Path(folder.absolute().anchor), 0
+    current, links = Path(folder.absolute().anchor), 0
     remaining = list(reversed(folder.absolute().parts[1:]))
-    yield at, at.lstat()
+    yield current, current.lstat()
     while remaining:
         part = remaining.pop()
-        path = at.parent if part == ".." else at / part
+        path = current.parent if part == ".." else current / part
         status = path.lstat()
         yield path, status
         if not stat.S_ISLNK(status.st_mode):
-            at = path
+            current = path
             continue
         links += 1
-        if links > MOST_LINKS:
+        if links > MAX_LINKS:
             raise NotADirectoryError(f"{folder}: too many links")
         target = path.readlink()
-        at = Path(target.anchor) if target.is_absolute() else at
+        current = Path(target.anchor) if target.is_absolute() else current
         remaining += reversed(target.parts[1:] if target.is_absolute() else target.parts)

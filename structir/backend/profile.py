@@ -29,7 +29,7 @@ class KernelTime:
     runs: int
     seconds: float
     operations: int  # additions, products, functions, as written in the program
-    bytes: int  # of its operands and results, each element once
+    bytes: int  # size of its operands and results
     text: KernelText | None = None
 
     @property
@@ -48,8 +48,8 @@ class Profile:
     """The kernels of a call in order of their first run, and the time of whole calls."""
 
     kernels: tuple[KernelTime, ...]
-    seconds: float  # of a whole call without instrumentation
-    left: tuple[str, ...] = ()  # parts that ran on the host, and why
+    seconds: float  # duration of a whole call without instrumentation
+    left: tuple[str, ...] = ()  # parts that ran on the host, with reasons
 
     def data(self) -> dict[str, Any]:
         """Returns the profile as plain data."""
@@ -67,19 +67,19 @@ class Profile:
 
     def table(self) -> Any:
         """Returns the profile as a table for a terminal."""
-        told = [f"left to the host: {escaped(reason)}" for reason in self.left]
+        notes = [f"fallback: {escaped(reason)}" for reason in self.left]
         table = rich_table.Table(
-            box=None, header_style="bold", caption="\n".join(told) or None, caption_justify="left"
+            box=None, header_style="bold", caption="\n".join(notes) or None, caption_justify="left"
         )
         table.add_column("kernel")
         for name in ("runs", "time", "share", "GFLOP/s", "GB/s"):
             table.add_column(name, justify="right")
-        inside = sum(k.seconds for k in self.kernels) or 1.0
+        total = sum(k.seconds for k in self.kernels) or 1.0
         for kernel in self.kernels:
-            share = f"{kernel.seconds / inside:.1%}"
+            share = f"{kernel.seconds / total:.1%}"
             rates = f"{kernel.gigaflops:.1f}", f"{kernel.gigabytes:.1f}"
-            place = escaped("\n".join(origins(kernel.origins)))
-            table.add_row(place, str(kernel.runs), microseconds(kernel.seconds), share, *rates)
+            ops = escaped("\n".join(origins(kernel.origins)))
+            table.add_row(ops, str(kernel.runs), microseconds(kernel.seconds), share, *rates)
         table.add_row("whole call", "", microseconds(self.seconds), "", "", "", style="bold")
         return table
 
@@ -115,13 +115,13 @@ class ProfileRecorder:
         """Runs all kernels; returns 0, or 1 + the row of a kernel that failed."""
         run, words = run_space(), space.words.copy()
         words[SPACE.row_count] = 1
-        for row, place in enumerate(space.running):
+        for row, index in enumerate(space.running):
             start = time.perf_counter()
             failed = run(words.ctypes.data)
-            taken = time.perf_counter() - start
+            elapsed = time.perf_counter() - start
             if failed:
                 return row + 1
-            self.seconds.setdefault((bound, place), []).append(taken)
+            self.seconds.setdefault((bound, index), []).append(elapsed)
             words[SPACE.rows] += 8 * len(ROW)
         return 0
 
@@ -129,15 +129,15 @@ class ProfileRecorder:
         """Returns the kernels of the last round."""
         return tuple([self._kernel(*key) for key in self.seconds])
 
-    def _kernel(self, bound: BoundPlan, place: int) -> KernelTime:
-        rounds = [r[bound, place] for r in self.rounds if (bound, place) in r]
-        text, runs = bound.plan.texts[place], len(rounds[-1])
+    def _kernel(self, bound: BoundPlan, index: int) -> KernelTime:
+        rounds = [r[bound, index] for r in self.rounds if (bound, index) in r]
+        text, runs = bound.plan.texts[index], len(rounds[-1])
         touched = dict.fromkeys(b for b in text.pointers if b not in text.scratch)
         return KernelTime(
             text.origins,
             runs,
             median(map(sum, rounds)),
-            runs * dims.evaluate(bound.plan.recipe.operations[place], bound.sizes),
+            runs * dims.evaluate(bound.plan.recipe.operations[index], bound.sizes),
             runs * sum(bound.bytes_of(buffer) for buffer in touched),
             text,
         )
@@ -146,11 +146,11 @@ class ProfileRecorder:
 def profiled(call: Callable[[], Any], repeat: int) -> Profile:
     """Profiles calls: first without instrumentation, then kernel by kernel."""
     call()
-    whole = []
+    times = []
     for _ in range(repeat):
         start = time.perf_counter()
         call()
-        whole.append(time.perf_counter() - start)
+        times.append(time.perf_counter() - start)
     recorder = ProfileRecorder()
     token = recording.set(recorder.run)
     try:
@@ -159,4 +159,4 @@ def profiled(call: Callable[[], Any], repeat: int) -> Profile:
             call()
     finally:
         recording.reset(token)
-    return Profile(recorder.kernels(), median(whole))
+    return Profile(recorder.kernels(), median(times))

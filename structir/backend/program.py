@@ -41,8 +41,8 @@ from structir.ir.node import node, replace
 from structir.ir.op import Op
 from structir.ir.struct_info import StructInfo, TensorStructInfo
 
-MOST_BINDINGS = 1024  # of a function with its inlined calls, if it is to be one region
-AFTER_ALL = 1 << 60  # the index of a sequence's result among its bindings
+MAX_BINDINGS = 1024  # bindings of one region after calls are inlined
+RESULT_INDEX = 1 << 60  # the index of a sequence's result among its bindings
 
 
 @node
@@ -75,7 +75,7 @@ class HostProgram:
     ) -> None:
         self.kernels, self.make, self.routine_of = kernels, make, routine_of
         self.regions: list[CompiledRegion] = []
-        self.open: set[Var] = set()  # of unknown sizes, passed to nested functions
+        self.open: set[Var] = set()  # tensors of unknown sizes that nested functions receive
 
     def function(self, function: Function) -> Function:
         """Returns the function with its regions compiled."""
@@ -95,38 +95,42 @@ class HostProgram:
         except NoKernelError:
             return None
         results = [VarBinding(result, function.body.body)]
-        made = self._compiled(lowering, [*bound, *results], [result], function.params)
-        if made.free_symbols:
+        compiled = self._compiled(lowering, [*bound, *results], [result], function.params)
+        if compiled.free_symbols:
             return None
-        self.regions.append(made)
-        return WholeRegion(made, lowering.values[result])
+        self.regions.append(compiled)
+        return WholeRegion(compiled, lowering.values[result])
 
     def whole_with_calls(
         self, function: Function, inlined: Callable[[], Any]
     ) -> WholeRegion | None:
         """Returns the function as one region, after inlining calls if this makes it one."""
-        found = self.whole(function)
-        if found is None:
+        region = self.whole(function)
+        if region is None:
             larger = inlined()
-            if larger is not function and len(larger.bindings()) <= MOST_BINDINGS:
-                found = self.whole(larger)
-        return found
+            if larger is not function and len(larger.bindings()) <= MAX_BINDINGS:
+                region = self.whole(larger)
+        return region
 
     def sequence(self, seq: SeqExpr) -> SeqExpr:
         """Returns a sequence with runs of bindings compiled to regions."""
         bindings = seq.bindings()
         last_use = {v: i for i, b in enumerate(bindings) for v in variables_in(b) if v is not b.var}
-        last_use |= dict.fromkeys(variables_in(seq.body), AFTER_ALL)
+        last_use |= dict.fromkeys(variables_in(seq.body), RESULT_INDEX)
         steps: list[Binding] = []
         run = RegionBindings(self.kernels, self.routine_of)
-        for place, binding in enumerate(bindings):
-            if isinstance(binding, VarBinding) and not self._grows(binding) and run.takes(binding):
+        for index, binding in enumerate(bindings):
+            if (
+                isinstance(binding, VarBinding)
+                and not self._grows(binding)
+                and run.try_add(binding)
+            ):
                 continue
             if any(v in run.lowering.values for v in variables_in(binding)):
-                steps += self._closed(run, last_use, place)
+                steps += self._close_run(run, last_use, index)
                 run = RegionBindings(self.kernels, self.routine_of)
             steps.append(self._on_host(binding))
-        steps += self._closed(run, last_use, len(bindings))
+        steps += self._close_run(run, last_use, len(bindings))
         return SeqExpr((BindingBlock(tuple(steps)),), seq.body, seq.struct_info, seq.span)
 
     def _grows(self, binding: VarBinding) -> bool:
@@ -153,23 +157,24 @@ class HostProgram:
                 return self.function(value)
         return value
 
-    def _closed(self, run: RegionBindings, last_use: dict[Var, int], place: int) -> list[Binding]:
+    def _close_run(self, run: RegionBindings, last_use: dict[Var, int], end: int) -> list[Binding]:
         """Returns the bindings that replace a run: one call, and its results by name."""
-        results = [b.var for b in run.bindings if last_use.get(b.var, -1) >= place]
+        results = [b.var for b in run.bindings if last_use.get(b.var, -1) >= end]
         if not run.lowering.stages or not results:
             return list(run.bindings)
-        made = self._compiled(run.lowering, run.bindings, results, ())
-        self.regions.append(made)
+        region = self._compiled(run.lowering, run.bindings, results, ())
+        self.regions.append(region)
         inputs = tuple(run.lowering.inputs)
         outputs = tuple([run.lowering.values[v] for v in results])
         infos = [info_of(lowered) for lowered in outputs]
         fields = tuple([DataflowVar(v.name, i) for v, i in zip(results, infos, strict=True)])
-        together = DataflowVar("region", Tuple(fields).struct_info or TensorStructInfo())
+        outputs_var = DataflowVar("region", Tuple(fields).struct_info or TensorStructInfo())
         call = VarBinding(
-            together, RegionCall(made, inputs, numbered(outputs), together.struct_info)
+            outputs_var, RegionCall(region, inputs, numbered(outputs), outputs_var.struct_info)
         )
         names = [
-            VarBinding(v, TupleGetItem(together, k, v.struct_info)) for k, v in enumerate(results)
+            VarBinding(v, TupleGetItem(outputs_var, k, v.struct_info))
+            for k, v in enumerate(results)
         ]
         return [call, *names]
 
@@ -185,12 +190,12 @@ class HostProgram:
         assumed = None
         if equal:
             shapes = {v: b.shape for v, b in lowering.inputs.items()}
-            again = RegionLowering(equal, shapes, self.kernels, self.routine_of)
+            assumed_lowering = RegionLowering(equal, shapes, self.kernels, self.routine_of)
             for param in params:
-                again.lowered(param)
+                assumed_lowering.lowered(param)
             for binding in bindings:
-                again.add(binding)
-            assumed = Assumed(again.region(results), equal)
+                assumed_lowering.add(binding)
+            assumed = Assumed(assumed_lowering.region(results), equal)
         return self.make(region, assumed)
 
 
@@ -204,8 +209,8 @@ def rows_added(value: Expr) -> tuple[Expr, tuple[Expr, ...]] | None:
         return None
     definition: Any = value.op.definition
     hook = definition.hooks.get("rows_added")
-    found: tuple[Expr, tuple[Expr, ...]] | None = hook(value) if hook else None
-    return found
+    appended: tuple[Expr, tuple[Expr, ...]] | None = hook(value) if hook else None
+    return appended
 
 
 def numbered(lowered: Lowered, numbers: Iterator[int] | None = None) -> Any:
@@ -230,7 +235,7 @@ class RegionBindings:
         self.lowering = RegionLowering(kernels=kernels, routine_of=routine_of)
         self.bindings: list[VarBinding] = []
 
-    def takes(self, binding: VarBinding) -> bool:
+    def try_add(self, binding: VarBinding) -> bool:
         """Adds one binding to the region, if it has a loop form."""
         try:
             self.lowering.add(binding)
@@ -243,16 +248,16 @@ class RegionBindings:
 def usual_equations(region: LoweredRegion) -> dict[Sym, Dim]:
     """Returns equations between sizes that could broadcast but usually are equal, by symbol."""
     inputs = {dims.as_sym(d) for b in region.program.inputs for d in b.shape}
-    found: dict[Sym, Dim] = {}
-    together: dict[Dim, list[Sym]] = {}
+    equations: dict[Sym, Dim] = {}
+    equal_symbols: dict[Dim, list[Sym]] = {}
     for check in region.checks:
         symbol = dims.as_sym(check.left)
         if check.loose and symbol is not None and symbol in inputs:
-            together.setdefault(check.right, []).append(symbol)
-    for symbols in together.values():
+            equal_symbols.setdefault(check.right, []).append(symbol)
+    for symbols in equal_symbols.values():
         first = min(symbols, key=lambda s: s.order)
-        stands = found.get(first, dims.as_dim(first))
+        representative = equations.get(first, dims.as_dim(first))
         for symbol in symbols:
-            if symbol is not first and symbol not in found:
-                found[symbol] = stands
-    return found
+            if symbol is not first and symbol not in equations:
+                equations[symbol] = representative
+    return equations

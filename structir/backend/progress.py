@@ -14,23 +14,23 @@ from structir.lazy import lazy_module
 rich_status = lazy_module("rich.status")
 rich_console = lazy_module("rich.console")
 
-PATIENCE = 1.0  # seconds, before anything is shown
+DELAY = 1.0  # seconds before the line appears
 
 
 class Progress:
     """One compilation: the number of compiled kernels, and its line on the terminal."""
 
-    def __init__(self, what: str) -> None:
-        self.what, self.kernels = what, 0
+    def __init__(self, title: str) -> None:
+        self.title, self.kernels = title, 0
         self._start = time.perf_counter()
         self._line: Any = None
 
-    def note(self, what: str) -> None:
+    def note(self, kernel: str) -> None:
         """Records that a kernel is compiled next."""
         self.kernels += 1
-        if time.perf_counter() - self._start < PATIENCE or not sys.stderr.isatty():
+        if time.perf_counter() - self._start < DELAY or not sys.stderr.isatty():
             return
-        text = f"{self.what}: kernel {self.kernels}, {what}".replace("[", r"\[")
+        text = f"{self.title}: kernel {self.kernels}, {kernel}".replace("[", r"\[")
         if self._line is None:
             self._line = rich_status.Status(text, console=rich_console.Console(stderr=True))
             self._line.start()
@@ -47,9 +47,9 @@ _current: ContextVar[Progress | None] = ContextVar("progress", default=None)
 
 
 @contextmanager
-def shown(what: str) -> Iterator[Progress]:
+def shown(title: str) -> Iterator[Progress]:
     """Shows progress of the kernels compiled in this context."""
-    progress = Progress(what)
+    progress = Progress(title)
     token = _current.set(progress)
     try:
         yield progress
@@ -58,8 +58,8 @@ def shown(what: str) -> Iterator[Progress]:
         progress.stop()
 
 
-def note(what: str) -> None:
+def note(kernel: str) -> None:
     """Records that a kernel is compiled next, for the current compilation."""
     progress = _current.get()
     if progress is not None:
-        progress.note(what)
+        progress.note(kernel)

@@ -1,4 +1,4 @@
-"""Recipes: what remains of a lowered region after code generation. They contain no stages."""
+"""Recipes: the generated kernels and the boundary of a lowered region, without its stages."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class KernelSequence:
 
     inputs: tuple[Buffer, ...]
     outputs: tuple[Buffer, ...]
-    results: tuple[Buffer, ...]  # of the region, in order
+    results: tuple[Buffer, ...]  # the results of the region, in order
     kernels: tuple[KernelText, ...]
-    operations: tuple[Dim, ...]  # of each kernel: additions, products, functions, as written
+    operations: tuple[Dim, ...]  # arithmetic operations and function calls of each kernel
     scheduled: Scheduled | None = None
 
 
@@ -51,7 +51,7 @@ class Boundary:
     inputs: tuple[Buffer, ...]
     results: tuple[Buffer, ...]
     checks: tuple[SizeCheck, ...]
-    free_symbols: tuple[Sym, ...]  # those that the shapes of the inputs do not determine
+    free_symbols: tuple[Sym, ...]  # not determined by the shapes of the inputs
     doubtful: tuple[Dim, ...]  # sizes that may be negative, such as `n - 3`
     equal: Mapping[Sym, Dim]
 
@@ -61,11 +61,13 @@ def recipe_of(
     region: LoweredRegion, schedule: Callable[[LoopProgram], Scheduled] = scheduled
 ) -> KernelSequence:
     """Generates the kernels of a region."""
-    made = schedule(region.program)
+    result = schedule(region.program)
     results = tuple([b for o in region.outputs for b in buffers_of(o)])
-    operations = tuple([_operations(group) for group in made.made_from])
-    program = made.program
-    return KernelSequence(program.inputs, program.outputs, results, made.kernels, operations, made)
+    operations = tuple([_operations(group) for group in result.made_from])
+    program = result.program
+    return KernelSequence(
+        program.inputs, program.outputs, results, result.kernels, operations, result
+    )
 
 
 def writer_of(
@@ -76,50 +78,50 @@ def writer_of(
     """Returns the function that generates the general form of a region, or the one under the usual
     equations."""
 
-    def written(under_equations: bool) -> KernelSequence:
+    def write(under_equations: bool) -> KernelSequence:
         usual = assumed.region if under_equations and assumed is not None else region
         return recipe_of(usual, schedule)
 
-    return written
+    return write
 
 
 def boundary_of(region: LoweredRegion, assumed: Assumed | None) -> Boundary:
     """Returns the external interface of a region."""
     inputs = region.program.inputs
-    given = {dims.as_sym(d) for b in inputs for d in b.shape}
-    free = tuple([s for s in _symbols_of(region) if s not in given])
+    input_symbols = {dims.as_sym(d) for b in inputs for d in b.shape}
+    free_symbols = tuple([s for s in _symbols_of(region) if s not in input_symbols])
     results = tuple([b for o in region.outputs for b in buffers_of(o)])
     equal = assumed.equal if assumed else {}
-    return Boundary(inputs, results, region.checks, free, _doubtful(region.program), equal)
+    return Boundary(inputs, results, region.checks, free_symbols, _doubtful(region.program), equal)
 
 
 def _operations(group: Group) -> Dim:
-    each = [(stage, _operations_at_a_point(stage)) for stage in group.stages]
-    extents = [(prod([s.extents[axis] for axis in s.axes]), count) for s, count in each if count]
+    counts = [(stage, _operations_at_a_point(stage)) for stage in group.stages]
+    extents = [(prod([s.extents[axis] for axis in s.axes]), count) for s, count in counts if count]
     return sum([points * count for points, count in extents])
 
 
 def _operations_at_a_point(stage: Stage) -> int:
-    inside = sum(isinstance(node, Operation) for node in walk(stage.body))
-    return inside + (stage.monoid is not None)
+    operations = sum(isinstance(node, Operation) for node in walk(stage.body))
+    return operations + (stage.monoid is not None)
 
 
 def _doubtful(program: LoopProgram) -> tuple[Dim, ...]:
     sizes = {d: None for buffer in program.buffers() for d in buffer.shape}
-    least = [(d, dims.bounds(d)[0]) for d in sizes]
-    return tuple([d for d, bound in least if bound is None or bound < 0])
+    lower_bounds = [(d, dims.bounds(d)[0]) for d in sizes]
+    return tuple([d for d, bound in lower_bounds if bound is None or bound < 0])
 
 
 def _symbols_of(region: LoweredRegion) -> Sequence[Sym]:
     """Returns the program's symbols that a region mentions anywhere."""
-    found = [d for b in region.program.buffers() for d in b.shape]
-    found += [d for c in region.checks for d in (c.left, c.right)]
+    values = [d for b in region.program.buffers() for d in b.shape]
+    values += [d for c in region.checks for d in (c.left, c.right)]
     axes: set[Sym] = set()
     for stage in region.program.stages:
         axes |= set(stage.axes)
-        found += [*stage.extents.values(), *[g.value for g in stage.guards]]
-        found += stage.routine.sizes if stage.routine is not None else ()
+        values += [*stage.extents.values(), *[g.value for g in stage.guards]]
+        values += stage.routine.sizes if stage.routine is not None else ()
         entries = [*stage.write, *[e for read in stage.loads for e in read.entries]]
-        found += [e for e in entries if not isinstance(e, Expression)]
-        found += [n.dim for n in walk(stage.body) if isinstance(n, Position)]
-    return [s for s in symbols_of(found) if s not in axes]
+        values += [e for e in entries if not isinstance(e, Expression)]
+        values += [n.dim for n in walk(stage.body) if isinstance(n, Position)]
+    return [s for s in symbols_of(values) if s not in axes]

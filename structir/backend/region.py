@@ -52,12 +52,14 @@ UNSUPPORTED = EXTENDED - {"bfloat16", *EIGHTHS}
 
 
 def host_routine(definition: Any) -> Callable[..., Any] | None:
-    """The function with which the CPU computes an op that its index signature does not describe."""
+    """Returns the CPU function of an op whose index signature does not define its values."""
     function: Callable[..., Any] | None = definition.hooks.get("kernel.cpu")
     return function
 
 
-RoutineOf = Callable[[Any], Callable[..., Any] | None]  # from the definition of the op
+RoutineOf = Callable[
+    [Any], Callable[..., Any] | None
+]  # maps the definition of an op to its CPU function
 
 
 @attrs.frozen
@@ -67,7 +69,7 @@ class SizeCheck:
     left: Dim
     right: Dim
     loose: bool
-    what: str  # whose sizes they are; or the whole message, with {left} and {right}
+    description: str  # the owner of the sizes; or the complete message, with {left} and {right}
 
 
 @attrs.frozen(eq=False)
@@ -90,27 +92,27 @@ class RegionLowering:
         kernels: Mapping[str, Kernel] | None = None,
         routine_of: RoutineOf = host_routine,
     ) -> None:
-        self.kernels = kernels or {}  # of the module
+        self.kernels = kernels or {}  # the kernels of the module
         self.routine_of = routine_of
         self.assumed = dict(assumed or {})
-        self.shapes = dict(shapes or {})  # names of inputs from an earlier lowering
+        self.shapes = dict(shapes or {})  # shapes of inputs from an earlier lowering
         self.values: dict[Var, Lowered] = {}
         self.inputs: dict[Var, Buffer] = {}
         self.constants: dict[int, Buffer] = {}
         self.kept_alive: list[Any] = []
         self.stages: list[Stage] = []
         self.checks: dict[SizeCheck, None] = {}
-        self.whole = ""  # the composite op whose decomposition is being lowered
+        self.composite = ""  # the composite op whose decomposition is being lowered
 
     def add(self, binding: Binding) -> None:
         """Lowers one more binding; raises NoKernelError and changes nothing if it has no kernel
         form."""
         before = len(self.stages), len(self.inputs), len(self.checks)
         try:
-            found = self.lowered(binding.value)
+            value = self.lowered(binding.value)
             if isinstance(binding, MatchCast):
-                self._note_cast(binding, found)
-            self.values[binding.var] = found
+                self._note_cast(binding, value)
+            self.values[binding.var] = value
             self.admit(before[1])
         except (NoKernelError, DiagnosticError) as error:
             self.values.pop(binding.var, None)
@@ -121,8 +123,8 @@ class RegionLowering:
             raise NoKernelError(error.message) from error
 
     def admit(self, inputs: int) -> None:
-        """Raises NoKernelError if the last binding, with all inputs from this one on, is not
-        permitted."""
+        """Raises NoKernelError if the last binding is not permitted; `inputs` is the number of
+        inputs before it."""
 
     def region(self, results: list[Var]) -> LoweredRegion:
         """Returns everything that was added, as a region with these results."""
@@ -139,31 +141,31 @@ class RegionLowering:
         """Returns the buffer, or tuple of buffers, of an expression."""
         return self._lowered(expr, {})
 
-    def _lowered(self, expr: Expr, known: dict[int, Lowered]) -> Lowered:
-        found = known.get(id(expr))
-        if found is None:
-            found = known[id(expr)] = self._made(expr, known)
-        return found
+    def _lowered(self, expr: Expr, memo: dict[int, Lowered]) -> Lowered:
+        value = memo.get(id(expr))
+        if value is None:
+            value = memo[id(expr)] = self._lower_new(expr, memo)
+        return value
 
-    def _made(self, expr: Expr, known: dict[int, Lowered]) -> Lowered:
+    def _lower_new(self, expr: Expr, memo: dict[int, Lowered]) -> Lowered:
         match expr:
             case Var():
                 return self._variable(expr)
             case Constant():
                 return self._constant(expr)
             case Tuple(fields):
-                return tuple([self._lowered(f, known) for f in fields])
+                return tuple([self._lowered(f, memo) for f in fields])
             case TupleGetItem(value, index):
-                return self._lowered(value, known)[index]
+                return self._lowered(value, memo)[index]
             case Call(Op()):
-                return self._call(expr, known)
+                return self._call(expr, memo)
             case Call(GlobalVar(name)) if name in self.kernels:
-                return self._kernel_call(expr, self.kernels[name], known)
+                return self._kernel_call(expr, self.kernels[name], memo)
         raise NoKernelError(f"{type(expr).__name__} runs on the host")
 
     def _variable(self, var: Var) -> Lowered:
-        found = self.values.get(var)
-        return found if found is not None else self._input(var)
+        value = self.values.get(var)
+        return value if value is not None else self._input(var)
 
     def _input(self, var: Var) -> Buffer:
         if var not in self.inputs:
@@ -178,12 +180,12 @@ class RegionLowering:
             raise NoKernelError("the rank or the dtype is known only at run time")
         shape = self.shapes.get(var, info.dims)
         if isinstance(shape, Var):
-            held = shape.struct_info
-            shape = held.dims if isinstance(held, ShapeStructInfo) else None
+            shape_info = shape.struct_info
+            shape = shape_info.dims if isinstance(shape_info, ShapeStructInfo) else None
         if shape is None:
             shape = tuple([dims.sym(f"{var.name}{k}") for k in range(info.ndim)])
-        known = tuple([dims.substitute(d, self.assumed) for d in shape])
-        return Buffer(known, info.dtype, "input", name=var.name)
+        dims_of_buffer = tuple([dims.substitute(d, self.assumed) for d in shape])
+        return Buffer(dims_of_buffer, info.dtype, "input", name=var.name)
 
     def _constant(self, constant: Constant) -> Buffer:
         key = id(constant.data)
@@ -197,88 +199,90 @@ class RegionLowering:
             self.constants[key] = Buffer(shape, dtype, "constant", data=data)
         return self.constants[key]
 
-    # calls of kernels
-
-    def _kernel_call(self, call: Call, kernel: Kernel, known: dict[int, Lowered]) -> Lowered:
-        both = zip(kernel.operands, call.args, strict=True)
-        given = [self._given(param.struct_info, arg, known) for param, arg in both]
-        stated: list[Any] = [info for info in call.sinfo_args]
-        shapes = [tuple([dims.substitute(d, self.assumed) for d in info.dims]) for info in stated]
+    def _kernel_call(self, call: Call, kernel: Kernel, memo: dict[int, Lowered]) -> Lowered:
+        pairs = zip(kernel.operands, call.args, strict=True)
+        operands = [self._kernel_operand(param.struct_info, arg, memo) for param, arg in pairs]
+        infos: list[Any] = [info for info in call.sinfo_args]
+        shapes = [tuple([dims.substitute(d, self.assumed) for d in info.dims]) for info in infos]
         origin = kernel.name if call.span is None else f"{kernel.name} at {call.span}"
-        made = lowered_call(kernel, given, shapes, origin)
-        self.stages += made.stages
-        self.checks |= dict.fromkeys(checks_of(kernel, made))
-        return tuple(made.results) if len(made.results) > 1 else made.results[0]
+        kernel_stages = lowered_call(kernel, operands, shapes, origin)
+        self.stages += kernel_stages.stages
+        self.checks |= dict.fromkeys(checks_of(kernel, kernel_stages))
+        return (
+            tuple(kernel_stages.results)
+            if len(kernel_stages.results) > 1
+            else kernel_stages.results[0]
+        )
 
-    def _given(self, param: StructInfo, arg: Expr, known: dict[int, Lowered]) -> Buffer | Dim:
+    def _kernel_operand(
+        self, param: StructInfo, arg: Expr, memo: dict[int, Lowered]
+    ) -> Buffer | Dim:
         """Returns an operand of a kernel: an integer as a size, anything else as a buffer."""
         if isinstance(param, TensorStructInfo):
-            found = self._lowered(arg, known)
+            operand = self._lowered(arg, memo)
         else:
-            value = self._stand_in(arg, known).expr
+            value = self._placeholder(arg, memo).expr
             if not isinstance(value, PrimValue):
                 raise NoKernelError("a number known only at run time")
-            whole = isinstance(param, PrimStructInfo) and param.dtype == "int64"
-            found = value.value if whole else self._operand(value, {})
-        if not isinstance(found, Buffer | Poly | int):
+            is_size = isinstance(param, PrimStructInfo) and param.dtype == "int64"
+            operand = value.value if is_size else self._operand(value, {})
+        if not isinstance(operand, Buffer | Poly | int):
             raise NoKernelError("not an operand of a kernel")
-        return found
+        return operand
 
-    # calls of ops
-
-    def _call(self, call: Call, known: dict[int, Lowered]) -> Lowered:
+    def _call(self, call: Call, memo: dict[int, Lowered]) -> Lowered:
         op = call.op
         assert isinstance(op, Op)
         definition: Any = op.definition
-        stand_ins = [self._stand_in(a, known) for a in call.args]
-        args = tuple([s.expr for s in stand_ins])
+        placeholders = [self._placeholder(a, memo) for a in call.args]
+        args = tuple([s.expr for s in placeholders])
         attributes = {k: self._assumed_in(v) for k, v in call.attrs.items()}
-        here = Call(op, args, attributes, call.sinfo_args, None, call.span)
-        buffers = {v: b for s in stand_ins for v, b in s.buffers.items()}
-        parts = definition.decompose(here)
+        assumed_call = Call(op, args, attributes, call.sinfo_args, None, call.span)
+        buffers = {v: b for s in placeholders for v, b in s.buffers.items()}
+        parts = definition.decompose(assumed_call)
         if parts is not None:
-            self._note_assumptions(here)
+            self._note_assumptions(assumed_call)
             self.values.update(buffers)
-            return self._parts(parts, self.whole or _origin(here))
-        return self._op(here, buffers)
+            return self._decomposition(parts, self.composite or _origin(assumed_call))
+        return self._op(assumed_call, buffers)
 
-    def _parts(self, parts: Expr, whole: str) -> Lowered:
-        before, self.whole = self.whole, whole
+    def _decomposition(self, parts: Expr, composite: str) -> Lowered:
+        before, self.composite = self.composite, composite
         try:
             return self.lowered(parts)
         finally:
-            self.whole = before
+            self.composite = before
 
-    def _op(self, here: Call, buffers: dict[Var, Buffer]) -> Lowered:
-        definition: Any = here.op.definition  # type: ignore[attr-defined]
+    def _op(self, call: Call, buffers: dict[Var, Buffer]) -> Lowered:
+        definition: Any = call.op.definition  # type: ignore[attr-defined]
         function = self.routine_of(definition)
-        spec = memoize(_spec, here) if definition.pure else None
+        spec = memoize(_spec, call) if definition.pure else None
         if spec is None:
             raise NoKernelError("an effect, or the op has no loop form")
         if "reference" in definition.hooks and function is None:
-            sure = spec.computes and not memoize(_assumptions, here)
-            if not sure:
+            is_exact = spec.computes and not memoize(_assumptions, call)
+            if not is_exact:
                 raise NoKernelError("a value without a loop form for all sizes")
-        operands = [self._operand(_at(here, o.path), buffers) for o in spec.operands]
+        operands = [self._operand(_at(call, o.path), buffers) for o in spec.operands]
         if not all(supported(r.dtype) for r in spec.results):
             raise NoKernelError("a dtype that kernels do not support")
-        origin = f"{self.whole}: {definition.name}" if self.whole else _origin(here)
+        origin = f"{self.composite}: {definition.name}" if self.composite else _origin(call)
         if function is None:
             results, stages = stages_of(spec, operands, origin)
         else:
-            numbers = definition.resolve(here).attributes
+            numbers = definition.resolve(call).attributes
             results, stages = whole_axis_stages(function, spec, operands, numbers, origin)
-        self._note_assumptions(here)
+        self._note_assumptions(call)
         for size, extent, operand in loose_sizes(spec):
-            self.checks[SizeCheck(size, extent, True, f"{_name_at(here)}: {operand}")] = None
-        many = isinstance(memoize(definition.deduce, here), TupleStructInfo)
+            self.checks[SizeCheck(size, extent, True, f"{_name_at(call)}: {operand}")] = None
+        is_tuple = isinstance(memoize(definition.deduce, call), TupleStructInfo)
         for stage in stages:
             view = as_view(stage)
             if view is None:
                 self.stages.append(stage)
             else:
                 results = [view if r is stage.out else r for r in results]
-        return tuple(results) if many else results[0]
+        return tuple(results) if is_tuple else results[0]
 
     def _operand(self, arg: Expr, buffers: Mapping[Var, Buffer]) -> Buffer:
         """Returns the buffer of an operand; a plain number becomes a buffer of rank 0."""
@@ -288,61 +292,63 @@ class RegionLowering:
         assert isinstance(info, PrimStructInfo)
         if not isinstance(arg.value, Poly):
             return self._constant(Constant(np.asarray(arg.value, info.dtype)))
-        made = Buffer((), "int64")
-        self.stages.append(Stage(made, (), (), {}, position(arg.value, "int64"), ()))
-        return made
+        buffer = Buffer((), "int64")
+        self.stages.append(Stage(buffer, (), (), {}, position(arg.value, "int64"), ()))
+        return buffer
 
     def _note_assumptions(self, call: Call) -> None:
         for assumption in memoize(_assumptions, call):
-            what = f"{_name_at(call)}: {assumption.text}"
-            self.checks[SizeCheck(assumption.left, assumption.right, False, what)] = None
+            description = f"{_name_at(call)}: {assumption.text}"
+            self.checks[SizeCheck(assumption.left, assumption.right, False, description)] = None
 
-    def _stand_in(self, arg: Expr, known: dict[int, Lowered]) -> StandIn:
+    def _placeholder(self, arg: Expr, memo: dict[int, Lowered]) -> Placeholder:
         """Returns an argument as a variable with the StructInfo of its buffer."""
         if isinstance(arg, ShapeExpr):
-            return StandIn(ShapeExpr(tuple([dims.substitute(d, self.assumed) for d in arg.dims])))
+            return Placeholder(
+                ShapeExpr(tuple([dims.substitute(d, self.assumed) for d in arg.dims]))
+            )
         if isinstance(arg, PrimValue):
             value = arg.value
-            known_value = dims.substitute(value, self.assumed) if isinstance(value, Poly) else value
-            return StandIn(PrimValue(known_value))
+            substituted = dims.substitute(value, self.assumed) if isinstance(value, Poly) else value
+            return Placeholder(PrimValue(substituted))
         info = arg.struct_info
         if isinstance(info, ShapeStructInfo):
             if info.dims is None:
                 raise NoKernelError("a shape known only at run time")
-            return StandIn(ShapeExpr(tuple([dims.substitute(d, self.assumed) for d in info.dims])))
+            return Placeholder(
+                ShapeExpr(tuple([dims.substitute(d, self.assumed) for d in info.dims]))
+            )
         if isinstance(info, PrimStructInfo) and info.value is not None:
-            return StandIn(PrimValue(dims.substitute(info.value, self.assumed)))
+            return Placeholder(PrimValue(dims.substitute(info.value, self.assumed)))
         if not isinstance(info, TensorStructInfo | TupleStructInfo | type(None)):
-            return StandIn(arg)
-        return stand_in_of(self._lowered(arg, known))
+            return Placeholder(arg)
+        return placeholder_of(self._lowered(arg, memo))
 
-    # casts
-
-    def _note_cast(self, cast: MatchCast, found: Lowered) -> None:
-        """Records what a cast asserts of a tensor: sizes to check, and new sizes."""
+    def _note_cast(self, cast: MatchCast, value: Lowered) -> None:
+        """Records the sizes that a cast of a tensor asserts, and those that it defines."""
         info = cast.struct_info
-        if not isinstance(found, Buffer) or not isinstance(info, TensorStructInfo):
-            raise NoKernelError("a cast of what is not a tensor")
+        if not isinstance(value, Buffer) or not isinstance(info, TensorStructInfo):
+            raise NoKernelError("a cast of a value that is not a tensor")
         shape = info.dims
         if not isinstance(shape, tuple) or conditions_of(cast):
             raise NoKernelError("a cast that asserts more than sizes")
-        if info.dtype not in (None, found.dtype) or len(shape) != len(found.shape):
+        if info.dtype not in (None, value.dtype) or len(shape) != len(value.shape):
             raise NoKernelError("a cast that fails")
-        known = {s for b in self.inputs.values() for d in b.shape for s in dims.syms(d)}
+        determined = {s for b in self.inputs.values() for d in b.shape for s in dims.syms(d)}
         new: dict[Sym, Dim] = {}
-        for axis, (stated, given) in enumerate(zip(shape, found.shape, strict=True)):
-            size = dims.substitute(stated, {**self.assumed, **new})
+        for axis, (declared, actual) in enumerate(zip(shape, value.shape, strict=True)):
+            size = dims.substitute(declared, {**self.assumed, **new})
             symbol = dims.as_sym(size)
-            if symbol is not None and symbol not in known:
-                new[symbol] = given
-            elif not dims.syms(size) <= known:
+            if symbol is not None and symbol not in determined:
+                new[symbol] = actual
+            elif not dims.syms(size) <= determined:
                 raise NoKernelError("a size that no earlier value determines")
-            elif size != given:
-                name = f"{dims.text(stated)} = " if dims.syms(stated) else ""
-                what = f"match_cast of {cast.var.name}: axis {axis}: expected {name}"
-                self.checks[SizeCheck(size, given, False, f"{what}{{left}}, found {{right}}")] = (
-                    None
-                )
+            elif size != actual:
+                name = f"{dims.text(declared)} = " if dims.syms(declared) else ""
+                prefix = f"match_cast of {cast.var.name}: axis {axis}: expected {name}"
+                self.checks[
+                    SizeCheck(size, actual, False, f"{prefix}{{left}}, found {{right}}")
+                ] = None
         self.assumed |= new
 
     def _assumed_in(self, value: Any) -> Any:
@@ -354,21 +360,22 @@ class RegionLowering:
 
 
 @attrs.frozen(eq=False)
-class StandIn:
+class Placeholder:
     """A placeholder of an argument while the loops of its op are generated."""
 
     expr: Expr
     buffers: dict[Var, Buffer] = attrs.Factory(dict)
 
 
-def stand_in_of(lowered: Lowered) -> StandIn:
-    """Returns a variable for a buffer, and a tuple of variables for a tuple of buffers."""
+def placeholder_of(lowered: Lowered) -> Placeholder:
+    """Returns the placeholder of a lowered value: a variable for each buffer, in the same
+    tuples."""
     if isinstance(lowered, tuple):
-        fields = [stand_in_of(item) for item in lowered]
-        together = {v: b for f in fields for v, b in f.buffers.items()}
-        return StandIn(Tuple(tuple([f.expr for f in fields])), together)
+        fields = [placeholder_of(item) for item in lowered]
+        buffers = {v: b for f in fields for v, b in f.buffers.items()}
+        return Placeholder(Tuple(tuple([f.expr for f in fields])), buffers)
     var = DataflowVar(repr(lowered), TensorStructInfo(lowered.shape, lowered.dtype))
-    return StandIn(var, {var: lowered})
+    return Placeholder(var, {var: lowered})
 
 
 def checks_of(kernel: Kernel, call: LoweredCall) -> tuple[SizeCheck, ...]:
@@ -399,10 +406,10 @@ def _assumptions(call: Call) -> Any:
 
 
 def _at(call: Call, path: tuple[int, ...]) -> Any:
-    found: Any = call.args[path[0]]
+    value: Any = call.args[path[0]]
     for step in path[1:]:
-        found = found.fields[step]
-    return found
+        value = value.fields[step]
+    return value
 
 
 def supported(dtype: str | None) -> bool:

@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 LARGE = 1 << 24  # bytes from which the system maps fresh memory every time
-MOST_KEPT = 1 << 28  # bytes in the pool, in use or not
-# Results start at a page. Other arrays do so too, or start some bytes further on, where malloc puts
-# large ones. A processor compares the address of a load with those of pending stores within a page
-# only. A loop that reads a little behind its stores, counted so, waits for each of them.
+MAX_POOL_BYTES = 1 << 28  # bytes in the pool, in use or not
+# Results are page-aligned; malloc places large arrays at a page boundary or some bytes after it.
+# The processor compares a load with pending stores by their offset within a page (4K aliasing). A
+# load at a slightly larger offset than a pending store would wait for the store.
 ALIGNMENT = 4096
-ROOMY = 4 / 3  # pooled memory may be this many times larger than requested
+MAX_OVERSIZE = 4 / 3  # pooled memory may be this many times larger than requested
 
 Array = NDArray[Any]
 
@@ -31,50 +31,53 @@ def is_large(size: int) -> bool:
 
 
 class ResultMemory:
-    """The pool, the oldest memory first."""
+    """A pool of memory for large results, the oldest first."""
 
-    def __init__(self, most: int = MOST_KEPT) -> None:
-        self._kept: list[Array] = []
-        self._most = most
+    def __init__(self, max_bytes: int = MAX_POOL_BYTES) -> None:
+        self._pool: list[Array] = []
+        self._max_bytes = max_bytes
         self._lock = threading.Lock()
 
     def new(self, shape: tuple[int, ...], dtype: Any) -> Array:
         """Returns an uninitialized array."""
-        found = np.dtype(dtype)
-        size = found.itemsize
+        element_type = np.dtype(dtype)
+        size = element_type.itemsize
         for extent in shape:
             size *= extent
         if not is_large(size):
             return np.empty(shape, dtype)
         with self._lock:
             memory = self._memory(size + ALIGNMENT)
-            return np.ndarray(shape, found, memory, -memory.ctypes.data % ALIGNMENT)
+            return np.ndarray(shape, element_type, memory, -memory.ctypes.data % ALIGNMENT)
 
     def copy(self, array: Array) -> Array:
         """Returns a dense copy of an array."""
         if array.dtype.hasobject:
             return np.array(array, order="C")
-        made = self.new(array.shape, array.dtype)
-        made[...] = array
-        return made
+        result = self.new(array.shape, array.dtype)
+        result[...] = array
+        return result
 
     def _memory(self, size: int) -> Array:
-        kept = self._kept
-        for k in range(len(kept)):
-            if size <= kept[k].nbytes <= ROOMY * size and _references(kept, k) == UNUSED:
-                return kept[k]
-        made = np.empty(size, np.uint8)
-        total = size + sum([memory.nbytes for memory in kept])
-        while kept and total > self._most:
-            total -= kept[0].nbytes
-            del kept[0]
-        if size <= self._most:
-            kept.append(made)
-        return made
+        pool = self._pool
+        for index in range(len(pool)):
+            if (
+                size <= pool[index].nbytes <= MAX_OVERSIZE * size
+                and _references(pool, index) == UNUSED
+            ):
+                return pool[index]
+        memory = np.empty(size, np.uint8)
+        total = size + sum([block.nbytes for block in pool])
+        while pool and total > self._max_bytes:
+            total -= pool[0].nbytes
+            del pool[0]
+        if size <= self._max_bytes:
+            pool.append(memory)
+        return memory
 
 
-def _references(kept: list[Array], k: int) -> int:
-    return sys.getrefcount(kept[k])
+def _references(pool: list[Array], index: int) -> int:
+    return sys.getrefcount(pool[index])
 
 
 def _are_counted() -> bool:

@@ -12,10 +12,10 @@ Evaluate = Callable[..., tuple[int, ...]]
 
 def symbols_of(values: Iterable[Dim]) -> list[Sym]:
     """Returns all symbols of some dims, in order of creation."""
-    found: set[Sym] = set()
+    symbols: set[Sym] = set()
     for value in values:
-        found |= dims.syms(value)
-    return sorted(found, key=lambda s: s.order)
+        symbols |= dims.syms(value)
+    return sorted(symbols, key=lambda s: s.order)
 
 
 def evaluator(values: Sequence[Dim], symbols: Sequence[Sym]) -> Evaluate:
@@ -28,8 +28,8 @@ def evaluator(values: Sequence[Dim], symbols: Sequence[Sym]) -> Evaluate:
     order = [number_of[value] for value in values]
 
     def evaluate(*sizes: int) -> tuple[int, ...]:
-        known = dict(zip(symbols, sizes, strict=True))
-        computed = [dims.evaluate(dim, known) for dim in distinct]
+        assignment = dict(zip(symbols, sizes, strict=True))
+        computed = [dims.evaluate(dim, assignment) for dim in distinct]
         return tuple([computed[number] for number in order])
 
     return evaluate

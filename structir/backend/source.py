@@ -33,7 +33,7 @@ class PlanSource:
         for number, kernel in enumerate(self.kernels, 1):
             first = numbers.setdefault(kernel.text, number)
             head = [f"kernel {number}", *origins(kernel.origins), *self._names(kernel)]
-            body = kernel.text if first == number else f"# the same text as kernel {first}\n"
+            body = kernel.text if first == number else f"# same source as kernel {first}\n"
             yield "\n".join([*[f"# {line}".rstrip() for line in head], body])
 
     def _names(self, kernel: KernelText) -> Iterator[str]:
@@ -70,11 +70,11 @@ def _numbers(kernel: KernelText) -> list[str]:
     return [*map(dims.text, kernel.sizes[:first]), *map(str, singles)]
 
 
-def origins(found: Iterable[str]) -> Iterator[str]:
+def origins(names: Iterable[str]) -> Iterator[str]:
     """Returns the ops of a kernel; the parts of one composite are on one line."""
-    for whole, group in groupby(found, key=lambda origin: origin.rpartition(": ")[0]):
-        if whole:
-            yield f"{whole}: {', '.join(origin.rpartition(': ')[2] for origin in group)}"
+    for composite, group in groupby(names, key=lambda origin: origin.rpartition(": ")[0]):
+        if composite:
+            yield f"{composite}: {', '.join(origin.rpartition(': ')[2] for origin in group)}"
         else:
             yield from group
 

@@ -15,7 +15,7 @@ from structir.backend.cpu.layouts import SPACE, STATE
 from structir.backend.cpu.steps import KIND, STOP, move_address, steps_address, steps_runner
 from structir.backend.growing import OUTPUT, Growing, Grown
 from structir.backend.memory import ALIGNMENT
-from structir.backend.plan import KEPT_BYTES, LONG_WORK, Workspace
+from structir.backend.plan import GIL_RELEASE_ELEMENTS, MAX_CACHED_BYTES, Workspace
 from structir.backend.results import RESULTS, is_large
 from structir.backend.steps import (
     CONSTANT,
@@ -44,7 +44,7 @@ class Result:
 
 
 class StepPlan:
-    """Instructions as words, the memory of all values, and the structure of the result."""
+    """Encoded instructions, the memory of all values, and the structure of the result."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class StepPlan:
         self.own_bytes = size + ALIGNMENT
         self.plan_bytes = max([plan.layout[1] for plan in code.plans], default=0) + ALIGNMENT
         self.bytes = self.own_bytes + self.plan_bytes
-        if self.bytes > KEPT_BYTES:
+        if self.bytes > MAX_CACHED_BYTES:
             raise NotPlannedError("values that need too much memory")
         self.free: list[StepSpace] = []
 
@@ -80,19 +80,19 @@ class StepPlan:
             leaf = Slot(constant(leaf), leaf.shape, leaf.dtype)
         if not isinstance(leaf, Slot):
             return leaf
-        made = MemoryCell(leaf.cell.root.bytes, OUTSIDE)
-        block.move(made, leaf.cell)
-        self.results.append(Slot(made, leaf.shape, leaf.dtype))
+        cell = MemoryCell(leaf.cell.root.bytes, OUTSIDE)
+        block.move(cell, leaf.cell)
+        self.results.append(Slot(cell, leaf.shape, leaf.dtype))
         return Result(len(self.results) - 1)
 
     @cached_property
     def space_of_calls(self) -> NativeSpace | None:
-        """Returns the space of native calls, which use it one at a time; None if they cannot run
-        the plan."""
-        whole = (self.value,) if isinstance(self.value, Result) else self.value
-        plain = whole == tuple([Result(k) for k in range(len(self.results))])
-        large = any(is_large(r.cell.root.bytes) for r in self.results)
-        return None if self.code.loops or large or not plain else NativeSpace(self)
+        """The space of native calls, which use it one at a time; None if they cannot run the
+        plan."""
+        leaves_of_value = (self.value,) if isinstance(self.value, Result) else self.value
+        is_plain = leaves_of_value == tuple([Result(k) for k in range(len(self.results))])
+        is_large_result = any(is_large(r.cell.root.bytes) for r in self.results)
+        return None if self.code.loops or is_large_result or not is_plain else NativeSpace(self)
 
     def run(self, arrays: Sequence[Array]) -> Any:
         """Runs the plan on dense inputs; returns LEFT if the host must compute the value."""
@@ -105,18 +105,18 @@ class StepPlan:
         try:
             if not space.run(arrays, results, grown):
                 return LEFT
-            whole = {g: space.elements(g, array) for g, array in grown.items()}
-            if any(not len(whole[g.growing]) for g in self.outputs):
-                return LEFT  # of nothing the form is another
+            elements = {g: space.elements(g, array) for g, array in grown.items()}
+            if any(not len(elements[g.growing]) for g in self.outputs):
+                return LEFT  # an empty output has another shape
         finally:
             self.free.append(space)
 
-        def given(leaf: Any) -> Any:
+        def from_run(leaf: Any) -> Any:
             if isinstance(leaf, Result):
                 return results[leaf.number]
-            return leaf.given(whole[leaf.growing]) if isinstance(leaf, Grown) else leaf
+            return leaf.from_elements(elements[leaf.growing]) if isinstance(leaf, Grown) else leaf
 
-        return mapped(self.value, given)
+        return mapped(self.value, from_run)
 
 
 class StepSpace:
@@ -128,14 +128,14 @@ class StepSpace:
         self.slots = np.zeros(len(code.cells) + 1, np.int64)
         self.arena = np.empty(plan.own_bytes, np.uint8)
         shared = np.empty(plan.plan_bytes, np.uint8)
-        self.chosen = np.array([*code.chosen, 0], np.int64)
+        self.external = np.array([*code.external, 0], np.int64)
         self.workspaces: dict[int, Workspace] = {}
-        for bound, places in code.plans.items():
+        for bound, positions in code.plans.items():
             space = Workspace(bound, shared)
-            for place in places:
-                self.workspaces[place] = space
-                self.words[place, 1] = space.words.ctypes.data
-                self.words[place, 2] = self.chosen.ctypes.data + WORD * code.chosen_from[place]
+            for index in positions:
+                self.workspaces[index] = space
+                self.words[index, 1] = space.words.ctypes.data
+                self.words[index, 2] = self.external.ctypes.data + WORD * code.external_from[index]
         base = -(-self.arena.ctypes.data // ALIGNMENT) * ALIGNMENT
         for cell, slot in code.cells.items():
             if cell.origin == VALUE:
@@ -143,7 +143,7 @@ class StepSpace:
             elif cell.origin == CONSTANT:
                 self.slots[slot] = cell.data.ctypes.data
         outside = [slot.cell.root for slot in (*plan.inputs, *plan.results)]
-        self.places = np.array([code.cells[cell] for cell in outside], np.int64)
+        self.argument_slots = np.array([code.cells[cell] for cell in outside], np.int64)
         self.state = np.zeros(len(STATE), np.int64)
         self.state[STATE.steps] = self.words.ctypes.data
         self.state[STATE.slots] = self.slots.ctypes.data
@@ -153,68 +153,74 @@ class StepSpace:
     def run(
         self, arrays: Sequence[Array], results: Sequence[Array], grown: dict[Growing, Array]
     ) -> bool:
-        """Runs the instructions; returns whether the results are complete. A growing value may get
-        more memory."""
-        self.slots[self.places] = [a.ctypes.data for a in (*arrays, *results)]
-        for each, array in grown.items():
-            self._give_room(each, array)
+        """Runs the instructions; returns whether the results are complete. A full growing value
+        is reallocated."""
+        self.slots[self.argument_slots] = [a.ctypes.data for a in (*arrays, *results)]
+        for growing, array in grown.items():
+            self._give_room(growing, array)
         self.state[STATE.at] = 0
         run = steps_runner()
         while (stop := run(self.address)) in (STOP.pause, STOP.full):
             if stop == STOP.full:
                 slot = self.words[self.state[STATE.at], 1]
-                each = next(g for g in grown if self.plan.code.cells[g.cell.root] == slot)
-                self._grow(each, grown)
+                growing = next(g for g in grown if self.plan.code.cells[g.cell.root] == slot)
+                self._grow(growing, grown)
         if stop == STOP.failure:
             raise self.workspaces[int(self.state[STATE.at])].failure(int(self.state[STATE.detail]))
         return bool(stop == STOP.end)
 
-    def _give_room(self, each: Growing, array: Array) -> None:
-        slot = self.plan.code.cells[each.cell.root]
+    def _give_room(self, growing: Growing, array: Array) -> None:
+        slot = self.plan.code.cells[growing.cell.root]
         self.slots[slot] = array.ctypes.data
         appends = (self.words[:, 0] == KIND.append) & (self.words[:, 1] == slot)
         self.words[appends, 5] = array.nbytes
 
-    def _grow(self, each: Growing, grown: dict[Growing, Array]) -> None:
-        before = grown[each]
-        each.room = 2 * len(before)
-        grown[each] = each.new(each.room)
-        grown[each][: len(before)] = before
-        self._give_room(each, grown[each])
+    def _grow(self, growing: Growing, grown: dict[Growing, Array]) -> None:
+        before = grown[growing]
+        growing.room = 2 * len(before)
+        grown[growing] = growing.new(growing.room)
+        grown[growing][: len(before)] = before
+        self._give_room(growing, grown[growing])
 
-    def elements(self, each: Growing, array: Array) -> Array:
+    def elements(self, growing: Growing, array: Array) -> Array:
         """Returns the current elements of a growing output."""
-        at = int(self.slots[self.plan.code.cells[each.filled.root]])
-        count = each.count(ctypes.c_int64.from_address(at).value)
+        address = int(self.slots[self.plan.code.cells[growing.filled.root]])
+        count = growing.count(ctypes.c_int64.from_address(address).value)
         return array if count == len(array) else array[:count].copy()
 
 
 class NativeSpace:
-    """A space of steps in the form of native calls, which write addresses into its slots."""
+    """A StepSpace with the tables of native calls, which write addresses into its slots."""
 
     def __init__(self, plan: StepPlan) -> None:
         self.steps = space = StepSpace(plan)
-        patches = list(chain(*zip(space.places.tolist(), range(len(space.places)), strict=True)))
-        held = [*_sizes(plan.inputs), *_sizes(plan.results), patches, [0] * len(space.places)]
-        self._held = [np.array([*words, 0], np.int64) for words in held]
-        at = [int(words.ctypes.data) for words in self._held]
+        slots = space.argument_slots.tolist()
+        patches = list(chain(*zip(slots, range(len(slots)), strict=True)))
+        tables = [
+            *_sizes(plan.inputs),
+            *_sizes(plan.results),
+            patches,
+            [0] * len(space.argument_slots),
+        ]
+        self._tables = [np.array([*words, 0], np.int64) for words in tables]
+        addresses = [int(words.ctypes.data) for words in self._tables]
         self.words = np.zeros(len(SPACE), np.int64)
-        facts = {
-            SPACE.long: sum([b.elements_touched for b in plan.code.plans]) > LONG_WORK,
-            SPACE.dims: at[0],
-            SPACE.input_bytes: at[1],
-            SPACE.result_dims: at[2],
-            SPACE.result_bytes: at[3],
-            SPACE.patches: at[4],
-            SPACE.patch_count: len(space.places),
+        space_words = {
+            SPACE.long: sum([b.elements_touched for b in plan.code.plans]) > GIL_RELEASE_ELEMENTS,
+            SPACE.dims: addresses[0],
+            SPACE.input_bytes: addresses[1],
+            SPACE.result_dims: addresses[2],
+            SPACE.result_bytes: addresses[3],
+            SPACE.patches: addresses[4],
+            SPACE.patch_count: len(space.argument_slots),
             SPACE.arguments: space.slots.ctypes.data,
-            SPACE.outside: at[5],
+            SPACE.outside: addresses[5],
             SPACE.threads: 1,
             SPACE.code: steps_address(),
             SPACE.state: space.address,
         }
-        for place, value in facts.items():
-            self.words[place] = value
+        for index, value in space_words.items():
+            self.words[index] = value
 
 
 def _sizes(slots: Sequence[Slot]) -> list[list[int]]:

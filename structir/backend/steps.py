@@ -29,16 +29,16 @@ class NotPlannedError(Exception):
         self.span = span
 
 
-GIVEN_UP = (NotPlannedError, StructIRError)  # at these sizes; any other error is a defect
+FALLBACK_ERRORS = (NotPlannedError, StructIRError)  # at these sizes; any other error is a defect
 
 
 def reason_of(error: Exception) -> str:
     """Returns the reason for a fallback, in one line."""
-    told, span = getattr(error, "message", str(error)), getattr(error, "span", None)
+    message, span = getattr(error, "message", str(error)), getattr(error, "span", None)
     if isinstance(error, DiagnosticError):
-        told, span = error.diagnostics[0].message, error.diagnostics[0].span
-    told = told.partition("\n")[0]
-    return told if span is None else f"{told} (at {span})"
+        message, span = error.diagnostics[0].message, error.diagnostics[0].span
+    message = message.partition("\n")[0]
+    return message if span is None else f"{message} (at {span})"
 
 
 @attrs.define(eq=False)
@@ -47,21 +47,21 @@ class MemoryCell:
 
     bytes: int
     origin: str = VALUE  # OUTSIDE: inputs, results; PART: inside another cell
-    data: Any = None  # of a constant
-    around: MemoryCell | None = None  # of a part
+    data: Any = None  # the array of a constant
+    enclosing: MemoryCell | None = None  # the enclosing cell of a part
     same: MemoryCell | None = None  # the cell that it was merged with
 
     @property
     def root(self) -> MemoryCell:
-        """Returns the representative of merged cells."""
-        found = self
-        while found.same is not None:
-            found = found.same
-        return found
+        """The representative of merged cells."""
+        cell = self
+        while cell.same is not None:
+            cell = cell.same
+        return cell
 
 
 class Slot(ForeignTensor):
-    """A value of which only the form is known before the run."""
+    """An abstract value: only its shape and dtype are known before the run."""
 
     __slots__ = ("cell", "dtype", "shape")
 
@@ -96,16 +96,16 @@ def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
 
 
 class Code:
-    """Instructions being encoded, and the lifetimes of cells."""
+    """An encoder of instructions, with the lifetimes of cells."""
 
     def __init__(self) -> None:
         self.words: list[list[int]] = []
-        self.cells: dict[MemoryCell, int] = {}  # with their slots
-        self.plans: dict[BoundPlan, list[int]] = {}  # with the steps that run them
-        self.chosen: list[int] = []  # slots whose external addresses plans use,
-        self.chosen_from: dict[int, int] = {}  # from the instruction that runs one
-        self.loops: list[tuple[int, int]] = []  # inner ones first
-        self.pairs: list[tuple[MemoryCell, MemoryCell]] = []  # that are swapped
+        self.cells: dict[MemoryCell, int] = {}  # the slot of each cell
+        self.plans: dict[BoundPlan, list[int]] = {}  # the instructions that run each plan
+        self.external: list[int] = []  # slots of the inputs and results of plans,
+        self.external_from: dict[int, int] = {}  # and the start of those of each run instruction
+        self.loops: list[tuple[int, int]] = []  # first and last instruction; inner loops first
+        self.pairs: list[tuple[MemoryCell, MemoryCell]] = []  # cells that a loop swaps
         self._spans: dict[MemoryCell, tuple[int, int]] = {}
 
     @property
@@ -115,12 +115,12 @@ class Code:
 
     def slot(self, cell: MemoryCell) -> int:
         """Returns the slot of a cell, which is live at the next instruction."""
-        found = cell.root
-        first, _ = self._spans.get(found, (self.here, 0))
-        self._spans[found] = first, self.here
-        if found.around is not None:
-            self.slot(found.around)
-        return self.cells.setdefault(found, len(self.cells))
+        root = cell.root
+        first, _ = self._spans.get(root, (self.here, 0))
+        self._spans[root] = first, self.here
+        if root.enclosing is not None:
+            self.slot(root.enclosing)
+        return self.cells.setdefault(root, len(self.cells))
 
     def step(self, kind: int, *numbers: int) -> list[int]:
         """Emits one instruction; returns its words, in which a jump target may be set later."""
@@ -132,9 +132,9 @@ class Code:
         """Emits an instruction that runs a plan."""
         slots = [self.slot(cell) for cell in cells]
         self.plans.setdefault(plan, []).append(self.here)
-        self.chosen_from[self.here] = len(self.chosen)
+        self.external_from[self.here] = len(self.external)
         self.step(KIND.run, 0, 0, len(slots))
-        self.chosen += slots
+        self.external += slots
 
     def loop(self, start: int) -> None:
         """Closes a loop whose body begins at an instruction."""
@@ -142,13 +142,13 @@ class Code:
 
     def arena(self) -> tuple[dict[MemoryCell, int], int]:
         """Returns the offsets of all cells in the arena, and its size."""
-        self._stretch()
+        self._extend_lifetimes()
         spans = {c: s for c, s in self._spans.items() if c.origin == VALUE}
         sizes = [-(-max(c.bytes, 1) // ALIGNMENT) * ALIGNMENT for c in spans]
         offsets, size = layout.assign_offsets(list(spans.values()), sizes)
         return dict(zip(spans, offsets, strict=True)), size
 
-    def _stretch(self) -> None:
+    def _extend_lifetimes(self) -> None:
         """Extends lifetimes over loops; swapped cells have the same lifetime."""
         before: dict[MemoryCell, tuple[int, int]] = {}
         while before != self._spans:
@@ -157,10 +157,10 @@ class Code:
                 for cell, (first, last) in self._spans.items():
                     if first < start <= last or first <= end < last:
                         self._spans[cell] = min(first, start), max(last, end)
-            for one, other in self.pairs:
-                both = [self._spans[one.root], self._spans[other.root]]
-                span = min(first for first, _ in both), max(last for _, last in both)
-                self._spans[one.root] = self._spans[other.root] = span
+            for first_cell, second_cell in self.pairs:
+                spans = [self._spans[first_cell.root], self._spans[second_cell.root]]
+                span = min(first for first, _ in spans), max(last for _, last in spans)
+                self._spans[first_cell.root] = self._spans[second_cell.root] = span
 
 
 @attrs.define(eq=False)
@@ -175,17 +175,18 @@ class InstructionBlock:
         for step in self.steps:
             step.write(code)
 
-    def taken(self, cell: MemoryCell, size: int) -> bool:
-        """Whether a cell was created here and is unused elsewhere; marks it as used."""
-        found = cell.root
-        if found not in self.fresh or found.bytes != size:
+    def claim(self, cell: MemoryCell, size: int) -> bool:
+        """Marks a cell that only this block has filled as used; returns whether it is such a
+        cell."""
+        root = cell.root
+        if root not in self.fresh or root.bytes != size:
             return False
-        self.fresh.discard(found)
+        self.fresh.discard(root)
         return True
 
     def move(self, to: MemoryCell, source: MemoryCell) -> None:
-        """Moves a value to a new cell; it is created there directly where possible."""
-        if self.taken(source, to.bytes):
+        """Moves a value to a new cell; merges the two cells if possible."""
+        if self.claim(source, to.bytes):
             source.root.same = to
         else:
             self.steps.append(CopyInstruction(to, source))
@@ -193,7 +194,7 @@ class InstructionBlock:
 
 @attrs.frozen(eq=False)
 class RunInstruction:
-    """Runs a plan on these cells: its inputs, then its results."""
+    """An instruction that runs a plan on these cells: its inputs, then its results."""
 
     plan: BoundPlan
     cells: tuple[MemoryCell, ...]
@@ -205,7 +206,7 @@ class RunInstruction:
 
 @attrs.frozen(eq=False)
 class CopyInstruction:
-    """Copies the value of one cell to another."""
+    """An instruction that copies the value of one cell to another."""
 
     to: MemoryCell
     source: MemoryCell
@@ -217,7 +218,7 @@ class CopyInstruction:
 
 @attrs.frozen(eq=False)
 class Append:
-    """Appends a value of some bytes; there is `room` for this many."""
+    """An instruction that appends a value to memory of `room` bytes."""
 
     to: MemoryCell
     source: MemoryCell
@@ -232,7 +233,7 @@ class Append:
 
 @attrs.frozen(eq=False)
 class Clear:
-    """Sets the number in a cell to zero."""
+    """An instruction that sets the number in a cell to zero."""
 
     cell: MemoryCell
 
@@ -243,7 +244,7 @@ class Clear:
 
 @attrs.frozen(eq=False)
 class Leave:
-    """Falls back to the host."""
+    """An instruction that ends the run, so that the host computes the value."""
 
     def write(self, code: Code) -> None:
         """Emits the instruction."""
@@ -256,34 +257,36 @@ class BranchInstruction:
 
     test: MemoryCell
     then: InstructionBlock
-    other: InstructionBlock
+    otherwise: InstructionBlock
 
     def write(self, code: Code) -> None:
         """Emits a jump to the second block, and one past it."""
-        to_other = code.step(KIND.unless, code.slot(self.test))
+        to_otherwise = code.step(KIND.unless, code.slot(self.test))
         self.then.write(code)
         over = code.step(KIND.jump)
-        to_other[2] = code.here
-        self.other.write(code)
+        to_otherwise[2] = code.here
+        self.otherwise.write(code)
         over[1] = code.here
 
 
 @attrs.frozen(eq=False)
 class LoopInstruction:
-    """Repeats a block while a counter is below a limit and a condition holds."""
+    """A loop over a block, while a counter is below a limit and a condition holds."""
 
     counter: MemoryCell
     limit: MemoryCell | None
     going: MemoryCell | None
-    part: RowInstruction | None  # of inputs indexed by the step
+    part: RowInstruction | None  # loads the element of the step
     body: InstructionBlock
-    swapped: tuple[tuple[MemoryCell, MemoryCell], ...]  # input, output of carried values
+    swapped: tuple[
+        tuple[MemoryCell, MemoryCell], ...
+    ]  # input and output cell of each carried value
 
     def write(self, code: Code) -> None:
         """Emits the tests, the body, and the jump back."""
         Clear(self.counter).write(code)
         start, out = code.here, []
-        for cell in self._kept():
+        for cell in self._loop_cells():
             code.slot(cell)
         if self.limit is not None:
             out.append((3, code.step(KIND.reached, code.slot(self.counter), code.slot(self.limit))))
@@ -295,15 +298,15 @@ class LoopInstruction:
         for pair in self.swapped:
             code.step(KIND.swap, *map(code.slot, pair))
         code.step(KIND.add, code.slot(self.counter))
-        for cell in self._kept():
+        for cell in self._loop_cells():
             code.slot(cell)
         code.step(KIND.jump, start)
         code.loop(start)
         code.pairs += self.swapped
-        for place, words in out:
-            words[place] = code.here
+        for index, words in out:
+            words[index] = code.here
 
-    def _kept(self) -> list[MemoryCell]:
+    def _loop_cells(self) -> list[MemoryCell]:
         """Returns the cells that are live from step to step."""
         others = [c for c in (self.limit, self.going) if c is not None]
         return [self.counter, *others, *[c for pair in self.swapped for c in pair]]
@@ -314,12 +317,12 @@ class RowInstruction:
     """An element of a value along its first axis, at the index of the counter."""
 
     cell: MemoryCell
-    whole: MemoryCell
+    array: MemoryCell
     counter: MemoryCell
 
     def write(self, code: Code) -> None:
         """Emits the instruction."""
-        slots = [code.slot(c) for c in (self.cell, self.whole, self.counter)]
+        slots = [code.slot(c) for c in (self.cell, self.array, self.counter)]
         code.step(KIND.part, *slots, self.cell.bytes)
 
 

@@ -42,10 +42,10 @@ from structir.ir.polynomial import Atom, of_terms, opaque_atom
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 
 FORMAT = 2
-MOST_RESULTS = 1 << 16
+MAX_RESULTS = 1 << 16
 Json = Any
-MOST_AXES = 64
-FORMS = (False, True)  # the general one, and the one under the usual equations
+MAX_AXES = 64
+FORMS = (False, True)  # the general form, and the form under the usual equations
 
 
 @attrs.frozen(eq=False)
@@ -59,24 +59,24 @@ class StoredFunction:
     region: CompiledRegion
 
 
-def written(functions: Iterable[StoredFunction], writing: Writing) -> Json:
+def written(functions: Iterable[StoredFunction], writer: TableWriter) -> Json:
     """Serializes functions; those without a JSON form are omitted."""
-    made = []
+    serialized = []
     for function in functions:
         with suppress(NotStoredError):
-            made.append(writing.function(function))
+            serialized.append(writer.function(function))
     tables = {
-        "symbols": [symbol.name for symbol in writing.symbols],
-        "atoms": [said for _, said in writing.atoms.values()],
-        "dims": [said for _, said in writing.dims.values()],
-        "buffers": [said for _, said in writing.buffers.values()],
-        "texts": list(writing.texts),
+        "symbols": [symbol.name for symbol in writer.symbols],
+        "atoms": [item for _, item in writer.atoms.values()],
+        "dims": [item for _, item in writer.dims.values()],
+        "buffers": [item for _, item in writer.buffers.values()],
+        "texts": list(writer.texts),
     }
-    return {"format": FORMAT, "functions": made, **tables}
+    return {"format": FORMAT, "functions": serialized, **tables}
 
 
-class Writing:
-    """Tables being written, whose items are in the order of their first use. `array` encodes an
+class TableWriter:
+    """A writer of tables, whose items are in the order of their first use. `array` encodes an
     array."""
 
     def __init__(self, array: Callable[[Any], Json]) -> None:
@@ -120,7 +120,7 @@ class Writing:
         }
 
     def check(self, check: SizeCheck) -> Json:
-        return [self.dim(check.left), self.dim(check.right), check.loose, check.what]
+        return [self.dim(check.left), self.dim(check.right), check.loose, check.description]
 
     def recipe(self, recipe: KernelSequence) -> Json:
         return {
@@ -150,17 +150,17 @@ class Writing:
             base = None if buffer.base is None else self.buffer(buffer.base)
             data = None if buffer.data is None else self.array(buffer.data)
             shape = [self.dim(d) for d in buffer.shape]
-            facts = [shape, buffer.dtype, buffer.origin, base, data, buffer.name]
-            self.buffers[buffer] = len(self.buffers), facts
+            fields = [shape, buffer.dtype, buffer.origin, base, data, buffer.name]
+            self.buffers[buffer] = len(self.buffers), fields
         return _number(self.buffers[buffer])
 
     def dim(self, dim: Dim) -> int:
         if dim not in self.dims:
-            said: Json = dim
+            data: Json = dim
             if isinstance(dim, Poly):
                 terms = [[c, [self.atom(a) for a in atoms]] for atoms, c in dim.terms.items()]
-                said = [dim.constant, terms]
-            self.dims[dim] = len(self.dims), said
+                data = [dim.constant, terms]
+            self.dims[dim] = len(self.dims), data
         return _number(self.dims[dim])
 
     def atom(self, atom: Atom) -> int:
@@ -180,26 +180,26 @@ def _number(numbered: tuple[int, Json]) -> int:
     return numbered[0]
 
 
-def read(said: Json, reading: Callable[[], TableReader]) -> list[StoredFunction]:
+def read(document: Json, make_reader: Callable[[], TableReader]) -> list[StoredFunction]:
     """Loads the functions that `written` has serialized; raises NotStoredError for other data."""
     try:
-        if said["format"] != FORMAT:
+        if document["format"] != FORMAT:
             raise NotStoredError("another format")
-        made = reading()
-        return [made.function(f) for f in said["functions"]]
+        reader = make_reader()
+        return [reader.function(f) for f in document["functions"]]
     except MALFORMED as error:
         raise NotStoredError(str(error)) from error
 
 
 def decoded(
-    data: bytes, reading: Callable[..., TableReader], array: Callable[[Json], Any]
+    data: bytes, make_reader: Callable[..., TableReader], array: Callable[[Json], Any]
 ) -> list[StoredFunction]:
     """Loads the functions in the JSON of a file; raises NotStoredError for other data."""
     try:
-        said = json.loads(data)
+        document = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise NotStoredError(str(error)) from error
-    return read(said, lambda: reading(said, array))
+    return read(document, lambda: make_reader(document, array))
 
 
 MALFORMED: tuple[type[Exception], ...] = (KeyError, IndexError, TypeError, ValueError)
@@ -207,44 +207,44 @@ MALFORMED += (AttributeError, RecursionError, StructIRError)
 
 
 class TableReader:
-    """Tables being read, whose items are created at first use.
+    """A reader of tables, whose items are created at first use.
 
     Everything is checked; kernels are marked as loaded from a file.
     """
 
-    def __init__(self, said: Json, array: Callable[[Json], Any]) -> None:
-        self.said, self.array = said, array
-        self.symbols = [Sym(name) for name in strings(said["symbols"])]
+    def __init__(self, document: Json, array: Callable[[Json], Any]) -> None:
+        self.document, self.array = document, array
+        self.symbols = [Sym(name) for name in strings(document["symbols"])]
         self.dims: dict[int, Dim] = {}
         self.buffers: dict[int, Buffer] = {}
 
-    def function(self, said: Json) -> StoredFunction:
-        params = tuple([Var(string(name), self.info(info)) for name, info in said["params"]])
-        name, shape, result = string(said["name"]), _tuples(said["shape"]), said["result"]
-        region = self.region(said)
+    def function(self, data: Json) -> StoredFunction:
+        params = tuple([Var(string(name), self.info(info)) for name, info in data["params"]])
+        name, shape, result = string(data["name"]), _tuples(data["shape"]), data["result"]
+        region = self.region(data)
         check_function(params, region.boundary, shape)
         return StoredFunction(name, params, self.info(result), shape, region)
 
-    def info(self, said: Json) -> StructInfo:
-        if isinstance(said, list):
-            return TupleStructInfo(tuple([self.info(f) for f in said]))
-        if "dims" in said:
-            return TensorStructInfo(self.some_dims(said["dims"]), dtype(said["dtype"]))
-        name, ndim = said["dtype"], said["ndim"]
+    def info(self, data: Json) -> StructInfo:
+        if isinstance(data, list):
+            return TupleStructInfo(tuple([self.info(f) for f in data]))
+        if "dims" in data:
+            return TensorStructInfo(self.some_dims(data["dims"]), dtype(data["dtype"]))
+        name, ndim = data["dtype"], data["ndim"]
         return TensorStructInfo(
             dtype=None if name is None else dtype(name),
-            ndim=None if ndim is None else count(ndim, MOST_AXES),
+            ndim=None if ndim is None else count(ndim, MAX_AXES),
         )
 
-    def region(self, said: Json) -> CompiledRegion:
-        recipes = [self.recipe(recipe) for recipe in said["recipes"]]
+    def region(self, data: Json) -> CompiledRegion:
+        recipes = [self.recipe(recipe) for recipe in data["recipes"]]
         boundary = Boundary(
-            self.some_buffers(said["inputs"]),
-            self.some_buffers(said["results"]),
-            tuple([self.check(c) for c in said["checks"]]),
-            tuple([item(s, self.symbols) for s in said["free"]]),
-            self.some_dims(said["doubtful"]),
-            {item(s, self.symbols): self.dim(d) for s, d in said["equal"]},
+            self.some_buffers(data["inputs"]),
+            self.some_buffers(data["results"]),
+            tuple([self.check(c) for c in data["checks"]]),
+            tuple([item(s, self.symbols) for s in data["free"]]),
+            self.some_dims(data["doubtful"]),
+            {item(s, self.symbols): self.dim(d) for s, d in data["equal"]},
         )
         check_region(boundary, recipes)
         return self.compiled(boundary, recipes.__getitem__)
@@ -255,30 +255,30 @@ class TableReader:
         """Returns the region, ready to be called."""
         return CompiledRegion(boundary, write)
 
-    def check(self, said: Json) -> SizeCheck:
-        left, right, loose, what = said
-        return SizeCheck(self.dim(left), self.dim(right), flag(loose), string(what))
+    def check(self, data: Json) -> SizeCheck:
+        left, right, loose, description = data
+        return SizeCheck(self.dim(left), self.dim(right), flag(loose), string(description))
 
-    def recipe(self, said: Json) -> KernelSequence:
+    def recipe(self, data: Json) -> KernelSequence:
         return KernelSequence(
-            self.some_buffers(said["inputs"]),
-            self.some_buffers(said["outputs"]),
-            self.some_buffers(said["results"]),
-            tuple([self.kernel(k) for k in said["kernels"]]),
-            self.some_dims(said["operations"]),
+            self.some_buffers(data["inputs"]),
+            self.some_buffers(data["outputs"]),
+            self.some_buffers(data["results"]),
+            tuple([self.kernel(k) for k in data["kernels"]]),
+            self.some_dims(data["operations"]),
         )
 
-    def kernel(self, said: Json) -> KernelText:
-        sizes = self.some_dims(said["sizes"])
+    def kernel(self, data: Json) -> KernelText:
+        sizes = self.some_dims(data["sizes"])
         return KernelText(
-            string(item(said["text"], self.said["texts"])),
-            self.some_buffers(said["pointers"]),
+            string(item(data["text"], self.document["texts"])),
+            self.some_buffers(data["pointers"]),
             sizes,
-            self.dim(said["range"]),
-            self.some_buffers(said["scratch"]),
-            strings(said["origins"]),
-            names=strings(said["names"]),
-            singles=count(said["singles"], len(sizes)),
+            self.dim(data["range"]),
+            self.some_buffers(data["scratch"]),
+            strings(data["origins"]),
+            names=strings(data["names"]),
+            singles=count(data["singles"], len(sizes)),
             from_file=True,
         )
 
@@ -291,7 +291,7 @@ class TableReader:
     def buffer(self, number: int) -> Buffer:
         buffer = self.buffers.get(number)
         if buffer is None:
-            shape, name, origin, base, data, known_as = item(number, self.said["buffers"])
+            shape, name, origin, base, data, known_as = item(number, self.document["buffers"])
             buffer = self.buffers[number] = Buffer(
                 self.some_dims(shape),
                 dtype(name),
@@ -307,30 +307,30 @@ class TableReader:
     def dim(self, number: int) -> Dim:
         dim = self.dims.get(number)
         if dim is None:
-            dim = self.dims[number] = self._dim(item(number, self.said["dims"]))
+            dim = self.dims[number] = self._dim(item(number, self.document["dims"]))
         return dim
 
-    def _dim(self, said: Json) -> Dim:
-        if type(said) is int:
-            return integer(said)
-        constant, terms = said
+    def _dim(self, data: Json) -> Dim:
+        if type(data) is int:
+            return integer(data)
+        constant, terms = data
         by_age = {
             tuple(sorted([self.atom(a) for a in atoms], key=lambda a: a.order)): integer(factor)
             for factor, atoms in terms
         }
-        require(() not in by_age and 0 not in by_age.values(), "no polynomial")
+        require(() not in by_age and 0 not in by_age.values(), "expected a polynomial")
         return of_terms(by_age, integer(constant))
 
     def atom(self, number: int) -> Atom:
         if integer(number) >= 0:
             return self.symbols[number]
-        fn, args, bounds = self.said["atoms"][-1 - number]
+        fn, args, bounds = self.document["atoms"][-1 - number]
         dims = self.some_dims(args)
         return opaque_atom(function_of_sizes(fn, len(dims)), dims, interval(bounds))
 
 
-def _tuples(said: Json) -> Any:
+def _tuples(data: Json) -> Any:
     """Converts nested lists of numbers to tuples."""
     return (
-        tuple([_tuples(each) for each in said]) if type(said) is list else count(said, MOST_RESULTS)
+        tuple([_tuples(item) for item in data]) if type(data) is list else count(data, MAX_RESULTS)
     )

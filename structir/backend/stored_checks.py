@@ -23,90 +23,90 @@ from structir.ir.expr import Var
 from structir.ir.polynomial import BUILDERS
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 
-LIMIT = 1 << 63  # larger integers are not sizes
+INTEGER_LIMIT = 1 << 63  # larger integers are not sizes
 WITHOUT_DATA = frozenset({"input", "value", "scratch"})
 ORIGINS = WITHOUT_DATA | {"constant"}
-TERNARY = {"select": 3}
+ARITIES = {"select": 3}
 
 
 class NotStoredError(Exception):
-    """Something without a stored form, or stored data that is not valid."""
+    """A value without a stored form, or stored data that is not valid."""
 
 
-def require(holds: bool, what: str) -> None:
+def require(condition: bool, message: str) -> None:
     """Raises NotStoredError unless a condition holds."""
-    if not holds:
-        raise NotStoredError(what)
+    if not condition:
+        raise NotStoredError(message)
 
 
-def integer(said: Any) -> int:
+def integer(value: Any) -> int:
     """Returns a 64-bit integer."""
-    if type(said) is not int or not -LIMIT <= said < LIMIT:
+    if type(value) is not int or not -INTEGER_LIMIT <= value < INTEGER_LIMIT:
         raise NotStoredError("expected an integer")
-    return said
+    return value
 
 
-def count(said: Any, most: int) -> int:
+def count(value: Any, limit: int) -> int:
     """Returns a number from 0 to a limit."""
-    if type(said) is not int or not 0 <= said <= most:
+    if type(value) is not int or not 0 <= value <= limit:
         raise NotStoredError("expected a number within its limits")
-    return said
+    return value
 
 
-def item(said: Any, table: Sequence[Any]) -> Any:
+def item(index: Any, table: Sequence[Any]) -> Any:
     """Returns the item of a table at an index."""
-    if type(said) is not int or said < 0:
+    if type(index) is not int or index < 0:
         raise NotStoredError("expected an index")
-    return table[said]
+    return table[index]
 
 
-def string(said: Any) -> str:
+def string(value: Any) -> str:
     """Returns a string that can be encoded."""
-    if type(said) is not str:
+    if type(value) is not str:
         raise NotStoredError("expected a string")
-    if not said.isascii():
-        said.encode()  # a lone surrogate raises a ValueError
-    return said
+    if not value.isascii():
+        value.encode()  # a lone surrogate raises a ValueError
+    return value
 
 
-def strings(said: Any) -> tuple[str, ...]:
+def strings(value: Any) -> tuple[str, ...]:
     """Returns a list of strings."""
-    require(type(said) is list, "no list")
-    return tuple([string(each) for each in said])
+    require(type(value) is list, "expected a list")
+    return tuple([string(item) for item in value])
 
 
-def flag(said: Any) -> bool:
+def flag(value: Any) -> bool:
     """Returns a boolean."""
-    if type(said) is not bool:
+    if type(value) is not bool:
         raise NotStoredError("expected a boolean")
-    return said
+    return value
 
 
-def dtype(said: Any) -> str:
+def dtype(value: Any) -> str:
     """Returns the name of a dtype."""
-    if type(said) is not str or said not in DTYPES:
+    if type(value) is not str or value not in DTYPES:
         raise NotStoredError("expected a dtype")
-    return said
+    return value
 
 
-def function_of_sizes(said: Any, args: int) -> str:
+def function_of_sizes(value: Any, args: int) -> str:
     """Returns the name of a function of sizes with this many arguments."""
-    require(type(said) is str and said in BUILDERS, "no function of sizes")
-    fits = args >= 2 if said in ("min", "max") else args == TERNARY.get(said, 2)
+    require(type(value) is str and value in BUILDERS, "expected a function of sizes")
+    fits = args >= 2 if value in ("min", "max") else args == ARITIES.get(value, 2)
     require(fits, "another number of arguments")
-    return str(said)
+    return str(value)
 
 
-def interval(said: Any) -> tuple[int | None, int | None]:
+def interval(value: Any) -> tuple[int | None, int | None]:
     """Returns the bounds of a size."""
-    low, high = said
+    low, high = value
     return (None if low is None else integer(low), None if high is None else integer(high))
 
 
-def matrix_form(data: Any, packing: Any, said: Sequence[Any]) -> MatrixForm:
+def matrix_form(data: Any, packing: Any, fields: Sequence[Any]) -> MatrixForm:
     """Returns the layout of a matrix in a constant; all its elements are inside the constant."""
-    form = MatrixForm(*[count(each, LIMIT) for each in said])
-    require(packing in PACKINGS and min(form.terms, form.columns) > 0, "no panels")
+    form = MatrixForm(*[count(field, INTEGER_LIMIT) for field in fields])
+    require(packing in PACKINGS and min(form.terms, form.columns) > 0, "expected packed panels")
     last = form.start + (form.terms - 1) * form.down + (form.columns - 1) * form.across
     require(last < data.size, "a matrix beyond its constant")
     return form
@@ -115,10 +115,10 @@ def matrix_form(data: Any, packing: Any, said: Sequence[Any]) -> MatrixForm:
 def check_buffer(buffer: Buffer) -> None:
     """Checks a buffer that shares memory or holds data."""
     data = buffer.data
-    require(buffer.origin in ORIGINS, "no origin")
+    require(buffer.origin in ORIGINS, "unknown origin")
     if data is not None:
-        held = isinstance(data, np.ndarray) and data.dtype.name == buffer.dtype
-        require(held and data.shape == buffer.shape, "a constant of another form")
+        matches = isinstance(data, np.ndarray) and data.dtype.name == buffer.dtype
+        require(matches and data.shape == buffer.shape, "a constant of another form")
     if buffer.base is None:
         require((data is not None) == (buffer.origin == "constant"), "a constant without data")
 
@@ -140,13 +140,15 @@ def _takes(info: StructInfo | None, buffer: Buffer) -> bool:
 def _numbers(shape: Any) -> Iterable[int]:
     if not isinstance(shape, tuple):
         return [shape]
-    return [number for each in shape for number in _numbers(each)]
+    return [number for item in shape for number in _numbers(item)]
 
 
 def check_region(boundary: Boundary, recipes: Sequence[KernelSequence]) -> None:
     """Checks that recipes fit their boundary, and that arguments determine all their sizes."""
     require(len(recipes) == (2 if boundary.equal else 1), "another number of forms")
-    known = {dims.as_sym(d) for b in boundary.inputs for d in b.shape} | {*boundary.free_symbols}
+    determined = {dims.as_sym(d) for b in boundary.inputs for d in b.shape} | {
+        *boundary.free_symbols
+    }
     used: set[Dim] = {*boundary.doubtful, *boundary.equal.values()}
     used.update(*[b.shape for b in boundary.results])
     used.update([d for check in boundary.checks for d in (check.left, check.right)])
@@ -154,7 +156,7 @@ def check_region(boundary: Boundary, recipes: Sequence[KernelSequence]) -> None:
         _check_recipe(recipe, boundary)
         used |= _dims_of(recipe)
     symbols: set[Sym | None] = {*symbols_of(used), *boundary.equal}
-    require(symbols <= known, "sizes that no argument has")
+    require(symbols <= determined, "sizes that no argument has")
 
 
 def _dims_of(recipe: KernelSequence) -> set[Dim]:
@@ -195,17 +197,17 @@ def _forms(buffers: Sequence[Buffer]) -> list[tuple[str, int]]:
 def signature(infos: Iterable[StructInfo | None]) -> list[Any]:
     """Returns the parts of StructInfo that a plan depends on; equal for lists that differ only in
     the identity of symbols."""
-    return [_kept_of(info) for info in infos]
+    return [_key_of(info) for info in infos]
 
 
-def _kept_of(info: StructInfo | None) -> Any:
+def _key_of(info: StructInfo | None) -> Any:
     match info:
         case TensorStructInfo(tuple(shape), name, _, None):
             return name, [d.key(_name_of) if type(d) is Poly else d for d in shape]
         case TensorStructInfo(None, name, ndim, None):
             return name, ndim
         case TupleStructInfo(fields):
-            return tuple(map(_kept_of, fields))
+            return tuple(map(_key_of, fields))
     return info
 
 

@@ -54,9 +54,9 @@ class WorkerPool:
         self.table = self._memory[shift : shift + TEAM_WORDS]
         self._sync = np.zeros(64, np.int64)  # a mutex and a condition variable
         self._library = ctypes.CDLL(None)
-        for place, name in LIBRARY.items():
+        for index, name in LIBRARY.items():
             code = ctypes.cast(getattr(self._library, name), ctypes.c_void_p)
-            self.table[place] = code.value or 0
+            self.table[index] = code.value or 0
         self._lock = threading.Lock()
         self.workers = 0
         self._prepare()
@@ -68,8 +68,8 @@ class WorkerPool:
 
     def _prepare(self) -> None:
         """Resets the table: no worker is busy or asleep."""
-        for place in (TEAM.open, TEAM.next, TEAM.active, TEAM.failed, TEAM.owner, TEAM.sleepers):
-            self.table[place] = 0
+        for index in (TEAM.open, TEAM.next, TEAM.active, TEAM.failed, TEAM.owner, TEAM.sleepers):
+            self.table[index] = 0
         self._sync[:] = 0
         start = int(self._sync.ctypes.data)
         self.table[TEAM.mutex], self.table[TEAM.condition] = start, start + 256
@@ -104,9 +104,9 @@ def serve() -> Callable[[int, int], int]:
 def _team() -> WorkerPool | None:
     if os.name != "posix":
         return None
-    made = WorkerPool()
-    os.register_at_fork(after_in_child=made.start_again)
-    return made
+    pool = WorkerPool()
+    os.register_at_fork(after_in_child=pool.start_again)
+    return pool
 
 
 def team_of(threads: int) -> WorkerPool | None:

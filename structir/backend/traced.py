@@ -1,8 +1,7 @@
-"""Traces functions on the forms of values, at given sizes, into step instructions.
+"""Traces functions with abstract values, at given sizes, into step instructions.
 
-Sizes and constants are evaluated here, by the interpreter. A decision that depends on values
-becomes a branch or a loop; a construct without instructions falls back to the host when it is
-reached.
+Sizes and constants are evaluated during the trace. A decision that depends on values
+becomes a branch or a loop. A construct without instructions falls back to the host at run time.
 """
 
 from __future__ import annotations
@@ -16,12 +15,11 @@ import attrs
 import numpy as np
 
 from structir.backend.compiled_region import CompiledRegion, results_of
-from structir.backend.growing import ROWS, Growing, Grown
-from structir.backend.growing import joined as joined_growth
+from structir.backend.growing import ROWS, Growing, Grown, merge_growing
 from structir.backend.loop_trace import LoopTrace, is_array, is_never, may_grow, require_flag
 from structir.backend.program import RegionCall, arranged, rows_added
 from structir.backend.steps import (
-    GIVEN_UP,
+    FALLBACK_ERRORS,
     Append,
     BranchInstruction,
     InstructionBlock,
@@ -47,8 +45,8 @@ from structir.ir.op import Op
 from structir.ir.struct_info import TensorStructInfo
 from structir.ops.loop import LoopSpec
 
-MOST_STEPS = 4096
-MOST_INSIDE = 64  # nested calls
+MAX_STEPS = 4096
+MAX_CALL_DEPTH = 64  # nested calls
 
 
 LEFT = object()  # a value that the host must compute
@@ -59,7 +57,7 @@ class EndlessError(NotPlannedError):
 
 
 @attrs.frozen(eq=False)
-class Whole:
+class RegionFunction:
     """A function that is one region, as a value of a program."""
 
     function: Any
@@ -77,32 +75,33 @@ class Whole:
 
 @attrs.frozen(eq=False)
 class PlanTracer(Interpreter):
-    """An interpreter of forms. `blocks` are the open instruction blocks, the innermost last."""
+    """An interpreter of abstract values. `blocks` are the open instruction blocks, innermost
+    last."""
 
     direct: Mapping[str, Any] = attrs.Factory(dict)
     blocks: list[InstructionBlock] = attrs.Factory(list)
     constants: dict[int, tuple[Any, MemoryCell]] = attrs.Factory(dict)
-    written: list[int] = attrs.Factory(lambda: [0, 0])  # steps, and unfinished calls
+    written: list[int] = attrs.Factory(
+        lambda: [0, 0]
+    )  # number of instructions, depth of open calls
     growing: list[Growing] = attrs.Factory(list)
-    left: dict[str, None] = attrs.Factory(dict)  # reasons why branches run on the host
-
-    # steps
+    fallbacks: dict[str, None] = attrs.Factory(dict)  # reasons why branches run on the host
 
     def step(self, step: Any) -> None:
         """Emits one instruction."""
         self.written[0] += 1
-        if self.written[0] > MOST_STEPS:
+        if self.written[0] > MAX_STEPS:
             raise EndlessError("too many steps")
         self.blocks[-1].steps.append(step)
 
     def new(self, shape: Sequence[int], dtype: Any) -> Slot:
         """Returns a new cell for a value."""
-        made = Slot(MemoryCell(prod(shape) * dtype.itemsize), shape, dtype)
-        self.blocks[-1].fresh.add(made.cell)
-        return made
+        slot = Slot(MemoryCell(prod(shape) * dtype.itemsize), shape, dtype)
+        self.blocks[-1].fresh.add(slot.cell)
+        return slot
 
     def slot(self, value: Value) -> Slot:
-        """Returns a value as one in memory."""
+        """Returns the memory slot of a value."""
         if isinstance(value, Slot):
             return value
         if not isinstance(value, np.ndarray | np.generic | bool | int | float):
@@ -123,17 +122,15 @@ class PlanTracer(Interpreter):
             self.blocks.pop()
             self.written[1] = calls
 
-    # values
-
     def evaluate(self, expr: Expr, scope: Activation) -> Value | Frame:
-        """Evaluates an expression, or its form. An error gives the location of the construct."""
+        """Evaluates an expression to a value or an abstract value; errors get its location."""
         try:
-            return self._evaluated(expr, scope)
+            return self._evaluate(expr, scope)
         except NotPlannedError as error:
             error.span = error.span or expr.span
             raise
 
-    def _evaluated(self, expr: Expr, scope: Activation) -> Value | Frame:
+    def _evaluate(self, expr: Expr, scope: Activation) -> Value | Frame:
         match expr:
             case RegionCall():
                 values = [scope.value(v) for v in expr.inputs]
@@ -141,41 +138,41 @@ class PlanTracer(Interpreter):
             case If():
                 test = self.value(expr.cond, scope)
                 if isinstance(test, Slot):
-                    return self.choice(test, expr, scope)
+                    return self.conditional(test, expr, scope)
             case Call(Op()):
-                found = self._with_rows(expr, scope)
-                if found is not None:
-                    return found
-                self._may_call(expr, [self.value(a, scope) for a in expr.args])
+                result = self._append_rows(expr, scope)
+                if result is not None:
+                    return result
+                self._check_call(expr, [self.value(a, scope) for a in expr.args])
             case Call(ExternFunc(name)):
                 if not is_by_form(name):
                     raise NotPlannedError(f"{name} inspects its arguments")
         return super().evaluate(expr, scope)
 
-    def _with_rows(self, call: Call, scope: Activation) -> Value:
+    def _append_rows(self, call: Call, scope: Activation) -> Value:
         """Returns a growing value with the rows that a call appends; None if it does not grow."""
         added = rows_added(call)
-        found = None if added is None else self.value(added[0], scope)
-        if added is None or not isinstance(found, Grown):
+        value = None if added is None else self.value(added[0], scope)
+        if added is None or not isinstance(value, Grown):
             return None
         for rows in added[1]:
-            found = self.append(found, self.value(rows, scope))
-        return found
+            value = self.append(value, self.value(rows, scope))
+        return value
 
     def append(self, value: Grown, item: Value) -> Grown:
         """Appends an element to a growing value."""
-        growing, one = value.growing, self.slot(item)
+        growing, element = value.growing, self.slot(item)
         if value.version != growing.version or value.kind != growing.kind:
             raise NotPlannedError("a value whose memory has been reused")
-        if not growing.fits(one.shape[growing.kind == ROWS :], one.dtype):
-            raise NotPlannedError("elements of different forms")
-        self.step(Append(growing.cell, one.cell, growing.filled))
+        if not growing.fits(element.shape[growing.kind == ROWS :], element.dtype):
+            raise NotPlannedError("elements of different shapes or dtypes")
+        self.step(Append(growing.cell, element.cell, growing.filled))
         growing.change()
         return growing.value
 
     def _bind(self, binding: Binding, value: Value, scope: Activation) -> None:
-        """Evaluates a binding. A cast can determine the form of a new growing value, except its
-        length."""
+        """Evaluates a binding. A cast can determine the shape and dtype of a growing value,
+        except its length."""
         info = binding.struct_info if isinstance(binding, MatchCast) else None
         if isinstance(value, Grown) and isinstance(info, TensorStructInfo):
             sizes = info.dims if isinstance(info.dims, tuple) else ()
@@ -187,11 +184,11 @@ class PlanTracer(Interpreter):
         else:
             super()._bind(binding, value, scope)
 
-    def _may_call(self, call: Call, args: Sequence[Value]) -> None:
-        """Runs an op outside any region, if all operands are known; ops do not trace loops."""
+    def _check_call(self, call: Call, args: Sequence[Value]) -> None:
+        """Raises NotPlannedError unless an op outside any region can run during the trace."""
         definition: Any = call.op.definition  # type: ignore[attr-defined]
-        known = not any(isinstance(leaf, Slot) for arg in args for leaf in leaves(arg))
-        if not (definition.pure and (known or "loop" in definition.hooks)):
+        all_constant = not any(isinstance(leaf, Slot) for arg in args for leaf in leaves(arg))
+        if not (definition.pure and (all_constant or "loop" in definition.hooks)):
             raise NotPlannedError(f"{definition.name} has no kernel for these operands")
 
     def region(
@@ -212,12 +209,10 @@ class PlanTracer(Interpreter):
         self.step(RunInstruction(bound, tuple([s.cell for s in (*slots, *owned)])))
         return owned if bound.is_plain else results_of(bound, values, owned)
 
-    # calls
-
     def entered(self, closure: Closure, args: tuple[Value, ...]) -> Frame:
         """Returns the activation of a call, up to a maximum depth."""
         self.written[1] += 1
-        if self.written[1] > MOST_INSIDE:
+        if self.written[1] > MAX_CALL_DEPTH:
             raise EndlessError("too many nested calls")
         frame = super().entered(closure, args)
         checked = frame.finish
@@ -235,17 +230,17 @@ class PlanTracer(Interpreter):
 
     def global_function(self, name: str) -> Any:
         """Returns a function of the module as a value."""
-        found = self.direct.get(name)
-        return super().global_function(name) if found is None else self.whole(found)
+        compiled = self.direct.get(name)
+        return super().global_function(name) if compiled is None else self.region_function(compiled)
 
-    def whole(self, function: Any) -> Whole:
+    def region_function(self, function: Any) -> RegionFunction:
         """Returns a function that is one region as a value."""
-        return Whole(function, lambda *args: self._called(function, args), self.loop)
+        return RegionFunction(function, lambda *args: self._call(function, args), self.loop)
 
-    def _called(self, function: Any, args: tuple[Value, ...]) -> Value:
+    def _call(self, function: Any, args: tuple[Value, ...]) -> Value:
         scope = Activation({}, {})
-        stated = [(p.struct_info, "") for p in function.params]
-        match([(i, v, where) for (i, where), v in zip(stated, args, strict=True)], scope)
+        declared = [(p.struct_info, "") for p in function.params]
+        match([(i, v, where) for (i, where), v in zip(declared, args, strict=True)], scope)
         results = self.region(function.region, args, scope.sizes)
         value = arranged(function.stored.shape, results)
         match([(function.stored.result, value, "")], scope)
@@ -255,25 +250,23 @@ class PlanTracer(Interpreter):
         """Raises NotPlannedError: a kernel called from the host runs there."""
         raise NotPlannedError(f"{kernel.name} runs on the host")
 
-    # choices
-
-    def choice(self, test: Slot, expr: If, scope: Activation) -> Value:
+    def conditional(self, test: Slot, expr: If, scope: Activation) -> Value:
         """Traces both branches, and merges their values."""
         require_flag(test)
         before = self._versions()
-        then, one = self.branch(expr.true_branch, scope)
+        then, then_value = self.branch(expr.true_branch, scope)
         after = self._versions()
         for growing, version in before.items():
             growing.version = version
-        other, two = self.branch(expr.false_branch, scope)
-        if one is LEFT and two is LEFT:
+        otherwise, else_value = self.branch(expr.false_branch, scope)
+        if then_value is LEFT and else_value is LEFT:
             raise NotPlannedError("neither branch has instructions")
         for growing, version in self._versions().items():
-            ends = (one, after[growing]), (two, version)
-            growing.chosen(*[None if found is LEFT else end for found, end in ends])
-        value = self.joined(then, one, other, two)
-        self.step(BranchInstruction(test.cell, then, other))
-        return value
+            ends = (then_value, after[growing]), (else_value, version)
+            growing.merge_versions(*[None if value is LEFT else end for value, end in ends])
+        result = self.merge(then, then_value, otherwise, else_value)
+        self.step(BranchInstruction(test.cell, then, otherwise))
+        return result
 
     def _versions(self) -> dict[Growing, int]:
         return {growing: growing.version for growing in self.growing}
@@ -286,36 +279,46 @@ class PlanTracer(Interpreter):
                 return block, self.run(frame_of(seq, inner))
             except EndlessError:
                 raise
-            except GIVEN_UP as error:
-                self.left[reason_of(error)] = None
+            except FALLBACK_ERRORS as error:
+                self.fallbacks[reason_of(error)] = None
                 return InstructionBlock([Leave()]), LEFT
 
-    def joined(
-        self, then: InstructionBlock, one: Value, other: InstructionBlock, two: Value
+    def merge(
+        self,
+        then: InstructionBlock,
+        then_value: Value,
+        otherwise: InstructionBlock,
+        else_value: Value,
     ) -> Value:
         """Merges the values of two blocks."""
-        if one is two or two is LEFT:
-            return one
-        if one is LEFT:
-            return two
-        if isinstance(one, tuple) and isinstance(two, tuple) and len(one) == len(two):
-            pairs = zip(one, two, strict=True)
-            return tuple([self.joined(then, a, other, b) for a, b in pairs])
-        if not is_array(one) and type(one) is type(two) and one == two:
-            return one
-        if isinstance(one, Grown):
-            return joined_growth(one, two)
-        left, right = self.slot(one), self.slot(two)
-        if left.shape != right.shape or left.dtype != right.dtype:
+        if then_value is else_value or else_value is LEFT:
+            return then_value
+        if then_value is LEFT:
+            return else_value
+        if (
+            isinstance(then_value, tuple)
+            and isinstance(else_value, tuple)
+            and len(then_value) == len(else_value)
+        ):
+            pairs = zip(then_value, else_value, strict=True)
+            return tuple([self.merge(then, a, otherwise, b) for a, b in pairs])
+        if (
+            not is_array(then_value)
+            and type(then_value) is type(else_value)
+            and then_value == else_value
+        ):
+            return then_value
+        if isinstance(then_value, Grown):
+            return merge_growing(then_value, else_value)
+        then_slot, else_slot = self.slot(then_value), self.slot(else_value)
+        if then_slot.shape != else_slot.shape or then_slot.dtype != else_slot.dtype:
             raise NotPlannedError("branches whose values differ in shape or dtype")
-        if left.cell.root is right.cell.root:
-            return left
-        made = self.new(left.shape, left.dtype)
-        then.move(made.cell, left.cell)
-        other.move(made.cell, right.cell)
-        return made
-
-    # loops
+        if then_slot.cell.root is else_slot.cell.root:
+            return then_slot
+        merged = self.new(then_slot.shape, then_slot.dtype)
+        then.move(merged.cell, then_slot.cell)
+        otherwise.move(merged.cell, else_slot.cell)
+        return merged
 
     def loop(self, function: Any, steps: LoopSpec) -> tuple[tuple[Value, ...], list[Value]] | None:
         """Returns the carried values after a loop, and its outputs; None without a step."""
@@ -325,9 +328,9 @@ class PlanTracer(Interpreter):
         growing = may_grow(function, steps)
         if growing:
             try:
-                return LoopTrace(self, function, steps, growing).made()
+                return LoopTrace(self, function, steps, growing).trace()
             except EndlessError:
                 raise
-            except GIVEN_UP:  # values that do not grow may work
+            except FALLBACK_ERRORS:  # try again without growing values
                 del self.blocks[-1].steps[before:], self.growing[grown:]
-        return LoopTrace(self, function, steps).made()
+        return LoopTrace(self, function, steps).trace()

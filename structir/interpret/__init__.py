@@ -34,15 +34,18 @@ __all__ = [
 
 
 def interpret(mod: IRModule, name: str, *args: Any, **names: Any) -> Any:
-    """The result of a function of a module: arrays in, arrays out; tuples, shapes and numbers as
-    they are. The caller owns the result."""
+    """Runs a function of a module op by op on NumPy; returns its result, which the caller owns.
+
+    Tensors are arrays, shapes tuples of integers, and scalars Python numbers. Raises
+    ShapeMismatchError if an argument does not match its parameter.
+    """
     module = as_module(mod, "structir.interpret")
     check_well_formed(module)
     return owning(Interpreter(module).global_function(name))(*args, **names)
 
 
 class _Callable(ModuleType):
-    """The module itself is the function, and holds the registry beside it."""
+    """The type of this module: calling the module calls `interpret`."""
 
     def __call__(self, mod: IRModule, name: str, *args: Any, **names: Any) -> Any:
         return interpret(mod, name, *args, **names)

@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 
 from structir.errors import ShapeMismatchError
-from structir.interpret.row_binding import StatedSize, bound_rows
+from structir.interpret.row_binding import AxisEquation, bind_rows
 from structir.interpret.row_binding import mismatch as _mismatch
 from structir.interpret.scope import Activation, ForeignTensor, Value
 from structir.ir import dims
@@ -31,24 +31,26 @@ from structir.ir.struct_info import (
     TupleStructInfo,
 )
 
-LARGEST = 2**63 - 1  # of all sizes
+MAX_SIZE = 2**63 - 1  # of 64-bit sizes
 
 
 @attrs.frozen(eq=False)
-class Facts:
-    """What the values at one boundary say, gathered before sizes are solved."""
+class BoundaryFacts:
+    """Equations from the values at one boundary, collected before sizes are solved."""
 
-    equations: list[StatedSize] = attrs.Factory(list)
-    shapes: list[tuple[Var, tuple[int, ...], str]] = attrs.Factory(list)  # shape variables
-    rows: list[tuple[Axes, tuple[int, ...], str]] = attrs.Factory(list)  # axes with rows
+    equations: list[AxisEquation] = attrs.Factory(list)
+    shapes: list[tuple[Var, tuple[int, ...], str]] = attrs.Factory(list)  # of shape variables
+    rows: list[tuple[Axes, tuple[int, ...], str]] = attrs.Factory(
+        list
+    )  # of axes with row variables
 
 
-def match(stated: Iterable[tuple[StructInfo, Value, str]], scope: Activation) -> None:
+def match(declared: Iterable[tuple[StructInfo, Value, str]], scope: Activation) -> None:
     """Checks values against their StructInfo; binds new sizes in the scope.
 
     Raises ShapeMismatchError.
     """
-    items = iter(stated)
+    items = iter(declared)
     for info, value, where in items:
         if not _matches_exactly(info, value, scope.sizes):
             _match_all(chain([(info, value, where)], items), scope)
@@ -75,27 +77,27 @@ def _matches_exactly(info: StructInfo, value: Value, sizes: MutableMapping[Any, 
     return tensor.dims is None or _plain_sizes(tensor.dims, value.shape, sizes)
 
 
-def _plain_sizes(stated: Any, shape: tuple[int, ...], sizes: MutableMapping[Any, Any]) -> bool:
-    if type(stated) is not tuple:
+def _plain_sizes(declared: Any, shape: tuple[int, ...], sizes: MutableMapping[Any, Any]) -> bool:
+    if type(declared) is not tuple:
         return False
-    for dim, found in zip(stated, shape, strict=True):
+    for dim, size in zip(declared, shape, strict=True):
         if type(dim) is int:
-            known = dim
+            expected = dim
         else:
             symbol = dims.as_sym(dim)
             if symbol is None:
                 return False
-            known = sizes.setdefault(symbol, found)
-        if known != found:
+            expected = sizes.setdefault(symbol, size)
+        if expected != size:
             return False
     return True
 
 
-def _match_all(stated: Iterable[tuple[StructInfo, Value, str]], scope: Activation) -> None:
-    facts = Facts()
-    for info, value, where in stated:
+def _match_all(declared: Iterable[tuple[StructInfo, Value, str]], scope: Activation) -> None:
+    facts = BoundaryFacts()
+    for info, value, where in declared:
         _gather(info, value, where, facts)
-    facts.equations.extend(bound_rows(facts.rows, scope.sizes))
+    facts.equations.extend(bind_rows(facts.rows, scope.sizes))
     _solve(facts.equations, scope)
     for var, shape, where in facts.shapes:
         expected = scope.values.get(var)
@@ -103,21 +105,21 @@ def _match_all(stated: Iterable[tuple[StructInfo, Value, str]], scope: Activatio
             raise _mismatch(where, f"the shape {var.name} = {tuple(expected)}", str(shape))
 
 
-def _gather(info: StructInfo, value: Value, where: str, facts: Facts) -> None:
+def _gather(info: StructInfo, value: Value, where: str, facts: BoundaryFacts) -> None:
     gather = GATHERERS.get(type(info))
     if gather is not None:
         gather(info, value, where, facts)
-    elif hasattr(info, "parts"):  # a kind from outside: what it is made of
+    elif hasattr(info, "parts"):  # a StructInfo subclass of a user
         _gather(info.parts(), value, where, facts)
 
 
 @cache
 def _name_of(dtype: Any) -> str:
-    """The name of a dtype, which NumPy makes anew whenever it is asked."""
+    """Returns the name of a dtype, memoized: NumPy builds a new string at each access."""
     return str(dtype.name)
 
 
-def _gather_tensor(info: TensorStructInfo, value: Value, where: str, facts: Facts) -> None:
+def _gather_tensor(info: TensorStructInfo, value: Value, where: str, facts: BoundaryFacts) -> None:
     if not isinstance(value, np.ndarray | ForeignTensor):
         raise _mismatch(where, "a tensor", described(value))
     if info.ndim is not None and value.ndim != info.ndim:
@@ -129,30 +131,32 @@ def _gather_tensor(info: TensorStructInfo, value: Value, where: str, facts: Fact
     elif isinstance(info.dims, Var):
         facts.shapes.append((info.dims, value.shape, where))
     elif info.dims is not None:
-        facts.equations.extend(_axes(info.dims, value.shape, where))
+        facts.equations.extend(_axis_equations(info.dims, value.shape, where))
 
 
-def _gather_shape(info: ShapeStructInfo, value: Value, where: str, facts: Facts) -> None:
+def _gather_shape(info: ShapeStructInfo, value: Value, where: str, facts: BoundaryFacts) -> None:
     if not isinstance(value, tuple) or not all(_is_integer(v) for v in value):
         raise _mismatch(where, "a shape", described(value))
-    if any(v > LARGEST for v in value):
+    if any(v > MAX_SIZE for v in value):
         raise _mismatch(where, "sizes that fit into 64 bits", str(value))
     if info.ndim is not None and len(value) != info.ndim:
         raise _mismatch(where, f"a shape of {info.ndim} sizes", f"{len(value)}: {value}")
     if info.dims is not None:
-        facts.equations.extend(_axes(info.dims, value, where))
+        facts.equations.extend(_axis_equations(info.dims, value, where))
 
 
-def _axes(stated: tuple[Dim, ...], found: tuple[int, ...], where: str) -> list[StatedSize]:
-    pairs = enumerate(zip(stated, found, strict=True))
-    return [StatedSize(d, int(n), f"{where}: axis {axis}") for axis, (d, n) in pairs]
+def _axis_equations(
+    declared: tuple[Dim, ...], actual: tuple[int, ...], where: str
+) -> list[AxisEquation]:
+    pairs = enumerate(zip(declared, actual, strict=True))
+    return [AxisEquation(d, int(n), f"{where}: axis {axis}") for axis, (d, n) in pairs]
 
 
-def _gather_prim(info: PrimStructInfo, value: Value, where: str, facts: Facts) -> None:
+def _gather_prim(info: PrimStructInfo, value: Value, where: str, facts: BoundaryFacts) -> None:
     if not _has_dtype(value, info.dtype):
         raise _mismatch(where, f"a number of dtype {info.dtype}", described(value))
     if info.value is not None:
-        facts.equations.append(StatedSize(info.value, int(value), where))
+        facts.equations.append(AxisEquation(info.value, int(value), where))
 
 
 def _has_dtype(value: Value, dtype: str) -> bool:
@@ -172,7 +176,7 @@ def _fits(value: int, dtype: str) -> bool:
         return False
 
 
-def _gather_tuple(info: TupleStructInfo, value: Value, where: str, facts: Facts) -> None:
+def _gather_tuple(info: TupleStructInfo, value: Value, where: str, facts: BoundaryFacts) -> None:
     if not isinstance(value, tuple):
         raise _mismatch(where, "a tuple", described(value))
     if len(value) != len(info.fields):
@@ -181,12 +185,12 @@ def _gather_tuple(info: TupleStructInfo, value: Value, where: str, facts: Facts)
         _gather(field, item, f"{where}[{position}]", facts)
 
 
-def _gather_function(info: FuncStructInfo, value: Value, where: str, facts: Facts) -> None:
+def _gather_function(info: FuncStructInfo, value: Value, where: str, facts: BoundaryFacts) -> None:
     if not callable(value):
         raise _mismatch(where, "a function", described(value))
 
 
-GATHERERS: dict[type, Callable[[Any, Value, str, Facts], None]] = {
+GATHERERS: dict[type, Callable[[Any, Value, str, BoundaryFacts], None]] = {
     TensorStructInfo: _gather_tensor,
     ShapeStructInfo: _gather_shape,
     PrimStructInfo: _gather_prim,
@@ -210,62 +214,65 @@ def described(value: Value) -> str:
     return f"{type(value).__name__} {brief(value)}"
 
 
-def _solve(equations: list[StatedSize], scope: Activation) -> None:
-    """Check the equations that are known, bind a size wherever an equation has a single unknown,
-    and go round."""
+def _solve(equations: list[AxisEquation], scope: Activation) -> None:
+    """Checks equations without unknowns, and binds the symbol of those with a single one, until no
+    equation remains or none can be used."""
     open_equations, before = equations, len(equations) + 1
     while len(open_equations) < before:
         before = len(open_equations)
-        open_equations = [e for e in open_equations if not _settled(e, scope)]
+        open_equations = [e for e in open_equations if not _is_solved(e, scope)]
 
 
-def _settled(equation: StatedSize, scope: Activation) -> bool:
-    unknown = [s for s in dims.syms(equation.stated) if s not in scope.sizes]
-    if len(unknown) == 1:
-        return _bound(equation, unknown[0], scope)
-    if unknown:
+def _is_solved(equation: AxisEquation, scope: Activation) -> bool:
+    unbound = [s for s in dims.syms(equation.declared) if s not in scope.sizes]
+    if len(unbound) == 1:
+        return _solve_for(equation, unbound[0], scope)
+    if unbound:
         return False
-    expected = scope.size(equation.stated)
-    if expected != equation.found:
+    expected = scope.size(equation.declared)
+    if expected != equation.actual:
         raise _mismatch(
-            equation.where, _worked_out(equation.stated, scope.sizes), str(equation.found)
+            equation.where, _size_text(equation.declared, scope.sizes), str(equation.actual)
         )
     return True
 
 
-def _bound(equation: StatedSize, unknown: Sym, scope: Activation) -> bool:
-    known = {s: scope.sizes[s] for s in dims.syms(equation.stated) if s in scope.sizes}
-    form = dims.linear(dims.substitute(equation.stated, known), unknown)
+def _solve_for(equation: AxisEquation, unknown: Sym, scope: Activation) -> bool:
+    sizes = {s: scope.sizes[s] for s in dims.syms(equation.declared) if s in scope.sizes}
+    form = dims.linear(dims.substitute(equation.declared, sizes), unknown)
     coefficient, rest = form or (0, 0)
     if not isinstance(coefficient, int) or not isinstance(rest, int) or not coefficient:
         return False
-    value, left = divmod(equation.found - rest, coefficient)
-    if left or value < 0:
-        stated = _worked_out(equation.stated, known)
-        raise _mismatch(equation.where, f"{stated} for some {unknown.name}", str(equation.found))
+    value, remainder = divmod(equation.actual - rest, coefficient)
+    if remainder or value < 0:
+        size_text = _size_text(equation.declared, sizes)
+        raise _mismatch(
+            equation.where, f"{size_text} for some {unknown.name}", str(equation.actual)
+        )
     scope.sizes[unknown] = value
     return True
 
 
-def _worked_out(dim: Dim, sizes: Mapping[Sym, int]) -> str:
-    """A stated size with its value: `n + 1 = 5 (n = 4)`."""
+def _size_text(dim: Dim, sizes: Mapping[Sym, int]) -> str:
+    """Returns the text of a declared size with its value: `n + 1 = 5 (n = 4)`."""
     if isinstance(dim, int):
         return str(dim)
     names = sorted(dims.syms(dim), key=lambda s: s.order)
-    given = ", ".join(f"{s.name} = {sizes[s]}" for s in names if s in sizes)
+    values = ", ".join(f"{s.name} = {sizes[s]}" for s in names if s in sizes)
     if any(s not in sizes for s in names):
-        return f"{dims.text(dim)} ({given})" if given else dims.text(dim)
+        return f"{dims.text(dim)} ({values})" if values else dims.text(dim)
     if dims.as_sym(dim) is not None:
-        return given
-    return f"{dims.text(dim)} = {dims.evaluate(dim, dict(sizes))} ({given})"
+        return values
+    return f"{dims.text(dim)} = {dims.evaluate(dim, dict(sizes))} ({values})"
 
 
-def _shared(value: Value) -> Value:
-    """An array over the memory of another library's tensor, or of a buffer; others as they are."""
+def _from_foreign(value: Value) -> Value:
+    """Returns an array that shares the memory of a DLPack tensor or a buffer; other values
+    unchanged."""
     if hasattr(value, "__dlpack__"):
         try:
             return np.from_dlpack(value)
-        except Exception as error:  # whatever the code of others says
+        except Exception as error:  # foreign code can raise anything
             kind = type(value).__name__
             raise ShapeMismatchError(f"cannot share the memory of a {kind}: {error}") from error
     try:
@@ -275,7 +282,7 @@ def _shared(value: Value) -> Value:
 
 
 def _array_of(value: Value, info: TensorStructInfo) -> Value:
-    """Numbers as an array."""
+    """Converts numbers to an array."""
     try:
         return np.asarray(value, info.dtype)
     except (ValueError, TypeError, OverflowError) as error:
@@ -284,8 +291,11 @@ def _array_of(value: Value, info: TensorStructInfo) -> Value:
 
 
 def as_value(info: StructInfo, value: Value) -> Value:
-    """An argument as a run-time value: where a tensor is stated, numbers and lists
-    become one, and so do tensors of others by DLPack and buffers, without a copy."""
+    """Converts an argument to a run-time value.
+
+    For a tensor parameter, numbers and lists become an array. Tensors of other libraries and
+    buffers become arrays that share their memory.
+    """
     if type(value) is np.ndarray:
         return value
     if isinstance(info, TensorStructInfo) and not isinstance(value, np.ndarray):
@@ -293,7 +303,7 @@ def as_value(info: StructInfo, value: Value) -> Value:
             return np.asarray(value)
         if isinstance(value, bool | int | float | list):
             return _array_of(value, info)
-        return _shared(value)
+        return _from_foreign(value)
     if isinstance(info, TupleStructInfo) and isinstance(value, list | tuple):
         fields = (*info.fields, *([None] * (len(value) - len(info.fields))))
         pairs = zip(value, fields, strict=False)

@@ -32,7 +32,7 @@ def random_arguments(
     function: Function,
     seed: int,
     sizes: Mapping[str, int] | None = None,
-    given: Mapping[str, Any] | None = None,
+    values: Mapping[str, Any] | None = None,
     among: Sequence[int] = SMALL,
 ) -> list[Any]:
     """Returns random values for every parameter.
@@ -41,50 +41,50 @@ def random_arguments(
     a random one of `among`. Floats are normally distributed; integers are 0, 1 or 2, so that they
     are valid indices.
     """
-    return random_values(function.params, seed, sizes, given, among)
+    return random_values(function.params, seed, sizes, values, among)
 
 
 def random_values(
     params: Sequence[Var],
     seed: int,
     sizes: Mapping[str, int] | None = None,
-    given: Mapping[str, Any] | None = None,
+    values: Mapping[str, Any] | None = None,
     among: Sequence[int] = SMALL,
     draw: Draw | None = None,
 ) -> list[Any]:
     """Returns values for parameters, not necessarily of a function; `draw` samples the arrays."""
-    given = given or {}
-    drawer = _Arguments(seed, among, {**_sizes_of(params, given), **(sizes or {})}, draw)
+    values = values or {}
+    sampler = _Arguments(seed, among, {**_sizes_of(params, values), **(sizes or {})}, draw)
     with within_memory("random arguments"):
-        drawer.bind([param.struct_info for param in params])
+        sampler.bind([param.struct_info for param in params])
         return [
-            given[param.name] if param.name in given else drawer.value(param.struct_info, param)
+            values[param.name] if param.name in values else sampler.value(param.struct_info, param)
             for param in params
         ]
 
 
-def _sizes_of(params: Sequence[Var], given: Mapping[str, Any]) -> dict[str, int]:
+def _sizes_of(params: Sequence[Var], values: Mapping[str, Any]) -> dict[str, int]:
     """Returns the sizes of symbolic dims in the arrays passed for parameters."""
-    found: dict[str, int] = {}
+    result: dict[str, int] = {}
     for param in params:
         dims = getattr(param.struct_info, "dims", None)
-        if param.name in given and isinstance(dims, tuple):
-            sizes = zip(dims, np.shape(given[param.name]), strict=False)
-            found |= {sym.name: size for d, size in sizes if (sym := as_sym(d)) is not None}
-    return found
+        if param.name in values and isinstance(dims, tuple):
+            sizes = zip(dims, np.shape(values[param.name]), strict=False)
+            result |= {sym.name: size for d, size in sizes if (sym := as_sym(d)) is not None}
+    return result
 
 
 class _Arguments:
     """Sizes of dims by name, and values sampled for these sizes."""
 
     def __init__(
-        self, seed: int, among: Sequence[int], given: Mapping[str, int], draw: Draw | None
+        self, seed: int, among: Sequence[int], requested: Mapping[str, int], draw: Draw | None
     ) -> None:
         self.draw = draw
         self.among = among
         self.rng = Random(seed)
         self.numbers = np.random.default_rng(seed)
-        self.given = given
+        self.requested = requested
         self.sizes: dict[Sym, int] = {}
         self.rows: dict[RowVar, tuple[int, ...]] = {}
         self.shapes: dict[Var, tuple[int, ...]] = {}
@@ -97,9 +97,9 @@ class _Arguments:
                 count = self.rng.randint(0, 2)
                 self.rows[sym] = tuple([self.rng.choice(self.among) for _ in range(count)])
                 continue
-            drawn = self.rng.choice(self.among) if shared is None else shared
-            self.sizes[sym] = self.given.get(sym.name, drawn)
-        unknown = self.given.keys() - {sym.name for sym in self.sizes}
+            size = self.rng.choice(self.among) if shared is None else shared
+            self.sizes[sym] = self.requested.get(sym.name, size)
+        unknown = self.requested.keys() - {sym.name for sym in self.sizes}
         if unknown:
             names = ", ".join(sym.name for sym in self.sizes) or "none"
             raise StructIRError(
@@ -131,8 +131,8 @@ class _Arguments:
         if isinstance(info.dims, tuple):
             return tuple([self.size(dim, param) for dim in info.dims])
         ndim = self.rng.randint(0, 3) if info.ndim is None else info.ndim
-        drawn = tuple([self.rng.choice(self.among) for _ in range(ndim)])
-        return self.shapes.setdefault(info.dims, drawn) if isinstance(info.dims, Var) else drawn
+        shape = tuple([self.rng.choice(self.among) for _ in range(ndim)])
+        return self.shapes.setdefault(info.dims, shape) if isinstance(info.dims, Var) else shape
 
     def axis(self, axis: Any, param: Var) -> tuple[int, ...]:
         """Returns the sizes of an axis or of a row variable."""
@@ -145,7 +145,7 @@ class _Arguments:
         return (self.rng.choice(self.among) if type(axis) is AnySize else self.size(axis, param),)
 
     def tensor(self, info: TensorStructInfo, param: Var) -> Any:
-        """An array."""
+        """Samples an array."""
         shape, dtype = self.shape(info, param), info.dtype or "float32"
         if self.draw is not None:
             return self.draw(shape, dtype, param)
@@ -155,12 +155,12 @@ class _Arguments:
         return self.numbers.integers(0, top, shape).astype(numpy_dtype(dtype))
 
     def shape_value(self, info: ShapeStructInfo, param: Var) -> tuple[int, ...]:
-        """A shape, which a tensor parameter may be known by."""
-        drawn = self.shape(info, param)
-        return self.shapes.setdefault(param, drawn) if info.dims is None else drawn
+        """Samples a shape, which the shape of a tensor parameter may refer to."""
+        shape = self.shape(info, param)
+        return self.shapes.setdefault(param, shape) if info.dims is None else shape
 
     def scalar(self, info: PrimStructInfo, param: Var) -> Any:
-        """A number."""
+        """Samples a number."""
         if info.value is not None:
             return self.size(info.value, param)
         if info.dtype == "bool":
@@ -168,7 +168,7 @@ class _Arguments:
         return self.rng.gauss(0.0, 1.0) if is_float(info.dtype) else self.rng.randint(0, 3)
 
     def several(self, info: TupleStructInfo, param: Var) -> tuple[Any, ...]:
-        """A tuple."""
+        """Samples a tuple."""
         return tuple([self.value(field, param) for field in info.fields])
 
 

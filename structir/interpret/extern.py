@@ -14,11 +14,13 @@ _by_form: set[str] = set()
 def register_extern(
     name: str, function: Callable[..., Any], by_form: bool = False
 ) -> Callable[..., Any]:
-    """Make a Python function known to `R.call_packed` and `R.call_pure_packed`.
+    """Registers a Python function for `R.call_packed` and `R.call_pure_packed`; returns it.
 
-    It receives and returns run-time values: NumPy arrays, tuples, tuples of ints for shapes, plain
-    numbers. One that works `by_form` moves values without looking into them, and does nothing else:
-    it may also be run once, for all values of the same forms."""
+    The function receives and returns run-time values: NumPy arrays, tuples, tuples of ints for
+    shapes, plain numbers. A function registered with `by_form` has no side effects and only moves
+    values, without reading elements; the compiler may call it once for all values of the same
+    shapes and dtypes.
+    """
     _functions[name] = function
     (_by_form.add if by_form else _by_form.discard)(name)
     return function

@@ -1,4 +1,4 @@
-"""Images out of the bytes of a file, by Pillow where it is installed."""
+"""Image decoding as an external function; requires Pillow."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ Array = np.ndarray[Any, Any]
 
 
 def decoded(data: Array, pixels: str) -> Array:
-    """The pixels of an image file: height, width, channels."""
+    """Decodes an image file to pixels (height, width, channels).
+
+    Raises ShapeMismatchError for invalid data, MissingExtraError without Pillow.
+    """
     try:
         image = pillow.open(io.BytesIO(data.tobytes()))
         image = image.convert("L" if pixels == "Grayscale" else "RGB")
@@ -24,10 +27,10 @@ def decoded(data: Array, pixels: str) -> Array:
         raise MissingExtraError("image decoding needs Pillow: pip install pillow") from None
     except (OSError, ValueError) as error:
         raise ShapeMismatchError(f"cannot decode the image: {error}") from error
-    made = np.asarray(image)
+    array = np.asarray(image)
     if pixels == "Grayscale":
-        return np.ascontiguousarray(made[..., None])
-    return np.ascontiguousarray(made[..., ::-1] if pixels == "BGR" else made)
+        return np.ascontiguousarray(array[..., None])
+    return np.ascontiguousarray(array[..., ::-1] if pixels == "BGR" else array)
 
 
 register_extern("picture.decoded", decoded)

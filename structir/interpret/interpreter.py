@@ -49,7 +49,7 @@ from structir.lazy import lazy_module
 
 signed = lazy_module("structir.solver.program.signature_calls")
 
-DEEPEST = 100_000  # nested sequences: infinite recursion is reported within seconds
+RECURSION_LIMIT = 100_000  # nested sequences; infinite recursion reaches it within seconds
 
 
 @attrs.define(eq=False)
@@ -59,7 +59,7 @@ class Frame:
     bindings: Iterator[Binding]
     body: Expr
     scope: Activation
-    finish: Callable[[Value], Value] | None = None  # the checks at a function's end
+    finish: Callable[[Value], Value] | None = None  # the check of a function's result
     waiting: Binding | None = None  # the binding whose value another frame computes
     finished: bool = False
     result: Value = None
@@ -76,10 +76,10 @@ def _too_deep(frame: Frame) -> StructIRError:
     """Returns the error of a call that exceeds the recursion limit."""
     call = frame.body if frame.waiting is None else frame.waiting.value
     name = f" in {_callee_name(call.op)}" if isinstance(call, Call) else ""
-    return StructIRError(f"recursion limit ({DEEPEST}) exceeded{name}{_place(call)}")
+    return StructIRError(f"recursion limit ({RECURSION_LIMIT}) exceeded{name}{_location(call)}")
 
 
-def _place(expr: Expr) -> str:
+def _location(expr: Expr) -> str:
     return "" if expr.span is None else f" at {expr.span}"
 
 
@@ -91,7 +91,9 @@ class Interpreter:
     """Runs the functions of one module."""
 
     module: IRModule
-    assumptions: dict[int, tuple[Any, ...]] = attrs.field(factory=dict, init=False)  # by call
+    assumptions: dict[int, tuple[Any, ...]] = attrs.field(
+        factory=dict, init=False
+    )  # by the id of the call
     boundaries: dict[int, tuple[Function, Boundary]] = attrs.field(factory=dict, init=False)
 
     def check_assumptions(self, op: Op, call: Call, scope: Activation) -> None:
@@ -100,12 +102,12 @@ class Interpreter:
             self.assumptions[id(call)] = _assumptions(op.definition, call)
         for assumed in self.assumptions[id(call)]:
             if all(s in scope.sizes for d in (assumed.left, assumed.right) for s in dims.syms(d)):
-                left, right = scope.size(assumed.left), scope.size(assumed.right)
-                if left != right:
-                    stated = f"{dims.text(assumed.left)} and {dims.text(assumed.right)}"
+                lhs, rhs = scope.size(assumed.left), scope.size(assumed.right)
+                if lhs != rhs:
+                    sizes = f"{dims.text(assumed.left)} and {dims.text(assumed.right)}"
                     raise ShapeMismatchError(
-                        f"{op.name}{_place(call)}: expected equal sizes {stated} ({assumed.text}), "
-                        f"found {left} and {right}"
+                        f"{op.name}{_location(call)}: expected equal sizes {sizes} "
+                        f"({assumed.text}), found {lhs} and {rhs}"
                     )
 
     def run(self, frame: Frame) -> Value:
@@ -115,7 +117,7 @@ class Interpreter:
             top = stack[-1]
             inner = self._advance(top)
             if inner is not None:
-                if len(stack) == DEEPEST:
+                if len(stack) == RECURSION_LIMIT:
                     raise _too_deep(top)
                 stack.append(inner)
                 continue
@@ -150,7 +152,7 @@ class Interpreter:
 
     def _bind(self, binding: Binding, value: Value, scope: Activation) -> None:
         if isinstance(binding, MatchCast):
-            _check_facts(binding, scope)
+            _check_conditions(binding, scope)
             match([(binding.struct_info, value, f"match_cast of {binding.var.name}")], scope)
         elif isinstance(value, Closure) and not value.name:
             value = attrs.evolve(value, name=binding.var.name)
@@ -164,8 +166,8 @@ class Interpreter:
         """Evaluates an expression."""
         if isinstance(expr, Var):
             return scope.value(expr)
-        found = self.evaluate(expr, scope)
-        return self.run(found) if isinstance(found, Frame) else found
+        result = self.evaluate(expr, scope)
+        return self.run(result) if isinstance(result, Frame) else result
 
     def closure(self, function: Function, outer: Activation | None, name: str) -> Closure:
         """Returns a function as a value."""
@@ -177,9 +179,11 @@ class Interpreter:
         name, params, result = self.boundary(function, closure.name or "function")
         check_call(name, function.params, args)
         scope = Activation.inside(closure.outer)
-        given = [self.given(p.struct_info, a) for p, a in zip(function.params, args, strict=True)]
-        scope.values.update(zip(function.params, given, strict=True))
-        match([(i, v, where) for (i, where), v in zip(params, given, strict=True)], scope)
+        arguments = [
+            self.as_argument(p.struct_info, a) for p, a in zip(function.params, args, strict=True)
+        ]
+        scope.values.update(zip(function.params, arguments, strict=True))
+        match([(i, v, where) for (i, where), v in zip(params, arguments, strict=True)], scope)
 
         def finish(value: Value) -> Value:
             match([(function.ret_struct_info, value, result)], scope)
@@ -189,14 +193,14 @@ class Interpreter:
 
     def boundary(self, function: Function, name: str) -> Boundary:
         """Returns the StructInfo of a function's parameters, with their names in messages."""
-        found = self.boundaries.get(id(function))
-        if found is None or found[1][0] != name:
+        entry = self.boundaries.get(id(function))
+        if entry is None or entry[1][0] != name:
             params = [(p.struct_info, f"{name}: parameter {p.name}") for p in function.params]
-            made: Boundary = (name, params, f"{name}: result")
-            found = self.boundaries[id(function)] = (function, made)
-        return found[1]
+            boundary: Boundary = (name, params, f"{name}: result")
+            entry = self.boundaries[id(function)] = (function, boundary)
+        return entry[1]
 
-    def given(self, info: StructInfo, value: Value) -> Value:
+    def as_argument(self, info: StructInfo, value: Value) -> Value:
         """Converts an argument of a call to a run-time value."""
         return as_value(info, value)
 
@@ -214,77 +218,78 @@ class Interpreter:
         return self.closure(function, None, name)
 
 
-def _check_facts(binding: MatchCast, scope: Activation) -> None:
+def _check_conditions(binding: MatchCast, scope: Activation) -> None:
     """Checks the conditions of `R.require` on the actual sizes."""
-    for fact in conditions_of(binding):
-        if scope.size(fact) != 1:
-            sizes = ", ".join(f"{s.name} = {scope.sizes[s]}" for s in dims.syms(fact))
-            raise ShapeMismatchError(f"{dims.text(fact)} is required, but {sizes}", code="E0706")
+    for condition in conditions_of(binding):
+        if scope.size(condition) != 1:
+            sizes = ", ".join(f"{s.name} = {scope.sizes[s]}" for s in dims.syms(condition))
+            text = f"R.require: expected {dims.text(condition)}, found {sizes}"
+            raise ShapeMismatchError(text, code="E0706")
 
 
-def _variable(machine: Interpreter, var: Var, scope: Activation) -> Value:
+def _variable(interpreter: Interpreter, var: Var, scope: Activation) -> Value:
     return scope.value(var)
 
 
-def _global(machine: Interpreter, var: GlobalVar, scope: Activation) -> Value:
-    return machine.global_function(var.name)
+def _global(interpreter: Interpreter, var: GlobalVar, scope: Activation) -> Value:
+    return interpreter.global_function(var.name)
 
 
-def _constant(machine: Interpreter, constant: Constant, scope: Activation) -> Value:
+def _constant(interpreter: Interpreter, constant: Constant, scope: Activation) -> Value:
     return constant.data
 
 
-def _prim(machine: Interpreter, prim: PrimValue, scope: Activation) -> Value:
+def _prim(interpreter: Interpreter, prim: PrimValue, scope: Activation) -> Value:
     value = prim.value
     return value if isinstance(value, bool | float) else scope.size(value)
 
 
-def _immediate(machine: Interpreter, expr: StringImm | DataTypeImm, scope: Activation) -> Value:
+def _immediate(interpreter: Interpreter, expr: StringImm | DataTypeImm, scope: Activation) -> Value:
     return expr.value
 
 
-def _shape(machine: Interpreter, shape: ShapeExpr, scope: Activation) -> Value:
+def _shape(interpreter: Interpreter, shape: ShapeExpr, scope: Activation) -> Value:
     return tuple([scope.size(d) for d in shape.dims])
 
 
-def _tuple(machine: Interpreter, expr: Tuple, scope: Activation) -> Value:
-    return tuple([machine.value(field, scope) for field in expr.fields])
+def _tuple(interpreter: Interpreter, expr: Tuple, scope: Activation) -> Value:
+    return tuple([interpreter.value(field, scope) for field in expr.fields])
 
 
-def _field(machine: Interpreter, expr: TupleGetItem, scope: Activation) -> Value:
-    value = machine.value(expr.tuple_value, scope)
+def _field(interpreter: Interpreter, expr: TupleGetItem, scope: Activation) -> Value:
+    value = interpreter.value(expr.tuple_value, scope)
     if not isinstance(value, tuple) or expr.index >= len(value):
         raise ShapeMismatchError(f"tuple index {expr.index} out of range for {described(value)}")
     return value[expr.index]
 
 
-def _sequence(machine: Interpreter, seq: SeqExpr, scope: Activation) -> Frame:
+def _sequence(interpreter: Interpreter, seq: SeqExpr, scope: Activation) -> Frame:
     return frame_of(seq, scope)
 
 
-def _choice(machine: Interpreter, expr: If, scope: Activation) -> Frame:
-    chosen = expr.true_branch if bool(machine.value(expr.cond, scope)) else expr.false_branch
+def _conditional(interpreter: Interpreter, expr: If, scope: Activation) -> Frame:
+    chosen = expr.true_branch if bool(interpreter.value(expr.cond, scope)) else expr.false_branch
     return frame_of(chosen, scope)
 
 
-def _function(machine: Interpreter, function: Function, scope: Activation) -> Value:
-    return machine.closure(function, scope, "")
+def _function(interpreter: Interpreter, function: Function, scope: Activation) -> Value:
+    return interpreter.closure(function, scope, "")
 
 
-def _extern(machine: Interpreter, function: ExternFunc, scope: Activation) -> Value:
+def _extern(interpreter: Interpreter, function: ExternFunc, scope: Activation) -> Value:
     return find_extern(function.global_symbol)
 
 
-def _call(machine: Interpreter, call: Call, scope: Activation) -> Value | Frame:
-    args = tuple([machine.value(a, scope) for a in call.args])
+def _call(interpreter: Interpreter, call: Call, scope: Activation) -> Value | Frame:
+    args = tuple([interpreter.value(a, scope) for a in call.args])
     if isinstance(call.op, Op):
-        machine.check_assumptions(call.op, call, scope)
+        interpreter.check_assumptions(call.op, call, scope)
         return applied(call.op.definition, call, args)
-    callee = machine.value(call.op, scope)
+    callee = interpreter.value(call.op, scope)
     if isinstance(callee, Closure):
-        return machine.entered(callee, args)
+        return interpreter.entered(callee, args)
     if isinstance(callee, KernelValue):
-        return _filled(call, callee, args, scope)
+        return _call_kernel(call, callee, args, scope)
     if not callable(callee):
         name = _callee_name(call.op)
         raise StructIRError(f"`{name}` is not callable: it is {described(callee)}")
@@ -298,34 +303,38 @@ def _call(machine: Interpreter, call: Call, scope: Activation) -> Value | Frame:
     return value
 
 
-def _filled(call: Call, kernel: KernelValue, args: tuple[Value, ...], scope: Activation) -> Value:
+def _call_kernel(
+    call: Call, kernel: KernelValue, args: tuple[Value, ...], scope: Activation
+) -> Value:
     """Runs a kernel on new arrays of the declared sizes; returns its results."""
     forms = []
     for info in call.sinfo_args:
-        stated: Any = info
-        shape = tuple([scope.size(d) for d in stated.dims])
+        declared: Any = info
+        shape = tuple([scope.size(d) for d in declared.dims])
         if any(size < 0 for size in shape):
             raise ShapeMismatchError(f"{kernel.kernel.name}: invalid result shape {shape}")
-        forms.append((shape, stated.dtype))
+        forms.append((shape, declared.dtype))
     results = kernel.results(args, forms)
     return results[0] if len(results) == 1 else tuple(results)
 
 
 def _assumptions(definition: Any, call: Call) -> tuple[Any, ...]:
     """Returns the assumptions of a call; none if all sizes are constant or no rule exists."""
-    symbolic = any(not isinstance(d, int) for arg in call.args for d in _known(arg.struct_info))
+    symbolic = any(
+        not isinstance(d, int) for arg in call.args for d in _known_dims(arg.struct_info)
+    )
     assumptions = getattr(definition, "assumptions", None)
     return tuple(assumptions(call)) if symbolic and assumptions is not None else ()
 
 
-def _known(info: Any) -> list[Any]:
+def _known_dims(info: Any) -> list[Any]:
     """Returns the known sizes of an argument, constant or symbolic."""
     if isinstance(info, TupleStructInfo):
-        return [dim for field in info.fields for dim in _known(field)]
+        return [dim for field in info.fields for dim in _known_dims(field)]
     if isinstance(info, PrimStructInfo):
         return [] if info.value is None else [info.value]
-    known = isinstance(info, TensorStructInfo | ShapeStructInfo) and isinstance(info.dims, tuple)
-    return list(info.dims) if known else []
+    has_dims = isinstance(info, TensorStructInfo | ShapeStructInfo) and isinstance(info.dims, tuple)
+    return list(info.dims) if has_dims else []
 
 
 def applied(definition: Any, call: Call, args: tuple[Value, ...]) -> Value:
@@ -339,14 +348,14 @@ def applied(definition: Any, call: Call, args: tuple[Value, ...]) -> Value:
 
 def _check_signature(call: Call, args: tuple[Value, ...], value: Value) -> None:
     """Checks the result of an opaque call against its shape signature."""
-    stated = call.attrs["signature"]
+    signature = call.attrs["signature"]
     results = value if isinstance(value, tuple) else (value,)
     arrays = [np.asarray(v) for v in (*args, *results)]
     shapes = [array.shape for array in arrays]
-    wrong = signed.violation_of(stated, shapes[: len(args)], shapes[len(args) :])
-    if wrong is not None:
+    violation = signed.violation_of(signature, shapes[: len(args)], shapes[len(args) :])
+    if violation is not None:
         where = f" at {call.span}" if call.span is not None else ""
-        raise ShapeMismatchError(f"{_callee_name(call.op)}{where}: not {stated!r}: {wrong}")
+        raise ShapeMismatchError(f"{_callee_name(call.op)}{where}: not {signature!r}: {violation}")
 
 
 def _callee_name(callee: Any) -> str:
@@ -365,7 +374,7 @@ EVALUATORS: dict[type, Callable[[Interpreter, Any, Activation], Any]] = {
     Tuple: _tuple,
     TupleGetItem: _field,
     SeqExpr: _sequence,
-    If: _choice,
+    If: _conditional,
     Function: _function,
     ExternFunc: _extern,
     Call: _call,

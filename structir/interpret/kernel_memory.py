@@ -1,4 +1,4 @@
-"""The functions of the library that kernels call, on memory that is walked in steps."""
+"""Library functions that kernels call on strided memory, with bounds checks."""
 
 from __future__ import annotations
 
@@ -7,22 +7,23 @@ from typing import Any
 
 import numpy as np
 
-Steps = Sequence[tuple[int, int]]  # how often, and how far, along each axis
+Steps = Sequence[tuple[int, int]]  # (count, stride in elements) of each axis
 
 
 def first_outside(memory: Any, start: int, steps: Steps) -> int | None:
-    """A place, or a step, that memory from an element on does not have; None if there is all."""
+    """Returns the first index, or stride, outside of the memory for a strided view; None if all are
+    inside."""
     if any(count <= 0 for count, _ in steps):
         return None
     last = start + sum((count - 1) * step for count, step in steps)
-    for at, more in ((start, 0), *[(step, 1) for _, step in steps], (last, 0)):
-        if not 0 <= at < memory.size + more:
-            return at
+    for index, slack in ((start, 0), *[(step, 1) for _, step in steps], (last, 0)):
+        if not 0 <= index < memory.size + slack:
+            return index
     return None
 
 
-def walked(memory: Any, start: int, steps: Steps) -> Any:
-    """Memory from an element on, as an array over these steps."""
+def strided_view(memory: Any, start: int, steps: Steps) -> Any:
+    """Returns a strided view of memory that starts at an element."""
     if any(count <= 0 for count, _ in steps):
         return np.zeros([max(count, 0) for count, _ in steps], memory.dtype)
     counts, strides = zip(*[(n, step * memory.itemsize) for n, step in steps], strict=True)

@@ -11,7 +11,7 @@ import numpy as np
 
 from structir.errors import Diagnostic, DiagnosticError, ShapeMismatchError
 from structir.interpret.argument_checks import match
-from structir.interpret.kernel_memory import ON_MEMORY, first_outside, walked
+from structir.interpret.kernel_memory import ON_MEMORY, first_outside, strided_view
 from structir.interpret.scope import Activation, Value, check_call
 from structir.interpret.threads import Thread, run_blocks
 from structir.ir.dtype import numpy_dtype
@@ -45,55 +45,59 @@ from structir.projections.values import ufunc
 Run = Callable[[Kernel, Sequence[Value], Activation], None]
 Evaluate = Callable[["KernelFrame"], Any]
 Step = Callable[["KernelFrame"], Any]
-LEAVE, AGAIN = object(), object()  # how the body of a loop ends early
+LEAVE, AGAIN = (
+    object(),
+    object(),
+)  # results of a statement that ends the loop or its current iteration
 
 
 @attrs.frozen(eq=False)
 class KernelValue:
-    """A kernel of the module as a value, with what runs it. Called, it fills the arrays given for
-    its results."""
+    """A kernel of the module as a value, with the function that runs it. A call fills the arrays of
+    the results."""
 
     kernel: Kernel
     run: Run
 
     def __call__(self, *values: Value) -> None:
-        """Fill the last arrays from the first ones."""
+        """Checks the arguments and runs the kernel; the last arguments are the arrays of the
+        results."""
         params = self.kernel.params
         check_call(self.kernel.name, params, values)
         scope = Activation({}, {})
-        stated = [
+        declared = [
             (param.struct_info, value, f"{self.kernel.name}: parameter {param.name}")
             for param, value in zip(params, values, strict=True)
         ]
-        match(stated, scope)
+        match(declared, scope)
         self.run(self.kernel, values, scope)
 
     def results(self, operands: Sequence[Value], forms: Sequence[tuple[Any, str]]) -> list[Value]:
-        """New arrays of these shapes and dtypes, filled from the operands."""
-        made = [np.empty(shape, numpy_dtype(dtype)) for shape, dtype in forms]
-        self(*operands, *made)
-        return made
+        """Returns new arrays of these shapes and dtypes, computed from the operands."""
+        outputs = [np.empty(shape, numpy_dtype(dtype)) for shape, dtype in forms]
+        self(*operands, *outputs)
+        return outputs
 
 
 @attrs.frozen(eq=False)
 class KernelFrame:
-    """What names and sizes stand for while a kernel runs."""
+    """The values of variables and sizes during a run of a kernel."""
 
     values: dict[Var | Local, Any]
     scope: Activation
-    thread: Any = None  # which of many threads takes the statements
+    thread: Any = None  # the GPU thread that executes, if the kernel has threads
 
 
 def run_kernel(kernel: Kernel, values: Sequence[Value], scope: Activation) -> None:
-    """Run the statements of a kernel on values for its parameters; results hold zeros first."""
+    """Runs a kernel on the values of its parameters; result arrays are set to zero first."""
     for array in values[len(kernel.operands) :]:
         array[...] = 0
-    known: dict[Var | Local, Any] = dict(zip(kernel.params, values, strict=True))
+    bindings: dict[Var | Local, Any] = dict(zip(kernel.params, values, strict=True))
     step = block(kernel, kernel.body)
 
     def run(thread: Thread | None = None) -> None:
         with np.errstate(all="ignore"):
-            step(KernelFrame(dict(known), scope, thread))
+            step(KernelFrame(dict(bindings), scope, thread))
 
     if kernel.blocks is None:
         run()
@@ -101,10 +105,10 @@ def run_kernel(kernel: Kernel, values: Sequence[Value], scope: Activation) -> No
         run_blocks(kernel, scope.size(kernel.blocks.dim), run)
 
 
-def out_of_range(
+def index_error(
     kernel: Kernel, element: Element, axis: int, index: int, size: int
 ) -> DiagnosticError:
-    """The error of an index that no element has."""
+    """Returns the error of an index out of range."""
     name = element.array.name
     where = f"{name}.flat" if element.flat else f"axis {axis} of {name}"
     diagnostic = Diagnostic(
@@ -117,21 +121,19 @@ def out_of_range(
     return DiagnosticError(diagnostic.hinted(hint))
 
 
-def no_such_size(kernel: Kernel, array: Var, axis: int, size: int) -> ShapeMismatchError:
-    """The error of an array whose size is negative."""
-    return ShapeMismatchError(f"{kernel.name}: axis {axis} of {array.name} would have size {size}")
-
-
-# ---- expressions
+def negative_size_error(kernel: Kernel, array: Var, axis: int, size: int) -> ShapeMismatchError:
+    """Returns the error of an array with a negative size."""
+    text = f"{kernel.name}: axis {axis} of {array.name}: expected size >= 0, found {size}"
+    return ShapeMismatchError(text)
 
 
 def evaluator(kernel: Kernel, scalar: Scalar) -> Evaluate:
-    """A function from what is known to the value of an expression."""
+    """Compiles a scalar expression to a function of the frame."""
     return _SCALARS[type(scalar)](kernel, scalar)
 
 
 def number_type(dtype: str) -> Callable[[Any], Any]:
-    """NumPy's scalars of a dtype."""
+    """Returns the NumPy scalar type of a dtype."""
     kind: Callable[[Any], Any] = numpy_dtype(dtype).type
     return kind
 
@@ -158,40 +160,40 @@ def _extent(kernel: Kernel, extent: Extent) -> Evaluate:
     return lambda frame: np.int64(frame.values[extent.array].shape[extent.axis])
 
 
-def place(kernel: Kernel, element: Element) -> Evaluate:
-    """A function to the indices of an element, each checked right after it is known."""
+def indices_of(kernel: Kernel, element: Element) -> Evaluate:
+    """Compiles the indices of an element; each is checked as soon as it is evaluated."""
     indices = [evaluator(kernel, index) for index in element.indices]
     if element.flat:
-        return _flat_place(kernel, element, indices[0])
+        return _flat_index(kernel, element, indices[0])
 
-    def found(frame: KernelFrame) -> tuple[int, ...]:
+    def checked_indices(frame: KernelFrame) -> tuple[int, ...]:
         shape = frame.values[element.array].shape
-        checked = []
+        result = []
         for axis, index in enumerate(indices):
-            at = int(index(frame))
-            if not 0 <= at < shape[axis]:
-                raise out_of_range(kernel, element, axis, at, shape[axis])
-            checked.append(at)
-        return tuple(checked)
+            position = int(index(frame))
+            if not 0 <= position < shape[axis]:
+                raise index_error(kernel, element, axis, position, shape[axis])
+            result.append(position)
+        return tuple(result)
 
-    return found
+    return checked_indices
 
 
-def _flat_place(kernel: Kernel, element: Element, index: Evaluate) -> Evaluate:
-    def found(frame: KernelFrame) -> int:
-        at, size = int(index(frame)), frame.values[element.array].size
-        if not 0 <= at < size:
-            raise out_of_range(kernel, element, 0, at, size)
-        return at
+def _flat_index(kernel: Kernel, element: Element, index: Evaluate) -> Evaluate:
+    def checked_index(frame: KernelFrame) -> int:
+        position, size = int(index(frame)), frame.values[element.array].size
+        if not 0 <= position < size:
+            raise index_error(kernel, element, 0, position, size)
+        return position
 
-    return found
+    return checked_index
 
 
 def _element(kernel: Kernel, element: Element) -> Evaluate:
-    at, kind = place(kernel, element), number_type(element.dtype)
+    indices, kind = indices_of(kernel, element), number_type(element.dtype)
     if element.flat:
-        return lambda frame: kind(frame.values[element.array].flat[at(frame)])
-    return lambda frame: kind(frame.values[element.array][at(frame)])
+        return lambda frame: kind(frame.values[element.array].flat[indices(frame)])
+    return lambda frame: kind(frame.values[element.array][indices(frame)])
 
 
 def _apply(kernel: Kernel, apply: Apply) -> Evaluate:
@@ -206,8 +208,8 @@ def _apply(kernel: Kernel, apply: Apply) -> Evaluate:
     if len(args) == 1:
         only = args[0]
         return lambda frame: kind(function(only(frame)))
-    left, right = args
-    return lambda frame: kind(function(left(frame), right(frame)))
+    lhs, rhs = args
+    return lambda frame: kind(function(lhs(frame), rhs(frame)))
 
 
 def _and(args: list[Evaluate]) -> Evaluate:
@@ -235,11 +237,11 @@ def _of_thread(name: str) -> Callable[[list[Evaluate]], Evaluate]:
 
 
 def _of_lane(name: str) -> Callable[[list[Evaluate]], Evaluate]:
-    def made(args: list[Evaluate]) -> Evaluate:
+    def lower(args: list[Evaluate]) -> Evaluate:
         value, lane = args
-        return lambda frame: frame.thread.handed(name, value(frame), int(lane(frame)))
+        return lambda frame: frame.thread.shuffled(name, value(frame), int(lane(frame)))
 
-    return made
+    return lower
 
 
 _LAZY: dict[str, Callable[[list[Evaluate]], Evaluate]]
@@ -300,11 +302,8 @@ _SCALARS: dict[type, Callable[[Kernel, Any], Evaluate]] = {
 }
 
 
-# ---- statements
-
-
 def block(kernel: Kernel, statements: Sequence[KernelStatement]) -> Step:
-    """Statements in order; one that leaves or repeats the loop ends them."""
+    """Compiles statements; the step returns LEAVE or AGAIN if a statement ends the loop body."""
     steps = [_STATEMENTS[type(s)](kernel, s) for s in statements]
 
     def run(frame: KernelFrame) -> Any:
@@ -317,8 +316,8 @@ def block(kernel: Kernel, statements: Sequence[KernelStatement]) -> Step:
     return run
 
 
-def assigned(assign: Assign) -> Scalar:
-    """The value that an assignment gives, an augmented one written out."""
+def assigned_value(assign: Assign) -> Scalar:
+    """Returns the value of an assignment; an augmented one is expanded."""
     if not assign.symbol:
         return assign.value
     row = BINARY[assign.symbol]
@@ -326,19 +325,19 @@ def assigned(assign: Assign) -> Scalar:
 
 
 def _assign(kernel: Kernel, assign: Assign) -> Step:
-    value, target = evaluator(kernel, assigned(assign)), assign.target
+    value, target = evaluator(kernel, assigned_value(assign)), assign.target
     if isinstance(target, Local):
 
         def bind(frame: KernelFrame) -> None:
             frame.values[target] = value(frame)
 
         return bind
-    at = place(kernel, target)
+    indices = indices_of(kernel, target)
 
     def store(frame: KernelFrame) -> None:
         number = value(frame)
         array = frame.values[target.array]
-        (array.flat if target.flat else array)[at(frame)] = number
+        (array.flat if target.flat else array)[indices(frame)] = number
 
     return store
 
@@ -351,7 +350,7 @@ def _scratch(kernel: Kernel, scratch: Scratch) -> Step:
         shape = [frame.scope.size(dim) for dim in info.dims]
         for axis, size in enumerate(shape):
             if size < 0:
-                raise no_such_size(kernel, scratch.array, axis, size)
+                raise negative_size_error(kernel, scratch.array, axis, size)
         frame.values[scratch.array] = np.zeros(shape, dtype)
 
     def share(frame: KernelFrame) -> None:
@@ -372,25 +371,25 @@ def _library_call(kernel: Kernel, call: LibraryCall) -> Step:
     function = LIBRARY[call.fn]
     count = len(function.regions)
     integers = [evaluator(kernel, arg) for arg in call.args[count:]]
-    places = [arg for arg in call.args[:count] if isinstance(arg, Element)]
-    starts = [evaluator(kernel, element.indices[0]) for element in places]
+    elements = [arg for arg in call.args[:count] if isinstance(arg, Element)]
+    starts = [evaluator(kernel, element.indices[0]) for element in elements]
 
     def run(frame: KernelFrame) -> None:
         values = [int(integer(frame)) for integer in integers]
         sizes = dict(zip(function.integers, values, strict=True))
-        memories = [np.ascontiguousarray(frame.values[e.array]).reshape(-1) for e in places]
+        memories = [np.ascontiguousarray(frame.values[e.array]).reshape(-1) for e in elements]
         bounds = []
         for name, element, memory, start in zip(
-            function.regions, places, memories, starts, strict=True
+            function.regions, elements, memories, starts, strict=True
         ):
             steps = function.steps(name, sizes)
             outside = first_outside(memory, int(start(frame)), steps)
             if outside is not None:
-                raise out_of_range(kernel, element, 0, outside, memory.size)
+                raise index_error(kernel, element, 0, outside, memory.size)
             bounds.append((memory, int(start(frame)), steps))
         if any(count <= 0 for count, _ in bounds[function.written][2]):
             return
-        views = [walked(*bound) for bound in bounds]
+        views = [strided_view(*bound) for bound in bounds]
         ON_MEMORY[call.fn](*views)
         frame.values[call.written.array].flat = memories[function.written]
 

@@ -22,8 +22,8 @@ class GrowingList:
         """Returns the list with more elements at its end."""
         raise TypeError
 
-    def side_by_side(self, axis: int, new: bool) -> Any:
-        """The elements along an axis, a new one or one that they have."""
+    def concatenate(self, axis: int, new: bool) -> Any:
+        """Concatenates the elements along an axis, which is new or one of theirs."""
         raise TypeError
 
 
@@ -37,30 +37,30 @@ def _place(position: Array, length: int, last: int) -> int:
 
 
 def empty() -> List:
-    """A list of nothing."""
+    """Returns an empty list."""
     return ()
 
 
 def at(items: List, position: Array) -> Any:
-    """One element."""
+    """Returns one element."""
     return items[_place(position, len(items), len(items) - 1)]
 
 
 def insert(items: List, item: Any, position: Any = ()) -> List:
-    """The list with one element more, before a position or at the end."""
-    if isinstance(items, list):  # an argument
+    """Inserts an element before a position or at the end."""
+    if isinstance(items, list):  # as users pass it
         items = tuple(items)
     if isinstance(position, tuple):
         return items + (item,)  # noqa: RUF005 (also of lists that grow in a plan)
-    place = _place(position, len(items), len(items))
-    return (*items[:place], item, *items[place:])
+    index = _place(position, len(items), len(items))
+    return (*items[:index], item, *items[index:])
 
 
 def erase(items: List, position: Any = ()) -> List:
-    """The list without one element, or without its last one."""
+    """Removes the element at a position, or the last one."""
     last = len(items) - 1
-    place = last if isinstance(position, tuple) else _place(position, len(items), last)
-    return (*items[:place], *items[place + 1 :])
+    index = last if isinstance(position, tuple) else _place(position, len(items), last)
+    return (*items[:index], *items[index + 1 :])
 
 
 def length(items: List) -> Array:
@@ -71,14 +71,14 @@ def length(items: List) -> Array:
 def joined(items: Any, axis: Array) -> Any:
     """Concatenates the elements along an axis."""
     if isinstance(items, GrowingList):
-        return items.side_by_side(int(axis), False)
+        return items.concatenate(int(axis), False)
     return np.concatenate(items, int(axis))
 
 
 def stacked(items: Any, axis: Array) -> Any:
     """Stacks the elements along a new axis."""
     if isinstance(items, GrowingList):
-        return items.side_by_side(int(axis), True)
+        return items.concatenate(int(axis), True)
     return np.stack(items, int(axis))
 
 
@@ -87,17 +87,17 @@ def parts(x: Array, sizes: Any, axis: Array, keep: Array) -> List:
     along = int(axis)
     total = x.shape[along]
     if isinstance(sizes, tuple) or sizes.ndim == 0:
-        each = 1 if isinstance(sizes, tuple) else int(sizes)
-        if each < 1:
-            raise ShapeMismatchError(f"split size: expected at least 1, found {each}")
-        ends = list(range(each, total, each))
+        part_size = 1 if isinstance(sizes, tuple) else int(sizes)
+        if part_size < 1:
+            raise ShapeMismatchError(f"split size: expected at least 1, found {part_size}")
+        ends = list(range(part_size, total, part_size))
     else:
         ends = np.cumsum(sizes)[:-1].tolist()
         if int(np.sum(sizes)) != total:
-            found = f"split sizes {sizes.tolist()} sum to {int(np.sum(sizes))}"
-            raise ShapeMismatchError(f"{found}, expected {total}")
-    pieces = np.split(x, ends, along)
-    return tuple(p if bool(keep) else p.squeeze(along) for p in pieces)
+            message = f"split sizes {sizes.tolist()} sum to {int(np.sum(sizes))}"
+            raise ShapeMismatchError(f"{message}, expected {total}")
+    tensors = np.split(x, ends, along)
+    return tuple(p if bool(keep) else p.squeeze(along) for p in tensors)
 
 
 def is_there(value: Any = None) -> Array:

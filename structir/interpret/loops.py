@@ -22,17 +22,17 @@ def iterate(
     empty: tuple[tuple[int, ...], ...],
     dtypes: str,
 ) -> tuple[Any, ...]:
-    """`body(i, condition, *carried)` gives the next condition, the next carried values, and one
-    element for each of the outputs that grow.
+    """Runs a loop; returns the final carried values, then the stacked outputs.
 
-    It is called `trips` times (without end for the empty tuple), or until the condition is false.
-    The result are the carried values at the end, then the outputs, their elements side by side;
-    those of no step at all have the shapes `empty` and the `dtypes`.
+    `body(i, condition, *carried)` returns the next condition, the next carried values, and one
+    element of each output. It is called `trips` times (without limit for the empty tuple), or until
+    the condition is false. Outputs of a loop without steps have the shapes `empty` and the
+    `dtypes`.
     """
-    given = [None if isinstance(value, tuple) else value for value in (trips, condition)]
-    made = at_once(body, LoopSpec(given[0], given[1], carried))
-    if made is not None:
-        return (*made[0], *made[1])
+    limits = [None if isinstance(value, tuple) else value for value in (trips, condition)]
+    result = at_once(body, LoopSpec(limits[0], limits[1], carried))
+    if result is not None:
+        return (*result[0], *result[1])
     limit = None if isinstance(trips, tuple) else int(trips)
     going = np.asarray(True) if isinstance(condition, tuple) else condition
     grown: list[list[Array]] = [[] for _ in empty]

@@ -8,8 +8,12 @@ import attrs
 
 from structir.errors import OutOfMemoryError
 
-# NumPy's words for arrays whose elements no index counts
-UNCOUNTABLE = ("Maximum allowed dimension exceeded", "iterator is too large", "array is too big")
+# NumPy's messages for arrays with more elements than an index can count
+TOO_LARGE_MESSAGES = (
+    "Maximum allowed dimension exceeded",
+    "iterator is too large",
+    "array is too big",
+)
 
 
 @attrs.frozen
@@ -29,7 +33,7 @@ class within_memory:
     ) -> None:
         if error is None or isinstance(error, OutOfMemoryError):
             return
-        uncountable = isinstance(error, ValueError) and str(error).startswith(UNCOUNTABLE)
+        uncountable = isinstance(error, ValueError) and str(error).startswith(TOO_LARGE_MESSAGES)
         if uncountable or isinstance(error, MemoryError | OverflowError):
             text = f"{self.name}: out of memory for values of these sizes: {error}"
             raise OutOfMemoryError(text) from None

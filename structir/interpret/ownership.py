@@ -1,4 +1,4 @@
-"""Results that belong to the caller: no array shares memory with a constant, an argument or another
+"""Ensures that callers own results: no array shares memory with a constant, an argument or another
 result."""
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ Copy = Callable[[Any], Any]
 
 def owned(value: Value, args: Sequence[Value], copy: Copy = np.array) -> Value:
     """Returns the result of a call, with a copy of each array that the caller does not own."""
-    taken = [a for a in _arrays(args) if isinstance(a, np.ndarray)]
-    return _owned(value, taken, copy)
+    existing = [a for a in _arrays(args) if isinstance(a, np.ndarray)]
+    return _owned(value, existing, copy)
 
 
 def owning(function: Callable[..., Value]) -> Callable[..., Value]:
@@ -32,23 +32,28 @@ def copied(value: Value) -> Value:
     return tuple([copied(item) for item in value]) if isinstance(value, tuple) else value
 
 
-def _owned(value: Value, taken: list[Any], copy: Copy) -> Value:
+def _owned(value: Value, existing: list[Any], copy: Copy) -> Value:
     if isinstance(value, np.ndarray):
-        result = value if _is_new(value, taken) else copy(value)
-        taken.append(result)
+        result = value if _is_new(value, existing) else copy(value)
+        existing.append(result)
         return result
     if isinstance(value, tuple):
-        return tuple([_owned(item, taken, copy) for item in value])
-    if isinstance(value, Closure):  # reads what it captures again in every call
+        return tuple([_owned(item, existing, copy) for item in value])
+    if isinstance(value, Closure):  # every call reads the captured arrays again
         inner = value.call
         return attrs.evolve(value, call=lambda me, args: copied(inner(value, args)))
     return value
 
 
-def _is_new(array: Any, taken: list[Any]) -> bool:
-    """Returns whether nothing else holds the memory of an array. Constants are read-only, and so
-    are their views; memory from outside of NumPy is an argument's."""
-    if not array.flags.writeable or any(np.may_share_memory(array, other) for other in taken):
+def _is_new(array: Any, existing: list[Any]) -> bool:
+    """Whether no other value references the memory of an array.
+
+    Constants and their views are read-only. Memory that NumPy did not allocate belongs to an
+    argument.
+    """
+    if not array.flags.writeable or any(
+        np.may_share_memory(array, array_in_use) for array_in_use in existing
+    ):
         return False
     root = array
     while isinstance(root.base, np.ndarray):

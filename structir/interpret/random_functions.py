@@ -1,4 +1,4 @@
-"""Random numbers for running programs: functions from outside, the same again for the same seed."""
+"""Random number generators as external functions, deterministic for a seed."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ Array = np.ndarray[Any, Any]
 
 
 def uniform(shape: tuple[int, ...], low: float, high: float, seed: float) -> Array:
-    """Numbers between two bounds, all equally likely."""
+    """Samples a uniform distribution between two bounds."""
     return np.random.default_rng(int(abs(seed) * 1000)).uniform(low, high, shape)
 
 
 def evenly(shape: tuple[int, ...], low: float, high: float, seed: float) -> Array:
-    """The same by NumPy's first generator, as ONNX draws what Dropout keeps."""
+    """Samples a uniform distribution with `RandomState`, as ONNX defines the mask of Dropout."""
     return np.random.RandomState(int(abs(seed)) % 2**32).uniform(low, high, shape)
 
 
 def normal(shape: tuple[int, ...], mean: float, scale: float, seed: float) -> Array:
-    """Numbers of a normal distribution."""
+    """Samples a normal distribution."""
     return np.random.default_rng(int(abs(seed) * 1000)).normal(mean, scale, shape)
 
 

@@ -11,75 +11,76 @@ from structir.errors import ShapeMismatchError
 from structir.ir.axes import Axes, Ragged, RowVar, rows_in, size_in
 from structir.ir.dims import Dim, Poly
 
-Met = tuple[Axes, tuple[int, ...], str]
+ShapeWithRows = tuple[Axes, tuple[int, ...], str]
 
 
 @attrs.frozen(eq=False)
-class StatedSize:
-    """A stated size, and the one found."""
+class AxisEquation:
+    """A declared size, and the actual one."""
 
-    stated: Dim
-    found: int
+    declared: Dim
+    actual: int
     where: str  # "main: parameter x: axis 1"
 
 
-def mismatch(where: str, expected: str, found: str, code: str = "") -> ShapeMismatchError:
+def mismatch(where: str, expected: str, actual: str, code: str = "") -> ShapeMismatchError:
     """Returns the error of a value that does not have its declared StructInfo."""
-    return ShapeMismatchError(f"{where}: expected {expected}, found {found}", code=code)
+    return ShapeMismatchError(f"{where}: expected {expected}, found {actual}", code=code)
 
 
-def bound_rows(met: list[Met], known: MutableMapping[Any, Any]) -> list[StatedSize]:
-    """The sizes that shapes state once their rows are known; new rows go into `known`.
+def bind_rows(shapes: list[ShapeWithRows], sizes: MutableMapping[Any, Any]) -> list[AxisEquation]:
+    """Binds row variables in `sizes`; returns the equations between the sizes of the other axes.
 
-    Shapes of one unknown row tell it, and so may tell another the next time round. What is left
-    then has two rows side by side: they cannot be told apart, and only the length is checked.
+    A shape with a single unbound row variable binds it, which may make other shapes solvable. Two
+    unbound row variables in one shape are ambiguous; then only the rank is checked.
     """
-    found: list[StatedSize] = []
-    waiting, before = met, len(met) + 1
-    while len(waiting) < before:
-        before = len(waiting)
-        left: list[Met] = []
-        for axes, shape, where in waiting:
-            unknown = {row for row in rows_in(axes) if row not in known}
+    equations: list[AxisEquation] = []
+    pending, before = shapes, len(shapes) + 1
+    while len(pending) < before:
+        before = len(pending)
+        ambiguous: list[ShapeWithRows] = []
+        for axes, shape, where in pending:
+            unknown = {row for row in rows_in(axes) if row not in sizes}
             if len(unknown) > 1 or len([r for r in rows_in(axes) if r in unknown]) > 1:
-                _check_length(axes, shape, where, known)
-                left.append((axes, shape, where))
+                _check_length(axes, shape, where, sizes)
+                ambiguous.append((axes, shape, where))
             else:
-                found += _told(axes, shape, where, known)
-        waiting = left
-    return found
+                equations += _bind_one_row(axes, shape, where, sizes)
+        pending = ambiguous
+    return equations
 
 
-def _check_length(axes: Axes, shape: tuple[int, ...], where: str, known: Any) -> None:
-    least = sum([len(known.get(axis, ())) if type(axis) is RowVar else 1 for axis in axes])
-    if len(shape) < least:
-        raise mismatch(where, f"at least {least} axes", f"{len(shape)}: shape {shape}")
+def _check_length(axes: Axes, shape: tuple[int, ...], where: str, sizes: Any) -> None:
+    min_rank = sum([len(sizes.get(axis, ())) if type(axis) is RowVar else 1 for axis in axes])
+    if len(shape) < min_rank:
+        raise mismatch(where, f"at least {min_rank} axes", f"{len(shape)}: shape {shape}")
 
 
-def _told(axes: Axes, shape: tuple[int, ...], where: str, known: Any) -> list[StatedSize]:
-    """The sizes of a shape of at most one unknown row, which becomes known."""
-    _check_length(axes, shape, where, known)
-    fixed = sum([len(known.get(axis, ())) if type(axis) is RowVar else 1 for axis in axes])
-    if len(shape) > fixed and all([row in known for row in rows_in(axes)]):
+def _bind_one_row(axes: Axes, shape: tuple[int, ...], where: str, sizes: Any) -> list[AxisEquation]:
+    """Binds the single unbound row variable of a shape, if any; returns the equations of the other
+    axes."""
+    _check_length(axes, shape, where, sizes)
+    fixed = sum([len(sizes.get(axis, ())) if type(axis) is RowVar else 1 for axis in axes])
+    if len(shape) > fixed and all([row in sizes for row in rows_in(axes)]):
         raise mismatch(where, f"{fixed} axes", f"{len(shape)}: shape {shape}")
-    found: list[StatedSize] = []
-    place = 0
+    equations: list[AxisEquation] = []
+    position = 0
     for axis in map(size_in, axes):
         if type(axis) is RowVar:
-            count = len(known[axis]) if axis in known else len(shape) - fixed
-            run = shape[place : place + count]
-            if known.setdefault(axis, run) != run:
-                raise mismatch(f"{where}: axes of {axis}", str(known[axis]), str(run))
-            place += count
+            count = len(sizes[axis]) if axis in sizes else len(shape) - fixed
+            run = shape[position : position + count]
+            if sizes.setdefault(axis, run) != run:
+                raise mismatch(f"{where}: axes of {axis}", str(sizes[axis]), str(run))
+            position += count
             continue
-        found += _size(axis, shape[place], f"{where}: axis {place}")
-        place += 1
-    return found
+        equations += _equations_of(axis, shape[position], f"{where}: axis {position}")
+        position += 1
+    return equations
 
 
-def _size(axis: Any, found: int, where: str) -> list[StatedSize]:
+def _equations_of(axis: Any, size: int, where: str) -> list[AxisEquation]:
     if type(axis) is int or type(axis) is Poly:
-        return [StatedSize(axis, int(found), where)]
+        return [AxisEquation(axis, int(size), where)]
     if type(axis) is Ragged:
-        raise mismatch(where, "a ragged axis", f"an array whose {found} rows are equally long")
+        raise mismatch(where, "a ragged axis", f"an array axis of size {size}")
     return []

@@ -14,11 +14,11 @@ from structir.ir import dims
 from structir.ir.dims import Dim, as_sym
 from structir.ir.expr import Function, Var
 
-Value = Any  # a NumPy array, a tuple, a tuple of ints (a shape), a number, a text, a function
+Value = Any  # a NumPy array, a tuple, a tuple of ints (a shape), a number, a string, a function
 
 
 class ForeignTensor:
-    """A tensor outside of NumPy's memory, of which only shape and dtype are used here."""
+    """A tensor outside of NumPy's memory, of which only shape and dtype are used."""
 
     __slots__ = ()
     shape: Any
@@ -26,7 +26,7 @@ class ForeignTensor:
 
     @property
     def ndim(self) -> int:
-        """Returns the number of axes."""
+        """The number of axes."""
         return len(self.shape)
 
 
@@ -104,7 +104,7 @@ class Closure:
     outer: Activation | None
     name: str
     call: Callable[..., Value]
-    loop: Callable[..., Any] | None = None  # makes all steps of a loop over it, where it can
+    loop: Callable[..., Any] | None = None  # runs a whole loop over the function, if supported
 
     def __call__(self, *args: Value, **names: Value) -> Value:
         if names:
@@ -117,12 +117,15 @@ def check_call(
     name: str, params: Sequence[Var], args: Sequence[Value], names: Iterable[str] = ()
 ) -> None:
     """Raises StructIRError unless each parameter has one positional argument."""
-    for given in names:
-        if given == "out":
-            raise StructIRError(f"{name} always gives new results: it takes no out=")
+    for keyword in names:
+        if keyword == "out":
+            text = "results are always new arrays"
+            raise StructIRError(f"{name}: unexpected keyword argument `out`: {text}")
         order = f"{name}({', '.join([param.name for param in params])})"
-        raise StructIRError(f"{name} takes its arguments by position, {order}, not {given}=")
+        raise StructIRError(
+            f"{name}: unexpected keyword argument `{keyword}`; "
+            f"pass arguments by position: `{order}`"
+        )
     if len(args) != len(params):
         count = "1 argument" if len(params) == 1 else f"{len(params)} arguments"
-        are = "is" if len(args) == 1 else "are"
-        raise StructIRError(f"{name} takes {count}, but {len(args)} {are} given", code="E0704")
+        raise StructIRError(f"{name}: expected {count}, found {len(args)}", code="E0704")

@@ -23,22 +23,24 @@ def joined(x: Array, y: Array) -> Array:
     return np.asarray(x.astype(object) + y.astype(object), object)
 
 
-def split(x: Array, delimiter: str, most: int) -> tuple[Array, Array]:
+def split(x: Array, delimiter: str, max_splits: int) -> tuple[Array, Array]:
     """Splits each string along a new axis, padded with empty strings; returns parts and counts."""
-    parts = [str(t).split(delimiter or None, -1 if most < 0 else most) for t in x.ravel()]
+    parts = [
+        str(t).split(delimiter or None, -1 if max_splits < 0 else max_splits) for t in x.ravel()
+    ]
     width = max([len(p) for p in parts], default=0)
-    made = np.full((len(parts), width), "", object)
-    for row, items in zip(made, parts, strict=True):
+    table = np.full((len(parts), width), "", object)
+    for row, items in zip(table, parts, strict=True):
         row[: len(items)] = items
     counts = np.array([len(p) for p in parts], np.int64).reshape(x.shape)
-    return made.reshape(*x.shape, width), counts
+    return table.reshape(*x.shape, width), counts
 
 
 def matches(x: Array, pattern: str) -> Array:
     """Whether each string as a whole matches a pattern."""
     compiled = re.compile(pattern)
-    found = [compiled.fullmatch(str(t)) is not None for t in x.ravel()]
-    return np.array(found, bool).reshape(x.shape)
+    matched = [compiled.fullmatch(str(t)) is not None for t in x.ravel()]
+    return np.array(matched, bool).reshape(x.shape)
 
 
 def normalised(x: Array, case: str, sensitive: int, stopwords: str) -> Array:
@@ -46,60 +48,60 @@ def normalised(x: Array, case: str, sensitive: int, stopwords: str) -> Array:
     stops = set(stopwords.split("\0")) if stopwords else set()
     if not sensitive:
         stops = {w.lower() for w in stops}
-    rows = [_kept(row, case, sensitive, stops) for row in np.atleast_2d(x)]
+    rows = [_without_stopwords(row, case, sensitive, stops) for row in np.atleast_2d(x)]
     width = max([1, *[len(row) for row in rows]])
-    made = np.array([row + [""] * (width - len(row)) for row in rows], object)
-    return made if x.ndim == 2 else made[0]
+    table = np.array([row + [""] * (width - len(row)) for row in rows], object)
+    return table if x.ndim == 2 else table[0]
 
 
-def _kept(row: Array, case: str, sensitive: int, stops: set[str]) -> list[str]:
-    kept = [str(t) for t in row if (str(t) if sensitive else str(t).lower()) not in stops]
+def _without_stopwords(row: Array, case: str, sensitive: int, stops: set[str]) -> list[str]:
+    words = [str(t) for t in row if (str(t) if sensitive else str(t).lower()) not in stops]
     change = {"LOWER": str.lower, "UPPER": str.upper}.get(case, str)
-    return [change(t) for t in kept]
+    return [change(t) for t in words]
 
 
 def labelled(x: Array, keys: Array | str, values: Array | str, default: Array | str) -> Array:
     """Looks up each element in a table, with a default; a table of strings is one joined string."""
-    known = keys.split("\0") if isinstance(keys, str) else keys.tolist()
-    given: Any = values.split("\0") if isinstance(values, str) else values.ravel().tolist()
-    table, other = dict(zip(known, given, strict=False)), default
-    if isinstance(other, np.ndarray):
-        other = other.ravel()[0].item()
+    key_list = keys.split("\0") if isinstance(keys, str) else keys.tolist()
+    value_list: Any = values.split("\0") if isinstance(values, str) else values.ravel().tolist()
+    table, fallback = dict(zip(key_list, value_list, strict=False)), default
+    if isinstance(fallback, np.ndarray):
+        fallback = fallback.ravel()[0].item()
     dtype = object if isinstance(values, str) else values.dtype
     items = [str(t) for t in x.ravel()] if isinstance(keys, str) else x.ravel().tolist()
-    return np.array([table.get(item, other) for item in items], dtype).reshape(x.shape)
+    return np.array([table.get(item, fallback) for item in items], dtype).reshape(x.shape)
 
 
 def ngrams(
-    x: Array, pool: Array | str, counts: Array, places: Array, lengths: tuple[int, ...], skips: int
+    x: Array, pool: Array | str, counts: Array, indices: Array, lengths: tuple[int, ...], skips: int
 ) -> Array:
-    """How often each run of elements that a pool has is in a row, steps of up to so many elements
-    apart allowed; each count at its place."""
+    """Counts the n-grams of a pool in each row, with up to `skips` elements between two neighbors;
+    the count of the k-th n-gram is at index `indices[k]`."""
     items = pool.split("\0") if isinstance(pool, str) else pool.tolist()
     table = _runs(items, counts.tolist(), lengths)
     rows = np.atleast_2d(x)
-    made = np.zeros((len(rows), int(places.max()) + 1), np.float32)
-    for row, counted in zip(rows, made, strict=True):
-        known = [str(t) for t in row] if isinstance(pool, str) else row.tolist()
-        for length in range(lengths[0], min(lengths[1], len(counts), len(known)) + 1):
-            for step in range(1, min(skips if length > 1 else 0, len(known)) + 2):
-                for start in range(len(known) - step * (length - 1)):
-                    run = tuple(known[start : start + step * (length - 1) + 1 : step])
+    totals = np.zeros((len(rows), int(indices.max()) + 1), np.float32)
+    for row, counted in zip(rows, totals, strict=True):
+        elements = [str(t) for t in row] if isinstance(pool, str) else row.tolist()
+        for length in range(lengths[0], min(lengths[1], len(counts), len(elements)) + 1):
+            for step in range(1, min(skips if length > 1 else 0, len(elements)) + 2):
+                for start in range(len(elements) - step * (length - 1)):
+                    run = tuple(elements[start : start + step * (length - 1) + 1 : step])
                     if run in table:
-                        counted[places[table[run]]] += 1
-    return made if x.ndim == 2 else made[0]
+                        counted[indices[table[run]]] += 1
+    return totals if x.ndim == 2 else totals[0]
 
 
 def _runs(items: list[Any], counts: list[int], lengths: tuple[int, ...]) -> dict[Any, int]:
-    """The number of each run in a pool; the pool has the runs of each length side by side."""
-    found: dict[Any, int] = {}
+    """Numbers the n-grams of a pool, which contains those of each length contiguously."""
+    numbers: dict[Any, int] = {}
     number = 0
     for length, (start, end) in enumerate(pairwise([*counts, len(items)]), 1):
-        for at in range(start, end - length + 1, length):
+        for position in range(start, end - length + 1, length):
             if lengths[0] <= length <= lengths[1]:
-                found[tuple(items[at : at + length])] = number
+                numbers[tuple(items[position : position + length])] = number
             number += 1
-    return found
+    return numbers
 
 
 for _function in (equal, joined, split, matches, normalised, labelled, ngrams):

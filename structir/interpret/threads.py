@@ -14,18 +14,18 @@ from structir.ir.kernel import WARP, Apply, Kernel, Sync, nodes_of
 from structir.ir.kernel_functions import OF_LANES
 
 Run = Callable[["Thread"], None]
-HANDING = {row.name for row in OF_LANES}
-OTHERS: dict[str, Callable[[int, int], int]] = {
-    "xor": lambda own, lane: own ^ lane,
-    "up": lambda own, lane: own - lane,
-    "down": lambda own, lane: own + lane,
-    "from": lambda own, lane: lane,
+SHUFFLES = {row.name for row in OF_LANES}
+SOURCE_LANES: dict[str, Callable[[int, int], int]] = {
+    "xor": lambda this, lane: this ^ lane,
+    "up": lambda this, lane: this - lane,
+    "down": lambda this, lane: this + lane,
+    "from": lambda this, lane: lane,
 }
-STACK = 1 << 19  # bytes of a thread of the system
+STACK = 1 << 19  # bytes, of an OS thread
 
 
 class ThreadCancelled(Exception):
-    """The thread is no longer wanted: another one failed."""
+    """The cancellation of a thread after another one failed."""
 
 
 @attrs.define(eq=False)
@@ -37,66 +37,66 @@ class ThreadBlock:
     blocks: int
     block: int
     arrays: dict[Any, Any] = attrs.Factory(dict)
-    values: dict[int, Any] = attrs.Factory(dict)  # that lanes hand to others
-    given_back: threading.Semaphore = attrs.Factory(lambda: threading.Semaphore(0))
+    values: dict[int, Any] = attrs.Factory(dict)  # that lanes exchange
+    paused: threading.Semaphore = attrs.Factory(lambda: threading.Semaphore(0))
     failure: BaseException | None = None
 
 
 @attrs.define(eq=False)
 class Thread:
-    """A thread of a block, as the statements of a kernel see it."""
+    """The state of one GPU thread, which statements of a kernel access."""
 
     thread: int
     team: ThreadBlock
     turn: threading.Semaphore = attrs.Factory(lambda: threading.Semaphore(0))
-    waits_at: Any = None
+    barrier: Any = None
     ended: bool = False
 
     @property
     def threads(self) -> int:
-        """How many the block has."""
+        """The number of threads in the block."""
         return self.team.threads
 
     @property
     def block(self) -> int:
-        """The number of the block."""
+        """The index of the block."""
         return self.team.block
 
     @property
     def blocks(self) -> int:
-        """How many there are."""
+        """The number of blocks."""
         return self.team.blocks
 
     def shared(self, array: Any, shape: tuple[int, ...], dtype: Any) -> Any:
-        """An array of the block; what nobody has written to is nothing that one could use."""
+        """Returns a shared array of the block, filled with a poison value at first."""
         if array not in self.team.arrays:
             poison = np.nan if dtype.kind == "f" else 0xAB if dtype.kind in "iu" else True
             self.team.arrays[array] = np.full(shape, poison).astype(dtype)
         return self.team.arrays[array]
 
-    def wait(self, place: Any) -> None:
-        """Let the others come here."""
-        self.waits_at = place
-        self.team.given_back.release()
+    def wait(self, barrier: Any) -> None:
+        """Waits until all threads of the block reach this synchronization."""
+        self.barrier = barrier
+        self.team.paused.release()
         self.turn.acquire()
         if self.team.failure is not None:
             raise ThreadCancelled
 
-    def handed(self, name: str, value: Any, lane: int) -> Any:
-        """What another lane of the warp has; where there is no such lane, its own."""
+    def shuffled(self, name: str, value: Any, lane: int) -> Any:
+        """Returns the value of another lane of the warp; its own value if there is no such lane."""
         self.team.values[self.thread] = value
         self.wait(name)
-        own = self.thread % WARP
-        other = OTHERS[name](own, lane)
-        found = self.team.values[self.thread - own + other] if 0 <= other < WARP else value
+        this = self.thread % WARP
+        source = SOURCE_LANES[name](this, lane)
+        result = self.team.values[self.thread - this + source] if 0 <= source < WARP else value
         self.wait(name)
-        return found
+        return result
 
 
 def run_blocks(kernel: Kernel, blocks: int, run: Run) -> None:
-    """Every thread of every block, block after block."""
+    """Runs every thread of every block, one block after another."""
     meet = any(
-        isinstance(n, Sync) or (isinstance(n, Apply) and n.fn in HANDING) for n in nodes_of(kernel)
+        isinstance(n, Sync) or (isinstance(n, Apply) and n.fn in SHUFFLES) for n in nodes_of(kernel)
     )
     for block in range(blocks):
         team = ThreadBlock(kernel, kernel.threads, blocks, block)
@@ -116,37 +116,37 @@ def _round_robin(team: ThreadBlock, threads: list[Thread], run: Run) -> None:
                 run(thread)
         except ThreadCancelled:
             pass
-        except BaseException as error:  # raised again where the kernel was called
+        except BaseException as error:  # `_round_robin` raises it in the calling thread
             team.failure = error
         finally:
             thread.ended = True
-            team.given_back.release()
+            team.paused.release()
 
     before = threading.stack_size(STACK)
     running = [threading.Thread(target=work, args=(thread,), daemon=True) for thread in threads]
-    for each in running:
-        each.start()
+    for worker in running:
+        worker.start()
     threading.stack_size(before)
     while any(not thread.ended for thread in threads):
         for thread in threads:
             if not thread.ended:
                 thread.turn.release()
-                team.given_back.acquire()
-        places = {None if thread.ended else thread.waits_at for thread in threads}
-        if len(places) > 1 and team.failure is None:
-            team.failure = _apart(team.kernel)
-    for each in running:
-        each.join()
+                team.paused.acquire()
+        barriers = {None if thread.ended else thread.barrier for thread in threads}
+        if len(barriers) > 1 and team.failure is None:
+            team.failure = _divergence_error(team.kernel)
+    for worker in running:
+        worker.join()
     if team.failure is not None:
         raise team.failure
 
 
-def _apart(kernel: Kernel) -> DiagnosticError:
+def _divergence_error(kernel: Kernel) -> DiagnosticError:
     """Returns the error of a synchronization that not every thread reaches."""
     met = [n for n in nodes_of(kernel) if isinstance(n, Sync)]
     message = "not every thread of a block reaches this synchronization"
     hint = (
         "move `T.sync_threads()` and `T.shuffle_...` out of the branch; guard only the statements"
     )
-    span = (met[0] if met else kernel).span  # the first place, as all may be at fault
+    span = (met[0] if met else kernel).span  # the first synchronization: any may be at fault
     return DiagnosticError(Diagnostic(message, span, kernel.name, hint=f"{hint} around them"))

@@ -1,4 +1,4 @@
-"""How compiled results are compared with the interpreter's."""
+"""Compares compiled results with those of the interpreter."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Executables in files: loaded without compiling, never believed when damaged or foreign."""
+"""Saved executables load without compiling; damaged or foreign files are rejected."""
 
 import json
 import os
@@ -104,7 +104,7 @@ def test_damaged_plans_are_not_used(saved):
 
 @pytest.mark.parametrize("fact", ["structir.kernels", "structir.plans"])
 @pytest.mark.parametrize("said", ["", "[", "3", "null", "[[3]]", '"main"', "[" * 100_000])
-def test_damaged_facts_are_not_believed(saved, fact, said):
+def test_damaged_facts_are_rejected(saved, fact, said):
     whole = saved.read_bytes()
     end = 8 + int.from_bytes(whole[:8], "little")
     head = json.loads(whole[8:end])
@@ -147,7 +147,7 @@ def test_another_text_than_was_saved_is_refused(saved):
 
 
 @pytest.mark.parametrize("head", [b"", b"\x00" * 8, b"\xff" * 30, b"\x02" + b"\x00" * 7 + b"[]"])
-def test_what_is_no_such_file_is_refused(head, tmp_path):
+def test_other_files_are_rejected(head, tmp_path):
     (tmp_path / "foreign.sir").write_bytes(head)
     with pytest.raises(ParseError, match="not a StructIR module file"):
         structir.load(tmp_path / "foreign.sir")

@@ -1,4 +1,4 @@
-"""Arenas: kept for the latest sizes, and not for all there ever were."""
+"""Arenas are cached for the latest sizes only."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from structir.errors import ShapeMismatchError
 
 
 def test_arenas_of_many_sizes_do_not_pile_up(monkeypatch):
-    monkeypatch.setattr(plan, "KEPT_BYTES", 100_000)
+    monkeypatch.setattr(plan, "MAX_CACHED_BYTES", 100_000)
     executable = structir.compile(products())
     for n in (50, 100, 150, 200, 50, 200):
         x = np.ones((n, 60), np.float32)

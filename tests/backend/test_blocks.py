@@ -1,4 +1,4 @@
-"""Products with what surrounds them in one kernel: rows in blocks, right operands in panels."""
+"""Matrix products fused with neighboring ops: row blocks and packed right operands."""
 
 import numpy as np
 import pytest
@@ -100,7 +100,7 @@ def test_attention_in_one_kernel():
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_keys_are_turned_over_into_panels(dtype):
+def test_keys_are_transposed_into_panels(dtype):
     lines = ["s = R.matmul(q, R.permute_dims(k, axes=[0, 2, 1]))", "y = R.nn.softmax(s)"]
     params = {"q": '("h", "s", 37)', "k": '("h", "u", 37)'}
     shapes = [[(h, s, 37), (h, u, 37)] for h, s, u in ((2, 9, 100), (1, 70, 48), (1, 1, 17))]

@@ -1,4 +1,4 @@
-"""The cache on disk: what is believed, what is not, and what goes first."""
+"""The disk cache: which entries are valid, and the eviction order."""
 
 import os
 import subprocess
@@ -25,7 +25,7 @@ def kept(tmp_path):
     return CacheStore(tmp_path, 10**6)
 
 
-def test_what_was_written_is_read(kept):
+def test_a_written_entry_is_read(kept):
     assert kept.read(KEY) is None
     kept.write(KEY, ENTRY)
     assert kept.read(KEY) == ENTRY
@@ -51,7 +51,7 @@ def test_a_broken_file_is_removed(kept, data):
     assert not kept.path(KEY).exists()
 
 
-def test_an_entry_under_the_name_of_another_is_not_taken(kept):
+def test_an_entry_under_another_key_is_ignored(kept):
     kept.write(KEY, ENTRY)
     other = digest("another text")
     kept.path(other).parent.mkdir(exist_ok=True)
@@ -59,7 +59,7 @@ def test_an_entry_under_the_name_of_another_is_not_taken(kept):
     assert kept.read(other) is None
 
 
-def test_many_writers_leave_one_sound_entry(kept):
+def test_concurrent_writers_leave_one_valid_entry(kept):
     entries = [CacheEntry({"writer": k}, bytes([k]) * 50_000) for k in range(8)]
 
     def write(entry):
@@ -76,7 +76,7 @@ def test_many_writers_leave_one_sound_entry(kept):
     assert not list(kept.root.glob("*/*.part"))
 
 
-def test_what_was_not_used_for_longest_goes_first(tmp_path):
+def test_least_recently_used_entries_are_evicted_first(tmp_path):
     kept = CacheStore(tmp_path, 5000)
     keys = [digest(str(k)) for k in range(6)]
     for age, key in enumerate(keys):
@@ -96,7 +96,7 @@ def test_a_place_that_cannot_be_written_costs_nothing_else(tmp_path):
     assert blocked.read(KEY) is None
 
 
-def test_the_environment_says_where(monkeypatch, tmp_path):
+def test_the_environment_sets_the_directory(monkeypatch, tmp_path):
     monkeypatch.setenv("STRUCTIR_CACHE", str(tmp_path))
     monkeypatch.setenv("STRUCTIR_CACHE_MAX_BYTES", "77")
     assert (store().root, store().max_bytes) == (tmp_path, 77)
@@ -104,7 +104,7 @@ def test_the_environment_says_where(monkeypatch, tmp_path):
     assert store() is None
 
 
-def test_a_kernel_is_kept_and_loaded_again(monkeypatch, tmp_path):
+def test_a_cached_kernel_is_loaded(monkeypatch, tmp_path):
     monkeypatch.setenv("STRUCTIR_CACHE", str(tmp_path))
     assert objects.from_disk(TEXT) is None
     made = kernel(TEXT).loaded

@@ -1,4 +1,4 @@
-"""Floats as integers have one meaning: for NaN, infinities and what is out of range, too."""
+"""Conversions of floats to integers are defined for NaN, infinities and values out of range."""
 
 import math
 

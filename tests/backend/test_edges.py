@@ -1,4 +1,4 @@
-"""Edges of ops where compiled code and the reference must say the same."""
+"""Edge cases of ops, for which compiled code and the reference must agree."""
 
 from functools import partial
 
@@ -89,7 +89,7 @@ PLACES = {
 @pytest.mark.parametrize("mode", PLACES)
 @pytest.mark.parametrize("size", [200, 3])
 @pytest.mark.parametrize("dtype", ["int8", "int64"])
-def test_take_reads_what_its_mode_says_outside_the_axis(mode, size, dtype):
+def test_take_modes_out_of_range(mode, size, dtype):
     x = np.arange(2 * size, dtype="float32").reshape(2, size) + 1
     indices = np.array([0, 2, size + 1, -1, -size - 2, 1], "int64").astype(dtype)
     places = [PLACES[mode](int(index), size) for index in indices]
@@ -144,7 +144,7 @@ def test_backward_ops_by_name(op, shapes):
 
 
 @pytest.mark.parametrize("count", [0, 3])
-def test_an_axis_of_as_many_as_turn_out_may_be_of_none(count):
+def test_a_data_dependent_axis_may_be_empty(count):
     x, indices = np.zeros((count, 2), "float32"), np.array([0, 1])
     shapes = ['("n", 2)', "(2,)"]
     found = both_ways("R.one_hot(a1, 1.0, 0.0, R.prim_value(n))", x, indices, shapes=shapes)
@@ -153,7 +153,7 @@ def test_an_axis_of_as_many_as_turn_out_may_be_of_none(count):
         program("R.one_hot(a0, 1.0, 0.0, 0)", indices)
 
 
-def test_a_size_is_worked_out_from_the_sizes_that_both_shapes_do_not_share():
+def test_reshape_infers_a_size_from_unshared_sizes():
     x = np.zeros((0, 3), "float32")
     assert both_ways("R.reshape(a0, R.shape([n, -1]))", x, shapes=['("n", 3)']).shape == (0, 3)
     module = program("R.reshape(a0, R.shape([n, -1]))", x, x, shapes=['("2 * n", 3)', '("n", 3)'])
@@ -218,7 +218,7 @@ def test_backward_pools_of_other_layouts(op):
         np.testing.assert_allclose(found, wanted.transpose(order))
 
 
-def test_sizes_that_no_value_tells_are_an_error_of_the_program():
+def test_undetermined_sizes_are_errors():
     module = structir.parse("""
 @R.function
 def main(x: R.Tensor(("n", "m"), "float32")):

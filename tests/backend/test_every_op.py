@@ -1,4 +1,4 @@
-"""Every op that has programs among the conformance facts: compiled and interpreted alike."""
+"""Every op with programs among the conformance cases: compiled results equal interpreted ones."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""`exact_division`: quotients to the last bit, where otherwise a reciprocal may stand for them."""
+"""`exact_division`: correctly rounded quotients instead of products with a reciprocal."""
 
 from pathlib import Path
 
@@ -47,7 +47,9 @@ def test_divisions_are_exact_to_the_last_bit(name: str, width: int) -> None:
     assert not quotients(structir.compile(Shares), name, width), "else it would tell nothing"
 
 
-def test_columns_and_what_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_columns_and_stored_plans_divide_exactly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("STRUCTIR_CACHE", str(tmp_path / "cache"))
     for exact in (True, False, True):  # the second and the third find the other's plans on disk
         executable = structir.compile(Shares, exact_division=exact)
@@ -57,7 +59,7 @@ def test_columns_and_what_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert quotients(structir.compile(Shares, exact_division=True), "columns", 67)
 
 
-def test_functions_stay_what_they_are() -> None:
+def test_functions_are_not_approximated() -> None:
     @R.function
     def main(x: R.Tensor(("n",), "float32")):
         return 1.0 + R.tanh(x)

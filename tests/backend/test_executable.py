@@ -1,4 +1,4 @@
-"""Executables: what they accept, what they refuse and how they say so."""
+"""Executables: valid and invalid arguments, and the error messages."""
 
 import re
 import threading
@@ -61,7 +61,7 @@ def test_source_is_python_and_names_the_ops(mlp):
     assert mlp.kernel_count == text.count("def kernel(a, lo, hi):") == KERNELS
 
 
-def test_source_tells_what_names_stand_for_and_which_op_the_parts_are_of(mlp):
+def test_source_lists_names_and_origins(mlp):
     heads = [" ".join(line.split()) for line in mlp.source().splitlines() if line[:1] == "#"]
     assert "# p0 x float32 (n, 7)" in heads
     assert any(re.fullmatch(r"# p\d result float32 \(n, 3\)", head) for head in heads)
@@ -78,11 +78,11 @@ def test_equal_kernels_are_written_once():
 
     text = structir.compile(main).source()
     assert text.count("def kernel(a, lo, hi):") == 1
-    assert text.count("# the same text as kernel 1") == 1
+    assert text.count("# same source as kernel 1") == 1
     assert "value 1" in text.split("# kernel 2")[1]
 
 
-def test_a_function_without_kernels_says_so():
+def test_source_of_a_function_without_kernels():
     @R.function
     def main(x: R.Tensor(("n",), "float32")):
         return x
@@ -92,7 +92,7 @@ def test_a_function_without_kernels_says_so():
     assert repr(executable) == "<Executable: functions main; 0 kernels; compile count 1>"
 
 
-def test_repr_tells_functions_kernels_and_compilations(mlp):
+def test_repr_lists_functions_kernels_and_compilations(mlp):
     kernels = "1 kernel" if KERNELS == 1 else "2 kernels"
     assert repr(mlp) == f"<Executable: functions main; {kernels}; compile count 1>"
 
@@ -115,7 +115,7 @@ def test_a_wrong_argument_is_named(mlp, args, words, warm):
 
 
 def test_a_wrong_number_of_arguments(mlp):
-    with pytest.raises(StructIRError, match="main takes 3 arguments, but 2 are given"):
+    with pytest.raises(StructIRError, match="main: expected 3 arguments, found 2"):
         mlp["main"](floats(4, 7), W)
 
 

@@ -1,4 +1,4 @@
-"""Arguments from elsewhere: DLPack and buffers are read where they lie."""
+"""Arguments of other libraries: DLPack tensors and buffers are read without a copy."""
 
 import array
 from functools import partial
@@ -72,13 +72,13 @@ def test_arguments_are_not_copied_and_results_are(functions, make):
     np.testing.assert_array_equal(result, DATA)
 
 
-def test_a_tensor_that_is_not_given_is_told(functions):
+def test_a_foreign_tensor_that_refuses_is_reported(functions):
     with pytest.raises(ShapeMismatchError, match="cannot share the memory of a Unwilling: it lies"):
         functions["main"](Unwilling(DATA))
     with pytest.raises(ShapeMismatchError, match="cannot share the memory of a Broken: 'lost'"):
         functions["main"](Broken(DATA))
 
 
-def test_other_dtypes_are_told(functions):
+def test_other_dtypes_are_reported(functions):
     with pytest.raises(ShapeMismatchError, match="expected dtype float32, found uint8"):
         functions["main"](b"1234")

@@ -59,7 +59,7 @@ def executable(module):
 
 @pytest.mark.parametrize("size", [10**6, 2**40, 2**62])
 @pytest.mark.parametrize("name", ["square", "inside"])
-def test_sizes_without_memory_are_told_and_the_next_call_is_well(module, executable, name, size):
+def test_out_of_memory_is_reported_and_the_next_call_works(module, executable, name, size):
     for function in (executable[name], lambda *a: structir.interpret(module, name, *a)):
         with pytest.raises(
             OutOfMemoryError, match=f"{name}: out of memory for values of these sizes"
@@ -69,7 +69,7 @@ def test_sizes_without_memory_are_told_and_the_next_call_is_well(module, executa
 
 
 @pytest.mark.parametrize("size", [-1, 2**63, 2.5, "many"])
-def test_what_is_no_size(executable, size):
+def test_invalid_sizes(executable, size):
     with pytest.raises(ShapeMismatchError, match="square: parameter s"):
         executable["square"](X, (size,))
 
@@ -132,7 +132,7 @@ class Liar:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_what_is_no_array_of_numbers(executable, module, value, found):
+def test_invalid_arrays(executable, module, value, found):
     for function in (
         executable["square"],
         lambda *args: structir.interpret(module, "square", *args),
@@ -153,7 +153,7 @@ def test_inputs_that_are_unusual(executable, way):
     np.testing.assert_array_equal(found, np.full((2, 2), len(x), np.float32))
 
 
-def test_what_is_no_number_stays_none(executable):
+def test_nan_is_propagated(executable):
     x = np.array([1, np.nan, np.inf], np.float32)
     assert np.isnan(executable["square"](x, (1,))).all()
     assert executable["square"](x[::2], (1,)) == np.inf
@@ -238,7 +238,7 @@ if __name__ == "__main__":
 """
 
 
-def test_spawned_processes_load_what_was_saved(executable, tmp_path):
+def test_spawned_processes_load_a_saved_executable(executable, tmp_path):
     program, script = tmp_path / "program.sirx", tmp_path / "script.py"
     executable.save(program)
     script.write_text(SPAWNED)

@@ -35,7 +35,7 @@ def kernel(body):
 
 
 @pytest.mark.parametrize("body", APART.values(), ids=APART)
-def test_iterations_that_never_meet(body):
+def test_independent_iterations(body):
     assert independent_loop(kernel(body)) is not None
 
 

@@ -1,4 +1,4 @@
-"""Kernels compiled: what the interpreter gives, bit for bit, as parts of one plan."""
+"""Compiled kernels give the results of the interpreter, bit for bit, also as parts of one plan."""
 
 from random import Random
 from typing import Any
@@ -196,10 +196,10 @@ def test_the_source_shows_kernels_under_their_own_names() -> None:
     assert "# scan at <string>:" in source
     assert "out[i * m + j] = total" in source
     assert "x[inside(where[i], n, 1, report)]" in source
-    assert source.count("# the same text as kernel") == 1
+    assert source.count("# same source as kernel") == 1
 
 
-def test_what_is_surely_in_range_is_not_checked() -> None:
+def test_indices_proved_in_range_are_not_checked() -> None:
     text = """
 @I.kernel
 def f(x: R.Tensor(("n + k - 1",), "float32"), w: R.Tensor(("k",), "float32"),
@@ -224,7 +224,7 @@ def main(x: R.Tensor(("n + k - 1",), "float32"), w: R.Tensor(("k",), "float32"),
     assert executable["main"](x, w, y).tolist() == np.convolve(x, w, "valid").tolist()
 
 
-def test_a_kernel_on_what_only_the_run_tells() -> None:
+def test_a_kernel_on_data_dependent_values() -> None:
     text = """
 @I.ir_module
 class Module:

@@ -1,4 +1,4 @@
-"""Loops run at once: they give what single steps give."""
+"""Loops that run as one plan give the results of single steps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RNG = np.random.default_rng(3)
 
 @pytest.fixture(autouse=True)
 def short_loops_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planned, "FEW_STEPS", 0)
+    monkeypatch.setattr(planned, "SHORT_LOOP_STEPS", 0)
 
 
 def looped(
@@ -124,7 +124,7 @@ def test_a_loop_that_ends_by_its_own_condition(limit: float) -> None:
     assert len(got[1]) == min(limit, 2000)
 
 
-def test_sizes_that_change_are_left_to_single_steps() -> None:
+def test_changing_sizes_fall_back_to_single_steps() -> None:
     nodes = [node("Concat", "h h", "h2", axis=0), node("Identity", "go", "on2")]
     model = looped(nodes, ["h"], ["on2", "h2"])
     got, count = both(model, np.array(3), np.ones((1, 3), "f4"))

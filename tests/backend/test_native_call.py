@@ -1,4 +1,4 @@
-"""Calls that go straight to compiled code: the same answers, and every unusual call noticed."""
+"""Native calls give the same results, and pass every unusual call to the general path."""
 
 import gc
 import sys
@@ -10,7 +10,7 @@ import pytest
 
 import structir
 from structir.backend.cpu.layouts import layouts_hold
-from structir.backend.plan import KEPT_SHAPES
+from structir.backend.plan import MAX_CACHED_PLANS
 from structir.errors import ShapeMismatchError, StructIRError
 from structir.script import I, R
 
@@ -63,7 +63,7 @@ def test_sizes_known_and_new_in_any_order(main):
 
 def test_more_sizes_than_are_remembered(main):
     for _ in range(2):
-        for n in range(KEPT_SHAPES + 10):
+        for n in range(MAX_CACHED_PLANS + 10):
             check(main, floats(n, 3), floats(n, 3, seed=1))
 
 
@@ -87,14 +87,14 @@ def test_unusual_arrays_give_the_same(main, unusual):
     np.testing.assert_allclose(main(x, unusual(y)), wanted, rtol=1e-5)
 
 
-def test_wrong_calls_are_told_after_right_ones(main):
+def test_invalid_calls_after_valid_ones_are_reported(main):
     x = floats(4, 6)
     check(main, x, x)
     with pytest.raises(ShapeMismatchError, match="expected dtype float32, found float64"):
         main(x, x.astype(np.float64))
     with pytest.raises(ShapeMismatchError, match="parameter y: axis 1"):
         main(x, floats(4, 5))
-    with pytest.raises(StructIRError, match="takes 2 arguments, but 1 is given"):
+    with pytest.raises(StructIRError, match="expected 2 arguments, found 1"):
         main(x)
     with pytest.raises(StructIRError, match="by position"):
         main(x, y=x)
@@ -158,7 +158,7 @@ def test_no_arguments(executable):
         np.testing.assert_array_equal(executable["none"](), np.zeros(3))
 
 
-def test_references_are_kept_in_balance(main):
+def test_reference_counts_are_balanced(main):
     x = floats(3, 4)
     y, out = x.copy(), np.empty_like(x)
     main(x, y)
@@ -170,7 +170,7 @@ def test_references_are_kept_in_balance(main):
     assert [a - b for a, b in zip(after, before, strict=True)] == [0, 0, 0, 0]
 
 
-def test_an_executable_that_nobody_has_goes_away():
+def test_an_unreferenced_executable_is_freed():
     executable = structir.compile(Module)
     executable["main"](floats(2, 2), floats(2, 2))
     gone = weakref.ref(executable.direct["main"])

@@ -1,4 +1,4 @@
-"""Compiled kernels overflow, or lose all digits, only where the definition of an op does."""
+"""Compiled kernels overflow or cancel only where the definition of an op does."""
 
 from typing import Any
 

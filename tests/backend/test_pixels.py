@@ -1,4 +1,4 @@
-"""Convolutions by constant weights: points of the image one by one, channels in registers."""
+"""Convolutions by constant weights: one image point at a time, with channels in registers."""
 
 import ctypes
 
@@ -128,7 +128,7 @@ def _in_panels(weights, lanes):
 
 
 @needs_tiles
-def test_panels_lie_one_register_wide():
+def test_panels_are_one_register_wide():
     weights = floats(5, 20)
     assert (
         packed_narrow(weights) == _in_panels(weights, tile_shapes("float32")[0].lanes).ravel()

@@ -1,4 +1,4 @@
-"""Files of the cache that another user could have written: never read, reported once."""
+"""Cache files that another user can write are never read, and reported once."""
 
 import os
 import stat
@@ -80,14 +80,14 @@ PLANTED = {
 
 
 @pytest.mark.parametrize("plant", PLANTED.values(), ids=PLANTED)
-def test_what_others_can_write_is_not_read(plant, root):
+def test_files_writable_by_others_are_not_read(plant, root):
     plant(root)
     with pytest.warns(DiagnosticWarning, match="cache ignored") as reported:
         assert [CacheStore(root, 10**6).read(KEY) for _ in range(3)] == [None] * 3
     assert len(reported) == 1
 
 
-def test_what_another_user_owns_is_not_read(root, monkeypatch):
+def test_files_of_another_user_are_not_read(root, monkeypatch):
     another = os.geteuid() + 1
     monkeypatch.setattr(os, "geteuid", lambda: another)
     with pytest.warns(DiagnosticWarning, match=f"not to {another}"):
@@ -98,7 +98,7 @@ def test_what_another_user_owns_is_not_read(root, monkeypatch):
     not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root gives files away"
 )
 @pytest.mark.parametrize("path_of", [entry_in, lambda r: entry_in(r).parent, lambda r: r])
-def test_root_does_not_read_what_another_user_owns(path_of, root):
+def test_root_does_not_read_files_of_another_user(path_of, root):
     os.chown(path_of(root), 12345, 12345)
     with pytest.warns(DiagnosticWarning, match="belongs to user 12345"):
         assert CacheStore(root, 10**6).read(KEY) is None
@@ -136,8 +136,8 @@ def test_a_file_of_gigabytes_is_not_read(root):
     assert CacheStore(root, 10**6).read(KEY) is None
 
 
-def test_what_is_too_large_to_read_is_not_written(root, monkeypatch):
-    monkeypatch.setattr(cache, "MOST_ENTRY_BYTES", 1000)
+def test_an_entry_too_large_to_read_is_not_written(root, monkeypatch):
+    monkeypatch.setattr(cache, "MAX_ENTRY_BYTES", 1000)
     CacheStore(root, 10**6).write(digest("large"), CacheEntry({}, bytes(1000)))
     assert not CacheStore(root, 10**6).path(digest("large")).exists()
 

@@ -1,4 +1,4 @@
-"""Profiles: every kernel once, with the place in the program and plausible figures."""
+"""Profiles list every kernel once, with source locations and plausible values."""
 
 import numpy as np
 import pytest

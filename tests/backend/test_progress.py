@@ -1,4 +1,4 @@
-"""Progress: told on a terminal where it takes long, and nowhere else."""
+"""Progress appears only on a terminal, and only for long compilations."""
 
 import io
 
@@ -20,17 +20,17 @@ def main(x: R.Tensor(("n", 3), "float32")):
 
 
 @pytest.mark.parametrize(("patience", "told"), [(-1.0, True), (1e9, False)])
-def test_kernels_are_told_where_it_takes_long(monkeypatch, patience, told):
+def test_long_compilations_show_kernels(monkeypatch, patience, told):
     stream = Terminal()
     monkeypatch.setattr("sys.stderr", stream)
-    monkeypatch.setattr(progress, "PATIENCE", patience)
+    monkeypatch.setattr(progress, "DELAY", patience)
     monkeypatch.setenv("TERM", "xterm")
     executable = structir.compile(main)
     assert executable.kernel_count >= 1
     assert ("compiling: kernel 1" in stream.getvalue()) == told
 
 
-def test_nothing_is_told_elsewhere(monkeypatch, capsys):
-    monkeypatch.setattr(progress, "PATIENCE", -1.0)
+def test_nothing_is_shown_without_a_terminal(monkeypatch, capsys):
+    monkeypatch.setattr(progress, "DELAY", -1.0)
     structir.compile(main)
     assert capsys.readouterr().err == ""

@@ -1,4 +1,4 @@
-"""Memory of large results: used again when it is free, and never before."""
+"""Memory of large results is recycled only after it is free."""
 
 import gc
 import threading
@@ -45,7 +45,7 @@ def test_memory_is_used_again_when_a_result_is_gone():
         lambda a: lambda: a,
     ],
 )
-def test_whatever_sees_a_result_holds_its_memory(hold):
+def test_every_view_of_a_result_holds_its_memory(hold):
     memory = ResultMemory()
     first = memory.new((COUNT // 8, 8), "float32")
     place, held = address(first), hold(first)
@@ -57,15 +57,15 @@ def test_whatever_sees_a_result_holds_its_memory(hold):
 
 
 @counted
-def test_no_more_is_kept_than_is_allowed():
-    memory = ResultMemory(most=2 * LARGE)
+def test_the_pool_has_a_maximum_size():
+    memory = ResultMemory(max_bytes=2 * LARGE)
     held = [memory.new((COUNT,), "float32") for _ in range(4)]
     for k, array in enumerate(held):
         array[:] = k
-    assert sum(m.nbytes for m in memory._kept) <= 2 * LARGE
+    assert sum(m.nbytes for m in memory._pool) <= 2 * LARGE
     assert all((array == k).all() for k, array in enumerate(held))
     assert memory.new((3 * COUNT,), "float32").nbytes == 3 * LARGE
-    assert sum(m.nbytes for m in memory._kept) <= 2 * LARGE
+    assert sum(m.nbytes for m in memory._pool) <= 2 * LARGE
 
 
 def test_small_results_own_their_memory():

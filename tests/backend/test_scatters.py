@@ -1,4 +1,4 @@
-"""Transposed convolutions, whose sums are scattered: as products, and right at every edge."""
+"""Transposed convolutions as products with scattered sums, correct at every edge."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Kernels that differ in numbers only share a text, and give what they gave before."""
+"""Kernels that differ only in numbers share their source and keep their results."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_how_often_a_loop_runs_comes_from_the_table() -> None:
     assert "for j in range(8):" in found
 
 
-def test_what_all_have_in_common_stays() -> None:
+def test_common_numbers_remain_constants() -> None:
     (found,) = shared_texts(text(scale="0.25"), text(scale="0.75"))
     assert "range(64)" in found
 

@@ -1,4 +1,4 @@
-"""Shifts by what is no place of a bit mean the same everywhere, in kernels that are shown, too."""
+"""Shifts by invalid amounts mean the same everywhere, also in exported kernels."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Rows with few elements, written out so that rows side by side form the vectors."""
+"""Reductions over short rows, unrolled so that vectors run across rows."""
 
 import numpy as np
 import pytest

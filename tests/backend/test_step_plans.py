@@ -1,4 +1,4 @@
-"""Choices, calls and loops as steps of one plan: they give what the interpreter gives."""
+"""Conditionals, calls and loops in one step plan give the results of the interpreter."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def f32(*shape: int) -> Any:
 @pytest.fixture(autouse=True)
 def planned_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Functions are planned when they are first called."""
-    monkeypatch.setattr(planned.Plans, "is_met", lambda self, key: True)
+    monkeypatch.setattr(planned.Plans, "was_seen", lambda self, key: True)
 
 
 @pytest.fixture
@@ -262,7 +262,7 @@ def growing_calls() -> list[tuple[Any, ...]]:
     return [(x, np.asarray(t), first) for x, t, first in firsts]
 
 
-def test_lists_and_rows_that_grow_when_a_step_says_so(runs: list[bool]) -> None:
+def test_lists_and_rows_that_grow_conditionally(runs: list[bool]) -> None:
     agrees(GROWING.replace("RESULT", "r"), *growing_calls())
     assert runs == [True] * 4
 
@@ -343,7 +343,7 @@ ADDED = """
 @pytest.mark.parametrize(
     ("what", "at_once"), [("row", True), ("R.add(row, R.mean(out, axis=[0]))", False)]
 )
-def test_rows_are_cast_to_what_is_known_of_them(what: str, at_once: bool, runs: list[bool]) -> None:
+def test_rows_are_cast_to_their_struct_info(what: str, at_once: bool, runs: list[bool]) -> None:
     calls = [(np.abs(f32(90, 5)) + np.float32(0.1), f32(5)) for _ in range(2)]
     agrees(ADDED.replace("WHAT", what), *calls)
     assert any(runs) == at_once  # what is read while it grows is the host's
@@ -415,7 +415,7 @@ HOST = """
 """
 
 
-def test_what_the_host_must_do_is_left_to_it(runs: list[bool]) -> None:
+def test_fallbacks_to_the_host(runs: list[bool]) -> None:
     x = np.asarray([3, 1, 3, 2])
     calls = [(x, np.asarray(a)) for a in (False, *[True] * 9, False)]
     executable = agrees(HOST, *calls)
@@ -426,7 +426,7 @@ def test_what_the_host_must_do_is_left_to_it(runs: list[bool]) -> None:
     assert len(runs) < len(calls)  # a plan that is always left is given up
 
 
-def test_a_branch_of_the_host_is_left_by_native_calls_too() -> None:
+def test_native_calls_fall_back_in_a_host_branch() -> None:
     x = np.asarray([3, 1, 3, 2])
     agrees(HOST, *[(x, np.asarray(a)) for a in (False, False, *[True] * 9, False)])
 
@@ -437,7 +437,7 @@ def test_plans_without_loops_run_without_python(monkeypatch: pytest.MonkeyPatch)
     wanted = executable["main"](args[0], np.asarray(args[1]))
     monkeypatch.setattr(StepPlan, "run", None)  # nobody asks for it
     same(executable["main"](args[0], np.asarray(args[1])), wanted)
-    with pytest.raises(StructIRError, match="always gives new results"):
+    with pytest.raises(StructIRError, match="results are always new"):
         executable["main"](*args, out=args[0])
 
 
@@ -465,17 +465,17 @@ def test_recursion_is_the_hosts() -> None:
     assert any(why.startswith("halved: too many nested calls (at ") for why in told)
 
 
-def test_a_plan_that_is_given_up_says_why() -> None:
+def test_an_abandoned_plan_reports_its_reason() -> None:
     executable = agrees(HOST.replace("if a:", "if R.greater(R.max(R.unique(x)), R.min(x)):"))
     x, flag = np.asarray([3, 1, 3, 2]), np.asarray(True)
     assert executable.fallbacks == ()
     profile = executable.profile(x, flag, repeat=2)
     assert profile.left == executable.fallbacks != ()
-    assert "left to the host: main: unique has no kernel" in str(profile)
+    assert "fallback: main: unique has no kernel" in str(profile)
     assert profile.data()["fallbacks"] == list(profile.left)
 
 
-def test_a_check_that_fails_in_a_branch_is_told_with_its_sizes(runs: list[bool]) -> None:
+def test_a_failed_check_in_a_branch_reports_its_sizes(runs: list[bool]) -> None:
     executable = agrees(CASTS, (f32(4), f32(3), np.asarray(False)))
     (why,) = executable.fallbacks
     assert why.startswith("main: match_cast of z") and "3" in why and "4" in why
@@ -512,7 +512,7 @@ def test_many_threads_call_at_once() -> None:
         same(got, expected)
 
 
-def test_profiles_tell_the_kernels_of_plans() -> None:
+def test_profiles_list_the_kernels_of_plans() -> None:
     over = np.ones(4, np.float32), np.float32(0.1)
     executable = agrees(CALLS, over)
     profile = executable.profile(*over, repeat=2)
@@ -524,7 +524,7 @@ def test_arguments_of_all_kinds() -> None:
     executable = agrees(CALLS, (f32(8)[::2], np.float32(0.1)))
     wanted = executable["main"](np.asarray([1, 2, 3], np.float32), np.asarray(2.0, np.float32))
     same(executable["main"]([1, 2, 3], 2.0), wanted)
-    with pytest.raises(StructIRError, match="takes 2 arguments"):
+    with pytest.raises(StructIRError, match="expected 2 arguments"):
         executable["main"](f32(3))
     with pytest.raises(ShapeMismatchError, match="parameter x"):
         executable["main"](f32(3, 3), np.float32(1))

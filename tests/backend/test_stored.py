@@ -1,4 +1,4 @@
-"""Compiled functions on disk: they come back without lowering, or not at all."""
+"""Stored functions load without lowering, or not at all."""
 
 import json
 
@@ -120,7 +120,7 @@ def test_loaded_without_lowering_or_reading(text, shapes, empty_cache, tmp_path,
     assert structir.structural_equal(loaded.module, parsed(text))
 
 
-def test_what_does_not_fit_is_refused_as_ever(empty_cache):
+def test_mismatches_are_rejected_after_loading(empty_cache):
     text, _ = PROGRAMS["products with constants"]
     structir.compile(parsed(text))
     again = structir.compile(parsed(text))
@@ -174,13 +174,13 @@ def test_large_weights_are_no_part_of_a_plan(use, empty_cache, monkeypatch):
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
-def shelf_of(module):
+def store_of(module):
     return CachedPlans(module, str(False))  # without exact division
 
 
 def plans_of(module):
-    shelf = shelf_of(module)
-    return shelf, cache.store().path(shelf._key)
+    store = store_of(module)
+    return store, cache.store().path(store._key)
 
 
 def test_damaged_plans_are_thrown_away(empty_cache):
@@ -207,11 +207,11 @@ def test_damaged_plans_are_thrown_away(empty_cache):
 def test_plans_of_another_form_count_as_absent(field, value, empty_cache):
     text, shapes = PROGRAMS["tuples and parts of other sizes"]
     expected = results(structir.compile(parsed(text)), shapes)
-    shelf, _ = plans_of(parsed(text))
-    entry = cache.store().read(shelf._key)
+    store, _ = plans_of(parsed(text))
+    entry = cache.store().read(store._key)
     said = json.loads(entry.data) | {field: value}
-    cache.store().write(shelf._key, cache.CacheEntry(entry.facts, json.dumps(said).encode()))
-    assert shelf_of(parsed(text)).functions() == []
+    cache.store().write(store._key, cache.CacheEntry(entry.facts, json.dumps(said).encode()))
+    assert store_of(parsed(text)).functions() == []
     assert_same(results(structir.compile(parsed(text)), shapes), expected)
 
 

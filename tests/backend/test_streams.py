@@ -1,4 +1,4 @@
-"""Large results, which are stored past the caches: as all others, wherever they start and end."""
+"""Large results with non-temporal stores equal all others, for any start and end."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Kernels shared by threads: the same results, for any number of callers, and after a fork."""
+"""Kernels shared by threads: equal results for any number of callers, and after a fork."""
 
 import os
 import subprocess
@@ -21,8 +21,8 @@ THREADS = 3
 
 @pytest.fixture(autouse=True)
 def all_work_is_shared(monkeypatch):
-    monkeypatch.setattr(plan, "SHARED_FROM", 0)
-    monkeypatch.setattr(plan, "CHUNK_LINES", 1)
+    monkeypatch.setattr(plan, "MIN_SHARED_ELEMENTS", 0)
+    monkeypatch.setattr(plan, "CHUNK_MULTIPLE", 1)
 
 
 @I.ir_module
@@ -49,7 +49,7 @@ def floats(*shape, seed=0):
 
 @pytest.mark.parametrize("n", [0, 1, 2, 5, 64, 130])
 @pytest.mark.parametrize("k", [1, 40])
-def test_many_threads_give_what_one_gives(executables, n, k):
+def test_many_threads_give_the_results_of_one(executables, n, k):
     one, many = executables
     x, w = floats(n, k), floats(k, 50, seed=1)
     for _ in range(3):
@@ -103,8 +103,8 @@ def test_many_callers_at_once(executables):
 
 
 def test_chunks_cover_a_range_and_leave_none_idle(monkeypatch):
-    monkeypatch.setattr(plan, "CHUNK_LINES", 64)
-    monkeypatch.setattr(plan, "SHARED_FROM", 1000)
+    monkeypatch.setattr(plan, "CHUNK_MULTIPLE", 64)
+    monkeypatch.setattr(plan, "MIN_SHARED_ELEMENTS", 1000)
     assert chunk_of(10**6, 999, 2) == 0
     assert chunk_of(1, 10**6, 2) == 0
     assert chunk_of(12, 10**6, 2) == 2
@@ -123,7 +123,7 @@ def test_a_wrong_number_is_refused(wrong):
         structir.compile(Module, num_threads=wrong)
 
 
-def test_the_environment_says_how_many(monkeypatch):
+def test_the_environment_sets_the_number_of_threads(monkeypatch):
     monkeypatch.setenv("STRUCTIR_NUM_THREADS", "2")
     assert structir.compile(Module).num_threads == 2
     assert structir.compile(Module, num_threads=1).num_threads == 1
@@ -135,7 +135,7 @@ def test_the_environment_says_how_many(monkeypatch):
 FORKED = """
 import os, numpy as np, structir
 from structir.backend import plan
-plan.SHARED_FROM = 0
+plan.MIN_SHARED_ELEMENTS = 0
 main = structir.compile(structir.parse('''
 @R.function
 def main(x: R.Tensor(("n",), "float32")):

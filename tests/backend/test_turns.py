@@ -1,4 +1,4 @@
-"""Transposes: squares turned over in registers, whatever the sizes and however the range is cut."""
+"""Transposes in registers, for all sizes and all partitions of the range."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ SIZES = [(3, 5), (16, 16), (17, 33), (1, 40), (40, 1), (0, 4), (4, 0), (70, 300)
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_a_matrix_turned_over(dtype: str, threads: int) -> None:
+def test_a_transposed_matrix(dtype: str, threads: int) -> None:
     text = f"""
 @R.function
 def main(x: R.Tensor(("n", "m"), "{dtype}")):
@@ -36,7 +36,7 @@ def main(x: R.Tensor(("a", "b", "c", "d"), "float32")):
     np.testing.assert_array_equal(compiled(x), x.transpose(axes))
 
 
-def test_a_part_that_is_turned_over() -> None:
+def test_a_transposed_part() -> None:
     text = """
 @R.function
 def main(x: R.Tensor(("n", 40), "float32")):

@@ -295,7 +295,7 @@ def test_mutated_machine_code_entries_are_refused_or_loaded(entry, marker):
 
 
 @pytest.mark.parametrize("data", [b"", b"\x7fELF", b"\x7fELF" + bytes(60), b"x" * 500])
-def test_machine_code_that_is_none_is_made_again(data, entry):
+def test_invalid_machine_code_is_compiled_again(data, entry):
     cache.store().write(objects.key_of(KERNEL), cache.CacheEntry(entry.facts, data))
     assert not kernels.kernel(KERNEL).loaded.from_disk
 
@@ -307,9 +307,9 @@ def test_machine_code_without_its_symbol_is_not_loaded(entry):
 
 
 def test_panels_are_read_within_their_constant(plans):
-    shelf = CachedPlans(model(), str(False))
-    number = next(k for k, c in enumerate(shelf.constants) if c.shape == WEIGHTS.shape)
-    assert shelf._array([number, "wide", 0, 6, 4, 4, 1]) is not None
+    store = CachedPlans(model(), str(False))
+    number = next(k for k, c in enumerate(store.constants) if c.shape == WEIGHTS.shape)
+    assert store._array_at([number, "wide", 0, 6, 4, 4, 1]) is not None
     for form in ([0, 7, 4, 4, 1], [0, 6, 4, 1 << 40, 1], [-1, 6, 4, 4, 1], [0, 0, 4, 4, 1], [0]):
         with pytest.raises((stored.NotStoredError, TypeError)):
-            shelf._array([number, "wide", *form])
+            store._array_at([number, "wide", *form])

@@ -1,4 +1,4 @@
-"""Ops that see whole axes have kernels: called at each point, of any dtype, for all sizes."""
+"""Ops over whole axes have kernels, for any dtype and for all sizes."""
 
 import numpy as np
 import pytest
@@ -47,7 +47,7 @@ def test_nan_is_the_greatest():
     assert_agree(wanted, structir.compile(module)["main"](x, edges))
 
 
-def test_what_a_routine_refuses_is_a_diagnostic():
+def test_a_rejected_routine_call_is_a_diagnostic():
     module = structir.parse(ORDERED.format(dtype="float32"))
     x, edges = np.zeros((2, 2, 3), "float32"), np.array([1, 0], "float32")
     with pytest.raises(ShapeMismatchError, match=r"R\.bucketize at .*: runtime check failed"):

@@ -1,4 +1,4 @@
-"""Convolutions and pools made plain: copies with borders, products at offsets, windows as maps."""
+"""Lowering of convolutions and pooling: padded copies, products at offsets, windows as maps."""
 
 import numpy as np
 import pytest
@@ -113,7 +113,7 @@ def test_a_pool_of_a_convolution(channels):
     check(call, params, [[(n, channels, 8, 8), *kernel] for n in (3, 1)])
 
 
-def test_a_border_is_what_a_maximum_ignores():
+def test_a_border_of_a_maximum_is_its_identity():
     x = -np.ones((1, 4, 5, 5), "float32")
     x[0, 0, 0, 0] = np.nan
     params = '(1, 4, 5, 5), "float32"'

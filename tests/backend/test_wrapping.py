@@ -1,5 +1,4 @@
-"""Integers wrap around in compiled programs as interpreted, and no index that wraps leaves its
-array."""
+"""Integers wrap around as interpreted, and no wrapped index leaves its array."""
 
 import subprocess
 import sys

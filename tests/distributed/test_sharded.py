@@ -248,7 +248,7 @@ def test_equal_shard_functions_are_compiled_once() -> None:
 
 def test_invalid_arguments() -> None:
     sharded = shard(structir.parse(ROWS), workers=2)
-    with pytest.raises(StructIRError, match="takes 2 arguments, but 1 is given"):
+    with pytest.raises(StructIRError, match="expected 2 arguments, found 1"):
         sharded(floats(4, 5))
     with pytest.raises(StructIRError, match="axis 0 of g: expected size 5, found 6"):
         sharded(floats(4, 5), floats(6))

@@ -1,5 +1,4 @@
-"""Programs run by the reference interpreter: control flow, functions, boundaries, sizes, outside
-functions."""
+"""The reference interpreter: control flow, functions, arguments, sizes, external functions."""
 
 import numpy as np
 import pytest
@@ -74,7 +73,7 @@ def test_deep_recursion_needs_no_deep_stack():
 
 
 def test_recursion_without_end_is_refused(monkeypatch):
-    monkeypatch.setattr(interpreter, "DEEPEST", 3000)
+    monkeypatch.setattr(interpreter, "RECURSION_LIMIT", 3000)
     with pytest.raises(StructIRError, match=r"recursion limit \(3000\) exceeded .*:10:21"):
         run(COUNT_DOWN, "down", 5000)
     assert run(COUNT_DOWN, "down", 1000) == 1000
@@ -108,7 +107,7 @@ def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
 """
 
 
-def test_closures_see_what_is_around_them():
+def test_closures_capture_enclosing_values():
     x = np.array([2, 3], "float32")
     np.testing.assert_array_equal(run(CLOSURES, "main", x), x**3)
 
@@ -192,7 +191,7 @@ def test_wrong_arguments_are_named(args, message):
 
 
 def test_the_number_of_arguments_is_checked():
-    with pytest.raises(StructIRError, match="main takes 2 arguments, but 1 is given"):
+    with pytest.raises(StructIRError, match="main: expected 2 arguments, found 1"):
         run(SIZES, "main", ones(7, 5))
     with pytest.raises(StructIRError, match="no function `other`"):
         run(SIZES, "other")
@@ -274,7 +273,7 @@ def main(x: R.Tensor(("n",), "float32"), y: R.Tensor(("m",), "float32")):
 """
 
 
-def test_what_was_assumed_is_checked_when_run():
+def test_assumptions_are_checked_at_run_time():
     assert run(ASSUMED, "main", ones(3), ones(1)).shape == (3,)
     with pytest.raises(ShapeMismatchError, match="add"):
         run(ASSUMED, "main", ones(3), ones(2))

@@ -1,4 +1,4 @@
-"""Rows at run time: what arguments bind them to, and what is said where they do not fit."""
+"""Row variables at run time: how arguments bind them, and the errors of a mismatch."""
 
 import numpy as np
 import pytest
@@ -56,7 +56,7 @@ def test_one_program_runs_at_every_rank(main, batch) -> None:
         (((2, 4, 7), (2, 4), (8, 6), (3,)), "x: axis 2: expected 8, found 7"),
         (((2, 4, 8), (2, 6), (8, 6), (3,)), "y: axis 1: expected n = 4, found 6"),
         (((2, 4, 8), (2, 4), (8, 6), (4,)), "b: axis 0: expected m = 3, found 4"),
-        (((2, 3, 8), (2, 3), (8, 6), (3,)), "n % 2 == 0 is required, but n = 3"),
+        (((2, 3, 8), (2, 3), (8, 6), (3,)), "R.require: expected n % 2 == 0, found n = 3"),
     ],
 )
 def test_arguments_that_do_not_fit(main, shapes, message) -> None:
@@ -64,7 +64,7 @@ def test_arguments_that_do_not_fit(main, shapes, message) -> None:
         main(*arrays(*shapes))
 
 
-def test_two_rows_side_by_side_are_told_by_another_argument() -> None:
+def test_two_adjacent_rows_are_bound_by_another_argument() -> None:
     program = structir.parse(
         '@R.function\ndef main(x: R.Tensor(("*s", "*t")), y: R.Tensor(("*s", 5))):\n    return x\n'
     )

@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from typing import Any
 
 from structir.backend import progress
-from structir.backend.cached_plans import Shelf
+from structir.backend.cached_plans import FunctionStore
 from structir.backend.compiled_region import CompiledRegion
 from structir.backend.cuda.arrays import on_device, owned
 from structir.backend.cuda.counted import with_counts
@@ -47,7 +47,7 @@ class DeviceExecutable:
         module: IRModule | Callable[[], IRModule],
         device: Device,
         tf32: bool = False,
-        shelf: Shelf | None = None,
+        store: FunctionStore | None = None,
     ) -> None:
         self._module, self.device, self.tf32 = module, device, tf32
         self.direct: dict[str, DeviceFunction] = {}
@@ -56,13 +56,13 @@ class DeviceExecutable:
         self._functions: dict[str, Callable[..., Value]] = {}
         self._every_rank: dict[str, EveryRank] = {}
         with progress.shown("compiling"):
-            for function in () if shelf is None else shelf.functions():
+            for function in () if store is None else store.functions():
                 self._add_stored(function)
-            names = self.module.functions if shelf is None else shelf.names
+            names = self.module.functions if store is None else store.names
             if any(name not in self.direct for name in names):
                 self._compile_the_rest()
-                if shelf is not None:
-                    shelf.keep([function.stored for function in self.direct.values()])
+                if store is not None:
+                    store.keep([function.stored for function in self.direct.values()])
 
     @property
     def module(self) -> IRModule:

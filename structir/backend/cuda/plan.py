@@ -17,7 +17,7 @@ from structir.backend.cuda.device_text import DeviceText, OperandStrides, Produc
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.writer import KernelText
 from structir.backend.memory import ALIGNMENT, laid_out
-from structir.backend.plan import REPORT, KernelPlan, Numbers
+from structir.backend.plan import REPORT_WORDS, KernelPlan, Numbers
 from structir.backend.recipe import KernelSequence
 from structir.errors import StructIRError
 from structir.ir import dims
@@ -87,7 +87,7 @@ class BoundDevicePlan:
             base = -(-arena.address // ALIGNMENT) * ALIGNMENT
             both = zip(self.plan.spans, offsets, strict=True)
             places = {span.buffer: base + offset for span, offset in both}
-            reports = device.allocate(WORD * REPORT * len(self.plan.texts), stream)
+            reports = device.allocate(WORD * REPORT_WORDS * len(self.plan.texts), stream)
             found = self._spaces[stream] = PlanMemory(arena, places, reports)
         return found
 
@@ -153,8 +153,8 @@ class BoundDevicePlan:
             count = self._size(buffer.elements) * (blocks if buffer in text.scratch else 1)
             arguments.append(KernelPointer(address, buffer.dtype, count))
         if text.sites:
-            place = space.reports.address + WORD * REPORT * k
-            arguments.append(KernelPointer(place, "int64", REPORT))
+            place = space.reports.address + WORD * REPORT_WORDS * k
+            arguments.append(KernelPointer(place, "int64", REPORT_WORDS))
         return Launch(
             self.plan.kernels[k],
             blocks,
@@ -183,7 +183,7 @@ class BoundDevicePlan:
             launch()
             return
         device, place = self.plan.device, self.space(stream).reports.address
-        reports = np.zeros((len(self.plan.texts), REPORT), np.int64)
+        reports = np.zeros((len(self.plan.texts), REPORT_WORDS), np.int64)
         device.copy_in(place, reports, stream)
         launch()
         device.copy_out(reports, place, stream)

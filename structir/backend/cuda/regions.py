@@ -14,7 +14,7 @@ from structir.backend.cuda.arrays import DeviceArray, new_array, on_device, owne
 from structir.backend.cuda.device import Device
 from structir.backend.cuda.plan import BoundDevicePlan, DevicePlan
 from structir.backend.cuda.schedule import scheduled
-from structir.backend.plan import KEPT_SHAPES
+from structir.backend.plan import MAX_CACHED_PLANS
 from structir.backend.program import RegionCall, arranged
 from structir.backend.recipe import Assumed, Boundary, KernelSequence, boundary_of, writer_of
 from structir.backend.region import LoweredRegion
@@ -101,7 +101,7 @@ class DeviceFunction:
         if bound is not None:
             return self._run(bound, given, stream)
         value, shapes = self._checked(given, stream)
-        if len(self._met) >= KEPT_SHAPES:
+        if len(self._met) >= MAX_CACHED_PLANS:
             self._met.clear()
         if None not in form:
             self._met[form] = shapes

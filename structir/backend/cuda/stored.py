@@ -12,7 +12,7 @@ from structir.backend.cuda.device_text import DeviceText, OperandStrides, Produc
 from structir.backend.cuda.regions import DeviceRegion
 from structir.backend.loops.writer import KernelText
 from structir.backend.recipe import Boundary, KernelSequence
-from structir.backend.stored import Json, TableReader, Writing
+from structir.backend.stored import Json, TableReader, TableWriter
 from structir.backend.stored_checks import NotStoredError, require
 from structir.ir.dims import Poly
 
@@ -49,7 +49,7 @@ def _fits(kind: type[Any], values: Mapping[str, Any]) -> bool:
     return all(FITS[annotations[name]](value) for name, value in values.items())
 
 
-class DeviceWriting(Writing):
+class DeviceWriting(TableWriter):
     """Tables in the making, of functions for a device."""
 
     def kernel(self, kernel: KernelText) -> Json:

@@ -35,8 +35,8 @@ def executable(module: IRModule, arch: str | None = None, tf32: bool = False) ->
     device, settings = device_of(arch), cast(Any, config)
     reading = partial(DeviceReading, device=device, tf32=tf32)
     way = f"cuda, tf32: {tf32}"
-    shelf = None if settings.ENABLE_CUDASIM else CachedPlans(module, way, DeviceWriting, reading)
-    return DeviceExecutable(module, device, tf32, shelf)
+    store = None if settings.ENABLE_CUDASIM else CachedPlans(module, way, DeviceWriting, reading)
+    return DeviceExecutable(module, device, tf32, store)
 
 
 def device_of(arch: str | None) -> Any:

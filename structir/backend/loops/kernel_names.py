@@ -13,7 +13,7 @@ from structir.backend.cpu.routines import routine_helpers
 from structir.backend.cpu.scalars import helpers
 from structir.backend.loops.index_proofs import IndexRanges
 from structir.errors import StructIRError
-from structir.interpret.kernels import no_such_size, out_of_range
+from structir.interpret.kernels import index_error, negative_size_error
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym, syms
 from structir.ir.expr import Var
@@ -40,8 +40,8 @@ class Site:
         if self.element is not None:
             if self.element.indices[self.axis].dtype == "uint64":
                 index %= 2**64  # it was checked as an int64
-            return out_of_range(self.kernel, self.element, self.axis, index, size)
-        return no_such_size(self.kernel, self.array, self.axis, index)
+            return index_error(self.kernel, self.element, self.axis, index, size)
+        return negative_size_error(self.kernel, self.array, self.axis, index)
 
 
 class KernelNames:

@@ -24,7 +24,7 @@ from structir.backend.loops.scalar_text import (
 )
 from structir.backend.loops.texts import bare, enclosed, without_call
 from structir.backend.loops.writer import INDENT, indented
-from structir.interpret.kernels import assigned
+from structir.interpret.kernels import assigned_value
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.dtype import is_int
@@ -160,7 +160,7 @@ class _Writer(PartedWriter):
 
     def assign(self, assign: Assign) -> list[str]:
         """A number, or an element."""
-        value, target = self.scalar(assigned(assign)), assign.target
+        value, target = self.scalar(assigned_value(assign)), assign.target
         if isinstance(target, Local):
             self.ranges.assigned(assign)
             return [f"{self.name(target)} = {bare(value)}"]

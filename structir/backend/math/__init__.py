@@ -1,1 +1,1 @@
-"""Own float32 functions that LLVM turns into vector code; the tests state their error bounds."""
+"""Float32 math functions that LLVM vectorizes; the tests state their error bounds."""

@@ -1,5 +1,4 @@
-"""The single instructions that the math functions need: bit casts, fused multiply-add, scaling,
-tables."""
+"""Intrinsics of the math functions: bit casts, fused multiply-add, scaling, table lookup."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from structir.backend.cpu.features import has_fused
 
 
 def declared(module: Any, shape: Any, name: str) -> Any:
-    """A function of the module by name, declared where it is not yet."""
+    """Returns a function of the module by name, and declares it if necessary."""
     return module.globals.get(name) or ir.Function(module, shape, name)
 
 
@@ -54,7 +53,7 @@ fma_double = _fused(types.float64)
 
 @intrinsic
 def scale_single(typing_context: Any, value: Any, exponent: Any) -> Any:
-    """value * 2**exponent, rounded once, subnormals included."""
+    """Computes value * 2**exponent with one rounding, including subnormal results."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         single, integer = ir.FloatType(), ir.IntType(32)
@@ -65,8 +64,8 @@ def scale_single(typing_context: Any, value: Any, exponent: Any) -> Any:
     return types.float32(types.float32, types.int32), generate
 
 
-def looked_up(name: str, values: Sequence[float]) -> Any:
-    """What gives the entry of a table of doubles at an index that is inside."""
+def table_lookup(name: str, values: Sequence[float]) -> Any:
+    """Returns an intrinsic that loads an entry of a table of doubles; the index must be valid."""
     kind = ir.ArrayType(ir.DoubleType(), len(values))
     constant = ir.Constant(kind, [ir.Constant(kind.element, value) for value in values])
 
@@ -74,9 +73,9 @@ def looked_up(name: str, values: Sequence[float]) -> Any:
     def entry(typing_context: Any, index: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             table = context.insert_unique_const(builder.module, TABLES + name, constant)
-            found = builder.load(builder.gep(table, [ir.Constant(ir.IntType(32), 0), args[0]]))
-            found.set_metadata("alias.scope", _tables(builder.module))
-            return found
+            value = builder.load(builder.gep(table, [ir.Constant(ir.IntType(32), 0), args[0]]))
+            value.set_metadata("alias.scope", _tables(builder.module))
+            return value
 
         return types.float64(index), generate
 
@@ -84,18 +83,18 @@ def looked_up(name: str, values: Sequence[float]) -> Any:
 
 
 ACCESSES = (ir.LoadInstr, ir.StoreInstr)
-TABLES = "structir.table."  # how the names of tables begin
+TABLES = "structir.table."  # prefix of the names of tables
 
 
 def _tables(module: Any) -> Any:
-    """The alias scope of all tables, for LLVM's alias analysis."""
+    """Returns the alias scope of all tables, for LLVM's alias analysis."""
     domain = module.add_metadata(["structir"])
     return module.add_metadata([module.add_metadata(["tables", domain])])
 
 
 def apart_from_tables(function: Any) -> None:
-    """Marks all other memory accesses of a function as not aliasing a table: loops that read tables
-    can have vectors then."""
+    """Marks all other memory accesses of a function as not aliasing a table, so that loops that
+    read tables can be vectorized."""
     if not any(name.startswith(TABLES) for name in function.module.globals):
         return
     scope = _tables(function.module)

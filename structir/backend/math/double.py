@@ -1,6 +1,6 @@
-"""Double-precision cores for float32 functions that need more bits inside: exp, log, atan.
+"""Double-precision cores of float32 functions: exp, log, atan.
 
-Each is good to 1e-12 or better on the arguments that a float32 can lead to.
+Their relative error is at most 1e-12 for all float32 arguments of the functions.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from structir.backend.cpu.features import has_fused
 from structir.backend.math.bits import bits_of_double, double_of_bits, fma_double
 from structir.backend.math.options import Number, vectorisable
 
-ROUNDER = 6755399441055744.0  # 1.5 * 2**52: adding it leaves the nearest integer in the low bits
+ROUNDER = 6755399441055744.0  # 1.5 * 2**52: the sum has the nearest integer in its low bits
 LOG2_E = 1.4426950408889634
 LN_2_HIGH, LN_2_LOW = 0.693147180369123816490, 1.90821492927058770002e-10
 LN_2 = 0.6931471805599453
@@ -43,9 +43,9 @@ UNFOLD = 2.414213562373095  # tan(3*pi/8)
 
 
 @vectorisable
-def fma_in_pieces(a: Number, b: Number, c: Number) -> Number:
-    """a * b + c where c takes most of the product away: what rounding it loses comes from halves
-    whose products are exact."""
+def fma_by_splitting(a: Number, b: Number, c: Number) -> Number:
+    """Computes a * b + c where c cancels most of the product. The rounding error of the product is
+    computed from half-width factors, whose products are exact (Dekker)."""
     product = a * b
     a_spread, b_spread = HALVES * a, HALVES * b
     a_high, b_high = a_spread - (a_spread - a), b_spread - (b_spread - b)
@@ -54,12 +54,12 @@ def fma_in_pieces(a: Number, b: Number, c: Number) -> Number:
     return (product + c) + lost
 
 
-fma_exact: Any = fma_double if has_fused() else fma_in_pieces
+fma_exact: Any = fma_double if has_fused() else fma_by_splitting
 
 
 @vectorisable
 def exp_core(x: Number) -> Number:
-    """exp(x), for x within +-700; NaN stays."""
+    """Computes exp(x) for |x| <= 700; propagates NaN."""
     shifted = fma_double(x, LOG2_E, ROUNDER)
     n = shifted - ROUNDER
     r = fma_double(n, -LN_2_HIGH, x)
@@ -77,7 +77,8 @@ def exp_core(x: Number) -> Number:
 
 @vectorisable
 def exp_clamped(x: Number) -> Number:
-    """exp(x) where a float32 can tell it from 0 and infinity, saturated beyond."""
+    """Computes exp(x), with x clamped to the range where float32 results are neither 0 nor
+    infinite."""
     x = -110.0 if x < -110.0 else x
     x = 100.0 if x > 100.0 else x
     return exp_core(x)
@@ -85,7 +86,8 @@ def exp_clamped(x: Number) -> Number:
 
 @vectorisable
 def log_core(x: Number) -> Number:
-    """log(x): -inf at 0, NaN below, infinity and NaN as they are; x is no subnormal double."""
+    """Computes log(x): -inf at 0, NaN for x < 0; propagates infinity and NaN. A subnormal double is
+    not supported."""
     bits = bits_of_double(x)
     offset = bits - SQRT_HALF_BITS
     exponent = float(offset >> 52)
@@ -106,7 +108,7 @@ def log_core(x: Number) -> Number:
 
 @vectorisable
 def atan_core(x: Number) -> Number:
-    """atan(x) for x >= 0, infinity included."""
+    """Computes atan(x) for x >= 0, including infinity."""
     far = x > UNFOLD
     near = x > FOLD
     numerator = -1.0 if far else (x - 1.0 if near else x)

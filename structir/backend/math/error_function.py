@@ -1,4 +1,5 @@
-"""float32 erf: a polynomial near 0, 1 - exp(polynomial) elsewhere; and 1 + erf by one quotient."""
+"""Float32 erf: a polynomial near 0, 1 - exp(polynomial) elsewhere; 1 + erf as a rational
+function."""
 
 from __future__ import annotations
 
@@ -44,15 +45,19 @@ P3, P4, P5 = (
 Q1, Q2, Q3 = single(0.5072543621063232), single(0.11647733300924301), single(0.015444587916135788)
 Q4, Q5 = single(0.0012163714272901416), single(3.748009476112202e-05)
 DIVIDES_FAST = has_wide_vectors()
-RECIPROCAL = np.int32(0x7EF311C0)  # less the bits of a number: those of its reciprocal, roughly
+RECIPROCAL = np.int32(
+    0x7EF311C0
+)  # minus the bits of a number: the bits of its approximate reciprocal
 
 
 @vectorisable
 def erf_plus_one(x: Number) -> Number:
-    """1 + erf(x), the error 4.5e-7 wherever, 4 ulp where it is not small. What it does is written
-    in plain arithmetic, so that other devices can have it compiled anew. Where a division would
-    take longer than all the rest, a guess at the reciprocal by the exponent is good to a twentieth;
-    its error is cubed, then squared."""
+    """Computes 1 + erf(x) with an absolute error of 4.5e-7, and 4 ulp where the result is not
+    small.
+
+    The body is plain arithmetic, so that other devices can compile it. Where division is slow, the
+    reciprocal is estimated from the exponent with a relative error of 1/20, and refined by one
+    cubic and one quadratic step."""
     bounded = LAST if x > LAST else x
     bounded = -LAST if bounded < -LAST else bounded
     t = bounded * bounded
@@ -60,16 +65,16 @@ def erf_plus_one(x: Number) -> Number:
     under = ((((Q5 * t + Q4) * t + Q3) * t + Q2) * t + Q1) * t + ONE
     if DIVIDES_FAST:
         return ONE + over / under
-    guess = single_of_bits(RECIPROCAL - bits_of_single(under))
-    error = ONE - under * guess
-    guess = (error * error + error) * guess + guess
-    found = over * guess
-    return ONE + ((over - under * found) * guess + found)
+    reciprocal = single_of_bits(RECIPROCAL - bits_of_single(under))
+    error = ONE - under * reciprocal
+    reciprocal = (error * error + error) * reciprocal + reciprocal
+    quotient = over * reciprocal
+    return ONE + ((over - under * quotient) * reciprocal + quotient)
 
 
 @vectorisable
 def erf(x: Number) -> Number:
-    """The error function."""
+    """Computes the error function."""
     bits = bits_of_single(x)
     size = single_of_bits(bits & MAGNITUDE)
     bounded = LAST if size > LAST else size

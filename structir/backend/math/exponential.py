@@ -1,4 +1,4 @@
-"""float32 exponentials: exp, expm1, sigmoid, tanh, sinh, cosh."""
+"""Float32 exponential functions: exp, expm1, sigmoid, tanh, sinh, cosh."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from structir.backend.math.double import exp_clamped
 from structir.backend.math.options import Number, vectorisable
 
 single = np.float32
-ROUNDER = single(12582912.0)  # 1.5 * 2**23: adding it leaves the nearest integer in the low bits
+ROUNDER = single(12582912.0)  # 1.5 * 2**23: the sum has the nearest integer in its low bits
 ROUNDER_BITS = np.int32(0x4B400000)
 LOG2_E = single(1.4426950408889634)
 LN_2_HIGH, LN_2_LOW = single(-0.693359375), single(2.12194440e-4)
-LOWEST, HIGHEST = single(-103.97208), single(89.0)  # beyond these exp is 0 and infinity
-TELLS_ZERO = has_wide_vectors()
-STANDING = single(-1000) if TELLS_ZERO else single(0)
+LOWEST, HIGHEST = (
+    single(-103.97208),
+    single(89.0),
+)  # exp is 0 below the first and infinite above the second
+SCALES_TO_ZERO = has_wide_vectors()
+UNDERFLOWED = single(-1000) if SCALES_TO_ZERO else single(0)
 ZERO, ONE, TWO = single(0), single(1), single(2)
 BIAS, MANTISSA_BITS, HALVE = np.int32(127), np.int32(23), np.int32(1)
 SIGN, MAGNITUDE = np.int32(-(2**31)), np.int32(0x7FFFFFFF)
@@ -40,7 +43,7 @@ TANH_SMALL, TANH_ONE = single(0.6), single(9.1)  # from 9.1 on tanh rounds to 1
 
 @vectorisable
 def exp_mantissa(r: Number) -> Number:
-    """exp(r) on +-ln(2)/2."""
+    """Computes exp(r) for |r| <= ln(2)/2."""
     p = fma_single(E4, r, E3)
     p = fma_single(p, r, E2)
     p = fma_single(p, r, E1)
@@ -50,7 +53,8 @@ def exp_mantissa(r: Number) -> Number:
 
 @vectorisable
 def scale_twice(value: Number, exponent: Number) -> Number:
-    """value * 2**exponent in two steps by normal numbers: right for subnormal results."""
+    """Computes value * 2**exponent as two products with normal numbers; correct for subnormal
+    results."""
     first = exponent >> HALVE
     low = single_of_bits((first + BIAS) << MANTISSA_BITS)
     high = single_of_bits(((exponent - first) + BIAS) << MANTISSA_BITS)
@@ -62,28 +66,30 @@ scale: Any = scale_single if has_wide_vectors() else scale_twice
 
 @vectorisable
 def exp_below(x: Number) -> Number:
-    """exp up to a little more than where it is infinite. An underflow in the arithmetic costs the
-    processor a hundred cycles: below it numbers go on as one so far below that the processor tells
-    0 at once, or as 0."""
+    """Computes exp(x) for x up to slightly above the overflow threshold.
+
+    An arithmetic underflow costs about a hundred cycles. An x whose result is 0 is therefore
+    replaced
+    by a value that the scale instruction maps to 0 directly, or by 0 with a final select."""
     vanishes = x < LOWEST
-    x = STANDING if vanishes else x
+    x = UNDERFLOWED if vanishes else x
     shifted = fma_single(x, LOG2_E, ROUNDER)
     n = shifted - ROUNDER
     r = fma_single(n, LN_2_HIGH, x)
     r = fma_single(n, LN_2_LOW, r)
     value = scale(exp_mantissa(r), bits_of_single(shifted) - ROUNDER_BITS)
-    return value if TELLS_ZERO else (ZERO if vanishes else value)
+    return value if SCALES_TO_ZERO else (ZERO if vanishes else value)
 
 
 @vectorisable
 def exp(x: Number) -> Number:
-    """exp, subnormal results, overflow and NaN as IEEE has them."""
+    """Computes exp(x), with IEEE behavior for subnormal results, overflow and NaN."""
     return exp_below(HIGHEST if x > HIGHEST else x)
 
 
 @vectorisable
 def exp_normal(x: Number) -> Number:
-    """exp where the result is a normal number; for use inside other functions."""
+    """Computes exp(x) for arguments whose result is a normal number."""
     shifted = fma_single(x, LOG2_E, ROUNDER)
     n = shifted - ROUNDER
     r = fma_single(n, LN_2_HIGH, x)
@@ -94,14 +100,14 @@ def exp_normal(x: Number) -> Number:
 
 @vectorisable
 def sigmoid(x: Number) -> Number:
-    """1 / (1 + exp(-x)), as exp(x) / (1 + exp(x)) with no x from where on it is 1."""
+    """Computes 1 / (1 + exp(-x)) as exp(x) / (1 + exp(x)), with x clamped where the result is 1."""
     e = exp_below(SIGMOID_ONE if x > SIGMOID_ONE else x)
     return e / (ONE + e)
 
 
 @vectorisable
 def tanh(x: Number) -> Number:
-    """tanh: a polynomial near 0, 1 - 2 / (exp(2x) + 1) elsewhere."""
+    """Computes tanh(x): a polynomial near 0, 1 - 2 / (exp(2x) + 1) elsewhere."""
     bits = bits_of_single(x)
     size = single_of_bits(bits & MAGNITUDE)
     bounded = TANH_ONE if size > TANH_ONE else size
@@ -120,7 +126,7 @@ def tanh(x: Number) -> Number:
 
 @vectorisable
 def expm1(x: Number) -> Number:
-    """exp(x) - 1 without cancellation."""
+    """Computes exp(x) - 1 without cancellation."""
     wide = np.float64(x)
     small = wide * (1.0 + wide * (0.5 + wide * (1.0 / 6.0)))
     return single(small if abs(wide) < 1e-4 else exp_clamped(wide) - 1.0)
@@ -128,7 +134,7 @@ def expm1(x: Number) -> Number:
 
 @vectorisable
 def sinh(x: Number) -> Number:
-    """Hyperbolic sine."""
+    """Computes the hyperbolic sine."""
     wide = np.float64(x)
     e = exp_clamped(wide)
     small = wide * (1.0 + wide * wide * (1.0 / 6.0))
@@ -137,6 +143,6 @@ def sinh(x: Number) -> Number:
 
 @vectorisable
 def cosh(x: Number) -> Number:
-    """Hyperbolic cosine."""
+    """Computes the hyperbolic cosine."""
     e = exp_clamped(np.float64(x))
     return single(0.5 * (e + 1.0 / e))

@@ -1,4 +1,4 @@
-"""float32 logarithms and what is made of them: log, log1p, pow, asinh, acosh, atanh."""
+"""Float32 logarithms and functions based on them: log, log1p, pow, asinh, acosh, atanh."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from structir.backend.math.options import Number, vectorisable
 single = np.float32
 ZERO, ONE, HALF = single(0), single(1), single(0.5)
 INFINITY, NAN = single(np.inf), single(np.nan)
-SMALLEST_NORMAL, LIFT, LIFTED_BY = single(2.0**-126), single(2.0**23), single(23)
+SMALLEST_NORMAL, SCALE, SCALE_EXPONENT = single(2.0**-126), single(2.0**23), single(23)
 SQRT_HALF_BITS, MANTISSA_BITS = np.int32(0x3F3504F3), np.int32(23)
 EXPONENT_MASK = np.int32(-(2**23))
 LN_2_HIGH, LN_2_LOW = single(0.693359375), single(-2.12194440e-4)
@@ -26,12 +26,12 @@ L6, L7, L8 = single(0.11893518269062042), single(-0.11694380640983582), single(0
 
 @vectorisable
 def log(x: Number) -> Number:
-    """log: -inf at 0, NaN below, subnormals right."""
+    """Computes log(x): -inf at 0, NaN for x < 0; correct for subnormal x."""
     tiny = x < SMALLEST_NORMAL
-    lifted = x * LIFT if tiny else x
-    bits = bits_of_single(lifted)
+    scaled = x * SCALE if tiny else x
+    bits = bits_of_single(scaled)
     offset = bits - SQRT_HALF_BITS
-    exponent = single(offset >> MANTISSA_BITS) - (LIFTED_BY if tiny else ZERO)
+    exponent = single(offset >> MANTISSA_BITS) - (SCALE_EXPONENT if tiny else ZERO)
     t = single_of_bits(bits - (offset & EXPONENT_MASK)) - ONE
     p = fma_single(L8, t, L7)
     p = fma_single(p, t, L6)
@@ -51,7 +51,7 @@ def log(x: Number) -> Number:
 
 @vectorisable
 def log1p(x: Number) -> Number:
-    """log(1 + x) without cancellation."""
+    """Computes log(1 + x) without cancellation."""
     wide = np.float64(x)
     small = wide * (1.0 - wide * (0.5 - wide * (1.0 / 3.0)))
     return single(small if abs(wide) < 1e-4 else log_core(1.0 + wide))
@@ -59,24 +59,24 @@ def log1p(x: Number) -> Number:
 
 @vectorisable
 def pow(x: Number, y: Number) -> Number:
-    """x ** y with C's special cases."""
+    """Computes x ** y with the special cases of C."""
     size = abs(np.float64(x))
     exponent = np.float64(y)
     value = exp_clamped(exponent * log_core(size))
     value = 1.0 if size == 1.0 and x == x and y == y else value
-    whole = np.floor(exponent) == exponent
+    is_integer = np.floor(exponent) == exponent
     half = exponent * 0.5
-    odd = whole and np.floor(half) != half
+    odd = is_integer and np.floor(half) != half
     negative = bits_of_single(x) < np.int32(0)
     value = -value if negative and odd else value
-    defined = whole or not x < ZERO or size == np.inf
+    defined = is_integer or not x < ZERO or size == np.inf
     value = value if defined else np.nan
     return ONE if y == ZERO or x == ONE else single(value)
 
 
 @vectorisable
 def asinh(x: Number) -> Number:
-    """Inverse hyperbolic sine."""
+    """Computes the inverse hyperbolic sine."""
     wide = np.float64(x)
     size = abs(wide)
     square = wide * wide
@@ -88,7 +88,7 @@ def asinh(x: Number) -> Number:
 
 @vectorisable
 def acosh(x: Number) -> Number:
-    """Inverse hyperbolic cosine; NaN below 1."""
+    """Computes the inverse hyperbolic cosine; NaN for x < 1."""
     wide = np.float64(x)
     excess = wide - 1.0
     value = log_core(1.0 + (excess + math.sqrt(excess * (wide + 1.0))))
@@ -97,7 +97,7 @@ def acosh(x: Number) -> Number:
 
 @vectorisable
 def atanh(x: Number) -> Number:
-    """Inverse hyperbolic tangent; infinite at +-1, NaN beyond."""
+    """Computes the inverse hyperbolic tangent; infinite at +-1, NaN for |x| > 1."""
     wide = np.float64(x)
     square = wide * wide
     small = wide * (1.0 + square * (1.0 / 3.0 + square * 0.2))

@@ -1,4 +1,4 @@
-"""How the math functions are compiled: IEEE rules, fused multiply-add, nothing reordered."""
+"""Compile options of the math functions: IEEE semantics with contraction, without reordering."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from numba import njit
 
 from structir.backend.cpu.pipeline import KernelCompiler
 
-Number = Any  # a float32, float64 or integer, as the compiled code sees it
+Number = Any  # a float32, float64 or integer in compiled code
 OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": {"contract"}, "_nrt": False}
-# Nobody calls them from Python, and a wrapper takes half as long again to compile.
+# They are never called from Python, and wrappers increase the compile time by half.
 WITHOUT_WRAPPERS: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
 def vectorisable(function: Callable[..., Number]) -> Any:
-    """A function for use inside kernels, written without branches that LLVM could not flatten."""
+    """Compiles a function for use in kernels; LLVM must be able to convert its branches to
+    selects."""
     return njit(**OPTIONS, **WITHOUT_WRAPPERS, pipeline_class=KernelCompiler)(function)

@@ -1,4 +1,4 @@
-"""float32 remainders and floor quotients, exact over the whole range."""
+"""Float32 remainders and floor quotients, exact for all finite arguments."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ ZERO, INFINITY = single(0), single(np.inf)
 
 
 @vectorisable
-def left_over(x: Number, y: Number, inverse: Number) -> Number:
-    """x less some multiple of y, between -y and y: a step subtracts what 51 bits hold of the
-    quotient, exactly, and no quotient of two float32 has more than 277."""
+def reduce_modulo(x: Number, y: Number, inverse: Number) -> Number:
+    """Computes x minus a multiple of y, between -y and y.
+
+    Each step exactly subtracts a multiple with the leading 51 bits of the quotient; the quotient of
+    two float32 numbers has at most 277 bits."""
     r = fma_exact(-nearest(x * inverse), y, x)
     r = fma_exact(-nearest(r * inverse), y, r)
     r = fma_exact(-nearest(r * inverse), y, r)
@@ -29,22 +31,22 @@ def left_over(x: Number, y: Number, inverse: Number) -> Number:
 
 @vectorisable
 def remainder(x: Number, y: Number) -> Number:
-    """What floor division leaves, with the sign of the divisor."""
+    """Computes the remainder of floor division, which has the sign of the divisor."""
     by = np.float64(y)
-    r = left_over(np.float64(x), by, 1.0 / by)
-    other = (r < 0.0) != (by < 0.0) and r != 0.0
-    found = single(r + by if other else r)
-    return single_of_bits(bits_of_single(y) & SIGN) if found == ZERO else found
+    r = reduce_modulo(np.float64(x), by, 1.0 / by)
+    differs = (r < 0.0) != (by < 0.0) and r != 0.0
+    result = single(r + by if differs else r)
+    return single_of_bits(bits_of_single(y) & SIGN) if result == ZERO else result
 
 
 @vectorisable
 def floor_quotient(x: Number, y: Number) -> Number:
-    """The quotient rounded down."""
+    """Computes the quotient, rounded down."""
     wide, by = np.float64(x), np.float64(y)
     inverse = 1.0 / by
-    r = left_over(wide, by, inverse)
+    r = reduce_modulo(wide, by, inverse)
     low = nearest((wide - r) * inverse)
-    found = single(low - 1.0 if (r < 0.0) != (by < 0.0) and r != 0.0 else low)
+    result = single(low - 1.0 if (r < 0.0) != (by < 0.0) and r != 0.0 else low)
     signed = single_of_bits((bits_of_single(x) ^ bits_of_single(y)) & SIGN)
-    found_or_zero = signed if found == ZERO else found
-    return x / y if y == ZERO else found_or_zero
+    quotient = signed if result == ZERO else result
+    return x / y if y == ZERO else quotient

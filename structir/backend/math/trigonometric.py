@@ -1,4 +1,4 @@
-"""float32 trigonometry: sin, cos, tan exact over the whole range, and the inverses."""
+"""Float32 trigonometric functions: sin, cos, tan with exact range reduction, and the inverses."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from structir.backend.math.bits import (
     bits_of_single,
     fma_double,
     fma_single,
-    looked_up,
     single_of_bits,
+    table_lookup,
 )
 from structir.backend.math.double import HALF_PI, ROUNDER, atan_core, fma_exact
 from structir.backend.math.exponential import MAGNITUDE, SIGN
@@ -24,7 +24,7 @@ ZERO, ONE, HALF, SMALLEST_NORMAL = single(0), single(1), single(0.5), single(2.0
 TWO_OVER_PI = 0.6366197723675814
 HALF_PI_LOW = 6.123233995736766e-17
 PI = 3.141592653589793
-table_high, table_low = looked_up("high", HIGH), looked_up("low", LOW)
+table_high, table_low = table_lookup("high", HIGH), table_lookup("low", LOW)
 INTEGERS_FROM = np.int32(150)  # exponent from which a float32 is an integer
 
 # (sin(r)/r - 1) / r**2 and (cos(r) - 1 + r**2/2) / r**4, in r**2, |r| <= pi/4
@@ -44,11 +44,12 @@ A6 = 0.034692876385255
 
 
 @vectorisable
-def quadrant_and_rest(x: Number) -> Number:
-    """n and r with x = n * pi/2 + r, |r| <= pi/4; n comes in the low bits of the first value.
+def reduce_angle(x: Number) -> Number:
+    """Returns n and r with x = n * pi/2 + r and |r| <= pi/4; n is in the low bits of the first
+    value.
 
-    A large x is m * 2**e with a whole m: 2**e is taken modulo 2*pi, m times that in two doubles.
-    For others the table says 1.
+    A large x is m * 2**e with an integer m: the product of m and (2**e mod 2*pi) is computed in two
+    doubles. For small x the table entry is 1.
     """
     wide = np.float64(x)
     exponent = ((bits_of_single(x) & MAGNITUDE) >> np.int32(23)) - INTEGERS_FROM
@@ -64,7 +65,7 @@ def quadrant_and_rest(x: Number) -> Number:
 
 @vectorisable
 def sin_polynomial(r: Number) -> Number:
-    """sin on +-pi/4."""
+    """Computes sin(r) for |r| <= pi/4."""
     t = r * r
     p = fma_double(S4, t, S3)
     p = fma_double(p, t, S2)
@@ -75,7 +76,7 @@ def sin_polynomial(r: Number) -> Number:
 
 @vectorisable
 def cos_polynomial(r: Number) -> Number:
-    """cos on +-pi/4."""
+    """Computes cos(r) for |r| <= pi/4."""
     t = r * r
     p = fma_double(C3, t, C2)
     p = fma_double(p, t, C1)
@@ -85,8 +86,8 @@ def cos_polynomial(r: Number) -> Number:
 
 @vectorisable
 def sin(x: Number) -> Number:
-    """Sine."""
-    n, r = quadrant_and_rest(x)
+    """Computes the sine."""
+    n, r = reduce_angle(x)
     s, c = sin_polynomial(r), cos_polynomial(r)
     value = c if n & 1 else s
     rounded = single(-value if n & 2 else value)
@@ -95,8 +96,8 @@ def sin(x: Number) -> Number:
 
 @vectorisable
 def cos(x: Number) -> Number:
-    """Cosine."""
-    n, r = quadrant_and_rest(x)
+    """Computes the cosine."""
+    n, r = reduce_angle(x)
     s, c = sin_polynomial(r), cos_polynomial(r)
     value = s if n & 1 else c
     return single(-value if (n + 1) & 2 else value)
@@ -104,8 +105,8 @@ def cos(x: Number) -> Number:
 
 @vectorisable
 def tan(x: Number) -> Number:
-    """Tangent."""
-    n, r = quadrant_and_rest(x)
+    """Computes the tangent."""
+    n, r = reduce_angle(x)
     s, c = sin_polynomial(r), cos_polynomial(r)
     over, under = (-c if n & 1 else s), (s if n & 1 else c)
     value = single(over / under)
@@ -114,26 +115,25 @@ def tan(x: Number) -> Number:
 
 @vectorisable
 def with_sign_of(value: Number, x: Number) -> Number:
-    """A non-negative value under the sign of x, that of zero included."""
+    """Returns a non-negative value with the sign of x, including that of zero."""
     return single_of_bits(bits_of_single(single(value)) | (bits_of_single(x) & SIGN))
 
 
 @vectorisable
 def atan(x: Number) -> Number:
-    """Inverse tangent."""
+    """Computes the inverse tangent."""
     return with_sign_of(atan_core(abs(np.float64(x))), x)
 
 
 @vectorisable
 def asin_of_half(x: Number) -> Number:
-    """asin(x) for a size x up to 1/2, of larger ones that of sqrt((1 - x) / 2), which is
-    (pi/2 - asin(x)) / 2. A root in single precision and what it lacks take half the time of a
-    double's."""
+    """Computes asin(x) for 0 <= x <= 1/2, and asin(sqrt((1 - x) / 2)) = (pi/2 - asin(x)) / 2 for
+    larger x. A single-precision root with its error takes half the time of a double root."""
     near = x < HALF
     half = (ONE - x) * HALF
     root = math.sqrt(half)
-    lack = fma_single(-root, root, half) / (root + root + SMALLEST_NORMAL)
-    r = np.float64(x) if near else np.float64(root) + np.float64(lack)
+    error = fma_single(-root, root, half) / (root + root + SMALLEST_NORMAL)
+    r = np.float64(x) if near else np.float64(root) + np.float64(error)
     t = r * r
     p = fma_double(A6, t, A5)
     p = fma_double(p, t, A4)
@@ -146,7 +146,7 @@ def asin_of_half(x: Number) -> Number:
 
 @vectorisable
 def asin(x: Number) -> Number:
-    """Inverse sine; NaN outside -1 .. 1."""
+    """Computes the inverse sine; NaN for |x| > 1."""
     size = abs(x)
     angle = asin_of_half(size)
     return with_sign_of(angle if size < HALF else fma_double(-2.0, angle, HALF_PI), x)
@@ -154,7 +154,7 @@ def asin(x: Number) -> Number:
 
 @vectorisable
 def acos(x: Number) -> Number:
-    """Inverse cosine; NaN outside -1 .. 1."""
+    """Computes the inverse cosine; NaN for |x| > 1."""
     size = abs(x)
     angle = asin_of_half(size)
     negative = x < ZERO
@@ -166,7 +166,7 @@ def acos(x: Number) -> Number:
 
 @vectorisable
 def atan2(y: Number, x: Number) -> Number:
-    """The angle of the point (x, y), with C's special cases."""
+    """Computes the angle of the point (x, y), with the special cases of C."""
     height, width = abs(np.float64(y)), abs(np.float64(x))
     steep = height > width
     short, long = (width if steep else height), (height if steep else width)

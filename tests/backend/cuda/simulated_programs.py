@@ -266,7 +266,7 @@ def test_what_does_not_fit_is_refused(flow):
         flow["same"](np.zeros(3))
     with pytest.raises(ShapeMismatchError, match="1 axes"):
         flow["same"](floats(2, 2))
-    with pytest.raises(StructIRError, match="takes 1 argument, but 0"):
+    with pytest.raises(StructIRError, match="expected 1 argument, found 0"):
         flow["same"]()
     with pytest.raises(StructIRError, match="no function 'other'"):
         flow["other"]

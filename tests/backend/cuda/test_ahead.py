@@ -150,7 +150,7 @@ def test_plans_that_are_written_down_run_as_they_were():
     first = DeviceExecutable(module, device)
     said = json.dumps(written([f.stored for f in first.direct.values()], DeviceWriting(id)))
     found = read(json.loads(said), lambda: DeviceReading(json.loads(said), id, device, False))
-    again = DeviceExecutable(module, device, shelf=SavedPlans(list(module.functions), found))
+    again = DeviceExecutable(module, device, store=SavedPlans(list(module.functions), found))
     assert list(again.direct) == list(first.direct)
     wanted = first["main_adjoint"](*given)
     assert_agree(on_host(wanted), on_host(again["main_adjoint"](*given)))

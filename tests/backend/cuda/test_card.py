@@ -131,5 +131,5 @@ def test_arguments_of_a_form_that_was_met_are_not_looked_at_again(card, monkeypa
     monkeypatch.undo()
     with pytest.raises(StructIRError, match="main: parameter w"):
         run(x.reshape((2, 8)), w)
-    with pytest.raises(StructIRError, match="takes 2 arguments, but 1"):
+    with pytest.raises(StructIRError, match="expected 2 arguments, found 1"):
         run(x)

@@ -1,4 +1,4 @@
-"""Interprets the bindings around compiled regions; functions and loops run by their plans."""
+"""Interprets the bindings around compiled regions; functions and loops run from step plans."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from structir.backend.planned import StepPlans
 from structir.backend.program import RegionCall, arranged
 from structir.backend.step_plan import LEFT
 from structir.backend.steps import InstructionBlock
-from structir.backend.traced import PlanTracer, Whole
+from structir.backend.traced import PlanTracer, RegionFunction
 from structir.interpret.argument_checks import match
 from structir.interpret.interpreter import Frame, Interpreter, frame_of
 from structir.interpret.kernels import KernelValue
@@ -23,11 +23,11 @@ from structir.ir.dims import Sym
 from structir.ir.expr import Call, Expr, Function, GlobalVar
 from structir.ir.kernel import Kernel
 
-MOST_CHECKED = 256  # argument shapes memoized as valid
+MAX_CHECKED_CALLS = 256  # argument shapes memoized as valid
 
 
 @attrs.frozen(eq=False)
-class CompiledMachine(Interpreter):
+class CompiledInterpreter(Interpreter):
     """Interprets control flow and calls of functions whose regions are compiled."""
 
     direct: Mapping[str, Any] = attrs.Factory(dict)
@@ -41,17 +41,17 @@ class CompiledMachine(Interpreter):
 
     def closure(self, function: Function, outer: Activation | None, name: str) -> Closure:
         """Returns a function as a value whose calls and loops are planned."""
-        made = super().closure(function, outer, name)
-        return attrs.evolve(made, call=self._planned, loop=self.plans.loop)
+        value = super().closure(function, outer, name)
+        return attrs.evolve(value, call=self._planned, loop=self.plans.loop)
 
     def _planned(self, closure: Closure, args: tuple[Value, ...]) -> Value:
         """Returns the result of a function, from its plan if there is one."""
-        found = LEFT
+        result = LEFT
         if closure.outer is None and len(args) == len(closure.function.params):
             pairs = zip(closure.function.params, args, strict=True)
-            args = tuple([self.given(p.struct_info, a) for p, a in pairs])
-            found = self.plans.call(closure, args)
-        return self.run(self.entered(closure, args)) if found is LEFT else found
+            args = tuple([self.as_argument(p.struct_info, a) for p, a in pairs])
+            result = self.plans.call(closure, args)
+        return self.run(self.entered(closure, args)) if result is LEFT else result
 
     def kernel(self, kernel: Kernel) -> KernelValue:
         """Returns the compiled form of a kernel that the host calls."""
@@ -64,17 +64,19 @@ class CompiledMachine(Interpreter):
                 arrays = [np.asarray(scope.value(v)) for v in expr.inputs]
                 region = expr.region
                 with_sizes = region.free_symbols or recording.get()
-                called = region(arrays, scope.sizes) if with_sizes else region.entry(*arrays)
-                return arranged(expr.results, called)
+                results = region(arrays, scope.sizes) if with_sizes else region.entry(*arrays)
+                return arranged(expr.results, results)
             case Call(GlobalVar(name)) if name not in self.direct:
                 callee = super().global_function(name)
                 if isinstance(callee, Closure):
                     args = tuple([self.value(a, scope) for a in expr.args])
-                    found = self.plans.call(callee, args)
-                    if found is not LEFT:
-                        return found
+                    result = self.plans.call(callee, args)
+                    if result is not LEFT:
+                        return result
             case GlobalVar(name) if name in self.direct:
-                return Whole(self.direct[name], self.global_function(name), self.plans.loop)
+                return RegionFunction(
+                    self.direct[name], self.global_function(name), self.plans.loop
+                )
         return super().evaluate(expr, scope)
 
     def entered(self, closure: Closure, args: tuple[Value, ...]) -> Frame:
@@ -86,22 +88,22 @@ class CompiledMachine(Interpreter):
         if sizes is None:
             frame = super().entered(closure, args)
             if key is not None:
-                if len(self.checked) >= MOST_CHECKED:
+                if len(self.checked) >= MAX_CHECKED_CALLS:
                     self.checked.clear()
                 self.checked[key] = dict(frame.scope.sizes)
             return frame
         scope = Activation(dict(zip(function.params, args, strict=True)), dict(sizes))
-        stated, where = function.ret_struct_info, f"{closure.name}: result"
+        result_info, where = function.ret_struct_info, f"{closure.name}: result"
 
         def finish(value: Value) -> Value:
-            match([(stated, value, where)], scope)
+            match([(result_info, value, where)], scope)
             return value
 
         return frame_of(function.body, scope, finish)
 
     def global_function(self, name: str) -> Any:
         """Returns a function of the module; one that is a single region needs no activation."""
-        found = self.direct.get(name)
-        if found is None:
+        compiled = self.direct.get(name)
+        if compiled is None:
             return super().global_function(name)
-        return found if recording.get() else found.entry
+        return compiled if recording.get() else compiled.entry
