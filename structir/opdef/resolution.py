@@ -106,7 +106,7 @@ def _tensor(name: str, info: StructInfo | None) -> TensorStructInfo | None:
 
 
 def resolve_call(definition: DeclaredOp, call_view: CallView) -> ResolvedCall:
-    """Resolves the index signature of a call; memoized where ranks and attributes determine it."""
+    """Resolves the index signature of a call; memoized where ranks, dtypes and attributes determine it."""
     key = _resolution_key(definition, call_view)
     resolved = definition.resolutions.get(key) if key is not None else None
     if resolved is None:
@@ -120,17 +120,25 @@ def resolve_call(definition: DeclaredOp, call_view: CallView) -> ResolvedCall:
 def _resolution_key(definition: DeclaredOp, call_view: CallView) -> Any:
     if definition.reads_sizes:
         return None
-    ranks = tuple(
+    if not callable(definition.index_signature):
+        return tuple([_member_count(info) for info in call_view.operands.values()])
+    if any(p.is_argument and p.kind is not None for p in definition.signature.parameters):
+        return None
+    types = tuple(
         [
-            tuple([m.ndim for m in info]) if type(info) is tuple else (info and (info.ndim,))
+            tuple([(m.ndim, m.dtype) for m in info])
+            if type(info) is tuple
+            else (info and (info.ndim, info.dtype))
             for info in call_view.operands.values()
         ]
     )
-    if not callable(definition.index_signature):
-        return tuple([len(r) if r else 0 for r in ranks])
-    if any(p.is_argument and p.kind is not None for p in definition.signature.parameters):
-        return None
-    return ranks, tuple(call_view.attributes.items())
+    return types, tuple(call_view.attributes.items())
+
+
+def _member_count(info: Any) -> int:
+    if type(info) is tuple:
+        return len(info)
+    return 0 if info is None else 1
 
 
 def _resolve(definition: DeclaredOp, call_view: CallView) -> ResolvedCall:

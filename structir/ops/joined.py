@@ -207,16 +207,19 @@ def meshgrid_signature(call: CallView) -> ResolvedSignature:
         call.reject("tensors: expected at least one vector, found none")
     axes = index_vars(len(ranks))
     reads = ", ".join([f"tensors_{k}[{i}]" for k, i in enumerate(axes)])
-    results = [access_text(f"*y_{k}", axes) for k in range(len(axes))]
+    order = axes if call.attributes["indexing"] == "ij" else [*axes[1::-1], *axes[2:]]
+    results = [access_text(f"*y_{k}", order) for k in range(len(axes))]
     dtypes = [info.dtype for info in call.info("tensors") if info.dtype is not None]
     signature = f"{reads} -> {', '.join([f'{result} @ dtype' for result in results])}"
     return ResolvedSignature(signature, "", "", {"dtype": dtypes[0] if dtypes else None})
 
 
-# `reads_sizes` because memoized signatures do not depend on dtypes, and this one does.
-@op(meshgrid_signature, reads_sizes=True)
+@op(meshgrid_signature)
 def meshgrid(tensors: Operands, indexing: Literal["ij", "xy"] = "ij") -> Operands:
-    """Creates coordinate tensors of a grid from one vector per axis."""
+    """Creates coordinate tensors of a grid from one vector per axis.
+
+    With `indexing="xy"` the first two axes of the results are swapped, as in numpy.meshgrid.
+    """
     return tensors
 
 
@@ -227,3 +230,5 @@ split.example(f32[2, 7], (2, 5), axis=1)
 pad.example(f32[2, 3], (1, 0, 2, 1))
 pad.example(f32[3, 4], (1, 1, 2, 0), "reflect")
 meshgrid.example([f32[2], f32[3]])
+meshgrid.example([f32[2], f32[3], f32[4]], "xy")
+meshgrid.example([f32[2]], "xy")

@@ -64,7 +64,7 @@ class Provenance:
 
     def measure(self, var: Var, value: Expr) -> None:
         """Records the size of the value of a variable."""
-        self._sizes[var] = self._size(value)[0]
+        self._sizes[var] = self._call_count(value) if type(value) is Call else 1
 
     def record(self, rule: str, var: Var, value: Expr, span: Span | None) -> None:
         """Records an application; raises PassError if the rule diverges."""
@@ -97,14 +97,14 @@ class Provenance:
     def _size(self, value: Any) -> Size:
         if not isinstance(value, Call):
             return 1, 0
-        calls = 1 + sum([self._operand(argument) for argument in value.args])
         numbers = sum(map(_numbers, (*value.args, *value.attrs.values())))
-        return min(calls, MAX_SIZE), numbers
+        return self._call_count(value), numbers
 
-    def _operand(self, argument: Any) -> int:
-        if isinstance(argument, Tuple):
-            return 1 + sum(map(self._operand, argument.fields))
-        return self._sizes.get(argument, 0) if isinstance(argument, Var) else 0
+    def _call_count(self, value: Call | Tuple) -> int:
+        count, sizes = 1, self._sizes
+        for argument in value.args if type(value) is Call else value.fields:  # type: ignore[union-attr]
+            count += self._call_count(argument) if type(argument) is Tuple else sizes.get(argument, 0)
+        return min(count, MAX_SIZE)
 
 
 def _grows(old: Application, new: Application) -> bool:
