@@ -106,7 +106,7 @@ def _tensor(name: str, info: StructInfo | None) -> TensorStructInfo | None:
 
 
 def resolve_call(definition: DeclaredOp, call_view: CallView) -> ResolvedCall:
-    """Resolves the index signature of a call; memoized where ranks, dtypes and attributes determine it."""
+    """Resolves the index signature of a call; memoized by ranks, dtypes and attributes."""
     key = _resolution_key(definition, call_view)
     resolved = definition.resolutions.get(key) if key is not None else None
     if resolved is None:

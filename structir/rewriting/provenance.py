@@ -101,9 +101,10 @@ class Provenance:
         return self._call_count(value), numbers
 
     def _call_count(self, value: Call | Tuple) -> int:
-        count, sizes = 1, self._sizes
-        for argument in value.args if type(value) is Call else value.fields:  # type: ignore[union-attr]
-            count += self._call_count(argument) if type(argument) is Tuple else sizes.get(argument, 0)
+        count = 1
+        for argument in value.args if isinstance(value, Call) else value.fields:
+            nested = type(argument) is Tuple
+            count += self._call_count(argument) if nested else self._sizes.get(argument, 0)
         return min(count, MAX_SIZE)
 
 
