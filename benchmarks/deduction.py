@@ -31,8 +31,8 @@ Times = dict[str, list[float]]  # of each op, in seconds
 
 
 def used_ops() -> Iterator[Op]:
-    """Every op that has a line."""
-    return (op for op in registered_ops() if hasattr(op.definition, "line"))
+    """Returns every op that is declared by an index signature."""
+    return (op for op in registered_ops() if hasattr(op.definition, "index_signature"))
 
 
 def as_expression(value: Any, symbols: Symbols | None) -> Any:

@@ -101,9 +101,9 @@ MUTANTS = [
         ("what differs is not 1", "equate(store, small, 1)\n        return True", "return True"),
         (
             "the size of a join is any operand that may be 1",
-            "    for result, known in open_operands:\n        if proves_not_one(store, known):\n"
-            "            for inner",
-            "    for result, known in open_operands:\n        if True:\n            for inner",
+            "    for result, resolved in open_operands:\n"
+            "        if proves_not_one(store, resolved):\n            for inner",
+            "    for result, resolved in open_operands:\n        if True:\n            for inner",
         ),
     ),
     *_room(
@@ -159,8 +159,8 @@ MUTANTS = [
         ),
         (
             "a row that stands twice may be cut unequally",
-            "for one, other in zip(value, section, strict=True):",
-            "for one, other in zip((), ()):",
+            "for first, second in zip(value, section, strict=True):",
+            "for first, second in zip((), ()):",
         ),
     ),
     *_room(

@@ -51,7 +51,7 @@ class Provenance:
 
     def __init__(self) -> None:
         self._latest: dict[Var, Application] = {}
-        self._sizes: dict[Var, int] = {}
+        self._sizes: dict[Expr, int] = {}
 
     def of(self, var: Var) -> Application | None:
         """Returns the latest application whose replacement contains the value of a variable."""
@@ -103,8 +103,10 @@ class Provenance:
     def _call_count(self, value: Call | Tuple) -> int:
         count = 1
         for argument in value.args if isinstance(value, Call) else value.fields:
-            nested = type(argument) is Tuple
-            count += self._call_count(argument) if nested else self._sizes.get(argument, 0)
+            if isinstance(argument, Tuple):
+                count += self._call_count(argument)
+            else:
+                count += self._sizes.get(argument, 0)
         return min(count, MAX_SIZE)
 
 

@@ -111,7 +111,7 @@ WRONG: list[tuple[str, Callable[..., Any], dict[str, Any], str, str]] = [
     ("x[i] -> out[i]", of_numpy, {}, None, "scalar expression.*raises TypeError"),
     ("x[i] -> out[i]", of_math, {}, None, "scalar expression.*raises TypeError"),
     ("x[i] -> out[i]", branching, {}, None, "no truth value"),
-    ("x[i] -> out[i]", an_array, {}, None, "not on ndarray"),
+    ("x[i] -> out[i]", an_array, {}, None, "or a number, found ndarray"),
     ("x[i] -> out[i]", pair, {}, "out[i]", "one value for each of 1 results, found 2"),
     ("x[i] -> out[i]", exp, {}, None, "name of the built-in op R.exp"),
     ("x[i] -> out[i]", one, {"name": "nn.relu"}, None, "name of the built-in op R.nn.relu"),

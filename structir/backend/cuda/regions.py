@@ -135,7 +135,7 @@ class DeviceMachine(Interpreter):
     device: Any = None
     direct: Mapping[str, DeviceFunction] = attrs.Factory(dict)
 
-    def given(self, info: StructInfo, value: Value) -> Value:
+    def as_argument(self, info: StructInfo, value: Value) -> Value:
         """An argument of a call: tensors are moved to the device."""
         return on_device(self.device, info, value)
 

@@ -79,7 +79,7 @@ def _tensor_data(info: StructInfo | None) -> dict[str, Any]:
 def index_signature(call: Call) -> str:
     """Returns the index signature of an op at a call; "" for an op without one."""
     try:
-        return signature_text(call.op.definition.line_of(call))  # type: ignore[attr-defined]
+        return signature_text(call.op.definition.index_signature_of(call))  # type: ignore[attr-defined]
     except (StructIRError, InvalidCall, AttributeError):
         return ""
 

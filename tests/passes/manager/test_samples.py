@@ -92,7 +92,7 @@ def test_a_program_that_rejects_all_sizes_is_an_error_with_a_hint() -> None:
         pipeline("cse")(module)
     (diagnostic,) = error.value.diagnostics
     assert "common_subexpression_elimination: no results to compare" in diagnostic.message
-    assert "n == 1009 is required" in diagnostic.notes[0].text
+    assert "expected n == 1009" in diagnostic.notes[0].text
     assert "--sizes" in (diagnostic.hint or "")
     comparing = VerifyResults(sizes={"n": 1009})
     with PassContext([comparing]):
