@@ -86,6 +86,26 @@ def test_a_strided_window_is_not_guessed() -> None:
     assert known(solver, inner) == (10,)
 
 
+def test_windows_of_equal_spans_have_equal_numbers_of_positions() -> None:
+    first, second, inner = sym("y"), sym("z"), sym("h")
+    windows = [Window(outer, inner, 3, 2, 0, 1) for outer in (first, second)]
+    assert solver_of(*windows).equal(first, second) is True
+
+
+def test_row_variables_around_a_repeated_one_are_empty() -> None:
+    middle, left, right = RowVar(), RowVar(), RowVar()
+    solver = solver_of(RowEq((middle,), (left, middle, right)))
+    assert solver.resolve((left,)) == solver.resolve((right,)) == ()
+    with pytest.raises(Conflict, match="ranks"):
+        solver_of(RowEq((middle,), (2, middle)))
+
+
+def test_both_occurrences_of_a_row_variable_are_equal() -> None:
+    repeated, n, m = RowVar(), sym("n"), sym("m")
+    solver = solver_of(RowEq((repeated, repeated), (2, n, m, 3)))
+    assert known(solver, n, m) == (3, 2)
+
+
 def test_a_size_below_two_different_sizes_is_one() -> None:
     n, m, k = sym("n"), sym("m"), sym("k")
     solver = solver_of(DimLe(n, m), DimLe(m, 4), DimLe(n, k), DimLe(k, 6))
