@@ -31,12 +31,12 @@ class Mutant:
     tests: str
 
 
-def _room(file: str, tests: str, *rules: tuple[str, str, str]) -> list[Mutant]:
+def _mutants_of(file: str, tests: str, *rules: tuple[str, str, str]) -> list[Mutant]:
     return [Mutant(what, file, rule, broken, tests) for what, rule, broken in rules]
 
 
 MUTANTS = [
-    *_room(
+    *_mutants_of(
         "structir/analysis/lattice.py",
         "tests/analysis tests/conformance",
         (
@@ -86,7 +86,7 @@ MUTANTS = [
             "if a is None or b is None:\n        return ERASED",
         ),
     ),
-    *_room(
+    *_mutants_of(
         "structir/solver/propagation/dim_broadcast.py",
         "tests/solver/test_cases.py tests/solver",
         (
@@ -107,7 +107,7 @@ MUTANTS = [
             "    for result, resolved in open_operands:\n        if True:\n            for inner",
         ),
     ),
-    *_room(
+    *_mutants_of(
         "structir/solver/propagation/arithmetic.py",
         "tests/solver/test_cases.py tests/solver",
         (
@@ -126,7 +126,7 @@ MUTANTS = [
             "pass",
         ),
     ),
-    *_room(
+    *_mutants_of(
         "structir/solver/propagation/windows.py",
         "tests/solver/test_cases.py tests/solver",
         (
@@ -145,7 +145,7 @@ MUTANTS = [
             "if False:",
         ),
     ),
-    *_room(
+    *_mutants_of(
         "structir/solver/propagation/row_unification.py",
         "tests/solver/test_cases.py tests/solver",
         (
@@ -164,7 +164,7 @@ MUTANTS = [
             "for first, second in zip((), ()):",
         ),
     ),
-    *_room(
+    *_mutants_of(
         "structir/solver/propagation/row_broadcast.py",
         "tests/solver/test_cases.py tests/solver",
         (
@@ -179,7 +179,7 @@ MUTANTS = [
             "        end += 1",
         ),
     ),
-    *_room(
+    *_mutants_of(
         "structir/solver/program/generalisation.py",
         "tests/solver/test_cases.py tests/solver",
         (
@@ -193,7 +193,7 @@ MUTANTS = [
             "(*state_rows, *cell.results[states:])",
         ),
     ),
-    *_room(
+    *_mutants_of(
         "structir/solver/constraints/scheme.py",
         "tests/solver/test_cases.py tests/solver",
         (
@@ -202,7 +202,7 @@ MUTANTS = [
             "positions(instance.store, window, span) - 1",
         ),
     ),
-    *_room(
+    *_mutants_of(
         "structir/projections/regions.py",
         "tests/projections/test_region_cases.py tests/projections",
         (
@@ -226,7 +226,7 @@ MUTANTS = [
             "for box in region.boxes[:1]:\n            for link",
         ),
     ),
-    *_room(
+    *_mutants_of(
         "structir/projections/index_sets.py",
         "tests/projections/test_region_cases.py tests/projections",
         (
@@ -245,7 +245,7 @@ MUTANTS = [
             "pass",
         ),
     ),
-    *_room(
+    *_mutants_of(
         "structir/projections/access.py",
         "tests/projections/test_run.py tests/projections",
         (
@@ -259,7 +259,7 @@ MUTANTS = [
             "if any(lo < 0 or hi > n for",
         ),
     ),
-    *_room(
+    *_mutants_of(
         "structir/projections/run.py",
         "tests/projections/test_run.py tests/projections",
         (
@@ -268,7 +268,7 @@ MUTANTS = [
             'if op in ("lt",):',
         ),
     ),
-    *_room(
+    *_mutants_of(
         "structir/projections/row_major.py",
         "tests/projections/test_region_cases.py tests/projections",
         (
@@ -277,7 +277,7 @@ MUTANTS = [
             "if greatest - least > factor:",
         ),
     ),
-    *_room(
+    *_mutants_of(
         "structir/backend/planned.py",
         "tests/backend/test_step_plans.py tests/backend/test_loops_at_once.py",
         (
@@ -286,7 +286,7 @@ MUTANTS = [
             "return value.ndim, value.dtype",
         ),
     ),
-    *_room(
+    *_mutants_of(
         "structir/backend/traced.py",
         "tests/backend/test_step_plans.py tests/backend/test_loops_at_once.py",
         (
@@ -295,7 +295,7 @@ MUTANTS = [
             "if then_slot.dtype != else_slot.dtype:",
         ),
     ),
-    *_room(
+    *_mutants_of(
         "structir/backend/compiled_region.py",
         "tests/backend/test_executable.py tests/backend/test_step_plans.py",
         (
@@ -309,7 +309,7 @@ MUTANTS = [
             "and not check.loose",
         ),
     ),
-    *_room(
+    *_mutants_of(
         "structir/projections/boxes.py",
         "tests/projections/test_region_cases.py tests/projections",
         (
@@ -327,23 +327,25 @@ MUTANTS = [
 
 
 def failure(tests: str, copy: Path) -> str | None:
-    """What is said of the first test of some rooms that fails; None where none does."""
+    """Returns the output of the first test that fails, or None."""
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
     command += ["-m", "not gpu and not exhaustive"]  # as `make test` does
     command += ["-p", "no:randomly", *tests.split()]
-    own = {**os.environ, "PYTHONPATH": str(copy)}
-    done = subprocess.run(command, cwd=copy, env=own, capture_output=True, text=True, check=False)
+    environment = {**os.environ, "PYTHONPATH": str(copy)}
+    done = subprocess.run(
+        command, cwd=copy, env=environment, capture_output=True, text=True, check=False
+    )
     return None if done.returncode == 0 else done.stdout[-2000:]
 
 
 def lives(mutant: Mutant, copy: Path) -> bool:
-    """Whether no test of its room fails on a broken rule."""
+    """Returns whether no test fails on a broken rule."""
     file = copy / mutant.file
     whole = file.read_text(encoding="utf-8")
     file.write_text(whole.replace(mutant.rule, mutant.broken), encoding="utf-8")
-    found = failure(mutant.tests, copy)
+    output = failure(mutant.tests, copy)
     file.write_text(whole, encoding="utf-8")
-    return found is None
+    return output is None
 
 
 def main() -> int:
@@ -355,9 +357,9 @@ def main() -> int:
         copy = Path(folder) / "copy"
         shutil.copytree(HERE, copy, ignore=shutil.ignore_patterns(*LEFT_OUT))
         for tests in dict.fromkeys(mutant.tests for mutant in chosen):
-            said = failure(tests, copy)
-            if said is not None:
-                print(f"these fail as it is: {tests}\n{said}")
+            output = failure(tests, copy)
+            if output is not None:
+                print(f"these tests fail without a mutation: {tests}\n{output}")
                 return 1
         for mutant in chosen:
             survived = lives(mutant, copy)
