@@ -180,8 +180,8 @@ def op(
     def declare(body: Callable[..., Any]) -> Declaration:
         op_name = name or body.__name__.rstrip("_")
         if "return" not in body.__annotations__:
-            hint = "write `-> Point` for a scalar expression, `-> Expr` for a tree of calls"
-            message = "missing return annotation: expected Point, Expr or Array, found none"
+            hint = "write `-> ScalarExpr` for a scalar expression, `-> Expr` for a tree of calls"
+            message = "missing return annotation: expected ScalarExpr, Expr or Array, found none"
             raise NotationError(Diagnostic(message, op=op_name, hint=f"{hint}, or `-> Array`"))
         if is_built_in(body):  # checked by tests, to keep the import fast
             return Declaration(SignatureOpDefinition(op_name, index_signature, body, **options))

@@ -116,7 +116,13 @@ WRONG: list[tuple[str, Callable[..., Any], dict[str, Any], str, str]] = [
     ("x[i] -> out[i]", exp, {}, None, "name of the built-in op R.exp"),
     ("x[i] -> out[i]", one, {"name": "nn.relu"}, None, "name of the built-in op R.nn.relu"),
     ("x[i] -> out[i]", one, {"name": "a b"}, None, "expected identifiers"),
-    ("x[i] -> out[i]", bare, {}, None, "missing return annotation"),
+    (
+        "x[i] -> out[i]",
+        bare,
+        {},
+        None,
+        "missing return annotation: expected ScalarExpr, Expr or Array, found none",
+    ),
 ]
 
 

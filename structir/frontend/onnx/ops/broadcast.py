@@ -130,13 +130,13 @@ def mean(node: OnnxNode) -> Expr:
 
 # ---- known elements
 
-Known = tuple[Any, str]
+ElementsAndDtype = tuple[Any, str]
 
 
-def _each(act: Callable[..., Any], dtype: str | None = None) -> Callable[..., Known]:
+def _each(act: Callable[..., Any], dtype: str | None = None) -> Callable[..., ElementsAndDtype]:
     """Returns an elementwise folding rule, by default in the dtype of its first operand."""
 
-    def carry(node: OnnxNode, *operands: Elements) -> Known:
+    def carry(node: OnnxNode, *operands: Elements) -> ElementsAndDtype:
         floats = is_float(node.dtype())
         shape = np.broadcast_shapes(*[o.shape for o in operands])
         flat = [np.broadcast_to(o, shape).ravel() for o in operands]
@@ -208,13 +208,13 @@ def _mod(node: OnnxNode, a: Elements, b: Elements) -> Known | None:
 
 
 @carries("Max", "Min")
-def _extreme(node: OnnxNode, *operands: Elements) -> Known:
+def _extreme(node: OnnxNode, *operands: Elements) -> ElementsAndDtype:
     choose = dims.dim_max if node.op_type == "Max" else dims.dim_min
     return _each(lambda *each: choose(*[_exact(e) for e in each[:-1]]))(node, *operands)
 
 
 @carries("Where")
-def _where(node: OnnxNode, cond: Elements, x: Elements, y: Elements) -> Known:
+def _where(node: OnnxNode, cond: Elements, x: Elements, y: Elements) -> ElementsAndDtype:
     result, _ = _each(lambda c, a, b, f: a if c else b)(node, cond, x, y)
     return result, node.dtype(1)
 
