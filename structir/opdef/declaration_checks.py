@@ -120,7 +120,7 @@ class _Check:
             name = self.parameter_of(access)
             if name is None:
                 expected = f"expected a body parameter {access.name} for the operand {access.text}"
-                hint = f"name the parameters of the body after the operands: `{access.name}: ScalarExpr`"
+                hint = f"name body parameters after operands: `{access.name}: ScalarExpr`"
                 raise self.error(f"{expected}, found {_list_text(names)}", access.text, hint)
             covered.add(name)
         for name in names:

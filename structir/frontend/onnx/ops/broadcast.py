@@ -203,7 +203,7 @@ carries("Or")(_each(lambda a, b, f: bool(a or b)))
 
 
 @carries("Mod")
-def _mod(node: OnnxNode, a: Elements, b: Elements) -> Known | None:
+def _mod(node: OnnxNode, a: Elements, b: Elements) -> ElementsAndDtype | None:
     return None if node.flag("fmod") else _each(lambda x, y, f: dims.floormod(x, y))(node, a, b)
 
 
@@ -220,7 +220,7 @@ def _where(node: OnnxNode, cond: Elements, x: Elements, y: Elements) -> Elements
 
 
 @carries("Cast")
-def _cast(node: OnnxNode, x: Elements) -> Known | None:
+def _cast(node: OnnxNode, x: Elements) -> ElementsAndDtype | None:
     dtype = node.dtype_attr("to") or ""
     if dtype == "bool":
         if any(isinstance(e, Poly) for e in x.ravel()):
