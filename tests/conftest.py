@@ -18,9 +18,14 @@ import hashlib
 import sys
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from structir.backend.private_files import check_folder
+
+# A time limit per example fails on a busy machine.
+hypothesis.settings.register_profile("structir", deadline=None)
+hypothesis.settings.load_profile("structir")
 
 CACHE = Path(__file__).parent.parent / "build" / "test-cache"
 

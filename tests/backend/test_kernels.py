@@ -111,7 +111,7 @@ BITS = st.lists(st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1)),
 
 
 @pytest.mark.parametrize("dtype", [*FLOATS, *WHOLE])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(bits=BITS)
 @example(bits=[(18014398509481983, 1136), (2**64 - 1, 3)])
 def test_arithmetic_is_the_same_bit_for_bit(dtype: str, bits: list[tuple[int, int]]) -> None:

@@ -60,7 +60,7 @@ def test_products_with_constants(line: str) -> None:
     assert_no_worse(compiled[normal], wanted[normal], line)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     rows=st.integers(1, 40),
     columns=st.integers(1, 300),

@@ -50,7 +50,7 @@ def clean(attributes: dict[str, Any]) -> dict[str, Any]:
 
 
 @given(windows, sizes, st.booleans(), st.sampled_from([1, 2]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_convolutions(attributes: Any, shape: Any, symbolic: bool, group: int) -> None:
     attributes = clean(dict(attributes))
     weight = RNG.standard_normal((4, 2 // group, *attributes["kernel_shape"])).astype("f4")
@@ -61,7 +61,7 @@ def test_convolutions(attributes: Any, shape: Any, symbolic: bool, group: int) -
 
 
 @given(windows, sizes, st.sampled_from(["MaxPool", "AveragePool"]), st.booleans(), st.booleans())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_pools(attributes: Any, shape: Any, op: str, ceil: bool, counted: bool) -> None:
     attributes = clean(dict(attributes))
     more = {"count_include_pad": int(counted)} if op == "AveragePool" else {}
@@ -80,7 +80,7 @@ steps = st.sampled_from([-3, -2, -1, 1, 2, 3])
 
 
 @given(bound, bound, steps, st.integers(0, 6), st.booleans())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 def test_slices(start: int, end: int, step: int, length: int, symbolic: bool) -> None:
     constants = {
         "s": np.array([start]),
@@ -98,7 +98,7 @@ def test_slices(start: int, end: int, step: int, length: int, symbolic: bool) ->
     st.sampled_from(["constant", "edge", "reflect"]),
     st.booleans(),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_padding(pads: list[int], mode: str, symbolic: bool) -> None:
     constants = {"p": np.array(pads), "v": np.float32(1.5)}
     declared = ["m", "n"] if symbolic else [3, 4]

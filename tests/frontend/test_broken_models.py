@@ -158,7 +158,7 @@ WHOLE = whole_model()
 
 
 @given(st.integers(0, len(WHOLE) - 1), st.integers(0, 255), st.booleans())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_damaged_files(tmp_path_factory: Any, place: int, byte: int, cut: bool) -> None:
     """Changes a byte or truncates: the result is a module or a DiagnosticError."""
     path = tmp_path_factory.mktemp("damaged") / "model.onnx"

@@ -20,7 +20,7 @@ n, m = SymVar("n"), SymVar("m")
 N, M = from_sympy(n), from_sympy(m)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(trees(), points)
 def test_values_survive_the_round_trip(tree: Tree, sample: list[dict[str, int]]) -> None:
     try:
@@ -36,7 +36,7 @@ def test_values_survive_the_round_trip(tree: Tree, sample: list[dict[str, int]])
             assert dims.evaluate(again, by_sym(point)) == value, f"{dim} {expression} {again}"
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(trees(), points)
 def test_sympy_computes_the_value(tree: Tree, sample: list[dict[str, int]]) -> None:
     try:

@@ -245,7 +245,7 @@ def at_sizes(info, values):
 
 
 @pytest.mark.parametrize(("op", "operands", "attributes"), SYMBOLIC, ids=lambda v: str(v)[:12])
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40, derandomize=True)
 @given(sizes=st.fixed_dictionaries({name: SIZES for name in "nmkchw"}))
 def test_deduction_commutes_with_substitution(op, operands, attributes, sizes):
     symbols = {name: sym(name) for name in sizes}

@@ -179,7 +179,7 @@ def arguments(draw, signature):
 
 
 @every_op
-@settings(max_examples=30, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_calls_run_or_are_rejected(name, data):
     keywords = data.draw(arguments(OPS[name].definition.signature))

@@ -261,7 +261,7 @@ def check(found: Region, want: Array) -> None:
         assert (own == want).all()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data())
 def test_required_and_affected_elements(data: st.DataObject) -> None:
     chain = data.draw(chains())

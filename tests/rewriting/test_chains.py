@@ -42,7 +42,7 @@ def least(sizes: list[int]) -> int:
     return part(0, len(sizes) - 1)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     sizes=st.lists(st.integers(1, 9), min_size=4, max_size=8),
     order=st.tuples(*[st.integers(0, 7)] * 7),

@@ -138,7 +138,7 @@ def test_example_programs_with_hidden_shapes() -> None:
     assert checked > 60
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 1 << 30))
 def test_random_programs(seed: int) -> None:
     rng = Random(seed)

@@ -11,7 +11,7 @@ from tests.solver.concrete import forward
 from tests.solver.random_cases import random_case
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.integers(0, 1 << 30))
 def test_a_solution_is_an_instance_of_the_answer(seed: int) -> None:
     case = random_case(Random(seed))
@@ -21,7 +21,7 @@ def test_a_solution_is_an_instance_of_the_answer(seed: int) -> None:
     assert judge.is_instance(found, {name: list(shape) for name, shape in shapes.items()})
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.integers(0, 1 << 30))
 def test_known_operands_give_every_shape(seed: int) -> None:
     case = random_case(Random(seed))
@@ -32,7 +32,7 @@ def test_known_operands_give_every_shape(seed: int) -> None:
     assert {name: found.shape(name) for name in shapes} == shapes
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 1 << 30))
 def test_defaulting_preserves_satisfiability(seed: int) -> None:
     case = random_case(Random(seed))

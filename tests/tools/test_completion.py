@@ -84,14 +84,14 @@ names = st.text("abcxyz_", min_size=1, max_size=4)
 
 
 @given(st.dictionaries(names, st.integers(0, 10**20), max_size=4))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_sizes_are_read_as_they_are_written(sizes: dict[str, int]) -> None:
     text = ",".join([f"{name}={size}" for name, size in sizes.items()])
     assert sizes_of(text) == sizes
 
 
 @given(st.text("n=,1-²٣ x", max_size=8))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_invalid_sizes_are_one_error(text: str) -> None:
     try:
         assert all(name.isidentifier() and size >= 0 for name, size in sizes_of(text).items())

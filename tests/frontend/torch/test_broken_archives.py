@@ -190,7 +190,7 @@ def drawn(data: st.DataObject, graph: Any) -> tuple[Any, ...]:
 
 
 @given(st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_modified_programs_import_or_raise_one_diagnostic(data: st.DataObject) -> None:
     """Checks that only StructIR errors are raised."""
     stated, held = PARTS[data.draw(st.integers(0, len(PARTS) - 1))]
@@ -223,7 +223,7 @@ def test_modified_programs_import_or_raise_one_diagnostic(data: st.DataObject) -
 
 
 @given(st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_modified_archives_import_or_raise_one_diagnostic(data: st.DataObject) -> None:
     content = bytearray(PROGRAMS[data.draw(st.integers(0, len(PROGRAMS) - 1))])
     for _ in range(data.draw(st.integers(1, 8))):

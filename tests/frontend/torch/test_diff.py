@@ -47,7 +47,7 @@ def exported(case, operands, wanted):
 
 
 @given(cases())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_differences(case):
     axis, count = case["axis"], case["n"]
     names = ("prepend", "x", "append")

@@ -186,7 +186,7 @@ GUARDS = COMPARISONS | st.tuples(COMPARISONS, st.sampled_from(["and", "or"]), CO
 
 
 @given(GUARDS, st.tuples(*[st.integers(0, 9)] * 3))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_guards_agree_with_python(text, sizes):
     rows, columns, count = sizes
     names = {"L": {"x": {"Key a": [Sized(rows, columns)]}, "n": count}}

@@ -206,7 +206,7 @@ TENSORS = st.tuples(st.sampled_from(DTYPES), st.integers(0, 2))
 
 
 @given(st.lists(TENSORS | NUMBERS, min_size=2, max_size=2))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_promotion_is_torchs(operands: list[Any]) -> None:
     def theirs(operand: Any) -> Any:
         if not isinstance(operand, tuple):
