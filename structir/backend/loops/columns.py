@@ -17,7 +17,7 @@ from structir.backend.loops.expression import (
 )
 from structir.backend.loops.group import Group
 from structir.backend.loops.rows import extents_of
-from structir.backend.loops.scalar_text import accumulation_text, number_text
+from structir.backend.loops.scalar_text import accumulation_text, number_text, rounded_text
 from structir.backend.loops.simplify import simplified
 from structir.backend.loops.writer import KernelText, LoopScope, Writer, indented, loops
 from structir.ir.dims import Dim, Sym
@@ -143,7 +143,8 @@ class ColumnSchedule:
         inner = LoopScope(row_axes | set(self.vector))
         total = f"{self.totals_name}[j - j0]"
         name = "total"
-        inner.lines.append(f"{name} = {total}{' != 0' if self.dtype == 'bool' else ''}")
+        value = f"{total} != 0" if self.dtype == "bool" else total
+        inner.lines.append(f"{name} = {rounded_text(self.center.out.dtype, value)}")
         own = load(self.center.out, self.center.write)
         inner.made[own] = name
         self.writer.local.add(self.center.out)

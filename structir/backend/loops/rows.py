@@ -10,6 +10,7 @@ from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.expression import Entry, Load, computed_in, loads_of
 from structir.backend.loops.group import Group
 from structir.backend.loops.phases import RECOMPUTE_BELOW, Phases
+from structir.backend.loops.rounding import rounded
 from structir.backend.loops.scalar_text import accumulation_text, number_text
 from structir.backend.loops.simplify import simplified
 from structir.backend.loops.stage import Stage
@@ -142,6 +143,8 @@ class RowSchedule:
 
     def _write_root(self, stage: Stage, phase: int, scopes: list[LoopScope]) -> None:
         body = simplified(self.phases.resolved(stage.body, phase))
+        if stage.out in self.phases.kept:  # a later loop reads it as another op does
+            body = rounded(body, stage.out.dtype)
         value = self.writer.value(body, scopes)
         if stage.reduce:
             dtype = computed_in(stage.out.dtype)

@@ -172,6 +172,11 @@ def store_text(stored: str, value: str) -> str:
     return writes.get(stored, "{}").format(value)
 
 
+def rounded_text(dtype: str, value: str) -> str:
+    """The text of a total as another op reads it, rounded to the dtype of its op."""
+    return FLOATS.get(f"round_to_{dtype}", "{0}").format(value)
+
+
 def accumulation_text(monoid: str, dtype: str, total: str, value: str) -> str:
     """The total combined with one value more; float sums may be reordered."""
     combine = {"sum": "add", "mean": "add", "prod": "mul", "any": "or", "all": "and"}

@@ -20,6 +20,7 @@ from structir.backend.loops.expression import (
     total,
 )
 from structir.backend.loops.group import Group
+from structir.backend.loops.rounding import rounded
 from structir.backend.loops.scalar_text import accumulation_text, number_text
 from structir.backend.loops.simplify import simplified
 from structir.backend.loops.stage import Stage
@@ -143,7 +144,7 @@ class ShortRowSchedule:
                 ]
                 return load(node.buffer, tuple(entries))
             if maker.reduce:
-                return total(node.buffer)
+                return rounded(total(node.buffer), node.buffer.dtype)
             value = value_at(maker, node.entries)
             return node if value is None else self._resolved(value)
 
