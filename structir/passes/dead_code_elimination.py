@@ -31,8 +31,8 @@ def dead_code_elimination(module: IRModule, *, entries: str = "") -> IRModule:
     functions.
 
     A variable that a live StructInfo mentions is used. A match_cast remains: it checks, and binds
-    dims. A private function that no public one reaches is removed; a module without a public function
-    keeps all. With `entries`, every function that these do not reach is removed.
+    dims. A private function that no public one reaches is removed; a module without a public
+    function keeps all. With `entries`, every function that these do not reach is removed.
     """
     functions = {
         name: _eliminate(function) if isinstance(function, Function) else function

@@ -38,8 +38,8 @@ FLOATS = {
     "floor": "floor({0})",
     "round": "nearest({0})",
     "trunc": "trunc({0})",
-    "min": "minimum({0}, {1})",
-    "max": "maximum({0}, {1})",
+    "min": "lesser({0}, {1})",
+    "max": "greater({0}, {1})",
     "sqrt": "square_root({0})",
     "rsqrt": "{dtype}(1) / square_root({0})",
     "isnan": "{0} != {0}",
@@ -183,4 +183,6 @@ def accumulation_text(monoid: str, dtype: str, total: str, value: str) -> str:
     fn = combine.get(monoid, monoid)
     if is_float(dtype) and fn in ("add", "mul"):
         return f"{'add_to' if fn == 'add' else 'multiply_to'}({total}, {value})"
+    if is_float(dtype) and fn in ("max", "min"):
+        return f"{'maximum' if fn == 'max' else 'minimum'}({total}, {value})"
     return application_text(fn, dtype, dtype, [total, value])
