@@ -16,6 +16,7 @@ from structir.backend.loops.expression import (
     rebuilt,
 )
 from structir.backend.loops.group import Group
+from structir.backend.loops.rounding import stored
 from structir.backend.loops.rows import extents_of
 from structir.backend.loops.scalar_text import accumulation_text, number_text, rounded_text
 from structir.backend.loops.simplify import simplified
@@ -144,7 +145,9 @@ class ColumnSchedule:
         total = f"{self.totals_name}[j - j0]"
         name = "total"
         value = f"{total} != 0" if self.dtype == "bool" else total
-        inner.lines.append(f"{name} = {rounded_text(self.center.out.dtype, value)}")
+        if self.group.kept != {self.center.out}:  # other ops read it
+            value = rounded_text(self.center.out.dtype, value)
+        inner.lines.append(f"{name} = {value}")
         own = load(self.center.out, self.center.write)
         inner.made[own] = name
         self.writer.local.add(self.center.out)
@@ -152,7 +155,8 @@ class ColumnSchedule:
             if stage.out not in self.group.kept:
                 continue
             body: Expression = own if stage is self.center else self.written_out(stage.body)
-            value = self.writer.value(simplified(body), [outer, inner])
+            body = stored(simplified(body), stage.out.dtype)
+            value = self.writer.value(body, [outer, inner])
             self.writer.store(stage.out, stage.write, value, [outer, inner])
         return [*outer.lines, "for j in range(j0, j1):", *indented(inner.lines)]
 

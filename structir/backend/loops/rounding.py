@@ -31,6 +31,20 @@ def rounded(value: Expression, dtype: str) -> Expression:
     return apply(ROUND + dtype, (value,), value.dtype)
 
 
+def stored(value: Expression, dtype: str) -> Expression:
+    """Returns the value without the roundings that the store to an element of this dtype repeats:
+    those that come last, or before the choice of a value."""
+    if dtype not in COMPUTED_IN or not isinstance(value, Operation):
+        return value
+    if value.fn == ROUND + dtype:
+        return stored(value.args[0], dtype)
+    if value.fn == "select":
+        test, *choices = value.args
+        args = (test, *[stored(choice, dtype) for choice in choices])
+        return apply(value.fn, args, value.dtype, value.exact)
+    return value
+
+
 def unrounded(expression: Expression) -> Expression:
     """Returns the expression without the roundings between its ops."""
     if not isinstance(expression, Operation):
