@@ -35,7 +35,7 @@ def internal_functions(module: IRModule) -> dict[str, Function]:
         for name, function in module.functions.items()
         if isinstance(function, Function)
         and function.attrs.get(PRIVATE)
-        and calls.get(name, 0) == uses.get(name, 0)
+        and calls.get(name, 0) == uses.get(name, 0) > 0
     }
 
 

@@ -77,7 +77,7 @@ class Substitution:
         """Returns a shape or a scalar with its sizes replaced."""
         if type(part) is PrimValue:
             new = self.part(part.value)
-            return part if new is part.value else PrimValue(new, span=part.span)
+            return part if new is part.value else part.with_value(new)
         dims = tuple([self.part(dim) for dim in part.dims])
         same = all(a is b for a, b in zip(dims, part.dims, strict=True))
         return part if same else ShapeExpr(dims, span=part.span)

@@ -11,7 +11,7 @@ import numpy as np
 from structir.backend.kernel_stages import LoweredCall, lowered_call
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.expression import position
-from structir.backend.loops.from_point import NoKernelError
+from structir.backend.loops.from_point import NoKernelError, cast
 from structir.backend.loops.from_spec import loose_sizes, stages_of
 from structir.backend.loops.scalar_text import EIGHTHS
 from structir.backend.loops.stage import LoopProgram, Stage
@@ -287,13 +287,16 @@ class RegionLowering:
     def _operand(self, arg: Expr, buffers: Mapping[Var, Buffer]) -> Buffer:
         """Returns the buffer of an operand; a plain number becomes a buffer of rank 0."""
         if not isinstance(arg, PrimValue):
+            if arg not in buffers:
+                raise NoKernelError("a number known only at run time")
             return buffers[arg]  # type: ignore[index]
         info = arg.struct_info
         assert isinstance(info, PrimStructInfo)
         if not isinstance(arg.value, Poly):
             return self._constant(Constant(np.asarray(arg.value, info.dtype)))
-        buffer = Buffer((), "int64")
-        self.stages.append(Stage(buffer, (), (), {}, position(arg.value, "int64"), ()))
+        buffer = Buffer((), info.dtype)
+        value = cast(position(arg.value, "int64"), info.dtype)
+        self.stages.append(Stage(buffer, (), (), {}, value, ()))
         return buffer
 
     def _note_assumptions(self, call: Call) -> None:
@@ -310,7 +313,7 @@ class RegionLowering:
         if isinstance(arg, PrimValue):
             value = arg.value
             substituted = dims.substitute(value, self.assumed) if isinstance(value, Poly) else value
-            return Placeholder(PrimValue(substituted))
+            return Placeholder(arg.with_value(substituted))
         info = arg.struct_info
         if isinstance(info, ShapeStructInfo):
             if info.dims is None:

@@ -290,6 +290,12 @@ def _array_of(value: Value, info: TensorStructInfo) -> Value:
         raise ShapeMismatchError(text) from None
 
 
+MASKED = (
+    "expected an array without a mask, found a numpy.ma.MaskedArray: "
+    "pass `x.filled(0)`, and `x.mask` as an argument of its own"
+)
+
+
 def as_value(info: StructInfo, value: Value) -> Value:
     """Converts an argument to a run-time value.
 
@@ -298,6 +304,8 @@ def as_value(info: StructInfo, value: Value) -> Value:
     """
     if type(value) is np.ndarray:
         return value
+    if isinstance(value, np.ma.MaskedArray):
+        raise ShapeMismatchError(MASKED)
     if isinstance(info, TensorStructInfo) and not isinstance(value, np.ndarray):
         if isinstance(value, np.generic):
             return np.asarray(value)

@@ -241,7 +241,9 @@ def _constant(interpreter: Interpreter, constant: Constant, scope: Activation) -
 
 def _prim(interpreter: Interpreter, prim: PrimValue, scope: Activation) -> Value:
     value = prim.value
-    return value if isinstance(value, bool | float) else scope.size(value)
+    if isinstance(value, bool | float):
+        return value
+    return bool(scope.size(value)) if dims.is_condition(value) else scope.size(value)
 
 
 def _immediate(interpreter: Interpreter, expr: StringImm | DataTypeImm, scope: Activation) -> Value:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from structir.ir.dim_choice import compare, dim_max, dim_min, select
+from structir.ir.dim_choice import BUILT, compare, dim_max, dim_min, select
 from structir.ir.dim_division import ceildiv, exact_quotient, floordiv, floormod
 from structir.ir.dim_proofs import at_least, equal
 from structir.ir.dim_text import python_text, text
@@ -44,6 +44,7 @@ __all__ = [
     "exact_quotient",
     "floordiv",
     "floormod",
+    "is_condition",
     "linear",
     "python_text",
     "select",
@@ -52,6 +53,15 @@ __all__ = [
     "syms",
     "text",
 ]
+
+
+def is_condition(dim: Dim) -> bool:
+    """Returns whether the dim is a comparison, which is 1 where it holds, else 0."""
+    if type(dim) is not Poly or dim.constant or len(dim.terms) != 1:
+        return False
+    ((monomial, coefficient),) = dim.terms.items()
+    atom = monomial[0]
+    return (coefficient, len(monomial)) == (1, 1) and getattr(atom, "fn", None) in BUILT
 
 
 def as_sym(dim: Dim) -> Sym | None:

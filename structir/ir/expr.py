@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import attrs
 
 from structir.errors import Span
+from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.node import Node, node
 from structir.ir.struct_info import (
@@ -154,7 +155,7 @@ def _of_value(prim: Any) -> StructInfo:
     value = prim.value
     if isinstance(value, bool | float):
         return PrimStructInfo("bool" if isinstance(value, bool) else "float32")
-    return PrimStructInfo("int64", value)
+    return PrimStructInfo("bool" if dims.is_condition(value) else "int64", value)
 
 
 def _of_dims(shape: Any) -> StructInfo:
@@ -187,6 +188,11 @@ class PrimValue(Expr):
     value: Dim | float | bool
     struct_info: StructInfo = attrs.field(default=attrs.Factory(_of_value, takes_self=True))
     span: Span | None = None
+
+    def with_value(self, value: Dim | float | bool) -> PrimValue:
+        """Returns this scalar with another value; a comparison remains a bool."""
+        is_bool = getattr(self.struct_info, "dtype", None) == "bool"
+        return PrimValue(bool(value) if is_bool and type(value) is int else value, span=self.span)
 
 
 @node

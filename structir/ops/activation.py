@@ -18,13 +18,13 @@ SELU_SCALE, SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
 @op(SAME, name="nn.relu")
 def relu(x: ScalarExpr) -> ScalarExpr:
     """Computes max(x, 0)."""
-    return scalar_expr.max(x, 0)
+    return scalar_expr.max(0, x)
 
 
 @op(SAME, name="nn.relu6")
 def relu6(x: ScalarExpr) -> ScalarExpr:
     """Computes min(max(x, 0), 6)."""
-    return scalar_expr.min(scalar_expr.max(x, 0), 6)
+    return scalar_expr.min(6, scalar_expr.max(0, x))
 
 
 @op(FLOATING, name="nn.silu")

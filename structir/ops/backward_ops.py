@@ -13,12 +13,11 @@ from structir.opdef.define import op
 from structir.opdef.examples import f32, i64
 from structir.opdef.index_vars import access_text, per_axis
 from structir.opdef.layouts import each
-from structir.ops.broadcast import divide, multiply, not_equal, where
-from structir.ops.create import full_like, zeros_like
-from structir.ops.elementwise import astype, negative
-from structir.ops.indexing import take
+from structir.ops.broadcast import divide, multiply
+from structir.ops.create import zeros_like
+from structir.ops.elementwise import negative
 from structir.ops.layout import expand_dims
-from structir.ops.loss import nll_loss_signature
+from structir.ops.loss import class_axis, classes_and_weights, nll_loss_signature
 from structir.ops.pool import windows_of
 from structir.ops.reduce import sum_
 from structir.ops.scatter import scatter_elements
@@ -142,12 +141,8 @@ def _(
     reduction: str = "mean",
     ignore_index: int = -100,
 ) -> Expr:
-    axis = 0 if predictions.struct_info.ndim == 1 else 1
-    valid = not_equal(targets, full_like(targets, ignore_index))
-    classes = where(valid, targets, zeros_like(targets))
-    weight = astype(valid, predictions.struct_info.dtype)
-    if weights is not None:
-        weight = multiply(weight, take(weights, classes, axis=0))
+    classes, weight = classes_and_weights(predictions, targets, weights, ignore_index)
+    axis = class_axis(predictions)
     scale = negative(multiply(output_grad, weight))
     if reduction == "mean":
         scale = divide(scale, sum_(weight))

@@ -205,7 +205,7 @@ def bitwise_not(x: ScalarExpr) -> ScalarExpr:
 @op(SAME)
 def clip(x: ScalarExpr, min: Number, max: Number) -> ScalarExpr:
     """Limits elements to the range from `min` to `max`."""
-    return scalar_expr.min(scalar_expr.max(x, min), max)
+    return scalar_expr.min(max, scalar_expr.max(min, x))
 
 
 @op("x[*s] -> y[*s] @ dtype")

@@ -43,7 +43,7 @@ def expand_dims_signature(call: CallView) -> str:
         return "x[*s] -> y[*t]"
     total = (rank or 0) + (1 if isinstance(axis, int) else len(axis))
     new, out_variables = axes_and_variables or (call.axes("axis", total), index_vars(total))
-    variables = iter(index_vars(total))
+    variables = iter(index_vars(len(out_variables)))
     in_variables = [
         variable if variable[0] == "*" else next(variables)
         for k, variable in enumerate(out_variables)

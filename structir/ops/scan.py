@@ -7,7 +7,7 @@ from structir.opdef.call_view import CallView, ResolvedSignature
 from structir.opdef.define import op
 from structir.opdef.examples import f32
 from structir.opdef.index_vars import access_text, index_vars
-from structir.projections.scalar_expr import ScalarExpr
+from structir.projections.scalar_expr import ScalarExpr, cast
 
 
 def scan_signature(call: CallView) -> ResolvedSignature:
@@ -32,16 +32,22 @@ def scan_signature(call: CallView) -> ResolvedSignature:
 def cumsum(
     x: ScalarExpr, axis: Axis | None = None, dtype: DType | None = None, exclusive: bool = False
 ) -> ScalarExpr:
-    """Computes the cumulative sum along an axis; over the flattened tensor by default."""
-    return x
+    """Computes the cumulative sum along an axis; over the flattened tensor by default.
+
+    With `dtype`, elements are converted before they are combined.
+    """
+    return x if dtype is None else cast(x, dtype)
 
 
 @op(scan_signature, reduce="prod")
 def cumprod(
     x: ScalarExpr, axis: Axis | None = None, dtype: DType | None = None, exclusive: bool = False
 ) -> ScalarExpr:
-    """Computes the cumulative product along an axis; over the flattened tensor by default."""
-    return x
+    """Computes the cumulative product along an axis; over the flattened tensor by default.
+
+    With `dtype`, elements are converted before they are combined.
+    """
+    return x if dtype is None else cast(x, dtype)
 
 
 cumsum.example(f32[3, 4], axis=1)

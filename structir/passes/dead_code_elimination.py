@@ -31,8 +31,8 @@ def dead_code_elimination(module: IRModule, *, entries: str = "") -> IRModule:
     functions.
 
     A variable that a live StructInfo mentions is used. A match_cast remains: it checks, and binds
-    dims. A private function that no other one mentions is removed; with `entries`, so is every
-    function that these do not reach.
+    dims. A private function that no public one reaches is removed; a module without a public
+    function keeps all. With `entries`, every function that these do not reach is removed.
     """
     functions = {
         name: _eliminate(function) if isinstance(function, Function) else function
@@ -49,7 +49,7 @@ def _reachable(functions: dict[str, Node], entries: list[str]) -> dict[str, Node
     worklist = entries or [
         n for n, f in functions.items() if not getattr(f, "attrs", {}).get(PRIVATE)
     ]
-    if len(worklist) == len(functions):
+    if len(worklist) == len(functions) or not worklist:  # without an entry, none is unused
         return functions
     names = set[str]()
     while worklist:

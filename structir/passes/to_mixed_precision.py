@@ -58,12 +58,12 @@ def to_mixed_precision(function: Function, *, dtype: str = "float16") -> Functio
 
 
 def _adds_products(call: Any) -> bool:
-    """Whether a call sums a product of float32 operands and has an unset result dtype."""
+    """Whether a call sums a product of float32 operands and has a float32 result."""
     if type(call) is not Call or type(call.op) is not Op:
         return False
     definition: Any = call.op.definition
     named = {parameter.name for parameter in definition.signature.attributes}
-    if definition.reduce != "sum" or RESULT not in named or RESULT in call.attrs:
+    if definition.reduce != "sum" or RESULT not in named or call.attrs.get(RESULT, WIDE) != WIDE:
         return False
     infos = [operand.struct_info for operand in call.args]
     dtypes = {info.dtype for info in infos if isinstance(info, TensorStructInfo)}

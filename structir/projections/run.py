@@ -136,7 +136,7 @@ def _combine(
 def _widen(
     state: SpecRun, statement: Statement, write: Write, loaded: Mapping[str, LoadedView]
 ) -> Mapping[str, LoadedView]:
-    """Returns the terms of a sum in the dtype of the sum, if that is wider."""
+    """Returns the terms of a sum in the dtype of the sum, where they are converted before it."""
     total = state.spec.results[write.result].dtype
     if total is None or not statement.reduce or statement.monoid not in ("sum", "prod"):
         return loaded

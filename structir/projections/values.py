@@ -65,7 +65,9 @@ def promote_dtypes(kinds: list[str]) -> str:
 
 
 def widened(term: str, total: str) -> bool:
-    """Whether terms of one dtype are accumulated in the wider dtype of their total."""
+    """Whether terms of one dtype are converted to the dtype of their total before accumulation."""
+    if is_int(term) and is_float(total):
+        return True
     if is_int(term) and is_int(total):
         return int_bits(term) < int_bits(total)
     floats = is_float(term) and is_float(total)

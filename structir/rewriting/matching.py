@@ -22,6 +22,7 @@ from structir.ir.expr import (
     Var,
 )
 from structir.ir.op import Op
+from structir.ir.struct_info import TensorStructInfo
 from structir.rewriting.pattern_vars import (
     AttributeVar,
     CallPattern,
@@ -33,6 +34,7 @@ from structir.rewriting.pattern_vars import (
 )
 
 MISSING = object()
+RESULT_DTYPE = "out_dtype"  # the attribute of ops with a result dtype of their own
 
 
 @attrs.define(eq=False)
@@ -178,6 +180,8 @@ def _arguments(match: Match, pattern: CallPattern, call: Call) -> bool:
                 argument = default
         else:
             argument = call.attrs.get(parameter.name, default)
+            if parameter.name == RESULT_DTYPE and _is_own_dtype(argument, call):
+                argument = default
         pattern_argument = pattern.arguments.get(parameter.name, MISSING)
         if pattern_argument is MISSING:
             if argument is not default:
@@ -185,6 +189,13 @@ def _arguments(match: Match, pattern: CallPattern, call: Call) -> bool:
         elif not match.at(_normalized_literal(parameter, pattern_argument), argument):
             return False
     return True
+
+
+def _is_own_dtype(dtype: Any, call: Call) -> bool:
+    """Whether a result dtype is that of every tensor operand, as without the attribute."""
+    infos = [argument.struct_info for argument in call.args]
+    dtypes = {info.dtype for info in infos if isinstance(info, TensorStructInfo)}
+    return dtypes == {dtype}
 
 
 def _normalized_literal(parameter: Any, pattern: Any) -> Any:

@@ -86,8 +86,26 @@ def _floating(name: str, arity: int, *flags: str) -> Any:
     return binary
 
 
-# Both keep NaN. They may lose the sign of a zero: keeping it costs a softmax a quarter of its
-# speed.
+def _selected(comparison: str) -> Any:
+    """Returns one of two floats by a comparison, the second one of equal ones; NaN stays one."""
+
+    @intrinsic
+    def selected(typing_context: Any, x: Any, y: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            first, second = args
+            chosen = builder.fcmp_ordered(comparison, first, second)
+            chosen = builder.or_(chosen, builder.fcmp_unordered("uno", first, first))
+            return builder.select(chosen, first, second)
+
+        return x(x, x), generate
+
+    return selected
+
+
+greater = _selected(">")
+lesser = _selected("<")
+# The accumulations of maxima and minima keep NaN. They may lose the sign of a zero: keeping it
+# costs a softmax a quarter of its speed.
 maximum = _floating("maximum", 2, "nsz")
 minimum = _floating("minimum", 2, "nsz")
 square_root = _floating("sqrt", 1)

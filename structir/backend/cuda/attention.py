@@ -212,7 +212,7 @@ class AttentionMatch:
         if maker.reduce:
             self._reduced(maker, node)
             return total(maker.out)
-        value = value_at(maker, node.entries)
+        value = value_at(maker, node.entries, exact=False)
         if value is None:
             raise NoAttentionError("an index is read from data")
         return self.expanded(value)
@@ -244,7 +244,7 @@ class AttentionMatch:
         """A reduction along the keys."""
         if maker in self.sums:
             return
-        value = value_at(maker, read.entries)
+        value = value_at(maker, read.entries, exact=False)
         axes = [axis for e in read.entries for axis in symbols(e)]
         if value is None or len(maker.reduce) != 1 or self.key in axes:
             raise NoAttentionError("a reduction is along other axes than the keys")
@@ -325,7 +325,7 @@ class AttentionMatch:
         """Queries and keys over the axes of the mixing product, and how their product is read."""
         entries = self.members.get(self.scores, ())
         at = matched(self.scores.write, entries) if entries else {}
-        body = value_at(self.scores, entries) if entries else None
+        body = value_at(self.scores, entries, exact=False) if entries else None
         if body is None or not all(self._is_whole(a, at.get(a)) for a in self.scores.parallel):
             raise NoAttentionError("the scores are read at other points")
         if computed_in(self.scores.out.dtype) != self._dtype or self._dtype not in COMPUTED_IN:

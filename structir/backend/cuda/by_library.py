@@ -22,6 +22,7 @@ from structir.backend.loops.expression import (
     load,
     number,
 )
+from structir.backend.loops.rounding import unrounded
 from structir.backend.loops.stage import Stage
 from structir.backend.loops.writer import Writer
 from structir.ir.dims import Dim, Sym
@@ -115,7 +116,7 @@ def _epilogue(stage: Stage, results: Results) -> tuple[str, Load | None] | None:
     own = load(stage.out, stage.write)
     if len(results) > 1:
         return None
-    out, body = results[0]
+    out, body = results[0][0], unrounded(results[0][1])  # the library rounds once, at the end
     if body is own:
         return "", None
     if out.dtype not in WITH_EPILOGUES:

@@ -8,7 +8,7 @@ from structir.backend.cuda.device_text import DeviceText, device_text, over_thre
 from structir.backend.loops.columns import ColumnSchedule
 from structir.backend.loops.expression import load
 from structir.backend.loops.group import Group
-from structir.backend.loops.scalar_text import accumulation_text, number_text
+from structir.backend.loops.scalar_text import accumulation_text, number_text, rounded_text
 from structir.backend.loops.simplify import simplified
 from structir.backend.loops.writer import LoopScope, loops
 from structir.projections.monoid import MONOIDS
@@ -50,6 +50,7 @@ class ThreadColumnSchedule(ColumnSchedule):
         scope = LoopScope(frozenset([a for g in (*self.rows, self.vector) for a in g]))
         own = load(self.center.out, self.center.write)
         scope.made[own] = "total"
+        scope.lines.append(f"total = {rounded_text(self.center.out.dtype, 'total')}")
         self.writer.local.add(self.center.out)
         for stage in self.group.stages:
             if stage.out in self.group.kept:

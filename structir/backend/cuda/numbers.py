@@ -63,6 +63,16 @@ def minimum(x: Number, y: Number) -> Number:
     return x if x < y or x != x else y
 
 
+def greater(x: Number, y: Number) -> Number:
+    """Returns the greater number, the second one of equal ones; NaN stays one."""
+    return x if x > y or x != x else y
+
+
+def lesser(x: Number, y: Number) -> Number:
+    """Returns the smaller number, the second one of equal ones; NaN stays one."""
+    return x if x < y or x != x else y
+
+
 def sigmoid(x: Number) -> Number:
     """1 / (1 + exp(-x)), never by way of an overflow."""
     e, one = exponential(-abs(x)), type(x)(1)
@@ -107,7 +117,9 @@ def inside(index: Number, size: Number, site: Number, report: Any) -> Number:
     return 0
 
 
-PLAIN: tuple[Callable[..., Any], ...] = (add_to, multiply_to, maximum, minimum, brain_value)
+PLAIN: tuple[Callable[..., Any], ...] = (
+    *(add_to, multiply_to, greater, lesser, maximum, minimum, brain_value),
+)
 PLAIN += (wrapping_add, wrapping_sub, wrapping_mul)
 PLAIN += (brain_bits, add_product, times, left_over, inside)
 

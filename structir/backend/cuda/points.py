@@ -13,6 +13,7 @@ from structir.backend.loops.access import split
 from structir.backend.loops.expression import Entry, Expression, load
 from structir.backend.loops.group import Group
 from structir.backend.loops.nest import NestSchedule
+from structir.backend.loops.scalar_text import rounded_text
 from structir.backend.loops.simplify import simplified
 from structir.backend.loops.stage import Stage
 from structir.backend.loops.writer import LoopScope, indented
@@ -46,7 +47,9 @@ class PointSchedule(NestSchedule):
         """One result of a reduction, and what maps make of it, to where they belong."""
         if self.results is None:
             return super().store_total(value, scope)
-        scope.made[load(self.stage.out, self.stage.write)] = value
+        read = self.writer.fresh()
+        scope.lines.append(f"{read} = {rounded_text(self.stage.out.dtype, value)}")
+        scope.made[load(self.stage.out, self.stage.write)] = read
         for out, body in self.results:
             made = self.writer.value(simplified(body), [scope])
             self.writer.store(out, self.stage.write, made, [scope])

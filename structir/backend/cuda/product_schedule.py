@@ -23,6 +23,7 @@ from structir.backend.loops.expression import (
     loads_of,
     walk,
 )
+from structir.backend.loops.scalar_text import rounded_text
 from structir.backend.loops.simplify import simplified
 from structir.backend.loops.stage import Stage
 from structir.backend.loops.writer import LoopScope, Writer, indented
@@ -136,6 +137,7 @@ class ProductSchedule:
         """What is made of a `total`, and where it goes."""
         writer, scope = self.writer, LoopScope(frozenset(self.stage.parallel))
         scope.made[load(self.stage.out, self.stage.write)] = "total"
+        scope.lines.append(f"total = {rounded_text(self.stage.out.dtype, 'total')}")
         for out, body in self.results:
             writer.store(out, self.stage.write, writer.value(body, [scope]), [scope])
         return scope.lines

@@ -17,7 +17,7 @@ from structir.backend.cpu.products import WIDEST_PANEL, panels_at_once
 from structir.backend.loops.access import Address, address_of, joined_axes
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.contraction import Contraction, contraction_of
-from structir.backend.loops.expression import axis_dim, computed_in
+from structir.backend.loops.expression import axis_dim
 from structir.backend.loops.group import Group
 from structir.backend.loops.packing import packed_constant, packed_weights
 from structir.backend.loops.rows import RowSchedule, extents_of
@@ -125,7 +125,7 @@ class BlockSchedule:
                 continue
             inner = [k for k, e in enumerate(stage.write) if self._is_inner(e)]
             shape = (self.height, *self._line(stage, [stage.out.shape[k] for k in inner]))
-            place = Buffer(shape, computed_in(stage.out.dtype), "scratch")
+            place = Buffer(shape, stage.out.dtype, "scratch")
             self.writer.scratch.append(place)
             self.writer.moved[stage.out] = BlockPlace(place, row, tuple(inner))
 

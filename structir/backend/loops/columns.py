@@ -16,8 +16,9 @@ from structir.backend.loops.expression import (
     rebuilt,
 )
 from structir.backend.loops.group import Group
+from structir.backend.loops.rounding import stored
 from structir.backend.loops.rows import extents_of
-from structir.backend.loops.scalar_text import accumulation_text, number_text
+from structir.backend.loops.scalar_text import accumulation_text, number_text, rounded_text
 from structir.backend.loops.simplify import simplified
 from structir.backend.loops.writer import KernelText, LoopScope, Writer, indented, loops
 from structir.ir.dims import Dim, Sym
@@ -143,7 +144,10 @@ class ColumnSchedule:
         inner = LoopScope(row_axes | set(self.vector))
         total = f"{self.totals_name}[j - j0]"
         name = "total"
-        inner.lines.append(f"{name} = {total}{' != 0' if self.dtype == 'bool' else ''}")
+        value = f"{total} != 0" if self.dtype == "bool" else total
+        if self.group.kept != {self.center.out}:  # other ops read it
+            value = rounded_text(self.center.out.dtype, value)
+        inner.lines.append(f"{name} = {value}")
         own = load(self.center.out, self.center.write)
         inner.made[own] = name
         self.writer.local.add(self.center.out)
@@ -151,7 +155,8 @@ class ColumnSchedule:
             if stage.out not in self.group.kept:
                 continue
             body: Expression = own if stage is self.center else self.written_out(stage.body)
-            value = self.writer.value(simplified(body), [outer, inner])
+            body = stored(simplified(body), stage.out.dtype)
+            value = self.writer.value(body, [outer, inner])
             self.writer.store(stage.out, stage.write, value, [outer, inner])
         return [*outer.lines, "for j in range(j0, j1):", *indented(inner.lines)]
 

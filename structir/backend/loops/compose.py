@@ -20,6 +20,7 @@ from structir.backend.loops.expression import (
     rebuilt,
     substituted,
 )
+from structir.backend.loops.rounding import rounded
 from structir.backend.loops.stage import LoopProgram, Stage
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
@@ -191,8 +192,9 @@ def _moved(stage: Stage, read: Load, table: BufferTable) -> Stage | None:
     return maker if only_moves or _moves_along(stage, read, maker, table) else None
 
 
-def value_at(maker: Stage, entries: tuple[Entry, ...]) -> Expression | None:
-    """What a direct map makes at other entries of its result."""
+def value_at(maker: Stage, entries: tuple[Entry, ...], exact: bool = True) -> Expression | None:
+    """Returns the value of a direct map at other entries of its result, rounded to its dtype; with
+    `exact` false, in the dtype in which the map computes it."""
     axes: dict[Sym, Dim] = {}
     data: dict[Sym, Expression] = {}
     for written, entry in zip(maker.write, entries, strict=True):
@@ -203,7 +205,8 @@ def value_at(maker: Stage, entries: tuple[Entry, ...]) -> Expression | None:
             data[symbol] = entry
         else:
             axes[symbol] = entry
-    return substituted(maker.body, axes, data)
+    body = rounded(maker.body, maker.out.dtype) if exact else maker.body
+    return substituted(body, axes, data)
 
 
 def _moves_along(stage: Stage, read: Load, maker: Stage, table: BufferTable) -> bool:

@@ -160,7 +160,7 @@ class ClauseLowering:
         return [self._stage(self.out, body, at, monoid, running)]
 
     def _widened(self, read: Read, value: Expression) -> Expression:
-        """A term of a sum in the dtype of the sum, where that is a wider one of its kind."""
+        """Returns a term of a sum in the dtype of the sum, where it is converted before the sum."""
         own, out = self.dtypes[read.name], self.out.dtype
         adds = bool(self.clause.reduce) and self.clause.monoid in ("sum", "prod")
         if not (adds and widened(own, out)):

@@ -13,6 +13,7 @@ from structir.ir.kernel_functions import CONVERSIONS, OF_T
 NAMED = {"ceil": "ceil", "floor": "floor", "trunc": "trunc", "nearest": "round"}
 NAMED |= {"square_root": "sqrt"}
 NAMED |= {name: name for name in ("maximum", "minimum", "add_to", "multiply_to")}
+NAMED |= {"greater": "maximum", "lesser": "minimum"}
 OPERATORS: dict[str, type[ast.operator]] = {
     "wrapping_add": ast.Add,
     "wrapping_sub": ast.Sub,

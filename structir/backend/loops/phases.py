@@ -17,6 +17,7 @@ from structir.backend.loops.expression import (
     rebuilt,
     total,
 )
+from structir.backend.loops.rounding import rounded
 from structir.backend.loops.scalar_text import cost_of
 from structir.backend.loops.stage import Stage
 from structir.ir.dims import Dim, Sym
@@ -217,7 +218,7 @@ class Phases:
         if maker is None:
             return read
         if maker.reduce:
-            return total(read.buffer)
+            return rounded(total(read.buffer), read.buffer.dtype)
         ready = bool(self.inner[maker]) and self.phase[maker] < phase
         if ready and read.buffer in self.stored:
             return read

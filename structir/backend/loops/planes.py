@@ -9,7 +9,7 @@ from math import prod
 import attrs
 
 from structir.backend.loops.buffer import Buffer
-from structir.backend.loops.expression import Entry, Expression, computed_in
+from structir.backend.loops.expression import Entry, Expression
 from structir.backend.loops.group import Group
 from structir.backend.loops.padding import PaddingSchedule
 from structir.backend.loops.rows import RowSchedule, extents_of
@@ -127,7 +127,7 @@ class PlaneSchedule:
         out = self.copy.out
         inner = [k for k, e in enumerate(self.copy.write) if _axis(e) not in shared]
         shape: tuple[Dim, ...] = (1, *[out.shape[k] for k in inner])
-        place = Buffer(shape, computed_in(out.dtype), "scratch")
+        place = Buffer(shape, out.dtype, "scratch")
         self.writer.scratch.append(place)
         self.writer.moved[out] = BlockPlace(place, 0, tuple(inner))
         self.writer.local.add(out)

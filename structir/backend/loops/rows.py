@@ -10,6 +10,7 @@ from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.expression import Entry, Load, computed_in, loads_of
 from structir.backend.loops.group import Group
 from structir.backend.loops.phases import RECOMPUTE_BELOW, Phases
+from structir.backend.loops.rounding import rounded, stored
 from structir.backend.loops.scalar_text import accumulation_text, number_text
 from structir.backend.loops.simplify import simplified
 from structir.backend.loops.stage import Stage
@@ -142,6 +143,10 @@ class RowSchedule:
 
     def _write_root(self, stage: Stage, phase: int, scopes: list[LoopScope]) -> None:
         body = simplified(self.phases.resolved(stage.body, phase))
+        if stage.out in self.phases.kept:  # a later loop reads it as another op does
+            body = rounded(body, stage.out.dtype)
+        elif not stage.reduce:
+            body = stored(body, stage.out.dtype)
         value = self.writer.value(body, scopes)
         if stage.reduce:
             dtype = computed_in(stage.out.dtype)
@@ -178,6 +183,7 @@ class RowSchedule:
                 self.writer.store(stage.out, stage.write, self.writer.totals[stage.out], [row])
             else:
                 body = simplified(self.phases.resolved(stage.body, LAST))
+                body = stored(body, stage.out.dtype)
                 self.writer.store(stage.out, stage.write, self.writer.value(body, [row]), [row])
 
     def loops(self) -> dict[tuple[int, frozenset[Sym]], list[Stage]]:

@@ -38,8 +38,8 @@ FLOATS = {
     "floor": "floor({0})",
     "round": "nearest({0})",
     "trunc": "trunc({0})",
-    "min": "minimum({0}, {1})",
-    "max": "maximum({0}, {1})",
+    "min": "lesser({0}, {1})",
+    "max": "greater({0}, {1})",
     "sqrt": "square_root({0})",
     "rsqrt": "{dtype}(1) / square_root({0})",
     "isnan": "{0} != {0}",
@@ -172,10 +172,17 @@ def store_text(stored: str, value: str) -> str:
     return writes.get(stored, "{}").format(value)
 
 
+def rounded_text(dtype: str, value: str) -> str:
+    """The text of a total as another op reads it, rounded to the dtype of its op."""
+    return FLOATS.get(f"round_to_{dtype}", "{0}").format(value)
+
+
 def accumulation_text(monoid: str, dtype: str, total: str, value: str) -> str:
     """The total combined with one value more; float sums may be reordered."""
     combine = {"sum": "add", "mean": "add", "prod": "mul", "any": "or", "all": "and"}
     fn = combine.get(monoid, monoid)
     if is_float(dtype) and fn in ("add", "mul"):
         return f"{'add_to' if fn == 'add' else 'multiply_to'}({total}, {value})"
+    if is_float(dtype) and fn in ("max", "min"):
+        return f"{'maximum' if fn == 'max' else 'minimum'}({total}, {value})"
     return application_text(fn, dtype, dtype, [total, value])

@@ -20,6 +20,7 @@ from structir.backend.loops.expression import (
     total,
 )
 from structir.backend.loops.group import Group
+from structir.backend.loops.rounding import rounded, stored
 from structir.backend.loops.scalar_text import accumulation_text, number_text
 from structir.backend.loops.simplify import simplified
 from structir.backend.loops.stage import Stage
@@ -113,7 +114,7 @@ class ShortRowSchedule:
             self.writer.store(stage.out, stage.write, name, [self.row])
 
     def _store(self, stage: Stage) -> None:
-        body = self._written_out(stage)
+        body = stored(self._written_out(stage), stage.out.dtype)
         for at in self._points(stage):
             entries = tuple(
                 [e if isinstance(e, Expression) else dims.substitute(e, at) for e in stage.write]
@@ -143,7 +144,7 @@ class ShortRowSchedule:
                 ]
                 return load(node.buffer, tuple(entries))
             if maker.reduce:
-                return total(node.buffer)
+                return rounded(total(node.buffer), node.buffer.dtype)
             value = value_at(maker, node.entries)
             return node if value is None else self._resolved(value)
 

@@ -29,6 +29,7 @@ from structir.backend.loops.expression import (
 )
 from structir.backend.loops.from_point import cast
 from structir.backend.loops.packing import elements_of
+from structir.backend.loops.rounding import rounded
 from structir.backend.loops.scatters import gathered
 from structir.backend.loops.stage import Guard, LoopProgram, Stage
 from structir.ir import dims
@@ -241,7 +242,7 @@ class CopyPlan:
 
     def stage(self, at: list[Dim], filled: float, origin: str) -> tuple[Stage, Load]:
         """The stage, and the read of the copy."""
-        out = Buffer(tuple(self.shape), self.source.dtype)
+        out = Buffer(tuple(self.shape), self._dtype(filled))
         guards = tuple([g for g in self.guards if not self._holds(g.value)])
         made = Stage(
             out,
@@ -255,6 +256,12 @@ class CopyPlan:
             origin=origin,
         )
         return made, load(out, tuple(self.entries))
+
+    def _dtype(self, filled: float) -> str:
+        """Returns the dtype of the copy: that of the source, if it has a code for the border."""
+        dtype = self.source.dtype
+        own = rounded(number(filled, computed_in(dtype)), dtype)
+        return dtype if isinstance(own, Number) and own.value == filled else computed_in(dtype)
 
     def _holds(self, value: Dim) -> bool:
         """Whether a guard holds wherever the axes are."""

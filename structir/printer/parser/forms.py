@@ -276,12 +276,15 @@ def _number(context: Context, node: ast.expr) -> Any:
     if not is_number(value):
         message = f"expected a number known at compile time, found {ast.unparse(node)}"
         raise context.error(node, message, SIZE_EXAMPLE, "E0121")
-    return value
+    return bool(value) if isinstance(node, ast.Compare) and type(value) is int else value
 
 
 def static_of(context: Context, node: ast.expr) -> Any:
     """Parses a static Python value: literals, lists, tuples, dicts, sizes."""
     if isinstance(node, ast.Dict):
+        if None in node.keys:
+            hint = "write the entries out: `{'key': value}`"
+            raise context.error(node, "`**` is not supported in a dict", hint, "E0103")
         keys = [static_of(context, key) for key in node.keys if key is not None]
         return dict(zip(keys, (static_of(context, v) for v in node.values), strict=True))
     if isinstance(node, ast.List):

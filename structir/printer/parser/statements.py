@@ -233,6 +233,7 @@ def _dataflow(context: Context, node: ast.With) -> None:
     mark = context.mark()
     try:
         read_statements(context, node.body if listed is None else node.body[:-1])
+        _reject_rebound_outputs(context, node)
     finally:
         context.outputs = None
         context.scope.close_block()
@@ -244,6 +245,21 @@ def _dataflow(context: Context, node: ast.With) -> None:
         )
     for item in names:
         context.lookup(item)
+
+
+def _reject_rebound_outputs(context: Context, node: ast.With) -> None:
+    """Records an error for each output whose name the block binds more than once."""
+    first: dict[str, Var] = {}
+    for var in [binding.var for binding in context.scope.bindings]:
+        if var.name not in (context.outputs or ()):
+            continue
+        earlier = first.setdefault(var.name, var)
+        if earlier is not var:
+            message = f"R.output: `{var.name}` is bound twice in the dataflow block"
+            diagnostic = Diagnostic(message, var.span, code="E0117", label="bound again here")
+            diagnostic = diagnostic.note("bound here first", earlier.span)
+            hint = f"rename the first: `{var.name}_1 = ...`"
+            context.report(ParseError(diagnostic.hinted(hint)), node)
 
 
 def _is_call(node: ast.expr, word: str) -> bool:
