@@ -36,9 +36,7 @@ CASES = [
     case(node("GatherND", "x i", "y", name="n"), X34, "at most 2 per tuple", i=[[0, 0, 0]]),
     case(node("GatherND", "x i", "y", name="n", batch_dims=1), X34, "found -5", i=[[-5]] * 3),
     case(node("ScatterND", "x i u", "y", name="n"), X4, "found 4", i=[[4]], u=np.float32([1])),
-    case(
-        node("ScatterElements", "x i u", "y", name="n"), X4, "found 9", i=[9], u=np.float32([1])
-    ),
+    case(node("ScatterElements", "x i u", "y", name="n"), X4, "found 9", i=[9], u=np.float32([1])),
     *[
         case(node("Resize", SCALE, "y", name="n"), IMAGE, "positive", s=np.float32([1, 1, 2, s]))
         for s in (-2.0, 0.0, np.inf, np.nan)

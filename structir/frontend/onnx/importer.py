@@ -137,8 +137,9 @@ class OnnxImporter:
         else:
             outer_infos.update(branch_infos[join.failing] | branch_infos[1 - join.failing])
         output_infos = [common_info(self, stem, pair) for pair in zip(*join.infos, strict=True)]
+        sources = frozenset() if node.values[0] is None else node.values[0].sources
         return [
-            OnnxValue(cast_checked(self, stem, join.var[k], info, node.span))
+            OnnxValue(cast_checked(self, stem, join.var[k], info, node.span), None, sources)
             for k, info in enumerate(output_infos)
         ]
 
