@@ -9,7 +9,7 @@ import pytest
 
 from tests.frontend.test_microsoft import agree, floats, single
 
-HEADS, GROUPS, WIDTH = 4, 2, 8
+HEADS, GROUPS, WIDTH = 4, 2, 16
 
 
 def call(

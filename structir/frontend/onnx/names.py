@@ -23,6 +23,7 @@ class GraphNames:
     results: frozenset[str] = frozenset()  # values that are visible after the dataflow block
     depth: int = 0
     splits: int = 0  # enclosing conditionals whose branches contain the rest of the graph
+    absent: frozenset[str] = frozenset()  # inputs of the enclosing function without an operand
     types: Mapping[str, TypeProto] = attrs.Factory(dict)  # declared types of values
 
     def inner(self, graph: GraphProto, where: str) -> GraphNames:
@@ -37,6 +38,10 @@ class GraphNames:
         graph."""
         values = ChainMap({}, *scope_maps(self.values))
         return attrs.evolve(self, values=values, splits=self.splits + 1)
+
+    def is_present(self, name: str) -> bool:
+        """Returns whether a name refers to a value, not to an absent operand."""
+        return bool(name) and (name not in self.absent or name in self.values)
 
     def local_values(self) -> MutableMapping[str, OnnxValue]:
         """Returns the innermost scope: the names that this graph itself defines."""

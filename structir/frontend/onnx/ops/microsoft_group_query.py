@@ -1,4 +1,4 @@
-"""Mapping of ONNX Runtime's GroupQueryAttention: heads that share keys, with a cache of the past."""
+"""Mapping of ONNX Runtime's GroupQueryAttention: heads share keys, and a cache holds the past."""
 
 from __future__ import annotations
 
@@ -84,13 +84,10 @@ def _projections(node: OnnxNode, heads: int, groups: int) -> list[Expr]:
     if node.has(1) and node.has(2):
         counts = (heads, groups, groups)
         return [split(node, node[k], count) for k, count in enumerate(counts)]
-    channels = node.dims()[2]
-    width = dims.exact_quotient(channels, heads + 2 * groups)
-    if width is None:
-        node.fail(
-            f"packed query: expected a multiple of {heads + 2 * groups} channels, "
-            f"found {dims.text(channels)}"
-        )
+    channels, parts = node.dims()[2], heads + 2 * groups
+    if isinstance(channels, int) and channels % parts:
+        node.fail(f"packed query: expected a multiple of {parts} channels, found {channels}")
+    width = dims.floordiv(channels, parts)
     results, start = [], 0 * width
     for count in (heads, groups, groups):
         end = start + count * width
