@@ -6,9 +6,10 @@ from typing import Any
 
 from onnx import AttributeProto, FunctionProto, NodeProto
 
+from structir.frontend.onnx.names import Functions
 from structir.frontend.onnx.node import OnnxNode, schema_of
 from structir.frontend.onnx.types import type_of_info
-from structir.frontend.onnx.unsupported import Functions, function_key
+from structir.frontend.onnx.unsupported import function_key
 
 
 def body_of(node: OnnxNode, functions: Functions) -> FunctionProto:

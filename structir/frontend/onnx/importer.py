@@ -20,12 +20,12 @@ from structir.frontend.onnx.bodies import arguments_of, body_of
 from structir.frontend.onnx.joins import build_branches, cast_checked, common_info, merge_infos
 from structir.frontend.onnx.listing import node_spans
 from structir.frontend.onnx.mapped import MappedModel
-from structir.frontend.onnx.names import GraphNames, lookup
+from structir.frontend.onnx.names import Functions, GraphNames, lookup
 from structir.frontend.onnx.node import ABSENT, OnnxNode, RunTimeValueError, Split
 from structir.frontend.onnx.registry import DEFAULT, find_build, find_fold
 from structir.frontend.onnx.tensors import array_of, dense
 from structir.frontend.onnx.types import OnnxSymbols
-from structir.frontend.onnx.unsupported import Functions, function_key, opsets_of, plain_domain
+from structir.frontend.onnx.unsupported import function_key, opsets_of, plain_domain
 from structir.frontend.onnx.values import (
     OnnxValue,
     as_expression,
@@ -89,9 +89,8 @@ class OnnxImporter:
         self, nodes: Sequence[NodeProto], names: GraphNames, required: Sequence[str]
     ) -> list[OnnxValue]:
         """Builds nodes in order; returns the values of the `required` names."""
-        return self._build_nodes(
-            GraphSchedule(nodes, node_spans(nodes, names.where), required), 0, names
-        )
+        schedule = GraphSchedule(nodes, node_spans(nodes, names.where), required)
+        return self._build_nodes(schedule, 0, attrs.evolve(names, nodes=nodes))
 
     def _build_nodes(
         self, schedule: GraphSchedule, start: int, names: GraphNames

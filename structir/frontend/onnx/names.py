@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping, Sequence
 
 import attrs
-from onnx import AttributeProto, GraphProto, NodeProto, TypeProto
+from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, TypeProto
 
 from structir.errors import Diagnostic, DiagnosticError, Span
 from structir.frontend.onnx.values import OnnxValue
+
+FunctionKey = tuple[str, str, str]  # domain, name, overload
+Functions = Mapping[FunctionKey, FunctionProto]
 
 
 @attrs.frozen(eq=False)
@@ -24,6 +27,7 @@ class GraphNames:
     depth: int = 0
     splits: int = 0  # enclosing conditionals whose branches contain the rest of the graph
     absent: frozenset[str] = frozenset()  # inputs of the enclosing function without an operand
+    nodes: Sequence[NodeProto] = ()  # the nodes of the graph
     types: Mapping[str, TypeProto] = attrs.Factory(dict)  # declared types of values
 
     def inner(self, graph: GraphProto, where: str) -> GraphNames:

@@ -14,7 +14,7 @@ from onnx import AttributeProto, GraphProto, NodeProto
 
 from structir.errors import Diagnostic, DiagnosticError, Span
 from structir.frontend.builder import NodeBuilder
-from structir.frontend.onnx.names import GraphNames
+from structir.frontend.onnx.names import Functions, GraphNames
 from structir.frontend.onnx.tensors import dtype_name
 from structir.frontend.onnx.types import OnnxSymbols, info_of_type
 from structir.frontend.onnx.values import Elements, OnnxValue
@@ -34,6 +34,7 @@ class OnnxImportContext(Protocol):
     """The interface of the importer that mappings may use."""
 
     builder: NodeBuilder
+    functions: Functions
     folder: Path | None
     symbols: OnnxSymbols
 

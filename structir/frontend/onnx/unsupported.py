@@ -9,12 +9,11 @@ from onnx import AttributeProto, FunctionProto, ModelProto, NodeProto
 
 from structir.errors import Diagnostic, DiagnosticError
 from structir.frontend.onnx.listing import line_of
+from structir.frontend.onnx.names import FunctionKey, Functions
 from structir.frontend.onnx.node import schema_of
 from structir.frontend.onnx.registry import find_build
 
 OpKey = tuple[str, str]  # domain, op_type
-FunctionKey = tuple[str, str, str]  # domain, name, overload
-Functions = Mapping[FunctionKey, FunctionProto]
 MAX_DEPTH = 64  # nested graphs
 
 

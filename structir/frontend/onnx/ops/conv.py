@@ -76,7 +76,7 @@ def with_bias(node: OnnxNode, x: Expr, index: int) -> Expr:
 
 @onnx_op("ConvTranspose")
 def conv_transpose(node: OnnxNode) -> Expr:
-    sizes = kernel_sizes(node)
+    sizes: Any = kernel_sizes(node)
     count = len(sizes)
     output_padding = list(node.attr("output_padding", None) or [0] * count)
     strides = list(node.attr("strides", None) or [1] * count)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
@@ -250,7 +251,7 @@ def rotary_embedding(node: OnnxNode) -> Expr:
 
 
 def rotate(
-    node: OnnxNode, x: Expr, rotary_size: int, tables: list[Expr], is_interleaved: bool
+    node: OnnxNode, x: Expr, rotary_size: int, tables: Sequence[Expr], is_interleaved: bool
 ) -> Expr:
     """Applies rotary embedding to the first channels of each head; `tables` are cosines and
     sines."""

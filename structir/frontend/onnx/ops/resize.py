@@ -325,9 +325,11 @@ def _weights(
 
 def _shrink_factor(axis: ResizedAxis) -> float | None:
     """Returns the scale of an axis, or 1 if it grows; None if the sizes are symbolic."""
-    if axis.scale is None and not (isinstance(axis.size, int) and isinstance(axis.new, int)):
-        return None
-    return min(1.0, float(axis.scale or axis.new / axis.size))
+    if axis.scale is not None:
+        return min(1.0, float(axis.scale))
+    if isinstance(axis.size, int) and isinstance(axis.new, int):
+        return min(1.0, axis.new / axis.size)
+    return None
 
 
 def _antialias(
