@@ -353,21 +353,30 @@ def test_attention_of_packed_operands() -> None:
         np.testing.assert_allclose(Backend.run_model(model, given)[0], wanted, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("zeros", [False, True])
-def test_products_with_weights_of_four_bits(zeros: bool) -> None:
-    x, columns, blocks = floats(2, 3, 70), 9, 3
-    weights, scales = small(columns, blocks, 16), np.abs(floats(columns * blocks))
-    points = small(columns * 2) if zeros else None
-    agree(
-        *single(
-            "MatMulNBits",
-            [x, weights, scales, points][: 4 if zeros else 3],
-            fixed=(1, 2, 3) if zeros else (1, 2),
-            symbolic=False,
-            K=70,
-            N=columns,
-            bits=4,
-            block_size=32,
-        ),
-        atol=1e-3,
+@pytest.mark.parametrize("zeros", [None, "packed", "floats"])
+@pytest.mark.parametrize("bits", [2, 4, 8])
+@pytest.mark.parametrize("weights_known", [False, True])
+def test_products_with_weights_of_few_bits(
+    zeros: str | None, bits: int, weights_known: bool
+) -> None:
+    if zeros == "floats" and bits != 4:
+        pytest.skip("not supported by ONNX Runtime")
+    x, columns, blocks, bias = floats(2, 3, 70), 9, 3, floats(9)
+    weights = small(columns, blocks, 4 * bits)
+    scales = np.abs(floats(columns, blocks))
+    points = {
+        None: None,
+        "packed": small(columns, -(-blocks * bits // 8)),
+        "floats": floats(columns, blocks) + 7,
+    }[zeros]
+    operands = [x, weights, scales, points, None, bias]
+    constants = (1, 2, 3) if zeros else (1, 2)
+    attributes = {"K": 70, "N": columns, "bits": bits, "block_size": 32}
+    model, given = single(
+        "MatMulNBits",
+        operands,
+        fixed=constants if weights_known else (),
+        symbolic=False,
+        **attributes,
     )
+    agree(model, given, atol=1e-3)

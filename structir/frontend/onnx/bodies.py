@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from onnx import AttributeProto, FunctionProto, NodeProto
 
+from structir.frontend.onnx.names import Functions
 from structir.frontend.onnx.node import OnnxNode, schema_of
 from structir.frontend.onnx.types import type_of_info
+from structir.frontend.onnx.unsupported import function_key
 
 
-def body_of(node: OnnxNode, functions: Mapping[tuple[str, str], FunctionProto]) -> FunctionProto:
+def body_of(node: OnnxNode, functions: Functions) -> FunctionProto:
     """Returns the function body of a node's op: the model's own function, else that of ONNX's
     schema."""
-    model_body = functions.get((node.domain, node.op_type))
+    model_body = functions.get(function_key(node.proto))
     if model_body is not None:
         return model_body
     schema = schema_of(node.domain, node.op_type, node.version)

@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from onnx import FunctionProto, GraphProto, NodeProto
+from onnx import GraphProto, NodeProto
 from onnx.defs import onnx_opset_version
 
 from structir.errors import Diagnostic, DiagnosticError, Span, StructIRError
@@ -20,12 +20,12 @@ from structir.frontend.onnx.bodies import arguments_of, body_of
 from structir.frontend.onnx.joins import build_branches, cast_checked, common_info, merge_infos
 from structir.frontend.onnx.listing import node_spans
 from structir.frontend.onnx.mapped import MappedModel
-from structir.frontend.onnx.names import GraphNames, lookup
+from structir.frontend.onnx.names import Functions, GraphNames, lookup
 from structir.frontend.onnx.node import ABSENT, OnnxNode, RunTimeValueError, Split
 from structir.frontend.onnx.registry import DEFAULT, find_build, find_fold
 from structir.frontend.onnx.tensors import array_of, dense
 from structir.frontend.onnx.types import OnnxSymbols
-from structir.frontend.onnx.unsupported import plain_domain
+from structir.frontend.onnx.unsupported import function_key, opsets_of, plain_domain
 from structir.frontend.onnx.values import (
     OnnxValue,
     as_expression,
@@ -60,7 +60,7 @@ class OnnxImporter:
 
     def __init__(
         self,
-        functions: Mapping[tuple[str, str], FunctionProto],
+        functions: Functions,
         folder: Path | None,
         progress: Callable[[], None] = lambda: None,
         all_branches: bool = False,
@@ -89,9 +89,8 @@ class OnnxImporter:
         self, nodes: Sequence[NodeProto], names: GraphNames, required: Sequence[str]
     ) -> list[OnnxValue]:
         """Builds nodes in order; returns the values of the `required` names."""
-        return self._build_nodes(
-            GraphSchedule(nodes, node_spans(nodes, names.where), required), 0, names
-        )
+        schedule = GraphSchedule(nodes, node_spans(nodes, names.where), required)
+        return self._build_nodes(schedule, 0, attrs.evolve(names, nodes=nodes))
 
     def _build_nodes(
         self, schedule: GraphSchedule, start: int, names: GraphNames
@@ -137,8 +136,9 @@ class OnnxImporter:
         else:
             outer_infos.update(branch_infos[join.failing] | branch_infos[1 - join.failing])
         output_infos = [common_info(self, stem, pair) for pair in zip(*join.infos, strict=True)]
+        sources = frozenset() if node.values[0] is None else node.values[0].sources
         return [
-            OnnxValue(cast_checked(self, stem, join.var[k], info, node.span))
+            OnnxValue(cast_checked(self, stem, join.var[k], info, node.span), None, sources)
             for k, info in enumerate(output_infos)
         ]
 
@@ -153,7 +153,9 @@ class OnnxImporter:
     def node(self, proto: NodeProto, names: GraphNames, span: Span) -> Split | None:
         """Builds one node. Returns a `Split` if the nodes after it must be built in both
         branches."""
-        values = [lookup(names, name, span) if name else None for name in proto.input]
+        values = [
+            lookup(names, name, span) if names.is_present(name) else None for name in proto.input
+        ]
         domain = plain_domain(proto.domain)
         version = names.opsets.get(domain)
         if version is None:
@@ -190,11 +192,13 @@ class OnnxImporter:
     def _results(self, node: OnnxNode) -> Sequence[OnnxValue | None] | Split:
         """Returns the values of a node's outputs."""
         sources = frozenset().union(*[v.sources for v in node.values if v is not None])
+        build = find_build(node.domain, node.op_type, node.version)
+        if function_key(node.proto) in self.functions:
+            return self._expand_body(node)
         folded_elements = self._fold_elements(node)
         if folded_elements is not None:
             return [attrs.evolve(folded_elements, sources=sources)]
-        build = find_build(node.domain, node.op_type, node.version)
-        if (node.domain, node.op_type) in self.functions or build is None:
+        if build is None:
             return self._expand_body(node)
         operands = [v for v in node.values if v is not None]
         if operands and all(type(v.expr) is Constant for v in operands) and not node.graphs:
@@ -271,12 +275,11 @@ class OnnxImporter:
         values = dict(zip(body.input, node.values, strict=False))
         names = GraphNames(
             {k: v for k, v in values.items() if v is not None},
-            {DEFAULT: onnx_opset_version()}
-            | dict(node.names.opsets)
-            | {plain_domain(o.domain): o.version for o in body.opset_import},
+            {DEFAULT: onnx_opset_version()} | dict(node.names.opsets) | opsets_of(body),
             f"{node.names.where}: {node.op_type}",
             arguments_of(node, body),
             depth=node.names.depth + 1,
+            absent=frozenset(body.input) - {k for k, v in values.items() if v is not None},
         )
         required = [(o, b) for o, b in zip(node.outputs, body.output, strict=False) if o]
         values_of_required = self.outputs(body.node, names, [inner for _, inner in required])

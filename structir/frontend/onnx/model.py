@@ -21,7 +21,13 @@ from structir.frontend.onnx.names import GraphNames, types_of
 from structir.frontend.onnx.registry import find_build
 from structir.frontend.onnx.tensors import wrong
 from structir.frontend.onnx.types import OnnxSymbols, info_of_type, items_of_type
-from structir.frontend.onnx.unsupported import check_supported, graphs_of, plain_domain
+from structir.frontend.onnx.unsupported import (
+    check_supported,
+    function_key,
+    graphs_of,
+    opsets_of,
+    plain_domain,
+)
 from structir.frontend.onnx.values import OnnxValue
 from structir.ir import dims
 from structir.ir.expr import Expr, Tuple, Var
@@ -69,7 +75,7 @@ def import_model(
     fixed_inputs = {name: np.asarray(value) for name, value in (values or {}).items()}
     try:
         count = _counter(progress, len(proto.graph.node))
-        functions = {(plain_domain(f.domain), f.name): f for f in proto.functions}
+        functions = {function_key(f): f for f in proto.functions}
         importer = OnnxImporter(functions, data_folder, count, all_branches, file)
         return _import_graph(importer, proto, str(where or "model"), fixed_inputs)
     except CONVERSION_ERRORS as error:  # names that are not UTF-8, inconsistent fields
@@ -80,7 +86,7 @@ def _import_graph(
     importer: OnnxImporter, proto: ModelProto, where: str, fixed_inputs: Mapping[str, Any]
 ) -> tuple[IRModule, Infos]:
     graph = proto.graph
-    opsets = {plain_domain(o.domain): int(o.version) for o in proto.opset_import}
+    opsets = opsets_of(proto)
     check_supported(graph.node, importer.functions, opsets)
     names = GraphNames({}, opsets, where, types=types_of(graph))
     module = _module(importer, graph, names, fixed_inputs)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping, Sequence
 
 import attrs
-from onnx import AttributeProto, GraphProto, NodeProto, TypeProto
+from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, TypeProto
 
 from structir.errors import Diagnostic, DiagnosticError, Span
 from structir.frontend.onnx.values import OnnxValue
+
+FunctionKey = tuple[str, str, str]  # domain, name, overload
+Functions = Mapping[FunctionKey, FunctionProto]
 
 
 @attrs.frozen(eq=False)
@@ -23,6 +26,8 @@ class GraphNames:
     results: frozenset[str] = frozenset()  # values that are visible after the dataflow block
     depth: int = 0
     splits: int = 0  # enclosing conditionals whose branches contain the rest of the graph
+    absent: frozenset[str] = frozenset()  # inputs of the enclosing function without an operand
+    nodes: Sequence[NodeProto] = ()  # the nodes of the graph
     types: Mapping[str, TypeProto] = attrs.Factory(dict)  # declared types of values
 
     def inner(self, graph: GraphProto, where: str) -> GraphNames:
@@ -37,6 +42,10 @@ class GraphNames:
         graph."""
         values = ChainMap({}, *scope_maps(self.values))
         return attrs.evolve(self, values=values, splits=self.splits + 1)
+
+    def is_present(self, name: str) -> bool:
+        """Returns whether a name refers to a value, not to an absent operand."""
+        return bool(name) and (name not in self.absent or name in self.values)
 
     def local_values(self) -> MutableMapping[str, OnnxValue]:
         """Returns the innermost scope: the names that this graph itself defines."""

@@ -14,7 +14,7 @@ from onnx import AttributeProto, GraphProto, NodeProto
 
 from structir.errors import Diagnostic, DiagnosticError, Span
 from structir.frontend.builder import NodeBuilder
-from structir.frontend.onnx.names import GraphNames
+from structir.frontend.onnx.names import Functions, GraphNames
 from structir.frontend.onnx.tensors import dtype_name
 from structir.frontend.onnx.types import OnnxSymbols, info_of_type
 from structir.frontend.onnx.values import Elements, OnnxValue
@@ -34,6 +34,7 @@ class OnnxImportContext(Protocol):
     """The interface of the importer that mappings may use."""
 
     builder: NodeBuilder
+    functions: Functions
     folder: Path | None
     symbols: OnnxSymbols
 
@@ -176,7 +177,10 @@ class OnnxNode:
         if value is not None and isinstance(value.expr, Var) and value.expr.name in value.sources:
             declaration = f'"{value.expr.name}", TensorProto.FLOAT, ["n", 4]'
             hint = f"declare the input: `helper.make_tensor_value_info({declaration})`"
-        self.fail(f"operand {self._label(index)}: expected a known {field}, found {info}", hint)
+        message = f"operand {self._label(index)}: expected a known {field}, found {info}"
+        if hint is None and value is not None and value.sources:
+            self._require_inputs(message, value.sources)
+        self.fail(message, hint)
 
     # ---- operands whose elements are known
 
@@ -210,19 +214,27 @@ class OnnxNode:
         """Returns whether an operand is present and a constant."""
         return type(self.get(index)) is Constant
 
+    def require_sources(self, sizes: Iterable[Dim]) -> None:
+        """Raises `RunTimeValueError` if the elements of graph inputs fix sizes that must be known
+        at import time."""
+        symbols = self.importer.symbols
+        sources = frozenset().union(*[symbols.sources_of(size) for size in sizes])
+        if sources:
+            self._require_inputs("expected a static shape, found sizes that inputs fix", sources)
+
     def require_known(self, index: int) -> NoReturn:
         """Raises `RunTimeValueError`: the elements of an operand must be known at import time."""
         value = self.values[index] if index < len(self.values) else None
         if value is None:
             self.fail(f"missing operand {self._label(index)}")
-        diagnostic = Diagnostic(
-            f"operand {self._label(index)} must be constant at import time",
-            self.span,
-            self.op_type,
-            hint=_fix_inputs(value.sources),
-            code="E0804",
-        )
-        raise RunTimeValueError(diagnostic, value.sources)
+        message = f"operand {self._label(index)} must be constant at import time"
+        self._require_inputs(message, value.sources)
+
+    def _require_inputs(self, message: str, sources: frozenset[str]) -> NoReturn:
+        """Raises the error that the values of graph inputs must be known at import time."""
+        hint = _fix_inputs(sources)
+        diagnostic = Diagnostic(message, self.span, self.op_type, hint=hint, code="E0804")
+        raise RunTimeValueError(diagnostic, sources)
 
     # ---- attributes
 

@@ -16,12 +16,17 @@ def sizes_of(node: OnnxNode, index: int) -> tuple[Dim, ...]:
     expr = node[index]
     if node.rank(index) == 0:
         expr = R.expand_dims(expr, [0])
-    return run_time_sizes(node, expr)
+    value = node.values[index]
+    return run_time_sizes(node, expr, frozenset() if value is None else value.sources)
 
 
-def run_time_sizes(node: OnnxNode, expr: Expr) -> tuple[Dim, ...]:
-    """Returns the elements of an integer vector as fresh symbolic sizes, bound with
-    `match_cast`."""
+def run_time_sizes(
+    node: OnnxNode, expr: Expr, sources: frozenset[str] | None = None
+) -> tuple[Dim, ...]:
+    """Returns the elements of an integer vector as fresh symbolic sizes, bound with `match_cast`;
+    `sources` are the graph inputs that fix them, by default those of all operands."""
+    if sources is None:
+        sources = frozenset().union(*[v.sources for v in node.values if v is not None])
     info = node.tensor_info(expr)
     count = info.dims[0] if isinstance(info.dims, tuple) and info.ndim == 1 else None
     if not isinstance(count, int):
@@ -30,7 +35,7 @@ def run_time_sizes(node: OnnxNode, expr: Expr) -> tuple[Dim, ...]:
         expr = R.astype(expr, "int64")
     symbols = node.importer.symbols
     stem = node.part_name()
-    sizes: tuple[Dim, ...] = tuple([symbols.fresh(f"{stem}_{i}") for i in range(count)])
+    sizes: tuple[Dim, ...] = tuple([symbols.fresh(f"{stem}_{i}", sources) for i in range(count)])
     shape = node.emit(R.tensor_to_shape(expr))
     node.importer.builder.match_cast(shape, ShapeStructInfo(sizes), stem, node.span)
     return sizes

@@ -9,7 +9,7 @@ import onnx
 from onnx import TypeProto
 
 from structir.frontend.onnx.tensors import STRINGS, dtype_name, element_type
-from structir.ir.dims import Dim, sym
+from structir.ir.dims import Dim, Sym, sym, syms
 from structir.ir.struct_info import (
     OBJECT,
     StructInfo,
@@ -23,6 +23,7 @@ class OnnxSymbols:
 
     def __init__(self) -> None:
         self.by_name: dict[str, Dim] = {}
+        self.sources: dict[Sym, frozenset[str]] = {}  # graph inputs whose elements fix a size
 
     def dim(self, size: Any, fallback: str) -> Dim:
         """Returns a declared size; a size without a name (`?`, empty, negative) is a fresh
@@ -37,10 +38,15 @@ class OnnxSymbols:
             self.by_name[name] = sym(identifier(name))
         return self.by_name[name]
 
-    def fresh(self, name: str) -> Dim:
-        """Returns a fresh symbolic size."""
+    def fresh(self, name: str, sources: frozenset[str] = frozenset()) -> Dim:
+        """Returns a fresh symbolic size that the elements of some graph inputs fix."""
         result: Dim = sym(identifier(name))
+        self.sources.update(dict.fromkeys(syms(result), sources))
         return result
+
+    def sources_of(self, size: Dim) -> frozenset[str]:
+        """Returns the graph inputs whose elements fix a size."""
+        return frozenset().union(*[self.sources.get(v, frozenset()) for v in syms(size)])
 
 
 def identifier(name: str) -> str:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from onnx import AttributeProto, FunctionProto, NodeProto
+from onnx import AttributeProto, FunctionProto, ModelProto, NodeProto
 
 from structir.errors import Diagnostic, DiagnosticError
 from structir.frontend.onnx.listing import line_of
+from structir.frontend.onnx.names import FunctionKey, Functions
 from structir.frontend.onnx.node import schema_of
 from structir.frontend.onnx.registry import find_build
 
 OpKey = tuple[str, str]  # domain, op_type
-Functions = Mapping[OpKey, FunctionProto]
 MAX_DEPTH = 64  # nested graphs
 
 
@@ -42,15 +42,29 @@ def plain_domain(domain: str) -> str:
     return "" if domain == "ai.onnx" else domain
 
 
+def function_key(proto: NodeProto | FunctionProto) -> FunctionKey:
+    """Returns the key of a function, or of the function that a node calls."""
+    name = proto.name if isinstance(proto, FunctionProto) else proto.op_type
+    return plain_domain(proto.domain), name, proto.overload
+
+
+def opsets_of(proto: ModelProto | FunctionProto) -> dict[str, int]:
+    """Returns the versions of the opsets that a model or a function imports, by domain."""
+    return {plain_domain(o.domain): int(o.version) for o in proto.opset_import}
+
+
 def check_supported(
     nodes: Iterable[NodeProto], functions: Functions, opsets: Mapping[str, int]
 ) -> None:
     """Raises one `DiagnosticError` that lists all ops without a mapping, with their counts."""
-    bodies = [nodes, *[function.node for function in functions.values()]]
-    users: dict[OpKey, list[NodeProto]] = {}
-    for node in (n for body in bodies for n in all_nodes(body)):
-        users.setdefault((plain_domain(node.domain), node.op_type), []).append(node)
-    missing = {k: n for k, n in users.items() if not _is_supported(k, functions, opsets)}
+    bodies = [(nodes, opsets)]
+    bodies += [(f.node, {**opsets, **opsets_of(f)}) for f in functions.values()]
+    missing: dict[OpKey, list[NodeProto]] = {}
+    for body, versions in bodies:
+        for node in all_nodes(body):
+            if function_key(node) in functions or _is_supported(node, versions):
+                continue
+            missing.setdefault((plain_domain(node.domain), node.op_type), []).append(node)
     if missing:
         raise DiagnosticError(_missing_mappings(missing))
 
@@ -73,12 +87,12 @@ def _missing_mappings(missing: Mapping[OpKey, list[NodeProto]]) -> Diagnostic:
     return diagnostic
 
 
-def _is_supported(key: OpKey, functions: Functions, opsets: Mapping[str, int]) -> bool:
-    domain, name = key
+def _is_supported(node: NodeProto, opsets: Mapping[str, int]) -> bool:
+    domain = plain_domain(node.domain)
     version = opsets.get(domain, 1)
-    if key in functions or find_build(domain, name, version) is not None:
+    if find_build(domain, node.op_type, version) is not None:
         return True
-    schema = schema_of(domain, name, version)
+    schema = schema_of(domain, node.op_type, version)
     return schema is not None and has_body(schema)
 
 

@@ -16,7 +16,7 @@ AUTO_PADS = ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
 class OnnxWindow:
     """A sliding window: per axis its size, stride, dilation, and the padding on both sides."""
 
-    sizes: tuple[int, ...]
+    sizes: tuple[Dim, ...]
     strides: tuple[int, ...]
     dilations: tuple[int, ...]
     before: tuple[Dim, ...]
@@ -41,7 +41,7 @@ def auto_pad_of(node: OnnxNode) -> str:
     return mode
 
 
-def window_of(node: OnnxNode, sizes: tuple[int, ...]) -> OnnxWindow:
+def window_of(node: OnnxNode, sizes: tuple[Dim, ...]) -> OnnxWindow:
     """Returns the window of a convolution or pooling node."""
     count = len(sizes)
     strides = _per_axis(node, "strides", count)
@@ -75,7 +75,7 @@ def _per_axis(node: OnnxNode, name: str, count: int) -> tuple[int, ...]:
     return values
 
 
-def _same_padding(size: Dim, extent: int, stride: int) -> Dim:
+def _same_padding(size: Dim, extent: Dim, stride: int) -> Dim:
     """Returns the total `SAME` padding of one axis."""
     if stride == 1:
         return extent - 1

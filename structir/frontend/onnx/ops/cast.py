@@ -36,10 +36,36 @@ def _convert_operand(node: OnnxNode, dtype: str) -> Any:
     return convert_dtype(node, node[0], dtype, node.flag("saturate", 1))
 
 
+def _to_power_of_two(node: OnnxNode, x: Expr, saturate: bool) -> Expr:
+    """Returns a tensor as float8_e8m0fnu, which holds powers of two, rounded as `round_mode`
+    requires."""
+    mode = node.choice("round_mode", ("up", "down", "nearest"), "up")
+    bits = node.emit(R.memory.view(R.astype(x, "float32"), dtype="int32"))
+
+    def integer(value: int) -> Expr:
+        return number(value, "int32")
+
+    exponent = node.emit(R.bitwise_and(R.right_shift(bits, integer(23)), integer(255)))
+    fraction = node.emit(R.bitwise_and(bits, integer(0x7FFFFF)))
+    half = R.where(R.equal(exponent, integer(0)), integer(0x400001), integer(0x400000))
+    least = {"up": integer(1), "nearest": half, "down": integer(0x800000)}[mode]
+    is_finite = R.less(exponent, integer(255))
+    rounds_up = R.logical_and(is_finite, R.greater_equal(fraction, least))
+    rounded = R.add(exponent, R.astype(rounds_up, "int32"))
+    if saturate:
+        rounded = R.where(R.isnan(x), rounded, R.minimum(rounded, integer(254)))
+    rounded = node.emit(rounded)
+    smallest = R.equal(rounded, integer(0))  # 2 ** -127 is a denormal float32
+    power = R.where(smallest, integer(0x400000), R.left_shift(rounded, integer(23)))
+    return R.astype(R.memory.view(node.emit(power), dtype="float32"), "float8_e8m0fnu")
+
+
 def convert_dtype(node: OnnxNode, x: Expr, dtype: str, saturate: bool = True) -> Expr:
     """Returns a tensor in another dtype; small floats saturate, small integers wrap around."""
     source_dtype = node.tensor_info(x).dtype or "float32"
-    if dtype in SMALL_FLOATS and saturate and dtype != "float8_e8m0fnu":
+    if dtype == "float8_e8m0fnu":
+        return _to_power_of_two(node, x, saturate)
+    if dtype in SMALL_FLOATS and saturate:
         x = R.astype(x, "float32") if source_dtype != "float32" else x
         top = float(ml_dtypes.finfo(numpy_dtype(dtype)).max)
         x = R.where(R.isnan(x), x, R.clip(x, -top, top))

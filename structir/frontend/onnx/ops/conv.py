@@ -12,7 +12,7 @@ from structir.frontend.onnx.node import STATIC_SHAPE, OnnxNode
 from structir.frontend.onnx.padding import emit_pad
 from structir.frontend.onnx.registry import onnx_op
 from structir.frontend.onnx.windows import auto_pad_of, window_of
-from structir.ir.dims import Poly
+from structir.ir.dims import Dim, Poly
 from structir.ir.expr import Constant, Expr, ShapeExpr
 from structir.ir.struct_info import TensorStructInfo
 from structir.script import R
@@ -51,19 +51,19 @@ def convolve(node: OnnxNode, x: Expr, weight: Expr, index: int = 1) -> Expr:
     )
 
 
-def kernel_sizes(node: OnnxNode, index: int = 1) -> tuple[int, ...]:
+def kernel_sizes(node: OnnxNode, index: int = 1) -> tuple[Dim, ...]:
     """Returns the spatial sizes of the weight."""
     sizes = node.dims(index)[2:]
     declared = node.attr("kernel_shape", None)
-    if any(isinstance(d, Poly) for d in sizes):
-        sizes = tuple(declared or ())
+    if declared is not None and any(isinstance(d, Poly) for d in sizes):
+        sizes = tuple(declared)
     if not 1 <= len(sizes) <= 3:
         node.fail(f"weight: expected 1 to 3 spatial axes, found {len(sizes)}")
     if declared is not None and tuple(declared) != sizes:
         node.fail(
             f"kernel_shape: expected {list(sizes)}, the sizes of the weight, found {list(declared)}"
         )
-    return sizes  # type: ignore[return-value]
+    return sizes
 
 
 def with_bias(node: OnnxNode, x: Expr, index: int) -> Expr:
@@ -76,7 +76,7 @@ def with_bias(node: OnnxNode, x: Expr, index: int) -> Expr:
 
 @onnx_op("ConvTranspose")
 def conv_transpose(node: OnnxNode) -> Expr:
-    sizes = kernel_sizes(node)
+    sizes: Any = kernel_sizes(node)
     count = len(sizes)
     output_padding = list(node.attr("output_padding", None) or [0] * count)
     strides = list(node.attr("strides", None) or [1] * count)

@@ -11,6 +11,7 @@ from structir.frontend.onnx.nms import suppression_kernel
 from structir.frontend.onnx.node import OnnxNode
 from structir.frontend.onnx.ops.shapes import product, reshape_to
 from structir.frontend.onnx.registry import onnx_op
+from structir.frontend.onnx.roi_align import roi_maximum_kernel
 from structir.frontend.onnx.scalars import constant, number, size_number
 from structir.ir import dims
 from structir.ir.dims import Dim
@@ -171,18 +172,31 @@ def _cubic(node: OnnxNode, distance: Expr, a: float = -0.75) -> Expr:
 @onnx_op("RoiAlign")
 def roi_align(node: OnnxNode) -> Expr:
     dtype = node.dtype()
-    images = R.expand_dims(R.astype(node[2], dtype), [1])
-    rois = R.concat(Tuple((images, node[1])), axis=1)
     half_pixel = node.attr("coordinate_transformation_mode", "output_half_pixel") == "half_pixel"
+    aligned = half_pixel and node.version >= 16
+    if node.choice("mode", ("avg", "max")) == "max":
+        return _roi_maximum(node, aligned)
+    images = R.expand_dims(R.astype(node[2], dtype), [1])
     return R.vision.roi_align(
         node[0],
-        rois,
+        R.concat(Tuple((images, node[1])), axis=1),
         pooled_size=[node.attr("output_height"), node.attr("output_width")],
         spatial_scale=float(node.attr("spatial_scale")),
         sample_ratio=node.attr("sampling_ratio") or -1,
-        aligned=half_pixel and node.version >= 16,
-        mode=node.attr("mode"),
+        aligned=aligned,
+        mode="avg",
     )
+
+
+def _roi_maximum(node: OnnxNode, aligned: bool) -> Expr:
+    """Returns the maximum of weighted corners, not of interpolated samples: ONNX's mode `max`."""
+    dtype, scale = node.dtype(), float(node.attr("spatial_scale"))
+    samples = max(int(node.attr("sampling_ratio")), 0)
+    kernel = node.importer.builder.kernel(roi_maximum_kernel(dtype, scale, samples, aligned))
+    sizes = (node.attr("output_height"), node.attr("output_width"))
+    info = TensorStructInfo((node.dims(1)[0], node.dims()[1], *sizes), dtype)
+    images = node.emit(R.astype(node[2], "int64"))
+    return R.call_kernel(kernel, (node[0], node[1], images), out_sinfo=info)
 
 
 @onnx_op("NonMaxSuppression")

@@ -23,6 +23,7 @@ def normalize_indices(node: OnnxNode, indices: Expr, size: Dim) -> Expr:
     """Returns indices along an axis, normalized to be non-negative."""
     if isinstance(indices, Constant):
         data = indices.data.astype(np.int64)
+        _check_range(node, data, size)
         if (data >= 0).all():
             return Constant(data)
         if isinstance(size, int):
@@ -31,6 +32,16 @@ def normalize_indices(node: OnnxNode, indices: Expr, size: Dim) -> Expr:
         R.astype(indices, "int64") if node.tensor_info(indices).dtype != "int64" else indices
     )
     return R.where(R.less(indices64, constant(0)), R.add(indices64, size_number(size)), indices64)
+
+
+def _check_range(node: OnnxNode, indices: np.ndarray[Any, Any], size: Dim) -> None:
+    """Raises `DiagnosticError` if an index along an axis is out of range."""
+    if not isinstance(size, int):
+        return
+    outside = indices[(indices < -size) | (indices >= size)]
+    if outside.size:
+        expected = f"{-size} to {size - 1}" if size else "none"
+        node.fail(f"indices: expected {expected} for an axis of size {size}, found {outside[0]}")
 
 
 @onnx_op("Gather")
@@ -56,20 +67,35 @@ def gather_elements(node: OnnxNode) -> Expr:
 
 @onnx_op("GatherND")
 def gather_nd(node: OnnxNode) -> Expr:
-    batch = node.attr("batch_dims", 0)
-    return R.gather_nd(node[0], _tuples(node, batch), batch_dims=batch)
+    batch, result = node.attr("batch_dims", 0), node.declared_info(0)
+    slice_rank = None
+    if isinstance(result, TensorStructInfo) and result.ndim is not None:
+        slice_rank = result.ndim - node.rank(1) + 1
+    return R.gather_nd(node[0], _tuples(node, slice_rank, batch), batch_dims=batch)
 
 
-def _tuples(node: OnnxNode, batch: int = 0) -> Expr:
-    """Returns index tuples with negative indices normalized."""
+def _tuples(node: OnnxNode, slice_rank: int | None, batch: int = 0) -> Expr:
+    """Returns index tuples with negative indices normalized; the rank of the slices that they
+    select gives the length of tuples of symbolic length."""
     indices, sizes = node[1], node.dims()[batch:]
-    depth = node.dims(1)[-1]
-    if isinstance(indices, Constant) and (indices.data >= 0).all():
-        return Constant(indices.data.astype(np.int64))
+    *outer, depth = node.dims(1)
     if not isinstance(depth, int):
-        node.fail(
-            f"indices: expected a last axis of static size, found {dims.text(depth)}", STATIC_SHAPE
-        )
+        if slice_rank is None:
+            node.fail(
+                f"indices: expected a last axis of static size, found {dims.text(depth)}",
+                STATIC_SHAPE,
+            )
+        depth = len(sizes) - slice_rank
+        info = TensorStructInfo((*outer, depth), node.dtype(1))
+        indices = cast_checked(node.importer, node.part_name(), indices, info, node.span)
+    if not 0 <= depth <= len(sizes):
+        node.fail(f"indices: expected at most {len(sizes)} per tuple, found {depth}")
+    if isinstance(indices, Constant):
+        data = indices.data.astype(np.int64)
+        for k, size in enumerate(sizes[:depth]):
+            _check_range(node, data[..., k], size)
+        if (data >= 0).all():
+            return Constant(data)
     axis_sizes = R.shape_to_tensor(ShapeExpr(tuple(sizes[:depth])))
     if all(isinstance(s, int) for s in sizes[:depth]):
         axis_sizes = constant(list(sizes[:depth]))
@@ -92,7 +118,8 @@ def scatter_elements(node: OnnxNode) -> Expr:
 
 @onnx_op("ScatterND")
 def scatter_nd(node: OnnxNode) -> Expr:
-    return R.scatter_nd(node[0], _tuples(node), node[2], reduction=_reduction(node))
+    tuples = _tuples(node, node.rank(2) - node.rank(1) + 1)
+    return R.scatter_nd(node[0], tuples, node[2], reduction=_reduction(node))
 
 
 @onnx_op("NonZero")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
@@ -53,7 +54,7 @@ def attention_output(node: OnnxNode, heads: HeadLayout, masks: list[Expr]) -> Ex
     batch, count, length, width = sizes(node, heads.query)
     total = sizes(node, heads.key)[2]
     scores = R.matmul(heads.query, R.permute_dims(heads.key, [0, 1, 3, 2]))
-    scores = R.multiply(scores, _scale(node, width, _dtype(node, heads.query)))
+    scores = R.multiply(scores, head_scale(node, width, _dtype(node, heads.query)))
     if node.flag("unidirectional"):
         masks = [*masks, _causal(node, heads, length, total)]
     for mask in masks:
@@ -63,7 +64,7 @@ def attention_output(node: OnnxNode, heads: HeadLayout, masks: list[Expr]) -> Ex
     return reshape_to(R.permute_dims(result, [0, 2, 1, 3]), (batch, length, count * channels))
 
 
-def _scale(node: OnnxNode, head_size: Dim, dtype: str) -> Expr:
+def head_scale(node: OnnxNode, head_size: Dim, dtype: str) -> Expr:
     """Returns the scale of the scores: the attribute, or 1 / sqrt(head size)."""
     scale = node.attr("scale", 0.0)
     if scale:
@@ -77,14 +78,14 @@ def _dtype(node: OnnxNode, x: Expr) -> str:
     return node.tensor_info(x).dtype or FLOAT
 
 
-def _range(size: Dim) -> Expr:
+def index_range(size: Dim) -> Expr:
     return R.arange(PrimValue(0), PrimValue(size), PrimValue(1), dtype="int64")
 
 
 def _causal(node: OnnxNode, heads: HeadLayout, length: Dim, total: Dim) -> Expr:
     """Returns the causal mask."""
-    rows = R.add(reshape_to(_range(length), (length, 1)), size_number(total - length))
-    later = R.greater(reshape_to(_range(total), (1, total)), rows)
+    rows = R.add(reshape_to(index_range(length), (length, 1)), size_number(total - length))
+    later = R.greater(reshape_to(index_range(total), (1, total)), rows)
     return _additive_mask(node, heads, later, lowest=True)
 
 
@@ -117,7 +118,7 @@ def masks_of(node: OnnxNode, index: int, heads: HeadLayout) -> list[Expr]:
 def _length_mask(node: OnnxNode, mask: Expr, has_starts: bool, batch: Dim, total: Dim) -> Expr:
     """Returns whether a key is after the end of its sequence or, with `has_starts`, before its
     start."""
-    positions = reshape_to(R.astype(_range(total), "int32"), (1, 1, 1, total))
+    positions = reshape_to(R.astype(index_range(total), "int32"), (1, 1, 1, total))
 
     def column(start: Dim) -> Expr:
         cut = R.strided_slice(mask, [0], (start,), (start + batch,))
@@ -241,30 +242,35 @@ def rotary_embedding(node: OnnxNode) -> Expr:
             head = head_size
         heads_apart = reshape_to(x, (batch, length, width // head, head))
         x = node.emit(R.permute_dims(heads_apart, [0, 2, 1, 3]))
-    result = _rotate(node, x, rotary_size)
+    batch, _, length, _ = sizes(node, x)
+    tables = [_angles(node, index, batch, length) for index in (2, 3)]
+    result = rotate(node, x, rotary_size, tables, node.flag("interleaved"))
     if not is_flat:
         return result
     return reshape_to(R.permute_dims(result, [0, 2, 1, 3]), node.dims())
 
 
-def _rotate(node: OnnxNode, x: Expr, rotary_size: int) -> Expr:
-    """Applies rotary embedding to the first channels of each head."""
-    batch, _, length, head = sizes(node, x)
-    cosine, sine = [_angles(node, index, batch, length) for index in (2, 3)]
+def rotate(
+    node: OnnxNode, x: Expr, rotary_size: int, tables: Sequence[Expr], is_interleaved: bool
+) -> Expr:
+    """Applies rotary embedding to the first channels of each head; `tables` are cosines and
+    sines."""
+    head = sizes(node, x)[3]
+    cosine, sine = tables
     half = rotary_size // 2
-    if node.flag("interleaved"):
+    if is_interleaved:
         first, second = [R.strided_slice(x, [3], (k,), (rotary_size,), (2,)) for k in (0, 1)]
     else:
         first, second = [R.strided_slice(x, [3], (k,), (k + half,)) for k in (0, half)]
     first, second = node.emit(first), node.emit(second)
     real = R.subtract(R.multiply(first, cosine), R.multiply(second, sine))
     imaginary = R.add(R.multiply(second, cosine), R.multiply(first, sine))
-    if node.flag("interleaved"):
+    if is_interleaved:
         pairs = R.stack(Tuple((real, imaginary)), axis=4)
         result = reshape_to(pairs, (*sizes(node, x)[:3], rotary_size))
     else:
         result = R.concat(Tuple((real, imaginary)), axis=3)
-    if head == rotary_size:
+    if dims.equal(head, rotary_size) is True:
         return result
     rest = R.strided_slice(x, [3], (rotary_size,), (head,))
     return R.concat(Tuple((result, rest)), axis=3)
@@ -275,7 +281,7 @@ def _angles(node: OnnxNode, index: int, batch: Dim, length: Dim) -> Expr:
     width = node.dims(index)[1]
     if node.rank(1) == 1:
         first = reshape_to(R.astype(node[1], "int64"), (1,))
-        rows = R.take(node[index], R.add(first, _range(length)), axis=0)
+        rows = R.take(node[index], R.add(first, index_range(length)), axis=0)
         return node.emit(reshape_to(rows, (1, 1, length, width)))
     rows = R.take(node[index], R.astype(node[1], "int64"), axis=0)
     return node.emit(reshape_to(rows, (batch, 1, length, width)))

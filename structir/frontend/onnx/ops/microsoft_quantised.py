@@ -20,7 +20,6 @@ from structir.frontend.onnx.ops.shapes import reshape_to
 from structir.frontend.onnx.quantised_lstm import quantised_lstm_kernel
 from structir.frontend.onnx.registry import MICROSOFT, R, onnx_op
 from structir.frontend.onnx.scalars import constant, number
-from structir.frontend.onnx.tensors import Array, wrong
 from structir.ir.expr import Constant, Expr, Tuple
 from structir.ir.kernel import Kernel
 
@@ -249,29 +248,34 @@ def mat_mul_n_bits(node: OnnxNode) -> Expr:
     """Builds the product with a weight of 2, 4 or 8 bits that has a scale and a zero point per
     block."""
     terms, columns = int(node.attr("K")), int(node.attr("N"))
-    bits, block = int(node.attr("bits", 4)), int(node.attr("block_size"))
+    bits, block = int(node.choice("bits", (2, 4, 8), 4)), int(node.attr("block_size"))
+    blocks, dtype = -(-terms // block), node.dtype()
+    values = _unpack_bits(reshape_to(node[1], (columns, -1)), columns, bits, blocks * block)
+    scales = reshape_to(R.astype(node[2], FLOAT), (columns, blocks))
+    zeros: Expr = number(2 ** (bits - 1), FLOAT)
+    if node.has(3) and node.dtype(3) == "uint8":
+        zeros = _unpack_bits(reshape_to(node[3], (columns, -1)), columns, bits, blocks)
+    elif node.has(3):
+        zeros = reshape_to(R.astype(node[3], FLOAT), (columns, blocks))
+    block_of = node[4] if node.has(4) else constant(np.arange(blocks * block) // block)
+
+    def by_term(parameter: Expr) -> Expr:
+        return R.take(parameter, R.astype(block_of, "int64"), axis=1)
+
     if node.has(4):
-        node.fail("operand 4 (g_idx) is not supported: expected no operand")
-    blocks = -(-terms // block)
-    values = _unpack_bits(node.constant(1).reshape(columns, -1), bits)
-    values = values[:, : blocks * block].reshape(columns, blocks, block).astype(FLOAT)
-    zeros = np.full((columns, blocks), 2 ** (bits - 1), FLOAT)
-    if node.has(3):
-        zero_points = node.constant(3)
-        if zero_points.dtype == np.uint8:
-            zero_points = _unpack_bits(zero_points.reshape(columns, -1), bits)[:, :blocks]
-        zeros = zero_points.reshape(columns, blocks).astype(FLOAT)
-    scales = node.constant(2).reshape(columns, blocks).astype(FLOAT)
-    weight = ((values - zeros[..., None]) * scales[..., None]).reshape(columns, -1)[:, :terms]
-    dtype = node.dtype()
-    result = R.matmul(node[0], Constant(np.ascontiguousarray(weight.T).astype(dtype)))
+        values = R.strided_slice(values, [1], (0,), (terms,))
+    zeros = by_term(zeros) if node.has(3) else zeros
+    weight = R.multiply(R.subtract(values, zeros), by_term(scales))
+    weight = R.astype(R.strided_slice(weight, [1], (0,), (terms,)), dtype)
+    weight = node.importer.fold_constant(R.permute_dims(weight, [1, 0]))
+    result = R.matmul(node[0], weight)
     return R.add(result, node[5]) if node.has(5) else result
 
 
-def _unpack_bits(packed: Array, bits: int) -> Array:
-    """Returns the numbers packed in bytes, lowest bits first."""
-    if bits not in (2, 4, 8):
-        raise wrong(f"bits: expected 2, 4 or 8, found {bits}", code="E0805")
-    shifts = np.arange(0, 8, bits, dtype=np.uint8)
-    unpacked = (packed[..., None] >> shifts) & (2**bits - 1)
-    return unpacked.reshape(*packed.shape[:-1], -1)
+def _unpack_bits(packed: Expr, rows: int, bits: int, count: int) -> Expr:
+    """Returns the first `count` numbers of each row of packed bytes, lowest bits first."""
+    shifts = constant(np.arange(0, 8, bits), "int32")
+    parts = R.right_shift(R.expand_dims(R.astype(packed, "int32"), [2]), shifts)
+    numbers = R.bitwise_and(parts, number(2**bits - 1, "int32"))
+    flat = reshape_to(numbers, (rows, -1))
+    return R.astype(R.strided_slice(flat, [1], (0,), (count,)), FLOAT)

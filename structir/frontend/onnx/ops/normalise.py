@@ -8,7 +8,7 @@ from typing import Any
 from structir.frontend.onnx.node import OnnxNode
 from structir.frontend.onnx.ops.shapes import product, reshape_to
 from structir.frontend.onnx.registry import onnx_op
-from structir.frontend.onnx.scalars import like
+from structir.frontend.onnx.scalars import like, number
 from structir.ir.expr import Expr
 from structir.script import R
 
@@ -125,9 +125,13 @@ def layer_normalization(node: OnnxNode) -> list[Any]:
 def rms_normalization(node: OnnxNode) -> Expr:
     axis = node.axis("axis", -1)
     axes = list(range(axis, node.rank()))
-    mean = R.mean(R.multiply(node[0], node[0]), axis=axes, keepdims=True)
-    root = R.sqrt(R.add(mean, like(node, node.attr("epsilon"))))
-    return R.multiply(R.divide(node[0], root), node[1])
+    dtype, result_dtype = node.dtype_attr("stash_type", "float32") or "float32", node.dtype(1)
+    dtype = "float64" if node.dtype() == "float64" else dtype
+    x = node[0] if node.dtype() == dtype else node.emit(R.astype(node[0], dtype))
+    mean = R.mean(R.multiply(x, x), axis=axes, keepdims=True)
+    result = R.divide(x, R.sqrt(R.add(mean, number(node.attr("epsilon"), dtype))))
+    result = result if dtype == result_dtype else R.astype(result, result_dtype)
+    return R.multiply(result, node[1])
 
 
 @onnx_op("LpNormalization")

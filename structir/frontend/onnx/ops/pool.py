@@ -132,7 +132,7 @@ def _windows(node: OnnxNode, window: OnnxWindow, x: Expr | None = None) -> Expr:
     value = number(lowest, dtype)
     x = emit_pad(node, x, [0, 0, *window.before], [0, 0, *window.after], "constant", value)
     x = node.emit(x)
-    steps = zip(window.sizes, window.strides, window.dilations, strict=True)
+    steps: Any = zip(window.sizes, window.strides, window.dilations, strict=True)
     for k, (size, stride, dilation) in enumerate(steps):
         axis = 2 + 2 * k
         length = node.tensor_info(x).dims[axis]

@@ -11,10 +11,11 @@ from structir.frontend.onnx.joins import cast_checked
 from structir.frontend.onnx.node import OnnxNode
 from structir.frontend.onnx.ops.shapes import axes_of, reshape_to
 from structir.frontend.onnx.registry import carries, onnx_op
-from structir.frontend.onnx.scalars import constant, like
+from structir.frontend.onnx.scalars import constant, number
 from structir.frontend.onnx.values import Elements
 from structir.ir import dims
 from structir.ir.dims import Dim
+from structir.ir.dtype import is_float
 from structir.ir.expr import Expr, ShapeExpr, Tuple
 from structir.ir.struct_info import TensorStructInfo
 from structir.script import R
@@ -56,25 +57,44 @@ onnx_op("ReduceL1")(_reduction(lambda n, x, axes, keep: over(R.sum, R.abs(x), ax
 onnx_op("ReduceSumSquare")(
     _reduction(lambda n, x, axes, keep: over(R.sum, R.multiply(x, x), axes, keep))
 )
-onnx_op("ReduceLogSum")(_reduction(lambda n, x, axes, keep: R.log(over(R.sum, x, axes, keep))))
+
+
+def _in_floats(reduce: Any) -> Any:
+    """Returns a reduction that computes integers in float64, then converts back."""
+
+    def build(node: OnnxNode, x: Expr, axes: Axes, keep: bool) -> Expr:
+        dtype = node.dtype()
+        if is_float(dtype):
+            return reduce(x, axes, keep, node)
+        return R.astype(reduce(R.astype(x, "float64"), axes, keep, node), dtype)
+
+    return build
+
+
+@onnx_op("ReduceLogSum")
+@_reduction
+@_in_floats
+def reduce_log_sum(x: Expr, axes: Axes, keep: bool, node: OnnxNode) -> Expr:
+    return R.log(over(R.sum, x, axes, keep))
 
 
 @onnx_op("ReduceL2")
 @_reduction
-def reduce_l2(node: OnnxNode, x: Expr, axes: Axes, keep: bool) -> Expr:
-    dtype = node.dtype()
-    x_float = x if dtype.startswith("float") else R.astype(x, "float64")
-    result = R.sqrt(over(R.sum, R.multiply(x_float, x_float), axes, keep))
-    return result if dtype.startswith("float") else R.astype(result, dtype)
+@_in_floats
+def reduce_l2(x: Expr, axes: Axes, keep: bool, node: OnnxNode) -> Expr:
+    return R.sqrt(over(R.sum, R.multiply(x, x), axes, keep))
 
 
 @onnx_op("ReduceLogSumExp")
 @_reduction
-def reduce_log_sum_exp(node: OnnxNode, x: Expr, axes: Axes, keep: bool) -> Expr:
+@_in_floats
+def reduce_log_sum_exp(x: Expr, axes: Axes, keep: bool, node: OnnxNode) -> Expr:
     if not axes:
         return x
+    x = node.emit(x)
     top = node.emit(R.max(x, axis=axes, keepdims=True))
-    finite = R.where(R.isfinite(top), top, like(node, 0.0))
+    zero = number(0.0, node.tensor_info(x).dtype or "float32")
+    finite = R.where(R.isfinite(top), top, zero)
     total = R.log(R.sum(R.exp(R.subtract(x, finite)), axis=axes, keepdims=True))
     result = R.add(total, finite)
     return result if keep else R.squeeze(result, axes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import reduce
 from typing import Any
@@ -53,6 +54,7 @@ def _real(value: float) -> Expr:
 @onnx_op("Upsample")
 def upsample(node: OnnxNode) -> Expr:
     scales = node.attr("scales", None) or node.constant(1).ravel().tolist()
+    scales = _checked_scales(node, list(scales), node.rank())
     mode = node.choice("mode", ("nearest", "linear", "bilinear"), "nearest")
     method = "nearest" if mode == "nearest" else "linear"
     interpolation = Interpolation(method, "asymmetric", "floor", -0.75, False, False, 0.0)
@@ -82,6 +84,24 @@ def resize(node: OnnxNode) -> Expr:
     return _resize(node, _axes(node, interpolation), interpolation)
 
 
+def _checked_scales(node: OnnxNode, scales: list[float], count: int) -> list[float]:
+    """Returns scales, one per axis; raises `DiagnosticError` if one is not positive."""
+    if len(scales) != count:
+        node.fail(f"scales: expected {count}, one per axis, found {len(scales)}")
+    if not all(0 < scale < math.inf for scale in scales):
+        node.fail(f"scales: expected positive numbers, found {scales}")
+    return scales
+
+
+def _checked_sizes(node: OnnxNode, sizes: list[Dim], count: int) -> list[Dim]:
+    """Returns sizes, one per axis; raises `DiagnosticError` if one is negative."""
+    if len(sizes) != count:
+        node.fail(f"sizes: expected {count}, one per axis, found {len(sizes)}")
+    if any(dims.at_least(-1, size) is True for size in sizes):
+        node.fail(f"sizes: expected 0 or more, found {sizes}")
+    return sizes
+
+
 def scale_size(size: Dim, scale: float) -> Dim:
     """Returns floor(size * scale)."""
     if isinstance(size, int):
@@ -101,12 +121,12 @@ def _axes(node: OnnxNode, interpolation: Interpolation) -> list[ResizedAxis]:
         regions = list(zip(roi[: len(axes)], roi[len(axes) :], strict=True))
     by_scale = node.has(2) and node.dims(2) != (0,)
     if by_scale:
-        scales = node.constant(2).ravel().tolist()
+        scales = _checked_scales(node, node.constant(2).ravel().tolist(), len(axes))
         return [
             ResizedAxis(p, dims_of_input[p], scale_size(dims_of_input[p], s), s, r)
             for p, s, r in zip(axes, scales, regions, strict=False)
         ]
-    sizes = list(node.sizes(3))
+    sizes = _checked_sizes(node, list(node.sizes(3)), len(axes))
     policy = node.choice("keep_aspect_ratio_policy", POLICIES, "stretch")
     if policy != "stretch":
         ratios = [_share(node, n, dims_of_input[p]) for p, n in zip(axes, sizes, strict=True)]
@@ -263,6 +283,8 @@ def _interpolate(node: OnnxNode, x: Expr, axis: ResizedAxis, interpolation: Inte
     work_dtype = dtype if dtype in ("float32", "float64") else "float32"
     x = x if node.tensor_info(x).dtype == work_dtype else node.emit(R.astype(x, work_dtype))
     coordinate = fold_or_emit(node, _coordinates(node, axis, interpolation))
+    if interpolation.antialias and _shrink_factor(axis) is None:
+        return _antialias(node, x, axis, coordinate, interpolation)
     base, weights = _weights(node, coordinate, axis, interpolation)
     coordinates = [R.add(base, _real(float(k))) for k in range(len(weights))]
     start = 1 - len(weights) // 2
@@ -285,15 +307,7 @@ def _weights(
     base = fold_or_emit(node, R.floor(coordinate))
     fraction = fold_or_emit(node, R.subtract(coordinate, base))
     one = _real(1.0)
-    shrink = 1.0
-    if interpolation.antialias:
-        if not isinstance(axis.size, int) or not isinstance(axis.new, int):
-            node.fail(
-                f"antialias: expected static sizes, found {dims.text(axis.size)} and "
-                f"{dims.text(axis.new)}",
-                STATIC_SHAPE,
-            )
-        shrink = min(1.0, float(axis.scale or axis.new / axis.size))
+    shrink = (_shrink_factor(axis) or 1.0) if interpolation.antialias else 1.0
     if interpolation.method == "linear":
         if shrink == 1.0:
             return base, [R.subtract(one, fraction), fraction]
@@ -307,6 +321,44 @@ def _weights(
     distances = [R.multiply(d, _real(shrink)) for d in _distances(fraction, radius)]
     cubic = [_cubic(node, d, interpolation.cubic) for d in distances]
     return base, _normalize_weights(node, cubic) if shrink < 1.0 else cubic
+
+
+def _shrink_factor(axis: ResizedAxis) -> float | None:
+    """Returns the scale of an axis, or 1 if it grows; None if the sizes are symbolic."""
+    if axis.scale is not None:
+        return min(1.0, float(axis.scale))
+    if isinstance(axis.size, int) and isinstance(axis.new, int):
+        return min(1.0, axis.new / axis.size)
+    return None
+
+
+def _antialias(
+    node: OnnxNode, x: Expr, axis: ResizedAxis, coordinate: Expr, interpolation: Interpolation
+) -> Expr:
+    """Returns weighted sums whose number of terms, which grows as the axis shrinks, is symbolic."""
+    reach = 1 if interpolation.method == "linear" else 2
+    radius = dims.dim_max(dims.floordiv(axis.size * reach, axis.new), reach) + 1
+    count, dtype = 2 * radius, node.tensor_info(x).dtype
+    taps = R.arange(PrimValue(0), PrimValue(count), PrimValue(1), dtype="int64")
+    offsets = R.subtract(R.astype(taps, WORK), _float(radius - 1))
+    column = reshape_to(coordinate, (axis.new, 1))
+    positions = node.emit(R.add(R.floor(column), reshape_to(offsets, (1, count))))
+    shrink = R.minimum(R.divide(_float(axis.new), _float(axis.size)), ONE)
+    distance = R.multiply(R.abs(R.subtract(column, positions)), shrink)
+    if interpolation.method == "linear":
+        weights = R.maximum(R.subtract(ONE, distance), ZERO)
+    else:
+        weights = _cubic(node, distance, interpolation.cubic)
+    if interpolation.exclude:
+        last = _float(axis.size - 1)
+        inside = R.logical_and(R.greater_equal(positions, ZERO), R.less_equal(positions, last))
+        weights = R.where(inside, weights, ZERO)
+    weights = node.emit(weights)
+    weights = R.astype(R.divide(weights, R.sum(weights, axis=[1], keepdims=True)), dtype)
+    trailing = [1] * (len(node.tensor_info(x).dims) - 1 - axis.index)
+    samples = R.take(x, _inside(node, positions, axis), axis=axis.index)
+    terms = R.multiply(samples, reshape_to(weights, (axis.new, count, *trailing)))
+    return _outside(node, R.sum(terms, axis=[axis.index + 1]), coordinate, axis, interpolation)
 
 
 def _distances(fraction: Expr, radius: int) -> list[Expr]:

@@ -98,7 +98,8 @@ def _run_time_shape(node: OnnxNode) -> tuple[Dim, ...]:
     known_product = R.prod(R.where(is_inferred, constant(1), requested))
     total = size_number(product(input_dims))
     quotient = R.floor_divide(total, R.maximum(known_product, constant(1)))
-    return run_time_sizes(node, R.where(is_inferred, quotient, requested))
+    sources = frozenset() if node.values[1] is None else node.values[1].sources
+    return run_time_sizes(node, R.where(is_inferred, quotient, requested), sources)
 
 
 @onnx_op("Flatten")
@@ -122,7 +123,9 @@ def axes_of(node: OnnxNode, position: int = 1, name: str = "axes") -> tuple[int,
 def squeeze(node: OnnxNode) -> Expr:
     sizes, axes = node.dims(), axes_of(node)
     if axes is None:
-        if any(isinstance(d, Poly) for d in sizes):
+        symbolic = [d for d in sizes if isinstance(d, Poly)]
+        if symbolic:
+            node.require_sources(symbolic)
             node.fail(
                 f"axes: expected an operand or attribute for a shape with symbolic sizes {sizes}",
                 f'`helper.make_node("Squeeze", ["{node.inputs[0]}", "axes"], ...)`',

@@ -47,11 +47,11 @@ def split(node: OnnxNode) -> list[Expr]:
 def _counts(node: OnnxNode, size: Dim) -> list[Any]:
     """Returns the size of each part."""
     if node.has(1):
-        return list(node.sizes(1))
+        return _checked_counts(node, list(node.sizes(1)), size)
     if "split" in node.attributes:
-        return list(node.attr("split"))
-    parts = node.attr("num_outputs", None) or len(node.outputs)
-    if parts > len(node.outputs):
+        return _checked_counts(node, list(node.attr("split")), size)
+    parts = node.attr("num_outputs", len(node.outputs))
+    if not 1 <= parts <= len(node.outputs):
         node.fail(
             f"num_outputs: expected {len(node.outputs)}, the outputs of the node, found {parts}"
         )
@@ -60,7 +60,28 @@ def _counts(node: OnnxNode, size: Dim) -> list[Any]:
     )
     if part_size is None:
         node.fail(f"cannot split an axis of size {dims.text(size)} into {parts} equal parts")
-    return [part_size] * (parts - 1) + [size - part_size * (parts - 1)]
+    last = size - part_size * (parts - 1)
+    if dims.at_least(-1, last) is True:
+        node.fail(f"cannot split an axis of size {dims.text(size)} into {parts} parts")
+    return [part_size] * (parts - 1) + [last]
+
+
+def _checked_counts(node: OnnxNode, counts: list[Any], size: Dim) -> list[Any]:
+    """Returns the sizes of the parts; raises `DiagnosticError` unless they divide the axis."""
+    if len(counts) != len(node.outputs):
+        node.fail(
+            f"split: expected {len(node.outputs)} sizes, one per output of the node, "
+            f"found {len(counts)}"
+        )
+    text = ", ".join([dims.text(c) for c in counts])
+    if any(dims.at_least(-1, count) is True for count in counts):
+        node.fail(f"split: expected sizes of 0 or more, found [{text}]")
+    if dims.equal(sum(counts), size) is False:
+        node.fail(
+            f"split: expected sizes with the sum {dims.text(size)}, the size of the axis, "
+            f"found [{text}]"
+        )
+    return counts
 
 
 @onnx_op("Slice")
@@ -73,8 +94,8 @@ def slice_by_attributes(node: OnnxNode) -> Expr:
 @onnx_op("Slice", since=10)
 def slice_by_operands(node: OnnxNode) -> Expr:
     bounds = node.elements(1), node.elements(2)
-    steps_known = not node.has(4) or node.elements(4) is not None
-    if None in [b if b is None else 0 for b in bounds] or not steps_known:
+    others_known = all(not node.has(k) or node.elements(k) is not None for k in (3, 4))
+    if any(b is None for b in bounds) or not others_known:
         return _run_time_slice(node)
     starts, ends = list(node.sizes(1)), list(node.sizes(2))
     axes = list(node.ints(3)) if node.has(3) else list(range(len(starts)))
@@ -130,26 +151,36 @@ def _is(a: Dim, b: Dim) -> bool:
 
 
 def _run_time_slice(node: OnnxNode) -> Expr:
-    """Returns a slice with data-dependent bounds, one per axis."""
-    rank = node.rank()
-    (count,) = node.static_dims(1)
-    axes = node.ints(3) if node.has(3) else tuple(range(count))
-    axis_list = [node.normalize_axis(a, rank) for a in axes]
+    """Returns a slice with data-dependent bounds: the operands are scattered to one number per
+    axis."""
+    rank, sizes = node.rank(), node.dims()
+    axes = _slice_axes(node, rank)
 
-    def spread(position: int, defaults: list[Any]) -> Expr:
-        operand = node.emit(R.astype(node[position], "int64")) if node.has(position) else None
-        parts = [
-            R.take(operand, constant([axis_list.index(k)]), axis=0)
-            if k in axis_list and operand is not None
-            else R.shape_to_tensor(ShapeExpr((defaults[k],)))
-            for k in range(rank)
-        ]
-        return R.concat(Tuple(tuple(parts)), axis=0)
+    def spread(position: int, defaults: Expr) -> Expr:
+        if not node.has(position):
+            return defaults
+        return R.scatter_elements(defaults, axes, R.astype(node[position], "int64"), axis=0)
 
-    ones = [1] * rank
+    steps = spread(4, constant([1] * rank))
+    starts = spread(1, constant([0] * rank))
     return R.dynamic_strided_slice(
-        node[0], spread(1, [0] * rank), spread(2, list(node.dims())), spread(4, ones)
+        node[0], starts, spread(2, R.shape_to_tensor(ShapeExpr(sizes))), steps
     )
+
+
+def _slice_axes(node: OnnxNode, rank: int) -> Expr:
+    """Returns the axes of a slice as a vector, which may be unknown at import time."""
+    if not node.has(3):
+        (count,) = node.dims(1)
+        end = R.prim_value(count)
+        return node.emit(R.arange(R.prim_value(0), end, R.prim_value(1), dtype="int64"))
+    if node.elements(3) is None:
+        axes = node.emit(R.astype(node[3], "int64"))
+        return R.where(R.less(axes, constant(0)), R.add(axes, constant(rank)), axes)
+    axis_list = [node.normalize_axis(a, rank) for a in node.ints(3)]
+    if len(set(axis_list)) < len(axis_list):
+        node.fail(f"axes: expected distinct axes, found {list(node.ints(3))}")
+    return constant(axis_list)
 
 
 @carries("Slice")

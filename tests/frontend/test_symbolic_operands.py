@@ -1,0 +1,145 @@
+"""Operands of symbolic sizes and run-time values where an op's structure depends on them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto
+
+from structir.frontend.onnx_backend import Backend
+from tests.frontend.models import INT64, expected, made, node, value
+
+RNG = np.random.default_rng(11)
+X = RNG.normal(size=(4, 5, 6)).astype("float32")
+CUBE = value("x", ["a", "b", "c"])
+BOUNDS = [value(name, ["k"], INT64) for name in "set"]
+
+
+def agree(model: Any, inputs: dict[str, Any], atol: float = 1e-5) -> None:
+    """Compiles a model and compares its outputs with ONNX's evaluator."""
+    for result, wanted in zip(
+        Backend.prepare(model).run(inputs), expected(model, inputs), strict=True
+    ):
+        assert result.dtype == wanted.dtype
+        np.testing.assert_allclose(result, wanted, atol=atol, rtol=1e-4)
+
+
+def ints(*values: int) -> Any:
+    return np.array(values, "int64")
+
+
+@pytest.mark.parametrize("axes", [None, ints(1), ints(2, 0), ints(-1, 1, 0)])
+@pytest.mark.parametrize("axes_known", [False, True])
+def test_slice_by_run_time_bounds(axes: Any, axes_known: bool) -> None:
+    count = 2 if axes is None else len(axes)
+    given = {
+        "x": X,
+        "s": ints(1, -3, 4)[:count],
+        "e": ints(100, -1, 0)[:count],
+        "t": ints(2, 1, -1)[:count],
+    }
+    names, declared = "x s e _ t", [CUBE, *BOUNDS]
+    constants = {}
+    if axes is not None:
+        names = "x s e a t"
+        if axes_known:
+            constants["a"] = axes
+        else:
+            given["a"] = axes
+            declared.append(value("a", ["k"], INT64))
+    agree(made([node("Slice", names, "y")], declared, ["y"], constants), given)
+
+
+def test_slice_by_known_bounds_of_run_time_axes() -> None:
+    model = made(
+        [node("Slice", "x s e a", "y")],
+        [CUBE, value("a", [2], INT64)],
+        ["y"],
+        {"s": ints(1, 0), "e": ints(3, -2)},
+    )
+    for axes in (ints(0, 1), ints(-1, 0)):
+        agree(model, {"x": X, "a": axes})
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_scatter_of_symbolic_tuples(depth: int) -> None:
+    indices = RNG.permutation(4)[:2, None] * np.ones((1, depth), "int64") - 4
+    updates = RNG.normal(size=(2, *X.shape[depth:])).astype("float32")
+    declared = [
+        CUBE,
+        value("i", ["n", "depth"], INT64),
+        value("u", ["n", *"pqr"[: X.ndim - depth]]),
+    ]
+    model = made([node("ScatterND", "x i u", "y")], declared, ["y"])
+    agree(model, {"x": X, "i": indices.astype("int64"), "u": updates})
+
+
+WEIGHTS = {
+    "plain": {},
+    "pads": {"pads": [1, 0, 2, 1], "strides": [2, 1]},
+    "same": {"auto_pad": "SAME_UPPER", "strides": [2, 2]},
+    "lower": {"auto_pad": "SAME_LOWER", "dilations": [1, 2]},
+    "grouped": {"group": 2, "dilations": [2, 1]},
+}
+
+
+@pytest.mark.parametrize("attributes", WEIGHTS.values(), ids=WEIGHTS)
+def test_convolution_by_weights_of_symbolic_sizes(attributes: dict[str, Any]) -> None:
+    inner = 4 // attributes.get("group", 1)
+    declared = [
+        value("x", ["n", 4, "h", "w"]),
+        value("k", ["o", inner, "p", "q"]),
+        value("b", ["o"]),
+    ]
+    model = made([node("Conv", "x k b", "y", **attributes)], declared, ["y"])
+    x = RNG.normal(size=(2, 4, 9, 8)).astype("float32")
+    for sizes in ((3, 2), (1, 3)):
+        k = RNG.normal(size=(6, inner, *sizes)).astype("float32")
+        agree(model, {"x": x, "k": k, "b": k[:, 0, 0, 0]})
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+@pytest.mark.parametrize("exclude", [0, 1])
+def test_antialiased_resize_of_symbolic_sizes(mode: str, exclude: int) -> None:
+    one = node(
+        "Resize", "x _ _ s", "y", mode=mode, antialias=1, exclude_outside=exclude, axes=[2, 3]
+    )
+    model = made([one], [value("x", [1, 2, "h", "w"])], ["y"], {"s": ints(4, 7)})
+    for sizes in ((9, 10), (3, 13), (4, 7)):
+        agree(model, {"x": RNG.normal(size=(1, 2, *sizes)).astype("float32")})
+
+
+def test_antialiased_resize_by_scales_of_symbolic_sizes() -> None:
+    one = node("Resize", "x _ s", "y", mode="linear", antialias=1, axes=[1])
+    model = made([one], [value("x", [2, "w"])], ["y"], {"s": np.float32([0.4])})
+    agree(model, {"x": RNG.normal(size=(2, 11)).astype("float32")})
+
+
+INTEGERS = {"int32": TensorProto.INT32, "int64": INT64, "uint32": TensorProto.UINT32}
+LOGARITHMS = {
+    "ReduceLogSum": lambda x: np.log(x.sum(1, keepdims=True)),
+    "ReduceLogSumExp": lambda x: np.log(np.exp(x).sum(1, keepdims=True)),
+}
+
+
+@pytest.mark.parametrize("op", ["ReduceL2", "ReduceMean", "ReduceSum"])
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_reductions_of_integers(op: str, dtype: str) -> None:
+    agree(reduction(op, dtype), {"x": RNG.integers(1, 20, (4, 3)).astype(dtype)})
+
+
+@pytest.mark.parametrize("op", LOGARITHMS)
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_logarithms_of_integers_are_truncated(op: str, dtype: str) -> None:
+    x = RNG.integers(1, 20, (4, 3)).astype(dtype)
+    (result,) = Backend.prepare(reduction(op, dtype)).run({"x": x})
+    wanted = LOGARITHMS[op](x.astype("float64")).astype(dtype)
+    assert result.dtype == wanted.dtype
+    np.testing.assert_array_equal(result, wanted)
+
+
+def reduction(op: str, dtype: str) -> Any:
+    declared = [value("x", ["n", 3], INTEGERS[dtype])]
+    return made([node(op, "x a", "y")], declared, ["y"], {"a": ints(1)})
