@@ -57,6 +57,7 @@ bench: $(VENV)/installed-test
 	$(BIN)/python benchmarks/run_time.py
 	$(BIN)/python benchmarks/kernels.py
 	$(BIN)/python benchmarks/runtime_costs.py
+	$(BIN)/python benchmarks/memory.py
 
 # One stamp for each extra, renewed when the dependencies in pyproject.toml may have changed.
 $(VENV)/installed-%: pyproject.toml | $(BIN)/python

@@ -17,12 +17,23 @@ import attrs
 
 from structir.errors import Diagnostic, ParseError, warn
 from structir.lazy import lazy_module
-from structir.printer.files.archive import TEXT, contents, listed, module_of, read, stored, write
+from structir.printer.constants import reference_name
+from structir.printer.files.archive import (
+    TEXT,
+    contents,
+    large_constants,
+    listed,
+    module_of,
+    read,
+    stored,
+    write,
+)
 
 np = lazy_module("numpy")
 executables = lazy_module("structir.backend.executable")
 identity = lazy_module("structir.backend.cpu.identity")
 objects = lazy_module("structir.backend.cpu.objects")
+packed_references = lazy_module("structir.backend.packed_references")
 runner = lazy_module("structir.backend.cpu.runner")
 stored_functions = lazy_module("structir.backend.stored")
 disk = lazy_module("structir.backend.cache")
@@ -56,7 +67,10 @@ def save(executable: Executable, path: Path) -> None:
 def put_plans(executable: Executable, make_writer: Any, arrays: Any, facts: dict[str, str]) -> None:
     """Adds the compiled functions of an executable to the contents of its file."""
     functions = [function.stored for function in executable.direct.values()]
-    serialized = stored_functions.written(functions, make_writer(_Arrays(arrays).name_of))
+    names = {id(data): reference_name(data) for data in large_constants(executable.module)}
+    table = _Arrays(arrays, names)
+    writer = make_writer(lambda array: packed_references.reference_to(array, table.name_of))
+    serialized = stored_functions.written(functions, writer)
     key = disk.digest(facts[TEXT])  # plans are valid for this exact source only
     entry = disk.CacheEntry({}, json.dumps(serialized).encode())
     arrays[PLANS_OF + key] = _bytes(disk.packed(key, entry))
@@ -111,7 +125,8 @@ def plans_in(arrays: dict[str, Any], facts: dict[str, str], make_reader: Any) ->
     if entry is None or names is None:
         return None
     try:
-        functions = stored_functions.decoded(entry.data, make_reader, arrays.__getitem__)
+        array_of = partial(packed_references.referenced, array_of=arrays.__getitem__)
+        functions = stored_functions.decoded(entry.data, make_reader, array_of)
     except stored_functions.NotStoredError:
         return None
     function_names = {f.name for f in functions}
@@ -120,11 +135,10 @@ def plans_in(arrays: dict[str, Any], facts: dict[str, str], make_reader: Any) ->
 
 
 class _Arrays:
-    """The arrays of a file being written, and the names of those that plans use."""
+    """The arrays of a file being written, and their names by identity."""
 
-    def __init__(self, arrays: dict[str, Any]) -> None:
-        self.arrays = arrays
-        self.names = {id(array): name for name, array in arrays.items()}
+    def __init__(self, arrays: dict[str, Any], names: dict[int, str]) -> None:
+        self.arrays, self.names = arrays, names
         self.references: list[Any] = []
 
     def name_of(self, array: Any) -> str:

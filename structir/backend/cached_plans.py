@@ -13,14 +13,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
-import attrs
-
 from structir.analysis.variables import walk
 from structir.backend import cache as disk
 from structir.backend.cpu.identity import machine_identity
-from structir.backend.loops.packing import origin_of, panels_of
+from structir.backend.packed_references import reference_to, referenced
 from structir.backend.stored import StoredFunction, TableReader, TableWriter, decoded, written
-from structir.backend.stored_checks import NotStoredError, item, matrix_form, require, signature
+from structir.backend.stored_checks import NotStoredError, item, require, signature
 from structir.errors import StructIRError
 from structir.ir.expr import Call, Constant, Function
 from structir.ir.module import IRModule
@@ -116,23 +114,16 @@ class CachedPlans:
         return f"{index} {data.dtype.name} {data.shape}"
 
     def _reference_to(self, array: Any) -> Any:
-        """Returns the reference to a constant by its index, with the packing of packed weights."""
-        origin = origin_of(array)
-        data = array if origin is None else origin.data()
-        for index, constant in enumerate(self.constants):
-            if constant is data:
-                if origin is None:
-                    return [index]
-                return [index, origin.packing, *attrs.astuple(origin.form)]
-        raise NotStoredError("an array that is not of the program")
+        return reference_to(array, self._index_of)
+
+    def _index_of(self, data: Any) -> int:
+        index = self._indices.get(id(data))
+        if index is None:
+            raise NotStoredError("an array that is not of the program")
+        return index
 
     def _array_at(self, reference: Any) -> Any:
-        index, *panels = reference
-        constant = item(index, self.constants)
-        if not panels:
-            return constant
-        packing, *form = panels
-        return panels_of(constant, matrix_form(constant, packing, form), packing)
+        return referenced(reference, lambda index: item(index, self.constants))
 
 
 @cache

@@ -41,7 +41,7 @@ from structir.ir.expr import Var
 from structir.ir.polynomial import Atom, of_terms, opaque_atom
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 
-FORMAT = 2
+FORMAT = 3
 MAX_RESULTS = 1 << 16
 Json = Any
 MAX_AXES = 64

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from structir.ir.dtype import numpy_dtype
 from structir.ir.expr import Constant
 from structir.lazy import lazy_module
-from structir.printer.files.mapped_memory import release_pages
+from structir.printer.files.mapped_memory import chunks
 from structir.printer.syntax import CONST, METADATA
 
 if TYPE_CHECKING:
@@ -90,9 +90,9 @@ def reference_name(data: numpy.ndarray) -> str:
     memoized = _names.get(id(data))
     if memoized is not None and memoized[0]() is data:
         return memoized[1]
-    contents = np.ascontiguousarray(data).reshape(-1).view("uint8")
-    content_hash = hashlib.blake2b(contents, digest_size=8)
-    release_pages(data)
+    content_hash = hashlib.blake2b(digest_size=8)
+    for chunk in chunks(data):
+        content_hash.update(chunk)
     shape = "x".join(map(str, data.shape)) or "scalar"
     name = f"{data.dtype.name}_{shape}_{content_hash.hexdigest()}"
     key = id(data)

@@ -51,7 +51,7 @@ def in_a_file(data: Any) -> bool:
 
 def test_large_constants_stay_in_the_file(tmp_path: Path) -> None:
     path = stored(tmp_path)
-    module, read = from_onnx(path, mapped=True), from_onnx(path)
+    module, read = from_onnx(path), from_onnx(path, mapped=False)
     assert structir.structural_equal(module, read)
     held = [n.data for n in walk(module) if isinstance(n, Constant)]
     assert sorted(d.shape for d in held if in_a_file(d)) == [(64, 300), (400, 64)]
@@ -94,13 +94,13 @@ def test_truncated_files(tmp_path: Path, length: int) -> None:
     path = stored(tmp_path)
     path.write_bytes(path.read_bytes()[:length])
     with pytest.raises(DiagnosticError, match="not a valid ONNX model"):
-        from_onnx(path, mapped=True)
+        from_onnx(path)
     with pytest.raises(DiagnosticError, match="cannot read"):
-        from_onnx(tmp_path / "missing.onnx", mapped=True)
+        from_onnx(tmp_path / "missing.onnx")
 
 
 def test_models_in_memory_and_elements_of_half_a_byte_are_read(tmp_path: Path) -> None:
-    assert structir.structural_equal(from_onnx(model(), mapped=True), from_onnx(model()))
+    assert structir.structural_equal(from_onnx(model()), from_onnx(model(), mapped=False))
     ints = np.arange(1 << 18, dtype=np.int64) % 7
     packed = onnx.helper.make_tensor("packed", onnx.TensorProto.UINT4, [1 << 18], ints)
     nodes = [node("Cast", "packed", "w", to=FLOAT), node("Add", "x w", "out")]
@@ -108,5 +108,25 @@ def test_models_in_memory_and_elements_of_half_a_byte_are_read(tmp_path: Path) -
     whole.graph.initializer.append(packed)
     path = tmp_path / "packed.onnx"
     onnx.save(whole, path)
-    module = from_onnx(path, mapped=True)
-    assert structir.structural_equal(module, from_onnx(path))
+    module = from_onnx(path)
+    assert structir.structural_equal(module, from_onnx(path, mapped=False))
+
+
+def test_large_external_data_stays_in_its_file(tmp_path: Path) -> None:
+    path, data = tmp_path / "model.onnx", tmp_path / "weights" / "all.data"
+    data.parent.mkdir()
+    onnx.save(model(), path, save_as_external_data=True, location="weights/all.data")
+    module, read = from_onnx(path), from_onnx(path, mapped=False)
+    assert structir.structural_equal(module, read)
+    in_memory = onnx.load(path, load_external_data=False)
+    for each in (module, from_onnx(in_memory, folder=tmp_path)):
+        held = [n.data for n in walk(each) if isinstance(n, Constant)]
+        assert sorted(d.shape for d in held if in_a_file(d)) == [(64, 300), (400, 64)]
+    assert not any(in_a_file(n.data) for n in walk(read) if isinstance(n, Constant))
+    ids = np.array([3, 399, 0])
+    result = structir.compile(module)["main"](ids)
+    np.testing.assert_allclose(result, TABLE[ids] @ WEIGHT + 1, rtol=1e-4, atol=1e-5)
+    data.write_bytes(data.read_bytes()[:-4])
+    for mapped in (True, False):
+        with pytest.raises(DiagnosticError, match=r"expected .* bytes, found a range"):
+            from_onnx(path, mapped=mapped)

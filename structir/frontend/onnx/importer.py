@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import attrs
@@ -23,7 +22,7 @@ from structir.frontend.onnx.mapped import MappedModel
 from structir.frontend.onnx.names import Functions, GraphNames, lookup
 from structir.frontend.onnx.node import ABSENT, OnnxNode, RunTimeValueError, Split
 from structir.frontend.onnx.registry import DEFAULT, find_build, find_fold
-from structir.frontend.onnx.tensors import array_of, dense
+from structir.frontend.onnx.tensors import ExternalFiles, array_of, dense
 from structir.frontend.onnx.types import OnnxSymbols
 from structir.frontend.onnx.unsupported import function_key, opsets_of, plain_domain
 from structir.frontend.onnx.values import (
@@ -61,14 +60,14 @@ class OnnxImporter:
     def __init__(
         self,
         functions: Functions,
-        folder: Path | None,
+        files: ExternalFiles,
         progress: Callable[[], None] = lambda: None,
         all_branches: bool = False,
         mapped: MappedModel | None = None,
     ) -> None:
         self.mapped = mapped
         self.builder = NodeBuilder()
-        self.functions, self.folder, self.progress = functions, folder, progress
+        self.functions, self.files, self.progress = functions, files, progress
         self.symbols = OnnxSymbols()
         self.all_branches = all_branches  # also build branches that are never taken
         self.built = 0
@@ -80,10 +79,10 @@ class OnnxImporter:
         """Adds the initializers of a graph to its scope."""
         for tensor in graph.initializer:
             view = None if self.mapped is None else self.mapped.array_of(tensor)
-            array = array_of(tensor, self.folder) if view is None else view
+            array = array_of(tensor, self.files) if view is None else view
             names.values[tensor.name] = constant(array)
         for sparse in graph.sparse_initializer:
-            names.values[sparse.values.name] = constant(dense(sparse, self.folder))
+            names.values[sparse.values.name] = constant(dense(sparse, self.files))
 
     def outputs(
         self, nodes: Sequence[NodeProto], names: GraphNames, required: Sequence[str]

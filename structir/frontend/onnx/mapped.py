@@ -7,17 +7,21 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-import onnx
 from onnx import TensorProto
 
-from structir.frontend.onnx.tensors import PACKED, Array, byte_count, dtype_name, wrong
+from structir.frontend.onnx.tensors import (
+    ALWAYS_PARSED,
+    MIN_MAPPED_BYTES,
+    Array,
+    byte_count,
+    dtype_name,
+    view_of,
+    wrong,
+)
 
-MIN_MAPPED_BYTES = 1 << 16  # bytes; smaller initializers are parsed
 OFFSET_KEY = "at"  # external_data key of the offset of a tensor's bytes
 GRAPH, INITIALISER, TYPE, RAW, EXTERNAL = 7, 5, 2, 9, 13  # field numbers
 VARINT, WIDE, SIZED, NARROW = 0, 1, 2, 5  # protobuf wire types
-ALWAYS_PARSED = {TensorProto.STRING, *PACKED}  # strings, and types smaller than a byte
 
 
 class MessageField(NamedTuple):
@@ -60,9 +64,7 @@ class MappedModel:
             raise wrong(
                 f"tensor {tensor.name!r} of shape {shape}: expected {needed} bytes, found {stored}"
             )
-        dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
-        flat = np.frombuffer(self.data, dtype, stored // dtype.itemsize, payload.start)
-        return flat.reshape(tuple(tensor.dims))
+        return view_of(tensor, memoryview(self.data)[payload.start : payload.end])
 
     def _graph(self, start: int, end: int) -> bytes:
         return self._rewrite(start, end, {INITIALISER: self._tensor})

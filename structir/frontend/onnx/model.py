@@ -19,7 +19,7 @@ from structir.frontend.onnx.importer import CONVERSION_ERRORS, OnnxImporter, con
 from structir.frontend.onnx.mapped import MappedModel
 from structir.frontend.onnx.names import GraphNames, types_of
 from structir.frontend.onnx.registry import find_build
-from structir.frontend.onnx.tensors import wrong
+from structir.frontend.onnx.tensors import ExternalFiles, wrong
 from structir.frontend.onnx.types import OnnxSymbols, info_of_type, items_of_type
 from structir.frontend.onnx.unsupported import (
     check_supported,
@@ -44,14 +44,15 @@ def from_onnx(
     values: Mapping[str, Any] | None = None,
     folder: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
-    mapped: bool = False,
+    mapped: bool = True,
 ) -> IRModule:
     """Imports an ONNX model as a module whose `main` maps its inputs to its outputs.
 
     Named input sizes (`dim_param`) become symbolic variables of these names. `values` fixes inputs
     by name: they become constants instead of parameters. `folder` holds the external data of a
-    model in memory. `progress(done, total)` is called after each node. With `mapped`, large
-    constants stay in the memory-mapped file, which must not change while they are in use.
+    model in memory. `progress(done, total)` is called after each node. Large weights are views of
+    the memory-mapped file, which must not change while they are in use; `mapped=False` copies
+    them.
 
     Raises `DiagnosticError` for an invalid file, an op without a mapping, or an invalid node.
     """
@@ -65,7 +66,7 @@ def import_model(
     folder: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
     all_branches: bool = False,
-    mapped: bool = False,
+    mapped: bool = True,
 ) -> tuple[IRModule, Infos]:
     """Returns the module of a model, and the StructInfo of all values of its graphs by name."""
     ops.load()
@@ -76,7 +77,8 @@ def import_model(
     try:
         count = _counter(progress, len(proto.graph.node))
         functions = {function_key(f): f for f in proto.functions}
-        importer = OnnxImporter(functions, data_folder, count, all_branches, file)
+        files = ExternalFiles(data_folder, mapped)
+        importer = OnnxImporter(functions, files, count, all_branches, file)
         return _import_graph(importer, proto, str(where or "model"), fixed_inputs)
     except CONVERSION_ERRORS as error:  # names that are not UTF-8, inconsistent fields
         raise wrong(f"not a valid ONNX model ({type(error).__name__}: {error})") from error

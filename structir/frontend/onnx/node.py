@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
 import attrs
@@ -15,7 +14,7 @@ from onnx import AttributeProto, GraphProto, NodeProto
 from structir.errors import Diagnostic, DiagnosticError, Span
 from structir.frontend.builder import NodeBuilder
 from structir.frontend.onnx.names import Functions, GraphNames
-from structir.frontend.onnx.tensors import dtype_name
+from structir.frontend.onnx.tensors import ExternalFiles, dtype_name
 from structir.frontend.onnx.types import OnnxSymbols, info_of_type
 from structir.frontend.onnx.values import Elements, OnnxValue
 from structir.ir.dims import Dim, Poly
@@ -35,7 +34,7 @@ class OnnxImportContext(Protocol):
 
     builder: NodeBuilder
     functions: Functions
-    folder: Path | None
+    files: ExternalFiles
     symbols: OnnxSymbols
 
     def build_subgraph(

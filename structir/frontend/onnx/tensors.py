@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import mmap
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from structir.errors import Diagnostic, DiagnosticError
 from structir.ir.dtype import dtype_of
 
 STRINGS = "object"  # NumPy's dtype of strings; StructIR has no string dtype
+MIN_MAPPED_BYTES = 1 << 16  # bytes; smaller tensors are parsed
 MAX_SPARSE_ELEMENTS = 1 << 26  # elements of a sparse tensor as a dense array
 Array = np.ndarray[Any, Any]
 
@@ -39,14 +42,41 @@ def wrong(message: str, hint: str | None = None, code: str = "E0802") -> Diagnos
     return DiagnosticError(Diagnostic(message, hint=hint, code=code))
 
 
-def array_of(tensor: TensorProto, folder: Path | None) -> Array:
-    """Returns the elements of a tensor; external data is read from the model's folder."""
+class ExternalFiles:
+    """The files of a model's external data in its folder; large tensors are memory-mapped."""
+
+    def __init__(self, folder: Path | None, mapped: bool = False) -> None:
+        self.folder, self.mapped = folder, mapped
+        self.maps: dict[Path, mmap.mmap] = {}
+
+    def read(self, path: Path, offset: int, length: int) -> bytes | memoryview:
+        """Returns a range of a file: a view of the mapped file, or a copy if it is small."""
+        if self.mapped and length >= MIN_MAPPED_BYTES:
+            with suppress(OSError, ValueError):  # a file system without mapping
+                return memoryview(self._map(path))[offset : offset + length]
+        with path.open("rb") as file:
+            file.seek(offset)
+            return file.read(length)
+
+    def _map(self, path: Path) -> mmap.mmap:
+        if path not in self.maps:
+            with path.open("rb") as file:
+                self.maps[path] = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        return self.maps[path]
+
+
+def array_of(tensor: TensorProto, files: ExternalFiles) -> Array:
+    """Returns the elements of a tensor; external data is in the model's folder."""
     name = f"tensor {tensor.name!r}"
     if any(d < 0 for d in tensor.dims):
         raise wrong(f"{name} has a negative size: {list(tensor.dims)}")
     dtype_name(tensor.data_type)
     if tensor.data_location == TensorProto.EXTERNAL:
-        tensor = _load_external(tensor, folder)
+        data = _external_data(tensor, files)
+        if isinstance(data, memoryview) and tensor.data_type not in ALWAYS_PARSED:
+            return view_of(tensor, data)
+        tensor = TensorProto(dims=tensor.dims, data_type=tensor.data_type, name=tensor.name)
+        tensor.raw_data = bytes(data)
     _check_length(tensor, name)
     try:
         return numpy_helper.to_array(tensor)
@@ -80,13 +110,20 @@ PACKED = {
     for name, bits in (("INT4", 4), ("UINT4", 4), ("FLOAT4E2M1", 4), ("INT2", 2), ("UINT2", 2))
     if hasattr(TensorProto, name)
 }
+ALWAYS_PARSED = {TensorProto.STRING, *PACKED}  # strings, and types smaller than a byte
 
 
-def _load_external(tensor: TensorProto, folder: Path | None) -> TensorProto:
-    """Returns the tensor with its external data loaded."""
+def view_of(tensor: TensorProto, data: memoryview) -> Array:
+    """Returns the bytes of a tensor as its elements, without a copy."""
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
+    return np.frombuffer(data, dtype).reshape(tuple(tensor.dims))
+
+
+def _external_data(tensor: TensorProto, files: ExternalFiles) -> bytes | memoryview:
+    """Returns the external data of a tensor, which has the required length."""
     fields = {entry.key: entry.value for entry in tensor.external_data}
     name = f"tensor {tensor.name!r}"
-    path = resolve_in_folder(fields.get("location", ""), folder, name)
+    path = resolve_in_folder(fields.get("location", ""), files.folder, name)
     needed = byte_count(tensor)
     try:
         offset, length = int(fields.get("offset", 0)), int(fields.get("length", needed))
@@ -98,11 +135,7 @@ def _load_external(tensor: TensorProto, folder: Path | None) -> TensorProto:
             f"{name}: expected {needed} bytes, found a range of {length} bytes at offset {offset} "
             f"of {path.name}, which has {size} bytes"
         )
-    with path.open("rb") as file:
-        file.seek(offset)
-        loaded = TensorProto(dims=tensor.dims, data_type=tensor.data_type, name=tensor.name)
-        loaded.raw_data = file.read(length)
-    return loaded
+    return files.read(path, offset, length)
 
 
 def resolve_in_folder(location: str, folder: Path | None, name: str) -> Path:
@@ -123,9 +156,9 @@ def resolve_in_folder(location: str, folder: Path | None, name: str) -> Path:
     return path
 
 
-def dense(sparse: Any, folder: Path | None) -> Array:
+def dense(sparse: Any, files: ExternalFiles) -> Array:
     """Returns a sparse tensor as a dense array."""
-    values, indices = array_of(sparse.values, folder), array_of(sparse.indices, folder)
+    values, indices = array_of(sparse.values, files), array_of(sparse.indices, files)
     shape = tuple(sparse.dims)
     count = math.prod(shape)
     if any(d < 0 for d in shape) or count > MAX_SPARSE_ELEMENTS:
@@ -147,4 +180,4 @@ def dense(sparse: Any, folder: Path | None) -> Array:
     return result.reshape(shape)
 
 
-__all__ = ["array_of", "dense", "dtype_name", "dtype_of", "element_type", "wrong"]
+__all__ = ["ExternalFiles", "array_of", "dense", "dtype_name", "dtype_of", "element_type", "wrong"]

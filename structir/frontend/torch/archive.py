@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
+import mmap
+import struct
 import zipfile
+import zlib
 from typing import IO, Any
 
 import numpy as np
@@ -11,9 +15,13 @@ import numpy as np
 from structir.errors import Diagnostic, DiagnosticError
 from structir.frontend.torch.fields import DTYPES, field, integers
 from structir.ir.dtype import numpy_dtype
+from structir.printer.files.mapped_memory import chunks, release_pages
 
 Array = np.ndarray[Any, Any]
+MIN_MAPPED_BYTES = 1 << 16  # bytes; smaller files are copied
+LOCAL_HEADER_BYTES = 30  # of a file in a zip archive, before its name
 ARCHIVE_ERRORS = (
+    struct.error,
     zipfile.BadZipFile,
     NotImplementedError,
     OSError,
@@ -32,17 +40,18 @@ def wrong(message: str, hint: str | None = None, code: str = "E0808") -> Diagnos
 
 class Archive:
     """An open archive. Torch stores files uncompressed: their total size is at most that of the
-    archive."""
+    archive. With `mapped`, an archive that is a file on disk is memory-mapped."""
 
-    def __init__(self, file: IO[bytes], name: str) -> None:
+    def __init__(self, file: IO[bytes], name: str, mapped: bool = True) -> None:
         self.name = name
         try:
             self.zip = zipfile.ZipFile(file)
             self.unread_bytes = file.seek(0, 2)
+            self.map = _map(file) if mapped else None
         except ARCHIVE_ERRORS as error:
             raise wrong(f"{name}: not a valid .pt2 archive (truncated zip file?)") from error
         self.root, self.model = self._model()
-        self.files: dict[str, bytes] = {}
+        self.files: dict[str, memoryview] = {}
 
     def _model(self) -> tuple[str, str]:
         """Returns the root folder in the archive, and the name of its model."""
@@ -58,14 +67,14 @@ class Archive:
         root, _, model = results[0].rpartition("models/")
         return root, model.removesuffix(".json")
 
-    def bytes_of(self, path: str) -> bytes:
+    def bytes_of(self, path: str) -> memoryview:
         """Returns the bytes of a file of the archive, memoized."""
         value = self.files.get(path)
         if value is None:
             value = self.files[path] = self._bytes(self.root + path)
         return value
 
-    def _bytes(self, path: str) -> bytes:
+    def _bytes(self, path: str) -> memoryview:
         try:
             info = self.zip.getinfo(path)
         except KeyError:
@@ -78,14 +87,15 @@ class Archive:
         if self.unread_bytes < 0:
             raise wrong(f"the files in {self.name} are larger than the archive itself")
         try:
-            return self.zip.read(info)
+            view = None if self.map is None else _mapped_file(self.map, info)
+            return memoryview(self.zip.read(info)) if view is None else view
         except ARCHIVE_ERRORS as error:
             raise wrong(f"{path!r} in {self.name}: corrupt data: {error}") from error
 
     def json_of(self, path: str) -> Any:
         """Returns a file of the archive, parsed as JSON."""
         try:
-            return json.loads(self.bytes_of(path))
+            return json.loads(bytes(self.bytes_of(path)))
         except (ValueError, RecursionError) as error:
             raise wrong(f"{path!r} in {self.name}: not valid JSON") from error
 
@@ -126,8 +136,37 @@ class Archive:
         )
 
 
+def _map(file: IO[bytes]) -> mmap.mmap | None:
+    """Returns the memory-mapped contents of a file on disk; None for any other file."""
+    raw = getattr(file, "raw", file)  # a compressed file has a descriptor, too
+    try:
+        on_disk = isinstance(raw, io.FileIO)
+        return mmap.mmap(raw.fileno(), 0, access=mmap.ACCESS_READ) if on_disk else None
+    except (OSError, ValueError):  # a file system without mapping
+        return None
+
+
+def _mapped_file(contents: mmap.mmap, info: zipfile.ZipInfo) -> memoryview | None:
+    """Returns a large uncompressed file of a mapped archive; None if it is better copied.
+
+    Raises BadZipFile if its checksum is wrong.
+    """
+    if info.file_size < MIN_MAPPED_BYTES:
+        return None
+    name_length, extra_length = struct.unpack_from("<HH", contents, info.header_offset + 26)
+    start = info.header_offset + LOCAL_HEADER_BYTES + name_length + extra_length
+    view = memoryview(contents)[start : start + info.file_size]
+    checksum = 0
+    for chunk in chunks(np.frombuffer(view, np.uint8)):
+        checksum = zlib.crc32(chunk, checksum)
+    if len(view) != info.file_size or checksum != info.CRC:
+        raise zipfile.BadZipFile(f"bad checksum of {info.filename!r}")
+    return view
+
+
 def _as_strided(data: Array, sizes: list[int], strides: list[int], name: str) -> Array:
-    """Returns a strided view of elements, which must not exceed the data, as a contiguous array."""
+    """Returns a strided view of elements, which must not exceed the data; a copy if it has gaps or
+    another order."""
     if len(sizes) != len(strides) or min([0, *sizes, *strides]) < 0:
         raise wrong(f"{name!r}: invalid sizes or strides")
     if 0 in sizes:
@@ -139,4 +178,9 @@ def _as_strided(data: Array, sizes: list[int], strides: list[int], name: str) ->
     if last_offset >= data.size or count > max(data.size, 1):
         raise wrong(f"{name!r}: sizes and strides exceed the stored data")
     byte_strides = [step * data.itemsize for step in strides]
-    return np.array(np.lib.stride_tricks.as_strided(data, sizes, byte_strides))
+    view = np.lib.stride_tricks.as_strided(data, sizes, byte_strides, writeable=False)
+    if view.flags.c_contiguous:
+        return data[:count].reshape(sizes)
+    copy = np.array(view)
+    release_pages(data)
+    return copy

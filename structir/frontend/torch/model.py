@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import os
+import tempfile
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -62,16 +63,16 @@ def from_exported_program(
     names = {**_dim_names(program), **(names or {})}
     while True:
         try:
-            return _module(_serialize(program), "program", names, weights_as_inputs, progress)
+            with _serialize(program) as file:
+                return _module(file, "program", names, weights_as_inputs, progress)
         except UnmappedOpsError as error:
             program = _decompose(program, error)
 
 
 def _serialize(program: Any) -> IO[bytes]:
     """Returns a program serialized with `torch.export.save`."""
-    buffer = io.BytesIO()
     try:
-        torch.export.save(program, buffer)
+        return _save(program)
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
@@ -79,7 +80,18 @@ def _serialize(program: Any) -> IO[bytes]:
         raise MissingExtraError(message) from None
     except Exception as error:  # torch's serializer raises arbitrary exceptions
         raise wrong(f"torch.export.save failed: {error}") from error
-    return buffer
+
+
+def _save(program: Any) -> IO[bytes]:
+    """Saves a program to a temporary file, which can be mapped, or else to memory."""
+    with suppress(OSError, RuntimeError):  # no writable directory, a full disk
+        return _save_to(tempfile.TemporaryFile(), program)
+    return _save_to(io.BytesIO(), program)
+
+
+def _save_to(file: IO[bytes], program: Any) -> IO[bytes]:
+    torch.export.save(program, file)
+    return file
 
 
 def _decompose(program: Any, error: UnmappedOpsError) -> Any:
@@ -114,18 +126,20 @@ def from_pt2(
     names: Mapping[str, str] | None = None,
     weights_as_inputs: bool = False,
     progress: Progress | None = None,
+    mapped: bool = True,
 ) -> IRModule:
     """Imports a `.pt2` file that `torch.export.save` wrote; torch is not needed.
 
-    The arguments are those of `from_exported_program`. Raises `DiagnosticError` for an invalid
-    file, an op without a mapping, or an invalid node.
+    The arguments are those of `from_exported_program`. Large weights are views of the
+    memory-mapped file, which must not change while they are in use; `mapped=False` copies them.
+    Raises `DiagnosticError` for an invalid file, an op without a mapping, or an invalid node.
     """
     if not isinstance(path, str | os.PathLike):
-        return _module(path, "program", names, weights_as_inputs, progress)
+        return _module(path, "program", names, weights_as_inputs, progress, mapped)
     path = Path(path)
     try:
         with path.open("rb") as file:
-            return _module(file, path.name, names, weights_as_inputs, progress)
+            return _module(file, path.name, names, weights_as_inputs, progress, mapped)
     except OSError as error:
         raise wrong(f"cannot read {path.name}: {error.strerror}") from error
 
@@ -136,9 +150,10 @@ def _module(
     names: Mapping[str, str] | None,
     as_inputs: bool,
     progress: Progress | None,
+    mapped: bool = True,
 ) -> IRModule:
     ops.load()
-    archive = Archive(file, name)
+    archive = Archive(file, name, mapped)
     try:
         program = inline_blocks(program_of(archive.program()))
         check_supported(program.graph)

@@ -35,9 +35,14 @@ def save(module: IRModule, path: Path) -> None:
 
 def contents(module: IRModule) -> tuple[dict[str, Any], dict[str, str]]:
     """Returns the contents of the file of a module: arrays by name, and metadata."""
-    constants = [node.data for node in walk(module) if isinstance(node, Constant)]
-    arrays = {reference_name(data): stored(data) for data in constants if not is_inline(data)}
+    arrays = {reference_name(data): stored(data) for data in large_constants(module)}
     return arrays, {TEXT: text_of(module)}
+
+
+def large_constants(module: IRModule) -> list[Any]:
+    """Returns the constants that the source of a module refers to by name."""
+    constants = [node.data for node in walk(module) if isinstance(node, Constant)]
+    return [data for data in constants if not is_inline(data)]
 
 
 def write(arrays: dict[str, Any], facts: dict[str, str], path: Path) -> None:

@@ -1,13 +1,26 @@
-"""Releases the physical memory of memory-mapped files; the next access reads the file again."""
+"""Reads memory-mapped files, and releases their physical memory; the next access reads the file
+again."""
 
 from __future__ import annotations
 
 import mmap
+from collections.abc import Iterator
 from typing import Any
 
 from structir.lazy import lazy_module
 
 np = lazy_module("numpy")
+
+CHUNK = 1 << 22  # bytes of a large array that are in memory at a time
+
+
+def chunks(data: Any) -> Iterator[Any]:
+    """Returns the bytes of an array in order, in chunks; releases the pages of each after use."""
+    contents = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
+    for start in range(0, contents.size, CHUNK):
+        chunk = contents[start : start + CHUNK]
+        yield chunk
+        release_pages(chunk)
 
 
 def release_pages(data: Any) -> None:

@@ -2,7 +2,8 @@
 
 Arrays are aligned to cache lines wherever their sizes allow it, for aligned vector loads; the
 safetensors library sorts by dtype and name, and copies on load. A new file replaces an old one
-atomically, so existing mappings of the old one stay valid.
+atomically, so existing mappings of the old one stay valid. A symbolic link is followed: its target
+is replaced. The umask determines the mode of the new file.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ import contextlib
 import errno
 import json
 import os
-import tempfile
-from collections.abc import Mapping
+import secrets
+from collections.abc import Iterator, Mapping
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from structir.lazy import lazy_module
+from structir.printer.files.mapped_memory import chunks
 
 np = lazy_module("numpy")
 
@@ -53,20 +55,31 @@ def write_file(arrays: Mapping[str, Any], facts: Mapping[str, str], path: Path) 
         entries[name] = {**entry, "data_offsets": [start, end]}
     header = json.dumps(entries).encode()
     header += b" " * (-(LENGTH + len(header)) % LINE)
-    if not path.parent.is_dir():
-        raise FileNotFoundError(errno.ENOENT, "no such folder", str(path.parent))
-    if path.exists() and not path.is_file():
+    with _replaced(path) as file:
+        file.write(len(header).to_bytes(LENGTH, "little") + header)
+        for name in order:
+            for chunk in chunks(arrays[name]):
+                file.write(chunk)
+
+
+@contextlib.contextmanager
+def _replaced(path: Path) -> Iterator[IO[bytes]]:
+    """Opens a new file that replaces `path`, or the target of this link, once it is complete."""
+    target = Path(os.path.realpath(path))
+    if target.is_symlink():
+        raise OSError(errno.ELOOP, "the symbolic link leads to itself", str(path))
+    if not target.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "no such folder", str(target.parent))
+    if target.exists() and not target.is_file():
         raise FileExistsError(errno.EEXIST, "not a regular file", str(path))
-    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".part")
+    temporary = target.with_name(f"tmp{secrets.token_hex(8)}.part")
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(len(header).to_bytes(LENGTH, "little") + header)
-            for name in order:
-                file.write(np.ascontiguousarray(arrays[name]).data)
-        Path(temporary).replace(path)
+        with temporary.open("xb") as file:
+            yield file
+        temporary.replace(target)
     except BaseException:
         with contextlib.suppress(OSError):
-            Path(temporary).unlink()
+            temporary.unlink()
         raise
 
 

@@ -22,9 +22,9 @@ from structir.script import R
 def constant_node(node: OnnxNode) -> Expr:
     attributes = node.attributes
     if "value" in attributes:
-        return Constant(array_of(attributes["value"].t, node.importer.folder))
+        return Constant(array_of(attributes["value"].t, node.importer.files))
     if "sparse_value" in attributes:
-        return Constant(dense(attributes["sparse_value"].sparse_tensor, node.importer.folder))
+        return Constant(dense(attributes["sparse_value"].sparse_tensor, node.importer.files))
     for name, dtype in LITERALS.items():
         if name in attributes:
             return constant(node.attr(name), dtype)
@@ -45,7 +45,7 @@ LITERALS = {
 def constant_of_shape(node: OnnxNode) -> Expr:
     filler = np.zeros(1, np.float32)
     if "value" in node.attributes:
-        filler = array_of(node.attributes["value"].t, node.importer.folder)
+        filler = array_of(node.attributes["value"].t, node.importer.files)
     return R.full(ShapeExpr(sizes_of(node, 0)), Constant(filler.reshape(())))
 
 
@@ -55,7 +55,7 @@ def _constant_of_shape(node: OnnxNode, shape: Elements) -> Any:
         return None
     data = np.zeros(1, np.float32)
     if "value" in node.attributes:
-        data = array_of(node.attributes["value"].t, node.importer.folder)
+        data = array_of(node.attributes["value"].t, node.importer.files)
     if data.dtype.kind not in "ib":
         return None
     return np.full(tuple(shape.ravel()), data.item(), object), data.dtype.name

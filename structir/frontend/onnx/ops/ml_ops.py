@@ -115,7 +115,7 @@ def _column(node: OnnxNode, name: str) -> tuple[Expr, str | None]:
     """Returns keys or values, and their dtype; strings are joined by NUL characters into one
     string."""
     if f"{name}_tensor" in node.attributes:
-        data = array_of(node.attr(f"{name}_tensor"), None)
+        data = array_of(node.attr(f"{name}_tensor"), node.importer.files)
         if data.dtype == object:
             return StringImm("\0".join([_text(t) for t in data])), None
         return Constant(data), data.dtype.name
@@ -134,7 +134,7 @@ def _text(value: Any) -> str:
 
 def _default(node: OnnxNode, dtype: str | None) -> Expr:
     if "default_tensor" in node.attributes:
-        data = array_of(node.attr("default_tensor"), None).reshape(-1)[:1]
+        data = array_of(node.attr("default_tensor"), node.importer.files).reshape(-1)[:1]
         return StringImm(_text(data[0])) if dtype is None else Constant(data.astype(dtype))
     if dtype is None:
         return StringImm(node.attr("default_string", "_Unused"))

@@ -61,7 +61,7 @@ def tree_ensemble(node: OnnxNode) -> Expr:
 
 def _numbers(node: OnnxNode, name: str) -> list[Any]:
     value = node.attr(name, None)
-    return [] if value is None else array_of(value, None).ravel().tolist()
+    return [] if value is None else array_of(value, node.importer.files).ravel().tolist()
 
 
 def _current_trees(node: OnnxNode) -> Trees:
