@@ -37,7 +37,7 @@ def _gradient_function(node: OnnxNode, xs: Sequence[str], leaves: Sequence[str])
     """Adds the function that maps the values of `leaves` to the gradients of `y`."""
     name, target = identifier(f"{node.part_name()}_y"), node.attr("y")
     importer = node.importer
-    inner = OnnxImporter(importer.functions, importer.folder)
+    inner = OnnxImporter(importer.functions, importer.files)
     inner.symbols = importer.symbols
     params = [
         Var(identifier(leaf), value.expr.struct_info)
