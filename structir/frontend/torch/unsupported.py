@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from structir.errors import Diagnostic, DiagnosticError
-from structir.frontend.torch.graph import FxGraph, NodeSpec, names_of
+from structir.frontend.torch.graph import FxGraph, NodeSpec, all_graphs, names_of
 from structir.frontend.torch.listing import line_of
 from structir.frontend.torch.registry import find_build, in_place
 
@@ -19,15 +19,6 @@ class UnmappedOpsError(DiagnosticError):
     def __init__(self, diagnostic: Diagnostic, names: frozenset[str]) -> None:
         super().__init__(diagnostic)
         self.names = names
-
-
-def all_graphs(graph: FxGraph) -> Iterator[FxGraph]:
-    """Yields a graph and all graphs nested in it."""
-    yield graph
-    for node in graph.nodes:
-        for value in node.args.values():
-            if isinstance(value, FxGraph):
-                yield from all_graphs(value)
 
 
 def check_supported(graph: FxGraph) -> None:
