@@ -116,7 +116,7 @@ class FxNode:
             value = value.whole()
         if isinstance(value, int | Poly):
             return int(value) if isinstance(value, bool) else value
-        if not isinstance(value, float) or not value.is_int():
+        if not isinstance(value, float) or not value.is_integer():
             self.fail(f"expected an integer, found {value!r}")
         return int(value)
 

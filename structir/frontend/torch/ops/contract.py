@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from structir.frontend.torch.node import FxNode
+from structir.frontend.torch.ops.reduce import norm_along
 from structir.frontend.torch.registry import torch_op
 from structir.frontend.torch.scalars import as_tensor, cast, index_range
 from structir.ir.dims import Dim
@@ -153,10 +154,8 @@ def cosine_similarity(node: FxNode) -> Expr:
 
 @torch_op("_cdist_forward", "cdist")
 def distances(node: FxNode) -> Expr:
-    if float(node.arg("p", 2.0)) != 2.0:
-        node.fail(f"p: expected 2.0 (Euclidean distances), found {node.arg('p')}")
     rank = node.rank("x1")
     lhs = R.expand_dims(node["x1"], [rank - 1])
     rhs = R.expand_dims(node["x2"], [node.rank("x2") - 2])
-    difference = node.emit(R.subtract(lhs, rhs))
-    return R.sqrt(R.sum(R.multiply(difference, difference), axis=[rank]))
+    magnitude = node.emit(R.abs(R.subtract(lhs, rhs)))
+    return norm_along(node, magnitude, float(node.arg("p", 2.0)), [rank])

@@ -165,10 +165,13 @@ def log_sum_exp(node: FxNode) -> Expr:
 def norm(node: FxNode) -> Expr:
     order = node.arg("ord" if "vector" in node.spec.target else "p", 2)
     axes, keepdims = axes_of(node), node.flag("keepdim")
-    return _norm(node, R.abs(node.float_operand()), order, axes, keepdims)
+    return norm_along(node, R.abs(node.float_operand()), order, axes, keepdims)
 
 
-def _norm(node: FxNode, magnitude: Expr, order: Any, axes: Any, keepdims: bool) -> Expr:
+def norm_along(
+    node: FxNode, magnitude: Expr, order: Any, axes: Any, keepdims: bool = False
+) -> Expr:
+    """Returns the norm of an order along axes, from absolute values."""
     dtype = node.out_dtype()
     order = 2 if order is None else order
     if order in (float("inf"), float("-inf")):
