@@ -90,7 +90,7 @@ class _Fallback:
 
     def __init__(self, program: Any) -> None:
         self.program = program
-        self.original = _targets(program)
+        self.original: frozenset[str] = frozenset()
         self.tried: set[str] = set()
         self.rejections: list[RejectedNodeError] = []
 
@@ -99,6 +99,7 @@ class _Fallback:
 
         If the ops come from a decomposition, the error is that of the decomposed op.
         """
+        self.original = self.original or _targets(self.program)
         if isinstance(error, RejectedNodeError):
             self.rejections.append(error)
         names = error.names - self.tried
