@@ -10,7 +10,7 @@ from structir.ir.expr import Expr
 from structir.opdef.attributes import DType, Operands
 from structir.opdef.call_view import CallView
 from structir.opdef.define import op
-from structir.opdef.examples import f32
+from structir.opdef.examples import f32, i64
 from structir.opdef.index_vars import access_text
 from structir.ops.layout import permute_dims
 from structir.projections.scalar_expr import ScalarExpr
@@ -57,6 +57,16 @@ def linear(x: Expr, weight: Expr, bias: Expr | None = None, out_dtype: DType | N
 def outer(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
     """Computes the outer product of two vectors."""
     return x * y
+
+
+@op("lhs[i, k], rhs[groups : g, k, j], groups[i] @ I -> out[i, j]", reduce="sum")
+def grouped_matmul(lhs: ScalarExpr, rhs: ScalarExpr, groups: ScalarExpr) -> ScalarExpr:
+    """Multiplies each row of `lhs` by one matrix of `rhs`: row `i` by `rhs[groups[i]]`.
+
+    The rows of a mixture of experts are multiplied by the matrices of their experts only. A row
+    whose index is out of range is zero.
+    """
+    return lhs * rhs
 
 
 def einsum_signature(call: CallView) -> str:
@@ -141,4 +151,5 @@ matmul.example(f32[2, 3, 4], f32[4, 5])
 linear.example(f32[2, 3], f32[4, 3], f32[4])
 einsum.example([f32[2, 3], f32[3, 4]], "ij,jk->ik")
 einsum.example([f32[5, 2, 3], f32[5, 3, 4]], "*s m k; *s k n -> *s m n")
+grouped_matmul.example(f32[4, 3], f32[2, 3, 5], i64[4])
 outer.example(f32[2], f32[3])

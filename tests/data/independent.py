@@ -606,6 +606,13 @@ def images():
     )
 
 
+def experts():
+    rows, matrices, groups = reals(6, 3), reals(4, 3, 5), whole(4, 6)
+    x, weight, index = tensors(rows, matrices, groups)
+    made = torch.bmm(x[:, None], weight[index])[:, 0]
+    case("grouped_matmul", made, rows, matrices, groups, by="torch.bmm")
+
+
 def main():
     for family in (
         elementwise,
@@ -617,6 +624,7 @@ def main():
         products,
         networks,
         images,
+        experts,
     ):
         family()
     versions = {m.__name__: m.__version__ for m in (np, torch, onnx, onnxruntime)}

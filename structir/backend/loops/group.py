@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 import attrs
 
 from structir.backend.cpu.products import has_own_products
-from structir.backend.loops.access import address_of
+from structir.backend.loops.access import Address, address_of
 from structir.backend.loops.axes import AxisClasses
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.contraction import Contraction, contraction_of
@@ -420,14 +420,27 @@ class FusionState:
 
 
 def _reduces_outside(stage: Stage) -> bool:
-    """Whether a reduction is along slow axes: some parallel axis is walked element by element."""
+    """Whether a reduction is along slow axes: some parallel axis is walked element by element.
+
+    A reduced axis may be walked element by element by reads that are constant along the last
+    parallel axis, such as `x[i, k]` in `sum over k of x[i, k] * w[k, j]`.
+    """
     if not stage.reduce:
         return False
-    fast: set[Sym] = set()
-    for read in stage.loads:
-        address = address_of(read.buffer, read.entries, stage.axes)
-        fast |= {axis for axis, step in address.coefficients.items() if step == 1}
-    return bool(fast & set(stage.parallel)) and not fast & set(stage.reduce)
+    addresses = [address_of(r.buffer, r.entries, stage.axes) for r in stage.loads]
+    reduced = set(stage.reduce)
+    along_reduced = [a for a in addresses if _fast_axes(a) & reduced]
+    fast = {axis for a in addresses for axis in _fast_axes(a)} & set(stage.parallel)
+    if not along_reduced:
+        return bool(fast)
+    last = stage.parallel[-1] if stage.parallel else None
+    return last in fast and not any(
+        last in a.coefficients or a.data or last in a.pinned(stage.axes) for a in along_reduced
+    )
+
+
+def _fast_axes(address: Address) -> set[Sym]:
+    return {axis for axis, step in address.coefficients.items() if step == 1}
 
 
 def _apart(first: Stage, second: Stage) -> bool:

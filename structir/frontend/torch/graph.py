@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -164,6 +164,15 @@ def names_of(value: Any) -> list[str]:
     if isinstance(value, list | tuple):
         return [name for item in value for name in names_of(item)]
     return []
+
+
+def all_graphs(graph: FxGraph) -> Iterator[FxGraph]:
+    """Yields a graph and all graphs nested in it."""
+    yield graph
+    for node in graph.nodes:
+        for value in node.args.values():
+            if isinstance(value, FxGraph):
+                yield from all_graphs(value)
 
 
 def _meta(data: Any) -> Meta:

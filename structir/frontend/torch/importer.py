@@ -19,6 +19,7 @@ from structir.frontend.torch.node import FxNode, FxScope
 from structir.frontend.torch.registry import find_build, find_view, in_place
 from structir.frontend.torch.scalars import cast, tensor_info
 from structir.frontend.torch.sizes import TorchSymbols
+from structir.frontend.torch.unsupported import RejectedNodeError
 from structir.interpret.interpreter import Interpreter
 from structir.interpret.scope import Activation as RunScope
 from structir.ir import dims
@@ -131,13 +132,14 @@ class TorchImporter:
         try:
             with self.builder.at(span):
                 self._build_node(node)
+        except RejectedNodeError:  # of a nested graph
+            raise
         except DiagnosticError as error:
-            raise with_span(error, node) from error
+            raise rejected(error, node) from error
         except CONVERSION_ERRORS as error:
             detail = f"{type(error).__name__}: {error}"
-            raise DiagnosticError(
-                Diagnostic(f"invalid node: {detail}", span, spec.target, code="E0805")
-            ) from error
+            diagnostic = Diagnostic(f"invalid node: {detail}", span, spec.target, code="E0805")
+            raise rejected(DiagnosticError(diagnostic), node) from error
 
     def _build_node(self, node: FxNode) -> None:
         functional = in_place(node.spec.target)
@@ -282,12 +284,13 @@ def _is_more_precise(recorded: Dim, inferred: Dim, in_scope: Collection[Sym]) ->
     )
 
 
-def with_span(error: DiagnosticError, node: FxNode) -> DiagnosticError:
+def rejected(error: DiagnosticError, node: FxNode) -> RejectedNodeError:
     """Returns an error with the node's location and op added where they are missing."""
-    if all(d.span is not None for d in error.diagnostics):
-        return error
-    located = [without_op_hint(d.at(node.span)) for d in error.diagnostics]
-    return DiagnosticError([d if d.op else attrs.evolve(d, op=node.spec.target) for d in located])
+    located = [
+        d if d.span is not None else without_op_hint(d.at(node.span)) for d in error.diagnostics
+    ]
+    named = [d if d.op else attrs.evolve(d, op=node.spec.target) for d in located]
+    return RejectedNodeError(named, frozenset({node.spec.target}))
 
 
-__all__ = ["CONVERSION_ERRORS", "TorchImporter", "with_span"]
+__all__ = ["CONVERSION_ERRORS", "TorchImporter", "rejected"]

@@ -22,9 +22,10 @@ from structir.frontend.torch.params import Parameters
 from structir.frontend.torch.scalars import as_tensor
 from structir.frontend.torch.sizes import Ratio, TorchSymbols
 from structir.frontend.torch.unsupported import (
+    RejectedNodeError,
     UnmappedOpsError,
     check_supported,
-    with_mapping_hint,
+    with_hint,
 )
 from structir.ir.dims import Poly
 from structir.ir.expr import Expr, Tuple
@@ -61,12 +62,13 @@ def from_exported_program(
     Raises `DiagnosticError` for an op without a mapping, and `MissingExtraError` without torch.
     """
     names = {**_dim_names(program), **(names or {})}
+    fallback = _Fallback(program)
     while True:
         try:
-            with _serialize(program) as file:
+            with _serialize(fallback.program) as file:
                 return _module(file, "program", names, weights_as_inputs, progress)
         except UnmappedOpsError as error:
-            program = _decompose(program, error)
+            fallback.decompose(error)
 
 
 def _serialize(program: Any) -> IO[bytes]:
@@ -94,15 +96,45 @@ def _save_to(file: IO[bytes], program: Any) -> IO[bytes]:
     return file
 
 
-def _decompose(program: Any, error: UnmappedOpsError) -> Any:
-    """Returns the program with the unmapped ops decomposed by torch and autocast resolved."""
-    decompositions = torch.export.default_decompositions()
-    table = {
-        op: decomposition for op, decomposition in decompositions.items() if str(op) in error.names
-    }
-    if not table and AUTOCAST not in error.names:
-        raise with_mapping_hint(error)
-    return program.run_decompositions(table)
+class _Fallback:
+    """Decomposes by torch the ops that an import does not support, until none can be."""
+
+    def __init__(self, program: Any) -> None:
+        self.program = program
+        self.original: frozenset[str] = frozenset()
+        self.tried: set[str] = set()
+        self.rejections: list[RejectedNodeError] = []
+
+    def decompose(self, error: UnmappedOpsError) -> None:
+        """Decomposes the ops of an error and resolves autocast; raises if torch cannot.
+
+        If the ops come from a decomposition, the error is that of the decomposed op.
+        """
+        self.original = self.original or _targets(self.program)
+        if isinstance(error, RejectedNodeError):
+            self.rejections.append(error)
+        names = error.names - self.tried
+        table = {
+            op: decomposition
+            for op, decomposition in torch.export.default_decompositions().items()
+            if str(op) in names
+        }
+        self.tried |= names
+        if not table and AUTOCAST not in names:
+            is_own = not error.names or bool(error.names & self.original)
+            final = error if is_own or not self.rejections else self.rejections[0]
+            raise with_hint(final, is_decomposed=True) from error
+        try:
+            self.program = self.program.run_decompositions(table)
+        except Exception as failure:  # torch's decompositions raise arbitrary exceptions
+            raise with_hint(error, is_decomposed=True) from failure
+
+
+def _targets(program: Any) -> frozenset[str]:
+    """Returns the names of the ops of a program."""
+    modules = program.graph_module.modules()
+    graphs = [module.graph for module in modules if hasattr(module, "graph")]
+    return frozenset({str(node.target) for graph in graphs for node in graph.nodes})
 
 
 def _dim_names(program: Any) -> dict[str, str]:
@@ -134,12 +166,25 @@ def from_pt2(
     memory-mapped file, which must not change while they are in use; `mapped=False` copies them.
     Raises `DiagnosticError` for an invalid file, an op without a mapping, or an invalid node.
     """
+    try:
+        return _read(path, names, weights_as_inputs, progress, mapped)
+    except UnmappedOpsError as error:
+        raise with_hint(error, is_decomposed=False) from error
+
+
+def _read(
+    path: str | os.PathLike[str] | IO[bytes],
+    names: Mapping[str, str] | None,
+    as_inputs: bool,
+    progress: Progress | None,
+    mapped: bool,
+) -> IRModule:
     if not isinstance(path, str | os.PathLike):
-        return _module(path, "program", names, weights_as_inputs, progress, mapped)
+        return _module(path, "program", names, as_inputs, progress, mapped)
     path = Path(path)
     try:
         with path.open("rb") as file:
-            return _module(file, path.name, names, weights_as_inputs, progress, mapped)
+            return _module(file, path.name, names, as_inputs, progress, mapped)
     except OSError as error:
         raise wrong(f"cannot read {path.name}: {error.strerror}") from error
 

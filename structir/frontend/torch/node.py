@@ -7,6 +7,7 @@ from collections.abc import MutableMapping, Sequence
 from typing import Any, NoReturn, Protocol
 
 import attrs
+import numpy as np
 
 from structir.errors import Diagnostic, DiagnosticError, Span
 from structir.frontend.builder import NodeBuilder
@@ -15,8 +16,9 @@ from structir.frontend.torch.scalars import as_tensor, cast, tensor_info
 from structir.frontend.torch.sizes import Ratio, TorchSymbols
 from structir.ir import dims
 from structir.ir.dims import Dim, Poly
-from structir.ir.dtype import is_float
-from structir.ir.expr import Constant, Expr, Var
+from structir.ir.dtype import is_float, is_int
+from structir.ir.expr import Constant, Expr, ShapeExpr, Tuple, Var
+from structir.script import R
 
 REQUIRED: Any = object()
 
@@ -108,6 +110,8 @@ class FxNode:
     def whole(self, value: Any) -> Dim:
         """Returns a value as an integer, which may be symbolic; raises `DiagnosticError` for a
         fraction."""
+        if isinstance(value, Expr) and is_int(self.dtype_of(value)):
+            return self._number_of(value)
         if isinstance(value, Ratio):
             value = value.whole()
         if isinstance(value, int | Poly):
@@ -136,6 +140,29 @@ class FxNode:
     def flag(self, name: str, default: bool = False) -> bool:
         """Returns a boolean argument."""
         return bool(self.arg(name, default))
+
+    # ---- data-dependent numbers
+
+    def bind_sizes(self, vector: Expr, sizes: Sequence[Dim]) -> None:
+        """Binds the symbols of sizes to the elements of an int64 vector."""
+        shape = self.emit(R.tensor_to_shape(vector))
+        self.host.builder.match_cast(shape, R.Shape(tuple(sizes)), self.part_name(), self.span)
+
+    def bind_parts(self, x: Expr, parts: tuple[Dim, Dim]) -> None:
+        """Binds two symbols, which are at least 0, to max(x, 0) and max(-x, 0) of an integer."""
+        number = self.emit(R.reshape(cast(x, "int64"), ShapeExpr((1,))))
+        zero = Constant(np.zeros((1,), "int64"))
+        positive, negative = R.maximum(number, zero), R.maximum(R.negative(number), zero)
+        self.bind_sizes(self.emit(R.concat(Tuple((positive, negative)), axis=0)), parts)
+
+    def _number_of(self, x: Expr) -> Dim:
+        """Returns an integer of a tensor as a number, which may be negative."""
+        if isinstance(x, Constant):
+            return int(x.data.item())
+        stem = self.part_name()
+        parts = self.host.symbols.fresh(f"{stem}_plus"), self.host.symbols.fresh(f"{stem}_minus")
+        self.bind_parts(x, parts)
+        return parts[0] - parts[1]
 
     # ---- StructInfo of operands
 

@@ -79,6 +79,6 @@ def in_place(target: str) -> str | None:
     """Returns the functional form of an in-place op (`add_` -> `add`), or None."""
     space, _, rest = target.partition(".")
     base, _, overload = rest.partition(".")
-    if not base.endswith("_") or base.endswith("__"):
-        return None
+    if not base.endswith("_") or base.endswith("__") or space == "_operator":
+        return None  # `_operator.and_` is Python's `&`
     return f"{space}.{base[:-1]}.{overload}"

@@ -41,6 +41,7 @@ class TorchSymbols:
         self.names = names
         self.by_name: dict[str, Dim] = {}
         self.parsed: dict[str, Ratio] = {}
+        self.signed: dict[str, tuple[Dim, Dim]] = {}
 
     def variable(self, name: str) -> Dim:
         """Returns the variable of a torch name."""
@@ -51,6 +52,17 @@ class TorchSymbols:
     def fresh(self, name: str) -> Dim:
         """Returns a fresh symbolic size."""
         return dims.sym(identifier(name))
+
+    def signed_parts(self, expression: str) -> tuple[Dim, Dim]:
+        """Returns sizes whose difference a variable of either sign is replaced by."""
+        if expression not in self.signed:
+            variable = dims.as_sym(self.dim(expression))
+            if variable is None:
+                raise unreadable(expression, "not a variable")
+            parts = self.fresh(f"{variable.name}_plus"), self.fresh(f"{variable.name}_minus")
+            self.define(variable, parts[0] - parts[1])
+            self.signed[expression] = parts
+        return self.signed[expression]
 
     def define(self, variable: Sym, size: Dim) -> None:
         """Replaces a variable by an expression of other sizes."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 
 from structir.errors import Diagnostic, DiagnosticError
-from structir.frontend.torch.graph import FxGraph, NodeSpec, names_of
+from structir.frontend.torch.graph import FxGraph, NodeSpec, all_graphs, names_of
 from structir.frontend.torch.listing import line_of
 from structir.frontend.torch.registry import find_build, in_place
 
@@ -16,18 +16,15 @@ REAL_TENSORS = "represent complex tensors by pairs of real tensors in the model"
 class UnmappedOpsError(DiagnosticError):
     """Raised for ops without a mapping; `names` are their targets."""
 
-    def __init__(self, diagnostic: Diagnostic, names: frozenset[str]) -> None:
-        super().__init__(diagnostic)
+    def __init__(
+        self, diagnostics: Diagnostic | Sequence[Diagnostic], names: frozenset[str]
+    ) -> None:
+        super().__init__(diagnostics)
         self.names = names
 
 
-def all_graphs(graph: FxGraph) -> Iterator[FxGraph]:
-    """Yields a graph and all graphs nested in it."""
-    yield graph
-    for node in graph.nodes:
-        for value in node.args.values():
-            if isinstance(value, FxGraph):
-                yield from all_graphs(value)
+class RejectedNodeError(UnmappedOpsError):
+    """Raised for a node whose arguments the mapping of its op does not support."""
 
 
 def check_supported(graph: FxGraph) -> None:
@@ -61,15 +58,21 @@ def _missing_mappings(missing: Mapping[str, list[NodeSpec]], tensors: list[str])
     return diagnostic.note(dtypes_text) if missing and tensors else diagnostic
 
 
-def with_mapping_hint(error: UnmappedOpsError) -> UnmappedOpsError:
-    """Returns the error of ops that torch cannot decompose, with the hint to add a mapping."""
-    if not error.names:
+def with_hint(error: UnmappedOpsError, is_decomposed: bool) -> UnmappedOpsError:
+    """Returns an error with the hint to register a mapping, or else to decompose first.
+
+    `is_decomposed` is whether torch's decompositions have been tried. A hint of the mapping itself
+    stays.
+    """
+    if not error.names or (isinstance(error, RejectedNodeError) and error.diagnostics[0].hint):
         return error
     target = min(error.names)
     name = target.removeprefix("aten.") if target.startswith("aten.") else f":{target}"
-    (diagnostic,) = error.diagnostics
     hint = f'register a mapping: `@torch_op("{name}")`'
-    return UnmappedOpsError(diagnostic.hinted(hint), error.names)
+    if not is_decomposed:
+        hint = f"{DECOMPOSE}; if the error remains, {hint}"
+    first, *others = error.diagnostics
+    return type(error)([first.hinted(hint), *others], error.names)
 
 
 def is_supported(target: str) -> bool:

@@ -10,7 +10,7 @@ import pytest
 import structir
 from structir.errors import DiagnosticError, StructIRError
 from structir.frontend.torch import from_exported_program, from_pt2
-from structir.frontend.torch.unsupported import UnmappedOpsError, with_mapping_hint
+from structir.frontend.torch.unsupported import UnmappedOpsError, with_hint
 from structir.ir import dims
 from structir.ir.struct_info import TensorStructInfo
 from tests.frontend.torch.written import archive, given, meta, node, program, symbol
@@ -115,7 +115,7 @@ def test_the_hint_after_decomposition_registers_a_mapping():
     nodes = [node("mine.op.default", "y", self="x")]
     with pytest.raises(UnmappedOpsError) as error:
         from_pt2(archive(program(nodes, {"x": meta(2), "y": meta(2)}, ["x"], ["y"])))
-    (diagnostic,) = with_mapping_hint(error.value).diagnostics
+    (diagnostic,) = with_hint(error.value, is_decomposed=True).diagnostics
     assert diagnostic.hint == 'register a mapping: `@torch_op(":mine.op.default")`'
 
 

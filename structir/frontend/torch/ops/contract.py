@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from structir.frontend.torch.node import FxNode
+from structir.frontend.torch.ops.reduce import norm_along
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import as_tensor, cast
+from structir.frontend.torch.scalars import as_tensor, cast, index_range
+from structir.ir.dims import Dim
 from structir.ir.expr import Expr, Tuple
 from structir.script import R
 
@@ -92,6 +94,41 @@ def tensordot(node: FxNode) -> Expr:
     return R.einsum(Tuple((lhs, rhs)), subscripts=subscripts_text)
 
 
+@torch_op("_grouped_mm", ":transformers.grouped_mm_fallback.default")
+def grouped_product(node: FxNode) -> Expr:
+    """Builds a product whose groups of rows, columns or summed elements end at offsets."""
+    lhs, rhs = (node[name] for name in list(node.spec.args)[:2])
+    lhs_dims, rhs_dims = node.dims_of(lhs), node.dims_of(rhs)
+    if node.get("offs") is None:
+        return _in_recorded_dtype(node, R.matmul(lhs, rhs))
+    if node.get("bias") is not None:
+        node.fail("bias: expected None, found a tensor", "add the bias to the result")
+    match len(lhs_dims), len(rhs_dims):
+        case 2, 3:
+            groups = _group_of_each(node, lhs_dims[0])
+            return _in_recorded_dtype(node, R.grouped_matmul(lhs, rhs, groups))
+        case 3, 2:
+            groups = _group_of_each(node, rhs_dims[1])
+            matrices = R.permute_dims(lhs, [0, 2, 1])
+            product = R.grouped_matmul(R.permute_dims(rhs), matrices, groups)
+            return _in_recorded_dtype(node, R.permute_dims(product))
+    groups = _group_of_each(node, lhs_dims[1])
+    counts = index_range(node.dims("offs")[0])
+    in_group = cast(R.equal(R.expand_dims(counts, [1]), groups), node.dtype_of(lhs))
+    product = R.einsum(Tuple((lhs, rhs, in_group)), subscripts="mk,kn,gk->gmn")
+    return _in_recorded_dtype(node, product)
+
+
+def _group_of_each(node: FxNode, size: Dim) -> Expr:
+    """Returns the group of each index below `size`: the number of groups that end before it."""
+    ends = cast(node["offs"], "int64")
+    return node.emit(R.bucketize(index_range(size), ends, right=True))
+
+
+def _in_recorded_dtype(node: FxNode, product: Expr) -> Expr:
+    return cast(product, node.out_dtype())
+
+
 @torch_op("bilinear")
 def bilinear(node: FxNode) -> Expr:
     result = R.einsum(
@@ -117,10 +154,8 @@ def cosine_similarity(node: FxNode) -> Expr:
 
 @torch_op("_cdist_forward", "cdist")
 def distances(node: FxNode) -> Expr:
-    if float(node.arg("p", 2.0)) != 2.0:
-        node.fail(f"p: expected 2.0 (Euclidean distances), found {node.arg('p')}")
     rank = node.rank("x1")
     lhs = R.expand_dims(node["x1"], [rank - 1])
     rhs = R.expand_dims(node["x2"], [node.rank("x2") - 2])
-    difference = node.emit(R.subtract(lhs, rhs))
-    return R.sqrt(R.sum(R.multiply(difference, difference), axis=[rank]))
+    magnitude = node.emit(R.abs(R.subtract(lhs, rhs)))
+    return norm_along(node, magnitude, float(node.arg("p", 2.0)), [rank])

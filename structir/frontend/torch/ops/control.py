@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from structir.frontend.torch.graph import FxGraph, names_of
+from structir.frontend.torch.graph import FxGraph, all_graphs, names_of
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.registry import torch_op
 from structir.frontend.torch.scalars import as_tensor, cast, number, tensor_info
+from structir.ir.dtype import is_int
 from structir.ir.expr import Constant, Expr, PrimValue, ShapeExpr, StringImm, Tuple, Var
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from structir.script import R
@@ -189,19 +190,32 @@ def _bound(node: FxNode, value: Expr) -> Expr:
 
 @torch_op("item", "_local_scalar_dense")
 def item(node: FxNode) -> Any:
-    """Returns a scalar read from a tensor: a size if it is non-negative, else the tensor."""
+    """Returns a scalar read from a tensor: a number if sizes depend on it, else the tensor."""
     x = node["self"]
     x = R.reshape(x, ShapeExpr(())) if node.rank() else x
     name = names_of(node.spec.outputs)[0]
     recorded = node.scope.graph.scalars.get(name)
-    if node.dtype() == "bool" or recorded is None or not node.host.is_size(recorded):
+    if not isinstance(recorded, str) or not is_int(node.dtype()):
         return x
-    size = node.host.symbols.dim(recorded)
-    vector = R.expand_dims(cast(x, "int64"), [0])
-    shape = node.emit(R.tensor_to_shape(vector))
-    info = R.Shape((size,))
-    node.host.builder.match_cast(shape, info, name, node.span)
-    return size
+    if node.host.is_size(recorded):
+        size = node.host.symbols.dim(recorded)
+        node.bind_sizes(R.expand_dims(cast(x, "int64"), [0]), (size,))
+        return size
+    if not _is_used(node, name, recorded):
+        return x
+    parts = node.host.symbols.signed_parts(recorded)
+    node.bind_parts(x, parts)
+    return parts[0] - parts[1]
+
+
+def _is_used(node: FxNode, name: str, expression: str) -> bool:
+    """Returns whether other numbers or sizes of the graph are computed from a number."""
+    for graph in all_graphs(node.scope.graph):
+        others = [value for key, value in graph.scalars.items() if key != name]
+        sizes = [size for meta in graph.tensors.values() for size in meta.sizes]
+        if any(isinstance(text, str) and expression in text for text in others + sizes):
+            return True
+    return False
 
 
 @torch_op(

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from structir.frontend.torch.node import FxNode
+from structir.frontend.torch.node import FxNode, are_equal
 from structir.frontend.torch.ops.shapes import diagonal_of
 from structir.frontend.torch.registry import torch_op
 from structir.frontend.torch.scalars import (
@@ -87,7 +87,7 @@ def eye(node: FxNode) -> Expr:
 @torch_op("tril", "triu")
 def triangle(node: FxNode) -> Expr:
     op = R.tril if ".tril" in node.spec.target else R.triu
-    return op(node["self"], node.plain("diagonal", 0))
+    return op(node["self"], PrimValue(node.size("diagonal", 0)))
 
 
 @torch_op("diag_embed")
@@ -176,7 +176,10 @@ def to_dtype(node: FxNode) -> Expr:
 
 @torch_op("copy")
 def copy(node: FxNode) -> Expr:
-    return cast(node["src"], node.out_dtype())
+    """Builds copy: the source broadcasts to the shape of the result."""
+    x = cast(node["src"], node.out_dtype())
+    sizes = node.out_dims()
+    return x if are_equal(sizes, node.dims_of(x)) else R.broadcast_to(x, sizes)
 
 
 @torch_op("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout", "native_dropout")

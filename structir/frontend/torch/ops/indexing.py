@@ -357,8 +357,7 @@ def _repeat_indices(node: FxNode, size: Dim) -> Expr:
 def _bind_size(node: FxNode, size: Dim, vector: Expr) -> None:
     """Binds the symbols of a result size to the only element of a vector."""
     if not dims.syms(size) <= node.host.builder.scopes[-1].symbols():
-        shape = node.emit(R.tensor_to_shape(vector))
-        node.host.builder.match_cast(shape, R.Shape((size,)), node.part_name(), node.span)
+        node.bind_sizes(vector, (size,))
 
 
 @torch_op("bincount")

@@ -18,7 +18,7 @@ from structir.frontend.torch.scalars import (
     reshape_to,
 )
 from structir.ir import dims
-from structir.ir.expr import Expr, Tuple
+from structir.ir.expr import Expr, ShapeExpr, Tuple
 from structir.script import R
 
 
@@ -165,10 +165,13 @@ def log_sum_exp(node: FxNode) -> Expr:
 def norm(node: FxNode) -> Expr:
     order = node.arg("ord" if "vector" in node.spec.target else "p", 2)
     axes, keepdims = axes_of(node), node.flag("keepdim")
-    return _norm(node, R.abs(node.float_operand()), order, axes, keepdims)
+    return norm_along(node, R.abs(node.float_operand()), order, axes, keepdims)
 
 
-def _norm(node: FxNode, magnitude: Expr, order: Any, axes: Any, keepdims: bool) -> Expr:
+def norm_along(
+    node: FxNode, magnitude: Expr, order: Any, axes: Any, keepdims: bool = False
+) -> Expr:
+    """Returns the norm of an order along axes, from absolute values."""
     dtype = node.out_dtype()
     order = 2 if order is None else order
     if order in (float("inf"), float("-inf")):
@@ -307,3 +310,34 @@ def buckets(node: FxNode) -> Expr:
     right = node.flag("right") or node.arg("side", None) == "right"
     x = as_tensor(node.arg("self"), node.dtype_of(edges))
     return cast(R.bucketize(x, edges, right=right), node.out_dtype())
+
+
+@torch_op("histc")
+def histogram(node: FxNode) -> Expr:
+    """Builds histc: counts of elements in bins of equal width; equal limits are the extremes.
+
+    The bin of an element is computed as torch computes it, in the dtype of the elements.
+    """
+    dtype, count = node.out_dtype(), node.plain("bins", 100)
+    x = node.emit(R.flatten(node["self"]))
+    limits = [node.arg(name, 0) for name in ("min", "max")]
+    fixed = [as_tensor(limit, dtype) for limit in limits]
+    low, high = map(node.emit, _extremes(node, x) if limits[0] == limits[1] else fixed)
+    width = node.emit(R.subtract(high, low))
+    scaled = R.divide(R.multiply(R.subtract(x, low), number(count, dtype)), width)
+    inside = R.logical_and(R.less_equal(low, x), R.less_equal(x, high))
+    bins = node.emit(R.astype(R.where(inside, scaled, number(0, dtype)), "int64"))
+    bins = R.minimum(bins, number(count - 1, "int64"))
+    zeros = R.full(ShapeExpr((count,)), number(0, dtype))
+    return R.scatter_elements(zeros, bins, cast(inside, dtype), axis=0, reduction="add")
+
+
+def _extremes(node: FxNode, x: Expr) -> tuple[Expr, Expr]:
+    """Returns the least and the greatest element, one apart on either side if they are equal."""
+    dtype = node.dtype_of(x)
+    (size,) = node.dims_of(x)
+    if dims.equal(size, 0) is True:
+        return number(0, dtype), number(1, dtype)
+    low, high = node.emit(R.min(x)), node.emit(R.max(x))
+    margin = node.emit(cast(R.equal(low, high), dtype))
+    return R.subtract(low, margin), R.add(high, margin)

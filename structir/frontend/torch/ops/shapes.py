@@ -11,7 +11,7 @@ from structir.frontend.torch.registry import torch_op
 from structir.frontend.torch.scalars import as_tensor, cast, index_range, reshape_to
 from structir.ir import dims
 from structir.ir.dims import Dim
-from structir.ir.expr import Expr, ShapeExpr, Tuple
+from structir.ir.expr import Expr, PrimValue, ShapeExpr, Tuple
 from structir.script import R
 
 
@@ -312,7 +312,8 @@ def flip(node: FxNode) -> Expr:
 
 @torch_op("roll")
 def roll(node: FxNode) -> Expr:
-    shifts, axes = node.ints("shifts"), node.ints("dims", ())
+    shifts = [v if isinstance(v, int) else PrimValue(v) for v in node.sizes("shifts")]
+    axes = node.ints("dims", ())
     x = node["self"]
     if not axes:
         return reshape_to(R.roll(R.flatten(x), shifts[0], [0]), node.dims())
