@@ -11,8 +11,8 @@ SCORES = np.log(np.random.default_rng(0).dirichlet(np.ones(5), 4)).astype("float
 
 def runners(call: str, dtype: str) -> list:
     module = structir.parse(
-        "@R.function\n"
-        f"def main(x: R.Tensor(('n', 5), 'float32'), t: R.Tensor(('n',), '{dtype}')):\n"
+        "@R.function\ndef main(x: R.Tensor(('n', 5), 'float32'), "
+        f"t: R.Tensor(('n',), '{dtype}')):\n"
         f"    with R.dataflow():\n        z = {call}\n        R.output(z)\n    return z\n"
     )
     executable = structir.compile(module)
