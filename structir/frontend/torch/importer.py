@@ -54,11 +54,12 @@ class TorchImporter:
         symbols: TorchSymbols,
         ranges: Ranges,
         progress: Callable[[], None] = lambda: None,
+        seed: int = 0,
     ) -> None:
         self.builder = NodeBuilder()
         self.symbols, self.ranges, self.progress = symbols, ranges, progress
         self.memory = AliasState(self)
-        self.built = 0
+        self.built, self.seed = 0, seed
 
     # ---- graphs
 

@@ -48,21 +48,23 @@ def from_exported_program(
     *,
     names: Mapping[str, str] | None = None,
     weights_as_inputs: bool = False,
+    seed: int = 0,
     progress: Progress | None = None,
 ) -> IRModule:
     """Imports an `ExportedProgram` of `torch.export.export` as a module with the function `main`.
 
     Symbolic sizes have the names of the program's `Dim`s, or else torch's symbols; `names` renames
     them, such as `{"s77": "batch"}`. Parameters and buffers are constants, or with
-    `weights_as_inputs` the last parameters of `main`. `progress(done, total)` is called after each
-    node.
+    `weights_as_inputs` the last parameters of `main`. Random ops sample by `seed`, the same
+    numbers at every call; they are not torch's numbers. `progress(done, total)` is called after
+    each node.
 
     Raises `DiagnosticError` for an op without a mapping, and `MissingExtraError` without torch.
     """
     names = {**_dim_names(program), **(names or {})}
     while True:
         try:
-            return _module(_serialize(program), "program", names, weights_as_inputs, progress)
+            return _module(_serialize(program), "program", names, weights_as_inputs, seed, progress)
         except UnmappedOpsError as error:
             program = _decompose(program, error)
 
@@ -113,6 +115,7 @@ def from_pt2(
     *,
     names: Mapping[str, str] | None = None,
     weights_as_inputs: bool = False,
+    seed: int = 0,
     progress: Progress | None = None,
 ) -> IRModule:
     """Imports a `.pt2` file that `torch.export.save` wrote; torch is not needed.
@@ -121,11 +124,11 @@ def from_pt2(
     file, an op without a mapping, or an invalid node.
     """
     if not isinstance(path, str | os.PathLike):
-        return _module(path, "program", names, weights_as_inputs, progress)
+        return _module(path, "program", names, weights_as_inputs, seed, progress)
     path = Path(path)
     try:
         with path.open("rb") as file:
-            return _module(file, path.name, names, weights_as_inputs, progress)
+            return _module(file, path.name, names, weights_as_inputs, seed, progress)
     except OSError as error:
         raise wrong(f"cannot read {path.name}: {error.strerror}") from error
 
@@ -135,6 +138,7 @@ def _module(
     name: str,
     names: Mapping[str, str] | None,
     as_inputs: bool,
+    seed: int,
     progress: Progress | None,
 ) -> IRModule:
     ops.load()
@@ -144,7 +148,7 @@ def _module(
         check_supported(program.graph)
         symbols = TorchSymbols(names or {})
         count = _counter(progress, len(program.graph.nodes))
-        importer = TorchImporter(symbols, program.ranges, count)
+        importer = TorchImporter(symbols, program.ranges, count, seed)
         params = Parameters(archive, program, importer, as_inputs)
         return _build_module(importer, program, params, name)
     except CONVERSION_ERRORS as error:  # inconsistent fields
