@@ -286,6 +286,7 @@ def op_names() -> set[str]:
 
 
 OTHER_VOCABULARIES = {
+    "solve",  # of constraints and linear sizes
     *FUNCTIONS,
     *(function.numpy for function in FUNCTIONS.values()),
     *MONOIDS,

@@ -1,4 +1,9 @@
-"""Random number generators as external functions, deterministic for a seed."""
+"""Random number generators as external functions, deterministic for a seed.
+
+The generator is Philox, a bijection of a counter under a key (Salmon et al., "Parallel random
+numbers: as easy as 1, 2, 3", SC 2011). The key is the seed and a stream: calls of different streams
+are independent.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +16,16 @@ from structir.interpret.extern import register_extern
 Array = np.ndarray[Any, Any]
 
 
-def uniform(shape: tuple[int, ...], low: float, high: float, seed: float) -> Array:
+def _generator(seed: float, stream: float) -> np.random.Generator:
+    key = np.array([np.float64(seed).view(np.uint64), int(stream)], np.uint64)
+    return np.random.Generator(np.random.Philox(key=key))
+
+
+def uniform(
+    shape: tuple[int, ...], low: float, high: float, seed: float, stream: float = 0
+) -> Array:
     """Samples a uniform distribution between two bounds."""
-    return np.random.default_rng(int(abs(seed) * 1000)).uniform(low, high, shape)
+    return _generator(seed, stream).uniform(low, high, shape)
 
 
 def evenly(shape: tuple[int, ...], low: float, high: float, seed: float) -> Array:
@@ -21,9 +33,11 @@ def evenly(shape: tuple[int, ...], low: float, high: float, seed: float) -> Arra
     return np.random.RandomState(int(abs(seed)) % 2**32).uniform(low, high, shape)
 
 
-def normal(shape: tuple[int, ...], mean: float, scale: float, seed: float) -> Array:
+def normal(
+    shape: tuple[int, ...], mean: float, scale: float, seed: float, stream: float = 0
+) -> Array:
     """Samples a normal distribution."""
-    return np.random.default_rng(int(abs(seed) * 1000)).normal(mean, scale, shape)
+    return _generator(seed, stream).normal(mean, scale, shape)
 
 
 for _function in (uniform, evenly, normal):

@@ -1,13 +1,23 @@
-"""Prefix sums and products along an axis."""
+"""Prefix sums, products, maxima and minima along an axis."""
 
 from __future__ import annotations
 
+from typing import Any
+
+from structir.ir.expr import Call, Expr
+from structir.lazy import lazy_module
+from structir.opdef.adjoint_op import Cotangent, Emit, component
 from structir.opdef.attributes import Axis, DType
 from structir.opdef.call_view import CallView, ResolvedSignature
 from structir.opdef.define import op
 from structir.opdef.examples import f32
 from structir.opdef.index_vars import access_text, index_vars
+from structir.ops.create import zeros_like
+from structir.ops.scatter import scatter_elements
 from structir.projections.scalar_expr import ScalarExpr, cast
+
+np = lazy_module("numpy")
+Array = Any
 
 
 def scan_signature(call: CallView) -> ResolvedSignature:
@@ -50,5 +60,70 @@ def cumprod(
     return x if dtype is None else cast(x, dtype)
 
 
+RUNNING = "x[*p, [i], *t] -> values[*p, [i], *t], positions[*p, [i], *t] @ int64"
+
+
+def running_extreme(x: Array, is_max: bool) -> tuple[Array, Array]:
+    """Computes the running extremes of the last axis, and the last positions that have them.
+
+    NaN is more extreme than any number.
+    """
+    values, positions = x.copy(), np.zeros(x.shape, "int64")
+    for k in range(1, x.shape[-1]):
+        element, best = x[..., k], values[..., k - 1]
+        replaces = (element >= best) if is_max else (element <= best)
+        replaces = (replaces & (best == best)) | (element != element)
+        values[..., k] = np.where(replaces, element, best)
+        positions[..., k] = np.where(replaces, k, positions[..., k - 1])
+    return values, positions
+
+
+def running_row(x: Array, values: Array, positions: Array, is_max: bool) -> None:
+    """Computes the running extremes of one row, and their positions."""
+    best = 0
+    for k in range(x.shape[0]):
+        element, extreme = x[k], x[best]
+        replaces = element >= extreme if is_max else element <= extreme
+        if (replaces and extreme == extreme) or element != element:
+            best = k
+        values[k] = x[best]
+        positions[k] = best
+
+
+@op(RUNNING, at={"i": "axis"})
+def cummax(x: Array, axis: Axis = -1) -> Any:
+    """Computes the running maximum along an axis, and the last position that has it."""
+    return running_extreme(x, True)
+
+
+@op(RUNNING, at={"i": "axis"})
+def cummin(x: Array, axis: Axis = -1) -> Any:
+    """Computes the running minimum along an axis, and the last position that has it."""
+    return running_extreme(x, False)
+
+
+@cummax.kernel("cpu")
+def _(x: Array, values: Array, positions: Array) -> None:
+    running_row(x, values, positions, True)
+
+
+@cummin.kernel("cpu")
+def _(x: Array, values: Array, positions: Array) -> None:
+    running_row(x, values, positions, False)
+
+
+@cummax.gradient
+@cummin.gradient
+def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotangent]:
+    """Computes the adjoint: adds the cotangent to the element that is the extreme."""
+    (x,), values = call.args, component(cotangent, 0, emit)
+    if values is None:
+        return [None]
+    positions, axis = component(result, 1, emit), call.attrs.get("axis", -1)
+    return [scatter_elements(zeros_like(x), positions, values, axis, reduction="add")]
+
+
 cumsum.example(f32[3, 4], axis=1)
 cumprod.example(f32[3, 4], exclusive=True)
+cummax.example(f32[3, 5], axis=1)
+cummin.example(f32[3, 5], axis=0)

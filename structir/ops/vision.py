@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any, Literal
 
@@ -178,10 +179,11 @@ def _(
     image = data if layout == "NCHW" else np.moveaxis(data, -1, 1)
     cells = tuple(pooled_size) * (2 // len(pooled_size))
     result = np.zeros((len(rois), image.shape[1], *cells), data.dtype)
-    for k, (batch, *corners) in enumerate(rois.astype("float64")):
-        x0, y0, x1, y1 = np.floor(np.array(corners) * spatial_scale + 0.5).astype(int)
+    scalar = data.dtype.type
+    for k, (batch, corners) in enumerate(zip(rois[:, 0], rois[:, 1:], strict=True)):
+        x0, y0, x1, y1 = _round_half_away(corners * scalar(spatial_scale))
         rows, columns = (
-            _all_cell_bounds(first, last, count, length)
+            _all_cell_bounds(first, last, scalar(count), length)
             for first, last, count, length in zip(
                 (y0, x0), (y1, x1), cells, image.shape[2:], strict=True
             )
@@ -194,11 +196,21 @@ def _(
     return result if layout == "NCHW" else np.moveaxis(result, 1, -1)
 
 
-def _all_cell_bounds(first: int, last: int, count: int, length: int) -> list[tuple[int, int]]:
-    """Returns the bounds of each cell along one axis, clamped to the image."""
-    size = max(last - first + 1, 1) / count
+def _round_half_away(coordinates: Array) -> Array:
+    """Rounds to the nearest elements, halves away from 0."""
+    return (np.sign(coordinates) * np.floor(np.abs(coordinates) + 0.5)).astype(int)
+
+
+def _all_cell_bounds(first: int, last: int, count: Any, length: int) -> list[tuple[int, int]]:
+    """Returns the bounds of each cell along one axis, clamped to the image.
+
+    The dtype of `count` is the dtype of the bounds before rounding.
+    """
+    size = type(count)(max(last - first + 1, 1)) / count
+    cells = np.arange(count + 1, dtype=type(count)) * size
     bounds = [
-        (math.floor(k * size) + first, math.ceil((k + 1) * size) + first) for k in range(count)
+        (math.floor(start) + first, math.ceil(end) + first)
+        for start, end in itertools.pairwise(cells)
     ]
     return [(min(max(a, 0), length), min(max(b, 0), length)) for a, b in bounds]
 
@@ -206,26 +218,29 @@ def _all_cell_bounds(first: int, last: int, count: int, length: int) -> list[tup
 @roi_pool.kernel("cpu")
 def _(data: Array, rois: Array, out: Array, spatial_scale: float) -> None:
     image = data[image_index(rois[0], data.shape[0])]
-    left, top = round_half_up(rois[1] * spatial_scale), round_half_up(rois[2] * spatial_scale)
-    right, bottom = round_half_up(rois[3] * spatial_scale), round_half_up(rois[4] * spatial_scale)
+    corners = rois * rois.dtype.type(spatial_scale)
+    left, top = round_half_away(corners[1]), round_half_away(corners[2])
+    right, bottom = round_half_away(corners[3]), round_half_away(corners[4])
     for i in range(out.shape[0]):
-        first, last = cell_bounds(i, top, bottom, out.shape[0], image.shape[0])
+        first, last = cell_bounds(i, top, bottom, out.shape[0], image)
         for j in range(out.shape[1]):
-            start, end = cell_bounds(j, left, right, out.shape[1], image.shape[1])
+            start, end = cell_bounds(j, left, right, out.shape[1], image.T)
             out[i, j] = 0
             if first < last and start < end:
                 out[i, j] = image[first:last, start:end].max()
 
 
-def round_half_up(coordinate: float) -> int:
-    """Rounds to the nearest element, halves up."""
-    return math.floor(coordinate + 0.5)
+def round_half_away(coordinate: float) -> int:
+    """Rounds to the nearest element, halves away from 0."""
+    nearest = math.floor(abs(coordinate) + 0.5)
+    return nearest if coordinate >= 0 else -nearest
 
 
-def cell_bounds(k: int, first: int, last: int, count: int, length: int) -> tuple[int, int]:
-    """Returns the bounds of one cell along an axis, clamped to the image."""
-    size = max(last - first + 1, 1) / count
-    start, end = math.floor(k * size) + first, math.ceil((k + 1) * size) + first
+def cell_bounds(k: int, first: int, last: int, count: int, image: Array) -> tuple[int, int]:
+    """Returns the bounds of one cell along axis 0, clamped to the image; computes in its dtype."""
+    scalar, length = image.dtype.type, image.shape[0]
+    size = scalar(max(last - first + 1, 1)) / scalar(count)
+    start, end = math.floor(scalar(k) * size) + first, math.ceil(scalar(k + 1) * size) + first
     return min(max(start, 0), length), min(max(end, 0), length)
 
 

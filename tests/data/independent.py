@@ -613,6 +613,18 @@ def experts():
     case("grouped_matmul", made, rows, matrices, groups, by="torch.bmm")
 
 
+def algebra():
+    x = whole(4, 3, 6).astype("float32")
+    for op, axis in itertools.product(("cummax", "cummin"), (0, 1)):
+        case(op, tuple(getattr(torch, op)(torch.from_numpy(x), axis)), x, axis)
+    a, b = reals(2, 4, 4), reals(2, 4, 3)
+    definite = a @ a.swapaxes(1, 2) + np.eye(4, dtype="float32")
+    t = torch.from_numpy(definite)
+    case("linalg.slogdet", tuple(torch.linalg.slogdet(torch.from_numpy(a))), a)
+    case("linalg.solve", torch.linalg.solve(t, torch.from_numpy(b)), definite, b)
+    case("linalg.cholesky", torch.linalg.cholesky(t), definite)
+
+
 def main():
     for family in (
         elementwise,
@@ -625,6 +637,7 @@ def main():
         networks,
         images,
         experts,
+        algebra,
     ):
         family()
     versions = {m.__name__: m.__version__ for m in (np, torch, onnx, onnxruntime)}

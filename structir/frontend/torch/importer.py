@@ -55,11 +55,12 @@ class TorchImporter:
         symbols: TorchSymbols,
         ranges: Ranges,
         progress: Callable[[], None] = lambda: None,
+        seed: int = 0,
     ) -> None:
         self.builder = NodeBuilder()
         self.symbols, self.ranges, self.progress = symbols, ranges, progress
         self.memory = AliasState(self)
-        self.built = 0
+        self.built, self.seed = 0, seed
 
     # ---- graphs
 
@@ -209,6 +210,8 @@ class TorchImporter:
         """Binds the results of a node to variables of their names."""
         names = names_of(node.spec.outputs)
         for index, (name, value) in enumerate(zip(names, results, strict=False)):
+            if value is None and not _is_used(node.scope.graph, name):
+                continue
             if value is None:
                 node.fail(f"the mapping of this op has no result {name!r}")
             node.scope.values[name] = self._bind_name(node, name, value, index)
@@ -282,6 +285,12 @@ def _is_more_precise(recorded: Dim, inferred: Dim, in_scope: Collection[Sym]) ->
     return dims.equal(recorded, inferred) is None and len(dims.text(recorded)) < len(
         dims.text(inferred)
     )
+
+
+def _is_used(graph: FxGraph, name: str) -> bool:
+    """Returns whether a node or an output of a graph refers to a value."""
+    operands = [argument for node in graph.nodes for argument in node.args.values()]
+    return any(name in names_of(argument) for argument in (*operands, *graph.outputs))
 
 
 def rejected(error: DiagnosticError, node: FxNode) -> RejectedNodeError:

@@ -50,14 +50,16 @@ def from_exported_program(
     *,
     names: Mapping[str, str] | None = None,
     weights_as_inputs: bool = False,
+    seed: int = 0,
     progress: Progress | None = None,
 ) -> IRModule:
     """Imports an `ExportedProgram` of `torch.export.export` as a module with the function `main`.
 
     Symbolic sizes have the names of the program's `Dim`s, or else torch's symbols; `names` renames
     them, such as `{"s77": "batch"}`. Parameters and buffers are constants, or with
-    `weights_as_inputs` the last parameters of `main`. `progress(done, total)` is called after each
-    node.
+    `weights_as_inputs` the last parameters of `main`. Random ops sample by `seed`, the same
+    numbers at every call; they are not torch's numbers. `progress(done, total)` is called after
+    each node.
 
     Raises `DiagnosticError` for an op without a mapping, and `MissingExtraError` without torch.
     """
@@ -66,7 +68,7 @@ def from_exported_program(
     while True:
         try:
             with _serialize(fallback.program) as file:
-                return _module(file, "program", names, weights_as_inputs, progress)
+                return _module(file, "program", names, weights_as_inputs, seed, progress)
         except UnmappedOpsError as error:
             fallback.decompose(error)
 
@@ -157,6 +159,7 @@ def from_pt2(
     *,
     names: Mapping[str, str] | None = None,
     weights_as_inputs: bool = False,
+    seed: int = 0,
     progress: Progress | None = None,
     mapped: bool = True,
 ) -> IRModule:
@@ -167,7 +170,7 @@ def from_pt2(
     Raises `DiagnosticError` for an invalid file, an op without a mapping, or an invalid node.
     """
     try:
-        return _read(path, names, weights_as_inputs, progress, mapped)
+        return _read(path, names, weights_as_inputs, seed, progress, mapped)
     except UnmappedOpsError as error:
         raise with_hint(error, is_decomposed=False) from error
 
@@ -176,15 +179,16 @@ def _read(
     path: str | os.PathLike[str] | IO[bytes],
     names: Mapping[str, str] | None,
     as_inputs: bool,
+    seed: int,
     progress: Progress | None,
     mapped: bool,
 ) -> IRModule:
     if not isinstance(path, str | os.PathLike):
-        return _module(path, "program", names, as_inputs, progress, mapped)
+        return _module(path, "program", names, as_inputs, seed, progress, mapped)
     path = Path(path)
     try:
         with path.open("rb") as file:
-            return _module(file, path.name, names, as_inputs, progress, mapped)
+            return _module(file, path.name, names, as_inputs, seed, progress, mapped)
     except OSError as error:
         raise wrong(f"cannot read {path.name}: {error.strerror}") from error
 
@@ -194,6 +198,7 @@ def _module(
     name: str,
     names: Mapping[str, str] | None,
     as_inputs: bool,
+    seed: int,
     progress: Progress | None,
     mapped: bool = True,
 ) -> IRModule:
@@ -204,7 +209,7 @@ def _module(
         check_supported(program.graph)
         symbols = TorchSymbols(names or {})
         count = _counter(progress, len(program.graph.nodes))
-        importer = TorchImporter(symbols, program.ranges, count)
+        importer = TorchImporter(symbols, program.ranges, count, seed)
         params = Parameters(archive, program, importer, as_inputs)
         return _build_module(importer, program, params, name)
     except CONVERSION_ERRORS as error:  # inconsistent fields

@@ -38,6 +38,8 @@ class TorchImportContext(Protocol):
 
     builder: NodeBuilder
     symbols: TorchSymbols
+    seed: int  # of random ops
+    built: int  # the number of nodes so far
 
     def build_subgraph(self, graph: FxGraph, operands: Sequence[Any], where: str) -> list[Any]:
         """Builds a nested graph into the current scope; returns its outputs."""

@@ -943,3 +943,31 @@ for count in (0, 1, 2, 3, 7):
             return [*joined, torch.diff(x, n, prepend=y, append=y), torch.diff(x, n, dim=0)]
 
         add("differences", f"{name}_{count}", between, operand, joined)
+
+# ---- running extremes, the gamma function, linear algebra
+
+SPECIAL = torch.tensor([-2.5, 0.5, 1, 2, 3.3, 1e5, 1e-3, -1e-3, -30.2, 8, 7.99])
+POLES = torch.tensor([0, -1, -2, torch.inf, torch.nan])
+
+
+def definite(*sizes: int) -> Tensor:
+    root = torch.randn(*sizes)
+    return root @ root.mT + torch.eye(sizes[-1])
+
+
+add("algebra", "cummax", lambda x: listed(torch.cummax(x, 1)), whole(3, 7, low=0, high=3))
+add("algebra", "cummin", lambda x: listed(torch.cummin(x, 0)), normal(5, 2))
+add("algebra", "cummax_nan", lambda x: listed(torch.cummax(x, 0)), POLES)
+for name in ("lgamma", "digamma"):
+    add("algebra", name, getattr(torch, name), SPECIAL)
+add("algebra", "lgamma_poles", torch.lgamma, POLES)
+add("algebra", "digamma_poles", torch.digamma, POLES[1:3])
+add("algebra", "det", torch.det, normal(2, 4, 4))
+add("algebra", "slogdet", lambda x: listed(torch.slogdet(x)), normal(2, 4, 4))
+add("algebra", "slogdet_singular", lambda x: listed(torch.linalg.slogdet(x)), torch.ones(3, 3))
+add("algebra", "inv", torch.inverse, definite(2, 3, 3))
+add("algebra", "solve", torch.linalg.solve, definite(2, 3, 3), normal(2, 3, 2))
+add("algebra", "solve_vector", torch.linalg.solve, definite(3, 3), normal(3))
+add("algebra", "solve_broadcast", torch.linalg.solve, definite(2, 3, 3), normal(3, 4))
+add("algebra", "cholesky", torch.linalg.cholesky, definite(2, 3, 3))
+add("algebra", "cholesky_upper", lambda x: torch.linalg.cholesky(x, upper=True), definite(3, 3))

@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from structir.frontend.onnx.deform_conv import deformed_kernel
+from structir.frontend.deform_conv import DeformableConvolution
 from structir.frontend.onnx.node import STATIC_SHAPE, OnnxNode
 from structir.frontend.onnx.padding import emit_pad
 from structir.frontend.onnx.registry import onnx_op
 from structir.frontend.onnx.windows import auto_pad_of, window_of
 from structir.ir.dims import Dim, Poly
 from structir.ir.expr import Constant, Expr, ShapeExpr
-from structir.ir.struct_info import TensorStructInfo
 from structir.script import R
 
 Array = np.ndarray[Any, Any]
@@ -182,27 +181,13 @@ def deform_conv(node: OnnxNode) -> Expr:
     grouped matrix product."""
     if node.rank() != 4:
         node.fail(f"expected an image of rank 4, found rank {node.rank()}")
-    batch, channels, *_ = node.dims()
-    outputs, inner, kernel_height, kernel_width = node.static_dims(1)
-    offset_groups, groups = node.attr("offset_group", 1) or 1, node.attr("group", 1) or 1
-    strides = tuple(node.attr("strides", None) or (1, 1))
-    dilations = tuple(node.attr("dilations", None) or (1, 1))
-    pads = node.attr("pads", None) or (0,) * 4
-    out_sizes = node.dims(2)[2:]
-    shape = (batch, offset_groups, kernel_height, kernel_width)
-    offset = node.emit(R.reshape(node[2], ShapeExpr((*shape, 2, *out_sizes))))
-    mask_operand = node.get(4)
-    mask = R.ones(ShapeExpr((*shape, *out_sizes)), node.dtype())
-    if mask_operand is not None:
-        mask = R.reshape(mask_operand, ShapeExpr((*shape, *out_sizes)))
-    geometry = (*strides, *dilations, pads[0], pads[1])
-    kernel = node.importer.builder.kernel(deformed_kernel(node.dtype(), geometry))
-    info = TensorStructInfo(
-        (batch, channels, kernel_height, kernel_width, *out_sizes), node.dtype()
+    node.static_dims(1)
+    geometry = DeformableConvolution(
+        strides=tuple(node.attr("strides", None) or (1, 1)),
+        dilations=tuple(node.attr("dilations", None) or (1, 1)),
+        padding=tuple(node.attr("pads", None) or (0,) * 4)[:2],
+        groups=node.attr("group", 1) or 1,
+        offset_groups=node.attr("offset_group", 1) or 1,
     )
-    samples = node.emit(R.call_kernel(kernel, (node[0], offset, node.emit(mask)), out_sinfo=info))
-    terms, positions = inner * kernel_height * kernel_width, out_sizes[0] * out_sizes[1]
-    columns = R.reshape(samples, ShapeExpr((batch, groups, terms, positions)))
-    weight = R.reshape(node[1], ShapeExpr((1, groups, outputs // groups, terms)))
-    product = R.reshape(R.matmul(weight, columns), ShapeExpr((batch, outputs, *out_sizes)))
+    product = geometry.build(node.importer.builder, node[0], node[1], node[2], node.get(4))
     return with_bias(node, product, 3)

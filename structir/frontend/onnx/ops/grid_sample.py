@@ -6,8 +6,8 @@ from functools import reduce
 from itertools import product as combinations
 from typing import Any
 
+from structir.frontend.nms import suppressed
 from structir.frontend.onnx.joins import cast_checked
-from structir.frontend.onnx.nms import suppression_kernel
 from structir.frontend.onnx.node import OnnxNode
 from structir.frontend.onnx.ops.shapes import product, reshape_to
 from structir.frontend.onnx.registry import onnx_op
@@ -209,28 +209,14 @@ def non_max_suppression(node: OnnxNode) -> Any:
     score_threshold = node[4] if node.has(4) else constant(-3.4e38, "float32")
     if node.has(2) and node.elements(2) is None:
         node.require_known(2)
-    scalars = [
-        node.emit(reshape_to(v, (1,))) for v in (limit_operand, iou_threshold, score_threshold)
-    ]
     images, classes, count = node.dims(1)
     limit = node.sizes(2)[0] if node.has(2) else 0
     max_selected = images * classes * dims.dim_min(limit, count)
-    call = R.call_kernel(
-        node.importer.builder.kernel(suppression_kernel()),
-        (node.emit(boxes), node[1], *scalars),
-        out_sinfo=(TensorStructInfo((max_selected, 3), "int64"), TensorStructInfo((1,), "int64")),
-    )
-    return _selected_rows(node, node.emit(call))
-
-
-def _selected_rows(node: OnnxNode, outputs: Expr) -> Expr:
-    """Slices the result to the number of selected boxes."""
-    padded, count = node.emit(outputs[0]), node.emit(outputs[1])
-    ends = R.concat(Tuple((reshape_to(R.astype(count, "int64"), (1,)), constant([3]))), axis=0)
-    picked = R.dynamic_strided_slice(padded, constant([0, 0]), ends, constant([1, 1]))
+    scalars = (limit_operand, iou_threshold, score_threshold)
+    rows = suppressed(node.importer.builder, boxes, node[1], *scalars, capacity=max_selected)
     sizes = (node.importer.symbols.fresh(f"{node.part_name()}_0"), 3)
     info = TensorStructInfo(sizes, "int64")
-    return cast_checked(node.importer, node.part_name(), picked, info, node.span)
+    return cast_checked(node.importer, node.part_name(), rows, info, node.span)
 
 
 def _corners(node: OnnxNode) -> Expr:

@@ -9,7 +9,8 @@ import numpy as np
 from structir.frontend.onnx.node import OnnxNode
 from structir.frontend.onnx.registry import onnx_op
 from structir.frontend.onnx.scalars import like, number
-from structir.ir.expr import Expr, PrimValue, ShapeExpr, StringImm
+from structir.frontend.sampling import sampled
+from structir.ir.expr import Expr, StringImm
 from structir.ir.struct_info import TensorStructInfo
 from structir.script import R
 
@@ -21,10 +22,7 @@ def generate(
     seed = node.attr("seed", None)
     if seed is None:
         seed = sum(map(ord, node.outputs[0])) / 7
-    shape = ShapeExpr(tuple(sizes))
-    info = TensorStructInfo(tuple(sizes), "float64")
-    numbers = [PrimValue(float(v)) for v in (first, second, seed)]
-    result = R.call_pure_packed(f"draw.{name}", shape, *numbers, sinfo_args=info)
+    result = sampled(name, sizes, first, second, seed)
     return result if dtype == "float64" else R.astype(result, dtype)
 
 

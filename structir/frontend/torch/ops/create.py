@@ -180,18 +180,3 @@ def copy(node: FxNode) -> Expr:
     x = cast(node["src"], node.out_dtype())
     sizes = node.out_dims()
     return x if are_equal(sizes, node.dims_of(x)) else R.broadcast_to(x, sizes)
-
-
-@torch_op("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout", "native_dropout")
-def dropout(node: FxNode) -> Any:
-    name = "train" if "train" in node.spec.args else "training"
-    rate = node.arg("p", 0.5)
-    if node.flag(name, "native_dropout" in node.spec.target) and rate != 0:
-        node.fail(
-            "dropout in training mode is not supported",
-            "call `model.eval()` before torch.export.export",
-        )
-    x = identity(node)
-    return (
-        [x, R.full_like(x, number(True, "bool"), dtype="bool")] if len(node.spec.outputs) > 1 else x
-    )

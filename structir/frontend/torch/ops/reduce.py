@@ -199,6 +199,17 @@ torch_op("cumsum")(_cumulative(R.cumsum))
 torch_op("cumprod")(_cumulative(R.cumprod))
 
 
+@torch_op("cummax", "cummin")
+def running_extreme(node: FxNode) -> list[Expr]:
+    x, op = node.emit(_wide(node, node["self"])), R.cummax
+    if ".cummin" in node.spec.target:
+        op = R.cummin
+    if not node.rank():
+        return [node["self"], number(0, "int64")]
+    result = node.emit(op(x, axis=node.axis()))
+    return [cast(node.emit(result[0]), node.out_dtype()), node.emit(result[1])]
+
+
 @torch_op("logcumsumexp")
 def running_log_sum_exp(node: FxNode) -> Expr:
     """Builds logcumsumexp; the maximum is subtracted first for stability."""

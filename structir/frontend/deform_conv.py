@@ -1,11 +1,19 @@
-"""A kernel that samples an image at the offsets of a deformable convolution."""
+"""Deformable convolution: a kernel samples the image at the offsets, then a grouped product."""
 
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
+import attrs
+
+from structir.frontend.builder import NodeBuilder
+from structir.ir.dims import Dim
+from structir.ir.expr import Expr, ShapeExpr
 from structir.ir.kernel import Kernel
+from structir.ir.struct_info import TensorStructInfo
 from structir.printer.parser.parser import parse
+from structir.script import R
 
 SOURCE = """\
 @I.kernel
@@ -57,10 +65,56 @@ def deformed_columns(
 """
 
 
+@attrs.frozen
+class DeformableConvolution:
+    """The geometry of a deformable convolution of images."""
+
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    padding: tuple[int, ...]  # at the top and left
+    groups: Dim
+    offset_groups: Dim
+
+    def build(
+        self, builder: NodeBuilder, image: Expr, weight: Expr, offset: Expr, mask: Expr | None
+    ) -> Expr:
+        """Returns the convolution of images (n, c, h, w) at offsets, scaled by an optional mask."""
+        dtype: Any = _info(image).dtype
+        (batch, channels, *_), (outputs, inner, *extents) = _dims(image), _dims(weight)
+        out_sizes = _dims(offset)[2:]
+        shape = (batch, self.offset_groups, *extents)
+        offset = builder.emit(R.reshape(offset, ShapeExpr((*shape, 2, *out_sizes))))
+        if mask is None:
+            mask = R.ones(ShapeExpr((*shape, *out_sizes)), dtype)
+        mask = builder.emit(R.reshape(mask, ShapeExpr((*shape, *out_sizes))))
+        kernel = builder.kernel(
+            deformed_kernel(dtype, (*self.strides, *self.dilations, *self.padding))
+        )
+        info = TensorStructInfo((batch, channels, *extents, *out_sizes), dtype)
+        samples = builder.emit(R.call_kernel(kernel, (image, offset, mask), out_sinfo=info))
+        terms, positions = inner * extents[0] * extents[1], out_sizes[0] * out_sizes[1]
+        columns = R.reshape(samples, ShapeExpr((batch, self.groups, terms, positions)))
+        weight = R.reshape(weight, ShapeExpr((1, self.groups, outputs // self.groups, terms)))
+        result: Expr = R.reshape(R.matmul(weight, columns), ShapeExpr((batch, outputs, *out_sizes)))
+        return result
+
+
+def _info(x: Expr) -> TensorStructInfo:
+    info = x.struct_info
+    assert isinstance(info, TensorStructInfo)
+    return info
+
+
+def _dims(x: Expr) -> tuple[Dim, ...]:
+    sizes = _info(x).dims
+    assert isinstance(sizes, tuple)
+    return sizes
+
+
 @cache
 def deformed_kernel(dtype: str, geometry: tuple[int, ...]) -> Kernel:
-    """Returns the kernel (image, offsets, mask) -> samples; `steps` are the strides, the dilations,
-    and the padding at the top and left."""
+    """Returns the kernel (image, offsets, mask) -> samples. `geometry` is the strides, the
+    dilations, and the padding at the top and left."""
     names = ("stride_y", "stride_x", "dilation_y", "dilation_x", "pad_top", "pad_left")
     source = SOURCE.format(dtype=dtype, **dict(zip(names, geometry, strict=True)))
     kernel = parse(source, "deformed_columns.py").functions["deformed_columns"]

@@ -1,11 +1,18 @@
-"""A kernel for non-maximum suppression."""
+"""Non-maximum suppression of boxes by a kernel."""
 
 from __future__ import annotations
 
 from functools import cache
 
+import numpy as np
+
+from structir.frontend.builder import NodeBuilder
+from structir.ir.dims import Dim
+from structir.ir.expr import Constant, Expr, ShapeExpr, Tuple
 from structir.ir.kernel import Kernel
+from structir.ir.struct_info import TensorStructInfo
 from structir.printer.parser.parser import parse
+from structir.script import R
 
 SOURCE = """\
 @I.kernel
@@ -55,8 +62,10 @@ def non_max_suppression(
                     areas = (bottom - top) * (right - left)
                     areas = areas + (other_bottom - other_top) * (other_right - other_left)
                     union = areas - intersection
-                    limit = iou_threshold[0] * union
-                    if other != best and (intersection <= 0.0 or intersection <= limit):
+                    retained = intersection <= 0.0
+                    if intersection > 0.0:
+                        retained = intersection / union <= iou_threshold[0]
+                    if other != best and retained:
                         candidates[remaining] = other
                         remaining = remaining + 1
                 candidate_count = remaining
@@ -71,3 +80,27 @@ def suppression_kernel() -> Kernel:
     kernel = parse(SOURCE, "non_max_suppression.py").functions["non_max_suppression"]
     assert isinstance(kernel, Kernel)
     return kernel
+
+
+def suppressed(builder: NodeBuilder, *operands: Expr, capacity: Dim) -> Expr:
+    """Returns the image, class and box of each selection, for the operands of the kernel.
+
+    The last three operands have one element. `capacity` is the largest number of selections; the
+    number of rows of the result is not static.
+    """
+    boxes, scores, *limits = operands
+    limits = [builder.emit(R.reshape(v, ShapeExpr((1,)))) for v in limits]
+    call: Expr = R.call_kernel(
+        builder.kernel(suppression_kernel()),
+        (builder.emit(boxes), builder.emit(scores), *limits),
+        out_sinfo=(TensorStructInfo((capacity, 3), "int64"), TensorStructInfo((1,), "int64")),
+    )
+    outputs = builder.emit(call)
+    padded, count = builder.emit(outputs[0]), builder.emit(outputs[1])
+    ends = R.concat(Tuple((count, _vector(3))), axis=0)
+    rows: Expr = R.dynamic_strided_slice(padded, _vector(0, 0), ends, _vector(1, 1))
+    return rows
+
+
+def _vector(*values: int) -> Constant:
+    return Constant(np.array(values, "int64"))

@@ -1,0 +1,22 @@
+"""Calls of the random number generators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from structir.ir.dims import Dim
+from structir.ir.expr import Expr, PrimValue, ShapeExpr
+from structir.ir.struct_info import TensorStructInfo
+from structir.script import R
+
+
+def sampled(name: str, sizes: Iterable[Dim], *numbers: float) -> Expr:
+    """Returns float64 samples of a distribution.
+
+    `numbers` are the two parameters of the distribution, the seed, and optionally the stream.
+    """
+    shape = ShapeExpr(tuple(sizes))
+    info = TensorStructInfo(shape.values, "float64")
+    operands = [PrimValue(float(v)) for v in numbers]
+    result: Expr = R.call_pure_packed(f"draw.{name}", shape, *operands, sinfo_args=info)
+    return result

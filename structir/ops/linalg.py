@@ -1,0 +1,169 @@
+"""Ops of matrices: determinants, linear systems and Cholesky factors."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from structir.ir.expr import Call, Expr
+from structir.lazy import lazy_module
+from structir.opdef.adjoint_op import Cotangent, Emit
+from structir.opdef.define import op
+from structir.opdef.examples import ExactValues
+from structir.ops.contract import matmul
+from structir.ops.elementwise import negative
+from structir.ops.layout import permute_dims
+
+np = lazy_module("numpy")
+Array = Any
+MATRIX = ExactValues("float32", ((4.0, 1.0, -1.0), (1.0, 3.0, 0.5), (-1.0, 0.5, 2.0)))
+RIGHT = ExactValues("float32", ((1.0, 2.0), (-1.0, 0.5), (3.0, -2.0)))
+
+
+def eliminate(a: Array, b: Array) -> float:
+    """Solves a @ x = b in place by elimination with partial pivoting; returns the sign of the
+    row permutation, or 0 if the matrix is singular.
+
+    `b` becomes x, and the diagonal of `a` becomes the pivots.
+    """
+    count, sign = a.shape[0], 1.0
+    for k in range(count):
+        pivot = k
+        for i in range(k + 1, count):
+            if abs(a[i, k]) > abs(a[pivot, k]):
+                pivot = i
+        if a[pivot, k] == 0.0:
+            return 0.0
+        if pivot != k:
+            sign = -sign
+            for j in range(count):
+                a[k, j], a[pivot, j] = a[pivot, j], a[k, j]
+            for j in range(b.shape[1]):
+                b[k, j], b[pivot, j] = b[pivot, j], b[k, j]
+        for i in range(k + 1, count):
+            factor = a[i, k] / a[k, k]
+            for j in range(k, count):
+                a[i, j] -= factor * a[k, j]
+            for j in range(b.shape[1]):
+                b[i, j] -= factor * b[k, j]
+    for i in range(count - 1, -1, -1):
+        for j in range(b.shape[1]):
+            total = b[i, j]
+            for k in range(i + 1, count):
+                total -= a[i, k] * b[k, j]
+            b[i, j] = total / a[i, i]
+    return sign
+
+
+def doubles(x: Array) -> Array:
+    """Returns a copy of a matrix in float64."""
+    result = np.empty((x.shape[0], x.shape[1]), np.float64)
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            result[i, j] = x[i, j]
+    return result
+
+
+@op("a[*p, [n], [n]] @ F -> sign[*p] @ F, logarithm[*p] @ F", name="linalg.slogdet")
+def slogdet(a: Array) -> Any:
+    """Computes the sign of the determinant and the logarithm of its absolute value."""
+    return a
+
+
+@slogdet.reference
+def _(a: Array) -> Any:
+    sign, logarithm = np.linalg.slogdet(a.astype("float64"))
+    return sign.astype(a.dtype), logarithm.astype(a.dtype)
+
+
+@slogdet.kernel("cpu")
+def _(a: Array, sign: Array, logarithm: Array) -> None:
+    work = doubles(a)
+    result = eliminate(work, np.empty((work.shape[0], 0), np.float64))
+    total = 0.0
+    if result == 0.0:
+        total = -np.inf
+    else:
+        for k in range(work.shape[0]):
+            total += math.log(abs(work[k, k]))
+            if work[k, k] < 0.0:
+                result = -result
+    sign[0] = result
+    logarithm[0] = total
+
+
+def _transposed(x: Expr) -> Expr:
+    """Returns matrices with their two axes exchanged; the rank must be known."""
+    info: Any = x.struct_info
+    return permute_dims(x, [*range(info.ndim - 2), info.ndim - 1, info.ndim - 2])
+
+
+@op("a[*p, [n], [n]] @ F, b[*p, [n], [m]] @ F -> x[*p, [n], [m]] @ F", name="linalg.solve")
+def solve(a: Array, b: Array) -> Array:
+    """Solves the linear systems a @ x = b for matrices b."""
+    return b
+
+
+@solve.reference
+def _(a: Array, b: Array) -> Array:
+    try:
+        return np.linalg.solve(a.astype("float64"), b.astype("float64")).astype(b.dtype)
+    except np.linalg.LinAlgError:
+        raise ValueError("a: expected invertible matrices, found a singular one") from None
+
+
+@solve.kernel("cpu")
+def _(a: Array, b: Array, x: Array) -> None:
+    solution = doubles(b)
+    if eliminate(doubles(a), solution) == 0.0:
+        raise ValueError("a: expected invertible matrices, found a singular one")
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            x[i, j] = solution[i, j]
+
+
+@solve.gradient
+def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotangent]:
+    """Computes the adjoints: solve(a^T, cotangent), and minus its product with x^T."""
+    gradient = emit(solve(_transposed(call.args[0]), cotangent))
+    return [negative(matmul(gradient, _transposed(result))), gradient]
+
+
+@op("a[*p, [n], [n]] @ F -> factor[*p, [n], [n]] @ F", name="linalg.cholesky")
+def cholesky(a: Array) -> Array:
+    """Computes the lower Cholesky factors of positive definite matrices."""
+    return a
+
+
+@cholesky.reference
+def _(a: Array) -> Array:
+    try:
+        return np.linalg.cholesky(a.astype("float64")).astype(a.dtype)
+    except np.linalg.LinAlgError:
+        raise ValueError("a: expected positive definite matrices, found another") from None
+
+
+@cholesky.kernel("cpu")
+def _(a: Array, factor: Array) -> None:
+    work = doubles(a)
+    for j in range(work.shape[0]):
+        for i in range(j, work.shape[0]):
+            total = work[i, j]
+            for k in range(j):
+                total -= work[i, k] * work[j, k]
+            if i == j:
+                if not total > 0.0:
+                    raise ValueError("a: expected positive definite matrices, found another")
+                work[j, j] = math.sqrt(total)
+            else:
+                work[i, j] = total / work[j, j]
+    for i in range(work.shape[0]):
+        for j in range(work.shape[0]):
+            factor[i, j] = work[i, j] if j <= i else 0.0
+
+
+slogdet.non_differentiable("its adjoint, the inverse, is not defined for singular matrices")
+cholesky.non_differentiable("its adjoint is not implemented")
+slogdet.example(MATRIX)
+solve.example(MATRIX, RIGHT)
+cholesky.example(MATRIX)
