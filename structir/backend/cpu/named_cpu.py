@@ -85,8 +85,9 @@ def main() -> None:
     """Prints the features of a CPU: this file run as a program."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
+    name, features = sys.argv[1:]
     asked = llvm.get_host_cpu_features()
-    print(*sorted(features_of(llvm.get_process_triple(), *sys.argv[1:], asked)))
+    print(*sorted(features_of(llvm.get_process_triple(), name, features, asked)))
 
 
 if __name__ == "__main__":
