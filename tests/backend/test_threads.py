@@ -12,6 +12,7 @@ import structir
 from structir.backend import plan
 from structir.backend.cores import physical_cores
 from structir.backend.plan import chunk_of
+from structir.backend.threads import team_of
 from structir.backend.work import nanoseconds
 from structir.errors import StructIRError
 from structir.interpret.arguments import random_arguments
@@ -102,6 +103,24 @@ def test_many_callers_at_once(executables):
     for thread in threads:
         thread.join()
     assert wrong == []
+
+
+def test_executables_and_callers_share_one_pool():
+    many = [structir.compile(Module, num_threads=THREADS)["main"] for _ in range(3)]
+    x, w = floats(64, 30), floats(30, 20)
+
+    def call(main):
+        for _ in range(20):
+            main(x, w)
+
+    callers = [threading.Thread(target=call, args=(many[k % 3],)) for k in range(8)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    workers = [t for t in threading.enumerate() if t.name.startswith("structir-")]
+    assert len(workers) == team_of(THREADS).workers
+    assert len(workers) < 8
 
 
 def test_chunks_cover_a_range_and_leave_none_idle(monkeypatch):
