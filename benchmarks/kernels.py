@@ -24,7 +24,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 TWO = "--two-threads" in sys.argv
-LIBRARIES = ("OPENBLAS", "MKL", "OMP", "NUMBA", "VECLIB")
+LIBRARIES = ("STRUCTIR", "OPENBLAS", "MKL", "OMP", "NUMBA", "VECLIB")
 KEPT = ("mmap_threshold=17179869184", "trim_threshold=17179869184", "hugetlb=1")
 ENVIRONMENT = {
     **{f"{library}_NUM_THREADS": "1" for library in LIBRARIES},

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 HERE = Path(__file__).resolve().parent
-LIBRARIES = ("OPENBLAS", "MKL", "OMP", "NUMBA", "VECLIB")
+LIBRARIES = ("STRUCTIR", "OPENBLAS", "MKL", "OMP", "NUMBA", "VECLIB")
 ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in LIBRARIES}
 
 

@@ -22,7 +22,7 @@ HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "runtime_costs.json"
 PAGE = HERE.parent / "docs" / "performance.md"
 START, END = "<!-- runtime costs: begin -->", "<!-- runtime costs: end -->"
-LIBRARIES = ("OPENBLAS", "MKL", "OMP", "NUMBA", "VECLIB")
+LIBRARIES = ("STRUCTIR", "OPENBLAS", "MKL", "OMP", "NUMBA", "VECLIB")
 ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in LIBRARIES}
 if not ONE_THREAD.items() <= os.environ.items():  # libraries read it when they are loaded
     os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | ONE_THREAD)

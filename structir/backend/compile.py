@@ -90,9 +90,9 @@ def compile(
     """Compiles all functions of a module; `exe["main"](*arrays)` calls one.
 
     On the CPU each call uses up to `num_threads` threads; the default is STRUCTIR_NUM_THREADS, or
-    one. With `exact_division`, division is never replaced by multiplication with a reciprocal, and
-    functions are never approximated by others. Without it, results may differ by one or two
-    roundings.
+    all physical cores that the process may use. With `exact_division`, division is never replaced
+    by multiplication with a reciprocal, and functions are never approximated by others. Without it,
+    results may differ by one or two roundings.
     Each backend may have further options: see the page of "cuda".
 
     Raises StructIRError for an unknown backend or option.

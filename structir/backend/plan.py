@@ -26,6 +26,7 @@ from structir.backend.recipe import KernelSequence
 from structir.backend.results import is_large
 from structir.backend.sizes import evaluator, symbols_of
 from structir.backend.threads import team_of
+from structir.backend.work import nanoseconds
 from structir.errors import ShapeMismatchError, StructIRError
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
@@ -34,7 +35,9 @@ from structir.ir.dtype import numpy_dtype
 REPORT_WORDS = 3  # words in which a kernel stores the site, index and size of an error
 MAX_CACHED_PLANS = 64  # limit of the bound plans in a cache,
 MAX_CACHED_BYTES = 1 << 28  # and of the bytes of their arenas
-MIN_SHARED_ELEMENTS = 1 << 16  # accessed by a kernel that threads share: about 20 us
+MIN_SHARED_NANOSECONDS = 15_000  # of a kernel on one thread, if the threads are awake;
+ALONE = 4  # times as long is a kernel that is worth waking them,
+TOGETHER = 12  # times as long in total are smaller kernels that are worth it
 CHUNKS_PER_THREAD = 4  # idle threads claim further chunks
 CHUNK_MULTIPLE = 64  # chunk sizes are multiples of this if the range is long enough
 GIL_RELEASE_ELEMENTS = 1 << 14  # accessed by a call that releases the GIL
@@ -113,9 +116,18 @@ class KernelPlan:
         return BoundPlan(self, self.numbers([sizes[s] for s in self.symbols]), sizes, threads)
 
 
-def chunk_of(length: int, touched: int, threads: int) -> int:
-    """Returns how many iterations a thread claims at once; 0 if the work is too small to share."""
-    if length < 2 or touched < MIN_SHARED_ELEMENTS:
+def shared_from(works: Sequence[float]) -> float:
+    """Returns the nanoseconds from which on the kernels of one call are shared.
+
+    A call wakes the threads once: they stay awake between kernels.
+    """
+    total = sum([work for work in works if work >= MIN_SHARED_NANOSECONDS])
+    return MIN_SHARED_NANOSECONDS * (1 if total >= TOGETHER * MIN_SHARED_NANOSECONDS else ALONE)
+
+
+def chunk_of(length: int, threads: int) -> int:
+    """Returns how many iterations a thread claims at once; 0 if there is one thread's work."""
+    if length < 2:
         return 0
     chunk = -(-length // (CHUNKS_PER_THREAD * threads))
     aligned = -(-chunk // CHUNK_MULTIPLE) * CHUNK_MULTIPLE
@@ -262,13 +274,20 @@ class BoundPlan:
         """Returns the number of iterations of each kernel that a thread claims at once."""
         if self.threads == 1:
             return [0] * len(self.plan.texts)
-        chunks = []
-        for text, length in zip(self.plan.texts, self.numbers.ranges, strict=True):
-            buffers = dict.fromkeys(b for b in text.pointers if b not in text.scratch)
-            touched = sum(dims.evaluate(b.elements, self.sizes) for b in buffers)
-            is_routine = text.function is not None  # a routine with its own scratch memory
-            chunks.append(0 if is_routine else chunk_of(length, touched, self.threads))
-        return chunks
+        works = [*map(self._work, self.plan.texts, self.numbers.sizes, self.numbers.ranges)]
+        least = shared_from(works)
+        return [
+            chunk_of(length, self.threads) if work >= least else 0
+            for work, length in zip(works, self.numbers.ranges, strict=True)
+        ]
+
+    @staticmethod
+    def _work(text: KernelText, sizes: Sequence[int], length: int) -> float:
+        """Returns the nanoseconds of a kernel that threads can share; no work is below zero."""
+        is_routine = text.function is not None  # a routine with its own scratch memory
+        if is_routine or length < 2:
+            return -1.0
+        return nanoseconds(text.text, len(text.pointers), sizes, length)
 
     def _arena_elements(self) -> list[int]:
         """Returns the elements of each buffer in the arena; scratch memory is per thread."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from structir.backend.cores import physical_cores
 from structir.backend.cpu.layouts import TEAM, TEAM_WORDS
 from structir.backend.cpu.team import serve_address
 from structir.errors import StructIRError
@@ -27,12 +28,15 @@ LIBRARY = {
 
 
 def thread_count(requested: int | None) -> int:
-    """Returns the number of threads: the argument, else STRUCTIR_NUM_THREADS, else one.
+    """Returns the number of threads: the argument, else STRUCTIR_NUM_THREADS, else all physical
+    cores that the process may use.
 
     Raises StructIRError unless it is a positive integer.
     """
     if requested is None:
-        value = os.environ.get(VARIABLE, "1")
+        value = os.environ.get(VARIABLE)
+        if value is None:
+            return physical_cores()
         if not value.isdecimal() or int(value) < 1:
             raise StructIRError(
                 f"{VARIABLE} must be a positive integer, found {value!r}", code="E1004"

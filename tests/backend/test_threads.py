@@ -10,7 +10,10 @@ import pytest
 
 import structir
 from structir.backend import plan
+from structir.backend.cores import physical_cores
 from structir.backend.plan import chunk_of
+from structir.backend.threads import team_of
+from structir.backend.work import nanoseconds
 from structir.errors import StructIRError
 from structir.interpret.arguments import random_arguments
 from structir.script import I, R
@@ -21,7 +24,7 @@ THREADS = 3
 
 @pytest.fixture(autouse=True)
 def all_work_is_shared(monkeypatch):
-    monkeypatch.setattr(plan, "MIN_SHARED_ELEMENTS", 0)
+    monkeypatch.setattr(plan, "MIN_SHARED_NANOSECONDS", 0)
     monkeypatch.setattr(plan, "CHUNK_MULTIPLE", 1)
 
 
@@ -102,17 +105,87 @@ def test_many_callers_at_once(executables):
     assert wrong == []
 
 
+def test_executables_and_callers_share_one_pool():
+    many = [structir.compile(Module, num_threads=THREADS)["main"] for _ in range(3)]
+    x, w = floats(64, 30), floats(30, 20)
+
+    def call(main):
+        for _ in range(20):
+            main(x, w)
+
+    callers = [threading.Thread(target=call, args=(many[k % 3],)) for k in range(8)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    workers = [t for t in threading.enumerate() if t.name.startswith("structir-")]
+    assert len(workers) == team_of(THREADS).workers
+    assert len(workers) < 8
+
+
 def test_chunks_cover_a_range_and_leave_none_idle(monkeypatch):
     monkeypatch.setattr(plan, "CHUNK_MULTIPLE", 64)
-    monkeypatch.setattr(plan, "MIN_SHARED_ELEMENTS", 1000)
-    assert chunk_of(10**6, 999, 2) == 0
-    assert chunk_of(1, 10**6, 2) == 0
-    assert chunk_of(12, 10**6, 2) == 2
-    assert chunk_of(10**6, 10**6, 2) % 64 == 0
+    assert chunk_of(1, 2) == 0
+    assert chunk_of(12, 2) == 2
+    assert chunk_of(10**6, 2) % 64 == 0
     for length in (2, 3, 63, 64, 65, 127, 1000):
         for threads in (2, 3, 8):
-            chunk = chunk_of(length, 10**6, threads)
+            chunk = chunk_of(length, threads)
             assert -(-length // chunk) >= min(length, threads)
+
+
+def test_waking_threads_is_worth_a_long_kernel_or_many(monkeypatch):
+    monkeypatch.setattr(plan, "MIN_SHARED_NANOSECONDS", 10)
+    assert plan.shared_from([9] * 100) == plan.shared_from([30]) == 10 * plan.ALONE
+    assert plan.shared_from([15] * 10) == 10
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["R.nn.softmax(x)", "R.matmul(x, R.ones((64, 64), 'float32'))", "R.nn.gelu(x)"],
+)
+def test_estimated_work_grows_with_the_sizes(expression):
+    text = f'@R.function\ndef main(x: R.Tensor(("n", 64), "float32")):\n    return {expression}\n'
+    executable = structir.compile(structir.parse(text), num_threads=THREADS)
+    works = [work_at(executable, floats(n, 64)) for n in (400, 800, 8000)]
+    assert 1.7 * works[0] < works[1] < 2.3 * works[0]
+    assert 15 * works[0] < works[2] < 25 * works[0]
+
+
+def work_at(executable, x):
+    """The estimated nanoseconds of all kernels at the sizes of `x`."""
+    executable["main"](x)
+    (region,) = executable._regions["main"]
+    bound = region._bound.latest()[0]
+    works = zip(bound.plan.texts, bound.numbers.sizes, bound.numbers.ranges, strict=True)
+    return sum(bound._work(text, sizes, length) for text, sizes, length in works)
+
+
+def test_a_damaged_text_is_no_work():
+    for text in ("kernel(", "", "x = 1", "def kernel(a, lo, hi):\n    x = 1 // 0"):
+        assert nanoseconds(text, 0, (), 1000) <= 1
+
+
+def test_the_default_is_the_physical_cores_that_the_process_may_use(tmp_path, monkeypatch):
+    monkeypatch.delenv("STRUCTIR_NUM_THREADS", raising=False)
+    assert structir.compile(Module).num_threads == physical_cores()
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2, 3, 6}, raising=False)
+    for cpu in range(8):
+        write(tmp_path / f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list", cpu // 2)
+    assert physical_cores(tmp_path) == 3
+    write(tmp_path / "proc/self/cgroup", "3:cpuset:/a\n1:cpu,cpuacct:/a/b\n0::/a/b")
+    for quota, cores in (("max", 3), ("200000", 2), ("150000", 1), ("20000", 1), ("900000", 3)):
+        write(tmp_path / "sys/fs/cgroup/a/cpu.max", f"{quota} 100000")
+        assert physical_cores(tmp_path) == cores
+    write(tmp_path / "sys/fs/cgroup/cpu,cpuacct/a/b/cpu.cfs_period_us", 100000)
+    for quota, cores in ((-1, 3), (210000, 2)):
+        write(tmp_path / "sys/fs/cgroup/cpu,cpuacct/a/b/cpu.cfs_quota_us", quota)
+        assert physical_cores(tmp_path) == cores
+
+
+def write(path, content):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{content}\n")
 
 
 @pytest.mark.parametrize("wrong", [0, -1])
@@ -135,7 +208,7 @@ def test_the_environment_sets_the_number_of_threads(monkeypatch):
 FORKED = """
 import os, numpy as np, structir
 from structir.backend import plan
-plan.MIN_SHARED_ELEMENTS = 0
+plan.MIN_SHARED_NANOSECONDS = 0
 main = structir.compile(structir.parse('''
 @R.function
 def main(x: R.Tensor(("n",), "float32")):

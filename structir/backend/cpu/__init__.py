@@ -1,1 +1,5 @@
-"""What is the CPU's own: intrinsics, compiled kernels, the plan runner, BLAS."""
+"""Machine code for the CPU, by numba and LLVM."""
+
+from structir.backend.cpu.features import processor
+
+processor()  # sets options of numba, before any module here makes its code generator

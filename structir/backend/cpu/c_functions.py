@@ -65,7 +65,8 @@ def with_machine(text: str, name: str, features: str) -> tuple[Any, Any]:
     """
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    machine = llvm.Target.from_default_triple().create_target_machine(
+    module = llvm.parse_assembly(text)
+    machine = llvm.Target.from_triple(module.triple).create_target_machine(
         cpu=name, features=features, opt=3, reloc="pic", codemodel="jitdefault", jit=True
     )
-    return llvm.parse_assembly(text), machine
+    return module, machine

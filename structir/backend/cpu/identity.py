@@ -13,6 +13,7 @@ import numba
 import numpy as np
 from numba.core import config
 
+from structir.backend.cpu.features import processor
 from structir.lazy import lazy_module
 
 structir = lazy_module("structir")
@@ -36,8 +37,9 @@ def sources_digest() -> str:
 def machine_identity() -> str:
     """All that must be the same for machine code to be used again."""
     features = llvm.get_host_cpu_features().flatten()
+    named = processor()  # first: it sets options
     said = [getattr(config, name, None) for name in COMPILER_OPTIONS]
     versions = [structir.__version__, numba.__version__, llvmlite.__version__, np.__version__]
     parts = [*versions, sys.version, sys.platform, llvm.get_process_triple()]
-    parts += [llvm.get_host_cpu_name(), features, *said, sources_digest()]
+    parts += [llvm.get_host_cpu_name(), features, *named, *said, sources_digest()]
     return "\n".join(map(str, parts))

@@ -10,6 +10,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from structir.backend.cpu.features import has_halves
+from structir.backend.cpu.halves import narrow_bits, wide_value
 from structir.backend.loops.scalar_text import EIGHTHS, STORED_AS
 from structir.backend.math.bits import declared
 
@@ -156,6 +158,8 @@ def half_value(typing_context: Any, bits: Any) -> Any:
     """A stored float16 as a float32."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        if not has_halves():
+            return wide_value(builder, args[0])
         return builder.fpext(builder.bitcast(args[0], ir.HalfType()), ir.FloatType())
 
     return types.float32(types.uint16), generate
@@ -166,6 +170,8 @@ def half_bits(typing_context: Any, value: Any) -> Any:
     """A float32 rounded to a stored float16."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        if not has_halves():
+            return narrow_bits(builder, args[0])
         return builder.bitcast(builder.fptrunc(args[0], ir.HalfType()), ir.IntType(16))
 
     return types.uint16(types.float32), generate

@@ -16,11 +16,10 @@ PROGRAM = '''
 import sys
 import numpy as np
 import structir
-from structir.backend.cpu.features import cpu_features
 from structir.backend.cpu.tiles import tile_shapes
 
 lanes = [shape.lanes for shape in tile_shapes("float32")]
-assert "avx512f" not in cpu_features() and lanes == eval(sys.argv[1]), lanes
+assert lanes == eval(sys.argv[1]), lanes
 LINES = """
 R.nn.gelu(R.matmul(x, w) + b)
 R.nn.softmax(R.matmul(x, R.permute_dims(x)))
@@ -32,6 +31,17 @@ R.nn.relu(R.nn.conv2d(R.reshape(x, R.shape([1, 2, 10, 31])), k, padding=1))
 R.nn.conv2d_transpose(R.reshape(x, R.shape([1, 2, 10, 31])), t, strides=2)
 R.astype(R.astype(x, "float16"), "float32")
 """
+every = np.arange(2**16, dtype=np.uint16).view(np.float16)
+edges = every.astype(np.float32)
+middles = (edges[:0x7C00] + edges[1:0x7C01]) / 2
+edges = np.concatenate([edges, middles, np.nextafter(middles, 0), np.nextafter(middles, 1e9)])
+head = "@R.function\\ndef main(x: R.Tensor(('n',), '{}')):\\n    return R.astype(x, '{}')\\n"
+for source, target, values in ("float16", "float32", every), ("float32", "float16", edges):
+    main = structir.compile(structir.parse(head.format(source, target)))["main"]
+    with np.errstate(over="ignore"):
+        wanted = values.astype(target)
+    np.testing.assert_array_equal(main(np.array(values)), wanted, err_msg=target)
+    assert np.array_equal(np.signbit(main(np.array(values))), np.signbit(wanted))
 random = np.random.default_rng(0)
 shapes = {"w": (31, 31), "b": (31,), "k": (17, 2, 3, 3), "t": (2, 17, 3, 3)}
 constants = {n: random.standard_normal(s, np.float32) for n, s in shapes.items()}
@@ -56,18 +66,56 @@ for line in LINES.strip().splitlines():
 )
 def test_programs_for_plainer_processors(name: str, features: str, lanes: str) -> None:
     named = {"NUMBA_CPU_NAME": name, "NUMBA_CPU_FEATURES": features}
-    environment = os.environ | named | {"PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", PROGRAM, lanes]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    done = run_with(named, PROGRAM, lanes)
     assert done.returncode == 0, done.stderr
 
 
+LANES = {"x86-64-v2": [], "haswell": [8, 8], "skylake-avx512": [16] * 3, "znver4": [16] * 3}
+NEEDS = {"x86-64-v2": "sse4.2", "haswell": "avx2", "skylake-avx512": "avx512bw"}
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("name", LANES)
+def test_programs_for_a_cpu_by_its_name_alone(name: str) -> None:
+    if not dict(llvm.get_host_cpu_features()).get(NEEDS.get(name, "avx512vnni")):
+        pytest.skip("this machine cannot execute the code")
+    done = run_with({"NUMBA_CPU_NAME": name}, PROGRAM, str(LANES[name]))
+    assert done.returncode == 0, done.stderr
+
+
+CODE_OF_NUMBA = """
+import re, numba
+from structir.backend.cpu.features import cpu_features
+assert "avx512f" not in cpu_features()
+@numba.njit(numba.float32[::1](numba.float32[::1]), fastmath=True)
+def f(x): return x * x
+assert not re.search("zmm", f.inspect_asm(f.signatures[0]))
+"""
+
+
 @pytest.mark.skipif("avx2" not in dict(llvm.get_host_cpu_features()), reason="code for x86-64")
-def test_a_processor_by_its_name_alone_has_the_features_of_this_one() -> None:
-    environment = os.environ | {"NUMBA_CPU_NAME": "znver4", "PYTHONPATH": str(ROOT)}
-    environment.pop("NUMBA_CPU_FEATURES", None)
-    program = "from structir.backend.cpu.features import cpu_features; print(*cpu_features())"
-    command = [sys.executable, "-c", program]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    here = {name for name, has in llvm.get_host_cpu_features().items() if has}
-    assert set(done.stdout.split()) == here
+def test_numba_compiles_for_the_named_cpu() -> None:
+    done = run_with({"NUMBA_CPU_NAME": "haswell"}, CODE_OF_NUMBA)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        ({"NUMBA_CPU_NAME": "znver99"}, "NUMBA_CPU_NAME: expected a CPU that LLVM has code"),
+        ({"NUMBA_CPU_NAME": "help"}, "found 'help'"),
+        ({"NUMBA_CPU_FEATURES": "+nonsense"}, "remove `+nonsense`"),
+    ],
+)
+def test_an_unknown_cpu_is_one_error(named: dict[str, str], message: str) -> None:
+    program = "from structir.backend.cpu.features import cpu_features; cpu_features()"
+    done = run_with(named, program)
+    assert done.returncode == 1 and message in done.stderr, done.stderr
+
+
+def run_with(named: dict[str, str], program: str, *args: str) -> subprocess.CompletedProcess[str]:
+    """Runs a program in a process of its own, with these variables only."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("NUMBA_CPU")}
+    environment |= named | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", program, *args]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

@@ -13,6 +13,7 @@ import structir.backend.cpu.kernels  # noqa: F401  (sets the options of the code
 from structir.backend.cpu import integer_tiles, tiles
 from structir.backend.cpu.c_functions import with_machine
 from structir.backend.cpu.integer_tiles import IntegerTile, grouping, integer_shapes
+from structir.backend.cpu.named_cpu import features_of
 from structir.backend.cpu.packed_products import tiles_text
 from structir.backend.cpu.pixel_tiles import pixel_tiles_text
 from structir.backend.cpu.tiles import TileFunction, TileShape, tile_shapes, window_shapes
@@ -29,8 +30,11 @@ PROCESSORS = {
     "znver3": AVX2,
     "x86-64-v2": frozenset[str](),
 }
-PRODUCT = re.compile(r"vfmadd|vpdpbusd|v?pmaddwd|v?pmulld")
-STORE_TO_STACK = re.compile(r", *-?\d*\(%r[sb]p\)$")
+ARM = {"neoverse-v2": "aarch64-unknown-linux-gnu", "apple-m1": "arm64-apple-darwin"}
+ASKED = sorted({"avx2", "fma", "avx512f", "avx512bw", "avx512vnni"})
+PRODUCT = re.compile(r"vfmadd|vpdpbusd|v?pmaddwd|v?pmulld|smlal")
+JUMP = r"(j\w+|b(\.\w+)?|[ct]bn?z\s.*,)\s+"
+STORE_TO_STACK = re.compile(r", *-?\d*\(%r[sb]p\)$|^st\w+\s.*\[(sp|x29)\b")
 
 pytestmark = pytest.mark.skipif(
     not llvm.get_default_triple().startswith("x86_64"), reason="code for x86-64"
@@ -42,9 +46,30 @@ pytestmark = pytest.mark.skipif(
 def test_accumulators_of_tiles_stay_in_registers(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    checks_tiles(name, llvm.get_process_triple(), PROCESSORS[name], monkeypatch)
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("name", ARM)
+def test_accumulators_stay_in_registers_of_arm(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    checks_tiles(name, ARM[name], frozenset(), monkeypatch)
+
+
+@pytest.mark.parametrize("name", PROCESSORS)
+def test_features_by_name(name: str) -> None:
+    assert features_of(llvm.get_process_triple(), name, "", ASKED) == PROCESSORS[name]
+
+
+def checks_tiles(
+    name: str, triple: str, features: frozenset[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compiles each tile for a CPU: no inner loop stores to the stack."""
     for module in (tiles, integer_tiles):
-        monkeypatch.setattr(module, "cpu_features", lambda: PROCESSORS[name])
+        monkeypatch.setattr(module, "cpu_features", lambda: features)
     for form, text in texts():
+        text = text.replace(llvm.get_process_triple(), triple)
         module, machine = with_machine(text, name, "")
         code = inner_loops(machine.emit_assembly(module))
         loops = [loop for loop in code if any(map(PRODUCT.match, loop))]
@@ -73,10 +98,10 @@ def highest(shapes: tuple[TileShape, ...]) -> tuple[TileShape, ...]:
 def inner_loops(assembly: str) -> Iterator[list[str]]:
     """Loops of one basic block: from a label to the jump to it, with no label between."""
     label, block = "", list[str]()
-    for line in [line.partition("#")[0].strip() for line in assembly.splitlines()]:
+    for line in [re.split(r"# |//|;", line)[0].strip() for line in assembly.splitlines()]:
         if line.endswith(":"):
             label, block = line[:-1], []
         elif line and not line.startswith("."):
             block.append(line)
-            if re.fullmatch(rf"j\w+\s+{re.escape(label)}", line):
+            if label and re.fullmatch(rf"{JUMP}{re.escape(label)}", line):
                 yield block

@@ -1,0 +1,170 @@
+"""The estimated time of a kernel on one thread, from its text and its sizes.
+
+The text is walked as a program whose integers are known: a loop costs its iterations times its
+body. The constants are rounded measurements of one core with AVX-512 at 3 to 4 GHz, data in the
+second cache. They decide whether threads share a kernel, and an error by a factor of two is
+harmless there.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+STATEMENT = 0.3  # ns of a scalar statement
+LANE = 0.02  # ns of a statement in an innermost loop, which LLVM vectorizes: one element
+TERM = 0.02  # ns of a product and a sum in a matrix product,
+MIN_ROWS = 4  # which with fewer rows takes the time of reading its right operand
+MOVED = 0.15  # ns of an element that a function of the library packs or transposes
+CALLED = 0.2  # ns of an element of a math function, vectorized
+ROUNDS = 8  # iterations of a loop whose count is unknown
+
+PRODUCT = re.compile(r"multiply_(tiled|packed|windows|pixels|matrices)$")
+OPERATORS: dict[type[ast.AST], Callable[..., int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.USub: operator.neg,
+}
+SELECTIONS: dict[str, Callable[..., int]] = {"min": min, "max": max}
+
+
+@lru_cache(maxsize=1024)
+def parsed(text: str) -> Sequence[ast.stmt]:
+    """Returns the statements of a kernel."""
+    functions = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
+    return functions[-1].body
+
+
+def nanoseconds(text: str, pointers: int, sizes: Sequence[int], length: int) -> float:
+    """Returns the estimated time of a kernel over its whole range.
+
+    A text from a damaged file, which is never compiled, is estimated as no work.
+    """
+    try:
+        return _Estimate(pointers, sizes, length).block(parsed(text))
+    except (SyntaxError, LookupError, ValueError, ArithmeticError, RecursionError):
+        return 0.0
+
+
+class _Estimate:
+    """The walk over one text, with the integers that are known so far."""
+
+    def __init__(self, pointers: int, sizes: Sequence[int], length: int) -> None:
+        self.pointers, self.sizes = pointers, sizes
+        self.known: dict[str, int] = {"lo": 0, "hi": length}
+
+    def block(self, statements: Sequence[ast.stmt]) -> float:
+        """Returns the time of statements in sequence."""
+        return sum(map(self.statement, statements))
+
+    def statement(self, node: ast.stmt) -> float:
+        """Returns the time of one statement, and notes the integer that it assigns."""
+        match node:
+            case ast.For(target=ast.Name(id=name), iter=ast.Call(args=args)):
+                return self._loop(name, args, node.body)
+            case ast.If(body=body, orelse=orelse):
+                return max(self.block(body), self.block(orelse)) + STATEMENT
+            case ast.While(body=body):
+                return self.block(body)  # over blocks: the first one is the whole range
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                self._assign(name, value)
+                return STATEMENT + self._calls(value)
+            case _:
+                return STATEMENT + self._calls(node)
+
+    def _loop(self, name: str, args: list[ast.expr], body: list[ast.stmt]) -> float:
+        bounds = [self.integer(a) for a in args]
+        low, high, step = (*([0] if len(bounds) == 1 else []), *bounds, 1)[:3]
+        rounds = ROUNDS
+        if low is not None and high is not None and step:
+            rounds = max(0, -(-(high - low) // step))
+            self.known[name] = low  # the first iteration stands for all: blocks are whole there
+        else:
+            self.known.pop(name, None)
+        each = self.block(body)
+        innermost = not any(isinstance(n, ast.For | ast.While) for b in body for n in ast.walk(b))
+        return rounds * each * (LANE / STATEMENT if innermost and _is_light(body) else 1)
+
+    def _assign(self, name: str, value: ast.expr) -> None:
+        number = self.integer(value)
+        self.known.pop(name, None)
+        if number is not None:
+            self.known[name] = number
+
+    def integer(self, node: ast.expr) -> int | None:
+        """Returns the value of an expression; None if it is not known."""
+        match node:
+            case ast.Constant(value=int(value)):
+                return value
+            case ast.Name(id=name):
+                return self.known.get(name)
+            case ast.Subscript(value=ast.Name(id="a"), slice=ast.Constant(value=int(place))):
+                index = place - self.pointers
+                return self.sizes[index] if 0 <= index < len(self.sizes) else None
+            case ast.BinOp(left=left, op=op, right=right):
+                return self._applied(OPERATORS.get(type(op)), [left, right])
+            case ast.UnaryOp(op=op, operand=operand):
+                return self._applied(OPERATORS.get(type(op)), [operand])
+            case ast.Call(func=ast.Name(id=name), args=args):
+                return self._applied(SELECTIONS.get(name), args)
+            case ast.IfExp(body=body, orelse=orelse):
+                number = self.integer(body)
+                return self.integer(orelse) if number is None else number
+        return None
+
+    def _applied(self, function: Any, args: list[ast.expr]) -> int | None:
+        numbers = [self.integer(a) for a in args]
+        if function is None or None in numbers:
+            return None
+        try:
+            return int(function(*numbers))
+        except ZeroDivisionError:
+            return None
+
+    def _calls(self, node: ast.AST) -> float:
+        """Returns the time of the functions that a statement calls."""
+        return sum(self._call(name, args) for name, args in _calls_in(node))
+
+    def _call(self, name: str, args: list[ast.expr]) -> float:
+        operands = args[0].elts if args and isinstance(args[0], ast.Tuple) else args
+        if PRODUCT.match(name):
+            rows = self.integer(operands[3])
+            return TERM * max(rows or ROUNDS, MIN_ROWS) * self._product(operands[4:6])
+        if name in ("pack_panels", "turn_over"):
+            return MOVED * self._product(operands[2:4])
+        if name == "copy_run":
+            return LANE * self._product(operands[2:3])
+        return CALLED * (STATEMENT / LANE) if _is_math(name) else 0.0
+
+    def _product(self, nodes: Sequence[ast.expr]) -> float:
+        total = 1.0
+        for node in nodes:
+            number = self.integer(node)
+            total *= ROUNDS if number is None else number
+        return total
+
+
+MATH = re.compile(r"(.*_)?(exp|expm1|log|log1p|tanh|sinh?|cosh?|tan|erf|pow|sigmoid)(_.*)?$")
+
+
+def _is_math(name: str) -> bool:
+    return MATH.match(name) is not None
+
+
+def _is_light(body: Sequence[ast.stmt]) -> bool:
+    """Whether a loop is vectorized as a whole: it calls no function of the library."""
+    names = [name for node in body for name, _ in _calls_in(node)]
+    return not any(PRODUCT.match(n) or n in ("pack_panels", "turn_over", "copy_run") for n in names)
+
+
+def _calls_in(node: ast.AST) -> list[tuple[str, list[ast.expr]]]:
+    """Returns the functions that are called by name, with their arguments."""
+    calls = [n for n in ast.walk(node) if isinstance(n, ast.Call)]
+    return [(n.func.id, n.args) for n in calls if isinstance(n.func, ast.Name)]
