@@ -39,9 +39,6 @@ def evaluator(values: Sequence[Dim], symbols: Sequence[Sym]) -> Evaluate:
         computed = [dims.evaluate(dim, assignment) for dim in distinct]
         return tuple([computed[number] for number in order])
 
-    if all(type(dim) is not Poly for dim in distinct):
-        constants = tuple(distinct[number] for number in order)
-        return lambda *sizes: constants
     if len(distinct) < VECTOR_VALUES:
         return lambda *sizes: exact(sizes)
     sums = WeightedSums(distinct, symbols)

@@ -96,7 +96,8 @@ def _is_plain(info: StructInfo) -> bool:
 
 
 def _dims(info: TensorStructInfo) -> tuple[Dim, ...]:
-    return info.dims  # type: ignore[return-value]
+    declared: Any = info.dims
+    return tuple(declared)
 
 
 def symbol_indices(values: Sequence[Dim]) -> dict[Sym, int]:

@@ -25,6 +25,7 @@ from structir.frontend.torch.unsupported import (
     check_supported,
     with_mapping_hint,
 )
+from structir.ir.collection import collection_paused
 from structir.ir.dims import Poly
 from structir.ir.expr import Expr, Tuple
 from structir.ir.module import IRModule
@@ -43,6 +44,7 @@ CONTROL_FLOW_OPS = frozenset(
 )
 
 
+@collection_paused()
 def from_exported_program(
     program: Any,
     *,
@@ -108,6 +110,7 @@ def _dim_names(program: Any) -> dict[str, str]:
         return {}
 
 
+@collection_paused()
 def from_pt2(
     path: str | os.PathLike[str] | IO[bytes],
     *,
