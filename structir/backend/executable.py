@@ -185,7 +185,7 @@ class Executable:
         self._planned: dict[str, PlannedFunction] = {}
         compiled: FunctionStore = store or CachedPlans(self.module, str(exact_division))
         self.function_names = tuple(compiled.names)
-        with progress.shown("compiling"):
+        with progress.shown("compiling"), collection_paused():
             for function in compiled.functions():
                 self._add_stored(function)
             if any(name not in self.direct for name in compiled.names):
@@ -261,8 +261,7 @@ class Executable:
 
     def _as_one_region(self, name: str, program: HostProgram) -> WholeRegion | None:
         """Returns a function as one region, if it is one."""
-        with collection_paused():
-            return program.whole_with_calls(self.module[name], lambda: self._without_calls[name])
+        return program.whole_with_calls(self.module[name], lambda: self._without_calls[name])
 
     def _compile(self, name: str, function: Function, program: HostProgram) -> None:
         compiled = self._as_one_region(name, program)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,9 +11,8 @@ from structir.backend.cpu.layouts import ROW, SPACE
 from structir.backend.memory import ALIGNMENT
 from structir.errors import ShapeMismatchError, StructIRError
 
-if TYPE_CHECKING:
-    from structir.backend.plan import BoundPlan, KernelPlan
-
+KernelPlan = Any  # of plan.py,
+BoundPlan = Any  # which imports this file
 WORD = 8
 REPORT_WORDS = 3  # words in which a kernel stores the site, index and size of an error
 GIL_RELEASE_ELEMENTS = 1 << 14  # accessed by a call that releases the GIL

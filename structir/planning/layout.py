@@ -20,7 +20,7 @@ class ArenaLayout:
 
     def __init__(self, spans: Sequence[Span]) -> None:
         self.spans = spans
-        self._sums: dict[tuple[int, ...], OffsetSums] = {}
+        self._sums: dict[tuple[int, ...], OffsetSums | None] = {}  # from the second call on
 
     def assign(self, sizes: Sequence[int]) -> tuple[list[int], int]:
         """Returns the offset of each value and the size of the arena."""
@@ -31,9 +31,11 @@ class ArenaLayout:
         layout = sums.assign(sizes) if sums else None
         if layout is None:
             layout = assign_offsets(self.spans, sizes)
-            if len(self._sums) >= MOST_ORDERS:
+            if len(self._sums) >= MOST_ORDERS and order not in self._sums:
                 self._sums.clear()
-            self._sums[order] = OffsetSums(self.spans, sizes, layout[0])
+            self._sums[order] = (
+                OffsetSums(self.spans, sizes, layout[0]) if order in self._sums else None
+            )
         return layout
 
 

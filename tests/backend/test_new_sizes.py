@@ -72,7 +72,8 @@ def test_new_sizes_are_right(module, threads):
 
 def test_new_sizes_reuse_the_layout_and_run_natively(module, monkeypatch):
     main = structir.compile(module)["main"]
-    main(*arguments(3, 4))
+    for n in (2, 3):
+        main(*arguments(n, n + 1))
     calls = []
     monkeypatch.setattr(layout, "assign_offsets", lambda *args: calls.append(args))
     monkeypatch.setattr(CompiledFunction, "_call", lambda *args: calls.append(args))
