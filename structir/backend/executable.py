@@ -85,7 +85,7 @@ class CompiledFunction:
             bound = self.region.bind_valid(shapes, args)
         if bound is None:
             return False
-        declared = self._forms.result_sizes(bound.sizes)
+        declared = self._forms.result_sizes(shapes)
         return declared == tuple(chain(*[s for s, _ in bound.owned_forms]))
 
     def _call(self, args: Sequence[Value], out: Sequence[Value] | None) -> Value:

@@ -56,8 +56,11 @@ class CallForms:
         self._dtypes = [numpy_dtype(str(p.dtype)) for p in params]
         self._ranks = [len(_dims(p)) for p in params]
         declared = [*chain.from_iterable([_dims(r) for r in results])]
-        self.symbols = symbols_of(declared)
-        self._evaluate = evaluator(declared, self.symbols)
+        indices = symbol_indices([*chain.from_iterable([_dims(p) for p in params])])
+        symbols = symbols_of(declared)
+        self._indices = [indices[s] for s in symbols if s in indices]
+        self.is_closed = len(self._indices) == len(symbols)
+        self._evaluate = evaluator(declared, symbols)
 
     def shapes(self, arguments: Sequence[Any]) -> tuple[Shape, ...] | None:
         """Returns the shapes of arrays of the declared dtypes and ranks; None for other values."""
@@ -68,9 +71,10 @@ class CallForms:
         shapes = tuple([a.shape for a in arguments])
         return shapes if [len(shape) for shape in shapes] == self._ranks else None
 
-    def result_sizes(self, sizes: Mapping[Sym, int]) -> Shape:
-        """Returns the declared sizes of all axes of the results."""
-        return self._evaluate(*[sizes[s] for s in self.symbols])
+    def result_sizes(self, shapes: Iterable[Shape]) -> Shape:
+        """Returns the declared sizes of all axes of the results, for the shapes of arguments."""
+        flat = [*chain.from_iterable(shapes)]
+        return self._evaluate(*[flat[index] for index in self._indices])
 
 
 def call_forms(
@@ -85,8 +89,7 @@ def call_forms(
     if not all(map(_is_plain, infos)) or [_dims(p) for p in infos[: len(params)]] != [*inputs]:
         return None
     forms = CallForms(infos[: len(params)], infos[len(params) :])
-    symbols = symbol_indices([*chain.from_iterable(inputs)])
-    return forms if all(s in symbols for s in forms.symbols) else None
+    return forms if forms.is_closed else None
 
 
 def _is_plain(info: StructInfo) -> bool:
