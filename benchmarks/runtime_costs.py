@@ -64,10 +64,10 @@ class Programs:
 PAIRS = 50  # of a product and a relu: a hundred ops
 
 
-def chain_text() -> str:
-    lines = [f"    t{k} = R.nn.relu(R.matmul(t{k - 1}, w))" for k in range(1, PAIRS + 1)]
+def chain_text(pairs: int = PAIRS) -> str:
+    lines = [f"    t{k} = R.nn.relu(R.matmul(t{k - 1}, w))" for k in range(1, pairs + 1)]
     head = 'def main(t0: R.Tensor(("n", 8), "float32"), w: R.Tensor((8, 8), "float32")):'
-    return "\n".join(["@R.function", head, *lines, f"    return t{PAIRS}", ""])
+    return "\n".join(["@R.function", head, *lines, f"    return t{pairs}", ""])
 
 
 def floats(*shape: int, seed: int = 0) -> Any:
@@ -94,17 +94,17 @@ def relu_peer() -> Callable[..., Any]:
     return lambda x, a, b: session.run(None, {"x": x, "a": a, "b": b})[0]
 
 
-def chain_peer() -> Callable[..., Any]:
+def chain_peer(pairs: int = PAIRS) -> Callable[..., Any]:
     nodes = []
-    for k in range(1, PAIRS + 1):
+    for k in range(1, pairs + 1):
         nodes.append(helper.make_node("MatMul", [f"t{k - 1}", "w"], [f"m{k}"]))
         nodes.append(helper.make_node("Relu", [f"m{k}"], [f"t{k}"]))
-    session = onnx_session(nodes, {"t0": ["n", 8], "w": [8, 8]}, f"t{PAIRS}")
+    session = onnx_session(nodes, {"t0": ["n", 8], "w": [8, 8]}, f"t{pairs}")
     return lambda t0, w: session.run(None, {"t0": t0, "w": w})[0]
 
 
-def chain_numpy(t: Any, w: Any) -> Any:
-    for _ in range(PAIRS):
+def chain_numpy(t: Any, w: Any, pairs: int = PAIRS) -> Any:
+    for _ in range(pairs):
         t = np.maximum(t @ w, np.float32(0))
     return t
 
@@ -137,6 +137,45 @@ def call_rows(rounds: int) -> Iterator[Row]:
     np.testing.assert_allclose(chain(*args), chain_numpy(*args), rtol=1e-3, atol=1e-5)
     row = medians([chain, chain_numpy, chain_peer()], args, rounds)
     yield call_row("100 ops on 8 x 8, one call", row)
+
+
+def new_size_rows(rounds: int) -> Iterator[Row]:
+    """Calls with a size that did not occur before; samples in turn."""
+    own = structir.compile(Programs)["relu"]
+    sides = [own, lambda x, a, b: np.maximum(x * a + b, np.float32(0)), relu_peer()]
+    samples = [[sample(r, (floats(n),) * 3, 1) for r in sides] for n in range(8, 16 + rounds)]
+    yield call_row("relu(x*a+b), a new size", [float(m) for m in np.median(samples[8:], axis=0)])
+    w = floats(8, 8, seed=1) * np.float32(0.3)
+    chain = structir.compile(structir.parse(chain_text(4)))["main"]
+    layers = [chain, lambda t, w: chain_numpy(t, w, 4), chain_peer(4)]
+    samples = [[sample(r, (floats(n, 8), w), 1) for r in layers] for n in range(8, 16 + rounds)]
+    yield call_row("4 layers of width 8, a new size", list(np.median(samples[8:], axis=0)))
+
+
+COLD = """
+import sys, time
+import structir.backend.executable
+from runtime_costs import chain_peer, chain_text, floats, structir
+side, layers = sys.argv[1], int(sys.argv[2])
+args = floats(8, 8), floats(8, 8, seed=1)
+start = time.process_time()
+if side == "onnxruntime":
+    chain_peer(layers)(*args)
+else:
+    structir.compile(structir.parse(chain_text(layers)))["main"](*args)
+print(time.process_time() - start)
+"""
+
+
+def cold_rows() -> Iterator[Row]:
+    """CPU time from a program to its first result in a new process, after the imports."""
+    for layers in (1, 48):
+        with tempfile.TemporaryDirectory() as folder:
+            cache = {"STRUCTIR_CACHE": folder}
+            command = [str(layers)]
+            sides = ("structir", "onnxruntime")
+            times = {side: float(printed(COLD, [side, *command], cache)) for side in sides}
+        yield {"kind": "cold", "what": f"equal layers: {layers}", **times}
 
 
 def call_row(what: str, seconds: list[float]) -> Row:
@@ -280,6 +319,11 @@ def page_table(found: Row) -> str:
     for row in (r for r in rows if r["kind"] == "threads"):
         times = f"{time_text(row['one'])} | {time_text(row['two'])}"
         lines.append(f"| {row['what']} | {times} | {row['one'] / row['two']:.2f} |")
+    lines += ["", "| program to first result, CPU time | StructIR | ONNX Runtime |"]
+    lines.append("|---|---|---|")
+    for row in (r for r in rows if r["kind"] == "cold"):
+        times = f"{time_text(row['structir'])} | {time_text(row['onnxruntime'])}"
+        lines.append(f"| {row['what']} | {times} |")
     lines += ["", "| start of a process, after its imports | elapsed time | CPU time |"]
     lines.append("|---|---|---|")
     for row in (r for r in rows if r["kind"] == "start"):
@@ -305,7 +349,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=15)
     rounds = parser.parse_args().rounds
-    rows = [*call_rows(rounds), *thread_rows(rounds), *start_rows(), *memory_rows()]
+    calls = [*call_rows(rounds), *new_size_rows(rounds)]
+    rows = [*calls, *thread_rows(rounds), *cold_rows(), *start_rows(), *memory_rows()]
     found = {
         "date": date.today().isoformat(),
         "machine": processor(),

@@ -17,6 +17,7 @@ from structir.backend.plan import BoundPlan, BoundPlans, KernelPlan
 from structir.backend.recipe import Assumed, Boundary, KernelSequence, boundary_of, writer_of
 from structir.backend.region import LoweredRegion, SizeCheck
 from structir.backend.results import RESULTS
+from structir.backend.tensor_forms import ShapeForms
 from structir.errors import ShapeMismatchError, StructIRError
 from structir.ir import dims
 from structir.ir.dims import Sym
@@ -40,6 +41,7 @@ class CompiledRegion:
         self._plans: dict[bool, KernelPlan] = {}
         self._bound = BoundPlans()
         self.forms = _forms(self.inputs)
+        self._ranks = [len(b.shape) for b in self.inputs]
         self.free_symbols = boundary.free_symbols
         self._native: NativeCall | None = None
         self.lower: Callable[[], CompiledRegion] | None = None  # lowers the program again
@@ -123,29 +125,73 @@ class CompiledRegion:
 
         A form loaded from a file without machine code is lowered again from the program.
         """
+        values = self._valid_sizes([a.shape for a in arrays], sizes)
+        if values is None:
+            values = self.symbol_sizes(arrays, sizes)
+            self._check_sizes(values)
+        return self._bind(key, arrays, values)
+
+    def bind_valid(self, shapes: Any, arrays: Sequence[Array]) -> BoundPlan | None:
+        """Binds the plan to the sizes of the arrays; None if any check fails."""
+        values = self._valid_sizes(shapes, {})
+        return None if values is None else self._bind(shapes, arrays, values)
+
+    def _bind(self, key: Any, arrays: Sequence[Array], values: Mapping[Sym, int]) -> BoundPlan:
         try:
-            bound = self._bind_plan(arrays, sizes)
+            bound = self.plan(self._equations_hold(values)).bound(values, self.threads)
         except MissingCodeError:
-            bound = self._bind_lowered_again(arrays, sizes)
-        self._bound.put(key, bound)
+            bound = self._bind_lowered_again(arrays, values)
+        evicted = self._bound.put(key, bound)
         if self._native is not None:
-            native_plans = [b for b in self._bound.latest() if b.is_plain and not b.is_large]
-            self._native.set_spaces([b.space_of_calls for b in native_plans])
+            if evicted:
+                latest = [b for b in self._bound.latest() if is_native(b)]
+                self._native.set_spaces([b.space_of_calls for b in latest])
+            elif is_native(bound):
+                self._native.add_space(bound.space_of_calls)
         return bound
 
-    def _bind_lowered_again(self, arrays: Sequence[Array], sizes: Mapping[Sym, int]) -> BoundPlan:
+    def _bind_lowered_again(self, arrays: Sequence[Array], values: Mapping[Sym, int]) -> BoundPlan:
         if self.lower is None:
             raise StructIRError("a kernel loaded from a file has no machine code")
         if self._lowered is None:
             self._lowered = self.lower()
             self._lowered.threads = self.threads
-        free_sizes = [sizes[s] for s in self.free_symbols]
-        return self._lowered._bind_plan(
-            arrays, dict(zip(self._lowered.free_symbols, free_sizes, strict=True))
+        free_sizes = [values[s] for s in self.free_symbols]
+        key = tuple([a.shape for a in arrays])
+        return self._lowered.bind(
+            key, arrays, dict(zip(self._lowered.free_symbols, free_sizes, strict=True))
         )
 
-    def _bind_plan(self, arrays: Sequence[Array], sizes: Mapping[Sym, int]) -> BoundPlan:
-        values = self.symbol_sizes(arrays, sizes)
+    @cached_property
+    def _conditions(self) -> ShapeForms:
+        """The shapes of the inputs, and both sides of the checks, and the doubtful sizes."""
+        checks = self.boundary.checks
+        sides = [c.left for c in checks] + [c.right for c in checks]
+        return ShapeForms([b.shape for b in self.inputs], [*sides, *self.boundary.doubtful])
+
+    def _valid_sizes(
+        self, shapes: Sequence[tuple[int, ...]], sizes: Mapping[Sym, int]
+    ) -> dict[Sym, int] | None:
+        """Returns the size of every symbol, or None if any check fails."""
+        forms, checks = self._conditions, self.boundary.checks
+        if [len(shape) for shape in shapes] != self._ranks or not all(
+            s in sizes for s in forms.free
+        ):
+            return None
+        values = forms.sizes(shapes, sizes)
+        further = forms.further(shapes, values)
+        if further is None:
+            return None
+        count = len(checks)
+        for check, left, right in zip(checks, further, further[count:], strict=False):
+            if left != right and not (check.loose and left == 1):
+                return None
+        if any([size < 0 for size in further[2 * count :]]):
+            return None
+        return {**sizes, **values}
+
+    def _check_sizes(self, values: Mapping[Sym, int]) -> None:
+        """Raises the error of the first failing check."""
         for check in self.boundary.checks:
             _check(check, values)
         for size in self.boundary.doubtful:
@@ -153,7 +199,6 @@ class CompiledRegion:
                 raise ShapeMismatchError(
                     f"expected {dims.text(size)} >= 0, found {dims.evaluate(size, values)}"
                 )
-        return self.plan(self._equations_hold(values)).bound(values, self.threads)
 
     def _equations_hold(self, values: Mapping[Sym, int]) -> bool:
         equal = self.boundary.equal
@@ -213,6 +258,11 @@ def _mismatch(buffer: Buffer, expected: str, actual: str) -> ShapeMismatchError:
 def _forms(buffers: Sequence[Buffer]) -> list[tuple[Any, int]]:
     """Returns the dtype and the rank of the array of each buffer."""
     return [(numpy_dtype(b.dtype), len(b.shape)) for b in buffers]
+
+
+def is_native(bound: BoundPlan) -> bool:
+    """Whether native calls can run a plan."""
+    return bound.is_plain and not bound.is_large
 
 
 def dense(array: Array, dtype: Any) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
-from itertools import combinations
+from itertools import chain, combinations
 from typing import Any, NoReturn
 
 import attrs
@@ -29,6 +29,7 @@ from structir.backend.program import (
 from structir.backend.results import RESULTS
 from structir.backend.source import source_of
 from structir.backend.stored import StoredFunction
+from structir.backend.tensor_forms import CallForms, call_forms
 from structir.backend.threads import thread_count
 from structir.errors import ShapeMismatchError, StructIRError
 from structir.interpret.argument_checks import as_value, described, match
@@ -56,11 +57,36 @@ class CompiledFunction:
         flat = self._single or self._shape == tuple(range(len(self._shape)))
         fallback: Callable[..., Value] = self.__call__
         self.entry = self.region.native(self.name, self._single, fallback) if flat else fallback
+        self._is_native = self.entry is not fallback
 
     def __call__(self, *args: Value, out: Sequence[Value] | None = None, **names: Value) -> Value:
+        if out is None and not names and self._binds_new_sizes(args):
+            return self.entry(*args)
         check_call(self.name, self.params, args, names)
         with within_memory(self.name):
             return self._call(args, out)
+
+    @cached_property
+    def _forms(self) -> CallForms | None:
+        """The forms of native calls."""
+        result = self.stored.result
+        results = [result] if self._single else getattr(result, "fields", [None])
+        inputs = [b.shape for b in self.region.inputs]
+        return call_forms([p.struct_info for p in self.params], results, inputs)
+
+    def _binds_new_sizes(self, args: Sequence[Value]) -> bool:
+        """Binds a plan to new sizes for native calls; False if it exists, or if a check fails."""
+        if not self._is_native or self._forms is None:
+            return False
+        shapes = self._forms.shapes(args)
+        if shapes is None or self.region.bound(shapes) is not None:
+            return False
+        with within_memory(self.name):
+            bound = self.region.bind_valid(shapes, args)
+        if bound is None:
+            return False
+        declared = self._forms.result_sizes(shapes)
+        return declared == tuple(chain(*[s for s, _ in bound.owned_forms]))
 
     def _call(self, args: Sequence[Value], out: Sequence[Value] | None) -> Value:
         params = self.params
@@ -159,7 +185,7 @@ class Executable:
         self._planned: dict[str, PlannedFunction] = {}
         compiled: FunctionStore = store or CachedPlans(self.module, str(exact_division))
         self.function_names = tuple(compiled.names)
-        with progress.shown("compiling"):
+        with progress.shown("compiling"), collection_paused():
             for function in compiled.functions():
                 self._add_stored(function)
             if any(name not in self.direct for name in compiled.names):
@@ -235,8 +261,7 @@ class Executable:
 
     def _as_one_region(self, name: str, program: HostProgram) -> WholeRegion | None:
         """Returns a function as one region, if it is one."""
-        with collection_paused():
-            return program.whole_with_calls(self.module[name], lambda: self._without_calls[name])
+        return program.whole_with_calls(self.module[name], lambda: self._without_calls[name])
 
     def _compile(self, name: str, function: Function, program: HostProgram) -> None:
         compiled = self._as_one_region(name, program)

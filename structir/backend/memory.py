@@ -37,10 +37,17 @@ def lifetimes(kernels: Sequence[KernelText], outside: frozenset[Buffer]) -> list
     ]
 
 
-def laid_out(spans: Sequence[Lifetime], elements: Sequence[int]) -> tuple[list[int], int]:
+def arena_layout(spans: Sequence[Lifetime]) -> layout.ArenaLayout:
+    """Returns the layout of an arena, for any sizes."""
+    return layout.ArenaLayout([(span.first, span.last) for span in spans])
+
+
+def laid_out(
+    arena: layout.ArenaLayout, spans: Sequence[Lifetime], elements: Sequence[int]
+) -> tuple[list[int], int]:
     """Returns the offset of each buffer, and the size of the arena, in bytes."""
     sizes = [
         -(-max(count, 1) * span.element_bytes // ALIGNMENT) * ALIGNMENT
         for span, count in zip(spans, elements, strict=True)
     ]
-    return layout.assign_offsets([(span.first, span.last) for span in spans], sizes)
+    return arena.assign(sizes)

@@ -99,7 +99,8 @@ class NativeCall:
         """Sets the spaces to search, the latest first. Spaces in use are kept alive."""
         with self._lock:
             self.table[TABLE.first_space] = 0  # concurrent calls see an empty table meanwhile
-            removed = [s for s in self._spaces if s not in spaces]
+            remaining = set(spaces)
+            removed = [s for s in self._spaces if s not in remaining]
             self._retired = [s for s in (*self._retired, *removed) if s.words[SPACE.busy]]
             first = 0
             for space in reversed(spaces):
@@ -107,6 +108,17 @@ class NativeCall:
                 first = space.words.ctypes.data
             self._spaces = list(spaces)
             self.table[TABLE.first_space] = first
+
+    def add_space(self, space: Any) -> None:
+        """Adds a space in front of the others.
+
+        A concurrent call may move another space to the front meanwhile. Such a space is not
+        searched until `set_spaces`.
+        """
+        with self._lock:
+            space.words[SPACE.next] = self.table[TABLE.first_space]
+            self._spaces.append(space)
+            self.table[TABLE.first_space] = space.words.ctypes.data
 
 
 def native_call(

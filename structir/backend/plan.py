@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import cache, cached_property
-from itertools import chain
+from itertools import accumulate, chain, pairwise
 from math import prod
 from typing import Any
 
@@ -21,18 +21,19 @@ from structir.backend.cpu.layouts import SPACE
 from structir.backend.cpu.runner import run_address
 from structir.backend.loops.buffer import Buffer, element_bytes
 from structir.backend.loops.writer import KernelText
-from structir.backend.memory import ALIGNMENT, Lifetime, laid_out, lifetimes
+from structir.backend.memory import ALIGNMENT, Lifetime, arena_layout, laid_out, lifetimes
 from structir.backend.recipe import KernelSequence
 from structir.backend.results import is_large
 from structir.backend.sizes import evaluator, symbols_of
 from structir.backend.threads import team_of
 from structir.backend.work import nanoseconds
+from structir.backend.workspace import SpaceLayout, Workspace
 from structir.errors import ShapeMismatchError, StructIRError
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.dtype import numpy_dtype
+from structir.planning.layout import ArenaLayout
 
-REPORT_WORDS = 3  # words in which a kernel stores the site, index and size of an error
 MAX_CACHED_PLANS = 64  # limit of the bound plans in a cache,
 MAX_CACHED_BYTES = 1 << 28  # and of the bytes of their arenas
 MIN_SHARED_NANOSECONDS = 15_000  # of a kernel on one thread, if the threads are awake;
@@ -40,15 +41,16 @@ ALONE = 4  # times as long is a kernel that is worth waking them,
 TOGETHER = 12  # times as long in total are smaller kernels that are worth it
 CHUNKS_PER_THREAD = 4  # idle threads claim further chunks
 CHUNK_MULTIPLE = 64  # chunk sizes are multiples of this if the range is long enough
-GIL_RELEASE_ELEMENTS = 1 << 14  # accessed by a call that releases the GIL
 
 
 @attrs.frozen(eq=False)
 class Numbers:
     """The integers of a plan at given sizes, by purpose."""
 
+    words: tuple[int, ...]  # the words of a workspace that depend on sizes, in its order
     sizes: list[tuple[int, ...]]  # the sizes in the argument block of each kernel
     ranges: tuple[int, ...]  # the iterations of each kernel
+    external: tuple[int, ...]  # the elements of each input and owned result
     elements: tuple[int, ...]  # the elements of each buffer in the arena
     shapes: list[tuple[int, ...]]  # the shape of each owned result and output
 
@@ -78,38 +80,68 @@ class KernelPlan:
         self.spans: list[Lifetime] = lifetimes(self.texts, frozenset(outside))
         self.owned = owned_results(self.outputs)
         self.constants = {b: np.ascontiguousarray(b.data) for b in constants}
-        self.symbols: list[Sym] = symbols_of(self._dims())
-        self._evaluate = evaluator(self._dims(), self.symbols)
+        self.external = {b: i for i, b in enumerate((*self.inputs, *self.owned))}
+        self.symbols: list[Sym] = symbols_of(chain(*self._dims()))
+        self._parts = self._slices()
+        self._evaluate = evaluator([*chain(*self._dims())], self.symbols)
 
     def compiled(self, text: KernelText) -> CompiledKernel:
         """Compiles a kernel to machine code."""
         return _compiled(text)
 
-    def _dims(self) -> list[Dim]:
-        values: list[Dim] = [d for t in self.texts for d in t.sizes]
-        values += [t.range for t in self.texts]
-        values += [span.buffer.elements for span in self.spans]
-        return values + [d for b in self._shaped() for d in b.shape]
+    def _dims(self) -> list[list[Dim]]:
+        """Returns the dims that are evaluated for a call; the first groups are words of its
+        workspace."""
+        forms = [(b, numpy_dtype(b.dtype).itemsize) for b in self.external]
+        groups: list[list[Dim]] = [[*t.sizes] for t in self.texts]
+        groups.append([t.range for t in self.texts])
+        for boundary in (forms[: len(self.inputs)], forms[len(self.inputs) :]):
+            groups.append([d for b, _ in boundary for d in b.shape])
+            groups.append([b.elements * size for b, size in boundary])
+        groups.append([b.elements for b in self.external])
+        groups.append([span.buffer.elements for span in self.spans])
+        return groups + [[*b.shape] for b in (*self.owned, *self.outputs)]
 
-    def _shaped(self) -> list[Buffer]:
-        return [*self.owned, *self.outputs]
+    @cached_property
+    def arena(self) -> ArenaLayout:
+        """The layout of the arena."""
+        return arena_layout(self.spans)
+
+    @cached_property
+    def owned_dtypes(self) -> list[Any]:
+        """The dtype of each owned result."""
+        return [numpy_dtype(b.dtype) for b in self.owned]
+
+    @cached_property
+    def constant_size(self) -> int:
+        """The number of elements of all constants."""
+        return sum([b.size for b in self.constants.values()])
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether the results are exactly the output buffers."""
+        return self.results == self.owned
+
+    def _slices(self) -> list[slice]:
+        ends = [0, *accumulate([len(group) for group in self._dims()])]
+        return [slice(*pair) for pair in pairwise(ends)]
 
     def numbers(self, sizes: Sequence[int]) -> Numbers:
         """Evaluates all integers of the plan, at sizes in the order of `symbols`."""
-        values = iter(self._evaluate(*sizes))
+        values = self._evaluate(*sizes)
+        parts = [values[part] for part in self._parts]
+        count = len(self.texts)
+        ranges, *_, external, elements = parts[count : count + 7]
+        shapes = parts[count + 7 :]
+        words = values[: self._parts[count + 4].stop]
+        if any([size < 0 for shape in shapes for size in shape]):
+            raise ShapeMismatchError(f"expected sizes >= 0, found {shapes}")
+        return Numbers(words, parts[:count], ranges, external, elements, shapes)
 
-        def take(count: int) -> tuple[int, ...]:
-            return tuple([next(values) for _ in range(count)])
-
-        numbers = Numbers(
-            [take(len(t.sizes)) for t in self.texts],
-            take(len(self.texts)),
-            take(len(self.spans)),
-            [take(len(b.shape)) for b in self._shaped()],
-        )
-        if any(size < 0 for shape in numbers.shapes for size in shape):
-            raise ShapeMismatchError(f"expected sizes >= 0, found {numbers.shapes}")
-        return numbers
+    @cached_property
+    def layout(self) -> SpaceLayout:
+        """The layout of the workspaces."""
+        return SpaceLayout(self)
 
     def bound(self, sizes: Mapping[Sym, int], threads: int = 1) -> BoundPlan:
         """Binds the plan to sizes, for a number of threads."""
@@ -134,91 +166,6 @@ def chunk_of(length: int, threads: int) -> int:
     return aligned if aligned * threads <= length else chunk
 
 
-class Workspace:
-    """The memory of one call at a time: the argument block, the program that points into it, and
-    the arena."""
-
-    def __init__(self, bound: BoundPlan, arena: Any = None) -> None:
-        self.plan = plan = bound.plan
-        numbers = bound.numbers
-        threads = bound.threads
-        offsets, size = bound.layout
-        self.arena = np.empty(size + ALIGNMENT, np.uint8) if arena is None else arena
-        base = -(-self.arena.ctypes.data // ALIGNMENT) * ALIGNMENT
-        addresses = {s.buffer: base + o for s, o in zip(plan.spans, offsets, strict=True)}
-        external = bound.external
-        thread_bytes = bound.bytes_of_one_thread
-        words: list[int] = []
-        moved: list[tuple[int, int]] = []  # scratch offset, stride of threads
-        patches: list[int] = []
-        starts: list[int] = []
-        for text, sizes in zip(plan.texts, numbers.sizes, strict=True):
-            starts.append(len(words))
-            for buffer in text.pointers:
-                if buffer in external:
-                    patches += [len(words), external[buffer]]
-                if buffer in thread_bytes:
-                    moved.append((len(words), thread_bytes[buffer]))
-                words.append(self._address(buffer, addresses, plan.constants))
-            words += [*sizes, *[0] * (REPORT_WORDS if text.sites else 0)]
-        self.starts = starts
-        self.arguments = np.array([[*words, 0]] * threads, np.int64)
-        for place, step in moved:
-            self.arguments[:, place] += step * np.arange(threads)
-        block = self.arguments.ctypes.data
-        self.running = [place for place, span in enumerate(numbers.ranges) if span > 0]
-        rows = [
-            (plan.kernels[k].address, block + 8 * starts[k], 0, numbers.ranges[k], bound.chunks[k])
-            for k in self.running
-        ]
-        program = np.array([*chain(*rows), 0], np.int64)
-        places_to_patch = np.array([*patches, 0], np.int64)
-        self.outside = np.zeros(len(external) + 1, np.int64)
-        self._references = (program, places_to_patch, *bound.tables)
-        self.words = np.zeros(len(SPACE), np.int64)
-        dims, input_bytes, result_dims, result_bytes = (t.ctypes.data for t in bound.tables)
-        space_words = {
-            SPACE.long: bound.elements_touched > GIL_RELEASE_ELEMENTS,
-            SPACE.dims: dims,
-            SPACE.input_bytes: input_bytes,
-            SPACE.result_dims: result_dims,
-            SPACE.result_bytes: result_bytes,
-            SPACE.rows: program.ctypes.data,
-            SPACE.row_count: len(rows),
-            SPACE.patches: places_to_patch.ctypes.data,
-            SPACE.patch_count: len(patches) // 2,
-            SPACE.arguments: block,
-            SPACE.outside: self.outside.ctypes.data,
-            SPACE.team: bound.team.address if bound.team and any(bound.chunks) else 0,
-            SPACE.threads: threads,
-            SPACE.stride: len(words) + 1,
-        }
-        for place, value in space_words.items():
-            self.words[place] = value
-
-    @staticmethod
-    def _address(
-        buffer: Buffer, addresses: Mapping[Buffer, int], constants: Mapping[Buffer, Any]
-    ) -> int:
-        if buffer in constants:
-            return int(constants[buffer].ctypes.data)
-        return addresses.get(buffer, 0)
-
-    def failure(self, row: int) -> StructIRError:
-        """Returns the error that the kernel at a row has reported."""
-        number = self.running[row]
-        text = self.plan.texts[number]
-        if not text.sites:
-            kernel_name = ", ".join(text.origins) or str(number)
-            return ShapeMismatchError(f"kernel {kernel_name}: runtime check failed")
-        report = self.starts[number] + len(text.pointers) + len(text.sizes)
-        reports = self.arguments[:, report : report + REPORT_WORDS]
-        site, index, size = next([int(w) for w in words] for words in reports if words[0])
-        reports[:] = 0
-        error: StructIRError = text.sites[site - 1].error(index, size)
-        return error
-
-
 class BoundPlan:
     """A plan at given sizes. Concurrent calls use different workspaces."""
 
@@ -226,17 +173,14 @@ class BoundPlan:
         self, plan: KernelPlan, numbers: Numbers, sizes: Mapping[Sym, int], threads: int
     ) -> None:
         self.plan, self.numbers, self.sizes = plan, numbers, sizes
-        self.external = {b: i for i, b in enumerate(plan.inputs)}
-        count = len(self.external)
-        self.external |= {b: count + i for i, b in enumerate(plan.owned)}
         owned = len(plan.owned)
-        dtypes = [numpy_dtype(b.dtype) for b in plan.owned]
-        self.owned_forms = list(zip(numbers.shapes[:owned], dtypes, strict=True))
+        self.owned_forms = list(zip(numbers.shapes[:owned], plan.owned_dtypes, strict=True))
         self.output_shapes = numbers.shapes[owned:]
         self.free: list[Workspace] = []
-        self.tables = self._tables()
-        self.elements_touched = self._elements_touched()
-        self.team = team_of(threads)
+        self.elements_touched = sum(numbers.external) + sum(numbers.elements) + plan.constant_size
+        self.is_plain = plan.is_plain
+        is_shared = threads > 1 and self.elements_touched >= MIN_SHARED_ELEMENTS
+        self.team = team_of(threads) if is_shared else None
         self.threads = threads if self.team else 1
         self.chunks = self._chunks()
         self.bytes_of_one_thread: dict[Buffer, int] = {}
@@ -248,27 +192,9 @@ class BoundPlan:
         shapes = dict(zip(self.plan.outputs, self.output_shapes, strict=True))
         return [(shapes[b], numpy_dtype(b.dtype)) for b in self.plan.results]
 
-    def _tables(self) -> list[Any]:
-        """Returns the sizes of inputs and results, and the bytes of each."""
-        inputs = [(self._shape(b), numpy_dtype(b.dtype)) for b in self.plan.inputs]
-        tables = []
-        for forms in (inputs, self.owned_forms):
-            tables.append([size for shape, _ in forms for size in shape])
-            tables.append([prod(shape) * dtype.itemsize for shape, dtype in forms])
-        return [np.array([*values, 0], np.int64) for values in tables]
-
-    def _shape(self, buffer: Buffer) -> tuple[int, ...]:
-        return tuple([dims.evaluate(d, self.sizes) for d in buffer.shape])
-
     def bytes_of(self, buffer: Buffer) -> int:
         """Returns the size of a buffer in bytes."""
         return dims.evaluate(buffer.elements, self.sizes) * element_bytes(buffer.dtype)
-
-    def _elements_touched(self) -> int:
-        inputs = [prod(self._shape(b)) for b in self.plan.inputs]
-        results = [prod(shape) for shape, _ in self.owned_forms]
-        constants = [b.size for b in self.plan.constants.values()]
-        return sum([*inputs, *results, *constants, *self.numbers.elements])
 
     def _chunks(self) -> list[int]:
         """Returns the number of iterations of each kernel that a thread claims at once."""
@@ -289,12 +215,14 @@ class BoundPlan:
             return -1.0
         return nanoseconds(text.text, len(text.pointers), sizes, length)
 
-    def _arena_elements(self) -> list[int]:
+    def _arena_elements(self) -> Sequence[int]:
         """Returns the elements of each buffer in the arena; scratch memory is per thread."""
+        if self.threads == 1:
+            return self.numbers.elements
         scratch = {b for text in self.plan.texts for b in text.scratch}
         counts = []
         for span, count in zip(self.plan.spans, self.numbers.elements, strict=True):
-            if self.threads > 1 and span.buffer in scratch:
+            if span.buffer in scratch:
                 line_elements = ALIGNMENT // span.element_bytes
                 count = -(-count // line_elements) * line_elements
                 self.bytes_of_one_thread[span.buffer] = count * span.element_bytes
@@ -305,22 +233,17 @@ class BoundPlan:
     @cached_property
     def layout(self) -> tuple[list[int], int]:
         """The offset of each buffer in the arena, and the size of the arena, in bytes."""
-        return laid_out(self.plan.spans, self.arena_elements)
+        return laid_out(self.plan.arena, self.plan.spans, self.arena_elements)
 
     @cached_property
     def space_of_calls(self) -> Workspace:
         """The workspace of native calls, which use it one at a time."""
         return Workspace(self)
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether the results are exactly the output buffers."""
-        return self.plan.results == self.plan.owned
-
     @cached_property
     def is_large(self) -> bool:
         """Whether a result is so large that its memory is pooled."""
-        return any(is_large(prod(s) * d.itemsize) for s, d in self.owned_forms)
+        return any([is_large(prod(s) * d.itemsize) for s, d in self.owned_forms])
 
     def workspace(self) -> Workspace:
         """Returns a workspace for exclusive use, until `give_back`.
@@ -371,22 +294,33 @@ class BoundPlans:
 
     def __init__(self) -> None:
         self._plans: OrderedDict[Any, BoundPlan] = OrderedDict()
+        self._bytes = 0  # of all arenas
         self._lock = threading.Lock()
 
     def get(self, key: Any) -> BoundPlan | None:
         """Returns the plan bound to these sizes, if it is cached."""
         return self._plans.get(key)
 
-    def put(self, key: Any, plan: BoundPlan) -> None:
-        """Caches a plan, and evicts the oldest."""
-        with self._lock:
-            self._plans[key] = plan
-            while len(self._plans) > 1 and self._are_too_many():
-                self._plans.popitem(last=False)
+    def put(self, key: Any, plan: BoundPlan) -> bool:
+        """Caches a plan; returns whether others were evicted.
 
-    def _are_too_many(self) -> bool:
-        arenas = sum(bound.layout[1] for bound in self._plans.values())
-        return len(self._plans) > MAX_CACHED_PLANS or arenas > MAX_CACHED_BYTES
+        A full cache evicts a quarter of its plans, the oldest, since each eviction rebuilds the
+        table of native calls.
+        """
+        with self._lock:
+            replaced = self._plans.pop(key, None)
+            self._plans[key] = plan
+            self._bytes += plan.layout[1] - (replaced.layout[1] if replaced else 0)
+            if not self._is_over(MAX_CACHED_PLANS, MAX_CACHED_BYTES):
+                return replaced is not None
+            while len(self._plans) > 1 and self._is_over(
+                MAX_CACHED_PLANS * 3 // 4, MAX_CACHED_BYTES
+            ):
+                self._bytes -= self._plans.popitem(last=False)[1].layout[1]
+            return True
+
+    def _is_over(self, plans: int, arena_bytes: int) -> bool:
+        return len(self._plans) > plans or self._bytes > arena_bytes
 
     def latest(self) -> list[BoundPlan]:
         """Returns all cached plans, the latest first."""

@@ -12,8 +12,9 @@ import attrs
 
 from structir.backend.cpu.layouts import ROW, SPACE
 from structir.backend.loops.writer import KernelText
-from structir.backend.plan import BoundPlan, Workspace, recording, run_space
+from structir.backend.plan import BoundPlan, recording, run_space
 from structir.backend.source import origins
+from structir.backend.workspace import Workspace
 from structir.ir import dims
 from structir.lazy import lazy_module
 

@@ -15,7 +15,7 @@ from structir.backend.cpu.layouts import SPACE, STATE
 from structir.backend.cpu.steps import KIND, STOP, move_address, steps_address, steps_runner
 from structir.backend.growing import OUTPUT, Growing, Grown
 from structir.backend.memory import ALIGNMENT
-from structir.backend.plan import GIL_RELEASE_ELEMENTS, MAX_CACHED_BYTES, Workspace
+from structir.backend.plan import MAX_CACHED_BYTES
 from structir.backend.results import RESULTS, is_large
 from structir.backend.steps import (
     CONSTANT,
@@ -31,6 +31,7 @@ from structir.backend.steps import (
     leaves,
     mapped,
 )
+from structir.backend.workspace import GIL_RELEASE_ELEMENTS, Workspace
 
 Array = Any
 LEFT = object()  # the value must be computed on the host

@@ -17,8 +17,9 @@ from structir.backend.cuda.device_text import DeviceText, OperandStrides, Produc
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.writer import KernelText
 from structir.backend.memory import ALIGNMENT, laid_out
-from structir.backend.plan import REPORT_WORDS, KernelPlan, Numbers
+from structir.backend.plan import KernelPlan, Numbers
 from structir.backend.recipe import KernelSequence
+from structir.backend.workspace import REPORT_WORDS
 from structir.errors import StructIRError
 from structir.ir import dims
 from structir.ir.dims import Poly, Sym
@@ -124,7 +125,7 @@ class BoundDevicePlan:
             parts |= {buffer: blocks if own else 1 for buffer in text.scratch}
         pairs = zip(self.plan.spans, self.numbers.elements, strict=True)
         counts = [max(count, 0) * parts.get(span.buffer, 1) for span, count in pairs]
-        return laid_out(self.plan.spans, counts)
+        return laid_out(self.plan.arena, self.plan.spans, counts)
 
     @property
     def is_plain(self) -> bool:

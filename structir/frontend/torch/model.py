@@ -27,6 +27,7 @@ from structir.frontend.torch.unsupported import (
     check_supported,
     with_hint,
 )
+from structir.ir.collection import collection_paused
 from structir.ir.dims import Poly
 from structir.ir.expr import Expr, Tuple
 from structir.ir.module import IRModule
@@ -45,6 +46,7 @@ CONTROL_FLOW_OPS = frozenset(
 )
 
 
+@collection_paused()
 def from_exported_program(
     program: Any,
     *,
@@ -154,6 +156,7 @@ def _dim_names(program: Any) -> dict[str, str]:
         return {}
 
 
+@collection_paused()
 def from_pt2(
     path: str | os.PathLike[str] | IO[bytes],
     *,

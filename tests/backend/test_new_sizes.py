@@ -1,0 +1,96 @@
+"""A call with new sizes evaluates the expressions of its plan, and computes no layout again."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import structir
+from structir.backend import sizes as backend_sizes
+from structir.backend.executable import CompiledFunction
+from structir.errors import DiagnosticError, ShapeMismatchError
+from structir.ir import dims
+from structir.planning import layout
+
+N, M = dims.sym("n"), dims.sym("m")
+TERMS = [N, M, N * M, N * N * 3 - M, dims.floordiv(N, 3), dims.dim_max(N, M), N * M * M - 7]
+
+
+@given(
+    weights=st.lists(st.integers(-(1 << 40), 1 << 40), min_size=20, max_size=20),
+    n=st.one_of(st.integers(0, 100), st.integers(0, 1 << 40)),
+    m=st.integers(0, 1 << 20),
+)
+def test_vectors_of_sizes_are_exact(weights, n, m):
+    values = [TERMS[k % len(TERMS)] * w + k for k, w in enumerate(weights)]
+    symbols = backend_sizes.symbols_of([N, M])
+    numbers = dict(zip(symbols, (n, m) if symbols[0] is dims.as_sym(N) else (m, n), strict=True))
+    computed = backend_sizes.evaluator(values, symbols)(*numbers.values())
+    assert computed == tuple(dims.evaluate(value, numbers) for value in values)
+    assert all(type(value) is int for value in computed)
+
+
+def test_vectors_report_a_division_by_zero():
+    values = [dims.floordiv(N * k + 5, M) for k in range(1, 30)]
+    evaluate = backend_sizes.evaluator(values, [dims.as_sym(N), dims.as_sym(M)])
+    assert evaluate(3, 2)[0] == 4
+    with pytest.raises(DiagnosticError, match="division by zero"):
+        evaluate(3, 0)
+
+
+PROGRAM = """
+@R.function
+def main(x: R.Tensor(("n", 6), "float32"), w: R.Tensor((6, 6), "float32"),
+         y: R.Tensor(("m", 6), "float32")):
+    a = R.nn.softmax(R.matmul(R.nn.relu(R.matmul(x, w)), w))
+    return R.matmul(a, R.permute_dims(y)), R.concat((x, y), axis=0)
+"""
+
+
+def floats(*shape):
+    return np.random.default_rng(len(shape)).standard_normal(shape).astype("float32")
+
+
+def arguments(n, m):
+    return floats(n, 6), floats(6, 6), floats(m, 6)
+
+
+@pytest.fixture(scope="module")
+def module():
+    return structir.parse(PROGRAM)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_new_sizes_are_right(module, threads):
+    main = structir.compile(module, num_threads=threads)["main"]
+    rng = np.random.default_rng(5)
+    for n, m in [*rng.integers(0, 40, (30, 2)), (3000, 2), (2, 3000), (1, 1)]:
+        wanted = structir.interpret(module, "main", *arguments(n, m))
+        for actual, expected in zip(main(*arguments(n, m)), wanted, strict=True):
+            np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_new_sizes_reuse_the_layout_and_run_natively(module, monkeypatch):
+    main = structir.compile(module)["main"]
+    for n in (2, 3):
+        main(*arguments(n, n + 1))
+    calls = []
+    monkeypatch.setattr(layout, "assign_offsets", lambda *args: calls.append(args))
+    monkeypatch.setattr(CompiledFunction, "_call", lambda *args: calls.append(args))
+    for n in range(4, 20):
+        product, joined = main(*arguments(n, n + 1))
+        assert product.shape == (n, n + 1) and joined.shape == (2 * n + 1, 6)
+    assert not calls
+
+
+def test_checks_hold_for_new_sizes(module):
+    main = structir.compile(module)["main"]
+    main(*arguments(3, 4))
+    with pytest.raises(ShapeMismatchError, match="parameter w: axis 1"):
+        main(floats(5, 6), floats(6, 5), floats(4, 6))
+    with pytest.raises(ShapeMismatchError, match="expected dtype float32, found float64"):
+        main(floats(5, 6), floats(6, 6).astype("float64"), floats(4, 6))
+    wanted = structir.interpret(module, "main", *arguments(5, 7))
+    x, w, y = arguments(5, 7)
+    actual = main(np.asfortranarray(x), w, y[::-1].copy()[::-1])
+    np.testing.assert_allclose(actual[0], wanted[0], rtol=1e-4, atol=1e-5)
