@@ -1,4 +1,4 @@
-"""Imports 250 architectures of torchvision, timm and transformers, and compares results.
+"""Imports about 300 architectures of torchvision, timm and transformers, and compares results.
 
     python benchmarks/zoo.py --names bert,timm:vit
     python benchmarks/zoo.py --compiled --jobs 2
@@ -16,7 +16,6 @@ import argparse
 import contextlib
 import importlib
 import importlib.util
-import io
 import json
 import multiprocessing
 import os
@@ -141,9 +140,7 @@ def _export(torch: Any, case: Case, model: Any, inputs: Any, arguments: Any) -> 
     exported = torch.onnx.export(
         model, (), kwargs=inputs, dynamic_shapes=shapes, dynamo=True, verbose=False
     )
-    buffer = io.BytesIO()
-    exported.save(buffer)
-    return buffer.getvalue()
+    return exported.model_proto
 
 
 def _imported(program: Any, arguments: argparse.Namespace, record: Record) -> Any:
@@ -184,7 +181,9 @@ def _compare(
 
 
 def _is_rejected(program: Any, values: Any) -> bool:
-    """Returns whether the exported program itself rejects these sizes."""
+    """Returns whether the exported program itself rejects these sizes; an ONNX file does not."""
+    if not hasattr(program, "module"):
+        return False
     try:
         program.module()(**values)
     except Exception:

@@ -63,7 +63,7 @@ TRANSFORMERS = {
     " xglm imagegpt llama mistral qwen2 qwen3 gemma gemma2 gemma3_text phi phi3 olmo olmo2 olmo3"
     " granite stablelm cohere cohere2 starcoder2 persimmon glm glm4 nemotron helium exaone4"
     " smollm3 diffllama arcee apertus bitnet ernie4_5 seed_oss modernbert-decoder mamba mamba2"
-    " falcon_mamba rwkv recurrent_gemma xlstm jamba zamba2 bamba falcon_h1 lfm2 minicpm3 youtu"
+    " falcon_mamba rwkv recurrent_gemma xlstm jamba bamba falcon_h1 lfm2 minicpm3 youtu"
     " vaultgemma hunyuan_v1_dense ministral cwm internlm3 dbrx jetmoe moonshine reformer",
     "pairs": "t5 mt5 umt5 longt5 switch_transformers bart mbart marian pegasus pegasus_x"
     " blenderbot blenderbot-small m2m_100 plbart mvp led bigbird_pegasus prophetnet fsmt t5gemma",
@@ -74,7 +74,7 @@ TRANSFORMERS = {
     " siglip_vision_model conditional_detr table-transformer hgnet_v2 aimv2_vision_model"
     " mlcd_vision_model donut-swin",
     "both": "clip siglip chinese_clip altclip flava blip git vilt owlvit groupvit clipseg"
-    " bridgetower metaclip_2",
+    " metaclip_2",
     "audio": "wav2vec2 hubert wavlm unispeech unispeech-sat sew sew-d data2vec-audio"
     " wav2vec2-conformer",
 }
