@@ -230,6 +230,22 @@ class Selector(nn.Module):
         return found * 2, torch.nonzero(x > 1), x.narrow(0, 0, n).sum(0)
 
 
+class Extremes(nn.Module):
+    """Arithmetic with numbers that are read from a tensor and may be negative."""
+
+    def forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+        least = x.min().item()
+        assert least <= x.shape[0] + 5
+        number = (2 * least + x.shape[0]) // 3 % 4 - 1
+        return (
+            y * least,
+            y + number,
+            y * (number / 4),
+            y * torch.sym_max(least, -2),
+            y * torch.sym_float(-least),
+        )
+
+
 class Writer(nn.Module):
     """Writes in place through views, and into an operand."""
 
@@ -327,6 +343,12 @@ def examples() -> dict[str, Example]:
             (image(6, 3), torch.tensor(2)),
             ({0: BATCH}, None),
             ((image(9, 3), torch.tensor(0)), (image(2, 3), torch.tensor(2))),
+        ),
+        "extremes": Example(
+            Extremes().eval(),
+            (torch.tensor([3, -2, 5, 7]), image(3)),
+            ({0: BATCH}, None),
+            ((torch.tensor([1]), image(3)), (torch.tensor([-7, 1, 1, 1, 1]), image(3))),
         ),
         "writer": of(lambda b: image(b, 3), Writer(), ({0: BATCH},), (2,), (1,), (5,)),
         **_known(text),

@@ -781,6 +781,21 @@ for mode in ("bilinear", "bicubic"):
         lambda x, m=mode: F.interpolate(x, size=(7, 3), mode=m, align_corners=True),
         normal(1, 2, 5, 6),
     )
+    for corners in (False, True):
+        add(
+            "antialiased",
+            f"resize_{mode}_{corners}",
+            lambda x, m=mode, c=corners: F.interpolate(
+                x, size=(3, 9), mode=m, antialias=True, align_corners=c
+            ),
+            normal(1, 2, 8, 6),
+        )
+    add(
+        "antialiased",
+        f"resize_factor_{mode}",
+        lambda x, m=mode: F.interpolate(x, scale_factor=0.4, mode=m, antialias=True),
+        normal(1, 2, 8, 16),
+    )
 add(
     "images",
     "resize_linear",

@@ -118,10 +118,10 @@ def _cubic(node: FxNode, axis: ScaledAxis) -> list[Tap]:
     return [(R.add(base, _real(float(k))), w) for k, w in cubic_weights(fraction, -0.75, _real)]
 
 
-def cubic_weights(
-    fraction: Expr, a: float, real: Callable[[float], Expr]
-) -> list[tuple[int, Expr]]:
-    """Returns the offsets and weights of the four elements around a coordinate."""
+def cubic_polynomials(
+    a: float, real: Callable[[float], Expr]
+) -> tuple[Callable[[Expr], Expr], Callable[[Expr], Expr]]:
+    """Returns the weights of an element as functions of its distance: up to 1, and from 1 to 2."""
 
     def polynomial(d: Expr, *factors: float) -> Expr:
         result = real(factors[0])
@@ -135,6 +135,14 @@ def cubic_weights(
     def far(d: Expr) -> Expr:
         return polynomial(d, a, -5 * a, 8 * a, -4 * a)
 
+    return near, far
+
+
+def cubic_weights(
+    fraction: Expr, a: float, real: Callable[[float], Expr]
+) -> list[tuple[int, Expr]]:
+    """Returns the offsets and weights of the four elements around a coordinate."""
+    near, far = cubic_polynomials(a, real)
     one = real(1.0)
     remainder = R.subtract(one, fraction)
     return [
@@ -176,6 +184,57 @@ def _nearest(node: FxNode, offset: float) -> Expr:
         coordinate = R.floor(R.multiply(indices, cast(_input_step(axis), "float32")))
         x = node.emit(R.take(x, _inside(node, cast(coordinate, WORK), axis), axis=axis.index))
     return x
+
+
+# ---- with antialiasing
+
+
+@torch_op("_upsample_bilinear2d_aa")
+def upsample_linear_antialiased(node: FxNode) -> Expr:
+    return _antialiased(node, _triangle)
+
+
+@torch_op("_upsample_bicubic2d_aa")
+def upsample_cubic_antialiased(node: FxNode) -> Expr:
+    return _antialiased(node, _cubic_filter)
+
+
+def _triangle(distance: Expr) -> Expr:
+    return R.maximum(R.subtract(_real(1.0), distance), _real(0.0))
+
+
+def _cubic_filter(distance: Expr) -> Expr:
+    near, far = cubic_polynomials(-0.5, _real)
+    outer = R.where(R.less(distance, _real(2.0)), far(distance), _real(0.0))
+    return R.where(R.less(distance, _real(1.0)), near(distance), outer)
+
+
+def _antialiased(node: FxNode, weight_of: Callable[[Expr], Expr]) -> Expr:
+    """Returns an image resized by a product with a matrix of filter weights per axis."""
+    rows, columns = (_filter_matrix(node, axis, weight_of) for axis in _axes(node))
+    return R.matmul(rows, R.matmul(node.emit(_image(node)), R.permute_dims(columns)))
+
+
+def _filter_matrix(node: FxNode, axis: ScaledAxis, weight_of: Callable[[Expr], Expr]) -> Expr:
+    """Returns the weights (new, old) of input elements for each output element.
+
+    When the axis shrinks, the filter is as wide as the distance between output elements.
+    """
+    step = node.fold(_aligned_step(axis) if node.flag("align_corners") else _input_step(axis))
+    half = _real(0.5)
+    centre = R.multiply(R.add(index_range(axis.new, WORK), half), step)
+    position = R.add(index_range(axis.old, WORK), half)
+    offset = R.subtract(position, reshape_to(centre, (axis.new, 1)))
+    distance = node.fold(R.divide(R.abs(offset), R.maximum(step, _real(1.0))))
+    weights = node.fold(weight_of(distance))
+    total = R.sum(weights, axis=[1], keepdims=True)
+    return node.fold(cast(R.divide(weights, total), node.out_dtype()))
+
+
+def _aligned_step(axis: ScaledAxis) -> Expr:
+    """Returns the distance between output elements if the corners are aligned."""
+    last = R.maximum(as_tensor(axis.new - 1, WORK), _real(1.0))
+    return R.divide(as_tensor(axis.old - 1, WORK), last)
 
 
 # ---- grids
