@@ -28,7 +28,7 @@ from structir.backend.sizes import evaluator, symbols_of
 from structir.backend.threads import team_of
 from structir.backend.work import nanoseconds
 from structir.backend.workspace import SpaceLayout, Workspace
-from structir.errors import ShapeMismatchError, StructIRError
+from structir.errors import ShapeMismatchError
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.dtype import numpy_dtype
@@ -36,6 +36,7 @@ from structir.planning.layout import ArenaLayout
 
 MAX_CACHED_PLANS = 64  # limit of the bound plans in a cache,
 MAX_CACHED_BYTES = 1 << 28  # and of the bytes of their arenas
+MIN_SHARED_ELEMENTS = 1 << 14  # accessed by a plan whose kernels may be worth sharing
 MIN_SHARED_NANOSECONDS = 15_000  # of a kernel on one thread, if the threads are awake;
 ALONE = 4  # times as long is a kernel that is worth waking them,
 TOGETHER = 12  # times as long in total are smaller kernels that are worth it
