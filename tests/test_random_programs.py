@@ -28,7 +28,7 @@ def programs(chunk: int) -> Iterator[tuple[int, IRModule]]:
         yield seed, random_module(seed, SIZE)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @chunks
 @pytest.mark.filterwarnings(f"error::{DiagnosticWarning.__module__}.DiagnosticWarning")
 def test_text_reads_back(chunk: int) -> None:
@@ -44,7 +44,7 @@ def test_text_reads_back(chunk: int) -> None:
             raise
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @chunks
 def test_compiled_it_gives_what_the_interpreter_gives(chunk: int) -> None:
     for seed, module in programs(chunk):

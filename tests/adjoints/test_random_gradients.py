@@ -127,6 +127,7 @@ STEPS: list[tuple[tuple[int, ...], Callable[[Writer], Expr]]] = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("chunk", range(6))
 def test_random_programs_against_differences(chunk: int) -> None:
     for seed in range(chunk, PROGRAMS, 6):

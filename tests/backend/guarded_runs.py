@@ -20,7 +20,7 @@ GREATEST = 2**63 - 1
 EXTREME = (0, 1, 2, 5, -1, 2**61, 2**62, 2**62 + 2**60, GREATEST, -GREATEST, -GREATEST - 1)
 INTS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
 X = np.arange(10, 18)
-FEW = settings(max_examples=25, database=None, derandomize=True)
+FEW = settings(max_examples=25, deadline=None, database=None, derandomize=True)
 protect = ctypes.CDLL(None).mprotect
 
 

@@ -10,6 +10,8 @@ import structir
 from structir.errors import DiagnosticError, StructIRError
 from tests.backend.agreement import assert_agree
 
+pytestmark = pytest.mark.sampled(2)
+
 
 def program(body, *arrays, shapes=None):
     """A module whose parameters `a0`, `a1`, ... fit the arrays, or have the stated shapes."""

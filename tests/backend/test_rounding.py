@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 import structir
 
+pytestmark = pytest.mark.sampled(2)
+
 DTYPES = ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"]
 EXACT = ["add", "subtract", "multiply", "divide", "maximum", "minimum"]  # one rounding each
 UNARY = ["floor", "ceil", "abs", "negative", "nn.relu", "sign", "square"]

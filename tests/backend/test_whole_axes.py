@@ -7,6 +7,8 @@ import structir
 from structir.errors import ShapeMismatchError
 from tests.backend.agreement import assert_agree
 
+pytestmark = pytest.mark.sampled(2)
+
 ORDERED = """
 @R.function
 def main(x: R.Tensor(("n", "m", 3), "{dtype}"), edges: R.Tensor(("k",), "{dtype}")):

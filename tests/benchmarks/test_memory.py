@@ -6,6 +6,8 @@ import pytest
 
 from benchmarks.memory import rows
 
+pytestmark = pytest.mark.exhaustive
+
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads /proc")
 def test_every_case_runs() -> None:

@@ -9,6 +9,8 @@ import pytest
 
 from tests.frontend.test_microsoft import agree, floats, single
 
+pytestmark = pytest.mark.sampled(1)
+
 HEADS, GROUPS, WIDTH = 4, 2, 16
 
 

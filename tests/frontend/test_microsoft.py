@@ -13,6 +13,8 @@ from onnx.helper import np_dtype_to_tensor_dtype
 from structir.frontend.onnx.ops import microsoft_quantised
 from structir.frontend.onnx_backend import Backend
 
+pytestmark = pytest.mark.sampled(2)
+
 RNG = np.random.default_rng(5)
 MS = "com.microsoft"
 

@@ -15,6 +15,8 @@ from tests.frontend.models import made, node, value
 from tests.frontend.torch.written import archive, meta, program, symbol
 from tests.frontend.torch.written import node as torch_node
 
+pytestmark = pytest.mark.sampled(1)
+
 SIZE, LAYERS = 2048, 6
 WEIGHTS = {f"w{k}": np.full((SIZE, SIZE), 0.5 + k, np.float32) for k in range(LAYERS)}
 BYTES = LAYERS * SIZE * SIZE * 4

@@ -11,6 +11,8 @@ from onnx import TensorProto
 from structir.frontend.onnx_backend import Backend
 from tests.frontend.models import INT64, expected, made, node, value
 
+pytestmark = pytest.mark.sampled(2)
+
 RNG = np.random.default_rng(11)
 X = RNG.normal(size=(4, 5, 6)).astype("float32")
 CUBE = value("x", ["a", "b", "c"])

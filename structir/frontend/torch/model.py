@@ -96,7 +96,11 @@ def _save(program: Any) -> IO[bytes]:
 
 
 def _save_to(file: IO[bytes], program: Any) -> IO[bytes]:
-    torch.export.save(program, file)
+    try:
+        torch.export.save(program, file)
+    except BaseException:
+        file.close()
+        raise
     return file
 
 

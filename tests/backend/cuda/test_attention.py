@@ -14,6 +14,8 @@ from structir.ir.dtype import numpy_dtype
 from tests.backend.cuda.host_threads import HostThreads
 from tests.backend.cuda.simulated_every_op import on_host
 
+pytestmark = pytest.mark.sampled(1)
+
 HEADS = "R.Tensor((b, n, h, d), {t}), R.Tensor((b, m, h, d), {t}), R.Tensor((b, m, h, e), {t})"
 ROWS = "R.Tensor((b, n, d), {t}), R.Tensor((b, m, d), {t}), R.Tensor((b, m, e), {t})"
 POWERS = """

@@ -11,6 +11,8 @@ from tests.backend.cuda.fragment_kernels import FORMS, assert_multiplied, produc
 from tests.backend.cuda.host_threads import HostThreads
 from tests.backend.cuda.simulated_every_op import on_host
 
+pytestmark = pytest.mark.sampled(1)
+
 
 @pytest.mark.parametrize("form", FORMS)
 def test_warps_multiply(form):

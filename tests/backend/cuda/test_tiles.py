@@ -14,6 +14,8 @@ from tests.backend.agreement import assert_agree
 from tests.backend.cuda.host_threads import HostThreads
 from tests.backend.cuda.simulated_every_op import on_host
 
+pytestmark = pytest.mark.sampled(1)
+
 
 @pytest.fixture(scope="module")
 def device():

@@ -24,6 +24,8 @@ from tests.backend.cuda.test_ahead import Mlp
 from tests.backend.test_every_example import program
 from tests.ops.test_every_op import OPS
 
+pytestmark = pytest.mark.sampled(2)
+
 
 @pytest.fixture(scope="module")
 def device():

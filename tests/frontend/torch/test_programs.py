@@ -157,12 +157,6 @@ def test_rejects_enabled_autocast():
     np.testing.assert_array_equal(structir.interpret(module, "main", x), [0, 1])
 
 
-def test_rejects_dropout_in_training_mode():
-    nodes = [node("aten.dropout.default", "y", input="x", p=0.5, train=True)]
-    with pytest.raises(DiagnosticError, match=r"model\.eval\(\)"):
-        from_pt2(archive(program(nodes, {"x": meta(2), "y": meta(2)}, ["x"], ["y"])))
-
-
 def test_rejects_writes_with_unknown_aliasing():
     nodes = [
         node("aten.transpose.int", "t", self="x", dim0=0, dim1=1),
