@@ -175,7 +175,7 @@ def stated(scalar: Scalar) -> Scalar:
 
 def applied(fn: str, args: list[Scalar], dtype: str) -> Scalar:
     """A scalar function on numbers, as kernels spell it."""
-    operand = args[-1].dtype
+    operand, fn = args[-1].dtype, fn.removeprefix("accumulate_")
     if fn == "cast":
         if dtype not in CONVERSIONS:
             raise NotShown(dtype)

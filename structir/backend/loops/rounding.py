@@ -17,7 +17,21 @@ from structir.ir.dtype import numpy_dtype
 
 ROUND = "round_to_"
 # Results of these functions of rounded values are rounded.
-CLOSED = frozenset({"abs", "ceil", "floor", "max", "min", "neg", "round", "sign", "trunc"})
+CLOSED = frozenset(
+    {
+        "abs",
+        "accumulate_max",
+        "accumulate_min",
+        "ceil",
+        "floor",
+        "max",
+        "min",
+        "neg",
+        "round",
+        "sign",
+        "trunc",
+    }
+)
 
 
 def rounded(value: Expression, dtype: str) -> Expression:

@@ -40,6 +40,8 @@ FLOATS = {
     "trunc": "trunc({0})",
     "min": "lesser({0}, {1})",
     "max": "greater({0}, {1})",
+    "accumulate_min": "minimum({0}, {1})",  # of a reduction, which may lose the sign of a zero
+    "accumulate_max": "maximum({0}, {1})",
     "sqrt": "square_root({0})",
     "rsqrt": "{dtype}(1) / square_root({0})",
     "isnan": "{0} != {0}",

@@ -34,6 +34,7 @@ from structir.backend.loops.scatters import gathered
 from structir.backend.loops.stage import Guard, LoopProgram, Stage
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
+from structir.ir.dtype import is_float
 from structir.projections.monoid import MONOIDS
 
 MOST_TERMS = 32  # of a window that is written out, so that its results become one vector
@@ -438,9 +439,11 @@ def _written_out(stage: Stage, body: Expression) -> Stage:
         for at in _points([(a, stage.extents[a]) for a in stage.reduce])
         if (term := substituted(body, at)) is not None
     ]
-    total = terms[0]
+    total, combine = terms[0], WRITTEN_OUT[stage.monoid or ""]
+    if combine != "add" and is_float(body.dtype):
+        combine = f"accumulate_{combine}"
     for term in terms[1:]:
-        total = apply(WRITTEN_OUT[stage.monoid or ""], (total, term), body.dtype)
+        total = apply(combine, (total, term), body.dtype)
     extents = {a: stage.extents[a] for a in stage.parallel}
     return attrs.evolve(stage, reduce=(), extents=extents, body=total, monoid=None, guards=())
 
