@@ -50,6 +50,7 @@ def device(monkeypatch):
     return made
 
 
+@pytest.mark.exhaustive
 def test_it_runs_and_all_is_right(device, monkeypatch, capsys):
     cases = benchmark.cases
     chosen = lambda torch: [c for c in cases(torch) if c.name.startswith(NEEDED)]  # noqa: E731

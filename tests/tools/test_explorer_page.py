@@ -279,6 +279,7 @@ def test_random_programs_are_laid_out_without_overlaps(
     assert browser.errors() == []
 
 
+@pytest.mark.exhaustive
 def test_two_thousand_ops_are_laid_out(browser: Browser, tmp_path: Path) -> None:
     lines = ["@R.function", 'def main(v0: R.Tensor(("n", 8), "float32")):']
     for k in range(2000):

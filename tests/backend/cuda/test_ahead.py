@@ -61,6 +61,7 @@ FORMS = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.sampled(1)
 @FORMS
 def test_a_network_with_its_gradient(architecture, dtype):
     module = structir.parse(str(Mlp).replace("float32", dtype))
@@ -68,6 +69,7 @@ def test_a_network_with_its_gradient(architecture, dtype):
     assert_is_code(structir.compile(trained, target="cuda", arch=architecture), architecture)
 
 
+@pytest.mark.sampled(1)
 @FORMS
 def test_the_encoder(architecture, dtype):
     text = minilm_text().replace("float32", dtype).replace("-1e9", "-6e4")
