@@ -104,7 +104,7 @@ def test_programs_hold_every_construct_and_most_ops() -> None:
         "R.prim_value",
         "[0]",
         "R.Tuple(",
-        "found",
+        "cast",
     ):
         assert construct in text, construct
     ops = [op for op in CallGenerator(Random(0)).ops if f"R.{op.name}(" in text]

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import attrs
 
 from structir.errors import Diagnostic, DiagnosticError
-from structir.ir.dims import Dim, ceildiv, dim_max, dim_min
+from structir.ir.dims import Dim, Poly, ceildiv, compare, dim_max, dim_min
 from structir.ir.expr import Call, Expr
 from structir.opdef.adjoint_op import Cotangent, Emit
 from structir.opdef.attributes import Axis, Operands, Size
@@ -212,6 +212,9 @@ def slice_scatter_signature(call: CallView) -> ResolvedSignature:
         first, last = _normalize_bound(start, size), dim_min(_normalize_bound(end, size), size)
         attributes |= {"start": first, "count": dim_max(ceildiv(last - first, step), 0)}
         checks.append(f"{variables[axis]} == count")
+        if isinstance(step, Poly):  # an empty axis leaves no division by the step to fail
+            attributes["step_is_0"] = compare("eq", step, 0)
+            checks.append("step_is_0 == 0")
     data, source = access_text("x", index_vars(rank, "n")), access_text("src", variables)
     return ResolvedSignature(
         f"{data}, {source} -> {access_text('y', out_indices)}", stated(checks), "", attributes
