@@ -609,8 +609,8 @@ def images():
 def experts():
     rows, matrices, groups = reals(6, 3), reals(4, 3, 5), whole(4, 6)
     x, weight, index = tensors(rows, matrices, groups)
-    made = torch.bmm(x[:, None], weight[index])[:, 0]
-    case("grouped_matmul", made, rows, matrices, groups, by="torch.bmm")
+    product = torch.bmm(x[:, None], weight[index])[:, 0]
+    case("grouped_matmul", product, rows, matrices, groups, by="torch.bmm")
 
 
 def algebra():

@@ -36,21 +36,21 @@ class Answers:
 
     def required_regions(self, out: list[list[int]] | Region) -> dict[str, Region]:
         wanted = out if isinstance(out, Region) else region(*out)
-        found = self.program.required_regions({self.keys[self.result]: wanted})
-        return {name: found.get(self.keys[name], NOTHING) for name in self.params}
+        actual = self.program.required_regions({self.keys[self.result]: wanted})
+        return {name: actual.get(self.keys[name], NOTHING) for name in self.params}
 
     def affected_regions(self, name: str, box: list[list[int]]) -> Region:
-        found = self.program.affected_regions({self.keys[name]: region(*box)})
-        return found.get(self.keys[self.result], NOTHING)
+        actual = self.program.affected_regions({self.keys[name]: region(*box)})
+        return actual.get(self.keys[self.result], NOTHING)
 
 
-def listed(found: Region) -> list[list[int]] | None:
-    return None if found.bounds is None else [list(corner) for corner in found.bounds]
+def listed(actual: Region) -> list[list[int]] | None:
+    return None if actual.bounds is None else [list(corner) for corner in actual.bounds]
 
 
-def judged(found: Region, hull: list[list[int]] | None) -> str:
+def judged(actual: Region, hull: list[list[int]] | None) -> str:
     """Returns how the computed bounds compare with the measured ones."""
-    own = listed(found)
+    own = listed(actual)
     if own == hull:
         return "equal"
     if own is None or not (hull is None or region(*hull).within(region(*own))):
@@ -63,9 +63,9 @@ def verdicts(case: dict) -> Iterator[tuple[str, str, object]]:
     answers, expect = Answers(case), case["expect"]
     assert list(answers.shape) == expect["out_shape"]
     for asked in expect["regions"]:
-        found = answers.required_regions(asked["out"])
+        actual = answers.required_regions(asked["out"])
         for name, want in asked["in"].items():
-            given = found[name]
+            given = actual[name]
             yield "hull", judged(given, want["hull"]), (asked["out"], name, listed(given), want)
             if given.exact:
                 right = (given.count, given.dense) == (want["needed"], want["dense"])
@@ -78,19 +78,23 @@ def verdicts(case: dict) -> Iterator[tuple[str, str, object]]:
     yield from of_neighbours(answers, expect)
     asked = expect.get("backward")
     if asked is not None:
-        found = answers.affected_regions(asked["input"], asked["in"])
-        yield "affected", judged(found, asked["out_hull"]), (asked, listed(found))
-        if found.exact:
-            yield "count", "equal" if found.count == asked["affected"] else "wrong", (asked, found)
+        actual = answers.affected_regions(asked["input"], asked["in"])
+        yield "affected", judged(actual, asked["out_hull"]), (asked, listed(actual))
+        if actual.exact:
+            yield (
+                "count",
+                "equal" if actual.count == asked["affected"] else "wrong",
+                (asked, actual),
+            )
 
 
 def of_shards(answers: Answers, expect: dict) -> Iterator[tuple[str, str, object]]:
     read: Counter[str] = Counter()
     for asked in expect["shards"]:
-        found = answers.required_regions(asked["out"])
+        actual = answers.required_regions(asked["out"])
         for name, hull in asked["in"].items():
-            yield "shard", judged(found[name], hull), (asked["out"], name, found[name], hull)
-            read[name] += found[name].volume
+            yield "shard", judged(actual[name], hull), (asked["out"], name, actual[name], hull)
+            read[name] += actual[name].volume
     if "grid" in expect:
         boxes = [asked["out"] for asked in expect["shards"]]
         own = [listed(r) for r in shards(answers.shape, expect["grid"])]
@@ -102,9 +106,9 @@ def of_shards(answers: Answers, expect: dict) -> Iterator[tuple[str, str, object
 
 def of_neighbours(answers: Answers, expect: dict) -> Iterator[tuple[str, str, object]]:
     for asked in expect["sharing"]:
-        found = neighbours(answers.required_regions, asked["at"], asked["tile"], asked["axis"])
+        actual = neighbours(answers.required_regions, asked["at"], asked["tile"], asked["axis"])
         for name, want in asked["in"].items():
-            own = found[name]
+            own = actual[name]
             given = {
                 "box": own.box,
                 "shared_box": own.shared_box,

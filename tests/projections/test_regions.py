@@ -33,8 +33,8 @@ from structir.projections.spec import (
 def extreme(index: Dim, index_vars: dict[Sym, int]) -> tuple[int, int]:
     """Returns the least and greatest index over all points."""
     points = np.ndindex(*index_vars.values())
-    found = [dims.evaluate(index, dict(zip(index_vars, p, strict=True))) for p in points]
-    return (min(found), max(found)) if found else (0, 0)
+    offsets = [dims.evaluate(index, dict(zip(index_vars, p, strict=True))) for p in points]
+    return (min(offsets), max(offsets)) if offsets else (0, 0)
 
 
 @st.composite
