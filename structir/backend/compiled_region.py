@@ -184,7 +184,7 @@ class CompiledRegion:
             return None
         count = len(checks)
         for check, left, right in zip(checks, further, further[count:], strict=False):
-            if left != right and not (check.loose and left == 1):
+            if not check.holds(left, right):
                 return None
         if any([size < 0 for size in further[2 * count :]]):
             return None
@@ -236,14 +236,13 @@ def lowered_region(
 
 def _check(check: SizeCheck, values: Mapping[Sym, int]) -> None:
     lhs, rhs = dims.evaluate(check.left, values), dims.evaluate(check.right, values)
-    if lhs != rhs and not (check.loose and lhs == 1):
+    if not check.holds(lhs, rhs):
         if "{left}" in check.description:
             message = check.description.replace("{left}", str(lhs)).replace("{right}", str(rhs))
             raise ShapeMismatchError(message, code="E0721")
-        expected, actual = _equation(check.left, lhs), _equation(check.right, rhs)
-        raise ShapeMismatchError(
-            f"{check.description}: expected {expected}, found {actual}", code="E0721"
-        )
+        left, right = _equation(check.left, lhs), _equation(check.right, rhs)
+        sizes = f"1 or {right}, found {left}" if check.loose else f"{left}, found {right}"
+        raise ShapeMismatchError(f"{check.description}: expected {sizes}", code="E0721")
 
 
 def _equation(dim: Any, value: int) -> str:

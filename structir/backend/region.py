@@ -12,7 +12,7 @@ from structir.backend.kernel_stages import LoweredCall, lowered_call
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.expression import position
 from structir.backend.loops.from_point import NoKernelError, cast
-from structir.backend.loops.from_spec import loose_sizes, stages_of
+from structir.backend.loops.from_spec import stages_of
 from structir.backend.loops.scalar_text import EIGHTHS
 from structir.backend.loops.stage import LoopProgram, Stage
 from structir.backend.loops.views import as_view
@@ -70,6 +70,10 @@ class SizeCheck:
     right: Dim
     loose: bool
     description: str  # the owner of the sizes; or the complete message, with {left} and {right}
+
+    def holds(self, left: int, right: int) -> bool:
+        """Returns whether the values of the two sizes pass."""
+        return left == right or (self.loose and left == 1)
 
 
 @attrs.frozen(eq=False)
@@ -273,8 +277,6 @@ class RegionLowering:
             numbers = definition.resolve(call).attributes
             results, stages = whole_axis_stages(function, spec, operands, numbers, origin)
         self._note_assumptions(call)
-        for size, extent, operand in loose_sizes(spec):
-            self.checks[SizeCheck(size, extent, True, f"{_name_at(call)}: {operand}")] = None
         is_tuple = isinstance(memoize(definition.deduce, call), TupleStructInfo)
         for stage in stages:
             view = as_view(stage)
@@ -302,7 +304,8 @@ class RegionLowering:
     def _note_assumptions(self, call: Call) -> None:
         for assumption in memoize(_assumptions, call):
             description = f"{_name_at(call)}: {assumption.text}"
-            self.checks[SizeCheck(assumption.left, assumption.right, False, description)] = None
+            check = SizeCheck(assumption.left, assumption.right, assumption.broadcasts, description)
+            self.checks[check] = None
 
     def _placeholder(self, arg: Expr, memo: dict[int, Lowered]) -> Placeholder:
         """Returns an argument as a variable with the StructInfo of its buffer."""

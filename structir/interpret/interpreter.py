@@ -103,10 +103,11 @@ class Interpreter:
         for assumed in self.assumptions[id(call)]:
             if all(s in scope.sizes for d in (assumed.left, assumed.right) for s in dims.syms(d)):
                 lhs, rhs = scope.size(assumed.left), scope.size(assumed.right)
-                if lhs != rhs:
+                if not assumed.holds(lhs, rhs):
+                    relation = "broadcast" if assumed.broadcasts else "be equal"
                     sizes = f"{dims.text(assumed.left)} and {dims.text(assumed.right)}"
                     raise ShapeMismatchError(
-                        f"{op.name}{_location(call)}: expected equal sizes {sizes} "
+                        f"{op.name}{_location(call)}: expected {sizes} to {relation} "
                         f"({assumed.text}), found {lhs} and {rhs}"
                     )
 

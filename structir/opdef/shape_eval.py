@@ -33,11 +33,19 @@ BROADCASTING = "two sizes broadcast if they are equal or one of them is 1"
 
 @attrs.frozen
 class Assumption:
-    """Two dims assumed equal at compile time; a run-time check verifies it."""
+    """Two dims assumed equal at compile time; a run-time check verifies it.
+
+    If it broadcasts, the left dim may also be 1.
+    """
 
     left: Dim
     right: Dim
     text: str  # the index variable or condition that requires it
+    broadcasts: bool = False
+
+    def holds(self, left: int, right: int) -> bool:
+        """Returns whether the values of the two dims satisfy it."""
+        return left == right or (self.broadcasts and left == 1)
 
 
 @attrs.frozen(eq=False)
@@ -326,8 +334,7 @@ class _ShapeSolver:
         return extent
 
     def assume_broadcast(self, size: Dim, extent: Dim, name: str) -> None:
-        allowed = dims.select(dims.compare("eq", size, 1), 1, extent)
-        self.assumptions.append(Assumption(size, allowed, name))
+        self.assumptions.append(Assumption(size, extent, name, broadcasts=True))
 
     def check_broadcast(self, var: str, size: Dim, k: int, axis: int) -> None:
         """Checks that a broadcasting axis has size 1 or the extent of its index variable."""

@@ -404,6 +404,26 @@ def test_sizes_are_checked_where_it_comes_to_that(runs: list[bool]) -> None:
     assert runs == [True, True, False, False, False]
 
 
+OTHER_SIZES = """
+    @R.function
+    def main(x: R.Tensor(("n",), "float32"), a: R.Tensor((), "bool")):
+        if a:
+            y = R.exp(x)
+        else:
+            y = {other}
+        return R.add(y, R.const(1, "float32"))
+"""
+
+
+@pytest.mark.parametrize(
+    "other",
+    ["R.concat((x, x))", "R.tile(x, (3,))", "R.sum(x, keepdims=True)", "R.reshape(x, (-1, 1))"],
+)
+def test_branches_may_give_values_of_other_sizes(other: str) -> None:
+    calls = [(f32(n), np.asarray(a)) for n in (3, 1, 4) for a in (True, False, False)]
+    agrees(OTHER_SIZES.replace("{other}", other), *calls)
+
+
 HOST = """
     @R.function
     def main(x: R.Tensor(("n",), "int64"), a: R.Tensor((), "bool")):

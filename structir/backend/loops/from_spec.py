@@ -361,20 +361,3 @@ def _plain(dtype: str) -> str:
 
 def _reads_data(read: Read) -> bool:
     return any(e.data is not None for e in read.entries)
-
-
-def loose_sizes(spec: IndexSpec) -> list[tuple[Dim, Dim, str]]:
-    """What broadcasts undecidedly: size of an axis, extent of its letter, operand. The size must
-    turn out to be the extent, or 1."""
-    found: dict[tuple[Dim, Dim, str], None] = {}
-    for clause in spec.statements:
-        for read in clause.reads:
-            for entry in read.entries:
-                index = entry.index
-                letter = None if isinstance(index, ScalarExpr) else dims.as_sym(index)
-                if entry.loose and letter is not None and letter in spec.extents:
-                    extent = spec.extents[letter]
-                    if entry.size != extent:
-                        name = spec.operands[read.operand].name
-                        found[entry.size, extent, name] = None
-    return list(found)
