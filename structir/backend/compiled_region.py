@@ -174,9 +174,9 @@ class CompiledRegion:
     ) -> dict[Sym, int] | None:
         """Returns the size of every symbol, or None if any check fails."""
         forms, checks = self._conditions, self.boundary.checks
-        if [len(shape) for shape in shapes] != self._ranks or not all(
-            s in sizes for s in forms.free
-        ):
+        if [len(shape) for shape in shapes] != self._ranks:
+            return None
+        if forms.free and not all([s in sizes for s in forms.free]):
             return None
         values = forms.sizes(shapes, sizes)
         further = forms.further(shapes, values)

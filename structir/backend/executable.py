@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
-from itertools import chain, combinations
+from itertools import combinations
 from typing import Any, NoReturn
 
 import attrs
@@ -85,8 +85,8 @@ class CompiledFunction:
             bound = self.region.bind_valid(shapes, args)
         if bound is None:
             return False
-        declared = self._forms.result_sizes(shapes)
-        return declared == tuple(chain(*[s for s, _ in bound.owned_forms]))
+        sizes = [shape for shape, _ in bound.owned_forms]
+        return self._forms.are_results(bound.plan.owned_dims, sizes, shapes)
 
     def _call(self, args: Sequence[Value], out: Sequence[Value] | None) -> Value:
         params = self.params

@@ -19,7 +19,7 @@ def test_arenas_of_many_sizes_do_not_pile_up(monkeypatch):
     (region,) = executable._regions["main"]
     kept = region._bound.latest()
     assert 1 <= len(kept) < 4
-    assert sum(bound.layout[1] for bound in kept[1:]) <= 100_000
+    assert sum(bound.arena_bytes for bound in kept[1:]) <= 100_000
 
 
 def test_calls_that_do_not_overlap_share_one_arena():
