@@ -15,6 +15,7 @@ from structir.backend import archive, progress
 from structir.backend.cached_plans import CachedPlans, FunctionStore
 from structir.backend.compiled_interpreter import CompiledInterpreter
 from structir.backend.compiled_region import CompiledRegion, lowered_region
+from structir.backend.cpu.features import check_host
 from structir.backend.every_rank import EveryRank, rows_of
 from structir.backend.loops.writer import MissingCodeError
 from structir.backend.plan import BoundPlan, KernelPlan, recording
@@ -276,7 +277,11 @@ class Executable:
             region.prepare()
 
     def __getitem__(self, name: str) -> Callable[..., Value]:
-        """Returns a function of the module, which is called with arrays."""
+        """Returns a function of the module, which is called with arrays.
+
+        Raises DiagnosticError if its code is for another CPU, whose instructions this one lacks.
+        """
+        check_host()
         if name in self.direct and not recording.get():
             return self.direct[name].entry
         if name in self._every_rank:

@@ -17,7 +17,7 @@ import numpy as np
 from structir.backend import progress
 from structir.backend.cpu.kernels import CompiledKernel, kernel
 from structir.backend.cpu.layouts import SPACE
-from structir.backend.cpu.runner import run_address
+from structir.backend.cpu.runner import run_address, space_reserver
 from structir.backend.loops.buffer import Buffer, element_bytes
 from structir.backend.loops.writer import KernelText
 from structir.backend.memory import ALIGNMENT, ArenaLayout, Lifetime, lifetimes
@@ -35,6 +35,7 @@ from structir.ir.dtype import numpy_dtype
 Array = Any
 MAX_CACHED_PLANS = 64  # limit of the bound plans in a cache,
 MAX_CACHED_BYTES = 1 << 28  # and of the bytes of their arenas
+MAX_SPACES = 32  # concurrent native calls at the same sizes
 MIN_SHARED_ELEMENTS = 1 << 14  # accessed by a plan whose kernels may be worth sharing
 MIN_SHARED_NANOSECONDS = 15_000  # of a kernel on one thread, if the threads are awake;
 ALONE = 4  # times as long is a kernel that is worth waking them,
@@ -245,9 +246,15 @@ class BoundPlan:
         return counts
 
     @cached_property
-    def space_of_calls(self) -> Workspace:
-        """The workspace of native calls, which use it one at a time."""
-        return Workspace(self)
+    def spaces_of_calls(self) -> list[Workspace]:
+        """The workspaces of native calls. One call at a time uses each of them."""
+        return [Workspace(self)]
+
+    def is_short_of_spaces(self) -> bool:
+        """Whether concurrent calls use all workspaces of native calls, and more are allowed."""
+        spaces = self.spaces_of_calls
+        is_allowed = len(spaces) * self.arena_bytes < MAX_CACHED_BYTES and len(spaces) < MAX_SPACES
+        return is_allowed and all([space.words[SPACE.busy] for space in spaces])
 
     @property
     def is_large(self) -> bool:
@@ -257,13 +264,12 @@ class BoundPlan:
     def workspace(self) -> Workspace:
         """Returns a workspace for exclusive use, until `give_back`.
 
-        The workspace of native calls is preferred, so that calls that do not overlap share one
-        arena.
+        Those of native calls are preferred, so that calls that do not overlap share one arena.
         """
-        native: Workspace | None = self.__dict__.get("space_of_calls")
-        if native is not None and not native.words[SPACE.busy]:
-            native.words[SPACE.busy] = 1
-            return native
+        for space in self.__dict__.get("spaces_of_calls", ()):
+            if not space.words[SPACE.busy] and space_reserver()(space.address):
+                reserved: Workspace = space
+                return reserved
         try:
             return self.free.pop()
         except IndexError:
@@ -271,7 +277,7 @@ class BoundPlan:
 
     def give_back(self, space: Workspace) -> None:
         """Returns a workspace to the pool."""
-        if space is self.__dict__.get("space_of_calls"):
+        if any([space is native for native in self.__dict__.get("spaces_of_calls", ())]):
             space.words[SPACE.busy] = 0
         else:
             self.free.append(space)
@@ -335,6 +341,11 @@ class BoundPlans:
         """Returns all cached plans, the latest first."""
         with self._lock:
             return list(reversed(self._plans.values()))
+
+    def has(self, plan: BoundPlan) -> bool:
+        """Whether a plan is cached."""
+        with self._lock:
+            return any([cached is plan for cached in self._plans.values()])
 
     def __len__(self) -> int:
         return len(self._plans)
