@@ -9,9 +9,9 @@ import importlib
 import importlib.util
 import json
 import os
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -19,6 +19,7 @@ from structir.errors import Diagnostic, ParseError, warn
 from structir.lazy import lazy_module
 from structir.printer.constants import reference_name
 from structir.printer.files.archive import (
+    PANELS,
     TEXT,
     contents,
     large_constants,
@@ -28,6 +29,9 @@ from structir.printer.files.archive import (
     stored,
     write,
 )
+
+if TYPE_CHECKING:
+    from structir.printer.files.column_panels import ModuleArrays
 
 np = lazy_module("numpy")
 executables = lazy_module("structir.backend.executable")
@@ -68,13 +72,20 @@ def put_plans(executable: Executable, make_writer: Any, arrays: Any, facts: dict
     """Adds the compiled functions of an executable to the contents of its file."""
     functions = [function.stored for function in executable.direct.values()]
     names = {id(data): reference_name(data) for data in large_constants(executable.module)}
-    table = _Arrays(arrays, names)
-    writer = make_writer(lambda array: packed_references.reference_to(array, table.name_of))
+    table, panels = _Arrays(arrays, names), packed_references.StoredPanels()
+
+    def reference_to(array: Any) -> Any:
+        return panels.add(packed_references.reference_to(array, table.name_of), array)
+
+    writer = make_writer(reference_to)
     serialized = stored_functions.written(functions, writer)
     key = disk.digest(facts[TEXT])  # plans are valid for this exact source only
     entry = disk.CacheEntry({}, json.dumps(serialized).encode())
     arrays[PLANS_OF + key] = _bytes(disk.packed(key, entry))
     facts[PLANS] = json.dumps(executable.function_names)
+    if len(serialized["functions"]) == len(executable.function_names):
+        records = panels.replace_constants(arrays)
+        facts |= {PANELS: json.dumps(records)} if records else {}
 
 
 def load(path: Path) -> Any:
@@ -115,7 +126,7 @@ def _of_backend(target: str) -> Any:
     return importlib.import_module(module_name)
 
 
-def plans_in(arrays: dict[str, Any], facts: dict[str, str], make_reader: Any) -> SavedPlans | None:
+def plans_in(arrays: ModuleArrays, facts: dict[str, str], make_reader: Any) -> SavedPlans | None:
     """Returns the compiled functions of a file; None if they are damaged."""
     key = disk.digest(facts[TEXT])  # plans are valid for this exact source only
     if PLANS_OF + key not in arrays:
@@ -125,7 +136,7 @@ def plans_in(arrays: dict[str, Any], facts: dict[str, str], make_reader: Any) ->
     if entry is None or names is None:
         return None
     try:
-        array_of = partial(packed_references.referenced, array_of=arrays.__getitem__)
+        array_of = partial(packed_references.referenced_in_file, arrays=arrays)
         functions = stored_functions.decoded(entry.data, make_reader, array_of)
     except stored_functions.NotStoredError:
         return None
@@ -144,8 +155,11 @@ class _Arrays:
     def name_of(self, array: Any) -> str:
         """Returns the name of an array, after adding it to the file if needed."""
         if id(array) not in self.names:
-            name = self.names[id(array)] = f"{array.dtype.name}_of_plans_{len(self.names)}"
-            self.arrays[name] = stored(array)
+            name = reference_name(array)
+            if name not in self.arrays:
+                name = f"{array.dtype.name}_of_plans_{len(self.names)}"
+                self.arrays[name] = stored(array)
+            self.names[id(array)] = name
             self.references.append(array)
         return self.names[id(array)]
 
@@ -170,7 +184,7 @@ def _bytes(data: bytes) -> Any:
 
 
 def offered(
-    arrays: dict[str, Any], keys: list[str] | None, offer: Callable[[str, Any], None]
+    arrays: Mapping[str, Any], keys: list[str] | None, offer: Callable[[str, Any], None]
 ) -> bool:
     """Passes the valid kernels of a file to the compiler; returns whether all are valid."""
     entries = {k: _entry(k, arrays.get(PREFIX + k)) for k in keys or ()}

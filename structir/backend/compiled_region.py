@@ -18,6 +18,7 @@ from structir.backend.recipe import Assumed, Boundary, KernelSequence, boundary_
 from structir.backend.region import LoweredRegion, SizeCheck
 from structir.backend.results import RESULTS
 from structir.backend.tensor_forms import ShapeForms
+from structir.backend.workspace import Workspace
 from structir.errors import ShapeMismatchError, StructIRError
 from structir.ir import dims
 from structir.ir.dims import Sym
@@ -103,10 +104,20 @@ class CompiledRegion:
         """Runs a bound plan; inputs that are not dense are copied."""
         inputs = [dense(a, d) for a, (d, _) in zip(arrays, self.forms, strict=True)]
         owned = [RESULTS.new(s, d) for s, d in bound.owned_forms] if out is None else out
+        if self._native is not None and is_native(bound) and bound.is_short_of_spaces():
+            self._add_space(bound, self._native)
         space = bound.workspace()
         space.outside[:-1] = [a.ctypes.data for a in (*inputs, *owned)]
         bound.run(space)
         return owned if bound.is_plain else results_of(bound, arrays, owned)
+
+    def _add_space(self, bound: BoundPlan, native: NativeCall) -> None:
+        """Adds a workspace for one more concurrent native call."""
+        with self._lock:
+            if bound.is_short_of_spaces() and self._bound.has(bound):
+                space = Workspace(bound)
+                bound.spaces_of_calls.append(space)
+                native.add_space(space)
 
     @cached_property
     def entry(self) -> Callable[..., Any]:
@@ -145,9 +156,9 @@ class CompiledRegion:
         if self._native is not None:
             if evicted:
                 latest = [b for b in self._bound.latest() if is_native(b)]
-                self._native.set_spaces([b.space_of_calls for b in latest])
+                self._native.set_spaces([s for b in latest for s in b.spaces_of_calls])
             elif is_native(bound):
-                self._native.add_space(bound.space_of_calls)
+                self._native.add_space(bound.spaces_of_calls[0])
         return bound
 
     def _bind_lowered_again(self, arrays: Sequence[Array], values: Mapping[Sym, int]) -> BoundPlan:
@@ -174,9 +185,9 @@ class CompiledRegion:
     ) -> dict[Sym, int] | None:
         """Returns the size of every symbol, or None if any check fails."""
         forms, checks = self._conditions, self.boundary.checks
-        if [len(shape) for shape in shapes] != self._ranks or not all(
-            s in sizes for s in forms.free
-        ):
+        if [len(shape) for shape in shapes] != self._ranks:
+            return None
+        if forms.free and not all([s in sizes for s in forms.free]):
             return None
         values = forms.sizes(shapes, sizes)
         further = forms.further(shapes, values)

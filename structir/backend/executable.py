@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
-from itertools import chain, combinations
+from itertools import combinations
 from typing import Any, NoReturn
 
 import attrs
@@ -15,6 +15,7 @@ from structir.backend import archive, progress
 from structir.backend.cached_plans import CachedPlans, FunctionStore
 from structir.backend.compiled_interpreter import CompiledInterpreter
 from structir.backend.compiled_region import CompiledRegion, lowered_region
+from structir.backend.cpu.features import check_host
 from structir.backend.every_rank import EveryRank, rows_of
 from structir.backend.loops.writer import MissingCodeError
 from structir.backend.plan import BoundPlan, KernelPlan, recording
@@ -85,8 +86,8 @@ class CompiledFunction:
             bound = self.region.bind_valid(shapes, args)
         if bound is None:
             return False
-        declared = self._forms.result_sizes(shapes)
-        return declared == tuple(chain(*[s for s, _ in bound.owned_forms]))
+        sizes = [shape for shape, _ in bound.owned_forms]
+        return self._forms.are_results(bound.plan.owned_dims, sizes, shapes)
 
     def _call(self, args: Sequence[Value], out: Sequence[Value] | None) -> Value:
         params = self.params
@@ -276,7 +277,11 @@ class Executable:
             region.prepare()
 
     def __getitem__(self, name: str) -> Callable[..., Value]:
-        """Returns a function of the module, which is called with arrays."""
+        """Returns a function of the module, which is called with arrays.
+
+        Raises DiagnosticError if its code is for another CPU, whose instructions this one lacks.
+        """
+        check_host()
         if name in self.direct and not recording.get():
             return self.direct[name].entry
         if name in self._every_rank:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
+from typing import Any
 
 import attrs
+import numpy as np
 
+from structir.backend.cpu.size_machine import offset_assigner
 from structir.backend.loops.buffer import Buffer, element_bytes
 from structir.backend.loops.writer import KernelText
+from structir.backend.sizes import integers
 from structir.planning import layout
 
 ALIGNMENT = 64
+NO_OFFSETS = np.zeros(0, np.int64)
 
 
 @attrs.frozen(eq=False)
@@ -37,17 +43,41 @@ def lifetimes(kernels: Sequence[KernelText], outside: frozenset[Buffer]) -> list
     ]
 
 
-def arena_layout(spans: Sequence[Lifetime]) -> layout.ArenaLayout:
-    """Returns the layout of an arena, for any sizes."""
-    return layout.ArenaLayout([(span.first, span.last) for span in spans])
+class ArenaLayout:
+    """Lays out an arena for the sizes of many calls: later ones in compiled code."""
 
+    def __init__(self, spans: Sequence[Lifetime]) -> None:
+        self.spans = spans
+        self._count = len(spans)
+        self._uses = 0
+        self._lock = threading.Lock()
+        words = [word for s in spans for word in (s.first, s.last, s.element_bytes)]
+        self._words = np.array([*words, 0], np.int64)
+        self._memory = np.zeros(5 * self._count + 3, np.int64)
+        self._addresses = int(self._words.ctypes.data), int(self._memory.ctypes.data)
 
-def laid_out(
-    arena: layout.ArenaLayout, spans: Sequence[Lifetime], elements: Sequence[int]
-) -> tuple[list[int], int]:
-    """Returns the offset of each buffer, and the size of the arena, in bytes."""
-    sizes = [
-        -(-max(count, 1) * span.element_bytes // ALIGNMENT) * ALIGNMENT
-        for span, count in zip(spans, elements, strict=True)
-    ]
-    return arena.assign(sizes)
+    def assign(self, elements: Sequence[int]) -> tuple[Any, int]:
+        """Returns the offset of each buffer as an array, and the size of the arena, in bytes."""
+        if self._count == 0:
+            return NO_OFFSETS, 0
+        self._uses += 1
+        if self._uses == 1 or self._count > layout.MOST_COMPARED:
+            return self._assign(elements)
+        words, memory = self._addresses
+        end = 2 * self._count
+        with self._lock:
+            try:
+                self._memory[: self._count] = elements
+            except OverflowError:
+                return self._assign(elements)
+            if offset_assigner()(words, self._count, memory):
+                return self._assign(elements)
+            return self._memory[self._count : end].copy(), int(self._memory[end])
+
+    def _assign(self, elements: Sequence[int]) -> tuple[Any, int]:
+        sizes = [
+            -(-max(count, 1) * span.element_bytes // ALIGNMENT) * ALIGNMENT
+            for span, count in zip(self.spans, elements, strict=True)
+        ]
+        offsets, size = layout.assign_offsets([(s.first, s.last) for s in self.spans], sizes)
+        return integers(offsets), size

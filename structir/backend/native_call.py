@@ -105,7 +105,7 @@ class NativeCall:
             first = 0
             for space in reversed(spaces):
                 space.words[SPACE.next] = first
-                first = space.words.ctypes.data
+                first = space.address
             self._spaces = list(spaces)
             self.table[TABLE.first_space] = first
 
@@ -118,7 +118,7 @@ class NativeCall:
         with self._lock:
             space.words[SPACE.next] = self.table[TABLE.first_space]
             self._spaces.append(space)
-            self.table[TABLE.first_space] = space.words.ctypes.data
+            self.table[TABLE.first_space] = space.address
 
 
 def native_call(

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import cache, cached_property
 from itertools import accumulate, chain, pairwise
-from math import prod
 from typing import Any
 
 import attrs
@@ -18,13 +17,13 @@ import numpy as np
 from structir.backend import progress
 from structir.backend.cpu.kernels import CompiledKernel, kernel
 from structir.backend.cpu.layouts import SPACE
-from structir.backend.cpu.runner import run_address
+from structir.backend.cpu.runner import run_address, space_reserver
 from structir.backend.loops.buffer import Buffer, element_bytes
 from structir.backend.loops.writer import KernelText
-from structir.backend.memory import ALIGNMENT, Lifetime, arena_layout, laid_out, lifetimes
+from structir.backend.memory import ALIGNMENT, ArenaLayout, Lifetime, lifetimes
 from structir.backend.recipe import KernelSequence
 from structir.backend.results import is_large
-from structir.backend.sizes import evaluator, symbols_of
+from structir.backend.sizes import Evaluator, symbols_of
 from structir.backend.threads import team_of
 from structir.backend.work import nanoseconds
 from structir.backend.workspace import SpaceLayout, Workspace
@@ -32,10 +31,11 @@ from structir.errors import ShapeMismatchError
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.dtype import numpy_dtype
-from structir.planning.layout import ArenaLayout
 
+Array = Any
 MAX_CACHED_PLANS = 64  # limit of the bound plans in a cache,
 MAX_CACHED_BYTES = 1 << 28  # and of the bytes of their arenas
+MAX_SPACES = 32  # concurrent native calls at the same sizes
 MIN_SHARED_ELEMENTS = 1 << 14  # accessed by a plan whose kernels may be worth sharing
 MIN_SHARED_NANOSECONDS = 15_000  # of a kernel on one thread, if the threads are awake;
 ALONE = 4  # times as long is a kernel that is worth waking them,
@@ -48,12 +48,18 @@ CHUNK_MULTIPLE = 64  # chunk sizes are multiples of this if the range is long en
 class Numbers:
     """The integers of a plan at given sizes, by purpose."""
 
-    words: tuple[int, ...]  # the words of a workspace that depend on sizes, in its order
-    sizes: list[tuple[int, ...]]  # the sizes in the argument block of each kernel
-    ranges: tuple[int, ...]  # the iterations of each kernel
-    external: tuple[int, ...]  # the elements of each input and owned result
-    elements: tuple[int, ...]  # the elements of each buffer in the arena
+    words: Array  # the words of a workspace that depend on sizes, in its order
+    size_slices: Sequence[slice]  # the words that are sizes of each kernel
+    ranges: list[int]  # the iterations of each kernel
+    external: list[int]  # the elements of each input and owned result
+    elements: list[int]  # the elements of each buffer in the arena
+    result_bytes: list[int]  # of each owned result
     shapes: list[tuple[int, ...]]  # the shape of each owned result and output
+
+    @property
+    def sizes(self) -> list[tuple[int, ...]]:
+        """The sizes in the argument block of each kernel."""
+        return [tuple(self.words[part].tolist()) for part in self.size_slices]
 
 
 def _compiled(text: KernelText) -> CompiledKernel:
@@ -84,7 +90,8 @@ class KernelPlan:
         self.external = {b: i for i, b in enumerate((*self.inputs, *self.owned))}
         self.symbols: list[Sym] = symbols_of(chain(*self._dims()))
         self._parts = self._slices()
-        self._evaluate = evaluator([*chain(*self._dims())], self.symbols)
+        self._words = self._parts[len(self.texts) + 4].stop
+        self._evaluate = Evaluator([*chain(*self._dims())], self.symbols)
 
     def compiled(self, text: KernelText) -> CompiledKernel:
         """Compiles a kernel to machine code."""
@@ -106,12 +113,17 @@ class KernelPlan:
     @cached_property
     def arena(self) -> ArenaLayout:
         """The layout of the arena."""
-        return arena_layout(self.spans)
+        return ArenaLayout(self.spans)
 
     @cached_property
     def owned_dtypes(self) -> list[Any]:
         """The dtype of each owned result."""
         return [numpy_dtype(b.dtype) for b in self.owned]
+
+    @cached_property
+    def owned_dims(self) -> list[Dim]:
+        """The dims of all owned results."""
+        return [dim for buffer in self.owned for dim in buffer.shape]
 
     @cached_property
     def constant_size(self) -> int:
@@ -129,15 +141,17 @@ class KernelPlan:
 
     def numbers(self, sizes: Sequence[int]) -> Numbers:
         """Evaluates all integers of the plan, at sizes in the order of `symbols`."""
-        values = self._evaluate(*sizes)
-        parts = [values[part] for part in self._parts]
+        values = self._evaluate(sizes)
         count = len(self.texts)
-        ranges, *_, external, elements = parts[count : count + 7]
-        shapes = parts[count + 7 :]
-        words = values[: self._parts[count + 4].stop]
+        start = self._parts[count].start
+        numbers = values[start:].tolist()
+        parts = [numbers[p.start - start : p.stop - start] for p in self._parts[count:]]
+        ranges, _, _, _, result_bytes, external, elements, *sizes = parts
+        shapes = [tuple(shape) for shape in sizes]
         if any([size < 0 for shape in shapes for size in shape]):
             raise ShapeMismatchError(f"expected sizes >= 0, found {shapes}")
-        return Numbers(words, parts[:count], ranges, external, elements, shapes)
+        words, slices = values[: self._words], self._parts[:count]
+        return Numbers(words, slices, ranges, external, elements, result_bytes, shapes)
 
     @cached_property
     def layout(self) -> SpaceLayout:
@@ -185,7 +199,7 @@ class BoundPlan:
         self.threads = threads if self.team else 1
         self.chunks = self._chunks()
         self.bytes_of_one_thread: dict[Buffer, int] = {}
-        self.arena_elements = self._arena_elements()
+        self.offsets, self.arena_bytes = plan.arena.assign(self._arena_elements())
 
     @property
     def result_forms(self) -> list[tuple[tuple[int, ...], Any]]:
@@ -232,30 +246,30 @@ class BoundPlan:
         return counts
 
     @cached_property
-    def layout(self) -> tuple[list[int], int]:
-        """The offset of each buffer in the arena, and the size of the arena, in bytes."""
-        return laid_out(self.plan.arena, self.plan.spans, self.arena_elements)
+    def spaces_of_calls(self) -> list[Workspace]:
+        """The workspaces of native calls. One call at a time uses each of them."""
+        return [Workspace(self)]
 
-    @cached_property
-    def space_of_calls(self) -> Workspace:
-        """The workspace of native calls, which use it one at a time."""
-        return Workspace(self)
+    def is_short_of_spaces(self) -> bool:
+        """Whether concurrent calls use all workspaces of native calls, and more are allowed."""
+        spaces = self.spaces_of_calls
+        is_allowed = len(spaces) * self.arena_bytes < MAX_CACHED_BYTES and len(spaces) < MAX_SPACES
+        return is_allowed and all([space.words[SPACE.busy] for space in spaces])
 
-    @cached_property
+    @property
     def is_large(self) -> bool:
         """Whether a result is so large that its memory is pooled."""
-        return any([is_large(prod(s) * d.itemsize) for s, d in self.owned_forms])
+        return any([is_large(size) for size in self.numbers.result_bytes])
 
     def workspace(self) -> Workspace:
         """Returns a workspace for exclusive use, until `give_back`.
 
-        The workspace of native calls is preferred, so that calls that do not overlap share one
-        arena.
+        Those of native calls are preferred, so that calls that do not overlap share one arena.
         """
-        native: Workspace | None = self.__dict__.get("space_of_calls")
-        if native is not None and not native.words[SPACE.busy]:
-            native.words[SPACE.busy] = 1
-            return native
+        for space in self.__dict__.get("spaces_of_calls", ()):
+            if not space.words[SPACE.busy] and space_reserver()(space.address):
+                reserved: Workspace = space
+                return reserved
         try:
             return self.free.pop()
         except IndexError:
@@ -263,7 +277,7 @@ class BoundPlan:
 
     def give_back(self, space: Workspace) -> None:
         """Returns a workspace to the pool."""
-        if space is self.__dict__.get("space_of_calls"):
+        if any([space is native for native in self.__dict__.get("spaces_of_calls", ())]):
             space.words[SPACE.busy] = 0
         else:
             self.free.append(space)
@@ -271,7 +285,7 @@ class BoundPlan:
     def run(self, space: Workspace) -> None:
         """Runs the plan on the addresses in the workspace: inputs first, then owned results."""
         record = recording.get()
-        failed = record(self, space) if record else run_space()(space.words.ctypes.data)
+        failed = record(self, space) if record else run_space()(space.address)
         error = space.failure(failed - 1) if failed else None
         self.give_back(space)
         if error is not None:
@@ -311,13 +325,13 @@ class BoundPlans:
         with self._lock:
             replaced = self._plans.pop(key, None)
             self._plans[key] = plan
-            self._bytes += plan.layout[1] - (replaced.layout[1] if replaced else 0)
+            self._bytes += plan.arena_bytes - (replaced.arena_bytes if replaced else 0)
             if not self._is_over(MAX_CACHED_PLANS, MAX_CACHED_BYTES):
                 return replaced is not None
             while len(self._plans) > 1 and self._is_over(
                 MAX_CACHED_PLANS * 3 // 4, MAX_CACHED_BYTES
             ):
-                self._bytes -= self._plans.popitem(last=False)[1].layout[1]
+                self._bytes -= self._plans.popitem(last=False)[1].arena_bytes
             return True
 
     def _is_over(self, plans: int, arena_bytes: int) -> bool:
@@ -327,6 +341,11 @@ class BoundPlans:
         """Returns all cached plans, the latest first."""
         with self._lock:
             return list(reversed(self._plans.values()))
+
+    def has(self, plan: BoundPlan) -> bool:
+        """Whether a plan is cached."""
+        with self._lock:
+            return any([cached is plan for cached in self._plans.values()])
 
     def __len__(self) -> int:
         return len(self._plans)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain
-from math import prod
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
+from structir.backend.cpu.size_machine import HEAD_WORDS, LARGEST, OPERATION, size_evaluator
 from structir.ir import dims
-from structir.ir.dims import Dim, Poly, Sym
+from structir.ir.dims import Atom, Dim, Poly, Sym
 
-Evaluate = Callable[..., tuple[int, ...]]
-LIMIT = 1 << 63  # of 64-bit arithmetic
-VECTOR_VALUES = 16  # fewer values are evaluated one by one
+Array = Any
+FIRST_USES = 1  # evaluated by Python: most programs have one size
 
 
 def symbols_of(values: Iterable[Dim]) -> list[Sym]:
@@ -24,64 +24,115 @@ def symbols_of(values: Iterable[Dim]) -> list[Sym]:
     return sorted(symbols, key=lambda s: s.order)
 
 
-def evaluator(values: Sequence[Dim], symbols: Sequence[Sym]) -> Evaluate:
-    """Returns a function from the sizes of symbols to the values of dims, each evaluated once.
+def integers(values: Sequence[int]) -> Array:
+    """Returns integers as an array of int64, or of Python integers if one is larger."""
+    try:
+        return np.array(values, np.int64)
+    except OverflowError:
+        return np.array(values, object)
 
-    It runs no generated code, since a plan may come from a file. Products of sizes are multiplied
-    as Python integers. Their weighted sums are 64-bit vectors if no sum can overflow.
+
+class Evaluator:
+    """Evaluates dims for the sizes of symbols: later sizes by a table of instructions in compiled
+    code.
+
+    It runs no generated code, since a plan may come from a file. Python evaluates values exactly
+    that are too large for the instructions, and reports divisions by zero.
     """
-    distinct = list(dict.fromkeys(values))
-    number_of = {dim: number for number, dim in enumerate(distinct)}
-    order = [number_of[value] for value in values]
 
-    def exact(sizes: Sequence[int]) -> tuple[int, ...]:
-        assignment = dict(zip(symbols, sizes, strict=True))
-        computed = [dims.evaluate(dim, assignment) for dim in distinct]
-        return tuple([computed[number] for number in order])
+    def __init__(self, values: Sequence[Dim], symbols: Sequence[Sym]) -> None:
+        self._values, self._symbols = values, symbols
+        self._uses = 0
+        self._program: SizeProgram | None = None
 
-    if len(distinct) < VECTOR_VALUES:
-        return lambda *sizes: exact(sizes)
-    sums = WeightedSums(distinct, symbols)
-    indices = np.array(order, np.int64)
+    def __call__(self, sizes: Sequence[int]) -> Array:
+        """Returns the values as `integers`."""
+        if self._program is None:
+            self._uses += 1
+            if self._uses <= FIRST_USES:
+                return self._exactly(sizes)
+            self._program = SizeProgram(self._values, self._symbols)
+        values = self._program.run(sizes)
+        return self._exactly(sizes) if values is None else values
 
-    def evaluate(*sizes: int) -> tuple[int, ...]:
-        products = sums.products(sizes)
-        if max(products) * sums.largest >= LIMIT or min(products) * sums.largest <= -LIMIT:
-            return exact(sizes)
-        terms = sums.weights * np.array(products, np.int64)[sums.terms]
-        return tuple(np.add.reduceat(terms, sums.starts)[indices].tolist())
-
-    return evaluate
+    def _exactly(self, sizes: Sequence[int]) -> Array:
+        assignment = dict(zip(self._symbols, sizes, strict=True))
+        distinct = {dim: dims.evaluate(dim, assignment) for dim in dict.fromkeys(self._values)}
+        return integers([distinct[dim] for dim in self._values])
 
 
-class WeightedSums:
-    """Dims as weighted sums of products of sizes; the first product is 1."""
+class SizeProgram:
+    """Dims as instructions on registers: first the sizes, then constants and values."""
 
-    def __init__(self, distinct: Sequence[Dim], symbols: Sequence[Sym]) -> None:
-        self.symbols = symbols
-        index_of = {symbol: index for index, symbol in enumerate(symbols)}
-        rows = [
-            {(): dim.constant, **dim.terms} if type(dim) is Poly else {(): dim} for dim in distinct
-        ]
-        numbers = {m: k for k, m in enumerate(dict.fromkeys([(), *chain(*rows)]))}
-        self.largest = max([sum(map(abs, row.values())) for row in rows])
-        is_small = self.largest < LIMIT
-        self.weights = np.array([w if is_small else 0 for row in rows for w in row.values()])
-        self.terms = np.array([numbers[m] for row in rows for m in row], np.int64)
-        self.starts = np.cumsum([0, *[len(row) for row in rows]])[:-1]
-        self._single = [_single(m, index_of) for m in numbers]
-        self._dims = [Poly({m: 1}, 0) if m else 1 for m in numbers]
+    def __init__(self, values: Sequence[Dim], symbols: Sequence[Sym]) -> None:
+        self._numbers: dict[Any, int] = {symbol: k for k, symbol in enumerate(symbols)}
+        self._initial = [0] * len(symbols)
+        self._steps: list[list[int]] = []
+        self._inputs = len(symbols)
+        order = [self._dim(value) for value in values]
+        self._results = len(self._initial)
+        head = [self._inputs, len(self._steps), self._results, len(order)]
+        assert len(head) == HEAD_WORDS
+        self._words = np.array([*head, *[w for s in self._steps for w in s], *order], np.int64)
+        self._address = int(self._words.ctypes.data)
+        self._is_small = all([abs(number) < LARGEST for number in self._initial])
+        memory = self._initial + [0] * len(order)
+        self._memory = np.array(memory if self._is_small else [0], np.int64)
+        self._memory_address = int(self._memory.ctypes.data)
+        self._lock = threading.Lock()
+        self._run = size_evaluator()
 
-    def products(self, sizes: Sequence[int]) -> list[int]:
-        """Returns the value of every product."""
-        assignment: Mapping[Sym, int] = dict(zip(self.symbols, sizes, strict=True))
-        return [
-            dims.evaluate(dim, assignment) if factors is None else prod([sizes[k] for k in factors])
-            for factors, dim in zip(self._single, self._dims, strict=True)
-        ]
+    def run(self, sizes: Sequence[int]) -> Array | None:
+        """Returns the values at some sizes; None if Python must evaluate them."""
+        if not self._is_small:
+            return None
+        with self._lock:
+            self._memory[: self._inputs] = sizes
+            if self._run(self._address, self._memory_address):
+                return None
+            return self._memory[self._results :].copy()
 
+    def _register(self, key: Any, initial: int = 0) -> int:
+        self._numbers[key] = len(self._initial)
+        self._initial.append(initial)
+        return self._numbers[key]
 
-def _single(monomial: Sequence[object], index_of: Mapping[Sym, int]) -> list[int] | None:
-    """Returns the indices of the factors; None if a factor is not a symbol."""
-    indices = [index_of.get(atom) if type(atom) is Sym else None for atom in monomial]
-    return None if None in indices else [k for k in indices if k is not None]
+    def _constant(self, number: int) -> int:
+        known = self._numbers.get(number)
+        return self._register(number, number) if known is None else known
+
+    def _step(self, operation: str, *operands: int) -> int:
+        key = (operation, *operands)
+        if key not in self._numbers:
+            register = self._register(key)
+            code = getattr(OPERATION, operation)
+            self._steps.append([code, register, *operands, *[0] * (3 - len(operands))])
+        return self._numbers[key]
+
+    def _dim(self, dim: Dim) -> int:
+        """Returns the register of a dim."""
+        if type(dim) is not Poly:
+            return self._constant(dim)
+        if dim not in self._numbers:
+            terms = [self._term(atoms, factor) for atoms, factor in dim.terms.items()]
+            if dim.constant:
+                terms.append(self._constant(dim.constant))
+            self._numbers[dim] = self._combined("add", terms)
+        return self._numbers[dim]
+
+    def _term(self, atoms: Sequence[Atom], factor: int) -> int:
+        product = self._combined("multiply", [self._atom(atom) for atom in atoms])
+        return product if factor == 1 else self._step("multiply", product, self._constant(factor))
+
+    def _combined(self, operation: str, registers: Sequence[int]) -> int:
+        value = registers[0]
+        for register in registers[1:]:
+            value = self._step(operation, value, register)
+        return value
+
+    def _atom(self, atom: Atom) -> int:
+        if type(atom) is Sym:
+            return self._numbers[atom]
+        operands = [self._dim(argument) for argument in atom.args]
+        combines = atom.fn in ("min", "max")  # of two operands or more
+        return self._combined(atom.fn, operands) if combines else self._step(atom.fn, *operands)

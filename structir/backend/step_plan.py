@@ -69,7 +69,7 @@ class StepPlan:
         code.step(KIND.end)
         self.offsets, size = code.arena()
         self.own_bytes = size + ALIGNMENT
-        self.plan_bytes = max([plan.layout[1] for plan in code.plans], default=0) + ALIGNMENT
+        self.plan_bytes = max([plan.arena_bytes for plan in code.plans], default=0) + ALIGNMENT
         self.bytes = self.own_bytes + self.plan_bytes
         if self.bytes > MAX_CACHED_BYTES:
             raise NotPlannedError("values that need too much memory")
@@ -135,7 +135,7 @@ class StepSpace:
             space = Workspace(bound, shared)
             for index in positions:
                 self.workspaces[index] = space
-                self.words[index, 1] = space.words.ctypes.data
+                self.words[index, 1] = space.address
                 self.words[index, 2] = self.external.ctypes.data + WORD * code.external_from[index]
         base = -(-self.arena.ctypes.data // ALIGNMENT) * ALIGNMENT
         for cell, slot in code.cells.items():
@@ -206,6 +206,7 @@ class NativeSpace:
         self._tables = [np.array([*words, 0], np.int64) for words in tables]
         addresses = [int(words.ctypes.data) for words in self._tables]
         self.words = np.zeros(len(SPACE), np.int64)
+        self.address = int(self.words.ctypes.data)
         space_words = {
             SPACE.long: sum([b.elements_touched for b in plan.code.plans]) > GIL_RELEASE_ELEMENTS,
             SPACE.dims: addresses[0],

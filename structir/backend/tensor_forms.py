@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from structir.backend.sizes import evaluator, symbols_of
+from structir.backend.sizes import Evaluator, symbols_of
 from structir.errors import DiagnosticError
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
@@ -24,26 +24,41 @@ class ShapeForms:
     def __init__(self, shapes: Iterable[Sequence[Dim]], further: Sequence[Dim] = ()) -> None:
         flat = [*chain.from_iterable(shapes)]
         self.indices = symbol_indices(flat)
-        self.count = len(flat)
         self.free = [s for s in symbols_of([*flat, *further]) if s not in self.indices]
-        self._evaluate = evaluator([*flat, *further], [*self.indices, *self.free])
+        number_of = {s: k for k, s in enumerate([*self.indices, *self.free])}
+        symbols = [dims.as_sym(dim) for dim in flat]
+        self._constant_axes = [k for k, dim in enumerate(flat) if isinstance(dim, int)]
+        self._constants = [flat[k] for k in self._constant_axes]
+        self._symbol_axes = [k for k, symbol in enumerate(symbols) if symbol is not None]
+        self._numbers = [number_of[s] for s in symbols if s is not None]
+        others = {*range(len(flat))} - {*self._constant_axes, *self._symbol_axes}
+        self._other_axes = sorted(others)
+        computed = [*[flat[k] for k in self._other_axes], *further]
+        self._evaluate = Evaluator(computed, [*number_of]) if computed else None
 
     def sizes(self, shapes: Iterable[Shape], known: Mapping[Sym, int]) -> dict[Sym, int]:
         """Returns the size of each symbol: a known one, or that of its first axis."""
         flat = [*chain.from_iterable(shapes)]
-        return {s: known[s] if s in known else flat[k] for s, k in self.indices.items()} | {
-            s: known[s] for s in self.free
-        }
+        sizes = {s: known[s] if s in known else flat[k] for s, k in self.indices.items()}
+        for symbol in self.free:
+            sizes[symbol] = known[symbol]
+        return sizes
 
-    def further(self, shapes: Iterable[Shape], sizes: Mapping[Sym, int]) -> Shape | None:
+    def further(self, shapes: Iterable[Shape], sizes: Mapping[Sym, int]) -> list[int] | None:
         """Returns the values of the further dims; None if a shape differs from its form."""
+        flat, numbers = [*chain.from_iterable(shapes)], [*sizes.values()]
+        if [flat[k] for k in self._constant_axes] != self._constants:
+            return None
+        if [flat[k] for k in self._symbol_axes] != [numbers[k] for k in self._numbers]:
+            return None
+        if self._evaluate is None:
+            return []
         try:
-            values = self._evaluate(*sizes.values())
+            values: list[int] = self._evaluate(numbers).tolist()
         except DiagnosticError:
             return None
-        if values[: self.count] != tuple(chain.from_iterable(shapes)):
-            return None
-        return values[self.count :]
+        count = len(self._other_axes)
+        return values[count:] if values[:count] == [flat[k] for k in self._other_axes] else None
 
 
 class CallForms:
@@ -55,12 +70,12 @@ class CallForms:
         self._types = [np.ndarray] * len(params)
         self._dtypes = [numpy_dtype(str(p.dtype)) for p in params]
         self._ranks = [len(_dims(p)) for p in params]
-        declared = [*chain.from_iterable([_dims(r) for r in results])]
+        self._declared = [*chain.from_iterable([_dims(r) for r in results])]
         indices = symbol_indices([*chain.from_iterable([_dims(p) for p in params])])
-        symbols = symbols_of(declared)
+        symbols = symbols_of(self._declared)
         self._indices = [indices[s] for s in symbols if s in indices]
         self.is_closed = len(self._indices) == len(symbols)
-        self._evaluate = evaluator(declared, symbols)
+        self._evaluate = Evaluator(self._declared, symbols)
 
     def shapes(self, arguments: Sequence[Any]) -> tuple[Shape, ...] | None:
         """Returns the shapes of arrays of the declared dtypes and ranks; None for other values."""
@@ -71,10 +86,13 @@ class CallForms:
         shapes = tuple([a.shape for a in arguments])
         return shapes if [len(shape) for shape in shapes] == self._ranks else None
 
-    def result_sizes(self, shapes: Iterable[Shape]) -> Shape:
-        """Returns the declared sizes of all axes of the results, for the shapes of arguments."""
+    def are_results(self, computed: Sequence[Dim], values: Iterable[Shape], shapes: Any) -> bool:
+        """Whether results have the declared sizes: dims, and their values for arguments."""
+        if computed == self._declared:
+            return True
         flat = [*chain.from_iterable(shapes)]
-        return self._evaluate(*[flat[index] for index in self._indices])
+        declared = self._evaluate([flat[index] for index in self._indices]).tolist()
+        return bool(declared == [*chain.from_iterable(values)])
 
 
 def call_forms(

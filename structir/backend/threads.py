@@ -72,7 +72,7 @@ class WorkerPool:
 
     def _prepare(self) -> None:
         """Resets the table: no worker is busy or asleep."""
-        for index in (TEAM.open, TEAM.next, TEAM.active, TEAM.failed, TEAM.owner, TEAM.sleepers):
+        for index in (TEAM.open, TEAM.next, TEAM.active, TEAM.failed, TEAM.callers, TEAM.sleepers):
             self.table[index] = 0
         self._sync[:] = 0
         start = int(self._sync.ctypes.data)

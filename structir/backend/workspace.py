@@ -96,17 +96,19 @@ class Workspace:
         plan, numbers, threads = bound.plan, bound.numbers, bound.threads
         layout = plan.layout
         self.plan = plan
-        offsets, size = bound.layout
-        self.arena = np.empty(size + ALIGNMENT, np.uint8) if arena is None else arena
         memory = layout.template.copy()
         if threads > 1:
             block = layout.template[layout.arguments :]
             memory = np.concatenate([memory, *[block] * (threads - 1)])
         memory[layout.sized] = numbers.words
-        memory[layout.relocated] += memory.ctypes.data
-        base = -(-self.arena.ctypes.data // ALIGNMENT) * ALIGNMENT
-        if offsets:
-            memory[layout.span_words] = np.add(offsets, base)[layout.span_numbers]
+        self.address = int(memory.ctypes.data)
+        memory[layout.relocated] += self.address
+        self.arena = arena
+        if len(bound.offsets):
+            if arena is None:
+                self.arena = np.empty(bound.arena_bytes + ALIGNMENT, np.uint8)
+            base = -(-self.arena.ctypes.data // ALIGNMENT) * ALIGNMENT
+            memory[layout.span_words] = (bound.offsets + base)[layout.span_numbers]
         self.arguments = memory[layout.arguments :].reshape(threads, layout.stride)
         self.outside = memory[layout.outside : layout.arguments]
         self.words = memory
@@ -115,7 +117,7 @@ class Workspace:
         if threads > 1:
             self._share(bound)
         self.running: Sequence[int] = range(len(numbers.ranges))
-        if numbers.ranges and min(numbers.ranges) <= 0:
+        if min(numbers.ranges, default=1) <= 0:
             self._skip_empty(numbers.ranges)
 
     def _share(self, bound: BoundPlan) -> None:

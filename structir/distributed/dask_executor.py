@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import attrs
 
 from structir.distributed.assembly import (
     allocate_results,
@@ -42,7 +47,7 @@ def dask_arrays(function: Sharded, args: Sequence[Value]) -> Value:
 
 def compute_results(function: Sharded, args: Sequence[Value], client: Any, progress: bool) -> Value:
     """Computes the results as NumPy arrays; a worker holds only its blocks of them."""
-    plan, tasks = _cells(function, args)
+    plan, tasks = _cells(function, args, client)
     results = allocate_results(plan)
     completed = (
         _run_on_cluster(client, tasks) if client is not None else enumerate(dask.compute(*tasks))
@@ -67,10 +72,15 @@ def _run_on_cluster(client: Any, tasks: Sequence[Value]) -> Iterator[tuple[int, 
         future.release()
 
 
-def _cells(function: Sharded, args: Sequence[Value]) -> tuple[Plan, list[Value]]:
+def _cells(
+    function: Sharded, args: Sequence[Value], client: Any = None
+) -> tuple[Plan, list[Value]]:
     _check_dask()
     plan = function.plan(*args)
-    program = dask.delayed(function.shard_program(plan), pure=True)
+    shard_program = attrs.evolve(
+        function.shard_program(plan), concurrent_tasks=concurrent_tasks(client)
+    )
+    program = dask.delayed(shard_program, pure=True)
     inputs = function.values(plan, args)
     run = dask.delayed(run_task)
     tasks = [
@@ -78,6 +88,23 @@ def _cells(function: Sharded, args: Sequence[Value]) -> tuple[Plan, list[Value]]
         for shard in plan.shards
     ]
     return plan, reduce_cells(plan, tasks, dask.delayed(combine_partials))
+
+
+def concurrent_tasks(client: Any) -> int:
+    """Returns the most tasks that run at once on one machine: the threads of its workers.
+
+    Without a cluster, Dask has a thread for each core.
+    """
+    try:
+        client = client or cluster.default_client()
+    except ValueError:
+        client = None
+    if client is None or client.asynchronous:
+        return os.cpu_count() or 1
+    threads: Counter[str | None] = Counter()
+    for address, count in client.nthreads().items():
+        threads[urlsplit(address).hostname] += count
+    return max(threads.values(), default=1)
 
 
 def _check_dask() -> None:

@@ -3,6 +3,7 @@ once, and runs it on the received blocks."""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Container, Mapping, Sequence
 from functools import lru_cache
@@ -12,6 +13,8 @@ import attrs
 
 from structir.analysis.variables import walk
 from structir.backend.compile import compile as compile_module
+from structir.backend.cores import physical_cores
+from structir.backend.threads import VARIABLE
 from structir.distributed.plan import Piece, Plan, Shard
 from structir.distributed.planning import Blocks, Planner, make_planner
 from structir.distributed.shard_function import PartialResults, ShardFunction
@@ -38,6 +41,7 @@ class ShardProgram:
     pieces: int
     locations: tuple[tuple[int, str], ...]  # lines of `source` and their original locations
     origin: str  # name and location of the original function
+    concurrent_tasks: int = 1  # on each machine
 
 
 @attrs.frozen
@@ -87,6 +91,7 @@ class WorkerState:
     module: IRModule
     planner: Planner
     parts: PartialResults
+    num_threads: int | None = None
     compiled: dict[Any, Run] = attrs.Factory(dict)
     functions: dict[Task, ShardFunction] = attrs.Factory(dict)
 
@@ -123,7 +128,8 @@ class WorkerState:
             others = self.module.functions
             name = unused_name("shard", others)
             module = self.module.with_functions({**others, name: function.function})
-            self.compiled[function.key] = compile_module(module)[name]
+            executable = compile_module(module, num_threads=self.num_threads)
+            self.compiled[function.key] = executable[name]
         return self.compiled[function.key]
 
 
@@ -135,7 +141,18 @@ def worker_state(program: ShardProgram) -> WorkerState:
     assert isinstance(function, Function)
     planner = make_planner(function, dict(program.sizes), program.name, program.pieces)
     others = {name: f for name, f in module.functions.items() if name != program.name}
-    return WorkerState(IRModule(others), planner, PartialResults(planner.program))
+    threads = threads_of_task(program.concurrent_tasks)
+    return WorkerState(IRModule(others), planner, PartialResults(planner.program), threads)
+
+
+def threads_of_task(concurrent_tasks: int) -> int | None:
+    """Returns the number of threads of one task: its share of the cores of this machine.
+
+    STRUCTIR_NUM_THREADS takes precedence.
+    """
+    if VARIABLE in os.environ:
+        return None
+    return max(1, physical_cores() // concurrent_tasks)
 
 
 def run_task(program: ShardProgram, task: Task, *values: Value) -> tuple[Value, ...]:

@@ -8,63 +8,6 @@ from collections.abc import Sequence
 
 Span = tuple[int, int]  # first and last step of a lifetime
 MOST_COMPARED = 1024  # limit of the quadratic algorithm
-MOST_ORDERS = 16  # of sizes, with memoized layouts
-
-
-class ArenaLayout:
-    """Assigns offsets for the sizes of many calls, which are positive.
-
-    An offset is a sum of sizes. The sums of one call serve later calls with the same order of
-    sizes, unless values with overlapping lifetimes would overlap.
-    """
-
-    def __init__(self, spans: Sequence[Span]) -> None:
-        self.spans = spans
-        self._sums: dict[tuple[int, ...], OffsetSums | None] = {}  # from the second call on
-
-    def assign(self, sizes: Sequence[int]) -> tuple[list[int], int]:
-        """Returns the offset of each value and the size of the arena."""
-        if len(sizes) > MOST_COMPARED:
-            return _in_order(self.spans, sizes)
-        order = tuple(sorted(range(len(sizes)), key=sizes.__getitem__, reverse=True))
-        sums = self._sums.get(order)
-        layout = sums.assign(sizes) if sums else None
-        if layout is None:
-            layout = assign_offsets(self.spans, sizes)
-            if len(self._sums) >= MOST_ORDERS and order not in self._sums:
-                self._sums.clear()
-            self._sums[order] = (
-                OffsetSums(self.spans, sizes, layout[0]) if order in self._sums else None
-            )
-        return layout
-
-
-class OffsetSums:
-    """Each offset of a layout as the end of another value, or 0."""
-
-    def __init__(self, spans: Sequence[Span], sizes: Sequence[int], offsets: list[int]) -> None:
-        order = sorted(range(len(spans)), key=offsets.__getitem__)
-        self._pairs = [
-            (low, high)
-            for position, low in enumerate(order)
-            for high in order[position + 1 :]
-            if spans[low][0] <= spans[high][1] and spans[high][0] <= spans[low][1]
-        ]
-        base = {
-            high: low for low, high in self._pairs if offsets[low] + sizes[low] == offsets[high]
-        }
-        self._bases = [(index, base[index]) for index in order if offsets[index]]
-
-    def assign(self, sizes: Sequence[int]) -> tuple[list[int], int] | None:
-        """Returns the offsets for other sizes and the size of the arena; None if values overlap."""
-        offsets = [0] * len(sizes)
-        ends = [*sizes]
-        for index, base in self._bases:
-            offsets[index] = offset = ends[base]
-            ends[index] += offset
-        if any([ends[low] > offsets[high] for low, high in self._pairs]):
-            return None
-        return offsets, max(ends, default=0)
 
 
 def assign_offsets(spans: Sequence[Span], sizes: Sequence[int]) -> tuple[list[int], int]:

@@ -1,11 +1,14 @@
 """Arenas are cached for the latest sizes only."""
 
+import threading
+
 import numpy as np
 import pytest
 
 import structir
 from structir.backend import plan
 from structir.backend.cpu.layouts import SPACE
+from structir.backend.executable import CompiledFunction
 from structir.errors import ShapeMismatchError
 
 
@@ -19,7 +22,7 @@ def test_arenas_of_many_sizes_do_not_pile_up(monkeypatch):
     (region,) = executable._regions["main"]
     kept = region._bound.latest()
     assert 1 <= len(kept) < 4
-    assert sum(bound.layout[1] for bound in kept[1:]) <= 100_000
+    assert sum(bound.arena_bytes for bound in kept[1:]) <= 100_000
 
 
 def test_calls_that_do_not_overlap_share_one_arena():
@@ -33,13 +36,64 @@ def test_calls_that_do_not_overlap_share_one_arena():
             function(x.astype("float64"), w)
     (region,) = executable._regions["main"]
     (bound,) = region._bound.latest()
-    assert bound.free == [] and not bound.space_of_calls.words[SPACE.busy]
+    (space,) = bound.spaces_of_calls
+    assert bound.free == [] and not space.words[SPACE.busy]
     first = bound.workspace()
     second = bound.workspace()
-    assert first is bound.space_of_calls and second is not first
+    assert first is space and second is not first
     np.testing.assert_allclose(function(x, w), np.exp(x @ w) @ w, rtol=1e-4)  # beside them
     bound.give_back(first)
     assert bound.workspace() is first
+
+
+def test_concurrent_calls_run_natively(monkeypatch):
+    executable = structir.compile(products(), num_threads=1)
+    function, python_calls = executable["main"], []
+    x, w = np.ones((50, 60), np.float32), np.full((60, 60), 0.1, np.float32)
+    expected = function(x, w)
+    (region,) = executable._regions["main"]
+    (bound,) = region._bound.latest()
+    call = CompiledFunction._call
+    monkeypatch.setattr(
+        CompiledFunction, "_call", lambda *args: python_calls.append(args) or call(*args)
+    )
+    for count in range(1, 5):  # so many calls at once
+        for space in bound.spaces_of_calls:
+            space.words[SPACE.busy] = 1
+        before = len(python_calls)
+        for _ in range(3):
+            np.testing.assert_array_equal(function(x, w), expected)
+        assert len(python_calls) == before + 1
+        assert len(bound.spaces_of_calls) == count + 1
+    monkeypatch.setattr(plan, "MAX_SPACES", 5)
+    for space in bound.spaces_of_calls:
+        space.words[SPACE.busy] = 1
+    np.testing.assert_array_equal(function(x, w), expected)
+    assert len(bound.spaces_of_calls) == 5
+
+
+@pytest.mark.parametrize("rows", [7, 300])
+def test_threads_that_call_one_function_do_not_share_memory(rows):
+    module = products()
+    main = structir.compile(module, num_threads=2)["main"]
+    w = floats(60, 60) * np.float32(0.1)
+    inputs = [floats(rows, 60) * np.float32(0.1 + seed) for seed in range(8)]
+    expected = [main(x, w) for x in inputs]
+    strided = [np.asfortranarray(x) for x in inputs]
+    wrong = []
+
+    def call(k):
+        for repeat in range(60):
+            x = strided[k] if repeat % 3 == 2 else inputs[k]
+            if not np.array_equal(main(x, w), expected[k]):
+                wrong.append(k)
+
+    callers = [threading.Thread(target=call, args=(k,)) for k in range(8)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert wrong == []
 
 
 def products():

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import structir
+from structir.backend import memory
 from structir.backend import sizes as backend_sizes
 from structir.backend.executable import CompiledFunction
 from structir.errors import DiagnosticError, ShapeMismatchError
@@ -13,7 +14,13 @@ from structir.ir import dims
 from structir.planning import layout
 
 N, M = dims.sym("n"), dims.sym("m")
-TERMS = [N, M, N * M, N * N * 3 - M, dims.floordiv(N, 3), dims.dim_max(N, M), N * M * M - 7]
+TERMS = [
+    *(N, M, N * M, N * N * 3 - M, N * M * M - 7, 5, -N),
+    *(dims.floordiv(N - 9, 3), dims.floormod(N - 9, M + 1), dims.ceildiv(N * M, 7)),
+    *(dims.dim_max(N, M, 5 - N), dims.dim_min(N, M * 2, 40)),
+    *[dims.compare(sign, N, M) for sign in ("<", "<=", ">", ">=", "==", "!=")],
+    dims.select(dims.compare("<", N, M), dims.floordiv(N, M), N),
+]
 
 
 @given(
@@ -25,17 +32,41 @@ def test_vectors_of_sizes_are_exact(weights, n, m):
     values = [TERMS[k % len(TERMS)] * w + k for k, w in enumerate(weights)]
     symbols = backend_sizes.symbols_of([N, M])
     numbers = dict(zip(symbols, (n, m) if symbols[0] is dims.as_sym(N) else (m, n), strict=True))
-    computed = backend_sizes.evaluator(values, symbols)(*numbers.values())
-    assert computed == tuple(dims.evaluate(value, numbers) for value in values)
-    assert all(type(value) is int for value in computed)
+    evaluate = backend_sizes.Evaluator(values, symbols)
+    for _ in range(3):  # first by Python, then by instructions
+        computed = evaluate([*numbers.values()]).tolist()
+        assert computed == [dims.evaluate(value, numbers) for value in values]
+        assert all(type(value) is int for value in computed)
 
 
 def test_vectors_report_a_division_by_zero():
     values = [dims.floordiv(N * k + 5, M) for k in range(1, 30)]
-    evaluate = backend_sizes.evaluator(values, [dims.as_sym(N), dims.as_sym(M)])
-    assert evaluate(3, 2)[0] == 4
-    with pytest.raises(DiagnosticError, match="division by zero"):
-        evaluate(3, 0)
+    evaluate = backend_sizes.Evaluator(values, [dims.as_sym(N), dims.as_sym(M)])
+    for _ in range(3):
+        assert evaluate([3, 2])[0] == 4
+        with pytest.raises(DiagnosticError, match="division by zero"):
+            evaluate([3, 0])
+
+
+LIFETIMES = st.lists(
+    st.tuples(st.integers(0, 9), st.integers(0, 4), st.sampled_from([1, 2, 4, 8])), max_size=12
+)
+ELEMENTS = st.sampled_from([0, 1, 15, 16, 17, 100, 3000, 1 << 43, (1 << 44) + 1, 1 << 63])
+
+
+@given(values=LIFETIMES, elements=st.lists(st.lists(ELEMENTS, min_size=12, max_size=12)))
+def test_arenas_of_later_sizes_are_laid_out_like_the_first(values, elements):
+    spans = [memory.Lifetime(None, low, low + more, width) for low, more, width in values]
+    arena = memory.ArenaLayout(spans)
+    for counts in elements:
+        counts = counts[: len(spans)]
+        sizes = [
+            -(-max(count, 1) * span.element_bytes // memory.ALIGNMENT) * memory.ALIGNMENT
+            for span, count in zip(spans, counts, strict=True)
+        ]
+        expected = layout.assign_offsets([(s.first, s.last) for s in spans], sizes)
+        offsets, size = arena.assign(counts)
+        assert (offsets.tolist(), size) == expected
 
 
 PROGRAM = """

@@ -171,8 +171,8 @@ def test_generated_code_calls_no_unknown_function():
     evil = dims.as_dim(opaque_atom("print", (size,), (0, None)))
     with pytest.raises(ValueError, match="no function of sizes"):
         dims.python_text(evil)
-    evaluate = sizes.evaluator([size * 2, 7, dims.dim_max(size, 3)], sizes.symbols_of([size]))
-    assert evaluate(5) == (10, 7, 5) and evaluate(1) == (2, 7, 3)
+    evaluate = sizes.Evaluator([size * 2, 7, dims.dim_max(size, 3)], sizes.symbols_of([size]))
+    assert [evaluate([n]).tolist() for n in (5, 1)] == [[10, 7, 5], [2, 7, 3]]
 
 
 # mutations

@@ -6,11 +6,12 @@ import threading
 import time
 from collections.abc import Iterator
 
+import attrs
 import numpy as np
 import pytest
 
 import structir
-from structir.distributed import shard
+from structir.distributed import dask_executor, shard, worker
 from structir.errors import StructIRError
 
 dask = pytest.importorskip("dask")
@@ -60,6 +61,30 @@ def test_workers_compute_the_result_of_the_function(client: object) -> None:
     module, args = structir.parse(ROWS), (floats(33, 40), floats(40))
     result = shard(module, grid=(4, 1)).compute(*args, client=client)
     np.testing.assert_array_equal(result, structir.compile(module)["main"](*args))
+
+
+def test_tasks_share_the_cores_of_their_machine(
+    client: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("STRUCTIR_NUM_THREADS", raising=False)
+    monkeypatch.setattr(worker, "physical_cores", lambda: 8)
+    assert dask_executor.concurrent_tasks(client) == 2
+    assert [worker.threads_of_task(n) for n in (1, 2, 3, 8, 9, 64)] == [8, 4, 2, 1, 1, 1]
+    module, x = structir.parse(ROWS), floats(33, 40)
+    plan = shard(module, grid=(4, 1)).plan(x, floats(40))
+    program = shard(module, grid=(4, 1)).shard_program(plan)
+    state = worker.worker_state(attrs.evolve(program, concurrent_tasks=2))
+    assert state.num_threads == 4
+    monkeypatch.setenv("STRUCTIR_NUM_THREADS", "3")
+    assert worker.threads_of_task(2) is None
+
+
+def test_tasks_without_a_cluster_have_a_thread_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_client() -> object:
+        raise ValueError("no client")
+
+    monkeypatch.setattr(distributed, "default_client", no_client)
+    assert dask_executor.concurrent_tasks(None) == os.cpu_count()
 
 
 def test_threads_compute_the_result_of_the_function() -> None:

@@ -25,18 +25,6 @@ def test_values_live_at_once_do_not_overlap(
     check(spans, sizes, offsets, whole)
 
 
-@given(values=VALUES, scales=st.lists(st.lists(st.integers(1, 9), min_size=24, max_size=24)))
-def test_one_layout_serves_many_sizes(values, scales) -> None:  # type: ignore[no-untyped-def]
-    spans = [(first, first + length) for first, length, _ in values]
-    arena = layout.ArenaLayout(spans)
-    for scale in scales:
-        sizes = [8 + size * factor for (*_, size), factor in zip(values, scale, strict=False)]
-        doubled = [2 * size for size in sizes]
-        check(spans, sizes, *arena.assign(sizes))
-        assert arena.assign(sizes) == arena.assign(sizes)
-        check(spans, doubled, *arena.assign(doubled))
-
-
 def check(spans: list[tuple[int, int]], sizes: list[int], offsets: list[int], whole: int) -> None:
     alive = [
         sum(s for (a, b), s in zip(spans, sizes, strict=True) if a <= t <= b) for t in range(30)

@@ -50,6 +50,37 @@ def cpu_features() -> frozenset[str]:
         raise DiagnosticError(Diagnostic(message, hint=hint)) from None
 
 
+# Features whose instructions LLVM generates only for calls of their own, which no kernel has.
+NAMES_OF_UNUSED = """
+adx aes amx-avx512 amx-bf16 amx-complex amx-fp16 amx-fp8 amx-int8 amx-movrs amx-tf32 amx-tile
+amx-transpose avx512vp2intersect cldemote clflushopt clwb clzero cmpccxadd enqcmd fsgsbase hreset
+invpcid kl lwp movdir64b movdiri movrs mwaitx pclmul pconfig pku prefetchi prfchw ptwrite raoint
+rdpid rdpru rdrnd rdseed rtm serialize sgx sha sha512 shstk sm3 sm4 tsxldtrk uintr usermsr vaes
+vpclmulqdq waitpkg wbnoinvd widekl xsave xsavec xsaveopt xsaves
+"""
+UNUSED = frozenset(NAMES_OF_UNUSED.split())
+
+
+@cache
+def check_host() -> None:
+    """Raises DiagnosticError if code for the CPU that the environment names cannot run here."""
+    name, _ = processor()
+    if options.CPU_FEATURES is None:
+        return  # the host
+    here = {f for f, has in llvm.get_host_cpu_features().items() if has}
+    missing = sorted(cpu_features() - here - UNUSED)
+    if missing:
+        host = llvm.get_host_cpu_name()
+        message = f"NUMBA_CPU_NAME: expected a CPU whose code runs on this one, {host}, found "
+        message += f"{name}, which has {', '.join(missing)}"
+        hint = f"`NUMBA_CPU_NAME={host}`, or unset it, to run programs; other CPUs compile only"
+        written = [f for f in missing if f"+{f}" in options.CPU_FEATURES.split(",")]
+        if written:
+            message = f"NUMBA_CPU_FEATURES: expected features of this CPU, found {written[0]}"
+            hint = f"remove `+{written[0]}`"
+        raise DiagnosticError(Diagnostic(message, hint=hint))
+
+
 @cache
 def has_wide_vectors() -> bool:
     """Whether there are 512-bit vectors; scaling by a power of two is one instruction then, and no

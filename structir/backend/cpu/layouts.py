@@ -96,7 +96,7 @@ class TeamPlaces(NamedTuple):
     next: int = 16
     active: int = 24
     failed: int = 32
-    owner: int = 40
+    callers: int = 40  # calls under way that could use the team; the first one has it
     sleepers: int = 48
     row: int = 56
     stride: int = 57

@@ -38,8 +38,13 @@ def packed(matrix: NDArray[Any]) -> NDArray[Any]:
 
 def packed_narrow(matrix: NDArray[Any]) -> NDArray[Any]:
     """The same in panels one register wide."""
-    lanes = lanes_of(matrix.dtype.name)
-    return _in_panels(matrix, [lanes] * -(-matrix.shape[1] // lanes))
+    return _in_panels(matrix, narrow_widths(matrix.shape[1], matrix.dtype.name))
+
+
+def narrow_widths(columns: int, dtype: str) -> list[int]:
+    """The widths of panels one register wide."""
+    lanes = lanes_of(dtype)
+    return [lanes] * -(-columns // lanes)
 
 
 def _in_panels(matrix: NDArray[Any], widths: list[int]) -> NDArray[Any]:

@@ -6,11 +6,14 @@ leaves all that is not plain to the Python function that it stands before.
 
 from __future__ import annotations
 
+import ctypes
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 from numba import types
 
+from structir.backend.cpu.atomics import atomic_set
 from structir.backend.cpu.c_functions import c_function
 from structir.backend.cpu.intrinsics import POINTERS, offset_by
 from structir.backend.cpu.layouts import (
@@ -67,11 +70,11 @@ def run_space(space: Word) -> Word:
     """Run the program of a space on the addresses that it holds, kernel by kernel; 0, or 1 + the
     row at which one failed."""
     patch(space)
-    team, failed = space[SPACE.team], 0
+    team, own, failed = space[SPACE.team], space[SPACE.team], 0
     if team != 0 and not take(words_at(team)):
-        team = 0
+        own = 0
     for number in range(space[SPACE.row_count]):
-        if run_row(space, number, team) != 0:
+        if run_row(space, number, own) != 0:
             failed = number + 1
             break
     if team != 0:
@@ -117,11 +120,11 @@ def fits_space(args: Word, table: Word, space: Word) -> Word:
 
 @vectorisable
 def found_space(args: Word, table: Word) -> Word:
-    """The address of the space for the sizes of the arguments, moved to the front; else 0."""
+    """The address of a free space for the sizes of the arguments, moved to the front; else 0."""
     before, at = 0, table[TABLE.first_space]
     while at != 0:
         space = words_at(at)
-        if fits_space(args, table, space):
+        if space[SPACE.busy] == 0 and fits_space(args, table, space):
             if before != 0:
                 words_at(before)[SPACE.next] = space[SPACE.next]
                 space[SPACE.next] = table[TABLE.first_space]
@@ -216,7 +219,7 @@ def plain_space(args: Word, table: Word) -> Word:
         if not is_dense(words_at(args[k]), table, forms[2 * k], forms[2 * k + 1], DENSE):
             return 0
     at = found_space(args, table)
-    if at == 0 or words_at(at)[SPACE.busy] != 0:
+    if at == 0:
         return 0
     outside = words_at(words_at(at)[SPACE.outside])
     for k in range(table[TABLE.inputs]):
@@ -254,6 +257,19 @@ def enter(me: Word, args: Word, count: Word, names: Word) -> Word:
                 return result
             call_c(table[TABLE.drop], (result,))
     return call_c(table[TABLE.call], (table[TABLE.otherwise], args, count, names))
+
+
+def reserve(space: Word) -> Word:
+    """Whether a space was free; it is the caller's then."""
+    return atomic_set(further(space, SPACE.busy), 1) == 0
+
+
+@cache
+def space_reserver() -> Callable[[int], int]:
+    """`reserve` on an address. It holds the GIL, as native calls do that look for a free space: no
+    other thread runs between the test and the change."""
+    found = built("reserve", lambda: c_function(types.int64(WORDS), reserve))
+    return ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(found.addresses[0])
 
 
 @cache

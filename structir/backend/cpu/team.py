@@ -76,14 +76,15 @@ def run_split(team: Word, row: Word, stride: Word, threads: Word) -> Word:
 
 @vectorisable
 def take(team: Word) -> Word:
-    """Whether the team was free and is the caller's now."""
-    return atomic_set(further(team, TEAM.owner), 1) == 0
+    """Whether the team is the caller's now: no other call is under way, which would need the
+    processors itself. Each call gives back."""
+    return atomic_add(further(team, TEAM.callers), 1) == 0
 
 
 @vectorisable
 def give_back(team: Word) -> Word:
-    """The team is free again."""
-    atomic_write(further(team, TEAM.owner), 0)
+    """One call less is under way."""
+    atomic_add(further(team, TEAM.callers), -1)
     return 0
 
 

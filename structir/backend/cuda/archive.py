@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -28,6 +27,7 @@ from structir.backend.cuda.stored import DeviceReading, DeviceWriting
 from structir.backend.cuda.target import device_to_load_on
 from structir.errors import StructIRError
 from structir.printer.files.archive import contents, listed, module_of, write
+from structir.printer.files.column_panels import ModuleArrays
 
 ARCHITECTURE, TF32 = "structir.architecture", "structir.tf32"
 
@@ -51,7 +51,7 @@ def save(executable: DeviceExecutable, path: Path) -> None:
     write(arrays, facts, path)
 
 
-def loaded(path: Path, arrays: dict[str, Any], facts: dict[str, str]) -> DeviceExecutable:
+def loaded(path: Path, arrays: ModuleArrays, facts: dict[str, str]) -> DeviceExecutable:
     """The executable that a file holds, for the card of this machine if there is one."""
     architecture, name = facts.get(ARCHITECTURE, ""), os.fspath(path)
     device, tf32 = device_to_load_on(architecture), facts.get(TF32) == str(True)

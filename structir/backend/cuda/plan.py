@@ -16,7 +16,7 @@ from structir.backend.cuda.device import Device, DeviceMemory, KernelPointer, La
 from structir.backend.cuda.device_text import DeviceText, OperandStrides, Product
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.writer import KernelText
-from structir.backend.memory import ALIGNMENT, laid_out
+from structir.backend.memory import ALIGNMENT
 from structir.backend.plan import KernelPlan, Numbers
 from structir.backend.recipe import KernelSequence
 from structir.backend.workspace import REPORT_WORDS
@@ -125,7 +125,13 @@ class BoundDevicePlan:
             parts |= {buffer: blocks if own else 1 for buffer in text.scratch}
         pairs = zip(self.plan.spans, self.numbers.elements, strict=True)
         counts = [max(count, 0) * parts.get(span.buffer, 1) for span, count in pairs]
-        return laid_out(self.plan.arena, self.plan.spans, counts)
+        offsets, size = self.plan.arena.assign(counts)
+        return offsets.tolist(), size
+
+    @property
+    def arena_bytes(self) -> int:
+        """The size of the arena."""
+        return self.layout[1]
 
     @property
     def is_plain(self) -> bool:

@@ -227,7 +227,6 @@ class BlockSchedule:
 
     def _windows_call(self, stage: Stage, found: Contraction) -> str:
         size = self.writer.size
-        left, a_row, _ = self._operand(stage, found)
         out, c_row = self._result(stage, found)
         plain = attrs.evolve(found.right_address, rest=0)
         right = self._place(self.writer.pointer(found.right.buffer), plain, False)
@@ -239,6 +238,7 @@ class BlockSchedule:
             points = points if self.line is None else f"offset_by({points}, line * {count})"
             args = [right, points, self.tables[stage], panels, out, c_row]
             return f"multiply_pixels(({', '.join([*args, terms, 'i1 - i0', count])}))"
+        left, a_row, _ = self._operand(stage, found)
         width: Dim = 1
         for axis, step in zip(found.n, found.column_steps, strict=True):
             width = width + (self.extents[axis] - 1) * step

@@ -10,8 +10,9 @@ import attrs
 import numpy as np
 
 from structir.backend.cpu.integer_products import packed_integers
-from structir.backend.cpu.panels import packed, packed_narrow
+from structir.backend.cpu.panels import narrow_widths, packed, packed_narrow, panel_widths
 from structir.backend.cpu.products import has_own_products
+from structir.backend.cpu.tiles import tile_shapes
 from structir.backend.loops.access import address_of
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.contraction import Contraction, MatrixForm, constant_matrix
@@ -31,7 +32,7 @@ PACKINGS: dict[str, Callable[[Any], Any]] = {
 class PanelsOrigin:
     """What panels were made of, and how."""
 
-    data: weakref.ref[Any]
+    data: Callable[[], Any]  # the constant, or None after its end
     form: MatrixForm
     packing: str
 
@@ -100,6 +101,21 @@ def panels_of(data: Any, form: MatrixForm, packing: str) -> Any:
         _origins[own] = PanelsOrigin(held, form, packing)
         _panels[key] = (held, weakref.ref(panels, lambda _: _forget(key, own)))
     return panels
+
+
+def restored_panels(panels: Any, data: Callable[[], Any], form: MatrixForm, packing: str) -> Any:
+    """Panels from a file, and what they were made of when it is asked for."""
+    if id(panels) not in _origins:
+        _origins[id(panels)] = PanelsOrigin(data, form, packing)
+        weakref.finalize(panels, _origins.pop, id(panels), None).atexit = False
+    return panels
+
+
+def widths_of(columns: int, dtype: str, packing: str) -> list[int]:
+    """The widths of the panels of floating-point numbers."""
+    if packing == "narrow":
+        return narrow_widths(columns, dtype)
+    return panel_widths(columns, tile_shapes(dtype))
 
 
 def origin_of(panels: Any) -> PanelsOrigin | None:

@@ -18,6 +18,7 @@ from structir.ir.expr import Constant
 from structir.ir.module import IRModule, as_module
 from structir.lazy import lazy_module
 from structir.printer.constants import is_inline, reference_name
+from structir.printer.files.column_panels import ModuleArrays, panels_of_json
 from structir.printer.files.safetensors_file import mapped_file, read_json, write_file
 from structir.printer.parser.parser import parse
 from structir.printer.text import text_of
@@ -25,6 +26,7 @@ from structir.printer.text import text_of
 np = lazy_module("numpy")
 
 TEXT = "structir"
+PANELS = "structir.panels"  # the constants that are stored as panels
 Path = str | os.PathLike[str]
 
 
@@ -55,12 +57,16 @@ def load(path: Path) -> IRModule:
     return module_of(path, *read(path))
 
 
-def read(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
+def read(path: Path) -> tuple[ModuleArrays, dict[str, str]]:
     """Reads the arrays and the metadata of the file of a module."""
     try:
         stored, facts = mapped_file(pathlib.Path(path))
-    except ValueError:
-        stored, facts = {}, {}
+        records = read_json(facts.get(PANELS, "{}")).items()
+        panels = {name: panels_of_json(name, fields) for name, fields in records}
+        restored = {name: _restored(name, data) for name, data in stored.items()}
+        arrays = ModuleArrays(restored, panels)
+    except (ValueError, AttributeError):
+        arrays, facts = ModuleArrays({}), {}
     if TEXT not in facts:
         name = os.fspath(path)
         raise ParseError(
@@ -70,7 +76,7 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
                 code="E1003",
             )
         )
-    return {name: _restored(name, data) for name, data in stored.items()}, facts
+    return arrays, facts
 
 
 def listed(facts: Mapping[str, str], name: str) -> list[str] | None:
@@ -83,7 +89,7 @@ def listed(facts: Mapping[str, str], name: str) -> list[str] | None:
     return names if valid else None
 
 
-def module_of(path: Path, arrays: dict[str, Any], facts: dict[str, str]) -> IRModule:
+def module_of(path: Path, arrays: Mapping[str, Any], facts: dict[str, str]) -> IRModule:
     """Parses the module of a file from its contents."""
     return parse(facts[TEXT], os.fspath(path), constants=arrays)
 

@@ -113,6 +113,42 @@ def test_an_unknown_cpu_is_one_error(named: dict[str, str], message: str) -> Non
     assert done.returncode == 1 and message in done.stderr, done.stderr
 
 
+RUNS = """
+import sys, structir
+text = "@R.function\\ndef main(x: R.Tensor((4,), 'float32')):\\n    return R.exp(x)\\n"
+executable = structir.compile(structir.parse(text))
+executable.save(sys.argv[1])
+print("compiled", flush=True)
+executable["main"]
+"""
+ABSENT = [
+    f for f, has in llvm.get_host_cpu_features().items() if f in ("avx512fp16", "xop") and not has
+]
+
+
+@pytest.mark.skipif(not ABSENT, reason="every feature is here")
+def test_code_for_features_that_are_not_here_compiles_but_does_not_run(tmp_path: Path) -> None:
+    done = run_with({"NUMBA_CPU_FEATURES": f"+{ABSENT[0]}"}, RUNS, str(tmp_path / "a.sir"))
+    assert done.returncode == 1 and "compiled" in done.stdout, done.stderr
+    assert f"remove `+{ABSENT[0]}`" in done.stderr
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.skipif("avx2" not in dict(llvm.get_host_cpu_features()), reason="code for x86-64")
+@pytest.mark.parametrize("name", ["sapphirerapids", "bdver4", "graniterapids", "znver5"])
+def test_code_for_a_cpu_with_more_features_compiles_but_does_not_run(
+    name: str, tmp_path: Path
+) -> None:
+    program = "from structir.backend.cpu.features import *; host = llvm.get_host_cpu_features()\n"
+    program += "print(*sorted(cpu_features() - {f for f in host if host[f]} - UNUSED))"
+    missing = run_with({"NUMBA_CPU_NAME": name}, program).stdout.split()
+    if not missing:
+        pytest.skip("this machine can execute the code")
+    done = run_with({"NUMBA_CPU_NAME": name}, RUNS, str(tmp_path / "a.sir"))
+    assert done.returncode == 1 and "compiled" in done.stdout, done.stderr
+    assert f"found {name}, which has {', '.join(missing)}" in done.stderr
+
+
 def run_with(named: dict[str, str], program: str, *args: str) -> subprocess.CompletedProcess[str]:
     """Runs a program in a process of its own, with these variables only."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("NUMBA_CPU")}

@@ -294,5 +294,5 @@ def test_the_encoder_has_attention_in_one_kernel():
     assert sum("mixed" in kernel.text for kernel in layer.kernels) == 1
     free = {s.name: n for s, n in zip(layer.symbols, (8, 128), strict=True)}
     sizes = {s: free[s.name] for s in layer.symbols}
-    arena = layer.bound(sizes).layout[1]
+    arena = layer.bound(sizes).arena_bytes
     assert arena < 4 * 8 * 12 * 128 * 128 + 4 * 8 * 128 * (384 * 3 + 1536)
