@@ -22,6 +22,8 @@ from structir.ir.dtype import DTYPES, dtype_hint
 from structir.ir.expr import DataTypeImm, Expr, PrimValue, ShapeExpr, StringImm, Tuple
 from structir.ir.struct_info import PrimStructInfo, ShapeStructInfo
 
+MAX_INTEGERS = 4096  # of one attribute
+
 
 class InvalidAttribute(Exception):
     """A value that an attribute does not accept; the message, if any, is a hint."""
@@ -56,9 +58,11 @@ def _int(value: Any) -> int:
 
 def _ints(value: Any) -> tuple[int, ...]:
     value = _unwrap_literal(value)
-    if isinstance(value, tuple | list):
-        return tuple([_int(item) for item in value])
-    return (_int(value),)
+    if not isinstance(value, tuple | list):
+        return (_int(value),)
+    if len(value) > MAX_INTEGERS:
+        raise InvalidAttribute(f"pass at most {MAX_INTEGERS} integers, found {len(value)}")
+    return tuple([_int(item) for item in value])
 
 
 def _axes(value: Any) -> int | tuple[int, ...]:

@@ -15,6 +15,7 @@ from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
 
 from structir.errors import Diagnostic, warn
 from structir.frontend.onnx import ops
+from structir.frontend.onnx.expansion import check_expansion
 from structir.frontend.onnx.importer import CONVERSION_ERRORS, OnnxImporter, constant
 from structir.frontend.onnx.mapped import MappedModel
 from structir.frontend.onnx.names import GraphNames, types_of
@@ -90,6 +91,7 @@ def _import_graph(
     graph = proto.graph
     opsets = opsets_of(proto)
     check_supported(graph.node, importer.functions, opsets)
+    check_expansion(graph.node, importer.functions)
     names = GraphNames({}, opsets, where, types=types_of(graph))
     module = _module(importer, graph, names, fixed_inputs)
     scope_infos = {name: value.expr.struct_info for name, value in names.values.items()}
