@@ -84,6 +84,14 @@ def violations(program: IRModule | Function, deduced: bool = False) -> list[Diag
 _PASSED: WeakSet[IRModule | Function] = WeakSet()
 
 
+def _condition_hint(cond: Expr) -> str:
+    """Returns an edit that makes a value a condition: a reduction, or a comparison."""
+    info, name = cond.struct_info, getattr(cond, "name", "x")
+    if isinstance(info, TensorStructInfo) and info.ndim != 0:
+        return f"reduce it to one bool: `R.max({name})`, or choose elements: `R.where({name}, a, b)`"
+    return f'convert it: `R.astype({name}, "bool")`'
+
+
 class _Scope:
     """A set with an undo trail: entering a scope takes constant time."""
 
@@ -327,7 +335,7 @@ class _Checker:
             self.report(
                 f"the condition of `if`: expected a bool tensor of rank 0, found {info}",
                 value.span or value.cond.span,
-                hint='convert it: `R.astype(..., "bool")`',
+                hint=_condition_hint(value.cond),
                 code="E0508",
             )
 

@@ -11,6 +11,7 @@ import attrs
 from structir.errors import Span
 from structir.ir import dims
 from structir.ir.dims import Dim
+from structir.ir.masked import unmasked
 from structir.ir.node import Node, node
 from structir.ir.struct_info import (
     Dims,
@@ -137,7 +138,7 @@ class GlobalVar(Expr):
 
 def _immutable(data: numpy.ndarray) -> numpy.ndarray:
     """Returns the array if no array over its memory is writeable, else a read-only copy."""
-    holder: Any = data
+    holder: Any = unmasked(data)
     while hasattr(holder, "flags"):
         if holder.flags.writeable:
             data = data.copy("K")

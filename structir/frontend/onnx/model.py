@@ -32,6 +32,7 @@ from structir.frontend.onnx.unsupported import (
 from structir.frontend.onnx.values import OnnxValue
 from structir.ir import dims
 from structir.ir.expr import Expr, Tuple, Var
+from structir.ir.masked import unmasked
 from structir.ir.module import IRModule
 from structir.ir.struct_info import StructInfo, TensorStructInfo
 
@@ -74,7 +75,7 @@ def import_model(
     file = _map_file(model) if mapped else None
     proto, data_folder = _load(model, None if folder is None else Path(folder), file)
     where = Path(model).name if isinstance(model, str | os.PathLike) else proto.graph.name
-    fixed_inputs = {name: np.asarray(value) for name, value in (values or {}).items()}
+    fixed_inputs = {name: np.asarray(unmasked(value)) for name, value in (values or {}).items()}
     try:
         count = _counter(progress, len(proto.graph.node))
         functions = {function_key(f): f for f in proto.functions}
