@@ -194,8 +194,13 @@ class ModuleContext:
         context.strict, context.evaluated_names = self.strict, self.evaluated_names
         try:
             self.signatures[name] = read_signature(context, node)
+        except AlreadyReported:  # a function that is not parsed yet
+            message = f"the signature of `{name}` refers to a function of the module"
+            hint = "write shapes and dtypes in signatures"
+            self.errors.append(context.error(node, message, hint, "E0124"))
         except DiagnosticError as error:
-            self.errors.append(error)
+            span = self.source_map.span(node)
+            self.errors.append(type(error)([d.at(span) for d in error.diagnostics]))
 
     def read_kernel(self, name: str, node: ast.FunctionDef) -> None:
         """Parses one kernel in a new context."""
