@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import attrs
 
-from structir.errors import Span
+from structir import tracebacks
+from structir.errors import Diagnostic, Span, TruthValueError
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.masked import unmasked
@@ -101,6 +102,16 @@ class Expr(Node):
 
     def __ge__(self, other: Any) -> Expr:
         return _operator(">=", self, other)
+
+    def __bool__(self) -> bool:
+        if tracebacks.is_called_by_package():
+            return True
+        name = getattr(self, "name", "x")
+        message = f"`{name}` has no truth value: its elements are unknown while a program is built"
+        hint = f"write `builder.if_else({name}, ...)` or `R.where({name}, a, b)`"
+        hint += f"; compare objects with `{name} is None`"
+        diagnostic = Diagnostic(message, self.span, hint=hint, label=str(self.struct_info))
+        raise TruthValueError(diagnostic)
 
     def __getitem__(self, index: int) -> Expr:
         info = self.struct_info
