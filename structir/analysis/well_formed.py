@@ -142,7 +142,7 @@ class _Checker:
         hint: str | None = None,
         code: str = "",
     ) -> None:
-        diagnostic = Diagnostic(message, span, hint=hint, code=code)
+        diagnostic = Diagnostic(message, span or self.binding_span, hint=hint, code=code)
         for note in notes:
             diagnostic = diagnostic.note(note)
         self.diagnostics.append(diagnostic)
@@ -150,6 +150,7 @@ class _Checker:
     # Functions and sequences
 
     def check_function(self, function: Function, name: str) -> None:
+        self.binding_span = function.span
         with self.scope():
             self.symbols.add(bound_dims([p.struct_info for p in function.params]))
             for param in function.params:
