@@ -236,6 +236,12 @@ class StructInfoError(DiagnosticError):
     code = "E0200"
 
 
+class TruthValueError(StructInfoError, TypeError):
+    """A value of a program is used as a Python condition while the program is built."""
+
+    code = "E0215"
+
+
 class WellFormedError(DiagnosticError):
     """A program violates a rule of scope or of form."""
 

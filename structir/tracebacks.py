@@ -34,6 +34,11 @@ def user_traceback(trace: TracebackType | None) -> TracebackType | None:
     return _chained([*entries[:first], *filter(_is_users, entries[first:])]) or trace
 
 
+def is_called_by_package() -> bool:
+    """Returns whether the caller of the calling method is code of the package."""
+    return sys._getframe(2).f_code.co_filename.startswith((PACKAGE, *GENERATED))
+
+
 def hide_frames(error: BaseException) -> None:
     """Removes the frames of the package from an error and from the errors that it was raised
     from."""

@@ -84,6 +84,14 @@ def violations(program: IRModule | Function, deduced: bool = False) -> list[Diag
 _PASSED: WeakSet[IRModule | Function] = WeakSet()
 
 
+def _condition_hint(cond: Expr) -> str:
+    """Returns an edit that makes a value a condition: a reduction, or a comparison."""
+    info, name = cond.struct_info, getattr(cond, "name", "x")
+    if isinstance(info, TensorStructInfo) and info.ndim != 0:
+        return f"reduce it to one bool: `R.max({name})`, or choose elements: `R.where({name}, a, b)`"
+    return f'convert it: `R.astype({name}, "bool")`'
+
+
 class _Scope:
     """A set with an undo trail: entering a scope takes constant time."""
 
@@ -134,7 +142,7 @@ class _Checker:
         hint: str | None = None,
         code: str = "",
     ) -> None:
-        diagnostic = Diagnostic(message, span, hint=hint, code=code)
+        diagnostic = Diagnostic(message, span or self.binding_span, hint=hint, code=code)
         for note in notes:
             diagnostic = diagnostic.note(note)
         self.diagnostics.append(diagnostic)
@@ -142,6 +150,7 @@ class _Checker:
     # Functions and sequences
 
     def check_function(self, function: Function, name: str) -> None:
+        self.binding_span = function.span
         with self.scope():
             self.symbols.add(bound_dims([p.struct_info for p in function.params]))
             for param in function.params:
@@ -327,7 +336,7 @@ class _Checker:
             self.report(
                 f"the condition of `if`: expected a bool tensor of rank 0, found {info}",
                 value.span or value.cond.span,
-                hint='convert it: `R.astype(..., "bool")`',
+                hint=_condition_hint(value.cond),
                 code="E0508",
             )
 

@@ -253,6 +253,8 @@ class PlanTracer(Interpreter):
     def conditional(self, test: Slot, expr: If, scope: Activation) -> Value:
         """Traces both branches, and merges their values."""
         require_flag(test)
+        if test.shape != ():
+            raise NotPlannedError("a condition of another rank than 0")
         before = self._versions()
         then, then_value = self.branch(expr.true_branch, scope)
         after = self._versions()

@@ -16,7 +16,7 @@ from structir.errors import ShapeMismatchError
 from structir.interpret.row_binding import AxisEquation, bind_rows
 from structir.interpret.row_binding import mismatch as _mismatch
 from structir.interpret.scope import Activation, ForeignTensor, Value
-from structir.ir import dims
+from structir.ir import dims, masked
 from structir.ir.axes import Axes
 from structir.ir.dims import Dim, Sym
 from structir.ir.dtype import is_float, is_int, numpy_dtype
@@ -290,12 +290,6 @@ def _array_of(value: Value, info: TensorStructInfo) -> Value:
         raise ShapeMismatchError(text) from None
 
 
-MASKED = (
-    "expected an array without a mask, found a numpy.ma.MaskedArray: "
-    "pass `x.filled(0)`, and `x.mask` as an argument of its own"
-)
-
-
 def as_value(info: StructInfo, value: Value) -> Value:
     """Converts an argument to a run-time value.
 
@@ -305,7 +299,7 @@ def as_value(info: StructInfo, value: Value) -> Value:
     if type(value) is np.ndarray:
         return value
     if isinstance(value, np.ma.MaskedArray):
-        raise ShapeMismatchError(MASKED)
+        raise ShapeMismatchError(f"{masked.EXPECTED}: {masked.HINT}")
     if isinstance(info, TensorStructInfo) and not isinstance(value, np.ndarray):
         if isinstance(value, np.generic):
             return np.asarray(value)

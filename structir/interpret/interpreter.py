@@ -271,8 +271,18 @@ def _sequence(interpreter: Interpreter, seq: SeqExpr, scope: Activation) -> Fram
 
 
 def _conditional(interpreter: Interpreter, expr: If, scope: Activation) -> Frame:
-    chosen = expr.true_branch if bool(interpreter.value(expr.cond, scope)) else expr.false_branch
-    return frame_of(chosen, scope)
+    cond = interpreter.value(expr.cond, scope)
+    if getattr(cond, "shape", None) != () or cond.dtype != np.bool_:
+        _check_condition(expr, cond)
+    return frame_of(expr.true_branch if cond else expr.false_branch, scope)
+
+
+def _check_condition(expr: If, cond: Value) -> None:
+    """Rejects a condition of unknown StructInfo that is not a bool."""
+    if not isinstance(cond, bool):
+        where = f" at {expr.span}" if expr.span is not None else ""
+        expected = "expected a bool tensor of rank 0"
+        raise ShapeMismatchError(f"`if`{where}: {expected}, found {described(cond)}")
 
 
 def _function(interpreter: Interpreter, function: Function, scope: Activation) -> Value:

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import attrs
 
-from structir.errors import Span
+from structir import tracebacks
+from structir.errors import Diagnostic, Span, TruthValueError
 from structir.ir import dims
 from structir.ir.dims import Dim
+from structir.ir.masked import unmasked
 from structir.ir.node import Node, node
 from structir.ir.struct_info import (
     Dims,
@@ -101,6 +103,16 @@ class Expr(Node):
     def __ge__(self, other: Any) -> Expr:
         return _operator(">=", self, other)
 
+    def __bool__(self) -> bool:
+        if tracebacks.is_called_by_package():
+            return True
+        name = getattr(self, "name", "x")
+        message = f"`{name}` has no truth value: its elements are unknown while a program is built"
+        hint = f"write `builder.if_else({name}, ...)` or `R.where({name}, a, b)`"
+        hint += f"; compare objects with `{name} is None`"
+        diagnostic = Diagnostic(message, self.span, hint=hint, label=str(self.struct_info))
+        raise TruthValueError(diagnostic)
+
     def __getitem__(self, index: int) -> Expr:
         info = self.struct_info
         in_range = isinstance(info, TupleStructInfo) and -len(info.fields) <= index < len(
@@ -137,7 +149,7 @@ class GlobalVar(Expr):
 
 def _immutable(data: numpy.ndarray) -> numpy.ndarray:
     """Returns the array if no array over its memory is writeable, else a read-only copy."""
-    holder: Any = data
+    holder: Any = unmasked(data)
     while hasattr(holder, "flags"):
         if holder.flags.writeable:
             data = data.copy("K")

@@ -27,6 +27,8 @@ SymbolicShape = tuple["int | sympy.Expr", ...]
 
 KINDS: dict[str, type[StructInfo]] = {}
 SUFFIX = "StructInfo"
+MAX_RANK = 64  # of a tensor, as in NumPy
+MAX_SHAPE_LENGTH = 4096  # sizes of a shape value
 
 
 class StructInfo(Node):
@@ -62,11 +64,42 @@ def as_dims(value: Any) -> Any:
 def _tensor_dims(value: Any) -> Any:
     """Converts sizes of a tensor as `as_dims` does; raises DiagnosticError for a negative size."""
     value = as_dims(value)
-    for dim in value if type(value) is tuple else ():
+    if type(value) is not tuple:
+        return value
+    if len(value) > MAX_RANK:
+        raise _limit_error("axes", MAX_RANK, len(value))
+    for dim in value:
         if type(dim) is int and dim < 0:
             hint = "write a size of at least 0, or name an unknown size: `(n, 4)`"
             message = f"negative size of an axis: expected at least 0, found {dim}"
             raise DiagnosticError(Diagnostic(message, hint=hint, code="E0121"))
+    return value
+
+
+def _limit_error(noun: str, limit: int, count: int) -> DiagnosticError:
+    """Returns the error of a shape with too many sizes."""
+    hint = "merge axes" if noun == "axes" else "use several shapes"
+    message = f"expected at most {limit} {noun}, found {count}"
+    return DiagnosticError(Diagnostic(message, hint=hint, code="E0109"))
+
+
+def _shape_dims(value: Any) -> Any:
+    """Converts sizes as `as_dims` does; raises DiagnosticError for too many sizes."""
+    value = as_dims(value)
+    if type(value) is tuple and len(value) > MAX_SHAPE_LENGTH:
+        raise _limit_error("sizes", MAX_SHAPE_LENGTH, len(value))
+    return value
+
+
+def _tensor_rank(value: int | None) -> int | None:
+    if value is not None and value > MAX_RANK:
+        raise _limit_error("axes", MAX_RANK, value)
+    return value
+
+
+def _shape_rank(value: int | None) -> int | None:
+    if value is not None and value > MAX_SHAPE_LENGTH:
+        raise _limit_error("sizes", MAX_SHAPE_LENGTH, value)
     return value
 
 
@@ -86,12 +119,8 @@ def _rank(info: TensorStructInfo | ShapeStructInfo) -> int | None:
     return shape.ndim if isinstance(shape, ShapeStructInfo) else None
 
 
-def _dims_field() -> Any:
-    return attrs.field(default=None, converter=as_dims)
-
-
-def _rank_field() -> Any:
-    return attrs.field(default=attrs.Factory(_rank, takes_self=True))
+def _rank_field(check: Callable[[int | None], int | None]) -> Any:
+    return attrs.field(default=attrs.Factory(_rank, takes_self=True), converter=check)
 
 
 @struct_info
@@ -113,8 +142,8 @@ class PrimStructInfo(StructInfo):
 class ShapeStructInfo(StructInfo):
     """A shape value: its sizes, or only its length, or neither."""
 
-    dims: Dims | None = _dims_field()
-    ndim: int | None = _rank_field()
+    dims: Dims | None = attrs.field(default=None, converter=_shape_dims)
+    ndim: int | None = _rank_field(_shape_rank)
 
     @property
     def values(self) -> SymbolicShape | None:
@@ -131,7 +160,7 @@ class TensorStructInfo(StructInfo):
 
     dims: Any = attrs.field(default=None, converter=_tensor_dims)  # Dims | Var | None
     dtype: DType | None = attrs.field(default=None, converter=_dtype)
-    ndim: int | None = _rank_field()
+    ndim: int | None = _rank_field(_tensor_rank)
     axes: Axes | None = None  # None if every axis is a plain size
 
     @property

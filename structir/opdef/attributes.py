@@ -20,7 +20,9 @@ from structir.errors import DiagnosticError
 from structir.ir.dims import Dim, Poly, as_dim
 from structir.ir.dtype import DTYPES, dtype_hint
 from structir.ir.expr import DataTypeImm, Expr, PrimValue, ShapeExpr, StringImm, Tuple
-from structir.ir.struct_info import PrimStructInfo, ShapeStructInfo
+from structir.ir.struct_info import MAX_RANK, PrimStructInfo, ShapeStructInfo
+
+MAX_INTEGERS = 4096  # of one attribute
 
 
 class InvalidAttribute(Exception):
@@ -56,12 +58,26 @@ def _int(value: Any) -> int:
 
 def _ints(value: Any) -> tuple[int, ...]:
     value = _unwrap_literal(value)
-    if isinstance(value, tuple | list):
-        return tuple([_int(item) for item in value])
-    return (_int(value),)
+    if not isinstance(value, tuple | list):
+        return (_int(value),)
+    if len(value) > MAX_INTEGERS:
+        raise InvalidAttribute(f"pass at most {MAX_INTEGERS} integers, found {len(value)}")
+    return tuple([_int(item) for item in value])
+
+
+def _axis(value: Any) -> int:
+    axis = _int(value)
+    if not -MAX_RANK <= axis < MAX_RANK:
+        raise InvalidAttribute(f"write an axis from {-MAX_RANK} to {MAX_RANK - 1}")
+    return axis
 
 
 def _axes(value: Any) -> int | tuple[int, ...]:
+    value = _unwrap_literal(value)
+    return tuple(map(_axis, _ints(value))) if isinstance(value, tuple | list) else _axis(value)
+
+
+def _counts(value: Any) -> int | tuple[int, ...]:
     value = _unwrap_literal(value)
     return _ints(value) if isinstance(value, tuple | list) else _int(value)
 
@@ -167,11 +183,13 @@ def _size_or_sizes(value: Any) -> Expr:
 SIZES = AttributeKind("a shape: a tuple of sizes", _sizes, True)
 SIZE = AttributeKind("a size: an integer or a symbolic expression", _size, True)
 
-Axis = Annotated[int, AttributeKind("an axis: an integer", _int)]
+Axis = Annotated[int, AttributeKind("an axis: an integer", _axis)]
 Axes = Annotated[int | tuple[int, ...], AttributeKind("an axis or a list of axes", _axes)]
 Ints = Annotated[tuple[int, ...], AttributeKind("an integer or a list of integers", _ints)]
 Numbers = Annotated[tuple[float, ...], AttributeKind("a list of numbers", _numbers)]
-Counts = Annotated[int | tuple[int, ...], AttributeKind("an integer or a list of integers", _axes)]
+Counts = Annotated[
+    int | tuple[int, ...], AttributeKind("an integer or a list of integers", _counts)
+]
 Size = Annotated[Dim, SIZE]
 Scalar = Annotated[Dim | float, AttributeKind("a number or a symbolic size", _scalar, True)]
 Sizes = Annotated[tuple[Dim, ...], SIZES]

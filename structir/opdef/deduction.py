@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from structir.errors import Diagnostic, Span, StructInfoError
+from structir.errors import Diagnostic, DiagnosticError, Span, StructInfoError
 from structir.ir import dims
 from structir.ir.expr import Call, Expr, PrimValue, Tuple, Var
 from structir.ir.struct_info import (
@@ -125,6 +125,16 @@ def _deduce(
             hint = propose_edit(definition, args, attributes, error, resolved, _accepts)
         hint = hint or shape_hint(error, message_args or args, resolved)
         raise StructInfoError(attrs.evolve(diagnostic, hint=hint)) from None
+    except DiagnosticError as error:  # of the StructInfo of a result
+        located = call_diagnostic(
+            definition.signature, _as_invalid_call(error), message_args or args, span, resolved
+        )
+        raise StructInfoError(located) from None
+
+
+def _as_invalid_call(error: DiagnosticError) -> InvalidCall:
+    first = error.diagnostics[0]
+    return InvalidCall(first.message, (), first.hint, first.code)
 
 
 def _accepts(definition: DeclaredOp, args: tuple[Expr, ...], attributes: Mapping[str, Any]) -> bool:

@@ -154,6 +154,7 @@ class IndexSignature:
     nouns: tuple[tuple[str, str], ...] = ()  # nouns for index variables in messages
 
 
+@lru_cache(64)  # called for each access and condition of a signature
 def pack_index_vars(pack: str, count: int) -> tuple[str, ...]:
     """Returns the index variables of an axis pack of rank `count`."""
     return tuple([f"{pack}_{k}" for k in range(count)])

@@ -12,6 +12,7 @@ import attrs
 from structir.errors import Diagnostic, Span, StructInfoError
 from structir.ir.dtype import is_float, numpy_dtype
 from structir.ir.expr import Constant, Expr, PrimValue, Tuple, Var
+from structir.ir.masked import unmasked
 from structir.ir.struct_info import PrimStructInfo, TensorStructInfo
 from structir.lazy import lazy_module
 from structir.opdef.attributes import AttributeKind, InvalidAttribute, Operands, kind_of
@@ -248,7 +249,7 @@ def _as_operand(
     if isinstance(value, bool | int | float):
         return _scalar(signature, parameter, value, _scalar_dtype(value, values), span)
     if hasattr(value, "dtype") and hasattr(value, "shape"):
-        return Constant(np.asarray(value))
+        return Constant(np.asarray(unmasked(value)))
     message = f"{parameter.name}: expected a tensor, found {value!r}"
     raise StructInfoError(signature.diagnostic(message, span).coded("E0305"))
 

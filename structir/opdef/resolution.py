@@ -126,7 +126,7 @@ def _resolution_key(definition: DeclaredOp, call_view: CallView) -> Any:
         return None
     types = tuple(
         [
-            tuple([(m.ndim, m.dtype) for m in info])
+            tuple([m and (m.ndim, m.dtype) for m in info])
             if type(info) is tuple
             else (info and (info.ndim, info.dtype))
             for info in call_view.operands.values()

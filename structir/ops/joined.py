@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from structir.ir.dims import Dim, ceildiv, dim_max, dim_min
 from structir.ir.expr import Call, Expr, Tuple
+from structir.ir.struct_info import MAX_RANK
 from structir.opdef.attributes import Axis, Counts, Ints, Number, Operands
 from structir.opdef.call_view import CallView, ResolvedSignature
 from structir.opdef.define import op
@@ -16,13 +17,14 @@ from structir.projections.scalar_expr import ScalarExpr
 
 Dims = tuple[Dim, ...]
 Array = Any
-MAX_TENSORS = 4096  # operands of one call: each generates its own loops
+MAX_TENSORS = 4096  # operands or results of one call: each generates its own loops
 
 
 def _check_count(call: CallView) -> None:
     count = len(call.info("tensors"))
     if count > MAX_TENSORS:
-        call.reject(f"tensors: expected at most {MAX_TENSORS} tensors, found {count}")
+        message = f"tensors: expected at most {MAX_TENSORS} tensors, found {count}"
+        call.reject(message, "join parts of the list first", "E0109")
 
 
 def concat_signature(call: CallView) -> str:
@@ -79,6 +81,9 @@ def split_signature(call: CallView) -> ResolvedSignature:
     count = split_points if isinstance(split_points, int) else len(split_points) + 1
     if count <= 0:
         call.reject(f"indices_or_sections: expected at least 1 section, found {count}")
+    if count > MAX_TENSORS:
+        message = f"indices_or_sections: expected at most {MAX_TENSORS} sections, found {count}"
+        call.reject(message, "split into fewer sections, and split these again", "E0109")
     if rank is not None:
         call.axis("axis", rank)
     if isinstance(split_points, int) and count == 1:
@@ -205,6 +210,9 @@ def meshgrid_signature(call: CallView) -> ResolvedSignature:
     ranks = call.ranks("tensors")
     if not ranks:
         call.reject("tensors: expected at least one vector, found none")
+    if len(ranks) > MAX_RANK:
+        message = f"tensors: expected at most {MAX_RANK} vectors, found {len(ranks)}"
+        call.reject(message, "merge axes: each vector is an axis of the results", "E0109")
     axes = index_vars(len(ranks))
     reads = ", ".join([f"tensors_{k}[{i}]" for k, i in enumerate(axes)])
     order = axes if call.attributes["indexing"] == "ij" else [*axes[1::-1], *axes[2:]]

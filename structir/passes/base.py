@@ -10,9 +10,10 @@ from typing import Any, Literal, TypeVar, overload
 
 import attrs
 
-from structir.errors import StructIRError
+from structir.errors import Diagnostic, PassError, StructIRError
 from structir.ir.collection import collection_paused
 from structir.ir.expr import Function
+from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule, as_module
 from structir.passes import find_pass
 
@@ -117,6 +118,8 @@ def over_module(transform: Callable[..., Function]) -> Callable[..., IRModule]:
             name: transform(value, **options) if isinstance(value, Function) else value
             for name, value in module.functions.items()
         }
+        for value in functions.values():
+            _check_result(transform.__name__, (Function, Kernel), value)
         if all(functions[name] is value for name, value in module.functions.items()):
             return module
         return module.with_functions(functions)
@@ -124,6 +127,19 @@ def over_module(transform: Callable[..., Function]) -> Callable[..., IRModule]:
     transformed.__doc__, transformed.__module__ = transform.__doc__, transform.__module__
     transformed.__signature__ = inspect.signature(transform)  # type: ignore[attr-defined]
     return transformed
+
+
+def _check_result(name: str, expected: type | tuple[type, ...], result: Any) -> None:
+    """Raises PassError if a pass returns no program, as one without `return` does."""
+    if not isinstance(result, expected):
+        noun = "an IRModule" if expected is IRModule else "a Function"
+        message = f"{name}: expected {noun} as the result of the pass, found {_kind(result)}"
+        hint = "return the program, also where the pass changes nothing"
+        raise PassError(Diagnostic(message, hint=hint, code="E0602"))
+
+
+def _kind(value: Any) -> str:
+    return "None" if value is None else f"a value of type {type(value).__name__}"
 
 
 def Sequential(passes: Sequence[Pass], name: str = "sequential") -> Pass:
@@ -204,6 +220,7 @@ class PassContext:
         try:
             with collection_paused():
                 after = applied.transform(module, **applied.options)
+            _check_result(applied.name, IRModule, after)
         finally:
             self.depth -= 1
             self.running.pop()

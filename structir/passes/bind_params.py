@@ -12,6 +12,7 @@ from structir.analysis.substitution import Substitution
 from structir.errors import Diagnostic, StructInfoError, StructIRError
 from structir.ir.dims import Dim, Sym, as_sym
 from structir.ir.expr import Constant, Function, Var
+from structir.ir.masked import unmasked
 from structir.ir.module import IRModule
 from structir.ir.node import replace
 from structir.passes.base import module_pass
@@ -32,7 +33,7 @@ def bind_params(
     """
     arrays = dict(np.load(file)) if file is not None else dict(values or {})
     bound_function = _bind(
-        module[function], {name: np.asarray(data) for name, data in arrays.items()}
+        module[function], {name: np.asarray(unmasked(data)) for name, data in arrays.items()}
     )
     return module.with_functions({**module.functions, function: bound_function})
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from structir.ir.dtype import numpy_dtype
 from structir.ir.expr import Constant
+from structir.ir.masked import unmasked
 from structir.lazy import lazy_module
 from structir.printer.files.mapped_memory import chunks
 from structir.printer.syntax import CONST, METADATA
@@ -110,6 +111,7 @@ def referred_constant(name: str, arrays: Mapping[str, Any]) -> Constant | None:
 
 def inline_constant(value: Any, dtype: str | None) -> Constant:
     """Returns the constant of `R.const(value, dtype)`; the default is float32, int64 or bool."""
+    value = unmasked(value)
     if dtype is None:
         data = np.asarray(value)
         data = data.astype({"f": "float32", "i": "int64"}.get(data.dtype.kind, data.dtype))

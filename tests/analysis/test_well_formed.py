@@ -70,7 +70,7 @@ def function(
 
 
 def seq(*bindings: Binding, result: Expr | None = None) -> SeqExpr:
-    return SeqExpr((BindingBlock(bindings),), result or bindings[-1].var)
+    return SeqExpr((BindingBlock(bindings),), bindings[-1].var if result is None else result)
 
 
 def messages(program: Function | IRModule) -> str:

@@ -77,6 +77,26 @@ REFUSED = {
         text_of("t0 = (x, x)", *[f"t{i + 1} = (t{i}, t{i})" for i in range(40)]),
         "tuple too large: expected at most 262144 fields",
     ),
+    "axes": (text_of("y = R.zeros((" + "1, " * 65 + "), 'float32')"), "zeros: expected at most 64 axes, found 65"),
+    "rank": (
+        "@R.function\ndef main(x: R.Tensor(ndim=10**9)):\n    return x\n",
+        "expected at most 64 axes, found 1000000000",
+    ),
+    "shape": (
+        "@R.function\ndef main(x: R.Shape(ndim=10**9)):\n    return x\n",
+        "expected at most 4096 sizes, found 1000000000",
+    ),
+    "axis": (text_of("y = R.sum(R.match_cast(x, R.Tensor('float32')), axis=10**9)"), "an axis"),
+    "results": (text_of("y = R.split(x, 10**9)"), "expected at most 4096 sections"),
+    "long shape": (text_of("y = R.reshape(x, (" + "1, " * 5000 + "))"), "at most 4096 sizes"),
+    "long list": (
+        text_of("y = R.const([" + "1.5, " * 300_000 + "])"),
+        "expected a list of at most 65536 items, found 300000",
+    ),
+    "long list of pairs": (
+        text_of(*["y = R.exp(x)"] * 600, "z = R.const([" + "[1, -2.5],\n " * 40_000 + "])"),
+        "expected a list of at most 65536 items",
+    ),
     "zeros": (text_of("y = x\x00"), "syntax error: source code string cannot contain"),
     "halves of characters": (
         text_of("y = R.call_pure_packed('\ud800', x)"),
@@ -157,7 +177,8 @@ READ = {
     "many parameters": "@R.function\ndef main("
     + ", ".join(f"x{i}: R.Tensor((3,), 'float32')" for i in range(2000))
     + "):\n    return x0\n",
-    "many axes": "@R.function\ndef main(x: R.Tensor((" + "3, " * 10000 + "))):\n    return x\n",
+    "many axes": "@R.function\ndef main(x: R.Tensor((" + "3, " * 64 + "))):\n    return x\n",
+    "a long list": text_of(f"y = R.const([{', '.join(['1.5'] * 65536)}])"),
     "vast": text_of("y = R.zeros((100000, 100000, 100000), 'float32')"),
 }
 

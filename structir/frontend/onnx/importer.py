@@ -16,6 +16,7 @@ from structir.errors import Diagnostic, DiagnosticError, Span, StructIRError
 from structir.frontend.builder import NodeBuilder, without_op_hint
 from structir.frontend.constants import all_constant
 from structir.frontend.onnx.bodies import arguments_of, body_of
+from structir.frontend.onnx.expansion import MAX_DEPTH, MAX_NODES
 from structir.frontend.onnx.joins import build_branches, cast_checked, common_info, merge_infos
 from structir.frontend.onnx.listing import node_spans
 from structir.frontend.onnx.mapped import MappedModel
@@ -40,8 +41,6 @@ from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInf
 
 MAX_FOLDED_ELEMENTS = 1 << 16  # elements of a result that is constant-folded
 MAX_SPLITS = 5  # nested conditionals that duplicate the rest of the graph; each doubles it
-MAX_NODES = 300_000  # nodes after expansion: nested functions can grow exponentially
-MAX_DEPTH = 100  # nested functions
 CONVERSION_ERRORS = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError)
 
 

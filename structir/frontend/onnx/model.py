@@ -15,6 +15,7 @@ from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
 
 from structir.errors import Diagnostic, warn
 from structir.frontend.onnx import ops
+from structir.frontend.onnx.expansion import check_expansion
 from structir.frontend.onnx.importer import CONVERSION_ERRORS, OnnxImporter, constant
 from structir.frontend.onnx.mapped import MappedModel
 from structir.frontend.onnx.names import GraphNames, types_of
@@ -31,6 +32,7 @@ from structir.frontend.onnx.unsupported import (
 from structir.frontend.onnx.values import OnnxValue
 from structir.ir import dims
 from structir.ir.expr import Expr, Tuple, Var
+from structir.ir.masked import unmasked
 from structir.ir.module import IRModule
 from structir.ir.struct_info import StructInfo, TensorStructInfo
 
@@ -73,7 +75,7 @@ def import_model(
     file = _map_file(model) if mapped else None
     proto, data_folder = _load(model, None if folder is None else Path(folder), file)
     where = Path(model).name if isinstance(model, str | os.PathLike) else proto.graph.name
-    fixed_inputs = {name: np.asarray(value) for name, value in (values or {}).items()}
+    fixed_inputs = {name: np.asarray(unmasked(value)) for name, value in (values or {}).items()}
     try:
         count = _counter(progress, len(proto.graph.node))
         functions = {function_key(f): f for f in proto.functions}
@@ -90,6 +92,7 @@ def _import_graph(
     graph = proto.graph
     opsets = opsets_of(proto)
     check_supported(graph.node, importer.functions, opsets)
+    check_expansion(graph.node, importer.functions)
     names = GraphNames({}, opsets, where, types=types_of(graph))
     module = _module(importer, graph, names, fixed_inputs)
     scope_infos = {name: value.expr.struct_info for name, value in names.values.items()}

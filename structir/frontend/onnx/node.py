@@ -267,7 +267,10 @@ class OnnxNode:
 
     def flag(self, name: str, default: int = 0) -> bool:
         """Returns an attribute that is 0 or 1 as a bool."""
-        return bool(self.attr(name, default))
+        value = self.attr(name, default)
+        if value not in (0, 1):
+            self.fail(f"{name}: expected 0 or 1, found {value}")
+        return bool(value)
 
     def dtype_attr(self, name: str, default: str | None = None) -> str | None:
         """Returns the dtype that an attribute names, or `default`."""

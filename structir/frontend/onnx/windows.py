@@ -44,19 +44,14 @@ def auto_pad_of(node: OnnxNode) -> str:
 def window_of(node: OnnxNode, sizes: tuple[Dim, ...]) -> OnnxWindow:
     """Returns the window of a convolution or pooling node."""
     count = len(sizes)
-    strides = _per_axis(node, "strides", count)
-    dilations = _per_axis(node, "dilations", count)
+    strides = per_axis_of(node, "strides", count)
+    dilations = per_axis_of(node, "dilations", count)
     mode = auto_pad_of(node)
     spatial = node.dims()[2:]
     if len(spatial) != count:
         node.fail(f"window: expected an operand of rank {count + 2}, found rank {node.rank()}")
     if mode in ("NOTSET", "VALID"):
-        pads = node.attr("pads", None) if mode == "NOTSET" else None
-        pads = pads or (0,) * (2 * count)
-        if len(pads) != 2 * count:
-            node.fail(f"pads: expected {2 * count} values for {count} axes, found {len(pads)}")
-        if max(map(abs, pads)) > MAX_PADDING:
-            node.fail(f"pads: expected at most {MAX_PADDING}, found {max(map(abs, pads))}")
+        pads = pads_of(node, count) if mode == "NOTSET" else (0,) * (2 * count)
         return OnnxWindow(sizes, strides, dilations, tuple(pads[:count]), tuple(pads[count:]))
     totals = [
         _same_padding(size, (k - 1) * d + 1, s)
@@ -68,8 +63,19 @@ def window_of(node: OnnxNode, sizes: tuple[Dim, ...]) -> OnnxWindow:
     return OnnxWindow(sizes, strides, dilations, first, last)
 
 
-def _per_axis(node: OnnxNode, name: str, count: int) -> tuple[int, ...]:
-    values = tuple(node.attr(name, None) or (1,) * count)
+def pads_of(node: OnnxNode, count: int) -> tuple[int, ...]:
+    """Returns the attribute `pads`: the padding before each of the axes, then after each."""
+    pads = tuple(node.attr("pads", (0,) * (2 * count)))
+    if len(pads) != 2 * count:
+        node.fail(f"pads: expected {2 * count} values for {count} axes, found {len(pads)}")
+    if max(map(abs, pads), default=0) > MAX_PADDING:
+        node.fail(f"pads: expected at most {MAX_PADDING}, found {max(map(abs, pads))}")
+    return pads
+
+
+def per_axis_of(node: OnnxNode, name: str, count: int) -> tuple[int, ...]:
+    """Returns an attribute with a positive number per axis; 1 by default."""
+    values = tuple(node.attr(name, (1,) * count))
     if len(values) != count or any(v < 1 for v in values):
         node.fail(f"{name}: expected {count} positive integers, found {list(values)}")
     return values

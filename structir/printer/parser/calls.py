@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -188,18 +189,23 @@ def _const(context: Context, node: ast.Call) -> Constant:
     """Parses `R.const(value, "dtype")`."""
     values = [value_of(context, item) for item in node.args]
     named = {k.arg: value_of(context, k.value) for k in node.keywords}
-    value = values[0] if values else named.get("value")
+    names = [*("value", "dtype", "")[: len(values)], *named]
+    if len(values) > 2 or sorted(map(str, names)) not in (["value"], ["dtype", "value"]):
+        message = f"R.const: expected a value and a dtype, found {ast.unparse(node)}"
+        raise context.error(node, message, 'write `R.const([1, 2], "float32")`', "E0106")
+    value = values[0] if values else named["value"]
     dtype = values[1] if len(values) > 1 else named.get("dtype")
     if dtype is not None and dtype not in DTYPES:
         raise dtype_error(context, node, dtype)
     try:
         constant = constants.inline_constant(value, dtype)
-    except (TypeError, ValueError, OverflowError) as error:
+    except (TypeError, ValueError, OverflowError, DiagnosticError) as error:
         hint = 'write a number, a bool or a list of them: `R.const([1, 2], "float32")`'
         text = ast.unparse(node.args[0] if node.args else node)
         message = f"R.const: expected numbers{f' of dtype {dtype}' if dtype else ''}, found {text}"
         diagnostic = context.error(node, message, hint, "E0107").diagnostics[0]
-        raise ParseError(diagnostic.note(str(error))) from None
+        why = error.diagnostics[0].message if isinstance(error, DiagnosticError) else str(error)
+        raise ParseError(diagnostic.note(why)) from None
     return Constant(constant.data, constant.struct_info, context.source_map.span(node))
 
 
@@ -235,7 +241,12 @@ def _size_function(context: Context, node: ast.Call, name: str) -> Any:
         wrong = next(i for i, value in zip(node.args, values, strict=True) if not is_number(value))
         message = f"T.{name}: expected a size, found {ast.unparse(wrong)}"
         raise context.error(wrong, message, SIZE_EXAMPLE, "E0121")
-    return function(*values)
+    try:
+        return function(*values)
+    except TypeError:
+        count = len(inspect.signature(function).parameters)
+        message = f"T.{name}: expected {count} argument{'s' * (count > 1)}, found {len(values)}"
+        raise context.error(node, message, SIZE_EXAMPLE, "E0106") from None
 
 
 def match_cast(

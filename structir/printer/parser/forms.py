@@ -286,12 +286,21 @@ def static_of(context: Context, node: ast.expr) -> Any:
             hint = "write the entries out: `{'key': value}`"
             raise context.error(node, "`**` is not supported in a dict", hint, "E0103")
         keys = [static_of(context, key) for key in node.keys if key is not None]
+        for key, key_node in zip(keys, node.keys, strict=True):
+            if type(key) is not str:
+                message = f"expected a string as a key, found {ast.unparse(key_node)}"
+                raise context.error(key_node, message, "write `{'key': value}`", "E0107")
         return dict(zip(keys, (static_of(context, v) for v in node.values), strict=True))
     if isinstance(node, ast.List):
         return [static_of(context, item) for item in node.elts]
     if isinstance(node, ast.Tuple):
         return tuple([static_of(context, item) for item in node.elts])
-    return value_of(context, node)
+    value = value_of(context, node)
+    if isinstance(value, Expr):
+        message = f"expected a Python value, found `{ast.unparse(node)}`"
+        hint = "write a number, a string, or a list, tuple or dict of them"
+        raise context.error(node, message, hint, "E0107")
+    return value
 
 
 _FIELDS: dict[str, Callable[[Context, Any], Any]] = {

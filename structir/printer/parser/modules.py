@@ -27,10 +27,22 @@ from structir.printer.parser.functions import (
 from structir.printer.parser.kernels import is_kernel, read_kernel
 from structir.printer.parser.statements import read_body
 from structir.printer.parser.values import AT_MODULE_LEVEL, path_of, unsupported
-from structir.printer.syntax import MODULE_ATTRS
+from structir.printer.syntax import IR_MODULE, MODULE_ATTRS
 
 IGNORED_CALLS = frozenset({"I.module_global_infos"})
 NO_VALUES: Mapping[str, Any] = {}
+
+
+def _check_class(context: Context, node: ast.ClassDef) -> None:
+    """Rejects base classes, keywords and decorators, which have no meaning in a program."""
+    known = [d.func if isinstance(d, ast.Call) else d for d in node.decorator_list]
+    others = [d for d in known if (path_of(d) or "").rpartition(".")[2] != IR_MODULE]
+    parameters = getattr(node, "type_params", [])
+    extra: list[ast.AST] = [*node.bases, *[k.value for k in node.keywords], *others, *parameters]
+    if extra:
+        message = f"class `{node.name}`: expected no base class, keyword or other decorator"
+        hint = f"write `@I.ir_module` and `class {node.name}:`"
+        raise context.error(extra[0], message, hint, "E0124")
 
 
 class ModuleContext:
@@ -145,6 +157,7 @@ class ModuleContext:
     def member(self, context: Context, node: ast.stmt) -> None:
         """Collects one statement outside of functions."""
         if isinstance(node, ast.ClassDef):
+            _check_class(context, node)
             self.name, self.functions_are_bare = node.name, False
             self.aliases.add(node.name)
             self.collect(node.body)
@@ -181,8 +194,13 @@ class ModuleContext:
         context.strict, context.evaluated_names = self.strict, self.evaluated_names
         try:
             self.signatures[name] = read_signature(context, node)
+        except AlreadyReported:  # a function that is not parsed yet
+            message = f"the signature of `{name}` refers to a function of the module"
+            hint = "write shapes and dtypes in signatures"
+            self.errors.append(context.error(node, message, hint, "E0124"))
         except DiagnosticError as error:
-            self.errors.append(error)
+            span = self.source_map.span(node)
+            self.errors.append(type(error)([d.at(span) for d in error.diagnostics]))
 
     def read_kernel(self, name: str, node: ast.FunctionDef) -> None:
         """Parses one kernel in a new context."""

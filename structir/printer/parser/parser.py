@@ -25,6 +25,8 @@ from structir.printer.parser.sizes import MAX_BITS, long_number
 symbolic = lazy_module("structir.ir.symbolic")
 
 MAX_QUOTED = 200  # characters of a text in a message
+MAX_ITEMS = 1 << 16  # of a list in a text; its `ast` takes a kilobyte per item
+LIST_RUN = re.compile(r"[^=:#@]{131072,}")  # at least MAX_ITEMS items, in one statement
 LONG_NUMBER = re.compile(r"[0-9a-fA-F_]{64,}")
 
 # Importing these modules registers their parsing rules.
@@ -64,6 +66,7 @@ def parse_source(
     globals of a decorated function, which messages about undefined names mention.
     """
     extras = (constants or {}, strict, evaluated_names, python_values)
+    _check_list_lengths(source)
     with collection_paused():
         try:
             unsplit = LONG_NUMBER.search(source.text) is not None
@@ -112,6 +115,23 @@ def _tree(source: Source, text: str, indented: bool) -> ast.Module:
     except ValueError as error:
         hint = "remove the characters that Python source cannot contain"
         raise ParseError(Diagnostic(f"syntax error: {error}", hint=hint)) from None
+
+
+def _check_list_lengths(source: Source) -> None:
+    """Rejects a list of too many items before the `ast` of its items is built."""
+    text = source.text
+    if text.count(",") <= MAX_ITEMS:
+        return
+    for run in LIST_RUN.finditer(text):
+        count = run[0].count(",")
+        if count > MAX_ITEMS:
+            before = text[: run.start()]
+            line = before.count("\n") + 1 + source.first_line - 1
+            column = run.start() - (before.rfind("\n") + 1)
+            message = f"expected a list of at most {MAX_ITEMS} items, found {count}"
+            hint = "pass the array as a parameter, or as a constant: `structir.save` stores arrays"
+            span = Span(source, line, column, line, column + 1)
+            raise ParseError(Diagnostic(message, span, hint=hint, code="E0109"))
 
 
 def _check_literal_size(source: Source, tree: ast.Module, indented: bool) -> None:

@@ -178,7 +178,8 @@ def _unpack_error(
         hint = f"name every field: `{', '.join(names)}{comma} = {text}`"
     else:
         message = f"cannot unpack a value that is not a tuple into {count} names"
-        hint = f"bind it to one name: `{ast.unparse(target.elts[0])} = {text}`"
+        name = ast.unparse(target.elts[0]) if target.elts else "y"
+        hint = f"bind it to one name: `{name} = {text}`"
     span = context.source_map.span(target)
     diagnostic = Diagnostic(message, span, hint=hint, code="E0116", label=f"{count} names")
     return ParseError(diagnostic.note(f"{info}", context.source_map.span(value)))

@@ -118,7 +118,7 @@ def trilu(node: OnnxNode) -> Expr:
     k: Any = 0
     if node.has(1):
         k = node.sizes(1)[0]
-    op = R.triu if node.attr("upper") else R.tril
+    op = R.triu if node.flag("upper", 1) else R.tril
     x, dtype = node[0], node.dtype()
     if dtype == "bool":
         return R.astype(op(R.astype(x, "int8"), k), "bool")

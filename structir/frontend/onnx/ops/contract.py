@@ -15,8 +15,12 @@ direct({"MatMul": R.matmul})
 @onnx_op("Gemm")
 def gemm(node: OnnxNode) -> Expr:
     lhs, rhs = node[0], node[1]
-    lhs = R.permute_dims(lhs, [1, 0]) if node.attr("transA", 0) else lhs
-    rhs = R.permute_dims(rhs, [1, 0]) if node.attr("transB", 0) else rhs
+    for index in (0, 1):
+        rank = getattr(node[index].struct_info, "ndim", None)
+        if rank not in (None, 2):
+            node.fail(f"expected a matrix as operand {'AB'[index]}, found rank {rank}")
+    lhs = R.permute_dims(lhs, [1, 0]) if node.flag("transA") else lhs
+    rhs = R.permute_dims(rhs, [1, 0]) if node.flag("transB") else rhs
     result = _scale(node, R.matmul(lhs, rhs), node.attr("alpha", 1.0))
     if not node.has(2):
         return result

@@ -11,7 +11,7 @@ from structir.frontend.deform_conv import DeformableConvolution
 from structir.frontend.onnx.node import STATIC_SHAPE, OnnxNode
 from structir.frontend.onnx.padding import emit_pad
 from structir.frontend.onnx.registry import onnx_op
-from structir.frontend.onnx.windows import auto_pad_of, window_of
+from structir.frontend.onnx.windows import auto_pad_of, pads_of, per_axis_of, window_of
 from structir.ir.dims import Dim, Poly
 from structir.ir.expr import Constant, Expr, ShapeExpr
 from structir.script import R
@@ -78,8 +78,8 @@ def conv_transpose(node: OnnxNode) -> Expr:
     sizes: Any = kernel_sizes(node)
     count = len(sizes)
     output_padding = list(node.attr("output_padding", None) or [0] * count)
-    strides = list(node.attr("strides", None) or [1] * count)
-    dilations = list(node.attr("dilations", None) or [1] * count)
+    strides = list(per_axis_of(node, "strides", count))
+    dilations = list(per_axis_of(node, "dilations", count))
     before, after = _trim_amounts(node, sizes, strides, dilations, output_padding)
     if node.is_constant(1) and set(dilations) == {1}:
         result = _conv_by_phases(node, sizes, strides)
@@ -150,7 +150,7 @@ def _trim_amounts(
     mode = auto_pad_of(node)
     output_shape = node.attr("output_shape", None)
     if output_shape is None and mode == "NOTSET":
-        pads = list(node.attr("pads", None) or [0] * (2 * count))
+        pads = list(pads_of(node, count))
         return pads[:count], pads[count:]
     if output_shape is None and mode == "VALID":
         return [0] * count, [0] * count
@@ -183,9 +183,9 @@ def deform_conv(node: OnnxNode) -> Expr:
         node.fail(f"expected an image of rank 4, found rank {node.rank()}")
     node.static_dims(1)
     geometry = DeformableConvolution(
-        strides=tuple(node.attr("strides", None) or (1, 1)),
-        dilations=tuple(node.attr("dilations", None) or (1, 1)),
-        padding=tuple(node.attr("pads", None) or (0,) * 4)[:2],
+        strides=per_axis_of(node, "strides", 2),
+        dilations=per_axis_of(node, "dilations", 2),
+        padding=pads_of(node, 2)[:2],
         groups=node.attr("group", 1) or 1,
         offset_groups=node.attr("offset_group", 1) or 1,
     )

@@ -160,7 +160,7 @@ def swish(node: OnnxNode) -> Expr:
 @onnx_op("Gelu")
 @onnx_op("Gelu", domain="com.microsoft")
 def gelu(node: OnnxNode) -> Expr:
-    tanh = node.attr("approximate", "none") == "tanh"
+    tanh = node.choice("approximate", ("none", "tanh"), "none") == "tanh"
     return R.nn.gelu_tanh(node[0]) if tanh else R.nn.gelu(node[0])
 
 

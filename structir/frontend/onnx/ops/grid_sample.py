@@ -202,7 +202,7 @@ def _roi_maximum(node: OnnxNode, aligned: bool) -> Expr:
 @onnx_op("NonMaxSuppression")
 def non_max_suppression(node: OnnxNode) -> Any:
     boxes = node[0]
-    if node.attr("center_point_box"):
+    if node.flag("center_point_box"):
         boxes = _corners(node)
     limit_operand = node[2] if node.has(2) else constant(0)
     iou_threshold = node[3] if node.has(3) else constant(0.0, "float32")

@@ -211,7 +211,9 @@ def _build_direction(
 ) -> list[Expr]:
     """Returns the final states of one direction, then all hidden states along the first axis."""
     steps, batch, _ = _dims(node, x)
-    hidden = int(node.attr("hidden_size", None) or node.static_dims(2)[2])
+    hidden = int(node.attr("hidden_size", node.static_dims(2)[2]))
+    if hidden < 1:
+        node.fail(f"hidden_size: expected a positive integer, found {hidden}")
     layer, bias = _build_layer(node, kind, hidden, k, products)
     lengths = node.get(4)
     is_plain = _has_kernel(node, kind)

@@ -213,7 +213,7 @@ def space_to_depth(node: OnnxNode) -> Expr:
     b = node.attr("blocksize")
     rows, columns = dims.floordiv(h, b), dims.floordiv(w, b)
     split_blocks = reshape_to(node[0], (n, c, rows, b, columns, b))
-    by_column = node.attr("mode", "DCR") == "CRD"
+    by_column = node.choice("mode", ("DCR", "CRD"), "DCR") == "CRD"
     reordered = R.permute_dims(
         split_blocks, [0, 1, 3, 5, 2, 4] if by_column else [0, 3, 5, 1, 2, 4]
     )

@@ -57,7 +57,7 @@ def regex_full_match(node: OnnxNode) -> Expr:
 def string_normalizer(node: OnnxNode) -> Expr:
     stops = "\0".join(node.attr("stopwords", None) or ())
     is_case_sensitive = PrimValue(int(node.flag("is_case_sensitive")))
-    case = StringImm(node.attr("case_change_action", "NONE"))
+    case = StringImm(node.choice("case_change_action", ("NONE", "LOWER", "UPPER"), "NONE"))
     info = TensorStructInfo(None, None, node.rank())
     return call_string_function(
         "normalised", node[0], case, is_case_sensitive, StringImm(stops), info=info
