@@ -129,7 +129,7 @@ def whole_loops(random: Random) -> Case:
 USES = ("{0} > {1}", "R.take(w, {0})", "R.take(w, {0}, mode='clip')", "R.take(w, {0}, mode='wrap')")
 USES += ("R.sum({0} * {1})", "R.cumsum({0})", "R.prod({0})", "R.max({0} - {1})")
 USES += ("R.where({0} < {1}, x, y)", "R.astype({0}, 'int8')", "-{0} // {1}", "{0} + {1} > {0}")
-USES += ("R.scatter_elements(w, {0}, x, axis=0)",)
+USES += ("R.scatter_elements(w, x + {0}, x, axis=0)",)
 
 
 def fused_ops(random: Random) -> Case:
