@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import structir.backend as backends
 from structir.analysis.well_formed import check_well_formed
+from structir.backend.cpu.interrupts import interrupts_kept
 from structir.errors import StructIRError
 from structir.ir.expr import Function
 from structir.ir.module import IRModule, as_module
@@ -106,5 +107,6 @@ def compile(
             f"backend {target}: unknown option {name!r}; "
             f"available: {', '.join(option_names) or 'none'}",
         )
-    check_well_formed(module)
-    return make(module, **options)
+    with interrupts_kept():
+        check_well_formed(module)
+        return make(module, **options)
