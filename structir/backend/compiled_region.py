@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
+from structir.backend.locks import new_lock
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.schedule import scheduled
 from structir.backend.loops.writer import MissingCodeError
@@ -46,7 +46,7 @@ class CompiledRegion:
         self._native: NativeCall | None = None
         self.lower: Callable[[], CompiledRegion] | None = None  # lowers the program again
         self._lowered: CompiledRegion | None = None
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     def plan(self, under_equations: bool) -> KernelPlan:
         """Returns the plan for the general form, or under the usual equations; memoized."""

@@ -54,7 +54,9 @@ class Case:
 @cache
 def calls() -> tuple[Call, ...]:
     """Returns the calls of ops that are valid on float matrices and have one float result."""
-    names = [op.name for op in registered_ops() if type(op.definition).__module__.startswith("structir.")]
+    names = [
+        op.name for op in registered_ops() if type(op.definition).__module__.startswith("structir.")
+    ]
     texts = [form.format(f"R.{name}") for name in sorted(names) for form in FORMS]
     return tuple([call for call in map(_call, texts) if call is not None])
 
@@ -68,7 +70,11 @@ def _call(text: str) -> Call | None:
         a, b, again = [call.interpreted("float32", (each, x)) for each in (x, changed, x)]
     except StructIRError:
         return None
-    if not isinstance(a, np.ndarray) or not is_float(a.dtype.name) or not np.array_equal(a, again, True):
+    if (
+        not isinstance(a, np.ndarray)
+        or not is_float(a.dtype.name)
+        or not np.array_equal(a, again, True)
+    ):
         return None
     same = a.shape == x.shape and np.array_equal(np.delete(a, 0), np.delete(b, 0), True)
     return Call(text, same)

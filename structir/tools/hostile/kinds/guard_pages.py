@@ -68,7 +68,9 @@ def runs_of(dtype: str) -> Runs:
     return [(X, np.roll(values, shift)[:4].copy(), k) for shift, k in enumerate(numbers)]
 
 
-def kernel(body: str, runs: Runs, u: str = "int64", dtype: str = "int64", messages: bool = True) -> Case:
+def kernel(
+    body: str, runs: Runs, u: str = "int64", dtype: str = "int64", messages: bool = True
+) -> Case:
     """Returns a kernel that fills `out` from `x`, an array `u` of a dtype, and a number `k`."""
     text = f"""
 @I.kernel

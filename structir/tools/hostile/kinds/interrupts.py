@@ -1,5 +1,5 @@
-"""Ctrl-C while a program is compiled raises KeyboardInterrupt within a second of processor time, and
-the next compilation is sound."""
+"""Ctrl-C during a compilation raises KeyboardInterrupt within a second of processor time, and the
+next compilation is sound."""
 
 from __future__ import annotations
 
@@ -20,7 +20,12 @@ from structir.tools.comparison import Disagreement
 LONGEST = 1.0  # seconds of processor time until KeyboardInterrupt
 PATIENCE = 20.0  # seconds after compilation; then the interrupt is lost
 UNARY = ("exp", "tanh", "sigmoid", "sin", "nn.gelu", "nn.softmax", "nn.silu", "erf")
-SCANS = ("cumsum({}, axis=0)", "cumsum({}, axis=1)", "sum({}, axis=1, keepdims=True)", "sort({}, axis=1)")
+SCANS = (
+    "cumsum({}, axis=0)",
+    "cumsum({}, axis=1)",
+    "sum({}, axis=1, keepdims=True)",
+    "sort({}, axis=1)",
+)
 
 
 @attrs.frozen

@@ -12,7 +12,14 @@ import numpy as np
 import structir
 from structir.ir.dtype import numpy_dtype
 
-DTYPES = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
+DTYPES = (
+    "float16",
+    "bfloat16",
+    "float8_e4m3fn",
+    "float8_e5m2",
+    "float8_e4m3fnuz",
+    "float8_e5m2fnuz",
+)
 BINARY = ("add", "subtract", "multiply", "divide", "maximum", "minimum")  # one rounding each
 UNARY = ("floor", "ceil", "abs", "negative", "nn.relu", "sign", "square")
 SHAPE = (5, 9)
