@@ -72,6 +72,7 @@ def compile(
     num_threads: int | None = None,
     *,
     exact_division: bool = False,
+    fast_math: bool = False,
 ) -> Executable: ...
 @overload
 def compile(
@@ -93,7 +94,8 @@ def compile(
     On the CPU each call uses up to `num_threads` threads; the default is STRUCTIR_NUM_THREADS, or
     all physical cores that the process may use. With `exact_division`, division is never replaced
     by multiplication with a reciprocal, and functions are never approximated by others. Without it,
-    results may differ by one or two roundings.
+    results may differ by one or two roundings. With `fast_math`, fused kernels do not round the
+    results of float16, bfloat16 and float8 ops before another op reads them.
     Each backend may have further options: see the page of "cuda".
 
     Raises StructIRError for an unknown backend or option.

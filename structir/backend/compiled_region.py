@@ -227,10 +227,14 @@ class CompiledRegion:
 
 
 def lowered_region(
-    region: LoweredRegion, assumed: Assumed | None = None, threads: int = 1, exact: bool = False
+    region: LoweredRegion,
+    assumed: Assumed | None = None,
+    threads: int = 1,
+    exact: bool = False,
+    fast: bool = False,
 ) -> CompiledRegion:
     """Returns a newly lowered region, with a second form under equations that usually hold."""
-    write = writer_of(region, assumed, partial(scheduled, exact=exact))
+    write = writer_of(region, assumed, partial(scheduled, exact=exact, fast=fast))
     return CompiledRegion(boundary_of(region, assumed), write, threads)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import structir
 from structir.backend import cache as disk
 from structir.backend.cached_plans import CachedPlans
+from structir.backend.executable import options_text
 from structir.backend.loops.writer import MissingCodeError
 from structir.errors import StructIRError
 from structir.interpret.out_of_memory import within_memory
@@ -48,7 +49,7 @@ def stored_plans() -> tuple[Any, disk.CacheEntry]:
     """Compiles the model; returns the key and the cache entry of its plans."""
     private_folder()
     structir.compile(model())
-    key, store = CachedPlans(model(), str(False))._key, disk.store()
+    key, store = CachedPlans(model(), options_text(False, False))._key, disk.store()
     entry = store.read(key) if store is not None and key is not None else None
     if entry is None:
         raise StructIRError("the cache has no plans of the model")

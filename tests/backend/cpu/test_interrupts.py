@@ -65,7 +65,9 @@ def test_an_interrupt_within_a_callback_is_raised_after_it() -> None:
     assert sys.unraisablehook is hook
 
 
-compiling = importlib.import_module("structir.backend.compile")  # the package has a function of this name
+compiling = importlib.import_module(
+    "structir.backend.compile"
+)  # the package has a function of this name
 
 
 def test_compiling_keeps_interrupts(monkeypatch: pytest.MonkeyPatch) -> None:

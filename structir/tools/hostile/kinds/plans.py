@@ -9,6 +9,7 @@ from typing import Any
 
 from structir.backend import cache as disk
 from structir.backend.cached_plans import CachedPlans
+from structir.backend.executable import options_text
 from structir.tools.hostile.mutation import changed_bytes, mutated
 from structir.tools.hostile.private_cache import planted_code, require_no_marker
 from structir.tools.hostile.stored_model import model, stored_plans, use
@@ -31,5 +32,5 @@ def check(data: bytes) -> None:
     store = disk.store()
     assert store is not None
     store.write(key, disk.CacheEntry(entry.facts, data))
-    use(CachedPlans(model(), str(False)).functions())
+    use(CachedPlans(model(), options_text(False, False)).functions())
     require_no_marker()
