@@ -45,7 +45,7 @@ compiling = lazy_module("structir.backend.compile")
 
 TARGET = "structir.target"  # the backend that loads the file, if it has its own format
 MACHINE, KERNELS, PLANS = "structir.machine", "structir.kernels", "structir.plans"
-EXACT = "structir.exact_division"
+EXACT, FAST = "structir.exact_division", "structir.fast_math"
 PREFIX, PLANS_OF = "machine code ", "plans "
 Path = str | os.PathLike[str]
 Executable = Any  # lazy: the modules of these classes import this one
@@ -64,7 +64,7 @@ def save(executable: Executable, path: Path) -> None:
         keys.append(key)
     put_plans(executable, stored_functions.TableWriter, arrays, facts)
     facts |= {MACHINE: identity.machine_identity(), KERNELS: json.dumps(keys)}
-    facts[EXACT] = str(executable.exact_division)
+    facts |= {EXACT: str(executable.exact_division), FAST: str(executable.fast_math)}
     write(arrays, facts, path)
 
 
@@ -104,7 +104,9 @@ def load(path: Path) -> Any:
         hint = "save it again: `exe.save(path)`"
         message = f"{name}: checksum mismatch: the program was modified after saving"
         raise ParseError(Diagnostic(message, hint=hint, code="E1005"))
-    new_executable = partial(executables.Executable, exact_division=facts.get(EXACT) == str(True))
+    options = {"exact_division": EXACT, "fast_math": FAST}
+    on = {name: facts.get(fact) == str(True) for name, fact in options.items()}
+    new_executable = partial(executables.Executable, **on)
     if facts.get(MACHINE) != identity.machine_identity():
         warn_of_compiling(f"{name} was compiled for another processor or by other versions")
         return new_executable(module())

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import structir.backend as backends
 from structir.analysis.well_formed import check_well_formed
+from structir.backend.cpu.interrupts import interrupts_kept
 from structir.errors import StructIRError
 from structir.ir.expr import Function
 from structir.ir.module import IRModule, as_module
@@ -71,6 +72,7 @@ def compile(
     num_threads: int | None = None,
     *,
     exact_division: bool = False,
+    fast_math: bool = False,
 ) -> Executable: ...
 @overload
 def compile(
@@ -92,7 +94,8 @@ def compile(
     On the CPU each call uses up to `num_threads` threads; the default is STRUCTIR_NUM_THREADS, or
     all physical cores that the process may use. With `exact_division`, division is never replaced
     by multiplication with a reciprocal, and functions are never approximated by others. Without it,
-    results may differ by one or two roundings.
+    results may differ by one or two roundings. With `fast_math`, fused kernels do not round the
+    results of float16, bfloat16 and float8 ops before another op reads them.
     Each backend may have further options: see the page of "cuda".
 
     Raises StructIRError for an unknown backend or option.
@@ -106,5 +109,6 @@ def compile(
             f"backend {target}: unknown option {name!r}; "
             f"available: {', '.join(option_names) or 'none'}",
         )
-    check_well_formed(module)
-    return make(module, **options)
+    with interrupts_kept():
+        check_well_formed(module)
+        return make(module, **options)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
+from structir.backend.locks import new_lock
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.schedule import scheduled
 from structir.backend.loops.writer import MissingCodeError
@@ -47,7 +47,7 @@ class CompiledRegion:
         self._native: NativeCall | None = None
         self.lower: Callable[[], CompiledRegion] | None = None  # lowers the program again
         self._lowered: CompiledRegion | None = None
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     def plan(self, under_equations: bool) -> KernelPlan:
         """Returns the plan for the general form, or under the usual equations; memoized."""
@@ -238,10 +238,14 @@ class CompiledRegion:
 
 
 def lowered_region(
-    region: LoweredRegion, assumed: Assumed | None = None, threads: int = 1, exact: bool = False
+    region: LoweredRegion,
+    assumed: Assumed | None = None,
+    threads: int = 1,
+    exact: bool = False,
+    fast: bool = False,
 ) -> CompiledRegion:
     """Returns a newly lowered region, with a second form under equations that usually hold."""
-    write = writer_of(region, assumed, partial(scheduled, exact=exact))
+    write = writer_of(region, assumed, partial(scheduled, exact=exact, fast=fast))
     return CompiledRegion(boundary_of(region, assumed), write, threads)
 
 

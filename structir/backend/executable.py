@@ -162,6 +162,11 @@ class CompiledFunction:
         )
 
 
+def options_text(exact_division: bool, fast_math: bool) -> str:
+    """Returns the options of the compiler that plans depend on, for the key of the cache."""
+    return f"exact_division={exact_division} fast_math={fast_math}"
+
+
 class Executable:
     """A compiled module. `exe["main"](*arrays)` calls a function; symbolic sizes may differ at
     every call.
@@ -175,8 +180,9 @@ class Executable:
         num_threads: int | None = None,
         store: FunctionStore | None = None,
         exact_division: bool = False,
+        fast_math: bool = False,
     ) -> None:
-        self._module, self.exact_division = module, exact_division
+        self._module, self.exact_division, self.fast_math = module, exact_division, fast_math
         self.num_threads = thread_count(num_threads)
         self.direct: dict[str, CompiledFunction] = {}
         self.compile_count = 1
@@ -184,7 +190,9 @@ class Executable:
         self._every_rank: dict[str, EveryRank] = {}
         self._on_host: dict[str, Function] = {}
         self._planned: dict[str, PlannedFunction] = {}
-        compiled: FunctionStore = store or CachedPlans(self.module, str(exact_division))
+        compiled: FunctionStore = store or CachedPlans(
+            self.module, options_text(exact_division, fast_math)
+        )
         self.function_names = tuple(compiled.names)
         with progress.shown("compiling"), collection_paused():
             for function in compiled.functions():
@@ -219,7 +227,12 @@ class Executable:
     def _host_program(self) -> HostProgram:
         members = self.module.functions.items()
         kernels = {n: k for n, k in members if isinstance(k, Kernel) and k.blocks is None}
-        make = partial(lowered_region, threads=self.num_threads, exact=self.exact_division)
+        make = partial(
+            lowered_region,
+            threads=self.num_threads,
+            exact=self.exact_division,
+            fast=self.fast_math,
+        )
         return HostProgram(kernels, make)
 
     def _lower_again(self, name: str) -> CompiledRegion:
@@ -253,7 +266,12 @@ class Executable:
         """Returns the module with another form of one function."""
         self.compile_count += 1
         module = self.module.with_functions({**self.module.functions, name: function})
-        return Executable(module, self.num_threads, exact_division=self.exact_division)
+        return Executable(
+            module,
+            self.num_threads,
+            exact_division=self.exact_division,
+            fast_math=self.fast_math,
+        )
 
     @cached_property
     def _without_calls(self) -> IRModule:

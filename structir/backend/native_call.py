@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ from structir.backend.cpu.layouts import (
     new_array_address,
 )
 from structir.backend.cpu.runner import entry_address
+from structir.backend.locks import new_lock
 
 FAST_CALL_WITH_NAMES = 0x82  # METH_FASTCALL | METH_KEYWORDS
 OUT = sys.intern("out")
@@ -93,7 +93,7 @@ class NativeCall:
         self.function: Callable[..., Any] = new(ctypes.byref(definition), self.table, None)
         self._spaces: list[Any] = []
         self._retired: list[Any] = []
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     def set_spaces(self, spaces: Sequence[Any]) -> None:
         """Sets the spaces to search, the latest first. Spaces in use are kept alive."""

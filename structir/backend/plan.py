@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
@@ -18,6 +17,7 @@ from structir.backend import progress
 from structir.backend.cpu.kernels import CompiledKernel, kernel
 from structir.backend.cpu.layouts import SPACE
 from structir.backend.cpu.runner import run_address, space_reserver
+from structir.backend.locks import new_lock
 from structir.backend.loops.buffer import Buffer, element_bytes
 from structir.backend.loops.writer import KernelText
 from structir.backend.memory import ALIGNMENT, ArenaLayout, Lifetime, lifetimes
@@ -310,7 +310,7 @@ class BoundPlans:
     def __init__(self) -> None:
         self._plans: OrderedDict[Any, BoundPlan] = OrderedDict()
         self._bytes = 0  # of all arenas
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     def get(self, key: Any) -> BoundPlan | None:
         """Returns the plan bound to these sizes, if it is cached."""

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import sys
 import sysconfig
-import threading
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from structir.backend.locks import new_lock
 
 LARGE = 1 << 24  # bytes from which the system maps fresh memory every time
 MAX_POOL_BYTES = 1 << 28  # bytes in the pool, in use or not
@@ -36,7 +37,7 @@ class ResultMemory:
     def __init__(self, max_bytes: int = MAX_POOL_BYTES) -> None:
         self._pool: list[Array] = []
         self._max_bytes = max_bytes
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     def new(self, shape: tuple[int, ...], dtype: Any) -> Array:
         """Returns an uninitialized array."""

@@ -14,6 +14,7 @@ import numpy as np
 from structir.backend.cores import physical_cores
 from structir.backend.cpu.layouts import TEAM, TEAM_WORDS
 from structir.backend.cpu.team import serve_address
+from structir.backend.locks import new_lock
 from structir.errors import StructIRError
 
 VARIABLE = "STRUCTIR_NUM_THREADS"
@@ -61,7 +62,7 @@ class WorkerPool:
         for index, name in LIBRARY.items():
             code = ctypes.cast(getattr(self._library, name), ctypes.c_void_p)
             self.table[index] = code.value or 0
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self.workers = 0
         self._prepare()
 
@@ -92,7 +93,6 @@ class WorkerPool:
     def start_again(self) -> None:
         """Restarts the workers in a forked process."""
         threads, self.workers = self.workers + 1, 0
-        self._lock = threading.Lock()
         self._prepare()
         self.grow(threads)
 

@@ -63,6 +63,12 @@ def check_names() -> list[str]:
     return [function.name for function, _ in decorated(tree.body, {"check"})]
 
 
+@cache
+def hostile_kinds() -> list[str]:
+    """Returns the kinds of hostile input of the fuzzer."""
+    return sorted(package_files([str(PACKAGE / "tools" / "hostile" / "kinds")]))
+
+
 def _functions(ctx: typer.Context) -> dict[str, ast.FunctionDef]:
     """Returns the functions of the program on the command line; none if it cannot be read."""
     words = [ctx.params.get("file"), *ctx.args]  # in `ctx.args` after an option without its value

@@ -8,6 +8,7 @@ import pytest
 import structir
 from structir.backend import cache, executable, stored
 from structir.backend.cached_plans import CachedPlans
+from structir.backend.executable import options_text
 from structir.errors import ShapeMismatchError
 
 PROGRAMS = {
@@ -175,7 +176,7 @@ def test_large_weights_are_no_part_of_a_plan(use, empty_cache, monkeypatch):
 
 
 def store_of(module):
-    return CachedPlans(module, str(False))  # without exact division
+    return CachedPlans(module, options_text(False, False))  # without exact division
 
 
 def plans_of(module):

@@ -13,6 +13,7 @@ import structir
 from structir.backend import cache, sizes, stored
 from structir.backend.cached_plans import CachedPlans
 from structir.backend.cpu import kernels, objects
+from structir.backend.executable import options_text
 from structir.backend.loops.writer import MissingCodeError
 from structir.errors import DiagnosticWarning, StructIRError
 from structir.interpret.out_of_memory import within_memory
@@ -47,7 +48,7 @@ def plans(tmp_path, monkeypatch):
     """The stored plans of the model in a cache of their own, and what replaces them."""
     monkeypatch.setenv("STRUCTIR_CACHE", str(tmp_path / "cache"))
     structir.compile(model())
-    key = CachedPlans(model(), str(False))._key
+    key = CachedPlans(model(), options_text(False, False))._key
     entry = cache.store().read(key)
 
     def plant(said):
@@ -151,7 +152,7 @@ def forget_machine_code(monkeypatch):
 
 def test_a_plan_without_machine_code_is_lowered_from_the_program(plans, monkeypatch):
     forget_machine_code(monkeypatch)
-    (function,) = CachedPlans(model(), str(False)).functions()
+    (function,) = CachedPlans(model(), options_text(False, False)).functions()
     with pytest.raises(MissingCodeError):
         function.region.prepare()
     check(structir.compile(model()))
@@ -229,10 +230,10 @@ def test_mutated_plans_are_refused_or_used_without_other_errors(plans, marker):
     rng, accepted = Random(20), 0
     for _ in range(400):
         plant(mutated(said, rng, code_for(marker)))
-        accepted += used(CachedPlans(model(), str(False)).functions())
+        accepted += used(CachedPlans(model(), options_text(False, False)).functions())
     assert 0 < accepted < 200
     plant(said)
-    assert used(CachedPlans(model(), str(False)).functions())
+    assert used(CachedPlans(model(), options_text(False, False)).functions())
 
 
 @pytest.mark.parametrize(
@@ -307,7 +308,7 @@ def test_machine_code_without_its_symbol_is_not_loaded(entry):
 
 
 def test_panels_are_read_within_their_constant(plans):
-    store = CachedPlans(model(), str(False))
+    store = CachedPlans(model(), options_text(False, False))
     number = next(k for k, c in enumerate(store.constants) if c.shape == WEIGHTS.shape)
     assert store._array_at([number, "wide", 0, 6, 4, 4, 1]) is not None
     for form in ([0, 7, 4, 4, 1], [0, 6, 4, 1 << 40, 1], [-1, 6, 4, 4, 1], [0, 0, 4, 4, 1], [0]):

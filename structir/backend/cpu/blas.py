@@ -70,7 +70,8 @@ def multiply_matrices(
         left, right, out, m, n, k, a_row, a_column, b_row, b_column, c_row = args
         integer, letter = ir.IntType(32), ir.IntType(8)
         real = context.get_value_type(signature.args[0].dtype)
-        one = ir.Constant(m.type, 1)
+        one, none = ir.Constant(m.type, 1), ir.Constant(k.type, 0)
+        k = builder.select(builder.icmp_signed(">", k, none), k, none)  # no terms: zeros
 
         def at_least(value: Any, other: Any) -> Any:
             larger = builder.select(builder.icmp_signed(">", value, other), value, other)

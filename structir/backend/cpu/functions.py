@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import threading
 from collections.abc import Callable
 from functools import cache
 from textwrap import dedent
@@ -15,11 +14,12 @@ from numba import njit
 from numba.core.registry import cpu_target
 from numba.core.runtime import rtsys  # type: ignore[attr-defined]
 
+from structir.backend.locks import new_rlock
 from structir.lazy import lazy_module
 
 LAZY = type(lazy_module("numpy"))
 OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
-_lock = threading.RLock()
+_lock = new_rlock()
 
 
 def compiled_function(function: Callable[..., Any]) -> Any:

@@ -1,21 +1,25 @@
-"""Interrupts while LLVM writes machine code: they wait until it is done.
-
-LLVM hands its results to functions of Python, where an exception would be lost, and the code with
-it.
-"""
+"""Interrupts while a program is compiled: none is lost, and none damages machine code."""
 
 from __future__ import annotations
 
+import _thread
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+DELAY = 0.01  # seconds until a lost interrupt is raised again: its callback has returned by then
+
 
 @contextmanager
 def interrupts_wait() -> Iterator[None]:
-    """What is done inside is done whole; an interrupt that came meanwhile is handled after it."""
+    """Completes the enclosed work; an interrupt that arrives meanwhile is handled after it.
+
+    LLVM passes its results to Python callbacks, where an exception would be lost, and the machine
+    code with it.
+    """
     before: Any = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):
         yield
@@ -28,3 +32,25 @@ def interrupts_wait() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
         if met:
             before(*met[-1])
+
+
+@contextmanager
+def interrupts_kept() -> Iterator[None]:
+    """Raises an interrupt again that Python drops: one that arrives in a finalizer, in the callback
+    of a weak reference, or in a C callback."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = sys.unraisablehook
+
+    def raise_again(unraisable: Any) -> None:
+        if issubclass(unraisable.exc_type, KeyboardInterrupt):
+            threading.Timer(DELAY, _thread.interrupt_main).start()
+        else:
+            before(unraisable)
+
+    sys.unraisablehook = raise_again
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -58,6 +57,7 @@ from structir.backend.cpu.products import (
 from structir.backend.cpu.routines import routine_helpers
 from structir.backend.cpu.scalars import helpers
 from structir.backend.cpu.translated import translated
+from structir.backend.locks import new_lock
 from structir.backend.loops.scalar_text import EIGHTHS
 from structir.backend.loops.writer import MissingCodeError
 from structir.backend.math.bits import single_of_bits
@@ -140,7 +140,7 @@ llvm.set_option("structir", "-unroll-threshold=100")
 llvm.set_option("structir", "-disable-lsr")
 
 _kernels: dict[str, CompiledKernel] = {}
-_lock = threading.Lock()
+_lock = new_lock()
 
 
 def _built(text: str, routine: Callable[..., Any] | None) -> Loaded:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any
@@ -13,6 +12,7 @@ import llvmlite.binding as llvm
 from structir.backend import cache as disk
 from structir.backend.cpu.identity import machine_identity
 from structir.backend.cpu.interrupts import interrupts_wait
+from structir.backend.locks import new_rlock
 
 KERNEL_HEAD = "def kernel("  # in the texts of kernels; those of the library are names
 
@@ -139,7 +139,7 @@ def codes_with_library(kernels: Iterable[str]) -> list[tuple[str, MachineCode]]:
 
 
 makers: dict[str, Callable[[], object]] = {}  # who makes a symbol known, of those that are ours
-_lock = threading.RLock()
+_lock = new_rlock()
 _codes: dict[str, MachineCode] = {}  # of this process, by text
 _offered: dict[str, MachineCode] = {}  # of files that were loaded, by key
 _in_shared: set[str] = set()

@@ -150,7 +150,7 @@ def _build_product(shapes: tuple[TileShape, ...]) -> Loaded:
         c_row: Number,
         panel: Number,
     ) -> None:
-        if k == 0:
+        if k <= 0:
             for i in range(m):
                 for j in range(n):
                     c[i * c_row + j] = zero
@@ -213,7 +213,7 @@ def _build_windows_product(shapes: tuple[TileShape, ...]) -> Loaded:
         c_row: Number,
         table: Number,
     ) -> None:
-        if k == 0:
+        if k <= 0:
             for i in range(m):
                 for j in range(n):
                     c[i * c_row + j] = zero

@@ -16,7 +16,7 @@ from structir.backend.loops.expression import (
     rebuilt,
 )
 from structir.backend.loops.group import Group
-from structir.backend.loops.rounding import stored
+from structir.backend.loops.rounding import are_skipped, stored
 from structir.backend.loops.rows import extents_of
 from structir.backend.loops.scalar_text import accumulation_text, number_text, rounded_text
 from structir.backend.loops.simplify import simplified
@@ -146,7 +146,7 @@ class ColumnSchedule:
         name = "total"
         value = f"{total} != 0" if self.dtype == "bool" else total
         if self.group.kept != {self.center.out}:  # other ops read it
-            value = rounded_text(self.center.out.dtype, value)
+            value = value if are_skipped() else rounded_text(self.center.out.dtype, value)
         inner.lines.append(f"{name} = {value}")
         own = load(self.center.out, self.center.write)
         inner.made[own] = name

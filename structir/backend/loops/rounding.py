@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
 import numpy as np
 
 from structir.backend.loops.expression import (
@@ -16,6 +20,7 @@ from structir.backend.loops.expression import (
 from structir.ir.dtype import numpy_dtype
 
 ROUND = "round_to_"
+_skips: ContextVar[bool] = ContextVar("skips", default=False)
 # Results of these functions of rounded values are rounded.
 CLOSED = frozenset(
     {
@@ -34,9 +39,24 @@ CLOSED = frozenset(
 )
 
 
+@contextmanager
+def roundings(skipped: bool) -> Iterator[None]:
+    """Schedules kernels without the roundings between ops, if `skipped`."""
+    token = _skips.set(skipped)
+    try:
+        yield
+    finally:
+        _skips.reset(token)
+
+
+def are_skipped() -> bool:
+    """Returns whether kernels are scheduled without the roundings between ops."""
+    return _skips.get()
+
+
 def rounded(value: Expression, dtype: str) -> Expression:
     """Returns the value as another op reads it, rounded to the dtype of the op that computed it."""
-    if dtype not in COMPUTED_IN or _is_rounded(value, dtype):
+    if dtype not in COMPUTED_IN or are_skipped() or _is_rounded(value, dtype):
         return value
     if isinstance(value, Number):
         with np.errstate(over="ignore"):

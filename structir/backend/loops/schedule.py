@@ -17,6 +17,7 @@ from structir.backend.loops.nest import nest_kernel
 from structir.backend.loops.padding import padding_kernel
 from structir.backend.loops.planes import plane_kernel, with_planes
 from structir.backend.loops.reused import with_reuse
+from structir.backend.loops.rounding import roundings
 from structir.backend.loops.rows import row_kernel
 from structir.backend.loops.shared import shared
 from structir.backend.loops.short_rows import has_short_rows, short_row_kernel
@@ -91,12 +92,14 @@ class Scheduled:
     made_from: tuple[Group, ...]  # of which group each kernel was made
 
 
-def scheduled(program: LoopProgram, exact: bool = False) -> Scheduled:
-    """Compose, group and write out a program; with `exact`, every scalar function as it is."""
+def scheduled(program: LoopProgram, exact: bool = False, fast: bool = False) -> Scheduled:
+    """Compose, group and write out a program; with `exact`, every scalar function as it is; with
+    `fast`, without roundings between ops."""
     if exact:
         stages = [attrs.evolve(s, body=exactly(s.body)) for s in program.stages]
         program = attrs.evolve(program, stages=tuple(stages))
-    made = written(composed(plain_windows(composed(program))), SCHEDULES, settled=_settled)
+    with roundings(skipped=fast):
+        made = written(composed(plain_windows(composed(program))), SCHEDULES, settled=_settled)
     return attrs.evolve(made, kernels=shared(made.kernels))
 
 

@@ -14,7 +14,7 @@ import typer
 
 from structir.lazy import lazy_module
 from structir.tools.as_json import Json, write
-from structir.tools.completion import check_names
+from structir.tools.completion import check_names, hostile_kinds
 from structir.tools.exit_codes import ExitCode
 from structir.tools.sizes import reject_unknown
 from structir.tools.terminal import console, diagnostics, show
@@ -26,6 +26,7 @@ rich_progress = lazy_module("rich.progress")
 rich_table = lazy_module("rich.table")
 checks = lazy_module("structir.tools.checks")
 fuzzing = lazy_module("structir.tools.fuzzing")
+hostile_report = lazy_module("structir.tools.hostile.report")
 reduction = lazy_module("structir.tools.reduction")
 MAX_PER_SIGNATURE = 4  # failures that are reduced; further ones are only counted
 
@@ -35,6 +36,14 @@ Checks = Annotated[
     typer.Option(
         help=f"Check to run, of {', '.join(check_names())}; repeatable.",
         autocompletion=lambda incomplete: [n for n in check_names() if n.startswith(incomplete)],
+    ),
+]
+Hostile = Annotated[
+    str | None,
+    typer.Option(
+        metavar="KIND",
+        help=f"Kind of hostile input to run instead, of {', '.join(hostile_kinds())}.",
+        autocompletion=lambda incomplete: [n for n in hostile_kinds() if n.startswith(incomplete)],
     ),
 ]
 Folder = Annotated[
@@ -135,6 +144,7 @@ def fuzz(
         int, typer.Option(min=1, help="Approximate number of bindings per function.")
     ] = 6,
     check: Checks = None,
+    hostile: Hostile = None,
     output: Folder = Path("fuzz-failures"),
     replay: SavedFailure = None,
     json: Json = False,
@@ -146,6 +156,10 @@ def fuzz(
     failures with the same signature are written once. The exit code is 5 if a check fails. The same
     seed generates the same programs.
 
+    With --hostile, each seed generates a hostile input of this kind, which a child process handles:
+    a crash, a hang or a wrong result is a failure, and its message ends in the command that
+    reproduces it.
+
     With --json: `programs`, `bindings`, `checks`, `failures`, `seed`, and whether it was
     `interrupted`.
 
@@ -155,13 +169,19 @@ def fuzz(
 
         structir fuzz --seed 7 --programs 100 --check passes --check solver
 
+        structir fuzz --hostile guard_pages --seed 0 --programs 1000
+
         structir fuzz --replay fuzz-failures/passes-123.py
     """
     if replay is not None:
         _replay(replay, json)
         return
     reject_unknown("--check", "check", check or (), set(checks.CHECKS))
+    reject_unknown("--hostile", "kind", [hostile] if hostile else (), set(hostile_kinds()))
     first = time.time_ns() % (1 << 31) if seed is None else seed
+    if hostile is not None:
+        _run_hostile(hostile, first, programs, minutes, json)
+        return
     fuzz_run = FuzzRun(tuple(check or checks.CHECKS), size, output)
     interrupted = _run(fuzz_run, _seeds(first, programs, minutes))
     if json:
@@ -201,6 +221,18 @@ def _run(fuzz_run: FuzzRun, seeds: Iterator[int]) -> bool:
         except KeyboardInterrupt:
             return True
     return False
+
+
+def _run_hostile(kind: str, first: int, programs: int | None, minutes: float, json: bool) -> None:
+    """Runs one kind of hostile input."""
+    hostile_run = hostile_report.HostileRun(kind)
+    hostile_run.run(_seeds(first, programs, minutes), programs)
+    if json:
+        write(hostile_run.data() | {"seed": first})
+    else:
+        show(f"{hostile_run}, seeds from {first}" + ", interrupted" * hostile_run.interrupted)
+    if hostile_run.failures:
+        raise typer.Exit(ExitCode.FUZZ_FAILURE)
 
 
 def _replay(file: Path, json: bool) -> None:

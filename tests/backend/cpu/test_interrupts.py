@@ -1,13 +1,18 @@
 """Interrupts while machine code is made."""
 
+import importlib
 import os
 import signal
+import sys
 import threading
+import time
+import weakref
 from collections.abc import Iterator
 
 import pytest
 
-from structir.backend.cpu.interrupts import interrupts_wait
+import structir
+from structir.backend.cpu.interrupts import interrupts_kept, interrupts_wait
 
 
 @pytest.fixture(autouse=True)
@@ -40,3 +45,35 @@ def test_errors_pass_and_other_threads_are_left_alone() -> None:
     thread.start()
     thread.join()
     assert seen == [signal.default_int_handler]
+
+
+def interrupted_where_python_drops_it() -> None:
+    class Referent:
+        pass
+
+    referent = Referent()
+    reference = weakref.ref(referent, lambda _: signal.raise_signal(signal.SIGINT))
+    del referent
+    assert reference() is None
+    time.sleep(20)
+
+
+def test_an_interrupt_within_a_callback_is_raised_after_it() -> None:
+    hook = sys.unraisablehook
+    with pytest.raises(KeyboardInterrupt), interrupts_kept():
+        interrupted_where_python_drops_it()
+    assert sys.unraisablehook is hook
+
+
+compiling = importlib.import_module(
+    "structir.backend.compile"
+)  # the package has a function of this name
+
+
+def test_compiling_keeps_interrupts(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = structir.parse("@R.function\ndef main(x: R.Tensor((3,), 'float32')):\n    return x\n")
+    monkeypatch.setattr(
+        compiling, "check_well_formed", lambda _: interrupted_where_python_drops_it()
+    )
+    with pytest.raises(KeyboardInterrupt):
+        structir.compile(module)

@@ -1,0 +1,6 @@
+"""Hostile inputs: seeded generators of them, checks of the result, and the run in child processes.
+
+Each file in the folder `kinds` defines one kind of input: `sample(random)` generates a case and
+`check(case)` raises an exception if the property of its docstring does not hold. No list names the
+kinds. Tests run some seeds of each kind; `structir fuzz --hostile KIND` runs many.
+"""

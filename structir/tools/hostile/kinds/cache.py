@@ -1,0 +1,68 @@
+"""Cache entries of machine code with changed metadata, truncated code or changed bytes are rejected
+or loaded."""
+
+from __future__ import annotations
+
+from functools import cache
+from random import Random
+
+import attrs
+
+from structir.backend import cache as disk
+from structir.backend.cpu import kernels, objects
+from structir.tools.comparison import Disagreement
+from structir.tools.hostile.mutation import changed_bytes, mutated
+from structir.tools.hostile.private_cache import planted_code, private_folder, require_no_marker
+
+KERNEL = """def kernel(a, lo, hi):
+    p0 = float32_pointer(a[0])
+    for i in range(lo, hi):
+        p0[i] = p0[i] * float32(3)
+"""
+
+
+@attrs.frozen
+class Case:
+    """The contents of a cache entry; whether its checksum is valid."""
+
+    content: bytes
+    is_valid: bool
+
+
+@cache
+def _entry() -> disk.CacheEntry:
+    private_folder()
+    kernels._kernels.clear()
+    kernels.kernel(KERNEL)
+    store = disk.store()
+    entry = None if store is None else store.read(objects.key_of(KERNEL))
+    assert entry is not None
+    return entry
+
+
+def sample(random: Random) -> Case:
+    """Generates an entry. Changed code under a valid checksum is truncated: other changes of it
+    are forged machine code, which is trusted."""
+    entry, key = _entry(), objects.key_of(KERNEL)
+    how = random.randrange(4)
+    if how == 0:
+        return Case(changed_bytes(disk.packed(key, entry), random), False)
+    facts, data = dict(entry.facts), entry.data
+    if how == 1:
+        data = data[: random.randrange(len(data))]
+    else:
+        changed = mutated({"facts": facts}, random, [planted_code()]).get("facts")
+        facts = changed if isinstance(changed, dict) else {}
+    return Case(disk.packed(key, disk.CacheEntry(facts, data)), True)
+
+
+def check(case: Case) -> None:
+    """Writes the entry and loads it."""
+    _entry()
+    store = disk.store()
+    assert store is not None
+    store.path(objects.key_of(KERNEL)).write_bytes(case.content)
+    code = objects.from_disk(KERNEL)
+    if code is not None and (0 in code.addresses or not case.is_valid):
+        raise Disagreement(f"an invalid entry was loaded: {code.addresses}")
+    require_no_marker()

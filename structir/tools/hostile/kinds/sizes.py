@@ -1,0 +1,76 @@
+"""20,000 calls whose sizes change from call to call: all calls of a process together take less than
+5 MB of further memory."""
+
+from __future__ import annotations
+
+import gc
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import attrs
+import numpy as np
+
+import structir
+from structir.tools.comparison import Disagreement
+
+CALLS = 20_000
+LARGEST = 4000  # elements of an argument
+MAX_GROWTH = 5 << 20  # bytes
+PAGE = 4096
+BODIES = (
+    "R.exp(x) + R.sum(x)",
+    "R.cumsum(R.concat([x, x], axis=0), axis=0)",
+    "R.nn.softmax(R.expand_dims(x, 0) * R.expand_dims(x, 0))",
+    "(R.max(x), R.flip(x, 0), R.astype(x, 'int32'))",
+)
+
+
+@attrs.frozen
+class Case:
+    """A body, and the seed of the sizes."""
+
+    body: str
+    seed: int
+
+
+def sample(random: Random) -> Case:
+    """Chooses a body."""
+    return Case(random.choice(BODIES), random.randrange(1 << 31))
+
+
+@cache
+def _main(body: str) -> Any:
+    text = f"@R.function\ndef main(x: R.Tensor(('n',), 'float32')):\n    return {body}\n"
+    return structir.compile(structir.parse(text))["main"]
+
+
+@cache
+def _memory_at_start() -> int:
+    """Returns the memory after a warm-up with every body."""
+    for body in BODIES:
+        _call(Case(body, 0))
+    return resident()
+
+
+def resident() -> int:
+    """Returns the bytes of memory that the process uses."""
+    gc.collect()
+    return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE
+
+
+def _call(case: Case) -> None:
+    main, random = _main(case.body), Random(case.seed)
+    x = np.zeros(LARGEST, np.float32)
+    for _ in range(CALLS):
+        main(x[: random.randint(1, LARGEST)])
+
+
+def check(case: Case) -> None:
+    """Calls with random sizes, and compares the memory with that after the first calls."""
+    before = _memory_at_start()
+    _call(case)
+    growth = resident() - before
+    if growth > MAX_GROWTH:
+        raise Disagreement(f"memory grew by {growth} bytes")

@@ -1,0 +1,85 @@
+"""Runs seeds of a kind of hostile input in child processes, which a fault ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from typing import IO, Any
+
+import attrs
+
+BATCH = 50  # seeds of one child process: a time limit is checked between processes
+SHOWN = 4000  # characters of the error output of a child process
+
+
+@attrs.frozen
+class Outcome:
+    """The result of one seed; `error` is None if its check passed."""
+
+    kind: str
+    seed: int
+    error: str | None = None
+
+    @property
+    def command(self) -> str:
+        """The command that runs this seed again."""
+        return f"structir fuzz --hostile {self.kind} --seed {self.seed} --programs 1"
+
+
+def outcomes(
+    kind: str, seeds: Iterable[int], environment: Mapping[str, str] | None = None
+) -> Iterator[Outcome]:
+    """Yields the outcome of each seed. After a fault or a hang, a new process runs the rest."""
+    remaining: list[int] = []
+    for seed in seeds:
+        remaining.append(seed)
+        if len(remaining) == BATCH:
+            yield from _batch(kind, remaining, environment or {})
+            remaining = []
+    yield from _batch(kind, remaining, environment or {})
+
+
+def _batch(kind: str, seeds: list[int], environment: Mapping[str, str]) -> Iterator[Outcome]:
+    while seeds:
+        count = 0
+        for outcome in _child(kind, seeds, environment):
+            yield outcome
+            count += 1
+        seeds = seeds[count:]
+
+
+def _child(kind: str, seeds: list[int], environment: Mapping[str, str]) -> Iterator[Outcome]:
+    """Yields the outcomes of one child process; the last one is an error if the process dies."""
+    command = [sys.executable, "-m", "structir.tools.hostile.worker", kind, *map(str, seeds)]
+    with tempfile.TemporaryFile() as errors:
+        child = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env={**os.environ, **environment},
+        )
+        count = 0
+        try:
+            for line in child.stdout or ():
+                yield Outcome(kind, seeds[count], json.loads(line))
+                count += 1
+            status = child.wait()
+        finally:
+            child.kill()
+            child.wait()
+            if child.stdout is not None:
+                child.stdout.close()
+        if count < len(seeds):
+            message = f"the process ended with exit status {status}\n{_end_of(errors)}"
+            yield Outcome(kind, seeds[count], message)
+
+
+def _end_of(errors: IO[Any]) -> str:
+    errors.seek(0)
+    text: str = errors.read().decode(errors="replace")
+    return text[-SHOWN:]

@@ -1,0 +1,46 @@
+"""The child process of a run: `python -m structir.tools.hostile.worker KIND SEED...`.
+
+It writes one line of JSON per seed: null, or the error as a string.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import importlib
+import json
+import os
+import sys
+import traceback
+from random import Random
+from typing import Any
+
+from structir.tools.hostile import kinds
+
+LIMIT = 120  # seconds for one seed; then the process ends with a traceback
+
+
+def error_of(kind: Any, seed: int) -> str | None:
+    """Returns the error of one seed of a kind, or None if its check passes."""
+    case = None
+    try:
+        case = kind.sample(Random(seed))
+        kind.check(case)
+    except BaseException:  # also KeyboardInterrupt and SystemExit: none may leave a check
+        return f"{traceback.format_exc()}\n{case}"
+    return None
+
+
+def main(name: str, seeds: list[int]) -> None:
+    """Runs the seeds. Output of the tested code goes to the standard error."""
+    with os.fdopen(os.dup(1), "w") as output:
+        os.dup2(2, 1)
+        kind = importlib.import_module(f"{kinds.__name__}.{name}")
+        for seed in seeds:
+            faulthandler.dump_traceback_later(LIMIT, exit=True)
+            print(json.dumps(error_of(kind, seed)), file=output, flush=True)
+        faulthandler.cancel_dump_traceback_later()
+
+
+if __name__ == "__main__":
+    faulthandler.enable()
+    main(sys.argv[1], list(map(int, sys.argv[2:])))
