@@ -13,6 +13,7 @@ from numba.core.compiler_lock import global_compiler_lock
 from structir.backend.cpu.inlined import Inlined, inlined
 from structir.backend.cpu.library import KernelLibrary
 from structir.backend.cpu.operations import Operations, Typed, UntranslatedError, target
+from structir.backend.cpu.registries import registries_read
 from structir.backend.cpu.translation import Translation
 from structir.backend.math.bits import apart_from_tables
 from structir.ir.collection import collection_paused
@@ -79,9 +80,7 @@ def _write_c(module: Any, taken: Inlined, symbol: str, signature: Any, context: 
 
 @collection_paused()
 def _library(symbol: str, context: Any, write: Callable[[Any, Any], None]) -> Any:
-    with global_compiler_lock:
-        context.typing_context.refresh()
-        context.refresh()
+    with global_compiler_lock, registries_read(context):
         make: Any = KernelLibrary
         library = make(context.codegen(), symbol)
         library.enable_object_caching()
