@@ -18,6 +18,7 @@ from structir.ir.module import IRModule, as_module
 
 if TYPE_CHECKING:
     from structir.backend.cuda.executable import DeviceExecutable
+    from structir.backend.eager import EagerExecutable
     from structir.backend.executable import Executable
 
 TARGET_MODULE = "target"  # the module of a backend's package that defines `executable`
@@ -71,7 +72,17 @@ def compile(
     num_threads: int | None = None,
     *,
     exact_division: bool = False,
+    eager_first: Literal[False] = False,
 ) -> Executable: ...
+@overload
+def compile(
+    mod: IRModule | Function,
+    target: Literal["cpu"] = "cpu",
+    num_threads: int | None = None,
+    *,
+    exact_division: bool = False,
+    eager_first: Literal[True],
+) -> EagerExecutable: ...
 @overload
 def compile(
     mod: IRModule | Function,
@@ -93,6 +104,9 @@ def compile(
     all physical cores that the process may use. With `exact_division`, division is never replaced
     by multiplication with a reciprocal, and functions are never approximated by others. Without it,
     results may differ by one or two roundings.
+
+    With `eager_first`, a thread compiles. Calls run on the interpreter until it is done, and
+    `exe.wait()` waits for it. Results of the interpreter may differ by roundings.
     Each backend may have further options: see the page of "cuda".
 
     Raises StructIRError for an unknown backend or option.
