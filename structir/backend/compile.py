@@ -6,7 +6,7 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -15,11 +15,14 @@ from structir.analysis.well_formed import check_well_formed
 from structir.errors import StructIRError
 from structir.ir.expr import Function
 from structir.ir.module import IRModule, as_module
+from structir.lazy import lazy_module
 
 if TYPE_CHECKING:
     from structir.backend.cuda.executable import DeviceExecutable
     from structir.backend.eager import EagerExecutable
     from structir.backend.executable import Executable
+
+eager = lazy_module("structir.backend.eager")
 
 TARGET_MODULE = "target"  # the module of a backend's package that defines `executable`
 
@@ -112,6 +115,9 @@ def compile(
     Raises StructIRError for an unknown backend or option.
     """
     module = as_module(mod, "structir.compile")
+    if target == "cpu" and options.pop("eager_first", False):
+        check_well_formed(module)
+        return eager.EagerExecutable(module, partial(compile, module, target, num_threads, **options))
     make = _factory_of(target)
     option_names = list(inspect.signature(make).parameters)[1:]
     options |= {} if num_threads is None else {"num_threads": num_threads}
