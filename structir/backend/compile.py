@@ -6,7 +6,7 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -16,10 +16,14 @@ from structir.backend.cpu.interrupts import interrupts_kept
 from structir.errors import StructIRError
 from structir.ir.expr import Function
 from structir.ir.module import IRModule, as_module
+from structir.lazy import lazy_module
 
 if TYPE_CHECKING:
     from structir.backend.cuda.executable import DeviceExecutable
+    from structir.backend.eager import EagerExecutable
     from structir.backend.executable import Executable
+
+eager = lazy_module("structir.backend.eager")
 
 TARGET_MODULE = "target"  # the module of a backend's package that defines `executable`
 
@@ -73,7 +77,18 @@ def compile(
     *,
     exact_division: bool = False,
     fast_math: bool = False,
+    eager_first: Literal[False] = False,
 ) -> Executable: ...
+@overload
+def compile(
+    mod: IRModule | Function,
+    target: Literal["cpu"] = "cpu",
+    num_threads: int | None = None,
+    *,
+    exact_division: bool = False,
+    fast_math: bool = False,
+    eager_first: Literal[True],
+) -> EagerExecutable: ...
 @overload
 def compile(
     mod: IRModule | Function,
@@ -96,11 +111,17 @@ def compile(
     by multiplication with a reciprocal, and functions are never approximated by others. Without it,
     results may differ by one or two roundings. With `fast_math`, fused kernels do not round the
     results of float16, bfloat16 and float8 ops before another op reads them.
+
+    With `eager_first`, a thread compiles. Calls run on the interpreter until it is done, and
+    `exe.wait()` waits for it. Results of the interpreter may differ by roundings.
     Each backend may have further options: see the page of "cuda".
 
     Raises StructIRError for an unknown backend or option.
     """
     module = as_module(mod, "structir.compile")
+    if target == "cpu" and options.pop("eager_first", False):
+        check_well_formed(module)
+        return eager.EagerExecutable(module, partial(compile, module, target, num_threads, **options))
     make = _factory_of(target)
     option_names = list(inspect.signature(make).parameters)[1:]
     options |= {} if num_threads is None else {"num_threads": num_threads}

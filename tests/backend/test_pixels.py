@@ -10,12 +10,12 @@ import structir
 from structir.backend.cpu.c_functions import assembled
 from structir.backend.cpu.panels import packed_narrow
 from structir.backend.cpu.pixel_tiles import POINTS, TERMS, pixel_tiles_text
-from structir.backend.cpu.products import has_pixel_products
+from structir.backend.cpu.products import has_products_of_floats
 from structir.backend.cpu.tiles import TileShape, tile_shapes
 from tests.backend.agreement import assert_agree
 
 needs_tiles = pytest.mark.skipif(
-    not has_pixel_products("float32"), reason="no wide fused multiply-add here"
+    not has_products_of_floats("float32"), reason="no wide fused multiply-add here"
 )
 
 

@@ -11,9 +11,12 @@ import llvmlite.binding as llvm
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
-from scipy.linalg import cython_blas
 
+from structir.backend.cpu.objects import makers, require_symbol
 from structir.backend.math.bits import declared
+from structir.lazy import lazy_module
+
+cython_blas = lazy_module("scipy.linalg.cython_blas")
 
 ROUTINES = {types.float32: "sgemm", types.float64: "dgemm"}
 BLAS_DTYPES = frozenset({"float32", "float64"})
@@ -35,6 +38,9 @@ def register_blas() -> None:
     for routine in ROUTINES.values():
         address = _capsule_address(capsules[routine])
         llvm.add_symbol(f"structir_{routine}", address)
+
+
+makers |= dict.fromkeys([f"structir_{routine}" for routine in ROUTINES.values()], register_blas)
 
 
 def _in_memory(builder: Any, value: Any) -> Any:
@@ -65,6 +71,7 @@ def multiply_matrices(
     its line even where there is one line only and the stride means nothing.
     """
     routine = ROUTINES[a.dtype]
+    require_symbol(f"structir_{routine}")
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         left, right, out, m, n, k, a_row, a_column, b_row, b_column, c_row = args

@@ -13,24 +13,34 @@ from numba import types
 from numpy.typing import NDArray
 
 from structir.backend.cpu.integer_tiles import HEAD, IntegerTile, grouping, integer_shapes
-from structir.backend.cpu.objects import built
-from structir.backend.cpu.packed_products import load_tiles, packed_product
+from structir.backend.cpu.objects import built, makers
+from structir.backend.cpu.packed_products import load_tiles, packed_product, row_name
 from structir.backend.cpu.panels import ALIGNMENT, panel_widths
 
 PANEL = "structir_integer_panel"
 
 
 @cache
-def has_integer_products() -> bool:
-    """True: the library has products of small integers everywhere; building it."""
+def _load_panels() -> None:
     shapes, group = integer_shapes(), grouping()
-    key, kinds = f"{shapes} {group}", (types.int8, types.int32)
-    load_tiles(PANEL, shapes, f"integer tiles {key}", partial(IntegerTile, group=group))
+    key = f"integer tiles {shapes} {group}"
+    load_tiles(PANEL, shapes, key, partial(IntegerTile, group=group))
+
+
+@cache
+def _load_product() -> None:
+    shapes, group = integer_shapes(), grouping()
+    kinds = (types.int8, types.int32)
     build = partial(packed_product, PANEL, shapes, kinds, HEAD, group.terms)
-    llvm.add_symbol(
-        "structir_packed_product_int8", built(f"integer product {key}", build).addresses[0]
-    )
-    return True
+    code = built(f"integer product {shapes} {group}", build)
+    llvm.add_symbol("structir_packed_product_int8", code.addresses[0])
+
+
+makers |= {
+    PANEL: _load_panels,
+    row_name(PANEL): _load_panels,
+    "structir_packed_product_int8": _load_product,
+}
 
 
 def packed_integers(matrix: NDArray[np.int8]) -> NDArray[np.int8]:

@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit, types
 
 from structir.backend.cache import digest
-from structir.backend.cpu.blas import multiply_matrices, register_blas
+from structir.backend.cpu.blas import multiply_matrices
 from structir.backend.cpu.functions import compiled_function, ready_for_arrays
 from structir.backend.cpu.intrinsics import (
     POINTERS,
@@ -200,7 +200,6 @@ def kernel(
         found = _kernels.get(text)
         if found is None:
             start = time.perf_counter()
-            register_blas()
             if routine is not None:
                 ready_for_arrays()
             build = _refused if from_file else lambda: _built(text, routine)

@@ -90,10 +90,9 @@ def _are_names(said: list[Any]) -> bool:
 def loaded(code: MachineCode) -> Loaded | None:
     """Machine code put into the process; None where a name that it needs is not known, or one that
     it should define is not defined."""
+    for name in code.needs:
+        require_symbol(name)
     with _lock:
-        for name in code.needs:
-            if llvm.address_of_symbol(name) is None and name in makers:
-                makers[name]()
         if any(llvm.address_of_symbol(name) is None for name in code.needs):
             return None  # LLVM would end the process
         file: Any = llvm.ObjectFileRef.from_data(code.data)
@@ -110,6 +109,12 @@ def loaded(code: MachineCode) -> Loaded | None:
         if 0 in addresses:
             return None  # the object does not define what it is loaded for
         return Loaded(code, addresses, engine, from_disk=True)
+
+
+def require_symbol(name: str) -> None:
+    """Builds a function of the library that has this symbol, unless it is known already."""
+    if name in makers and llvm.address_of_symbol(name) is None:
+        makers[name]()
 
 
 def built(text: str, build: Callable[[], Loaded]) -> Loaded:
@@ -138,7 +143,7 @@ def codes_with_library(kernels: Iterable[str]) -> list[tuple[str, MachineCode]]:
     return [(t, c) for t, c in _codes.items() if t in wanted or KERNEL_HEAD not in t]
 
 
-makers: dict[str, Callable[[], object]] = {}  # who makes a symbol known, of those that are ours
+makers: dict[str, Callable[[], object]] = {}  # builds the function of a symbol
 _lock = new_rlock()
 _codes: dict[str, MachineCode] = {}  # of this process, by text
 _offered: dict[str, MachineCode] = {}  # of files that were loaded, by key

@@ -17,6 +17,7 @@ from numba.core.cpu_options import FastMathOptions
 from numba.core.fastmathpass import FastFloatBinOpVisitor
 from numba.core.registry import cpu_target
 
+from structir.backend.cpu.registries import all_read, read_all
 from structir.backend.cpu.typing_once import TypingOnce
 
 error_model: Any = create_error_model
@@ -104,6 +105,9 @@ class Operations:
     def applied(self, function: Any, args: Sequence[Typed]) -> Typed:
         """A Python operator or function, or one that numba compiles, on some values."""
         kind = _kind_of_function(self.typing, function)
+        if isinstance(kind, types.Dispatcher):
+            read_all()  # numba compiles the function, and may need any registry
+            kind = _kind_of_function(self.typing, function)
         literal = getattr(function, "_prefer_literal", False)
         kinds = tuple([_literal(a) if literal else a.kind for a in args])
         signature = self.typing.resolve_function_type(kind, kinds, {})
@@ -144,10 +148,11 @@ def _literal(given: Typed) -> Any:
 
 
 def _kind_of_function(typing: Any, function: Any) -> Any:
-    found = _function_kinds.get(function)
+    key = (function, all_read())
+    found = _function_kinds.get(key)
     if found is None:
         try:
-            found = _function_kinds[function] = typing.resolve_value_type(function)
+            found = _function_kinds[key] = typing.resolve_value_type(function)
         except ValueError as error:
             raise UntranslatedError(f"{function} is nothing that numba compiles") from error
     return found

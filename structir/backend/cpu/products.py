@@ -1,6 +1,6 @@
 """Matrix products of any size and stride: tiles in registers, panels of the right operand in cache.
 
-The library is built once in a process and found by kernels under symbols of its own. Where the
+Each function of the library is built when code first needs it, and has a symbol. Where the
 processor has no wide fused multiply-add, kernels call BLAS instead.
 """
 
@@ -16,14 +16,14 @@ from numba import types
 from numba.extending import intrinsic
 
 from structir.backend.cpu.c_functions import assembled, c_function
-from structir.backend.cpu.integer_products import has_integer_products
 from structir.backend.cpu.intrinsics import copy_filled, offset_by
-from structir.backend.cpu.objects import Loaded, built, makers
+from structir.backend.cpu.objects import Loaded, built, makers, require_symbol
 from structir.backend.cpu.packed_products import (
     ROW_BLOCK,
     TERM_BLOCK,
     load_tiles,
     packed_product,
+    row_name,
     tiles_text,
 )
 from structir.backend.cpu.panels import panel_registers
@@ -295,50 +295,62 @@ def _build_turning(shapes: tuple[TileShape, ...]) -> Loaded:
     return c_function(types.void(*[pointer] * 2, *[types.int64] * 4), turning)
 
 
-@cache
 def has_own_products(dtype: str) -> bool:
-    """Whether the library has matrix products of this dtype here; building it if so. Those of int32
-    are sums of products of int8."""
-    if dtype == "int32":
-        return has_integer_products()
-    shapes = tile_shapes(dtype) if dtype in DTYPES else ()
-    if not shapes:
-        return False
+    """Whether the library has matrix products of this dtype here. Those of int32 are sums of
+    products of int8."""
+    return dtype == "int32" or has_products_of_floats(dtype)
+
+
+def has_products_of_floats(dtype: str) -> bool:
+    """Whether the library has products of this dtype for matrices, for a right operand that is
+    read at offsets, and for images."""
+    return dtype in DTYPES and bool(tile_shapes(dtype))
+
+
+@cache
+def _load_part(name: str, dtype: str) -> None:
+    """Builds one function of the library, which then has a symbol."""
+    shapes = tile_shapes(dtype)
+    code = built(f"{name} {shapes}", partial(PARTS[name], shapes))
+    llvm.add_symbol(f"structir_{name}_{dtype}", code.addresses[0])
+
+
+@cache
+def _load_panels(dtype: str) -> None:
+    shapes = tile_shapes(dtype)
     load_tiles(f"structir_panel_{dtype}", shapes, f"tiles {shapes}", TileFunction)
-    turn = f"structir_transpose_{dtype}"
-    text = partial(_transpose_text, shapes[0], turn)
-    square = built(f"transpose {shapes[0]}", lambda: assembled(text(), [turn]))
-    llvm.add_symbol(turn, square.addresses[0])
-    for name, build in PARTS.items():
-        made = built(f"{name} {shapes}", partial(build, shapes))
-        llvm.add_symbol(f"structir_{name}_{dtype}", made.addresses[0])
-    return True
 
 
 @cache
-def has_window_products(dtype: str) -> bool:
-    """The same for products whose right operand is read at offsets."""
-    if not has_own_products(dtype):
-        return False
-    shapes, panel = window_shapes(dtype), f"structir_windows_panel_{dtype}"
-    text = partial(tiles_text, panel, shapes, partial(TileFunction, windows=True))
-    tiles = built(f"windows tiles {shapes}", lambda: assembled(text(), [panel]))
-    llvm.add_symbol(panel, tiles.addresses[0])
-    made = built(f"windows product {shapes}", partial(_build_windows_product, shapes))
-    llvm.add_symbol(f"structir_windows_product_{dtype}", made.addresses[0])
-    return True
+def _load_transpose(dtype: str) -> None:
+    shape, name = tile_shapes(dtype)[0], f"structir_transpose_{dtype}"
+    _load_text(f"transpose {shape}", name, partial(_transpose_text, shape, name))
 
 
 @cache
-def has_pixel_products(dtype: str) -> bool:
-    """The same for products of an image read at offsets with weights in panels."""
-    if not has_own_products(dtype):
-        return False
+def _load_windows_panel(dtype: str) -> None:
+    shapes, name = window_shapes(dtype), f"structir_windows_panel_{dtype}"
+    text = partial(tiles_text, name, shapes, partial(TileFunction, windows=True))
+    _load_text(f"windows tiles {shapes}", name, text)
+
+
+@cache
+def _load_windows_product(dtype: str) -> None:
+    shapes = window_shapes(dtype)
+    code = built(f"windows product {shapes}", partial(_build_windows_product, shapes))
+    llvm.add_symbol(f"structir_windows_product_{dtype}", code.addresses[0])
+
+
+@cache
+def _load_pixel_product(dtype: str) -> None:
     shapes, name = tile_shapes(dtype), f"structir_pixel_product_{dtype}"
-    text = partial(pixel_tiles_text, shapes, name)
-    tiles = built(f"pixels {shapes}", lambda: assembled(text(), [name]))
-    llvm.add_symbol(name, tiles.addresses[0])
-    return True
+    _load_text(f"pixels {shapes}", name, partial(pixel_tiles_text, shapes, name))
+
+
+def _load_text(key: str, symbol: str, text: Callable[[], str]) -> None:
+    """Builds a function from LLVM's text, which then has a symbol."""
+    code = built(key, lambda: assembled(text(), [symbol]))
+    llvm.add_symbol(symbol, code.addresses[0])
 
 
 def panels_at_once(dtype: str) -> int:
@@ -354,17 +366,29 @@ PARTS: dict[str, Callable[[tuple[TileShape, ...]], Loaded]] = {
 }
 
 
+LOADERS: dict[str, Callable[[str], None]] = {
+    **{name: partial(_load_part, name) for name in PARTS},
+    "panel": _load_panels,
+    "transpose": _load_transpose,
+    "windows_panel": _load_windows_panel,
+    "windows_product": _load_windows_product,
+    "pixel_product": _load_pixel_product,
+}
+makers |= {
+    f"structir_{name}_{dtype}": partial(load, dtype)
+    for name, load in LOADERS.items()
+    for dtype in DTYPES
+}
+makers |= {row_name(f"structir_panel_{dtype}"): partial(_load_panels, dtype) for dtype in DTYPES}
+
+
 def _library(name: str) -> Any:
     """A function of the library, for the dtype of its first argument."""
-    make = {"windows_product": has_window_products, "pixel_product": has_pixel_products}
-    for dtype in DTYPES:
-        makers[f"structir_{name}_{dtype}"] = partial(make.get(name, has_own_products), dtype)
-    makers["structir_packed_product_int8"] = has_integer_products
 
     @intrinsic
     def call(typing_context: Any, args: Any) -> Any:
         symbol = f"structir_{name}_{args.types[0].dtype}"
-        makers[symbol]()
+        require_symbol(symbol)
         return types.void(args), call_with_fields(symbol, len(args.types))
 
     return call

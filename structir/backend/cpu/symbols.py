@@ -8,6 +8,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from structir.backend.cpu.objects import require_symbol
 from structir.backend.math.bits import declared
 
 
@@ -16,6 +17,7 @@ def extern(name: str) -> Any:
 
     @intrinsic
     def call(typing_context: Any, args: Any) -> Any:
+        require_symbol(name)
         return types.void(args), call_with_fields(name, len(args.types))
 
     return call

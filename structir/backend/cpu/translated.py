@@ -8,11 +8,13 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
+from numba.core import fastmathpass
 from numba.core.compiler_lock import global_compiler_lock
 
 from structir.backend.cpu.inlined import Inlined, inlined
 from structir.backend.cpu.library import KernelLibrary
 from structir.backend.cpu.operations import Operations, Typed, UntranslatedError, target
+from structir.backend.cpu.registries import read_all, registries_read
 from structir.backend.cpu.translation import Translation
 from structir.backend.math.bits import apart_from_tables
 from structir.ir.collection import collection_paused
@@ -32,12 +34,13 @@ def translated(
 
 
 def _retried(symbol: str, context: Any, write: Callable[[Any, Any], None]) -> Any:
-    """A library; again, while functions turn up that are to be called, not taken in."""
+    """A library; again, while functions turn up that are to be called, not taken in, or that are
+    in registries not read yet."""
     while True:
         try:
             return _library(symbol, context, write)
-        except UntranslatedError as error:
-            if not error.blamed:
+        except (UntranslatedError, NotImplementedError) as error:
+            if not getattr(error, "blamed", False) and not read_all():
                 raise
 
 
@@ -79,16 +82,15 @@ def _write_c(module: Any, taken: Inlined, symbol: str, signature: Any, context: 
 
 @collection_paused()
 def _library(symbol: str, context: Any, write: Callable[[Any, Any], None]) -> Any:
-    with global_compiler_lock:
-        context.typing_context.refresh()
-        context.refresh()
+    with global_compiler_lock, registries_read(context):
         make: Any = KernelLibrary
         library = make(context.codegen(), symbol)
         library.enable_object_caching()
         with context.push_code_library(library):
             module = library.create_ir_module(symbol)
             write(module, context)
-            context.post_lowering(module, library)
+            if context.fastmath:
+                fastmathpass.rewrite_module(module, context.fastmath)
             library.add_ir_module(module)
     return library
 

@@ -16,6 +16,7 @@ from numba import types
 
 from structir.backend.cpu.inlined import Inlined, inlined, refuse
 from structir.backend.cpu.operations import Operations, Typed, UntranslatedError
+from structir.backend.cpu.registries import all_read
 from structir.backend.cpu.values import BINARY, Values
 
 
@@ -226,7 +227,7 @@ class Translation(Values):
             with self.operations.contracted():
                 return made.taken_in(taken, args)
         except UntranslatedError as error:
-            if not error.blamed:
+            if not error.blamed and all_read():
                 refuse(function)
                 error.blamed = True
             raise

@@ -9,8 +9,7 @@ import attrs
 from structir.backend.cpu.panels import lanes_of, padded_columns
 from structir.backend.cpu.products import (
     has_own_products,
-    has_pixel_products,
-    has_window_products,
+    has_products_of_floats,
 )
 from structir.backend.loops.access import Address, address_of, joined_axes
 from structir.backend.loops.buffer import Buffer
@@ -182,7 +181,7 @@ def _split_windows(
     rows = joined_axes(only_left, stage.extents, (a, out))
     weights = _weights(stage, left, a, terms[0], rows[-1]) if rows else None
     columns = _last_columns(stage, only_right, b if weights is None else None, out)
-    if not rows or not columns or not has_window_products(stage.out.dtype):
+    if not rows or not columns or not has_products_of_floats(stage.out.dtype):
         return None
     used = {*rows[-1], *columns, *terms[0]}
     batch = tuple(x for x in stage.parallel if x not in used)
@@ -196,7 +195,7 @@ def _weights(
 ) -> MatrixForm | None:
     """The left operand as a constant whose rows fill registers well."""
     form = constant_matrix(stage, left.buffer.root, a, terms, rows)
-    if form is None or not has_pixel_products(stage.out.dtype):
+    if form is None or not has_products_of_floats(stage.out.dtype):
         return None
     unused = padded_columns(form.columns, lanes_of(stage.out.dtype)) - form.columns
     return form if unused <= MOST_UNUSED * form.columns else None

@@ -6,7 +6,7 @@ from numba import njit, types
 
 import structir
 from structir.backend.cpu import products
-from structir.backend.cpu.blas import multiply_matrices, register_blas
+from structir.backend.cpu.blas import multiply_matrices
 from structir.backend.cpu.intrinsics import POINTERS
 from structir.backend.cpu.products import multiply_tiled
 from structir.backend.cpu.tiles import TileShape
@@ -48,7 +48,6 @@ def stored(random, rows, columns, dtype, turned):
 def test_products(dtype, way):
     if way == "tiles" and not products.has_own_products(dtype):
         pytest.skip("no wide fused multiply-add here")
-    register_blas()
     product, random = product_by(dtype, way), np.random.default_rng(0)
     panel = np.empty(products.WIDEST_PANEL, dtype)
     size = np.dtype(dtype).itemsize

@@ -13,7 +13,6 @@ from numba.extending import intrinsic
 from structir.backend.cpu import kernels, runner
 from structir.backend.cpu.inlined import inlined
 from structir.backend.cpu.operations import UntranslatedError
-from structir.backend.cpu.products import has_own_products
 from structir.backend.cpu.translated import translated_c
 
 HEAD = """def kernel(a, lo, hi):
@@ -120,7 +119,6 @@ def names():
 @pytest.mark.parametrize("head", ["", kernels.EXACT], ids=["contracted", "exact"])
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
 def test_same_as_numba(head, body):
-    has_own_products("float32")
     text = head + HEAD + body
     own = kernels.translated_library(text, "kernel_own", names())
     whole, symbol = kernels.numba_library(text, "kernel_numba", names(), False)

@@ -1,0 +1,94 @@
+"""numba's registries of functions, as far as kernels need them, each read once.
+
+numba reads all of its registries, with the modules that fill them, before it compiles a function.
+It reads them again whenever it meets an intrinsic for the first time. Kernels call functions of
+numbers and tuples, and intrinsics. The other registries are read where this is not enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache, partial
+from typing import Any
+
+from numba.core.imputils import builtin_registry
+from numba.core.registry import cpu_target
+from numba.core.typing.templates import builtin_registry as typing_registry
+
+from structir.lazy import lazy_module
+
+mathimpl = lazy_module("numba.cpython.mathimpl")
+npyimpl = lazy_module("numba.np.npyimpl")
+numbers = lazy_module("numba.cpython.numbers")
+tupleobj = lazy_module("numba.cpython.tupleobj")
+numba_builtins = lazy_module("numba.cpython.builtins")
+
+_is_complete = False
+
+
+@contextmanager
+def registries_read(context: Any) -> Iterator[None]:
+    """Reads the registries that kernels need; in this context, numba reads only new intrinsics.
+
+    The caller holds numba's compiler lock. Other code that numba compiles is not affected.
+    """
+    _read_common()
+    _read_new(context)
+    with _refreshed_by(_read_new, context, cpu_target.target_context):
+        yield
+
+
+def read_all() -> bool:
+    """Reads all registries; False if they have been read before."""
+    global _is_complete
+    if _is_complete:
+        return False
+    context: Any = cpu_target.target_context
+    with _refreshed_by(_read_nothing, context):
+        type(context).refresh(context)
+    _is_complete = True
+    return True
+
+
+def all_read() -> bool:
+    """Whether all registries have been read."""
+    return _is_complete
+
+
+@cache
+def _read_common() -> None:
+    context: Any = cpu_target.target_context
+    for module in (numba_builtins, numbers, tupleobj):
+        module.__name__  # noqa: B018 (imports the module, which fills the built-in registry)
+    for registry in (mathimpl.registry, npyimpl.registry, builtin_registry):
+        context.install_registry(registry)
+    with _refreshed_by(_read_nothing, context):
+        context.typing_context.refresh()
+
+
+def _read_new(context: Any) -> None:
+    """Reads the registries to which numba adds intrinsics: the first one of the target, by the
+    order in which they were read, and that of built-in functions."""
+    context.install_registry(next(iter(context._registries)))
+    context.install_registry(builtin_registry)
+    context.typing_context.install_registry(typing_registry)
+
+
+def _read_nothing(context: Any) -> None:
+    """Replaces the nested reading, which numba repeats for each template that it creates."""
+
+
+@contextmanager
+def _refreshed_by(read: Any, *contexts: Any) -> Iterator[None]:
+    before = [vars(context).get("refresh") for context in contexts]
+    for context in contexts:
+        context.refresh = partial(read, context)
+    try:
+        yield
+    finally:
+        for context, refresh in zip(contexts, before, strict=True):
+            if refresh is None:
+                del context.refresh
+            else:
+                context.refresh = refresh

@@ -1,0 +1,108 @@
+"""Executables whose first calls run on the interpreter, while a thread compiles the module."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from structir.interpret.interpreter import Interpreter
+from structir.interpret.ownership import owning
+from structir.ir.module import IRModule
+
+if TYPE_CHECKING:
+    from structir.backend.executable import Executable
+
+Value = Any
+TURN = 1e-4  # seconds that the compiling thread may hold the GIL while a call waits for it
+
+
+class EagerExecutable:
+    """A module that is being compiled. `exe["main"](*arrays)` calls a function; all calls begun
+    after compilation run compiled kernels.
+
+    Methods and properties of `Executable` wait for compilation. An error of compilation is raised
+    by the next call, and by each method.
+    """
+
+    def __init__(self, module: IRModule, make: Callable[[], Executable]) -> None:
+        self.module = module
+        self._interpreter = Interpreter(module)
+        self._compiled: Future[Executable] = Future()
+        # Not a daemon: the process must not end while LLVM runs.
+        threading.Thread(target=self._compile, args=(make,), name="structir-compile").start()
+
+    def _compile(self, make: Callable[[], Executable]) -> None:
+        try:
+            self._compiled.set_result(make())
+        except BaseException as error:
+            self._compiled.set_exception(error)
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether compilation has ended, with or without an error."""
+        return self._compiled.done()
+
+    def wait(self, timeout: float | None = None) -> Executable:
+        """Waits for compilation; returns the executable, or raises the error of compilation.
+
+        Raises TimeoutError after `timeout` seconds.
+        """
+        return self._compiled.result(timeout)
+
+    def __getitem__(self, name: str) -> Callable[..., Value]:
+        """Returns a function of the module, which is called with arrays."""
+        if self.is_compiled:
+            return self.wait()[name]
+        interpreted = owning(self._interpreter.global_function(name))
+
+        def call(*args: Value, **names: Value) -> Value:
+            if self.is_compiled or "out" in names:  # the interpreter has no `out`
+                return self.wait()[name](*args, **names)
+            with _short_turns:
+                return interpreted(*args, **names)
+
+        return call
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.module)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self.wait(), name)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an executable cannot be pickled: use `exe.save(path)` and `structir.load`")
+
+    def __repr__(self) -> str:
+        return repr(self.wait()) if self.is_compiled else "<EagerExecutable: compiling>"
+
+
+class _ShortTurns:
+    """A context in which Python threads take the GIL in short turns.
+
+    NumPy releases the GIL in most ops. A thread that compiles would keep it for milliseconds after
+    each of them.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._calls, self._before = threading.Lock(), 0, 0.0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._calls == 0:
+                self._before = sys.getswitchinterval()
+                sys.setswitchinterval(min(TURN, self._before))
+            self._calls += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._calls -= 1
+            if self._calls == 0:
+                sys.setswitchinterval(self._before)
+
+
+_short_turns = _ShortTurns()
