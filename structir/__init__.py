@@ -12,6 +12,7 @@ _HOMES = {
     "SymVar": "structir.ir.symbolic",
     "interpret": "structir.interpret:",
     "compile": "structir.backend.compile",
+    "State": "structir.interpret.state",
     "Executable": "structir.backend.executable",
     "save": "structir.printer.files.archive",
     "load": "structir.backend.archive",

@@ -9,6 +9,7 @@ from weakref import WeakSet
 
 from structir.analysis.calls import are_disjoint, contradicts
 from structir.analysis.deduction import callee_name, deduce
+from structir.analysis.donation import donation_violations
 from structir.analysis.kernels import kernel_violations
 from structir.analysis.lattice import FAIL_L0, base_check
 from structir.analysis.purity import FORCE_PURE, is_pure_value
@@ -76,6 +77,7 @@ def violations(program: IRModule | Function, deduced: bool = False) -> list[Diag
     for name, function in functions.items():
         if isinstance(function, Function):
             checker.check_function(function, name)
+            checker.diagnostics += donation_violations(function, name, functions)
         elif isinstance(function, Kernel):
             checker.diagnostics += kernel_violations(function)
     return checker.diagnostics

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
@@ -100,16 +100,26 @@ class CompiledRegion:
         """Returns the plan bound to these sizes, if it has been bound before."""
         return self._bound.get(key)
 
-    def run(self, bound: BoundPlan, arrays: Sequence[Array], out: Any = None) -> list[Array]:
-        """Runs a bound plan; inputs that are not dense are copied."""
+    def run(
+        self,
+        bound: BoundPlan,
+        arrays: Sequence[Array],
+        out: Any = None,
+        donated: Collection[int] = (),
+    ) -> list[Array]:
+        """Runs a bound plan. Inputs that are not dense are copied, and those that the plan
+        overwrites, unless they are donated."""
         inputs = [dense(a, d) for a, (d, _) in zip(arrays, self.forms, strict=True)]
+        for index in bound.plan.overwritten:
+            if inputs[index] is arrays[index] and index not in donated:
+                inputs[index] = RESULTS.copy(inputs[index])
         owned = [RESULTS.new(s, d) for s, d in bound.owned_forms] if out is None else out
         if self._native is not None and is_native(bound) and bound.is_short_of_spaces():
             self._add_space(bound, self._native)
         space = bound.workspace()
         space.outside[:-1] = [a.ctypes.data for a in (*inputs, *owned)]
         bound.run(space)
-        return owned if bound.is_plain else results_of(bound, arrays, owned)
+        return owned if bound.is_plain else results_of(bound, inputs, owned)
 
     def _add_space(self, bound: BoundPlan, native: NativeCall) -> None:
         """Adds a workspace for one more concurrent native call."""

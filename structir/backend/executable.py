@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
 from itertools import combinations
@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 import attrs
 import numpy as np
 
+from structir.analysis.donation import donated_of
 from structir.backend import archive, progress
 from structir.backend.cached_plans import CachedPlans, FunctionStore
 from structir.backend.compiled_interpreter import CompiledInterpreter
@@ -35,8 +36,9 @@ from structir.backend.threads import thread_count
 from structir.errors import ShapeMismatchError, StructIRError
 from structir.interpret.argument_checks import as_value, described, match
 from structir.interpret.out_of_memory import within_memory
-from structir.interpret.ownership import owned, owning
+from structir.interpret.ownership import check_donated, owned, owning
 from structir.interpret.scope import Activation, check_call
+from structir.interpret.state import State
 from structir.ir.collection import collection_paused
 from structir.ir.expr import Function
 from structir.ir.kernel import Kernel
@@ -56,6 +58,7 @@ class CompiledFunction:
         self._shape = stored.shape
         self._single = isinstance(stored.shape, int)
         flat = self._single or self._shape == tuple(range(len(self._shape)))
+        flat = flat and not stored.donated  # donated arguments are checked in each call
         fallback: Callable[..., Value] = self.__call__
         self.entry = self.region.native(self.name, self._single, fallback) if flat else fallback
         self._is_native = self.entry is not fallback
@@ -64,8 +67,15 @@ class CompiledFunction:
         if out is None and not names and self._binds_new_sizes(args):
             return self.entry(*args)
         check_call(self.name, self.params, args, names)
+        check_donated(self.name, self.params, args, self.stored.donated)
         with within_memory(self.name):
-            return self._call(args, out)
+            return self._call(args, out, self.stored.donated)
+
+    def donating(self, donated: Collection[int], args: Sequence[Value]) -> Value:
+        """Calls the function; results may take the memory of the arguments of these numbers."""
+        check_call(self.name, self.params, args)
+        with within_memory(self.name):
+            return self._call(args, None, donated)
 
     @cached_property
     def _forms(self) -> CallForms | None:
@@ -89,7 +99,9 @@ class CompiledFunction:
         sizes = [shape for shape, _ in bound.owned_forms]
         return self._forms.are_results(bound.plan.owned_dims, sizes, shapes)
 
-    def _call(self, args: Sequence[Value], out: Sequence[Value] | None) -> Value:
+    def _call(
+        self, args: Sequence[Value], out: Sequence[Value] | None, donated: Collection[int]
+    ) -> Value:
         params = self.params
         scope = Activation({}, {})
         arguments = [as_value(p.struct_info, a) for p, a in zip(params, args, strict=True)]
@@ -102,20 +114,24 @@ class CompiledFunction:
         )
         key = tuple([a.shape for a in arguments])
         bound = self.region.bound(key) or self.region.bind(key, arguments, scope.sizes)
-        results = self._results(bound, arguments, out)
+        results = self._results(bound, arguments, out, donated)
         value = results[0] if self._single else arranged(self._shape, results)
         match([(self.stored.result, value, f"{self.name}: result")], scope)
         return value
 
     def _results(
-        self, bound: BoundPlan, arguments: Sequence[Value], out: Sequence[Value] | None
+        self,
+        bound: BoundPlan,
+        arguments: Sequence[Value],
+        out: Sequence[Value] | None,
+        donated: Collection[int],
     ) -> list[Value]:
         """Returns the results, in the arrays `out` if the caller passes them.
 
         Arrays that share memory with an argument are filled after the run.
         """
         if out is None:
-            return self._new_results(bound, arguments)
+            return self._new_results(bound, arguments, donated)
         if not isinstance(out, np.ndarray | list | tuple):
             raise self._output_mismatch("an array, or one for each result", described(out))
         outputs = self._check_out(bound, [out] if isinstance(out, np.ndarray) else list(out))
@@ -124,14 +140,19 @@ class CompiledFunction:
         )
         if bound.is_plain and not overlap:
             return self.region.run(bound, arguments, outputs)
-        for array, result in zip(outputs, self._new_results(bound, arguments), strict=True):
+        for array, result in zip(outputs, self._new_results(bound, arguments, ()), strict=True):
             array[...] = result
         return outputs
 
-    def _new_results(self, bound: BoundPlan, arguments: Sequence[Value]) -> list[Value]:
-        """Returns the results in new arrays, which the caller owns."""
-        results = self.region.run(bound, arguments)
-        return results if bound.is_plain else [*owned(tuple(results), arguments, RESULTS.copy)]
+    def _new_results(
+        self, bound: BoundPlan, arguments: Sequence[Value], donated: Collection[int]
+    ) -> list[Value]:
+        """Returns the results in arrays that the caller owns: new ones, or donated arguments."""
+        results = self.region.run(bound, arguments, donated=donated)
+        if bound.is_plain:
+            return results
+        others = [a for k, a in enumerate(arguments) if k not in donated]
+        return [*owned(tuple(results), others, RESULTS.copy)]
 
     def _check_out(self, bound: BoundPlan, outputs: list[Value]) -> list[Value]:
         """Returns the caller's arrays for the results; raises ShapeMismatchError if they are not
@@ -287,7 +308,8 @@ class Executable:
         if compiled is not None:
             params, result = function.params, function.ret_struct_info
             shape = numbered(compiled.result)
-            self._add(StoredFunction(name, params, result, shape, compiled.region))
+            donated = tuple(donated_of(function))
+            self._add(StoredFunction(name, params, result, shape, compiled.region, donated))
             return
         self._on_host[name] = program.function(function)
         self._regions[name] = program.regions
@@ -309,6 +331,20 @@ class Executable:
         if name not in self._planned:
             self._planned[name] = PlannedFunction(name, self._interpreter)
         return self._planned[name].entry
+
+    @cached_property
+    def state(self) -> State:
+        """The state of the program, such as KV caches: `exe.state["main"](*inputs)` updates it."""
+        return self.new_state()
+
+    def new_state(self) -> State:
+        """Returns another state with the initial values, independent of others."""
+        return State(self.module, self._run_donating)
+
+    def _run_donating(self, name: str, donated: Collection[int], args: Sequence[Value]) -> Value:
+        if name in self.direct and donated and not recording.get():
+            return self.direct[name].donating(donated, args)
+        return self[name](*args)
 
     def __iter__(self) -> Any:
         return iter(self.module)

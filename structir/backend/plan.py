@@ -131,6 +131,11 @@ class KernelPlan:
         return sum([b.size for b in self.constants.values()])
 
     @cached_property
+    def overwritten(self) -> tuple[int, ...]:
+        """The numbers of the inputs whose memory results take."""
+        return tuple([self.inputs.index(b) for b in self.recipe.overwritten])
+
+    @cached_property
     def is_plain(self) -> bool:
         """Whether the results are exactly the output buffers."""
         return self.results == self.owned

@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 
+from structir.analysis.donation import donated_of, state_of
 from structir.analysis.variables import variables_in
 from structir.backend.compiled_region import CompiledRegion, lowered_region
 from structir.backend.loops.from_point import NoKernelError
@@ -95,7 +96,8 @@ class HostProgram:
         except NoKernelError:
             return None
         results = [VarBinding(result, function.body.body)]
-        compiled = self._compiled(lowering, [*bound, *results], [result], function.params)
+        donated = _donated_parameters(function)
+        compiled = self._compiled(lowering, [*bound, *results], [result], function.params, donated)
         if compiled.free_symbols:
             return None
         self.regions.append(compiled)
@@ -184,8 +186,9 @@ class HostProgram:
         bindings: Sequence[Binding],
         results: list[Var],
         params: Sequence[Var],
+        donated: Mapping[Var, int] | None = None,
     ) -> CompiledRegion:
-        region = lowering.region(results)
+        region = lowering.region(results, donated)
         equal = usual_equations(region)
         assumed = None
         if equal:
@@ -195,8 +198,14 @@ class HostProgram:
                 assumed_lowering.lowered(param)
             for binding in bindings:
                 assumed_lowering.add(binding)
-            assumed = Assumed(assumed_lowering.region(results), equal)
+            assumed = Assumed(assumed_lowering.region(results, donated), equal)
         return self.make(region, assumed)
+
+
+def _donated_parameters(function: Function) -> dict[Var, int]:
+    """Returns the parameters whose memory a result may take, and the index of the result."""
+    pairs = {**donated_of(function), **dict(state_of(function).values())}
+    return {function.params[param]: result for param, result in pairs.items()}
 
 
 def _is_open(info: StructInfo | None) -> bool:

@@ -38,6 +38,7 @@ class KernelSequence:
     results: tuple[Buffer, ...]  # the results of the region, in order
     kernels: tuple[KernelText, ...]
     operations: tuple[Dim, ...]  # arithmetic operations and function calls of each kernel
+    overwritten: tuple[Buffer, ...] = ()  # the inputs whose memory results take
     scheduled: Scheduled | None = None
 
 
@@ -62,11 +63,15 @@ def recipe_of(
 ) -> KernelSequence:
     """Generates the kernels of a region."""
     result = schedule(region.program)
-    results = tuple([b for o in region.outputs for b in buffers_of(o)])
+    moved = result.moved
+    results = tuple([moved.get(b, b) for o in region.outputs for b in buffers_of(o)])
     operations = tuple([_operations(group) for group in result.made_from])
     program = result.program
+    outputs = tuple([moved.get(b, b) for b in program.outputs])
+    donors = {now.root: None for b, now in moved.items() if now.root is not b.root}
+    overwritten = tuple([b for b in program.inputs if b in donors])
     return KernelSequence(
-        program.inputs, program.outputs, results, result.kernels, operations, result
+        program.inputs, outputs, results, result.kernels, operations, overwritten, result
     )
 
 

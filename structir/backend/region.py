@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -130,16 +130,29 @@ class RegionLowering:
         """Raises NoKernelError if the last binding is not permitted; `inputs` is the number of
         inputs before it."""
 
-    def region(self, results: list[Var]) -> LoweredRegion:
-        """Returns everything that was added, as a region with these results."""
+    def region(
+        self, results: list[Var], donated: Mapping[Var, int] | None = None
+    ) -> LoweredRegion:
+        """Returns everything that was added, as a region with these results; of a tuple, the field
+        of this number may take the memory of a donated input."""
         outputs = tuple([self.values[v] for v in results])
         program = LoopProgram(
             tuple(self.inputs.values()),
             tuple(self.constants.values()),
             tuple(dict.fromkeys(b for o in outputs for b in buffers_of(o))),
             tuple(self.stages),
+            tuple(self._donated(outputs[0], donated)) if donated else (),
         )
         return LoweredRegion(program, tuple(self.inputs), outputs, tuple(self.checks))
+
+    def _donated(
+        self, result: Lowered, donated: Mapping[Var, int]
+    ) -> Iterator[tuple[Buffer, Buffer]]:
+        fields = result if isinstance(result, tuple) else (result,)
+        for var, index in donated.items():
+            buffer = fields[index]
+            if isinstance(buffer, Buffer) and var in self.inputs:
+                yield buffer, self.inputs[var]
 
     def lowered(self, expr: Expr) -> Lowered:
         """Returns the buffer, or tuple of buffers, of an expression."""

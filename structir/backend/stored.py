@@ -41,7 +41,7 @@ from structir.ir.expr import Var
 from structir.ir.polynomial import Atom, of_terms, opaque_atom
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 
-FORMAT = 3
+FORMAT = 4
 MAX_RESULTS = 1 << 16
 Json = Any
 MAX_AXES = 64
@@ -57,6 +57,7 @@ class StoredFunction:
     result: StructInfo
     shape: Any  # the tuple structure of the results, by number
     region: CompiledRegion
+    donated: tuple[int, ...] = ()  # the parameters that calls donate
 
 
 def written(functions: Iterable[StoredFunction], writer: TableWriter) -> Json:
@@ -93,6 +94,7 @@ class TableWriter:
             "params": [[p.name, self.info(p.struct_info)] for p in function.params],
             "result": self.info(function.result),
             "shape": function.shape,
+            "donated": function.donated,
             **self.region(function.region),
         }
 
@@ -129,6 +131,7 @@ class TableWriter:
             "results": [self.buffer(b) for b in recipe.results],
             "kernels": [self.kernel(k) for k in recipe.kernels],
             "operations": [self.dim(d) for d in recipe.operations],
+            "overwritten": [self.buffer(b) for b in recipe.overwritten],
         }
 
     def kernel(self, kernel: KernelText) -> Json:
@@ -222,8 +225,9 @@ class TableReader:
         params = tuple([Var(string(name), self.info(info)) for name, info in data["params"]])
         name, shape, result = string(data["name"]), _tuples(data["shape"]), data["result"]
         region = self.region(data)
+        donated = tuple([count(k, len(params) - 1) for k in data["donated"]])
         check_function(params, region.boundary, shape)
-        return StoredFunction(name, params, self.info(result), shape, region)
+        return StoredFunction(name, params, self.info(result), shape, region, donated)
 
     def info(self, data: Json) -> StructInfo:
         if isinstance(data, list):
@@ -266,6 +270,7 @@ class TableReader:
             self.some_buffers(data["results"]),
             tuple([self.kernel(k) for k in data["kernels"]]),
             self.some_dims(data["operations"]),
+            self.some_buffers(data["overwritten"]),
         )
 
     def kernel(self, data: Json) -> KernelText:

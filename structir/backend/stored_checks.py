@@ -174,6 +174,7 @@ def _check_recipe(recipe: KernelSequence, boundary: Boundary) -> None:
     require(len(recipe.operations) == len(recipe.kernels), "another number of kernels")
     inputs, outputs = {*recipe.inputs}, {*recipe.outputs}
     require(all(_is_from(inputs, b) and b.origin == "input" for b in inputs), "other inputs")
+    require(inputs.issuperset(recipe.overwritten), "an overwritten value that is no input")
     filled = {b.root for b in outputs}
     for result in recipe.results:
         owned = result.root in filled or result.root in inputs or result.root.data is not None

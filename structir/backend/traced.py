@@ -22,6 +22,7 @@ from structir.backend.steps import (
     FALLBACK_ERRORS,
     Append,
     BranchInstruction,
+    CopyInstruction,
     InstructionBlock,
     Leave,
     MemoryCell,
@@ -205,9 +206,17 @@ class PlanTracer(Interpreter):
         if region.free_symbols:
             key = (key, tuple([sizes[s] for s in region.free_symbols]))
         bound = region.bound(key) or region.bind(key, slots, sizes)
+        for index in bound.plan.overwritten:
+            slots[index] = self._copy(slots[index])
         owned = [self.new(shape, dtype) for shape, dtype in bound.owned_forms]
         self.step(RunInstruction(bound, tuple([s.cell for s in (*slots, *owned)])))
-        return owned if bound.is_plain else results_of(bound, values, owned)
+        return owned if bound.is_plain else results_of(bound, slots, owned)
+
+    def _copy(self, slot: Slot) -> Slot:
+        """Emits a copy of a value."""
+        copy = self.new(slot.shape, slot.dtype)
+        self.step(CopyInstruction(copy.cell, slot.cell))
+        return copy
 
     def entered(self, closure: Closure, args: tuple[Value, ...]) -> Frame:
         """Returns the activation of a call, up to a maximum depth."""

@@ -3,13 +3,15 @@ result."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import attrs
 import numpy as np
 
+from structir.errors import ShapeMismatchError
 from structir.interpret.scope import Closure, Value
+from structir.ir.expr import Var
 
 Copy = Callable[[Any], Any]
 
@@ -23,6 +25,34 @@ def owned(value: Value, args: Sequence[Value], copy: Copy = np.array) -> Value:
 def owning(function: Callable[..., Value]) -> Callable[..., Value]:
     """Returns a function whose results belong to the caller."""
     return lambda *args, **names: owned(function(*args, **names), args)
+
+
+def check_donated(
+    name: str, params: Sequence[Var], args: Sequence[Value], donated: Collection[int]
+) -> None:
+    """Raises ShapeMismatchError unless results can take the memory of each donated argument."""
+    for index in donated:
+        array, where = args[index], f"{name}: donated parameter {params[index].name}"
+        flags = array.flags if isinstance(array, np.ndarray) else None
+        if flags is None or not (flags.c_contiguous and flags.aligned and flags.writeable):
+            found = type(array).__name__
+            if flags is not None:
+                found = "a view that is not dense" if flags.writeable else "a read-only array"
+            raise _not_donated(where, "a writable dense array", found, params[index].name)
+        for k, other in enumerate(args):
+            if (
+                k != index
+                and isinstance(other, np.ndarray)
+                and np.may_share_memory(array, other)
+            ):
+                found = f"memory shared with {params[k].name}"
+                raise _not_donated(where, "an array of its own", found, params[index].name)
+
+
+def _not_donated(where: str, expected: str, found: str, param: str) -> ShapeMismatchError:
+    hint = f"help: pass a copy: `numpy.array({param})`"
+    message = f"{where}: expected {expected}, found {found}\n{hint}"
+    return ShapeMismatchError(message, code="E0723")
 
 
 def copied(value: Value) -> Value:

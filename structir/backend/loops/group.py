@@ -14,7 +14,7 @@ from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.contraction import Contraction, contraction_of
 from structir.backend.loops.expression import Expression, Load
 from structir.backend.loops.following import not_following
-from structir.backend.loops.stage import LoopProgram, Stage
+from structir.backend.loops.stage import LoopProgram, Overwrite, Stage
 from structir.ir import dims
 from structir.ir.dims import Sym
 
@@ -97,6 +97,10 @@ class FusionState:
             self.writers.setdefault(stage.out.root, []).append(stage)
             for read in stage.loads:
                 self.readers.setdefault(read.buffer.root, []).append(stage)
+        self.old_readers: dict[Buffer, list[Stage]] = {}  # readers of what a buffer overwrites,
+        self.overwriters: dict[Stage, list[Stage]] = {}  # and the stages that wait for each
+        for overwrite in program.overwrites:
+            self._note_overwrite(overwrite)
         self.products = {s: c for s in self.stages if (c := products.found(s))}
         self.leading = {*self.products, *filter(products.leads, self.stages)}
         loops = [s for s in self.stages if s.simple and s not in self.products]
@@ -108,6 +112,13 @@ class FusionState:
         for group in products.together:
             members = list(group.stages)
             self.members |= {stage: members for stage in members}
+
+    def _note_overwrite(self, overwrite: Overwrite) -> None:
+        old_readers = self.readers.get(overwrite.donor, [])
+        self.old_readers[overwrite.target] = old_readers
+        for reader in old_readers:
+            late = self.overwriters.setdefault(reader, [])
+            late += self.writers.get(overwrite.target, [])
 
     def _kind(self, stage: Stage) -> str:
         if stage.routine is not None:
@@ -124,13 +135,16 @@ class FusionState:
         return [(x, p) for x in stage.loads for p in self.writers.get(x.buffer.root, [])]
 
     def before(self, stage: Stage) -> list[Stage]:
-        """The stages that must have run: those it reads from, and earlier writers of its buffer."""
+        """The stages that must have run: those it reads from, earlier writers of its buffer, and
+        readers of what it overwrites."""
         earlier = [p for p in self.writers[stage.out.root] if self.place[p] < self.place[stage]]
+        earlier += self.old_readers.get(stage.out.root, [])
         return [p for _, p in self.makers(stage) if p is not stage] + earlier
 
     def after(self, stage: Stage) -> list[Stage]:
         """The stages that must wait for it."""
         later = [p for p in self.writers[stage.out.root] if self.place[p] > self.place[stage]]
+        later += self.overwriters.get(stage, [])
         return [r for r in self.readers.get(stage.out.root, []) if r is not stage] + later
 
     def join_producers(self) -> None:
@@ -195,7 +209,9 @@ class FusionState:
         return None
 
     def _cycle(self, together: list[Stage]) -> str | None:
-        """Whether a path leaves the stages and comes back."""
+        """Whether a path leaves the stages and comes back, or one overwrites what another reads."""
+        if any(s in together for r in together for s in self.overwriters.get(r, ())):
+            return "a stage overwrites what another one reads"
         inside, last = set(together), max(self.place[s] for s in together)
         todo = [s for t in together for s in self.after(t) if s not in inside]
         seen: set[Stage] = set()

@@ -18,11 +18,14 @@ KINDS = frozenset(
 )  # whose results are written row by row, the last thing in each
 
 
-def with_reuse(program: LoopProgram, groups: Sequence[Group]) -> list[Group]:
+def with_reuse(
+    program: LoopProgram, groups: Sequence[Group]
+) -> tuple[list[Group], dict[Buffer, Buffer]]:
     """The groups, with results over operands that are read at the very point of the write, and
-    nowhere later."""
+    nowhere later; and the outputs of the program that lie over donated inputs."""
     reuse = _Reuse(program, groups)
-    return [reuse.group(number, group) for number, group in enumerate(groups)]
+    renamed = [reuse.group(number, group) for number, group in enumerate(groups)]
+    return renamed, reuse.moved_outputs(program)
 
 
 class _Reuse:
@@ -30,6 +33,7 @@ class _Reuse:
 
     def __init__(self, program: LoopProgram, groups: Sequence[Group]) -> None:
         self.outside = {b.root for b in program.outputs}
+        self.donated = dict(program.donated)
         self.writers = Counter(stage.out.root for group in groups for stage in group.stages)
         self.last: dict[Buffer, int] = {}  # by roots, the group that touches them last
         self.fixed: set[Buffer] = set()  # what lines of a routine speak of
@@ -39,7 +43,13 @@ class _Reuse:
                 self.last |= dict.fromkeys(touched, number)
                 if stage.routine is not None:
                     self.fixed.update(touched)
-        self.moved: dict[Buffer, Buffer] = {}
+        self.moved: dict[Buffer, Buffer] = {
+            o.target: attrs.evolve(o.target, base=o.donor) for o in program.overwrites
+        }
+
+    def moved_outputs(self, program: LoopProgram) -> dict[Buffer, Buffer]:
+        """The outputs that have moved, and the buffers that stand for them."""
+        return {b: now for b in program.outputs if (now := self._now(b)) is not b}
 
     def group(self, number: int, group: Group) -> Group:
         """The group over buffers as they lie by now."""
@@ -57,16 +67,26 @@ class _Reuse:
         stage = group.stages[-1]
         out, made = stage.out, {s.out.root for s in group.stages}
         whole = group.kind in KINDS and group.kept == {out} and stage.direct and not stage.reduce
-        if not whole or not self._is_free(out) or self.writers[out] > 1 or has_short_rows(group):
+        donor = self._donor(out)
+        free = donor is not None or self._is_free(out)
+        if not whole or not free or self.writers[out] > 1 or has_short_rows(group):
             return None
         reads = dict.fromkeys(read for s in group.stages for read in s.loads)
         for read in reads:
             under = read.buffer
-            dies = self._is_free(under.root) and self.last[under.root] == number
+            free = self._is_free(under.root) if donor is None else under.root is donor
+            dies = free and self.last[under.root] == number
             alike = under.shape == out.shape and under.dtype == out.dtype
             if dies and alike and under.root not in made and _only_there(under, reads, stage.write):
                 return under
         return None
+
+    def _donor(self, out: Buffer) -> Buffer | None:
+        """The donated input that a result may be written over."""
+        donor = self.donated.get(out)
+        if donor is None or donor in self.outside or out in self.moved or out.base is not None:
+            return None
+        return donor if self.fixed.isdisjoint((out, donor)) else None
 
     def _is_free(self, buffer: Buffer) -> bool:
         """Whether a buffer's memory is the plan's own, and nobody else knows of it."""

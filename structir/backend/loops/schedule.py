@@ -8,10 +8,12 @@ import attrs
 
 from structir.backend.cpu.kernels import EXACT
 from structir.backend.loops.blocks import block_kernel
+from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.columns import column_kernel
 from structir.backend.loops.compose import composed
 from structir.backend.loops.expression import exactly
 from structir.backend.loops.group import Decision, Group, ProductSupport, grouped
+from structir.backend.loops.in_place import with_updates
 from structir.backend.loops.matrix import matrix_kernel
 from structir.backend.loops.nest import nest_kernel
 from structir.backend.loops.padding import padding_kernel
@@ -69,6 +71,7 @@ def any_row_kernel(group: Group) -> KernelText:
     return short_row_kernel(group) if has_short_rows(group) else row_kernel(group)
 
 
+Settled = tuple[Sequence[Group], Mapping[Buffer, Buffer]]
 SCHEDULES: dict[str, Callable[[Group], KernelText | None]] = {
     "rows": any_row_kernel,
     "blocks": block_kernel,
@@ -90,6 +93,7 @@ class Scheduled:
     kernels: tuple[KernelText, ...]
     decisions: tuple[Decision, ...]
     made_from: tuple[Group, ...]  # of which group each kernel was made
+    moved: Mapping[Buffer, Buffer] = attrs.Factory(dict)  # outputs in the memory of inputs
 
 
 def scheduled(program: LoopProgram, exact: bool = False, fast: bool = False) -> Scheduled:
@@ -99,12 +103,13 @@ def scheduled(program: LoopProgram, exact: bool = False, fast: bool = False) -> 
         stages = [attrs.evolve(s, body=exactly(s.body)) for s in program.stages]
         program = attrs.evolve(program, stages=tuple(stages))
     with roundings(skipped=fast):
-        made = written(composed(plain_windows(composed(program))), SCHEDULES, settled=_settled)
+        program = with_updates(composed(plain_windows(composed(program))))
+        made = written(program, SCHEDULES, settled=_settled)
     return attrs.evolve(made, kernels=shared(made.kernels))
 
 
-def _settled(program: LoopProgram, groups: Sequence[Group]) -> Sequence[Group]:
-    """The groups as they lie in memory."""
+def _settled(program: LoopProgram, groups: Sequence[Group]) -> Settled:
+    """The groups as they lie in memory, and the outputs that lie over inputs."""
     return with_reuse(program, with_planes(program, groups))
 
 
@@ -118,12 +123,12 @@ def written(
     program: LoopProgram,
     schedules: Mapping[str, Callable[[Group], KernelText | tuple[KernelText, ...] | None]],
     products: ProductSupport | None = None,
-    settled: Callable[[LoopProgram, Sequence[Group]], Sequence[Group]] = lambda _, groups: groups,
+    settled: Callable[[LoopProgram, Sequence[Group]], Settled] = lambda _, groups: (groups, {}),
 ) -> Scheduled:
     """A program in groups, each written out by the schedule for its kind: mostly as one kernel."""
     found, decisions = grouped(program, products)
-    groups = settled(program, found)
+    groups, moved = settled(program, found)
     texts = [(g, text) for g in groups for text in _texts(schedules[g.kind](g))]
     kernels = tuple([text for _, text in texts])
     made_from = tuple([g for g, _ in texts])
-    return Scheduled(program, tuple(groups), kernels, tuple(decisions), made_from)
+    return Scheduled(program, tuple(groups), kernels, tuple(decisions), made_from, moved)

@@ -181,13 +181,26 @@ def _whole_stage(out: Buffer, reads: Sequence[Buffer], routine: Routine, origin:
 
 
 @attrs.frozen
+class Overwrite:
+    """An input whose memory `target` takes: all reads of the input precede writes of `target`."""
+
+    target: Buffer
+    donor: Buffer
+
+
+@attrs.frozen
 class LoopProgram:
-    """Stages in order, and the buffers that the outside sees."""
+    """Stages in order, and the buffers that the outside sees.
+
+    `donated` has results, and for each an input whose memory it may take.
+    """
 
     inputs: tuple[Buffer, ...]
     constants: tuple[Buffer, ...]
     outputs: tuple[Buffer, ...]
     stages: tuple[Stage, ...]
+    donated: tuple[tuple[Buffer, Buffer], ...] = ()
+    overwrites: tuple[Overwrite, ...] = ()
 
     def buffers(self) -> Iterator[Buffer]:
         """Every buffer that a stage touches or the outside sees, each once."""

@@ -204,6 +204,10 @@ class TorchImporter:
             node.scope.values[name] = self.read(node.scope, first.name)
             self.memory.record_alias(name, first.name)
 
+    def write(self, node: FxNode, name: str, value: Expr) -> None:
+        """Updates the value of a name, and of the tensors that share its memory."""
+        self.memory.write(node, name, value)
+
     # ---- results
 
     def bind(self, node: FxNode, results: Sequence[Any]) -> None:

@@ -13,7 +13,7 @@ import attrs
 from structir.errors import Diagnostic, DiagnosticError
 from structir.frontend.torch.graph import NodeSpec, Ref, names_of
 from structir.frontend.torch.node import FxNode, FxScope
-from structir.frontend.torch.registry import Write, find_view, may_copy
+from structir.frontend.torch.registry import Write, find_view, may_copy, updated_args
 from structir.ir.expr import Expr
 
 
@@ -151,6 +151,8 @@ def written_names(nodes: tuple[NodeSpec, ...], in_place: Any) -> set[str]:
     base: dict[str, str] = {}
     written: set[str] = set()
     for spec in nodes:
+        updated = updated_args(spec.target, spec.args)
+        written |= {value.name for value in updated if isinstance(value, Ref)}
         first = next(iter(spec.args.values()), None)
         if not isinstance(first, Ref):
             continue

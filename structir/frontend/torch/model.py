@@ -10,6 +10,7 @@ from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import IO, Any
 
+from structir.analysis.donation import INITIAL_STATE, STATE
 from structir.errors import Diagnostic, DiagnosticError, MissingExtraError
 from structir.frontend.torch import ops
 from structir.frontend.torch.archive import Archive, wrong
@@ -251,6 +252,11 @@ def _build_module(
         "output_names": tuple([*_output_names(outputs), *mutated]),
         "num_input": params.inputs,
     }
+    names = [*mutated]
+    state = {n: (p, len(outputs) + names.index(n)) for n, p in params.state.items() if n in mutated}
+    has_initial = len(params.initial_state) == len(state)
+    if state:
+        attributes |= {STATE: state} | ({INITIAL_STATE: "initial_state"} if has_initial else {})
     with builder.function("main", params.variables, attrs=attributes):
         with builder.dataflow() if is_flat(graph) else nullcontext():
             check_sizes(importer, program, params)
@@ -268,6 +274,10 @@ def _build_module(
         if not results:
             raise wrong("the program has no outputs")
         builder.emit_func_output(results[0] if len(results) == 1 else Tuple(tuple(results)))
+    if state and has_initial:
+        with builder.function("initial_state", []):
+            values = [builder.emit(value) for value in params.initial_state]
+            builder.emit_func_output(values[0] if len(values) == 1 else Tuple(tuple(values)))
     return builder.get()
 
 

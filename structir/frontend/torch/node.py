@@ -53,6 +53,10 @@ class TorchImportContext(Protocol):
         """Returns the current value of a name, after the in-place writes so far."""
         ...
 
+    def write(self, node: FxNode, name: str, value: Expr) -> None:
+        """Updates the value of a name, and of the tensors that share its memory."""
+        ...
+
     def fold_constant(self, value: Expr) -> Expr:
         """Returns the value of an expression of constants as a constant; other values unchanged."""
         ...
@@ -251,6 +255,13 @@ class FxNode:
         if isinstance(value, Var):
             return value
         return self.host.builder.emit(value, name or self.part_name())
+
+    def update(self, arg: str, value: Expr) -> None:
+        """Replaces the value of a tensor argument that the op writes in place."""
+        ref = self.spec.args.get(arg)
+        if not isinstance(ref, Ref):
+            self.fail(f"{arg}: expected a tensor of the graph to write, found {ref!r}")
+        self.host.write(self, ref.name, self.host.builder.emit(value, ref.name))
 
     def part_name(self) -> str:
         """Returns the name of an intermediate value of the node."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from structir.frontend.torch.archive import Archive, wrong
 from structir.frontend.torch.graph import ExportedModule, Input, Meta, Ref
 from structir.frontend.torch.importer import TorchImporter
@@ -13,9 +15,11 @@ from structir.frontend.torch.registry import in_place
 from structir.frontend.torch.sizes import TorchSymbols
 from structir.ir import dims
 from structir.ir.dims import Dim
-from structir.ir.expr import Constant, Var
+from structir.ir.expr import Constant, Expr, Var
 from structir.ir.struct_info import PrimStructInfo, TensorStructInfo
+from structir.script import R
 
+LARGE_BUFFER = 1024  # elements
 STATE = ("parameter", "buffer", "constant")
 
 
@@ -29,6 +33,8 @@ class Parameters:
         self.program, self.symbols = program, importer.symbols
         self.values: dict[str, Any] = {}
         self.variables: list[Var] = []
+        self.state: dict[str, str] = {}  # the parameter of each mutable buffer, by its name
+        self.initial_state: list[Expr] = []  # their initial values
         self.declared_sizes: dict[str, tuple[Dim, ...]] = {}  # by input name
         user = [i for i in program.inputs if i.kind == "user" and isinstance(i.value, Ref)]
         tensors = {i.value.name for i in user} & set(program.graph.tensors)
@@ -76,7 +82,13 @@ class Parameters:
                     raise wrong(f"input {spec.target!r}: expected a tensor, found a custom object")
                 continue
             name = spec.value.name
-            if as_inputs or name in changed or spec.target in changed:
+            if name in changed or spec.target in changed:
+                self._variable(spec)
+                self.state[spec.target] = name
+                if spec.target in payloads:
+                    data = archive.tensor(spec.target, payloads[spec.target])
+                    self.initial_state.append(initial_value(data))
+            elif as_inputs:
                 self._variable(spec)
             elif spec.target not in payloads:
                 raise wrong(f"{archive.name} has no data of {spec.target!r}")
@@ -94,6 +106,15 @@ class Parameters:
             if isinstance(spec.value, Ref) and spec.value.name in self.written_inputs:
                 results[spec.target or spec.value.name] = spec.value.name
         return results
+
+
+def initial_value(data: Any) -> Expr:
+    """Returns the initial value of a buffer. A large one of zeros is a call, which takes no space
+    in files."""
+    if data.size < LARGE_BUFFER or np.ascontiguousarray(data).view(np.uint8).any():
+        return Constant(data)
+    zeros: Expr = R.zeros(data.shape, data.dtype.name)
+    return zeros
 
 
 def solve_input_sizes(

@@ -10,6 +10,7 @@ Write = Callable[[Any, Any], Any]  # node of a view, new elements of the view ->
 
 _builds: dict[str, Build] = {}
 _views: dict[str, Write | None] = {}
+_updates: dict[str, tuple[tuple[str, ...], str]] = {}
 _copies: dict[str, Callable[[Any], bool]] = {}
 
 
@@ -73,6 +74,18 @@ def find_view(target: str) -> Write | None:
 def may_copy(target: str) -> Callable[[Any], bool] | None:
     """Returns the predicate whether a view op may return a copy, or None."""
     return _copies.get(target) or _copies.get(target.rpartition(".")[0])
+
+
+def updates(name: str, args: tuple[str, ...], flag: str) -> None:
+    """Registers that an op writes these arguments if its argument `flag` is true, or absent."""
+    _updates[f"aten.{name}"] = args, flag
+
+
+def updated_args(target: str, args: Mapping[str, Any]) -> list[Any]:
+    """Returns the arguments that an op writes although its name has no trailing underscore."""
+    updated = _updates.get(target) or _updates.get(target.rpartition(".")[0])
+    names, flag = updated or ((), "")
+    return [args.get(name) for name in names if args.get(flag, True)]
 
 
 def in_place(target: str) -> str | None:

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 from structir.frontend.torch.node import FxNode
-from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import as_tensor, cast, number, reshape_to
+from structir.frontend.torch.registry import torch_op, updates
+from structir.frontend.torch.scalars import as_tensor, cast, number, reshape_to, tensor_info
 from structir.ir.dims import Dim
 from structir.ir.expr import Expr, ShapeExpr
 from structir.script import R
+
+STATISTICS = ("running_mean", "running_var")
+for _op, _flag in (
+    ("batch_norm", "training"),
+    ("native_batch_norm", "training"),
+    ("_native_batch_norm_legit", "training"),
+    ("instance_norm", "use_input_stats"),
+):
+    updates(_op, STATISTICS, _flag)
 
 
 @torch_op("softmax", "_softmax", "log_softmax", "_log_softmax", "_safe_softmax", "special_softmax")
@@ -91,9 +101,24 @@ def _batch_norm(node: FxNode, mean: Expr, variance: Expr) -> Expr:
 
 @torch_op("batch_norm")
 def batch_norm(node: FxNode) -> Expr:
+    return batch_norm_with_update(node)[0]
+
+
+@torch_op("native_batch_norm", "_native_batch_norm_legit")
+def batch_norm_with_update(node: FxNode) -> list[Expr]:
+    if not node.flag("training"):
+        return batch_norm_at_inference(node)
+    result, mean, scale, *new_values = _normalize_by_batch(node)
+    for name, value in zip(STATISTICS, new_values, strict=False):
+        node.update(name, value)
+    return [result, mean, scale]
+
+
+@torch_op("_native_batch_norm_legit_functional")
+def functional_batch_norm(node: FxNode) -> list[Expr]:
     if node.flag("training"):
-        return _normalize_by_batch(node)[0]
-    return _batch_norm(node, node["running_mean"], node["running_var"])
+        return _normalize_by_batch(node)
+    return [*batch_norm_at_inference(node)[:3], node["running_mean"], node["running_var"]]
 
 
 @torch_op("_native_batch_norm_legit_no_training", "_batch_norm_no_update")
@@ -109,27 +134,56 @@ def batch_norm_by_batch(node: FxNode) -> list[Expr]:
 
 
 def _normalize_by_batch(node: FxNode) -> list[Expr]:
-    """Normalizes with the mean and variance of the batch, without running statistics."""
-    if node.get("running_mean") is not None:
-        node.fail(
-            "batch_norm in training mode is not supported",
-            "call `model.eval()` before torch.export.export",
+    """Normalizes with the mean and variance of the batch; returns also the running statistics after
+    it, if there are any."""
+    axes = [0, *range(2, node.rank("input"))]
+    is_tracked = node.get("running_mean") is not None
+    x = cast(node["input"], node.dtype("running_mean")) if is_tracked else node["input"]
+    mean = node.emit(R.mean(x, axis=axes))
+    variance = node.emit(R.variance(x, axis=axes))
+    epsilon = number(float(node.arg("eps", 1e-5)), tensor_info(x).dtype or "float32")
+    scale = R.rsqrt(R.add(variance, epsilon))
+    sizes = node.dims("input")
+    updated = _running(node, mean, variance, [sizes[k] for k in axes]) if is_tracked else []
+    return [_batch_norm(node, mean, variance), mean, scale, *updated]
+
+
+def _running(node: FxNode, mean: Expr, variance: Expr, sizes: list[Dim]) -> list[Expr]:
+    """Returns the running mean and variance after a batch, whose sample variance has the divisor
+    `n - 1`."""
+    count, dtype = prod(sizes), node.dtype("running_mean")
+    unbiased = R.multiply(variance, as_tensor(count, dtype))
+    unbiased = R.divide(unbiased, as_tensor(count - 1, dtype))
+    momentum = float(node.arg("momentum", 0.1))
+    return [
+        R.add(
+            R.multiply(node[name], number(1 - momentum, dtype)),
+            R.multiply(value, number(momentum, dtype)),
         )
-    rank = node.rank("input")
-    axes = [0, *range(2, rank)]
-    mean = node.emit(R.mean(node["input"], axis=axes))
-    variance = node.emit(R.variance(node["input"], axis=axes))
-    epsilon = number(float(node.arg("eps", 1e-5)), node.dtype("input"))
-    return [_batch_norm(node, mean, variance), mean, R.rsqrt(R.add(variance, epsilon))]
+        for name, value in zip(STATISTICS, (mean, unbiased), strict=True)
+    ]
 
 
 @torch_op("instance_norm")
 def instance_norm(node: FxNode) -> Expr:
     if not node.flag("use_input_stats", True):
         return _batch_norm(node, node["running_mean"], node["running_var"])
+    if node.get("running_mean") is not None:
+        _update_by_instances(node)
     axes = list(range(2, node.rank("input")))
     weight, bias = _affine(node, (node.dims("input")[1],), node.dtype("input"))
     return _by_groups(node, node["input"], axes, weight, bias)
+
+
+def _update_by_instances(node: FxNode) -> None:
+    """Updates running statistics by the means over the batch of those of each instance."""
+    rank, x = node.rank("input"), cast(node["input"], node.dtype("running_mean"))
+    axes = list(range(2, rank))
+    mean = R.mean(R.mean(x, axis=axes), axis=[0])
+    variance = R.mean(R.variance(x, axis=axes), axis=[0])
+    values = _running(node, mean, variance, list(node.dims("input")[2:]))
+    for name, value in zip(STATISTICS, values, strict=True):
+        node.update(name, value)
 
 
 def _by_groups(node: FxNode, x: Expr, axes: list[int], weight: Expr, bias: Expr) -> Expr:
