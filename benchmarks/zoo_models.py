@@ -41,8 +41,8 @@ TIMM = {
     "96": "inception_v3 legacy_xception",
     "120*": "crossvit_9_240",
     "256": "bat_resnext26ts",
-    "64*": "visformer_tiny test_vit test_vit2 test_vit3 beit_base_patch16_224 cait_xxs24_224 convit_tiny"
-    " deit3_small_patch16_224 eva02_tiny_patch14_224 gmlp_ti16_224 resmlp_12_224"
+    "64*": "visformer_tiny test_vit test_vit2 test_vit3 beit_base_patch16_224 cait_xxs24_224"
+    " convit_tiny deit3_small_patch16_224 eva02_tiny_patch14_224 gmlp_ti16_224 resmlp_12_224"
     " vit_relpos_small_patch16_224 xcit_nano_12_p16_224 samvit_base_patch16_224 tnt_s_patch16_224",
     "128*": "coat_lite_tiny nest_tiny pit_ti_224 twins_svt_small twins_pcpvt_small volo_d1_224"
     " hiera_tiny_224",
@@ -107,16 +107,21 @@ LATENT_ATTENTION = {
     "qk_head_dim": 16,
     "v_head_dim": 8,
 }
+STATE_SPACE = {"mamba_chunk_size": 8, "mamba_d_state": 16}
 # Fields without which the small configuration of an architecture is inconsistent.
 FIELDS: dict[str, dict[str, Any]] = {
-    "bamba": {"mamba_n_heads": 8, "mamba_d_head": 8, "mamba_n_groups": 1},
+    "bamba": STATE_SPACE | {"mamba_n_heads": 8, "mamba_d_head": 8, "mamba_n_groups": 1},
     "bros": {"hidden_size": 128},
     "esm": {"pad_token_id": 1, "mask_token_id": 2},
+    "convnextv2": {"image_size": 64},
+    "falcon_h1": STATE_SPACE,
     "funnel": {"architectures": ["FunnelModel"], "block_sizes": [1, 1], "num_decoder_layers": 1},
     "gpt_neo": {"attention_types": [[["global", "local"], 1]]},
     "lilt": {"hidden_size": 48},
     "minicpm3": LATENT_ATTENTION,
-    "mamba2": {"num_heads": 8, "head_dim": 8},
+    "mamba2": {"num_heads": 8, "head_dim": 8, "chunk_size": 8, "state_size": 16},
+    "mobilevitv2": {"image_size": 64},
+    "pegasus_x": {"block_size": 4, "num_global_tokens": 4},
     "reformer": {"axial_pos_embds": False, "attn_layers": ["local", "local"]},
     "youtu": LATENT_ATTENTION,
     "xmod": {"default_language": "en_XX"},
