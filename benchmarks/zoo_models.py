@@ -22,13 +22,13 @@ TORCHVISION = (
     " shufflenet_v2_x0_5 squeezenet1_1 swin_t swin_v2_t vgg11 vit_b_32 lraspp_mobilenet_v3_large"
     " deeplabv3_mobilenet_v3_large fcn_resnet50 r3d_18 mc3_18 r2plus1d_18 s3d"
 )
-TORCHVISION_SIZES = {"maxvit_t": 224, "vit_b_32": 224, "alexnet": 96}
+TORCHVISION_SIZES = {"maxvit_t": 224, "vit_b_32": 224, "alexnet": 96, "s3d": 224}
 VIDEO = ("r3d_18", "mc3_18", "r2plus1d_18", "s3d")
 
 # Architectures of timm by the image size that they run at; a size with a star is `img_size=`.
 TIMM = {
     "64": "test_byobnet test_efficientnet test_resnet test_convnext test_nfnet"
-    " gcresnext26ts lambda_resnet26t bat_resnext26ts convmixer_768_32"
+    " gcresnext26ts lambda_resnet26t convmixer_768_32"
     " cs3darknet_focus_s cspnext_tiny dla46_c dla60_res2net dpn48b"
     " ese_vovnet19b_slim efficientvit_b0 efficientvit_m0 fasternet_t0"
     " ghostnet_050 ghostnetv3_050 hgnetv2_b0 hrnet_w18_small"
@@ -37,10 +37,12 @@ TIMM = {
     " resnetv2_18 rexnet_100 selecsls42 skresnet18 starnet_s050"
     " tf_efficientnetv2_b0 xception41 mobileone_s0"
     " poolformerv2_s12 caformer_s18 rdnet_tiny shvit_s1 swiftformer_xs cpubone_b0_bfrobust"
-    " lowformer_b0 davit_tiny efficientvim_m1 visformer_tiny",
+    " lowformer_b0 davit_tiny efficientvim_m1",
     "96": "inception_v3 legacy_xception",
-    "64*": "test_vit test_vit2 test_vit3 beit_base_patch16_224 cait_xxs24_224 convit_tiny"
-    " crossvit_9_240 deit3_small_patch16_224 eva02_tiny_patch14_224 gmlp_ti16_224 resmlp_12_224"
+    "120*": "crossvit_9_240",
+    "256": "bat_resnext26ts",
+    "64*": "visformer_tiny test_vit test_vit2 test_vit3 beit_base_patch16_224 cait_xxs24_224"
+    " convit_tiny deit3_small_patch16_224 eva02_tiny_patch14_224 gmlp_ti16_224 resmlp_12_224"
     " vit_relpos_small_patch16_224 xcit_nano_12_p16_224 samvit_base_patch16_224 tnt_s_patch16_224",
     "128*": "coat_lite_tiny nest_tiny pit_ti_224 twins_svt_small twins_pcpvt_small volo_d1_224"
     " hiera_tiny_224",
@@ -64,7 +66,7 @@ TRANSFORMERS = {
     " granite stablelm cohere cohere2 starcoder2 persimmon glm glm4 nemotron helium exaone4"
     " smollm3 diffllama arcee apertus bitnet ernie4_5 seed_oss modernbert-decoder mamba mamba2"
     " falcon_mamba rwkv recurrent_gemma xlstm jamba bamba falcon_h1 lfm2 minicpm3 youtu"
-    " vaultgemma hunyuan_v1_dense ministral cwm internlm3 dbrx jetmoe moonshine reformer",
+    " vaultgemma hunyuan_v1_dense ministral cwm internlm3 jetmoe reformer",
     "pairs": "t5 mt5 umt5 longt5 switch_transformers bart mbart marian pegasus pegasus_x"
     " blenderbot blenderbot-small m2m_100 plbart mvp led bigbird_pegasus prophetnet fsmt t5gemma",
     "image": "vit deit beit dinov2 dinov2_with_registers dinov3_vit dinov3_convnext"
@@ -98,6 +100,33 @@ SMALL = {
     "entity_vocab_size": 50,
 }
 SMALL_FIELDS = {field: value for fields, value in SMALL.items() for field in fields.split()}
+LATENT_ATTENTION = {
+    "num_key_value_heads": 4,
+    "qk_nope_head_dim": 8,
+    "qk_rope_head_dim": 8,
+    "qk_head_dim": 16,
+    "v_head_dim": 8,
+}
+STATE_SPACE = {"mamba_chunk_size": 8, "mamba_d_state": 16}
+# Fields without which the small configuration of an architecture is inconsistent.
+FIELDS: dict[str, dict[str, Any]] = {
+    "bamba": STATE_SPACE | {"mamba_n_heads": 8, "mamba_d_head": 8, "mamba_n_groups": 1},
+    "bros": {"hidden_size": 128},
+    "esm": {"pad_token_id": 1, "mask_token_id": 2},
+    "convnextv2": {"image_size": 64},
+    "falcon_h1": STATE_SPACE,
+    "funnel": {"architectures": ["FunnelModel"], "block_sizes": [1, 1], "num_decoder_layers": 1},
+    "gpt_neo": {"attention_types": [[["global", "local"], 1]]},
+    "lilt": {"hidden_size": 48},
+    "minicpm3": LATENT_ATTENTION,
+    "mamba2": {"num_heads": 8, "head_dim": 8, "chunk_size": 8, "state_size": 16},
+    "mobilevitv2": {"image_size": 64},
+    "pegasus_x": {"block_size": 4, "num_global_tokens": 4},
+    "reformer": {"axial_pos_embds": False, "attn_layers": ["local", "local"]},
+    "youtu": LATENT_ATTENTION,
+    "xmod": {"default_language": "en_XX"},
+}
+NEEDS_BOXES = ("bros",)
 
 
 class Case(NamedTuple):
@@ -139,8 +168,8 @@ def _torchvision_cases() -> list[Case]:
     result = []
     for name in TORCHVISION.split():
         frames = ((16,) if name == "s3d" else (4,)) if name in VIDEO else ()
-        inputs = _images(TORCHVISION_SIZES.get(name, 64), frames=frames)
-        key = "input" if name in ("vit_b_32",) else "x"
+        key = "input" if name.startswith("lraspp") else "x"
+        inputs = _images(TORCHVISION_SIZES.get(name, 64), key, frames)
         result.append(_image_case(f"torchvision:{name}", _torchvision(name), inputs, key))
     return result
 
@@ -185,7 +214,8 @@ def _transformer(name: str) -> Build:
     def build() -> Any:
         transformers = importlib.import_module("transformers")
         configuration = transformers.AutoConfig.for_model(name)
-        small = type(configuration)(**small_fields(configuration.to_dict()))
+        fields = small_fields(configuration.to_dict()) | FIELDS.get(name, {})
+        small = type(configuration)(**fields)
         small.use_cache = False
         return transformers.AutoModel.from_config(small)
 
@@ -198,6 +228,8 @@ def small_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in fields.items():
         if name in SMALL_FIELDS and (value is None or isinstance(value, int)):
             result[name] = SMALL_FIELDS[name]
+        elif name.endswith("token_id") and isinstance(value, int):
+            result[name] = min(value, 2)  # below the size of the small vocabulary
         elif name.endswith("_config") and isinstance(value, dict) and value:
             result[name] = {**value, **small_fields(value)}
     return result
@@ -223,11 +255,13 @@ def _accepted(model: Any, inputs: Inputs) -> Inputs:
 
 def _text(name: str) -> Case:
     def inputs(model: Any, batch: int, length: int) -> Inputs:
-        return _accepted(
-            model, {"input_ids": _tokens(batch, length), "attention_mask": _mask(batch, length)}
-        )
+        tokens, mask = _tokens(batch, length), _mask(batch, length)
+        every = {"input_ids": tokens, "attention_mask": mask}
+        if name in NEEDS_BOXES:
+            every["bbox"] = importlib.import_module("torch").rand(batch, length, 4)
+        return _accepted(model, every)
 
-    axes = {"input_ids": (0, 1), "attention_mask": (0, 1)}
+    axes = dict.fromkeys(("input_ids", "attention_mask", "bbox"), (0, 1))
     return Case(f"transformers:{name}", _transformer(name), inputs, axes, TEXT_SIZES)
 
 

@@ -48,6 +48,8 @@ class AliasState:
         self.aliases: dict[str, str] = {}
         self.write_counts: dict[str, int] = {}  # number of writes, by root tensor
         self.reflected_writes: dict[str, int] = {}  # by name: writes included in the value
+        # By root tensor: the view that was written, and that torch may have copied.
+        self.unknown: dict[str, TensorView] = {}
 
     def record_view(self, node: FxNode) -> None:
         """Records the views that a node creates."""
@@ -85,6 +87,9 @@ class AliasState:
     def read(self, scope: FxScope, name: str) -> Any:
         """Returns the value of a name, rebuilt if its memory was written after it was built."""
         name = self._resolve_alias(name)
+        written_view = self.unknown.get(self.root(name))
+        if written_view is not None:
+            raise _unknown_alias(written_view)
         view = self.views.get(name)
         if view is None:
             return scope.values[name]
@@ -114,7 +119,8 @@ class AliasState:
         while name in self.views:
             view = self.views[name]
             if view.may_be_copy:
-                raise _unknown_alias(view)
+                self._detach(name)
+                break
             base = self._resolve_alias(view.base)
             self.read(scope, base)
             assert view.write is not None
@@ -124,6 +130,12 @@ class AliasState:
                 )
             scope.values[name], name, new_value = new_value, base, updated_base
         scope.values[name] = new_value
+
+    def _detach(self, name: str) -> None:
+        """Makes a written view, which may be a copy, a tensor of its own: its base is unknown."""
+        root = self.root(name)
+        self.write_counts[name] = self.write_counts.get(root, 0)
+        self.unknown[root] = self.views.pop(name)
 
 
 class ViewNode(FxNode):

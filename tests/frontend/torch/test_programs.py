@@ -169,6 +169,30 @@ def test_rejects_writes_with_unknown_aliasing():
         from_pt2(archive(program(nodes, values, ["x"], ["a"])))
 
 
+@pytest.mark.parametrize("later", ["r", "row", "t", "base"])
+def test_a_written_view_that_may_be_a_copy_is_valid_but_its_base_is_unknown(later: str) -> None:
+    nodes = [
+        node("aten.mul.Scalar", "base", self="x", other=1.0),
+        node("aten.transpose.int", "t", self="base", dim0=0, dim1=1),
+        node("aten.reshape.default", "r", self="t", shape=[6]),
+        node("aten.slice.Tensor", "row", self="r", dim=0, start=4, end=6),
+        node("aten.mul_.Scalar", "a", self="row", other=3.0),
+        node("aten.add.Scalar", "y", self=later, other=1),
+    ]
+    sizes = {"x": (2, 3), "base": (2, 3), "t": (3, 2), "r": (6,), "row": (2,), "a": (2,)}
+    values = {name: meta(*size) for name, size in sizes.items()} | {"y": meta(*sizes[later])}
+    values["t"]["strides"] = [{"as_int": 1}, {"as_int": 3}]
+    file = archive(program(nodes, values, ["x"], ["y"]))
+    if later in ("t", "base"):
+        with pytest.raises(DiagnosticError, match="run_decompositions"):
+            from_pt2(file)
+        return
+    x = np.arange(6, dtype="float32").reshape(2, 3)
+    r = np.array([0, 3, 1, 4, 6, 15], "float32")
+    expected = (r if later == "r" else r[4:]) + 1
+    np.testing.assert_array_equal(structir.interpret(from_pt2(file), "main", x), expected)
+
+
 def test_rejects_shapes_that_change_in_place():
     nodes = [node("aten.t_.default", "y", self="x")]
     with pytest.raises(DiagnosticError, match="in place is not supported"):
