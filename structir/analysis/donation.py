@@ -67,7 +67,10 @@ def donation_violations(
 def _repetitions(
     function: Function, name: str, pairs: Sequence[tuple[str, Any, Any]]
 ) -> Iterator[Diagnostic]:
-    for kind, values in (("parameter", [p for _, p, _ in pairs]), ("result", [r for *_, r in pairs])):
+    for kind, values in (
+        ("parameter", [p for _, p, _ in pairs]),
+        ("result", [r for *_, r in pairs]),
+    ):
         repeated = [v for k, v in enumerate(values) if v in values[:k]]
         for value in repeated:
             message = f"{name}: expected {kind} {value} once among {DONATED} and {STATE}"

@@ -105,6 +105,7 @@ class CompiledRegion:
         bound: BoundPlan,
         arrays: Sequence[Array],
         out: Any = None,
+        *,
         donated: Collection[int] = (),
     ) -> list[Array]:
         """Runs a bound plan. Inputs that are not dense are copied, and those that the plan

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
 from itertools import combinations
@@ -36,7 +36,7 @@ from structir.backend.threads import thread_count
 from structir.errors import ShapeMismatchError, StructIRError
 from structir.interpret.argument_checks import as_value, described, match
 from structir.interpret.out_of_memory import within_memory
-from structir.interpret.ownership import check_donated, owned, owning
+from structir.interpret.ownership import check_donated, donating, owned, owning
 from structir.interpret.scope import Activation, check_call
 from structir.interpret.state import State
 from structir.ir.collection import collection_paused
@@ -58,7 +58,6 @@ class CompiledFunction:
         self._shape = stored.shape
         self._single = isinstance(stored.shape, int)
         flat = self._single or self._shape == tuple(range(len(self._shape)))
-        flat = flat and not stored.donated  # donated arguments are checked in each call
         fallback: Callable[..., Value] = self.__call__
         self.entry = self.region.native(self.name, self._single, fallback) if flat else fallback
         self._is_native = self.entry is not fallback
@@ -67,12 +66,24 @@ class CompiledFunction:
         if out is None and not names and self._binds_new_sizes(args):
             return self.entry(*args)
         check_call(self.name, self.params, args, names)
-        check_donated(self.name, self.params, args, self.stored.donated)
         with within_memory(self.name):
-            return self._call(args, out, self.stored.donated)
+            return self._call(args, out, {})
 
-    def donating(self, donated: Collection[int], args: Sequence[Value]) -> Value:
-        """Calls the function; results may take the memory of the arguments of these numbers."""
+    @cached_property
+    def public(self) -> Callable[..., Value]:
+        """The function as users call it: with donated arguments, if it declares any."""
+        donated = dict(self.stored.donated)
+
+        def call(*args: Value, out: Any = None, **names: Value) -> Value:
+            check_call(self.name, self.params, args, names)
+            check_donated(self.name, self.params, args, donated)
+            return self.donating(donated, args) if out is None else self(*args, out=out)
+
+        return call if donated else self.entry
+
+    def donating(self, donated: Mapping[int, int], args: Sequence[Value]) -> Value:
+        """Calls the function with donated arguments: `donated` maps the numbers of arguments to
+        those of the results that may take their memory."""
         check_call(self.name, self.params, args)
         with within_memory(self.name):
             return self._call(args, None, donated)
@@ -100,7 +111,7 @@ class CompiledFunction:
         return self._forms.are_results(bound.plan.owned_dims, sizes, shapes)
 
     def _call(
-        self, args: Sequence[Value], out: Sequence[Value] | None, donated: Collection[int]
+        self, args: Sequence[Value], out: Sequence[Value] | None, donated: Mapping[int, int]
     ) -> Value:
         params = self.params
         scope = Activation({}, {})
@@ -124,7 +135,7 @@ class CompiledFunction:
         bound: BoundPlan,
         arguments: Sequence[Value],
         out: Sequence[Value] | None,
-        donated: Collection[int],
+        donated: Mapping[int, int],
     ) -> list[Value]:
         """Returns the results, in the arrays `out` if the caller passes them.
 
@@ -140,19 +151,22 @@ class CompiledFunction:
         )
         if bound.is_plain and not overlap:
             return self.region.run(bound, arguments, outputs)
-        for array, result in zip(outputs, self._new_results(bound, arguments, ()), strict=True):
+        for array, result in zip(outputs, self._new_results(bound, arguments, {}), strict=True):
             array[...] = result
         return outputs
 
     def _new_results(
-        self, bound: BoundPlan, arguments: Sequence[Value], donated: Collection[int]
+        self, bound: BoundPlan, arguments: Sequence[Value], donated: Mapping[int, int]
     ) -> list[Value]:
         """Returns the results in arrays that the caller owns: new ones, or donated arguments."""
         results = self.region.run(bound, arguments, donated=donated)
         if bound.is_plain:
             return results
         others = [a for k, a in enumerate(arguments) if k not in donated]
-        return [*owned(tuple(results), others, RESULTS.copy)]
+        order = sorted(range(len(results)), key=lambda k: k not in donated.values())
+        copies = owned(tuple([results[k] for k in order]), others, RESULTS.copy)
+        by_index = dict(zip(order, copies, strict=True))
+        return [by_index[k] for k in range(len(results))]
 
     def _check_out(self, bound: BoundPlan, outputs: list[Value]) -> list[Value]:
         """Returns the caller's arrays for the results; raises ShapeMismatchError if they are not
@@ -308,7 +322,7 @@ class Executable:
         if compiled is not None:
             params, result = function.params, function.ret_struct_info
             shape = numbered(compiled.result)
-            donated = tuple(donated_of(function))
+            donated = tuple(donated_of(function).items())
             self._add(StoredFunction(name, params, result, shape, compiled.region, donated))
             return
         self._on_host[name] = program.function(function)
@@ -323,7 +337,11 @@ class Executable:
         """
         check_host()
         if name in self.direct and not recording.get():
-            return self.direct[name].entry
+            return self.direct[name].public
+        return donating(name, self.module.functions.get(name), self._on_interpreter(name))
+
+    def _on_interpreter(self, name: str) -> Callable[..., Value]:
+        """Returns a function that is not one region."""
         if name in self._every_rank:
             return self._every_rank[name]
         if recording.get() or name not in self._on_host:
@@ -341,7 +359,7 @@ class Executable:
         """Returns another state with the initial values, independent of others."""
         return State(self.module, self._run_donating)
 
-    def _run_donating(self, name: str, donated: Collection[int], args: Sequence[Value]) -> Value:
+    def _run_donating(self, name: str, donated: Mapping[int, int], args: Sequence[Value]) -> Value:
         if name in self.direct and donated and not recording.get():
             return self.direct[name].donating(donated, args)
         return self[name](*args)

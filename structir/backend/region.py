@@ -130,9 +130,7 @@ class RegionLowering:
         """Raises NoKernelError if the last binding is not permitted; `inputs` is the number of
         inputs before it."""
 
-    def region(
-        self, results: list[Var], donated: Mapping[Var, int] | None = None
-    ) -> LoweredRegion:
+    def region(self, results: list[Var], donated: Mapping[Var, int] | None = None) -> LoweredRegion:
         """Returns everything that was added, as a region with these results; of a tuple, the field
         of this number may take the memory of a donated input."""
         outputs = tuple([self.values[v] for v in results])

@@ -57,7 +57,7 @@ class StoredFunction:
     result: StructInfo
     shape: Any  # the tuple structure of the results, by number
     region: CompiledRegion
-    donated: tuple[int, ...] = ()  # the parameters that calls donate
+    donated: tuple[tuple[int, int], ...] = ()  # parameters that calls donate, and their results
 
 
 def written(functions: Iterable[StoredFunction], writer: TableWriter) -> Json:
@@ -225,7 +225,8 @@ class TableReader:
         params = tuple([Var(string(name), self.info(info)) for name, info in data["params"]])
         name, shape, result = string(data["name"]), _tuples(data["shape"]), data["result"]
         region = self.region(data)
-        donated = tuple([count(k, len(params) - 1) for k in data["donated"]])
+        pairs = data["donated"]
+        donated = tuple([(count(k, len(params) - 1), count(r, MAX_RESULTS)) for k, r in pairs])
         check_function(params, region.boundary, shape)
         return StoredFunction(name, params, self.info(result), shape, region, donated)
 

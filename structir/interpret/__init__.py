@@ -17,7 +17,7 @@ from structir.interpret import (
 )
 from structir.interpret.extern import find_extern, register_extern
 from structir.interpret.interpreter import Interpreter
-from structir.interpret.ownership import owning
+from structir.interpret.ownership import donating, owning
 from structir.ir.module import IRModule, as_module
 
 __all__ = [
@@ -41,7 +41,8 @@ def interpret(mod: IRModule, name: str, *args: Any, **names: Any) -> Any:
     """
     module = as_module(mod, "structir.interpret")
     check_well_formed(module)
-    return owning(Interpreter(module).global_function(name))(*args, **names)
+    run = owning(Interpreter(module).global_function(name))
+    return donating(name, module.functions.get(name), run)(*args, **names)
 
 
 class _Callable(ModuleType):

@@ -9,9 +9,10 @@ from typing import Any
 import attrs
 import numpy as np
 
+from structir.analysis.donation import donated_of
 from structir.errors import ShapeMismatchError
-from structir.interpret.scope import Closure, Value
-from structir.ir.expr import Var
+from structir.interpret.scope import Closure, Value, check_call
+from structir.ir.expr import Function, Var
 
 Copy = Callable[[Any], Any]
 
@@ -27,6 +28,20 @@ def owning(function: Callable[..., Value]) -> Callable[..., Value]:
     return lambda *args, **names: owned(function(*args, **names), args)
 
 
+def donating(name: str, function: Any, run: Callable[..., Value]) -> Callable[..., Value]:
+    """Returns `run`, which checks donated arguments first if the function declares any."""
+    donated = donated_of(function) if isinstance(function, Function) else {}
+    if not donated:
+        return run
+
+    def checked(*args: Value, **names: Value) -> Value:
+        check_call(name, function.params, args, names)
+        check_donated(name, function.params, args, donated)
+        return run(*args)
+
+    return checked
+
+
 def check_donated(
     name: str, params: Sequence[Var], args: Sequence[Value], donated: Collection[int]
 ) -> None:
@@ -40,11 +55,7 @@ def check_donated(
                 found = "a view that is not dense" if flags.writeable else "a read-only array"
             raise _not_donated(where, "a writable dense array", found, params[index].name)
         for k, other in enumerate(args):
-            if (
-                k != index
-                and isinstance(other, np.ndarray)
-                and np.may_share_memory(array, other)
-            ):
+            if k != index and isinstance(other, np.ndarray) and np.may_share_memory(array, other):
                 found = f"memory shared with {params[k].name}"
                 raise _not_donated(where, "an array of its own", found, params[index].name)
 

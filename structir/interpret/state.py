@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,8 +19,8 @@ from structir.interpret.scope import Activation, Value, check_call
 from structir.ir.expr import Function, Var
 from structir.ir.module import IRModule, as_module
 
-# Calls a function: its name, the parameters whose arguments it may overwrite, and the arguments.
-Run = Callable[[str, Collection[int], Sequence[Value]], Value]
+# Calls a function: its name, the results that may take the memory of arguments, and the arguments.
+Run = Callable[[str, Mapping[int, int], Sequence[Value]], Value]
 
 
 class State:
@@ -36,6 +36,7 @@ class State:
         self._run = run or _interpreted(self.module)
         functions = self.module.functions.items()
         self._functions = {n: f for n, f in functions if isinstance(f, Function) and state_of(f)}
+        self._places = {name: state_of(f) for name, f in self._functions.items()}
         if not self._functions:
             raise StructIRError(
                 "structir.State: expected a module with state, found no function with the "
@@ -59,7 +60,7 @@ class State:
         for function in self._functions.values():
             initial, names = function.attrs.get(INITIAL_STATE), list(state_of(function))
             if initial is not None and not values.keys() >= set(names):
-                results = self._run(initial, (), ())
+                results = self._run(initial, {}, ())
                 fields = results if isinstance(results, tuple) else (results,)
                 values = {**dict(zip(names, fields, strict=True)), **values}
         with self._lock:
@@ -72,10 +73,10 @@ class State:
             return partial(self._call, name, self._functions[name])
         if not isinstance(self.module.functions.get(name), Function):
             raise StructIRError(f"structir.State: the module has no function {name!r}")
-        return lambda *args: self._run(name, (), args)
+        return lambda *args: self._run(name, {}, args)
 
     def _call(self, name: str, function: Function, *inputs: Value) -> Value:
-        state = state_of(function)
+        state = self._places[name]
         params = {param: key for key, (param, _) in state.items()}
         visible = [p for k, p in enumerate(function.params) if k not in params]
         check_call(name, visible, inputs)
@@ -85,7 +86,7 @@ class State:
                 self.buffers.take(params[k]) if k in params else next(rest)
                 for k in range(len(function.params))
             ]
-            value = self._run(name, params.keys(), args)
+            value = self._run(name, dict(state.values()), args)
             results = value if len(results_of(function)) > 1 or type(value) is tuple else (value,)
             for key, (_, index) in state.items():
                 self.buffers.put(key, results[index])

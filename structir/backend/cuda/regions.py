@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -47,9 +47,15 @@ class DeviceRegion(CompiledRegion):
         return DevicePlan(recipe, self.device, self.tf32)
 
     def run(
-        self, bound: Any, arrays: Sequence[DeviceArray], out: Any = None, stream: int = 0
+        self,
+        bound: Any,
+        arrays: Sequence[DeviceArray],
+        out: Any = None,
+        stream: int = 0,
+        *,
+        donated: Collection[int] = (),
     ) -> list[DeviceArray]:
-        """The results at sizes that are bound."""
+        """The results at sizes that are bound, in new arrays."""
         for array, (dtype, _) in zip(arrays, self.forms, strict=True):
             if array.dtype is not dtype and array.dtype.name != dtype.name:
                 raise TypeError(f"expected dtype {dtype}, found {array.dtype}")

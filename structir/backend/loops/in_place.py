@@ -24,8 +24,10 @@ def with_updates(program: LoopProgram) -> LoopProgram:
     that overwrite it.
     """
     for result, donor in program.donated:
-        updated = _updated(_in_layout_of(program, result), result, donor)
-        program = updated or program
+        candidate, merged = program, _merged(program, result.root)
+        while merged is not None:
+            candidate, merged = merged, _merged(merged, result.root)
+        program = _updated(candidate, result, donor) or program
     return program
 
 
@@ -106,22 +108,25 @@ def _sorted(count: int, edges: set[tuple[int, int]]) -> list[int] | None:
     return order if len(order) == count else None
 
 
-# ---- layout: `permute_dims(update(permute_dims(x)))` is an update in the layout of x
+# ---- values that are copied to a target: an update of a permuted input has the input's layout
 
 
-def _in_layout_of(program: LoopProgram, result: Buffer) -> LoopProgram:
-    """Returns the program in which the value that a result is a permutation of has its layout."""
-    movers = [s for s in program.stages if s.out.root is result]
-    body = movers[0].body if len(movers) == 1 else None
-    if not isinstance(body, Load) or not movers[0].direct or movers[0].reduce:
-        return program
+def _merged(program: LoopProgram, target: Buffer) -> LoopProgram | None:
+    """Returns the program in which a value that is first copied to a target, perhaps permuted, is
+    computed in the target; None if it has other uses."""
+    writers = [s for s in program.stages if s.out.root is target]
+    body = writers[0].body if writers else None
+    if not isinstance(body, Load) or not writers[0].direct or writers[0].reduce:
+        return None
+    mover, *others = writers
     value, outputs = body.buffer, {b.root for b in program.outputs}
-    axes = _axis_order(movers[0], body)
+    axes = _axis_order(mover, body)
     if axes is None or value.root in outputs or value.origin != "value" or value.base is not None:
-        return program
-    if value.dtype != result.dtype or not _is_plain(program, value):
-        return program
-    stages = [_moved(s, value, result, axes) for s in program.stages if s is not movers[0]]
+        return None
+    readers = [s for s in program.stages if _reads(s, value) and s is not mover]
+    if value.dtype != target.dtype or not _is_plain(program, value) or (others and readers):
+        return None
+    stages = [_moved(s, value, target, axes) for s in program.stages if s is not mover]
     return attrs.evolve(program, stages=tuple(stages))
 
 
