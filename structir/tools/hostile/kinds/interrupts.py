@@ -17,6 +17,7 @@ import structir
 from structir.backend.cache import LOCATION
 from structir.tools.comparison import Disagreement
 
+TEST_SEEDS = 2
 KERNELS = 3
 LONGEST = 1.0  # seconds of processor time until KeyboardInterrupt
 PATIENCE = 20.0  # seconds after compilation; then the interrupt is lost
