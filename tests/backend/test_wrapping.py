@@ -1,8 +1,4 @@
-"""Integers wrap around as interpreted, and no wrapped index leaves its array."""
-
-import subprocess
-import sys
-from pathlib import Path
+"""Proofs that an index is in bounds account for integers that wrap around."""
 
 import numpy as np
 import pytest
@@ -12,19 +8,6 @@ from structir.backend.kernel_calls import KernelRunner
 from structir.backend.loops.routine import code_of
 from structir.errors import DiagnosticError
 from structir.interpret.kernels import KernelValue, run_kernel
-
-SCRIPT = Path(__file__).parent / "guarded_runs.py"
-PROPERTIES = ["reads", "writes", "narrow_dtypes", "counted_loops", "whole_loops", "fused_ops"]
-PROPERTIES += ["parts", "library_calls"]
-
-
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize("name", PROPERTIES)
-def test_extreme_integers(name):
-    done = subprocess.run(
-        [sys.executable, SCRIPT, name], capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, f"exit status {done.returncode}\n{done.stderr[-3000:]}"
 
 
 def kernel(body):

@@ -17,6 +17,7 @@ from structir.ir.module import IRModule
 from structir.tools.comparison import Disagreement
 from structir.tools.generate import random_arguments, random_module
 
+TEST_SEEDS = 8
 CALLS = 3
 
 

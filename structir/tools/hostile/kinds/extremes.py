@@ -21,6 +21,7 @@ from structir.tools.comparison import Disagreement
 DTYPES = ("float32", "float32", "float64", "float16", "bfloat16")
 LENGTHS = (1, 2, 3, 7, 8, 9, 16, 33, 100, 1000)
 FORMS = ("{}(x)", "{}(x, axis=[-1])", "{}(x, axis=0)", "{}(x, y)")  # an op has those it accepts
+TEST_SEEDS = 24
 ROUNDINGS = 64  # allowed, in units of the last place
 
 

@@ -26,10 +26,9 @@ STEPS = (1, 2, 3, -1, -2, -3, 2**62, -(2**62), GREATEST, -GREATEST)
 INTS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 X = np.arange(10, 18)
 THREADS = 2
+TEST_SEEDS = 24
 
 Runs = list[tuple[Any, ...]]
-plan.MIN_SHARED_NANOSECONDS = 0  # in this process, two threads share every loop
-plan.CHUNK_MULTIPLE = 1
 
 
 @attrs.frozen
@@ -220,6 +219,7 @@ def _kernel_runs(case: Case) -> Any:
 
 
 def _op_runs(case: Case) -> Any:
+    plan.MIN_SHARED_NANOSECONDS, plan.CHUNK_MULTIPLE = 0, 1  # threads share short loops, too
     module = structir.parse(case.text)
     compiled = structir.compile(module, num_threads=THREADS)["main"]
     interpreted = partial(structir.interpret, module, "main")

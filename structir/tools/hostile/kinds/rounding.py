@@ -22,6 +22,7 @@ DTYPES = (
 )
 BINARY = ("add", "subtract", "multiply", "divide", "maximum", "minimum")  # one rounding each
 UNARY = ("floor", "ceil", "abs", "negative", "nn.relu", "sign", "square")
+TEST_SEEDS = 6
 SHAPE = (5, 9)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import structir
 from structir.tools.comparison import Disagreement
 
+TEST_SEEDS = 1
 CALLS = 20_000
 LARGEST = 4000  # elements of an argument
 MAX_GROWTH = 5 << 20  # bytes
