@@ -68,7 +68,10 @@ def _write_c(module: Any, taken: Inlined, symbol: str, signature: Any, context: 
     given = [Typed(value, kind) for value, kind in both]
     made = Translation(operations, taken.names, taken.params, taken.body)
     found = made.taken_in(taken, given)
-    convention.return_value(operations.builder, operations.cast(found, result))
+    if made.results:
+        convention.return_value(operations.builder, operations.cast(found, result))
+    else:  # the function has a loop without end
+        operations.builder.unreachable()
     types_of_c = [context.get_value_type(kind) for kind in kinds]
     out = ir.VoidType() if result == types.none else context.get_value_type(result)
     outer = ir.Function(module, ir.FunctionType(out, types_of_c), symbol)

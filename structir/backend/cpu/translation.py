@@ -242,6 +242,8 @@ class Translation(Values):
             self.results.append((self.operations.nothing(), self.builder.block))
             self.builder.branch(self.end)
         self.builder.position_at_end(self.end)
+        if not self.results:  # the function has a loop without end; what follows never runs
+            return self.operations.nothing()
         kinds = {value.kind for value, _ in self.results}
         if len(kinds) != 1:
             raise UntranslatedError(f"a function that gives {kinds}")

@@ -29,6 +29,7 @@ CASES = [
 @pytest.mark.parametrize(("dtype", "result", "expected", "loaded"), CASES)
 def test_registries_of_kernels(dtype, result, expected, loaded, monkeypatch):
     monkeypatch.setenv("STRUCTIR_CACHE", "off")
+    monkeypatch.setenv("STRUCTIR_NUM_THREADS", "2")
     source = HEAD.format(dtype=dtype, result=result)
     command = [sys.executable, "-c", PROGRAM, source, dtype, expected]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
