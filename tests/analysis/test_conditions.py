@@ -1,4 +1,4 @@
-"""Conditions are scalar bools: in programs, at run time, and in Python code that builds programs."""
+"""Conditions are scalar bools in programs and at run time; variables have no truth value."""
 
 import numpy as np
 import pytest

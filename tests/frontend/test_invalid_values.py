@@ -47,8 +47,8 @@ CASES = [
     case(node("Mod", "x x", "y", name="n", fmod=-1), X4, "fmod: expected 0 or 1"),
     case(node("CumSum", "x i", "y", name="n", exclusive=65), X4, "exclusive: expected 0 or 1", i=0),
     case(node("MaxPool", "x", "y", name="n", kernel_shape=[2, 2], ceil_mode=2), IMAGE, "ceil_mode"),
-    case(node("MaxPool", "x", "y", name="n", kernel_shape=[2, 2], strides=[]), IMAGE, "strides"),
-    case(node("LpPool", "x", "y", name="n", kernel_shape=[2, 2], pads=[]), IMAGE, "pads"),
+    case(node("MaxPool", "x", "y", name="n", kernel_shape=[2, 2], strides=[1]), IMAGE, "strides"),
+    case(node("LpPool", "x", "y", name="n", kernel_shape=[2, 2], pads=[1, 1]), IMAGE, "pads"),
     case(
         node("ConvTranspose", "x w", "y", name="n", dilations=[2]),
         IMAGE,

@@ -30,7 +30,7 @@ def test_masked_arguments_are_rejected(nested: bool) -> None:
         R.const,
         Constant,
         lambda x: R.exp(x),
-        lambda x: bind_params(weights={"x": x})(structir.parse(MAIN)),
+        lambda x: bind_params(values={"x": x})(structir.parse(MAIN)),
     ],
 )
 def test_masked_constants_are_rejected(use) -> None:  # type: ignore[no-untyped-def]

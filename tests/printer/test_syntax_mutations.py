@@ -20,7 +20,7 @@ class Module:
     I.module_attrs({"note": 1})
 
     @R.function(private=True)
-    def helper(x: R.Tensor(("n", 4), "float32"), s: R.Shape(["n"])) -> R.Tensor(("n", 4), "float32"):
+    def helper(x: R.Tensor(("n", 4), "float32"), s: R.Shape()) -> R.Tensor(("n", 4), "float32"):
         R.func_attr({"kind": "inner", "level": [1, 2]})
         with R.dataflow():
             a = R.nn.softmax(x, axis=-1)
@@ -95,10 +95,33 @@ R.call_kernel(cls.main, (x,), R.Object); R.call_kernel(x, x); R.scan(x, x, x); R
 R.reshape(x, (-1, -1)); R.expand_dims(x, [5]); R.expand_dims(x, []); R.permute_dims(x, [0, 0])
 R.split(x, [3, 1, -2]); R.split(x, 0); R.concat(x); R.concat([]); R.take(x, 7, axis=9)
 R.einsum((x,), "i->j"); R.einsum((x,), "ii->i"); R.einsum((), "->"); R.full((2,), x, "f"); "n"
-"*s"; "2 * n"; "n +"; "n; m"; "n\\n"; ""; "é"; "n²"; "\\x00"; "__import__('os')"; "float32"; "\u2167"
+"*s"; "2 * n"; "n +"; "n; m"; "n\\n"; ""; "é"; "n²"; "\\x00"; "__import__('os')"; "float32"
+"\u2167"
 "\uff4e"; "n" * 3; "lambda: 0"; -x; +x; x @ x; x // 0; 1 // 0; 1 % 0; 0 ** -1; 2 ** -1; 1.5 // 0
 x ** x; x + "a"; "a" + x; x + None; x - (); 2**63; -(2**63) - 1
 """.replace("\n", ";").split(";")
+STATEMENT_TEXTS = """
+y = z = x|x, y = x|x, = x|(a, *b) = x|[a, b] = x|x.y = x|x[0] = x|x += 1|x: int|x: R.Tensor
+y: R.Object = x|x: "R.Tensor" = x|del x|pass|...|x|"doc"|assert x|raise x|global x|nonlocal x
+import os|from os import path as p|from . import x|return|return x, *x|for i in x: pass
+for i in range(3): y = x|while x: pass|while True: break|try: pass\nexcept x as e: pass
+try: pass\nfinally: pass|with x: pass|with R.dataflow(): pass|with R.dataflow() as d: y = x
+with R.dataflow(), R.dataflow(): pass|if x: pass|if x: y = x|if x: y = x\nelse: z = x
+if x: return x\nelse: return x|def f(): return x|def f(x=x, *a, y: R.Object, **k): return x
+async def f(): pass|@R.function\ndef f(x): return x|@R.function\ndef f(): return x
+@R.function(pure=x)\ndef f(x: R.Object, /): return f(x)
+@R.function\n@R.function\ndef f(x: R.Object, *y: R.Object): return x
+@R.function\ndef f(x: R.Object = 3, *, k: R.Object): return x|class A: pass
+@I.ir_module\nclass A(x, metaclass=x): pass
+@I.kernel\ndef k(x: R.Tensor((2,), "float32")): x[0] = x[1]|R.func_attr({**{}})
+R.func_attr({x: 1})|R.func_attr({"a": x})|R.func_attr({"a": {"b": [1, (2,)]}})|R.func_attr(**x)
+R.func_attr(3)|R.output(x)|R.output()|R.output(*x)|R.require("n")|R.require(x)
+R.require("n >= 1 and m")|I.module_attrs({"a": x})|I.module_attrs(x)|n = T.int64()|n = T.int64(3)
+n, m = T.int64(), T.int64()|n = T.int46()|y = yield x|y = await x|match x:\n  case _: pass
+type X = int|x; y = x; z|λ = x|\uff58 = x|_ = x|__ = x|cls = x|R = x|T = x|None_ = x|y = (yield)
+print(x)|eval("x")|lambda: (yield)
+"""
+STATEMENTS = STATEMENT_TEXTS.replace("\n", "|").replace("\\n", "\n").split("|")
 
 
 def _parsed(texts: list[str], mode: str) -> Iterator[Any]:
