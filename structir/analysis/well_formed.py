@@ -90,7 +90,9 @@ def _condition_hint(cond: Expr) -> str:
     """Returns an edit that makes a value a condition: a reduction, or a comparison."""
     info, name = cond.struct_info, getattr(cond, "name", "x")
     if isinstance(info, TensorStructInfo) and info.ndim != 0:
-        return f"reduce it to one bool: `R.max({name})`, or choose elements: `R.where({name}, a, b)`"
+        return (
+            f"reduce it to one bool: `R.max({name})`, or choose elements: `R.where({name}, a, b)`"
+        )
     return f'convert it: `R.astype({name}, "bool")`'
 
 

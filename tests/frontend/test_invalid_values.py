@@ -43,6 +43,21 @@ CASES = [
     ],
     case(node("Resize", SCALE, "y", name="n"), IMAGE, "expected 4", s=np.float32([1, 1, 2])),
     case(node("Resize", "x _ _ s", "y", name="n"), IMAGE, "0 or more", s=[1, 1, 4, -8]),
+    case(node("ReduceSum", "x", "y", name="n", keepdims=7), X4, "keepdims: expected 0 or 1"),
+    case(node("Mod", "x x", "y", name="n", fmod=-1), X4, "fmod: expected 0 or 1"),
+    case(node("CumSum", "x i", "y", name="n", exclusive=65), X4, "exclusive: expected 0 or 1", i=0),
+    case(node("MaxPool", "x", "y", name="n", kernel_shape=[2, 2], ceil_mode=2), IMAGE, "ceil_mode"),
+    case(node("MaxPool", "x", "y", name="n", kernel_shape=[2, 2], strides=[1]), IMAGE, "strides"),
+    case(node("LpPool", "x", "y", name="n", kernel_shape=[2, 2], pads=[1, 1]), IMAGE, "pads"),
+    case(
+        node("ConvTranspose", "x w", "y", name="n", dilations=[2]),
+        IMAGE,
+        "dilations: expected 2 positive",
+        w=np.ones((1, 1, 2, 2), "float32"),
+    ),
+    case(node("Gelu", "x", "y", name="n", approximate="xx"), X4, "approximate"),
+    case(node("SpaceToDepth", "x", "y", name="n", blocksize=2, mode="xx"), IMAGE, "mode"),
+    case(node("Gemm", "x x", "y", name="n"), IMAGE, "expected a matrix as operand A"),
     case(node("Upsample", "x s", "y", name="n"), IMAGE, "positive", s=np.float32([1, 1, 0, 2])),
 ]
 

@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 
 import structir
-from structir.errors import ShapeMismatchError
+from structir.errors import DiagnosticError, ShapeMismatchError
+from structir.ir import Constant
+from structir.passes import bind_params
+from structir.script import R
 
 
 @pytest.mark.parametrize("nested", [False, True])
@@ -19,3 +22,21 @@ def test_masked_arguments_are_rejected(nested: bool) -> None:
         assert run(plain) == 6.0
         with pytest.raises(ShapeMismatchError, match="without a mask"):
             run(argument)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        R.const,
+        Constant,
+        lambda x: R.exp(x),
+        lambda x: bind_params(values={"x": x})(structir.parse(MAIN)),
+    ],
+)
+def test_masked_constants_are_rejected(use) -> None:  # type: ignore[no-untyped-def]
+    masked = np.ma.array([1, 2, 3], mask=[0, 1, 0], dtype="float32")
+    with pytest.raises(DiagnosticError, match="without a mask"):
+        use(masked)
+
+
+MAIN = "@R.function\ndef main(x: R.Tensor((3,), 'float32')):\n    return x\n"

@@ -33,9 +33,10 @@ OPS = {
     if getattr(op.definition, "examples", None) and op.definition.pure
 }
 UNUSUAL = (
-    0, 1, -1, 5, -9, 64, 10**6, 2**31, 2**63, -(2**63), True, 0.0, -1.5, 1e300, float("nan"), "", "x", None,
-    (), (0,), (5,), (-9,), (0, 0), (0, 2), (1, 5), (-1, -4), (-1, -1), (2, 1, 0), (3,) * 70, (10**9, 10**9), (0.5, 2.0),
-    [5], [1, 2], [(1,)], "float32", "NHWC", "ij->ji", "*s", (1, (2, 3)), (2**63, 1),
+    0, 1, -1, 5, -9, 64, 10**6, 2**31, 2**63, -(2**63), True, 0.0, -1.5, 1e300, float("nan"), "",
+    "x", None, (), (0,), (5,), (-9,), (0, 0), (0, 2), (1, 5), (-1, -4), (-1, -1), (2, 1, 0),
+    (3,) * 70, (10**9, 10**9), (0.5, 2.0), [5], [1, 2], [(1,)], "float32", "NHWC", "ij->ji", "*s",
+    (1, (2, 3)), (2**63, 1),
 )  # fmt: skip
 
 
@@ -92,7 +93,9 @@ class CallBuilder:
         arguments = {name: self.operand(value) for name, value in arguments.items()}
         attributes = [p for p in parameters if p.kind is not None]
         if attributes and self.rng.random() < 0.6:
-            for parameter in self.rng.sample(attributes, self.rng.randint(1, min(2, len(attributes)))):
+            for parameter in self.rng.sample(
+                attributes, self.rng.randint(1, min(2, len(attributes)))
+            ):
                 arguments[parameter.name] = self.attribute(parameter)
         return op(**arguments)
 

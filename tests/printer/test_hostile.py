@@ -77,7 +77,10 @@ REFUSED = {
         text_of("t0 = (x, x)", *[f"t{i + 1} = (t{i}, t{i})" for i in range(40)]),
         "tuple too large: expected at most 262144 fields",
     ),
-    "axes": (text_of("y = R.zeros((" + "1, " * 65 + "), 'float32')"), "zeros: expected at most 64 axes, found 65"),
+    "axes": (
+        text_of("y = R.zeros((" + "1, " * 65 + "), 'float32')"),
+        "zeros: expected at most 64 axes, found 65",
+    ),
     "rank": (
         "@R.function\ndef main(x: R.Tensor(ndim=10**9)):\n    return x\n",
         "expected at most 64 axes, found 1000000000",

@@ -14,17 +14,17 @@ from structir.analysis import check_well_formed
 from structir.errors import DiagnosticError
 from tests.printer.test_mutations import TREES as CORPUS
 
-PROGRAMS = """
+SOURCE = """
 @I.ir_module
 class Module:
     I.module_attrs({"note": 1})
 
     @R.function(private=True)
-    def helper(x: R.Tensor(("n", 4), "float32"), s: R.Shape(["n"])) -> R.Tensor(("n", 4), "float32"):
+    def helper(x: R.Tensor(("n", 4), "float32"), s: R.Shape()) -> R.Tensor(("n", 4), "float32"):
         R.func_attr({"kind": "inner", "level": [1, 2]})
         with R.dataflow():
             a = R.nn.softmax(x, axis=-1)
-            b: R.Tensor(("n", 4), "float32") = R.add(a, R.const([1.0, 2.0, 3.0, 4.0], "float32"))
+            b: R.Tensor(("n", 4), "float32") = R.add(a, R.const([1, 2, 3, 4], "float32"))
             R.output(b)
         return b
 
@@ -71,41 +71,57 @@ class Kernels:
     def main(x: R.Tensor(("n",), "float32")):
         n = T.int64()
         return R.call_kernel(cls.add, (x,), out_sinfo=R.Tensor((n,), "float32"))
-""".split("---\n")
+"""
+PROGRAMS = SOURCE.split("---\n")
 OWN = [ast.parse(text) for text in PROGRAMS]
 EXPRESSIONS = """
-*x; **x; lambda: x; lambda x, *y, **z: x; (y := x); (y := 1); await x; [*x, *x]; (*x,); {**x}; {x: x}; {}; {*x}; {1, 2}
-[i for i in x]; {i for i in x}; {i: i for i in x}; (i for i in x); x if x else x; x and x; not x; ~x; x < x < x; x in x
-x is None; f"{x}"; f"{x!r:>{x}}"; b"x"; "x" "y"; ...; None; True; 1j; 1e400; -1e400; 10**400; 9**9**9; 1 << 10**9
-x[1:2]; x[1, 2]; x[::-1]; x[...]; x[None]; x[x]; x[-10**30]; x[True]; x[0.5]; x["a"]; x.T; x.shape[0]; x.__class__
-x(); x(x, *x, **x); R; R.exp; R.nothing(x); R.exp; T; T.int64; T.int64(); I; cls; cls.main; cls.nothing(x); main
-R.Tensor; R.Tensor(); R.Tuple; R.Tuple(); R.Shape(); R.Object; R.Object(); R.Prim; R.Prim("int64"); R.Callable; R.Func
-R.const(x); R.const([[1], [2, 3]]); R.const([]); R.const("a"); R.const(1e400, "float16"); R.const(10**30); R.const({})
-R.const(None); R.const(True, "float32"); R.const(-1, "uint8"); R.const(1, "x"); R.const(1, None); R.const(1.5, "int8")
-R.shape(x); R.shape([-1]); R.shape([x]); R.shape(["n", "*s"]); R.shape_of(x); R.prim_value(x); R.prim_value("n"); R.str("x")
-R.tuple(x, x); R.tuple(); (); (x,); []; ((),); R.output(x); R.dataflow(); R.function; R.func_attr({}); R.require("n >"); R.row("s")
-R.match_cast(x, x); R.match_cast(x, R.Object); R.match_cast(R.Tensor, x); R.call_packed(x); R.call_pure_packed("f", sinfo_args=x)
-R.sig("a -> a")(x); R.sig("*s -> *s")(1); R.sig("a a b -> b")(x); R.sig("->")(x); R.sig("")(x); R.sig(x)(x); R.sig("a -> a")()
-R.call_kernel(cls.main, (x,), R.Object); R.call_kernel(x, x); R.scan(x, x, x); R.reshape(x, "n"); R.reshape(x, (-1, -1))
-R.expand_dims(x, [5]); R.expand_dims(x, []); R.permute_dims(x, [0, 0]); R.split(x, [3, 1, -2]); R.split(x, 0); R.concat(x)
-R.concat([]); R.take(x, 7, axis=9); R.einsum((x,), "i->j"); R.einsum((x,), "ii->i"); R.einsum((), "->"); R.full((2,), x, "f")
-"n"; "*s"; "2 * n"; "n +"; "n; m"; "n\\n"; ""; "é"; "n²"; "\\x00"; "__import__('os')"; "float32"; "Ⅷ"; "ｎ"; "n" * 3; "lambda: 0"
--x; +x; x @ x; x // 0; 1 // 0; 1 % 0; 0 ** -1; 2 ** -1; 1.5 // 0; x ** x; x + "a"; "a" + x; x + None; x - (); 2**63; -(2**63) - 1
+*x; **x; lambda: x; lambda x, *y, **z: x; (y := x); (y := 1); await x; [*x, *x]; (*x,); {**x}
+{x: x}; {}; {*x}; {1, 2}; [i for i in x]; {i for i in x}; {i: i for i in x}; (i for i in x)
+x if x else x; x and x; not x; ~x; x < x < x; x in x; x is None; f"{x}"; f"{x!r:>{x}}"; b"x"
+"x" "y"; ...; None; True; 1j; 1e400; -1e400; 10**400; 9**9**9; 1 << 10**9; x[1:2]; x[1, 2]
+x[::-1]; x[...]; x[None]; x[x]; x[-10**30]; x[True]; x[0.5]; x["a"]; x.T; x.shape[0]; x.__class__
+x(); x(x, *x, **x); R; R.exp; R.nothing(x); R.exp; T; T.int64; T.int64(); I; cls; cls.main
+cls.nothing(x); main; R.Tensor; R.Tensor(); R.Tuple; R.Tuple(); R.Shape(); R.Object; R.Object()
+R.Prim; R.Prim("int64"); R.Callable; R.Func; R.const(x); R.const([[1], [2, 3]]); R.const([])
+R.const("a"); R.const(1e400, "float16"); R.const(10**30); R.const({}); R.const(None)
+R.const(True, "float32"); R.const(-1, "uint8"); R.const(1, "x"); R.const(1, None)
+R.const(1.5, "int8"); R.shape(x); R.shape([-1]); R.shape([x]); R.shape(["n", "*s"]); R.shape_of(x)
+R.prim_value(x); R.prim_value("n"); R.str("x"); R.tuple(x, x); R.tuple(); (); (x,); []; ((),)
+R.output(x); R.dataflow(); R.function; R.func_attr({}); R.require("n >"); R.row("s")
+R.match_cast(x, x); R.match_cast(x, R.Object); R.match_cast(R.Tensor, x); R.call_packed(x)
+R.call_pure_packed("f", sinfo_args=x); R.sig("a -> a")(x); R.sig("*s -> *s")(1)
+R.sig("a a b -> b")(x); R.sig("->")(x); R.sig("")(x); R.sig(x)(x); R.sig("a -> a")()
+R.call_kernel(cls.main, (x,), R.Object); R.call_kernel(x, x); R.scan(x, x, x); R.reshape(x, "n")
+R.reshape(x, (-1, -1)); R.expand_dims(x, [5]); R.expand_dims(x, []); R.permute_dims(x, [0, 0])
+R.split(x, [3, 1, -2]); R.split(x, 0); R.concat(x); R.concat([]); R.take(x, 7, axis=9)
+R.einsum((x,), "i->j"); R.einsum((x,), "ii->i"); R.einsum((), "->"); R.full((2,), x, "f"); "n"
+"*s"; "2 * n"; "n +"; "n; m"; "n\\n"; ""; "é"; "n²"; "\\x00"; "__import__('os')"; "float32"
+"\u2167"
+"\uff4e"; "n" * 3; "lambda: 0"; -x; +x; x @ x; x // 0; 1 // 0; 1 % 0; 0 ** -1; 2 ** -1; 1.5 // 0
+x ** x; x + "a"; "a" + x; x + None; x - (); 2**63; -(2**63) - 1
 """.replace("\n", ";").split(";")
-STATEMENTS = """
-y = z = x|x, y = x|x, = x|(a, *b) = x|[a, b] = x|x.y = x|x[0] = x|x += 1|x: int|x: R.Tensor|y: R.Object = x|x: "R.Tensor" = x
-del x|pass|...|x|"doc"|assert x|raise x|global x|nonlocal x|import os|from os import path as p|from . import x|return|return x, *x
-for i in x: pass|for i in range(3): y = x|while x: pass|while True: break|try: pass\nexcept x as e: pass|try: pass\nfinally: pass
-with x: pass|with R.dataflow(): pass|with R.dataflow() as d: y = x|with R.dataflow(), R.dataflow(): pass|if x: pass|if x: y = x
-if x: y = x\nelse: z = x|if x: return x\nelse: return x|def f(): return x|def f(x=x, *a, y: R.Object, **k): return x|async def f(): pass
-@R.function\ndef f(x): return x|@R.function\ndef f(): return x|@R.function(pure=x)\ndef f(x: R.Object, /): return f(x)
-@R.function\n@R.function\ndef f(x: R.Object, *y: R.Object): return x|@R.function\ndef f(x: R.Object = 3, *, k: R.Object): return x
-class A: pass|@I.ir_module\nclass A(x, metaclass=x): pass|@I.kernel\ndef k(x: R.Tensor((2,), "float32")): x[0] = x[1]
-R.func_attr({**{}})|R.func_attr({x: 1})|R.func_attr({"a": x})|R.func_attr({"a": {"b": [1, (2,)]}})|R.func_attr(**x)|R.func_attr(3)
-R.output(x)|R.output()|R.output(*x)|R.require("n")|R.require(x)|R.require("n >= 1 and m")|I.module_attrs({"a": x})|I.module_attrs(x)
-n = T.int64()|n = T.int64(3)|n, m = T.int64(), T.int64()|n = T.int46()|y = yield x|y = await x|match x:\n  case _: pass|type X = int
-x; y = x; z|λ = x|ｘ = x|_ = x|__ = x|cls = x|R = x|T = x|None_ = x|y = (yield)|print(x)|eval("x")|lambda: (yield)
-""".replace("\n", "|").replace("\\n", "\n").split("|")
+STATEMENT_TEXTS = """
+y = z = x|x, y = x|x, = x|(a, *b) = x|[a, b] = x|x.y = x|x[0] = x|x += 1|x: int|x: R.Tensor
+y: R.Object = x|x: "R.Tensor" = x|del x|pass|...|x|"doc"|assert x|raise x|global x|nonlocal x
+import os|from os import path as p|from . import x|return|return x, *x|for i in x: pass
+for i in range(3): y = x|while x: pass|while True: break|try: pass\nexcept x as e: pass
+try: pass\nfinally: pass|with x: pass|with R.dataflow(): pass|with R.dataflow() as d: y = x
+with R.dataflow(), R.dataflow(): pass|if x: pass|if x: y = x|if x: y = x\nelse: z = x
+if x: return x\nelse: return x|def f(): return x|def f(x=x, *a, y: R.Object, **k): return x
+async def f(): pass|@R.function\ndef f(x): return x|@R.function\ndef f(): return x
+@R.function(pure=x)\ndef f(x: R.Object, /): return f(x)
+@R.function\n@R.function\ndef f(x: R.Object, *y: R.Object): return x
+@R.function\ndef f(x: R.Object = 3, *, k: R.Object): return x|class A: pass
+@I.ir_module\nclass A(x, metaclass=x): pass
+@I.kernel\ndef k(x: R.Tensor((2,), "float32")): x[0] = x[1]|R.func_attr({**{}})
+R.func_attr({x: 1})|R.func_attr({"a": x})|R.func_attr({"a": {"b": [1, (2,)]}})|R.func_attr(**x)
+R.func_attr(3)|R.output(x)|R.output()|R.output(*x)|R.require("n")|R.require(x)
+R.require("n >= 1 and m")|I.module_attrs({"a": x})|I.module_attrs(x)|n = T.int64()|n = T.int64(3)
+n, m = T.int64(), T.int64()|n = T.int46()|y = yield x|y = await x|match x:\n  case _: pass
+type X = int|x; y = x; z|λ = x|\uff58 = x|_ = x|__ = x|cls = x|R = x|T = x|None_ = x|y = (yield)
+print(x)|eval("x")|lambda: (yield)
+"""
+STATEMENTS = STATEMENT_TEXTS.replace("\n", "|").replace("\\n", "\n").split("|")
 
 
 def _parsed(texts: list[str], mode: str) -> Iterator[Any]:
@@ -119,7 +135,22 @@ def _parsed(texts: list[str], mode: str) -> Iterator[Any]:
 EXPRESSION_NODES = [tree.body for tree in _parsed([f"({t.strip()})" for t in EXPRESSIONS], "eval")]
 STARRED = [ast.Starred(ast.Name("x", ast.Load()), ast.Load())]
 STATEMENT_NODES = [node for tree in _parsed(STATEMENTS, "exec") for node in tree.body]
-NAMES = ("x", "y", "n", "s", "cls", "R", "main", "é", "ｎ", "_", "__class__", "axis", "dtype", "T")
+NAMES = (
+    "x",
+    "y",
+    "n",
+    "s",
+    "cls",
+    "R",
+    "main",
+    "é",
+    "\uff4e",
+    "_",
+    "__class__",
+    "axis",
+    "dtype",
+    "T",
+)
 STRINGS = ("", "n", "*s", "float32", "int46", "\x00", "\ud800", "é²", "n" * 5000, "R", "a b -> b a")
 NUMBERS = (0, -1, 2, 10**6, 2**31, 2**63, 10**30, 1.5, 1e308, float("inf"), True, None, ..., 2j)
 

@@ -41,7 +41,14 @@ from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInf
 
 MAX_FOLDED_ELEMENTS = 1 << 16  # elements of a result that is constant-folded
 MAX_SPLITS = 5  # nested conditionals that duplicate the rest of the graph; each doubles it
-CONVERSION_ERRORS = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError)
+CONVERSION_ERRORS = (
+    LookupError,
+    TypeError,
+    ValueError,
+    ArithmeticError,
+    AttributeError,
+    MemoryError,
+)
 
 
 @attrs.frozen(eq=False)

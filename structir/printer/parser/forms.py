@@ -285,8 +285,9 @@ def static_of(context: Context, node: ast.expr) -> Any:
         if None in node.keys:
             hint = "write the entries out: `{'key': value}`"
             raise context.error(node, "`**` is not supported in a dict", hint, "E0103")
-        keys = [static_of(context, key) for key in node.keys if key is not None]
-        for key, key_node in zip(keys, node.keys, strict=True):
+        key_nodes = [key for key in node.keys if key is not None]
+        keys = [static_of(context, key) for key in key_nodes]
+        for key, key_node in zip(keys, key_nodes, strict=True):
             if type(key) is not str:
                 message = f"expected a string as a key, found {ast.unparse(key_node)}"
                 raise context.error(key_node, message, "write `{'key': value}`", "E0107")
