@@ -5,10 +5,14 @@
 Wall-clock time, in short interleaved bursts with a pause before each, so that the idle threads of
 one side are asleep while the other runs; the shortest time of a call counts. `default` is a
 decode step with the default number of threads beside one thread.
+
+The second table has one and eight Python threads that call one executable, or two, with one thread
+each: calls per second, and the processor time of a call, which a loaded machine changes less.
 """
 
 import argparse
 import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -195,6 +199,57 @@ def measured(threads: int, bursts: int) -> list[tuple[str, list[float]]]:
     return rows
 
 
+def layers(width: int) -> Case:
+    """Returns four layers of a width."""
+    nodes = [("MatMul", ("x0", "x1"), "m0", {}), ("Relu", ("m0",), "r0", {})]
+    expression = "R.nn.relu(R.matmul(x0, x1))"
+    for k in range(1, 4):
+        expression = f"R.nn.relu(R.matmul({expression}, x1))"
+        out = "y" if k == 3 else f"r{k}"
+        nodes += [("MatMul", (f"r{k - 1}", "x1"), f"m{k}", {}), ("Relu", (f"m{k}",), out, {})]
+    return Case(expression, ((width, width), (width, width)), tuple(nodes))
+
+
+def concurrent(sides: list[Callable[..., Any]], args: list[Array], callers: int) -> list[float]:
+    """Returns calls per second and seconds of processor time per call of some Python threads."""
+    counts, ends = [0] * callers, time.perf_counter() + 0.3
+
+    def call(k: int) -> None:
+        side = sides[k % len(sides)]
+        while time.perf_counter() < ends:
+            side(*args)
+            counts[k] += 1
+
+    threads = [threading.Thread(target=call, args=(k,)) for k in range(callers)]
+    start, used = time.perf_counter(), time.process_time()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    used, elapsed = time.process_time() - used, time.perf_counter() - start
+    return [sum(counts) / elapsed, used / max(1, sum(counts))]
+
+
+def callers_table(rounds: int) -> Table:
+    """Returns the table of concurrent callers: the most calls, the least processor time."""
+    table = Table(title="Python threads that call: calls per second, us of processor time a call")
+    for column in ("program", "callers", "StructIR", "us", "ORT", "us"):
+        table.add_column(column, justify="left" if column == "program" else "right")
+    for width in (8, 64, 256):
+        case = layers(width)
+        args = case.arguments()
+        own = [structir.compile(case.module(), num_threads=1)["main"] for _ in range(2)]
+        peers = [case.session(1) for _ in range(2)]
+        for callers, count, text in ((1, 1, "1"), (8, 1, "8"), (8, 2, "8, two executables")):
+            cells = []
+            for sides in (own[:count], peers[:count]):
+                samples = [concurrent(sides, args, callers) for _ in range(rounds)]
+                calls, seconds = max(s[0] for s in samples), min(s[1] for s in samples)
+                cells += [f"{calls:.0f}", f"{seconds * 1e6:.1f}"]
+            table.add_row(f"4 layers of width {width}", text, *cells)
+    return table
+
+
 def table_of(rows: list[tuple[str, list[float]]], threads: int) -> Table:
     """Returns the table: times in microseconds, and ratios of one thread to many."""
     table = Table(title=f"{processor()}, {threads} threads, us")
@@ -215,7 +270,9 @@ def main() -> None:
     parser.add_argument("--bursts", type=int, default=200)
     asked = parser.parse_args()
     print(f"{sys.version.split()[0]}, ONNX Runtime {onnxruntime.__version__}", file=sys.stderr)
-    Console(width=120).print(table_of(measured(asked.threads, asked.bursts), asked.threads))
+    console = Console(width=120)
+    console.print(table_of(measured(asked.threads, asked.bursts), asked.threads))
+    console.print(callers_table(rounds=5))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import structir
 pytest.importorskip("onnxruntime")
 sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
-from benchmarks.threads import CASES, decode_step, table_of
+from benchmarks.threads import CASES, concurrent, decode_step, layers, table_of
 
 
 @pytest.mark.sampled(1)
@@ -22,6 +22,15 @@ def test_a_case_is_the_same_program_on_both_sides(name: str) -> None:
     args = CASES[name].arguments()
     own = structir.compile(CASES[name].module())["main"](*args)
     np.testing.assert_allclose(CASES[name].session(1)(*args), own, rtol=1e-3, atol=1e-3)
+
+
+def test_layers_are_the_same_program_on_both_sides() -> None:
+    case = layers(8)
+    args = case.arguments()
+    own = structir.compile(case.module())["main"]
+    np.testing.assert_allclose(case.session(1)(*args), own(*args), rtol=1e-3, atol=1e-3)
+    calls, seconds = concurrent([own], args, 2)
+    assert calls > 0 and seconds > 0
 
 
 def test_kernels_of_a_decode_step_run_on_one_thread() -> None:

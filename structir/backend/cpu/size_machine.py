@@ -29,7 +29,7 @@ LINE: Final = 64  # bytes; buffers are aligned to it
 further: Any = offset_by
 
 
-class Operations(NamedTuple):
+class SizeOperations(NamedTuple):
     """The operations of a program."""
 
     add: int = 0
@@ -45,7 +45,7 @@ class Operations(NamedTuple):
     select: int = 10
 
 
-class Head(NamedTuple):
+class ProgramHead(NamedTuple):
     """The indices of the words in front of the instructions."""
 
     inputs: int = 0  # number of registers that a call sets
@@ -54,7 +54,7 @@ class Head(NamedTuple):
     results: int = 3
 
 
-OPERATION, HEAD = Operations(), Head()
+OPERATION, HEAD = SizeOperations(), ProgramHead()
 
 
 def magnitude(value: Word) -> Word:
