@@ -22,8 +22,9 @@ from structir.analysis.lattice import (
 )
 from structir.analysis.variables import variables_in
 from structir.errors import Diagnostic, DiagnosticError, Span, StructInfoError, warn
-from structir.ir.binding_dims import bound_dims
+from structir.ir.binding_dims import bound_dims, same_named
 from structir.ir.dims import Sym
+from structir.ir.display_names import displayed
 from structir.ir.expr import (
     Call,
     DataflowVar,
@@ -86,6 +87,18 @@ def _call(call: Call) -> StructInfo:
 
 
 def _function_call(call: Call, info: FuncStructInfo) -> StructInfo:
+    """Infers a call; a message names different dims differently."""
+    try:
+        return _infer_call(call, info)
+    except DiagnosticError:
+        names = same_named([*[arg.struct_info for arg in call.args], info])
+        if not names:
+            raise
+    with displayed(names):
+        return _infer_call(call, info)
+
+
+def _infer_call(call: Call, info: FuncStructInfo) -> StructInfo:
     try:
         return derive_call_ret_struct_info(info, [deduce(a) for a in call.args])
     except DiagnosticError as error:
@@ -237,6 +250,18 @@ def annotate(
     check = base_check(declared, deduced)
     if check is PASS:
         return deduced if type(value) is Tuple else declared
+    with displayed(same_named([deduced, declared])):
+        return _reject_or_assume(declared, deduced, check, subject, span, value)
+
+
+def _reject_or_assume(
+    declared: StructInfo,
+    deduced: StructInfo,
+    check: int,
+    subject: str,
+    span: Span | None,
+    value: Expr | None,
+) -> StructInfo:
     if check is FAIL_L0 or contradicts(declared, deduced):
         value_span = value.span if value is not None else None
         op = callee_name(value) if isinstance(value, Call) else None

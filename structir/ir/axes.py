@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import attrs
 
+from structir.ir.display_names import display_name
 from structir.ir.node import Node
 from structir.ir.polynomial import Dim, Poly
 
@@ -24,7 +25,7 @@ class RowVar:
         self.order = next(_ORDERS)
 
     def __repr__(self) -> str:
-        return f"*{self.name or f'r{self.order}'}"
+        return f"*{display_name(self) or f'r{self.order}'}"
 
     def __iter__(self) -> Iterator[RowVar]:
         """Yields the row variable itself, for `(*s, "n")` in Python."""

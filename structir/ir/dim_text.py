@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from structir.ir.display_names import display_name
 from structir.ir.polynomial import Atom, Dim, Monomial, Opaque, Poly, Sym
 
 NameOf = Callable[[Sym], str]
@@ -13,16 +14,12 @@ CALLED = ("min", "max")
 SUM, PRODUCT, ATOM, COMPARISON = 1, 2, 3, 0  # binding strengths
 
 
-def _own_name(variable: Sym) -> str:
-    return variable.name
-
-
-def text(dim: Dim, name_of: NameOf = _own_name) -> str:
+def text(dim: Dim, name_of: NameOf = display_name) -> str:
     """Prints a dim in a program: terms by falling degree and variable age, then the constant."""
     return str(dim) if type(dim) is not Poly else _sum(dim, name_of, _program_call)[0]
 
 
-def python_text(dim: Dim, name_of: NameOf = _own_name) -> str:
+def python_text(dim: Dim, name_of: NameOf = display_name) -> str:
     """Prints a dim in generated code: plain Python that also compiles to a kernel."""
     return str(dim) if type(dim) is not Poly else _sum(dim, name_of, _python_call)[0]
 

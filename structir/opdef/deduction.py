@@ -9,6 +9,8 @@ import attrs
 
 from structir.errors import Diagnostic, DiagnosticError, Span, StructInfoError
 from structir.ir import dims
+from structir.ir.binding_dims import same_named
+from structir.ir.display_names import displayed
 from structir.ir.expr import Call, Expr, PrimValue, Tuple, Var
 from structir.ir.struct_info import (
     PrimStructInfo,
@@ -95,6 +97,24 @@ def _deduce(
     attributes: Mapping[str, Any],
     span: Span | None,
     message_args: tuple[Expr, ...] | None = None,
+) -> StructInfo:
+    """Infers the StructInfo without memo; messages name different dims differently."""
+    try:
+        return _deduce_or_explain(definition, args, attributes, span, message_args)
+    except StructInfoError:
+        names = same_named([arg.struct_info for arg in (*args, *(message_args or ()))])
+        if not names:
+            raise
+    with displayed(names):
+        return _deduce_or_explain(definition, args, attributes, span, message_args)
+
+
+def _deduce_or_explain(
+    definition: DeclaredOp,
+    args: tuple[Expr, ...],
+    attributes: Mapping[str, Any],
+    span: Span | None,
+    message_args: tuple[Expr, ...] | None,
 ) -> StructInfo:
     """Infers the StructInfo without memo; messages show `message_args` instead of `args`."""
     resolved: ResolvedCall | None = None

@@ -9,6 +9,7 @@ from typing import Any
 from structir.ir.axes import RowVar
 from structir.ir.dims import Poly, Sym
 from structir.ir.dims import sym as new_sym
+from structir.ir.display_names import display_name
 from structir.ir.expr import Var
 from structir.printer.syntax import RESERVED
 
@@ -41,7 +42,7 @@ class NameScope:
         """Returns the name of a symbolic dim."""
         name = self.of.get(sym)
         if name is None:
-            name = self.of[sym] = self._free(sym.name)
+            name = self.of[sym] = self._free(display_name(sym))
             self.twins[sym] = new_sym(name)
         return name
 
@@ -49,7 +50,7 @@ class NameScope:
         """Returns the starred name of a row variable, `*s`."""
         name = self.of.get(row)
         if name is None:
-            stem = f"*{row.name or 'r'}"
+            stem = f"*{display_name(row) or 'r'}"
             others = (f"{stem}_{count}" for count in itertools.count(1))
             name = (
                 stem if stem not in self._used else next(n for n in others if n not in self._used)
