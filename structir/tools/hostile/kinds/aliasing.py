@@ -22,7 +22,7 @@ CALLS = 3
 
 
 @attrs.frozen
-class Case:
+class AliasingCase:
     """A program and the arguments of its function main."""
 
     module: IRModule
@@ -32,14 +32,14 @@ class Case:
         return self.module.script()
 
 
-def sample(random: Random) -> Case:
+def sample(random: Random) -> AliasingCase:
     """Generates a random program."""
     seed = random.randrange(1 << 31)
     module = random_module(seed, 4)
-    return Case(module, list(random_arguments(module["main"], seed)))
+    return AliasingCase(module, list(random_arguments(module["main"], seed)))
 
 
-def check(case: Case) -> None:
+def check(case: AliasingCase) -> None:
     """Calls the interpreter and the compiled program, and overwrites every result."""
     text = case.module.script()
     interpreted = partial(structir.interpret, case.module, "main")

@@ -26,7 +26,7 @@ ROUNDINGS = 64  # allowed, in units of the last place
 
 
 @attrs.frozen
-class Call:
+class OpForm:
     """A call of one op; whether each element of the result depends on one element of `x`."""
 
     text: str
@@ -44,16 +44,16 @@ class Call:
 
 
 @attrs.frozen
-class Case:
+class ExtremeCall:
     """A call and its operands."""
 
-    call: Call
+    call: OpForm
     dtype: str
     operands: tuple[Any, ...]
 
 
 @cache
-def calls() -> tuple[Call, ...]:
+def calls() -> tuple[OpForm, ...]:
     """Returns the calls of ops that are valid on float matrices and have one float result."""
     names = [
         op.name for op in registered_ops() if type(op.definition).__module__.startswith("structir.")
@@ -62,11 +62,11 @@ def calls() -> tuple[Call, ...]:
     return tuple([call for call in map(_call, texts) if call is not None])
 
 
-def _call(text: str) -> Call | None:
+def _call(text: str) -> OpForm | None:
     x = np.array([[0.5, 1.5], [2.5, 3.5]], "float32")
     changed = x.copy()
     changed[0, 0] = 0.75
-    call = Call(text, False)
+    call = OpForm(text, False)
     try:
         a, b, again = [call.interpreted("float32", (each, x)) for each in (x, changed, x)]
     except StructIRError:
@@ -78,16 +78,16 @@ def _call(text: str) -> Call | None:
     ):
         return None
     same = a.shape == x.shape and np.array_equal(np.delete(a, 0), np.delete(b, 0), True)
-    return Call(text, same)
+    return OpForm(text, same)
 
 
-def sample(random: Random) -> Case:
+def sample(random: Random) -> ExtremeCall:
     """Generates operands of extreme numbers, or rows of alternating magnitudes."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         call, dtype = random.choice(calls()), random.choice(DTYPES)
     shape = random.randint(1, 3), random.choice(LENGTHS)
-    return Case(call, dtype, tuple([_operand(random, dtype, shape) for _ in range(2)]))
+    return ExtremeCall(call, dtype, tuple([_operand(random, dtype, shape) for _ in range(2)]))
 
 
 def _operand(random: Random, dtype: str, shape: tuple[int, int]) -> Any:
@@ -109,7 +109,7 @@ def _operand(random: Random, dtype: str, shape: tuple[int, int]) -> Any:
     return np.array(elements).reshape(shape).astype(numpy_dtype(dtype))
 
 
-def check(case: Case) -> None:
+def check(case: ExtremeCall) -> None:
     """Compares every element of the compiled result."""
     call, dtype = case.call, case.dtype
     with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -132,7 +132,7 @@ def check(case: Case) -> None:
         )
 
 
-def _valid(case: Case, actual: Any, narrow: Any, wide: Any, kind: Any) -> Any:
+def _valid(case: ExtremeCall, actual: Any, narrow: Any, wide: Any, kind: Any) -> Any:
     """Returns for each element whether it is right."""
     unit = float(ml_dtypes.finfo(kind).eps)
     least = float(ml_dtypes.finfo(kind).tiny)

@@ -30,16 +30,16 @@ BODIES = (
 
 
 @attrs.frozen
-class Case:
+class SizedCalls:
     """A body, and the seed of the sizes."""
 
     body: str
     seed: int
 
 
-def sample(random: Random) -> Case:
+def sample(random: Random) -> SizedCalls:
     """Chooses a body."""
-    return Case(random.choice(BODIES), random.randrange(1 << 31))
+    return SizedCalls(random.choice(BODIES), random.randrange(1 << 31))
 
 
 @cache
@@ -52,7 +52,7 @@ def _main(body: str) -> Any:
 def _memory_at_start() -> int:
     """Returns the memory after a warm-up with every body."""
     for body in BODIES:
-        _call(Case(body, 0), WARM_UP)
+        _call(SizedCalls(body, 0), WARM_UP)
     return resident()
 
 
@@ -62,14 +62,14 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE
 
 
-def _call(case: Case, calls: int) -> None:
+def _call(case: SizedCalls, calls: int) -> None:
     main, random = _main(case.body), Random(case.seed)
     x = np.zeros(LARGEST, np.float32)
     for _ in range(calls):
         main(x[: random.randint(1, LARGEST)])
 
 
-def check(case: Case) -> None:
+def check(case: SizedCalls) -> None:
     """Calls with random sizes, and compares the memory with that after the first calls."""
     before = _memory_at_start()
     _call(case, CALLS)
