@@ -11,11 +11,13 @@ from typing import Any
 import attrs
 import numpy as np
 
-import structir
 from structir.errors import StructIRError
 from structir.ir.module import IRModule
+from structir.lazy import lazy_module
 from structir.tools.comparison import Disagreement
 from structir.tools.generate import random_arguments, random_module
+
+structir = lazy_module("structir")
 
 TEST_SEEDS = 8
 CALLS = 3

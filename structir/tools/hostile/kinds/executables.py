@@ -12,15 +12,17 @@ from typing import Any
 import attrs
 import numpy as np
 
-import structir
 from structir.backend import cache as disk
 from structir.backend.cpu import kernels, objects
 from structir.errors import StructIRError
+from structir.lazy import lazy_module
 from structir.printer.files.safetensors_file import mapped_file, write_file
 from structir.tools.comparison import Disagreement
 from structir.tools.hostile.mutation import VALUES, changed_bytes, mutated
 from structir.tools.hostile.private_cache import planted_code, private_folder, require_no_marker
 from structir.tools.hostile.stored_model import check_results, model
+
+structir = lazy_module("structir")
 
 PLANS, CODE = "plans ", "machine code "
 

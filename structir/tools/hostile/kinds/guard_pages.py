@@ -11,13 +11,15 @@ from typing import Any
 import attrs
 import numpy as np
 
-import structir
 from structir.backend import plan
 from structir.backend.kernel_calls import KernelRunner
 from structir.errors import StructIRError
 from structir.interpret.kernels import KernelValue, run_kernel
+from structir.lazy import lazy_module
 from structir.tools.comparison import Disagreement
 from structir.tools.hostile.guarded_memory import guarded
+
+structir = lazy_module("structir")
 
 GREATEST = 2**63 - 1
 EXTREME = (0, 1, 2, 5, -1, 2**61, 2**62, 2**62 + 2**60, GREATEST, -GREATEST, -GREATEST - 1)
@@ -45,7 +47,14 @@ class GuardedProgram:
 
 
 # Expressions of integers, some of which equal one of their operands unless they wrap.
-FORMS = ("{} + {}", "{} - {}", "{} * {}", "{} // {}", "{} % {}", "{0} * 4 // 4 + {1}")
+FORMS: tuple[str, ...] = (
+    "{} + {}",
+    "{} - {}",
+    "{} * {}",
+    "{} // {}",
+    "{} % {}",
+    "{0} * 4 // 4 + {1}",
+)
 FORMS += ("({0} + {1}) - {1}", "({0} * 4 + {1} * 4) // 4 - {1}", "min({}, {})", "max({}, {})")
 LEAVES = ("i", "i", "k", "u[i]", "n", "m", "2", str(2**62), str(GREATEST))
 
@@ -127,7 +136,12 @@ def whole_loops(random: Random) -> GuardedProgram:
     return kernel(body, [(X, np.array([start, stop]), 1)])
 
 
-USES = ("{0} > {1}", "R.take(w, {0})", "R.take(w, {0}, mode='clip')", "R.take(w, {0}, mode='wrap')")
+USES: tuple[str, ...] = (
+    "{0} > {1}",
+    "R.take(w, {0})",
+    "R.take(w, {0}, mode='clip')",
+    "R.take(w, {0}, mode='wrap')",
+)
 USES += ("R.sum({0} * {1})", "R.cumsum({0})", "R.prod({0})", "R.max({0} - {1})")
 USES += ("R.where({0} < {1}, x, y)", "R.astype({0}, 'int8')", "-{0} // {1}", "{0} + {1} > {0}")
 USES += ("R.scatter_elements(w, x + {0}, x, axis=0)",)
@@ -205,7 +219,7 @@ def check(case: GuardedProgram) -> None:
 
 
 def _kernel_runs(case: GuardedProgram) -> Any:
-    definition = structir.parse(case.text)["f"]
+    definition: Any = structir.parse(case.text)["f"]
 
     def filled(run: Any) -> Callable[..., Any]:
         value = KernelValue(definition, run)

@@ -13,9 +13,11 @@ from typing import Any
 import attrs
 import numpy as np
 
-import structir
 from structir.backend.cache import LOCATION
+from structir.lazy import lazy_module
 from structir.tools.comparison import Disagreement
+
+structir = lazy_module("structir")
 
 TEST_SEEDS = 2
 KERNELS = 3

@@ -9,8 +9,10 @@ from typing import Any
 import attrs
 import numpy as np
 
-import structir
 from structir.ir.dtype import numpy_dtype
+from structir.lazy import lazy_module
+
+structir = lazy_module("structir")
 
 DTYPES = (
     "float16",

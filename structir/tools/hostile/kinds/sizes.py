@@ -12,8 +12,10 @@ from typing import Any
 import attrs
 import numpy as np
 
-import structir
+from structir.lazy import lazy_module
 from structir.tools.comparison import Disagreement
+
+structir = lazy_module("structir")
 
 TEST_SEEDS = 1
 CALLS = 20_000  # of one case
