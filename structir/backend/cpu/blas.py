@@ -67,8 +67,7 @@ def multiply_matrices(
 ) -> Any:
     """c[m, n] = a[m, k] @ b[k, n], given strides; each operand has unit stride along one axis.
 
-    Fortran sees the transposes: c' = b' @ a'. A leading dimension must be at least the length of
-    its line even where there is one line only and the stride means nothing.
+    Fortran sees the transposes: c' = b' @ a'. A leading dimension is at least its line's length.
     """
     routine = ROUTINES[a.dtype]
     require_symbol(f"structir_{routine}")

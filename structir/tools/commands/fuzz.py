@@ -184,6 +184,11 @@ def fuzz(
         return
     fuzz_run = FuzzRun(tuple(check or checks.CHECKS), size, output)
     interrupted = _run(fuzz_run, _seeds(first, programs, minutes))
+    _report(fuzz_run, first, interrupted, json)
+
+
+def _report(fuzz_run: FuzzRun, first: int, interrupted: bool, json: bool) -> None:
+    """Prints the results; exits with an error code after a failure."""
     if json:
         write(fuzz_run.data() | {"seed": first, "interrupted": interrupted})
     else:

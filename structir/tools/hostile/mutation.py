@@ -59,12 +59,12 @@ def changed_bytes(data: bytes, random: Random) -> bytes:
     """Returns the data truncated, or with some bytes changed, inserted or removed."""
     content = bytearray(data)
     if random.random() < 0.2:
-        return data[: random.randrange(len(data))]
-    for _ in range(random.randint(1, 8)):
+        return data[: random.randrange(len(data) + 1)]
+    for _ in range(random.randint(1, 8) if data else 0):
         start = random.randrange(len(content))
         if random.random() < 0.8:
             content[start] = random.randrange(256)
         else:
-            length = random.randint(1, 4)
-            content[start : start + length] = random.randbytes(random.randint(0, 4))
+            end = start + random.randint(1, 4)
+            content[start:end] = random.randbytes(random.randint(1, 4))
     return bytes(content)

@@ -7,14 +7,16 @@ from typing import Any
 
 import numpy as np
 
-import structir
 from structir.backend import cache as disk
 from structir.backend.cached_plans import CachedPlans
 from structir.backend.executable import options_text
 from structir.backend.loops.writer import MissingCodeError
 from structir.errors import StructIRError
 from structir.interpret.out_of_memory import within_memory
+from structir.lazy import lazy_module
 from structir.tools.hostile.private_cache import private_folder
+
+structir = lazy_module("structir")
 
 TEXT = """
 @R.function

@@ -11,18 +11,20 @@ from typing import Any
 import attrs
 import numpy as np
 
-import structir
 from structir.errors import StructIRError
 from structir.ir.module import IRModule
+from structir.lazy import lazy_module
 from structir.tools.comparison import Disagreement
 from structir.tools.generate import random_arguments, random_module
+
+structir = lazy_module("structir")
 
 TEST_SEEDS = 8
 CALLS = 3
 
 
 @attrs.frozen
-class Case:
+class AliasingCase:
     """A program and the arguments of its function main."""
 
     module: IRModule
@@ -32,14 +34,14 @@ class Case:
         return self.module.script()
 
 
-def sample(random: Random) -> Case:
+def sample(random: Random) -> AliasingCase:
     """Generates a random program."""
     seed = random.randrange(1 << 31)
     module = random_module(seed, 4)
-    return Case(module, list(random_arguments(module["main"], seed)))
+    return AliasingCase(module, list(random_arguments(module["main"], seed)))
 
 
-def check(case: Case) -> None:
+def check(case: AliasingCase) -> None:
     """Calls the interpreter and the compiled program, and overwrites every result."""
     text = case.module.script()
     interpreted = partial(structir.interpret, case.module, "main")

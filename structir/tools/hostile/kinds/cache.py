@@ -22,7 +22,7 @@ KERNEL = """def kernel(a, lo, hi):
 
 
 @attrs.frozen
-class Case:
+class ChangedEntry:
     """The contents of a cache entry; whether its checksum is valid."""
 
     content: bytes
@@ -40,23 +40,23 @@ def _entry() -> disk.CacheEntry:
     return entry
 
 
-def sample(random: Random) -> Case:
+def sample(random: Random) -> ChangedEntry:
     """Generates an entry. Changed code under a valid checksum is truncated: other changes of it
     are forged machine code, which is trusted."""
     entry, key = _entry(), objects.key_of(KERNEL)
     how = random.randrange(4)
     if how == 0:
-        return Case(changed_bytes(disk.packed(key, entry), random), False)
+        return ChangedEntry(changed_bytes(disk.packed(key, entry), random), False)
     facts, data = dict(entry.facts), entry.data
     if how == 1:
         data = data[: random.randrange(len(data))]
     else:
         changed = mutated({"facts": facts}, random, [planted_code()]).get("facts")
         facts = changed if isinstance(changed, dict) else {}
-    return Case(disk.packed(key, disk.CacheEntry(facts, data)), True)
+    return ChangedEntry(disk.packed(key, disk.CacheEntry(facts, data)), True)
 
 
-def check(case: Case) -> None:
+def check(case: ChangedEntry) -> None:
     """Writes the entry and loads it."""
     _entry()
     store = disk.store()

@@ -12,21 +12,23 @@ from typing import Any
 import attrs
 import numpy as np
 
-import structir
 from structir.backend import cache as disk
 from structir.backend.cpu import kernels, objects
 from structir.errors import StructIRError
+from structir.lazy import lazy_module
 from structir.printer.files.safetensors_file import mapped_file, write_file
 from structir.tools.comparison import Disagreement
 from structir.tools.hostile.mutation import VALUES, changed_bytes, mutated
 from structir.tools.hostile.private_cache import planted_code, private_folder, require_no_marker
 from structir.tools.hostile.stored_model import check_results, model
 
+structir = lazy_module("structir")
+
 PLANS, CODE = "plans ", "machine code "
 
 
 @attrs.frozen
-class Case:
+class ChangedExecutable:
     """The contents of a file; whether its plans and its code are those of the program, so that it
     may be called."""
 
@@ -41,28 +43,28 @@ def _original() -> bytes:
     return path.read_bytes()
 
 
-def sample(random: Random) -> Case:
+def sample(random: Random) -> ChangedExecutable:
     """Generates a file."""
     how = random.choice([_with_plans, _with_plans, _with_code, _with_facts, _with_bytes])
     return how(random)
 
 
-def _with_bytes(random: Random) -> Case:
+def _with_bytes(random: Random) -> ChangedExecutable:
     """Changes bytes of the header or the text, which no checksum of machine code covers."""
-    return Case(changed_bytes(_original(), random), False)
+    return ChangedExecutable(changed_bytes(_original(), random), False)
 
 
-def _with_plans(random: Random) -> Case:
+def _with_plans(random: Random) -> ChangedExecutable:
     arrays, facts = _contents()
     name = next(n for n in arrays if n.startswith(PLANS))
     key = name.removeprefix(PLANS)
     plans: Any = json.loads(disk.unpacked(key, arrays[name].tobytes()).data)  # type: ignore[union-attr]
     plans = mutated(plans, random, [planted_code()])
     arrays[name] = _packed(key, disk.CacheEntry({}, json.dumps(plans).encode()))
-    return Case(_file_of(arrays, facts), False)
+    return ChangedExecutable(_file_of(arrays, facts), False)
 
 
-def _with_code(random: Random) -> Case:
+def _with_code(random: Random) -> ChangedExecutable:
     """Truncates machine code, or changes its metadata."""
     arrays, facts = _contents()
     name = random.choice([n for n in sorted(arrays) if n.startswith(CODE)])
@@ -75,10 +77,10 @@ def _with_code(random: Random) -> Case:
         changed = mutated({"facts": described}, random, [planted_code()]).get("facts")
         described = changed if isinstance(changed, dict) else {}
     arrays[name] = _packed(key, disk.CacheEntry(described, data))
-    return Case(_file_of(arrays, facts), False)
+    return ChangedExecutable(_file_of(arrays, facts), False)
 
 
-def _with_facts(random: Random) -> Case:
+def _with_facts(random: Random) -> ChangedExecutable:
     """Changes or removes metadata of the file."""
     arrays, facts = _contents()
     name = random.choice(sorted(facts))
@@ -88,7 +90,7 @@ def _with_facts(random: Random) -> Case:
         facts[name] = json.dumps(random.choice(VALUES))
     else:
         facts[name] = changed_bytes(facts[name].encode(), random).decode(errors="replace")
-    return Case(_file_of(arrays, facts), name != "structir")
+    return ChangedExecutable(_file_of(arrays, facts), name != "structir")
 
 
 def _contents() -> tuple[dict[str, Any], dict[str, str]]:
@@ -108,7 +110,7 @@ def _file_of(arrays: dict[str, Any], facts: dict[str, str]) -> bytes:
     return path.read_bytes()
 
 
-def check(case: Case) -> None:
+def check(case: ChangedExecutable) -> None:
     """Loads the file in a process without its machine code; calls what is genuine."""
     path = private_folder() / "model.sir"
     path.write_bytes(case.content)

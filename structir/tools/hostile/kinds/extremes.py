@@ -12,11 +12,13 @@ import attrs
 import ml_dtypes
 import numpy as np
 
-import structir
 from structir.errors import StructIRError
 from structir.ir.dtype import is_float, numpy_dtype
 from structir.ir.op import registered_ops
+from structir.lazy import lazy_module
 from structir.tools.comparison import Disagreement
+
+structir = lazy_module("structir")
 
 DTYPES = ("float32", "float32", "float64", "float16", "bfloat16")
 LENGTHS = (1, 2, 3, 7, 8, 9, 16, 33, 100, 1000)
@@ -26,7 +28,7 @@ ROUNDINGS = 64  # allowed, in units of the last place
 
 
 @attrs.frozen
-class Call:
+class OpForm:
     """A call of one op; whether each element of the result depends on one element of `x`."""
 
     text: str
@@ -44,16 +46,16 @@ class Call:
 
 
 @attrs.frozen
-class Case:
+class ExtremeCall:
     """A call and its operands."""
 
-    call: Call
+    call: OpForm
     dtype: str
     operands: tuple[Any, ...]
 
 
 @cache
-def calls() -> tuple[Call, ...]:
+def calls() -> tuple[OpForm, ...]:
     """Returns the calls of ops that are valid on float matrices and have one float result."""
     names = [
         op.name for op in registered_ops() if type(op.definition).__module__.startswith("structir.")
@@ -62,11 +64,11 @@ def calls() -> tuple[Call, ...]:
     return tuple([call for call in map(_call, texts) if call is not None])
 
 
-def _call(text: str) -> Call | None:
+def _call(text: str) -> OpForm | None:
     x = np.array([[0.5, 1.5], [2.5, 3.5]], "float32")
     changed = x.copy()
     changed[0, 0] = 0.75
-    call = Call(text, False)
+    call = OpForm(text, False)
     try:
         a, b, again = [call.interpreted("float32", (each, x)) for each in (x, changed, x)]
     except StructIRError:
@@ -78,20 +80,20 @@ def _call(text: str) -> Call | None:
     ):
         return None
     same = a.shape == x.shape and np.array_equal(np.delete(a, 0), np.delete(b, 0), True)
-    return Call(text, same)
+    return OpForm(text, same)
 
 
-def sample(random: Random) -> Case:
+def sample(random: Random) -> ExtremeCall:
     """Generates operands of extreme numbers, or rows of alternating magnitudes."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         call, dtype = random.choice(calls()), random.choice(DTYPES)
     shape = random.randint(1, 3), random.choice(LENGTHS)
-    return Case(call, dtype, tuple([_operand(random, dtype, shape) for _ in range(2)]))
+    return ExtremeCall(call, dtype, tuple([_operand(random, dtype, shape) for _ in range(2)]))
 
 
 def _operand(random: Random, dtype: str, shape: tuple[int, int]) -> Any:
-    finfo: Any = ml_dtypes.finfo(numpy_dtype(dtype))
+    finfo = _finfo(numpy_dtype(dtype))
     greatest, size = float(finfo.max), shape[0] * shape[1]
     half = greatest**0.5
     values = [0.0, float(finfo.smallest_subnormal), float(finfo.tiny), 0.1, 1.0, 10.0, 88.0]
@@ -109,7 +111,7 @@ def _operand(random: Random, dtype: str, shape: tuple[int, int]) -> Any:
     return np.array(elements).reshape(shape).astype(numpy_dtype(dtype))
 
 
-def check(case: Case) -> None:
+def check(case: ExtremeCall) -> None:
     """Compares every element of the compiled result."""
     call, dtype = case.call, case.dtype
     with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -123,7 +125,7 @@ def check(case: Case) -> None:
         actual = structir.compile(call.program(dtype))["main"](*case.operands)
         if actual.shape != narrow.shape or actual.dtype != kind:
             raise Disagreement(f"expected {narrow!r}, found {actual!r}")
-        valid = _valid(case, *[a.astype("float64") for a in (actual, narrow, wide)], kind)
+        valid = _valid(case, actual, narrow, wide)
     if not valid.all():
         index = np.unravel_index(int(np.argmin(valid)), valid.shape)
         raise Disagreement(
@@ -132,10 +134,15 @@ def check(case: Case) -> None:
         )
 
 
-def _valid(case: Case, actual: Any, narrow: Any, wide: Any, kind: Any) -> Any:
-    """Returns for each element whether it is right."""
-    unit = float(ml_dtypes.finfo(kind).eps)
-    least = float(ml_dtypes.finfo(kind).tiny)
+def _finfo(dtype: Any) -> Any:
+    finfo: Any = ml_dtypes.finfo
+    return finfo(dtype)
+
+
+def _valid(case: ExtremeCall, *results: Any) -> Any:
+    """Returns for each element of the compiled result whether it is right."""
+    unit, least = float(_finfo(results[0].dtype).eps), float(_finfo(results[0].dtype).tiny)
+    actual, narrow, wide = [a.astype("float64") for a in results]
     absolute = least * unit + ROUNDINGS * _finite(np.abs(narrow - wide))
     if not case.call.is_elementwise:  # terms of any order
         sizes = [_finite(np.abs(a.astype("float64"))) for a in case.operands]

@@ -15,9 +15,11 @@ from typing import Any
 import attrs
 import numpy as np
 
-import structir
 from structir.backend import plan
+from structir.lazy import lazy_module
 from structir.tools.comparison import Disagreement
+
+structir = lazy_module("structir")
 
 TEST_SEEDS = 3
 CHILD_SECONDS = 60  # then an alarm ends a child that hangs
@@ -30,7 +32,7 @@ def main(x: R.Tensor(("n", "k"), "float32"), w: R.Tensor(("k", "m"), "float32"))
 
 
 @attrs.frozen
-class Case:
+class ForkCase:
     """The threads that call, the threads of a call, and the time until the fork."""
 
     callers: int
@@ -39,10 +41,10 @@ class Case:
     sizes: tuple[int, int, int]
 
 
-def sample(random: Random) -> Case:
+def sample(random: Random) -> ForkCase:
     """Generates a case."""
     sizes = random.randint(1, 90), random.randint(1, 40), random.randint(1, 40)
-    return Case(random.randint(1, 4), random.randint(1, 3), random.uniform(0, 0.02), sizes)
+    return ForkCase(random.randint(1, 4), random.randint(1, 3), random.uniform(0, 0.02), sizes)
 
 
 @cache
@@ -51,7 +53,7 @@ def _main(threads: int) -> Any:
     return structir.compile(structir.parse(TEXT), num_threads=threads)["main"]
 
 
-def check(case: Case) -> None:
+def check(case: ForkCase) -> None:
     """Forks while threads call; the child calls and starts threads of its own."""
     main = _main(case.threads)
     n, k, m = case.sizes

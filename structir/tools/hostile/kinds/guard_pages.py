@@ -11,13 +11,15 @@ from typing import Any
 import attrs
 import numpy as np
 
-import structir
 from structir.backend import plan
 from structir.backend.kernel_calls import KernelRunner
 from structir.errors import StructIRError
 from structir.interpret.kernels import KernelValue, run_kernel
+from structir.lazy import lazy_module
 from structir.tools.comparison import Disagreement
 from structir.tools.hostile.guarded_memory import guarded
+
+structir = lazy_module("structir")
 
 GREATEST = 2**63 - 1
 EXTREME = (0, 1, 2, 5, -1, 2**61, 2**62, 2**62 + 2**60, GREATEST, -GREATEST, -GREATEST - 1)
@@ -32,7 +34,7 @@ Runs = list[tuple[Any, ...]]
 
 
 @attrs.frozen
-class Case:
+class GuardedProgram:
     """A program, its arguments, and whether errors have the same message compiled."""
 
     text: str
@@ -45,7 +47,14 @@ class Case:
 
 
 # Expressions of integers, some of which equal one of their operands unless they wrap.
-FORMS = ("{} + {}", "{} - {}", "{} * {}", "{} // {}", "{} % {}", "{0} * 4 // 4 + {1}")
+FORMS: tuple[str, ...] = (
+    "{} + {}",
+    "{} - {}",
+    "{} * {}",
+    "{} // {}",
+    "{} % {}",
+    "{0} * 4 // 4 + {1}",
+)
 FORMS += ("({0} + {1}) - {1}", "({0} * 4 + {1} * 4) // 4 - {1}", "min({}, {})", "max({}, {})")
 LEAVES = ("i", "i", "k", "u[i]", "n", "m", "2", str(2**62), str(GREATEST))
 
@@ -69,7 +78,7 @@ def runs_of(dtype: str) -> Runs:
 
 def kernel(
     body: str, runs: Runs, u: str = "int64", dtype: str = "int64", messages: bool = True
-) -> Case:
+) -> GuardedProgram:
     """Returns a kernel that fills `out` from `x`, an array `u` of a dtype, and a number `k`."""
     text = f"""
 @I.kernel
@@ -77,23 +86,23 @@ def f(x: R.Tensor(("n",), "{dtype}"), u: R.Tensor(("m",), "{u}"),
       k_: R.Prim("int64", value="k"), out: R.Tensor((4,), "{dtype}")):
     {body}
 """
-    return Case(text, runs, dtype, messages)
+    return GuardedProgram(text, runs, dtype, messages)
 
 
-def reads(random: Random) -> Case:
+def reads(random: Random) -> GuardedProgram:
     """Elements at computed indices."""
     index = random.choice(["{}", "({}) % n", "abs({}) % 3"]).format(integer(random))
     return kernel(f"for i in range(m):\n        out[i] = x[{index}]", runs_of("int64"))
 
 
-def writes(random: Random) -> Case:
+def writes(random: Random) -> GuardedProgram:
     """Elements written at computed indices, which are assigned to a name."""
     index = random.choice(["{}", "({}) % m"]).format(integer(random))
     lines = f"at = {index}\n        out[at] = {integer(random)}"
     return kernel(f"for i in range(m):\n        {lines}", runs_of("int64"))
 
 
-def narrow_dtypes(random: Random) -> Case:
+def narrow_dtypes(random: Random) -> GuardedProgram:
     """Indices that wrap in their own dtype."""
     dtype = random.choice(INTS)
     index = integer(random, ("u[i]", "u[i]", "u[0]", "1", "2", "100"))
@@ -101,7 +110,7 @@ def narrow_dtypes(random: Random) -> Case:
     return kernel(f"for i in range(m):\n        {lines}", runs_of(dtype), dtype)
 
 
-def counted_loops(random: Random) -> Case:
+def counted_loops(random: Random) -> GuardedProgram:
     """Loops between computed numbers, which are left after some iterations."""
     start, stop = integer(random), integer(random)
     step = random.choice([1, 2, -1, -2, 2**62, -(2**62), GREATEST])
@@ -115,7 +124,7 @@ def counted_loops(random: Random) -> Case:
     return kernel(body, runs_of("int64"))
 
 
-def whole_loops(random: Random) -> Case:
+def whole_loops(random: Random) -> GuardedProgram:
     """Loops up to the last numbers."""
     start, stop, step = random.choice(ENDS), random.choice(ENDS), random.choice(STEPS)
     if (stop - start) // step > 100:
@@ -127,13 +136,18 @@ def whole_loops(random: Random) -> Case:
     return kernel(body, [(X, np.array([start, stop]), 1)])
 
 
-USES = ("{0} > {1}", "R.take(w, {0})", "R.take(w, {0}, mode='clip')", "R.take(w, {0}, mode='wrap')")
+USES: tuple[str, ...] = (
+    "{0} > {1}",
+    "R.take(w, {0})",
+    "R.take(w, {0}, mode='clip')",
+    "R.take(w, {0}, mode='wrap')",
+)
 USES += ("R.sum({0} * {1})", "R.cumsum({0})", "R.prod({0})", "R.max({0} - {1})")
 USES += ("R.where({0} < {1}, x, y)", "R.astype({0}, 'int8')", "-{0} // {1}", "{0} + {1} > {0}")
 USES += ("R.scatter_elements(w, x + {0}, x, axis=0)",)
 
 
-def fused_ops(random: Random) -> Case:
+def fused_ops(random: Random) -> GuardedProgram:
     """Ops of integers, fused with those that use their results."""
     operands = [integer(random, ("x", "y", "z")) for _ in range(2)]
     operands = [t.replace("min(", "R.minimum(").replace("max(", "R.maximum(") for t in operands]
@@ -146,13 +160,15 @@ def main(x: {sized}, y: {sized}, w: R.Tensor(("m",), "int64")):
     return {result}
 """
     values = np.array([*EXTREME, 3])
-    return Case(text, [(values, np.roll(values, shift), np.arange(20, 25)) for shift in (0, 1, 3)])
+    return GuardedProgram(
+        text, [(values, np.roll(values, shift), np.arange(20, 25)) for shift in (0, 1, 3)]
+    )
 
 
 FILLED = "lo, hi = T.part(4)\n    for i in range(4):\n        out.flat[i] = x.flat[0]\n    "
 
 
-def parts(random: Random) -> Case:
+def parts(random: Random) -> GuardedProgram:
     """Loops of kernels in parts, whose indices are checked before them."""
     numbers = np.array(random.choices(EXTREME, k=4))
     loop = f"for i in range({random.choice(['lo, hi', 'u[2], u[3]'])}):"
@@ -171,7 +187,7 @@ CALLS += [
 ]
 
 
-def library_calls(random: Random) -> Case:
+def library_calls(random: Random) -> GuardedProgram:
     """Functions of the library on memory in steps."""
     numbers = np.array(random.choices([*EXTREME, 1, 1, 2, 2, 3], k=4))
     numbers[2] = numbers[2] or 1  # many iterations without progress take too long
@@ -179,18 +195,18 @@ def library_calls(random: Random) -> Case:
     return kernel(f"{FILLED}{random.choice(CALLS)}", runs, dtype="float32", messages=False)
 
 
-GENERATORS: tuple[Callable[[Random], Case], ...] = (
+GENERATORS: tuple[Callable[[Random], GuardedProgram], ...] = (
     *(reads, writes, narrow_dtypes, counted_loops),
     *(whole_loops, fused_ops, parts, library_calls),
 )
 
 
-def sample(random: Random) -> Case:
+def sample(random: Random) -> GuardedProgram:
     """Generates a kernel or a function of ops."""
     return random.choice(GENERATORS)(random)
 
 
-def check(case: Case) -> None:
+def check(case: GuardedProgram) -> None:
     """Compares each run, with arrays at both ends of their pages and the result in `out`."""
     interpreted, compiled = _kernel_runs(case) if "@I.kernel" in case.text else _op_runs(case)
     for arguments in case.runs:
@@ -202,8 +218,8 @@ def check(case: Case) -> None:
             _require_same(case, arguments, expected, _outcome(partial(compiled, inside, out)))
 
 
-def _kernel_runs(case: Case) -> Any:
-    definition = structir.parse(case.text)["f"]
+def _kernel_runs(case: GuardedProgram) -> Any:
+    definition: Any = structir.parse(case.text)["f"]
 
     def filled(run: Any) -> Callable[..., Any]:
         value = KernelValue(definition, run)
@@ -218,7 +234,7 @@ def _kernel_runs(case: Case) -> Any:
     return filled(run_kernel), filled(KernelRunner())
 
 
-def _op_runs(case: Case) -> Any:
+def _op_runs(case: GuardedProgram) -> Any:
     plan.MIN_SHARED_NANOSECONDS, plan.CHUNK_MULTIPLE = 0, 1  # threads share short loops, too
     module = structir.parse(case.text)
     compiled = structir.compile(module, num_threads=THREADS)["main"]
@@ -234,7 +250,7 @@ def _outcome(run: Callable[[], Any]) -> Any:
         return str(error)
 
 
-def _require_same(case: Case, arguments: Any, expected: Any, actual: Any) -> None:
+def _require_same(case: GuardedProgram, arguments: Any, expected: Any, actual: Any) -> None:
     if isinstance(expected, str):
         same = isinstance(actual, str) and (not case.messages or actual == expected)
     else:

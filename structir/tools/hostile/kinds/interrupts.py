@@ -13,9 +13,11 @@ from typing import Any
 import attrs
 import numpy as np
 
-import structir
 from structir.backend.cache import LOCATION
+from structir.lazy import lazy_module
 from structir.tools.comparison import Disagreement
+
+structir = lazy_module("structir")
 
 TEST_SEEDS = 2
 KERNELS = 3
@@ -31,7 +33,7 @@ SCANS = (
 
 
 @attrs.frozen
-class Case:
+class InterruptedProgram:
     """A program, and the processor time after which its compilation is interrupted."""
 
     text: str
@@ -41,17 +43,19 @@ class Case:
         return f"{self.text}\ninterrupted after {self.delay} s"
 
 
-def sample(random: Random) -> Case:
+def sample(random: Random) -> InterruptedProgram:
     """Generates a program of several kernels."""
     lines = []
     for k in range(KERNELS):
         inner = f"R.{random.choice(UNARY)}(x{k} * {random.random():.3f})"
         lines.append(f"    x{k + 1} = R.{random.choice(SCANS).format(inner)} + x{k}")
     head = '@R.function\ndef main(x0: R.Tensor(("n", "m"), "float32")):'
-    return Case("\n".join([head, *lines, f"    return x{KERNELS}\n"]), random.uniform(0, 0.8))
+    return InterruptedProgram(
+        "\n".join([head, *lines, f"    return x{KERNELS}\n"]), random.uniform(0, 0.8)
+    )
 
 
-def check(case: Case) -> None:
+def check(case: InterruptedProgram) -> None:
     """Interrupts the compilation; then compiles again and compares the results."""
     os.environ[LOCATION] = "off"
     signal.signal(signal.SIGINT, signal.default_int_handler)

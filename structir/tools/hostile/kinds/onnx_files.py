@@ -18,7 +18,7 @@ from structir.tools.hostile.private_cache import private_folder
 
 onnx = lazy_module("onnx")
 NUMBERS = (0, 1, -1, 2, 5, 1 << 20, 1 << 40, (1 << 63) - 1, -(1 << 63))
-NODES = (
+NODES: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
     ("Conv", "x w b", "c", {"pads": [1, 1, 1, 1]}),
     ("Relu", "c", "r", {}),
     ("MaxPool", "r", "p", {"kernel_shape": [2, 2], "strides": [2, 2]}),

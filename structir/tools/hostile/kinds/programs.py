@@ -6,11 +6,13 @@ import re
 import warnings
 from random import Random
 
-import structir
 from structir.errors import DiagnosticError
 from structir.ir.structural import structural_equal
+from structir.lazy import lazy_module
 from structir.tools.comparison import Disagreement
 from structir.tools.fuzzing import random_program
+
+structir = lazy_module("structir")
 
 PROGRAMS = 40  # random programs that are broken
 WORD = re.compile(r"(\W)")

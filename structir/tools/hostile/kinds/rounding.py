@@ -9,8 +9,10 @@ from typing import Any
 import attrs
 import numpy as np
 
-import structir
 from structir.ir.dtype import numpy_dtype
+from structir.lazy import lazy_module
+
+structir = lazy_module("structir")
 
 DTYPES = (
     "float16",
@@ -27,7 +29,7 @@ SHAPE = (5, 9)
 
 
 @attrs.frozen
-class Case:
+class RoundedChain:
     """A function and its arguments."""
 
     text: str
@@ -37,7 +39,7 @@ class Case:
         return self.text
 
 
-def sample(random: Random) -> Case:
+def sample(random: Random) -> RoundedChain:
     """Generates a chain of ops with exactly defined results."""
     dtype, values, lines = random.choice(DTYPES), ["x", "y"], []
     for k in range(random.randint(3, 7)):
@@ -49,7 +51,7 @@ def sample(random: Random) -> Case:
     arguments = [numbers.normal(size=SHAPE) * scale for _ in range(2)]
     with np.errstate(all="ignore"):
         typed = [a.astype(numpy_dtype(dtype)) for a in arguments]
-    return Case(function(dtype, lines, results), tuple(typed))
+    return RoundedChain(function(dtype, lines, results), tuple(typed))
 
 
 def _call(random: Random, dtype: str, values: list[str]) -> str:
@@ -73,7 +75,7 @@ def function(dtype: str, lines: list[str], results: list[str]) -> str:
     )
 
 
-def check(case: Case) -> None:
+def check(case: RoundedChain) -> None:
     """Compares all elements exactly."""
     module = structir.parse(case.text)
     with np.errstate(all="ignore"):

@@ -12,11 +12,14 @@ from typing import Any
 import attrs
 import numpy as np
 
-import structir
+from structir.lazy import lazy_module
 from structir.tools.comparison import Disagreement
 
+structir = lazy_module("structir")
+
 TEST_SEEDS = 1
-CALLS = 20_000
+CALLS = 20_000  # of one case
+WARM_UP = 2_000
 LARGEST = 4000  # elements of an argument
 MAX_GROWTH = 5 << 20  # bytes
 PAGE = 4096
@@ -29,16 +32,16 @@ BODIES = (
 
 
 @attrs.frozen
-class Case:
+class SizedCalls:
     """A body, and the seed of the sizes."""
 
     body: str
     seed: int
 
 
-def sample(random: Random) -> Case:
+def sample(random: Random) -> SizedCalls:
     """Chooses a body."""
-    return Case(random.choice(BODIES), random.randrange(1 << 31))
+    return SizedCalls(random.choice(BODIES), random.randrange(1 << 31))
 
 
 @cache
@@ -51,7 +54,7 @@ def _main(body: str) -> Any:
 def _memory_at_start() -> int:
     """Returns the memory after a warm-up with every body."""
     for body in BODIES:
-        _call(Case(body, 0))
+        _call(SizedCalls(body, 0), WARM_UP)
     return resident()
 
 
@@ -61,17 +64,17 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE
 
 
-def _call(case: Case) -> None:
+def _call(case: SizedCalls, calls: int) -> None:
     main, random = _main(case.body), Random(case.seed)
     x = np.zeros(LARGEST, np.float32)
-    for _ in range(CALLS):
+    for _ in range(calls):
         main(x[: random.randint(1, LARGEST)])
 
 
-def check(case: Case) -> None:
+def check(case: SizedCalls) -> None:
     """Calls with random sizes, and compares the memory with that after the first calls."""
     before = _memory_at_start()
-    _call(case)
+    _call(case, CALLS)
     growth = resident() - before
     if growth > MAX_GROWTH:
         raise Disagreement(f"memory grew by {growth} bytes")
