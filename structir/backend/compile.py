@@ -121,7 +121,9 @@ def compile(
     module = as_module(mod, "structir.compile")
     if target == "cpu" and options.pop("eager_first", False):
         check_well_formed(module)
-        return eager.EagerExecutable(module, partial(compile, module, target, num_threads, **options))
+        return eager.EagerExecutable(
+            module, partial(compile, module, target, num_threads, **options)
+        )
     make = _factory_of(target)
     option_names = list(inspect.signature(make).parameters)[1:]
     options |= {} if num_threads is None else {"num_threads": num_threads}

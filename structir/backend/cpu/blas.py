@@ -43,6 +43,12 @@ def register_blas() -> None:
 makers |= dict.fromkeys([f"structir_{routine}" for routine in ROUTINES.values()], register_blas)
 
 
+def _registered(routine: str) -> str:
+    """Makes a routine known to LLVM; returns its name."""
+    require_symbol(f"structir_{routine}")
+    return routine
+
+
 def _in_memory(builder: Any, value: Any) -> Any:
     with builder.goto_entry_block():
         slot = builder.alloca(value.type)
@@ -69,8 +75,7 @@ def multiply_matrices(
 
     Fortran sees the transposes: c' = b' @ a'. A leading dimension is at least its line's length.
     """
-    routine = ROUTINES[a.dtype]
-    require_symbol(f"structir_{routine}")
+    routine = _registered(ROUTINES[a.dtype])
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         left, right, out, m, n, k, a_row, a_column, b_row, b_column, c_row = args

@@ -19,6 +19,8 @@ from structir.backend.cpu.translation import Translation
 from structir.backend.math.bits import apart_from_tables
 from structir.ir.collection import collection_paused
 
+rewrite_fast_math: Any = fastmathpass.rewrite_module
+
 
 def translated(
     text: str, symbol: str, kinds: Sequence[Any], names: Mapping[str, Any], contracted: bool
@@ -93,7 +95,7 @@ def _library(symbol: str, context: Any, write: Callable[[Any, Any], None]) -> An
             module = library.create_ir_module(symbol)
             write(module, context)
             if context.fastmath:
-                fastmathpass.rewrite_module(module, context.fastmath)
+                rewrite_fast_math(module, context.fastmath)
             library.add_ir_module(module)
     return library
 
