@@ -87,7 +87,7 @@ class TorchImporter:
             raise DiagnosticError(
                 Diagnostic(f"{where}: expected {len(names)} operands, found {len(operands)}")
             )
-        if written_names(graph.nodes, in_place) & set(names):
+        if written_names(graph, in_place) & set(names):
             raise DiagnosticError(
                 Diagnostic(
                     f"{where} writes its operands in place, which is not supported",

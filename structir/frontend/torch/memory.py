@@ -11,9 +11,15 @@ from typing import Any, Protocol
 import attrs
 
 from structir.errors import Diagnostic, DiagnosticError
-from structir.frontend.torch.graph import NodeSpec, Ref, names_of
+from structir.frontend.torch.graph import FxGraph, Ref, names_of
 from structir.frontend.torch.node import FxNode, FxScope
-from structir.frontend.torch.registry import Write, find_view, may_copy, updated_args
+from structir.frontend.torch.registry import (
+    Write,
+    find_view,
+    is_view,
+    may_copy,
+    updated_args,
+)
 from structir.ir.expr import Expr
 
 
@@ -54,7 +60,7 @@ class AliasState:
     def record_view(self, node: FxNode) -> None:
         """Records the views that a node creates."""
         write = find_view(node.spec.target)
-        if write is None:
+        if write is None or not is_view(node.spec, node.scope.graph.tensors):
             return
         first = next(iter(node.spec.args.values()), None)
         if not isinstance(first, Ref):
@@ -158,18 +164,18 @@ def _unknown_alias(view: TensorView) -> DiagnosticError:
     )
 
 
-def written_names(nodes: tuple[NodeSpec, ...], in_place: Any) -> set[str]:
+def written_names(graph: FxGraph, in_place: Any) -> set[str]:
     """Returns the inputs of a graph that its nodes write, directly or through views."""
     base: dict[str, str] = {}
     written: set[str] = set()
-    for spec in nodes:
+    for spec in graph.nodes:
         updated = updated_args(spec.target, spec.args)
         written |= {value.name for value in updated if isinstance(value, Ref)}
         first = next(iter(spec.args.values()), None)
         if not isinstance(first, Ref):
             continue
         writes = in_place(spec.target) is not None
-        if writes or find_view(spec.target) is not None:
+        if writes or is_view(spec, graph.tensors):
             base.update(dict.fromkeys(names_of(spec.outputs), first.name))
         if writes and spec.target not in IGNORED_WRITES:
             written.add(first.name)

@@ -46,7 +46,7 @@ class Parameters:
         for spec in user:
             self._variable(spec)
         self.inputs = len(self.variables)
-        self.written_inputs = written_names(program.graph.nodes, in_place)
+        self.written_inputs = written_names(program.graph, in_place)
         self._state(archive, as_inputs)
 
     def _meta(self, spec: Input) -> Meta:

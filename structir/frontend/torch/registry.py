@@ -7,11 +7,13 @@ from typing import Any
 
 Build = Callable[[Any], Any]  # node -> results
 Write = Callable[[Any, Any], Any]  # node of a view, new elements of the view -> new base
+Condition = Callable[[Any, Mapping[str, Any]], bool]  # node spec, metadata -> is the result a view
 
 _builds: dict[str, Build] = {}
 _views: dict[str, Write | None] = {}
 _updates: dict[str, tuple[tuple[str, ...], str]] = {}
 _copies: dict[str, Callable[[Any], bool]] = {}
+_conditions: dict[str, Condition] = {}
 
 
 def torch_op(*names: str) -> Callable[[Build], Build]:
@@ -39,10 +41,15 @@ def _build_direct(op: Any) -> Build:
     return lambda node: op(node.operand("self", node.out_dtype()))
 
 
-def view_of(*names: str, copies: Callable[[Any], bool] | None = None) -> Callable[[Write], Write]:
+def view_of(
+    *names: str,
+    copies: Callable[[Any], bool] | None = None,
+    condition: Condition | None = None,
+) -> Callable[[Write], Write]:
     """Registers the decorated function as the write-back of these view ops.
 
-    `copies(node)` returns whether the op may return a copy instead of a view.
+    `copies(node)` returns whether the op may return a copy instead of a view, and
+    `condition(spec, tensors)` whether it returns a view, by the metadata of the graph's tensors.
     """
 
     def register(write: Write) -> Write:
@@ -50,6 +57,8 @@ def view_of(*names: str, copies: Callable[[Any], bool] | None = None) -> Callabl
             _views[f"aten.{name}"] = write
             if copies is not None:
                 _copies[f"aten.{name}"] = copies
+            if condition is not None:
+                _conditions[f"aten.{name}"] = condition
         return write
 
     return register
@@ -69,6 +78,15 @@ def find_build(target: str) -> Build | None:
 def find_view(target: str) -> Write | None:
     """Returns the write-back of a view op, or None if the op returns no view."""
     return _views.get(target) or _views.get(target.rpartition(".")[0])
+
+
+def is_view(spec: Any, tensors: Mapping[str, Any]) -> bool:
+    """Returns whether the result of a node may alias its first operand."""
+    if find_view(spec.target) is None:
+        return False
+    base = spec.target.rpartition(".")[0]
+    condition = _conditions.get(spec.target) or _conditions.get(base)
+    return condition is None or condition(spec, tensors)
 
 
 def may_copy(target: str) -> Callable[[Any], bool] | None:

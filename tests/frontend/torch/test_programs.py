@@ -193,6 +193,36 @@ def test_a_written_view_that_may_be_a_copy_is_valid_but_its_base_is_unknown(late
     np.testing.assert_array_equal(structir.interpret(from_pt2(file), "main", x), expected)
 
 
+ALIASES = {
+    "to.dtype": ({"dtype": 7}, (2, 3)),
+    "type_as.default": ({"other": "x"}, (2, 3)),
+    "atleast_3d.default": ({}, (2, 3, 1)),
+    "feature_dropout.default": ({"p": 0.5, "train": False}, (2, 3)),
+    "alpha_dropout.default": ({"p": 0.5, "train": False}, (2, 3)),
+    "adjoint.default": ({}, (3, 2)),
+    "broadcast_to.default": ({"size": [2, 3]}, (2, 3)),
+    "clone.default": ({}, (2, 3)),  # a copy
+}
+
+
+@pytest.mark.parametrize("name", ALIASES)
+def test_a_write_to_an_alias_is_visible_in_its_base(name: str) -> None:
+    arguments, sizes = ALIASES[name]
+    first = "input" if "dropout" in name else "self"
+    nodes = [
+        node("aten.mul.Scalar", "base", self="x", other=1.0),
+        node(f"aten.{name}", "y", **{first: "base"}, **arguments),
+        node("aten.add_.Scalar", "written", self="y", other=3.0),
+        node("aten.mul.Scalar", "z", self="base", other=2.0),
+    ]
+    values = {"x": meta(2, 3), "base": meta(2, 3), "z": meta(2, 3)}
+    values |= {"y": meta(*sizes), "written": meta(*sizes)}
+    module = from_pt2(archive(program(nodes, values, ["x"], ["z"])))
+    x = np.arange(6, dtype="float32").reshape(2, 3)
+    expected = 2 * (x if name == "clone.default" else x + 3)
+    np.testing.assert_array_equal(structir.interpret(module, "main", x), expected)
+
+
 def test_rejects_shapes_that_change_in_place():
     nodes = [node("aten.t_.default", "y", self="x")]
     with pytest.raises(DiagnosticError, match="in place is not supported"):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from structir.frontend.torch.graph import NodeSpec, names_of
 from structir.frontend.torch.node import FxNode, are_equal
 from structir.frontend.torch.ops.shapes import is_contiguous, order_of, parts_of, reorder_axes
 from structir.frontend.torch.registry import view_of
@@ -25,19 +27,52 @@ def _may_copy(node: FxNode) -> bool:
 @view_of("reshape", "flatten", "contiguous", "reshape_as", "ravel", copies=_may_copy)
 @view_of("view.default", "view_as", "unflatten", "unsqueeze", "squeeze", "_unsafe_view")
 @view_of("alias", "detach", "detach_", "lift_fresh", "positive", "lift")
+@view_of("atleast_1d.default", "atleast_2d.default", "atleast_3d.default")
 def write_reshaped(part: FxNode, update: Expr) -> Expr:
     return (
         update if are_equal(part.dims(), part.dims_of(update)) else reshape_to(update, part.dims())
     )
 
 
-@view_of("transpose.int", "permute", "t", "numpy_T", "mT", "movedim", "swapaxes", "swapdims")
+def _keeps_dtype(spec: NodeSpec, tensors: Mapping[str, Any]) -> bool:
+    """Returns whether a cast returns its operand: it does not change the dtype."""
+    names = [*names_of(spec.args.get("self")), *names_of(spec.outputs)]
+    metas = [tensors.get(name) for name in names]
+    known = [meta.dtype for meta in metas if meta is not None]
+    return len(known) == 2 and known[0] == known[1] and not spec.args.get("copy", False)
+
+
+@view_of("to", "type_as", condition=_keeps_dtype)
+@view_of(
+    *("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"),
+    condition=lambda spec, _: not spec.args.get("train") or spec.args.get("p") == 0,
+)
+def write_same(part: FxNode, update: Expr) -> Expr:
+    return update
+
+
+@view_of("unfold", "as_strided", "view.dtype")
+def reject_write(part: FxNode, update: Expr) -> Expr:
+    part.fail(
+        "a write through this view is not supported",
+        "export a functional program: `ep = ep.run_decompositions()`",
+    )
+
+
+@view_of(
+    "transpose.int", "adjoint", "permute", "t", "numpy_T", "mT", "movedim", "swapaxes", "swapdims"
+)
 def write_reordered(part: FxNode, update: Expr) -> Expr:
     order = order_of(part)
     return reorder_axes(update, [order.index(k) for k in range(len(order))])
 
 
-@view_of("expand", "expand_as", copies=lambda node: not are_equal(node.out_dims(), node.dims()))
+@view_of(
+    "expand",
+    "expand_as",
+    "broadcast_to",
+    copies=lambda node: not are_equal(node.out_dims(), node.dims()),
+)
 def write_expanded(part: FxNode, update: Expr) -> Expr:
     return update
 
@@ -83,7 +118,7 @@ def update_slice(
     return R.slice_scatter(base, update, start, end, 1, axis=axis)
 
 
-@view_of("split", "split_with_sizes", "chunk", "tensor_split")
+@view_of("split", "split_with_sizes", "chunk", "tensor_split", "unsafe_split", "unsafe_chunk")
 def write_part(part: Any, update: Expr) -> Expr:
     axis, sizes = parts_of(part)
     start = sum(sizes[: part.result_index])
