@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from structir.frontend.builder import NodeBuilder
 from structir.frontend.torch.archive import Archive, wrong
+from structir.frontend.torch.complex import ComplexTensor, split_pairs
 from structir.frontend.torch.graph import ExportedModule, Input, Meta, Ref
 from structir.frontend.torch.importer import TorchImporter
 from structir.frontend.torch.memory import written_names
@@ -30,6 +34,7 @@ class Parameters:
         self.values: dict[str, Any] = {}
         self.variables: list[Var] = []
         self.declared_sizes: dict[str, tuple[Dim, ...]] = {}  # by input name
+        self.complex_names: list[str] = []  # of inputs whose last axis holds both parts
         user = [i for i in program.inputs if i.kind == "user" and isinstance(i.value, Ref)]
         tensors = {i.value.name for i in user} & set(program.graph.tensors)
         numbers = [program.graph.scalars.get(i.value.name) for i in user]
@@ -59,6 +64,9 @@ class Parameters:
             return
         meta = self._meta(spec)
         sizes = tuple([self.symbols.dim(s) for s in meta.sizes])
+        if meta.is_complex:
+            sizes = (*sizes, 2)
+            self.complex_names.append(name)
         solved = tuple([self.solved_sizes.get((name, k), d) for k, d in enumerate(sizes)])
         var = Var(name, TensorStructInfo(solved, meta.dtype))
         self.values[name] = var
@@ -81,7 +89,13 @@ class Parameters:
             elif spec.target not in payloads:
                 raise wrong(f"{archive.name} has no data of {spec.target!r}")
             else:
-                self.values[name] = Constant(archive.tensor(spec.target, payloads[spec.target]))
+                data = archive.tensor(spec.target, payloads[spec.target])
+                self.values[name] = _constant(data)
+
+    def split_complex(self, builder: NodeBuilder) -> None:
+        """Splits the complex inputs into parts, in the function that is being built."""
+        for name in self.complex_names:
+            self.values[name] = split_pairs(builder, self.values[name])
 
     def mutated(self, program: ExportedModule) -> dict[str, str]:
         """Returns the mutated inputs and state: output names, and the names of their final
@@ -94,6 +108,12 @@ class Parameters:
             if isinstance(spec.value, Ref) and spec.value.name in self.written_inputs:
                 results[spec.target or spec.value.name] = spec.value.name
         return results
+
+
+def _constant(data: Any) -> Constant | ComplexTensor:
+    if not np.iscomplexobj(data):
+        return Constant(data)
+    return ComplexTensor(*[Constant(np.ascontiguousarray(p)) for p in (data.real, data.imag)])
 
 
 def solve_input_sizes(
