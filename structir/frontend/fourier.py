@@ -56,7 +56,7 @@ def real_inverse(emit: Emit, x: Parts, size: Dim) -> Expr:
     if mirrored[1] is not None:
         mirrored[1] = R.negative(mirrored[1])
     real, imaginary = [
-        None if p is None else emit(R.concat(Tuple((p, m)), axis=-1))
+        None if p is None or m is None else emit(R.concat(Tuple((p, m)), axis=-1))
         for p, m in zip(x, mirrored, strict=True)
     ]
     assert real is not None
@@ -89,7 +89,8 @@ def size_value(size: Dim, dtype: str) -> Expr:
     """Returns a size as a tensor of rank 0."""
     if isinstance(size, int):
         return _constant(size, dtype)
-    return R.astype(R.full(ShapeExpr(()), PrimValue(size), dtype="int64"), dtype)  # type: ignore[no-any-return]
+    result: Expr = R.astype(R.full(ShapeExpr(()), PrimValue(size), dtype="int64"), dtype)
+    return result
 
 
 def _dense(emit: Emit, x: Parts, size: Dim, bins: Dim, inverse: bool) -> tuple[Expr, Expr]:
@@ -211,10 +212,10 @@ def _constant(values: Any, dtype: str) -> Constant:
 
 
 def _sizes(x: Expr) -> tuple[Dim, ...]:
-    sizes: tuple[Dim, ...] = x.struct_info.dims  # type: ignore[union-attr]
+    sizes: tuple[Dim, ...] = x.struct_info.dims
     return sizes
 
 
 def _dtype(x: Expr) -> str:
-    dtype: str = x.struct_info.dtype  # type: ignore[union-attr]
+    dtype: str = x.struct_info.dtype
     return dtype

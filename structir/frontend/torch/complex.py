@@ -55,7 +55,7 @@ def zeros_like(x: Expr) -> Expr:
         return Constant(np.zeros_like(x.data))
     return (
         R.full(ShapeExpr(info.dims), zero) if isinstance(info.dims, tuple) else R.full_like(x, zero)
-    )  # type: ignore[no-any-return]
+    )
 
 
 def map_parts(act: Callable[..., Any], *values: Any) -> Any:
@@ -88,7 +88,7 @@ def as_complex(value: Any, dtype: str) -> ComplexTensor:
 
 def split_pairs(node: Any, x: Expr) -> ComplexTensor:
     """Returns the complex tensor of a real tensor whose last axis holds both parts."""
-    axis = len(tensor_info(x).dims) - 1  # type: ignore[arg-type]
+    axis = len(tensor_info(x).dims) - 1
     parts = [R.squeeze(R.strided_slice(x, [axis], (k,), (k + 1,)), [axis]) for k in range(2)]
     return ComplexTensor(*[node.emit(part) for part in parts])
 

@@ -309,7 +309,8 @@ def rejected(error: DiagnosticError, node: FxNode) -> RejectedNodeError:
         d if d.span is not None else without_op_hint(d.at(node.span)) for d in error.diagnostics
     ]
     named = [d if d.op else attrs.evolve(d, op=node.spec.target) for d in located]
-    return RejectedNodeError(named, frozenset({node.spec.target}))
+    names = frozenset({node.spec.target})
+    return RejectedNodeError(named, names, names if node.is_complex() else frozenset())
 
 
 __all__ = ["CONVERSION_ERRORS", "TorchImporter", "rejected"]

@@ -62,8 +62,8 @@ def from_exported_program(
     them, such as `{"s77": "batch"}`. Parameters and buffers are constants, or with
     `weights_as_inputs` the last parameters of `main`. Random ops sample by `seed`, the same
     numbers at every call; they are not torch's numbers. A complex input or output is a tensor of
-    floats with a last axis of 2, as `torch.view_as_real` returns it. `progress(done, total)` is called after
-    each node.
+    floats with a last axis of 2, as `torch.view_as_real` returns it. `progress(done, total)` is
+    called after each node.
 
     Raises `DiagnosticError` for an op without a mapping, and `MissingExtraError` without torch.
     """

@@ -113,7 +113,7 @@ class Parameters:
 def _constant(data: Any) -> Constant | ComplexTensor:
     if not np.iscomplexobj(data):
         return Constant(data)
-    return ComplexTensor(*[Constant(np.ascontiguousarray(p)) for p in (data.real, data.imag)])
+    return ComplexTensor(*[Constant(p.copy()) for p in (data.real, data.imag)])
 
 
 def solve_input_sizes(

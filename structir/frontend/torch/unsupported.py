@@ -14,13 +14,17 @@ SUPPORTED_DTYPE = "convert the tensor to a supported dtype in the model: `x.to(t
 
 
 class UnmappedOpsError(DiagnosticError):
-    """Raised for ops without a mapping; `names` are their targets."""
+    """Raised for ops without a mapping; `names` are their targets, `complex_names` those of
+    complex tensors."""
 
     def __init__(
-        self, diagnostics: Diagnostic | Sequence[Diagnostic], names: frozenset[str]
+        self,
+        diagnostics: Diagnostic | Sequence[Diagnostic],
+        names: frozenset[str],
+        complex_names: frozenset[str] = frozenset(),
     ) -> None:
         super().__init__(diagnostics)
-        self.names = names
+        self.names, self.complex_names = names, complex_names
 
 
 class RejectedNodeError(UnmappedOpsError):
@@ -30,6 +34,7 @@ class RejectedNodeError(UnmappedOpsError):
 def check_supported(graph: FxGraph) -> None:
     """Raises one `UnmappedOpsError` that lists all unsupported ops and dtypes with their counts."""
     missing: dict[str, list[NodeSpec]] = {}
+    complex_names: set[str] = set()
     tensors: list[str] = []  # of an unsupported dtype
     for part in all_graphs(graph):
         tensors += [name for name, meta in part.tensors.items() if meta.dtype is None]
@@ -38,10 +43,11 @@ def check_supported(graph: FxGraph) -> None:
             is_complex = has_complex(part, node)
             if not is_supported(node.target, is_complex) and not scalar:
                 name = f"{node.target} of complex tensors" if is_complex else node.target
+                complex_names |= {node.target} if is_complex else set()
                 missing.setdefault(name, []).append(node)
     if missing or tensors:
         names = frozenset({node.target for nodes in missing.values() for node in nodes})
-        raise UnmappedOpsError(_missing_mappings(missing, tensors), names)
+        raise UnmappedOpsError(_missing_mappings(missing, tensors), names, frozenset(complex_names))
 
 
 def _missing_mappings(missing: Mapping[str, list[NodeSpec]], tensors: list[str]) -> Diagnostic:
@@ -71,11 +77,12 @@ def with_hint(error: UnmappedOpsError, is_decomposed: bool) -> UnmappedOpsError:
         return error
     target = min(error.names)
     name = target.removeprefix("aten.") if target.startswith("aten.") else f":{target}"
-    hint = f'register a mapping: `@torch_op("{name}")`'
+    decorator = "complex_op" if target in error.complex_names else "torch_op"
+    hint = f'register a mapping: `@{decorator}("{name}")`'
     if not is_decomposed:
         hint = f"{DECOMPOSE}; if the error remains, {hint}"
     first, *others = error.diagnostics
-    return type(error)([first.hinted(hint), *others], error.names)
+    return type(error)([first.hinted(hint), *others], error.names, error.complex_names)
 
 
 def is_supported(target: str, is_complex: bool = False) -> bool:

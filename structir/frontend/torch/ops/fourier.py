@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import attrs
+import numpy as np
 
 from structir.frontend import fourier
 from structir.frontend.torch.complex import PARTS, ComplexTensor, as_complex, join_pairs, map_parts
@@ -57,11 +58,13 @@ def apply_transform(node: FxNode, operand: Any, spec: Transform) -> Any:
         kind = spec.kind if is_last else "complex"
         x = _along(node, x, axis, _step(node, kind, size, spec.is_inverse))
     factor = _factor(product(spec.sizes), spec.scale, dtype)
-    parts = [p if p is None or factor is None else R.multiply(p, factor) for p in x]
-    parts = [None if p is None else node.emit(p) for p in parts]
-    if not node.meta().is_complex and spec.kind == "from_half":
-        return parts[0]
-    return ComplexTensor(*parts) if parts[1] is not None else as_complex(parts[0], dtype)
+    real, imag = [
+        None if p is None else node.emit(p if factor is None else R.multiply(p, factor)) for p in x
+    ]
+    assert real is not None
+    if spec.kind == "from_half":
+        return real
+    return as_complex(real, dtype) if imag is None else ComplexTensor(real, imag)
 
 
 def _step(
@@ -180,7 +183,10 @@ FUNCTIONS: dict[str, tuple[Kind, bool, bool]] = {
 DEFAULT_AXES: dict[str, Sequence[int] | None] = {"": (-1,), "2": (-2, -1), "n": None}
 for _name, (_kind, _is_inverse, _conjugates) in FUNCTIONS.items():
     for _suffix, _default in DEFAULT_AXES.items():
-        complex_op(f"fft_{_name}{_suffix}")(_high_level(_kind, _is_inverse, _default, _conjugates))
+        _build = _high_level(_kind, _is_inverse, _default, _conjugates)
+        complex_op(f"fft_{_name}{_suffix}")(_build)
+        if _kind == "from_half":  # both the operand and the result may be real
+            torch_op(f"fft_{_name}{_suffix}")(_build)
 
 
 @complex_op("_fft_c2c")
@@ -241,7 +247,27 @@ def frequencies(node: FxNode) -> Expr:
     return node.fold(cast(R.divide(cast(indices, "float64"), step), dtype))
 
 
-# ---- short-time transforms
+# ---- windows and short-time transforms
+
+
+@torch_op("bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window")
+def window_values(node: FxNode) -> Expr:
+    """Builds a window of a static length; a periodic one is one element of a longer one short."""
+    length = node.plain("window_length")
+    count = length + 1 if node.flag("periodic", True) and length > 1 else length
+    turns = 2 * np.pi * np.arange(count) / max(count - 1, 1)
+    match node.spec.target.split(".")[1]:
+        case "bartlett_window":
+            values = np.bartlett(count)
+        case "blackman_window":
+            values = 0.42 - 0.5 * np.cos(turns) + 0.08 * np.cos(2 * turns)
+        case "hann_window":
+            values = 0.5 - 0.5 * np.cos(turns)
+        case "hamming_window":
+            values = node.arg("alpha", 0.54) - node.arg("beta", 0.46) * np.cos(turns)
+        case _:
+            values = np.kaiser(count, node.arg("beta", 12.0))
+    return number(values[:length] if length > 1 else np.ones(length), node.out_dtype())
 
 
 @torch_op("stft")
