@@ -6,18 +6,16 @@ the import. Most mappings work on each part as they are; `on_parts` applies them
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 import attrs
 import numpy as np
 
+from structir.frontend.torch.graph import NodeSpec
 from structir.frontend.torch.scalars import cast, number, tensor_info
 from structir.ir.expr import Constant, Expr, ShapeExpr, Tuple
 from structir.script import R
-
-if TYPE_CHECKING:
-    from structir.frontend.torch.node import FxNode
 
 # arguments that hold elements; others, such as indices and masks, are the same for both parts
 ELEMENT_ARGUMENTS = (
@@ -65,7 +63,21 @@ def map_parts(act: Callable[..., Any], *values: Any) -> Any:
     return ComplexTensor(*[act(*[part_of(value, part) for value in values]) for part in PARTS])
 
 
-def on_parts(node: FxNode, act: Callable[..., Any], *values: Any) -> Any:
+class ReplaceableNode(Protocol):
+    """A node whose arguments can be replaced."""
+
+    spec: NodeSpec
+
+    def arg(self, name: str) -> Any:
+        """Returns an argument."""
+        ...
+
+    def replace(self, values: Mapping[str, Any]) -> Any:
+        """Returns the node with other values of some arguments."""
+        ...
+
+
+def on_parts(node: ReplaceableNode, act: Callable[..., Any], *values: Any) -> Any:
     """Returns the results of a node for each part of its elements, joined to complex tensors."""
     results = []
     for part in PARTS:
