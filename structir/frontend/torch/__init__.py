@@ -4,7 +4,10 @@ from structir.lazy import lazy_names
 
 __getattr__, __dir__ = lazy_names(
     __name__,
-    dict.fromkeys(("direct", "torch_op"), "structir.frontend.torch.registry")
+    dict.fromkeys(("complex_op", "direct", "torch_op"), "structir.frontend.torch.registry")
     | dict.fromkeys(("from_exported_program", "from_pt2"), "structir.frontend.torch.model")
-    | {"FxNode": "structir.frontend.torch.node"},
+    | {
+        "ComplexTensor": "structir.frontend.torch.complex",
+        "FxNode": "structir.frontend.torch.node",
+    },
 )

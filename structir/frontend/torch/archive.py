@@ -13,7 +13,7 @@ from typing import IO, Any
 import numpy as np
 
 from structir.errors import Diagnostic, DiagnosticError
-from structir.frontend.torch.fields import DTYPES, field, integers
+from structir.frontend.torch.fields import COMPLEX_PARTS, DTYPES, field, integers
 from structir.ir.dtype import numpy_dtype
 from structir.printer.files.mapped_memory import chunks, release_pages
 
@@ -124,16 +124,24 @@ class Archive:
         if field(description, "use_pickle", bool):
             raise wrong(f"{name!r} in {self.name} is pickled; pickles are never loaded")
         meta = field(description, "tensor_meta", dict)
-        dtype = DTYPES.get(field(meta, "dtype", int))
+        dtype = numpy_dtype_of(field(meta, "dtype", int))
         if dtype is None:
             number = field(meta, "dtype", int)
             raise wrong(f"{name!r} in {self.name}: unsupported dtype (torch's type {number})")
         path = f"data/{kind}/{field(description, 'path_name', str)}"
-        data = np.frombuffer(self.bytes_of(path), numpy_dtype(dtype))
+        data = np.frombuffer(self.bytes_of(path), dtype)
         first = integers([field(meta, "storage_offset", dict)])[0]
         return _as_strided(
             data[first:], integers(meta.get("sizes")), integers(meta.get("strides")), name
         )
+
+
+def numpy_dtype_of(code: int) -> Any:
+    """Returns the NumPy dtype of torch's code of an element type; None if it is unsupported."""
+    part, dtype = COMPLEX_PARTS.get(code), DTYPES.get(code)
+    if part is not None:
+        return np.result_type(numpy_dtype(part), np.complex64)
+    return None if dtype is None else numpy_dtype(dtype)
 
 
 def _map(file: IO[bytes]) -> mmap.mmap | None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from structir.errors import Diagnostic, DiagnosticError
 
-# torch's codes of element types; complex types are unsupported
+# torch's codes of element types; a complex type is imported as two tensors of its part dtype
 DTYPES = {
     1: "uint8",
     2: "int8",
@@ -27,6 +27,7 @@ DTYPES = {
     34: "uint32",
     35: "uint64",
 }
+COMPLEX_PARTS = {10: "float32", 11: "float64"}
 
 
 def field(holder: Any, name: str, kind: type) -> Any:

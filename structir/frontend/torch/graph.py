@@ -8,7 +8,14 @@ from typing import Any
 import attrs
 
 from structir.errors import Diagnostic, DiagnosticError
-from structir.frontend.torch.fields import DTYPES, as_float, field, malformed, tagged
+from structir.frontend.torch.fields import (
+    COMPLEX_PARTS,
+    DTYPES,
+    as_float,
+    field,
+    malformed,
+    tagged,
+)
 
 MAX_DEPTH = 60  # nested graphs
 
@@ -36,11 +43,15 @@ class StorageAttribute:
 
 @attrs.frozen
 class Meta:
-    """The metadata of a tensor; sizes and strides are ints or strings of symbolic expressions."""
+    """The metadata of a tensor; sizes and strides are ints or strings of symbolic expressions.
+
+    `dtype` of a complex tensor is the dtype of its parts.
+    """
 
     dtype: str | None
     sizes: tuple[int | str, ...]
     strides: tuple[int | str, ...]
+    is_complex: bool = False
 
 
 @attrs.frozen(eq=False)
@@ -166,6 +177,14 @@ def names_of(value: Any) -> list[str]:
     return []
 
 
+def has_complex(graph: FxGraph, spec: NodeSpec) -> bool:
+    """Returns whether an argument or a result of a node is complex."""
+    values = list(spec.args.values())
+    names = [*names_of(spec.outputs), *names_of(values)]
+    metas = [graph.tensors[name] for name in names if name in graph.tensors]
+    return any(isinstance(v, complex) for v in values) or any(m.is_complex for m in metas)
+
+
 def all_graphs(graph: FxGraph) -> Iterator[FxGraph]:
     """Yields a graph and all graphs nested in it."""
     yield graph
@@ -178,7 +197,9 @@ def all_graphs(graph: FxGraph) -> Iterator[FxGraph]:
 def _meta(data: Any) -> Meta:
     sizes = tuple([_symbolic(s) for s in field(data, "sizes", list)])
     strides = tuple([_symbolic(s) for s in field(data, "strides", list)])
-    return Meta(DTYPES.get(field(data, "dtype", int)), sizes, strides)  # type: ignore[arg-type]
+    code = field(data, "dtype", int)
+    dtype = COMPLEX_PARTS.get(code) or DTYPES.get(code)
+    return Meta(dtype, sizes, strides, code in COMPLEX_PARTS)  # type: ignore[arg-type]
 
 
 def _symbolic(union: Any) -> int | float | str:
@@ -250,6 +271,10 @@ def _float(value: Any, depth: int) -> float:
     return as_float(value)
 
 
+def _complex(value: Any, depth: int) -> complex:
+    return complex(field(value, "real", float), field(value, "imag", float))
+
+
 ARGUMENTS: dict[str, Callable[[Any, int], Any]] = {
     "as_none": lambda value, depth: None,
     "as_tensor": _reference,
@@ -273,13 +298,13 @@ ARGUMENTS: dict[str, Callable[[Any, int], Any]] = {
     "as_sym_bools": _each(_symbol),
     "as_sym_float": _symbol,
     "as_sym_floats": _each(_symbol),
-    "as_scalar_type": lambda value, depth: DTypeName(DTYPES.get(value)),
+    "as_scalar_type": lambda value, depth: DTypeName(DTYPES.get(value) or COMPLEX_PARTS.get(value)),
     "as_memory_format": lambda value, depth: StorageAttribute(str(value)),
     "as_layout": lambda value, depth: StorageAttribute(str(value)),
     "as_device": lambda value, depth: StorageAttribute(str(value)),
     "as_operator": lambda value, depth: StorageAttribute(str(value)),
     "as_custom_obj": _reference,
-    "as_complex": lambda value, depth: StorageAttribute("complex"),
+    "as_complex": _complex,
     "as_graph": _inner_graph,
     "as_string_to_argument": _by_name,
 }

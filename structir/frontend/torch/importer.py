@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
@@ -12,6 +13,7 @@ from structir.analysis.calls import are_disjoint
 from structir.errors import Diagnostic, DiagnosticError, Span
 from structir.frontend.builder import NodeBuilder, without_op_hint
 from structir.frontend.constants import all_constant
+from structir.frontend.torch.complex import ComplexTensor, map_parts
 from structir.frontend.torch.graph import FxGraph, NodeSpec, Ref, names_of
 from structir.frontend.torch.listing import node_spans
 from structir.frontend.torch.memory import AliasState, written_names
@@ -144,11 +146,12 @@ class TorchImporter:
 
     def _build_node(self, node: FxNode) -> None:
         functional = in_place(node.spec.target)
-        if functional is not None and find_build(node.spec.target) is None:
+        is_complex = node.is_complex()
+        if functional is not None and find_build(node.spec.target, is_complex) is None:
             self._build_in_place(node, functional)
             return
         names = names_of(node.spec.outputs)
-        build = find_build(node.spec.target)
+        build = find_build(node.spec.target, is_complex)
         if build is None or (names and all(n in node.scope.graph.scalars for n in names)):
             if not self._bind_scalars(node, names):
                 self.bind(node, self.results(node))
@@ -177,7 +180,7 @@ class TorchImporter:
 
     def results(self, node: FxNode) -> list[Any]:
         """Returns the results of the mapping of a node."""
-        build = find_build(node.spec.target)
+        build = find_build(node.spec.target, node.is_complex())
         assert build is not None  # check_supported has checked every op
         result = build(node)
         return list(result) if isinstance(result, list | tuple) else [result]
@@ -195,14 +198,19 @@ class TorchImporter:
         old_value = self.read(node.scope, first.name)
         spec = attrs.evolve(node.spec, target=functional)
         new_value = self.results(FxNode(spec, self, node.scope, node.span))[0]
+        new_value = map_parts(partial(self._replacement, first.name), new_value, old_value)
+        self.memory.write(node, first.name, new_value)
+        for name in names_of(node.spec.outputs):
+            node.scope.values[name] = self.read(node.scope, first.name)
+            self.memory.record_alias(name, first.name)
+
+    def _replacement(self, name: str, new_value: Expr, old_value: Expr) -> Expr:
+        """Returns the new elements of a tensor that a node writes in place."""
         info = tensor_info(old_value)
         new_value = cast(new_value, info.dtype or "float32")
         if isinstance(info.dims, tuple) and tensor_info(new_value).dims != info.dims:
             new_value = R.broadcast_to(new_value, ShapeExpr(info.dims))
-        self.memory.write(node, first.name, self.builder.emit(new_value, first.name))
-        for name in names_of(node.spec.outputs):
-            node.scope.values[name] = self.read(node.scope, first.name)
-            self.memory.record_alias(name, first.name)
+        return self.builder.emit(new_value, name)
 
     def write(self, node: FxNode, name: str, value: Expr) -> None:
         """Updates the value of a name, and of the tensors that share its memory."""
@@ -223,6 +231,8 @@ class TorchImporter:
             node.fail(f"expected {len(names)} results, found {len(results)}")
 
     def _bind_name(self, node: FxNode, name: str, value: Any, index: int) -> Any:
+        if isinstance(value, ComplexTensor):
+            return map_parts(lambda part: self._bind_name(node, name, part, index), value)
         if not isinstance(value, Expr) or type(value) is Constant:
             return value
         if name not in node.scope.graph.tensors:
@@ -303,7 +313,8 @@ def rejected(error: DiagnosticError, node: FxNode) -> RejectedNodeError:
         d if d.span is not None else without_op_hint(d.at(node.span)) for d in error.diagnostics
     ]
     named = [d if d.op else attrs.evolve(d, op=node.spec.target) for d in located]
-    return RejectedNodeError(named, frozenset({node.spec.target}))
+    names = frozenset({node.spec.target})
+    return RejectedNodeError(named, names, names if node.is_complex() else frozenset())
 
 
 __all__ = ["CONVERSION_ERRORS", "TorchImporter", "rejected"]

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import attrs
 
 from structir.errors import Diagnostic, DiagnosticError
+from structir.frontend.torch.complex import ComplexTensor, map_parts, on_parts
 from structir.frontend.torch.graph import FxGraph, Ref, names_of
 from structir.frontend.torch.node import FxNode, FxScope
 from structir.frontend.torch.registry import (
@@ -20,7 +21,6 @@ from structir.frontend.torch.registry import (
     may_copy,
     updated_args,
 )
-from structir.ir.expr import Expr
 
 
 @attrs.frozen(eq=False)
@@ -107,11 +107,11 @@ class AliasState:
             self.reflected_writes[name] = write_count
         return scope.values[name]
 
-    def _rebuild(self, view: TensorView, name: str) -> Expr:
+    def _rebuild(self, view: TensorView, name: str) -> Any:
         result = self.rebuilder.results(view.node)[view.index]
-        return self.rebuilder.builder.emit(result, name)
+        return map_parts(lambda part: self.rebuilder.builder.emit(part, name), result)
 
-    def write(self, node: FxNode, name: str, new_value: Expr) -> None:
+    def write(self, node: FxNode, name: str, new_value: Any) -> None:
         """Updates a tensor and its bases after a write."""
         name, scope = self._resolve_alias(name), node.scope
         self._propagate(scope, name, new_value)
@@ -121,7 +121,7 @@ class AliasState:
             self.reflected_writes[name] = self.write_counts[root]
             name = self._resolve_alias(self.views[name].base)
 
-    def _propagate(self, scope: FxScope, name: str, new_value: Expr) -> None:
+    def _propagate(self, scope: FxScope, name: str, new_value: Any) -> None:
         while name in self.views:
             view = self.views[name]
             if view.may_be_copy:
@@ -131,8 +131,9 @@ class AliasState:
             self.read(scope, base)
             assert view.write is not None
             with self.rebuilder.builder.at(view.node.span):
-                updated_base = self.rebuilder.builder.emit(
-                    view.write(ViewNode(view), new_value), base
+                updated_base = map_parts(
+                    lambda part, base=base: self.rebuilder.builder.emit(part, base),
+                    _write_back(view, new_value),
                 )
             scope.values[name], name, new_value = new_value, base, updated_base
         scope.values[name] = new_value
@@ -151,6 +152,15 @@ class ViewNode(FxNode):
         node = view.node
         super().__init__(node.spec, node.host, node.scope, node.span)
         self.result_index = view.index
+
+
+def _write_back(view: TensorView, update: Any) -> Any:
+    """Returns the new base; a view of both parts of a complex tensor writes each part."""
+    assert view.write is not None
+    node = ViewNode(view)
+    if isinstance(update, ComplexTensor) and isinstance(node.positional()[0], ComplexTensor):
+        return on_parts(node, view.write, update)
+    return view.write(node, update)
 
 
 def _unknown_alias(view: TensorView) -> DiagnosticError:

@@ -15,6 +15,7 @@ from structir.errors import Diagnostic, DiagnosticError, MissingExtraError
 from structir.frontend.torch import ops
 from structir.frontend.torch.archive import Archive, wrong
 from structir.frontend.torch.checks import check_sizes
+from structir.frontend.torch.complex import ComplexTensor, join_pairs
 from structir.frontend.torch.graph import ExportedModule, FxGraph, Ref, program_of
 from structir.frontend.torch.importer import CONVERSION_ERRORS, TorchImporter
 from structir.frontend.torch.inlining import AUTOCAST, inline_blocks
@@ -61,8 +62,9 @@ def from_exported_program(
     Symbolic sizes have the names of the program's `Dim`s, or else torch's symbols; `names` renames
     them, such as `{"s77": "batch"}`. Parameters and buffers are constants, or with
     `weights_as_inputs` the last parameters of `main`. Random ops sample by `seed`, the same
-    numbers at every call; they are not torch's numbers. `progress(done, total)` is called after
-    each node.
+    numbers at every call; they are not torch's numbers. A complex input or output is a tensor of
+    floats with a last axis of 2, as `torch.view_as_real` returns it. `progress(done, total)` is
+    called after each node.
 
     Raises `DiagnosticError` for an op without a mapping, and `MissingExtraError` without torch.
     """
@@ -260,6 +262,7 @@ def _build_module(
     with builder.function("main", params.variables, attrs=attributes):
         with builder.dataflow() if is_flat(graph) else nullcontext():
             check_sizes(importer, program, params)
+            params.split_complex(builder)
             outputs_of_graph = importer.run(scope)
             user = [
                 v
@@ -295,7 +298,9 @@ def _output_names(outputs: list[Any]) -> list[str]:
 
 def _result(value: Any) -> Expr:
     """Returns a result as an expression: a number becomes a tensor of rank 0, None the empty
-    tuple."""
+    tuple; the parts of a complex tensor are along a new last axis."""
+    if isinstance(value, ComplexTensor):
+        return join_pairs(value)
     if value is None:
         return Tuple(())
     if isinstance(value, Expr):

@@ -3,7 +3,8 @@ metadata."""
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping, Sequence
+import copy
+from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any, NoReturn, Protocol
 
 import attrs
@@ -11,7 +12,8 @@ import numpy as np
 
 from structir.errors import Diagnostic, DiagnosticError, Span
 from structir.frontend.builder import NodeBuilder
-from structir.frontend.torch.graph import FxGraph, Meta, NodeSpec, Ref, names_of
+from structir.frontend.torch.complex import ComplexTensor
+from structir.frontend.torch.graph import FxGraph, Meta, NodeSpec, Ref, has_complex, names_of
 from structir.frontend.torch.scalars import as_tensor, cast, tensor_info
 from structir.frontend.torch.sizes import Ratio, TorchSymbols
 from structir.ir import dims
@@ -69,11 +71,24 @@ class FxNode:
         self, spec: NodeSpec, host: TorchImportContext, scope: FxScope, span: Span
     ) -> None:
         self.spec, self.host, self.scope, self.span = spec, host, scope, span
+        self.replaced: Mapping[str, Any] = {}  # values of arguments, by name
+
+    def replace(self, values: Mapping[str, Any]) -> FxNode:
+        """Returns this node with other values of some arguments."""
+        node = copy.copy(self)
+        node.replaced = {**self.replaced, **values}
+        return node
+
+    def is_complex(self) -> bool:
+        """Returns whether an argument or a result is complex."""
+        return has_complex(self.scope.graph, self.spec)
 
     # ---- arguments
 
     def arg(self, name: str, default: Any = REQUIRED) -> Any:
         """Returns an argument: a tensor is an expression, a symbolic number a size or a `Ratio`."""
+        if name in self.replaced:
+            return self.replaced[name]
         if name not in self.spec.args:
             if default is REQUIRED:
                 self.fail(f"missing argument {name!r}")
@@ -98,7 +113,8 @@ class FxNode:
         """Returns a tensor argument, or None if it is absent."""
         value = self.arg(name, None)
         if value is not None and not isinstance(value, Expr):
-            self.fail(f"argument {name!r}: expected a tensor, found {value!r}")
+            text = "a complex one" if isinstance(value, ComplexTensor) else repr(value)
+            self.fail(f"argument {name!r}: expected a real tensor, found {text}")
         return value
 
     def operand(self, name: str, dtype: str) -> Expr:
@@ -107,7 +123,7 @@ class FxNode:
 
     def positional(self) -> list[Any]:
         """Returns the values of all arguments in order."""
-        return [self._value(v) for v in self.spec.args.values()]
+        return [self.arg(name) for name in self.spec.args]
 
     def size(self, name: str, default: Any = REQUIRED) -> Dim:
         """Returns an integer argument, which may be symbolic."""
@@ -174,7 +190,8 @@ class FxNode:
 
     def dims(self, name: str = "self") -> tuple[Dim, ...]:
         """Returns the shape of an operand, which must be known."""
-        return self.dims_of(self[name])
+        value = self.arg(name, None)
+        return self.dims_of(value.real if isinstance(value, ComplexTensor) else self[name])
 
     def dims_of(self, x: Expr) -> tuple[Dim, ...]:
         """Returns the shape of a tensor, whose rank must be known."""
@@ -238,10 +255,10 @@ class FxNode:
         return value
 
     def out_dtype(self, index: int = 0) -> str:
-        """Returns the dtype that torch recorded for a result."""
+        """Returns the dtype that torch recorded for a result, or for its parts if it is complex."""
         dtype = self.meta(index).dtype
         if dtype is None:
-            self.fail(f"result {index}: complex dtypes are not supported")
+            self.fail(f"result {index}: unsupported dtype")
         return dtype
 
     def out_dims(self, index: int = 0) -> tuple[Dim, ...]:

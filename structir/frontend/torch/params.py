@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from structir.frontend.builder import NodeBuilder
 from structir.frontend.torch.archive import Archive, wrong
+from structir.frontend.torch.complex import ComplexTensor, split_pairs
 from structir.frontend.torch.graph import ExportedModule, Input, Meta, Ref
 from structir.frontend.torch.importer import TorchImporter
 from structir.frontend.torch.memory import written_names
@@ -36,6 +38,7 @@ class Parameters:
         self.state: dict[str, str] = {}  # the parameter of each mutable buffer, by its name
         self.initial_state: list[Expr] = []  # their initial values
         self.declared_sizes: dict[str, tuple[Dim, ...]] = {}  # by input name
+        self.complex_names: list[str] = []  # of inputs whose last axis holds both parts
         user = [i for i in program.inputs if i.kind == "user" and isinstance(i.value, Ref)]
         tensors = {i.value.name for i in user} & set(program.graph.tensors)
         numbers = [program.graph.scalars.get(i.value.name) for i in user]
@@ -65,6 +68,9 @@ class Parameters:
             return
         meta = self._meta(spec)
         sizes = tuple([self.symbols.dim(s) for s in meta.sizes])
+        if meta.is_complex:
+            sizes = (*sizes, 2)
+            self.complex_names.append(name)
         solved = tuple([self.solved_sizes.get((name, k), d) for k, d in enumerate(sizes)])
         var = Var(name, TensorStructInfo(solved, meta.dtype))
         self.values[name] = var
@@ -93,7 +99,13 @@ class Parameters:
             elif spec.target not in payloads:
                 raise wrong(f"{archive.name} has no data of {spec.target!r}")
             else:
-                self.values[name] = Constant(archive.tensor(spec.target, payloads[spec.target]))
+                data = archive.tensor(spec.target, payloads[spec.target])
+                self.values[name] = _constant(data)
+
+    def split_complex(self, builder: NodeBuilder) -> None:
+        """Splits the complex inputs into parts, in the function that is being built."""
+        for name in self.complex_names:
+            self.values[name] = split_pairs(builder, self.values[name])
 
     def mutated(self, program: ExportedModule) -> dict[str, str]:
         """Returns the mutated inputs and state: output names, and the names of their final
@@ -109,12 +121,22 @@ class Parameters:
 
 
 def initial_value(data: Any) -> Expr:
-    """Returns the initial value of a buffer. A large one of zeros is a call, which takes no space
-    in files."""
+    """Returns the initial value of a buffer; the last axis of a complex one holds both parts.
+
+    A large one of zeros is a call, which takes no space in files.
+    """
+    if np.iscomplexobj(data):
+        data = np.stack((data.real, data.imag), axis=-1)
     if data.size < LARGE_BUFFER or np.ascontiguousarray(data).view(np.uint8).any():
         return Constant(data)
     zeros: Expr = R.zeros(data.shape, data.dtype.name)
     return zeros
+
+
+def _constant(data: Any) -> Constant | ComplexTensor:
+    if not np.iscomplexobj(data):
+        return Constant(data)
+    return ComplexTensor(*[Constant(p.copy()) for p in (data.real, data.imag)])
 
 
 def solve_input_sizes(

@@ -10,6 +10,7 @@ Write = Callable[[Any, Any], Any]  # node of a view, new elements of the view ->
 Condition = Callable[[Any, Mapping[str, Any]], bool]  # node spec, metadata -> is the result a view
 
 _builds: dict[str, Build] = {}
+_complex_builds: dict[str, Build] = {}
 _views: dict[str, Write | None] = {}
 _updates: dict[str, tuple[tuple[str, ...], str]] = {}
 _copies: dict[str, Callable[[Any], bool]] = {}
@@ -26,6 +27,17 @@ def torch_op(*names: str) -> Callable[[Build], Build]:
     def register(build: Build) -> Build:
         for name in names:
             _builds[name if ":" in name else f"aten.{name}"] = build
+        return build
+
+    return register
+
+
+def complex_op(*names: str) -> Callable[[Build], Build]:
+    """Registers the decorated function as the mapping of these ops for complex operands or
+    results; the names are those of `torch_op`."""
+
+    def register(build: Build) -> Build:
+        _complex_builds.update({name if ":" in name else f"aten.{name}": build for name in names})
         return build
 
     return register
@@ -64,15 +76,16 @@ def view_of(
     return register
 
 
-def find_build(target: str) -> Build | None:
-    """Returns the mapping of an op, or None."""
-    value = _builds.get(target) or _builds.get(f":{target}")
+def find_build(target: str, is_complex: bool = False) -> Build | None:
+    """Returns the mapping of an op, for complex operands or else for real ones, or None."""
+    builds = _complex_builds if is_complex else _builds
+    value = builds.get(target) or builds.get(f":{target}")
     if value is not None:
         return value
     base, _, overload = target.rpartition(".")
     if overload == "out" or overload.endswith("_out"):
         return None
-    return _builds.get(base)
+    return builds.get(base)
 
 
 def find_view(target: str) -> Write | None:

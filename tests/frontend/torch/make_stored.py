@@ -20,7 +20,7 @@ import torch
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parents[2]))
 
-from tests.frontend.torch import models, op_cases  # noqa: E402
+from tests.frontend.torch import complex_cases, models, op_cases  # noqa: E402
 
 
 class Group(torch.nn.Module):
@@ -39,9 +39,12 @@ class Group(torch.nn.Module):
 
 
 def flat(value: Any) -> list[Any]:
-    """Returns the tensors of a nested result in order; numbers become tensors of rank 0."""
+    """Returns the tensors of a nested result in order; numbers become tensors of rank 0, and the
+    parts of complex tensors are along a last axis."""
     if isinstance(value, torch.Tensor):
-        return [value.detach().numpy().copy()]
+        value = value.detach().resolve_neg()
+        pairs = torch.view_as_real(value.resolve_conj()) if value.is_complex() else value
+        return [pairs.numpy().copy()]
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, tuple | list):
@@ -103,7 +106,7 @@ def run(
 def main(wanted: list[str]) -> None:
     (HERE / "stored").mkdir(exist_ok=True)
     torch.manual_seed(3)
-    for name, cases in op_cases.GROUPS.items():
+    for name, cases in complex_cases.GROUPS.items():
         operands = tuple([o for _, _, own in cases for o in own])
         if not wanted or name in wanted:
             module = Group(cases)

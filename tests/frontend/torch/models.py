@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.export import Dim
 
-from tests.frontend.torch import zoo
+from tests.frontend.torch import complex_models, zoo
 
 BATCH = Dim("batch", min=1, max=64)
 LENGTH = Dim("length", min=2, max=128)
@@ -352,6 +352,53 @@ def examples() -> dict[str, Example]:
         ),
         "writer": of(lambda b: image(b, 3), Writer(), ({0: BATCH},), (2,), (1,), (5,)),
         **_known(text),
+        **_complex(),
+    }
+
+
+def _complex() -> dict[str, Example]:
+    length, samples = Dim("length", min=2, max=64), Dim("samples", min=32, max=400)
+    rows, columns = Dim("rows", min=6, max=64), Dim("columns", min=6, max=64)
+    return {
+        "spectral": of(
+            lambda b, h, w: image(b, 3, h, w),
+            complex_models.SpectralConvolution(),
+            ({0: BATCH, 2: rows, 3: columns},),
+            (2, 8, 10),
+            (1, 7, 6),
+            (3, 6, 9),
+        ),
+        "global_filter": of(
+            lambda b: image(b, 6, 6, 8), complex_models.GlobalFilter(), ({0: BATCH},), (2,), (1,)
+        ),
+        "rotary": of(
+            lambda b, n: image(b, n, 2, 8),
+            complex_models.Rotary(),
+            ({0: BATCH, 1: length},),
+            (2, 7),
+            (1, 2),
+        ),
+        "diagonal_state_space": of(
+            lambda b, n: image(b, 4, n),
+            complex_models.DiagonalStateSpace(),
+            ({0: BATCH, 2: length},),
+            (2, 9),
+            (1, 16),
+        ),
+        "spectrogram": of(
+            lambda b, n: image(b, n),
+            complex_models.Spectrogram(),
+            ({0: BATCH, 1: samples},),
+            (2, 200),
+            (1, 77),
+        ),
+        "transformed": of(
+            lambda b, n: torch.randn(b, n, 3, dtype=torch.cfloat),
+            complex_models.Transformed(),
+            ({0: BATCH, 1: length},),
+            (2, 5),
+            (1, 8),
+        ),
     }
 
 

@@ -12,7 +12,8 @@ from tests.frontend.torch.stored_programs import NAMES, stored
 
 MODELS = [name for name in NAMES if name.startswith("model_")]
 COMPILED = [
-    f"model_{name}" for name in ("chooser", "decoder", "encoder", "resnet", "tagger", "unet")
+    f"model_{name}"
+    for name in ("chooser", "decoder", "encoder", "resnet", "rotary", "spectral", "tagger", "unet")
 ]
 OPS = [name for name in NAMES if name.startswith("ops_")]
 

@@ -20,9 +20,9 @@ from structir.frontend.torch import from_exported_program, from_pt2  # noqa: E40
 from structir.frontend.torch.promotion import promote_dtypes  # noqa: E402
 from structir.ir.expr import Var  # noqa: E402
 from structir.ir.struct_info import TensorStructInfo  # noqa: E402
+from tests.frontend.torch.complex_cases import GROUPS  # noqa: E402
 from tests.frontend.torch.make_stored import flat, run, state_of  # noqa: E402
 from tests.frontend.torch.models import examples  # noqa: E402
-from tests.frontend.torch.op_cases import GROUPS  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 EVERY = [(group, case) for group, cases in GROUPS.items() for case in cases]
@@ -60,7 +60,7 @@ def agree(found: Any, expected: list[Any], closeness: float = 2e-5) -> None:
 def test_ops_of_dynamic_sizes(case: Any) -> None:
     _, (_, act, operands) = case
     module = from_exported_program(exported(act, operands, dynamic=True))
-    given = [o.numpy() for o in operands]
+    given = flat(operands)
     agree(structir.interpret(module, "main", *given), flat(act(*operands)))
 
 

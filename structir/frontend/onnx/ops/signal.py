@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
 import numpy as np
 
-from structir.frontend.onnx.node import STATIC_SHAPE, OnnxNode
+from structir.frontend.fourier import (
+    fit_last,
+    one_sided,
+    real_inverse,
+    size_value,
+    slice_last,
+    transform,
+)
+from structir.frontend.onnx.node import OnnxNode
 from structir.frontend.onnx.ops.shapes import reshape_to
-from structir.frontend.onnx.padding import emit_pad
 from structir.frontend.onnx.registry import onnx_op
-from structir.frontend.onnx.scalars import constant, number, size_number
+from structir.frontend.onnx.scalars import constant, size_number
 from structir.ir import dims
 from structir.ir.dims import Dim
-from structir.ir.expr import Constant, Expr, PrimValue, Tuple
+from structir.ir.expr import Expr, PrimValue, Tuple
 from structir.script import R
 
 
@@ -38,89 +42,37 @@ def _dft(node: OnnxNode, axis: int) -> Expr:
     )
     order = [*[k for k in range(rank - 1) if k != position], position, rank - 1]
     needed = dims.floordiv(length, 2) + 1 if inverse and is_onesided else length
-    x = _fit_length(node, node.emit(R.permute_dims(node[0], order)), size, needed)
+    x = node.emit(R.permute_dims(node[0], [*order[:-2], rank - 1, position]))
+    x = node.emit(R.permute_dims(fit_last(node.emit, x, needed), [*range(rank - 2), -1, -2]))
     result = fourier_transform(node, x, length, inverse, is_onesided)
     inverse_order = [order.index(k) for k in range(rank)]
     return R.permute_dims(result, inverse_order)
-
-
-def _fit_length(node: OnnxNode, x: Expr, size: Dim, target_size: Dim) -> Expr:
-    """Returns a tensor truncated or zero-padded along an axis to a size."""
-    axis = len(node.tensor_info(x).dims) - 2
-    if dims.equal(size, target_size) is True:
-        return x
-    if dims.at_least(size, target_size) is True:
-        return R.strided_slice(x, [axis], (0,), (target_size,))
-    if dims.at_least(target_size, size) is not True:
-        node.fail(
-            f"cannot decide whether the signal of {dims.text(size)} elements is shorter than "
-            f"dft_length = {dims.text(target_size)}",
-            STATIC_SHAPE,
-        )
-    after: list[Dim] = [0] * (axis + 2)
-    after[axis] = target_size - size
-    return node.emit(emit_pad(node, x, [0] * (axis + 2), after, "constant"))
 
 
 def fourier_transform(
     node: OnnxNode, x: Expr, length: Dim, inverse: bool, is_onesided: bool
 ) -> Expr:
     """Returns the transform over axis -2; axis -1 holds real and imaginary parts."""
-    sizes = node.tensor_info(x).dims
-    dtype, rank = node.dtype(), len(sizes)
-    real = R.squeeze(R.strided_slice(x, [rank - 1], (0,), (1,)), [rank - 1])
-    imaginary = None
-    if sizes[-1] == 2:
-        imaginary = R.squeeze(R.strided_slice(x, [rank - 1], (1,), (2,)), [rank - 1])
-    bins = dims.floordiv(length, 2) + 1
-    rows = bins if inverse and is_onesided else length
-    columns = bins if is_onesided and not inverse else length
-    cosines, sines = (_angles(node, rows, columns, length, f, dtype) for f in (R.cos, R.sin))
+    sizes, emit = node.tensor_info(x).dims, node.emit
+    real, *others = [
+        emit(R.squeeze(R.strided_slice(x, [-1], (k,), (k + 1,)), [-1])) for k in range(sizes[-1])
+    ]
+    parts = real, others[0] if others else None
+    scale = size_value(length, node.dtype())
     if inverse and is_onesided:
-        return _real_inverse(node, real, imaginary, cosines, sines, length)
-    signed_sines = sines if inverse else node.emit(R.negative(sines))
-    out_real, out_imaginary = R.matmul(real, cosines), R.matmul(real, signed_sines)
-    if imaginary is not None:
-        out_real = R.subtract(out_real, R.matmul(imaginary, signed_sines))
-        out_imaginary = R.add(out_imaginary, R.matmul(imaginary, cosines))
-    result = R.stack(Tuple((out_real, out_imaginary)), axis=rank - 1)
-    return R.divide(result, size_number(length, dtype)) if inverse else result
+        return R.expand_dims(R.divide(real_inverse(emit, parts, length), scale), [-1])
+    if is_onesided and not others:
+        return _joined(one_sided(emit, real))
+    out_real, out_imaginary = transform(emit, parts, inverse=inverse)
+    if is_onesided:
+        bins = dims.floordiv(length, 2) + 1
+        out_real, out_imaginary = slice_last(out_real, 0, bins), slice_last(out_imaginary, 0, bins)
+    result = _joined((out_real, out_imaginary))
+    return R.divide(result, scale) if inverse else result
 
 
-def _angles(
-    node: OnnxNode, rows: Dim, columns: Dim, length: Dim, function: Any, dtype: str
-) -> Expr:
-    """Returns cos or sin of 2 pi j k / length; j k is reduced modulo the length for accuracy."""
-
-    def index_vector(size: Dim, shape: tuple[Dim, ...]) -> Expr:
-        indices = R.arange(PrimValue(0), PrimValue(size), PrimValue(1), dtype="int64")
-        return reshape_to(indices, shape)
-
-    turns = R.multiply(index_vector(rows, (rows, 1)), index_vector(columns, (1, columns)))
-    turns_fraction = R.divide(
-        R.astype(R.mod(turns, size_number(length)), "float64"), size_number(length, "float64")
-    )
-    angles = function(R.multiply(turns_fraction, number(2 * math.pi, "float64")))
-    value = node.importer.fold_constant(R.astype(angles, dtype))
-    return value if isinstance(value, Constant) else node.emit(value)
-
-
-def _real_inverse(
-    node: OnnxNode, real: Expr, imaginary: Expr | None, cosines: Expr, sines: Expr, length: Dim
-) -> Expr:
-    """Returns the real signal of a one-sided spectrum: all bins but the first and last count
-    twice."""
-    dtype = node.dtype()
-    bins = dims.floordiv(length, 2) + 1
-    indices = R.arange(PrimValue(0), PrimValue(bins), PrimValue(1), dtype="int64")
-    doubled = R.multiply(indices, constant(2))
-    counts_once = R.logical_or(R.equal(indices, constant(0)), R.equal(doubled, size_number(length)))
-    weight = R.where(counts_once, number(1, dtype), number(2, dtype))
-    total = R.matmul(R.multiply(real, weight), cosines)
-    if imaginary is not None:
-        total = R.subtract(total, R.matmul(R.multiply(imaginary, weight), sines))
-    result = R.divide(total, size_number(length, dtype))
-    return R.expand_dims(result, [-1])
+def _joined(parts: tuple[Expr, Expr]) -> Expr:
+    return R.stack(Tuple(parts), axis=-1)
 
 
 @onnx_op("STFT")

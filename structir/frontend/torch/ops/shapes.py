@@ -70,7 +70,7 @@ def order_of(node: FxNode) -> list[int]:
         remaining = iter(a for a in order if a not in sources)
         source_of = dict(zip(destinations, sources, strict=True))
         return [source_of[k] if k in source_of else next(remaining) for k in order]
-    if op_name in ("t", "t_copy", "numpy_T", "matrix_H", "mT", "adjoint"):
+    if op_name in ("t", "t_copy", "numpy_T", "matrix_H", "mT", "mH", "adjoint"):
         return [*order[:-2], *reversed(order[-2:])] if op_name != "numpy_T" else order[::-1]
     names = ("axis0", "axis1") if op_name == "swapaxes" else ("dim0", "dim1")
     if rank:
@@ -88,6 +88,8 @@ def order_of(node: FxNode) -> list[int]:
     "t_copy",
     "numpy_T",
     "mT",
+    "mH",
+    "matrix_H",
     "adjoint",
     "movedim",
     "moveaxis",
