@@ -145,9 +145,7 @@ def solve_input_sizes(
     """Returns fresh variables for input sizes, and solves torch's variables for them.
 
     This applies to a variable that is not the size of any axis: an input of `2 * s` rows gets `n`
-    rows, and `s` becomes `n
-
-    2`.
+    rows, and `s` becomes `n // 2`.
     """
     sizes = {(n, k): symbols.dim(s) for n, m in metas.items() for k, s in enumerate(m.sizes)}
     variables = [dims.as_sym(d) for d in (*sizes.values(), *map(symbols.dim, numbers))]
