@@ -27,7 +27,7 @@ from structir.backend.cpu.packed_products import (
     tiles_text,
 )
 from structir.backend.cpu.panels import panel_registers
-from structir.backend.cpu.pixel_tiles import pixel_registers, pixel_tiles_text
+from structir.backend.cpu.pixel_tiles import pixel_registers, pixel_tiles_text, terms_at_once
 from structir.backend.cpu.symbols import call_with_fields, extern
 from structir.backend.cpu.tiles import TileFunction, TileShape, tile_shapes, window_shapes
 from structir.backend.cpu.transposes import write_transpose
@@ -335,8 +335,9 @@ def has_pixel_products(dtype: str) -> bool:
     if not has_own_products(dtype):
         return False
     shapes, name = tile_shapes(dtype), f"structir_pixel_product_{dtype}"
-    text = partial(pixel_tiles_text, shapes, name)
-    tiles = built(f"pixels {shapes}", lambda: assembled(text(), [name]))
+    block = terms_at_once()
+    text = partial(pixel_tiles_text, shapes, name, block)
+    tiles = built(f"pixels {shapes} {block}", lambda: assembled(text(), [name]))
     llvm.add_symbol(name, tiles.addresses[0])
     return True
 
