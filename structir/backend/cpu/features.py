@@ -102,8 +102,14 @@ def has_halves() -> bool:
 
 
 @cache
+def is_amd() -> bool:
+    """Whether the CPU is AMD's."""
+    return processor()[0].startswith(("znver", "bdver", "btver"))
+
+
+@cache
 def gains_from_prefetching() -> bool:
     """Whether loops over much memory that compute much with each element are faster if they
     prefetch what they read: on Intel's processors they are, up to a fifth. AMD's find it by
     themselves, and are a tenth slower with the instructions."""
-    return not processor()[0].startswith(("znver", "bdver", "btver"))
+    return not is_amd()

@@ -15,6 +15,7 @@ from typing import Any
 import llvmlite.binding as llvm
 from llvmlite import ir
 
+from structir.backend.cpu.features import is_amd
 from structir.backend.cpu.tiles import TileShape
 from structir.backend.cpu.transposes import turned
 from structir.backend.math.bits import declared
@@ -23,6 +24,7 @@ WORD, INDEX = ir.IntType(64), ir.IntType(32)
 HEIGHTS = (8, 6, 4, 2, 1)  # points at a time
 HIGHEST = HEIGHTS[0]
 POINTS, TERMS = 60, 72  # that meet before others do: their totals and weights stay near
+MANY_TERMS = 1024  # of weights that stay in the second cache only
 
 
 def pixel_registers(shapes: tuple[TileShape, ...]) -> int:
@@ -36,11 +38,17 @@ def tile_heights(shape: TileShape, across: int, most: int) -> tuple[int, ...]:
     return tuple([h for h in HEIGHTS if h <= min(highest, shape.lanes)])
 
 
-def pixel_tiles_text(shapes: tuple[TileShape, ...], name: str) -> str:
+def terms_at_once() -> int:
+    """Returns the number of terms of a block. AMD's CPUs read weights from the second cache as fast
+    as a tile needs them: storing the totals more often costs up to a twentieth there."""
+    return MANY_TERMS if is_amd() else TERMS
+
+
+def pixel_tiles_text(shapes: tuple[TileShape, ...], name: str, block: int = TERMS) -> str:
     """name(image, points, terms, weights, out, out_row, term_count, channels, point_count):
 
     out[j, i] = sum over t of image[points[i] + terms[t]] * weights[j / lanes, t, j % lanes], for up
-    to as many channels as a block has, as LLVM's text.
+    to as many channels as a block has, as LLVM's text. Totals are held after `block` terms.
     """
     shape, most = shapes[0], pixel_registers(shapes)
     module = ir.Module(name)
@@ -52,7 +60,7 @@ def pixel_tiles_text(shapes: tuple[TileShape, ...], name: str) -> str:
     ]
     for tile in [tile for column in tiles for tile in column]:
         tile.write()
-    _write_passes(module, tiles, name)
+    _write_passes(module, tiles, name, block)
     return str(module)
 
 
@@ -205,7 +213,7 @@ def everywhere(builder: Any, value: Any, lanes: int) -> Any:
     return builder.shuffle_vector(first, nothing, zeros)
 
 
-def _write_passes(module: ir.Module, tiles: list[list[PixelTile]], name: str) -> None:
+def _write_passes(module: ir.Module, tiles: list[list[PixelTile]], name: str, block: int) -> None:
     """Tiles as wide as the channels need, over all points."""
     kinds = [*tiles[0][0].function.function_type.args[:8], WORD]
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), kinds), name)
@@ -221,16 +229,16 @@ def _write_passes(module: ir.Module, tiles: list[list[PixelTile]], name: str) ->
     for column in tiles:
         wide = builder.icmp_signed("==", across, _word(column[0].across))
         with builder.if_then(wide):
-            _write_blocks(builder, function, column, held)
+            _write_blocks(builder, function, column, held, block)
     builder.ret_void()
 
 
 def _write_blocks(
-    builder: ir.IRBuilder, function: ir.Function, column: list[PixelTile], held: Any
+    builder: ir.IRBuilder, function: ir.Function, column: list[PixelTile], held: Any, most: int
 ) -> None:
     """Blocks of points, and for each the terms in blocks of nearly the same size."""
     count, points = function.args[6], function.args[8]
-    blocks = builder.sdiv(builder.add(count, _word(TERMS - 1)), _word(TERMS))
+    blocks = builder.sdiv(builder.add(count, _word(most - 1)), _word(most))
     blocks = builder.select(builder.icmp_signed(">", blocks, _word(1)), blocks, _word(1))
     block = builder.sdiv(builder.add(count, builder.sub(blocks, _word(1))), blocks)
     spans = _counted(builder, points, _word(POINTS)), _counted(builder, blocks, _word(1))

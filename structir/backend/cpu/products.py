@@ -27,7 +27,7 @@ from structir.backend.cpu.packed_products import (
     tiles_text,
 )
 from structir.backend.cpu.panels import panel_registers
-from structir.backend.cpu.pixel_tiles import pixel_registers, pixel_tiles_text
+from structir.backend.cpu.pixel_tiles import pixel_registers, pixel_tiles_text, terms_at_once
 from structir.backend.cpu.symbols import call_with_fields, extern
 from structir.backend.cpu.tiles import TileFunction, TileShape, tile_shapes, window_shapes
 from structir.backend.cpu.transposes import write_transpose
@@ -344,7 +344,8 @@ def _load_windows_product(dtype: str) -> None:
 @cache
 def _load_pixel_product(dtype: str) -> None:
     shapes, name = tile_shapes(dtype), f"structir_pixel_product_{dtype}"
-    _load_text(f"pixels {shapes}", name, partial(pixel_tiles_text, shapes, name))
+    block = terms_at_once()
+    _load_text(f"pixels {shapes} {block}", name, partial(pixel_tiles_text, shapes, name, block))
 
 
 def _load_text(key: str, symbol: str, text: Callable[[], str]) -> None:

@@ -10,7 +10,7 @@ from onnx import NodeProto, helper
 from structir.frontend.onnx.node import OnnxNode
 from structir.frontend.onnx.registry import DEFAULT, find_build
 from structir.frontend.onnx.values import OnnxValue, constant_elements
-from structir.ir.expr import Constant, Expr
+from structir.ir.expr import Constant, Expr, Var
 
 VERSION = 21  # opset version of the ops in decompositions
 
@@ -45,6 +45,6 @@ def build_as_one(node: OnnxNode, op: str, *operands: Expr | None, **attributes: 
 
 def _value(node: OnnxNode, x: Expr) -> OnnxValue:
     x = node.importer.fold_constant(x)
-    return (
-        OnnxValue(x, constant_elements(x)) if isinstance(x, Constant) else OnnxValue(node.emit(x))
-    )
+    if isinstance(x, Constant):
+        return OnnxValue(x, constant_elements(x))
+    return OnnxValue(x if isinstance(x, Var) else node.emit(x))

@@ -22,7 +22,12 @@ from structir.frontend.onnx.listing import node_spans
 from structir.frontend.onnx.mapped import MappedModel
 from structir.frontend.onnx.names import Functions, GraphNames, lookup
 from structir.frontend.onnx.node import ABSENT, OnnxNode, RunTimeValueError, Split
-from structir.frontend.onnx.registry import DEFAULT, find_build, find_fold
+from structir.frontend.onnx.registry import (
+    DEFAULT,
+    find_build,
+    find_fold,
+    find_quantized_build,
+)
 from structir.frontend.onnx.tensors import ExternalFiles, array_of, dense
 from structir.frontend.onnx.types import OnnxSymbols
 from structir.frontend.onnx.unsupported import function_key, opsets_of, plain_domain
@@ -77,6 +82,7 @@ class OnnxImporter:
         self.symbols = OnnxSymbols()
         self.all_branches = all_branches  # also build branches that are never taken
         self.built = 0
+        self.unpacked: dict[OnnxNode, Any] = {}  # constants by the node that dequantizes them
         self.infos: dict[str, StructInfo | None] = {}  # StructInfo of all values of all graphs
 
     # ---- graphs
@@ -203,6 +209,11 @@ class OnnxImporter:
         folded_elements = self._fold_elements(node)
         if folded_elements is not None:
             return [attrs.evolve(folded_elements, sources=sources)]
+        build_quantized = find_quantized_build(node.domain, node.op_type)
+        quantized = None if build_quantized is None else build_quantized(node)
+        if quantized is not None:
+            return [as_value(quantized, sources)]
+        node.values = [None if v is None else self._unpacked(v) for v in node.values]
         if build is None:
             return self._expand_body(node)
         operands = [v for v in node.values if v is not None]
@@ -245,6 +256,17 @@ class OnnxImporter:
         if not all(isinstance(f, np.ndarray | np.generic) or f == () for f in evaluated):
             return self._inline(sequence)
         return [None if isinstance(f, tuple) else constant(np.asarray(f)) for f in evaluated]
+
+    def _unpacked(self, value: OnnxValue) -> OnnxValue:
+        """Returns dequantized constants as a constant of floats; other values unchanged."""
+        node = value.dequantize
+        if node is None or any(type(x) is not Constant for x in node.operands if x is not ABSENT):
+            return value
+        if node not in self.unpacked:
+            build = find_build(DEFAULT, node.op_type, node.version)
+            assert build is not None
+            self.unpacked[node] = as_value(self.fold_constant(build(node)), frozenset())
+        return self.unpacked[node]
 
     def build_unreachable(self, build: Callable[[], list[OnnxValue]]) -> None:
         """Builds a branch that is never taken, to infer the shapes of its values, and discards
@@ -308,9 +330,10 @@ class OnnxImporter:
             self.infos[name] = bound.expr.struct_info
 
     def _bind_name(self, value: OnnxValue, name: str, node: OnnxNode) -> OnnxValue:
-        """Binds a value to a variable named `name`; unknown sizes become fresh symbols."""
+        """Binds a value to a variable named `name`; unknown sizes become fresh symbols. Constants
+        and dequantized ones are built where they are used."""
         expr = value.expr
-        if type(expr) is Constant:
+        if type(expr) is Constant or (value.dequantize is not None and all_constant(expr)):
             return value
         if self.builder.scopes[-1].in_dataflow and name in node.names.results:
             expr = self.builder.emit_output(expr, name)

@@ -27,6 +27,7 @@ class OpMapping:
 
 _entries: dict[tuple[str, str], list[OpMapping]] = {}
 _folds: dict[tuple[str, str], Fold] = {}
+_quantized: dict[str, Build] = {}
 
 
 def onnx_op(*names: str, since: int = 1, domain: str = DEFAULT) -> Callable[[Build], Build]:
@@ -67,6 +68,24 @@ def carries(*names: str, domain: str = DEFAULT) -> Callable[[Fold], Fold]:
     return register
 
 
+def quantized_op(*names: str) -> Callable[[Build], Build]:
+    """Registers the decorated function as the mapping of these ops on dequantized operands.
+
+    It reads the quantized operands. Where it returns None, the mapping of the op is applied.
+    """
+
+    def register(build: Build) -> Build:
+        _quantized.update(dict.fromkeys(names, build))
+        return build
+
+    return register
+
+
+def find_quantized_build(domain: str, name: str) -> Build | None:
+    """Returns the mapping of an op on dequantized operands, or None."""
+    return _quantized.get(name) if domain == DEFAULT else None
+
+
 def find_build(domain: str, name: str, version: int) -> Build | None:
     """Returns the mapping of an op at an opset version, or None."""
     for entry in _entries.get((domain, name), ()):
@@ -80,4 +99,15 @@ def find_fold(domain: str, name: str) -> Fold | None:
     return _folds.get((domain, name))
 
 
-__all__ = ["CLASSIC", "MICROSOFT", "R", "carries", "direct", "find_build", "find_fold", "onnx_op"]
+__all__ = [
+    "CLASSIC",
+    "MICROSOFT",
+    "R",
+    "carries",
+    "direct",
+    "find_build",
+    "find_fold",
+    "find_quantized_build",
+    "onnx_op",
+    "quantized_op",
+]

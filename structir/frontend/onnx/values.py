@@ -20,12 +20,15 @@ Elements = np.ndarray[Any, Any]  # of dtype object: each a number or a symbolic 
 @attrs.frozen(eq=False)
 class OnnxValue:
     """An ONNX value: its expression; its elements if all are known as numbers or sizes; the graph
-    inputs it depends on; for a list, the StructInfo common to its items."""
+    inputs it depends on; for a list, the StructInfo common to its items; for a dequantized tensor,
+    its DequantizeLinear node; for a quantized tensor, floats to which it dequantizes."""
 
     expr: Expr
     elements: Elements | None = None
     sources: frozenset[str] = frozenset()
     items: StructInfo | None = None
+    dequantize: Any = None
+    floats: OnnxValue | None = None
 
 
 def constant_elements(expr: Expr) -> Elements | None:

@@ -31,7 +31,8 @@ def dequantize(node: OnnxNode, index: int) -> Expr:
     """Returns a dequantized operand; its scale and zero point are the next two operands."""
     x: Expr = R.astype(node[index], "int32")
     if node.has(index + 2):
-        x = R.subtract(x, R.astype(broadcast_parameter(node, index + 2, None, index), "int32"))
+        zero = R.astype(broadcast_parameter(node, index + 2, None, index), "int32")
+        x = R.subtract(x, node.importer.fold_constant(zero))
     return node.emit(
         R.multiply(R.astype(x, FLOAT), broadcast_parameter(node, index + 1, None, index))
     )
@@ -168,7 +169,7 @@ def q_gemm(node: OnnxNode) -> Expr:
 def product_to_floats(node: OnnxNode) -> Expr:
     product = integer_product(node, node[0], node[1], node.get(4), node.get(5))
     scale = R.multiply(broadcast_parameter(node, 2, None, 0), broadcast_parameter(node, 3, -1, 1))
-    result = R.multiply(R.astype(product, node.dtype(2)), scale)
+    result = R.multiply(R.astype(product, node.dtype(2)), node.importer.fold_constant(scale))
     return R.add(result, node[6]) if node.has(6) else result
 
 

@@ -66,7 +66,7 @@ def quantize(node: OnnxNode, x: Expr, zero: Expr | None, dtype: str) -> Expr:
         return convert_dtype(node, x, dtype, node.flag("saturate", 1))
     rounded = R.round(R.astype(x, "float32"))
     if zero is not None:
-        rounded = R.add(rounded, R.astype(zero, "float32"))
+        rounded = R.add(rounded, node.importer.fold_constant(R.astype(zero, "float32")))
     low, high = limits(dtype)
     result: Expr = R.astype(R.clip(rounded, float(low), float(high)), "int32")
     return R.astype(result, dtype) if dtype != "int32" else result
@@ -80,7 +80,8 @@ def dequantize_linear(node: OnnxNode) -> Expr:
     scale = broadcast_parameter(node, 1, axis)
     x = node[0]
     if node.has(2) and not is_float(node.dtype()):
-        x = R.subtract(R.astype(x, "int32"), R.astype(broadcast_parameter(node, 2, axis), "int32"))
+        zero = R.astype(broadcast_parameter(node, 2, axis), "int32")
+        x = R.subtract(R.astype(x, "int32"), node.importer.fold_constant(zero))
     x = R.multiply(R.astype(x, node.dtype(1)), scale)
     return x if dtype == node.dtype(1) else R.astype(x, dtype)
 
@@ -169,11 +170,12 @@ def _product_with_constant(
     product: Expr = R.matmul(x, Constant(weights), out_dtype="int32")
     if zero is not None:
         sums = Constant(weights.sum(axis=0, dtype=np.int32))
-        product = R.subtract(product, R.multiply(zero, sums))
+        product = R.subtract(product, node.importer.fold_constant(R.multiply(zero, sums)))
     if remainder.any():
         correction: Expr = R.sum(R.astype(x, "int32"), axis=-1, keepdims=True)
         if zero is not None:
-            correction = R.subtract(correction, R.multiply(zero, number(weights.shape[0], "int32")))
+            product_of_zeros = R.multiply(zero, number(weights.shape[0], "int32"))
+            correction = R.subtract(correction, node.importer.fold_constant(product_of_zeros))
         product = R.subtract(product, R.multiply(correction, Constant(np.atleast_1d(remainder))))
     return product
 
@@ -225,7 +227,8 @@ def q_linear_mat_mul(node: OnnxNode) -> Expr:
         ),
         node[6],
     )
-    scaled = R.multiply(R.astype(product, "float32"), R.astype(scale, "float32"))
+    scale = node.importer.fold_constant(R.astype(scale, "float32"))
+    scaled = R.multiply(R.astype(product, "float32"), scale)
     return quantize(node, scaled, broadcast_parameter(node, 7, None), node.dtype(7))
 
 
