@@ -202,6 +202,8 @@ def _strided_view(array: Array, indices: list[AffineIndex], space: LoopSpace) ->
             intersect_masks,
             [_in_bounds(i, n, space) for i, n in zip(indices, array.shape, strict=True)],
         )
+        if max(map(max, widths)) >= 2**62:
+            raise MemoryError(f"padding of {max(map(max, widths))} elements")
         array = np.pad(array, widths)
     starts = [i.start + before for i, (before, _) in zip(indices, widths, strict=True)]
     return LoadedView(_view(array, starts, indices, space), exists)
