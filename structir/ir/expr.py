@@ -104,7 +104,7 @@ class Expr(Node):
         return _operator(">=", self, other)
 
     def __bool__(self) -> bool:
-        if tracebacks.is_called_by_package():
+        if tracebacks.is_called_by_package() or isinstance(self.struct_info, FuncStructInfo):
             return True
         name = getattr(self, "name", "x")
         message = f"`{name}` has no truth value: its elements are unknown while a program is built"
