@@ -2,7 +2,8 @@
 
 A static size of up to `MAX_DENSE` elements, or a symbolic size, is one product with a matrix of
 n x n elements. A larger static size is split into factors (Cooley-Tukey); a larger prime becomes a
-convolution of a power of 2 (Bluestein).
+convolution of a power of 2 (Bluestein). Each level of factors has tables of n rotations, so static
+sizes are limited to `MAX_SIZE`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from structir.errors import Diagnostic, DiagnosticError
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.dtype import numpy_dtype
@@ -20,12 +22,25 @@ from structir.ir.expr import Constant, Expr, PrimValue, ShapeExpr, Tuple, Var
 from structir.script import R
 
 MAX_DENSE = 256
+MAX_SIZE = 2**20
 Emit = Callable[[Expr], Var]  # binds a value to a variable
 Parts = tuple[Expr, Expr | None]  # real and imaginary part; None for a real tensor
 
 
 def transform(emit: Emit, x: Parts, *, inverse: bool = False) -> tuple[Expr, Expr]:
-    """Returns the unscaled transform of the last axis."""
+    """Returns the unscaled transform of the last axis.
+
+    Raises DiagnosticError if its static size exceeds `MAX_SIZE`.
+    """
+    size = _sizes(x[0])[-1]
+    if isinstance(size, int) and size > MAX_SIZE:
+        message = f"Fourier transform: expected a size of at most {MAX_SIZE}, found {size}"
+        hint = f"split the signal into frames of at most {MAX_SIZE} elements"
+        raise DiagnosticError(Diagnostic(message, hint=hint, code="E0109"))
+    return _transform(emit, x, inverse)
+
+
+def _transform(emit: Emit, x: Parts, inverse: bool) -> tuple[Expr, Expr]:
     size = _sizes(x[0])[-1]
     if not isinstance(size, int) or size <= MAX_DENSE:
         return _dense(emit, x, size, size, inverse)
@@ -134,10 +149,10 @@ def _split_transform(
     Index j = j1 * columns + j2 becomes k = k1 + rows * k2.
     """
     leading, dtype = _sizes(x[0])[:-1], _dtype(x[0])
-    inner = transform(emit, _each(x, _swapped, (*leading, rows, columns)), inverse=inverse)
+    inner = _transform(emit, _each(x, _swapped, (*leading, rows, columns)), inverse)
     turns = np.outer(np.arange(columns), np.arange(rows)) / (rows * columns)
     twisted = _rotate(emit, inner, turns * (1 if inverse else -1), dtype)
-    outer = transform(emit, _each(twisted, _swapped, None), inverse=inverse)
+    outer = _transform(emit, _each(twisted, _swapped, None), inverse)
     real, imaginary = _each(outer, _swapped, None)
     assert imaginary is not None
     shape = ShapeExpr((*leading, rows * columns))
@@ -167,8 +182,10 @@ def _chirp_transform(emit: Emit, x: Parts, size: int, inverse: bool) -> tuple[Ex
     kernel[length - size + 1 :] = kernel[1:size][::-1]
     spectrum = np.fft.fft(kernel) / length
     padded = [fit_last(emit, p, length) for p in _rotate(emit, x, turns, dtype)]
-    product = _multiply_constant(emit, transform(emit, (padded[0], padded[1])), spectrum, dtype)
-    result = [slice_last(p, 0, size) for p in transform(emit, product, inverse=True)]
+    product = _multiply_constant(
+        emit, _transform(emit, (padded[0], padded[1]), False), spectrum, dtype
+    )
+    result = [slice_last(p, 0, size) for p in _transform(emit, product, True)]
     return _rotate(emit, (result[0], result[1]), turns, dtype)
 
 

@@ -94,6 +94,28 @@ def test_data_outside_of_the_folder(tmp_path: Path, location: str) -> None:
     assert "outside the model's folder" in message(home / "model.onnx")
 
 
+@pytest.mark.parametrize("location", ["w" * 5000, "w\0", ".", "missing"])
+def test_data_in_no_file(tmp_path: Path, location: str) -> None:
+    (tmp_path / "model.onnx").write_bytes(external(location).SerializeToString())
+    text = message(tmp_path / "model.onnx")
+    assert "external data file" in text
+    assert len(text) < 300
+
+
+@pytest.mark.parametrize(
+    ("length", "expected"),
+    [
+        (2**50, "expected a size of at most 1048576, found 1125899906842624"),
+        (2**20 + 1, "expected a size of at most 1048576, found 1048577"),
+        (0, "dft_length: expected at least 1, found 0"),
+        (-3, "dft_length: expected at least 1, found -3"),
+    ],
+)
+def test_transforms_of_invalid_length(length: int, expected: str) -> None:
+    model = made([node("DFT", "x n", "y")], [value("x", [1, 8, 1])], ["y"], {"n": np.int64(length)})
+    assert expected in message(model)
+
+
 def test_data_behind_a_link(tmp_path: Path) -> None:
     (tmp_path / "secret").write_bytes(b"0" * 16)
     home = tmp_path / "home"

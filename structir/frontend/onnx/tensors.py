@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import mmap
+import reprlib
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -145,14 +146,16 @@ def resolve_in_folder(location: str, folder: Path | None, name: str) -> Path:
             f"{name} has external data in {location!r}, but the model has no folder",
             "pass the path of the model, or the folder: `from_onnx(model, folder=...)`",
         )
-    root = folder.resolve()
-    path = (root / location).resolve()
-    if not location or "\0" in location or not path.is_relative_to(root):
-        raise wrong(
-            f"{name}: external data {location!r} is outside the model's folder", code="E0807"
-        )
-    if not path.is_file():
-        raise wrong(f"{name}: external data file {location!r} does not exist")
+    root, text = folder.resolve(), reprlib.repr(location)
+    try:
+        path = (root / location).resolve()
+        exists = path.is_file()
+    except (OSError, ValueError) as error:  # a name that is too long, or has NUL
+        raise wrong(f"{name}: external data file {text} cannot be read: {error.args[-1]}") from None
+    if not location or not path.is_relative_to(root):
+        raise wrong(f"{name}: external data {text} is outside the model's folder", code="E0807")
+    if not exists:
+        raise wrong(f"{name}: external data file {text} does not exist")
     return path
 
 

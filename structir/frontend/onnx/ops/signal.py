@@ -40,6 +40,8 @@ def _dft(node: OnnxNode, axis: int) -> Expr:
     length = (
         node.sizes(1)[0] if node.has(1) else (size - 1) * 2 if inverse and is_onesided else size
     )
+    if dims.at_least(0, length) is True:
+        raise node.wrong(f"dft_length: expected at least 1, found {dims.text(length)}")
     order = [*[k for k in range(rank - 1) if k != position], position, rank - 1]
     needed = dims.floordiv(length, 2) + 1 if inverse and is_onesided else length
     x = node.emit(R.permute_dims(node[0], [*order[:-2], rank - 1, position]))
