@@ -33,10 +33,7 @@ BROADCASTING = "two sizes broadcast if they are equal or one of them is 1"
 
 @attrs.frozen
 class Assumption:
-    """Two dims assumed equal at compile time; a run-time check verifies it.
-
-    If it broadcasts, the left dim may also be 1.
-    """
+    """Two dims assumed equal, or the left one 1 if it broadcasts; checked at run time."""
 
     left: Dim
     right: Dim

@@ -70,9 +70,17 @@ def _(x: Array) -> tuple[int, ...]:
     return tuple([int(size) for size in x.shape])
 
 
+MAX_INT64 = 2**63 - 1
+
+
 def shape_to_tensor_signature(call: CallView) -> ResolvedSignature:
     """Returns the signature of a vector as long as the shape."""
     shape = call["shape"]
+    known = () if isinstance(shape, UnknownShape) else shape
+    for axis, size in enumerate(known):
+        if isinstance(size, int) and size > MAX_INT64:
+            message = f"shape: expected sizes of at most {MAX_INT64}, found {size} on axis {axis}"
+            call.reject(message, "the result has dtype int64", "E0109")
     rank = shape.ndim if isinstance(shape, UnknownShape) else len(shape)
     return ResolvedSignature("-> out[i] @ int64", "" if rank is None else f"i == {rank}")
 

@@ -71,7 +71,7 @@ def test_compiled_programs_use_less_memory() -> None:
         executable = structir.compile(each, num_threads=1)  # scratch memory is per thread
         results.append(executable["main_adjoint"](x, w[:16] / 4))
         (region,) = executable._regions["main_adjoint"]
-        arenas.append(region._bound.latest()[0].layout[1])
+        arenas.append(region._bound.latest()[0].arena_bytes)
     np.testing.assert_allclose(results[0][1][1], results[1][1][1], rtol=1e-4, atol=1e-5)
     assert arenas[1] < arenas[0] / 2
 
