@@ -168,6 +168,7 @@ def check(module: Any, values: list[Any], compiled: bool) -> None:
             require_agreement(module, "main", values, expected, actual)
 
 
+@pytest.mark.sampled(60)
 @pytest.mark.parametrize("name", sorted(OPS))
 def test_unknown_operands_give_a_result_or_one_diagnostic(name: str) -> None:
     for seed, module, values in programs(name, range(12)):

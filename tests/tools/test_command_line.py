@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+import shellingham
 from click.testing import Result
 from typer.testing import CliRunner
 
@@ -262,10 +263,19 @@ def test_the_shell_completes_commands_options_and_passes() -> None:
     assert "passes" in completed("fuzz --check pa")
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_can_be_shown(shell: str) -> None:
-    result = structir_("--show-completion", shell)
+@pytest.mark.parametrize(
+    ("shell", "line"),
+    [
+        ("bash", "complete -o"),
+        ("zsh", "#compdef structir"),
+        ("fish", "complete --command structir"),
+    ],
+)
+def test_completion_can_be_shown(shell: str, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shellingham, "detect_shell", lambda: (shell, f"/bin/{shell}"))
+    result = structir_("--show-completion")
     assert "_STRUCTIR_COMPLETE" in result.output
+    assert line in result.output
 
 
 def test_no_color_holds_for_help_and_programs(folder: Path) -> None:

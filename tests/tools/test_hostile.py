@@ -18,7 +18,7 @@ def module_of(kind):
     return importlib.import_module(f"{kinds.__name__}.{kind}")
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", hostile_kinds())
 def test_every_kind(kind):
     seeds = range(getattr(module_of(kind), "TEST_SEEDS", 30))

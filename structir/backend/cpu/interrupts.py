@@ -45,7 +45,7 @@ def interrupts_kept() -> Iterator[None]:
 
     def raise_again(unraisable: Any) -> None:
         if issubclass(unraisable.exc_type, KeyboardInterrupt):
-            threading.Timer(DELAY, _thread.interrupt_main).start()
+            threading.Timer(DELAY, _interrupt_main_thread).start()
         else:
             before(unraisable)
 
@@ -54,3 +54,12 @@ def interrupts_kept() -> Iterator[None]:
         yield
     finally:
         sys.unraisablehook = before
+
+
+def _interrupt_main_thread() -> None:
+    """Interrupts the main thread, where possible also in a system call."""
+    identity = threading.main_thread().ident
+    if identity is not None and hasattr(signal, "pthread_kill"):
+        signal.pthread_kill(identity, signal.SIGINT)
+    else:
+        _thread.interrupt_main()
