@@ -84,16 +84,16 @@ def _pair_violations(
     results = results_of(function)
     if param not in infos or not isinstance(infos[param], TensorStructInfo):
         tensors = [n for n, info in infos.items() if isinstance(info, TensorStructInfo)]
-        found = f"expected one of the tensor parameters {', '.join(tensors)}, found {param!r}"
-        yield _violation(function, f"{where}: {found}")
+        violation = f"expected one of the tensor parameters {', '.join(tensors)}, found {param!r}"
+        yield _violation(function, f"{where}: {violation}")
     elif type(result) is not int or not 0 <= result < len(results):
-        found = f"expected the index of one of {len(results)} results, found {result!r}"
-        yield _violation(function, f"{where}: {param}: {found}")
+        violation = f"expected the index of one of {len(results)} results, found {result!r}"
+        yield _violation(function, f"{where}: {param}: {violation}")
     else:
         info = results[result]
         if info is not None and are_disjoint(infos[param], info):
-            found = f"expected result {result} as {infos[param]}, found {info}"
-            yield _violation(function, f"{where}: {param}: {found}")
+            violation = f"expected result {result} as {infos[param]}, found {info}"
+            yield _violation(function, f"{where}: {param}: {violation}")
 
 
 def _initial_violations(

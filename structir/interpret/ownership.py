@@ -50,19 +50,19 @@ def check_donated(
         array, where = args[index], f"{name}: donated parameter {params[index].name}"
         flags = array.flags if isinstance(array, np.ndarray) else None
         if flags is None or not (flags.c_contiguous and flags.aligned and flags.writeable):
-            found = type(array).__name__
+            actual = type(array).__name__
             if flags is not None:
-                found = "a view that is not dense" if flags.writeable else "a read-only array"
-            raise _not_donated(where, "a writable dense array", found, params[index].name)
+                actual = "a view that is not dense" if flags.writeable else "a read-only array"
+            raise _not_donated(where, "a writable dense array", actual, params[index].name)
         for k, other in enumerate(args):
             if k != index and isinstance(other, np.ndarray) and np.may_share_memory(array, other):
-                found = f"memory shared with {params[k].name}"
-                raise _not_donated(where, "an array of its own", found, params[index].name)
+                actual = f"memory shared with {params[k].name}"
+                raise _not_donated(where, "an array of its own", actual, params[index].name)
 
 
-def _not_donated(where: str, expected: str, found: str, param: str) -> ShapeMismatchError:
+def _not_donated(where: str, expected: str, actual: str, param: str) -> ShapeMismatchError:
     hint = f"help: pass a copy: `numpy.array({param})`"
-    message = f"{where}: expected {expected}, found {found}\n{hint}"
+    message = f"{where}: expected {expected}, found {actual}\n{hint}"
     return ShapeMismatchError(message, code="E0723")
 
 
