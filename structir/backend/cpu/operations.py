@@ -149,13 +149,13 @@ def _literal(given: Typed) -> Any:
 
 def _kind_of_function(typing: Any, function: Any) -> Any:
     key = (function, all_read())
-    found = _function_kinds.get(key)
-    if found is None:
+    kind = _function_kinds.get(key)
+    if kind is None:
         try:
-            found = _function_kinds[key] = typing.resolve_value_type(function)
+            kind = _function_kinds[key] = typing.resolve_value_type(function)
         except ValueError as error:
             raise UntranslatedError(f"{function} is nothing that numba compiles") from error
-    return found
+    return kind
 
 
 _function_kinds: dict[Any, Any] = {}

@@ -268,8 +268,8 @@ def reserve(space: Word) -> Word:
 def space_reserver() -> Callable[[int], int]:
     """`reserve` on an address. It holds the GIL, as native calls do that look for a free space: no
     other thread runs between the test and the change."""
-    found = built("reserve", lambda: c_function(types.int64(WORDS), reserve))
-    return ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(found.addresses[0])
+    code = built("reserve", lambda: c_function(types.int64(WORDS), reserve))
+    return ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(code.addresses[0])
 
 
 @cache
