@@ -8,6 +8,18 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
+from structir.interrupts import defer_interrupts
+
+
+def import_completely(name: str) -> ModuleType:
+    """Imports a module; an interrupt that arrives meanwhile is handled after it.
+
+    A module that an interrupt leaves half imported fails at every later import: numba's modules
+    import each other in cycles.
+    """
+    with defer_interrupts():
+        return importlib.import_module(name)
+
 
 class LazyModule:
     """A proxy that imports its module on the first attribute access."""
@@ -16,7 +28,7 @@ class LazyModule:
         self._name = name
 
     def __getattr__(self, attribute: str) -> Any:
-        value = getattr(importlib.import_module(self._name), attribute)
+        value = getattr(import_completely(self._name), attribute)
         setattr(self, attribute, value)
         return value
 

@@ -27,6 +27,7 @@ PACKAGE = ROOT / "structir"
 FLOORS = (
     "tracebacks",
     "errors",
+    "interrupts",
     "lazy",
     "ir",
     "analysis",

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import structir.backend as backends
 from structir.analysis.well_formed import check_well_formed
-from structir.backend.cpu.interrupts import interrupts_kept
 from structir.errors import StructIRError
+from structir.interrupts import repeat_dropped_interrupts
 from structir.ir.expr import Function
 from structir.ir.module import IRModule, as_module
 from structir.lazy import lazy_module
@@ -132,6 +132,6 @@ def compile(
             f"backend {target}: unknown option {name!r}; "
             f"available: {', '.join(option_names) or 'none'}",
         )
-    with interrupts_kept():
+    with repeat_dropped_interrupts():
         check_well_formed(module)
         return make(module, **options)

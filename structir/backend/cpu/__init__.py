@@ -1,5 +1,9 @@
 """Machine code for the CPU, by numba and LLVM."""
 
-from structir.backend.cpu.features import processor
+from structir.lazy import import_completely
+
+import_completely("numba")  # an interrupt between its modules would leave it unusable
+
+from structir.backend.cpu.features import processor  # noqa: E402 (it imports numba)
 
 processor()  # sets options of numba, before any module here makes its code generator

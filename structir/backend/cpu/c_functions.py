@@ -14,6 +14,7 @@ from structir.backend.cpu.features import processor
 from structir.backend.cpu.objects import Loaded, MachineCode, code_of_library, loaded
 from structir.backend.cpu.operations import UntranslatedError
 from structir.backend.cpu.pipeline import KernelCompiler
+from structir.backend.cpu.registries import read_all
 from structir.backend.cpu.translated import translated_c
 from structir.errors import StructIRError
 
@@ -35,6 +36,7 @@ def _c_function_of_numba(signature: Any, function: Callable[..., Any]) -> Loaded
     start = time.perf_counter()
     make: Any = cfunc
     options = {"error_model": "numpy", "_nrt": False, "pipeline_class": KernelCompiler}
+    read_all()
     made = make(signature, **options)(function)
     seconds = time.perf_counter() - start
     code = code_of_library(made._library, [made._wrapper_name], seconds)

@@ -54,6 +54,7 @@ from structir.backend.cpu.products import (
     pack_panels,
     turn_over,
 )
+from structir.backend.cpu.registries import read_all
 from structir.backend.cpu.routines import routine_helpers
 from structir.backend.cpu.scalars import helpers
 from structir.backend.cpu.translated import translated
@@ -183,6 +184,7 @@ def numba_library(text: str, symbol: str, names: dict[str, Any], arrays: bool) -
     options = {**OPTIONS, "_nrt": arrays}
     if not arrays:
         options["pipeline_class"] = KernelCompiler
+    read_all()  # at once: numba reads registries in parts, and an interrupt would lose one
     function = njit(SIGNATURE, fastmath=fastmath, **options)(names["kernel"])
     compiled: list[Any] = list(function.overloads.values())
     return compiled[0].library, compiled[0].fndesc.llvm_func_name

@@ -8,6 +8,8 @@ from typing import Any
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler_lock import global_compiler_lock
 
+from structir.interrupts import defer_interrupts
+
 PART = {"opt": 1, "loop_vectorize": False, "slp_vectorize": False}  # before others take it in
 WHOLE = {"opt": 1}  # with vectors; what more it does at 2 finds nothing, at 3 it doubles loops
 
@@ -47,7 +49,7 @@ class KernelLibrary(JITCodeLibrary):  # type: ignore[misc,unused-ignore]
         if name not in defined:
             return 0
         whole: Any = super()
-        with global_compiler_lock:
+        with global_compiler_lock, defer_interrupts():  # LLVM calls Python with the machine code
             if not self._emitted:
                 self._emitted = True
                 whole._ensure_finalized()

@@ -11,8 +11,8 @@ import llvmlite.binding as llvm
 
 from structir.backend import cache as disk
 from structir.backend.cpu.identity import machine_identity
-from structir.backend.cpu.interrupts import interrupts_wait
 from structir.backend.locks import new_rlock
+from structir.interrupts import defer_interrupts
 
 KERNEL_HEAD = "def kernel("  # in the texts of kernels; those of the library are names
 
@@ -92,7 +92,7 @@ def loaded(code: MachineCode) -> Loaded | None:
     it should define is not defined."""
     for name in code.needs:
         require_symbol(name)
-    with _lock:
+    with _lock, defer_interrupts():
         if any(llvm.address_of_symbol(name) is None for name in code.needs):
             return None  # LLVM would end the process
         file: Any = llvm.ObjectFileRef.from_data(code.data)
@@ -119,13 +119,12 @@ def require_symbol(name: str) -> None:
 
 def built(text: str, build: Callable[[], Loaded]) -> Loaded:
     """The machine code for a text: from the cache, else built and kept there."""
-    with interrupts_wait():
-        found = from_disk(text)
-        if found is None:
-            found = build()
-            to_disk(text, found.code)
-        _codes[text] = found.code
-        return found
+    code = from_disk(text)
+    if code is None:
+        code = build()
+        to_disk(text, code.code)
+    _codes[text] = code.code
+    return code
 
 
 def offer(key: str, entry: disk.CacheEntry) -> None:

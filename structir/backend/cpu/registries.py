@@ -16,6 +16,7 @@ from numba.core.imputils import builtin_registry
 from numba.core.registry import cpu_target
 from numba.core.typing.templates import builtin_registry as typing_registry
 
+from structir.interrupts import defer_interrupts
 from structir.lazy import lazy_module
 
 mathimpl = lazy_module("numba.cpython.mathimpl")
@@ -45,9 +46,9 @@ def read_all() -> bool:
     if _is_complete:
         return False
     context: Any = cpu_target.target_context
-    with _refreshed_by(_read_nothing, context):
+    with defer_interrupts(), _refreshed_by(_read_nothing, context):
         type(context).refresh(context)
-    _is_complete = True
+        _is_complete = True
     return True
 
 
@@ -58,7 +59,11 @@ def all_read() -> bool:
 
 @cache
 def _read_common() -> None:
-    context: Any = cpu_target.target_context
+    with defer_interrupts():
+        _read_common_registries(cpu_target.target_context)
+
+
+def _read_common_registries(context: Any) -> None:
     for module in (numba_builtins, numbers, tupleobj):
         module.__name__  # noqa: B018 (imports the module, which fills the built-in registry)
     for registry in (mathimpl.registry, npyimpl.registry, builtin_registry):

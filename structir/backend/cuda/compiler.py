@@ -16,13 +16,13 @@ from cuda.core import Linker, LinkerOptions, ObjectCode
 
 from structir.backend import cache as disk
 from structir.backend.cpu.identity import sources_digest
-from structir.backend.cpu.interrupts import interrupts_wait
 from structir.backend.cpu.operations import UntranslatedError
 from structir.backend.cuda.device_text import DeviceText
 from structir.backend.cuda.ptx import ptx_of_module
 from structir.backend.cuda.translated import translated
 from structir.backend.loops.writer import MissingCodeError
 from structir.errors import StructIRError
+from structir.interrupts import defer_interrupts
 from structir.lazy import lazy_module
 
 structir = lazy_module("structir")
@@ -140,5 +140,5 @@ def ptx_of(text: DeviceText, architecture: str) -> str:
     except UntranslatedError as error:
         where = ", ".join(text.origins)
         raise StructIRError(f"{where}: no thread of a card can do this: {error}") from None
-    with interrupts_wait():
+    with defer_interrupts():
         return ptx_of_module(module, capability)

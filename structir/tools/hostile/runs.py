@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -12,7 +13,9 @@ from typing import IO, Any
 
 import attrs
 
-BATCH = 50  # seeds of one child process: a time limit is checked between processes
+from structir.tools.hostile import kinds
+
+BATCH = 50  # seeds of one child process where the kind defines no other number as BATCH
 SHOWN = 4000  # characters of the error output of a child process
 
 
@@ -34,10 +37,11 @@ def outcomes(
     kind: str, seeds: Iterable[int], environment: Mapping[str, str] | None = None
 ) -> Iterator[Outcome]:
     """Yields the outcome of each seed. After a fault or a hang, a new process runs the rest."""
+    count = getattr(importlib.import_module(f"{kinds.__name__}.{kind}"), "BATCH", BATCH)
     remaining: list[int] = []
     for seed in seeds:
         remaining.append(seed)
-        if len(remaining) == BATCH:
+        if len(remaining) == count:
             yield from _batch(kind, remaining, environment or {})
             remaining = []
     yield from _batch(kind, remaining, environment or {})

@@ -1,4 +1,5 @@
-"""Interrupts while a program is compiled: none is lost, and none damages machine code."""
+"""Interrupts (Ctrl-C) while modules load and programs are compiled: none is lost, and none leaves a
+module or machine code half made."""
 
 from __future__ import annotations
 
@@ -14,28 +15,29 @@ DELAY = 0.01  # seconds until a lost interrupt is raised again: its callback has
 
 
 @contextmanager
-def interrupts_wait() -> Iterator[None]:
+def defer_interrupts() -> Iterator[None]:
     """Completes the enclosed work; an interrupt that arrives meanwhile is handled after it.
 
-    LLVM passes its results to Python callbacks, where an exception would be lost, and the machine
-    code with it.
+    The work is a step that an exception would leave incomplete for the rest of the process: an
+    import, a registry of numba, a callback of LLVM that stores machine code. The step is short, so
+    that a user waits less than a second.
     """
     before: Any = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):
         yield
         return
-    met: list[tuple[int, Any]] = []
-    signal.signal(signal.SIGINT, lambda number, frame: met.append((number, frame)))
+    deferred: list[tuple[int, Any]] = []
+    signal.signal(signal.SIGINT, lambda number, frame: deferred.append((number, frame)))
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-        if met:
-            before(*met[-1])
+        if deferred:
+            before(*deferred[-1])
 
 
 @contextmanager
-def interrupts_kept() -> Iterator[None]:
+def repeat_dropped_interrupts() -> Iterator[None]:
     """Raises an interrupt again that Python drops: one that arrives in a finalizer, in the callback
     of a weak reference, or in a C callback."""
     if threading.current_thread() is not threading.main_thread():
