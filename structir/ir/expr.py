@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
+from numbers import Number
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import attrs
@@ -29,6 +30,7 @@ from structir.lazy import lazy_module
 if TYPE_CHECKING:
     import numpy
 
+families = lazy_module("structir.ops")  # higher layers declare the ops; they load on first use
 symbolic = lazy_module("structir.ir.symbolic")
 Attrs = Mapping[str, Any]
 NO_ATTRS: Attrs = {}
@@ -38,14 +40,27 @@ OPERATORS: dict[str, Callable[..., Expr]] = {}  # ops that declare `operator="+"
 
 
 def _operator(symbol: str, *operands: Any) -> Expr:
+    families.load()
     op = OPERATORS.get(symbol)
     return op(*operands) if op is not None else NotImplemented
+
+
+def _is_compared(*operands: Any) -> bool:
+    """Returns whether `==` compares elements; functions, strings and None compare by identity."""
+    for operand in operands:
+        if isinstance(operand, Expr):
+            if isinstance(operand.struct_info, FuncStructInfo | None):
+                return False
+        elif not isinstance(operand, Number) and not hasattr(operand, "__array__"):
+            return False
+    return True
 
 
 class Expr(Node):
     """The base class of expressions. `struct_info` is None until a builder infers it.
 
-    Arithmetic and order operators build calls of the ops that declare them; `==` is identity.
+    Arithmetic and comparison operators build calls of the ops that declare them. Within the package
+    `==` is identity, as for all nodes.
     """
 
     __slots__ = ()
@@ -103,13 +118,25 @@ class Expr(Node):
     def __ge__(self, other: Any) -> Expr:
         return _operator(">=", self, other)
 
+    def __eq__(self, other: Any) -> Any:
+        if tracebacks.is_called_by_package() or not _is_compared(self, other):
+            return NotImplemented
+        return _operator("==", self, other)
+
+    def __ne__(self, other: Any) -> Any:
+        if tracebacks.is_called_by_package() or not _is_compared(self, other):
+            return NotImplemented
+        return _operator("!=", self, other)
+
+    __hash__ = object.__hash__
+
     def __bool__(self) -> bool:
         if tracebacks.is_called_by_package() or isinstance(self.struct_info, FuncStructInfo):
             return True
-        name = getattr(self, "name", "x")
+        name = getattr(self, "name", None) or str(self)
         message = f"`{name}` has no truth value: its elements are unknown while a program is built"
         hint = f"write `builder.if_else({name}, ...)` or `R.where({name}, a, b)`"
-        hint += f"; compare objects with `{name} is None`"
+        hint += f"; compare objects with `{name} is y`"
         diagnostic = Diagnostic(message, self.span, hint=hint, label=str(self.struct_info))
         raise TruthValueError(diagnostic)
 

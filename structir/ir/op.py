@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 from structir.errors import Span
-from structir.ir.expr import OPERATORS, Call, Expr
+from structir.ir.expr import OPERATORS, Call, Expr, families
 from structir.ir.node import node
-from structir.lazy import lazy_module
 
 if TYPE_CHECKING:
     from structir.ir.struct_info import StructInfo
@@ -60,7 +59,6 @@ class Op(Expr):
 
 
 _ops: dict[str, Op] = {}
-families = lazy_module("structir.ops")  # higher layers declare the ops; they load on first use
 
 
 def register_op(definition: OpDefinition) -> Op:

@@ -1,5 +1,8 @@
 """Conditions are scalar bools in programs and at run time; variables have no truth value."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -55,4 +58,39 @@ def test_a_variable_has_no_truth_value() -> None:
     for use in uses:
         with pytest.raises(TruthValueError, match="has no truth value"):
             use()
-    assert x == x and x in [x]
+    assert x in [x]
+
+
+def test_equality_builds_a_call_that_has_no_truth_value() -> None:
+    x, y = (Var(name, TensorStructInfo((3,), "float32")) for name in "xy")
+    calls = {str(x == y), str(y != x), str(x == 1), str(np.float32(1) != x)}
+    assert calls == {
+        "R.equal(x, y)",
+        "R.not_equal(y, x)",
+        'R.equal(x, R.const(1.0, "float32"))',
+        'R.not_equal(x, R.const(1.0, "float32"))',
+    }
+    for use in (lambda: bool(x == y), lambda: x != y or 1, lambda: x in [y], lambda: [x] == [y]):
+        with pytest.raises(TruthValueError, match="has no truth value"):
+            use()
+
+
+def test_functions_and_other_objects_compare_by_identity() -> None:
+    x = Var("x", TensorStructInfo((3,), "float32"))
+    module = structir.parse(TEXT.format(info='R.Tensor((), "bool")'))
+    function, again = module["main"], structir.parse(str(module))["main"]
+    assert function == function and function != again
+    assert (x == None, x != "x", x == x.struct_info) == (False, True, False)  # noqa: E711
+    assert {x: 1}[x] == 1 and x in {x}
+    unknown = Var("x", None)
+    assert unknown == unknown and unknown != x and x != unknown
+
+
+def test_operators_load_the_ops() -> None:
+    program = (
+        "from structir.ir import TensorStructInfo, Var\n"
+        "x = Var('x', TensorStructInfo((3,), 'float32'))\n"
+        "print(x < x, -x)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "R.less(x, x) R.negative(x)\n", done.stderr
