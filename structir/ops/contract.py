@@ -12,6 +12,7 @@ from structir.opdef.call_view import CallView
 from structir.opdef.define import op
 from structir.opdef.examples import f32, i64
 from structir.opdef.index_vars import access_text
+from structir.ops.elementwise import astype
 from structir.ops.layout import permute_dims
 from structir.projections.scalar_expr import ScalarExpr
 
@@ -50,7 +51,10 @@ def matmul(lhs: ScalarExpr, rhs: ScalarExpr, out_dtype: DType | None = None) -> 
 def linear(x: Expr, weight: Expr, bias: Expr | None = None, out_dtype: DType | None = None) -> Expr:
     """Computes x @ weight^T + bias."""
     product = matmul(x, permute_dims(weight), out_dtype=out_dtype)
-    return product if bias is None else product + bias
+    if bias is None:
+        return product
+    dtype = product.struct_info.dtype
+    return product + (bias if dtype in (None, bias.struct_info.dtype) else astype(bias, dtype))
 
 
 @op("x[i], y[j] -> out[i, j]")

@@ -59,8 +59,12 @@ def conv_transpose_signature(call: CallView) -> ResolvedSignature:
     layout, kernel, out_layout = _layouts(call, count, "IO")
     axes = range(count)
     extra, strides = each(call, "output_padding", count), each(call, "strides", count)
-    if any(e >= s for e, s in zip(extra, strides, strict=True)):
-        call.reject(f"output_padding: expected values below strides {strides}, found {extra}")
+    bounds = tuple(map(max, strides, each(call, "dilation", count)))
+    if any(e >= bound for e, bound in zip(extra, bounds, strict=True)):
+        call.reject(
+            f"output_padding: expected values below {bounds}, the larger of strides and dilation, "
+            f"found {extra}"
+        )
     x = {"N": "n", "C": "flat(g, c)", **_spatial(count, [f"h{k}" for k in axes])}
     w = {"I": "flat(g, c)", "O": "o", **_spatial(count, [f"p{k}" for k in axes])}
     y = {"N": "n", "C": "flat(g, o)", **_spatial(count, [window(k) for k in axes])}

@@ -152,10 +152,14 @@ def hamming_window(
     *,
     i: LoopIndex,
 ) -> ScalarExpr:
-    """Creates the Hamming window alpha - beta * cos(2 pi i / n), with n - 1 if not periodic."""
+    """Creates the Hamming window alpha - beta * cos(2 pi i / n), with n - 1 if not periodic.
+
+    A window of size 1 is 1.
+    """
     length = scalar_expr.cast(i * 0 + window_size - (0 if periodic else 1), dtype)
     angle = scalar_expr.cast(i, dtype) * (2 * math.pi) / scalar_expr.max(length, 1)
-    return alpha - beta * scalar_expr.cos(angle)
+    value = alpha - beta * scalar_expr.cos(angle)
+    return select(i * 0 + window_size > 1, value, 1)
 
 
 @op("x[*s, i, j] -> y[*s, i, j]")

@@ -443,7 +443,7 @@ def _(data: Array, out: Array, align_corners: bool) -> None:
 def normalized_coordinate(k: int, count: int, align_corners: bool) -> float:
     """Returns the normalized coordinate of an element."""
     if align_corners:
-        return 2.0 * k / (count - 1) - 1.0 if count > 1 else -1.0
+        return 2.0 * k / (count - 1) - 1.0 if count > 1 else 0.0
     return (2.0 * k + 1.0) / count - 1.0
 
 
@@ -452,7 +452,7 @@ def _(data: Array, size: Any, align_corners: bool = True) -> Array:
     sizes = size if isinstance(size, tuple) else (size,)
     height, width = sizes * 2 if len(sizes) == 1 else sizes
     rows, columns = (
-        np.linspace(-1, 1, n) if align_corners else (2 * np.arange(n) + 1) / n - 1
+        np.array([normalized_coordinate(k, n, align_corners) for k in range(n)])
         for n in (int(height), int(width))
     )
     x, y = np.meshgrid(columns, rows)
