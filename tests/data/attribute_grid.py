@@ -567,6 +567,50 @@ def convolutions():
             case(f"nn.conv{rank}d_transpose", spread, x, w, **own)
 
 
+def uneven_windows():
+    """Windows whose sizes differ by axis."""
+    for row in grid(
+        kernel=((1, 3), (2, 3), (3, 2), (2, 2)),
+        stride=((1, 2), (2, 1), (2, 2), (3, 2)),
+        padding=((0, 0), (0, 1), (1, 0)),
+        shape=((6, 7), (4, 3), (3, 8)),
+    ):
+        shape = row.pop("shape")
+        x, kernel = reals(1, 4, *shape), row.pop("kernel")
+        w = reals(2, 2, *kernel)
+        own = {"strides": row["stride"], "padding": row["padding"]}
+        case(
+            "nn.conv2d",
+            lambda: F.conv2d(tensor(x), tensor(w), groups=2, **row),
+            x,
+            w,
+            groups=2,
+            **own,
+        )
+        w = reals(4, 3, *kernel)
+        for extra in ((0, 0), (1, 0), (0, 1)):
+            more = {"output_padding": extra}
+            case(
+                "nn.conv2d_transpose",
+                lambda: F.conv_transpose2d(tensor(x), tensor(w), **row, **more),
+                x,
+                w,
+                **own,
+                **more,
+            )
+        for ceil in (False, True):
+            pool = {"ceil_mode": ceil, "pool_size": kernel, **own}
+            case(
+                "nn.max_pool2d",
+                lambda: F.max_pool2d(tensor(x), kernel, ceil_mode=ceil, **row),
+                x,
+                **pool,
+            )
+            how = {"ceil_mode": ceil, "count_include_pad": bool(shape[0] % 2)}
+            pool["count_include_pad"] = how["count_include_pad"]
+            case("nn.avg_pool2d", lambda: F.avg_pool2d(tensor(x), kernel, **how, **row), x, **pool)
+
+
 def norms():
     x = reals(2, 4, 3, 5)
     for op, function in (("nn.softmax", F.softmax), ("nn.log_softmax", F.log_softmax)):
@@ -874,6 +918,7 @@ def elementwise():
 
 
 FAMILIES = (reductions, scans, sorting, indexing, moving, products, windows, convolutions)
+FAMILIES += (uneven_windows,)
 FAMILIES += (norms, images, creation, elementwise)
 
 

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import structir
-from structir.ir import BlockBuilder
+from structir import ops
+from structir.ir import BlockBuilder, registered_ops
 from tests.ops.calls import symbolic_call
 
 with np.load(Path(__file__).parents[1] / "data" / "attribute_grid.npz") as archive:
@@ -84,6 +85,39 @@ def differences(cases, run, values):
         except (AssertionError, structir.errors.StructIRError) as error:
             messages.append(f"{text_of(case)}: {error}")
     return messages
+
+
+# ops whose attributes no other library has; most are in test_independent.py
+WITHOUT_GRID = set(
+    [
+        "eye_like",
+        "full_like",
+        "grad.avg_pool2d_backward",
+        "grad.max_pool2d_backward",
+        "grad.nll_loss_backward",
+        "grad.take_backward",
+        "memory.view",
+        "multinomial_from_uniform",
+        "nn.attention_var_len",
+        "nn.class_indices",
+        "nn.dropout",
+        "vision.all_class_non_max_suppression",
+        "vision.get_valid_counts",
+        "vision.roi_pool",
+        "wrap_param",
+    ]
+)
+
+
+def test_every_op_with_attributes_is_in_the_grid():
+    ops.load()
+    signatures = {
+        op.name: getattr(op.definition, "signature", None)
+        for op in registered_ops()
+        if hasattr(op.definition, "index_signature")
+    }
+    with_attributes = {name for name, signature in signatures.items() if signature.attributes}
+    assert with_attributes - set(BY_OP) == WITHOUT_GRID
 
 
 @pytest.mark.sampled(12)

@@ -66,15 +66,19 @@ def gathered(stage: Stage) -> list[Stage] | None:
 
 
 def _spread(stage: Stage, place: int, entry: Entry) -> Spread | bool | None:
-    """How an index of the result is spread; True for an axis alone; None for what is unknown."""
+    """How an index of the result is spread; True for one that reaches
+    every place once; None for what is unknown."""
     if isinstance(entry, Expression):
         return None
     others = [e for k, e in enumerate(stage.write) if k != place and not isinstance(e, Expression)]
     steps, start = split(entry, stage.axes)
     if dims.syms(start) & set(stage.axes) or any(dims.syms(e) & set(steps) for e in others):
         return None
+    size = stage.out.shape[place]
     if len(steps) <= 1:
-        return entry == 0 or (len(steps) == 1 and entry == axis_dim(next(iter(steps))))
+        axis = next(iter(steps), None)
+        own, places = (0, 1) if axis is None else (axis_dim(axis), stage.extents[axis])
+        return (entry == own and dims.equal(size, places) is True) or None
     counts = {a: e for a in steps if isinstance(e := stage.extents[a], int)}
     known = all(isinstance(c, int) and c > 0 for c in steps.values()) and isinstance(start, int)
     if len(steps) != 2 or not counts or not known:
@@ -84,9 +88,9 @@ def _spread(stage: Stage, place: int, entry: Entry) -> Spread | bool | None:
     step, apart = int(steps[other]), int(steps[tap])  # type: ignore[arg-type]
     if gcd(step, apart) > 1 or (step > 1 and apart > 1) or counts[tap] < step:
         return None
-    if step == counts[tap] and start == 0:
-        return True  # neighbours: no two points meet
-    size, places = stage.out.shape[place], stage.extents[other]
+    places = stage.extents[other]
+    if step == counts[tap] and start == 0 and dims.equal(size, step * places) is True:
+        return True  # neighbours: no two points meet, and none of the result is left out
     return Spread(other, tap, step, apart, int(start), counts[tap], places, size)  # type: ignore[arg-type]
 
 

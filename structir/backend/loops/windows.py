@@ -471,6 +471,9 @@ def _as_mean(stage: Stage) -> list[Stage] | None:
     count: Dim = 1
     for window in plainer.windows.values():
         count = count * _count(window, stage)
+    in_windows = {axis for window in plainer.windows.values() for axis, _ in window.taps}
+    for axis in stage.reduce:  # a window that is its axis' only one always lies inside
+        count = count if axis in in_windows else count * stage.extents[axis]
     added = Buffer(stage.out.shape, dtype)
     made = _as_map(attrs.evolve(stage, out=added, monoid="sum"))
     if made is None:
