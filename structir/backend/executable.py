@@ -29,7 +29,9 @@ from structir.backend.program import (
     numbered,
 )
 from structir.backend.results import RESULTS
+from structir.backend.sized_function import SizedFunction
 from structir.backend.source import source_of
+from structir.backend.step_plan import LEFT
 from structir.backend.stored import StoredFunction
 from structir.backend.tensor_forms import CallForms, call_forms
 from structir.backend.threads import thread_count
@@ -61,10 +63,13 @@ class CompiledFunction:
         fallback: Callable[..., Value] = self.__call__
         self.entry = self.region.native(self.name, self._single, fallback) if flat else fallback
         self._is_native = self.entry is not fallback
+        self._sized = SizedFunction(self)
 
     def __call__(self, *args: Value, out: Sequence[Value] | None = None, **names: Value) -> Value:
-        if out is None and not names and self._binds_new_sizes(args):
-            return self.entry(*args)
+        if out is None and not names:
+            value = self._call_at_new_sizes(args)
+            if value is not LEFT:
+                return value
         check_call(self.name, self.params, args, names)
         with within_memory(self.name):
             return self._call(args, out, {})
@@ -96,19 +101,24 @@ class CompiledFunction:
         inputs = [b.shape for b in self.region.inputs]
         return call_forms([p.struct_info for p in self.params], results, inputs)
 
-    def _binds_new_sizes(self, args: Sequence[Value]) -> bool:
-        """Binds a plan to new sizes for native calls; False if it exists, or if a check fails."""
+    def _call_at_new_sizes(self, args: Sequence[Value]) -> Value:
+        """Calls the plan for all sizes, or binds one to these for native calls; LEFT if one is
+        bound, or if a check fails."""
         if not self._is_native or self._forms is None:
-            return False
+            return LEFT
         shapes = self._forms.shapes(args)
         if shapes is None or self.region.bound(shapes) is not None:
-            return False
+            return LEFT
         with within_memory(self.name):
+            value = self._sized(shapes, args)
+            if value is not LEFT:
+                return value
             bound = self.region.bind_valid(shapes, args)
         if bound is None:
-            return False
+            return LEFT
         sizes = [shape for shape, _ in bound.owned_forms]
-        return self._forms.are_results(bound.plan.owned_dims, sizes, shapes)
+        declared = self._forms.are_results(bound.plan.owned_dims, sizes, shapes)
+        return self.entry(*args) if declared else LEFT
 
     def _call(
         self, args: Sequence[Value], out: Sequence[Value] | None, donated: Mapping[int, int]
