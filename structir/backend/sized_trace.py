@@ -16,7 +16,8 @@ import numpy as np
 from structir.backend.compiled_region import CompiledRegion
 from structir.backend.loops.writer import MissingCodeError
 from structir.backend.plan import KernelPlan
-from structir.backend.sized_code import Assign, Require, SizedRun
+from structir.backend.program import rows_added
+from structir.backend.sized_code import Assign, Require, SizedAppend, SizedRun
 from structir.backend.sized_loop import SizedLoopTrace, nbytes
 from structir.backend.sized_plan import size_register
 from structir.backend.steps import (
@@ -157,7 +158,29 @@ class SizedTracer(PlanTracer):
         return super()._evaluate(expr, scope)
 
     def _append_rows(self, call: Call, scope: Activation) -> Value:
-        return None  # appended rows are computed by concatenation
+        """Returns a tensor of unknown sizes with the rows that a call appends; None for other
+        calls."""
+        added = rows_added(call)
+        if added is None:
+            return None
+        parts = [self.value(part, scope) for part in (added[0], *added[1])]
+        return self._joined([self.slot(part) for part in parts])
+
+    def _joined(self, parts: Sequence[Slot]) -> Slot:
+        """Returns the rows of values of one shape after another."""
+        first = parts[0]
+        for part in parts[1:]:
+            if len(part.shape) != len(first.shape) or part.dtype != first.dtype:
+                raise NotPlannedError("rows of another rank or dtype")
+            for pair in zip(part.shape[1:], first.shape[1:], strict=True):
+                self.require_equal(*pair, "concat")
+        rows: Dim = sum([self.simplified(part.shape[0]) for part in parts])
+        joined = self.new((rows, *first.shape[1:]), first.dtype)
+        (filled,) = dims.syms(dims.sym("filled"))
+        self.step(Assign((filled,), (0,)))
+        for part in parts:
+            self.step(SizedAppend(joined.cell, part.cell, filled, nbytes(part)))
+        return joined
 
     def _bind(self, binding: Binding, value: Value, scope: Activation) -> None:
         if isinstance(binding, MatchCast):

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 import structir
 from structir.backend import memory
 from structir.backend import sizes as backend_sizes
+from structir.backend.compiled_region import CompiledRegion
 from structir.backend.executable import CompiledFunction
-from structir.errors import DiagnosticError, ShapeMismatchError
+from structir.errors import DiagnosticError, ShapeMismatchError, StructIRError
 from structir.ir import dims
 from structir.planning import layout
 
@@ -125,3 +126,62 @@ def test_checks_hold_for_new_sizes(module):
     x, w, y = arguments(5, 7)
     actual = main(np.asfortranarray(x), w, y[::-1].copy()[::-1])
     np.testing.assert_allclose(actual[0], wanted[0], rtol=1e-4, atol=1e-5)
+
+
+def test_a_size_that_occurs_once_binds_no_kernels(module, monkeypatch):
+    main = structir.compile(module, num_threads=1)["main"]
+    for n in (2, 3):
+        main(*arguments(n, n + 1))
+    bound = []
+    bind = CompiledRegion.bind_valid
+    monkeypatch.setattr(
+        CompiledRegion, "bind_valid", lambda self, *args: bound.append(args[0]) or bind(self, *args)
+    )
+    for n in range(4, 90):
+        wanted = structir.interpret(module, "main", *arguments(n, 5))
+        for actual, expected in zip(main(*arguments(n, 5)), wanted, strict=True):
+            np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
+    assert not bound
+    for _ in range(3):
+        main(*arguments(88, 5))
+    assert len(bound) == 1
+
+
+def test_results_at_new_sizes_are_the_callers_own(module):
+    main = structir.compile(module, num_threads=1)["main"]
+    results = [main(*arguments(n, 5)) for n in (2, 3, 4, 5, 6)]
+    copies = [[np.array(array) for array in pair] for pair in results]
+    for n in (7, 8, 9):
+        main(*arguments(n, 5))
+    for pair, copied in zip(results, copies, strict=True):
+        for array, before in zip(pair, copied, strict=True):
+            np.testing.assert_array_equal(array, before)
+
+
+PICKED = """
+from structir.script import I, R, T
+
+
+@I.ir_module
+class Module:
+    @I.kernel
+    def picked(x: R.Tensor(("n",), "float32"), i: R.Tensor(("m",), "int64"),
+               out: R.Tensor(("m",), "float32")):
+        for k in range(m):
+            out[k] = x[i[k]]
+
+    @R.function
+    def main(x: R.Tensor(("n",), "float32"), i: R.Tensor(("m",), "int64")):
+        m = T.int64()
+        return R.call_kernel(picked, (x, i), out_sinfo=R.Tensor((m,), "float32"))
+"""
+
+
+def test_an_error_of_a_kernel_is_reported_at_new_sizes():
+    main = structir.compile(structir.parse(PICKED), num_threads=1)["main"]
+    for n in range(2, 7):
+        np.testing.assert_array_equal(main(floats(n), np.arange(n)[::-1]), floats(n)[::-1])
+    for n in range(7, 20):
+        with pytest.raises(StructIRError, match="out of range for axis 0 of x"):
+            main(floats(n), np.array([0, n + 2]))
+        assert main(floats(n), np.array([0, n - 1])).shape == (2,)

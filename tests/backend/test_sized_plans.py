@@ -139,7 +139,33 @@ def test_loops_that_change_sizes_run_in_a_plan(
     assert len([t for t in traces if isinstance(t, SizedTracer)]) <= 2  # of the loop, of main
 
 
-def test_loops_that_shrink_to_nothing_and_beyond_are_the_hosts_error() -> None:
+APPENDED = """
+    @R.function
+    def main(x: R.Tensor(("n", 3), "float32"), trips: R.Tensor((), "int64")):
+        @R.function
+        def body(i: R.Tensor((), "int64"), going: R.Tensor((), "bool"),
+                 h: R.Tensor("float32", ndim=2)):
+            h2 = R.concat((h, {rows}), axis=0)
+            m = T.int64()
+            h3 = R.match_cast(h2, R.Tensor(("m", 3), "float32"))
+            s = R.max(h3)
+            return (R.less(s, R.const(1e6, "float32")), h2)
+        y = R.call_pure_packed(
+            "loop.iterate", body, trips, R.const(True, "bool"), (x,), (), R.str(""),
+            sinfo_args=R.Tuple(R.Tensor("float32", ndim=2)))
+        return y[0]
+"""
+
+
+@pytest.mark.parametrize("rows", ["x", "R.exp(x), h, x", "h"])
+def test_rows_appended_to_a_value_that_is_read(rows: str, runs: list[bool]) -> None:
+    calls = [(f32(n, 3), np.asarray(5)) for n in (2, 1, 3, 2)]
+    executable = agrees(APPENDED.replace("{rows}", rows), *calls)
+    assert executable.fallbacks == ()
+    assert runs and all(runs)
+
+
+def test_loops_shrink_to_nothing() -> None:
     text = loop_text(indented(*CHANGES["one row less"]))
     executable = agrees(text, (f32(5, 3), np.asarray(5)), (f32(6, 3), np.asarray(6)))
     expected = structir.interpret(executable.module, "main", f32(4, 3), np.asarray(7))
