@@ -138,7 +138,8 @@ class SizedPlaceholders(Placeholders):
 
 @attrs.define(eq=False)
 class SizedRecord:
-    """A plan for all sizes, and the number of its fallbacks; `plan` is None after a failure."""
+    """A plan for all sizes, and the number of its successive fallbacks; `plan` is None after a
+    failure."""
 
     plan: SizedPlan | None
     reasons: tuple[str, ...] = ()  # why it runs on the host, or branches of it
@@ -291,8 +292,8 @@ class StepPlans:
         if is_new and plan.threads > 1 and sum([a.size for a in arrays]) > MAX_ELEMENTS_ALONE:
             return LEFT
         value = plan.run([dense(a, a.dtype) for a in arrays], arguments.sizes)
+        record.fallbacks = record.fallbacks + 1 if value is LEFT else 0
         if value is LEFT:
-            record.fallbacks += 1
             for reason in [*plan.reasons]:
                 self._record_fallback(values[0], reason)
         return value

@@ -29,7 +29,7 @@ class SizedFunction:
         self.seen: OrderedDict[Any, None] = OrderedDict()
         self.plan: SizedPlan | None = None
         self.is_usable = True
-        self.fallbacks = 0
+        self.fallbacks = 0  # successive ones
 
     def __call__(self, shapes: Any, arrays: Sequence[Any]) -> Value:
         """Returns the result; LEFT if kernels are to be bound to the sizes."""
@@ -46,9 +46,8 @@ class SizedFunction:
 
     def _run(self, plan: SizedPlan, shapes: Any, arrays: Sequence[Any]) -> Value:
         value = plan.run([dense(a, a.dtype) for a in arrays], [*chain.from_iterable(shapes)])
-        if value is LEFT:
-            self.fallbacks += 1
-            self.is_usable = self.fallbacks <= MAX_FALLBACKS
+        self.fallbacks = self.fallbacks + 1 if value is LEFT else 0
+        self.is_usable = self.fallbacks <= MAX_FALLBACKS
         return value
 
     def _trace(self, arrays: Sequence[Any]) -> None:
