@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
 from itertools import combinations
@@ -45,6 +45,7 @@ from structir.ir.collection import collection_paused
 from structir.ir.expr import Function
 from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
+from structir.ir.struct_info import TupleStructInfo
 from structir.passes.inline_functions import inline_functions
 
 Value = Any
@@ -95,23 +96,22 @@ class CompiledFunction:
 
     @cached_property
     def _forms(self) -> CallForms | None:
-        """The forms of native calls."""
-        result = self.stored.result
-        results = [result] if self._single else getattr(result, "fields", [None])
+        """The forms of arguments and results."""
+        results = [*_fields(self.stored.result)]
         inputs = [b.shape for b in self.region.inputs]
         return call_forms([p.struct_info for p in self.params], results, inputs)
 
     def _call_at_new_sizes(self, args: Sequence[Value]) -> Value:
         """Calls the plan for all sizes, or binds one to these for native calls; LEFT if one is
         bound, or if a check fails."""
-        if not self._is_native or self._forms is None:
+        if self._forms is None:
             return LEFT
         shapes = self._forms.shapes(args)
         if shapes is None or self.region.bound(shapes) is not None:
             return LEFT
         with within_memory(self.name):
             value = self._sized(shapes, args)
-            if value is not LEFT:
+            if value is not LEFT or not self._is_native:
                 return value
             bound = self.region.bind_valid(shapes, args)
         if bound is None:
@@ -205,6 +205,15 @@ class CompiledFunction:
         return ShapeMismatchError(
             f"{self.name}: out: expected {expected}, found {actual}", code="E0722"
         )
+
+
+def _fields(info: Any) -> Iterator[Any]:
+    """Returns the StructInfo of the leaves of nested tuples."""
+    if isinstance(info, TupleStructInfo):
+        for field in info.fields:
+            yield from _fields(field)
+    else:
+        yield info
 
 
 def options_text(exact_division: bool, fast_math: bool) -> str:

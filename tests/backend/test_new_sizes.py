@@ -158,6 +158,31 @@ def test_results_at_new_sizes_are_the_callers_own(module):
             np.testing.assert_array_equal(array, before)
 
 
+NESTED_TUPLE = """
+@R.function
+def main(x: R.Tensor(("n", 6), "float32"), w: R.Tensor((6, 6), "float32")):
+    a = R.matmul(x, w)
+    return a, (R.sum(a, axis=[0]), a, x), ()
+"""
+
+
+def test_nested_results_are_right_at_new_sizes(monkeypatch):
+    module = structir.parse(NESTED_TUPLE)
+    main = structir.compile(module, num_threads=1)["main"]
+    for n in range(2, 12):
+        if n == 6:  # later sizes use the plan for all sizes
+            monkeypatch.setattr(CompiledFunction, "_call", None)
+        x, w = floats(n, 6), floats(6, 6)
+        product, (total, same, argument), nothing = main(x, w)
+        wanted = structir.interpret(module, "main", x, w)
+        np.testing.assert_allclose(product, wanted[0], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(total, wanted[1][0], rtol=1e-4, atol=1e-5)
+        np.testing.assert_array_equal(same, product)
+        np.testing.assert_array_equal(argument, x)
+        assert nothing == () and not np.may_share_memory(same, product)
+        assert not np.may_share_memory(argument, x)
+
+
 PICKED = """
 from structir.script import I, R, T
 
