@@ -186,7 +186,7 @@ def main() -> None:
                 run(*[floats(*shape) for shape in shapes(n)])
             extra, known = new_and_known(run, shapes, range(8, 8 + count))
             figures += [known, extra]
-        table.add_row(name, *[f"{1e6 * s:.0f}" for s in figures])
+        table.add_row(name, *[f"{1e6 * s:.2g}" for s in figures])
     for hidden, words, trips in ((4, 9, 32), (64, 256, 32), (64, 256, 100)):
         args = [np.asarray(trips), np.arange(3), floats(3, hidden)]
         args += [floats(words, hidden), floats(hidden, words)]

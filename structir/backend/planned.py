@@ -343,6 +343,9 @@ class StepPlans:
             if sized is not None and sized.is_usable and not sized.reasons:
                 return None
             plans.failures += plan is None
+            if plan is None and sized is not None:
+                tracer.fallbacks.clear()  # the other plan supports more
+                tracer.fallbacks.update(dict.fromkeys(sized.reasons))
         for reason in tracer.fallbacks:
             self._record_fallback(values[0], reason)
         return plan

@@ -52,13 +52,13 @@ class SizedPlan:
         self.value = mapped(value, self._result)
         block.steps.append(Needed(tuple([d for r in self.results for d in r.shape])))
         self.code = code = SizedCode()
+        self.size_count = len([code.register(d) for d in sizes])  # the first registers, and slots
+        self.input_count = len([code.slot(s.cell) for s in inputs])
         code.block(block)
         code.emit(KIND.end)
-        self.size_registers = np.array([code.register(d) for d in sizes], np.intp)
         self.result_registers = np.array(
             [code.register(d) for r in self.results for d in r.shape], np.intp
         )
-        self.input_slots = np.array([code.slot(s.cell) for s in inputs], np.intp)
         self.result_slots = np.array([code.slot(r.cell) for r in self.results], np.intp)
         self.free: list[SizedSpace] = []
         self.threads = max([region.threads for region in code.regions], default=1)
@@ -78,8 +78,8 @@ class SizedPlan:
             space = self.free.pop()
         except IndexError:
             space = SizedSpace(self.code)
-        space.registers[self.size_registers] = sizes
-        space.slots[self.input_slots] = [a.ctypes.data for a in arrays]
+        space.registers[: self.size_count] = sizes
+        space.slots[: self.input_count] = [a.ctypes.data for a in arrays]
         if not space.run():
             reason = self.code.reasons.get(int(space.state[STATE.at]))
             self.reasons |= {} if reason is None else {reason: None}

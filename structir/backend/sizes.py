@@ -138,6 +138,17 @@ class SizeProgram:
     def _atom(self, atom: Atom) -> int:
         if type(atom) is Sym:
             return self._numbers[atom]
-        operands = [self._dim(argument) for argument in atom.args]
+        operands = [self._dim(argument) for argument in _bounding(atom)]
         combines = atom.fn in ("min", "max")  # of two operands or more
         return self._combined(atom.fn, operands) if combines else self._step(atom.fn, *operands)
+
+
+def _bounding(atom: Any) -> Sequence[Dim]:
+    """Returns the operands of an atom, without the bounds that no value of a program exceeds, such
+    as the end of a slice up to the last element."""
+    largest = {"min": LARGEST, "max": -LARGEST}.get(atom.fn)
+    if largest is None:
+        return atom.args  # type: ignore[no-any-return]
+    sign = 1 if largest > 0 else -1
+    operands = [a for a in atom.args if type(a) is Poly or a * sign < largest * sign]
+    return operands or atom.args

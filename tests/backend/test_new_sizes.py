@@ -40,6 +40,14 @@ def test_vectors_of_sizes_are_exact(weights, n, m):
         assert all(type(value) is int for value in computed)
 
 
+@pytest.mark.parametrize("bound", [(1 << 62) - 1, 1 << 62, (1 << 63) - 1, 1 << 70])
+def test_bounds_that_no_size_exceeds_are_evaluated_in_compiled_code(bound):
+    values = [dims.dim_min(N, bound), dims.dim_max(dims.dim_min(N - 5, bound), 1 - bound) * 2]
+    program = backend_sizes.SizeProgram(values, [dims.as_sym(N)])
+    for n in (0, 3, (1 << 40) + 1):
+        assert program.run([n]).tolist() == [n, 2 * (n - 5)]
+
+
 def test_vectors_report_a_division_by_zero():
     values = [dims.floordiv(N * k + 5, M) for k in range(1, 30)]
     evaluate = backend_sizes.Evaluator(values, [dims.as_sym(N), dims.as_sym(M)])

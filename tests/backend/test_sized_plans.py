@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -382,3 +384,34 @@ def test_conditions_on_sizes_are_evaluated_at_each_size(runs: list[bool]) -> Non
     sizes = [(6, 3), (2, 1), (9, 3), (4, 2), (8, 4), (3, 3), (10, 5)]
     agrees(SIZES, *[(f32(n), f32(m), np.asarray(n == 2 * m)) for n, m in sizes])
     assert runs and all(runs)
+
+
+def test_many_threads_call_at_new_sizes(runs: list[bool]) -> None:
+    module = structir.parse(HEAD + TWO)
+    main = structir.compile(module, num_threads=2)["main"]
+    calls = [
+        (f32(n, 4), f32(n, 2), f32(1, 4), f32(2, 4), np.asarray(3 + n % 5)) for n in range(1, 60)
+    ]
+    for args in calls[:2]:
+        main(*args)
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(lambda args: main(*args), calls))
+    for args, result in zip(calls, results, strict=True):
+        expected = structir.interpret(module, "main", *args)
+        for array, wanted in zip(result, expected, strict=True):
+            np.testing.assert_allclose(array, wanted, rtol=1e-4, atol=1e-5)
+    assert all(runs)
+
+
+def test_loaded_executables_run_at_new_sizes(tmp_path: Path, runs: list[bool]) -> None:
+    calls = [(f32(n, 4), f32(4, 4)) for n in range(2, 9)]
+    agrees(BRANCH, *calls).save(tmp_path / "branch")
+    count = len(runs)
+    main = structir.load(tmp_path / "branch")["main"]
+    module = structir.parse(HEAD + BRANCH)
+    for args in calls:
+        for array, wanted in zip(
+            main(*args), structir.interpret(module, "main", *args), strict=True
+        ):
+            np.testing.assert_allclose(array, wanted, rtol=1e-4, atol=1e-5)
+    assert len(runs) > count and all(runs)

@@ -344,13 +344,11 @@ ADDED = """
 """
 
 
-@pytest.mark.parametrize(
-    ("what", "at_once"), [("row", True), ("R.add(row, R.mean(out, axis=[0]))", False)]
-)
-def test_rows_are_cast_to_their_struct_info(what: str, at_once: bool, runs: list[bool]) -> None:
+@pytest.mark.parametrize("what", ["row", "R.add(row, R.mean(out, axis=[0]))"])
+def test_rows_are_cast_to_their_struct_info(what: str, runs: list[bool]) -> None:
     calls = [(np.abs(f32(90, 5)) + np.float32(0.1), f32(5)) for _ in range(2)]
     agrees(ADDED.replace("WHAT", what), *calls)
-    assert any(runs) == at_once  # what is read while it grows is the host's
+    assert any(runs)
 
 
 FAILING = """
