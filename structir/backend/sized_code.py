@@ -48,7 +48,7 @@ class Require:
 
 
 @attrs.frozen(eq=False)
-class Assign:
+class AssignSizes:
     """An instruction that assigns dims to symbols, all at once."""
 
     symbols: tuple[Sym, ...]
@@ -66,7 +66,7 @@ class SizedAppend:
 
 
 @attrs.frozen(eq=False)
-class Element:
+class LoopElement:
     """The element of a value along its first axis, at the index of a loop."""
 
     cell: MemoryCell
@@ -81,7 +81,7 @@ class SizedLoop:
     counter: Sym
     limit: MemoryCell | None
     going: MemoryCell | None
-    element: Element | None
+    element: LoopElement | None
     body: InstructionBlock
     swapped: tuple[tuple[MemoryCell, MemoryCell], ...]
 
@@ -188,7 +188,7 @@ class SizedCode:
         self.reasons[len(self.words) + 1] = step.reason  # the state is at the next instruction
         self.emit(KIND.require, self.register(step.condition))
 
-    def _assign(self, step: Assign) -> None:
+    def _assign(self, step: AssignSizes) -> None:
         self._evaluate(step.values, [self.register(dims.as_dim(s)) for s in step.symbols])
 
     def _append(self, step: SizedAppend) -> None:
@@ -233,7 +233,7 @@ class SizedCode:
         SizedRun: _run,
         CopyInstruction: _copy,
         Require: _require,
-        Assign: _assign,
+        AssignSizes: _assign,
         SizedAppend: _append,
         Leave: _leave,
         BranchInstruction: _branch,
@@ -242,7 +242,7 @@ class SizedCode:
     }
 
 
-CHANGING = (Assign, BranchInstruction, SizedLoop)  # they may change symbols
+CHANGING = (AssignSizes, BranchInstruction, SizedLoop)  # they may change symbols
 
 
 def needed_dims(step: Any) -> list[Dim]:

@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from structir.backend.loop_trace import INT64, TRUE, is_array, require_flag
-from structir.backend.sized_code import Assign, Element, Require, SizedAppend, SizedLoop
+from structir.backend.sized_code import AssignSizes, LoopElement, Require, SizedAppend, SizedLoop
 from structir.backend.sized_plan import size_register
 from structir.backend.steps import (
     PART,
@@ -83,7 +83,7 @@ class SizedLoopTrace:
                 if value is not None and end is not None:
                     self._carry(value.slot, end, body, swapped)
             if symbols:
-                body.steps.append(Assign(symbols, sizes))
+                body.steps.append(AssignSizes(symbols, sizes))
         if condition is not None:
             first = self.tracer.slot(TRUE) if self.going is None else self.going
             self.tracer.step(CopyInstruction(condition, first.cell))
@@ -114,7 +114,7 @@ class SizedLoopTrace:
             self.tracer.step(CopyInstruction(slot.cell, first.cell))
             carried.append(Carried(slot, changing))
         if symbols:
-            self.tracer.step(Assign(tuple(symbols), tuple(sizes)))
+            self.tracer.step(AssignSizes(tuple(symbols), tuple(sizes)))
         return carried
 
     @staticmethod
@@ -126,12 +126,12 @@ class SizedLoopTrace:
             return self.tracer.run(self.tracer.entered(self.function, args))
         return self.function(*args)
 
-    def _element(self) -> tuple[Element | None, Value]:
+    def _element(self) -> tuple[LoopElement | None, Value]:
         if self.steps.read is None:
             return None, None
         source = self.tracer.slot(self.steps.read)
         item = Slot(MemoryCell(0, PART, enclosing=source.cell), source.shape[1:], source.dtype)
-        return Element(item.cell, source.cell, nbytes(item)), item
+        return LoopElement(item.cell, source.cell, nbytes(item)), item
 
     def _condition(self, going: Value, body: InstructionBlock) -> MemoryCell | None:
         """Returns the cell of the loop condition; None if all steps run."""
@@ -212,7 +212,7 @@ class SizedLoopTrace:
         if any(s.order > start.order for d in shape for s in dims.syms(d)):
             raise NotPlannedError("a loop output whose elements change their shape")
         (filled,) = dims.syms(dims.sym("filled"))
-        self.around.steps.append(Assign((filled,), (0,)))
+        self.around.steps.append(AssignSizes((filled,), (0,)))
         cell = MemoryCell(nbytes(element))
         self.tracer.step(SizedAppend(cell, element.cell, filled, cell.bytes))
         return Slot(cell, shape, element.dtype)

@@ -17,7 +17,7 @@ from structir.backend.compiled_region import CompiledRegion
 from structir.backend.loops.writer import MissingCodeError
 from structir.backend.plan import KernelPlan
 from structir.backend.program import rows_added
-from structir.backend.sized_code import Assign, Require, SizedAppend, SizedRun
+from structir.backend.sized_code import AssignSizes, Require, SizedAppend, SizedRun
 from structir.backend.sized_loop import SizedLoopTrace, nbytes
 from structir.backend.sized_plan import size_register
 from structir.backend.steps import (
@@ -146,7 +146,7 @@ class SizedTracer(PlanTracer):
         """Returns a size as a value: the register of a new symbol."""
         symbol = dims.sym("number")
         (name,) = dims.syms(symbol)
-        self.step(Assign((name,), (value,)))
+        self.step(AssignSizes((name,), (value,)))
         return Slot(size_register(name), (), dtype)
 
     def _evaluate(self, expr: Expr, scope: Activation) -> Value | Frame:
@@ -177,7 +177,7 @@ class SizedTracer(PlanTracer):
         rows: Dim = sum([self.simplified(part.shape[0]) for part in parts])
         joined = self.new((rows, *first.shape[1:]), first.dtype)
         (filled,) = dims.syms(dims.sym("filled"))
-        self.step(Assign((filled,), (0,)))
+        self.step(AssignSizes((filled,), (0,)))
         for part in parts:
             self.step(SizedAppend(joined.cell, part.cell, filled, nbytes(part)))
         return joined
@@ -294,7 +294,7 @@ class SizedTracer(PlanTracer):
         merged = self.new(shape, then_slot.dtype)
         for block, slot in ((then, then_slot), (otherwise, else_slot)):
             if symbols:
-                block.steps.append(Assign(symbols, tuple([slot.shape[k] for k in different])))
+                block.steps.append(AssignSizes(symbols, tuple([slot.shape[k] for k in different])))
             copy = MemoryCell(nbytes(slot), same=merged.cell)
             block.steps.append(CopyInstruction(copy, slot.cell))
         return merged
