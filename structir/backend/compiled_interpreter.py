@@ -12,6 +12,7 @@ from structir.backend.kernel_calls import KernelRunner
 from structir.backend.plan import recording
 from structir.backend.planned import StepPlans
 from structir.backend.program import RegionCall, arranged
+from structir.backend.sized_trace import SizedTracer
 from structir.backend.step_plan import LEFT
 from structir.backend.steps import InstructionBlock
 from structir.backend.traced import PlanTracer, RegionFunction
@@ -37,7 +38,10 @@ class CompiledInterpreter(Interpreter):
 
     @plans.default
     def _plans(self) -> StepPlans:
-        return StepPlans(lambda: PlanTracer(self.module, self.direct, [InstructionBlock()]))
+        return StepPlans(
+            lambda: PlanTracer(self.module, self.direct, [InstructionBlock()]),
+            lambda: SizedTracer(self.module, self.direct, [InstructionBlock()]),
+        )
 
     def closure(self, function: Function, outer: Activation | None, name: str) -> Closure:
         """Returns a function as a value whose calls and loops are planned."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
 from itertools import combinations
@@ -29,7 +29,9 @@ from structir.backend.program import (
     numbered,
 )
 from structir.backend.results import RESULTS
+from structir.backend.sized_function import SizedFunction
 from structir.backend.source import source_of
+from structir.backend.step_plan import LEFT
 from structir.backend.stored import StoredFunction
 from structir.backend.tensor_forms import CallForms, call_forms
 from structir.backend.threads import thread_count
@@ -43,6 +45,7 @@ from structir.ir.collection import collection_paused
 from structir.ir.expr import Function
 from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
+from structir.ir.struct_info import TupleStructInfo
 from structir.passes.inline_functions import inline_functions
 
 Value = Any
@@ -61,10 +64,13 @@ class CompiledFunction:
         fallback: Callable[..., Value] = self.__call__
         self.entry = self.region.native(self.name, self._single, fallback) if flat else fallback
         self._is_native = self.entry is not fallback
+        self._sized = SizedFunction(self)
 
     def __call__(self, *args: Value, out: Sequence[Value] | None = None, **names: Value) -> Value:
-        if out is None and not names and self._binds_new_sizes(args):
-            return self.entry(*args)
+        if out is None and not names:
+            value = self._call_at_new_sizes(args)
+            if value is not LEFT:
+                return value
         check_call(self.name, self.params, args, names)
         with within_memory(self.name):
             return self._call(args, out, {})
@@ -90,25 +96,29 @@ class CompiledFunction:
 
     @cached_property
     def _forms(self) -> CallForms | None:
-        """The forms of native calls."""
-        result = self.stored.result
-        results = [result] if self._single else getattr(result, "fields", [None])
+        """The forms of arguments and results."""
+        results = [*_fields(self.stored.result)]
         inputs = [b.shape for b in self.region.inputs]
         return call_forms([p.struct_info for p in self.params], results, inputs)
 
-    def _binds_new_sizes(self, args: Sequence[Value]) -> bool:
-        """Binds a plan to new sizes for native calls; False if it exists, or if a check fails."""
-        if not self._is_native or self._forms is None:
-            return False
+    def _call_at_new_sizes(self, args: Sequence[Value]) -> Value:
+        """Calls the plan for all sizes, or binds one to these for native calls; LEFT if one is
+        bound, or if a check fails."""
+        if self._forms is None:
+            return LEFT
         shapes = self._forms.shapes(args)
         if shapes is None or self.region.bound(shapes) is not None:
-            return False
+            return LEFT
         with within_memory(self.name):
+            value = self._sized(shapes, args)
+            if value is not LEFT or not self._is_native:
+                return value
             bound = self.region.bind_valid(shapes, args)
         if bound is None:
-            return False
+            return LEFT
         sizes = [shape for shape, _ in bound.owned_forms]
-        return self._forms.are_results(bound.plan.owned_dims, sizes, shapes)
+        declared = self._forms.are_results(bound.plan.owned_dims, sizes, shapes)
+        return self.entry(*args) if declared else LEFT
 
     def _call(
         self, args: Sequence[Value], out: Sequence[Value] | None, donated: Mapping[int, int]
@@ -195,6 +205,15 @@ class CompiledFunction:
         return ShapeMismatchError(
             f"{self.name}: out: expected {expected}, found {actual}", code="E0722"
         )
+
+
+def _fields(info: Any) -> Iterator[Any]:
+    """Returns the StructInfo of the leaves of nested tuples."""
+    if isinstance(info, TupleStructInfo):
+        for field in info.fields:
+            yield from _fields(field)
+    else:
+        yield info
 
 
 def options_text(exact_division: bool, fast_math: bool) -> str:

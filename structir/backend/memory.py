@@ -52,9 +52,9 @@ class ArenaLayout:
         self._uses = 0
         self._lock = threading.Lock()
         words = [word for s in spans for word in (s.first, s.last, s.element_bytes)]
-        self._words = np.array([*words, 0], np.int64)
+        self.lifetimes = np.array([*words, 0], np.int64)
         self._memory = np.zeros(5 * self._count + 3, np.int64)
-        self._addresses = int(self._words.ctypes.data), int(self._memory.ctypes.data)
+        self._addresses = int(self.lifetimes.ctypes.data), int(self._memory.ctypes.data)
 
     def assign(self, elements: Sequence[int]) -> tuple[Any, int]:
         """Returns the offset of each buffer as an array, and the size of the arena, in bytes."""

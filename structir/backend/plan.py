@@ -91,7 +91,8 @@ class KernelPlan:
         self.symbols: list[Sym] = symbols_of(chain(*self._dims()))
         self._parts = self._slices()
         self._words = self._parts[len(self.texts) + 4].stop
-        self._evaluate = Evaluator([*chain(*self._dims())], self.symbols)
+        self.dims: list[Dim] = [*chain(*self._dims())]
+        self._evaluate = Evaluator(self.dims, self.symbols)
 
     def compiled(self, text: KernelText) -> CompiledKernel:
         """Compiles a kernel to machine code."""
@@ -109,6 +110,16 @@ class KernelPlan:
         groups.append([b.elements for b in self.external])
         groups.append([span.buffer.elements for span in self.spans])
         return groups + [[*b.shape] for b in (*self.owned, *self.outputs)]
+
+    @property
+    def element_index(self) -> int:
+        """The index among all dims of the elements of the first buffer in the arena."""
+        return int(self._parts[len(self.texts) + 6].start)
+
+    @property
+    def shape_index(self) -> int:
+        """The index among all dims of the first size of an owned result."""
+        return int(self._parts[len(self.texts) + 6].stop)
 
     @cached_property
     def arena(self) -> ArenaLayout:

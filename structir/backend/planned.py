@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import attrs
@@ -13,6 +13,7 @@ import numpy as np
 from structir.analysis.variables import free_vars
 from structir.backend.compiled_region import dense
 from structir.backend.plan import MAX_CACHED_BYTES, MAX_CACHED_PLANS, recording
+from structir.backend.sized_plan import SizedPlan
 from structir.backend.step_plan import LEFT, StepPlan
 from structir.backend.steps import (
     FALLBACK_ERRORS,
@@ -25,11 +26,15 @@ from structir.backend.steps import (
 from structir.backend.traced import EndlessError, PlanTracer, RegionFunction
 from structir.interpret.out_of_memory import within_memory
 from structir.interpret.scope import Activation, Closure, Value
+from structir.ir import dims
+from structir.ir.dims import Dim
 from structir.ir.expr import Function, Var
 from structir.ops.loop import LoopSpec
 
 MAX_FAILURES = 8  # attempts to plan a function that failed
 MAX_FALLBACKS = 4  # runs of a plan that fell back to the host
+MAX_SIZED_PLANS = 8  # of a function, by ranks and dtypes
+MAX_ELEMENTS_ALONE = 1 << 16  # of the arguments of a call that does not wake other threads
 MAX_REASONS = 32  # the latest fallbacks that are recorded
 
 SHORT_LOOP_STEPS = 16  # a loop with at most this many is not planned at its first call
@@ -38,11 +43,13 @@ Reads = Callable[[Function], tuple[Var, ...]]  # returns the captured variables
 
 
 class PlannedArguments:
-    """The arguments of a function or a loop: arrays in order, and a key of everything else."""
+    """The arguments of a function or a loop: arrays in order, and a key of everything else. With
+    `sized`, the sizes are not part of the key."""
 
-    def __init__(self, reads: Reads, *values: Any) -> None:
-        self.reads = reads
+    def __init__(self, reads: Reads, values: Sequence[Any], sized: bool = False) -> None:
+        self.reads, self.sized = reads, sized
         self.arrays: list[Any] = []
+        self.sizes: list[int] = []
         self.key = tuple([self._form(value) for value in values])
 
     def _form(self, value: Any) -> Any:
@@ -50,7 +57,7 @@ class PlannedArguments:
             if not value.dtype.isnative or value.dtype.hasobject:
                 raise NotPlannedError("an argument that is not a plain array")
             self.arrays.append(value)
-            return value.shape, value.dtype
+            return self._sizes(value.shape), value.dtype
         if isinstance(value, tuple):
             return tuple([self._form(item) for item in value])
         if isinstance(value, Closure):
@@ -66,7 +73,15 @@ class PlannedArguments:
         if outer is None:
             return value.function
         captured = tuple([self._form(outer.value(v)) for v in self.reads(value.function)])
-        return value.function, captured, tuple(outer.sizes.items())
+        symbols = tuple(outer.sizes)
+        return value.function, captured, symbols, self._sizes(outer.sizes.values())
+
+    def _sizes(self, sizes: Collection[Any]) -> Any:
+        """Returns the part of the key for sizes: all of them, or their number."""
+        if not self.sized or not all([type(size) is int for size in sizes]):
+            return tuple(sizes)  # there are row variables, whose sizes are several
+        self.sizes += sizes
+        return len(sizes)
 
 
 class Placeholders:
@@ -79,7 +94,8 @@ class Placeholders:
     def of(self, value: Any) -> Any:
         """Returns the placeholder of a value."""
         if type(value) is np.ndarray:
-            self.slots.append(Slot(MemoryCell(value.nbytes, OUTSIDE), value.shape, value.dtype))
+            shape = self.sizes_of(value.shape)
+            self.slots.append(Slot(MemoryCell(value.nbytes, OUTSIDE), shape, value.dtype))
             return self.slots[-1]
         if isinstance(value, tuple):
             return tuple([self.of(item) for item in value])
@@ -91,12 +107,48 @@ class Placeholders:
             else value
         )
 
+    def sizes_of(self, sizes: Sequence[Any]) -> Sequence[Any]:
+        """Returns the sizes during the trace."""
+        return sizes
+
     def _closure(self, value: Closure) -> Closure:
         outer = value.outer
         if outer is not None:
             captured = {v: self.of(outer.value(v)) for v in self.reads(value.function)}
-            outer = Activation(captured, dict(outer.sizes))
+            sizes = self.sizes_of(list(outer.sizes.values()))
+            outer = Activation(captured, dict(zip(outer.sizes, sizes, strict=True)))
         return self.tracer.closure(value.function, outer, value.name)
+
+
+class SizedPlaceholders(Placeholders):
+    """Creates placeholders whose sizes are new symbols."""
+
+    def __init__(self, reads: Reads, tracer: PlanTracer) -> None:
+        super().__init__(reads, tracer)
+        self.symbols: list[Dim] = []
+
+    def sizes_of(self, sizes: Sequence[Any]) -> Sequence[Any]:
+        """Returns a new symbol for each size; the sizes themselves if one is that of a row."""
+        if not all([type(size) is int for size in sizes]):
+            return sizes
+        symbols = [dims.sym("size") for _ in sizes]
+        self.symbols += symbols
+        return symbols
+
+
+@attrs.define(eq=False)
+class SizedRecord:
+    """A plan for all sizes, and the number of its successive fallbacks; `plan` is None after a
+    failure."""
+
+    plan: SizedPlan | None
+    reasons: tuple[str, ...] = ()  # why it runs on the host, or branches of it
+    fallbacks: int = 0
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether there is a plan, and it does not fall back to the host repeatedly."""
+        return self.plan is not None and self.fallbacks <= MAX_FALLBACKS
 
 
 @attrs.define(eq=False)
@@ -120,6 +172,7 @@ class Plans:
     seen: OrderedDict[Any, None] = attrs.Factory(
         OrderedDict
     )  # keys that occurred once, without a plan
+    sized: dict[Any, SizedRecord] = attrs.Factory(dict)  # by ranks and dtypes
     failures: int = 0  # number of failed attempts
     lock: threading.Lock = attrs.Factory(threading.Lock)
 
@@ -158,6 +211,7 @@ class StepPlans:
     """The plans of a program."""
 
     tracer: Callable[[], PlanTracer]
+    sized_tracer: Callable[[], PlanTracer]
     plans: defaultdict[Any, Plans] = attrs.Factory(lambda: defaultdict(Plans))
     read: dict[Function, tuple[Var, ...]] = attrs.Factory(dict)
     fallbacks: dict[str, None] = attrs.Factory(dict)  # fallbacks to the host, with reasons
@@ -201,37 +255,100 @@ class StepPlans:
         if recording.get():
             return LEFT
         try:
-            arguments = PlannedArguments(self.reads, *values)
+            arguments = PlannedArguments(self.reads, values)
         except NotPlannedError as error:
             self._record_fallback(values[0], reason_of(error))
             return LEFT
         record = plans.entries.get(arguments.key)
         if record is None:
-            if plans.failures >= MAX_FAILURES or not (at_once or plans.was_seen(arguments.key)):
+            is_new, has_others = not plans.was_seen(arguments.key), len(plans.seen) > 1
+            if is_new and has_others and plans.failures < MAX_FAILURES:
+                value = self._run_sized(plans, traced, values, is_new=True)
+                if value is not LEFT:
+                    return value
+            if plans.failures >= MAX_FAILURES or (is_new and not at_once):
                 return LEFT
             record = plans.put(arguments.key, PlanRecord(self._planned(plans, traced, values)))
         if record.plan is None or not record.is_usable:
-            return LEFT
+            return self._run_sized(plans, traced, values, is_new=False)
         value = record.plan.run([dense(a, a.dtype) for a in arguments.arrays])
         record.fallbacks += value is LEFT
         return value
 
-    def _planned(self, plans: Plans, traced: Traced, values: tuple[Any, ...]) -> StepPlan | None:
-        """Traces a plan for the shapes and dtypes of these values; None if this is impossible."""
-        tracer = self.tracer()
-        placeholders = Placeholders(self.reads, tracer)
+    def _run_sized(
+        self, plans: Plans, traced: Traced, values: tuple[Any, ...], is_new: bool
+    ) -> Value:
+        """Runs the plan for all sizes; LEFT if there is none.
+
+        Sizes that are not new had a plan of their own, which needed the host. New ones are left to
+        such a plan if threads could share the work.
+        """
+        record, arguments = self._sized_record(plans, traced, values)
+        if record is None or record.plan is None or not record.is_usable:
+            return LEFT
+        plan, arrays = record.plan, arguments.arrays
+        if not is_new and record.reasons:
+            return LEFT
+        if is_new and plan.threads > 1 and sum([a.size for a in arrays]) > MAX_ELEMENTS_ALONE:
+            return LEFT
+        value = plan.run([dense(a, a.dtype) for a in arrays], arguments.sizes)
+        record.fallbacks = record.fallbacks + 1 if value is LEFT else 0
+        if value is LEFT:
+            for reason in [*plan.reasons]:
+                self._record_fallback(values[0], reason)
+        return value
+
+    def _sized_record(
+        self, plans: Plans, traced: Traced, values: tuple[Any, ...]
+    ) -> tuple[SizedRecord | None, PlannedArguments]:
+        """Returns the plan for all sizes, traced at its first use, and the arguments for it."""
+        if traced is _trace_loop and type(values[1]) is int:  # the trip count is not a constant
+            values = (values[0], np.asarray(values[1], np.int64), *values[2:])
+        arguments = PlannedArguments(self.reads, values, sized=True)
+        record = plans.sized.get(arguments.key)
+        if record is None and len(plans.sized) < MAX_SIZED_PLANS:
+            record = plans.sized[arguments.key] = self._sized(traced, values)
+        return record, arguments
+
+    def _sized(self, traced: Traced, values: tuple[Any, ...]) -> SizedRecord:
+        """Traces a plan for all sizes."""
+        tracer = self.sized_tracer()
+        placeholders = SizedPlaceholders(self.reads, tracer)
         block = tracer.blocks[-1]
         try:
             with within_memory("a plan"):
                 value = traced(tracer, *[placeholders.of(value) for value in values])
-                return StepPlan(block, placeholders.slots, tracer.growing, value)
+                plan = SizedPlan(block, placeholders.slots, placeholders.symbols, value)
+                return SizedRecord(plan, tuple(tracer.fallbacks))
+        except (*FALLBACK_ERRORS, TypeError) as error:  # NumPy rejects sizes that are symbols
+            return SizedRecord(None, (*tracer.fallbacks, reason_of(error)))
+
+    def _planned(self, plans: Plans, traced: Traced, values: tuple[Any, ...]) -> StepPlan | None:
+        """Traces a plan for the shapes and dtypes of these values; None if this is impossible, or
+        if only a plan for all sizes needs no host."""
+        tracer = self.tracer()
+        placeholders = Placeholders(self.reads, tracer)
+        block, plan = tracer.blocks[-1], None
+        try:
+            with within_memory("a plan"):
+                value = traced(tracer, *[placeholders.of(value) for value in values])
+                plan = StepPlan(block, placeholders.slots, tracer.growing, value)
         except FALLBACK_ERRORS as error:
-            plans.failures += MAX_FAILURES if isinstance(error, EndlessError) else 1
+            is_endless = isinstance(error, EndlessError)
             tracer.fallbacks[reason_of(error)] = None
-            return None
-        finally:
-            for reason in tracer.fallbacks:
-                self._record_fallback(values[0], reason)
+            if is_endless:
+                plans.failures += MAX_FAILURES
+        if tracer.fallbacks and plans.failures < MAX_FAILURES:
+            sized, _ = self._sized_record(plans, traced, values)
+            if sized is not None and sized.is_usable and not sized.reasons:
+                return None
+            plans.failures += plan is None
+            if plan is None and sized is not None:
+                tracer.fallbacks.clear()  # the other plan supports more
+                tracer.fallbacks.update(dict.fromkeys(sized.reasons))
+        for reason in tracer.fallbacks:
+            self._record_fallback(values[0], reason)
+        return plan
 
     def _record_fallback(self, called: Any, reason: str) -> None:
         """Records the reason why a function or a loop runs on the host."""

@@ -74,21 +74,26 @@ class SizeProgram:
         head = [self._inputs, len(self._steps), self._results, len(order)]
         assert len(head) == HEAD_WORDS
         self._words = np.array([*head, *[w for s in self._steps for w in s], *order], np.int64)
-        self._address = int(self._words.ctypes.data)
-        self._is_small = all([abs(number) < LARGEST for number in self._initial])
+        self.address = int(self._words.ctypes.data)
+        self.is_small = all([abs(number) < LARGEST for number in self._initial])
         memory = self._initial + [0] * len(order)
-        self._memory = np.array(memory if self._is_small else [0], np.int64)
+        self._memory = np.array(memory if self.is_small else [0], np.int64)
         self._memory_address = int(self._memory.ctypes.data)
         self._lock = threading.Lock()
         self._run = size_evaluator()
 
+    def initial_memory(self) -> list[int]:
+        """Returns the registers before a run, with room for the values."""
+        memory: list[int] = self._memory.tolist()
+        return memory
+
     def run(self, sizes: Sequence[int]) -> Array | None:
         """Returns the values at some sizes; None if Python must evaluate them."""
-        if not self._is_small:
+        if not self.is_small:
             return None
         with self._lock:
             self._memory[: self._inputs] = sizes
-            if self._run(self._address, self._memory_address):
+            if self._run(self.address, self._memory_address):
                 return None
             return self._memory[self._results :].copy()
 
@@ -133,6 +138,17 @@ class SizeProgram:
     def _atom(self, atom: Atom) -> int:
         if type(atom) is Sym:
             return self._numbers[atom]
-        operands = [self._dim(argument) for argument in atom.args]
+        operands = [self._dim(argument) for argument in _bounding(atom)]
         combines = atom.fn in ("min", "max")  # of two operands or more
         return self._combined(atom.fn, operands) if combines else self._step(atom.fn, *operands)
+
+
+def _bounding(atom: Any) -> Sequence[Dim]:
+    """Returns the operands of an atom, without the bounds that no value of a program exceeds, such
+    as the end of a slice up to the last element."""
+    largest = {"min": LARGEST, "max": -LARGEST}.get(atom.fn)
+    if largest is None:
+        return atom.args  # type: ignore[no-any-return]
+    sign = 1 if largest > 0 else -1
+    operands = [a for a in atom.args if type(a) is Poly or a * sign < largest * sign]
+    return operands or atom.args

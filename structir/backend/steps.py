@@ -45,7 +45,7 @@ def reason_of(error: Exception) -> str:
 class MemoryCell:
     """The memory of a value; its address is known at run time."""
 
-    bytes: int
+    bytes: Any  # an integer; a dim in a plan for all sizes
     origin: str = VALUE  # OUTSIDE: inputs, results; PART: inside another cell
     data: Any = None  # the array of a constant
     enclosing: MemoryCell | None = None  # the enclosing cell of a part
@@ -65,10 +65,10 @@ class Slot(ForeignTensor):
 
     __slots__ = ("cell", "dtype", "shape")
 
-    def __init__(self, cell: MemoryCell, shape: Sequence[int], dtype: Any) -> None:
+    def __init__(self, cell: MemoryCell, shape: Sequence[Any], dtype: Any) -> None:
         self.cell, self.shape, self.dtype = cell, tuple(shape), dtype
 
-    def reshape(self, shape: Sequence[int]) -> Slot:
+    def reshape(self, shape: Sequence[Any]) -> Slot:
         """Returns the same value under another shape."""
         return Slot(self.cell, shape, self.dtype)
 

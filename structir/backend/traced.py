@@ -33,7 +33,6 @@ from structir.backend.steps import (
     leaves,
     reason_of,
 )
-from structir.interpret.argument_checks import match
 from structir.interpret.extern import is_by_form
 from structir.interpret.interpreter import Frame, Interpreter, frame_of
 from structir.interpret.kernels import KernelValue
@@ -95,7 +94,7 @@ class PlanTracer(Interpreter):
             raise EndlessError("too many steps")
         self.blocks[-1].steps.append(step)
 
-    def new(self, shape: Sequence[int], dtype: Any) -> Slot:
+    def new(self, shape: Sequence[Any], dtype: Any) -> Slot:
         """Returns a new cell for a value."""
         slot = Slot(MemoryCell(prod(shape) * dtype.itemsize), shape, dtype)
         self.blocks[-1].fresh.add(slot.cell)
@@ -180,7 +179,7 @@ class PlanTracer(Interpreter):
             if not sizes or dims.as_sym(sizes[0]) in (None, *scope.sizes):
                 raise NotPlannedError("a size known only at run time")
             element = Slot(MemoryCell(0), value.shape[1:], value.dtype)
-            match([(TensorStructInfo(sizes[1:], info.dtype), element, "")], scope)
+            self.match([(TensorStructInfo(sizes[1:], info.dtype), element, "")], scope)
             scope.values[binding.var] = value
         else:
             super()._bind(binding, value, scope)
@@ -249,10 +248,10 @@ class PlanTracer(Interpreter):
     def _call(self, function: Any, args: tuple[Value, ...]) -> Value:
         scope = Activation({}, {})
         declared = [(p.struct_info, "") for p in function.params]
-        match([(i, v, where) for (i, where), v in zip(declared, args, strict=True)], scope)
+        self.match([(i, v, where) for (i, where), v in zip(declared, args, strict=True)], scope)
         results = self.region(function.region, args, scope.sizes)
         value = arranged(function.stored.shape, results)
-        match([(function.stored.result, value, "")], scope)
+        self.match([(function.stored.result, value, "")], scope)
         return value
 
     def kernel(self, kernel: Kernel) -> KernelValue:
@@ -323,13 +322,19 @@ class PlanTracer(Interpreter):
             return merge_growing(then_value, else_value)
         then_slot, else_slot = self.slot(then_value), self.slot(else_value)
         if then_slot.shape != else_slot.shape or then_slot.dtype != else_slot.dtype:
-            raise NotPlannedError("branches whose values differ in shape or dtype")
+            return self.merge_forms(then, then_slot, otherwise, else_slot)
         if then_slot.cell.root is else_slot.cell.root:
             return then_slot
         merged = self.new(then_slot.shape, then_slot.dtype)
         then.move(merged.cell, then_slot.cell)
         otherwise.move(merged.cell, else_slot.cell)
         return merged
+
+    def merge_forms(
+        self, then: InstructionBlock, then_slot: Slot, otherwise: InstructionBlock, else_slot: Slot
+    ) -> Slot:
+        """Merges arrays of different shapes or dtypes: only plans for all sizes can."""
+        raise NotPlannedError("branches whose values differ in shape or dtype")
 
     def loop(self, function: Any, steps: LoopSpec) -> tuple[tuple[Value, ...], list[Value]] | None:
         """Returns the carried values after a loop, and its outputs; None without a step."""

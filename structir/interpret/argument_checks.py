@@ -94,15 +94,21 @@ def _plain_sizes(declared: Any, shape: tuple[int, ...], sizes: MutableMapping[An
 
 
 def _match_all(declared: Iterable[tuple[StructInfo, Value, str]], scope: Activation) -> None:
-    facts = BoundaryFacts()
-    for info, value, where in declared:
-        _gather(info, value, where, facts)
-    facts.equations.extend(bind_rows(facts.rows, scope.sizes))
+    facts = gathered(declared, scope)
     _solve(facts.equations, scope)
     for var, shape, where in facts.shapes:
         expected = scope.values.get(var)
         if expected is not None and tuple(expected) != shape:
             raise _mismatch(where, f"the shape {var.name} = {tuple(expected)}", str(shape))
+
+
+def gathered(declared: Iterable[tuple[StructInfo, Value, str]], scope: Activation) -> BoundaryFacts:
+    """Returns the equations between declared and actual sizes; binds row variables."""
+    facts = BoundaryFacts()
+    for info, value, where in declared:
+        _gather(info, value, where, facts)
+    facts.equations.extend(bind_rows(facts.rows, scope.sizes))
+    return facts
 
 
 def _gather(info: StructInfo, value: Value, where: str, facts: BoundaryFacts) -> None:
@@ -149,7 +155,12 @@ def _axis_equations(
     declared: tuple[Dim, ...], actual: tuple[int, ...], where: str
 ) -> list[AxisEquation]:
     pairs = enumerate(zip(declared, actual, strict=True))
-    return [AxisEquation(d, int(n), f"{where}: axis {axis}") for axis, (d, n) in pairs]
+    return [AxisEquation(d, _size(n), f"{where}: axis {axis}") for axis, (d, n) in pairs]
+
+
+def _size(size: Any) -> Any:
+    """Returns a size as an integer; a dim unchanged."""
+    return size if type(size) is dims.Poly else int(size)
 
 
 def _gather_prim(info: PrimStructInfo, value: Value, where: str, facts: BoundaryFacts) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import attrs
@@ -96,6 +96,10 @@ class Interpreter:
     )  # by the id of the call
     boundaries: dict[int, tuple[Function, Boundary]] = attrs.field(factory=dict, init=False)
 
+    def match(self, declared: Iterable[tuple[StructInfo, Value, str]], scope: Activation) -> None:
+        """Checks values against their StructInfo; binds new sizes in the scope."""
+        match(declared, scope)
+
     def check_assumptions(self, op: Op, call: Call, scope: Activation) -> None:
         """Checks the equations that inference assumed."""
         if id(call) not in self.assumptions:
@@ -153,11 +157,19 @@ class Interpreter:
 
     def _bind(self, binding: Binding, value: Value, scope: Activation) -> None:
         if isinstance(binding, MatchCast):
-            _check_conditions(binding, scope)
-            match([(binding.struct_info, value, f"match_cast of {binding.var.name}")], scope)
+            self.check_conditions(binding, scope)
+            self.match([(binding.struct_info, value, f"match_cast of {binding.var.name}")], scope)
         elif isinstance(value, Closure) and not value.name:
             value = attrs.evolve(value, name=binding.var.name)
         scope.values[binding.var] = value
+
+    def check_conditions(self, binding: MatchCast, scope: Activation) -> None:
+        """Checks the conditions of `R.require` on the actual sizes."""
+        for condition in conditions_of(binding):
+            if scope.size(condition) != 1:
+                sizes = ", ".join(f"{s.name} = {scope.sizes[s]}" for s in dims.syms(condition))
+                text = f"R.require: expected {dims.text(condition)}, found {sizes}"
+                raise ShapeMismatchError(text, code="E0706")
 
     def evaluate(self, expr: Expr, scope: Activation) -> Value | Frame:
         """Returns the value of an expression, or the frame that computes it."""
@@ -184,10 +196,10 @@ class Interpreter:
             self.as_argument(p.struct_info, a) for p, a in zip(function.params, args, strict=True)
         ]
         scope.values.update(zip(function.params, arguments, strict=True))
-        match([(i, v, where) for (i, where), v in zip(params, arguments, strict=True)], scope)
+        self.match([(i, v, where) for (i, where), v in zip(params, arguments, strict=True)], scope)
 
         def finish(value: Value) -> Value:
-            match([(function.ret_struct_info, value, result)], scope)
+            self.match([(function.ret_struct_info, value, result)], scope)
             return value
 
         return frame_of(function.body, scope, finish)
@@ -217,15 +229,6 @@ class Interpreter:
         if not isinstance(function, Function):
             raise StructIRError(f"cannot interpret {name}: expected a graph function")
         return self.closure(function, None, name)
-
-
-def _check_conditions(binding: MatchCast, scope: Activation) -> None:
-    """Checks the conditions of `R.require` on the actual sizes."""
-    for condition in conditions_of(binding):
-        if scope.size(condition) != 1:
-            sizes = ", ".join(f"{s.name} = {scope.sizes[s]}" for s in dims.syms(condition))
-            text = f"R.require: expected {dims.text(condition)}, found {sizes}"
-            raise ShapeMismatchError(text, code="E0706")
 
 
 def _variable(interpreter: Interpreter, var: Var, scope: Activation) -> Value:
@@ -312,7 +315,7 @@ def _call(interpreter: Interpreter, call: Call, scope: Activation) -> Value | Fr
     if call.sinfo_args:
         infos = call.sinfo_args
         info = infos[0] if len(infos) == 1 else TupleStructInfo(tuple(infos))
-        match([(info, value, f"result of {_callee_name(call.op)}")], scope)
+        interpreter.match([(info, value, f"result of {_callee_name(call.op)}")], scope)
     return value
 
 

@@ -19,7 +19,7 @@ class AxisEquation:
     """A declared size, and the actual one."""
 
     declared: Dim
-    actual: int
+    actual: Any  # an integer, or a dim
     where: str  # "main: parameter x: axis 1"
 
 
@@ -78,9 +78,9 @@ def _bind_one_row(axes: Axes, shape: tuple[int, ...], where: str, sizes: Any) ->
     return equations
 
 
-def _equations_of(axis: Any, size: int, where: str) -> list[AxisEquation]:
+def _equations_of(axis: Any, size: Any, where: str) -> list[AxisEquation]:
     if type(axis) is int or type(axis) is Poly:
-        return [AxisEquation(axis, int(size), where)]
+        return [AxisEquation(axis, size if type(size) is Poly else int(size), where)]
     if type(axis) is Ragged:
         raise mismatch(where, "a ragged axis", f"an array axis of size {size}")
     return []

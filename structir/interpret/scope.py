@@ -81,18 +81,21 @@ class Activation:
         except KeyError:
             raise StructIRError(f"{var.name} is used before it is bound") from None
 
-    def size(self, dim: Dim) -> int:
-        """Evaluates a size."""
+    def size(self, dim: Dim) -> Any:
+        """Evaluates a size: an integer; a dim if the sizes of the scope are dims."""
         if isinstance(dim, int):
             return dim
         symbol = as_sym(dim)
         if symbol is not None and symbol in self.sizes:
-            return int(self.sizes[symbol])
+            size = self.sizes[symbol]
+            return size if type(size) is dims.Poly else int(size)
         unknown = [s.name for s in dims.syms(dim) if s not in self.sizes]
         if unknown:
             raise StructIRError(
                 f"cannot evaluate the size {dims.text(dim)}: unbound {', '.join(sorted(unknown))}"
             )
+        if any([type(self.sizes[s]) is dims.Poly for s in dims.syms(dim)]):
+            return dims.substitute(dim, self.sizes)
         return dims.evaluate(dim, self.sizes)
 
 

@@ -135,7 +135,7 @@ def scan(cell: Any, states: Any, x: Any, captured: Any = ()) -> Any:
     """Runs a function over slices of the first axis: returns final states and stacked outputs."""
     if not x.shape[0]:
         raise ShapeMismatchError("scan: axis 0 of x: expected at least 1 slice, found 0")
-    loop_results = at_once(cell, LoopSpec(int(x.shape[0]), None, states, x, captured))
+    loop_results = at_once(cell, LoopSpec(x.shape[0], None, states, x, captured))
     if loop_results is not None:
         return (*loop_results[0], *loop_results[1])
     count, steps = len(states), []

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 import structir
 from structir.backend import memory
 from structir.backend import sizes as backend_sizes
+from structir.backend.compiled_region import CompiledRegion
 from structir.backend.executable import CompiledFunction
-from structir.errors import DiagnosticError, ShapeMismatchError
+from structir.errors import DiagnosticError, ShapeMismatchError, StructIRError
 from structir.ir import dims
 from structir.planning import layout
 
@@ -37,6 +38,14 @@ def test_vectors_of_sizes_are_exact(weights, n, m):
         computed = evaluate([*numbers.values()]).tolist()
         assert computed == [dims.evaluate(value, numbers) for value in values]
         assert all(type(value) is int for value in computed)
+
+
+@pytest.mark.parametrize("bound", [(1 << 62) - 1, 1 << 62, (1 << 63) - 1, 1 << 70])
+def test_bounds_that_no_size_exceeds_are_evaluated_in_compiled_code(bound):
+    values = [dims.dim_min(N, bound), dims.dim_max(dims.dim_min(N - 5, bound), 1 - bound) * 2]
+    program = backend_sizes.SizeProgram(values, [dims.as_sym(N)])
+    for n in (0, 3, (1 << 40) + 1):
+        assert program.run([n]).tolist() == [n, 2 * (n - 5)]
 
 
 def test_vectors_report_a_division_by_zero():
@@ -125,3 +134,87 @@ def test_checks_hold_for_new_sizes(module):
     x, w, y = arguments(5, 7)
     actual = main(np.asfortranarray(x), w, y[::-1].copy()[::-1])
     np.testing.assert_allclose(actual[0], wanted[0], rtol=1e-4, atol=1e-5)
+
+
+def test_a_size_that_occurs_once_binds_no_kernels(module, monkeypatch):
+    main = structir.compile(module, num_threads=1)["main"]
+    for n in (2, 3):
+        main(*arguments(n, n + 1))
+    bound = []
+    bind = CompiledRegion.bind_valid
+    monkeypatch.setattr(
+        CompiledRegion, "bind_valid", lambda self, *args: bound.append(args[0]) or bind(self, *args)
+    )
+    for n in range(4, 90):
+        wanted = structir.interpret(module, "main", *arguments(n, 5))
+        for actual, expected in zip(main(*arguments(n, 5)), wanted, strict=True):
+            np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
+    assert not bound
+    for _ in range(3):
+        main(*arguments(88, 5))
+    assert len(bound) == 1
+
+
+def test_results_at_new_sizes_are_the_callers_own(module):
+    main = structir.compile(module, num_threads=1)["main"]
+    results = [main(*arguments(n, 5)) for n in (2, 3, 4, 5, 6)]
+    copies = [[np.array(array) for array in pair] for pair in results]
+    for n in (7, 8, 9):
+        main(*arguments(n, 5))
+    for pair, copied in zip(results, copies, strict=True):
+        for array, before in zip(pair, copied, strict=True):
+            np.testing.assert_array_equal(array, before)
+
+
+NESTED_TUPLE = """
+@R.function
+def main(x: R.Tensor(("n", 6), "float32"), w: R.Tensor((6, 6), "float32")):
+    a = R.matmul(x, w)
+    return a, (R.sum(a, axis=[0]), a, x), ()
+"""
+
+
+def test_nested_results_are_right_at_new_sizes(monkeypatch):
+    module = structir.parse(NESTED_TUPLE)
+    main = structir.compile(module, num_threads=1)["main"]
+    for n in range(2, 12):
+        if n == 6:  # later sizes use the plan for all sizes
+            monkeypatch.setattr(CompiledFunction, "_call", None)
+        x, w = floats(n, 6), floats(6, 6)
+        product, (total, same, argument), nothing = main(x, w)
+        wanted = structir.interpret(module, "main", x, w)
+        np.testing.assert_allclose(product, wanted[0], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(total, wanted[1][0], rtol=1e-4, atol=1e-5)
+        np.testing.assert_array_equal(same, product)
+        np.testing.assert_array_equal(argument, x)
+        assert nothing == () and not np.may_share_memory(same, product)
+        assert not np.may_share_memory(argument, x)
+
+
+PICKED = """
+from structir.script import I, R, T
+
+
+@I.ir_module
+class Module:
+    @I.kernel
+    def picked(x: R.Tensor(("n",), "float32"), i: R.Tensor(("m",), "int64"),
+               out: R.Tensor(("m",), "float32")):
+        for k in range(m):
+            out[k] = x[i[k]]
+
+    @R.function
+    def main(x: R.Tensor(("n",), "float32"), i: R.Tensor(("m",), "int64")):
+        m = T.int64()
+        return R.call_kernel(picked, (x, i), out_sinfo=R.Tensor((m,), "float32"))
+"""
+
+
+def test_an_error_of_a_kernel_is_reported_at_new_sizes():
+    main = structir.compile(structir.parse(PICKED), num_threads=1)["main"]
+    for n in range(2, 7):
+        np.testing.assert_array_equal(main(floats(n), np.arange(n)[::-1]), floats(n)[::-1])
+    for n in range(7, 20):
+        with pytest.raises(StructIRError, match="out of range for axis 0 of x"):
+            main(floats(n), np.array([0, n + 2]))
+        assert main(floats(n), np.array([0, n - 1])).shape == (2,)

@@ -6,7 +6,7 @@ function `loop.iterate` calls it once per iteration.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import attrs
@@ -17,7 +17,7 @@ from structir.frontend.onnx.registry import onnx_op
 from structir.frontend.onnx.scalars import constant, scalar, size_number
 from structir.frontend.onnx.values import OnnxValue
 from structir.ir import dims
-from structir.ir.dims import Dim
+from structir.ir.dims import Dim, Sym
 from structir.ir.expr import Constant, Expr, PrimValue, ShapeExpr, StringImm, Tuple, Var
 from structir.ir.struct_info import (
     OBJECT,
@@ -112,11 +112,12 @@ class OnnxLoop:
         for _ in range(MAX_ROUNDS):
             body, results = self._function(infos)
             after = results[1 : 1 + len(infos)]
-            if all(_is_invariant(i, r) for i, r in zip(infos, after, strict=True)):
+            in_scope = node.importer.builder.scopes[-1].symbols()
+            if all(_is_invariant(i, r, in_scope) for i, r in zip(infos, after, strict=True)):
                 return body, infos, results
             node.importer.builder.scopes[-1].bindings.pop()
             infos = [
-                i if _is_invariant(i, r) else _common(node, [i, r])
+                i if _is_invariant(i, r, in_scope) else _common(node, [i, r])
                 for i, r in zip(infos, after, strict=True)
             ]
         infos = [_without_symbols(i) for i in infos]
@@ -175,8 +176,11 @@ def _with_step_axis(info: Any) -> StructInfo:
     return TensorStructInfo(None, info.dtype, rank)
 
 
-def _is_invariant(info: Any, after: Any) -> bool:
-    """Returns whether the StructInfo of a value is invariant under an iteration."""
+def _is_invariant(info: Any, after: Any, in_scope: Collection[Sym]) -> bool:
+    """Returns whether the StructInfo of a value is invariant under an iteration.
+
+    A symbol that is not in the scope of the loop is the size of an axis that iterations change.
+    """
     if not isinstance(info, TensorStructInfo) or not isinstance(after, TensorStructInfo):
         return not isinstance(info, TensorStructInfo)
     if info.dtype != after.dtype or info.ndim != after.ndim:
@@ -185,7 +189,16 @@ def _is_invariant(info: Any, after: Any) -> bool:
         return True
     if not isinstance(after.dims, tuple):
         return False
-    return all(dims.equal(a, b) for a, b in zip(info.dims, after.dims, strict=True))
+    return all(
+        _is_free(a, in_scope) or dims.equal(a, b)
+        for a, b in zip(info.dims, after.dims, strict=True)
+    )
+
+
+def _is_free(dim: Dim, in_scope: Collection[Sym]) -> bool:
+    """Returns whether a size is a symbol that is not in scope."""
+    symbol = dims.as_sym(dim)
+    return symbol is not None and symbol not in in_scope
 
 
 @onnx_op("Loop")
