@@ -239,7 +239,7 @@ class BoundPlan:
         ]
 
     @staticmethod
-    def _work(text: KernelText, sizes: Sequence[int], length: int) -> float:
+    def _work(text: KernelText, sizes: tuple[int, ...], length: int) -> float:
         """Returns the nanoseconds of a kernel that threads can share; no work is below zero."""
         is_routine = text.function is not None  # a routine with its own scratch memory
         if is_routine or length < 2:

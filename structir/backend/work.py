@@ -42,10 +42,12 @@ def parsed(text: str) -> Sequence[ast.stmt]:
     return functions[-1].body
 
 
-def nanoseconds(text: str, pointers: int, sizes: Sequence[int], length: int) -> float:
+@lru_cache(maxsize=1024)
+def nanoseconds(text: str, pointers: int, sizes: tuple[int, ...], length: int) -> float:
     """Returns the estimated time of a kernel over its whole range.
 
-    A text from a damaged file, which is never compiled, is estimated as no work.
+    Estimates are memoized, since equal layers have equal kernels. A text from a damaged file, which
+    is never compiled, is estimated as no work.
     """
     try:
         return _Estimate(pointers, sizes, length).block(parsed(text))

@@ -19,7 +19,7 @@ from structir.interpret.scope import Activation, ForeignTensor, Value
 from structir.ir import dims, masked
 from structir.ir.axes import Axes
 from structir.ir.dims import Dim, Sym
-from structir.ir.dtype import is_float, is_int, numpy_dtype
+from structir.ir.dtype import dtype_name, is_float, is_int, numpy_dtype
 from structir.ir.expr import Var
 from structir.ir.struct_info import (
     FuncStructInfo,
@@ -172,7 +172,7 @@ def _gather_prim(info: PrimStructInfo, value: Value, where: str, facts: Boundary
 
 def _has_dtype(value: Value, dtype: str) -> bool:
     if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
-        return bool(value.dtype.name == dtype)
+        return bool(dtype_name(value.dtype) == dtype)
     if isinstance(value, bool):
         return dtype == "bool"
     if isinstance(value, int):

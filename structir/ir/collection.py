@@ -6,14 +6,44 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+MANY = 100_000  # objects, whose traversal takes tens of milliseconds
+MOST_UNCHECKED = 3_000_000  # objects that no collection has traversed, before the next pause
+
+_unchecked = 0
+
 
 @contextmanager
 def collection_paused() -> Iterator[None]:
-    """Disables garbage collection inside; nodes have no reference cycles to collect."""
-    was_enabled = gc.isenabled()
+    """Disables garbage collection inside; nodes have no reference cycles to collect.
+
+    Many new objects are old at once afterwards: the first collection would traverse all of them
+    and find none to free.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    _collect_unchecked()
     gc.disable()
     try:
         yield
     finally:
-        if was_enabled:
-            gc.enable()
+        _make_old()
+        gc.enable()
+
+
+def _make_old() -> None:
+    """Moves the young objects to the oldest generation, if they are many and none are frozen."""
+    global _unchecked
+    count = gc.get_count()[0]
+    if count >= MANY and not gc.get_freeze_count():
+        gc.freeze()
+        gc.unfreeze()
+        _unchecked += count
+
+
+def _collect_unchecked() -> None:
+    """Collects all garbage if many objects became old untraversed, which Python does not count."""
+    global _unchecked
+    if _unchecked >= MOST_UNCHECKED:
+        _unchecked = 0
+        gc.collect()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 from structir.lazy import lazy_module
@@ -89,4 +89,10 @@ def numpy_dtype(name: str) -> numpy.dtype:
 
 def dtype_of(array: numpy.ndarray) -> str:
     """Returns the StructIR dtype of an array."""
-    return array.dtype.name
+    return dtype_name(array.dtype)
+
+
+@lru_cache(256)
+def dtype_name(dtype: numpy.dtype) -> str:
+    """Returns the name of a NumPy dtype, which NumPy composes anew each time."""
+    return dtype.name

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from structir.errors import Diagnostic, ShapeMismatchError, StructInfoError
-from structir.ir.dtype import numpy_dtype
+from structir.ir.dtype import dtype_of, numpy_dtype
 from structir.ir.expr import (
     Call,
     Constant,
@@ -63,7 +63,7 @@ def evaluate(definition: SignatureOpDefinition, call: Call, values: tuple[Value,
 
 def _signature_of(arg: Expr, value: Value) -> Any:
     if isinstance(value, np.ndarray | np.generic):
-        return "tensor", value.shape, value.dtype.name
+        return "tensor", value.shape, dtype_of(value)
     if isinstance(value, tuple):
         if _is_shape(arg.struct_info, value) and type(arg) is not Tuple:
             return "shape", tuple(map(int, value))

@@ -7,7 +7,7 @@ from functools import reduce
 from math import prod
 from typing import Any
 
-from structir.ir.dtype import is_float
+from structir.ir.dtype import dtype_of, is_float
 from structir.lazy import lazy_module
 from structir.projections.access import LoadedView, LoopSpace, Mask, intersect_masks
 from structir.projections.scalar_expr import ScalarExpr
@@ -37,7 +37,7 @@ def contract(
     arrays = [_fill_absent(fetched[name]) for name in names]
     if exists is not None and not _zeros_vanish(arrays, [fetched[n].exists for n in names], exists):
         return None
-    arrays = [a.astype(computing_dtype(a.dtype.name), copy=False) for a in arrays]
+    arrays = [a.astype(computing_dtype(dtype_of(a)), copy=False) for a in arrays]
     if len({a.dtype for a in arrays}) > 1 or arrays[0].dtype == bool:
         return None
     if len(arrays) == 2:
@@ -66,7 +66,7 @@ def _zeros_vanish(arrays: list[Array], masks: list[Mask], exists: Array) -> bool
         reduce(intersect_masks, absent_somewhere), exists
     ):
         return False
-    return all(bool(np.isfinite(a).all()) for a in arrays if is_float(a.dtype.name))
+    return all(bool(np.isfinite(a).all()) for a in arrays if is_float(dtype_of(a)))
 
 
 def _varies(array: Array, axis: int) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from structir.ir.dtype import SIGNED, SMALL_INTS, is_float, is_int, numpy_dtype
+from structir.ir.dtype import SIGNED, SMALL_INTS, dtype_of, is_float, is_int, numpy_dtype
 from structir.lazy import lazy_module
 
 np = lazy_module("numpy")
@@ -18,7 +18,7 @@ def convert_dtype(values: Array, dtype: str) -> Array:
     Floats convert to integers by truncation, saturated to the range of the dtype; NaN becomes 0.
     Integers convert to narrower integers by keeping the low bits.
     """
-    source = values.dtype.name
+    source = dtype_of(values)
     if source == dtype:
         return values
     if not (is_float(source) and is_int(dtype)):

@@ -11,7 +11,7 @@ import attrs
 
 from structir.errors import StructIRError
 from structir.ir.dims import Sym
-from structir.ir.dtype import SMALL_INTS, is_float, numpy_dtype
+from structir.ir.dtype import SMALL_INTS, dtype_of, is_float, numpy_dtype
 from structir.lazy import lazy_module
 from structir.projections.access import (
     LoadedView,
@@ -142,7 +142,7 @@ def _widen(
         return loaded
     return {
         name: attrs.evolve(read, values=read.values.astype(numpy_dtype(total)))
-        if widened(read.values.dtype.name, total)
+        if widened(dtype_of(read.values), total)
         else read
         for name, read in loaded.items()
     }
@@ -160,7 +160,7 @@ def _scan(value: Array, axis: int, op: str, monoid: str, space: LoopSpace, paral
     value = value.reshape((*value.shape[: parallel - 1], prod(value.shape[parallel - 1 :])))
     if value.dtype == bool and monoid in ("sum", "prod"):
         value = value.astype("int64")  # counted, as in a reduction
-    identity = np.asarray(MONOIDS[monoid].identity(value.dtype.name), value.dtype)
+    identity = np.asarray(MONOIDS[monoid].identity(dtype_of(value)), value.dtype)
     backwards = op in ("ge", "gt")
     value = np.flip(value, -1) if backwards else value
     combine = ufunc(COMBINERS[monoid])
@@ -189,7 +189,7 @@ def _reduce(value: Array, exists: Mask, monoid: str, parallel: int) -> Array:
         value = value != 0
     elif value.dtype == bool and monoid in ("sum", "prod"):
         value = value.astype("int64")  # counted first, then rounded to a truth value
-    identity = np.asarray(MONOIDS[monoid].identity(value.dtype.name), value.dtype)
+    identity = np.asarray(MONOIDS[monoid].identity(dtype_of(value)), value.dtype)
     if exists is not None:
         exists = np.broadcast_to(exists, value.shape)
         value = np.where(exists, value, identity)
@@ -198,7 +198,7 @@ def _reduce(value: Array, exists: Mask, monoid: str, parallel: int) -> Array:
         return getattr(np, monoid)(flat, -1) if flat.size else np.zeros(flat.shape[:-1], "int64")
     combine, dtype = ufunc(COMBINERS[monoid]), value.dtype
     # NumPy has no minimum and maximum of small integers
-    if dtype.name in SMALL_INTS and monoid in ("max", "min"):
+    if dtype_of(value) in SMALL_INTS and monoid in ("max", "min"):
         value, identity = value.astype("int8"), identity.astype("int8")
     total = combine.reduce(value, axis=axes, dtype=value.dtype, initial=identity)  # type: ignore[attr-defined]
     total = total.astype(dtype, copy=False)
@@ -206,7 +206,7 @@ def _reduce(value: Array, exists: Mask, monoid: str, parallel: int) -> Array:
         return total
     with np.errstate(all="ignore"):
         number = np.prod(value.shape[parallel:]) if exists is None else exists.sum(axis=axes)
-        if is_float(total.dtype.name):
+        if is_float(dtype_of(total)):
             return np.divide(total, number, dtype=total.dtype)
         return np.divide(total, np.maximum(number, 1))  # integers have no NaN for an empty mean
 
@@ -305,5 +305,7 @@ def _without_reduce(values: Array, parallel: int) -> Array:
 
 def round_to_dtype(value: Array, dtype: Any) -> Array:
     """Returns computed elements in the stored dtype."""
+    if value.dtype == dtype:
+        return value
     with np.errstate(all="ignore"):
         return convert_dtype(value, dtype.name)

@@ -27,7 +27,7 @@ concatenation are statements that write at different offsets of one result.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import attrs
 
@@ -282,7 +282,8 @@ def linear_index(spec: IndexSpec, index_vars: tuple[Sym, ...]) -> tuple[Dim, Dim
     return number, count
 
 
-def affine(index: Dim, index_vars: tuple[Sym, ...]) -> tuple[dict[Sym, Dim], Dim] | None:
+@lru_cache(4096)
+def affine(index: Dim, index_vars: tuple[Sym, ...]) -> tuple[Mapping[Sym, Dim], Dim] | None:
     """Returns the coefficients of the index variables and the offset; None if the index is not
     affine.
     """

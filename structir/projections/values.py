@@ -10,7 +10,7 @@ import attrs
 
 from structir.ir import dims
 from structir.ir.dims import Sym
-from structir.ir.dtype import FLOATS, int_bits, is_float, is_int, wider_int
+from structir.ir.dtype import FLOATS, dtype_name, int_bits, is_float, is_int, wider_int
 from structir.lazy import lazy_module
 from structir.projections.conversion import convert_dtype
 from structir.projections.scalar_expr import (
@@ -160,7 +160,7 @@ def _operand_value(
     expr: OperandElement, at: EvaluationPoint, _: dict[ScalarExpr, TypedArray]
 ) -> TypedArray:
     value = at.values[expr.name]
-    dtype = value.dtype.name
+    dtype = dtype_name(value.dtype)
     wide = computing_dtype(dtype)
     return (value if wide == dtype else value.astype(wide)), wide
 
@@ -207,7 +207,7 @@ EVALUATORS: dict[type, Callable[..., TypedArray]] = {
 def as_kind(value: Array, kind: str) -> Array:
     """Returns an array in the dtype in which values of a kind are computed."""
     dtype = SETTLED.get(kind, kind)
-    return value if value.dtype.name == dtype else value.astype(dtype)
+    return value if dtype_name(value.dtype) == dtype else value.astype(dtype)
 
 
 @cache
@@ -265,14 +265,14 @@ BITWISE = frozenset({"bitand", "bitor", "bitxor", "bitnot", "min", "max"})
 
 
 def _power(x: Array, y: Array) -> Array:
-    if is_float(x.dtype.name) or y.dtype.kind == "u":
+    if is_float(dtype_name(x.dtype)) or y.dtype.kind == "u":
         return np.power(x, y)
     inverse = np.where(x == 1, 1, np.where(x == -1, 1 - 2 * (y & 1), 0)).astype(x.dtype)
     return np.where(y < 0, inverse, np.power(x, np.maximum(y, 0)))
 
 
 def _quotient(x: Array, y: Array) -> Array:
-    if is_float(x.dtype.name):
+    if is_float(dtype_name(x.dtype)):
         return np.divide(x, y)
     low = np.floor_divide(x, y)  # 0 for division by zero
     rounded_down = (low * y != x) & (y != 0) & ((x < 0) != (y < 0))

@@ -9,6 +9,7 @@ import structir
 from structir.backend.loops.shared import HEAD, shared
 from structir.backend.loops.writer import KernelText
 from structir.ir.module import IRModule
+from structir.passes import bind_params
 from structir.script import R
 
 BODY = "    for r in range(lo, hi):\n"
@@ -62,6 +63,36 @@ def test_how_often_a_loop_runs_comes_from_the_table() -> None:
     assert "for j in range(8):" in found
 
 
+TABLE = """def kernel(a, lo, hi):
+    p0 = int64_pointer(a[0])
+    p1 = float32_pointer(a[1])
+    at = 0
+    for u0 in range({height}):
+        for u1 in range({width}):
+            p0[at] = ({row} * u0 + u1)
+            at += 1
+    for g in range(lo, hi):
+        multiply_windows((p1, p1, p0, {height}))
+        for j in range({inner}):
+            p1[g + j] = p1[j] * float32(2.0)
+"""
+
+
+def table_text(height: int, width: int, inner: int = 8) -> KernelText:
+    said = TABLE.format(height=height, width=width, row=width + 2, inner=inner)
+    return KernelText(said, (), (), 1)
+
+
+def test_small_numbers_of_tables_and_of_calls_come_from_the_table() -> None:
+    first, second = shared([table_text(14, 14), table_text(7, 5)])
+    assert first.text == second.text
+    assert (first.sizes, second.sizes) == ((14, 14, 16), (7, 5, 7))
+
+
+def test_loops_beside_a_table_keep_their_small_numbers() -> None:
+    assert len(shared_texts(table_text(14, 14, 8), table_text(7, 5, 4))) == 2
+
+
 def test_common_numbers_remain_constants() -> None:
     (found,) = shared_texts(text(scale="0.25"), text(scale="0.75"))
     assert "range(64)" in found
@@ -94,3 +125,25 @@ def test_layers_of_other_widths_and_scales_are_one_kernel() -> None:
     assert "-3.5" in exe.source()
     assert "1e-05" in exe.source()
     assert "160" in exe.source()
+
+
+@R.function
+def images(
+    x: R.Tensor((1, 16, 30, 30), "float32"),
+    y: R.Tensor((1, 16, 16, 16), "float32"),
+    w: R.Tensor((16, 16, 3, 3), "float32"),
+):
+    return R.max(R.nn.conv2d(x, w), axis=(2, 3)), R.max(R.nn.conv2d(y, w), axis=(2, 3))
+
+
+def test_convolutions_of_other_sizes_are_one_kernel() -> None:
+    weights = np.random.default_rng(0).standard_normal((16, 16, 3, 3), np.float32)
+    module = bind_params(values={"w": weights})(IRModule({"main": images}))
+    exe = structir.compile(module)
+    assert exe.kernel_count == 1
+    draw = np.random.default_rng(1).standard_normal
+    args = draw((1, 16, 30, 30), np.float32), draw((1, 16, 16, 16), np.float32)
+    for found, expected in zip(
+        exe["main"](*args), structir.interpret(module, "main", *args), strict=True
+    ):
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)

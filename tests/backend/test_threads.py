@@ -166,6 +166,24 @@ def test_a_damaged_text_is_no_work():
         assert nanoseconds(text, 0, (), 1000) <= 1
 
 
+def test_equal_layers_are_estimated_once():
+    @I.ir_module
+    class Layers:
+        @R.function
+        def main(x: R.Tensor(("n", 64), "float32")):
+            y = R.nn.softmax(x, axis=1)
+            z = R.nn.softmax(R.permute_dims(y), axis=1)
+            return R.nn.softmax(R.permute_dims(z), axis=1)
+
+    executable = structir.compile(Layers, num_threads=2)
+    nanoseconds.cache_clear()
+    executable["main"](floats(400, 64))
+    (region,) = executable._regions["main"]
+    texts = region._bound.latest()[0].plan.texts
+    assert nanoseconds.cache_info().misses == len({t.text for t in texts})
+    assert len(texts) > 1
+
+
 def test_the_default_is_the_physical_cores_that_the_process_may_use(tmp_path, monkeypatch):
     monkeypatch.delenv("STRUCTIR_NUM_THREADS", raising=False)
     assert structir.compile(Module).num_threads == physical_cores()

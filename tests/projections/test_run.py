@@ -321,6 +321,17 @@ def test_affine_forms():
     assert affine(as_dim(i) // 2, (i,)) is None
 
 
+def test_affine_forms_are_computed_once_for_equal_calls():
+    x = floats(9)
+    spec, _ = window_spec("sum", X, 9, 3, 2, 1, 0)
+    run(spec, [x])
+    before = affine.cache_info()
+    run(spec, [x])
+    after = affine.cache_info()
+    assert after.misses == before.misses
+    assert after.hits > before.hits
+
+
 def test_products_are_recognised():
     assert product_of_reads(X * Y * IDS) == ("x", "y", "ids")
     assert product_of_reads(X * X) == ("x", "x")

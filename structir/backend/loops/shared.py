@@ -20,6 +20,12 @@ NUMBER = re.compile(r"float32\((-?[\d.]+(?:e[-+]\d+)?)\)|(?<![\w.\[])(?<!e[-+])(
 LEAST = 16  # LLVM writes out shorter loops, and smaller steps tell it how lanes lie
 EVERY_ELEMENT = INDENT * 3  # how far in lines stand that run for each element
 AROUND = re.compile(r"\):\n +for ")  # what follows the last number of a loop around a loop
+# LLVM makes nothing of knowing the numbers in tables of offsets, which are filled once for a call,
+# and those that functions of the library are called with.
+PLAIN = re.compile(
+    r"^ *at = 0\n(?: .*\n)*? *at \+= 1\n|^.*\b(?:multiply_\w+|pack_panels|turn_over)\(\(.*\n",
+    re.MULTILINE,
+)
 DIVIDED = (
     "/ ",
     "% ",
@@ -50,8 +56,9 @@ def _is_plain(kernel: KernelText) -> bool:
 
 def _cut(text: str) -> _Cut:
     rest, numbers, start = list[str](), list[str](), 0
+    plain = {k for found in PLAIN.finditer(text) for k in range(*found.span())}
     for found in NUMBER.finditer(text):
-        if found[2] is not None and _shapes_code(text, found):
+        if found[2] is not None and found.start() not in plain and _shapes_code(text, found):
             continue
         rest.append(text[start : found.start()])
         numbers.append(found[0])

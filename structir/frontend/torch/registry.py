@@ -102,6 +102,14 @@ def is_view(spec: Any, tensors: Mapping[str, Any]) -> bool:
     return condition is None or condition(spec, tensors)
 
 
+def changes_metadata(target: str) -> bool:
+    """Returns whether an op changes sizes or strides in place: its functional form is always a
+    view."""
+    base = target.rpartition(".")[0]
+    is_conditional = target in _conditions or base in _conditions
+    return find_view(target) is not None and not is_conditional
+
+
 def may_copy(target: str) -> Callable[[Any], bool] | None:
     """Returns the predicate whether a view op may return a copy, or None."""
     return _copies.get(target) or _copies.get(target.rpartition(".")[0])

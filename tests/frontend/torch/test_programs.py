@@ -223,6 +223,19 @@ def test_a_write_to_an_alias_is_visible_in_its_base(name: str) -> None:
     np.testing.assert_array_equal(structir.interpret(module, "main", x), expected)
 
 
+@pytest.mark.parametrize("name", ["dropout_", "feature_dropout_", "alpha_dropout_"])
+def test_dropout_in_place_is_the_identity_at_inference(name):
+    nodes = [
+        node("aten.mul.Scalar", "x2", self="x", other=2.0),
+        node(f"aten.{name}.default", "y", self="x2", p=0.2, train=False),
+        node("aten.add.Tensor", "z", self="x2", other="y"),
+    ]
+    values = dict.fromkeys(["x", "x2", "y", "z"], meta(2, 3))
+    module = from_pt2(archive(program(nodes, values, ["x"], ["z"])))
+    x = np.arange(6, dtype="float32").reshape(2, 3)
+    np.testing.assert_array_equal(structir.interpret(module, "main", x), 4 * x)
+
+
 def test_rejects_shapes_that_change_in_place():
     nodes = [node("aten.t_.default", "y", self="x")]
     with pytest.raises(DiagnosticError, match="in place is not supported"):
