@@ -28,6 +28,8 @@ from structir.frontend.onnx.registry import (
     find_fold,
     find_quantized_build,
 )
+from structir.frontend.onnx.schema_checks import check_schema
+from structir.frontend.onnx.shape_checks import check_shapes
 from structir.frontend.onnx.tensors import ExternalFiles, array_of, dense
 from structir.frontend.onnx.types import OnnxSymbols
 from structir.frontend.onnx.unsupported import function_key, opsets_of, plain_domain
@@ -186,7 +188,10 @@ class OnnxImporter:
             node.fail(f"the model expands to more than {MAX_NODES} nodes")
         try:
             with self.builder.at(span):
-                node.check_operands()
+                if function_key(proto) not in self.functions:
+                    node.check_operands()
+                    check_schema(node)
+                    check_shapes(node)
                 results = self._results(node)
                 if isinstance(results, Split):
                     return results
