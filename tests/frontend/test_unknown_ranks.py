@@ -205,3 +205,34 @@ def test_other_dim_params_are_names(text: str) -> None:
         if p.name == "X"
     ]
     assert all(variable.isidentifier() for variable in [str(info.dims[0])])
+
+
+def test_declared_shapes_of_results_fix_unknown_ranks() -> None:
+    model = made([node("Relu", "X", "T"), node("Exp", "T", "Y")], [X, value("Z", ["n", 1])], [])
+    model.graph.output.append(value("Y", ["n", 4]))
+    assert shape_of(model, "X") == "(n, 4)"
+    model.graph.output[0].CopyFrom(onnx.helper.make_empty_tensor_value_info("Y"))
+    model.graph.value_info.append(value("T", [3, "k"]))
+    assert shape_of(model, "X").startswith("(3, ")
+
+
+@pytest.mark.parametrize("op", ["Softmax", "LogSoftmax"])
+def test_an_axis_of_an_unknown_rank_gives_the_least_rank(op: str) -> None:
+    module = from_onnx(one(op, "X", X, axis=1))
+    x = np.arange(24, dtype="float32").reshape(2, 3, 4)
+    result = structir.interpret(module, "main", x)
+    assert np.allclose(result, expected(one(op, "X", X, axis=1), {"X": x})[0], 1e-5)
+    with pytest.raises(StructIRError):
+        structir.interpret(module, "main", x[0, 0])
+
+
+def test_reductions_of_unknown_rank() -> None:
+    model = one("ReduceMean", "X a", X, constants={"a": [-1]}, keepdims=0)
+    x = np.arange(24, dtype="float32").reshape(2, 3, 4)
+    result = structir.interpret(from_onnx(model), "main", x)
+    assert np.allclose(result, expected(model, {"X": x})[0], 1e-5)
+
+
+def test_operands_of_concat_share_their_rank_and_sizes() -> None:
+    model = one("Concat", "X Z", X, value("Z", [4, 5]), axis=1)
+    assert shape_of(model, "X").startswith("(4, ")

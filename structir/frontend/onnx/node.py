@@ -75,6 +75,14 @@ def schema_of(domain: str, name: str, version: int) -> Any:
         return None
 
 
+@cache
+def attribute_defaults(domain: str, name: str, version: int) -> dict[str, Any]:
+    """Returns the default values of the attributes of an op."""
+    schema = schema_of(domain, name, version)
+    declared = () if schema is None else schema.attributes.items()
+    return {k: attribute_value(a.default_value) for k, a in declared if a.default_value.name}
+
+
 class OnnxNode:
     """One node of a graph with resolved operands."""
 
@@ -254,10 +262,9 @@ class OnnxNode:
         proto = self.attributes.get(name)
         if proto is not None:
             return attribute_value(proto)
-        schema = schema_of(self.domain, self.op_type, self.version)
-        declared = schema.attributes.get(name) if schema is not None else None
-        if declared is not None and declared.default_value.name:
-            return attribute_value(declared.default_value)
+        defaults = attribute_defaults(self.domain, self.op_type, self.version)
+        if name in defaults:
+            return defaults[name]
         if default is REQUIRED:
             self.fail(f"missing attribute {name!r}")
         return default
@@ -299,6 +306,11 @@ class OnnxNode:
         if not -rank <= axis < rank:
             self.fail(f"axis {axis} is out of range for rank {rank}")
         return int(axis) % rank
+
+    def axis_of_any_rank(self, axis: int) -> int:
+        """Returns an axis of operand 0, normalized if its rank is known."""
+        rank = self.info().ndim
+        return int(axis) if rank is None else self.normalize_axis(axis, rank)
 
     # ---- results
 

@@ -19,19 +19,21 @@ VARIADIC = onnx.defs.OpSchema.FormalParameterOption.Variadic
 
 
 @attrs.frozen(eq=False)
-class OperandTypes:
-    """The element types that the formal parameters of a schema accept."""
+class NodeSchema:
+    """The element types that the formal parameters of an op accept, and its attributes."""
 
     names: tuple[str, ...]  # type variables; of a variadic parameter the last one, repeated
     allowed: dict[str, frozenset[str]]
     max_inputs: int
     max_outputs: int
     is_homogeneous: bool
+    attributes: dict[str, int]  # the type of each attribute
+    required: tuple[str, ...]  # names of required attributes
 
 
 @cache
-def operand_types(domain: str, name: str, version: int) -> OperandTypes | None:
-    """Returns the operand types of an op, or None without a schema."""
+def node_schema(domain: str, name: str, version: int) -> NodeSchema | None:
+    """Returns the schema of an op, or None without one."""
     schema = schema_of(domain, name, version)
     if schema is None or schema.deprecated:
         return None
@@ -42,7 +44,15 @@ def operand_types(domain: str, name: str, version: int) -> OperandTypes | None:
     allowed = {each: constraints.get(each, frozenset([each])) for each in names}
     last = schema.inputs[-1] if schema.inputs else None
     is_homogeneous = last is None or last.option != VARIADIC or last.is_homogeneous
-    return OperandTypes(names, allowed, schema.max_input, schema.max_output, is_homogeneous)
+    return NodeSchema(
+        names,
+        allowed,
+        schema.max_input,
+        schema.max_output,
+        is_homogeneous,
+        {name: a.type.value for name, a in schema.attributes.items()},
+        tuple([name for name, a in schema.attributes.items() if a.required]),
+    )
 
 
 @cache
@@ -53,40 +63,37 @@ def type_string(dtype: str) -> str:
 
 def check_schema(node: OnnxNode) -> None:
     """Raises `DiagnosticError` if a node contradicts the schema of its op."""
-    types = operand_types(node.domain, node.op_type, node.version)
-    if types is None:
+    schema = node_schema(node.domain, node.op_type, node.version)
+    if schema is None:
         return
     for kind, names, most in (
-        ("operands", node.inputs, types.max_inputs),
-        ("results", node.outputs, types.max_outputs),
+        ("operands", node.inputs, schema.max_inputs),
+        ("results", node.outputs, schema.max_outputs),
     ):
         if len(names) > most:
             node.fail(f"expected at most {most} {kind}, found {len(names)}")
-    _check_attributes(node)
+    _check_attributes(node, schema)
     _check_ranges(node)
-    _check_dtypes(node, types)
+    _check_dtypes(node, schema)
 
 
-def _check_attributes(node: OnnxNode) -> None:
-    schema = schema_of(node.domain, node.op_type, node.version)
+def _check_attributes(node: OnnxNode, schema: NodeSchema) -> None:
     for name, attribute in node.attributes.items():
-        declared = schema.attributes.get(name)
-        if declared is None:
-            node.fail(f"unexpected attribute {name!r}", _known_attributes(schema))
-        if attribute.type != declared.type.value:
-            expected, actual = declared.type.name, AttributeProto.AttributeType.Name(attribute.type)
-            node.fail(f"{name}: expected an attribute of type {expected}, found {actual}")
-    for name, declared in schema.attributes.items():
-        if declared.required and name not in node.attributes:
+        expected = schema.attributes.get(name)
+        if expected is None:
+            names = ", ".join(sorted(schema.attributes))
+            hint = f"remove it; the op has the attributes {names}" if names else "remove it"
+            node.fail(f"unexpected attribute {name!r}", hint)
+        if attribute.type != expected:
+            type_name = AttributeProto.AttributeType.Name
+            message = f"expected an attribute of type {type_name(expected)}"
+            node.fail(f"{name}: {message}, found {type_name(attribute.type)}")
+    for name in schema.required:
+        if name not in node.attributes:
             node.fail(f"missing attribute {name!r}")
 
 
-def _known_attributes(schema: Any) -> str:
-    names = sorted(schema.attributes)
-    return f"remove it; the op has the attributes {', '.join(names)}" if names else "remove it"
-
-
-def _check_dtypes(node: OnnxNode, types: OperandTypes) -> None:
+def _check_dtypes(node: OnnxNode, schema: NodeSchema) -> None:
     """Raises `DiagnosticError` if the dtype of an operand is not allowed, or differs from that of
     an operand that must have the same one."""
     bound: dict[str, int] = {}
@@ -94,9 +101,9 @@ def _check_dtypes(node: OnnxNode, types: OperandTypes) -> None:
         info = getattr(node.get(index), "struct_info", None)
         if not isinstance(info, TensorStructInfo) or info.dtype is None:
             continue
-        is_variadic = index >= len(types.names) - 1 and not types.is_homogeneous
-        variable = types.names[min(index, len(types.names) - 1)]
-        allowed = types.allowed[variable]
+        is_variadic = index >= len(schema.names) - 1 and not schema.is_homogeneous
+        variable = schema.names[min(index, len(schema.names) - 1)]
+        allowed = schema.allowed[variable]
         if type_string(info.dtype) not in allowed:
             node.fail(
                 f"operand {node.label(index)}: expected {_dtypes(allowed)}, found {info.dtype}"

@@ -103,7 +103,7 @@ class ShapeUnifier:
                 self.sizes[item.name] = size
             return may_equal(expected, size)
         if item.name != ANY:
-            quotient = dims.exact_quotient(size, item.factor)
+            quotient = size if item.factor == 1 else dims.exact_quotient(size, item.factor)
             if quotient is None:
                 return not isinstance(size, int)
             self.sizes[item.name] = quotient
@@ -160,6 +160,8 @@ class ShapeUnifier:
 
 def may_equal(a: Dim, b: Dim) -> bool:
     """Returns whether two sizes can be equal."""
+    if type(a) is int and type(b) is int:
+        return a == b
     return dims.equal(a, b) is not False
 
 

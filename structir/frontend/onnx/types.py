@@ -47,6 +47,17 @@ class OnnxSymbols:
         sizes = [size for each in types for size in each.tensor_type.shape.dim]
         self.declared = frozenset(s.dim_param for s in sizes if s.dim_param.isidentifier())
 
+    def shape_of_type(self, declared: TypeProto, name: str) -> tuple[Dim, ...] | None:
+        """Returns the declared shape of a value, or None; sizes that no input names are fresh."""
+        tensor = declared.tensor_type
+        if declared.WhichOneof("value") != "tensor_type" or not tensor.HasField("shape"):
+            return None
+        sizes: list[Dim] = []
+        for axis, size in enumerate(tensor.shape.dim):
+            known = size.WhichOneof("value") == "dim_value" or size.dim_param in self.by_name
+            sizes.append(self.dim(size, name) if known else self.fresh(f"{name}_{axis}"))
+        return tuple(sizes)
+
     def fresh(self, name: str, sources: frozenset[str] = frozenset()) -> Dim:
         """Returns a fresh symbolic size that the elements of some graph inputs fix."""
         result: Dim = sym(identifier(name))

@@ -255,6 +255,18 @@ def _check_write(node: OnnxNode, axis: int) -> None:
             )
 
 
+@shape_rule("Concat")
+def concat(node: OnnxNode) -> Sequence[str | None]:
+    count = len(node.values)
+    ranks = [len(shape) for k in range(count) if (shape := known_shape(node, k)) is not None]
+    if not ranks or len(set(ranks)) > 1 or node.version < 4:
+        return []  # ranks that differ are an error of the op itself
+    axis = node.axis("axis", rank=ranks[0])
+    return [
+        " ".join([f"c{k}" if a == axis else f"d{a}" for a in range(ranks[0])]) for k in range(count)
+    ]
+
+
 @shape_rule("GatherElements")
 def gather_elements(node: OnnxNode) -> Sequence[str | None]:
     return _of_one_rank(node, 2)
