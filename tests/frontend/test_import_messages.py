@@ -106,7 +106,7 @@ def test_the_hint_for_a_missing_opset_import_adds_it() -> None:
 
 
 def test_the_hint_for_an_unknown_rank_declares_the_input() -> None:
-    build = lambda x: made([node("Softmax", "x", "y", axis=1)], [x], ["y"])  # noqa: E731
+    build = lambda x: made([node("Flatten", "x", "y", axis=1)], [x], ["y"])  # noqa: E731
     diagnostic = diagnostic_of(build(value("x", None)))
     assert "operand 0 ('x'): expected a known rank, found R.Tensor" in diagnostic.message
     (edit,) = re.findall("`(.*)`", diagnostic.hint)

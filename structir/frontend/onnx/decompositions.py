@@ -9,6 +9,7 @@ from onnx import NodeProto, helper
 
 from structir.frontend.onnx.node import OnnxNode
 from structir.frontend.onnx.registry import DEFAULT, find_build
+from structir.frontend.onnx.shape_checks import check_shapes
 from structir.frontend.onnx.values import OnnxValue, constant_elements
 from structir.ir.expr import Constant, Expr, Var
 
@@ -33,7 +34,9 @@ def build_as(node: OnnxNode, op: str, *operands: Expr | None, **attributes: Any)
     build = find_build(DEFAULT, op, VERSION)
     if build is None:
         node.fail(f"{op}: expected a mapping for opset {VERSION}, found none")
-    return build(as_node(node, op, operands, **attributes))
+    part = as_node(node, op, operands, **attributes)
+    check_shapes(part)
+    return build(part)
 
 
 def build_as_one(node: OnnxNode, op: str, *operands: Expr | None, **attributes: Any) -> Expr:

@@ -28,6 +28,8 @@ from structir.frontend.onnx.registry import (
     find_fold,
     find_quantized_build,
 )
+from structir.frontend.onnx.schema_checks import check_schema
+from structir.frontend.onnx.shape_checks import check_shapes
 from structir.frontend.onnx.tensors import ExternalFiles, array_of, dense
 from structir.frontend.onnx.types import OnnxSymbols
 from structir.frontend.onnx.unsupported import function_key, opsets_of, plain_domain
@@ -186,7 +188,10 @@ class OnnxImporter:
             node.fail(f"the model expands to more than {MAX_NODES} nodes")
         try:
             with self.builder.at(span):
-                node.check_operands()
+                if function_key(proto) not in self.functions:
+                    node.check_operands()
+                    check_schema(node)
+                    check_shapes(node)
                 results = self._results(node)
                 if isinstance(results, Split):
                     return results
@@ -339,7 +344,20 @@ class OnnxImporter:
             expr = self.builder.emit_output(expr, name)
         elif not isinstance(expr, Var) or expr.name != name:
             expr = self.builder.emit(expr, name)
-        return self.name_sizes(attrs.evolve(value, expr=expr), name, node.span)
+        cast = self._cast_to_declared(attrs.evolve(value, expr=expr), name, node)
+        return self.name_sizes(cast, name, node.span)
+
+    def _cast_to_declared(self, value: OnnxValue, name: str, node: OnnxNode) -> OnnxValue:
+        """Returns a value of unknown rank cast to the shape that its graph declares, if any."""
+        info, declared = value.expr.struct_info, node.names.types.get(name)
+        if not isinstance(info, TensorStructInfo) or info.ndim is not None or declared is None:
+            return value
+        sizes = self.symbols.shape_of_type(declared, name)
+        if sizes is None:
+            return value
+        declared_info = TensorStructInfo(sizes, info.dtype)
+        cast = self.builder.match_cast(value.expr, declared_info, name, node.span)
+        return attrs.evolve(value, expr=cast)
 
     def name_sizes(self, value: OnnxValue, name: str, span: Span) -> OnnxValue:
         """Returns a value of known rank and unknown sizes cast to fresh symbolic sizes."""

@@ -191,6 +191,8 @@ def _parameters(
 ) -> list[Var]:
     """Returns the parameters of `main`; inputs with a known value become constants."""
     params = []
+    is_fixed = names.values.keys() | fixed_inputs.keys()
+    importer.symbols.declare([i.type for i in graph.input if i.name not in is_fixed])
     for declared in graph.input:
         name = declared.name
         if name in names.values:

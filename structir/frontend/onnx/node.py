@@ -75,6 +75,14 @@ def schema_of(domain: str, name: str, version: int) -> Any:
         return None
 
 
+@cache
+def attribute_defaults(domain: str, name: str, version: int) -> dict[str, Any]:
+    """Returns the default values of the attributes of an op."""
+    schema = schema_of(domain, name, version)
+    declared = () if schema is None else schema.attributes.items()
+    return {k: attribute_value(a.default_value) for k, a in declared if a.default_value.name}
+
+
 class OnnxNode:
     """One node of a graph with resolved operands."""
 
@@ -105,10 +113,10 @@ class OnnxNode:
     def __getitem__(self, index: int) -> Expr:
         value = self.get(index)
         if value is None:
-            self.fail(f"missing operand {self._label(index)}")
+            self.fail(f"missing operand {self.label(index)}")
         return value
 
-    def _label(self, index: int) -> str:
+    def label(self, index: int) -> str:
         """Returns an operand's index, and its name in the graph or else in the schema of the op."""
         name = self.inputs[index] if index < len(self.inputs) else ""
         schema = schema_of(self.domain, self.op_type, self.version)
@@ -129,7 +137,7 @@ class OnnxNode:
         """Returns the StructInfo of an operand, which must be a tensor."""
         info = self[index].struct_info
         if not isinstance(info, TensorStructInfo):
-            self.fail(f"operand {self._label(index)}: expected a tensor, found {info}")
+            self.fail(f"operand {self.label(index)}: expected a tensor, found {info}")
         return info
 
     def tensor_info(self, expr: Expr) -> TensorStructInfo:
@@ -151,7 +159,7 @@ class OnnxNode:
         dims = self.dims(index)
         if any(isinstance(d, Poly) for d in dims):
             self.fail(
-                f"operand {self._label(index)}: expected a static shape, found {dims}", STATIC_SHAPE
+                f"operand {self.label(index)}: expected a static shape, found {dims}", STATIC_SHAPE
             )
         return dims  # type: ignore[return-value]
 
@@ -176,10 +184,22 @@ class OnnxNode:
         if value is not None and isinstance(value.expr, Var) and value.expr.name in value.sources:
             declaration = f'"{value.expr.name}", TensorProto.FLOAT, ["n", 4]'
             hint = f"declare the input: `helper.make_tensor_value_info({declaration})`"
-        message = f"operand {self._label(index)}: expected a known {field}, found {info}"
+        message = f"operand {self.label(index)}: expected a known {field}, found {info}"
         if hint is None and value is not None and value.sources:
             self._require_inputs(message, value.sources)
         self.fail(message, hint)
+
+    def cast_operand(self, index: int, sizes: tuple[Dim, ...]) -> None:
+        """Casts an operand of unknown rank to a shape, also for later uses of its name."""
+        value, name = self.values[index], self.inputs[index]
+        assert value is not None
+        info = TensorStructInfo(sizes, self.info(index).dtype)
+        stem = name or self.part_name()
+        var = self.importer.builder.match_cast(value.expr, info, stem, self.span)
+        cast = attrs.evolve(value, expr=var)
+        self.values = [cast if other is value else other for other in self.values]
+        if name in self.names.local_values():
+            self.names.values[name] = cast
 
     # ---- operands whose elements are known
 
@@ -225,8 +245,8 @@ class OnnxNode:
         """Raises `RunTimeValueError`: the elements of an operand must be known at import time."""
         value = self.values[index] if index < len(self.values) else None
         if value is None:
-            self.fail(f"missing operand {self._label(index)}")
-        message = f"operand {self._label(index)} must be constant at import time"
+            self.fail(f"missing operand {self.label(index)}")
+        message = f"operand {self.label(index)} must be constant at import time"
         self._require_inputs(message, value.sources)
 
     def _require_inputs(self, message: str, sources: frozenset[str]) -> NoReturn:
@@ -242,10 +262,9 @@ class OnnxNode:
         proto = self.attributes.get(name)
         if proto is not None:
             return attribute_value(proto)
-        schema = schema_of(self.domain, self.op_type, self.version)
-        declared = schema.attributes.get(name) if schema is not None else None
-        if declared is not None and declared.default_value.name:
-            return attribute_value(declared.default_value)
+        defaults = attribute_defaults(self.domain, self.op_type, self.version)
+        if name in defaults:
+            return defaults[name]
         if default is REQUIRED:
             self.fail(f"missing attribute {name!r}")
         return default
@@ -288,6 +307,11 @@ class OnnxNode:
             self.fail(f"axis {axis} is out of range for rank {rank}")
         return int(axis) % rank
 
+    def axis_of_any_rank(self, axis: int) -> int:
+        """Returns an axis of operand 0, normalized if its rank is known."""
+        rank = self.info().ndim
+        return int(axis) if rank is None else self.normalize_axis(axis, rank)
+
     # ---- results
 
     def emit(self, value: Expr, name: str | None = None) -> Var:
@@ -329,7 +353,7 @@ class OnnxNode:
             return
         for index, operand in enumerate(schema.inputs[: schema.min_input]):
             if operand.option == SINGLE and not self.has(index):
-                self.fail(f"missing operand {self._label(index)}")
+                self.fail(f"missing operand {self.label(index)}")
 
     def fail(self, message: str, hint: str | None = None, code: str = "E0805") -> NoReturn:
         """Raises the error of this node with its op and location."""

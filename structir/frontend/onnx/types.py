@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import onnx
 from onnx import TypeProto
 
+from structir.frontend.onnx.size_expressions import expression_of
 from structir.frontend.onnx.tensors import STRINGS, dtype_name, element_type
 from structir.ir.dims import Dim, Sym, sym, syms
 from structir.ir.struct_info import (
@@ -23,6 +25,7 @@ class OnnxSymbols:
 
     def __init__(self) -> None:
         self.by_name: dict[str, Dim] = {}
+        self.declared: frozenset[str] = frozenset()  # names that are sizes of inputs by themselves
         self.sources: dict[Sym, frozenset[str]] = {}  # graph inputs whose elements fix a size
 
     def dim(self, size: Any, fallback: str) -> Dim:
@@ -35,8 +38,25 @@ class OnnxSymbols:
         if not re.search(r"[A-Za-z]", name):
             return self.fresh(fallback)
         if name not in self.by_name:
-            self.by_name[name] = sym(identifier(name))
+            expression = expression_of(name, self)
+            self.by_name[name] = sym(identifier(name)) if expression is None else expression
         return self.by_name[name]
+
+    def declare(self, types: Iterable[TypeProto]) -> None:
+        """Records the names of sizes that these types declare, for expressions of them."""
+        sizes = [size for each in types for size in each.tensor_type.shape.dim]
+        self.declared = frozenset(s.dim_param for s in sizes if s.dim_param.isidentifier())
+
+    def shape_of_type(self, declared: TypeProto, name: str) -> tuple[Dim, ...] | None:
+        """Returns the declared shape of a value, or None; sizes that no input names are fresh."""
+        tensor = declared.tensor_type
+        if declared.WhichOneof("value") != "tensor_type" or not tensor.HasField("shape"):
+            return None
+        sizes: list[Dim] = []
+        for axis, size in enumerate(tensor.shape.dim):
+            known = size.WhichOneof("value") == "dim_value" or size.dim_param in self.by_name
+            sizes.append(self.dim(size, name) if known else self.fresh(f"{name}_{axis}"))
+        return tuple(sizes)
 
     def fresh(self, name: str, sources: frozenset[str] = frozenset()) -> Dim:
         """Returns a fresh symbolic size that the elements of some graph inputs fix."""

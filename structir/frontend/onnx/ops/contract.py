@@ -5,6 +5,8 @@ from __future__ import annotations
 from structir.frontend.onnx.node import OnnxNode
 from structir.frontend.onnx.registry import direct, onnx_op
 from structir.frontend.onnx.scalars import like
+from structir.frontend.onnx.shape_checks import broadcast_one_way, known_shape
+from structir.frontend.onnx.shape_patterns import Shape
 from structir.ir.dtype import is_float
 from structir.ir.expr import Expr, Tuple
 from structir.script import R
@@ -15,16 +17,20 @@ direct({"MatMul": R.matmul})
 @onnx_op("Gemm")
 def gemm(node: OnnxNode) -> Expr:
     lhs, rhs = node[0], node[1]
-    for index in (0, 1):
-        rank = getattr(node[index].struct_info, "ndim", None)
-        if rank not in (None, 2):
-            node.fail(f"expected a matrix as operand {'AB'[index]}, found rank {rank}")
     lhs = R.permute_dims(lhs, [1, 0]) if node.flag("transA") else lhs
     rhs = R.permute_dims(rhs, [1, 0]) if node.flag("transB") else rhs
     result = _scale(node, R.matmul(lhs, rhs), node.attr("alpha", 1.0))
     if not node.has(2):
         return result
-    return R.add(result, _scale(node, node[2], node.attr("beta", 1.0)))
+    bias = broadcast_one_way(node, 2, _result_shape(node))
+    return R.add(result, _scale(node, bias, node.attr("beta", 1.0)))
+
+
+def _result_shape(node: OnnxNode) -> Shape | None:
+    lhs, rhs = known_shape(node, 0), known_shape(node, 1)
+    if lhs is None or rhs is None:
+        return None
+    return lhs[1 if node.flag("transA") else 0], rhs[0 if node.flag("transB") else 1]
 
 
 def _scale(node: OnnxNode, x: Expr, factor: float) -> Expr:

@@ -8,6 +8,7 @@ from typing import Any
 from structir.frontend.onnx.node import OnnxNode
 from structir.frontend.onnx.registry import direct, onnx_op
 from structir.frontend.onnx.scalars import like, scalar
+from structir.frontend.onnx.shape_checks import broadcast_one_way, known_shape
 from structir.ir.expr import Expr, ShapeExpr
 from structir.script import R
 
@@ -75,6 +76,8 @@ def p_relu(node: OnnxNode) -> Expr:
     x, slope = node[0], node[1]
     if node.version < 7 and node.rank(1) == 1 and node.rank() > 2:  # one slope per channel
         slope = R.reshape(slope, ShapeExpr((*node.dims(1), *[1] * (node.rank() - 2))))
+    elif node.version >= 7:
+        slope = broadcast_one_way(node, 1, known_shape(node, 0))
     return R.where(R.less(x, like(node, 0)), R.multiply(x, slope), x)
 
 

@@ -18,9 +18,9 @@ def _over_axis(act: Callable[[OnnxNode, Expr, int], Expr]) -> Callable[[OnnxNode
     flattened."""
 
     def build(node: OnnxNode) -> Expr:
-        rank = node.rank()
         if node.version >= 13:
-            return act(node, node[0], node.axis("axis", -1))
+            return act(node, node[0], node.axis_of_any_rank(node.attr("axis", -1)))
+        rank = node.rank()
         axis, sizes = node.axis("axis", 1), node.dims()
         if axis == rank - 1:
             return act(node, node[0], axis)

@@ -33,8 +33,8 @@ def _reduction(reduce: Callable[[OnnxNode, Expr, Axes, bool], Expr]) -> Callable
             axes = None
         if axes is None and node.flag("noop_with_empty_axes"):
             return reduce(node, node[0], [], True)
-        rank = node.rank()
-        axis_list = [node.normalize_axis(a, rank) for a in (range(rank) if axes is None else axes)]
+        over_axes = range(node.rank()) if axes is None else axes
+        axis_list = [node.axis_of_any_rank(a) for a in over_axes]
         return reduce(node, node[0], axis_list, node.flag("keepdims", 1))
 
     return build

@@ -150,7 +150,9 @@ def unsqueeze(node: OnnxNode) -> Expr:
 
 @onnx_op("Transpose")
 def transpose(node: OnnxNode) -> Expr:
-    order = node.attr("perm", None)
+    order, rank = node.attr("perm", None), node.info().ndim
+    if order is None and rank is None:
+        return R.permute_dims(node[0])
     if order is None:
         order = tuple(reversed(range(node.rank())))
     return R.permute_dims(node[0], list(order)) if node.rank() else node[0]

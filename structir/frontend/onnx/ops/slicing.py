@@ -50,6 +50,11 @@ def _counts(node: OnnxNode, size: Dim) -> list[Any]:
         return _checked_counts(node, list(node.sizes(1)), size)
     if "split" in node.attributes:
         return _checked_counts(node, list(node.attr("split")), size)
+    if node.version >= 18 and "num_outputs" not in node.attributes:
+        node.fail(
+            "expected operand 1 ('split') or the attribute num_outputs, found neither",
+            f'`node.attribute.append(helper.make_attribute("num_outputs", {len(node.outputs)}))`',
+        )
     parts = node.attr("num_outputs", len(node.outputs))
     if not 1 <= parts <= len(node.outputs):
         node.fail(
