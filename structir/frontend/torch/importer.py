@@ -18,7 +18,7 @@ from structir.frontend.torch.graph import FxGraph, NodeSpec, Ref, names_of
 from structir.frontend.torch.listing import node_spans
 from structir.frontend.torch.memory import AliasState, written_names
 from structir.frontend.torch.node import FxNode, FxScope
-from structir.frontend.torch.registry import find_build, find_view, in_place
+from structir.frontend.torch.registry import changes_metadata, find_build, in_place
 from structir.frontend.torch.scalars import cast, tensor_info
 from structir.frontend.torch.sizes import TorchSymbols
 from structir.frontend.torch.unsupported import RejectedNodeError
@@ -190,7 +190,7 @@ class TorchImporter:
         first = next(iter(node.spec.args.values()), None)
         if not isinstance(first, Ref):
             node.fail(f"expected a tensor of the graph as the operand to write, found {first!r}")
-        if find_view(functional) is not None:
+        if changes_metadata(functional):
             node.fail(
                 "changing the shape of a tensor in place is not supported",
                 f"call `{functional.split('.')[1]}` instead, or export `ep.run_decompositions()`",

@@ -102,6 +102,15 @@ def is_view(spec: Any, tensors: Mapping[str, Any]) -> bool:
     return condition is None or condition(spec, tensors)
 
 
+def changes_metadata(target: str) -> bool:
+    """Returns whether an in-place op of this functional form changes the shape of its operand.
+
+    Views under a condition, such as inactive dropout, keep the shape: they return their operand.
+    """
+    is_conditional = target in _conditions or target.rpartition(".")[0] in _conditions
+    return find_view(target) is not None and not is_conditional
+
+
 def may_copy(target: str) -> Callable[[Any], bool] | None:
     """Returns the predicate whether a view op may return a copy, or None."""
     return _copies.get(target) or _copies.get(target.rpartition(".")[0])
