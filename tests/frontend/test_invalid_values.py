@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from structir.errors import DiagnosticError
+import structir
+from structir.errors import DiagnosticError, ShapeMismatchError
 from structir.frontend.onnx.model import from_onnx
-from tests.frontend.models import made, node, value
+from tests.frontend.models import expected, made, node, value
 
 X4, X34 = value("x", [4]), value("x", [3, 4])
 IMAGE = value("x", [1, 1, 4, 4])
@@ -71,6 +72,35 @@ def test_rejected_with_the_name_of_the_node(
         from_onnx(made([one], [declared], ["y"], constants, opset=opset))
     assert f"{one.op_type}:" in str(caught.value)
     assert "# n" in str(caught.value)
+
+
+SYMBOLIC = value("x", ["n", "m"])
+CONSTANT_INDICES = {
+    "one element": (node("Gather", "x i", "y", axis=1), 3),
+    "several elements": (node("Gather", "x i", "y", axis=1), [0, 3, 1]),
+    "from the end": (node("Gather", "x i", "y", axis=1), -4),
+    "elements": (node("GatherElements", "x i", "y", axis=1), [[0, 3], [1, 1]]),
+    "tuples": (node("GatherND", "x i", "y"), [[1, 3], [0, 0]]),
+    "batches of tuples": (node("GatherND", "x i", "y", batch_dims=1), [[[3]], [[0]]]),
+}
+
+
+@pytest.mark.parametrize("name", CONSTANT_INDICES)
+def test_constant_indices_outside_a_symbolic_axis_are_an_error_at_run_time(name: str) -> None:
+    one, indices = CONSTANT_INDICES[name]
+    model = made([one], [SYMBOLIC], ["y"], {"i": indices})
+    module = from_onnx(model)
+    runs = (lambda x: structir.interpret(module, "main", x), structir.compile(module)["main"])
+    enough, short = (np.arange(2 * m, dtype="float32").reshape(2, m) for m in (4, 3))
+    for run in runs:
+        np.testing.assert_array_equal(run(enough), expected(model, {"x": enough})[0])
+        with pytest.raises(ShapeMismatchError, match=r"axis 1: expected .* = 4"):
+            run(short)
+
+
+def test_a_constant_index_of_the_first_element_needs_no_check() -> None:
+    module = from_onnx(made([node("Gather", "x i", "y")], [SYMBOLIC], ["y"], {"i": [0, -1]}))
+    assert "match_cast" not in str(module)
 
 
 def test_rejected_in_constants() -> None:

@@ -103,10 +103,11 @@ def is_view(spec: Any, tensors: Mapping[str, Any]) -> bool:
 
 
 def changes_metadata(target: str) -> bool:
-    """Returns whether an op changes sizes or strides in place: its functional form is always a
-    view."""
-    base = target.rpartition(".")[0]
-    is_conditional = target in _conditions or base in _conditions
+    """Returns whether an in-place op of this functional form changes the shape of its operand.
+
+    Views under a condition, such as inactive dropout, keep the shape: they return their operand.
+    """
+    is_conditional = target in _conditions or target.rpartition(".")[0] in _conditions
     return find_view(target) is not None and not is_conditional
 
 

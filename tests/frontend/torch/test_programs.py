@@ -223,17 +223,26 @@ def test_a_write_to_an_alias_is_visible_in_its_base(name: str) -> None:
     np.testing.assert_array_equal(structir.interpret(module, "main", x), expected)
 
 
-@pytest.mark.parametrize("name", ["dropout_", "feature_dropout_", "alpha_dropout_"])
-def test_dropout_in_place_is_the_identity_at_inference(name):
+INACTIVE_DROPOUTS = {
+    "dropout_": {"p": 0.5, "train": False},
+    "feature_dropout_": {"p": 0.5, "train": False},
+    "alpha_dropout_": {"p": 0.5, "train": False},
+    "feature_alpha_dropout_": {"p": 0.0, "train": True},
+}
+
+
+@pytest.mark.parametrize("name", INACTIVE_DROPOUTS)
+def test_inactive_dropout_in_place_keeps_its_operand(name: str) -> None:
     nodes = [
-        node("aten.mul.Scalar", "x2", self="x", other=2.0),
-        node(f"aten.{name}.default", "y", self="x2", p=0.2, train=False),
-        node("aten.add.Tensor", "z", self="x2", other="y"),
+        node("aten.mul.Scalar", "base", self="x", other=2.0),
+        node(f"aten.{name}.default", "same", input="base", **INACTIVE_DROPOUTS[name]),
+        node("aten.add_.Scalar", "written", self="same", other=3.0),
+        node("aten.mul.Scalar", "y", self="base", other=2.0),
     ]
-    values = dict.fromkeys(["x", "x2", "y", "z"], meta(2, 3))
-    module = from_pt2(archive(program(nodes, values, ["x"], ["z"])))
+    values = {key: meta(2, 3) for key in ("x", "base", "same", "written", "y")}
+    module = from_pt2(archive(program(nodes, values, ["x"], ["y"])))
     x = np.arange(6, dtype="float32").reshape(2, 3)
-    np.testing.assert_array_equal(structir.interpret(module, "main", x), 4 * x)
+    np.testing.assert_array_equal(structir.interpret(module, "main", x), 2 * (2 * x + 3))
 
 
 def test_rejects_shapes_that_change_in_place():

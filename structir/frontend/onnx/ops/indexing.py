@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -44,11 +45,32 @@ def _check_range(node: OnnxNode, indices: np.ndarray[Any, Any], size: Dim) -> No
         node.fail(f"indices: expected {expected} for an axis of size {size}, found {outside[0]}")
 
 
+def _size_with(size: Dim, indices: Expr) -> Dim:
+    """Returns the size of an axis, at least the size that constant indices along it require."""
+    if not isinstance(indices, Constant) or isinstance(size, int) or not indices.data.size:
+        return size
+    least = max(int(indices.data.max()) + 1, -int(indices.data.min()))
+    # The first element is selected in most models, from axes that are never empty.
+    is_large = least <= 1 or dims.at_least(size, least) is True
+    return size if is_large else dims.dim_max(size, least)
+
+
+def _checked_operand(node: OnnxNode, indices: Mapping[int, Expr]) -> Expr:
+    """Returns the operand, checked at run time to have the elements that constant indices select
+    along axes of symbolic size."""
+    sizes = [
+        _size_with(size, indices[axis]) if axis in indices else size
+        for axis, size in enumerate(node.dims())
+    ]
+    info = TensorStructInfo(tuple(sizes), node.dtype())
+    return cast_checked(node.importer, node.part_name(), node[0], info, node.span)
+
+
 @onnx_op("Gather")
 def gather(node: OnnxNode) -> Expr:
     axis = node.axis("axis", 0)
     indices = normalize_indices(node, node[1], node.dims()[axis])
-    return R.take(node[0], indices, axis=axis)
+    return R.take(_checked_operand(node, {axis: node[1]}), indices, axis=axis)
 
 
 @carries("Gather")
@@ -60,9 +82,8 @@ def _gather(node: OnnxNode, x: Elements, indices: Elements) -> Any:
 @onnx_op("GatherElements")
 def gather_elements(node: OnnxNode) -> Expr:
     axis = node.axis("axis", 0)
-    return R.gather_elements(
-        node[0], normalize_indices(node, node[1], node.dims()[axis]), axis=axis
-    )
+    indices = normalize_indices(node, node[1], node.dims()[axis])
+    return R.gather_elements(_checked_operand(node, {axis: node[1]}), indices, axis=axis)
 
 
 @onnx_op("GatherND")
@@ -71,7 +92,10 @@ def gather_nd(node: OnnxNode) -> Expr:
     slice_rank = None
     if isinstance(result, TensorStructInfo) and result.ndim is not None:
         slice_rank = result.ndim - node.rank(1) + 1
-    return R.gather_nd(node[0], _tuples(node, slice_rank, batch), batch_dims=batch)
+    tuples = _tuples(node, slice_rank, batch)
+    columns = node[1].data if isinstance(node[1], Constant) else np.zeros((0, 0))
+    indices = {batch + k: Constant(columns[..., k]) for k in range(columns.shape[-1])}
+    return R.gather_nd(_checked_operand(node, indices), tuples, batch_dims=batch)
 
 
 def _tuples(node: OnnxNode, slice_rank: int | None, batch: int = 0) -> Expr:
