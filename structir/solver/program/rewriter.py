@@ -34,7 +34,14 @@ from structir.ir.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
-from structir.solver.domains.terms import RowVar, row_vars, sizes, symbol_of, variables
+from structir.solver.domains.terms import (
+    RowVar,
+    replace_row,
+    row_vars,
+    sizes,
+    symbol_of,
+    variables,
+)
 from structir.solver.program.axis_conversion import resolve_info
 from structir.solver.program.constraint_generation import ConstraintGenerator
 from structir.solver.program.signature_policy import apply_policy, narrows
@@ -55,6 +62,7 @@ class Rewriter:
         self.rows: dict[RowVar, RowVar] = {}
         self.defined: set[Sym] = set()
         self.cast_dims: frozenset[Any] = frozenset()  # dims that match_casts of the body bind
+        self.declared_rows: dict[RowVar, Axes] = {}
         self.branches = 0  # depth of conditionals
 
     def function(self, function: Function) -> Function:
@@ -66,6 +74,7 @@ class Rewriter:
             self.defined.update(s for info in tensors(param.struct_info) for s in _plain_dims(info))
         for param in function.params:
             self._name_open_dims(param)
+        self.declared_rows = dict(self._expanded_rows(function))
         params = tuple([self._rewrite_param(param) for param in function.params])
         checks = self._entry_checks_of(function, params)
         body = self._rewrite_sequence(function.body)
@@ -80,9 +89,30 @@ class Rewriter:
     def _rewrite_result(self, info: StructInfo) -> StructInfo:
         """Returns the result type for callers; under the policy, declared sizes stay symbolic."""
         inferred = self._fill(info, self.generator.results)
-        return inferred if self.learn == "refine" else apply_policy(info, inferred)
+        if self.learn == "refine":
+            return inferred
+        return apply_policy(info, self._over_declared_rows(inferred))
+
+    def _over_declared_rows(self, info: StructInfo) -> StructInfo:
+        """Replaces the axes of a declared row variable by the variable, which callers know."""
+        if isinstance(info, TupleStructInfo):
+            return TupleStructInfo(tuple(map(self._over_declared_rows, info.fields)))
+        if not isinstance(info, TensorStructInfo) or info.axes is None:
+            return info
+        axes = info.axes
+        for row, expansion in self.declared_rows.items():
+            axes = replace_row(axes, expansion, row)
+        return tensor(axes, info.dtype)
 
     # Parameters
+
+    def _expanded_rows(self, function: Function) -> Iterator[tuple[RowVar, Axes]]:
+        """Yields the row variables of the parameters that have more precise axes, with these."""
+        infos = [info for param in function.params for info in tensors(param.struct_info)]
+        for row in dict.fromkeys([row for info in infos for row in rows_in(info.axes or ())]):
+            shape = self.generator.solver.resolve((row,))
+            if len(shape) > 1 and row_vars(shape):
+                yield row, tuple([self._express_axis(axis, False) for axis in shape])
 
     def _name_open_dims(self, param: Var) -> None:
         """Names the open sizes of a parameter."""
@@ -265,8 +295,9 @@ class Rewriter:
         expressed = tuple([self._express_axis(axis, new) for axis in axes])
         if None not in expressed:
             return tensor(expressed, info.dtype)
-        unknown = info.dims is None and info.axes is None and not rows_in(axes)
-        return TensorStructInfo(None, info.dtype, len(expressed)) if unknown else info
+        if info.dims is not None or (info.axes is not None and not rows_in(info.axes)):
+            return info
+        return _with_any_sizes(info, axes, expressed)
 
     def _refine_axis(self, declared: Any, inferred: Any, new: bool) -> Any:
         """Returns a declared axis with its inferred size and label."""
@@ -299,6 +330,16 @@ class Rewriter:
         if all(symbol in self.defined for symbol in variables(axis)):
             return substitute(axis, self.names)
         return as_dim(Sym(f"d{len(self.names)}")) if new else None
+
+
+def _with_any_sizes(info: TensorStructInfo, axes: Axes, expressed: tuple[Any, ...]) -> StructInfo:
+    """Returns a StructInfo with `_` for each size that no variable of the program expresses."""
+    if any(e is None and type(axis) is RowVar for e, axis in zip(expressed, axes, strict=True)):
+        return info
+    if all(axis is None for axis in expressed):
+        return TensorStructInfo(None, info.dtype, len(expressed))
+    known = tuple([AnySize() if axis is None else axis for axis in expressed])
+    return tensor(known, info.dtype)
 
 
 def _same_rows(declared: Axes, inferred: Axes) -> bool:
