@@ -14,9 +14,8 @@ NAMES = "abc"
 
 def program(*conditions: str) -> IRModule:
     lines = "\n".join([f"    R.require({condition!r})" for condition in conditions])
-    return structir.parse(
-        f'@R.function\ndef main(x: R.Tensor(("a", "b", "c", "d"), "float32")):\n{lines}\n    return x\n'
-    )
+    param = 'x: R.Tensor(("a", "b", "c", "d"), "float32")'
+    return structir.parse(f"@R.function\ndef main({param}):\n{lines}\n    return x\n")
 
 
 @pytest.mark.parametrize(
@@ -69,7 +68,7 @@ def random_conditions(sample: random.Random) -> list[str]:
 
 
 def is_satisfiable(conditions: list[str], greatest: int) -> bool:
-    values = [dict(zip(NAMES, v, strict=True)) for v in product(range(greatest + 1), repeat=3)]
+    values = [dict(zip(NAMES, v, strict=True)) for v in product(range(1, greatest + 1), repeat=3)]
     return any(all(eval(c, {}, sizes) for c in conditions) for sizes in values)
 
 

@@ -8,7 +8,7 @@ import attrs
 
 from structir.analysis.variables import walk
 from structir.analysis.well_formed import well_formed
-from structir.errors import StructInfoError, StructIRError
+from structir.errors import Diagnostic, StructInfoError, StructIRError
 from structir.ir.expr import (
     Function,
     GlobalVar,
@@ -23,6 +23,7 @@ from structir.ir.struct_info import (
 from structir.solver.constraints.assumptions import allows_zero
 from structir.solver.constraints.scheme import Scheme
 from structir.solver.domains.reasons import Conflict
+from structir.solver.domains.terms import symbol_of
 from structir.solver.program import defaulting
 from structir.solver.program.constraint_generation import ConstraintGenerator
 from structir.solver.program.learn_policy import POLICIES, policy_of
@@ -132,10 +133,14 @@ def solve_function(function: Function, schemes: Mapping[str, Scheme]) -> Constra
     try:
         return _generate(function, schemes, 0 if _allows_zero_sizes(function) else 1)
     except _FunctionUnsatisfiable as first:
+        core = explain(first.generator.solver, first.conflict)
         try:
-            return _generate(function, schemes, 0)  # with sizes of 0
+            generator = _generate(function, schemes, 0)
         except _FunctionUnsatisfiable:
-            raise Unsatisfiable(explain(first.generator.solver, first.conflict)) from None
+            raise Unsatisfiable(core) from None
+        if not _has_zero_sizes(function):
+            raise Unsatisfiable(core, _zero_sizes(function, generator)) from None
+        return generator
 
 
 def _allows_zero_sizes(function: Function) -> bool:
@@ -147,12 +152,43 @@ def _allows_zero_sizes(function: Function) -> bool:
     return any(map(allows_zero, [f for b in function.bindings() for f in conditions_of(b)]))
 
 
-class Unsatisfiable(StructInfoError):
-    """No shapes satisfy a function; `explanation` is a minimal set of conflicting assertions."""
+def _has_zero_sizes(function: Function) -> bool:
+    """Returns whether a value of a function has a literal size of 0."""
+    infos = [binding.var.struct_info for binding in function.bindings()]
+    infos += [function.ret_struct_info, *[param.struct_info for param in function.params]]
+    return any(type(i.dims) is tuple and 0 in i.dims for info in infos for i in tensors(info))
 
-    def __init__(self, explanation: UnsatCore) -> None:
-        super().__init__(explanation.diagnostic())
+
+def _zero_sizes(function: Function, generator: ConstraintGenerator) -> tuple[str, ...]:
+    """Returns the names of the dims of the parameters that must be 0."""
+    infos = [info for param in function.params for info in tensors(param.struct_info)]
+    declared = dict.fromkeys([size for info in infos for size in info.dims or ()])
+    names = {size: symbol_of(size) for size in declared if type(size) is not int}
+    return tuple(
+        [s.name for size, s in names.items() if s and generator.solver.resolve((size,)) == (0,)]
+    )
+
+
+class Unsatisfiable(StructInfoError):
+    """No shapes satisfy a function; `explanation` is a minimal set of conflicting assertions.
+
+    If sizes of 0 would satisfy it, `zero_sizes` are the names of those that must be 0.
+    """
+
+    def __init__(self, explanation: UnsatCore, zero_sizes: tuple[str, ...] | None = None) -> None:
+        diagnostic = explanation.diagnostic()
+        if zero_sizes is not None:
+            diagnostic = _only_for_zero(diagnostic, zero_sizes)
+        super().__init__(diagnostic)
         self.explanation = explanation
+
+
+def _only_for_zero(diagnostic: Diagnostic, names: tuple[str, ...]) -> Diagnostic:
+    """Returns the diagnostic of a program that only sizes of 0 satisfy."""
+    which = ", ".join([f"`{name}`" for name in names]) or "a size"
+    message = f"{diagnostic.message}, unless {which} is 0"
+    hint = f'to allow 0, add `R.require("{names[0]} >= 0")`' if names else "annotate the size as 0"
+    return attrs.evolve(diagnostic, message=message, hint=hint, code="E0410")
 
 
 @attrs.frozen(eq=False)
