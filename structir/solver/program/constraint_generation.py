@@ -8,8 +8,7 @@ annotation.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -133,18 +132,18 @@ class ConstraintGenerator:
             self.solver.add(DimEq(variable, size), origin)
         self.solve()
 
-    @contextmanager
-    def rollback_on_conflict(self) -> Iterator[None]:
-        """Undoes the assertions of the block if they lead to a conflict."""
-        mark, pending = self.solver.push(), list(self.pending)
-        signatures = [(use, use.signature) for use in pending]
-        try:
-            yield
-        except Conflict:
-            self.solver.pop(mark)
-            self.pending = pending
-            for use, signature in signatures:
-                use.signature = signature
+    def snapshot(self) -> Any:
+        """Starts a backtracking point."""
+        states = [(use, use.signature, use.has_rank_cases) for use in self.pending]
+        return self.solver.push(), states
+
+    def restore(self, snapshot: Any) -> None:
+        """Undoes every assertion since the snapshot."""
+        mark, states = snapshot
+        self.solver.pop(mark)
+        self.pending = [use for use, _, _ in states]
+        for use, signature, has_rank_cases in states:
+            use.signature, use.has_rank_cases = signature, has_rank_cases
 
     @cached_property
     def occurrences(self) -> Counter[RowVar]:
@@ -312,6 +311,9 @@ class ConstraintGenerator:
     def _apply_op(self, use: _OpUse) -> bool:
         """Adds the constraints of an op call; returns whether it has any."""
         infos = self._infos(use)
+        if use.has_rank_cases and any(map(_has_unknown_rank, infos)):
+            self.pending.append(use)
+            return True
         try:
             op_scheme = self._only_case(use, infos) or schemes.scheme_of(use.call, infos)
         except schemes.InvalidCall as error:
@@ -368,14 +370,14 @@ class ConstraintGenerator:
 
     def add_rank_cases(self) -> None:
         """Adds a disjunction over the possible ranks of each pending op."""
-        pending, self.pending = self.pending, []
-        for use in pending:
+        for use in self.pending:
+            if use.has_rank_cases:
+                continue
             cases = self._rank_case_schemes(use, self._infos(use))
-            if not cases:
-                self.pending.append(use)
-            else:
+            if cases:
                 operands = [_operand_at(use.operands, path) for path in cases[0].paths]
                 values = [operand for operand in operands if isinstance(operand, Value)]
+                use.has_rank_cases = True
                 if len(values) == len(operands):
                     case_schemes = tuple([case.scheme for case in cases])
                     self.solver.assert_(
@@ -490,6 +492,7 @@ class _OpUse:
         self.origin = origin
         self.signature: Any = None
         self.reads_ranks: bool = schemes.depends_on_ranks(call)
+        self.has_rank_cases = False  # whether a disjunction over its ranks is asserted
 
 
 def _operand_at(operands: Sequence[Tree], path: tuple[int, int | None]) -> Tree:

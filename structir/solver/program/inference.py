@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
+from structir.analysis.axes import axes_of
 from structir.analysis.variables import walk
 from structir.analysis.well_formed import well_formed
 from structir.errors import Diagnostic, StructInfoError, StructIRError
-from structir.ir.expr import (
-    Function,
-    GlobalVar,
-    If,
-    MatchCast,
-)
+from structir.ir.axes import is_anonymous, size_in
+from structir.ir.expr import Function, GlobalVar, If, MatchCast, Var
 from structir.ir.module import IRModule, as_module
+from structir.ir.polynomial import Poly, Sym
 from structir.ir.requirements import conditions_of
 from structir.ir.struct_info import (
     StructInfo,
 )
 from structir.solver.constraints.assumptions import allows_zero
 from structir.solver.constraints.scheme import Scheme
-from structir.solver.domains.reasons import Conflict
-from structir.solver.domains.terms import symbol_of
+from structir.solver.domains.reasons import Conflict, origins
+from structir.solver.domains.terms import symbol_of, variables
 from structir.solver.program import defaulting
 from structir.solver.program.constraint_generation import ConstraintGenerator
 from structir.solver.program.learn_policy import POLICIES, policy_of
 from structir.solver.program.rewriter import Rewriter, count_entry_checks
 from structir.solver.program.unsat_core import UnsatCore, explain
 from structir.solver.program.value_trees import has_all_sizes, leaves, tensors
+from structir.solver.solver import Solver
 
 
 def infer(module: IRModule, *, learn: str | None = None, close: bool = False) -> IRModule:
@@ -117,12 +116,37 @@ def generate_constraints(
 
 
 def _default_params(function: Function, generator: ConstraintGenerator) -> None:
-    """Chooses shapes for the parameters with incomplete annotations."""
-    incomplete = [param for param in function.params if not has_all_sizes(param.struct_info)]
+    """Chooses shapes for the parameters with incomplete annotations.
+
+    Sizes that the signature names stay open unless a condition gives them a lower bound.
+    """
+    named = _named_sizes(function)
+    bounded = {symbol for symbol in named if _has_declared_bound(generator.solver, symbol)}
+    incomplete = [
+        param
+        for param in function.params
+        if not has_all_sizes(param.struct_info) or bounded & _named_sizes_of([param])
+    ]
     values = [value for param in incomplete for value in leaves(generator.trees[param])]
-    with generator.rollback_on_conflict():
-        defaulting.close(generator.solver, values)
-        generator.solve()
+    defaulting.close(generator.solver, values, "unit", trial=generator, keep=named - bounded)
+
+
+def _named_sizes(function: Function) -> set[Sym]:
+    """Returns the dims that the signature of a function names."""
+    return _named_sizes_of(function.params)
+
+
+def _named_sizes_of(params: Sequence[Var]) -> set[Sym]:
+    infos = [info for param in params for info in tensors(param.struct_info)]
+    axes = [size_in(axis) for info in infos for axis in axes_of(info) or ()]
+    symbols = {s for size in axes if type(size) is Poly for s in variables(size)}
+    return {symbol for symbol in symbols if not is_anonymous(symbol.name)}
+
+
+def _has_declared_bound(solver: Solver, symbol: Sym) -> bool:
+    """Returns whether a condition of the program bounds a size from below."""
+    reason = solver.store.bound_reasons.get(("low", symbol))
+    return reason is not None and any(o.kind == "fact" for o in origins(reason))
 
 
 def solve_function(function: Function, schemes: Mapping[str, Scheme]) -> ConstraintGenerator:
