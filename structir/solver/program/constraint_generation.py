@@ -52,6 +52,7 @@ from structir.solver.domains.terms import Row, RowVar, row_vars, symbol_of, vari
 from structir.solver.program.axis_conversion import as_labelled_row, as_row
 from structir.solver.program.generalisation import generalise, loop_scheme
 from structir.solver.program.kernel_schemes import kernel_scheme
+from structir.solver.program.op_uses import OpUse, operand_at
 from structir.solver.program.rank_cases import greatest_rank, possible_ranks, rank_case_schemes
 from structir.solver.program.value_trees import (
     Tree,
@@ -83,7 +84,8 @@ class ConstraintGenerator:
         self.results: Tree = None
         self.params: list[Value] = []
         self.labelled = False  # whether an axis has a label
-        self.pending: list[_OpUse] = []
+        self.pending: list[OpUse] = []
+        self.undecided: set[str] = set()  # values that defaulting left open
         self.order = 0
 
     # Functions and sequences
@@ -303,12 +305,12 @@ class ConstraintGenerator:
             body, states = loop(call)
             return self._apply_loop(var, call, body, states, origin)
         results = values_of(var.name, call.struct_info)
-        use = _OpUse(call, [self._tree_of(arg) for arg in call.args], list(leaves(results)), origin)
+        use = OpUse(call, [self._tree_of(arg) for arg in call.args], list(leaves(results)), origin)
         if not self._apply_op(use):
             return self._new_values(var.name, call.struct_info, origin)
         return results
 
-    def _apply_op(self, use: _OpUse) -> bool:
+    def _apply_op(self, use: OpUse) -> bool:
         """Adds the constraints of an op call; returns whether it has any."""
         infos = self._infos(use)
         if use.has_rank_cases and any(map(_has_unknown_rank, infos)):
@@ -327,7 +329,7 @@ class ConstraintGenerator:
             self.pending.append(use)
         if op_scheme.index_signature == use.signature:
             return True
-        members = [_operand_at(use.operands, path) for path in op_scheme.paths]
+        members = [operand_at(use.operands, path) for path in op_scheme.paths]
         operands = [member for member in members if isinstance(member, Value)]
         if len(operands) < len(members):
             return False
@@ -335,12 +337,12 @@ class ConstraintGenerator:
         self.solver.apply(op_scheme.scheme, operands, use.results, use.origin)
         return True
 
-    def _infos(self, use: _OpUse) -> list[StructInfo | None]:
+    def _infos(self, use: OpUse) -> list[StructInfo | None]:
         """Returns the inferred StructInfos of the operands of a call."""
         pairs = zip(use.call.args, use.operands, strict=True)
         return [self._refine(arg.struct_info, tree) for arg, tree in pairs]
 
-    def _only_case(self, use: _OpUse, infos: Sequence[StructInfo | None]) -> Any:
+    def _only_case(self, use: OpUse, infos: Sequence[StructInfo | None]) -> Any:
         """Returns the scheme of a call if it is the same for all ranks of its operands, or None."""
         if (
             not use.reads_ranks
@@ -375,7 +377,7 @@ class ConstraintGenerator:
                 continue
             cases = self._rank_case_schemes(use, self._infos(use))
             if cases:
-                operands = [_operand_at(use.operands, path) for path in cases[0].paths]
+                operands = [operand_at(use.operands, path) for path in cases[0].paths]
                 values = [operand for operand in operands if isinstance(operand, Value)]
                 use.has_rank_cases = True
                 if len(values) == len(operands):
@@ -384,7 +386,7 @@ class ConstraintGenerator:
                         Disjunction(use.origin, case_schemes, tuple(values), tuple(use.results))
                     )
 
-    def _rank_case_schemes(self, use: _OpUse, infos: Sequence[StructInfo | None]) -> Sequence[Any]:
+    def _rank_case_schemes(self, use: OpUse, infos: Sequence[StructInfo | None]) -> Sequence[Any]:
         """Returns the schemes of a call for all possible ranks of its operands."""
         ranks = {
             index: possible_ranks(self.solver, tree)
@@ -478,25 +480,3 @@ MAX_ROUNDS = 8  # of revisits per call
 
 def _has_unknown_rank(info: StructInfo | None) -> bool:
     return isinstance(info, TensorStructInfo) and info.ndim is None
-
-
-class _OpUse:
-    """A call of an op, and the index signature that it was last applied with."""
-
-    def __init__(
-        self, call: Call, operands: list[Tree], results: list[Value], origin: Origin
-    ) -> None:
-        self.call = call
-        self.operands = operands
-        self.results = results
-        self.origin = origin
-        self.signature: Any = None
-        self.reads_ranks: bool = schemes.depends_on_ranks(call)
-        self.has_rank_cases = False  # whether a disjunction over its ranks is asserted
-
-
-def _operand_at(operands: Sequence[Tree], path: tuple[int, int | None]) -> Tree:
-    tree = operands[path[0]]
-    if path[1] is None or not isinstance(tree, tuple):
-        return tree
-    return tree[path[1]]

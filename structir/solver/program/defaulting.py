@@ -70,13 +70,17 @@ def close(
     *,
     trial: Trial | None = None,
     keep: Collection[Variable] = (),
+    fixed: Collection[Variable] = (),
 ) -> list[Origin]:
     """Defaults these leaves and returns the choices in order.
 
     `policy="unit"` gives all remaining sizes their least value, except the variables in `keep`.
-    `trial` solves in place of the solver, where a program has more constraints than the solver.
+    Variables in `fixed` do not get their bounds either. `trial` solves in place of the solver,
+    where a program has more constraints than the solver.
     """
-    choices = _Choices(solver, trial or _SolverTrial(solver), list(leaves), policy, set(keep))
+    choices = _Choices(
+        solver, trial or _SolverTrial(solver), list(leaves), policy, set(keep), set(fixed)
+    )
     for leaf in leaves:
         _default_rows(choices, leaf)
     for leaf in leaves:
@@ -97,6 +101,7 @@ class _Choices:
     leaves: list[Value]
     policy: str
     keep: set[Variable]
+    fixed: set[Variable]
     origins: list[Origin] = attrs.field(factory=list)
     trials: int = 0
 
@@ -173,7 +178,7 @@ def _default_rows(choices: _Choices, leaf: Value) -> None:
     """Gives a leaf the rank of the shortest row that it broadcasts to."""
     solver = choices.solver
     for variable in row_vars(solver.shape(leaf)):
-        for bound in _rows_above(solver, variable):
+        for bound in () if variable in choices.fixed else _rows_above(solver, variable):
             axes: Row = tuple([fresh() for _ in bound])
             if choices.attempt(leaf, RowEq((variable,), axes)) is not None:
                 break
@@ -201,7 +206,8 @@ def _default_sizes(choices: _Choices, leaf: Value) -> None:
     """Gives a leaf's size its upper bound; 1 if that conflicts."""
     solver = choices.solver
     for size in solver.shape(leaf):
-        if type(size) is RowVar or symbol_of(size) is None:  # type: ignore[arg-type]
+        symbol = None if type(size) is RowVar else symbol_of(size)  # type: ignore[arg-type]
+        if symbol is None or symbol in choices.fixed:
             continue
         bounds = list(_sizes_above(solver, size))  # type: ignore[arg-type]
         for bound in [*bounds, 1] if bounds else ():
@@ -233,6 +239,7 @@ def _default_products(choices: _Choices, leaf: Value) -> None:
                 len(row_variables) != 1
                 or row_vars(opposite)
                 or row_variables[0] not in row_vars(solver.shape(leaf))
+                or row_variables[0] in choices.fixed
             ):
                 continue
             total, known_part = product(solver.store, opposite), product(solver.store, side)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 import attrs
 
@@ -21,17 +22,19 @@ from structir.ir.struct_info import (
 from structir.solver.constraints.assumptions import allows_zero
 from structir.solver.constraints.scheme import Scheme
 from structir.solver.domains.reasons import Conflict, origins
-from structir.solver.domains.terms import symbol_of, variables
+from structir.solver.domains.terms import RowVar, Variable, row_vars, symbol_of, variables
 from structir.solver.program import defaulting
 from structir.solver.program.constraint_generation import ConstraintGenerator
 from structir.solver.program.learn_policy import POLICIES, policy_of
 from structir.solver.program.rewriter import Rewriter, count_entry_checks
 from structir.solver.program.unsat_core import UnsatCore, explain
 from structir.solver.program.value_trees import has_all_sizes, leaves, tensors
-from structir.solver.solver import Solver
+from structir.solver.solver import Solver, Value
+
+Close: TypeAlias = bool | Collection[str]  # names of what to default
 
 
-def infer(module: IRModule, *, learn: str | None = None, close: bool = False) -> IRModule:
+def infer(module: IRModule, *, learn: str | None = None, close: Close = False) -> IRModule:
     """Returns the module with every StructInfo completed from annotations, operands and results.
 
     `learn` selects the effect of a proved fact about a named size of a signature: `guard` keeps the
@@ -39,7 +42,8 @@ def infer(module: IRModule, *, learn: str | None = None, close: bool = False) ->
     StructInfoError.
     The default is the function's `R.function(learn=...)`; else `refine` for private functions and
     `guard` for others. `close` gives underconstrained parameters the least shape that their uses
-    allow. Raises Unsatisfiable with a minimal set of conflicting source lines if no shapes satisfy
+    allow; a collection of names of parameters, dims and row variables (`"*s"`) restricts it to
+    these. Raises Unsatisfiable with a minimal set of conflicting source lines if no shapes satisfy
     the program.
     """
     if learn is not None and learn not in POLICIES:
@@ -58,13 +62,13 @@ def _may_contain_dead_code(module: IRModule) -> bool:
     return any(isinstance(b.value, If | Function) for f in functions for b in f.bindings())
 
 
-def _complete_twice(module: IRModule, learn: str | None, close: bool) -> IRModule:
+def _complete_twice(module: IRModule, learn: str | None, close: Close) -> IRModule:
     completed, more = _complete_module(module, learn, close)
     # entry checks and defaults are now declared, and may imply more
     return _complete_module(completed, learn, close)[0] if more else completed
 
 
-def _complete_module(module: IRModule, learn: str | None, close: bool) -> tuple[IRModule, bool]:
+def _complete_module(module: IRModule, learn: str | None, close: Close) -> tuple[IRModule, bool]:
     """Returns the completed module, and whether a second round may infer more.
 
     It may if functions have new checks on entry, or parameters new defaults or ranks.
@@ -95,7 +99,7 @@ def _has_more_ranks(new: StructInfo, previous: StructInfo) -> bool:
 
 
 def generate_constraints(
-    module: IRModule, *, close: bool = False
+    module: IRModule, *, close: Close = False
 ) -> dict[str, ConstraintGenerator]:
     """Generates and solves the constraints of every function, callees before callers.
 
@@ -111,24 +115,57 @@ def generate_constraints(
     if close:
         called = {callee for callees in calls.values() for callee in callees}
         for name in [name for name in generators if name not in called]:
-            _default_params(module[name], generators[name])
+            _default_params(module[name], generators[name], close)
     return generators
 
 
-def _default_params(function: Function, generator: ConstraintGenerator) -> None:
-    """Chooses shapes for the parameters with incomplete annotations.
+def _default_params(function: Function, generator: ConstraintGenerator, close: Close) -> None:
+    """Chooses shapes for the parameters with incomplete annotations, or for these names.
 
-    Sizes that the signature names stay open unless a condition gives them a lower bound.
+    Sizes that the signature names stay open unless `close` or a condition with a lower bound
+    selects them.
     """
-    named = _named_sizes(function)
-    bounded = {symbol for symbol in named if _has_declared_bound(generator.solver, symbol)}
-    incomplete = [
-        param
-        for param in function.params
-        if not has_all_sizes(param.struct_info) or bounded & _named_sizes_of([param])
-    ]
-    values = [value for param in incomplete for value in leaves(generator.trees[param])]
-    defaulting.close(generator.solver, values, "unit", trial=generator, keep=named - bounded)
+    solver = generator.solver
+    if isinstance(close, bool):
+        named = _named_sizes(function)
+        selected = {symbol for symbol in named if _has_declared_bound(solver, symbol)}
+        params = [
+            param
+            for param in function.params
+            if not has_all_sizes(param.struct_info) or selected & _named_sizes_of([param])
+        ]
+        keep: set[Variable] = {*(named - selected)}
+    else:
+        params = list(function.params)
+        names = {close} if isinstance(close, str) else set(close)
+        keep = _variables_except(function, generator, names)
+    values = [value for param in params for value in leaves(generator.trees[param])]
+    fixed = () if isinstance(close, bool) else keep
+    defaulting.close(solver, values, "unit", trial=generator, keep=keep, fixed=fixed)
+    generator.undecided = {v.name for v in values if keep.isdisjoint(_open_variables(solver, [v]))}
+    generator.undecided &= {v.name for v in values if _open_variables(solver, [v])}
+
+
+def _variables_except(
+    function: Function, generator: ConstraintGenerator, names: Collection[str]
+) -> set[Variable]:
+    """Returns the open variables of the parameters without those of these names."""
+    every: set[Variable] = set()
+    selected: set[Variable] = set()
+    for param in function.params:
+        opened = _open_variables(generator.solver, leaves(generator.trees[param]))
+        every |= opened
+        selected |= opened if param.name in names else set()
+    selected |= {v for v in every if (f"*{v.name}" if type(v) is RowVar else v.name) in names}
+    return every - selected
+
+
+def _open_variables(solver: Solver, values: Iterable[Value]) -> set[Variable]:
+    """Returns the variables in the shapes of these values."""
+    shapes = [solver.shape(value) for value in values]
+    axes = [axis for shape in shapes for axis in shape]
+    symbols = {s for axis in axes if type(axis) is not RowVar for s in variables(axis)}  # type: ignore[arg-type]
+    return {*symbols, *row_vars(axes)}
 
 
 def _named_sizes(function: Function) -> set[Sym]:

@@ -76,9 +76,10 @@ def _normalized(form: Dim, least: int) -> tuple[Dim, int]:
     """Returns `form >= least` without a constant and without a common factor."""
     if type(form) is int:
         return 0, least - form
-    common = gcd(*form.terms.values())  # type: ignore[union-attr]
-    terms = {m: c // common for m, c in form.terms.items()}  # type: ignore[union-attr]
-    return Poly(terms, 0), -(-(least - form.constant) // common)  # type: ignore[union-attr]
+    poly: Poly = form  # type: ignore[assignment]
+    common = gcd(*poly.terms.values())
+    terms = {m: c // common for m, c in poly.terms.items()}
+    return Poly(terms, 0), -(-(least - poly.constant) // common)
 
 
 def _sums(first: _Inequality, second: _Inequality) -> Iterator[tuple[Dim, int]]:
@@ -87,7 +88,7 @@ def _sums(first: _Inequality, second: _Inequality) -> Iterator[tuple[Dim, int]]:
     for monomial in _opposite(first.form, second.form):
         factor, other = abs(second.form.terms[monomial]), abs(first.form.terms[monomial])
         total = first.form * factor + second.form * other
-        if type(total) is int or len(total.terms) <= limit:
+        if type(total) is not Poly or len(total.terms) <= limit:
             yield _normalized(total, first.least * factor + second.least * other)
 
 
