@@ -119,3 +119,13 @@ def assert_not_sharper(inferred: TensorStructInfo, direct: TensorStructInfo) -> 
 def test_function_returns_the_declared_row_variable_of_its_parameter() -> None:
     result = shapes(program('R.Tensor(("*s",), "float32")', "R.sort(x)"))[1]
     assert result == tensor('("*s",)')
+
+
+@pytest.mark.parametrize("value", ["R.tril(x)", "R.nn.pixel_shuffle(x, 2)", "R.squeeze(x, 0)"])
+@pytest.mark.parametrize("row", ["s", "rest"])
+def test_checks_of_a_row_variable_have_their_own_names_and_parse_back(value: str, row: str) -> None:
+    module = structir.infer(parsed(program(f'R.Tensor(("*{row}",), "float32")', value)))
+    check = module["main"].bindings()[0]
+    assert f"*{row}" not in str(check.struct_info)
+    assert structir.structural_equal(parsed(module.script()), module)
+    assert structir.structural_equal(structir.infer(module), module)

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import attrs
 
-from structir.ir.polynomial import Dim
+from structir.ir.polynomial import Dim, Poly
 from structir.solver.constraints.constraint import (
     Constraint,
     DimEq,
@@ -26,7 +26,15 @@ from structir.solver.constraints.constraint import (
 from structir.solver.domains.intervals import interval
 from structir.solver.domains.ranks import min_rank
 from structir.solver.domains.reasons import Conflict, Origin
-from structir.solver.domains.terms import RAGGED_SYMS, Row, RowVar, Variable, row_vars, symbol_of
+from structir.solver.domains.terms import (
+    RAGGED_SYMS,
+    Row,
+    RowVar,
+    Variable,
+    row_vars,
+    symbol_of,
+    variables,
+)
 from structir.solver.propagation.arithmetic import fresh
 from structir.solver.propagation.products import product
 from structir.solver.solver import Solver, Value
@@ -156,10 +164,10 @@ class _Choices:
                 if variable not in self.keep:
                     return leaf, self._ranks(variable)
         for leaf in self.leaves if self.policy == "unit" else ():
-            for size in self.solver.shape(leaf):
-                symbol = None if type(size) is RowVar else symbol_of(size)  # type: ignore[arg-type]
-                if symbol is not None and symbol not in RAGGED_SYMS and symbol not in self.keep:
-                    return leaf, self._sizes(size)  # type: ignore[arg-type]
+            sizes = [size for size in self.solver.shape(leaf) if type(size) is not RowVar]
+            for symbol in [s for size in sizes for s in variables(size)]:  # type: ignore[arg-type]
+                if symbol not in RAGGED_SYMS and symbol not in self.keep:
+                    return leaf, self._sizes(Poly({(symbol,): 1}, 0))
         return None
 
     def _ranks(self, variable: RowVar) -> Iterator[Constraint]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import count
 from typing import Any
 
 from structir.analysis.axes import axes_of, tensor
 from structir.analysis.deduction import result_info
 from structir.analysis.substitution import Substitution
 from structir.errors import Diagnostic, DiagnosticError, StructInfoError
-from structir.ir.axes import AnySize, Axes, Labelled, rows_in, size_in
+from structir.ir.axes import AnySize, Axes, Labelled, is_anonymous, rows_in, size_in
 from structir.ir.binding_dims import bound_dims, standing_alone
 from structir.ir.dims import Dim, Poly, Sym, as_dim, substitute
 from structir.ir.expr import (
@@ -62,6 +63,7 @@ class Rewriter:
         self.rows: dict[RowVar, RowVar] = {}
         self.defined: set[Sym] = set()
         self.cast_dims: frozenset[Any] = frozenset()  # dims that match_casts of the body bind
+        self.row_names: dict[str, RowVar] = {}  # of the row variables that the function declares
         self.declared_rows: dict[RowVar, Axes] = {}
         self.branches = 0  # depth of conditionals
 
@@ -72,6 +74,7 @@ class Rewriter:
         )
         for param in function.params:
             self.defined.update(s for info in tensors(param.struct_info) for s in _plain_dims(info))
+        self.row_names = {row.name: row for row in _declared_rows(function)}
         for param in function.params:
             self._name_open_dims(param)
         self.declared_rows = dict(self._expanded_rows(function))
@@ -122,7 +125,7 @@ class Rewriter:
                 continue
             for row in row_vars(shape):
                 if len(shape) > 1 or self.generator.occurrences[row] > 1:
-                    self.rows.setdefault(row, row if row.name else RowVar(f"r{len(self.rows)}"))
+                    self.rows.setdefault(row, self._name_row(row))
             for dim in sizes(shape):
                 symbol = symbol_of(dim)
                 if symbol is not None and symbol not in self.defined:
@@ -131,6 +134,16 @@ class Rewriter:
                         continue
                     name = symbol.name or f"d{len(self.names)}"
                     self.names.setdefault(symbol, as_dim(Sym(name)))
+
+    def _name_row(self, row: RowVar) -> RowVar:
+        """Returns a row variable, with another name if it has none or a declared one has it."""
+        declared = self.row_names.get(row.name)
+        if row.name and declared in (None, row):
+            return row
+        number = len(self.rows)
+        while f"r{number}" in self.row_names:
+            number += 1
+        return RowVar(f"r{number}")
 
     def _rewrite_param(self, param: Var) -> Var:
         info = self._signature(param.struct_info, param)
@@ -150,13 +163,15 @@ class Rewriter:
         if self.learn == "refine":  # the signature states the facts
             return checks
         existing = list(_entry_checks(function))
+        existing += [(value, _forget_any_sizes(info)) for value, info in existing]
         for param, rewritten in zip(function.params, new, strict=True):
             inferred = self._fill(param.struct_info, self.generator.trees[param])
             if not narrows(rewritten.struct_info, inferred) or (param, inferred) in existing:
                 continue
             if self.learn == "strict":
                 self._reject_narrowing(param, inferred)
-            checks.append(MatchCast(Var(f"{param.name}_checked", inferred), rewritten, inferred))
+            checked = _name_any_sizes(inferred)
+            checks.append(MatchCast(Var(f"{param.name}_checked", checked), rewritten, checked))
         return checks
 
     def _reject_narrowing(self, param: Var, inferred: StructInfo) -> None:
@@ -342,11 +357,43 @@ def _with_any_sizes(info: TensorStructInfo, axes: Axes, expressed: tuple[Any, ..
     return tensor(known, info.dtype)
 
 
+def _name_any_sizes(info: StructInfo) -> StructInfo:
+    """Returns a StructInfo with a dim per `_`, as a match_cast binds each of them."""
+    if isinstance(info, TupleStructInfo):
+        return TupleStructInfo(tuple(map(_name_any_sizes, info.fields)))
+    if not isinstance(info, TensorStructInfo) or info.axes is None:
+        return info
+    names = (as_dim(Sym(f"_{index}")) for index in count())
+    return tensor(tuple([next(names) if type(a) is AnySize else a for a in info.axes]), info.dtype)
+
+
+def _forget_any_sizes(info: StructInfo) -> StructInfo:
+    """Returns a StructInfo with `_` for each dim that `_name_any_sizes` names."""
+    if isinstance(info, TupleStructInfo):
+        return TupleStructInfo(tuple(map(_forget_any_sizes, info.fields)))
+    axes = axes_of(info) if isinstance(info, TensorStructInfo) else None
+    if axes is None:
+        return info
+    symbols = [symbol_of(axis) if type(axis) is Poly else None for axis in axes]
+    named = [s is not None and is_anonymous(s.name) for s in symbols]
+    forgotten = [AnySize() if n else axis for axis, n in zip(axes, named, strict=True)]
+    return tensor(tuple(forgotten), info.dtype)  # type: ignore[attr-defined]
+
+
 def _same_rows(declared: Axes, inferred: Axes) -> bool:
     """Returns whether axes correspond to axes and row variables to row variables."""
     return [type(axis) is RowVar for axis in declared] == [
         type(axis) is RowVar for axis in inferred
     ]
+
+
+def _declared_rows(function: Function) -> Iterator[RowVar]:
+    """Yields the row variables in the annotations of the parameters and match_casts."""
+    infos = [param.struct_info for param in function.params]
+    infos += [b.struct_info for b in function.bindings() if isinstance(b, MatchCast)]
+    for info in infos:
+        for part in tensors(info):
+            yield from rows_in(part.axes or ())
 
 
 def _plain_dims(info: TensorStructInfo) -> Iterator[Sym]:
