@@ -60,13 +60,21 @@ def stack_signature(call: CallView) -> ResolvedSignature:
     if not call.info("tensors"):
         call.reject("tensors: expected at least one tensor, found none")
     _check_count(call)
-    if not ranks:
-        return ResolvedSignature("*tensors[*s] -> out[*u]")
-    axis, variables = call.axis("axis", ranks[0] + 1), index_vars(ranks[0], "a")
+    if ranks:
+        axis, variables = call.axis("axis", ranks[0] + 1), index_vars(ranks[0], "a")
+    else:
+        axis, variables = _axis_of_any_rank(call["axis"])
     out = [*variables[:axis], "join(*u)", *variables[axis:]]
     return ResolvedSignature(
         f"*{access_text('tensors', variables)} -> {access_text('out', out)}", "u == 1"
     )
+
+
+def _axis_of_any_rank(axis: int) -> tuple[int, list[str]]:
+    """Returns the position of a new axis in an access with an axis pack, and that access."""
+    count = axis if axis >= 0 else -axis - 1
+    variables = index_vars(count, "a")
+    return (axis, [*variables, "*rest"]) if axis >= 0 else (1, ["*rest", *variables])
 
 
 @op(stack_signature)
@@ -89,15 +97,16 @@ def split_signature(call: CallView) -> ResolvedSignature:
     if isinstance(split_points, int) and count == 1:
         return ResolvedSignature("x[*s] -> y[*s]")
     if rank is None:
-        return ResolvedSignature("x[*s] -> " + ", ".join([f"y_{k}[*u]" for k in range(count)]))
+        return ResolvedSignature("x[*s] -> " + ", ".join([f"y_{k}[*u{k}]" for k in range(count)]))
     axis, sizes, variables = call.axis("axis", rank), call.dims("x"), index_vars(rank, "a")
     outs = [
         access_text(f"y_{k}", [*variables[:axis], f"j{k}", *variables[axis + 1 :]])
         for k in range(count)
     ]
     if sizes is None:
-        outs = [access_text(f"y_{k}", ["_"] * rank) for k in range(count)]
-        return ResolvedSignature(f"x[*s] -> {', '.join(outs)}")
+        sections = [*variables[:axis], "_", *variables[axis + 1 :]]
+        outs = [access_text(f"y_{k}", sections) for k in range(count)]
+        return ResolvedSignature(f"{access_text('x', variables)} -> {', '.join(outs)}")
     starts, section_sizes = _sections(split_points, sizes[axis])
     checks = [f"j{k} == sections[{k}]" for k in range(count)]
     checks += [f"j{k} >= 0" for k, size in enumerate(section_sizes) if not isinstance(size, int)]

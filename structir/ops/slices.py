@@ -38,8 +38,9 @@ def strided_slice_signature(call: CallView) -> ResolvedSignature:
     if 0 in steps:
         call.reject("strides: expected nonzero numbers, found 0")
     if len(known_bounds) < len(bounds) or call.dims("x") is None:
+        remaining = ["_" if k in cut else i for k, i in enumerate(index_vars(rank))]
         return ResolvedSignature(
-            f"{access_text('x', index_vars(rank))} -> {access_text('y', ['_'] * rank)}"
+            f"{access_text('x', index_vars(rank))} -> {access_text('y', remaining)}"
         )
     sizes = call.dims("x") or ()
     variables, in_indices = index_vars(rank), index_vars(rank)

@@ -139,7 +139,9 @@ def solver(module: IRModule, seed: int) -> None:
     runs = list(_run_checked(module, seed))
     try:
         completed = infer(module)
-    except StructInfoError:
+    except StructInfoError as error:
+        if error.diagnostics[0].code == "E0410":
+            return  # it runs with sizes of 0 only
         if all(_runs(module, name, seed) for name in module.functions):
             raise
         return  # invalid calls are rejected even if they are never reached

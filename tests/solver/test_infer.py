@@ -178,6 +178,37 @@ def f(x: R.Tensor(("n", 3), "float32"), y: R.Tensor((0, 3), "float32")):
     assert bound(module)["z"] == 'R.Tensor((0, 3), dtype="float32")'
 
 
+FOR_ZERO_ONLY = """
+@R.function
+def f(x: R.Tensor(("n", 8), "float32")):
+    n = T.int64()
+    y = R.reshape(x, (n, 9))
+    return y
+"""
+
+
+def test_a_program_for_size_0_only_is_an_error_that_shows_how_to_allow_it() -> None:
+    with pytest.raises(StructInfoError, match="unless `n` is 0") as error:
+        structir.infer(parsed(FOR_ZERO_ONLY))
+    assert error.value.code == "E0410"
+    edit = 'R.require("n >= 0")'
+    assert f"help: to allow 0, add `{edit}`" in str(error.value)
+    allowed = structir.infer(parsed(FOR_ZERO_ONLY.replace("    y =", f"    {edit}\n    y =")))
+    assert bound(allowed)["y"] == 'R.Tensor((0, 9), dtype="float32")'
+
+
+def test_a_size_that_must_be_0_is_named_in_a_sum() -> None:
+    with pytest.raises(StructInfoError, match="unless `n` is 0"):
+        structir.infer(
+            parsed("""
+@R.function
+def f(x: R.Tensor(("n",)), y: R.Tensor(("n + 3",), "float32")):
+    z = R.match_cast(y, R.Tensor((3,), "float32"))
+    return z
+""")
+        )
+
+
 def test_explain_returns_the_origins_of_a_shape() -> None:
     report = structir.solver.explain(
         parsed(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import cache
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from structir.ir.axes import RowVar
 from structir.ir.polynomial import Dim, Poly, Sym
@@ -19,6 +19,7 @@ __all__ = [
     "is_ragged",
     "known_ends",
     "ragged",
+    "replace_row",
     "row_vars",
     "sizes",
     "symbol_of",
@@ -61,6 +62,14 @@ def is_ragged(dim: Dim) -> bool:
 def row_vars(row: Iterable[Element]) -> list[RowVar]:
     """Returns the row variables of a row, in order."""
     return [element for element in row if type(element) is RowVar]
+
+
+def replace_row(row: tuple[Any, ...], part: tuple[Any, ...], variable: RowVar) -> tuple[Any, ...]:
+    """Returns a row with a row variable for these consecutive elements, if it has them."""
+    for start in range(len(row) - len(part) + 1):
+        if row[start : start + len(part)] == part:
+            return (*row[:start], variable, *row[start + len(part) :])
+    return row
 
 
 def sizes(row: Iterable[Element]) -> list[Dim]:

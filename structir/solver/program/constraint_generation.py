@@ -8,8 +8,7 @@ annotation.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -53,6 +52,7 @@ from structir.solver.domains.terms import Row, RowVar, row_vars, symbol_of, vari
 from structir.solver.program.axis_conversion import as_labelled_row, as_row
 from structir.solver.program.generalisation import generalise, loop_scheme
 from structir.solver.program.kernel_schemes import kernel_scheme
+from structir.solver.program.op_uses import OpUse, operand_at
 from structir.solver.program.rank_cases import greatest_rank, possible_ranks, rank_case_schemes
 from structir.solver.program.value_trees import (
     Tree,
@@ -84,7 +84,8 @@ class ConstraintGenerator:
         self.results: Tree = None
         self.params: list[Value] = []
         self.labelled = False  # whether an axis has a label
-        self.pending: list[_OpUse] = []
+        self.pending: list[OpUse] = []
+        self.undecided: set[str] = set()  # values that defaulting left open
         self.order = 0
 
     # Functions and sequences
@@ -133,18 +134,18 @@ class ConstraintGenerator:
             self.solver.add(DimEq(variable, size), origin)
         self.solve()
 
-    @contextmanager
-    def rollback_on_conflict(self) -> Iterator[None]:
-        """Undoes the assertions of the block if they lead to a conflict."""
-        mark, pending = self.solver.push(), list(self.pending)
-        signatures = [(use, use.signature) for use in pending]
-        try:
-            yield
-        except Conflict:
-            self.solver.pop(mark)
-            self.pending = pending
-            for use, signature in signatures:
-                use.signature = signature
+    def snapshot(self) -> Any:
+        """Starts a backtracking point."""
+        states = [(use, use.signature, use.has_rank_cases) for use in self.pending]
+        return self.solver.push(), states
+
+    def restore(self, snapshot: Any) -> None:
+        """Undoes every assertion since the snapshot."""
+        mark, states = snapshot
+        self.solver.pop(mark)
+        self.pending = [use for use, _, _ in states]
+        for use, signature, has_rank_cases in states:
+            use.signature, use.has_rank_cases = signature, has_rank_cases
 
     @cached_property
     def occurrences(self) -> Counter[RowVar]:
@@ -304,14 +305,17 @@ class ConstraintGenerator:
             body, states = loop(call)
             return self._apply_loop(var, call, body, states, origin)
         results = values_of(var.name, call.struct_info)
-        use = _OpUse(call, [self._tree_of(arg) for arg in call.args], list(leaves(results)), origin)
+        use = OpUse(call, [self._tree_of(arg) for arg in call.args], list(leaves(results)), origin)
         if not self._apply_op(use):
             return self._new_values(var.name, call.struct_info, origin)
         return results
 
-    def _apply_op(self, use: _OpUse) -> bool:
+    def _apply_op(self, use: OpUse) -> bool:
         """Adds the constraints of an op call; returns whether it has any."""
         infos = self._infos(use)
+        if use.has_rank_cases and any(map(_has_unknown_rank, infos)):
+            self.pending.append(use)
+            return True
         try:
             op_scheme = self._only_case(use, infos) or schemes.scheme_of(use.call, infos)
         except schemes.InvalidCall as error:
@@ -325,7 +329,7 @@ class ConstraintGenerator:
             self.pending.append(use)
         if op_scheme.index_signature == use.signature:
             return True
-        members = [_operand_at(use.operands, path) for path in op_scheme.paths]
+        members = [operand_at(use.operands, path) for path in op_scheme.paths]
         operands = [member for member in members if isinstance(member, Value)]
         if len(operands) < len(members):
             return False
@@ -333,12 +337,12 @@ class ConstraintGenerator:
         self.solver.apply(op_scheme.scheme, operands, use.results, use.origin)
         return True
 
-    def _infos(self, use: _OpUse) -> list[StructInfo | None]:
+    def _infos(self, use: OpUse) -> list[StructInfo | None]:
         """Returns the inferred StructInfos of the operands of a call."""
         pairs = zip(use.call.args, use.operands, strict=True)
         return [self._refine(arg.struct_info, tree) for arg, tree in pairs]
 
-    def _only_case(self, use: _OpUse, infos: Sequence[StructInfo | None]) -> Any:
+    def _only_case(self, use: OpUse, infos: Sequence[StructInfo | None]) -> Any:
         """Returns the scheme of a call if it is the same for all ranks of its operands, or None."""
         if (
             not use.reads_ranks
@@ -368,21 +372,21 @@ class ConstraintGenerator:
 
     def add_rank_cases(self) -> None:
         """Adds a disjunction over the possible ranks of each pending op."""
-        pending, self.pending = self.pending, []
-        for use in pending:
+        for use in self.pending:
+            if use.has_rank_cases:
+                continue
             cases = self._rank_case_schemes(use, self._infos(use))
-            if not cases:
-                self.pending.append(use)
-            else:
-                operands = [_operand_at(use.operands, path) for path in cases[0].paths]
+            if cases:
+                operands = [operand_at(use.operands, path) for path in cases[0].paths]
                 values = [operand for operand in operands if isinstance(operand, Value)]
+                use.has_rank_cases = True
                 if len(values) == len(operands):
                     case_schemes = tuple([case.scheme for case in cases])
                     self.solver.assert_(
                         Disjunction(use.origin, case_schemes, tuple(values), tuple(use.results))
                     )
 
-    def _rank_case_schemes(self, use: _OpUse, infos: Sequence[StructInfo | None]) -> Sequence[Any]:
+    def _rank_case_schemes(self, use: OpUse, infos: Sequence[StructInfo | None]) -> Sequence[Any]:
         """Returns the schemes of a call for all possible ranks of its operands."""
         ranks = {
             index: possible_ranks(self.solver, tree)
@@ -476,24 +480,3 @@ MAX_ROUNDS = 8  # of revisits per call
 
 def _has_unknown_rank(info: StructInfo | None) -> bool:
     return isinstance(info, TensorStructInfo) and info.ndim is None
-
-
-class _OpUse:
-    """A call of an op, and the index signature that it was last applied with."""
-
-    def __init__(
-        self, call: Call, operands: list[Tree], results: list[Value], origin: Origin
-    ) -> None:
-        self.call = call
-        self.operands = operands
-        self.results = results
-        self.origin = origin
-        self.signature: Any = None
-        self.reads_ranks: bool = schemes.depends_on_ranks(call)
-
-
-def _operand_at(operands: Sequence[Tree], path: tuple[int, int | None]) -> Tree:
-    tree = operands[path[0]]
-    if path[1] is None or not isinstance(tree, tuple):
-        return tree
-    return tree[path[1]]

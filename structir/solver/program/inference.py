@@ -2,44 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 import attrs
 
+from structir.analysis.axes import axes_of
 from structir.analysis.variables import walk
 from structir.analysis.well_formed import well_formed
-from structir.errors import StructInfoError, StructIRError
-from structir.ir.expr import (
-    Function,
-    GlobalVar,
-    If,
-    MatchCast,
-)
+from structir.errors import Diagnostic, StructInfoError, StructIRError
+from structir.ir.axes import is_anonymous, size_in
+from structir.ir.expr import Function, GlobalVar, If, MatchCast, Var
 from structir.ir.module import IRModule, as_module
+from structir.ir.polynomial import Poly, Sym
 from structir.ir.requirements import conditions_of
 from structir.ir.struct_info import (
     StructInfo,
 )
 from structir.solver.constraints.assumptions import allows_zero
 from structir.solver.constraints.scheme import Scheme
-from structir.solver.domains.reasons import Conflict
+from structir.solver.domains.reasons import Conflict, origins
+from structir.solver.domains.terms import RowVar, Variable, row_vars, symbol_of, variables
 from structir.solver.program import defaulting
 from structir.solver.program.constraint_generation import ConstraintGenerator
 from structir.solver.program.refine_policy import POLICIES, policy_of
 from structir.solver.program.rewriter import Rewriter, count_entry_checks
 from structir.solver.program.unsat_core import UnsatCore, explain
 from structir.solver.program.value_trees import has_all_sizes, leaves, tensors
+from structir.solver.solver import Solver, Value
+
+Close: TypeAlias = bool | Collection[str]  # names of what to default
 
 
-def infer(module: IRModule, *, refine: str | None = None, close: bool = False) -> IRModule:
+def infer(module: IRModule, *, refine: str | None = None, close: Close = False) -> IRModule:
     """Returns the module with every StructInfo completed from annotations, operands and results.
 
     `refine` states what may change where the body narrows a named size of a signature: the
     `signature` is rewritten; `checks` keeps it and adds a check on entry; with `nothing` a narrowed
     signature is a StructInfoError. The default is the function's `R.function(refine=...)`; else
     `signature` for private functions and `checks` for others.
-    `close` gives underconstrained parameters the least shape that their uses allow. Raises
-    Unsatisfiable with a minimal set of conflicting source lines if no shapes satisfy the program.
+    `close` gives underconstrained parameters the least shape that their uses allow; a collection of
+    names of parameters, dims and row variables (`"*s"`) restricts it to these. Raises Unsatisfiable
+    with a minimal set of conflicting source lines if no shapes satisfy the program.
     """
     if refine is not None and refine not in POLICIES:
         raise StructIRError(f"refine: expected one of {', '.join(POLICIES)}, found {refine!r}")
@@ -57,13 +61,13 @@ def _may_contain_dead_code(module: IRModule) -> bool:
     return any(isinstance(b.value, If | Function) for f in functions for b in f.bindings())
 
 
-def _complete_twice(module: IRModule, refine: str | None, close: bool) -> IRModule:
+def _complete_twice(module: IRModule, refine: str | None, close: Close) -> IRModule:
     completed, more = _complete_module(module, refine, close)
     # entry checks and defaults are now declared, and may imply more
     return _complete_module(completed, refine, close)[0] if more else completed
 
 
-def _complete_module(module: IRModule, refine: str | None, close: bool) -> tuple[IRModule, bool]:
+def _complete_module(module: IRModule, refine: str | None, close: Close) -> tuple[IRModule, bool]:
     """Returns the completed module, and whether a second round may infer more.
 
     It may if functions have new checks on entry, or parameters new defaults or ranks.
@@ -94,7 +98,7 @@ def _has_more_ranks(new: StructInfo, previous: StructInfo) -> bool:
 
 
 def generate_constraints(
-    module: IRModule, *, close: bool = False
+    module: IRModule, *, close: Close = False
 ) -> dict[str, ConstraintGenerator]:
     """Generates and solves the constraints of every function, callees before callers.
 
@@ -110,17 +114,75 @@ def generate_constraints(
     if close:
         called = {callee for callees in calls.values() for callee in callees}
         for name in [name for name in generators if name not in called]:
-            _default_params(module[name], generators[name])
+            _default_params(module[name], generators[name], close)
     return generators
 
 
-def _default_params(function: Function, generator: ConstraintGenerator) -> None:
-    """Chooses shapes for the parameters with incomplete annotations."""
-    incomplete = [param for param in function.params if not has_all_sizes(param.struct_info)]
-    values = [value for param in incomplete for value in leaves(generator.trees[param])]
-    with generator.rollback_on_conflict():
-        defaulting.close(generator.solver, values)
-        generator.solve()
+def _default_params(function: Function, generator: ConstraintGenerator, close: Close) -> None:
+    """Chooses shapes for the parameters with incomplete annotations, or for these names.
+
+    Sizes that the signature names stay open unless `close` or a condition with a lower bound
+    selects them.
+    """
+    solver = generator.solver
+    if isinstance(close, bool):
+        named = _named_sizes(function)
+        selected = {symbol for symbol in named if _has_declared_bound(solver, symbol)}
+        params = [
+            param
+            for param in function.params
+            if not has_all_sizes(param.struct_info) or selected & _named_sizes_of([param])
+        ]
+        keep: set[Variable] = {*(named - selected)}
+    else:
+        params = list(function.params)
+        names = {close} if isinstance(close, str) else set(close)
+        keep = _variables_except(function, generator, names)
+    values = [value for param in params for value in leaves(generator.trees[param])]
+    fixed = () if isinstance(close, bool) else keep
+    defaulting.close(solver, values, "unit", trial=generator, keep=keep, fixed=fixed)
+    generator.undecided = {v.name for v in values if keep.isdisjoint(_open_variables(solver, [v]))}
+    generator.undecided &= {v.name for v in values if _open_variables(solver, [v])}
+
+
+def _variables_except(
+    function: Function, generator: ConstraintGenerator, names: Collection[str]
+) -> set[Variable]:
+    """Returns the open variables of the parameters without those of these names."""
+    every: set[Variable] = set()
+    selected: set[Variable] = set()
+    for param in function.params:
+        opened = _open_variables(generator.solver, leaves(generator.trees[param]))
+        every |= opened
+        selected |= opened if param.name in names else set()
+    selected |= {v for v in every if (f"*{v.name}" if type(v) is RowVar else v.name) in names}
+    return every - selected
+
+
+def _open_variables(solver: Solver, values: Iterable[Value]) -> set[Variable]:
+    """Returns the variables in the shapes of these values."""
+    shapes = [solver.shape(value) for value in values]
+    axes = [axis for shape in shapes for axis in shape]
+    symbols = {s for axis in axes if type(axis) is not RowVar for s in variables(axis)}  # type: ignore[arg-type]
+    return {*symbols, *row_vars(axes)}
+
+
+def _named_sizes(function: Function) -> set[Sym]:
+    """Returns the dims that the signature of a function names."""
+    return _named_sizes_of(function.params)
+
+
+def _named_sizes_of(params: Sequence[Var]) -> set[Sym]:
+    infos = [info for param in params for info in tensors(param.struct_info)]
+    axes = [size_in(axis) for info in infos for axis in axes_of(info) or ()]
+    symbols = {s for size in axes if type(size) is Poly for s in variables(size)}
+    return {symbol for symbol in symbols if not is_anonymous(symbol.name)}
+
+
+def _has_declared_bound(solver: Solver, symbol: Sym) -> bool:
+    """Returns whether a condition of the program bounds a size from below."""
+    reason = solver.store.bound_reasons.get(("low", symbol))
+    return reason is not None and any(o.kind == "fact" for o in origins(reason))
 
 
 def solve_function(function: Function, schemes: Mapping[str, Scheme]) -> ConstraintGenerator:
@@ -131,10 +193,14 @@ def solve_function(function: Function, schemes: Mapping[str, Scheme]) -> Constra
     try:
         return _generate(function, schemes, 0 if _allows_zero_sizes(function) else 1)
     except _FunctionUnsatisfiable as first:
+        core = explain(first.generator.solver, first.conflict)
         try:
-            return _generate(function, schemes, 0)  # with sizes of 0
+            generator = _generate(function, schemes, 0)
         except _FunctionUnsatisfiable:
-            raise Unsatisfiable(explain(first.generator.solver, first.conflict)) from None
+            raise Unsatisfiable(core) from None
+        if not _has_zero_sizes(function):
+            raise Unsatisfiable(core, _zero_sizes(function, generator)) from None
+        return generator
 
 
 def _allows_zero_sizes(function: Function) -> bool:
@@ -146,12 +212,43 @@ def _allows_zero_sizes(function: Function) -> bool:
     return any(map(allows_zero, [f for b in function.bindings() for f in conditions_of(b)]))
 
 
-class Unsatisfiable(StructInfoError):
-    """No shapes satisfy a function; `explanation` is a minimal set of conflicting assertions."""
+def _has_zero_sizes(function: Function) -> bool:
+    """Returns whether a value of a function has a literal size of 0."""
+    infos = [binding.var.struct_info for binding in function.bindings()]
+    infos += [function.ret_struct_info, *[param.struct_info for param in function.params]]
+    return any(type(i.dims) is tuple and 0 in i.dims for info in infos for i in tensors(info))
 
-    def __init__(self, explanation: UnsatCore) -> None:
-        super().__init__(explanation.diagnostic())
+
+def _zero_sizes(function: Function, generator: ConstraintGenerator) -> tuple[str, ...]:
+    """Returns the names of the dims of the parameters that must be 0."""
+    infos = [info for param in function.params for info in tensors(param.struct_info)]
+    declared = dict.fromkeys([size for info in infos for size in info.dims or ()])
+    names = {size: symbol_of(size) for size in declared if type(size) is not int}
+    return tuple(
+        [s.name for size, s in names.items() if s and generator.solver.resolve((size,)) == (0,)]
+    )
+
+
+class Unsatisfiable(StructInfoError):
+    """No shapes satisfy a function; `explanation` is a minimal set of conflicting assertions.
+
+    If sizes of 0 would satisfy it, `zero_sizes` are the names of those that must be 0.
+    """
+
+    def __init__(self, explanation: UnsatCore, zero_sizes: tuple[str, ...] | None = None) -> None:
+        diagnostic = explanation.diagnostic()
+        if zero_sizes is not None:
+            diagnostic = _only_for_zero(diagnostic, zero_sizes)
+        super().__init__(diagnostic)
         self.explanation = explanation
+
+
+def _only_for_zero(diagnostic: Diagnostic, names: tuple[str, ...]) -> Diagnostic:
+    """Returns the diagnostic of a program that only sizes of 0 satisfy."""
+    which = ", ".join([f"`{name}`" for name in names]) or "a size"
+    message = f"{diagnostic.message}, unless {which} is 0"
+    hint = f'to allow 0, add `R.require("{names[0]} >= 0")`' if names else "annotate the size as 0"
+    return attrs.evolve(diagnostic, message=message, hint=hint, code="E0410")
 
 
 @attrs.frozen(eq=False)

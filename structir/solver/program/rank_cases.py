@@ -16,6 +16,7 @@ from structir.solver.constraints.scheme import Scheme
 from structir.solver.domains.ranks import max_rank, min_rank
 from structir.solver.domains.reasons import NO_REASON
 from structir.solver.domains.terms import row_vars
+from structir.solver.program.rank_lifting import lift
 from structir.solver.solver import Solver, Value
 
 schemes = lazy_module("structir.opdef.constraint_schemes")
@@ -74,14 +75,21 @@ def _case_schemes(
     results: int,
     max_result_rank: int | None,
 ) -> Sequence[Any]:
+    cases = [
+        (combination, op_scheme)
+        for ranks in product(*ranks_of.values())
+        for combination in [dict(zip(ranks_of, ranks, strict=True))]
+        for op_scheme in [_at_ranks(call, infos, combination)]
+        if op_scheme is not None
+    ]
+    lifted = _lift(cases, results) if len(ranks_of) == 1 else ()
+    if lifted:
+        return lifted
     combinations_of: dict[Any, list[dict[int, int]]] = {}
     op_schemes: dict[Any, Any] = {}
-    for ranks in product(*ranks_of.values()):
-        combination = dict(zip(ranks_of, ranks, strict=True))
-        op_scheme = _at_ranks(call, infos, combination)
-        if op_scheme is not None:
-            combinations_of.setdefault(op_scheme.index_signature, []).append(combination)
-            op_schemes[op_scheme.index_signature] = op_scheme
+    for combination, op_scheme in cases:
+        combinations_of.setdefault(op_scheme.index_signature, []).append(combination)
+        op_schemes[op_scheme.index_signature] = op_scheme
     if any(len(op_scheme.scheme.results) != results for op_scheme in op_schemes.values()):
         return ()
     if not all(
@@ -106,6 +114,26 @@ def _case_schemes(
             for signature, combinations in combinations_of.items()
         ]
     )
+
+
+def _lift(cases: Sequence[tuple[Mapping[int, int], Any]], results: int) -> Sequence[Any]:
+    """Returns one scheme for all great ranks of an argument, and one for each smaller rank.
+
+    Empty if the schemes of great ranks have no common form.
+    """
+    scheme_at = {rank: case for ranks, case in cases for rank in ranks.values()}
+    paths = {case.paths for case in scheme_at.values()}
+    index = next((k for ranks, _ in cases for k in ranks), None)
+    if OPEN not in scheme_at or len(paths) != 1:
+        return ()
+    operands = [k for k, path in enumerate(paths.pop()) if path == (index, None)]
+    if len(operands) != 1 or any(len(case.scheme.results) != results for _, case in cases):
+        return ()
+    lifted = lift({rank: case.scheme for rank, case in scheme_at.items()}, operands[0])
+    if lifted is None:
+        return ()
+    general = attrs.evolve(scheme_at[OPEN], scheme=lifted.scheme)
+    return (*[scheme_at[rank] for rank in scheme_at if rank < lifted.least], general)
 
 
 def _at_ranks(call: Call, infos: Sequence[StructInfo | None], ranks: Mapping[int, int]) -> Any:

@@ -15,7 +15,7 @@ from structir.solver.constraints.constraint import Constraint
 from structir.solver.domains.reasons import Origin
 from structir.solver.domains.terms import Element, RowVar
 from structir.solver.program.constraint_generation import ConstraintGenerator
-from structir.solver.program.inference import Unsatisfiable, generate_constraints
+from structir.solver.program.inference import Close, Unsatisfiable, generate_constraints
 from structir.solver.program.unsat_core import UnsatCore
 from structir.solver.program.value_trees import leaves
 from structir.solver.solver import Value
@@ -85,6 +85,7 @@ def _lines(name: str, generator: ConstraintGenerator) -> list[str]:
     for var, shapes in _shapes(generator):
         shown = ", ".join(f"({', '.join(map(element_text, shape))})" for shape in shapes)
         mark = "   chosen" if f"chosen:{var.name}" in chosen else ""
+        mark = "   not decided" if var.name in generator.undecided else mark
         lines.append(f"  {var.name}: {shown}{mark}")
     lines += [f"  open: {_open(constraint)}" for constraint in generator.solver.residual]
     return lines
@@ -125,7 +126,7 @@ def element_text(element: Element) -> str:
     return dims.text(element, lambda symbol: symbol.name or f"?{symbol.order}")
 
 
-def explain(module: IRModule, *, close: bool = False) -> Report:
+def explain(module: IRModule, *, close: Close = False) -> Report:
     """Returns a report of the solver's results; an unsatisfiable module is explained, not raised.
 
     `close` defaults underconstrained parameters, as `structir.infer` does; defaults are marked.

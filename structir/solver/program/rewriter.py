@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import count
 from typing import Any
 
 from structir.analysis.axes import axes_of, tensor
 from structir.analysis.deduction import result_info
 from structir.analysis.substitution import Substitution
 from structir.errors import Diagnostic, DiagnosticError, StructInfoError
-from structir.ir.axes import AnySize, Axes, Labelled, rows_in, size_in
+from structir.ir.axes import AnySize, Axes, Labelled, is_anonymous, rows_in, size_in
 from structir.ir.binding_dims import bound_dims, standing_alone
 from structir.ir.dims import Dim, Poly, Sym, as_dim, substitute
 from structir.ir.expr import (
@@ -34,7 +35,14 @@ from structir.ir.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
-from structir.solver.domains.terms import RowVar, row_vars, sizes, symbol_of, variables
+from structir.solver.domains.terms import (
+    RowVar,
+    replace_row,
+    row_vars,
+    sizes,
+    symbol_of,
+    variables,
+)
 from structir.solver.program.axis_conversion import resolve_info
 from structir.solver.program.constraint_generation import ConstraintGenerator
 from structir.solver.program.signature_policy import apply_policy, narrows
@@ -55,6 +63,8 @@ class Rewriter:
         self.rows: dict[RowVar, RowVar] = {}
         self.defined: set[Sym] = set()
         self.cast_dims: frozenset[Any] = frozenset()  # dims that match_casts of the body bind
+        self.row_names: dict[str, RowVar] = {}  # of the row variables that the function declares
+        self.declared_rows: dict[RowVar, Axes] = {}
         self.branches = 0  # depth of conditionals
 
     def function(self, function: Function) -> Function:
@@ -64,8 +74,10 @@ class Rewriter:
         )
         for param in function.params:
             self.defined.update(s for info in tensors(param.struct_info) for s in _plain_dims(info))
+        self.row_names = {row.name: row for row in _declared_rows(function)}
         for param in function.params:
             self._name_open_dims(param)
+        self.declared_rows = dict(self._expanded_rows(function))
         params = tuple([self._rewrite_param(param) for param in function.params])
         checks = self._entry_checks_of(function, params)
         body = self._rewrite_sequence(function.body)
@@ -80,9 +92,30 @@ class Rewriter:
     def _rewrite_result(self, info: StructInfo) -> StructInfo:
         """Returns the result type for callers; under the policy, declared sizes stay symbolic."""
         inferred = self._fill(info, self.generator.results)
-        return inferred if self.refine == "signature" else apply_policy(info, inferred)
+        if self.refine == "signature":
+            return inferred
+        return apply_policy(info, self._over_declared_rows(inferred))
+
+    def _over_declared_rows(self, info: StructInfo) -> StructInfo:
+        """Replaces the axes of a declared row variable by the variable, which callers know."""
+        if isinstance(info, TupleStructInfo):
+            return TupleStructInfo(tuple(map(self._over_declared_rows, info.fields)))
+        if not isinstance(info, TensorStructInfo) or info.axes is None:
+            return info
+        axes = info.axes
+        for row, expansion in self.declared_rows.items():
+            axes = replace_row(axes, expansion, row)
+        return tensor(axes, info.dtype)
 
     # Parameters
+
+    def _expanded_rows(self, function: Function) -> Iterator[tuple[RowVar, Axes]]:
+        """Yields the row variables of the parameters that have more precise axes, with these."""
+        infos = [info for param in function.params for info in tensors(param.struct_info)]
+        for row in dict.fromkeys([row for info in infos for row in rows_in(info.axes or ())]):
+            shape = self.generator.solver.resolve((row,))
+            if len(shape) > 1 and row_vars(shape):
+                yield row, tuple([self._express_axis(axis, False) for axis in shape])
 
     def _name_open_dims(self, param: Var) -> None:
         """Names the open sizes of a parameter."""
@@ -92,7 +125,7 @@ class Rewriter:
                 continue
             for row in row_vars(shape):
                 if len(shape) > 1 or self.generator.occurrences[row] > 1:
-                    self.rows.setdefault(row, row if row.name else RowVar(f"r{len(self.rows)}"))
+                    self.rows.setdefault(row, self._name_row(row))
             for dim in sizes(shape):
                 symbol = symbol_of(dim)
                 if symbol is not None and symbol not in self.defined:
@@ -101,6 +134,16 @@ class Rewriter:
                         continue
                     name = symbol.name or f"d{len(self.names)}"
                     self.names.setdefault(symbol, as_dim(Sym(name)))
+
+    def _name_row(self, row: RowVar) -> RowVar:
+        """Returns a row variable, with another name if it has none or a declared one has it."""
+        declared = self.row_names.get(row.name)
+        if row.name and declared in (None, row):
+            return row
+        number = len(self.rows)
+        while f"r{number}" in self.row_names:
+            number += 1
+        return RowVar(f"r{number}")
 
     def _rewrite_param(self, param: Var) -> Var:
         info = self._signature(param.struct_info, param)
@@ -120,13 +163,15 @@ class Rewriter:
         if self.refine == "signature":  # the signature states the facts
             return checks
         existing = list(_entry_checks(function))
+        existing += [(value, _forget_any_sizes(info)) for value, info in existing]
         for param, rewritten in zip(function.params, new, strict=True):
             inferred = self._fill(param.struct_info, self.generator.trees[param])
             if not narrows(rewritten.struct_info, inferred) or (param, inferred) in existing:
                 continue
             if self.refine == "nothing":
                 self._reject_narrowing(param, inferred)
-            checks.append(MatchCast(Var(f"{param.name}_checked", inferred), rewritten, inferred))
+            checked = _name_any_sizes(inferred)
+            checks.append(MatchCast(Var(f"{param.name}_checked", checked), rewritten, checked))
         return checks
 
     def _reject_narrowing(self, param: Var, inferred: StructInfo) -> None:
@@ -266,8 +311,9 @@ class Rewriter:
         expressed = tuple([self._express_axis(axis, new) for axis in axes])
         if None not in expressed:
             return tensor(expressed, info.dtype)
-        unknown = info.dims is None and info.axes is None and not rows_in(axes)
-        return TensorStructInfo(None, info.dtype, len(expressed)) if unknown else info
+        if info.dims is not None or (info.axes is not None and not rows_in(info.axes)):
+            return info
+        return _with_any_sizes(info, axes, expressed)
 
     def _refine_axis(self, declared: Any, inferred: Any, new: bool) -> Any:
         """Returns a declared axis with its inferred size and label."""
@@ -304,11 +350,53 @@ class Rewriter:
         return as_dim(Sym(f"d{len(self.names)}")) if new else None
 
 
+def _with_any_sizes(info: TensorStructInfo, axes: Axes, expressed: tuple[Any, ...]) -> StructInfo:
+    """Returns a StructInfo with `_` for each size that no variable of the program expresses."""
+    if any(e is None and type(axis) is RowVar for e, axis in zip(expressed, axes, strict=True)):
+        return info
+    if all(axis is None for axis in expressed):
+        return TensorStructInfo(None, info.dtype, len(expressed))
+    known = tuple([AnySize() if axis is None else axis for axis in expressed])
+    return tensor(known, info.dtype)
+
+
+def _name_any_sizes(info: StructInfo) -> StructInfo:
+    """Returns a StructInfo with a dim per `_`, as a match_cast binds each of them."""
+    if isinstance(info, TupleStructInfo):
+        return TupleStructInfo(tuple(map(_name_any_sizes, info.fields)))
+    if not isinstance(info, TensorStructInfo) or info.axes is None:
+        return info
+    names = (as_dim(Sym(f"_{index}")) for index in count())
+    return tensor(tuple([next(names) if type(a) is AnySize else a for a in info.axes]), info.dtype)
+
+
+def _forget_any_sizes(info: StructInfo) -> StructInfo:
+    """Returns a StructInfo with `_` for each dim that `_name_any_sizes` names."""
+    if isinstance(info, TupleStructInfo):
+        return TupleStructInfo(tuple(map(_forget_any_sizes, info.fields)))
+    axes = axes_of(info) if isinstance(info, TensorStructInfo) else None
+    if axes is None:
+        return info
+    symbols = [symbol_of(axis) if type(axis) is Poly else None for axis in axes]
+    named = [s is not None and is_anonymous(s.name) for s in symbols]
+    forgotten = [AnySize() if n else axis for axis, n in zip(axes, named, strict=True)]
+    return tensor(tuple(forgotten), info.dtype)  # type: ignore[attr-defined]
+
+
 def _same_rows(declared: Axes, inferred: Axes) -> bool:
     """Returns whether axes correspond to axes and row variables to row variables."""
     return [type(axis) is RowVar for axis in declared] == [
         type(axis) is RowVar for axis in inferred
     ]
+
+
+def _declared_rows(function: Function) -> Iterator[RowVar]:
+    """Yields the row variables in the annotations of the parameters and match_casts."""
+    infos = [param.struct_info for param in function.params]
+    infos += [b.struct_info for b in function.bindings() if isinstance(b, MatchCast)]
+    for info in infos:
+        for part in tensors(info):
+            yield from rows_in(part.axes or ())
 
 
 def _plain_dims(info: TensorStructInfo) -> Iterator[Sym]:

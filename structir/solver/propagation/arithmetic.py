@@ -234,6 +234,15 @@ def _tighten_monomial_below(store: ConstraintStore, monomial: Monomial, least: i
             tighten_lower_bound(store, atom, least)
         elif isinstance(atom, Opaque) and atom.fn == "floordiv" and type(atom.args[1]) is int:
             require_at_least(store, atom.args[0], least * atom.args[1])
+        return
+    if least < 1:
+        return
+    for index, atom in enumerate(monomial):  # no factor of a positive product is 0
+        if type(atom) is not Sym or atom in store.dims:
+            continue
+        low, high = monomial_interval(store, monomial[:index] + monomial[index + 1 :])
+        if low is not None and low >= 0:
+            tighten_lower_bound(store, atom, -(-least // high) if high else 1)
 
 
 def _tighten_monomial_above(store: ConstraintStore, monomial: Monomial, most: int) -> None:

@@ -23,6 +23,7 @@ from structir.solver.domains.ranks import max_rank, min_rank, reject_positive_cy
 from structir.solver.domains.reasons import NO_REASON, Conflict, Reason
 from structir.solver.domains.terms import Row, RowVar, known_ends, row_vars, symbol_of, variables
 from structir.solver.propagation.arithmetic import equate
+from structir.solver.propagation.inequalities import combine_inequalities
 from structir.solver.propagation.store import UNLIMITED, ActiveConstraint, ConstraintStore
 
 MAX_TRIALS = 2000  # per call of `search`
@@ -42,7 +43,7 @@ def search(store: ConstraintStore, until: int) -> None:
     trial_count = 0
     changed = True
     while changed:
-        changed = eliminate(store)
+        changed = eliminate(store) or combine_inequalities(store)
         for active in list(store.open):
             if trial_count >= MAX_TRIALS or store.steps > until:
                 return

@@ -1,0 +1,37 @@
+"""Calls of ops during constraint generation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from structir.ir.expr import Call
+from structir.lazy import lazy_module
+from structir.solver.domains.reasons import Origin
+from structir.solver.program.value_trees import Tree
+from structir.solver.solver import Value
+
+schemes = lazy_module("structir.opdef.constraint_schemes")
+
+
+class OpUse:
+    """A call of an op, and the index signature that it was last applied with."""
+
+    def __init__(
+        self, call: Call, operands: list[Tree], results: list[Value], origin: Origin
+    ) -> None:
+        self.call = call
+        self.operands = operands
+        self.results = results
+        self.origin = origin
+        self.signature: Any = None
+        self.reads_ranks: bool = schemes.depends_on_ranks(call)
+        self.has_rank_cases = False  # whether a disjunction over its ranks is asserted
+
+
+def operand_at(operands: Sequence[Tree], path: tuple[int, int | None]) -> Tree:
+    """Returns the operand at a path: an argument, or a field of one."""
+    tree = operands[path[0]]
+    if path[1] is None or not isinstance(tree, tuple):
+        return tree
+    return tree[path[1]]

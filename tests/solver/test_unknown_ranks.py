@@ -1,0 +1,131 @@
+"""Tests of ops on operands of unknown rank: axes that an op does not touch are kept."""
+
+import warnings
+
+import pytest
+
+import structir
+from structir.analysis.axes import axes_of
+from structir.errors import DiagnosticWarning
+from structir.ir.axes import AnySize
+from structir.ir.module import IRModule
+from structir.ir.struct_info import TensorStructInfo
+
+ANY = 'R.Tensor(dtype="float32")'
+ENDS = 'R.Tensor(("a", "*s", "b"), "float32")'
+
+
+def parsed(text: str) -> IRModule:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DiagnosticWarning)  # annotations that only infer can decide
+        return structir.parse(text)
+
+
+def program(param: str, value: str) -> str:
+    return f"@R.function\ndef main(x: {param}):\n    y = {value}\n    return y\n"
+
+
+def shapes(text: str) -> tuple[str, str]:
+    """Returns the inferred StructInfos of the first parameter and of the result."""
+    main = structir.infer(parsed(text))["main"]
+    return str(main.params[0].struct_info), str(main.ret_struct_info)
+
+
+def tensor(axes: str) -> str:
+    return f'R.Tensor({axes}, dtype="float32")'
+
+
+@pytest.mark.parametrize(
+    ("value", "operand", "result"),
+    [
+        ("R.stack((x, x), axis=0)", '("*r0",)', '(2, "*r0")'),
+        ("R.stack((x, x), axis=-1)", '("*r0",)', '("*r0", 2)'),
+        ("R.squeeze(x, 0)", '(1, "*y")', '("*y",)'),
+        ("R.repeat(x, 2, axis=0)", '(i0, "*rest")', '(2 * i0, "*rest")'),
+        ("R.strided_slice(x, axes=[0], begin=[0], end=[2])", '(i0, "*rest")', '("_", "*rest")'),
+        ("R.strided_slice(x, axes=[-1], begin=[0], end=[2])", '("*rest", i0)', '("*rest", "_")'),
+        ("R.split(x, 2, axis=0)[1]", '(a0, "*rest")', '("_", "*rest")'),
+        ("R.split(x, 2, axis=-1)[0]", '("*rest", a0)', '("*rest", "_")'),
+        ("R.cumsum(x, axis=-1)", '("*rest", j)', '("*rest", j)'),
+        ("R.permute_dims(R.permute_dims(x))", '("*r0",)', '("*r0",)'),
+    ],
+)
+def test_unknown_rank_keeps_the_axes_that_an_op_does_not_touch(
+    value: str, operand: str, result: str
+) -> None:
+    assert shapes(program(ANY, value)) == (tensor(operand), tensor(result))
+
+
+@pytest.mark.parametrize(
+    ("value", "result"),
+    [
+        ("R.stack((x, x), axis=1)", '(a, 2, "*s", b)'),
+        ("R.repeat(x, 3, axis=-1)", '(a, "*s", 3 * b)'),
+        ("R.tile(x, (2,))", '(a, "*s", 2 * b)'),
+        ("R.strided_slice(x, axes=[0], begin=[0], end=[2])", '("_", "*s", b)'),
+        ("R.split(x, 2, axis=-1)[0]", '(a, "*s", "_")'),
+        ("R.permute_dims(R.permute_dims(x))", '(a, "*s", b)'),
+    ],
+)
+def test_axes_beside_a_row_variable_are_kept(value: str, result: str) -> None:
+    assert shapes(program(ENDS, value))[1] == tensor(result)
+
+
+def test_sections_of_an_unknown_rank_have_independent_sizes() -> None:
+    text = program(ANY, "R.split(x, [2], axis=0)").replace("main(x", "main(u: R.Tensor((2, 4)), x")
+    text = text.replace("return y", "z: R.Tensor((2, 4), 'float32') = y[0]\n    return y[1]")
+    main = structir.infer(parsed(text))["main"]
+    assert str(main.ret_struct_info) == tensor("(a0 - 2, 4)")
+
+
+UNARY = [
+    "R.permute_dims(x)",
+    "R.flip(x, axis=0)",
+    "R.squeeze(x, 0)",
+    "R.squeeze(x, -1)",
+    "R.repeat(x, 2, axis=0)",
+    "R.repeat(x, 2, axis=-1)",
+    "R.tile(x, (2, 3))",
+    "R.stack((x, x), axis=1)",
+    "R.cumsum(x, axis=-2)",
+    "R.split(x, [1], axis=0)[1]",
+    "R.strided_slice(x, axes=[-1], begin=[1], end=[3])",
+    "R.nn.layer_norm(x, R.ones((1,), 'float32'), R.zeros((1,), 'float32'), axes=[-1])",
+    "R.argmax(x, axis=-1)",
+    "R.expand_dims(x, 1)",
+]
+
+
+@pytest.mark.parametrize("value", UNARY)
+@pytest.mark.parametrize("rank", [2, 3, 5, 8])
+def test_scheme_of_any_rank_agrees_with_the_op_at_each_rank(value: str, rank: int) -> None:
+    """A call of a helper of unknown rank infers no other axes than the op itself."""
+    sizes = (1, *range(2, rank), 1)
+    helper = program(ANY, value).replace("main", "helper").replace("\n", "\n    ")
+    caller = program(f'R.Tensor({sizes}, "float32")', "cls.helper(x)")
+    caller = caller.replace("    y =", "    cls = M\n    y =").replace("\n", "\n    ")
+    module = structir.infer(parsed(f"@I.ir_module\nclass M:\n    {helper}\n    {caller}"))
+    direct = parsed(program(f'R.Tensor({sizes}, "float32")', value))["main"].ret_struct_info
+    assert_not_sharper(module["main"].ret_struct_info, direct)
+
+
+def assert_not_sharper(inferred: TensorStructInfo, direct: TensorStructInfo) -> None:
+    """Checks that inferred axes are those of the op, or unknown."""
+    assert inferred.ndim in (None, direct.ndim)
+    for inferred_axis, size in zip(axes_of(inferred) or (), direct.dims, strict=False):
+        assert type(inferred_axis) is AnySize or inferred_axis == size
+
+
+def test_function_returns_the_declared_row_variable_of_its_parameter() -> None:
+    result = shapes(program('R.Tensor(("*s",), "float32")', "R.sort(x)"))[1]
+    assert result == tensor('("*s",)')
+
+
+@pytest.mark.parametrize("value", ["R.tril(x)", "R.nn.pixel_shuffle(x, 2)", "R.squeeze(x, 0)"])
+@pytest.mark.parametrize("row", ["s", "rest"])
+def test_checks_of_a_row_variable_have_their_own_names_and_parse_back(value: str, row: str) -> None:
+    module = structir.infer(parsed(program(f'R.Tensor(("*{row}",), "float32")', value)))
+    check = module["main"].bindings()[0]
+    assert f"*{row}" not in str(check.struct_info)
+    assert structir.structural_equal(parsed(module.script()), module)
+    assert structir.structural_equal(structir.infer(module), module)
