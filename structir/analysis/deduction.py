@@ -11,13 +11,13 @@ from typing import Any
 
 import attrs
 
-from structir.analysis.calls import contradicts, derive_call_ret_struct_info
+from structir.analysis.calls import derive_call_ret_struct_info
+from structir.analysis.erasure import erase
 from structir.analysis.kernel_calls import kernel_result
 from structir.analysis.lattice import (
     FAIL_L0,
     PASS,
     base_check,
-    erase,
     unify_to_lca,
 )
 from structir.analysis.variables import variables_in
@@ -262,7 +262,7 @@ def _reject_or_assume(
     span: Span | None,
     value: Expr | None,
 ) -> StructInfo:
-    if check is FAIL_L0 or contradicts(declared, deduced):
+    if check is FAIL_L0:
         value_span = value.span if value is not None else None
         op = callee_name(value) if isinstance(value, Call) else None
         message = f"the annotation of {subject} contradicts its value"
