@@ -241,12 +241,10 @@ def annotate(
 ) -> StructInfo:
     """Returns the StructInfo of an annotated value.
 
-    The result is the deduced StructInfo for an Object annotation and for tuple expressions, else
-    the annotation. An undecidable annotation is assumed, with a DiagnosticWarning.
+    The result is the deduced StructInfo for tuple expressions, else the annotation. An undecidable
+    annotation is assumed, with a DiagnosticWarning.
     Raises StructInfoError if the annotation provably differs.
     """
-    if declared == OBJECT:
-        return deduced
     check = base_check(declared, deduced)
     if check is PASS:
         return deduced if type(value) is Tuple else declared
