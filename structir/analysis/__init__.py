@@ -2,10 +2,7 @@
 
 from structir.lazy import lazy_names
 
-_LATTICE = (
-    "BaseCheckResult FAIL_L0 FAIL_L1 FAIL_L2 PASS base_check "
-    "erase_to_well_defined get_static_type unify_to_lca"
-)
+_LATTICE = "BaseCheckResult FAIL_L0 FAIL_L1 FAIL_L2 PASS base_check unify_to_lca"
 _VARIABLES = (
     "all_vars bound_vars defined_symbolic_vars free_symbolic_vars free_vars symbolic_vars uses_of"
 )
@@ -13,6 +10,7 @@ _VARIABLES = (
 __getattr__, __dir__ = lazy_names(
     __name__,
     dict.fromkeys(_LATTICE.split(), "structir.analysis.lattice")
+    | dict.fromkeys(("erase_to_well_defined", "get_static_type"), "structir.analysis.erasure")
     | dict.fromkeys(_VARIABLES.split(), "structir.analysis.variables")
     | dict.fromkeys(("is_pure", "is_pure_value"), "structir.analysis.purity")
     | dict.fromkeys(("check_well_formed", "well_formed"), "structir.analysis.well_formed")

@@ -2,14 +2,14 @@
 
 from structir.analysis.calls import derive_call_ret_struct_info as derive_call_ret_struct_info
 from structir.analysis.deduction import binding_struct_infos as binding_struct_infos
+from structir.analysis.erasure import erase_to_well_defined as erase_to_well_defined
+from structir.analysis.erasure import get_static_type as get_static_type
 from structir.analysis.lattice import FAIL_L0 as FAIL_L0
 from structir.analysis.lattice import FAIL_L1 as FAIL_L1
 from structir.analysis.lattice import FAIL_L2 as FAIL_L2
 from structir.analysis.lattice import PASS as PASS
 from structir.analysis.lattice import BaseCheckResult as BaseCheckResult
 from structir.analysis.lattice import base_check as base_check
-from structir.analysis.lattice import erase_to_well_defined as erase_to_well_defined
-from structir.analysis.lattice import get_static_type as get_static_type
 from structir.analysis.lattice import unify_to_lca as unify_to_lca
 from structir.analysis.purity import is_pure as is_pure
 from structir.analysis.purity import is_pure_value as is_pure_value

@@ -16,6 +16,7 @@ from structir.ir.axes import (
     size_in,
 )
 from structir.ir.dims import Poly, equal
+from structir.ir.expr import Var
 from structir.ir.struct_info import TensorStructInfo
 
 NEVER, RUN_TIME, SIZES, ALWAYS = range(4)  # the values of `lattice.BaseCheckResult`
@@ -45,6 +46,8 @@ def check_axes(base: Axes, derived: Axes | None) -> int:
         return RUN_TIME
     if base == derived:
         return ALWAYS
+    if _same_form(base, derived):
+        return min([_check_axis(a, b) for a, b in zip(base, derived, strict=True)], default=ALWAYS)
     if _shortest(base) > _longest(derived) or _shortest(derived) > _longest(base):
         return NEVER
     ends = min([_check_axis(a, b) for a, b in _aligned_ends(base, derived)], default=ALWAYS)
@@ -84,32 +87,76 @@ def _check_axis(base: Any, derived: Any) -> int:
         return RUN_TIME
     if type(base) is Ragged or type(derived) is Ragged:
         return NEVER if int in (type(base), type(derived)) else SIZES
-    if type(base) is int and type(derived) is int:
-        return NEVER
-    return ALWAYS if equal(base, derived) else SIZES
+    return {True: ALWAYS, False: NEVER, None: SIZES}[equal(base, derived)]
 
 
-def join_axes(a: TensorStructInfo, b: TensorStructInfo) -> TensorStructInfo:
-    """Returns the join of two tensors, at least one of which has `axes`."""
+def join_tensors(a: TensorStructInfo, b: TensorStructInfo) -> TensorStructInfo:
+    """Returns the join of two tensors: only the rank remains if a size differs."""
     dtype = a.dtype if a.dtype == b.dtype else None
+    if a.dims is b.dims and a.axes is b.axes:
+        return TensorStructInfo(a.dims, dtype, a.ndim if a.ndim == b.ndim else None, a.axes)
+    first, second = axes_of(a), axes_of(b)
+    if first is None or second is None or len(first) != len(second):
+        return TensorStructInfo(dtype=dtype)
+    pairs = list(zip(first, second, strict=True))
+    if all([_same_size(size_in(x), size_in(y)) for x, y in pairs]):
+        return tensor(tuple([_without_other_label(x, y) for x, y in pairs]), dtype)
+    # keeping single sizes would make the join of three shapes depend on the order
+    rank = None if rows_in(first) or rows_in(second) else len(first)
+    return TensorStructInfo(None, dtype, rank)
+
+
+def meet_tensors(a: TensorStructInfo, b: TensorStructInfo) -> TensorStructInfo | None:
+    """Returns the meet of two tensors; None if no StructInfo is provably below both."""
+    if a.dtype != b.dtype and a.dtype and b.dtype:
+        return None
+    dtype = a.dtype or b.dtype
+    shape = a.dims if isinstance(a.dims, Var) else b.dims
+    if isinstance(shape, Var):
+        other = b if shape is a.dims else a
+        ranks = {rank for rank in (a.ndim, b.ndim) if rank is not None}
+        unknown = other.dims is shape or (other.dims is None and other.axes is None)
+        known = unknown and len(ranks) < 2
+        rank = min(ranks, default=None)
+        return TensorStructInfo(shape, dtype, rank) if known else None
     first, second = axes_of(a), axes_of(b)
     if first is None or second is None:
-        return TensorStructInfo(dtype=dtype)
+        axes = second if first is None else first
+        return TensorStructInfo(dtype=dtype) if axes is None else tensor(axes, dtype)
+    if not _same_form(first, second):
+        return None
+    common = [_refined(x, y) for x, y in zip(first, second, strict=True)]
+    return None if None in common else tensor(tuple(common), dtype)
+
+
+def _same_form(first: Axes, second: Axes) -> bool:
+    """Whether two lists of axes have the same rank and the same row variables at the same axes."""
+    return len(first) == len(second) and all(
+        [a is b for a, b in zip(first, second, strict=True) if RowVar in (type(a), type(b))]
+    )
+
+
+def _refined(first: Any, second: Any) -> Any:
+    """Returns what is known of two axes together; None if they are not provably one."""
+    labels = [axis.label for axis in (first, second) if type(axis) is Labelled]
+    size, other = size_in(first), size_in(second)
+    size = other if size == ANY else size
+    if not (other == ANY or _same_size(size, other)) or len(set(labels)) > 1:
+        return None
+    return Labelled(size, labels[0]) if labels else size
+
+
+def _same_size(first: Any, second: Any) -> bool:
     if first == second:
-        return tensor(first, dtype)
-    if rows_in(first) or rows_in(second) or len(first) != len(second):
-        return TensorStructInfo(dtype=dtype)
-    return tensor(tuple([_common(x, y) for x, y in zip(first, second, strict=True)]), dtype)
+        return True
+    sizes = all([type(size) is int or type(size) is Poly for size in (first, second)])
+    return sizes and equal(first, second) is True
 
 
-def _common(first: Any, second: Any) -> Any:
-    label = first.label if type(first) is Labelled else None
-    same_label = type(second) is Labelled and second.label == label
-    size, second_size = size_in(first), size_in(second)
-    numbers = all([type(s) is int or type(s) is Poly for s in (size, second_size)])
-    same = size == second_size or (numbers and equal(size, second_size) is True)
-    joined = size if same else ANY
-    return Labelled(joined, label) if label is not None and same_label else joined
+def _without_other_label(first: Any, second: Any) -> Any:
+    """Returns the first of two axes of one size, without its label if the second has another."""
+    labels = [getattr(axis, "label", None) for axis in (first, second)]
+    return first if labels[0] == labels[1] else size_in(first)
 
 
 def replace_axes(axes: Axes, replacement_of: Callable[[Any], Any]) -> Axes | None:

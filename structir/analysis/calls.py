@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from structir.analysis.lattice import FAIL_L0, FAIL_L1, AllVars, base_check, erase, walk_dims
+from structir.analysis.erasure import AllVars, erase, walk_dims
+from structir.analysis.lattice import FAIL_L0, FAIL_L1, base_check
 from structir.errors import Diagnostic, StructInfoError
 from structir.ir.axes import Axes, RowVar
 from structir.ir.binding_dims import own_dims
-from structir.ir.dims import Dim, Poly, Sym, equal, exact_quotient, linear, substitute, syms
+from structir.ir.dims import Dim, Poly, Sym, exact_quotient, linear, substitute, syms
 from structir.ir.expr import Var
 from structir.ir.struct_info import (
     FuncStructInfo,
-    ShapeStructInfo,
     StructInfo,
-    TensorStructInfo,
-    TupleStructInfo,
 )
 
 
@@ -39,7 +37,7 @@ def derive_call_ret_struct_info(function: FuncStructInfo, args: Iterable[StructI
         binder.bind(param, info)
         resolved = binder.resolve(param, AllVars())
         check = base_check(resolved, info)
-        if check <= FAIL_L1 or contradicts(resolved, info):
+        if check <= FAIL_L1:
             raise StructInfoError(_argument_mismatch(position, param, resolved, info))
     return binder.resolve(function.ret, binder.shapes)
 
@@ -59,20 +57,7 @@ def _argument_mismatch(
 
 def are_disjoint(a: StructInfo, b: StructInfo) -> bool:
     """Returns whether no value has both StructInfos."""
-    apart = base_check(a, b) is FAIL_L0 and base_check(b, a) is FAIL_L0
-    return apart or contradicts(a, b)
-
-
-def contradicts(a: StructInfo, b: StructInfo) -> bool:
-    """Returns whether two StructInfos have provably different sizes at the same position."""
-    if isinstance(a, TupleStructInfo) and isinstance(b, TupleStructInfo):
-        return any(map(contradicts, a.fields, b.fields))
-    if not isinstance(a, TensorStructInfo | ShapeStructInfo) or type(a) is not type(b):
-        return False
-    a_dims, b_dims = a.dims, b.dims
-    if not isinstance(a_dims, tuple) or not isinstance(b_dims, tuple):
-        return False
-    return any(equal(x, y) is False for x, y in zip(a_dims, b_dims, strict=False))
+    return base_check(a, b) is FAIL_L0 and base_check(b, a) is FAIL_L0
 
 
 class Binder:

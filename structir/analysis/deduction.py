@@ -11,13 +11,13 @@ from typing import Any
 
 import attrs
 
-from structir.analysis.calls import contradicts, derive_call_ret_struct_info
+from structir.analysis.calls import derive_call_ret_struct_info
+from structir.analysis.erasure import erase
 from structir.analysis.kernel_calls import kernel_result
 from structir.analysis.lattice import (
     FAIL_L0,
     PASS,
     base_check,
-    erase,
     unify_to_lca,
 )
 from structir.analysis.variables import variables_in
@@ -241,12 +241,10 @@ def annotate(
 ) -> StructInfo:
     """Returns the StructInfo of an annotated value.
 
-    The result is the deduced StructInfo for an Object annotation and for tuple expressions, else
-    the annotation. An undecidable annotation is assumed, with a DiagnosticWarning.
+    The result is the deduced StructInfo for tuple expressions, else the annotation. An undecidable
+    annotation is assumed, with a DiagnosticWarning.
     Raises StructInfoError if the annotation provably differs.
     """
-    if declared == OBJECT:
-        return deduced
     check = base_check(declared, deduced)
     if check is PASS:
         return deduced if type(value) is Tuple else declared
@@ -262,7 +260,7 @@ def _reject_or_assume(
     span: Span | None,
     value: Expr | None,
 ) -> StructInfo:
-    if check is FAIL_L0 or contradicts(declared, deduced):
+    if check is FAIL_L0:
         value_span = value.span if value is not None else None
         op = callee_name(value) if isinstance(value, Call) else None
         message = f"the annotation of {subject} contradicts its value"

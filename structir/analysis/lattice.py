@@ -8,25 +8,41 @@ al., 2023, section 3).
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection
 from typing import Any
 
-import attrs
-
-from structir.analysis.axes import align_axes, axes_of, check_axes, join_axes, replace_axes, tensor
-from structir.ir.axes import Axes, RowVar
-from structir.ir.binding_dims import bound_dims, own_dims
+from structir.analysis.axes import (
+    ANY,
+    axes_of,
+    check_axes,
+    join_tensors,
+    meet_tensors,
+    replace_axes,
+    tensor,
+)
+from structir.analysis.erasure import (
+    ERASED,
+    AllVars,
+    dim_uses,
+    erase,
+    get_static_type,
+    map_dims,
+    with_fields,
+)
+from structir.ir.axes import RowVar, size_in
+from structir.ir.binding_dims import bound_dims, own_dims, standing_alone
 from structir.ir.dims import (
     Dim,
     Poly,
-    Sym,
     as_dim,
     as_sym,
     equal,
-    substitute,
+    sym,
     syms,
 )
 from structir.ir.expr import Var
+from structir.ir.node import replace
 from structir.ir.struct_info import (
     OBJECT,
     FuncStructInfo,
@@ -46,8 +62,7 @@ class BaseCheckResult(enum.IntEnum):
 
 
 FAIL_L0, FAIL_L1, FAIL_L2, PASS = BaseCheckResult
-ERASED: Any = object()  # an erased field; a StructInfo that requires the field becomes Object
-Env = Mapping[Any, Any]  # symbolic variables to dims, row variables to axes
+DISJOINT: Any = object()  # the meet of StructInfos without a common lower bound
 
 
 # Subtype check
@@ -102,9 +117,11 @@ def _check_dim(base: Dim | None, derived: Dim | None) -> BaseCheckResult:
         return PASS
     if derived is None:
         return FAIL_L1
-    if type(base) is int and type(derived) is int:
-        return PASS if base == derived else FAIL_L0
-    return PASS if equal(base, derived) else FAIL_L2
+    return _EQUALITY[equal(base, derived)]
+
+
+# two sizes are equal for all values of their variables, for none, or for some or undecided
+_EQUALITY = {True: PASS, False: FAIL_L0, None: FAIL_L2}
 
 
 def _check_dims(base: Any, derived: Any) -> BaseCheckResult:
@@ -144,22 +161,28 @@ _CHECKS: dict[str, Callable[[Any, Any], BaseCheckResult]] = {
 
 
 def _check_function(base: FuncStructInfo, derived: FuncStructInfo) -> BaseCheckResult:
+    """Compares results covariantly and parameters contravariantly."""
     if base.purity and not derived.purity:
         return FAIL_L0
+    if base.derive_func not in (None, derived.derive_func):
+        return FAIL_L2
     if base.params is None:
-        if base.derive_func is not None and base.derive_func != derived.derive_func:
-            return FAIL_L2
-        return base_check(base.ret, derived.ret)
+        return base_check(base.ret, _ret_outside(derived))
     if derived.params is None:
         return FAIL_L2
     if len(base.params) != len(derived.params):
         return FAIL_L0
-    derived = _with_dims_of(derived, base)
-    # parameters are compared like results: covariant, as Relax does
-    return min(
-        _check_infos(base.params, derived.params),
-        base_check(base.ret, derived.ret),
+    base, derived = _with_common_dims(base, derived)
+    # a size that one parameter binds, and no other mentions, accepts an unknown size
+    uses = Counter(dim_uses(derived.params or ()))
+    unused = {dim for dim in own_dims(derived) if uses[dim] == 1}
+    accepted = tuple(
+        [
+            _with_unknown(param, unused) if argument == get_static_type(argument) else param
+            for param, argument in zip(derived.params or (), base.params or (), strict=True)
+        ]
     )
+    return min(_check_infos(accepted, base.params), base_check(base.ret, derived.ret))
 
 
 # Join
@@ -176,30 +199,9 @@ def unify_to_lca(a: StructInfo, b: StructInfo) -> StructInfo:
         return OBJECT
     if isinstance(a, FuncStructInfo) and isinstance(b, FuncStructInfo):
         return _join_functions(a, b)
-    if isinstance(a, TensorStructInfo) and _has_axes(a, b):
-        return join_axes(a, b)  # type: ignore[arg-type]
-    return _with_fields(a, lambda name, kind, value: _JOINS[kind](value, getattr(b, name)))
-
-
-def _with_fields(info: StructInfo, change: Callable[[str, str, Any], Any]) -> StructInfo:
-    """Returns the StructInfo with changed fields; Object if a required field is erased."""
-    fields: dict[str, Any] = {}
-    same = True
-    for name, kind in field_kinds(type(info)):
-        value = getattr(info, name)
-        new = change(name, kind, value)
-        if new is ERASED:
-            if not _may_be_unknown(type(info), name):
-                return OBJECT
-            new = None
-        same = same and new is value
-        fields[name] = new
-    return info if same else type(info)(**fields)
-
-
-def _may_be_unknown(cls: Any, name: str) -> bool:
-    default: Any = getattr(attrs.fields(cls), name).default
-    return default is not attrs.NOTHING
+    if isinstance(a, TensorStructInfo) and isinstance(b, TensorStructInfo):
+        return join_tensors(a, b)
+    return with_fields(a, lambda name, kind, value: _JOINS[kind](value, getattr(b, name)))
 
 
 def _join_static(a: Any, b: Any) -> Any:
@@ -239,230 +241,166 @@ _JOINS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def _join_functions(a: FuncStructInfo, b: FuncStructInfo) -> StructInfo:
+    """Returns the join of two functions, opaque if no argument list is valid for both."""
+    if type(a) is not FuncStructInfo:
+        return OBJECT  # the number of results of a kernel has no unknown value
     purity = a.purity and b.purity
-    if a.params is None or b.params is None or len(a.params) != len(b.params):
-        opaque = a.params is None and b.params is None and a.derive_func == b.derive_func
-        derive = a.derive_func if opaque else None
+    derive = a.derive_func if a.derive_func == b.derive_func else None
+    first, second = _with_common_dims(a, b)
+    params: Any = DISJOINT
+    if first.params is not None and second.params is not None:
+        params = _meet_infos(first.params, second.params)
+    if params is DISJOINT:
         return FuncStructInfo(None, unify_to_lca(_ret_outside(a), _ret_outside(b)), purity, derive)
-    b = _with_dims_of(b, a)
-    params = _join_infos(a.params, b.params)
-    ret = unify_to_lca(a.ret, b.ret)
-    # dims that no parameter binds any more are erased in the result
-    unbound = own_dims(a) - bound_dims(params)
-    ret = erase(ret, lambda sym: None if sym in unbound else sym)
-    return FuncStructInfo(params, ret, purity)
+    names = _former_names(a, first, b)
+    params = tuple([map_dims(param, names) for param in params])
+    ret = map_dims(unify_to_lca(first.ret, second.ret), names)
+    return FuncStructInfo(params, ret, purity, derive)
+
+
+def _former_names(a: FuncStructInfo, renamed: FuncStructInfo, b: FuncStructInfo) -> dict[Any, Any]:
+    """Maps the new names of the own dims of `a` to its own, unless they are other dims of `b`."""
+    outside = {*dim_uses([b])}
+    pairs = zip(standing_alone(renamed.params or ()), standing_alone(a.params or ()), strict=True)
+    return {
+        new: (old,) if type(old) is RowVar else as_dim(old)
+        for new, old in pairs
+        if old not in outside
+    }
 
 
 def _ret_outside(function: FuncStructInfo) -> StructInfo:
-    """Returns a function's result type with its own dims erased."""
+    """Returns a function's result type with its own dims unknown."""
     dims = own_dims(function)
-    return erase(function.ret, lambda sym: None if sym in dims else sym)
+    return erase(function.ret, lambda sym: None if sym in dims else sym, AllVars())
 
 
-# Scopes
+def _with_unknown(info: StructInfo, dims: Collection[Any]) -> StructInfo:
+    """Returns the StructInfo with the sizes that mention some dims unknown; others remain."""
+    if isinstance(info, TensorStructInfo) and not isinstance(info.dims, Var):
+        axes = replace_axes(axes_of(info) or (), lambda size: _outside(size, dims))
+        return tensor(axes, info.dtype) if axes else info
+    return erase(info, lambda dim: None if dim in dims else dim, AllVars())
 
 
-def erase_to_well_defined(
-    info: StructInfo,
-    shape_vars: Mapping[Any, Any] | Iterable[Any] = (),
-    vars: Mapping[Var, Any] | Collection[Var] = (),
-) -> StructInfo:
-    """Returns a StructInfo in a scope that defines only `shape_vars` and `vars`.
-
-    Each may be a mapping, which replaces, or a collection, whose members are kept. A shape that
-    mentions anything else is erased; rank and dtype remain.
-    """
-    pairs = shape_vars.items() if isinstance(shape_vars, Mapping) else ((s, s) for s in shape_vars)
-    env = {_variable(sym): _replacement(value) for sym, value in pairs}
-    values = vars if isinstance(vars, Mapping) else {var: var for var in vars}
-    return erase(info, env.get, values)
+def _outside(size: Any, dims: Collection[Any]) -> Any:
+    if type(size) is RowVar:
+        return None if size in dims else size
+    return ANY if any([symbol in dims for symbol in syms(size)]) else size
 
 
-def _variable(name: Any) -> Any:
-    return name if type(name) is RowVar else as_sym(as_dim(name))
+# Meet
 
 
-def _replacement(value: Any) -> Any:
-    return value if type(value) in (RowVar, tuple) else as_dim(value)
+def _meet(a: StructInfo, b: StructInfo) -> Any:
+    """Returns the greatest lower bound of two StructInfos; DISJOINT if no StructInfo has one."""
+    if b == OBJECT or a == b:
+        return a
+    if a == OBJECT:
+        return b
+    if type(a) is not type(b):
+        return DISJOINT
+    if isinstance(a, FuncStructInfo) and isinstance(b, FuncStructInfo):
+        return _meet_functions(a, b)
+    if isinstance(a, TensorStructInfo) and isinstance(b, TensorStructInfo):
+        return meet_tensors(a, b) or DISJOINT
+    fields: dict[str, Any] = {}
+    for name, kind in field_kinds(type(a)):
+        x, y = getattr(a, name), getattr(b, name)
+        common = y if x is None else x if y is None else _MEETS.get(kind, _meet_static)(x, y)
+        if common is DISJOINT:
+            return DISJOINT
+        fields[name] = common
+    return type(a)(**fields)
 
 
-def erase(
-    info: StructInfo,
-    dim_of: Callable[[Any], Any],
-    vars: Mapping[Var, Any] = {},
-) -> StructInfo:
-    """Returns a StructInfo with symbolic variables replaced by a function.
-
-    `dim_of` maps a symbolic variable to a dim, to itself or to None, and a row variable to itself,
-    to axes or to None; None erases.
-    """
-    if not isinstance(info, FuncStructInfo):
-        return _erase_fields(info, dim_of, vars)
-    bound = own_dims(info)
-    unbound: set[Any] = set()
-
-    def own_or_outer(sym: Any) -> Any:
-        return dim_of(sym) if sym not in bound else None if sym in unbound else sym
-
-    while True:
-        erased = _erase_fields(info, own_or_outer, vars)
-        # a dim may lose the parameter that bound it, and is then erased everywhere
-        newly_unbound = bound - unbound - own_dims(erased)  # type: ignore[arg-type]
-        if not newly_unbound:
-            return erased
-        unbound |= newly_unbound
+def _meet_static(a: Any, b: Any) -> Any:
+    return a if a == b else DISJOINT
 
 
-def _erase_fields(
-    info: StructInfo, dim_of: Callable[[Any], Any], vars: Mapping[Var, Any]
-) -> StructInfo:
-    def replaced(value: Poly) -> Any:
-        env: dict[Sym, Dim] = {}
-        for sym in syms(value):
-            new = dim_of(sym)
-            if new is None:
-                return None
-            if new is not sym:
-                env[sym] = new
-        return substitute(value, env) if env else value
-
-    if isinstance(info, TensorStructInfo) and info.axes is not None:
-        axes = replace_axes(info.axes, lambda d: replaced(d) if type(d) is Poly else dim_of(d))
-        return info if axes == info.axes else _with_axes(info, axes)
-
-    def change(_name: str, kind: str, value: Any) -> Any:
-        if value is None:
-            return None
-        if kind == "dims":
-            return _erase_dims(value, replaced, vars)
-        if kind == "dim":
-            new = replaced(value) if type(value) is Poly else value
-            return ERASED if new is None else new
-        if kind == "info":
-            return erase(value, dim_of, vars)
-        if kind == "infos":
-            new = tuple([erase(item, dim_of, vars) for item in value])
-            return value if all(a is b for a, b in zip(new, value, strict=True)) else new
-        return value
-
-    return _with_fields(info, change)
+def _meet_dims(a: Any, b: Any) -> Any:
+    common = _join_dims(a, b)
+    return DISJOINT if common is ERASED else common
 
 
-def _with_axes(info: TensorStructInfo, axes: Axes | None) -> TensorStructInfo:
-    """Returns a tensor with other axes; only its rank if they are erased."""
-    return (
-        TensorStructInfo(None, info.dtype, info.ndim) if axes is None else tensor(axes, info.dtype)
+def _meet_dim(a: Dim, b: Dim) -> Any:
+    return a if equal(a, b) else DISJOINT
+
+
+def _meet_infos(a: Any, b: Any) -> Any:
+    if len(a) != len(b):
+        return DISJOINT
+    infos = tuple(map(_meet, a, b))
+    return DISJOINT if any([info is DISJOINT for info in infos]) else infos
+
+
+_MEETS: dict[str, Callable[[Any, Any], Any]] = {
+    "dim": _meet_dim,
+    "dims": _meet_dims,
+    "info": _meet,
+    "infos": _meet_infos,
+}
+
+
+def _meet_functions(a: FuncStructInfo, b: FuncStructInfo) -> Any:
+    if type(a) is not FuncStructInfo or a.derive_func != b.derive_func:
+        return DISJOINT
+    purity = a.purity or b.purity
+    first, second = _with_common_dims(a, b)
+    params = first.params if second.params is None else second.params
+    if first.params is not None and second.params is not None:
+        params = _join_infos(first.params, second.params)
+    ret = _meet(first.ret, second.ret)
+    lost = (own_dims(first) | own_dims(second)) - bound_dims(
+        () if params is ERASED else params or ()
     )
-
-
-def _erase_dims(value: Any, replaced: Callable[[Poly], Any], vars: Mapping[Var, Any]) -> Any:
-    if isinstance(value, Var):
-        new = vars.get(value)
-        return ERASED if new is None else _dims_of_value(new)
-    dims = []
-    changed = False
-    for dim in value:
-        new = replaced(dim) if type(dim) is Poly else dim
-        if new is None:
-            return ERASED
-        changed = changed or new is not dim
-        dims.append(new)
-    return tuple(dims) if changed else value
-
-
-def _dims_of_value(shape: Any) -> Any:
-    """Returns the sizes of a shape expression, or a shape variable itself."""
-    return getattr(shape, "dims", shape)
-
-
-def get_static_type(info: StructInfo) -> StructInfo:
-    """Returns the StructInfo without sizes: ranks, dtypes and structure only."""
-
-    def change(_name: str, kind: str, value: Any) -> Any:
-        if kind in ("dims", "dim", "axes"):
-            return None if value is None else ERASED
-        if kind == "info" and value is not None:
-            return get_static_type(value)
-        if kind == "infos" and value is not None:
-            return tuple(map(get_static_type, value))
-        return value
-
-    return _with_fields(info, change)
+    # a result cannot depend on dims that no parameter binds
+    if params is ERASED or ret is DISJOINT or lost.intersection(dim_uses([ret])):
+        return DISJOINT
+    return FuncStructInfo(params, ret, purity, a.derive_func)
 
 
 # Functions
 
 
-def _with_dims_of(function: FuncStructInfo, other: FuncStructInfo) -> FuncStructInfo:
-    """Renames the function's own dims to those of another, position by position."""
+def _with_common_dims(
+    a: FuncStructInfo, b: FuncStructInfo
+) -> tuple[FuncStructInfo, FuncStructInfo]:
+    """Renames the own dims of two functions to new ones, shared by dims bound at one position."""
+    shared: dict[Any, Any] = {}
+    return _with_dims_at(a, shared), _with_dims_at(b, shared)
+
+
+def _with_dims_at(function: FuncStructInfo, shared: dict[Any, Any]) -> FuncStructInfo:
+    positions: dict[Any, Any] = {}
+    for index, param in enumerate(function.params or ()):
+        _add_positions(param, (index,), positions)
     env: dict[Any, Any] = {}
-    function_dims = own_dims(function)
-    target_dims = own_dims(other)
-    used: set[Any] = set()
-
-    def match(dim: Any, target: Any) -> None:
-        if type(dim) is RowVar:
-            row = target[0] if type(target) is tuple and len(target) == 1 else None
-            if dim in function_dims and row in target_dims and dim not in env and row not in used:
-                used.add(row)
-                env[dim] = target
-            return
-        sym = as_sym(dim) if type(dim) is Poly else None
-        other_sym = as_sym(target) if type(target) is Poly else None
-        # one to one: (n, m) does not become (k, k)
-        if (
-            sym in function_dims
-            and other_sym in target_dims
-            and sym not in env
-            and other_sym not in used
-        ):
-            used.add(other_sym)
-            env[sym] = target
-
-    for dim, target in zip(function.params or (), other.params or (), strict=False):
-        walk_dims(dim, target, match)
+    for dim, position in positions.items():
+        if position not in shared:
+            shared[position] = (RowVar(dim.name),) if type(dim) is RowVar else sym(dim.name)
+        env[dim] = shared[position]
     if not env:
         return function
-    params = tuple([map_dims(p, env) for p in function.params or ()])
-    return FuncStructInfo(params, map_dims(function.ret, env), function.purity)
+    params = tuple([map_dims(param, env) for param in function.params or ()])
+    return replace(function, params=params, ret=map_dims(function.ret, env))
 
 
-def walk_dims(
-    a: StructInfo, b: StructInfo, match: Callable[[Any, Any], None], rows: Mapping[Any, Axes] = {}
-) -> None:
-    """Calls `match` on the sizes at the same positions of two StructInfos.
-
-    Shape variables are matched with shapes, and row variables with axes; `rows` are bound already.
-    """
-    if type(a) is not type(b) or isinstance(a, FuncStructInfo):
+def _add_positions(info: StructInfo, path: tuple[Any, ...], positions: dict[Any, Any]) -> None:
+    """Adds the first position at which each dim is a size by itself."""
+    if isinstance(info, FuncStructInfo):
         return
-    if isinstance(a, TensorStructInfo) and a.axes is not None:
-        for axis, actual in align_axes(a.axes, axes_of(b), rows):  # type: ignore[arg-type]
-            match(axis, actual)
-        return
-    for name, kind in field_kinds(type(a)):
-        first, second = getattr(a, name), getattr(b, name)
-        if first is None or second is None:
-            continue
-        if kind == "dim" or isinstance(first, Var):
-            match(first, second)
-        elif kind == "dims" and type(second) is tuple:
-            for x, y in zip(first, second, strict=False):
-                match(x, y)
-        elif kind == "info":
-            walk_dims(first, second, match, rows)
-        elif kind == "infos":
-            for x, y in zip(first, second, strict=False):
-                walk_dims(x, y, match, rows)
-
-
-def map_dims(info: StructInfo, env: Env) -> StructInfo:
-    """Returns the StructInfo with symbolic variables replaced."""
-    return erase(info, lambda sym: env.get(sym, sym), AllVars())
-
-
-class AllVars(dict[Var, Any]):
-    """Maps every shape variable to itself."""
-
-    def get(self, key: Var, default: Any = None) -> Any:
-        return key
+    if isinstance(info, TensorStructInfo):
+        fields = [("dims", "dims", tuple(map(size_in, axes_of(info) or ())))]
+    else:
+        fields = [(name, kind, getattr(info, name)) for name, kind in field_kinds(type(info))]
+    for name, kind, value in fields:
+        items = value if type(value) is tuple else (value,)
+        for index, item in enumerate(items):
+            position = (*path, name, index)
+            if kind in ("info", "infos") and item is not None:
+                _add_positions(item, position, positions)
+            elif kind in ("dim", "dims"):
+                dim = item if type(item) is RowVar else as_sym(item) if type(item) is Poly else None
+                if dim is not None:
+                    positions.setdefault(dim, (*position, type(dim) is RowVar))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from structir.analysis.lattice import erase
+from structir.analysis.erasure import erase
 from structir.ir.axes import RowVar
 from structir.ir.binding_dims import standing_alone
 from structir.ir.dims import Poly, as_dim, substitute, sym

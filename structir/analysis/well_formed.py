@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 from weakref import WeakSet
 
-from structir.analysis.calls import are_disjoint, contradicts
+from structir.analysis.calls import are_disjoint
 from structir.analysis.deduction import callee_name, deduce
 from structir.analysis.donation import donation_violations
 from structir.analysis.kernels import kernel_violations
@@ -182,9 +182,7 @@ class _Checker:
     def check_result(self, function: Function, name: str) -> None:
         declared, value = function.ret_struct_info, function.body.body
         info = value.struct_info
-        if info is not None and (
-            base_check(declared, info) is FAIL_L0 or contradicts(declared, info)
-        ):
+        if info is not None and (base_check(declared, info) is FAIL_L0):
             self.report(
                 f"the result of {name} contradicts its body: expected {declared}, found {info}",
                 value.span or function.span,
@@ -363,7 +361,7 @@ class _Checker:
                 return
         if deduced is None or info is deduced:
             return
-        if base_check(info, deduced) is FAIL_L0 or contradicts(info, deduced):
+        if base_check(info, deduced) is FAIL_L0:
             self.report_contradiction(binding, info, deduced)
 
     def with_module_kernel(self, value: Expr) -> Expr:

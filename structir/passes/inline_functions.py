@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from structir.analysis.calls import Binder, are_disjoint, contradicts
+from structir.analysis.calls import Binder, are_disjoint
 from structir.analysis.deduction import deduce
 from structir.analysis.lattice import FAIL_L0, PASS, base_check
 from structir.analysis.purity import FORCE_PURE, is_pure_value
@@ -130,7 +130,7 @@ def _may_be_valid(bindings: list[Binding]) -> bool:
             inferred = deduce(value)
         except DiagnosticError:
             return False
-        if base_check(info, inferred) is FAIL_L0 or contradicts(info, inferred):
+        if base_check(info, inferred) is FAIL_L0:
             return False
     return True
 

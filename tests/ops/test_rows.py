@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from structir.analysis import base_check
-from structir.analysis.lattice import PASS, map_dims
+from structir.analysis.erasure import map_dims
+from structir.analysis.lattice import PASS
 from structir.errors import DiagnosticWarning
 from structir.ir.axes import AnySize, RowVar, fields_of
 from structir.ir.expr import Call, Expr, Tuple, Var

@@ -184,3 +184,10 @@ def test_terms_are_in_the_order_in_which_dims_are_named() -> None:
         builder.emit_func_output(x)
     text = assert_round_trip(builder.get())
     assert '"early", "late", "2 * early * late + early + late"' in text
+
+
+def test_an_object_annotation_parses_back_unchanged() -> None:
+    text = "@R.function\ndef main(x: R.Tensor((4,))):\n    y: R.Object = R.exp(x)\n    return y\n"
+    module = structir.parse(text)
+    assert "y: R.Object = R.exp(x)" in module.script()
+    assert structir.structural_equal(structir.parse(module.script()), module)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from structir.analysis.calls import contradicts
 from structir.analysis.deduction import deduce
 from structir.analysis.lattice import FAIL_L0, PASS, base_check
 from structir.build import BuilderScope
@@ -135,7 +134,7 @@ def bound(
     if annotation is not None and context.strict and annotation != OBJECT:
         inferred = deduce(value)
         check = base_check(annotation, inferred)
-        if check not in (PASS, FAIL_L0) and not contradicts(annotation, inferred):
+        if check not in (PASS, FAIL_L0):
             atom = context.atom(value, node)
             span = context.source_map.span(node)
             return context.emit_cast(atom, annotation, span, name, node)
