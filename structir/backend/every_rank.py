@@ -21,6 +21,8 @@ from structir.ir.struct_info import StructInfo
 Value = Any
 Counts = tuple[int, ...]  # the number of axes of each row variable
 
+SAMPLE_RANKS = (2, 1, 3, 4, 0)  # most ops are valid at the first ones
+
 
 def rows_of(function: Function) -> list[RowVar]:
     """Returns the row variables that the parameters of a function bind."""
@@ -104,8 +106,17 @@ class EveryRank:
 
     def _form(self, counts: Counts) -> Any:
         """Returns the executable for these ranks; None if the program is invalid at them."""
+        function = self._of_rank(counts)  # if None, the op itself reports the error at run time
+        return None if function is None else self.compiled(function)
+
+    def _of_rank(self, counts: Counts) -> Function | None:
+        """Returns the function for these ranks; None if the program is invalid at them."""
         try:
-            function = OfRank(dict(zip(self.rows, counts, strict=True))).function(self.function)
+            return OfRank(dict(zip(self.rows, counts, strict=True))).function(self.function)
         except DiagnosticError:
-            return None  # the op itself reports the error at run time
-        return self.compiled(function)
+            return None
+
+    def sample(self) -> Function | None:
+        """Returns the function for some ranks at which the program is valid; None without any."""
+        forms = (self._of_rank((count,) * len(self.rows)) for count in SAMPLE_RANKS)
+        return next((form for form in forms if form is not None), None)

@@ -227,7 +227,7 @@ class StepPlans:
                 return StepPlan(block, placeholders.slots, tracer.growing, value)
         except FALLBACK_ERRORS as error:
             plans.failures += MAX_FAILURES if isinstance(error, EndlessError) else 1
-            tracer.fallbacks[reason_of(error)] = None
+            tracer.record_fallback(error)
             return None
         finally:
             for reason in tracer.fallbacks:
