@@ -24,7 +24,7 @@ PROGRAM = ROOT / "tests" / "data" / "typed_dsl.py"  # begins as docs/tour.md say
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 WRONG = {  # a mistake, and what a checker has to see of it
     "structir.parse(3)": "str",
-    'structir.infer(structir.parse(TEXT), learnt="guard")': "learnt",
+    'structir.infer(structir.parse(TEXT), refined="checks")': "refined",
     "passes.Timing(1)": "argument",
     "structir.infre": "infre",
 }

@@ -9,6 +9,6 @@ from structir.solver.program.inference import infer as infer_program
 
 # inferred sizes become checks of arguments, which then reject others
 @module_pass(comparable=False)
-def infer(module: IRModule, *, learn: str | None = None, close: bool = False) -> IRModule:
+def infer(module: IRModule, *, refine: str | None = None, close: bool = False) -> IRModule:
     """Infers StructInfo forward and backward from annotations, operands and results."""
-    return infer_program(module, learn=learn, close=close)
+    return infer_program(module, refine=refine, close=close)

@@ -41,7 +41,7 @@ from structir.printer.syntax import (
     PRIVATE,
     REQUIRE,
 )
-from structir.solver.program.learn_policy import LEARN, POLICIES
+from structir.solver.program.refine_policy import POLICIES, REFINE
 
 INDENT = "    "
 Steps = Iterator[Any]  # yields the steps of nested parts, which run before the next step
@@ -150,8 +150,8 @@ class ProgramPrinter(ExprPrinter):
         if attributes.get(PRIVATE) is True:
             del attributes[PRIVATE]
             options.append(f"{PRIVATE}=True")
-        if attributes.get(LEARN) in POLICIES:
-            options.append(f"{LEARN}={literal(attributes.pop(LEARN))}")
+        if attributes.get(REFINE) in POLICIES:
+            options.append(f"{REFINE}={literal(attributes.pop(REFINE))}")
         return f"({', '.join(options)})" if options else ""
 
     def _signature(self, function: Function) -> str:

@@ -34,8 +34,8 @@ def grid_of(case: dict) -> tuple[int, ...]:
 
 
 def part_of(function: Plan, shard: Shard) -> ShardFunction:
-    keys = [k for k in function.program.shapes if k == function.program.result]
-    return PartialResults(function.program).part(shard.regions, {keys[0]: shard.results[0]})
+    ranges = {function.program.result: shard.results[0]}
+    return PartialResults(function.program).part(shard.regions, ranges)
 
 
 def sent(part: ShardFunction, shard: Shard, arrays: Arrays) -> list[np.ndarray]:

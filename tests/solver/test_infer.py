@@ -83,10 +83,10 @@ def f(x: R.Tensor(("n",), "float32"), y: R.Tensor((4,), "float32")):
     z = R.ewise_fma(x, y, y)
     return z
 """
-    refined = structir.infer(parsed(text), learn="refine")
+    refined = structir.infer(parsed(text), refine="signature")
     assert params(refined)[0] == 'R.Tensor((4,), dtype="float32")'
     with pytest.raises(StructInfoError, match="narrows `x`"):
-        structir.infer(parsed(text), learn="strict")
+        structir.infer(parsed(text), refine="nothing")
 
 
 def test_one_helper_serves_several_shapes() -> None:
@@ -240,7 +240,7 @@ def main(x: R.Tensor(("k",), "float32"), s: R.Shape(["k + 1"])) -> R.Tensor((4,)
     y = R.exp(x)
     return y
 """),
-        learn="refine",
+        refine="signature",
     )
     assert params(found, "main") == ['R.Tensor((4,), dtype="float32")', "R.Shape([5])"]
     reread(found)

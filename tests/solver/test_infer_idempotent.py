@@ -16,8 +16,8 @@ from structir.tools.generate import random_module
 from tests.printer.corpus import modules
 
 OPTIONS = [
-    {"learn": learn, "close": close}
-    for learn in (None, "guard", "refine", "strict")
+    {"refine": refine, "close": close}
+    for refine in (None, "signature", "checks", "nothing")
     for close in (False, True)
 ]
 X = 'x: R.Tensor(("*s",), "float32")'

@@ -394,30 +394,31 @@ def main(x: R.Tensor(("n",), "float32"), y: R.Tensor((3,), "float32")):
 """
 
     def test_a_guarded_signature_stays(self) -> None:
-        found = known(self.TEXT.format('(learn="guard")'))
+        found = known(self.TEXT.format('(refine="checks")'))
         assert found["x"] == 'R.Tensor((n,), dtype="float32")'
         assert found["x_checked"] == 'R.Tensor((3,), dtype="float32")'
 
-    @pytest.mark.parametrize("options", ['(learn="refine")', "(private=True)"])
+    @pytest.mark.parametrize("options", ['(refine="signature")', "(private=True)"])
     def test_a_refined_signature_contains_inferred_sizes(self, options: str) -> None:
         found = known(self.TEXT.format(options))
         assert found["x"] == 'R.Tensor((3,), dtype="float32")'
         assert "x_checked" not in found
 
     def test_strict_rejects_a_narrowed_signature(self) -> None:
-        module = structir.parse(self.TEXT.format('(learn="strict")'))
+        module = structir.parse(self.TEXT.format('(refine="nothing")'))
         with pytest.raises(DiagnosticError, match="the body narrows `x`"):
             structir.infer(module)
 
     def test_argument_of_infer_overrides_the_attribute(self) -> None:
-        found = known(self.TEXT.format('(learn="strict")'), learn="refine")
+        found = known(self.TEXT.format('(refine="nothing")'), refine="signature")
         assert found["x"] == 'R.Tensor((3,), dtype="float32")'
 
     def test_unknown_policy_is_rejected(self) -> None:
         with pytest.raises(
-            DiagnosticError, match="learn: expected one of guard, refine, strict, found 'guess'"
+            DiagnosticError,
+            match="refine: expected one of signature, checks, nothing, found 'guess'",
         ):
-            structir.parse(self.TEXT.format('(learn="guess")'))
+            structir.parse(self.TEXT.format('(refine="guess")'))
 
 
 def test_a_row_that_turns_out_to_be_one_axis() -> None:

@@ -63,7 +63,7 @@ def file(tmp_path: Path) -> str:
 def test_the_version_needs_no_command() -> None:
     modules = modules_after(RUN, "--version")
     assert not libraries(modules) and not commands(modules)
-    assert packages(modules) == {"lazy", "tools"}
+    assert packages(modules) == {"interrupts", "lazy", "tools"}
 
 
 COMPLETIONS = ["", "op", "opt --pri", "opt {file} -p cse,de", "run {file} -f ", "run {file} -s "]
@@ -78,7 +78,7 @@ def test_a_completion_imports_no_part_of_the_compiler(words: str, file: str) -> 
     environment = {"COMP_WORDS": line, "COMP_CWORD": str(count)}
     modules = modules_after(RUN, _STRUCTIR_COMPLETE="complete_bash", **environment)
     assert not libraries(modules)
-    assert packages(modules) <= {"errors", "lazy", "tools", "tracebacks"}
+    assert packages(modules) <= {"errors", "interrupts", "lazy", "tools", "tracebacks"}
     assert len(commands(modules)) <= 1
 
 

@@ -18,7 +18,7 @@ from structir.printer.parser.context import Context
 from structir.printer.parser.forms import info_of, static_of
 from structir.printer.parser.values import path_of
 from structir.printer.syntax import FUNC_ATTR, FUNCTION, PRIVATE, SYMBOL_DTYPES
-from structir.solver.program.learn_policy import LEARN, POLICIES
+from structir.solver.program.refine_policy import POLICIES, REFINE
 
 ReadBody = Callable[[Context, list[ast.stmt]], Expr]
 IGNORED_OPTIONS = frozenset({"check_well_formed"})
@@ -92,8 +92,8 @@ def read_signature(context: Context, node: ast.FunctionDef) -> FunctionSignature
     attributes = _attributes(context, node)
     if options.get(PRIVATE):
         attributes[PRIVATE] = True
-    if LEARN in options:
-        attributes[LEARN] = options[LEARN]
+    if REFINE in options:
+        attributes[REFINE] = options[REFINE]
     ret = None if ret == OBJECT else ret
     return FunctionSignature(node.name, params, ret, options.get("pure", True), attributes, node)
 
@@ -113,14 +113,14 @@ def _options(context: Context, node: ast.FunctionDef) -> dict[str, Any]:
         raise context.error(node, message, "remove the other decorators", "E0124")
     options: dict[str, Any] = {}
     for keyword in getattr(decorator, "keywords", ()):
-        if keyword.arg not in ("pure", PRIVATE, LEARN, *IGNORED_OPTIONS):
-            hint = f'use `pure=False`, `private=True` or `learn="{POLICIES[0]}"`'
+        if keyword.arg not in ("pure", PRIVATE, REFINE, *IGNORED_OPTIONS):
+            hint = f'use `pure=False`, `private=True` or `refine="{POLICIES[0]}"`'
             raise context.error(keyword, f"R.function has no option `{keyword.arg}`", hint, "E0124")
         value = options[keyword.arg] = static_of(context, keyword.value)
-        if keyword.arg == LEARN:
+        if keyword.arg == REFINE:
             if value not in POLICIES:
-                message = f"{LEARN}: expected one of {', '.join(POLICIES)}, found {value!r}"
-                hint = f'write `{LEARN}="{POLICIES[0]}"`'
+                message = f"{REFINE}: expected one of {', '.join(POLICIES)}, found {value!r}"
+                hint = f'write `{REFINE}="{POLICIES[0]}"`'
                 raise context.error(keyword, message, hint, "E0124")
         elif type(value) is not bool:
             message = f"{keyword.arg}: expected True or False, found {value!r}"

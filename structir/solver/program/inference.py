@@ -25,30 +25,29 @@ from structir.solver.constraints.scheme import Scheme
 from structir.solver.domains.reasons import Conflict
 from structir.solver.program import defaulting
 from structir.solver.program.constraint_generation import ConstraintGenerator
-from structir.solver.program.learn_policy import POLICIES, policy_of
+from structir.solver.program.refine_policy import POLICIES, policy_of
 from structir.solver.program.rewriter import Rewriter, count_entry_checks
 from structir.solver.program.unsat_core import UnsatCore, explain
 from structir.solver.program.value_trees import has_all_sizes, leaves, tensors
 
 
-def infer(module: IRModule, *, learn: str | None = None, close: bool = False) -> IRModule:
+def infer(module: IRModule, *, refine: str | None = None, close: bool = False) -> IRModule:
     """Returns the module with every StructInfo completed from annotations, operands and results.
 
-    `learn` selects the effect of a proved fact about a named size of a signature: `guard` keeps the
-    signature and checks the fact on entry, `refine` rewrites the signature, `strict` raises
-    StructInfoError.
-    The default is the function's `R.function(learn=...)`; else `refine` for private functions and
-    `guard` for others. `close` gives underconstrained parameters the least shape that their uses
-    allow. Raises Unsatisfiable with a minimal set of conflicting source lines if no shapes satisfy
-    the program.
+    `refine` states what may change where the body narrows a named size of a signature: the
+    `signature` is rewritten; `checks` keeps it and adds a check on entry; with `nothing` a narrowed
+    signature is a StructInfoError. The default is the function's `R.function(refine=...)`; else
+    `signature` for private functions and `checks` for others.
+    `close` gives underconstrained parameters the least shape that their uses allow. Raises
+    Unsatisfiable with a minimal set of conflicting source lines if no shapes satisfy the program.
     """
-    if learn is not None and learn not in POLICIES:
-        raise StructIRError(f"learn: expected one of {', '.join(POLICIES)}, found {learn!r}")
+    if refine is not None and refine not in POLICIES:
+        raise StructIRError(f"refine: expected one of {', '.join(POLICIES)}, found {refine!r}")
     module = as_module(module, "structir.infer")
-    completed = _complete_twice(module, learn, close)
+    completed = _complete_twice(module, refine, close)
     if _may_contain_dead_code(module) and not well_formed(completed):
         # facts of dead code may contradict the rest of the function: keep the signatures
-        return _complete_twice(module, "guard", close)
+        return _complete_twice(module, "checks", close)
     return completed
 
 
@@ -58,13 +57,13 @@ def _may_contain_dead_code(module: IRModule) -> bool:
     return any(isinstance(b.value, If | Function) for f in functions for b in f.bindings())
 
 
-def _complete_twice(module: IRModule, learn: str | None, close: bool) -> IRModule:
-    completed, more = _complete_module(module, learn, close)
+def _complete_twice(module: IRModule, refine: str | None, close: bool) -> IRModule:
+    completed, more = _complete_module(module, refine, close)
     # entry checks and defaults are now declared, and may imply more
-    return _complete_module(completed, learn, close)[0] if more else completed
+    return _complete_module(completed, refine, close)[0] if more else completed
 
 
-def _complete_module(module: IRModule, learn: str | None, close: bool) -> tuple[IRModule, bool]:
+def _complete_module(module: IRModule, refine: str | None, close: bool) -> tuple[IRModule, bool]:
     """Returns the completed module, and whether a second round may infer more.
 
     It may if functions have new checks on entry, or parameters new defaults or ranks.
@@ -74,7 +73,7 @@ def _complete_module(module: IRModule, learn: str | None, close: bool) -> tuple[
     globals_: dict[str, StructInfo] = {}
     may_infer_more = False
     for name, generator in generators.items():
-        rewriter = Rewriter(generator, globals_, learn or policy_of(module[name]))
+        rewriter = Rewriter(generator, globals_, refine or policy_of(module[name]))
         completed = rewriter.function(module[name])
         functions[name] = completed
         globals_[name] = completed.struct_info

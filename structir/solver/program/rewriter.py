@@ -45,11 +45,11 @@ class Rewriter:
     """Rewrites a function with the results of its solver."""
 
     def __init__(
-        self, generator: ConstraintGenerator, functions: Mapping[str, StructInfo], learn: str
+        self, generator: ConstraintGenerator, functions: Mapping[str, StructInfo], refine: str
     ) -> None:
         self.generator = generator
         self.functions = functions
-        self.learn = learn
+        self.refine = refine
         self.variables: dict[Var, Var] = {}
         self.names: dict[Sym, Dim] = {}  # names for internal variables of the solver
         self.rows: dict[RowVar, RowVar] = {}
@@ -80,7 +80,7 @@ class Rewriter:
     def _rewrite_result(self, info: StructInfo) -> StructInfo:
         """Returns the result type for callers; under the policy, declared sizes stay symbolic."""
         inferred = self._fill(info, self.generator.results)
-        return inferred if self.learn == "refine" else apply_policy(info, inferred)
+        return inferred if self.refine == "signature" else apply_policy(info, inferred)
 
     # Parameters
 
@@ -112,19 +112,19 @@ class Rewriter:
 
     def _signature(self, info: StructInfo, param: Var) -> StructInfo:
         inferred = self._fill(info, self.generator.trees[param], new=True)
-        return inferred if self.learn == "refine" else apply_policy(info, inferred)
+        return inferred if self.refine == "signature" else apply_policy(info, inferred)
 
     def _entry_checks_of(self, function: Function, new: tuple[Var, ...]) -> list[Binding]:
         """Returns entry checks of the facts about sizes that the signature does not state."""
         checks: list[Binding] = []
-        if self.learn == "refine":  # the signature states the facts
+        if self.refine == "signature":  # the signature states the facts
             return checks
         existing = list(_entry_checks(function))
         for param, rewritten in zip(function.params, new, strict=True):
             inferred = self._fill(param.struct_info, self.generator.trees[param])
             if not narrows(rewritten.struct_info, inferred) or (param, inferred) in existing:
                 continue
-            if self.learn == "strict":
+            if self.refine == "nothing":
                 self._reject_narrowing(param, inferred)
             checks.append(MatchCast(Var(f"{param.name}_checked", inferred), rewritten, inferred))
         return checks
@@ -132,7 +132,8 @@ class Rewriter:
     def _reject_narrowing(self, param: Var, inferred: StructInfo) -> None:
         message = f"the body narrows `{param.name}`: expected {param.struct_info}, found {inferred}"
         hint = (
-            f'change the annotation to `{param.name}: {inferred}`, or allow a check: learn="guard"'
+            f"change the annotation to `{param.name}: {inferred}`, "
+            'or allow a check: refine="checks"'
         )
         raise StructInfoError(Diagnostic(message, param.span, hint=hint, code="E0407"))
 
@@ -276,7 +277,9 @@ class Rewriter:
             anonymous = type(declared_size) is AnySize
             # inside a body, another name for the same size adds nothing
             more_precise = new or symbol_of(size) is None
-            is_open = anonymous or (self.learn == "refine" and type(size) is Poly and more_precise)
+            is_open = anonymous or (
+                self.refine == "signature" and type(size) is Poly and more_precise
+            )
             expressed = self._express_axis(size, new and anonymous) if is_open else None
             renamed = (
                 substitute(declared_size, self.names)
