@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from structir.analysis.deduction import deduce
+from structir.analysis.donation import donated_of
 from structir.analysis.lattice import PASS, base_check
 from structir.analysis.substitution import Substitution
-from structir.errors import DiagnosticError
+from structir.errors import DiagnosticError, ShapeMismatchError
 from structir.interpret.argument_checks import as_value, match
 from structir.interpret.scope import Activation, check_call
 from structir.ir.axes import RowVar
@@ -68,6 +69,7 @@ class EveryRank:
         self.general = general  # runs at any rank, op by op
         self.compiled = compiled  # compiles one function to an executable
         self.rows = rows_of(function)
+        self.is_repeatable = function.is_pure and not donated_of(function)
         self.forms: dict[Counts, Any] = {}  # by the ranks of row variables; None if invalid
         self._counts: dict[Any, Counts] = {}  # by the ranks of the arguments
 
@@ -79,7 +81,17 @@ class EveryRank:
         if counts not in self.forms:
             self.forms[counts] = self._form(counts)
         form = self.forms[counts]
-        return self.general(*args) if form is None else form[self.name](*args)
+        return self.general(*args) if form is None else self._run(form[self.name], args)
+
+    def _run(self, compiled: Callable[..., Value], args: tuple[Value, ...]) -> Value:
+        """Calls a form. Inference assumes more at a known rank, such as that no section of a split
+        is empty; where this fails, the general function decides."""
+        try:
+            return compiled(*args)
+        except ShapeMismatchError:
+            if not self.is_repeatable:
+                raise
+        return self.general(*args)
 
     def _counts_of(self, args: tuple[Value, ...]) -> Counts | None:
         """Returns the number of axes of each row variable; None if the arguments do not determine

@@ -119,7 +119,7 @@ class Rewriter:
         checks: list[Binding] = []
         if self.refine == "signature":  # the signature states the facts
             return checks
-        existing = list(_entry_checks(function))
+        existing = set(_entry_checks(function))
         for param, rewritten in zip(function.params, new, strict=True):
             inferred = self._fill(param.struct_info, self.generator.trees[param])
             if not narrows(rewritten.struct_info, inferred) or (param, inferred) in existing:

@@ -175,9 +175,7 @@ def _known_power(x: Expr, exponent: float, node: FxNode) -> Expr | None:
     if exponent in (1, 2, 3, 4):
         x = node.emit(x)
         square = x if exponent == 1 else node.emit(R.multiply(x, x))
-        return {1: x, 2: square}.get(int(exponent)) or R.multiply(
-            square, x if exponent == 3 else square
-        )
+        return square if exponent < 3 else R.multiply(square, x if exponent == 3 else square)
     if is_float(node.out_dtype()):
         one = number(1.0, node.out_dtype())
         if exponent == 0.5:
