@@ -16,8 +16,9 @@ from structir.analysis.deduction import (
 )
 from structir.analysis.purity import is_pure_value
 from structir.errors import Diagnostic, Span, StructInfoError, StructIRError
-from structir.ir.binding_dims import bound_dims
+from structir.ir.binding_dims import bound_dims, same_named
 from structir.ir.dims import Sym
+from structir.ir.display_names import displayed
 from structir.ir.expr import (
     ATOMS,
     NO_ATTRS,
@@ -88,6 +89,16 @@ class BuilderScope:
         bound = {b.var for block in self.blocks for b in block.bindings}
         info = leave_scope(deduce(body), self.own_symbols, bound)
         return SeqExpr(tuple(self.blocks), body, info, span)
+
+
+def _cast_error(value: Expr, info: StructInfo, span: Span | None) -> StructInfoError:
+    """Returns the error of a cast that no value satisfies."""
+    message = f"StructInfo mismatch: expected {info}, found {value.struct_info}"
+    return StructInfoError(
+        Diagnostic(message, span, "match_cast", code="E0206")
+        .note(f"value: {value.struct_info}", value.span)
+        .hinted("convert the value with `R.astype` or `R.reshape`")
+    )
 
 
 class BlockBuilder:
@@ -243,16 +254,8 @@ class BlockBuilder:
         scope = self._scope()
         value = self.atom(value)
         if are_disjoint(info, deduce(value)):
-            raise StructInfoError(
-                Diagnostic(
-                    f"StructInfo mismatch: expected {info}, found {value.struct_info}",
-                    span,
-                    "match_cast",
-                    code="E0206",
-                )
-                .note(f"value: {value.struct_info}", value.span)
-                .hinted("convert the value with `R.astype` or `R.reshape`")
-            )
+            with displayed(same_named([value.struct_info, info])):
+                raise _cast_error(value, info, span)
         scope.define(info)
         kind = DataflowVar if scope.in_dataflow else Var
         var = kind(name or self._fresh("lv" if scope.in_dataflow else "gv"), info, span)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import linecache
 import warnings
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
 import attrs
 
@@ -37,6 +39,18 @@ class Span:
 
     def __str__(self) -> str:
         return f"{self.source.filename}:{self.line}:{self.column + 1}"
+
+
+def caller_span() -> Span | None:
+    """Returns the location of the expression that the user's Python code evaluates."""
+    frame = tracebacks.user_frame()
+    if frame is None:
+        return None
+    code = frame.f_code
+    positions = next(islice(code.co_positions(), frame.f_lasti // 2, None))
+    line, end_line, column, end_column = (number or 0 for number in positions)
+    text = "".join(linecache.getlines(code.co_filename, frame.f_globals))
+    return Span(Source(code.co_filename, text), line, column, end_line, end_column)
 
 
 @attrs.frozen

@@ -10,7 +10,7 @@ import os
 import sys
 import traceback
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 
 import attrs
 
@@ -27,16 +27,20 @@ def user_traceback(trace: TracebackType | None) -> TracebackType | None:
     """Returns a traceback without frames of the package, and without library frames that the
     package calls. A traceback without user frames, and any under STRUCTIR_DEBUG=1, is unchanged."""
     entries = _entries(trace)
-    in_package = [_file(entry).startswith(PACKAGE) for entry in entries]
+    in_package = [e.tb_frame.f_code.co_filename.startswith(PACKAGE) for e in entries]
     if os.environ.get(DEBUG, "0") not in ("", "0") or True not in in_package:
         return trace
     first = in_package.index(True)
-    return _chained([*entries[:first], *filter(_is_users, entries[first:])]) or trace
+    users = [entry for entry in entries[first:] if _is_users(entry.tb_frame)]
+    return _chained([*entries[:first], *users]) or trace
 
 
-def is_called_by_package() -> bool:
-    """Returns whether the caller of the calling method is code of the package."""
-    return sys._getframe(2).f_code.co_filename.startswith((PACKAGE, *GENERATED))
+def user_frame() -> FrameType | None:
+    """Returns the innermost frame outside the package and the libraries."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and not _is_users(frame):
+        frame = frame.f_back
+    return frame
 
 
 def hide_frames(error: BaseException) -> None:
@@ -56,7 +60,7 @@ def notebook_lines(error: BaseException) -> list[str]:
     """Returns the lines of a traceback in a notebook: user frames and the message."""
     hide_frames(error)
     entries = _entries(error.__traceback__)
-    users = [index for index, entry in enumerate(entries) if _is_users(entry)]
+    users = [index for index, entry in enumerate(entries) if _is_users(entry.tb_frame)]
     trace = _chained(entries[users[0] :]) if users else error.__traceback__
     return "".join(traceback.format_exception(type(error), error, trace)).splitlines()
 
@@ -91,9 +95,5 @@ def _chained(entries: list[TracebackType]) -> TracebackType | None:
     return trace
 
 
-def _file(entry: TracebackType) -> str:
-    return entry.tb_frame.f_code.co_filename
-
-
-def _is_users(entry: TracebackType) -> bool:
-    return not _file(entry).startswith((PACKAGE, *LIBRARIES, *GENERATED))
+def _is_users(frame: FrameType) -> bool:
+    return not frame.f_code.co_filename.startswith((PACKAGE, *LIBRARIES, *GENERATED))

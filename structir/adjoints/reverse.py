@@ -134,9 +134,10 @@ class ReverseMode:
     def gradients(self, leaves: Iterable[Leaf]) -> list[Expr]:
         """Returns the cotangents of tensors of variables, with zeros for absent ones."""
         emit = self.builder.emit
+        cotangents = [(leaf, self.cotangents.at(*leaf)) for leaf in leaves]
         return [
-            self.cotangents.at(var, path) or emit(zeros(extract_leaf(var, path, emit)))
-            for var, path in leaves
+            emit(zeros(extract_leaf(*leaf, emit))) if cotangent is None else cotangent
+            for leaf, cotangent in cotangents
         ]
 
     def op_call(self, binding: Binding, call: Any, cotangent: Sum) -> None:
@@ -178,7 +179,7 @@ class ReverseMode:
         callee = self.aliases.get(call.op, call.op)
         params = [k for k, arg in enumerate(call.args) if _mentions(arg, self.cotangents.active)]
         leaves = differentiable_leaves(binding.var.struct_info)
-        paths = [path for path in leaves if _at_path(cotangent, path)]
+        paths = [path for path in leaves if _at_path(cotangent, path) is not None]
         pullback = None
         if type(callee) is GlobalVar and callee.name and paths:
             pullback = self.functions.pullback(callee.name, params, paths)

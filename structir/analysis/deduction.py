@@ -208,7 +208,8 @@ def leave_scope(
     """Returns a StructInfo with these dims and variables erased, as outside their scope."""
     if not symbols and not variables:
         return info
-    remaining = {var: var for var in variables_in(info) if var not in variables}
+    hidden = set(variables)
+    remaining = {var: var for var in variables_in(info) if var not in hidden}
     return erase(info, lambda sym: None if sym in symbols else sym, remaining)
 
 

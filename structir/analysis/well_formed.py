@@ -171,8 +171,9 @@ class _Checker:
         subject = f"the result of {name}"
         declared = function.ret_struct_info
         self.check_symbols(free_symbols_in(declared), subject, function.span)
+        params = set(function.params)
         for var in shape_variables_in(declared):
-            if var not in self.variables.members or var in function.params:
+            if var not in self.variables.members or var in params:
                 self.report(
                     f"{subject} mentions the variable {var.name}, which is not in scope of callers",
                     var.span,

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from structir.analysis.deduction import deduce
+from structir.analysis.donation import donated_of
 from structir.analysis.lattice import PASS, base_check
 from structir.analysis.substitution import Substitution
-from structir.errors import DiagnosticError
+from structir.errors import DiagnosticError, ShapeMismatchError
 from structir.interpret.argument_checks import as_value, match
 from structir.interpret.scope import Activation, check_call
 from structir.ir.axes import RowVar
@@ -20,6 +21,8 @@ from structir.ir.struct_info import StructInfo
 
 Value = Any
 Counts = tuple[int, ...]  # the number of axes of each row variable
+
+SAMPLE_RANKS = (2, 1, 3, 4, 0)  # most ops are valid at the first ones
 
 
 def rows_of(function: Function) -> list[RowVar]:
@@ -66,6 +69,7 @@ class EveryRank:
         self.general = general  # runs at any rank, op by op
         self.compiled = compiled  # compiles one function to an executable
         self.rows = rows_of(function)
+        self.is_repeatable = function.is_pure and not donated_of(function)
         self.forms: dict[Counts, Any] = {}  # by the ranks of row variables; None if invalid
         self._counts: dict[Any, Counts] = {}  # by the ranks of the arguments
 
@@ -77,7 +81,17 @@ class EveryRank:
         if counts not in self.forms:
             self.forms[counts] = self._form(counts)
         form = self.forms[counts]
-        return self.general(*args) if form is None else form[self.name](*args)
+        return self.general(*args) if form is None else self._run(form[self.name], args)
+
+    def _run(self, compiled: Callable[..., Value], args: tuple[Value, ...]) -> Value:
+        """Calls a form. Inference assumes more at a known rank, such as that no section of a split
+        is empty; where this fails, the general function decides."""
+        try:
+            return compiled(*args)
+        except ShapeMismatchError:
+            if not self.is_repeatable:
+                raise
+        return self.general(*args)
 
     def _counts_of(self, args: tuple[Value, ...]) -> Counts | None:
         """Returns the number of axes of each row variable; None if the arguments do not determine
@@ -104,8 +118,17 @@ class EveryRank:
 
     def _form(self, counts: Counts) -> Any:
         """Returns the executable for these ranks; None if the program is invalid at them."""
+        function = self._of_rank(counts)  # if None, the op itself reports the error at run time
+        return None if function is None else self.compiled(function)
+
+    def _of_rank(self, counts: Counts) -> Function | None:
+        """Returns the function for these ranks; None if the program is invalid at them."""
         try:
-            function = OfRank(dict(zip(self.rows, counts, strict=True))).function(self.function)
+            return OfRank(dict(zip(self.rows, counts, strict=True))).function(self.function)
         except DiagnosticError:
-            return None  # the op itself reports the error at run time
-        return self.compiled(function)
+            return None
+
+    def sample(self) -> Function | None:
+        """Returns the function for some ranks at which the program is valid; None without any."""
+        forms = (self._of_rank((count,) * len(self.rows)) for count in SAMPLE_RANKS)
+        return next((form for form in forms if form is not None), None)

@@ -12,12 +12,14 @@ import attrs
 import numpy as np
 
 from structir.analysis.donation import donated_of
+from structir.analysis.variables import walk_values
 from structir.backend import archive, progress
 from structir.backend.cached_plans import CachedPlans, FunctionStore
 from structir.backend.compiled_interpreter import CompiledInterpreter
 from structir.backend.compiled_region import CompiledRegion, lowered_region
 from structir.backend.cpu.features import check_host
 from structir.backend.every_rank import EveryRank, rows_of
+from structir.backend.host_ops import host_calls
 from structir.backend.loops.writer import MissingCodeError
 from structir.backend.plan import BoundPlan, KernelPlan, recording
 from structir.backend.planned_function import PlannedFunction
@@ -42,7 +44,7 @@ from structir.interpret.ownership import check_donated, donating, owned, owning
 from structir.interpret.scope import Activation, check_call
 from structir.interpret.state import State
 from structir.ir.collection import collection_paused
-from structir.ir.expr import Function
+from structir.ir.expr import Function, GlobalVar
 from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
 from structir.ir.struct_info import TupleStructInfo
@@ -214,6 +216,11 @@ def _fields(info: Any) -> Iterator[Any]:
             yield from _fields(field)
     else:
         yield info
+
+
+def _without_function(reason: str) -> str:
+    """Returns the reason of a fallback without the name of the function."""
+    return reason.partition(": ")[2]
 
 
 def options_text(exact_division: bool, fast_math: bool) -> str:
@@ -403,12 +410,46 @@ class Executable:
 
     @property
     def fallbacks(self) -> tuple[str, ...]:
-        """The parts of calls so far that ran on the host instead of a compiled plan, with location
-        and reason."""
-        forms = [f for e in self._every_rank.values() for f in e.forms.values() if f is not None]
-        inner = [reason for form in forms for reason in form.fallbacks]
+        """The calls that run on the host instead of a compiled plan, with location and reason.
+
+        Calls without a kernel are listed before the first run. Reasons that depend on sizes or on
+        the Python values of arguments are added when they occur."""
+        listed = list(self._host_calls)
+        for name, function in self._every_rank.items():
+            forms = [form for form in function.forms.values() if form is not None]
+            listed += [reason for form in forms for reason in form.fallbacks]
+            listed += [] if forms else self._sampled_host_calls.get(name, [])
+        known = {_without_function(reason) for reason in listed}
         outer = self._interpreter.plans.fallbacks if self._on_host else ()
-        return tuple(dict.fromkeys([*outer, *inner]))
+        listed += [reason for reason in outer if _without_function(reason) not in known]
+        return tuple(dict.fromkeys(listed))
+
+    @cached_property
+    def _host_calls(self) -> list[str]:
+        """The calls of functions of known rank that run on the host, and of functions of any rank
+        that these call."""
+        names = [name for name in self._on_host if name not in self._every_rank]
+        for name in names:  # it grows
+            called = [v.name for v in walk_values(self._on_host[name]) if type(v) is GlobalVar]
+            names += [n for n in dict.fromkeys(called) if n in self._on_host and n not in names]
+        return host_calls({name: self._on_host[name] for name in names}, self.module)
+
+    @cached_property
+    def _sampled_host_calls(self) -> dict[str, list[str]]:
+        """For each function of any rank, the calls that run on the host at a sample rank."""
+        return {
+            name: self._host_calls_of(name, form)
+            for name, function in self._every_rank.items()
+            if (form := function.sample()) is not None
+        }
+
+    def _host_calls_of(self, name: str, function: Function) -> list[str]:
+        """Returns the calls that run on the host in a form of a function, without compiling it."""
+        module = self.module.with_functions({**self.module.functions, name: function})
+        program = self._host_program()
+        if program.whole_with_calls(function, lambda: inline_functions(module)[name]) is not None:
+            return []
+        return host_calls({name: program.function(function)}, module)
 
     def save(self, path: archive.Path) -> None:
         """Writes the program and its machine code; `structir.load` returns the executable."""

@@ -36,11 +36,12 @@ class KernelRunner:
             code = code_of(kernel)
             self.regions[kernel] = lowered_region(_alone(kernel, code)), code
         region, code = self.regions[kernel]
+        operands = set(kernel.operands)
         arrays, sizes = [], dict(scope.sizes)
         for param, info, value in zip(kernel.params, code.info.params or (), values, strict=True):
             if isinstance(info, PrimStructInfo) and info.dtype == "int64":
                 sizes[dims.as_sym(info.value)] = int(value)  # type: ignore[arg-type]
-            elif param in kernel.operands:
+            elif param in operands:
                 number = isinstance(info, PrimStructInfo)
                 arrays.append(np.asarray(value, _dtype(info)) if number else value)
         results = list(values[len(kernel.operands) :])
@@ -57,6 +58,7 @@ def _dtype(info: StructInfo) -> str:
 
 def _alone(kernel: Kernel, code: KernelCode) -> LoweredRegion:
     """Returns a kernel as a region over its own parameters."""
+    read = set(kernel.operands)
     operands: list[KernelOperand] = []
     shapes: list[tuple[Dim, ...]] = []
     for param, info in zip(kernel.params, code.info.params or (), strict=True):
@@ -65,7 +67,7 @@ def _alone(kernel: Kernel, code: KernelCode) -> LoweredRegion:
                 operands.append(info.value)
             else:
                 operands.append(Buffer((), info.dtype, "input", name=param.name))
-        elif isinstance(info, TensorStructInfo) and param in kernel.operands:
+        elif isinstance(info, TensorStructInfo) and param in read:
             operands.append(Buffer(info.dims, str(info.dtype), "input", name=param.name))
         elif isinstance(info, TensorStructInfo):
             shapes.append(info.dims)

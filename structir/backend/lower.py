@@ -263,7 +263,9 @@ class _KernelCalls:
         """Binds the value of a buffer to the name of its result, or to a new one."""
         values = self.lowering.values
         same = (v for v in self.results if values[v] is buffer and v.struct_info == info)
-        var = next(same, None) or self.block.kind("lowered", info)
+        var = next(same, None)
+        if var is None:
+            var = self.block.kind("lowered", info)
         self.new.append(VarBinding(var, value))
         self.exprs[buffer] = var
         return var

@@ -335,7 +335,7 @@ class StepPlans:
                 plan = StepPlan(block, placeholders.slots, tracer.growing, value)
         except FALLBACK_ERRORS as error:
             is_endless = isinstance(error, EndlessError)
-            tracer.fallbacks[reason_of(error)] = None
+            tracer.record_fallback(error)
             if is_endless:
                 plans.failures += MAX_FAILURES
         if tracer.fallbacks and plans.failures < MAX_FAILURES:

@@ -155,7 +155,7 @@ class HostProgram:
                     false_branch=self.sequence(value.false_branch),
                 )
             case Function():
-                self.open |= {p for p in value.params if _is_open(p.struct_info)}
+                self.open |= {p for p in value.params if is_open(p.struct_info)}
                 return self.function(value)
         return value
 
@@ -208,7 +208,8 @@ def _donated_parameters(function: Function) -> dict[Var, int]:
     return {function.params[param]: result for param, result in pairs.items()}
 
 
-def _is_open(info: StructInfo | None) -> bool:
+def is_open(info: StructInfo | None) -> bool:
+    """Whether a value is a tensor of known rank and unknown sizes."""
     return isinstance(info, TensorStructInfo) and info.dims is None and info.ndim is not None
 
 

@@ -37,8 +37,12 @@ def reason_of(error: Exception) -> str:
     message, span = getattr(error, "message", str(error)), getattr(error, "span", None)
     if isinstance(error, DiagnosticError):
         message, span = error.diagnostics[0].message, error.diagnostics[0].span
-    message = message.partition("\n")[0]
-    return message if span is None else f"{message} (at {span})"
+    return located(message.partition("\n")[0], span)
+
+
+def located(reason: str, span: Span | None) -> str:
+    """Returns a reason with its source location, if it is known."""
+    return reason if span is None else f"{reason} (at {span})"
 
 
 @attrs.define(eq=False)

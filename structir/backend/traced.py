@@ -16,6 +16,7 @@ import numpy as np
 
 from structir.backend.compiled_region import CompiledRegion, results_of
 from structir.backend.growing import ROWS, Growing, Grown, merge_growing
+from structir.backend.host_ops import ENDLESS_CALLS, host_reason, kernel_reason
 from structir.backend.loop_trace import LoopTrace, is_array, is_never, may_grow, require_flag
 from structir.backend.program import RegionCall, arranged, rows_added
 from structir.backend.steps import (
@@ -33,7 +34,6 @@ from structir.backend.steps import (
     leaves,
     reason_of,
 )
-from structir.interpret.extern import is_by_form
 from structir.interpret.interpreter import Frame, Interpreter, frame_of
 from structir.interpret.kernels import KernelValue
 from structir.interpret.scope import Activation, Closure, ScopeChain, Value
@@ -54,6 +54,10 @@ LEFT = object()  # a value that the host must compute
 
 class EndlessError(NotPlannedError):
     """The trace has too many steps."""
+
+
+class BranchesError(NotPlannedError):
+    """Both branches of a conditional run on the host; their reasons have been recorded."""
 
 
 @attrs.frozen(eq=False)
@@ -144,9 +148,8 @@ class PlanTracer(Interpreter):
                 if result is not None:
                     return result
                 self._check_call(expr, [self.value(a, scope) for a in expr.args])
-            case Call(ExternFunc(name)):
-                if not is_by_form(name):
-                    raise NotPlannedError(f"{name} inspects its arguments")
+            case Call(ExternFunc()):
+                self._check_call(expr, ())
         return super().evaluate(expr, scope)
 
     def _append_rows(self, call: Call, scope: Activation) -> Value:
@@ -185,11 +188,11 @@ class PlanTracer(Interpreter):
             super()._bind(binding, value, scope)
 
     def _check_call(self, call: Call, args: Sequence[Value]) -> None:
-        """Raises NotPlannedError unless an op outside any region can run during the trace."""
-        definition: Any = call.op.definition  # type: ignore[attr-defined]
-        all_constant = not any(isinstance(leaf, Slot) for arg in args for leaf in leaves(arg))
-        if not (definition.pure and (all_constant or "loop" in definition.hooks)):
-            raise NotPlannedError(f"{definition.name} has no kernel for these operands")
+        """Raises NotPlannedError unless a call outside any region can run during the trace."""
+        is_constant = not any(isinstance(leaf, Slot) for arg in args for leaf in leaves(arg))
+        reason = host_reason(call.op, is_constant)
+        if reason is not None:
+            raise NotPlannedError(reason)
 
     def region(
         self, region: CompiledRegion, values: Sequence[Value], sizes: Mapping[Sym, int]
@@ -221,7 +224,7 @@ class PlanTracer(Interpreter):
         """Returns the activation of a call, up to a maximum depth."""
         self.written[1] += 1
         if self.written[1] > MAX_CALL_DEPTH:
-            raise EndlessError("too many nested calls")
+            raise EndlessError(ENDLESS_CALLS)
         frame = super().entered(closure, args)
         checked = frame.finish
 
@@ -256,7 +259,7 @@ class PlanTracer(Interpreter):
 
     def kernel(self, kernel: Kernel) -> KernelValue:
         """Raises NotPlannedError: a kernel called from the host runs there."""
-        raise NotPlannedError(f"{kernel.name} runs on the host")
+        raise NotPlannedError(kernel_reason(kernel.name))
 
     def conditional(self, test: Slot, expr: If, scope: Activation) -> Value:
         """Traces both branches, and merges their values."""
@@ -270,7 +273,7 @@ class PlanTracer(Interpreter):
             growing.version = version
         otherwise, else_value = self.branch(expr.false_branch, scope)
         if then_value is LEFT and else_value is LEFT:
-            raise NotPlannedError("neither branch has instructions")
+            raise BranchesError("neither branch has instructions")
         for growing, version in self._versions().items():
             ends = (then_value, after[growing]), (else_value, version)
             growing.merge_versions(*[None if value is LEFT else end for value, end in ends])
@@ -290,8 +293,13 @@ class PlanTracer(Interpreter):
             except EndlessError:
                 raise
             except FALLBACK_ERRORS as error:
-                self.fallbacks[reason_of(error)] = None
+                self.record_fallback(error)
                 return InstructionBlock([Leave()]), LEFT
+
+    def record_fallback(self, error: Exception) -> None:
+        """Records why a part of the program runs on the host."""
+        if not isinstance(error, BranchesError):
+            self.fallbacks[reason_of(error)] = None
 
     def merge(
         self,

@@ -37,10 +37,9 @@ def _parts(binding: VarBinding, path: Path) -> list[tuple[Any, Path]]:
 
 
 def _common(first: Path, second: Path) -> Path:
-    length = 0
-    while length < min(len(first), len(second)) and first[length] == second[length]:
-        length += 1
-    return first[:length]
+    pairs = zip(first, second, strict=False)
+    same = [a is b and i == j for (a, i), (b, j) in pairs]
+    return first[: [*same, False].index(False)]
 
 
 def _sequence(bindings_at: dict[Path, list[VarBinding]], path: Path) -> tuple[VarBinding, ...]:

@@ -255,8 +255,9 @@ class Planner:
         key = next(iter(self.results))
         for step in self.program.steps:
             origin = step.origin
-            if key in step.outputs and isinstance(origin, CallOrigin) and origin.spec is not None:
-                return axis_kinds(origin.spec, step.outputs.index(key))
+            outputs = {output: index for index, output in enumerate(step.outputs)}
+            if key in outputs and isinstance(origin, CallOrigin) and origin.spec is not None:
+                return axis_kinds(origin.spec, outputs[key])
         return (PARALLEL,) * len(self.first.shape)
 
     def cheapest(self, workers: int, max_bytes: int | None) -> Plan:

@@ -62,7 +62,7 @@ def find_reduction(program: Program, key: Hashable) -> Reduction:
     """Returns the reduction that computes a result, to be split along its longest loop index.
 
     Raises StructInfoError where no reduction computes the result."""
-    step = next((s for s in program.steps if key in s.outputs), None)
+    step = next((s for s in program.steps if key in set(s.outputs)), None)
     origin = step.origin if step is not None else None
     statement, monoid = None, "sum"
     if isinstance(origin, CallOrigin) and origin.spec is not None and not origin.spec.whole:

@@ -65,7 +65,7 @@ def same_named(infos: Iterable[StructInfo | None]) -> Mapping[Any, str]:
     while todo:
         item = todo.pop()
         if type(item) is Poly:
-            symbols += sorted(syms(item), key=lambda symbol: symbol.name)
+            symbols += sorted(syms(item), key=lambda symbol: (symbol.name, symbol.order))
         elif type(item) is RowVar:
             symbols.append(item)
         elif isinstance(item, Node) and not isinstance(item, Var):

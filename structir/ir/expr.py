@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import attrs
 
-from structir import tracebacks
-from structir.errors import Diagnostic, Span, TruthValueError
+from structir.errors import Diagnostic, Span, TruthValueError, caller_span
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.masked import unmasked
@@ -36,6 +35,7 @@ Attrs = Mapping[str, Any]
 NO_ATTRS: Attrs = {}
 
 
+MAX_NAME = 40  # characters of an expression that a message repeats
 OPERATORS: dict[str, Callable[..., Expr]] = {}  # ops that declare `operator="+"`
 
 
@@ -59,8 +59,8 @@ def _is_compared(*operands: Any) -> bool:
 class Expr(Node):
     """The base class of expressions. `struct_info` is None until a builder infers it.
 
-    Arithmetic and comparison operators build calls of the ops that declare them. Within the package
-    `==` is identity, as for all nodes.
+    Arithmetic and comparison operators build calls of the ops that declare them; `is` and hashes
+    compare objects. Functions, and expressions without StructInfo, compare by identity.
     """
 
     __slots__ = ()
@@ -119,25 +119,26 @@ class Expr(Node):
         return _operator(">=", self, other)
 
     def __eq__(self, other: Any) -> Any:
-        if tracebacks.is_called_by_package() or not _is_compared(self, other):
+        if not _is_compared(self, other):
             return NotImplemented
         return _operator("==", self, other)
 
     def __ne__(self, other: Any) -> Any:
-        if tracebacks.is_called_by_package() or not _is_compared(self, other):
+        if not _is_compared(self, other):
             return NotImplemented
         return _operator("!=", self, other)
 
     __hash__ = object.__hash__
 
     def __bool__(self) -> bool:
-        if tracebacks.is_called_by_package() or isinstance(self.struct_info, FuncStructInfo):
+        if isinstance(self.struct_info, FuncStructInfo):
             return True
-        name = getattr(self, "name", None) or str(self)
-        message = f"`{name}` has no truth value: its elements are unknown while a program is built"
+        text = getattr(self, "name", None) or str(self)
+        name = text if len(text) <= MAX_NAME else "condition"
+        message = f"`{text}` has no truth value: its elements are unknown while a program is built"
         hint = f"write `builder.if_else({name}, ...)` or `R.where({name}, a, b)`"
-        hint += f"; compare objects with `{name} is y`"
-        diagnostic = Diagnostic(message, self.span, hint=hint, label=str(self.struct_info))
+        hint += "; compare objects with `is`"
+        diagnostic = Diagnostic(message, caller_span(), hint=hint, label=str(self.struct_info))
         raise TruthValueError(diagnostic)
 
     def __getitem__(self, index: int) -> Expr:

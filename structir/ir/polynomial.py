@@ -11,6 +11,7 @@ from typing import Any, TypeAlias, TypeVar, final
 from weakref import WeakValueDictionary
 
 from structir.errors import Diagnostic, DiagnosticError
+from structir.ir.display_names import display_name, displayed, distinct_names
 from structir.lazy import lazy_module
 
 symbolic = lazy_module("structir.ir.symbolic")
@@ -464,7 +465,7 @@ def _atom_value(atom: Opaque, values: Mapping[Sym, int]) -> int:
 
 def _zero_divisor(quotient: Poly, values: Mapping[Sym, int]) -> DiagnosticError:
     names = sorted(syms(quotient), key=lambda s: s.order)
-    assignment = ", ".join([f"{s.name} = {values[s]}" for s in names])
-    return DiagnosticError(
-        Diagnostic(f"division by zero in the size {quotient}, with {assignment}")
-    )
+    with displayed(distinct_names(names)):
+        assignment = ", ".join([f"{display_name(s)} = {values[s]}" for s in names])
+        message = f"division by zero in the size {quotient}, with {assignment}"
+    return DiagnosticError(Diagnostic(message))

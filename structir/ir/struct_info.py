@@ -110,6 +110,11 @@ def _dtype(value: Any) -> Any:
     raise DiagnosticError(Diagnostic(message, hint=dtype_hint(value), code="E0122"))
 
 
+def _comparable(dims: Any) -> Any:
+    """Returns a key that compares sizes by value and shape variables by identity."""
+    return dims if type(dims) is tuple or dims is None else id(dims)
+
+
 def _rank(info: TensorStructInfo | ShapeStructInfo) -> int | None:
     if info.dims is None:
         return None
@@ -158,7 +163,8 @@ class TensorStructInfo(StructInfo):
     `axes` refines `dims` and `ndim`; code that reads only these is sound but less precise.
     """
 
-    dims: Any = attrs.field(default=None, converter=_tensor_dims)  # Dims | Var | None
+    # Dims | Var | None; `==` of two variables builds a call
+    dims: Any = attrs.field(default=None, converter=_tensor_dims, eq=_comparable)
     dtype: DType | None = attrs.field(default=None, converter=_dtype)
     ndim: int | None = _rank_field(_tensor_rank)
     axes: Axes | None = None  # None if every axis is a plain size

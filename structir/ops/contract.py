@@ -53,8 +53,10 @@ def linear(x: Expr, weight: Expr, bias: Expr | None = None, out_dtype: DType | N
     product = matmul(x, permute_dims(weight), out_dtype=out_dtype)
     if bias is None:
         return product
-    dtype = product.struct_info.dtype
-    return product + (bias if dtype in (None, bias.struct_info.dtype) else astype(bias, dtype))
+    info: Any = product.struct_info
+    bias_info: Any = bias.struct_info
+    differs = info.dtype is not None and info.dtype != bias_info.dtype
+    return product + (astype(bias, info.dtype) if differs else bias)
 
 
 @op("x[i], y[j] -> out[i, j]")

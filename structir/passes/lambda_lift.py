@@ -52,7 +52,7 @@ def _lift(function: Function, name: str, functions: dict[str, Node]) -> Function
 
     def update_call(binding: Binding) -> Iterable[Binding]:
         value = binding.value
-        if isinstance(value, Call) and value.op in extra:
+        if isinstance(value, Call) and isinstance(value.op, Var) and value.op in extra:
             callee, more = extra[value.op]
             return (replace(binding, value=replace(value, op=callee, args=(*value.args, *more))),)
         return (binding,)
@@ -64,9 +64,10 @@ def _lift(function: Function, name: str, functions: dict[str, Node]) -> Function
         if extra:  # it may call earlier closures
             value = with_bindings(value, update_call)
             binding = binding if value is binding.value else replace(binding, value=value)
-        captured = [var for var in free_vars(value) if var is not binding.var]
+        free = free_vars(value)
+        captured = [var for var in free if var is not binding.var]
         dims = _open_dims(function, value, captured)
-        recursive = binding.var in free_vars(value)
+        recursive = len(captured) < len(free)
         if recursive or ((captured or dims) and binding.var in aliased):
             return (binding,)
         global_name = _fresh(f"{name}_{binding.var.name}", functions)

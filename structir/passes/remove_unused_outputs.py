@@ -51,9 +51,10 @@ def _used_fields(module: IRModule, functions: Mapping[str, Function]) -> dict[st
     for function in functions_with_calls:
         for binding in bindings_of(function):
             value = binding.value
-            if isinstance(value, TupleGetItem) and value.tuple_value in results:
-                fields[results[value.tuple_value]].add(value.index)
-                uses[value.tuple_value] += 1
+            whole = value.tuple_value if isinstance(value, TupleGetItem) else None
+            if isinstance(value, TupleGetItem) and isinstance(whole, Var) and whole in results:
+                fields[results[whole]].add(value.index)
+                uses[whole] += 1
         for item in walk_values(function):
             if isinstance(item, Var) and item in uses:
                 uses[item] -= 1
@@ -82,7 +83,9 @@ def _renumber(
 
     def field(binding: Binding) -> list[Binding]:
         value = binding.value
-        if not isinstance(value, TupleGetItem) or value.tuple_value not in results:
+        if not isinstance(value, TupleGetItem) or not isinstance(value.tuple_value, Var):
+            return [binding]
+        if value.tuple_value not in results:
             return [binding]
         whole, indices = results[value.tuple_value]
         item = TupleGetItem(whole, indices.index(value.index), value.struct_info, value.span)

@@ -265,7 +265,9 @@ class _ProgramGenerator:
 
     def if_else(self) -> Var | None:
         """Generates a conditional of two values, often of the same StructInfo."""
-        cond: Expr = self.condition() or Constant(np.asarray(self.rng.random() < 0.5))
+        cond: Expr | None = self.condition()
+        if cond is None:
+            cond = Constant(np.asarray(self.rng.random() < 0.5))
         expected = self.rng.choice(self.live).struct_info
         same_info = self.rng.random() < 0.7
 
@@ -341,7 +343,7 @@ class _ProgramGenerator:
         callee = self.rng.choice(callees)
         infos = callee.struct_info.params or ()
         arguments: list[Any] = [self.argument(info) for info in infos]
-        if None in arguments:
+        if any(argument is None for argument in arguments):
             params = [Var(f"p{position}", info) for position, info in enumerate(infos)]
             try:
                 values = random_values(params, self.rng.randrange(1 << 30), among=(1, 2))

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import structir
 from structir.analysis import check_well_formed
 from structir.errors import DiagnosticError, ShapeMismatchError, TruthValueError
 from structir.ir import TensorStructInfo, Var
+from structir.ir.struct_info import ShapeStructInfo
 
 TEXT = """
 @R.function
@@ -71,8 +73,26 @@ def test_equality_builds_a_call_that_has_no_truth_value() -> None:
         'R.not_equal(x, R.const(1.0, "float32"))',
     }
     for use in (lambda: bool(x == y), lambda: x != y or 1, lambda: x in [y], lambda: [x] == [y]):
-        with pytest.raises(TruthValueError, match="has no truth value"):
+        with pytest.raises(TruthValueError, match="has no truth value") as error:
             use()
+        assert f"--> {__file__}:" in str(error.value)
+        assert "compare objects with `is`" in str(error.value)
+
+
+def test_equality_is_the_same_in_every_file() -> None:
+    x, y = (Var(name, TensorStructInfo((3,), "float32")) for name in "xy")
+    package = Path(structir.__file__).parent
+    code = compile("bool(x == y)", str(package / "new.py"), "eval")
+    with pytest.raises(TruthValueError, match="equal"):
+        eval(code, {"x": x, "y": y})
+
+
+def test_tensors_whose_shapes_are_variables_compare_by_identity() -> None:
+    s, t = (Var(name, ShapeStructInfo(None, 2)) for name in "st")
+    assert TensorStructInfo(s, "float32") == TensorStructInfo(s, "float32")
+    assert TensorStructInfo(s, "float32") != TensorStructInfo(t, "float32")
+    with pytest.raises(DiagnosticError, match="expected a tensor"):
+        s == t  # noqa: B015
 
 
 def test_functions_and_other_objects_compare_by_identity() -> None:

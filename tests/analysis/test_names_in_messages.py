@@ -1,5 +1,7 @@
 """Different dims and row variables of one name have different names in one message and text."""
 
+import random
+import re
 from typing import Any
 
 import numpy as np
@@ -8,7 +10,7 @@ import pytest
 import structir
 from structir.analysis.axes import tensor
 from structir.build import BlockBuilder
-from structir.errors import DiagnosticError
+from structir.errors import DiagnosticError, ShapeMismatchError
 from structir.ir import Call, Function, TensorStructInfo, Tuple, Var
 from structir.ir.axes import RowVar
 from structir.ir.dims import sym
@@ -68,3 +70,42 @@ def test_two_dims_of_one_name_in_a_program() -> None:
     assert str(main.ret_struct_info) == 'R.Tensor((n, n_1), dtype="float32")'
     result = structir.interpret(module, "main", np.ones((2, 3), "f4"), np.ones((3, 5), "f4"))
     assert result.shape == (2, 5)
+
+
+def test_two_dims_of_one_name_in_a_cast() -> None:
+    builder = BlockBuilder()
+    with pytest.raises(DiagnosticError) as caught, builder.function("main", [X]):
+        builder.match_cast(X, TensorStructInfo((M, 4), "float32"))
+    message = str(caught.value)
+    assert "(n_1, 4)" in message and "(n, 3)" in message
+
+
+def test_two_dims_of_one_name_in_an_argument_check() -> None:
+    x = of(N + 2 * M, N, M)
+    builder = BlockBuilder()
+    with builder.function("main", [x]):
+        builder.emit_func_output(builder.emit(R.exp(x)))
+    module = builder.get()
+    for run in (structir.compile(module)["main"], lambda a: structir.interpret(module, "main", a)):
+        with pytest.raises(ShapeMismatchError) as caught:
+            run(np.zeros((3, 4, 5), "f4"))
+        assert "expected n + 2 * n_1 = 14 (n = 4, n_1 = 5), found 3" in str(caught.value)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_different_dims_never_have_one_name_in_a_message(seed: int) -> None:
+    rng = random.Random(seed)
+    dims = [sym("n") for _ in range(4)]
+    y, z = (of(*rng.sample(dims, 2), rng.randrange(2, 5)) for _ in range(2))
+    calls = [
+        lambda: R.matmul(y, z),
+        lambda: R.add(R.expand_dims(y, axis=0), of(*dims, 7)),
+        lambda: R.concat((y, R.sum(z, axis=0)), axis=0),
+        lambda: R.reshape(y, (dims[0], 9, dims[1], 5, 11)),
+    ]
+    with pytest.raises(DiagnosticError) as caught:
+        rng.choice(calls)()
+        R.matmul(of(dims[0], 3), of(4, dims[1]))
+    for shape in re.findall(r"R\.Tensor\(\(([^)]*)\)", str(caught.value)):
+        names = [name for name in shape.split(", ") if name.startswith("n")]
+        assert len(names) == len(set(names))

@@ -59,8 +59,9 @@ class IndexRanges:
             self._enter_threads(kernel.blocks.dim, kernel.threads)
         self.sizes = dict.fromkeys([n.extent for n in nodes if isinstance(n, Part)])
         self.sizes |= dict.fromkeys([n.dim for n in nodes if isinstance(n, Size)])
+        params = set(kernel.params)
         for array, shape in self.shapes.items():
-            whole = [prod(shape)] if array in kernel.params else []  # others may have no such sizes
+            whole = [prod(shape)] if array in params else []  # others may have no such sizes
             self.sizes |= dict.fromkeys([*shape, *whole])
 
     def _enter_threads(self, blocks: Dim, threads: int) -> None:

@@ -221,9 +221,9 @@ class PartedWriter(KernelNames):
 
     def around_streams(self, lines: list[str]) -> list[str]:
         """Lines with where results begin before them, and the end of stores past the caches."""
-        needed = self.arrays_needed()
+        needed = {array: index for index, array in enumerate(self.arrays_needed())}
         buffers = self.only_filled | self.walked
-        arrays = {b: needed.index(a) for a, b in buffers.items() if a in needed}
+        arrays = {b: needed[a] for a, b in buffers.items() if a in needed}
         head = [
             f"{name} = a[{arrays[buffer]}] // {element_bytes(buffer.dtype)}"
             for buffer, name in self.starts.items()

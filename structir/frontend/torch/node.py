@@ -14,7 +14,7 @@ from structir.errors import Diagnostic, DiagnosticError, Span
 from structir.frontend.builder import NodeBuilder
 from structir.frontend.torch.complex import ComplexTensor
 from structir.frontend.torch.graph import FxGraph, Meta, NodeSpec, Ref, has_complex, names_of
-from structir.frontend.torch.scalars import as_tensor, cast, tensor_info
+from structir.frontend.torch.scalars import as_tensor, cast, is_number, tensor_info
 from structir.frontend.torch.sizes import Ratio, TorchSymbols
 from structir.ir import dims
 from structir.ir.dims import Dim, Poly
@@ -303,7 +303,7 @@ class FxNode:
     def require_default(self, name: str, supported: Any) -> None:
         """Raises `DiagnosticError` unless an argument is absent or has the supported value."""
         value = self.arg(name, supported)
-        if value is not None and value != supported:
+        if value is not None and not is_number(value, supported):
             self.fail(f"{name}: expected {supported!r}, found {value!r}")
 
 

@@ -20,6 +20,11 @@ def number(value: Any, dtype: str) -> Constant:
     return Constant(np.asarray(value).astype(numpy_dtype(dtype)))
 
 
+def is_number(value: Any, wanted: Any) -> bool:
+    """Returns whether an argument is this number; the value of an expression is unknown."""
+    return not isinstance(value, Expr) and bool(value == wanted)
+
+
 def constant(values: Any, dtype: str = "int64") -> Constant:
     """Returns numbers as a constant tensor."""
     return Constant(np.asarray(values, numpy_dtype(dtype)))

@@ -245,7 +245,8 @@ class Sampler:
 
     def _rejected_inputs(self, values: InputValues) -> Iterator[InputSample]:
         """Yields inputs that the casts of the program should reject."""
-        if self.space.params != self.function.params:
+        params = zip(self.space.params, self.function.params, strict=True)
+        if any(a is not b for a, b in params):
             for seed in range(3):
                 odd = attrs.evolve(values, seed=values.seed + seed + 1)
                 yield from self._tried({}, odd, self.function.params)

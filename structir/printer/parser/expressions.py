@@ -78,7 +78,7 @@ def _no_attribute(context: Context, node: ast.Attribute) -> ParseError:
             label=f"`{name}` is {base.struct_info}",
         )
         return ParseError(diagnostic)
-    hint = f"did you mean `R.{node.attr}`?" if find_op(node.attr) else None
+    hint = f"did you mean `R.{node.attr}`?" if find_op(node.attr) is not None else None
     hint = hint or "call functions of the module as `cls.name(...)`, ops as `R.name(...)`"
     message = f"`{ast.unparse(node)}` is not part of the language"
     return context.error(node, message, hint, "E0103")
@@ -87,7 +87,7 @@ def _no_attribute(context: Context, node: ast.Attribute) -> ParseError:
 def _hint_of_attribute(name: str, attribute: str) -> str:
     if attribute in ATTRIBUTE_HINTS:
         return ATTRIBUTE_HINTS[attribute].format(name)
-    if find_op(attribute):
+    if find_op(attribute) is not None:
         return f"call the op: `R.{attribute}({name})`"
     return "call an op on the value: `R.name(x)`; `dir(R)` lists the ops"
 

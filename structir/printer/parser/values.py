@@ -151,7 +151,8 @@ def unsupported(
         if isinstance(var, Var):
             diagnostic = diagnostic.note(f"{name}: {var.struct_info}", var.span)
     paths = [path_of(n.func) or "" for n in ast.walk(node) if isinstance(n, ast.Call)]
-    op = next((p[2:] for p in paths if p.startswith("R.") and find_op(p[2:])), None)
+    ops = [p[2:] for p in paths if p.startswith("R.") and find_op(p[2:]) is not None]
+    op = ops[0] if ops else None
     default = "programs are parsed, not executed: use ops (`R.name(...)`) and bindings (`y = ...`)"
     hint = hint or UNSUPPORTED.get(type(node), default)
     return ParseError(attrs.evolve(diagnostic, op=op, hint=hint))

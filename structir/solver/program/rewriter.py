@@ -162,8 +162,8 @@ class Rewriter:
         checks: list[Binding] = []
         if self.refine == "signature":  # the signature states the facts
             return checks
-        existing = list(_entry_checks(function))
-        existing += [(value, _forget_any_sizes(info)) for value, info in existing]
+        existing = set(_entry_checks(function))
+        existing |= {(value, _forget_any_sizes(info)) for value, info in existing}
         for param, rewritten in zip(function.params, new, strict=True):
             inferred = self._fill(param.struct_info, self.generator.trees[param])
             if not narrows(rewritten.struct_info, inferred) or (param, inferred) in existing:

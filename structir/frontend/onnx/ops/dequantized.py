@@ -123,7 +123,8 @@ def _product(lhs: OnnxNode | None, rhs: OnnxNode | None) -> Expr | None:
 
 def _has_weights(node: OnnxNode) -> bool:
     """Returns whether constant matrices are dequantized per tensor or per column."""
-    constant = all(type(x) is Constant for x in (node[0], node[1], node.get(2) or node[1]))
+    operands = [node[0], node[1], node.get(2)]
+    constant = all(type(x) is Constant for x in operands if x is not None)
     if not constant or node.rank() != 2 or node.dtype() not in WEIGHTS or not _has_floats(node):
         return False
     return _is_per_tensor(node) or (node.rank(1) == 1 and _axis(node) == 1)

@@ -188,7 +188,9 @@ def tensor_scatter(node: OnnxNode) -> Expr:
     axis = node.axis("axis", -2)
     sizes, update_sizes = node.dims(), node.dims(1)
     batch, rank = sizes[0], len(sizes)
-    start = node.get(2) or R.full(ShapeExpr((batch,)), constant(0))
+    start = node.get(2)
+    if start is None:
+        start = R.full(ShapeExpr((batch,)), constant(0))
     positions = R.arange(
         R.prim_value(0), R.prim_value(update_sizes[axis]), R.prim_value(1), dtype="int64"
     )

@@ -109,7 +109,8 @@ def layer_normalization(node: OnnxNode) -> list[Any]:
     axis = node.axis("axis", -1)
     axes = list(range(axis, node.rank()))
     if not node.is_used(1) and not node.is_used(2) and node.dims(1) == node.dims()[axis:]:
-        shift = node.get(2) or R.zeros_like(node[1])
+        shift = node.get(2)
+        shift = R.zeros_like(node[1]) if shift is None else shift
         return [R.nn.layer_norm(node[0], node[1], shift, axes, epsilon=node.attr("epsilon"))]
     mean = node.emit(R.mean(node[0], axis=axes, keepdims=True))
     centred = node.emit(R.subtract(node[0], mean))

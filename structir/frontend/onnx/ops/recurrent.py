@@ -276,7 +276,9 @@ def _by_kernel(
         name = "gru_reset_before"
     kernel = recurrent_kernel(name, node.dtype(), reverse, lengths is not None)
     first = [] if lengths is None else [node.emit(R.astype(lengths, "int64"))]
-    bias = layer.bias or R.zeros(ShapeExpr((_dims(node, gates)[2],)), node.dtype())
+    bias = layer.bias
+    if bias is None:
+        bias = R.zeros(ShapeExpr((_dims(node, gates)[2],)), node.dtype())
     return _call_kernel(layer, kernel, [layer.recurrence, bias], [*first, gates, *states])
 
 

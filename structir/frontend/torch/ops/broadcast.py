@@ -8,7 +8,7 @@ from typing import Any
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.promotion import promote_dtypes
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import as_tensor, number
+from structir.frontend.torch.scalars import as_tensor, is_number, number
 from structir.ir.dtype import is_float
 from structir.ir.expr import Expr
 from structir.script import R
@@ -68,7 +68,7 @@ torch_op("logical_xor")(_logical(R.logical_xor))
 
 def _scale_by_argument(node: FxNode, x: Expr, name: str = "alpha") -> Expr:
     factor = node.arg(name, 1)
-    return x if factor == 1 else R.multiply(x, as_tensor(factor, node.out_dtype()))
+    return x if is_number(factor, 1) else R.multiply(x, as_tensor(factor, node.out_dtype()))
 
 
 @torch_op("add")
@@ -175,9 +175,7 @@ def _known_power(x: Expr, exponent: float, node: FxNode) -> Expr | None:
     if exponent in (1, 2, 3, 4):
         x = node.emit(x)
         square = x if exponent == 1 else node.emit(R.multiply(x, x))
-        return {1: x, 2: square}.get(int(exponent)) or R.multiply(
-            square, x if exponent == 3 else square
-        )
+        return square if exponent < 3 else R.multiply(square, x if exponent == 3 else square)
     if is_float(node.out_dtype()):
         one = number(1.0, node.out_dtype())
         if exponent == 0.5:

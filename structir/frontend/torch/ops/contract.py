@@ -5,7 +5,7 @@ from __future__ import annotations
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.ops.reduce import norm_along
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import as_tensor, cast, index_range
+from structir.frontend.torch.scalars import as_tensor, cast, index_range, is_number
 from structir.ir.dims import Dim
 from structir.ir.expr import Expr, Tuple
 from structir.script import R
@@ -31,12 +31,13 @@ def _scale_and_add(node: FxNode, product: Expr) -> Expr:
     """Returns beta * self + alpha * product."""
     dtype = node.out_dtype()
     beta, alpha = node.arg("beta", 1), node.arg("alpha", 1)
-    if alpha != 1:
+    if not is_number(alpha, 1):
         product = R.multiply(product, as_tensor(alpha, dtype))
-    if beta == 0:
+    if is_number(beta, 0):
         return product
     addend = cast(node["self"], dtype)
-    addend = addend if beta == 1 else R.multiply(addend, as_tensor(beta, dtype))
+    if not is_number(beta, 1):
+        addend = R.multiply(addend, as_tensor(beta, dtype))
     return R.add(product, addend)
 
 

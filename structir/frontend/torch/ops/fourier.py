@@ -17,6 +17,7 @@ from structir.frontend.torch.scalars import (
     as_tensor,
     cast,
     index_range,
+    is_number,
     number,
     product,
     reshape_to,
@@ -129,7 +130,7 @@ def _axes_and_sizes(node: FxNode, default: Sequence[int] | None) -> tuple[list[i
     sizes = node.dims()
     wanted: list[Any] = [None] * len(axes) if stated is None else list(stated)
     return axes, [
-        sizes[axis] if size is None or size == -1 else node.whole(size)
+        sizes[axis] if size is None or is_number(size, -1) else node.whole(size)
         for axis, size in zip(axes, wanted, strict=True)
     ]
 

@@ -140,7 +140,7 @@ def _build_direction(
     gates = node.emit(gates if weights.own_bias is None else R.add(gates, weights.own_bias))
     steps, batch, width = node.dims_of(gates)
     dtype = node.dtype_of(gates)
-    bias = weights.bias or R.zeros(ShapeExpr((width,)), dtype)
+    bias = R.zeros(ShapeExpr((width,)), dtype) if weights.bias is None else weights.bias
     states = [node.emit(s) for s in states]
     if not kind.kernel:
         return _unroll(node, gates, weights, states[0], reverse)

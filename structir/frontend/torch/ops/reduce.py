@@ -13,6 +13,7 @@ from structir.frontend.torch.scalars import (
     as_tensor,
     cast,
     index_range,
+    is_number,
     number,
     product,
     reshape_to,
@@ -119,7 +120,7 @@ def variance_of(node: FxNode) -> tuple[Expr, Expr]:
         correction = int(node.flag("unbiased", True))
     mean = R.mean(x, axis=axes, keepdims=keepdims)
     variance = R.variance(x, axis=axes, keepdims=keepdims)
-    if correction == 0:
+    if is_number(correction, 0):
         return variance, mean
     sizes = node.dims()
     count = product(sizes if axes is None else [sizes[a] for a in axes])
