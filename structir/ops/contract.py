@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from functools import reduce
 from operator import mul
+from typing import Any
 
 from structir.ir.expr import Expr
 from structir.opdef.attributes import DType, Operands
