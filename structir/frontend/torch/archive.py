@@ -20,7 +20,10 @@ from structir.printer.files.mapped_memory import chunks, release_pages
 Array = np.ndarray[Any, Any]
 MIN_MAPPED_BYTES = 1 << 16  # bytes; smaller files are copied
 LOCAL_HEADER_BYTES = 30  # of a file in a zip archive, before its name
+MAX_EXPANSION = 64  # total size of deflated files, in sizes of the archive
+CHUNK_BYTES = 1 << 20
 ARCHIVE_ERRORS = (
+    zlib.error,
     struct.error,
     zipfile.BadZipFile,
     NotImplementedError,
@@ -30,6 +33,7 @@ ARCHIVE_ERRORS = (
     ValueError,
 )
 SAVE_AGAIN = "with torch >= 2.9: `torch.export.save(torch.export.load(path), path)`"
+STORE = "write the archive without compression: `zip -0`"
 LEGACY_GRAPH_FILE = "serialized_exported_program.json"  # the graph file of older torch releases
 
 
@@ -40,13 +44,15 @@ def wrong(message: str, hint: str | None = None, code: str = "E0808") -> Diagnos
 
 class Archive:
     """An open archive. Torch stores files uncompressed: their total size is at most that of the
-    archive. With `mapped`, an archive that is a file on disk is memory-mapped."""
+    archive. Deflated files, as other tools write them, may be `MAX_EXPANSION` times as large in
+    total. With `mapped`, an archive that is a file on disk is memory-mapped."""
 
     def __init__(self, file: IO[bytes], name: str, mapped: bool = True) -> None:
         self.name = name
         try:
             self.zip = zipfile.ZipFile(file)
             self.unread_bytes = file.seek(0, 2)
+            self.deflated_bytes = MAX_EXPANSION * self.unread_bytes  # that may still be read
             self.map = _map(file) if mapped else None
         except ARCHIVE_ERRORS as error:
             raise wrong(f"{name}: not a valid .pt2 archive (truncated zip file?)") from error
@@ -79,18 +85,40 @@ class Archive:
             info = self.zip.getinfo(path)
         except KeyError:
             raise wrong(f"{self.name} has no file {path!r}") from None
+        self._check_size(path, info)
+        is_mapped = self.map is not None and info.compress_type == zipfile.ZIP_STORED
+        try:
+            view = _mapped_file(self.map, info) if is_mapped else None  # type: ignore[arg-type]
+            return self._read(info) if view is None else view
+        except ARCHIVE_ERRORS as error:
+            raise wrong(f"{path!r} in {self.name}: corrupt data: {error}") from error
+
+    def _check_size(self, path: str, info: zipfile.ZipInfo) -> None:
+        """Rejects a file that is compressed in another way, or too large for the archive."""
+        if info.compress_type == zipfile.ZIP_DEFLATED:
+            self.deflated_bytes -= info.file_size
+            if self.deflated_bytes < 0:
+                limit = f"{MAX_EXPANSION} times the size of the archive"
+                message = f"{path!r} in {self.name}: expected at most {limit}, found more"
+                raise wrong(f"{message} compressed data", STORE)
+            return
         if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
-            raise wrong(
-                f"{path!r} in {self.name}: expected an uncompressed file, found a compressed one"
-            )
+            expected = "expected a stored or deflated file, found one compressed otherwise"
+            raise wrong(f"{path!r} in {self.name}: {expected}", STORE)
         self.unread_bytes -= info.file_size
         if self.unread_bytes < 0:
             raise wrong(f"the files in {self.name} are larger than the archive itself")
-        try:
-            view = None if self.map is None else _mapped_file(self.map, info)
-            return memoryview(self.zip.read(info)) if view is None else view
-        except ARCHIVE_ERRORS as error:
-            raise wrong(f"{path!r} in {self.name}: corrupt data: {error}") from error
+
+    def _read(self, info: zipfile.ZipInfo) -> memoryview:
+        """Returns the contents of a file. A chunk never expands beyond its size, and the file never
+        beyond its declared size, whatever its data contain."""
+        contents = bytearray()
+        with self.zip.open(info) as file:
+            while chunk := file.read(CHUNK_BYTES):
+                contents += chunk
+        if len(contents) != info.file_size:
+            raise EOFError(f"expected {info.file_size} bytes, found {len(contents)}")
+        return memoryview(contents).toreadonly()
 
     def json_of(self, path: str) -> Any:
         """Returns a file of the archive, parsed as JSON."""

@@ -6,6 +6,7 @@ import copy
 import io
 import json
 import pickle
+import tracemalloc
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 
 from structir.errors import StructIRError
 from structir.frontend.torch import from_pt2
+from structir.ir import structural_equal
 from tests.frontend.torch.stored_programs import stored
 from tests.frontend.torch.written import archive, meta, node, payload, program, symbol
 
@@ -58,10 +60,30 @@ def test_no_program_in_it() -> None:
     refused(made, "old release of torch")
 
 
-def test_compressed_files_are_not_unpacked() -> None:
+def test_deflated_archives_are_read() -> None:
+    deflated = archive(simple(), WEIGHTS, compression=zipfile.ZIP_DEFLATED)
+    assert structural_equal(from_pt2(deflated), from_pt2(archive(simple(), WEIGHTS)))
+    others = archive(simple(), WEIGHTS, compression=zipfile.ZIP_BZIP2)
+    refused(others, "expected a stored or deflated file")
+
+
+def test_deflated_files_that_expand_too_much_are_not_unpacked() -> None:
     bomb = archive("[" + " " * 50_000_000 + "]", compression=zipfile.ZIP_DEFLATED)
     assert len(bomb.getvalue()) < 100_000
-    refused(bomb, "compressed")
+    refused(bomb, "expected at most 64 times the size of the archive")
+
+
+def test_deflated_files_never_expand_beyond_their_declared_size() -> None:
+    bomb = archive("[" + " " * 50_000_000 + "]", compression=zipfile.ZIP_DEFLATED)
+    data = bytearray(bomb.getvalue())
+    entry = data.rindex(b"m/models/model.json") - 46  # in the directory at the end
+    data[entry + 24 : entry + 28] = (1000).to_bytes(4, "little")
+    tracemalloc.start()
+    try:
+        refused(io.BytesIO(bytes(data)), "corrupt data")
+        assert tracemalloc.get_traced_memory()[1] < 8_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_rejects_a_file_larger_than_the_archive() -> None:
