@@ -321,7 +321,8 @@ class StepPlans:
                 plan = SizedPlan(block, placeholders.slots, placeholders.symbols, value)
                 return SizedRecord(plan, tuple(tracer.fallbacks))
         except (*FALLBACK_ERRORS, TypeError) as error:  # NumPy rejects sizes that are symbols
-            return SizedRecord(None, (*tracer.fallbacks, reason_of(error)))
+            tracer.record_fallback(error)
+            return SizedRecord(None, tuple(tracer.fallbacks))
 
     def _planned(self, plans: Plans, traced: Traced, values: tuple[Any, ...]) -> StepPlan | None:
         """Traces a plan for the shapes and dtypes of these values; None if this is impossible, or

@@ -19,7 +19,7 @@ ANY = "_"
 
 
 @attrs.frozen
-class Item:
+class PatternItem:
     """One axis, `factor * name` or a number; or a row of axes of this name."""
 
     name: str = ""
@@ -37,7 +37,7 @@ class Item:
 class ShapePattern:
     """The axes of one alternative; `one_way` if an operand may broadcast to them."""
 
-    items: tuple[Item, ...]
+    items: tuple[PatternItem, ...]
     one_way: bool = False
 
 
@@ -51,13 +51,13 @@ def parsed_patterns(text: str) -> tuple[ShapePattern, ...]:
     )
 
 
-def _item(text: str) -> Item:
+def _item(text: str) -> PatternItem:
     if text.isdigit():
-        return Item(number=int(text))
+        return PatternItem(number=int(text))
     factor, times, name = text.rpartition("*")
     if times and not factor:
-        return Item(name, is_row=True)
-    return Item(name, int(factor) if factor else 1)
+        return PatternItem(name, is_row=True)
+    return PatternItem(name, int(factor) if factor else 1)
 
 
 @attrs.define(eq=False)
@@ -79,7 +79,7 @@ class ShapeUnifier:
         self.sizes, self.rows = trial.sizes, trial.rows
         return True
 
-    def _matches(self, items: Sequence[Item], shape: Shape) -> bool:
+    def _matches(self, items: Sequence[PatternItem], shape: Shape) -> bool:
         rows = [k for k, item in enumerate(items) if item.is_row]
         extra = len(shape) - len(items) + len(rows)
         if extra < 0 or (extra and not rows):
@@ -95,7 +95,7 @@ class ShapeUnifier:
         known = self.rows.setdefault(name, shape)
         return len(known) == len(shape) and all(map(may_equal, known, shape))
 
-    def _bind(self, item: Item, size: Dim) -> bool:
+    def _bind(self, item: PatternItem, size: Dim) -> bool:
         """Returns whether an axis can have a size; binds the name of the item."""
         expected = self.size_of(item)
         if expected is not None:
@@ -109,16 +109,16 @@ class ShapeUnifier:
             self.sizes[item.name] = quotient
         return True
 
-    def size_of(self, item: Item) -> Dim | None:
+    def size_of(self, item: PatternItem) -> Dim | None:
         """Returns the size of an item, or None if its name is unbound."""
         if item.number is not None:
             return item.number
         size = self.sizes.get(item.name)
         return None if size is None else item.factor * size
 
-    def _broadcasts(self, items: Sequence[Item], shape: Shape) -> bool:
+    def _broadcasts(self, items: Sequence[PatternItem], shape: Shape) -> bool:
         """Returns whether a shape can broadcast to the items; binds sizes other than 1."""
-        expected: list[Item | Dim] = []
+        expected: list[PatternItem | Dim] = []
         for item in items:
             if not item.is_row:
                 expected.append(item)
@@ -131,8 +131,8 @@ class ShapeUnifier:
         pairs = zip(reversed(expected), reversed(shape), strict=False)
         return all(_is_one(size) or self._meets(each, size) for each, size in pairs)
 
-    def _meets(self, expected: Item | Dim, size: Dim) -> bool:
-        if not isinstance(expected, Item):
+    def _meets(self, expected: PatternItem | Dim, size: Dim) -> bool:
+        if not isinstance(expected, PatternItem):
             return may_equal(expected, size)
         known = self.size_of(expected)
         if known is not None or not isinstance(size, int):
@@ -148,7 +148,7 @@ class ShapeUnifier:
         shape = f"({', '.join(axes)}{',' * (len(axes) == 1)})"
         return f"a shape that broadcasts to {shape}" if pattern.one_way else shape
 
-    def _axis_texts(self, item: Item) -> list[str]:
+    def _axis_texts(self, item: PatternItem) -> list[str]:
         if item.is_row:
             row = self.rows.get(item.name)
             return [f"*{item.name}"] if row is None else [dims.text(size) for size in row]
