@@ -40,7 +40,7 @@ def program(definition, args, keywords):
     return builder.get(), values
 
 
-@pytest.mark.sampled(60)
+@pytest.mark.sampled(40)
 @pytest.mark.parametrize("name", sorted(OPS))
 @pytest.mark.filterwarnings("ignore")
 def test_example_compiled_is_interpreted(name):

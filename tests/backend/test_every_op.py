@@ -16,7 +16,7 @@ def spread(cases):
     return cases[:: max(1, len(cases) // MOST_PROGRAMS)][:MOST_PROGRAMS]
 
 
-@pytest.mark.sampled(40)
+@pytest.mark.sampled(30)
 @pytest.mark.parametrize("name", sorted(OPS))
 @pytest.mark.filterwarnings("ignore")
 def test_compiled_is_interpreted(name):

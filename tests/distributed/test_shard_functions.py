@@ -66,7 +66,7 @@ def wrong(trial: Trial, seed: int) -> list[str]:
     return bad
 
 
-@pytest.mark.sampled(60)
+@pytest.mark.sampled(40)
 @pytest.mark.parametrize("name", sorted(OPS))
 @pytest.mark.filterwarnings("ignore")
 def test_shard_functions_compute_blocks_of_the_result(name: str) -> None:

@@ -82,7 +82,7 @@ def agreements(script):
     return count
 
 
-@pytest.mark.sampled(30)
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("name", sorted(PROGRAMS.keys() & OPS.keys()))
 @pytest.mark.filterwarnings("ignore")
 def test_symbolic_specs_hold_at_every_size(name):

@@ -151,7 +151,7 @@ def flat(value):
     return [] if value is None else [value]
 
 
-@pytest.mark.sampled(60)
+@pytest.mark.sampled(40)
 @every_op
 @pytest.mark.filterwarnings("ignore")
 def test_expressions_at_symbolic_sizes(name):

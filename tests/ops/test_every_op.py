@@ -178,7 +178,7 @@ def arguments(draw, signature):
     return keywords
 
 
-@pytest.mark.sampled(60)
+@pytest.mark.sampled(40)
 @every_op
 @settings(max_examples=30, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(data=st.data())

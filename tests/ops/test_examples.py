@@ -29,7 +29,7 @@ def test_text_round_trip(name):
         assert structural_equal(structir.parse(module.script()), module)
 
 
-@pytest.mark.sampled(50)
+@pytest.mark.sampled(35)
 @every_op
 @pytest.mark.filterwarnings("ignore")
 def test_interpreter_and_compiler_match_the_reference(name):

@@ -67,7 +67,7 @@ class Blurred(Hidden):
         return Var(arg.name, TensorStructInfo(dtype=info.dtype, **fields_of(axes)))
 
 
-@pytest.mark.sampled(120)
+@pytest.mark.sampled(60)
 @pytest.mark.parametrize(("op", "args", "keywords"), list(examples()))
 def test_inferred_struct_info_holds_at_every_rank(op: Any, args: Any, keywords: Any) -> None:
     call = call_of(op, args, keywords)

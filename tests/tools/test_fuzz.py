@@ -153,7 +153,7 @@ KEPT = sorted((Path(__file__).parent / "findings").iterdir())
 FINDINGS = [file for file in KEPT if not file.stem.startswith("cuda")]  # in a process of their own
 
 
-@pytest.mark.sampled(25)
+@pytest.mark.sampled(15)
 @pytest.mark.parametrize("file", FINDINGS, ids=lambda file: file.stem)
 def test_saved_failures_are_fixed(file: Path) -> None:
     assert not replay(file)
