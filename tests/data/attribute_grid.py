@@ -163,13 +163,13 @@ def scans():
 def sorting():
     for row in grid(axis=(0, 1, -1, -2), descending=(False, True), dtype=("float32", "int32")):
         x = distinct(3, 4, 5).astype(row.pop("dtype"))
-        made = torch.sort(tensor(x), dim=row["axis"], descending=row["descending"], stable=True)
-        case("sort", made[0], x, **row)
+        expected = torch.sort(tensor(x), dim=row["axis"], descending=row["descending"], stable=True)
+        case("sort", expected[0], x, **row)
     axes, dtypes = (0, 1, -1), ("int32", "int64", "float32")
     for row in grid(axis=axes, descending=(False, True), dtype=dtypes):
         x = distinct(3, 4, 5)
-        made = torch.sort(tensor(x), dim=row["axis"], descending=row["descending"], stable=True)
-        case("argsort", made[1].numpy().astype(row["dtype"]), x, **row)
+        expected = torch.sort(tensor(x), dim=row["axis"], descending=row["descending"], stable=True)
+        case("argsort", expected[1].numpy().astype(row["dtype"]), x, **row)
     for row in grid(
         k=(1, 2, 3),
         axis=(0, 1, -1),
@@ -189,11 +189,11 @@ def sorting():
     flags = ("return_index", "return_inverse", "return_counts")
     for row in grid(**{name: (False, True) for name in flags}, axis=(None, 0, 1)):
         x = integers(0, 3, 4, 3)
-        made = np.unique(x, **row)
+        expected = np.unique(x, **row)
         if row["return_inverse"]:
             inverse = 1 + row["return_index"]
-            made = (*made[:inverse], made[inverse].ravel(), *made[inverse + 1 :])
-        case("unique", made, x, **row)
+            expected = (*expected[:inverse], expected[inverse].ravel(), *expected[inverse + 1 :])
+        case("unique", expected, x, **row)
 
 
 def indexing():
@@ -267,8 +267,8 @@ def indexing():
         at = [slice(None)] * 2
         at[axis] = slice(start, end, step)
         new = reals(*x[tuple(at)].shape)
-        made = torch.slice_scatter(tensor(x), tensor(new), axis, start, end, step)
-        case("slice_scatter", made, x, new, start, end, step, axis=axis)
+        expected = torch.slice_scatter(tensor(x), tensor(new), axis, start, end, step)
+        case("slice_scatter", expected, x, new, start, end, step, axis=axis)
     for seq, batch in ((1, 0), (0, 1)):
         x, n = reals(4, 5, 3), integers(1, 4, (4, 5)[batch])
         how = {"time_axis": seq, "batch_axis": batch}
@@ -283,8 +283,8 @@ def indexing():
     for axis, depth in itertools.product((0, 1, 2, -1, -2, -3), (1, 4, 7)):
         i = integers(-3, depth + 2, 2, 3)
         values = np.array([-1.5, 2.5], "float32")
-        made = run_onnx("OneHot", [i % depth, np.array(depth), values], axis=axis)
-        case("one_hot", made.astype("float64"), i % depth, 2.5, -1.5, depth, axis=axis)
+        expected = run_onnx("OneHot", [i % depth, np.array(depth), values], axis=axis)
+        case("one_hot", expected.astype("float64"), i % depth, 2.5, -1.5, depth, axis=axis)
 
 
 def moving():
@@ -323,8 +323,8 @@ def moving():
         size = x.shape[axis]
         if isinstance(sections, tuple) or size % sections == 0:
             where = list(sections) if isinstance(sections, tuple) else sections
-            made = tuple(np.split(x, where, axis))
-            case("split", made if len(made) > 1 else made[0], x, sections, axis=axis)
+            expected = tuple(np.split(x, where, axis))
+            case("split", expected if len(expected) > 1 else expected[0], x, sections, axis=axis)
     for indexing, sizes in itertools.product(("ij", "xy"), ((3,), (2, 3), (2, 1, 4), (1, 2, 3, 2))):
         parts = [reals(n) for n in sizes]
         case("meshgrid", tuple(np.meshgrid(*parts, indexing=indexing)), parts, indexing=indexing)
@@ -338,10 +338,10 @@ def moving():
         if row["mode"] != "constant" and row["value"]:
             continue
         extra = {"constant_values": row["value"]} if row["mode"] == "constant" else {}
-        made = np.pad(y, ((w[0], w[1]), (w[2], w[3])), modes[row["mode"]], **extra)
+        expected = np.pad(y, ((w[0], w[1]), (w[2], w[3])), modes[row["mode"]], **extra)
         case(
             "nn.pad",
-            made,
+            expected,
             y,
             w,
             pad_mode={"replicate": "edge"}.get(row["mode"], row["mode"]),
@@ -353,13 +353,13 @@ def moving():
         at = [slice(None)] * 2
         at[row["axis"]] = slice(row["begin"], row["end"], row["stride"])
         if row["stride"] > 0:
-            made = x[tuple(at)]
+            expected = x[tuple(at)]
         else:
             how = [np.array([row[name]]) for name in ("begin", "end", "axis", "stride")]
-            made = run_onnx("Slice", [x, *how])
+            expected = run_onnx("Slice", [x, *how])
         case(
             "strided_slice",
-            made,
+            expected,
             x,
             (row["axis"],),
             (row["begin"],),
@@ -400,14 +400,14 @@ def products():
         ),
     ):
         x, y = reals(*a, dtype=dtype), reals(*b, dtype=dtype)
-        made = np.matmul(x.astype(out or dtype), y.astype(out or dtype))
-        case("matmul", made, x, y, out_dtype=out)
+        expected = np.matmul(x.astype(out or dtype), y.astype(out or dtype))
+        case("matmul", expected, x, y, out_dtype=out)
     for shape, bias, out in itertools.product(
         ((4,), (3, 4), (2, 3, 4)), (True, False), (None, "float64")
     ):
         x, w, b = reals(*shape), reals(5, 4), reals(5)
-        made = x.astype(out or x.dtype) @ w.astype(out or w.dtype).T + (b if bias else 0)
-        case("linear", made.astype(out or x.dtype), x, w, *([b] if bias else []), out_dtype=out)
+        expected = x.astype(out or x.dtype) @ w.astype(out or w.dtype).T + (b if bias else 0)
+        case("linear", expected.astype(out or x.dtype), x, w, *([b] if bias else []), out_dtype=out)
     texts = (
         "ij,jk",
         "ij,jk->ki",
@@ -460,8 +460,10 @@ def windows():
             layout = {"layout": last} if back else {}
 
             def pooled(name, give_back=back, x=x, row=row, how=how, rank=rank, **more):
-                made = getattr(F, f"{name}_pool{rank}d")(tensor(x), row["kernel"], **how, **more)
-                return made.movedim(1, -1) if give_back else made
+                expected = getattr(F, f"{name}_pool{rank}d")(
+                    tensor(x), row["kernel"], **how, **more
+                )
+                return expected.movedim(1, -1) if give_back else expected
 
             dilation = (row["dilation"],) * rank
             case(
@@ -507,12 +509,12 @@ def windows():
                 )
         for output, back in itertools.product((1, 2, 3, 4, None), (False, True)):
             x = reals(2, 3, *sizes[rank])
-            made = getattr(F, f"adaptive_avg_pool{rank}d")(
+            expected = getattr(F, f"adaptive_avg_pool{rank}d")(
                 tensor(x), (output,) * rank if output else sizes[rank]
             )
             given, layout = (np.moveaxis(x, 1, -1), {"layout": last}) if back else (x, {})
             output_size = None if output is None else (output,) * rank
-            result = made.movedim(1, -1) if back else made
+            result = expected.movedim(1, -1) if back else expected
             case(f"nn.adaptive_avg_pool{rank}d", result, given, output_size=output_size, **layout)
 
 
@@ -536,8 +538,10 @@ def convolutions():
 
             def convolved(x=x, w=w, how=how, rank=rank, row=row):
                 dtype = torch.float64 if row["out_dtype"] else torch.float32
-                made = getattr(F, f"conv{rank}d")(tensor(x).to(dtype), tensor(w).to(dtype), **how)
-                return made.movedim(1, -1) if row["last"] else made
+                expected = getattr(F, f"conv{rank}d")(
+                    tensor(x).to(dtype), tensor(w).to(dtype), **how
+                )
+                return expected.movedim(1, -1) if row["last"] else expected
 
             own = {"strides": row["stride"], "padding": row["padding"], "dilation": row["dilation"]}
             own |= {"groups": row["groups"], "out_dtype": row["out_dtype"]}
@@ -639,19 +643,27 @@ def norms():
     ):
         last = row.pop("last")
         used = tensor(g) if row["scale"] else None, tensor(b) if row["center"] else None
-        made = F.group_norm(tensor(x), row["num_groups"], *used, row["epsilon"])
+        expected = F.group_norm(tensor(x), row["num_groups"], *used, row["epsilon"])
         where = (
             {"channel_axis": -1, "axes": (1, 2)} if last else {"channel_axis": 1, "axes": (2, 3)}
         )
         given = np.moveaxis(x, 1, -1) if last else x
-        case("nn.group_norm", made.movedim(1, -1) if last else made, given, g, b, **row, **where)
+        case(
+            "nn.group_norm",
+            expected.movedim(1, -1) if last else expected,
+            given,
+            g,
+            b,
+            **row,
+            **where,
+        )
     for row in grid(epsilon=(1e-5, 0.1), center=(False, True), scale=(False, True)):
         used = {
             "weight": tensor(g) if row["scale"] else None,
             "bias": tensor(b) if row["center"] else None,
         }
-        made = F.instance_norm(tensor(x), **used, eps=row["epsilon"])
-        case("nn.instance_norm", made, x, g, b, channel_axis=1, axes=(2, 3), **row)
+        expected = F.instance_norm(tensor(x), **used, eps=row["epsilon"])
+        case("nn.instance_norm", expected, x, g, b, channel_axis=1, axes=(2, 3), **row)
     for row in grid(
         epsilon=(1e-5, 0.1),
         center=(False, True),
@@ -663,15 +675,15 @@ def norms():
         mean, var = reals(4), positives(4)
         moving = tensor(mean.copy()), tensor(var.copy())
         used = tensor(g) if row["scale"] else None, tensor(b) if row["center"] else None
-        made = F.batch_norm(
+        expected = F.batch_norm(
             tensor(x), *moving, *used, row["training"], row["momentum"], row["epsilon"]
         )
         if row["training"]:  # torch keeps the unbiased variance, ONNX and StructIR the biased one
             biased = tensor(np.var(x, (0, 2, 3)))
             moving = moving[0], (1 - row["momentum"]) * tensor(var) + row["momentum"] * biased
         given = np.moveaxis(x, 1, -1) if row["axis"] == -1 else x
-        made = made.movedim(1, -1) if row["axis"] == -1 else made
-        case("nn.batch_norm", (made, *moving), given, g, b, mean, var, **row)
+        expected = expected.movedim(1, -1) if row["axis"] == -1 else expected
+        case("nn.batch_norm", (expected, *moving), given, g, b, mean, var, **row)
     for row in grid(
         reduction=("none", "sum", "mean"),
         ignore_index=(-100, 0, 2),
@@ -681,8 +693,8 @@ def norms():
         shape = row.pop("shape")
         scores, labels = reals(shape[0], 3, *shape[1:]), integers(0, 3, *shape)
         weight = [positives(3)] if row.pop("weights") else []
-        made = F.nll_loss(tensor(scores), tensor(labels), *map(tensor, weight), **row)
-        case("nn.nll_loss", made, scores, labels, *weight, **row)
+        expected = F.nll_loss(tensor(scores), tensor(labels), *map(tensor, weight), **row)
+        case("nn.nll_loss", expected, scores, labels, *weight, **row)
     for row in grid(
         scale=(None, 0.3),
         causal_mask=(None, "TopLeft"),
@@ -695,12 +707,14 @@ def norms():
         if row["causal_mask"]:
             mask = np.where(np.tri(n, m, dtype=bool), mask, -np.inf).astype("float32")
         heads = [tensor(a).transpose(1, 2) for a in (q, k, v)]
-        made = F.scaled_dot_product_attention(*heads, attn_mask=tensor(mask), scale=row["scale"])
+        expected = F.scaled_dot_product_attention(
+            *heads, attn_mask=tensor(mask), scale=row["scale"]
+        )
         bias = [mask] if row["bias"] else []
         if row["bias"] and row["causal_mask"]:
             continue
         own = {"scale": row["scale"], "causal_mask": row["causal_mask"]}
-        case("nn.attention", made.transpose(1, 2), q, k, v, *bias, **own)
+        case("nn.attention", expected.transpose(1, 2), q, k, v, *bias, **own)
 
 
 def images():
@@ -755,27 +769,27 @@ def images():
     ):
         x, places = reals(1, 2, 4, 5), (reals(1, 2, 3, 3) / 2).astype("float32")
         places += np.float32(0.013)
-        made = F.grid_sample(
+        expected = F.grid_sample(
             tensor(x),
             tensor(np.moveaxis(places, 1, -1)),
             row["method"],
             row["padding_mode"],
             row["align_corners"],
         )
-        case("image.grid_sample", made, x, places, **row)
+        case("image.grid_sample", expected, x, places, **row)
     for corners, size in itertools.product((True, False), ((3, 4), (1, 5), (2, 2))):
         maps = reals(2, 2, 3)
-        made = F.affine_grid(tensor(maps), (2, 1, *size), corners).permute(0, 3, 1, 2)
-        case("image.affine_grid", made, maps, size, align_corners=corners)
+        expected = F.affine_grid(tensor(maps), (2, 1, *size), corners).permute(0, 3, 1, 2)
+        case("image.affine_grid", expected, maps, size, align_corners=corners)
     for axis, dtype in itertools.product((0, 1, -1, -2), ("int8", "uint8")):
         x = (20 * reals(3, 3)).astype("float32")
         scale, zero = np.array([0.5, 0.25, 1.5], "float32"), np.array([1, 3, 0], dtype)
-        made = run_onnx("QuantizeLinear", [x, scale, zero], axis=axis)
-        case("quantize", made, x, scale, zero, axis=axis, out_dtype=dtype)
+        expected = run_onnx("QuantizeLinear", [x, scale, zero], axis=axis)
+        case("quantize", expected, x, scale, zero, axis=axis, out_dtype=dtype)
         case(
             "dequantize",
-            run_onnx("DequantizeLinear", [made, scale, zero], axis=axis),
-            made,
+            run_onnx("DequantizeLinear", [expected, scale, zero], axis=axis),
+            expected,
             scale,
             zero,
             axis=axis,

@@ -189,5 +189,5 @@ def _check_ranges(node: OnnxNode) -> None:
         attribute_range = None if node.domain else RANGES.get((node.op_type, name))
         value = node.attr(name) if attribute_range is not None else None
         if attribute_range is not None and not attribute_range.holds(value):
-            found = list(value) if isinstance(value, tuple) else repr(value)
-            node.fail(f"{name}: expected {attribute_range.text}, found {found}")
+            actual = list(value) if isinstance(value, tuple) else repr(value)
+            node.fail(f"{name}: expected {attribute_range.text}, found {actual}")
