@@ -32,14 +32,14 @@ def known(text: str, **options: object) -> dict[str, str]:
 
 
 def test_a_row_is_solved_from_the_result() -> None:
-    found = known("""
+    infos = known("""
 @R.function
 def main(x: R.Tensor(("*s", "m", "k"), "float32"), y: R.Tensor) -> R.Tensor((2, 3, 4, 5)):
     return R.sig("*s a b; *s b c -> *s a c", dtype="float32")(x, y)
 """)
-    assert found["result"] == "R.Tensor((2, 3, 4, 5))"
-    assert found["y"] == "R.Tensor((2, 3, k, 5))"
-    assert found["x_checked"] == 'R.Tensor((2, 3, 4, k), dtype="float32")'
+    assert infos["result"] == "R.Tensor((2, 3, 4, 5))"
+    assert infos["y"] == "R.Tensor((2, 3, k, 5))"
+    assert infos["x_checked"] == 'R.Tensor((2, 3, 4, k), dtype="float32")'
 
 
 def test_conflict_of_axis_packs_is_reported_as_an_op_error() -> None:
@@ -117,7 +117,7 @@ def main(x: R.Tensor(("*s", "n", 4), "float32"), y: R.Tensor(("*s", 1, 4), "floa
 
 
 def test_a_softmax_over_the_first_axis_of_any_tensor() -> None:
-    found = known("""
+    infos = known("""
 @R.function
 def main(x: R.Tensor(dtype="float32")):
     m = R.max(x, axis=0)
@@ -126,20 +126,20 @@ def main(x: R.Tensor(dtype="float32")):
     y = R.divide(e, t)
     return y
 """)
-    assert found["x"] == found["y"] == found["result"]
-    assert found["x"].startswith("R.Tensor((")
-    assert '"*' in found["x"]
+    assert infos["x"] == infos["y"] == infos["result"]
+    assert infos["x"].startswith("R.Tensor((")
+    assert '"*' in infos["x"]
 
 
 class TestLabels:
     def test_equal_axes_share_a_label(self) -> None:
-        found = known("""
+        infos = known("""
 @R.function
 def main(x: R.Tensor(("n", "3:rgb"), "float32"), y: R.Tensor(("n", 3), "float32")):
     return R.ewise_fma(x, y, y)
 """)
-        assert found["y"] == 'R.Tensor((n, "3:rgb"), dtype="float32")'
-        assert found["result"] == 'R.Tensor((n, "3:rgb"), dtype="float32")'
+        assert infos["y"] == 'R.Tensor((n, "3:rgb"), dtype="float32")'
+        assert infos["result"] == 'R.Tensor((n, "3:rgb"), dtype="float32")'
 
     def test_two_labels_conflict_though_the_sizes_agree(self) -> None:
         module = structir.parse("""
@@ -154,13 +154,13 @@ def main(x: R.Tensor(("n", "3:rgb"), "float32"), y: R.Tensor(("n", "3:hsv"), "fl
 
 class TestFacts:
     def test_requirement_determines_a_size(self) -> None:
-        found = known("""
+        infos = known("""
 @R.function
 def main(x: R.Tensor(("n", 3)), w: R.Tensor(("k",), "float32")) -> R.Tensor((12, 3)):
     R.require("k * 4 == n")
     return x
 """)
-        assert found["w_checked"] == 'R.Tensor((3,), dtype="float32")'
+        assert infos["w_checked"] == 'R.Tensor((3,), dtype="float32")'
 
     def test_contradicting_requirements_are_rejected(self) -> None:
         module = structir.parse("""
@@ -214,12 +214,12 @@ def main(x: R.Tensor((3, 4)), y: R.Tensor((5, 6))):
             structir.parse(f"@R.function\ndef main(x: R.Tensor((3, 4))):\n    return {call}\n")
 
     def test_elements_are_counted(self) -> None:
-        found = known("""
+        infos = known("""
 @R.function
 def main(x: R.Tensor(("n", 6)), y: R.Tensor((3, 4))):
     return R.sig("*s; *t -> *t where elements(*s) == elements(*t)")(x, y)
 """)
-        assert found["x_checked"] == "R.Tensor((2, 6))"
+        assert infos["x_checked"] == "R.Tensor((2, 6))"
 
     @pytest.mark.parametrize("compiled", [False, True])
     def test_run_time_shapes_are_checked_against_the_signature(self, compiled: bool) -> None:
@@ -277,10 +277,10 @@ def main(
     )
 
     def test_weights_follow_from_the_state(self) -> None:
-        found = known(self.PROGRAM)
-        assert found["w"] == 'R.Tensor((3, 5), dtype="float32")'
-        assert found["r"] == 'R.Tensor((5, 5), dtype="float32")'
-        assert found["result"] == 'R.Tensor((7, 2, 5), dtype="float32")'
+        infos = known(self.PROGRAM)
+        assert infos["w"] == 'R.Tensor((3, 5), dtype="float32")'
+        assert infos["r"] == 'R.Tensor((5, 5), dtype="float32")'
+        assert infos["result"] == 'R.Tensor((7, 2, 5), dtype="float32")'
 
     @pytest.mark.parametrize("completed", [False, True])
     @pytest.mark.parametrize("compiled", [False, True])
@@ -352,7 +352,7 @@ def main(x: R.Tensor(("n", 2), "float32"), h: R.Tensor((2,), "float32")):
 
 
 def test_a_helper_of_any_rank_serves_each_call() -> None:
-    found = known("""
+    infos = known("""
 @R.function(private=True)
 def last(a: R.Tensor(("*s", "k"), "float32"), w: R.Tensor(("k", "j"), "float32")):
     return R.matmul(a, w)
@@ -366,12 +366,12 @@ def main(
     q = last(y, w)
     return (p, q)
 """)
-    assert found["p"] == 'R.Tensor((2, 3, 5), dtype="float32")'
-    assert found["q"] == 'R.Tensor((n, 5), dtype="float32")'
+    assert infos["p"] == 'R.Tensor((2, 3, 5), dtype="float32")'
+    assert infos["q"] == 'R.Tensor((n, 5), dtype="float32")'
 
 
 def test_facts_of_a_branch_stay_inside() -> None:
-    found = known("""
+    infos = known("""
 @R.function
 def main(c: R.Tensor((), "bool"), x: R.Tensor(("*s",), "float32"), y: R.Tensor((2, 3), "float32")):
     if c:
@@ -381,9 +381,9 @@ def main(c: R.Tensor((), "bool"), x: R.Tensor(("*s",), "float32"), y: R.Tensor((
         z = R.exp(y)
     return z
 """)
-    assert found["x"] == 'R.Tensor(("*s",), dtype="float32")'
-    assert found["result"] == 'R.Tensor((2, 3), dtype="float32")'
-    assert "x_checked" not in found
+    assert infos["x"] == 'R.Tensor(("*s",), dtype="float32")'
+    assert infos["result"] == 'R.Tensor((2, 3), dtype="float32")'
+    assert "x_checked" not in infos
 
 
 class TestPolicies:
@@ -394,15 +394,15 @@ def main(x: R.Tensor(("n",), "float32"), y: R.Tensor((3,), "float32")):
 """
 
     def test_a_guarded_signature_stays(self) -> None:
-        found = known(self.TEXT.format('(refine="checks")'))
-        assert found["x"] == 'R.Tensor((n,), dtype="float32")'
-        assert found["x_checked"] == 'R.Tensor((3,), dtype="float32")'
+        infos = known(self.TEXT.format('(refine="checks")'))
+        assert infos["x"] == 'R.Tensor((n,), dtype="float32")'
+        assert infos["x_checked"] == 'R.Tensor((3,), dtype="float32")'
 
     @pytest.mark.parametrize("options", ['(refine="signature")', "(private=True)"])
     def test_a_refined_signature_contains_inferred_sizes(self, options: str) -> None:
-        found = known(self.TEXT.format(options))
-        assert found["x"] == 'R.Tensor((3,), dtype="float32")'
-        assert "x_checked" not in found
+        infos = known(self.TEXT.format(options))
+        assert infos["x"] == 'R.Tensor((3,), dtype="float32")'
+        assert "x_checked" not in infos
 
     def test_strict_rejects_a_narrowed_signature(self) -> None:
         module = structir.parse(self.TEXT.format('(refine="nothing")'))
@@ -410,8 +410,8 @@ def main(x: R.Tensor(("n",), "float32"), y: R.Tensor((3,), "float32")):
             structir.infer(module)
 
     def test_argument_of_infer_overrides_the_attribute(self) -> None:
-        found = known(self.TEXT.format('(refine="nothing")'), refine="signature")
-        assert found["x"] == 'R.Tensor((3,), dtype="float32")'
+        infos = known(self.TEXT.format('(refine="nothing")'), refine="signature")
+        assert infos["x"] == 'R.Tensor((3,), dtype="float32")'
 
     def test_unknown_policy_is_rejected(self) -> None:
         with pytest.raises(
@@ -422,12 +422,12 @@ def main(x: R.Tensor(("n",), "float32"), y: R.Tensor((3,), "float32")):
 
 
 def test_a_row_that_turns_out_to_be_one_axis() -> None:
-    found = known("""
+    infos = known("""
 @R.function
 def main(x: R.Tensor(("*s", 3, 9, 7), "float32"), w: R.Tensor((4, 3, 3, 2), "float32")):
     y = R.nn.conv2d(x, w)
     return y
 """)
-    assert found["x"] == 'R.Tensor(("*s", 3, 9, 7), dtype="float32")'
-    assert found["x_checked"] == 'R.Tensor((n, 3, 9, 7), dtype="float32")'
-    assert found["y"] == 'R.Tensor((n, 4, 7, 6), dtype="float32")'
+    assert infos["x"] == 'R.Tensor(("*s", 3, 9, 7), dtype="float32")'
+    assert infos["x_checked"] == 'R.Tensor((n, 3, 9, 7), dtype="float32")'
+    assert infos["y"] == 'R.Tensor((n, 4, 7, 6), dtype="float32")'
