@@ -144,10 +144,11 @@ def _valid(case: ExtremeCall, *results: Any) -> Any:
     unit, least = float(_finfo(results[0].dtype).eps), float(_finfo(results[0].dtype).tiny)
     actual, narrow, wide = [a.astype("float64") for a in results]
     absolute = least * unit + ROUNDINGS * _finite(np.abs(narrow - wide))
+    valid = np.zeros(actual.shape, bool)
     if not case.call.is_elementwise:  # terms of any order
         sizes = [_finite(np.abs(a.astype("float64"))) for a in case.operands]
         absolute = absolute + unit * max([a.size * a.max(initial=0) for a in sizes])
-    valid = np.zeros(actual.shape, bool)
+        valid |= ~np.isfinite(actual) & _partial_sums_overflow(sizes, results[0].dtype)
     for expected in (narrow, wide):
         close = np.abs(actual - expected) <= absolute + ROUNDINGS * unit * np.abs(expected)
         valid |= (close & np.isfinite(expected)) | (actual == expected)
@@ -156,6 +157,12 @@ def _valid(case: ExtremeCall, *results: Any) -> Any:
         zero = (narrow == 0) & (wide == 0) & (np.signbit(narrow) == np.signbit(wide))
         valid &= ~zero | (actual != 0) | (np.signbit(actual) == np.signbit(narrow))
     return valid
+
+
+def _partial_sums_overflow(sizes: list[Any], dtype: Any) -> bool:
+    """Returns whether the sum of some terms is beyond the dtype: sums in another order, also those
+    of NumPy, are then infinite or NaN."""
+    return max([float(np.sum(a)) for a in sizes]) > float(_finfo(dtype).max)
 
 
 def _finite(values: Any) -> Any:
