@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from structir.errors import StructIRError
+from structir.ir.dtype import numpy_dtype
 
 _functions: dict[str, Callable[..., Any]] = {}
 _by_form: set[str] = set()
@@ -42,3 +45,38 @@ def find_extern(name: str) -> Callable[..., Any]:
         hint = f"help: `structir.interpret.register_extern({name!r}, function)`"
         raise StructIRError(f"unknown external function {name!r}; {hint}")
     return function
+
+
+def _print(template: str, *values: Any) -> tuple[()]:
+    """Prints values, formatted by a template such as `"x: {}"` if it is not empty."""
+    print(template.format(*values) if template else " ".join(map(str, values)))
+    return ()
+
+
+def _assert(condition: Any, template: str, values: Any = ()) -> tuple[()]:
+    """Raises StructIRError if a condition is false."""
+    if not condition:
+        items = values if isinstance(values, tuple) else (values,)
+        message = f": {template.format(*items)}" if template else ""
+        raise StructIRError(f"R.assert_op: the condition is false{message}")
+    return ()
+
+
+def _call_dps(name: str, operands: Any, *results: Any) -> Any:
+    """Calls a function that writes to new arrays, of the shapes and dtypes in `results`."""
+    args = operands if isinstance(operands, tuple) else (operands,)
+    pairs = zip(results[::2], results[1::2], strict=True)
+    arrays = tuple([np.empty(shape, numpy_dtype(dtype)) for shape, dtype in pairs])
+    find_extern(name)(*args, *arrays)
+    return arrays[0] if len(arrays) == 1 else arrays
+
+
+def _call_inplace(name: str, *args: Any) -> Any:
+    """Calls a function that may write to its arguments with copies of them."""
+    return find_extern(name)(*[arg.copy() if isinstance(arg, np.ndarray) else arg for arg in args])
+
+
+register_extern("structir.call_dps", _call_dps)
+register_extern("structir.call_inplace", _call_inplace)
+register_extern("structir.print", _print)
+register_extern("structir.assert_op", _assert)

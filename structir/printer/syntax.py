@@ -97,7 +97,9 @@ def _tensor(fields: Fields) -> Fields:
         fields = {**fields, **_check_rank(fields_of(tuple(dims)), fields.get("ndim"))}
     if isinstance(dims, str):
         return {"dtype": fields.pop("dims"), **fields}
-    return {k: v for k, v in fields.items() if (k, v) not in (("ndim", -1), ("dtype", ""))}
+    if fields.get("dtype") in UNKNOWN_DTYPES:
+        fields = {k: v for k, v in fields.items() if k != "dtype"}
+    return {k: v for k, v in fields.items() if (k, v) != ("ndim", -1)}
 
 
 def _check_rank(fields: Fields, ndim: Any) -> Fields:
@@ -235,7 +237,8 @@ CUDA = "cuda"
 PRIVATE = "private"
 IR_MODULE = "ir_module"
 MODULE_ATTRS = "module_attrs"
-SYMBOL_DTYPES = frozenset({"int64", "int32", "Var", "SizeVar"})
+SYMBOL_DTYPES = frozenset({"int64", "int32", "Var", "SizeVar", "dynamic", "var"})
+UNKNOWN_DTYPES = ("", "void")  # in TVM, an unknown dtype, or that of the operands
 METADATA = "metadata"
 HEADER = "from structir.script import I, R, T"
 

@@ -17,6 +17,7 @@ from structir.printer.parser.calls import packed_call
 from structir.printer.parser.kernels import kernel_call
 from structir.printer.parser.parser import parse_struct_info
 from structir.printer.parser.signatures import build_signature_call as read_signature_call
+from structir.printer.parser.tvm_spellings import spelling_of
 from structir.printer.syntax import FORM_WORDS, INFO_OF_NAME, LEAF_OF_NAME, SyntaxForm, info_form
 from structir.script.source import function_of, is_member
 
@@ -123,6 +124,11 @@ class Language(Namespace):
         form = LEAF_OF_NAME.get(name) or info_form(name)
         if form is not None:
             return FormConstructor(form)
+        spelling = spelling_of(f"R.{name}")
+        if spelling is not None and spelling.structir.startswith("R."):
+            form = info_form(spelling.structir.removeprefix("R."))
+            if form is not None:
+                return FormConstructor(form)
         if name in FORM_WORDS:
             return _only_in_programs(name)
         return super().__getattr__(name)

@@ -21,6 +21,10 @@ class SizeLanguage:
         """Returns a new symbolic dim."""
         return symbolic.SymVar(name)
 
+    def dynamic(self, name: str, dtype: str = "int64") -> Any:
+        """Returns a new symbolic dim, in TVM's spelling."""
+        return self.int64(name)
+
     def __getattr__(self, name: str) -> Any:
         function = SIZE_FUNCTIONS.get(name)
         if function is None:
@@ -33,7 +37,7 @@ class SizeLanguage:
         return apply
 
     def __dir__(self) -> list[str]:
-        return sorted({"int64", *SIZE_FUNCTIONS})
+        return sorted({"int64", "dynamic", *SIZE_FUNCTIONS})
 
 
 T = SizeLanguage()

@@ -6,6 +6,7 @@
 import ast
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import structir
 from structir import passes
 from structir.analysis import check_well_formed
 from structir.errors import DiagnosticWarning, StructIRError
+from structir.ir.struct_info import KINDS
 from structir.script import I, R, T
 from structir.tools.error_page import page
 from structir.tools.explanations import FOLDER, Explanation, explanations
@@ -38,6 +40,14 @@ def run(program: str) -> None:
 def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs in a temporary folder, since some entries write files."""
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def registered_subclasses_are_removed() -> Iterator[None]:
+    registered = dict(KINDS)
+    yield
+    KINDS.clear()
+    KINDS.update(registered)
 
 
 @every_entry

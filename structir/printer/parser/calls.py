@@ -12,24 +12,34 @@ import attrs
 
 from structir.analysis.deduction import deduce
 from structir.analysis.lattice import FAIL_L0, base_check
-from structir.errors import Diagnostic, DiagnosticError, ParseError, Span, StructInfoError
+from structir.errors import Diagnostic, DiagnosticError, ParseError, Span, StructInfoError, warn
 from structir.ir.dtype import DTYPES
 from structir.ir.expr import (
     Call,
     Constant,
+    DataTypeImm,
     Expr,
     ExternFunc,
+    ShapeExpr,
+    StringImm,
     Tuple,
     Var,
 )
 from structir.ir.op import Op, find_op, registered_ops
-from structir.ir.struct_info import OBJECT, FuncStructInfo, StructInfo
+from structir.ir.struct_info import (
+    OBJECT,
+    FuncStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
 from structir.printer import constants
 from structir.printer.parser.context import Context
 from structir.printer.parser.forms import dtype_error, info_of, is_info, read_form
 from structir.printer.parser.kernels import read_kernel_call
 from structir.printer.parser.signatures import is_signature_call, read_signature_call
 from structir.printer.parser.sizes import SIZE_EXAMPLE, SIZE_FUNCTIONS, is_number
+from structir.printer.parser.tvm_spellings import VALUES, counterpart, spelling_of
 from structir.printer.parser.values import argument, operand, path_of, reads, unsupported, value_of
 from structir.printer.syntax import (
     CALL_KERNEL,
@@ -40,6 +50,7 @@ from structir.printer.syntax import (
     MATCH_CAST,
     SYMBOL_DTYPES,
     TUPLE,
+    UNKNOWN_DTYPES,
     info_form,
 )
 
@@ -58,11 +69,25 @@ def _call(context: Context, node: ast.Call) -> Any:
                 return _call_of_language(context, node, rest)
             if head == "T":
                 return _size_function(context, node, rest)
+        rewritten = _read_as_counterpart(context, func, path, node)
+        if rewritten is not None:
+            return value_of(context, rewritten)
     elif is_signature_call(node):
         return read_signature_call(context, node)
     elif type(func) is ast.Name and func.id == "float":
         return _python_float(context, node)
     return _call_of_function(context, node)
+
+
+def _read_as_counterpart(
+    context: Context, func: ast.Attribute, path: str | None, node: ast.Call
+) -> ast.expr | None:
+    """Returns the counterpart of a call of `relax` or of a method, in TVM's spelling."""
+    base = func.value
+    if isinstance(base, ast.Name) and context.names_module(base):
+        return None
+    is_relax = path is not None and path.startswith("relax.") and "relax" not in context.names
+    return counterpart(path if is_relax and path is not None else f".{func.attr}", node)
 
 
 def _call_of_language(context: Context, node: ast.Call, name: str) -> Any:
@@ -81,10 +106,30 @@ def _call_of_language(context: Context, node: ast.Call, name: str) -> Any:
             hint += f"`R.match_cast(x, {text})`"
             message = f"expected a value, found the StructInfo R.{name}(...)"
             raise context.error(node, message, hint, "E0119")
+        rewritten = counterpart(f"R.{name}", node)
+        if rewritten is not None:
+            _warn_of_loss(context, node, name)
+            return value_of(context, rewritten)
     raise _no_op(context, node, name)
 
 
+def _warn_of_loss(context: Context, node: ast.Call, name: str) -> None:
+    spelling = spelling_of(f"R.{name}")
+    if spelling is not None and spelling.warns:
+        message = f"R.{name} is ignored: {spelling.note}"
+        hint = f"remove the call, and write {spelling.edit}"
+        warn(Diagnostic(message, context.source_map.span(node), name, hint=hint, code="E0101"))
+
+
 def _no_op(context: Context, node: ast.Call, name: str) -> DiagnosticError:
+    spelling = spelling_of(f"R.{name}")
+    if spelling is not None:
+        message = f"there is no `R.{name}`: {spelling.note}"
+        edit = spelling.edit or f"write `{spelling.tvm}`"
+        if spelling.structir:
+            message = f"R.{name}: expected `{spelling.tvm}`, found `{ast.unparse(node)}`"
+        rejected = context.error(node.func, message, edit, "E0101")
+        return _add_call_context(context, rejected, node, name)
     matches = difflib.get_close_matches(name, [op.name for op in registered_ops()], 2)
     hint = f"did you mean {' or '.join(f'`R.{n}`' for n in matches)}?" if matches else None
     diagnostic = Diagnostic(
@@ -107,10 +152,20 @@ def _call_of_op(context: Context, node: ast.Call, op: Op) -> Any:
         for keyword in node.keywords:
             if keyword.arg is None:
                 raise unsupported(context, keyword, "write the arguments one by one")
-            keywords[keyword.arg] = argument(context, keyword.value)
+            value = argument(context, keyword.value)
+            if type(value) is str and value in UNKNOWN_DTYPES and keyword.arg.endswith("dtype"):
+                continue
+            keywords[keyword.arg] = value
+        if (values := VALUES.get(op.name)) is not None:
+            args = [_renamed(arg, values) for arg in args]
+            keywords = {name: _renamed(value, values) for name, value in keywords.items()}
         return op.definition.bind(tuple(args), keywords, context.source_map.span(node))
     except DiagnosticError as error:
         raise _add_call_context(context, error, node, op.name) from None
+
+
+def _renamed(value: Any, values: dict[str, str]) -> Any:
+    return values.get(value, value) if type(value) is str else value
 
 
 def _add_call_context(
@@ -143,6 +198,11 @@ def _call_of_function(context: Context, node: ast.Call) -> Call:
     return Call(callee, call.args, struct_info=deduce(call), span=span)
 
 
+OUT_INFOS = ("out_sinfo", "out_ty")
+CALL_DPS = "structir.call_dps"  # see interpret/extern.py
+SINFO_ARGS = ("sinfo_args", "ty_args")  # the second as TVM 0.27 prints it
+
+
 def _packed(context: Context, node: ast.Call) -> Call:
     """Parses `R.call_packed("name", *args, sinfo_args=...)` and `R.call_pure_packed`."""
     values = [argument(context, item) for item in node.args]
@@ -153,7 +213,7 @@ def _packed(context: Context, node: ast.Call) -> Call:
         raise context.error(node, message, f"`{example}`", "E0106")
     declared: Any = ()
     for keyword in node.keywords:
-        if keyword.arg != "sinfo_args":
+        if keyword.arg not in SINFO_ARGS:
             message = f"unexpected keyword argument `{keyword.arg}`: expected `sinfo_args`"
             raise context.error(keyword, message, f"`{example}`", "E0106")
         declared = info_of(context, keyword.value) if is_info(keyword.value) else None
@@ -169,6 +229,31 @@ def _packed(context: Context, node: ast.Call) -> Call:
     args = tuple([context.expr(value, item) for value, item in pairs])
     infos = (declared,) if isinstance(declared, StructInfo) else declared
     return packed_call(values[0], args, infos, pure, context.source_map.span(node))
+
+
+def _dps_packed(context: Context, node: ast.Call) -> Call:
+    """Parses `R.call_dps_packed("name", args, out_sinfo)`: the function writes to its results."""
+    named = {k.arg: k.value for k in node.keywords}
+    out = next((named[name] for name in OUT_INFOS if name in named), None)
+    out = node.args[2] if out is None and len(node.args) == 3 else out
+    name = getattr(node.args[0], "value", None) if node.args else None
+    example = 'R.call_dps_packed("name", (x,), out_sinfo=R.Tensor((4,), "float32"))'
+    if out is None or len(node.args) < 2 or not isinstance(name, str):
+        message = (
+            f"expected a name, operands and the StructInfo of results: found `{ast.unparse(node)}`"
+        )
+        raise context.error(node, message, f"`{example}`", "E0106")
+    operands = context.expr(argument(context, node.args[1]), node.args[1])
+    infos = tuple([info_of(context, item) for item in getattr(out, "elts", [out])])
+    results: list[Expr] = []
+    for info in infos:
+        if not isinstance(info, TensorStructInfo) or type(info.dims) is not tuple or not info.dtype:
+            message = f"expected results of known sizes and dtype, found {info}"
+            raise context.error(out, message, f"`{example}`", "E0214")
+        results += [ShapeExpr(info.dims), DataTypeImm(info.dtype)]
+    declared = infos[0] if len(infos) == 1 else TupleStructInfo(infos)
+    args = (StringImm(name), operands, *results)
+    return packed_call(CALL_DPS, args, (declared,), True, context.source_map.span(node))
 
 
 def packed_call(
@@ -225,6 +310,9 @@ def _python_float(context: Context, node: ast.Call) -> float:
 
 def _size_function(context: Context, node: ast.Call, name: str) -> Any:
     function = SIZE_FUNCTIONS.get(name)
+    rewritten = None if function is not None else counterpart(f"T.{name}", node)
+    if rewritten is not None:
+        return value_of(context, rewritten)
     if function is None:
         kind = "size function" if node.args else "dim declaration"
         choices = SIZE_FUNCTIONS if node.args else SYMBOL_DTYPES
@@ -291,6 +379,7 @@ _FORM_RULES: dict[str, Callable[[Context, ast.Call], Any]] = {
     TUPLE: _tuple_call,
     CALL_PACKED: _packed,
     CALL_PURE_PACKED: _packed,
+    "call_dps_packed": _dps_packed,
     CALL_KERNEL: read_kernel_call,
     MATCH_CAST: match_cast,
 }

@@ -105,8 +105,11 @@ ATTRIBUTE_HINTS = {
 
 @reads(ast.Subscript)
 def _subscript(context: Context, node: ast.Subscript) -> Any:
-    if isinstance(node.value, ast.Name) and node.value.id == METADATA:
-        return _referenced_constant(context, node)
+    base = node.value
+    if isinstance(base, ast.Name) and base.id == METADATA:
+        return _referenced_constant(context, node, node)
+    if isinstance(base, ast.Subscript) and getattr(base.value, "id", None) == METADATA:
+        return _referenced_constant(context, base, node)
     with context.nested(node):
         base = argument(context, node.value)
         index = None if isinstance(node.slice, ast.Slice) else value_of(context, node.slice)
@@ -125,9 +128,15 @@ def _subscript(context: Context, node: ast.Subscript) -> Any:
     return TupleGetItem(item.tuple_value, index, info, span)
 
 
-def _referenced_constant(context: Context, node: ast.Subscript) -> Constant:
-    name = getattr(node.slice, "value", None)
+def _referenced_constant(context: Context, base: ast.Subscript, node: ast.Subscript) -> Constant:
+    """Parses `metadata["name"]`, and `metadata["name"][0]` of a list of constants."""
+    name: Any = getattr(base.slice, "value", None)
     arrays = context.module.constants if context.module is not None else {}
+    if base is not node:
+        items: Any = arrays.get(name)
+        listed = items if isinstance(items, list | tuple) else ()
+        arrays = {f"{name}[{k}]": item for k, item in enumerate(listed)}
+        name = f"{name}[{getattr(node.slice, 'value', None)}]"
     constant = constants.referred_constant(name, arrays) if isinstance(name, str) else None
     if constant is None:
         hint = "load the text with its constants: `structir.load(path)`, "

@@ -17,6 +17,7 @@ from structir.ir.expr import Expr, PrimValue, Var
 from structir.ir.struct_info import OBJECT, ShapeStructInfo, StructInfo, TensorStructInfo
 from structir.printer.parser.context import MISSING, Context
 from structir.printer.parser.sizes import SIZE_EXAMPLE, is_number, size_of_string
+from structir.printer.parser.tvm_spellings import counterpart
 from structir.printer.parser.values import path_of, value_of
 from structir.printer.syntax import ANY_SIZE, INFO_OF_NAME, SyntaxForm, info_form
 
@@ -45,6 +46,10 @@ def _read_info(context: Context, node: ast.expr) -> StructInfo:
         node = _quoted(context, node)
     path = path_of(node.func if isinstance(node, ast.Call) else node)
     form = info_form(path[2:]) if path is not None and path.startswith("R.") else None
+    if form is None and path is not None:
+        rewritten = counterpart(path, node)
+        if rewritten is not None:
+            return _read_info(context, rewritten)
     if form is None:
         matches = difflib.get_close_matches((path or "")[2:], INFO_OF_NAME, 1)
         hint = f"did you mean `R.{matches[0]}`?" if matches else None
@@ -55,7 +60,9 @@ def _read_info(context: Context, node: ast.expr) -> StructInfo:
             info: StructInfo = read_form(context, node, form)
             return info
     fields = form.complete({})
-    if _required(form) - fields.keys():
+    if form.rest:
+        fields = {form.fields[0].name: ()}
+    elif _required(form) - fields.keys():
         raise _missing_fields(context, node, form)
     bare: StructInfo = form.node(**fields)
     return bare
@@ -88,13 +95,10 @@ def _lacks_fields(form: SyntaxForm, fields: dict[str, Any]) -> bool:
 
 def _missing_fields(context: Context, node: ast.expr, form: SyntaxForm) -> ParseError:
     """Returns the error of a StructInfo without its required fields."""
-    if form.rest:  # the number of fields is part of the StructInfo
-        example, empty = f"R.{form.name}(R.Tensor, R.Shape)", f"`R.{form.name}()` for no fields, "
-    else:
-        names = [f.keyword for f in form.fields if f.name in _required(form)]
-        example, empty = f"R.{form.name}({', '.join(f'{name}=...' for name in names)})", ""
+    names = [f.keyword for f in form.fields if f.name in _required(form)]
+    example = f"R.{form.name}({', '.join(f'{name}=...' for name in names)})"
     message = f"R.{form.name}: missing fields: expected {example}, found {ast.unparse(node)}"
-    hint = f"give every field: `{example}`; write {empty}`R.Object` for any value"
+    hint = f"give every field: `{example}`; write `R.Object` for any value"
     return context.error(node, message, hint, "E0108")
 
 
@@ -116,6 +120,8 @@ def is_info(node: ast.expr) -> bool:
 def read_form(context: Context, node: ast.Call, form: SyntaxForm) -> Any:
     """Parses a node by its syntax form."""
     fields: dict[str, Any] = {}
+    if form.node is TensorStructInfo:
+        _reject_devices(context, node)
     if form.rest:
         fields[form.fields[0].name] = _infos(context, _rest(node))
     else:
@@ -148,6 +154,17 @@ def read_form(context: Context, node: ast.Call, form: SyntaxForm) -> Any:
     except DiagnosticError as error:
         first = error.diagnostics[0]
         raise context.error(node, first.message, first.hint, first.code) from None
+
+
+def _reject_devices(context: Context, node: ast.Call) -> None:
+    """Rejects `R.Tensor((n, 4), "float32", "cuda:0")`, as TVM names devices."""
+    third = node.args[2:3] if len(node.args) == 3 else []
+    places = [item for item in third if isinstance(getattr(item, "value", None), str)]
+    places += [k.value for k in node.keywords if k.arg == "vdevice"]
+    for place in places:
+        message = f"R.Tensor: expected no device, found {ast.unparse(place)}"
+        hint = 'remove the device, and choose the target: `structir.compile(m, target="cuda")`'
+        raise context.error(place, message, hint, "E0106")
 
 
 def _check_dtype(context: Context, node: ast.Call, fields: dict[str, Any]) -> None:

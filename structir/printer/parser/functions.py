@@ -13,15 +13,17 @@ from structir.build import BuilderScope
 from structir.errors import DiagnosticError
 from structir.ir.dims import Poly
 from structir.ir.expr import NO_ATTRS, Call, Expr, Function, Var
-from structir.ir.struct_info import OBJECT, FuncStructInfo, StructInfo
+from structir.ir.struct_info import OBJECT, FuncStructInfo, PrimStructInfo, StructInfo
 from structir.printer.parser.context import Context
 from structir.printer.parser.forms import info_of, static_of
+from structir.printer.parser.tvm_spellings import dtype_of_scalar
 from structir.printer.parser.values import path_of
 from structir.printer.syntax import FUNC_ATTR, FUNCTION, PRIVATE, SYMBOL_DTYPES
 from structir.solver.program.refine_policy import POLICIES, REFINE
 
 ReadBody = Callable[[Context, list[ast.stmt]], Expr]
 IGNORED_OPTIONS = frozenset({"check_well_formed"})
+TYPE_VAR = "TypeVar"  # TVM prints `n = TypeVar("n")` above a function
 
 
 @attrs.frozen
@@ -42,8 +44,13 @@ class FunctionSignature:
 
 
 def is_declaration(node: ast.expr) -> bool:
-    """Whether `n = <node>` declares a symbolic dim: T.int64(), T.int64, T.Var("n", "int64")."""
+    """Whether `n = <node>` declares a symbolic dim.
+
+    It does as `T.int64()`, `T.int64`, `T.Var("n", "int64")`, `T.dynamic("n")`, `TypeVar("n")`.
+    """
     func = node.func if isinstance(node, ast.Call) else node
+    if isinstance(func, ast.Name):
+        return func.id == TYPE_VAR and isinstance(node, ast.Call)
     if not isinstance(func, ast.Attribute) or not isinstance(func.value, ast.Name):
         return False
     if func.value.id != "T" or func.attr not in SYMBOL_DTYPES:
@@ -133,6 +140,8 @@ def _parameter(context: Context, node: ast.arg) -> Var:
     if node.annotation is None:
         hint = f'`{node.arg}: R.Tensor((n, 4), "float32")`, or `{node.arg}: R.Object` for any value'
         raise context.error(node, f"parameter `{node.arg}` has no annotation", hint, "E0124")
+    if dtype := dtype_of_scalar(node.annotation):
+        return _dim_parameter(context, node, dtype)
     info = info_of(context, node.annotation)
     if type(context.names.get(node.arg)) is Poly and node.arg in context.declared_dims:
         message = f"`{node.arg}` is both a parameter and a symbolic dim"
@@ -140,6 +149,14 @@ def _parameter(context: Context, node: ast.arg) -> Var:
     var = Var(node.arg, info, context.source_map.span(node))
     context.define(node.arg, var)
     return var
+
+
+def _dim_parameter(context: Context, node: ast.arg, dtype: str) -> Var:
+    """Parses the parameter `n: T.int64`: the name denotes the dim with its value."""
+    dim = context.names.get(node.arg)
+    if type(dim) is not Poly:
+        dim = context.declare(node.arg)
+    return Var(node.arg, PrimStructInfo(dtype, dim), context.source_map.span(node))
 
 
 def _attributes(context: Context, node: ast.FunctionDef) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from structir.printer.parser.context import MISSING, AlreadyReported, Context, S
 from structir.printer.parser.forms import static_of
 from structir.printer.parser.functions import (
     FunctionSignature,
+    is_declaration,
     is_function,
     read_function,
     read_signature,
@@ -72,6 +73,7 @@ class ModuleContext:
         self.kernel_nodes: dict[str, ast.FunctionDef] = {}
         self.kernels: dict[str, Kernel] = {}
         self.members: dict[str, None] = {}  # functions and kernels in source order
+        self.declarations: list[ast.stmt] = []  # of dims, above functions
         self.errors: list[DiagnosticError] = []
         self.unknown_results: dict[
             str, set[str]
@@ -127,6 +129,8 @@ class ModuleContext:
     def read(self, tree: ast.Module) -> IRModule:
         """Parses the module of a text; raises all independent errors at once."""
         self.collect(tree.body)
+        for node in self.nodes.values() if self.declarations else ():
+            self.declare_dims(node)
         for name, node in self.kernel_nodes.items():
             self.read_kernel(name, node)
         for name, node in self.nodes.items():
@@ -173,9 +177,21 @@ class ModuleContext:
             hint = f"write `@R.function` or `@I.kernel` above `def {node.name}`"
             message = f"function `{node.name}` has no decorator"
             raise context.error(node, message, hint, "E0124")
+        elif isinstance(node, ast.Assign) and _declares_dims(node):
+            self.declarations.append(node)
         elif not isinstance(node, ast.Import | ast.ImportFrom | ast.Pass) and not _is_ignored(node):
             hint = 'move other Python code under `if __name__ == "__main__":`'
             raise unsupported(context, node, hint, AT_MODULE_LEVEL)
+
+    def declare_dims(self, node: ast.FunctionDef) -> None:
+        """Declares the dims that are declared above a function in it: dims belong to functions."""
+        own = {arg.arg for arg in node.args.args}
+        names = [n.id for inner in self.declarations for n in _bound_names(inner)]
+        text = ast.unparse(node)
+        for name in names:
+            if name not in own and re.search(rf"\b{name}\b", text):
+                declaration = ast.parse(f"{name} = T.int64()").body[0]
+                node.body.insert(0, ast.copy_location(declaration, node))
 
     def attribute(self, context: Context, node: ast.Call) -> None:
         """Parses `I.module_attrs({...})`."""
@@ -282,6 +298,17 @@ class ModuleContext:
             mentioned = pattern.findall("\n".join(lines))
             mentions[name] = [callee for callee in dict.fromkeys(mentioned) if callee in candidates]
         return mentions
+
+
+def _declares_dims(node: ast.Assign) -> bool:
+    """Whether a statement declares dims: `n = T.dynamic("n")`, `n, m = ...`."""
+    values = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
+    return all(map(is_declaration, values))
+
+
+def _bound_names(node: ast.stmt) -> list[ast.Name]:
+    targets: list[ast.expr] = getattr(node, "targets", [])
+    return [n for target in targets for n in ast.walk(target) if isinstance(n, ast.Name)]
 
 
 def _is_ignored(node: ast.stmt) -> bool:

@@ -1,0 +1,313 @@
+"""TVM's spellings that StructIR lacks: the counterpart of each, or the reason that there is none.
+
+The parser reads a call or an annotation in TVM's spelling as its counterpart, and reports the
+reason of one without a counterpart. `docs/coming-from-tvm.md` shows this table.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import inspect
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import attrs
+
+from structir.ir.dtype import DTYPES, is_int
+
+
+@attrs.frozen
+class Spelling:
+    """A pattern in TVM's spelling, and its counterpart with the same names.
+
+    A pattern is a name, a call, or the call of a method of `x`. Its arguments are names; a keyword
+    argument has a default, and `*name` and `**name` stand for all others. Without a counterpart,
+    `note` is the reason and `edit` what to write instead. With `warns`, a warning reports that the
+    counterpart leaves something out.
+    """
+
+    tvm: str
+    structir: str = ""
+    note: str = ""
+    edit: str = ""
+    warns: bool = False
+
+    @property
+    def path(self) -> str:
+        """The dotted name of the pattern; of a method `.name`."""
+        return path_of_pattern(self.tvm)
+
+
+def path_of_pattern(pattern: str) -> str:
+    """Returns the dotted name of a pattern."""
+    name = pattern.partition("(")[0]
+    return name.removeprefix("x") if name.startswith("x.") else name
+
+
+NO_VIRTUAL_MACHINE = "plans run kernels without the instructions of a virtual machine"
+NO_DEVICES = "a program has no devices: the target is an argument of `structir.compile`"
+NO_COLLECTIVES = "a program has no collectives: sharding is derived from it"
+FUNCTION = "`@R.function` above `def f(...)`, in the function that calls it"
+SHARD = "`structir.distributed.shard(module, ...)`"
+TARGET = '`structir.compile(module, target="cuda")`'
+
+# The order is that of the page.
+SPELLINGS: tuple[Spelling, ...] = (
+    Spelling("R.Any", "R.Object"),
+    Spelling("relax.TensorStructInfo(*args, **options)", "R.Tensor(*args, **options)"),
+    Spelling("relax.ShapeStructInfo(*args, **options)", "R.Shape(*args, **options)"),
+    Spelling("relax.TupleStructInfo(fields)", "R.Tuple(fields)"),
+    Spelling("relax.PrimStructInfo(*args, **options)", "R.Prim(*args, **options)"),
+    Spelling("relax.ObjectStructInfo()", "R.Object"),
+    Spelling("relax.TupleGetItem(x, index)", "x[index]"),
+    Spelling("relax.Tuple(fields)", "R.tuple(*fields)"),
+    Spelling("relax.ShapeExpr(sizes)", "R.shape(sizes)"),
+    Spelling("relax.PrimValue(value)", "R.prim_value(value)"),
+    Spelling("relax.StringImm(text)", "R.str(text)"),
+    Spelling("relax.DataTypeImm(dtype)", "R.dtype(dtype)"),
+    Spelling("R.TupleGetItem(x, index)", "x[index]"),
+    Spelling("x.astype(dtype)", "R.astype(x, dtype)"),
+    Spelling("T.FloatImm(dtype, value)", "value"),
+    Spelling("T.IntImm(dtype, value)", "value"),
+    Spelling("T.Cast(dtype, size)", "size", "sizes have one dtype, int64"),
+    Spelling("T.cast(size, dtype)", "size", "sizes have one dtype, int64"),
+    Spelling("T.Add(a, b)", "a + b"),
+    Spelling("T.Sub(a, b)", "a - b"),
+    Spelling("T.Mul(a, b)", "a * b"),
+    Spelling("T.FloorDiv(a, b)", "a // b"),
+    Spelling("T.FloorMod(a, b)", "a % b"),
+    Spelling("T.Max(a, b)", "T.max(a, b)"),
+    Spelling("T.Min(a, b)", "T.min(a, b)"),
+    Spelling("T.truncdiv(a, b)", "T.if_then_else(a >= 0, a // b, -(-a // b))"),
+    Spelling("T.Div(a, b)", "T.if_then_else(a >= 0, a // b, -(-a // b))"),
+    Spelling("T.truncmod(a, b)", "T.if_then_else(a >= 0, a % b, -(-a % b))"),
+    Spelling("T.Mod(a, b)", "T.if_then_else(a >= 0, a % b, -(-a % b))"),
+    Spelling("R.nn.attention_bias(*args, **options)", "R.nn.attention(*args, **options)"),
+    Spelling("R.builtin.stop_lift_params(x)", "x", "the marker has no effect here"),
+    Spelling("R.memory.ensure_zero_offset(x)", "x", "values begin at the start of their memory"),
+    Spelling(
+        "R.print(*values, format='')",
+        "R.call_packed('structir.print', R.str(format), *values, sinfo_args=R.Tuple())",
+        "a function with this call has `pure=False`",
+    ),
+    Spelling(
+        "R.assert_op(condition, format_args=(), format='')",
+        "R.call_packed('structir.assert_op', condition, R.str(format), format_args, "
+        "sinfo_args=R.Tuple())",
+        "a function with this call has `pure=False`; for sizes write `R.require`",
+    ),
+    Spelling("R.hint_on_device(x, *device)", "x", NO_DEVICES, TARGET, warns=True),
+    Spelling("R.to_vdevice(x, *device)", "x", NO_DEVICES, TARGET, warns=True),
+    Spelling("R.null_value()", note="values are not optional", edit="leave the argument out"),
+    Spelling("R.make_closure(*args)", note="closures are functions", edit=FUNCTION),
+    Spelling(
+        "R.invoke_closure(f, args)",
+        note="closures are functions",
+        edit="call it: `f(x)`, with the annotation `f: R.Callable((R.Tensor,), R.Tensor)`",
+    ),
+    Spelling(
+        "R.invoke_pure_closure(f, args)",
+        note="closures are functions",
+        edit="call it: `f(x)`, with the annotation `f: R.Callable((R.Tensor,), R.Tensor)`",
+    ),
+    Spelling(
+        "R.builtin.alloc_tensor(*args)",
+        note=NO_VIRTUAL_MACHINE,
+        edit="`R.memory.alloc_tensor(storage, offset, shape, dtype)`",
+    ),
+    Spelling("R.vm.alloc_storage(*args)", note=NO_VIRTUAL_MACHINE, edit="remove the call"),
+    Spelling("R.vm.alloc_tensor(*args)", note=NO_VIRTUAL_MACHINE, edit="remove the call"),
+    Spelling("R.vm.call_tir_dyn(*args)", note=NO_VIRTUAL_MACHINE, edit="`R.call_kernel`"),
+    Spelling("R.call_tir_dyn(*args)", note=NO_VIRTUAL_MACHINE, edit="`R.call_kernel`"),
+    Spelling(
+        "R.call_builtin_with_ctx(*args)",
+        note=NO_VIRTUAL_MACHINE,
+        edit='`R.call_packed("name", x, sinfo_args=R.Tensor((4,), "float32"))`',
+    ),
+    Spelling("R.ccl.allreduce(*args)", note=NO_COLLECTIVES, edit=SHARD),
+    Spelling("R.ccl.allgather(*args)", note=NO_COLLECTIVES, edit=SHARD),
+    Spelling("R.ccl.broadcast_from_worker0(*args)", note=NO_COLLECTIVES, edit=SHARD),
+    Spelling("R.ccl.scatter_from_worker0(*args)", note=NO_COLLECTIVES, edit=SHARD),
+    Spelling("R.dist.annotate_sharding(*args)", note=NO_COLLECTIVES, edit=SHARD),
+    Spelling("R.dist.redistribute(*args)", note=NO_COLLECTIVES, edit=SHARD),
+    Spelling("R.dist.call_tir(*args)", note=NO_COLLECTIVES, edit=SHARD),
+    Spelling(
+        "R.call_tir(function, args, out_sinfo)",
+        note="TIR functions are kernels here, plain loops over elements",
+        edit="declare the loops under `@I.kernel`, and call "
+        '`R.call_kernel(cls.f, (x,), out_sinfo=R.Tensor((n,), "float32"))`',
+    ),
+    Spelling(
+        "R.call_tir_inplace(function, args, inplace_indices, out_sinfo)",
+        note="kernels write new results, and the compiler reuses memory",
+        edit='`R.call_kernel(cls.f, (x,), out_sinfo=R.Tensor((n,), "float32"))`',
+    ),
+    Spelling(
+        "R.call_inplace_packed(name, *args, inplace_indices=(), sinfo_args=())",
+        "R.call_pure_packed('structir.call_inplace', R.str(name), *args, sinfo_args=sinfo_args)",
+        "the function receives copies",
+    ),
+    Spelling(
+        "R.layout_transform(x, index_map)",
+        note="there is no op for index maps",
+        edit="`R.permute_dims(R.reshape(x, (n // 4, 4)), (1, 0))`",
+    ),
+    Spelling(
+        "R.vision.non_max_suppression(*args)",
+        note="there is no op with this interface",
+        edit="`R.vision.all_class_non_max_suppression(boxes, scores, ...)`",
+    ),
+    Spelling(
+        "R.vision.multibox_transform_loc(*args)",
+        note="there is no op with this interface",
+        edit="write the arithmetic with `R.exp`, `R.multiply` and `R.concat`",
+    ),
+)
+VALUES = {"nn.pad": {"replicate": "edge"}}  # of attributes, by op
+PREFIXES = {"relax.op.": "R.", "relax.": "R."}  # for all other names
+
+
+@cache
+def spellings() -> Mapping[str, Spelling]:
+    """Returns the table by dotted names."""
+    return {spelling.path: spelling for spelling in SPELLINGS}
+
+
+def spelling_of(path: str) -> Spelling | None:
+    """Returns the entry of a dotted name, of a method `.name`, or None."""
+    if dtype := _scalar(path):
+        return Spelling(f"T.{dtype}(value)", "value")
+    return spellings().get(path)
+
+
+def _scalar(path: str) -> str | None:
+    head, _, dtype = path.partition(".")
+    return dtype if head == "T" and dtype in DTYPES else None
+
+
+def counterpart(path: str, node: ast.expr) -> ast.expr | None:
+    """Returns an expression of this dotted name in StructIR's spelling.
+
+    Returns None for one without a counterpart, and if the arguments do not match the pattern.
+    """
+    spelling = spelling_of(path)
+    dtype = _scalar(path)
+    if dtype and not isinstance(node, ast.Call):
+        return _located(_expression(f"R.Prim({dtype!r})"), node)
+    if spelling is not None:
+        return _rewritten(spelling, node) if spelling.structir else None
+    prefix = next((prefix for prefix in PREFIXES if path.startswith(prefix)), None)
+    if prefix is None:
+        return None
+    name = _expression(PREFIXES[prefix] + path.removeprefix(prefix))
+    if isinstance(node, ast.Call):
+        return _located(ast.Call(name, node.args, node.keywords), node)
+    return _located(name, node)
+
+
+def dtype_of_scalar(node: ast.expr) -> str | None:
+    """Returns the integer dtype of the annotation `T.int64` of a parameter, or None."""
+    is_member = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+    if not is_member or node.value.id != "T":  # type: ignore[attr-defined]
+        return None
+    dtype: str = node.attr  # type: ignore[attr-defined]
+    return dtype if dtype in DTYPES and is_int(dtype) else None
+
+
+def _rewritten(spelling: Spelling, node: ast.expr) -> ast.expr | None:
+    pattern = _expression(spelling.tvm)
+    if not isinstance(pattern, ast.Call):
+        extra = isinstance(node, ast.Call) and (node.args or node.keywords)
+        return None if extra else _located(_expression(spelling.structir), node)
+    if not isinstance(node, ast.Call):
+        return None
+    args = list(node.args)
+    names = _signature(pattern)
+    if spelling.path.startswith("."):
+        args = [node.func.value, *args]  # type: ignore[attr-defined]
+        names = names.replace(parameters=[_parameter("x"), *names.parameters.values()])
+    if any(isinstance(arg, ast.Starred) for arg in args) or None in [k.arg for k in node.keywords]:
+        return None
+    try:
+        bound = names.bind(*args, **{str(k.arg): k.value for k in node.keywords})
+    except TypeError:
+        return None
+    bound.apply_defaults()
+    return _located(_Substitution(bound.arguments).visit(_expression(spelling.structir)), node)
+
+
+def _parameter(name: str) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def _signature(pattern: ast.Call) -> inspect.Signature:
+    """Returns the parameters of a pattern; those of its keywords have defaults."""
+    parameters: list[inspect.Parameter] = []
+    kind: Any = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    for item in pattern.args:
+        name = ast.unparse(item)
+        if name.startswith("*"):
+            parameters.append(inspect.Parameter(name[1:], inspect.Parameter.VAR_POSITIONAL))
+            kind = inspect.Parameter.KEYWORD_ONLY
+        else:
+            parameters.append(_parameter(name))
+    for keyword in pattern.keywords:
+        if keyword.arg is None:
+            name = ast.unparse(keyword.value)
+            parameters.append(inspect.Parameter(name, inspect.Parameter.VAR_KEYWORD))
+        else:
+            parameters.append(inspect.Parameter(keyword.arg, kind, default=keyword.value))
+    return inspect.Signature(parameters)
+
+
+class _Substitution(ast.NodeTransformer):
+    """Replaces the names of a pattern by arguments."""
+
+    def __init__(self, values: Mapping[str, object]) -> None:
+        self.values = values
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        value = self.values.get(node.id, node)
+        return value if isinstance(value, ast.expr) else node
+
+    def visit_Call(self, node: ast.Call) -> ast.Call:
+        args: list[ast.expr] = []
+        for item in node.args:
+            if isinstance(item, ast.Starred) and isinstance(item.value, ast.Name):
+                args += self._items(item.value.id)
+            else:
+                args.append(self.visit(item))
+        keywords: list[ast.keyword] = []
+        for keyword in node.keywords:
+            if keyword.arg is None:
+                options = self.values.get(ast.unparse(keyword.value), {})
+                keywords += [ast.keyword(k, v) for k, v in options.items()]  # type: ignore[attr-defined]
+            else:
+                keywords.append(ast.keyword(keyword.arg, self.visit(keyword.value)))
+        return ast.Call(node.func, args, keywords)
+
+    def _items(self, name: str) -> list[ast.expr]:
+        value = self.values.get(name, ())
+        if isinstance(value, ast.Tuple | ast.List):
+            return value.elts
+        return list(value) if isinstance(value, tuple) else [value]  # type: ignore[list-item]
+
+
+@cache
+def _parsed(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body
+
+
+def _expression(text: str) -> ast.expr:
+    return copy.deepcopy(_parsed(text))
+
+
+def _located(node: ast.expr, source: ast.expr) -> ast.expr:
+    """Gives new nodes the location of the source; nodes taken from the source keep theirs."""
+    own = {id(inner) for inner in ast.walk(source)}
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.expr | ast.keyword) and id(inner) not in own:
+            ast.copy_location(inner, source)
+    return node

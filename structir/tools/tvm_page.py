@@ -1,0 +1,61 @@
+"""Generates the table of TVM's spellings in a page:
+`python -m structir.tools.tvm_page docs/coming-from-tvm.md`.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from structir.printer.parser.tvm_spellings import SPELLINGS, VALUES, Spelling
+
+START, END = "<!-- spellings: generated -->\n", "<!-- end of spellings -->\n"
+FORMS = (
+    (
+        '`n = T.dynamic("n", "int64")`, `n = TypeVar("n")`',
+        "`n = T.int64()`",
+        "also above functions",
+    ),
+    ("`n: T.int64`, a parameter", '`n: R.Prim("int64", value="n")`', "`n` is also a size"),
+    ("`relax.op.add(x, y)`, and all other names of `relax`", "`R.add(x, y)`", ""),
+    ("`T.float32(value)`, and all other dtypes", "`value`", ""),
+    ("bare `R.Tuple`", "`R.Tuple()`", "the tuple without fields"),
+    ("`ty_args=`", "`sinfo_args=`", ""),
+    ("`out_ty=`", "`out_sinfo=`", ""),
+    ('`out_dtype="void"`, `out_dtype=""`', "no argument", "the dtype of the operands"),
+    ('`R.Tensor(shape, "void")`', "`R.Tensor(shape)`", "an unknown dtype"),
+    (
+        '`R.call_dps_packed("f", args, out_sinfo=...)`',
+        '`R.call_pure_packed("structir.call_dps", ...)`',
+        "the function receives its operands and new arrays for its results",
+    ),
+    ('`metadata["relax.expr.Constant"][0]`', "the same", '`parse(text, constants={"...": [...]})`'),
+)
+
+
+def table() -> str:
+    """Returns the table in Markdown."""
+    rows = [*FORMS, *map(_row, SPELLINGS)]
+    for op, values in VALUES.items():
+        rows += [(f'`"{old}"` in `R.{op}`', f'`"{new}"`', "") for old, new in values.items()]
+    lines = [" | ".join(["", *row]).strip() + " |" for row in rows]
+    return "\n".join(["| TVM | StructIR | difference |", "|---|---|---|", *lines, ""])
+
+
+def _row(spelling: Spelling) -> tuple[str, str, str]:
+    if spelling.structir:
+        return f"`{spelling.tvm}`", f"`{spelling.structir}`", spelling.note
+    note = f"{spelling.note}; {spelling.edit}".replace("|", "\\|")
+    return f"`{spelling.tvm}`", "no counterpart", note
+
+
+def page(text: str) -> str:
+    """Returns a page with the table between its marks."""
+    before, _, rest = text.partition(START)
+    _, _, after = rest.partition(END)
+    return f"{before}{START}\n{table()}\n{END}{after}"
+
+
+if __name__ == "__main__":
+    path = Path(sys.argv[1])
+    path.write_text(page(path.read_text(encoding="utf-8")), encoding="utf-8")
