@@ -47,6 +47,7 @@ FLOORS = (
     "frontend",
     "distributed",
     "tools",
+    "__main__",
 )
 # Rooms that work for every op and know none. A word of theirs that is also an op's name is one of
 # another vocabulary: of bodies, of monoids, of Python and NumPy, or one that is listed here.

@@ -10,10 +10,14 @@ import time
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from numba.core.registry import cpu_target
 
 import structir
+from structir.backend.cpu.library import store_code_uninterrupted
+from structir.backend.cpu.registries import read_all
 from structir.interrupts import defer_interrupts, repeat_dropped_interrupts
 from structir.lazy import lazy_module
 
@@ -48,6 +52,27 @@ def test_errors_pass_and_other_threads_are_left_alone() -> None:
     thread.start()
     thread.join()
     assert seen == [signal.default_int_handler]
+
+
+def test_machine_code_is_stored_before_an_interrupt() -> None:
+    stored = []
+
+    class Engine:
+        def finalize_object(self) -> None:
+            signal.raise_signal(signal.SIGINT)
+            stored.append("code")
+
+    codegen = SimpleNamespace(_engine=Engine())
+    for _ in range(2):  # the second call changes nothing
+        store_code_uninterrupted(codegen)
+    with pytest.raises(KeyboardInterrupt):
+        codegen._engine.finalize_object()
+    assert stored == ["code"]
+
+
+def test_the_engine_of_numba_stores_machine_code_before_an_interrupt() -> None:
+    read_all()
+    assert "finalize_object" in vars(cpu_target.target_context.codegen()._engine)
 
 
 def test_an_interrupt_within_an_import_is_raised_after_it(

@@ -21,6 +21,23 @@ class _Detached:
         """Where they are, if machine code has been made."""
 
 
+def store_code_uninterrupted(codegen: Any) -> None:
+    """Defers interrupts while LLVM hands over machine code, also of libraries of numba.
+
+    LLVM calls Python with the code. An exception in the callback is dropped, and the code with it.
+    """
+    engine = codegen._engine
+    if "finalize_object" in vars(engine):
+        return
+    finalize = engine.finalize_object
+
+    def finalize_uninterrupted() -> None:
+        with defer_interrupts():
+            finalize()
+
+    engine.finalize_object = finalize_uninterrupted
+
+
 class KernelLibrary(JITCodeLibrary):  # type: ignore[misc,unused-ignore]
     """A function with all that it calls.
 

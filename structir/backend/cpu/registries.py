@@ -16,6 +16,7 @@ from numba.core.imputils import builtin_registry
 from numba.core.registry import cpu_target
 from numba.core.typing.templates import builtin_registry as typing_registry
 
+from structir.backend.cpu.library import store_code_uninterrupted
 from structir.interrupts import defer_interrupts
 from structir.lazy import lazy_module
 
@@ -48,6 +49,7 @@ def read_all() -> bool:
     context: Any = cpu_target.target_context
     with defer_interrupts(), _refreshed_by(_read_nothing, context):
         type(context).refresh(context)
+        store_code_uninterrupted(context.codegen())
         _is_complete = True
     return True
 
@@ -61,6 +63,7 @@ def all_read() -> bool:
 def _read_common() -> None:
     with defer_interrupts():
         _read_common_registries(cpu_target.target_context)
+        store_code_uninterrupted(cpu_target.target_context.codegen())
 
 
 def _read_common_registries(context: Any) -> None:
