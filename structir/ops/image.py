@@ -274,7 +274,8 @@ def grid_sample_signature(call: CallView) -> ResolvedSignature:
     in_axes = in_layout(call, layout, {"N": "n", "C": "c", "H": "[h]", "W": "[w]"})
     out_axes = in_layout(call, layout, {"N": "n", "C": "c", "H": "a", "W": "b"})
     signature = (
-        f"{access_text('data', in_axes)}, grid[n, [g], a, b] -> {access_text('out', out_axes)}"
+        f"{access_text('data', in_axes)} @ F1, grid[n, [g], a, b] @ F2 -> "
+        f"{access_text('out', out_axes)} @ F1"
     )
     attributes = {
         "interpolation": SAMPLING_METHODS.index(call["method"]),
