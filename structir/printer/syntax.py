@@ -230,6 +230,7 @@ CALL_PURE_PACKED = "call_pure_packed"
 CALL_KERNEL = "call_kernel"
 OUT_SINFO = "out_sinfo"
 KERNEL = "kernel"
+TIR_FUNCTION = "prim_func"
 ZEROS, EMPTY, PART = "zeros", "empty", "part"
 SHARED, SYNC = "shared", "sync_threads"  # for the threads of a block
 TARGET, BLOCKS, THREADS = "target", "blocks", "threads"  # of kernels for a GPU

@@ -27,6 +27,7 @@ from structir.printer.parser.functions import (
 )
 from structir.printer.parser.kernels import is_kernel, read_kernel
 from structir.printer.parser.statements import read_body
+from structir.printer.parser.tir_functions import is_tir_function, kernel_syntax
 from structir.printer.parser.values import AT_MODULE_LEVEL, path_of, unsupported
 from structir.printer.syntax import IR_MODULE, MODULE_ATTRS
 
@@ -165,6 +166,8 @@ class ModuleContext:
             self.name, self.functions_are_bare = node.name, False
             self.aliases.add(node.name)
             self.collect(node.body)
+        elif isinstance(node, ast.FunctionDef) and is_tir_function(node):
+            self.member(context, kernel_syntax(context, node))
         elif isinstance(node, ast.FunctionDef) and (is_function(node) or is_kernel(node)):
             if node.name in self.members:
                 hint = f"rename one: `def {node.name}_1(...)`"

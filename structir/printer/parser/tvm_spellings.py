@@ -16,6 +16,7 @@ from typing import Any
 import attrs
 
 from structir.ir.dtype import DTYPES, is_int
+from structir.printer.parser.values import path_of
 
 
 @attrs.frozen
@@ -134,10 +135,9 @@ SPELLINGS: tuple[Spelling, ...] = (
     Spelling("R.dist.redistribute(*args)", note=NO_COLLECTIVES, edit=SHARD),
     Spelling("R.dist.call_tir(*args)", note=NO_COLLECTIVES, edit=SHARD),
     Spelling(
-        "R.call_tir(function, args, out_sinfo)",
-        note="TIR functions are kernels here, plain loops over elements",
-        edit="declare the loops under `@I.kernel`, and call "
-        '`R.call_kernel(cls.f, (x,), out_sinfo=R.Tensor((n,), "float32"))`',
+        "R.call_tir(function, args, out_sinfo=(), tir_vars=())",
+        "R.call_kernel(function, (*args, *tir_vars), out_sinfo=out_sinfo)",
+        "`@T.prim_func` parses as a kernel, in the common form",
     ),
     Spelling(
         "R.call_tir_inplace(function, args, inplace_indices, out_sinfo)",
@@ -166,6 +166,8 @@ SPELLINGS: tuple[Spelling, ...] = (
     ),
 )
 VALUES = {"nn.pad": {"replicate": "edge"}}  # of attributes, by op
+RENAMED = {"out_ty": "out_sinfo", "ty_args": "sinfo_args"}  # keyword arguments
+SEQUENCES = ("R.shape", "R.tuple")
 PREFIXES = {"relax.op.": "R.", "relax.": "R."}  # for all other names
 
 
@@ -231,7 +233,8 @@ def _rewritten(spelling: Spelling, node: ast.expr) -> ast.expr | None:
     if any(isinstance(arg, ast.Starred) for arg in args) or None in [k.arg for k in node.keywords]:
         return None
     try:
-        bound = names.bind(*args, **{str(k.arg): k.value for k in node.keywords})
+        options = {RENAMED.get(str(k.arg), str(k.arg)): k.value for k in node.keywords}
+        bound = names.bind(*args, **options)
     except TypeError:
         return None
     bound.apply_defaults()
@@ -288,8 +291,19 @@ class _Substitution(ast.NodeTransformer):
                 keywords.append(ast.keyword(keyword.arg, self.visit(keyword.value)))
         return ast.Call(node.func, args, keywords)
 
+    def visit_Tuple(self, node: ast.Tuple) -> ast.Tuple:
+        items: list[ast.expr] = []
+        for item in node.elts:
+            if isinstance(item, ast.Starred) and isinstance(item.value, ast.Name):
+                items += self._items(item.value.id)
+            else:
+                items.append(self.visit(item))
+        return ast.Tuple(items, ast.Load())
+
     def _items(self, name: str) -> list[ast.expr]:
         value = self.values.get(name, ())
+        if isinstance(value, ast.Call) and path_of(value.func) in SEQUENCES:
+            value = value.args[0] if path_of(value.func) == "R.shape" else ast.Tuple(value.args)
         if isinstance(value, ast.Tuple | ast.List):
             return value.elts
         return list(value) if isinstance(value, tuple) else [value]  # type: ignore[list-item]

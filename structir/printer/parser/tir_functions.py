@@ -1,0 +1,467 @@
+"""Translates `@T.prim_func` of TVM to the syntax of `@I.kernel`, in the common form.
+
+The common form has buffers, loops (`T.grid`, `T.serial`, `T.parallel`, ...), blocks with spatial
+and reduction axes, `T.init`, `T.where`, and scalar expressions. Loops run in order: a schedule of TVM
+(threads, vectors, unrolling) has no effect on the result. Operands come first, then scalar
+parameters, then the buffers that the function writes.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from structir.ir.dtype import DTYPES, is_float
+from structir.printer.parser.context import Context
+from structir.printer.parser.values import path_of
+from structir.printer.syntax import KERNEL, TIR_FUNCTION
+
+LOOPS = frozenset({"serial", "parallel", "vectorized", "unroll", "thread_binding"})
+BLOCKS = frozenset({"block", "sblock"})
+ALLOCATIONS = frozenset({"alloc_buffer", "sblock_alloc_buffer", "alloc_tensor"})
+IGNORED = frozenset(
+    {"reads", "writes", "func_attr", "evaluate", "block_attr", "sblock_attr", "attr"}
+)
+SPATIAL, REDUCTION = "S", "R"
+AXES = {"spatial": SPATIAL, "reduce": REDUCTION, "S": SPATIAL, "R": REDUCTION}
+BINARY: dict[str, ast.operator] = {
+    "floordiv": ast.FloorDiv(),
+    "floormod": ast.Mod(),
+    "pow": ast.Pow(),
+    "power": ast.Pow(),
+    "shift_left": ast.LShift(),
+    "shift_right": ast.RShift(),
+    "bitwise_and": ast.BitAnd(),
+    "bitwise_or": ast.BitOr(),
+    "bitwise_xor": ast.BitXor(),
+    "Add": ast.Add(),
+    "Sub": ast.Sub(),
+    "Mul": ast.Mult(),
+    "FloorDiv": ast.FloorDiv(),
+    "FloorMod": ast.Mod(),
+}
+COMPARISONS: dict[str, ast.cmpop] = {
+    "LT": ast.Lt(),
+    "LE": ast.LtE(),
+    "GT": ast.Gt(),
+    "GE": ast.GtE(),
+    "EQ": ast.Eq(),
+    "NE": ast.NotEq(),
+}
+PYTHON_NAMES = {"max": "max", "min": "min", "Max": "max", "Min": "min", "abs": "abs", "fabs": "abs"}
+LARGEST = {  # of floats
+    "float16": 65504.0,
+    "bfloat16": 3.3895313892515355e38,
+    "float32": 3.4028234663852886e38,
+    "float64": 1.7976931348623157e308,
+}
+
+
+def is_tir_function(node: ast.stmt) -> bool:
+    """Whether a statement is a function decorated with @T.prim_func."""
+    if not isinstance(node, ast.FunctionDef):
+        return False
+    decorators = [d.func if isinstance(d, ast.Call) else d for d in node.decorator_list]
+    return any(path_of(d) == f"T.{TIR_FUNCTION}" for d in decorators)
+
+
+def kernel_syntax(context: Context, node: ast.FunctionDef) -> ast.FunctionDef:
+    """Returns a function of TVM in the syntax of a kernel; raises ParseError for other forms."""
+    return _Translation(context, node).kernel()
+
+
+@attrs.frozen
+class _Start:
+    """Statements that run before the first step of reduction loops."""
+
+    statements: tuple[ast.stmt, ...]
+    steps: Mapping[str, ast.expr]  # the first value of each reduction loop
+
+
+Item = ast.stmt | _Start
+
+
+class _Translation:
+    """The translation of one function."""
+
+    def __init__(self, context: Context, node: ast.FunctionDef) -> None:
+        self.context, self.node = context, node
+        self.buffers: dict[str, ast.expr] = {}  # annotations by name
+        self.handles = {a.arg: a.arg for a in node.args.args}  # the buffer of each parameter
+        self.axes: dict[str, ast.expr] = {}  # the value of each axis of a block
+        self.loops: dict[str, ast.expr] = {}  # the first value of each enclosing loop
+        self.dims: list[ast.stmt] = []
+
+    def kernel(self) -> ast.FunctionDef:
+        """Returns the kernel."""
+        for item in self.node.args.args:
+            if _called(item.annotation, "Buffer"):
+                self.buffers[item.arg] = self.tensor(item.annotation)
+        body = self.finished(self.block(self.node.body))
+        written = set(_written(body))
+        params = [self.parameter(item) for item in self.node.args.args]
+        scalars = [p for p in params if p.arg not in self.buffers]
+        read = [p for p in params if p.arg in self.buffers and p.arg not in written]
+        results = [p for p in params if p.arg in written]
+        args = ast.arguments([], [*read, *scalars, *results], None, [], [], None, [])
+        body = [*self.dims, *body] or [ast.Pass()]
+        decorator = ast.parse(f"I.{KERNEL}", mode="eval").body
+        kernel = ast.FunctionDef(self.node.name, args, body, [decorator])
+        return _located(kernel, self.node)  # type: ignore[no-any-return]
+
+    def wrong(self, node: ast.AST, message: str, hint: str) -> Exception:
+        """Returns the error of a form that has no counterpart in kernels."""
+        return self.context.error(node, f"{self.node.name}: {message}", hint, "E0136")
+
+    # ---- parameters
+
+    def parameter(self, item: ast.arg) -> ast.arg:
+        """Returns a parameter of the kernel: a tensor, or a scalar."""
+        name = self.handles[item.arg]
+        if name in self.buffers:
+            return ast.copy_location(ast.arg(name, self.buffers[name]), item)
+        dtype = (path_of(item.annotation) or "").removeprefix("T.") if item.annotation else ""
+        if dtype not in DTYPES:
+            found = "nothing" if item.annotation is None else ast.unparse(item.annotation)
+            message = f"parameter `{item.arg}`: expected a buffer or a scalar, found {found}"
+            raise self.wrong(item, message, f'`{item.arg}: T.Buffer((n,), "float32")`')
+        text = f"R.Prim({dtype!r})"
+        if not is_float(dtype):
+            name, text = f"{name}_value", f"R.Prim('int64', value={name!r})"
+        return ast.copy_location(ast.arg(name, ast.parse(text, mode="eval").body), item)
+
+    def tensor(self, node: Any, skipped: int = 0) -> ast.expr:
+        """Returns `T.Buffer(shape, dtype)` or a similar call as `R.Tensor(shape, dtype)`."""
+        named = {k.arg: k.value for k in node.keywords}
+        items = [*node.args[skipped:]]
+        shape = items[0] if items else named.get("shape")
+        dtype = items[1] if len(items) > 1 else named.get("dtype", ast.Constant("float32"))
+        if shape is None:
+            raise self.wrong(node, "expected the shape of a buffer", '`T.Buffer((n,), "float32")`')
+        sizes = shape.elts if isinstance(shape, ast.Tuple | ast.List) else [shape]
+        plain = ast.Tuple([self.value(size) for size in sizes], ast.Load())
+        function = ast.parse("R.Tensor", mode="eval").body
+        tensor: ast.expr = _located(ast.Call(function, [plain, dtype], []), node)
+        return tensor
+
+    # ---- statements
+
+    def block(self, nodes: Sequence[ast.stmt]) -> list[Item]:
+        """Translates statements in order."""
+        items: list[Item] = []
+        for k, node in enumerate(nodes):
+            condition = _argument(node, "where")
+            if condition is not None:
+                rest = self.finished(self.block(nodes[k + 1 :]))
+                items.append(_located(ast.If(self.value(condition), rest, []), node))
+                break
+            items += self.statement(node)
+        return items
+
+    def finished(self, items: Sequence[Item]) -> list[ast.stmt]:
+        """Returns the statements of a loop body; starts become branches on the first step."""
+        statements: list[ast.stmt] = []
+        for item in items:
+            if isinstance(item, ast.stmt):
+                statements.append(item)
+            elif not item.steps:
+                statements += item.statements
+            else:
+                tests: list[ast.expr] = [
+                    ast.Compare(ast.Name(name, ast.Load()), [ast.Eq()], [copy.deepcopy(first)])
+                    for name, first in item.steps.items()
+                ]
+                test: ast.expr = tests[0] if len(tests) == 1 else ast.BoolOp(ast.And(), tests)
+                statements.append(_located(ast.If(test, list(item.statements), []), self.node))
+        return statements
+
+    def statement(self, node: ast.stmt) -> list[Item]:
+        """Translates one statement."""
+        match node:
+            case ast.For():
+                return self.loop(node)
+            case ast.With(items=[ast.withitem(context_expr=ast.Call() as call)]):
+                return self.with_block(node, call)
+            case ast.Assign(targets=[target], value=value):
+                return self.assignment(node, target, value)
+            case ast.AnnAssign(target=ast.Name(), value=ast.expr() as value):
+                return self.assignment(node, node.target, value)
+            case ast.AugAssign():
+                target, value = self.value(node.target), self.value(node.value)
+                return [_located(ast.AugAssign(target, node.op, value), node)]  # type: ignore[arg-type]
+            case ast.If():
+                then, other = (self.finished(self.block(b)) for b in (node.body, node.orelse))
+                return [_located(ast.If(self.value(node.test), then, other), node)]
+            case ast.While():
+                body = self.finished(self.block(node.body))
+                return [_located(ast.While(self.value(node.test), body, []), node)]
+            case ast.Expr(value=ast.Call(func=func)) if _is_ignored(func):
+                return []
+            case ast.Expr(value=ast.Constant()) | ast.Pass():
+                return []
+        text = ast.unparse(node).splitlines()[0]
+        hint = "write the loops under `@I.kernel`: assignments, `for i in range(n)`, `if`, `while`"
+        raise self.wrong(node, f"no counterpart in kernels: `{text}`", hint)
+
+    def loop(self, node: ast.For) -> list[Item]:
+        """Translates a loop over `range`, `T.grid`, or one of TVM's kinds of loops."""
+        call: Any = node.iter
+        kind = (path_of(call.func) or "") if isinstance(call, ast.Call) else ""
+        kind = kind.removeprefix("T.")
+        targets = node.target.elts if isinstance(node.target, ast.Tuple) else [node.target]
+        if kind == "grid":
+            ranges = [[ast.Constant(0), extent] for extent in call.args]
+        elif kind in LOOPS or kind == "range":
+            ends = call.args[:2] if len(call.args) > 1 else [ast.Constant(0), *call.args]
+            ranges = [[end for end in ends if not isinstance(getattr(end, "value", 0), str)]]
+        else:
+            ranges = []
+        if len(ranges) != len(targets) or not all(isinstance(t, ast.Name) for t in targets):
+            message = f"no counterpart in kernels: a loop over {ast.unparse(node.iter)}"
+            raise self.wrong(node.iter, message, "`for i in range(n):` or `T.grid(n, m)`")
+        names = [str(getattr(target, "id", "")) for target in targets]
+        starts = [self.value(first) for first, _ in ranges]
+        self.loops |= dict(zip(names, starts, strict=True))
+        body = self.block(node.body)
+        for name, first, (_, stop) in reversed(list(zip(names, starts, ranges, strict=True))):
+            body = self.around(node, body, name, first, self.value(stop))
+        return body
+
+    def around(
+        self, node: ast.For, body: list[Item], name: str, first: ast.expr, stop: ast.expr
+    ) -> list[Item]:
+        """Returns one loop; a start that is alone in a reduction loop moves before it."""
+        moved: list[Item] = []
+        if len(body) == 2 and isinstance(body[0], _Start) and name in body[0].steps:
+            rest = {n: v for n, v in body[0].steps.items() if n != name}
+            moved, body = [attrs.evolve(body[0], steps=rest)], body[1:]
+        is_zero = isinstance(first, ast.Constant) and first.value == 0
+        bounds = [stop] if is_zero else [first, stop]
+        iterator = ast.Call(ast.Name("range", ast.Load()), bounds, [])
+        target = ast.Name(name, ast.Store())
+        statements = self.finished(body) or [ast.Pass()]
+        return [*moved, _located(ast.For(target, iterator, statements, []), node)]
+
+    def with_block(self, node: ast.With, call: ast.Call) -> list[Item]:
+        """Translates a block; its `T.init` becomes a start."""
+        if not any(_called(call, name) for name in BLOCKS):
+            message = f"no counterpart in kernels: `with {ast.unparse(call)}`"
+            raise self.wrong(node, message, "blocks, loops and assignments")
+        reductions: dict[str, ast.expr] = {}
+        body, start = [], []
+        for item in node.body:
+            axes = self.axes_of(item)
+            if axes is not None:
+                reductions |= axes
+            elif isinstance(item, ast.With) and _called(item.items[0].context_expr, "init"):
+                start = self.finished(self.block(item.body))
+            else:
+                body.append(item)
+        items = self.block(body)
+        if not start:
+            return items
+        statements = self.finished(items)
+        whole = statements[0] if len(statements) == 1 else None
+        update = whole or _located(ast.If(ast.Constant(True), statements, []), node)
+        return [_Start(tuple(start), reductions), update]
+
+    def axes_of(self, node: ast.stmt) -> dict[str, ast.expr] | None:
+        """Records the axes that a statement declares; returns the loops of reduction axes."""
+        call = node.value if isinstance(node, ast.Assign) else None
+        path = path_of(call.func) if isinstance(call, ast.Call) else None
+        if path is None or not path.startswith("T.axis.") or not isinstance(call, ast.Call):
+            return None
+        target: Any = node.targets[0]  # type: ignore[attr-defined]
+        names = [item.id for item in getattr(target, "elts", [target])]
+        if path == "T.axis.remap":
+            kinds = str(getattr(call.args[0], "value", ""))
+            values = getattr(call.args[1], "elts", [])
+        else:
+            kinds, values = AXES.get(path.rpartition(".")[2], ""), call.args[1:]
+        if not (len(kinds) == len(values) == len(names)) or set(kinds) - {SPATIAL, REDUCTION}:
+            message = f"no counterpart in kernels: `{ast.unparse(node)}`"
+            raise self.wrong(node, message, '`i, k = T.axis.remap("SR", [i, k])`')
+        loops: dict[str, ast.expr] = {}
+        for name, kind, value in zip(names, kinds, values, strict=True):
+            self.axes[name] = self.value(value)
+            if kind == REDUCTION:
+                mentioned = [n.id for n in ast.walk(self.axes[name]) if isinstance(n, ast.Name)]
+                loops |= {loop: self.loops[loop] for loop in mentioned if loop in self.loops}
+        return loops
+
+    def assignment(self, node: ast.stmt, target: ast.expr, value: ast.expr) -> list[Item]:
+        """Translates a declaration of a dim or buffer, or an assignment."""
+        name = target.id if isinstance(target, ast.Name) else ""
+        if name and _called(value, "match_buffer"):
+            source = getattr(value.args[0], "id", "")  # type: ignore[attr-defined]
+            if source not in self.handles:
+                message = f"no counterpart in kernels: `{ast.unparse(node)}`"
+                raise self.wrong(node, message, "match the parameters of the function")
+            self.handles[source] = name
+            self.buffers[name] = self.tensor(value, 1)
+            return []
+        if name and any(_called(value, kind) for kind in ALLOCATIONS):
+            tensor: Any = self.tensor(value)
+            function = ast.parse("T.empty", mode="eval").body
+            scratch = ast.Call(function, tensor.args, [])
+            return [_located(ast.Assign([target], scratch), node)]
+        if name and isinstance(value, ast.Call) and not value.args and _scalar_path(value.func):
+            declaration = ast.parse(f"{name} = T.int64()").body[0]
+            self.dims.append(_located(declaration, node))
+            return []
+        if name:
+            return [_located(ast.Assign([target], self.value(value)), node)]
+        return [_located(ast.Assign([self.value(target)], self.value(value)), node)]
+
+    # ---- scalar expressions
+
+    def value(self, node: ast.expr) -> ast.expr:
+        """Translates a scalar expression; axes of blocks become their values."""
+        scalar: ast.expr = _located(_Scalars(self.axes).visit(copy.deepcopy(node)), node)
+        return scalar
+
+
+class _Scalars(ast.NodeTransformer):
+    """Rewrites scalar functions of TIR as those of kernels."""
+
+    def __init__(self, axes: Mapping[str, ast.expr]) -> None:
+        self.axes = axes
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        value = self.axes.get(node.id)
+        return node if value is None else copy.deepcopy(value)
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        path = path_of(node.func) or ""
+        if not path.startswith("T."):
+            return self.generic_visit(node)  # type: ignore[return-value]
+        name, args = path.removeprefix("T."), [self.visit(arg) for arg in node.args]
+        rewrite = _REWRITES.get(name)
+        if rewrite is not None:
+            return rewrite(args)
+        if name in DTYPES and len(args) == 1:
+            return _converted(name, args[0])
+        if name in BINARY and len(args) == 2:
+            return ast.BinOp(args[0], BINARY[name], args[1])
+        if name in COMPARISONS and len(args) == 2:
+            return ast.Compare(args[0], [COMPARISONS[name]], [args[1]])
+        if name in PYTHON_NAMES:
+            return ast.Call(ast.Name(PYTHON_NAMES[name], ast.Load()), args, [])
+        return ast.Call(node.func, args, [])
+
+
+def _converted(dtype: str, value: ast.expr) -> ast.expr:
+    """Returns a number in a dtype: a literal takes the dtype of the other operand."""
+    sign = value.operand if isinstance(value, ast.UnaryOp) else value
+    if isinstance(sign, ast.Constant) and type(sign.value) in (int, float):
+        number = ast.literal_eval(value)
+        literal = ast.Constant(float(number) if is_float(dtype) else number)
+        return literal if number >= 0 else ast.UnaryOp(ast.USub(), _absolute(literal))
+    if isinstance(value, ast.Call) and path_of(value.func) == "float":
+        return value
+    computed = {"float16": "float32", "bfloat16": "float32"}.get(dtype, dtype)
+    if isinstance(sign, ast.Constant) and isinstance(sign.value, str):  # T.float32("inf")
+        return ast.Call(ast.Name("float", ast.Load()), [sign], [])
+    return ast.Call(ast.parse(f"T.{computed}", mode="eval").body, [value], [])
+
+
+def _absolute(literal: ast.Constant) -> ast.Constant:
+    return ast.Constant(-literal.value)  # type: ignore[operator]
+
+
+def _choice(args: list[ast.expr]) -> ast.expr:
+    condition, then, otherwise = args
+    return ast.IfExp(condition, then, otherwise)
+
+
+def _toward_zero(operator: ast.operator) -> Callable[[list[ast.expr]], ast.expr]:
+    """Returns the rewriting of a division or remainder that is rounded toward zero."""
+
+    def rewrite(args: list[ast.expr]) -> ast.expr:
+        left, right = args
+        positive = ast.Compare(left, [ast.GtE()], [ast.Constant(0)])
+        negated = ast.UnaryOp(ast.USub(), copy.deepcopy(left))
+        other = ast.UnaryOp(ast.USub(), ast.BinOp(negated, operator, copy.deepcopy(right)))
+        return ast.IfExp(positive, ast.BinOp(copy.deepcopy(left), operator, right), other)
+
+    return rewrite
+
+
+def _limit(sign: int) -> Callable[[list[ast.expr]], ast.expr]:
+    def rewrite(args: list[ast.expr]) -> ast.expr:
+        dtype = str(getattr(args[0], "value", ""))
+        if is_float(dtype):
+            largest: float = LARGEST[dtype]
+        else:
+            bits = int(dtype.lstrip("uint") or 64)
+            unsigned = dtype.startswith("u")
+            largest = (1 << (bits - (not unsigned))) - 1
+            if sign < 0:
+                return _converted("int64", ast.Constant(0 if unsigned else -largest - 1))
+        literal = ast.Constant(largest)
+        return literal if sign > 0 else ast.UnaryOp(ast.USub(), literal)
+
+    return rewrite
+
+
+_REWRITES: dict[str, Callable[[list[ast.expr]], ast.expr]] = {
+    "if_then_else": _choice,
+    "Select": _choice,
+    "And": lambda args: ast.BoolOp(ast.And(), args),
+    "Or": lambda args: ast.BoolOp(ast.Or(), args),
+    "Not": lambda args: ast.UnaryOp(ast.Not(), args[0]),
+    "likely": lambda args: args[0],
+    "Cast": lambda args: _converted(str(getattr(args[0], "value", "")), args[1]),
+    "cast": lambda args: _converted(str(getattr(args[1], "value", "")), args[0]),
+    "FloatImm": lambda args: _converted(str(getattr(args[0], "value", "")), args[1]),
+    "IntImm": lambda args: args[1],
+    "truncdiv": _toward_zero(ast.FloorDiv()),
+    "Div": _toward_zero(ast.FloorDiv()),
+    "truncmod": _toward_zero(ast.Mod()),
+    "Mod": _toward_zero(ast.Mod()),
+    "max_value": _limit(1),
+    "min_value": _limit(-1),
+    "infinity": lambda args: ast.parse("float('inf')", mode="eval").body,
+    "nan": lambda args: ast.parse("float('nan')", mode="eval").body,
+}
+
+
+def _called(node: ast.AST | None, name: str) -> bool:
+    """Whether an expression is a call of `T.name`."""
+    return isinstance(node, ast.Call) and path_of(node.func) == f"T.{name}"
+
+
+def _is_ignored(func: ast.expr) -> bool:
+    return (path_of(func) or "").removeprefix("T.") in IGNORED
+
+
+def _scalar_path(func: ast.expr) -> bool:
+    return (path_of(func) or "").removeprefix("T.") in DTYPES
+
+
+def _argument(node: ast.stmt, name: str) -> ast.expr | None:
+    """Returns the argument of the statement `T.name(argument)`."""
+    call = node.value if isinstance(node, ast.Expr) else None
+    return call.args[0] if isinstance(call, ast.Call) and _called(call, name) else None
+
+
+def _written(nodes: Sequence[ast.stmt]) -> Iterator[str]:
+    """Yields the names of the arrays that statements write."""
+    for node in nodes:
+        for inner in ast.walk(node):
+            targets = getattr(inner, "targets", [getattr(inner, "target", None)])
+            for target in targets:
+                if isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
+                    yield target.value.id
+
+
+def _located(node: Any, source: ast.AST) -> Any:
+    """Gives the location of the source to nodes without one."""
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.expr | ast.stmt | ast.arg) and not hasattr(inner, "lineno"):
+            ast.copy_location(inner, source)
+    return node
