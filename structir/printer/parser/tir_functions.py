@@ -1,7 +1,7 @@
 """Translates `@T.prim_func` of TVM to the syntax of `@I.kernel`, in the common form.
 
 The common form has buffers, loops (`T.grid`, `T.serial`, `T.parallel`, ...), blocks with spatial
-and reduction axes, `T.init`, `T.where`, and scalar expressions. Loops run in order: a schedule of TVM
+and reduction axes, `T.init`, `T.where`, and scalar expressions. Loops run in order: a schedule
 (threads, vectors, unrolling) has no effect on the result. Operands come first, then scalar
 parameters, then the buffers that the function writes.
 """
