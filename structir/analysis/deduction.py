@@ -80,10 +80,8 @@ def _call(call: Call) -> StructInfo:
         )
     if isinstance(info, KernelStructInfo):
         return _kernel_call(call, info)
-    if info.params is None:
-        derive = DERIVE_FUNCS.get(info.derive_func or "")
-        return info.ret if derive is None else derive(call)
-    return _function_call(call, info)
+    result = info.ret if info.params is None else _function_call(call, info)
+    return DERIVE_FUNCS[info.derive_func](call) if info.derive_func else result
 
 
 def _function_call(call: Call, info: FuncStructInfo) -> StructInfo:

@@ -132,6 +132,9 @@ def _erase_fields(
         if kind == "dim":
             new = replaced(value) if type(value) is Poly else value
             return ERASED if new is None else new
+        if kind == "value":
+            new = vars.get(value)
+            return ERASED if new is None else new
         if kind == "info":
             return erase(value, dim_of, vars)
         if kind == "infos":
@@ -173,7 +176,7 @@ def get_static_type(info: StructInfo) -> StructInfo:
     """Returns the StructInfo without sizes: ranks, dtypes and structure only."""
 
     def change(_name: str, kind: str, value: Any) -> Any:
-        if kind in ("dims", "dim", "axes"):
+        if kind in ("dims", "dim", "axes", "value"):
             return None if value is None else ERASED
         if kind == "info" and value is not None:
             return get_static_type(value)
@@ -201,7 +204,7 @@ def walk_dims(
         first, second = getattr(a, name), getattr(b, name)
         if first is None or second is None:
             continue
-        if kind == "dim" or isinstance(first, Var):
+        if kind == "dim" or (kind == "dims" and isinstance(first, Var)):
             match(first, second)
         elif kind == "dims" and type(second) is tuple:
             for x, y in zip(first, second, strict=False):

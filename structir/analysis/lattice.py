@@ -112,6 +112,13 @@ def _check_static(base: Any, derived: Any) -> BaseCheckResult:
     return FAIL_L1 if derived is None else FAIL_L0
 
 
+def _check_value(base: Any, derived: Any) -> BaseCheckResult:
+    """Compares values of the program: two variables may have the same value."""
+    if base is None or base is derived:
+        return PASS
+    return FAIL_L1 if derived is None else FAIL_L2
+
+
 def _check_dim(base: Dim | None, derived: Dim | None) -> BaseCheckResult:
     if base is None:
         return PASS
@@ -157,6 +164,7 @@ _CHECKS: dict[str, Callable[[Any, Any], BaseCheckResult]] = {
     "axes": _check_static,
     "info": _check_info,
     "infos": _check_infos,
+    "value": _check_value,
 }
 
 
@@ -208,6 +216,10 @@ def _join_static(a: Any, b: Any) -> Any:
     return a if a == b else ERASED
 
 
+def _join_value(a: Any, b: Any) -> Any:
+    return a if a is b else ERASED
+
+
 def _join_dim(a: Dim | None, b: Dim | None) -> Any:
     return a if a is not None and b is not None and equal(a, b) else ERASED
 
@@ -237,6 +249,7 @@ _JOINS: dict[str, Callable[[Any, Any], Any]] = {
     "axes": _join_static,
     "info": _join_info,
     "infos": _join_infos,
+    "value": _join_value,
 }
 
 
@@ -318,6 +331,10 @@ def _meet_static(a: Any, b: Any) -> Any:
     return a if a == b else DISJOINT
 
 
+def _meet_value(a: Any, b: Any) -> Any:
+    return a if a is b else DISJOINT
+
+
 def _meet_dims(a: Any, b: Any) -> Any:
     common = _join_dims(a, b)
     return DISJOINT if common is ERASED else common
@@ -339,6 +356,7 @@ _MEETS: dict[str, Callable[[Any, Any], Any]] = {
     "dims": _meet_dims,
     "info": _meet,
     "infos": _meet_infos,
+    "value": _meet_value,
 }
 
 

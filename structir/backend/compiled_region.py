@@ -266,6 +266,10 @@ def _check(check: SizeCheck, values: Mapping[Sym, int]) -> None:
         if "{left}" in check.description:
             message = check.description.replace("{left}", str(lhs)).replace("{right}", str(rhs))
             raise ShapeMismatchError(message, code="E0721")
+        if check.right == 1 and dims.is_comparison(check.left):
+            sizes = ", ".join(sorted([f"{s} = {values[s]}" for s in dims.syms(check.left)]))
+            message = f"{check.description}: expected {dims.text(check.left)}, found {sizes}"
+            raise ShapeMismatchError(message, code="E0721")
         left, right = _equation(check.left, lhs), _equation(check.right, rhs)
         sizes = f"1 or {right}, found {left}" if check.loose else f"{left}, found {right}"
         raise ShapeMismatchError(f"{check.description}: expected {sizes}", code="E0721")

@@ -254,6 +254,9 @@ class RegionLowering:
         attributes = {k: self._assumed_in(v) for k, v in call.attrs.items()}
         assumed_call = Call(op, args, attributes, call.sinfo_args, None, call.span)
         buffers = {v: b for s in placeholders for v, b in s.buffers.items()}
+        if getattr(definition, "reads_values", False):
+            exact = tuple(map(_with_constants, call.args, args))
+            self._note_assumptions(Call(op, exact, attributes, call.sinfo_args, None, call.span))
         parts = definition.decompose(assumed_call)
         if parts is not None:
             self._note_assumptions(assumed_call)
@@ -420,6 +423,15 @@ def _spec(call: Call) -> Any:
 
 def _assumptions(call: Call) -> Any:
     return call.op.definition.assumptions(call)  # type: ignore[attr-defined]
+
+
+def _with_constants(arg: Expr, placeholder: Expr) -> Expr:
+    """Returns a placeholder with the constants of the argument, whose elements are assumed on."""
+    if type(arg) is Constant:
+        return arg
+    if type(arg) is Tuple and type(placeholder) is Tuple:
+        return Tuple(tuple(map(_with_constants, arg.fields, placeholder.fields)))
+    return placeholder
 
 
 def _at(call: Call, path: tuple[int, ...]) -> Any:

@@ -80,6 +80,12 @@ def _too_deep(frame: Frame) -> StructIRError:
     return StructIRError(f"recursion limit ({RECURSION_LIMIT}) exceeded{name}{_location(call)}")
 
 
+def _sizes_text(dim: dims.Dim, scope: Activation) -> str:
+    """Returns the sizes in a dim with their values: `n = 3, m = 4`."""
+    sizes = {str(s): scope.sizes[s] for s in dims.syms(dim)}
+    return ", ".join([f"{name} = {size}" for name, size in sorted(sizes.items())])
+
+
 def _location(expr: Expr) -> str:
     return "" if expr.span is None else f" at {expr.span}"
 
@@ -109,6 +115,11 @@ class Interpreter:
             if all(s in scope.sizes for d in (assumed.left, assumed.right) for s in dims.syms(d)):
                 lhs, rhs = scope.size(assumed.left), scope.size(assumed.right)
                 if not assumed.holds(lhs, rhs):
+                    if assumed.right == 1 and dims.is_comparison(assumed.left):
+                        raise ShapeMismatchError(
+                            f"{op.name}{_location(call)}: expected {dims.text(assumed.left)} "
+                            f"({assumed.text}), found {_sizes_text(assumed.left, scope)}"
+                        )
                     relation = "broadcast" if assumed.broadcasts else "be equal"
                     sizes = f"{dims.text(assumed.left)} and {dims.text(assumed.right)}"
                     raise ShapeMismatchError(

@@ -87,6 +87,12 @@ def compare(op: str, first: Dim, second: Dim) -> Dim:
     return BUILT[fn](second, first) if swapped else BUILT[fn](first, second)
 
 
+def is_comparison(dim: Dim) -> bool:
+    """Whether a dim is 1 if a comparison holds, and 0 otherwise."""
+    atom = as_atom(dim)
+    return type(atom) is Opaque and atom.fn in BUILT
+
+
 @builds("lt")
 def _less(first: Dim, second: Dim) -> Dim:
     if quickly_at_least(first, second):

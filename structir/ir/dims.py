@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from structir.ir.dim_choice import BUILT, compare, dim_max, dim_min, select
+from structir.ir.dim_choice import BUILT, compare, dim_max, dim_min, is_comparison, select
 from structir.ir.dim_division import ceildiv, exact_quotient, floordiv, floormod
 from structir.ir.dim_proofs import at_least, equal
 from structir.ir.dim_text import python_text, text
@@ -44,6 +44,7 @@ __all__ = [
     "exact_quotient",
     "floordiv",
     "floormod",
+    "is_comparison",
     "is_condition",
     "linear",
     "python_text",

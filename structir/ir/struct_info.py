@@ -40,16 +40,44 @@ class StructInfo(Node):
 @dataclass_transform(frozen_default=True, field_specifiers=(attrs.field,))
 def struct_info(cls: type[K]) -> type[K]:
     """Registers a StructInfo subclass under its name without the suffix `StructInfo`."""
-    registered = attrs.frozen(slots=True, eq=True, repr=False, cache_hash=True, str=False)(cls)
+    transformer = None if cls.__module__.startswith("structir.") else _compare_values_by_identity
+    registered = attrs.frozen(
+        slots=True,
+        eq=True,
+        repr=False,
+        cache_hash=True,
+        str=False,
+        field_transformer=transformer,
+    )(cls)
     KINDS[registered.__name__.removesuffix(SUFFIX)] = registered
     return registered
 
 
+def _compare_values_by_identity(_cls: type, fields: list[Any]) -> list[Any]:
+    """Compares values of the program by identity: `==` of two of them builds a call."""
+    return [field if field.eq_key else field.evolve(eq_key=_identity) for field in fields]
+
+
+def _identity(value: Any) -> Any:
+    is_value = isinstance(value, Node) and not isinstance(value, StructInfo)
+    return id(value) if is_value else value
+
+
 def as_dims(value: Any) -> Any:
-    """Converts sizes to normal form; None and a shape variable are returned unchanged."""
+    """Converts sizes to normal form; None and a shape variable are returned unchanged.
+
+    The sizes of another shape value are those of its StructInfo.
+    """
     if type(value) is not tuple:
-        if value is None or isinstance(value, Node):
+        if value is None or hasattr(value, "name"):
             return value
+        if isinstance(value, Node):
+            dims = getattr(getattr(value, "struct_info", None), "dims", None)
+            if type(dims) is tuple:
+                return dims
+            hint = "bind the shape to a variable: `s = R.shape_of(x)`"
+            message = f"expected a shape of known sizes or a variable, found {value}"
+            raise DiagnosticError(Diagnostic(message, hint=hint, code="E0121"))
         if not isinstance(value, list | tuple):
             hint = f'write a tuple: `R.Tensor(({value!r},), "float32")`'
             message = f"expected a shape such as `(n, 4)`, found {value!r}"
@@ -182,14 +210,31 @@ class TupleStructInfo(StructInfo):
     fields: tuple[StructInfo, ...]
 
 
+DERIVE_FUNCS: dict[str, Callable[..., StructInfo]] = {}
+
+
+def _derive_rule(name: str | None) -> str | None:
+    """Returns the name of a registered rule; raises DiagnosticError for any other name."""
+    if name is not None and name not in DERIVE_FUNCS:
+        names = ", ".join(sorted(DERIVE_FUNCS)) or "none"
+        message = f"derive_func: expected the name of a registered rule, found {name!r}"
+        hint = f"register it: `@structir.ir.derive_func` above `def {name}(call)`; rules: {names}"
+        raise DiagnosticError(Diagnostic(message, hint=hint, code="E0107"))
+    return name
+
+
 @struct_info
 class FuncStructInfo(StructInfo):
-    """A function. With `params=None` it is opaque; `ret` or `derive_func` determines the result."""
+    """A function. With `params=None` it is opaque.
+
+    The rule `derive_func`, a name in `DERIVE_FUNCS`, determines the result of a call; without one
+    `ret` does. Arguments are checked against the parameters in both cases.
+    """
 
     params: tuple[StructInfo, ...] | None
     ret: StructInfo
     purity: bool = True
-    derive_func: str | None = None  # a name in DERIVE_FUNCS
+    derive_func: str | None = attrs.field(default=None, converter=_derive_rule)
 
 
 @struct_info
@@ -200,7 +245,6 @@ class KernelStructInfo(FuncStructInfo):
 
 
 OBJECT = ObjectStructInfo()
-DERIVE_FUNCS: dict[str, Callable[..., StructInfo]] = {}
 
 DeriveFunc = TypeVar("DeriveFunc", bound=Callable[..., StructInfo])
 
@@ -217,7 +261,7 @@ _FIELD_KINDS: dict[type, tuple[tuple[str, str], ...]] = {}
 def field_kinds(cls: Any) -> tuple[tuple[str, str], ...]:
     """Returns (name, kind) of each field of a StructInfo subclass.
 
-    The kinds are dim, dims, axes, dtype, info, infos and static.
+    The kinds are dim, dims, axes, dtype, info, infos, value (an expression) and static.
     """
     kinds = _FIELD_KINDS.get(cls)
     if kinds is None:
@@ -239,4 +283,6 @@ def _kind_of(name: str, hint: Any) -> str:
         return "info"
     if hint in (tuple[StructInfo, ...], tuple[StructInfo, ...] | None):
         return "infos"
+    if all(isinstance(h, type) and hasattr(h, "struct_info") for h in plain):
+        return "value"
     return "dtype" if name == "dtype" else "static"

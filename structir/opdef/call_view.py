@@ -44,6 +44,7 @@ class CallView:
     operands: Mapping[str, Any]  # TensorStructInfo, a tuple of them for a list, None if omitted
     attributes: Mapping[str, Any]
     args: tuple[Expr, ...] = ()
+    constants: Mapping[str, Any] = attrs.Factory(dict)  # arrays of operands; lists have several
 
     def __getitem__(self, name: str) -> Any:
         return self.attributes[name]
@@ -89,6 +90,25 @@ class CallView:
     def first(self) -> str:
         """Returns the name of the first operand."""
         return next(iter(self.operands), "the result")
+
+    def index_condition(self, operand: str, indices: Any, variable: str, size: Any) -> str:
+        """Returns the condition that constant indices of an operand are inside of an axis.
+
+        It is empty if the indices are not constant. `variable` is the index variable of the axis,
+        and `size` its size or None. Raises the error of the call for an index out of range.
+        """
+        if indices is None or not indices.size:
+            return ""
+        lowest, highest = int(indices.min()), int(indices.max())
+        beyond = highest if isinstance(size, int) and highest >= size else None
+        wrong = lowest if lowest < 0 else beyond
+        if wrong is not None:
+            inside = f"from 0 to {size - 1}" if isinstance(size, int) else "of at least 0"
+            of_axis = f" for an axis of size {size}" if isinstance(size, int) else ""
+            from_end = isinstance(size, int) and 0 <= wrong + size < size
+            hint = f"count from the start: {wrong + size}" if from_end else "change the index"
+            self.reject(f"{operand}: expected indices {inside}{of_axis}, found {wrong}", hint)
+        return f"{variable} >= {highest + 1}"
 
     def reject(self, message: str, hint: str | None = None, code: str = "") -> NoReturn:
         """Raises the error of an invalid call."""

@@ -46,7 +46,7 @@ class DeclaredOp:
     base: str | None = None
     parts: bool = False
     reads_sizes: bool = False  # the signature function reads dims, not only ranks
-    reads_values: bool = False  # the signature function reads the elements of constants
+    reads_values: bool = False  # the signature function reads dims and elements with constants
     operator: str | None = None
     pure: bool = True
     hooks: dict[str, Any] = attrs.Factory(dict)

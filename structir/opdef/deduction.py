@@ -28,7 +28,13 @@ from structir.opdef.diagnostics import call_diagnostic, shape_hint
 from structir.opdef.dtypes import bound_dtypes, result_dtype
 from structir.opdef.notation import IndexSignature, Missing
 from structir.opdef.parameters import OMITTED
-from structir.opdef.resolution import ResolvedCall, call_arguments, resolve_call, value_of
+from structir.opdef.resolution import (
+    ResolvedCall,
+    call_arguments,
+    has_elements,
+    resolve_call,
+    value_of,
+)
 from structir.opdef.shape_eval import ResolvedShapes, resolve_shapes
 from structir.opdef.shape_plan import ShapePlan, shape_plan
 
@@ -55,7 +61,7 @@ def struct_info(
     span: Span | None,
 ) -> StructInfo:
     """Returns the StructInfo of a call's result, memoized by operand StructInfo and attributes."""
-    if definition.reads_values:
+    if definition.reads_values and any(map(has_elements, args)):
         return _deduce(definition, args, attributes, span)
     key: Any = tuple([_key_of(arg) for arg in args])
     if attributes:
@@ -212,6 +218,8 @@ def _prepared_key(
 ) -> Any:
     """Returns the memo key of a `PreparedCall`, or None where it cannot be memoized."""
     if definition.reads_sizes or "struct_info" in definition.hooks:
+        return None
+    if definition.reads_values and any(map(has_elements, args)):
         return None
     tensors = []
     for arg in args:

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from structir.errors import Diagnostic
-from structir.ir.expr import Expr, PrimValue, ShapeExpr
+from structir.ir.expr import Constant, Expr, PrimValue, ShapeExpr, Tuple
 from structir.ir.struct_info import (
     OBJECT,
     PrimStructInfo,
@@ -50,6 +50,7 @@ def call_arguments(
     """Returns the operands and attributes of a call by name, with defaults."""
     operands: dict[str, Any] = {}
     values: dict[str, Any] = {}
+    constants: dict[str, Any] = {}
     position = 0
     for parameter in definition.signature.parameters:
         if not parameter.is_argument:
@@ -61,7 +62,16 @@ def call_arguments(
             values[parameter.name] = value_of(arg, parameter.default)
         else:
             operands[parameter.name] = _operand_info(parameter.name, parameter.is_list, arg)
-    return CallView(definition.name, operands, values, args)
+            if type(arg) is Constant:
+                constants[parameter.name] = arg.data
+            elif type(arg) is Tuple and has_elements(arg):
+                constants[parameter.name] = [getattr(field, "data", None) for field in arg.fields]
+    return CallView(definition.name, operands, values, args, constants)
+
+
+def has_elements(arg: Expr) -> bool:
+    """Whether an argument is a constant, or a tuple with constants."""
+    return type(arg) is Constant or (type(arg) is Tuple and any(map(has_elements, arg.fields)))
 
 
 def value_of(arg: Expr, default: Any) -> Any:
@@ -118,7 +128,7 @@ def resolve_call(definition: DeclaredOp, call_view: CallView) -> ResolvedCall:
 
 
 def _resolution_key(definition: DeclaredOp, call_view: CallView) -> Any:
-    if definition.reads_sizes:
+    if definition.reads_sizes or (definition.reads_values and call_view.constants):
         return None
     if not callable(definition.index_signature):
         return tuple([_member_count(info) for info in call_view.operands.values()])

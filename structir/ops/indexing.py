@@ -9,7 +9,7 @@ from structir.opdef.attributes import Axis, Operands
 from structir.opdef.call_view import CallView, ResolvedSignature
 from structir.opdef.define import op
 from structir.opdef.examples import f32, i64
-from structir.opdef.index_vars import access_text, index_vars
+from structir.opdef.index_vars import access_text, index_vars, where_text
 from structir.projections.scalar_expr import ScalarExpr
 
 INDEX_BY_MODE = {
@@ -31,10 +31,18 @@ def take_signature(call: CallView) -> ResolvedSignature:
     else:
         read = f"x[*p, {index} : n, *t] @ {dtype}"
         signature = f"{read}, indices[*s] @ I -> y[*p, *s, *t] @ {dtype}"
-    return ResolvedSignature(signature, "", "", fill)
+    inside = _take_condition(call) if call["mode"] == "fast" else ""
+    return ResolvedSignature(signature, inside, "", fill)
 
 
-@op(take_signature, at={"n": "axis"}, fill="fill")
+def _take_condition(call: CallView) -> str:
+    sizes, axis = call.dims("x"), call["axis"] or 0
+    known = sizes is not None and -len(sizes) <= axis < len(sizes)
+    size = sizes[axis] if sizes and known else None
+    return call.index_condition("indices", call.constants.get("indices"), "n", size)
+
+
+@op(take_signature, at={"n": "axis"}, fill="fill", reads_values=True)
 def take(
     x: ScalarExpr,
     indices: ScalarExpr,
@@ -45,7 +53,7 @@ def take(
 
     `mode` defines reads out of range: `clip` reads the nearest element, `wrap` takes the index
     modulo the size, `nan` gives NaN and requires a floating-point dtype, and `fast` gives 0.
-    Negative indices are out of range.
+    Negative indices are out of range. With `fast`, a constant index out of range is an error.
     """
     return x
 
@@ -63,10 +71,14 @@ def gather_elements_signature(call: CallView) -> str | ResolvedSignature:
     axis, variables = call.axis("axis", rank), index_vars(rank)
     read = ["indices : n" if k == axis else f"{i} : n{k}" for k, i in enumerate(variables)]
     operands = f"{access_text('data', read)}, {access_text('indices', variables)} @ I"
-    return f"{operands} -> {access_text('y', variables)}"
+    sizes = call.dims("data")
+    inside = call.index_condition(
+        "indices", call.constants.get("indices"), "n", sizes[axis] if sizes else None
+    )
+    return ResolvedSignature(f"{operands} -> {access_text('y', variables)}", inside)
 
 
-@op(gather_elements_signature)
+@op(gather_elements_signature, reads_values=True)
 def gather_elements(data: ScalarExpr, indices: ScalarExpr, axis: Axis = 0) -> ScalarExpr:
     """Reads one element per index along an axis, at the position of the index on others."""
     return data
@@ -94,10 +106,25 @@ def gather_nd_signature(call: CallView) -> str | ResolvedSignature:
         variables[batch + k] = f"indices[{', '.join([*outer, str(k)])}] : n{k}"
     out = [*outer, *variables[batch + count :]]
     reads = f"{access_text('data', variables)}, {access_text('indices', [*outer, str(count)])} @ I"
-    return f"{reads} -> {access_text('y', out)}"
+    return ResolvedSignature(
+        f"{reads} -> {access_text('y', out)}", coordinate_conditions(call, count, batch)
+    )
 
 
-@op(gather_nd_signature, reads_sizes=True)
+def coordinate_conditions(call: CallView, count: int, batch: int = 0) -> str:
+    """Returns the conditions that constant index tuples are inside of the axes of `data`."""
+    indices, sizes = call.constants.get("indices"), call.dims("data")
+    if indices is None:
+        return ""
+    return where_text(
+        call.index_condition(
+            "indices", indices[..., k], f"n{k}", sizes[batch + k] if sizes else None
+        )
+        for k in range(count)
+    )
+
+
+@op(gather_nd_signature, reads_sizes=True, reads_values=True)
 def gather_nd(data: ScalarExpr, indices: ScalarExpr, batch_dims: int = 0) -> ScalarExpr:
     """Reads slices at index tuples, which are the last axis of `indices`."""
     return data
@@ -117,10 +144,16 @@ def index_tensor_signature(call: CallView) -> str | ResolvedSignature:
     slice_variables = index_vars(rank - count, "t")
     read = [*[f"{name} : n{k}" for k, name in enumerate(names)], *slice_variables]
     others = ", ".join([f"{name}[~b] @ I" for name in names])
-    return f"{access_text('data', read)}, {others} -> {access_text('y', ['~b', *slice_variables])}"
+    out = access_text("y", ["~b", *slice_variables])
+    sizes, constants = call.dims("data"), call.constants.get("indices", [None] * count)
+    inside = where_text(
+        call.index_condition(name, constants[k], f"n{k}", sizes[k] if sizes else None)
+        for k, name in enumerate(names)
+    )
+    return ResolvedSignature(f"{access_text('data', read)}, {others} -> {out}", inside)
 
 
-@op(index_tensor_signature)
+@op(index_tensor_signature, reads_values=True)
 def index_tensor(data: ScalarExpr, indices: Operands) -> ScalarExpr:
     """Reads slices at broadcast index tensors, as `data[i, j]` in NumPy."""
     return data

@@ -16,14 +16,13 @@ from structir.opdef.attributes import Axis, Operands, Size
 from structir.opdef.call_view import CallView, ResolvedSignature
 from structir.opdef.define import op
 from structir.opdef.examples import f32, i64
-from structir.opdef.index_vars import access_text, index_vars
-from structir.opdef.index_vars import where_text as stated
+from structir.opdef.index_vars import access_text, index_vars, where_text
 from structir.opdef.shape_eval import UNKNOWN
 from structir.ops.broadcast import equal, logical_and, where
 from structir.ops.collapse import collapse_sum_to
 from structir.ops.create import arange, full_like, ones_like, zeros_like
 from structir.ops.elementwise import astype
-from structir.ops.indexing import gather_elements, gather_nd, index_tensor
+from structir.ops.indexing import coordinate_conditions, gather_elements, gather_nd, index_tensor
 from structir.ops.layout import broadcast_to
 from structir.ops.reshape import reshape
 from structir.projections.scalar_expr import ScalarExpr
@@ -60,10 +59,16 @@ def scatter_elements_signature(call: CallView) -> ResolvedSignature:
         access_text("indices", variables) + " @ I",
         access_text("updates", variables),
     ]
-    return _reduced_signature(call, f"{', '.join(operands)} -> {access_text('y', out_indices)}")
+    sizes = call.dims("data")
+    inside = call.index_condition(
+        "indices", call.constants.get("indices"), f"n{axis}", sizes[axis] if sizes else None
+    )
+    return _reduced_signature(
+        call, f"{', '.join(operands)} -> {access_text('y', out_indices)}", inside
+    )
 
 
-@op(scatter_elements_signature, base="data", reduce="monoid")
+@op(scatter_elements_signature, base="data", reduce="monoid", reads_values=True)
 def scatter_elements(
     data: ScalarExpr,
     indices: ScalarExpr,
@@ -114,11 +119,13 @@ def scatter_nd_signature(call: CallView) -> ResolvedSignature:
     ]
     checks = [f"{e} == n{count + k}" for k, e in enumerate(slice_variables)]
     return _reduced_signature(
-        call, f"{', '.join(operands)} -> {access_text('y', out_indices)}", stated(checks)
+        call,
+        f"{', '.join(operands)} -> {access_text('y', out_indices)}",
+        where_text(where_text(checks), coordinate_conditions(call, count)),
     )
 
 
-@op(scatter_nd_signature, base="data", reduce="monoid", reads_sizes=True)
+@op(scatter_nd_signature, base="data", reduce="monoid", reads_sizes=True, reads_values=True)
 def scatter_nd(
     data: ScalarExpr, indices: ScalarExpr, updates: ScalarExpr, reduction: Reduction = "update"
 ) -> ScalarExpr:
@@ -165,7 +172,7 @@ def index_put_signature(call: CallView) -> ResolvedSignature:
     )
     checks = [f"{e} == n{count + k}" for k, e in enumerate(slice_variables)]
     signature = f"{data}, {others}, {values} -> {access_text('y', out_indices)}"
-    return ResolvedSignature(signature, stated(checks), "", attributes)
+    return ResolvedSignature(signature, where_text(checks), "", attributes)
 
 
 @op(index_put_signature, base="data", reduce="monoid")
@@ -217,7 +224,7 @@ def slice_scatter_signature(call: CallView) -> ResolvedSignature:
             checks.append("step_is_0 == 0")
     data, source = access_text("x", index_vars(rank, "n")), access_text("src", variables)
     return ResolvedSignature(
-        f"{data}, {source} -> {access_text('y', out_indices)}", stated(checks), "", attributes
+        f"{data}, {source} -> {access_text('y', out_indices)}", where_text(checks), "", attributes
     )
 
 

@@ -261,6 +261,7 @@ _FIELDS: dict[str, Callable[[ExprPrinter, Any], str]] = {
     "info": ExprPrinter.info,
     "infos": ExprPrinter.infos,
     "static": lambda _writer, value: literal(value),
+    "value": lambda printer, value: printer.expr(value),
 }
 
 _EXPRS: dict[type, Callable[[ExprPrinter, Any], str]] = {

@@ -308,6 +308,12 @@ def test_erasing_a_dim_of_a_parameter_gives_an_opaque_function() -> None:
     assert erase_to_well_defined(callable_info) == FuncStructInfo(None, tensor(4), True)
 
 
+@derive_func
+def rule(call: Call) -> StructInfo:
+    """A rule for joins of functions that have it."""
+    return OBJECT
+
+
 S = RowVar("s")
 T = RowVar("t")
 AXES = [N, M, 4, S, T, AnySize(), Labelled(3, "rgb"), Labelled(3, "hsv"), Labelled(N, "rgb"), 3]

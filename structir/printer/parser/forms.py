@@ -200,6 +200,15 @@ def _infos_field(context: Context, node: ast.expr) -> Any:
     return (info_of(context, node),)
 
 
+def _value_field(context: Context, node: ast.expr) -> Expr | None:
+    """Parses a value of the program, a variable in scope."""
+    value = value_of(context, node)
+    if value is not None and not isinstance(value, Expr):
+        message = f"expected a variable, found {ast.unparse(node)}"
+        raise context.error(node, message, "name a parameter or a binding: `x`", "E0107")
+    return value
+
+
 def size_of(context: Context, node: ast.expr) -> Any:
     """Parses one size: an integer or an expression over dims."""
     size = _axis(context, node)
@@ -271,11 +280,24 @@ def _shape(context: Context, node: ast.expr) -> Any:
             raise _shape_error(context, node, value)
     if isinstance(node, ast.Call) and path_of(node.func) == "R.shape" and node.args:
         node = node.args[0]
+    elif isinstance(node, ast.Call):
+        return _known_shape(context, node)
     if not isinstance(node, ast.List | ast.Tuple):
         return _sizes(context, node)
     axes = tuple([_axis(context, item) for item in node.elts])
     plain = all([type(axis) is int or type(axis) is Poly for axis in axes])
     return axes if plain else UnresolvedAxes(axes)
+
+
+def _known_shape(context: Context, node: ast.Call) -> Any:
+    """Parses a call of known shape, such as `R.shape_of(x)`, to its sizes."""
+    value = value_of(context, node)
+    info = value.struct_info if isinstance(value, Expr) else None
+    if not isinstance(info, ShapeStructInfo) or info.dims is None:
+        message = f"expected a shape of known sizes or a variable, found {ast.unparse(node)}"
+        hint = f"bind the shape to a name: `s = {ast.unparse(node)}`, and write `R.Tensor(s)`"
+        raise context.error(node, message, hint, "E0121")
+    return info.dims
 
 
 def _shape_error(context: Context, node: ast.expr, value: Any = None) -> ParseError:
@@ -329,4 +351,5 @@ _FIELDS: dict[str, Callable[[Context, Any], Any]] = {
     "info": info_of,
     "infos": _infos_field,
     "static": static_of,
+    "value": _value_field,
 }

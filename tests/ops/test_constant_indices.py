@@ -1,0 +1,73 @@
+"""Constant indices: beyond a known size an error, beyond a symbolic size a lower bound."""
+
+import numpy as np
+import pytest
+
+import structir
+from structir.errors import DiagnosticError, ShapeMismatchError
+
+# a call with the index {i} on the axis of x that is `n`, which has rank 2
+CALLS = {
+    "take": "R.take(x, R.const([0, {i}]), axis=0)",
+    "take of a scalar": "R.take(x, R.const({i}), axis=-2)",
+    "gather_elements": "R.gather_elements(x, R.const([[0], [{i}]]), axis=0)",
+    "gather_nd": "R.gather_nd(x, R.const([[{i}, 0], [0, 1]]))",
+    "gather_nd of rows": "R.gather_nd(x, R.const([[{i}]]))",
+    "index_tensor": "R.index_tensor(x, (R.const([{i}, 0]), R.const([1])))",
+    "scatter_elements": "R.scatter_elements(x, R.const([[{i}]]), R.const([[1.0]]), axis=0)",
+    "scatter_nd": "R.scatter_nd(x, R.const([[{i}, 0]]), R.const([1.0]))",
+}
+
+
+def parsed(name, index, size):
+    text = f"@R.function\ndef main(x: R.Tensor(({size!r}, 3), 'float32')):\n"
+    return structir.parse(f"{text}    return {CALLS[name].format(i=index)}\n")
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("index", [4, 7, -1, -4, -5])
+def test_an_index_outside_of_a_known_size_is_rejected(name, index):
+    with pytest.raises(DiagnosticError) as caught:
+        parsed(name, index, 4)
+    (diagnostic,) = caught.value.diagnostics
+    assert f"from 0 to 3 for an axis of size 4, found {index}" in diagnostic.message
+    assert diagnostic.hint
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("index", [0, 1, 3])
+def test_an_index_inside_of_a_known_size_is_accepted(name, index):
+    module = parsed(name, index, 4)
+    x = np.arange(12, dtype="float32").reshape(4, 3)
+    expected = structir.interpret(module, "main", x)
+    np.testing.assert_array_equal(structir.compile(module)["main"](x), expected)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_negative_index_is_rejected_for_a_symbolic_size(name):
+    with pytest.raises(DiagnosticError, match="expected indices of at least 0, found -2"):
+        parsed(name, -2, "n")
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_an_index_is_a_lower_bound_of_a_symbolic_size(name):
+    module = parsed(name, 5, "n")
+    runs = (lambda x: structir.interpret(module, "main", x), structir.compile(module)["main"])
+    for run in runs:
+        assert run(np.ones((6, 3), "float32")) is not None
+        with pytest.raises(ShapeMismatchError, match=r"expected 6 <= n.*found n = 5"):
+            run(np.ones((5, 3), "float32"))
+
+
+def test_defaulting_chooses_the_least_size_that_holds_the_indices():
+    text = "@R.function\ndef main(x: R.Tensor(('*s',), 'float32')):\n"
+    text += "    return R.take(x, R.const([2, 7]), axis=0)\n"
+    module = structir.infer(structir.parse(text), close=True, refine="signature")
+    assert module["main"].params[0].struct_info.dims == (8,)
+
+
+@pytest.mark.parametrize("mode", ["clip", "wrap", "nan"])
+def test_modes_that_define_other_indices_accept_them(mode):
+    text = "@R.function\ndef main(x: R.Tensor((4, 3), 'float32')):\n"
+    text += f"    return R.take(x, R.const([-9, 9]), axis=0, mode='{mode}')\n"
+    assert structir.parse(text)["main"].ret_struct_info.dims == (2, 3)
