@@ -37,7 +37,7 @@ from structir.solver.domains.terms import (
 )
 from structir.solver.propagation.arithmetic import fresh
 from structir.solver.propagation.products import product
-from structir.solver.solver import Solver, Value
+from structir.solver.solver import ConstraintSolver, Value
 
 MAX_TRIALS = 400  # per call of `close`
 MAX_AXES = 6  # of a row variable
@@ -59,7 +59,7 @@ class Trial(Protocol):
 
 @attrs.frozen
 class _SolverTrial:
-    solver: Solver
+    solver: ConstraintSolver
 
     def snapshot(self) -> int:
         return self.solver.push()
@@ -72,7 +72,7 @@ class _SolverTrial:
 
 
 def close(
-    solver: Solver,
+    solver: ConstraintSolver,
     leaves: Sequence[Value],
     policy: str = "bound",
     *,
@@ -104,7 +104,7 @@ def close(
 class _Choices:
     """The choices so far, and the search for the remaining ones."""
 
-    solver: Solver
+    solver: ConstraintSolver
     trial: Trial
     leaves: list[Value]
     policy: str
@@ -192,7 +192,7 @@ def _default_rows(choices: _Choices, leaf: Value) -> None:
                 break
 
 
-def _rows_above(solver: Solver, variable: RowVar) -> Iterator[Row]:
+def _rows_above(solver: ConstraintSolver, variable: RowVar) -> Iterator[Row]:
     """Yields the rows of known rank that a row variable broadcasts to, the shortest first."""
     rows: list[Row] = []
     for constraint in solver.residual:
@@ -225,7 +225,7 @@ def _default_sizes(choices: _Choices, leaf: Value) -> None:
                 break
 
 
-def _sizes_above(solver: Solver, size: Dim) -> Iterator[Dim]:
+def _sizes_above(solver: ConstraintSolver, size: Dim) -> Iterator[Dim]:
     for constraint in solver.residual:
         match constraint:
             case DimLe(inner, outer) if solver.resolve((inner,)) == (size,):
