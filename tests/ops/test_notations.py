@@ -10,14 +10,17 @@ from structir.errors import DiagnosticError
 X = np.arange(24, dtype="float32").reshape(2, 3, 4)
 
 
-@op("x[*s, 4] @ F -> y[*s] @ F")
-def notation_first_of_four(x: ScalarExpr) -> ScalarExpr:
-    return x
+@pytest.fixture(scope="module", autouse=True)
+def declared_ops() -> None:
+    """Declares two ops whose index signatures contain a number."""
 
+    @op("x[*s, 4] @ F -> y[*s] @ F")
+    def notation_first_of_four(x: ScalarExpr) -> ScalarExpr:
+        return x
 
-@op("x[*s, 2 : n] @ F -> y[*s, 2] @ F")
-def notation_third_then_absent(x: ScalarExpr) -> ScalarExpr:
-    return x
+    @op("x[*s, 2 : n] @ F -> y[*s, 2] @ F")
+    def notation_third_then_absent(x: ScalarExpr) -> ScalarExpr:
+        return x
 
 
 def program(value: str) -> structir.ir.IRModule:
