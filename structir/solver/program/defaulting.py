@@ -119,14 +119,23 @@ class _Choices:
         origin = Origin(f"chosen:{leaf.name}", "chosen", text, None, len(self.origins))
         snapshot = self.trial.snapshot()
         self.trials += 1
+        open_before = self._open_kept()
         try:
             self.solver.add(constraint, origin)
             self.trial.solve()
         except Conflict:
             self.trial.restore(snapshot)
             return None
+        if self._open_kept() != open_before:  # the choice determines what stays open
+            self.trial.restore(snapshot)
+            return None
         self.origins.append(origin)
         return (snapshot,)
+
+    def _open_kept(self) -> set[Variable]:
+        """Returns the variables in `keep` without a value."""
+        rows = {v: (v if type(v) is RowVar else Poly({(v,): 1}, 0),) for v in self.keep}
+        return {v for v, row in rows.items() if self.solver.resolve(row) == row}  # type: ignore[arg-type]
 
     def search(self) -> bool:
         """Chooses all remaining variables; returns whether choices without a conflict exist."""
@@ -217,7 +226,7 @@ def _default_sizes(choices: _Choices, leaf: Value) -> None:
         symbol = None if type(size) is RowVar else symbol_of(size)  # type: ignore[arg-type]
         if symbol is None or symbol in choices.fixed:
             continue
-        bounds = list(_sizes_above(solver, size))  # type: ignore[arg-type]
+        bounds = list(_sizes_above(solver, size, choices.keep))  # type: ignore[arg-type]
         for bound in [*bounds, 1] if bounds else ():
             if solver.resolve((size,)) != (size,):
                 break
@@ -225,13 +234,19 @@ def _default_sizes(choices: _Choices, leaf: Value) -> None:
                 break
 
 
-def _sizes_above(solver: ConstraintSolver, size: Dim) -> Iterator[Dim]:
+def _sizes_above(solver: ConstraintSolver, size: Dim, keep: Collection[Variable]) -> Iterator[Dim]:
+    """Yields the sizes that a size broadcasts to.
+
+    A join with a size that stays open is none: the choice would restrict that size.
+    """
     for constraint in solver.residual:
         match constraint:
             case DimLe(inner, outer) if solver.resolve((inner,)) == (size,):
                 yield solver.resolve((outer,))[0]  # type: ignore[misc]
-            case DimJoin(outer, inners) if any(solver.resolve((i,)) == (size,) for i in inners):
-                yield solver.resolve((outer,))[0]  # type: ignore[misc]
+            case DimJoin(outer, inners) if size in (resolved := solver.resolve(inners)):
+                others = {v for other in resolved if other != size for v in variables(other)}  # type: ignore[arg-type]
+                if others.isdisjoint(keep):
+                    yield solver.resolve((outer,))[0]  # type: ignore[misc]
 
 
 def _default_products(choices: _Choices, leaf: Value) -> None:
