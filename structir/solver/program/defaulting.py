@@ -134,8 +134,7 @@ class _Choices:
 
     def _open_kept(self) -> set[Variable]:
         """Returns the variables in `keep` without a value."""
-        rows = {v: (v if type(v) is RowVar else Poly({(v,): 1}, 0),) for v in self.keep}
-        return {v for v, row in rows.items() if self.solver.resolve(row) == row}  # type: ignore[arg-type]
+        return {v for v in self.keep if self.solver.resolve(rows := _row_of(v)) == rows}
 
     def search(self) -> bool:
         """Chooses all remaining variables; returns whether choices without a conflict exist."""
@@ -189,6 +188,11 @@ class _Choices:
         least = max(low or 1, 1)
         for value in range(least, min(least + MAX_SIZES, high or least + MAX_SIZES) + 1):
             yield DimEq(size, value)
+
+
+def _row_of(variable: Variable) -> Row:
+    """Returns the row that consists of one variable."""
+    return (variable,) if isinstance(variable, RowVar) else (Poly({(variable,): 1}, 0),)
 
 
 def _default_rows(choices: _Choices, leaf: Value) -> None:
