@@ -162,6 +162,19 @@ def main(x: R.Tensor(("n", 3)), w: R.Tensor(("k",), "float32")) -> R.Tensor((12,
 """)
         assert infos["w"] == 'R.Tensor((3,), dtype="float32")'
 
+    def test_requirements_that_the_signature_proves_are_removed(self) -> None:
+        module = structir.parse("""
+@R.function
+def main(x: R.Tensor(("n", "m")), w: R.Tensor(("k",), "float32")) -> R.Tensor((12, "m")):
+    R.require("k * 4 == n", "m >= 2")
+    R.require("n >= 2")
+    return x
+""")
+        text = structir.infer(module).script()
+        assert text.count("R.require") == text.count('R.require("2 <= m")') == 1
+        assert "match_cast" not in text
+        assert structir.structural_equal(structir.parse(text), structir.infer(module))
+
     def test_contradicting_requirements_are_rejected(self) -> None:
         module = structir.parse("""
 @R.function
