@@ -79,13 +79,13 @@ def test_facts_about_named_sizes_are_stored_in_the_parameters() -> None:
 def test_facts_about_named_sizes_are_checked_on_entry_with_checks() -> None:
     module = structir.infer(parsed(NARROWED.format('(refine="checks")')))
     assert params(module)[0] == 'R.Tensor((n, m), dtype="float32")'
-    guards = [b for b in module["f"].bindings() if isinstance(b, MatchCast)]
-    assert str(guards[0].struct_info) == 'R.Tensor((4, 3), dtype="float32")'
+    checks = [b for b in module["f"].bindings() if isinstance(b, MatchCast)]
+    assert str(checks[0].struct_info) == 'R.Tensor((4, 3), dtype="float32")'
     assert bound(module)["z"] == 'R.Tensor((4, 3), dtype="float32")'
     reread(module)
 
 
-def test_refine_rewrites_the_signature_and_strict_raises() -> None:
+def test_refine_rewrites_the_signature_and_nothing_raises() -> None:
     text = """
 @R.function
 def f(x: R.Tensor(("n",), "float32"), y: R.Tensor((4,), "float32")):

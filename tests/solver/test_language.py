@@ -194,8 +194,8 @@ def main(x: R.Tensor(("n", "m")), y: R.Tensor(("n * m",))) -> R.Tensor(("n * 5",
     {}
     return y
 """
-        learnt = known(text.format("R.require('n >= 1')"))
-        assert learnt["x"] == "R.Tensor((n, 5))"
+        inferred = known(text.format("R.require('n >= 1')"))
+        assert inferred["x"] == "R.Tensor((n, 5))"
         assert known(text.format("R.require('n >= 0')"))["x"] == "R.Tensor((n, m))"
 
 
