@@ -6,7 +6,7 @@ import pytest
 
 import structir
 from structir.analysis.axes import axes_of
-from structir.errors import DiagnosticWarning
+from structir.errors import DiagnosticWarning, StructInfoError
 from structir.ir.axes import AnySize
 from structir.ir.module import IRModule
 from structir.ir.struct_info import TensorStructInfo
@@ -130,3 +130,18 @@ def test_checks_of_a_row_variable_have_their_own_names_and_parse_back(value: str
     assert f"*{row}" not in str(check.struct_info)
     assert structir.structural_equal(parsed(module.script()), module)
     assert structir.structural_equal(structir.infer(module, refine="checks"), module)
+
+
+def test_reshape_of_unknown_rank_preserves_the_number_of_elements() -> None:
+    with pytest.raises(StructInfoError, match=r"cannot reshape 5 \* s_0 elements to \(24,\)"):
+        parsed(program('R.Tensor(("*s", 5), "float32")', "R.reshape(x, (24,))"))
+    text = """
+@R.function
+def main(x: R.Tensor(("*s", 2), "float32"), z: R.Tensor(("*s",), "float32")):
+    y = R.reshape(x, (6,))
+    w = R.reshape(z, ({},))
+    return y, w
+"""
+    structir.infer(parsed(text.format(3)))
+    with pytest.raises(StructInfoError, match="one dim must be both 3 and 4"):
+        structir.infer(parsed(text.format(4)))

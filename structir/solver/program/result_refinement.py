@@ -16,7 +16,7 @@ from structir.solver.program.value_trees import Tree, tensors
 from structir.solver.solver import ConstraintSolver, Value
 
 __all__ = ["COUNTS", "Conflict", "at_rank", "refine_result"]
-COUNTS = range(4)  # numbers of axes per row variable that are tried for a more specific message
+COUNTS = (1, 0, 2, 3)  # numbers of axes per row variable, for a more specific message
 
 
 def refine_result(call: Call) -> StructInfo:
