@@ -116,3 +116,14 @@ def test_invalid_conditions_are_rejected(statement: str) -> None:
 def test_a_signature_relates_all_of_its_tensors() -> None:
     with pytest.raises(StructInfoError, match="expected 3 tensors by the signature, found 2"):
         Solver().require(MATMUL, "x", "y")
+
+
+def test_ragged_axes_and_labels_are_unified() -> None:
+    solver = Solver()
+    solver.shape("x", (10, "*", "3:rgb"))
+    solver.require("~s; ~s -> ~s", "x", "y", "z")
+    assert solver.shape("z", ("a", "b", "c")) == (10, "*", "3:rgb")
+    with pytest.raises(StructInfoError, match="rgb"):
+        solver.shape("z", (10, "*", "3:hsv"))
+    with pytest.raises(StructInfoError):
+        solver.shape("x", (10, 5, 3))

@@ -125,6 +125,7 @@ class Solver:
             raise _invalid_axis(axis)
         size, colon, label = axis.replace(" ", "").partition(":")
         if size == "*":
+            self._solver.store.may_be_ragged = True
             return Ragged(label)
         if size[:1] == "*":
             if colon or not size[1:].isidentifier():
