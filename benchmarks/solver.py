@@ -32,7 +32,7 @@ TURNED = read_signature("*s a b -> *s b a")
 
 
 def _slides(letters: SignatureVars) -> list[Window]:
-    of = letters.letter
+    of = letters.size
     return [Window(of(f"y{k}"), of(f"h{k}"), of(f"r{k}"), 1, 2, 1) for k in (0, 1)]
 
 
