@@ -22,7 +22,7 @@ from structir.solver.domains.terms import Row, RowVar, variables
 from structir.solver.program.generalisation import generalise
 from structir.solver.program.unsat_core import explain
 from structir.solver.propagation.arithmetic import fresh
-from structir.solver.solver import Solver, Value
+from structir.solver.solver import ConstraintSolver, Value
 
 ADD = read_signature("~s; ~s -> ~s")
 SAME = read_signature("*s -> *s")
@@ -32,7 +32,7 @@ TURNED = read_signature("*s a b -> *s b a")
 
 
 def _slides(letters: SignatureVars) -> list[Window]:
-    of = letters.letter
+    of = letters.size
     return [Window(of(f"y{k}"), of(f"h{k}"), of(f"r{k}"), 1, 2, 1) for k in (0, 1)]
 
 
@@ -98,7 +98,7 @@ class Graph:
             self.ops.append((LINEAR, [one, self.param(weight), self.param((64,))], made))
         self.sequences.append(made)
 
-    def tell(self, solver: Solver, times: list[float] | None = None) -> None:
+    def tell(self, solver: ConstraintSolver, times: list[float] | None = None) -> None:
         solver.prefer([symbol for name in self.names for symbol in variables(name)])
         for value, row in self.params:
             solver.assert_shape(value, row, Origin(value.name, "parameter"))
@@ -111,7 +111,7 @@ class Graph:
 
 def chain(count: int) -> None:
     """Row-broadcast adds with one leaf of unknown rank."""
-    solver, value, leaf = Solver(), Value("x"), Value("w")
+    solver, value, leaf = ConstraintSolver(), Value("x"), Value("w")
     solver.assert_shape(value, (fresh("n"), 64), Origin("x", "parameter"))
     for number in range(count):
         made = Value(f"y{number}")
@@ -122,7 +122,7 @@ def chain(count: int) -> None:
 
 def fan(count: int) -> None:
     """One value of unknown shape, used many times beside others; then its shape is told."""
-    solver, value = Solver(), Value("x")
+    solver, value = ConstraintSolver(), Value("x")
     for number in range(count):
         other, made = Value("y"), Value(f"r{number}")
         solver.assert_shape(other, (fresh("n"), 64), Origin("y", "parameter"))
@@ -133,7 +133,7 @@ def fan(count: int) -> None:
 
 def ladder(count: int) -> None:
     """Residual blocks whose weights are unknown."""
-    solver, value = Solver(), Value("x")
+    solver, value = ConstraintSolver(), Value("x")
     solver.assert_shape(value, (RowVar("s"), fresh("d")), Origin("x", "parameter"))
     for number in range(count):
         weight, inner, outer = Value("w"), Value("h"), Value(f"y{number}")
@@ -145,10 +145,10 @@ def ladder(count: int) -> None:
 
 def calls(count: int) -> None:
     """Many calls of one generalised function."""
-    inner, x, w, y = Solver(), Value("x"), Value("w"), Value("y")
+    inner, x, w, y = ConstraintSolver(), Value("x"), Value("w"), Value("y")
     inner.apply(MATMUL, [x, w], [y], Origin("y"))
     scheme = generalise(inner, [x, w], [y])
-    solver, value = Solver(), Value("x")
+    solver, value = ConstraintSolver(), Value("x")
     solver.assert_shape(value, (fresh("b"), fresh("t"), 64), Origin("x", "parameter"))
     for number in range(count):
         weight, made = Value("w"), Value(f"y{number}")
@@ -171,7 +171,7 @@ def best(run: Callable[[], object]) -> float:
 
 def explained() -> float:
     """The time to explain a conflict in the large graph."""
-    graph, solver = Graph(10_000), Solver()
+    graph, solver = Graph(10_000), ConstraintSolver()
     graph.tell(solver)
     last = next(made for scheme, _, made in reversed(graph.ops) if scheme is LINEAR)
     try:
@@ -188,7 +188,7 @@ def bytes_each() -> float:
     """Memory for each op of the large graph."""
     graph = Graph(10_000)
     tracemalloc.start()
-    solver = Solver()
+    solver = ConstraintSolver()
     graph.tell(solver)
     size, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -197,10 +197,12 @@ def bytes_each() -> float:
 
 def main() -> None:
     graphs = {count: Graph(count) for count in (1_000, 10_000)}
-    graphs[1_000].tell(Solver())  # warm up
-    small, large = (best(lambda count=count: graphs[count].tell(Solver())) for count in graphs)
+    graphs[1_000].tell(ConstraintSolver())  # warm up
+    small, large = (
+        best(lambda count=count: graphs[count].tell(ConstraintSolver())) for count in graphs
+    )
     times: list[float] = []
-    solver = Solver()
+    solver = ConstraintSolver()
     graphs[10_000].tell(solver, times)
     times.sort()
     start = time.process_time()

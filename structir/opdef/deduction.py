@@ -181,19 +181,35 @@ def _deduce_with_solver(
 ) -> StructInfo:
     """Infers the StructInfo with the solver, where an operand has symbolic axis packs.
 
-    A conflict is reported as the error for a concrete rank, if there is one.
+    A conflict is reported as the error for a concrete rank, if there is one for each of the first.
     """
     call = Call(definition.op, args, attributes, (), info, span)
     try:
         refined: StructInfo = result_refinement.refine_result(call)
         return refined
     except result_refinement.Conflict as conflict:
-        for rank in result_refinement.COUNTS:
-            ranked = result_refinement.at_rank(args, rank)
-            _deduce(definition, ranked, attributes, span, message_args=args)
+        at_ranks = [result_refinement.at_rank(args, rank) for rank in result_refinement.COUNTS]
+        errors = [_error_of(definition, ranked, attributes, span, args) for ranked in at_ranks]
+        if None not in errors:
+            raise next(filter(None, errors)) from None
         invalid = InvalidCall(conflict.message)
         diagnostic = call_diagnostic(definition.signature, invalid, args, span, None)
         raise StructInfoError(diagnostic.coded(conflict.code)) from None
+
+
+def _error_of(
+    definition: DeclaredOp,
+    ranked: tuple[Expr, ...],
+    attributes: Mapping[str, Any],
+    span: Span | None,
+    args: tuple[Expr, ...],
+) -> StructInfoError | None:
+    """Returns the error of a call at concrete ranks, or None."""
+    try:
+        _deduce(definition, ranked, attributes, span, message_args=args)
+    except StructInfoError as error:
+        return error
+    return None
 
 
 def _check_required_operands(definition: DeclaredOp, call_view: CallView) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 
 from structir.ir.expr import Expr
 from structir.opdef.attributes import DType, Operands
-from structir.opdef.call_view import CallView
+from structir.opdef.call_view import CallView, ResolvedSignature
 from structir.opdef.define import op
 from structir.opdef.examples import f32, i64
-from structir.opdef.index_vars import access_text
+from structir.opdef.index_vars import access_text, where_text
 from structir.ops.elementwise import astype
 from structir.ops.layout import permute_dims
 from structir.projections.scalar_expr import ScalarExpr
@@ -76,10 +76,11 @@ def grouped_matmul(lhs: ScalarExpr, rhs: ScalarExpr, groups: ScalarExpr) -> Scal
     return lhs * rhs
 
 
-def einsum_signature(call: CallView) -> str:
+def einsum_signature(call: CallView) -> str | ResolvedSignature:
     """Translates Einstein subscripts to an index signature; `...` is a broadcasting axis pack.
 
-    Subscripts with axis packs name axes by words: `*s m k; *s k n -> *s m n`.
+    Subscripts with axis packs name axes by words: `*s m k; *s k n -> *s m n`. There, a number in an
+    operand is an axis of this size, which is summed.
     """
     if set(call["subscripts"]) & set(";*~"):
         return _named_axes_signature(call)
@@ -105,7 +106,7 @@ def einsum_signature(call: CallView) -> str:
     return f"{', '.join(reads)} -> {access_text('out', out)}"
 
 
-def _named_axes_signature(call: CallView) -> str:
+def _named_axes_signature(call: CallView) -> ResolvedSignature:
     inputs, arrow, output = call["subscripts"].partition("->")
     terms = inputs.split(";")
     if not arrow:
@@ -124,7 +125,14 @@ def _named_axes_signature(call: CallView) -> str:
         )
         for k, term in enumerate(terms)
     ]
-    return f"{', '.join(reads)} -> {access_text('out', output.split())}"
+    sizes = [
+        f"fixed{k}_{n} == {word}"
+        for k, term in enumerate(terms)
+        for n, word in enumerate(term.split())
+        if word.isdecimal()
+    ]
+    signature = f"{', '.join(reads)} -> {access_text('out', output.split())}"
+    return ResolvedSignature(signature, where_text(sizes))
 
 
 def _is_axis(word: str) -> bool:

@@ -93,7 +93,10 @@ def nll_loss(
     reduction: Reduction = "mean",
     ignore_index: int = -100,
 ) -> Expr:
-    """Computes the negative weighted log-likelihood of target classes, without ignored targets."""
+    """Computes the negative weighted log-likelihood of target classes, without ignored targets.
+
+    A target that is not a class is an error, unless it is `ignore_index`.
+    """
     classes, weight = classes_and_weights(predictions, targets, weights, ignore_index)
     axis = class_axis(predictions)
     picked = squeeze(gather_elements(predictions, expand_dims(classes, axis), axis), axis)

@@ -170,7 +170,11 @@ def _declare_pools(count: int) -> None:
         layout: Layout | None = None,
         out_layout: Layout | None = None,
     ) -> ScalarExpr:
-        """Computes the maximum of each window."""
+        """Computes the maximum of each window.
+
+        With `ceil_mode` the last windows may extend beyond the padding; those that begin beyond it
+        are dropped, as in torch.
+        """
         return x
 
     space = (6, 5, 4)[:count]
@@ -190,7 +194,11 @@ def _declare_pools(count: int) -> None:
         *,
         loop: LoopIndices,
     ) -> ScalarExpr:
-        """Computes the mean of each window; `count_include_pad` includes padding."""
+        """Computes the mean of each window; `count_include_pad` includes padding.
+
+        With `ceil_mode` the last windows may extend beyond the padding; those that begin beyond it
+        are dropped, as in torch.
+        """
         return _mean_with_padding(x, loop) if count_include_pad else x
 
     avg_pool.example(f32[1, 2, *space], pool_size=3, strides=2, padding=1)

@@ -49,7 +49,8 @@ def reshape_signature(call: CallView) -> ResolvedSignature:
     if sizes is None:
         if any(size in (0, -1) for size in target):
             return ResolvedSignature(f"x[*s] -> {access_text('y', ['_'] * len(target))}")
-        return ResolvedSignature("x[*s] -> y[*to]", "", "", {"to": target})
+        where, total = "flat(*s) == total", product(target)
+        return ResolvedSignature("x[*s] -> y[*to]", where, "", {"to": target, "total": total})
     to = infer_target(call, sizes, target)
     rest_is_zero = (
         compare("eq", product(_unmatched_sizes(sizes, target)[1]), 0) if -1 in target else 0

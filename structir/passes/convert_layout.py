@@ -9,5 +9,8 @@ from structir.passes.manager.rules import ROUNDS, group_rules, run_rules
 
 @module_pass(tolerance=1e-3)
 def convert_layout(module: IRModule, *, rounds: int = ROUNDS) -> IRModule:
-    """Converts convolutions to channels-last layout, and moves permutes until they cancel."""
+    """Converts convolutions to channels-last layout, and moves permutes until they cancel.
+
+    An `out_dtype` that is the dtype of the operands changes nothing.
+    """
     return run_rules(module, [*group_rules("convert_layout"), *group_rules("simplify")], rounds)

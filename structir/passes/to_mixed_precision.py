@@ -31,7 +31,8 @@ def to_mixed_precision(function: Function, *, dtype: str = "float16") -> Functio
     """Converts the operands of contractions such as matrix products to `dtype`; results stay
     float32.
 
-    It applies to ops that sum a product of operands and have an attribute for the result dtype.
+    It applies to ops that sum a product of operands and have an attribute for the result dtype. An
+    `out_dtype` that is the dtype of the operands changes nothing.
     """
     convert = op_with_trait("convert")
 

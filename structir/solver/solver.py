@@ -1,4 +1,4 @@
-"""The constraint solver: assertions about the values of a program, and queries on them."""
+"""The incremental constraint solver of the compiler: assertions about values, and queries."""
 
 from __future__ import annotations
 
@@ -6,18 +6,16 @@ from collections.abc import Iterable, Sequence
 
 import attrs
 
-from structir.ir.polynomial import Dim, Sym
-from structir.solver.constraints.constraint import Constraint, RowEq
+from structir.ir.polynomial import Sym
+from structir.solver.constraints.constraint import Constraint
 from structir.solver.constraints.scheme import Scheme, apply
 from structir.solver.domains import labels, ranks
-from structir.solver.domains.intervals import differ
 from structir.solver.domains.reasons import NO_REASON, Conflict, Origin, Reason, origins
 from structir.solver.domains.terms import (
     Row,
     RowVar,
     Variable,
     is_ragged,
-    row_vars,
     sizes,
     symbol_of,
     variables,
@@ -96,7 +94,7 @@ class UserConstraint(Assertion):
     constraint: Constraint
 
 
-class Solver:
+class ConstraintSolver:
     """An incremental solver: propagates after each assertion, and answers queries at any time."""
 
     def __init__(self, least: int = 1) -> None:
@@ -241,52 +239,7 @@ class Solver:
             self.rows = rows
         return None
 
-    def equal(self, lhs: Dim, rhs: Dim) -> bool | None:
-        """Returns whether two sizes are provably equal or different; None if undecided."""
-        store = self.store
-        store.begin(NO_REASON)
-        first, second = store.normalize(lhs), store.normalize(rhs)
-        if first == second:
-            return True
-        if differ(store, first, second):
-            return False
-        return None
-
-    def same_shape(self, first: Value, second: Value) -> bool | None:
-        """Returns whether two values have equal rows, as `equal` does; ranks may be unknown."""
-        lhs, rhs = self._strip_shared_ends(self.shape(first), self.shape(second))
-        if lhs == rhs:
-            return True
-        for active in self.store.open:
-            constraint = active.constraint
-            if type(constraint) is RowEq:
-                pair = self._strip_shared_ends(
-                    self.resolve(constraint.left), self.resolve(constraint.right)
-                )
-                if pair in ((lhs, rhs), (rhs, lhs)):
-                    return True
-        if row_vars(lhs) or row_vars(rhs):
-            return None
-        if len(lhs) != len(rhs):
-            return False
-        answers = [self.equal(a, b) for a, b in zip(lhs, rhs, strict=True)]  # type: ignore[arg-type]
-        return True if all(answers) else False if False in answers else None
-
-    def _strip_shared_ends(self, lhs: Row, rhs: Row) -> tuple[Row, Row]:
-        """Returns two rows without their shared prefix and suffix."""
-        start, limit = 0, min(len(lhs), len(rhs))
-        while start < limit and lhs[start] == rhs[start]:
-            start += 1
-        end = 0
-        while end < limit - start and lhs[-1 - end] == rhs[-1 - end]:
-            end += 1
-        return lhs[start : len(lhs) - end], rhs[start : len(rhs) - end]
-
-    def explain(self, term: Dim | RowVar, nearest: int = 12) -> list[Origin]:
-        """Returns the origins that determine a size or a row variable, nearest first."""
-        return self.explain_row((term,), nearest)
-
-    def explain_row(self, row: Row, nearest: int = 12) -> list[Origin]:
+    def explain(self, row: Row, nearest: int = 12) -> list[Origin]:
         """Returns the origins that determine a row, nearest first."""
         store = self.store
         store.begin(NO_REASON)
@@ -325,9 +278,11 @@ class Solver:
         self.store.pop(mark)
 
 
-def replay(assertions: Iterable[Assertion], solver: Solver, *, solve: bool = True) -> Solver:
+def replay(
+    assertions: Iterable[Assertion], solver: ConstraintSolver, *, solve: bool = True
+) -> ConstraintSolver:
     """Returns a new solver with these assertions. Raises Conflict if they are unsatisfiable."""
-    new = Solver(solver.store.least)
+    new = ConstraintSolver(solver.store.least)
     new.store.preference = solver.store.preference
     new.store.may_be_ragged = solver.store.may_be_ragged
     for assertion in assertions:

@@ -134,7 +134,7 @@ def solver(module: IRModule, seed: int) -> None:
     """`structir.infer` rejects no program that runs; its result is well formed, holds at run time,
     and is a fixed point.
 
-    It assumes sizes of at least 1, and may add checks of that.
+    It assumes sizes of at least 1, and may narrow signatures to these.
     """
     runs = list(_run_checked(module, seed))
     try:

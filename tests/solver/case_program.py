@@ -14,7 +14,7 @@ from structir.solver.domains.terms import RAGGED, Element, Row, RowVar, symbol_o
 from structir.solver.program.generalisation import generalise, loop_scheme
 from structir.solver.propagation.arithmetic import fresh
 from structir.solver.propagation.store import ANONYMOUS
-from structir.solver.solver import Solver, Value
+from structir.solver.solver import ConstraintSolver, Value
 from tests.solver.case_ops import SCHEMES
 
 Case = dict[str, Any]
@@ -25,7 +25,7 @@ class Program:
 
     def __init__(self, case: Case) -> None:
         self.case = case
-        self.solver = Solver()
+        self.solver = ConstraintSolver()
         self.values: dict[str, Value] = {}
         self.sizes: dict[str, Dim] = {}
         self.rows: dict[str, RowVar] = {}

@@ -19,6 +19,7 @@ from structir.solver.domains.terms import (
 from structir.solver.program.defaulting import close
 from structir.solver.program.unsat_core import explain
 from tests.solver.case_program import Answer, Case, Program
+from tests.solver.queries import equal, same_shape
 
 
 def answer(case: Case) -> Answer:
@@ -134,7 +135,7 @@ def incomplete(found: Answer) -> list[str]:
     for names in expect.get("same_shape", []):
         first = found.program.value(names[0])
         for other in names[1:]:
-            if found.program.solver.same_shape(first, found.program.value(other)) is not True:
+            if same_shape(found.program.solver, first, found.program.value(other)) is not True:
                 missing.append(f"{names[0]} and {other} have one shape")
     for name, row in expect.get("rows", {}).items():
         known = found.program.solver.resolve((found.program.rows[name],))
@@ -180,12 +181,12 @@ def missing_entries(
             if mine is not RAGGED:
                 missing.append(f"{name}: ragged, not {mine}")
         elif wanted in seen:
-            if solver.equal(seen[wanted], mine) is not True:
+            if equal(solver, seen[wanted], mine) is not True:
                 missing.append(f"{name}: {wanted} is {seen[wanted]}, not {mine}")
         else:
             seen[wanted] = mine
             named = found.program.sizes.get(wanted)
-            if named is not None and solver.equal(named, mine) is not True:
+            if named is not None and equal(solver, named, mine) is not True:
                 missing.append(f"{name}: {wanted}, not {mine}")
     return missing
 

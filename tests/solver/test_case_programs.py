@@ -13,7 +13,7 @@ from structir.ir.axes import rows_in
 from structir.ir.dims import as_dim
 from structir.solver.domains.terms import Row
 from structir.solver.program.report import Report
-from structir.solver.solver import Solver, Value
+from structir.solver.solver import ConstraintSolver, Value
 from tests.solver import judge
 from tests.solver.case_program import Case
 from tests.solver.case_text import text_of, value
@@ -36,7 +36,7 @@ class Heard:
         return self
 
     @property
-    def solver(self) -> Solver:
+    def solver(self) -> ConstraintSolver:
         return self.report.functions["main"].solver
 
     def value(self, name: str) -> Value:

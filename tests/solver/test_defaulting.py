@@ -90,6 +90,26 @@ OPS = [
     "R.repeat(x, 2, axis=0)",
     "R.nn.max_pool1d(x, [2])",
 ]
+
+
+@pytest.mark.parametrize("close", [True, ["w"], "w"])
+@pytest.mark.parametrize("value", ["R.add(w, x)", "R.add(x, w)", "R.add(R.add(x, w), x)"])
+def test_defaulting_restricts_no_named_size(close: object, value: str) -> None:
+    """The size `n` stays open where a defaulted parameter broadcasts with it."""
+    module = structir.parse(f"""
+@R.function
+def main(w: R.Tensor(ndim=1, dtype="float32"), x: R.Tensor(("n",), "float32")):
+    return {value}
+""")
+    main = structir.infer(module, close=close)["main"]
+    assert [str(param.struct_info) for param in main.params] == [tensor_text("1"), tensor_text("n")]
+    assert str(main.ret_struct_info) == tensor_text("n")
+
+
+def tensor_text(size: str) -> str:
+    return f'R.Tensor(({size},), dtype="float32")'
+
+
 PARAMS = [
     'R.Tensor(dtype="float32")',
     tensor('("*s",)'),

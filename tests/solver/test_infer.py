@@ -59,24 +59,33 @@ def f(x: R.Tensor(dtype="float32"), w: R.Tensor((4, 3, 3, 3), "float32")
     reread(module)
 
 
-def test_facts_about_named_sizes_are_checked_on_entry() -> None:
-    text = """
-@R.function
+NARROWED = """
+@R.function{}
 def f(x: R.Tensor(("n", "m"), "float32"), y: R.Tensor((4, "k"), "float32")):
     z = R.ewise_fma(x, y, y)
     w = R.reshape(z, (2, 6))
     u = R.add(w, R.zeros((2, 6), "float32"))
     return u
 """
-    module = structir.infer(parsed(text))
+
+
+def test_facts_about_named_sizes_are_stored_in_the_parameters() -> None:
+    module = structir.infer(parsed(NARROWED.format("")))
+    assert params(module) == ['R.Tensor((4, 3), dtype="float32")'] * 2
+    assert not [b for b in module["f"].bindings() if isinstance(b, MatchCast)]
+    reread(module)
+
+
+def test_facts_about_named_sizes_are_checked_on_entry_with_checks() -> None:
+    module = structir.infer(parsed(NARROWED.format('(refine="checks")')))
     assert params(module)[0] == 'R.Tensor((n, m), dtype="float32")'
-    guards = [b for b in module["f"].bindings() if isinstance(b, MatchCast)]
-    assert str(guards[0].struct_info) == 'R.Tensor((4, 3), dtype="float32")'
+    checks = [b for b in module["f"].bindings() if isinstance(b, MatchCast)]
+    assert str(checks[0].struct_info) == 'R.Tensor((4, 3), dtype="float32")'
     assert bound(module)["z"] == 'R.Tensor((4, 3), dtype="float32")'
     reread(module)
 
 
-def test_refine_rewrites_the_signature_and_strict_raises() -> None:
+def test_refine_rewrites_the_signature_and_nothing_raises() -> None:
     text = """
 @R.function
 def f(x: R.Tensor(("n",), "float32"), y: R.Tensor((4,), "float32")):

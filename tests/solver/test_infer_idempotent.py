@@ -90,9 +90,9 @@ def test_ops_that_fix_the_rank_of_a_row_variable(params: str, result: str) -> No
         require_complete(structir.parse(text), **options)
 
 
-def test_a_guard_is_added_once() -> None:
+def test_an_entry_check_is_added_once() -> None:
     text = f"@R.function\ndef main({X}):\n    return R.permute_dims(x, (1, 0))\n"
-    module = structir.infer(structir.parse(text))
+    module = structir.infer(structir.parse(text), refine="checks")
     assert module.script().count("match_cast") == 1
 
 

@@ -39,7 +39,7 @@ def main(x: R.Tensor(("*s", "m", "k"), "float32"), y: R.Tensor) -> R.Tensor((2, 
 """)
     assert infos["result"] == "R.Tensor((2, 3, 4, 5))"
     assert infos["y"] == "R.Tensor((2, 3, k, 5))"
-    assert infos["x_checked"] == 'R.Tensor((2, 3, 4, k), dtype="float32")'
+    assert infos["x"] == 'R.Tensor((2, 3, 4, k), dtype="float32")'
 
 
 def test_conflict_of_axis_packs_is_reported_as_an_op_error() -> None:
@@ -160,7 +160,20 @@ def main(x: R.Tensor(("n", 3)), w: R.Tensor(("k",), "float32")) -> R.Tensor((12,
     R.require("k * 4 == n")
     return x
 """)
-        assert infos["w_checked"] == 'R.Tensor((3,), dtype="float32")'
+        assert infos["w"] == 'R.Tensor((3,), dtype="float32")'
+
+    def test_requirements_that_the_signature_proves_are_removed(self) -> None:
+        module = structir.parse("""
+@R.function
+def main(x: R.Tensor(("n", "m")), w: R.Tensor(("k",), "float32")) -> R.Tensor((12, "m")):
+    R.require("k * 4 == n", "m >= 2")
+    R.require("n >= 2")
+    return x
+""")
+        text = structir.infer(module).script()
+        assert text.count("R.require") == text.count('R.require("2 <= m")') == 1
+        assert "match_cast" not in text
+        assert structir.structural_equal(structir.parse(text), structir.infer(module))
 
     def test_contradicting_requirements_are_rejected(self) -> None:
         module = structir.parse("""
@@ -181,9 +194,9 @@ def main(x: R.Tensor(("n", "m")), y: R.Tensor(("n * m",))) -> R.Tensor(("n * 5",
     {}
     return y
 """
-        learnt = known(text.format("R.require('n >= 1')"))
-        assert learnt["x_checked"] == "R.Tensor((n, 5))"
-        assert "x_checked" not in known(text.format("R.require('n >= 0')"))
+        inferred = known(text.format("R.require('n >= 1')"))
+        assert inferred["x"] == "R.Tensor((n, 5))"
+        assert known(text.format("R.require('n >= 0')"))["x"] == "R.Tensor((n, m))"
 
 
 class TestSignatures:
@@ -219,7 +232,7 @@ def main(x: R.Tensor((3, 4)), y: R.Tensor((5, 6))):
 def main(x: R.Tensor(("n", 6)), y: R.Tensor((3, 4))):
     return R.sig("*s; *t -> *t where elements(*s) == elements(*t)")(x, y)
 """)
-        assert infos["x_checked"] == "R.Tensor((2, 6))"
+        assert infos["x"] == "R.Tensor((2, 6))"
 
     @pytest.mark.parametrize("compiled", [False, True])
     def test_run_time_shapes_are_checked_against_the_signature(self, compiled: bool) -> None:
@@ -393,12 +406,12 @@ def main(x: R.Tensor(("n",), "float32"), y: R.Tensor((3,), "float32")):
     return R.ewise_fma(x, y, y)
 """
 
-    def test_a_guarded_signature_stays(self) -> None:
+    def test_a_signature_with_checks_stays(self) -> None:
         infos = known(self.TEXT.format('(refine="checks")'))
         assert infos["x"] == 'R.Tensor((n,), dtype="float32")'
         assert infos["x_checked"] == 'R.Tensor((3,), dtype="float32")'
 
-    @pytest.mark.parametrize("options", ['(refine="signature")', "(private=True)"])
+    @pytest.mark.parametrize("options", ["", '(refine="signature")', "(private=True)"])
     def test_a_refined_signature_contains_inferred_sizes(self, options: str) -> None:
         infos = known(self.TEXT.format(options))
         assert infos["x"] == 'R.Tensor((3,), dtype="float32")'
@@ -428,6 +441,5 @@ def main(x: R.Tensor(("*s", 3, 9, 7), "float32"), w: R.Tensor((4, 3, 3, 2), "flo
     y = R.nn.conv2d(x, w)
     return y
 """)
-    assert infos["x"] == 'R.Tensor(("*s", 3, 9, 7), dtype="float32")'
-    assert infos["x_checked"] == 'R.Tensor((n, 3, 9, 7), dtype="float32")'
+    assert infos["x"] == 'R.Tensor((n, 3, 9, 7), dtype="float32")'
     assert infos["y"] == 'R.Tensor((n, 4, 7, 6), dtype="float32")'

@@ -16,7 +16,7 @@ from structir.ir.struct_info import TensorStructInfo
 from structir.opdef.axis_packs import InvalidCall
 from structir.opdef.constraint_schemes import scheme_of
 from structir.solver.domains.reasons import Conflict, Origin
-from structir.solver.solver import Solver, Value
+from structir.solver.solver import ConstraintSolver, Value
 
 onnx = pytest.importorskip("onnx")
 runtime = pytest.importorskip("onnxruntime")
@@ -274,7 +274,7 @@ def of_line(case: Instance) -> Shape | None:
 def solved(call: Call) -> Shape:
     found = scheme_of(call, [arg.struct_info for arg in call.args])
     assert found is not None
-    solver, values, result = Solver(), list[Value](), Value("y")
+    solver, values, result = ConstraintSolver(), list[Value](), Value("y")
     for place, member in found.paths:
         arg: Any = call.args[place] if member is None else call.args[place].fields[member]  # type: ignore[attr-defined]
         value = Value(arg.name)

@@ -15,7 +15,7 @@ from structir.opdef.constraint_schemes import scheme_of, window_of
 from structir.solver.constraints.scheme import Scheme
 from structir.solver.domains.reasons import Conflict, Origin
 from structir.solver.domains.terms import Row, RowVar, row_vars
-from structir.solver.solver import Solver, Value
+from structir.solver.solver import ConstraintSolver, Value
 
 
 def as_argument(value: Any) -> Any:
@@ -55,7 +55,7 @@ def operand_rows(call: Call, paths: tuple[tuple[int, int | None], ...]) -> list[
 
 def told(scheme: Scheme, operands: list[Row], results: list[Row]) -> tuple[list[Row], list[Row]]:
     """Returns the shapes of operands and results after solving a call."""
-    solver = Solver(0)
+    solver = ConstraintSolver(0)
     ins = [Value(f"x{k}") for k in range(len(operands))]
     outs = [Value(f"y{k}") for k in range(len(scheme.results))]
     for value, row in zip(ins, operands, strict=True):

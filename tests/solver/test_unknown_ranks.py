@@ -6,7 +6,7 @@ import pytest
 
 import structir
 from structir.analysis.axes import axes_of
-from structir.errors import DiagnosticWarning
+from structir.errors import DiagnosticWarning, StructInfoError
 from structir.ir.axes import AnySize
 from structir.ir.module import IRModule
 from structir.ir.struct_info import TensorStructInfo
@@ -25,9 +25,9 @@ def program(param: str, value: str) -> str:
     return f"@R.function\ndef main(x: {param}):\n    y = {value}\n    return y\n"
 
 
-def shapes(text: str) -> tuple[str, str]:
+def shapes(text: str, refine: str | None = None) -> tuple[str, str]:
     """Returns the inferred StructInfos of the first parameter and of the result."""
-    main = structir.infer(parsed(text))["main"]
+    main = structir.infer(parsed(text), refine=refine)["main"]
     return str(main.params[0].struct_info), str(main.ret_struct_info)
 
 
@@ -117,15 +117,31 @@ def assert_not_sharper(inferred: TensorStructInfo, direct: TensorStructInfo) -> 
 
 
 def test_function_returns_the_declared_row_variable_of_its_parameter() -> None:
-    result = shapes(program('R.Tensor(("*s",), "float32")', "R.sort(x)"))[1]
-    assert result == tensor('("*s",)')
+    text = program('R.Tensor(("*s",), "float32")', "R.sort(x)")
+    assert shapes(text, refine="checks")[1] == tensor('("*s",)')
 
 
 @pytest.mark.parametrize("value", ["R.tril(x)", "R.nn.pixel_shuffle(x, 2)", "R.squeeze(x, 0)"])
 @pytest.mark.parametrize("row", ["s", "rest"])
 def test_checks_of_a_row_variable_have_their_own_names_and_parse_back(value: str, row: str) -> None:
-    module = structir.infer(parsed(program(f'R.Tensor(("*{row}",), "float32")', value)))
+    text = program(f'R.Tensor(("*{row}",), "float32")', value)
+    module = structir.infer(parsed(text), refine="checks")
     check = module["main"].bindings()[0]
     assert f"*{row}" not in str(check.struct_info)
     assert structir.structural_equal(parsed(module.script()), module)
-    assert structir.structural_equal(structir.infer(module), module)
+    assert structir.structural_equal(structir.infer(module, refine="checks"), module)
+
+
+def test_reshape_of_unknown_rank_preserves_the_number_of_elements() -> None:
+    with pytest.raises(StructInfoError, match=r"cannot reshape 5 \* s_0 elements to \(24,\)"):
+        parsed(program('R.Tensor(("*s", 5), "float32")', "R.reshape(x, (24,))"))
+    text = """
+@R.function
+def main(x: R.Tensor(("*s", 2), "float32"), z: R.Tensor(("*s",), "float32")):
+    y = R.reshape(x, (6,))
+    w = R.reshape(z, ({},))
+    return y, w
+"""
+    structir.infer(parsed(text.format(3)))
+    with pytest.raises(StructInfoError, match="one dim must be both 3 and 4"):
+        structir.infer(parsed(text.format(4)))

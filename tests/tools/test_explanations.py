@@ -6,6 +6,7 @@
 import ast
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -37,8 +38,9 @@ def run(program: str) -> None:
 
 
 @pytest.fixture(autouse=True)
-def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs in a temporary folder, since some entries write files."""
+def in_a_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs in a temporary folder with a saved model, since some entries read or write files."""
+    shutil.copy(ROOT / "examples" / "scorer.pt2", tmp_path)
     monkeypatch.chdir(tmp_path)
 
 
@@ -67,6 +69,7 @@ def test_wrong_program_gives_the_message_of_its_code(entry: Explanation) -> None
 
 @every_entry
 def test_corrected_program_is_accepted(entry: Explanation) -> None:
+    assert entry.programs[1:], "the entry has no corrected program"
     for program in entry.programs[1:]:
         run(program)
 

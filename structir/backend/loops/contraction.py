@@ -1,4 +1,4 @@
-"""Stages that are matrix products: recognised by their index maps alone."""
+"""Stages that are matrix products: recognized by their index maps alone."""
 
 from __future__ import annotations
 

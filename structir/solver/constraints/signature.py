@@ -3,7 +3,7 @@
 Equal names are equal sizes, `*s` is a row variable, `~s` a row variable that broadcasts (to `*s`,
 if an operand has that), an integer is a fixed size, `_` is any size. An expression such as `h-r+1`
 is computed; in an operand it is solved. Conditions follow `where`: `a % 4 == 0`, or on numbers of
-elements `elements(*s) == elements(*t)`.
+elements `elements(*s) == elements(*t)`, `elements(*s, a) == 12`.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class SignatureVars:
     def _condition(
         self, op: type[ast.cmpop], lhs: ast.expr, rhs: ast.expr, tree: ast.expr
     ) -> Iterator[Constraint]:
-        if isinstance(lhs, ast.Call) and isinstance(rhs, ast.Call):
+        if _counts_elements(lhs) or _counts_elements(rhs):
             if op is not ast.Eq:
                 raise _invalid(ast.unparse(tree))
             yield Prod(self._product(lhs), self._product(rhs))
@@ -146,17 +146,25 @@ class SignatureVars:
         else:
             raise _invalid(ast.unparse(tree))
 
-    def _product(self, call: ast.Call) -> Row:
-        """Parses `elements(*s, a)`: the axes whose sizes are multiplied."""
-        if not isinstance(call.func, ast.Name) or call.func.id != "elements":
-            raise _invalid(ast.unparse(call))
+    def _product(self, tree: ast.expr) -> Row:
+        """Parses `elements(*s, a)` or a size: the axes whose sizes are multiplied."""
+        if not isinstance(tree, ast.Call) or not _counts_elements(tree):
+            return (_size(tree, self.size),)
         elements: list[Element] = []
-        for item in call.args:
+        for item in tree.args:
             if isinstance(item, ast.Starred) and isinstance(item.value, ast.Name):
                 elements.append(self.row_var(item.value.id))
             else:
                 elements.append(_size(item, self.size))
         return tuple(elements)
+
+
+def _counts_elements(tree: ast.expr) -> bool:
+    """Returns whether an expression is `elements(...)`."""
+    match tree:
+        case ast.Call(func=ast.Name(id="elements")):
+            return True
+    return False
 
 
 FurtherConstraints = Callable[[SignatureVars], list[Constraint]]

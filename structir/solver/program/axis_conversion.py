@@ -19,7 +19,7 @@ from structir.solver.domains.terms import (
     symbol_of,
 )
 from structir.solver.propagation.arithmetic import fresh
-from structir.solver.solver import Solver, Value
+from structir.solver.solver import ConstraintSolver, Value
 
 
 def as_row(axes: Axes) -> Row:
@@ -50,14 +50,14 @@ def as_labelled_row(axes: Axes) -> tuple[Row, list[Constraint]]:
     return tuple(row), constraints
 
 
-def as_axes(solver: Solver, value: Value) -> Axes:
+def as_axes(solver: ConstraintSolver, value: Value) -> Axes:
     """Returns the row of a value as axes, with labels."""
     shape, labels = solver.shape(value), solver.labels(value)
     pairs = zip(shape, labels, strict=True)
     return tuple([_axis(element, label) for element, label in pairs])
 
 
-def resolve_info(solver: Solver, info: StructInfo) -> StructInfo:
+def resolve_info(solver: ConstraintSolver, info: StructInfo) -> StructInfo:
     """Returns a StructInfo in terms of the solver with all bindings substituted."""
     if isinstance(info, TupleStructInfo):
         return TupleStructInfo(tuple([resolve_info(solver, field) for field in info.fields]))

@@ -66,7 +66,7 @@ from structir.solver.program.value_trees import (
 )
 from structir.solver.propagation.arithmetic import fresh
 from structir.solver.propagation.store import ANONYMOUS, NAMED, PARAMETER
-from structir.solver.solver import Disjunction, Solver, Value
+from structir.solver.solver import ConstraintSolver, Disjunction, Value
 
 schemes = lazy_module("structir.opdef.constraint_schemes")
 
@@ -77,7 +77,7 @@ class ConstraintGenerator:
     def __init__(self, functions: Mapping[str, Scheme], least: int = 1) -> None:
         self.functions = functions
         self.least = least
-        self.solver = Solver(least)
+        self.solver = ConstraintSolver(least)
         self.trees: dict[Var, Tree] = {}
         self.shapes: dict[Var, Row] = {}  # rows of shape variables
         self.infos: dict[Var, StructInfo] = {}  # StructInfos of variables inside branches

@@ -37,7 +37,7 @@ from structir.solver.domains.terms import (
 )
 from structir.solver.propagation.arithmetic import fresh
 from structir.solver.propagation.products import product
-from structir.solver.solver import Solver, Value
+from structir.solver.solver import ConstraintSolver, Value
 
 MAX_TRIALS = 400  # per call of `close`
 MAX_AXES = 6  # of a row variable
@@ -59,7 +59,7 @@ class Trial(Protocol):
 
 @attrs.frozen
 class _SolverTrial:
-    solver: Solver
+    solver: ConstraintSolver
 
     def snapshot(self) -> int:
         return self.solver.push()
@@ -72,7 +72,7 @@ class _SolverTrial:
 
 
 def close(
-    solver: Solver,
+    solver: ConstraintSolver,
     leaves: Sequence[Value],
     policy: str = "bound",
     *,
@@ -104,7 +104,7 @@ def close(
 class _Choices:
     """The choices so far, and the search for the remaining ones."""
 
-    solver: Solver
+    solver: ConstraintSolver
     trial: Trial
     leaves: list[Value]
     policy: str
@@ -119,14 +119,22 @@ class _Choices:
         origin = Origin(f"chosen:{leaf.name}", "chosen", text, None, len(self.origins))
         snapshot = self.trial.snapshot()
         self.trials += 1
+        open_before = self._open_kept()
         try:
             self.solver.add(constraint, origin)
             self.trial.solve()
         except Conflict:
             self.trial.restore(snapshot)
             return None
+        if self._open_kept() != open_before:  # the choice determines what stays open
+            self.trial.restore(snapshot)
+            return None
         self.origins.append(origin)
         return (snapshot,)
+
+    def _open_kept(self) -> set[Variable]:
+        """Returns the variables in `keep` without a value."""
+        return {v for v in self.keep if self.solver.resolve(rows := _row_of(v)) == rows}
 
     def search(self) -> bool:
         """Chooses all remaining variables; returns whether choices without a conflict exist."""
@@ -182,6 +190,11 @@ class _Choices:
             yield DimEq(size, value)
 
 
+def _row_of(variable: Variable) -> Row:
+    """Returns the row that consists of one variable."""
+    return (variable,) if isinstance(variable, RowVar) else (Poly({(variable,): 1}, 0),)
+
+
 def _default_rows(choices: _Choices, leaf: Value) -> None:
     """Gives a leaf the rank of the shortest row that it broadcasts to."""
     solver = choices.solver
@@ -192,7 +205,7 @@ def _default_rows(choices: _Choices, leaf: Value) -> None:
                 break
 
 
-def _rows_above(solver: Solver, variable: RowVar) -> Iterator[Row]:
+def _rows_above(solver: ConstraintSolver, variable: RowVar) -> Iterator[Row]:
     """Yields the rows of known rank that a row variable broadcasts to, the shortest first."""
     rows: list[Row] = []
     for constraint in solver.residual:
@@ -217,7 +230,7 @@ def _default_sizes(choices: _Choices, leaf: Value) -> None:
         symbol = None if type(size) is RowVar else symbol_of(size)  # type: ignore[arg-type]
         if symbol is None or symbol in choices.fixed:
             continue
-        bounds = list(_sizes_above(solver, size))  # type: ignore[arg-type]
+        bounds = list(_sizes_above(solver, size, choices.keep))  # type: ignore[arg-type]
         for bound in [*bounds, 1] if bounds else ():
             if solver.resolve((size,)) != (size,):
                 break
@@ -225,13 +238,19 @@ def _default_sizes(choices: _Choices, leaf: Value) -> None:
                 break
 
 
-def _sizes_above(solver: Solver, size: Dim) -> Iterator[Dim]:
+def _sizes_above(solver: ConstraintSolver, size: Dim, keep: Collection[Variable]) -> Iterator[Dim]:
+    """Yields the sizes that a size broadcasts to.
+
+    A join with a size that stays open is none: the choice would restrict that size.
+    """
     for constraint in solver.residual:
         match constraint:
             case DimLe(inner, outer) if solver.resolve((inner,)) == (size,):
                 yield solver.resolve((outer,))[0]  # type: ignore[misc]
-            case DimJoin(outer, inners) if any(solver.resolve((i,)) == (size,) for i in inners):
-                yield solver.resolve((outer,))[0]  # type: ignore[misc]
+            case DimJoin(outer, inners) if size in (resolved := solver.resolve(inners)):
+                others = {v for other in resolved if other != size for v in variables(other)}  # type: ignore[arg-type]
+                if others.isdisjoint(keep):
+                    yield solver.resolve((outer,))[0]  # type: ignore[misc]
 
 
 def _default_products(choices: _Choices, leaf: Value) -> None:

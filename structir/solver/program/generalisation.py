@@ -9,10 +9,12 @@ from structir.solver.constraints.constraint import Constraint, Ge, RankLe, RowEq
 from structir.solver.constraints.scheme import Scheme
 from structir.solver.domains.terms import Row
 from structir.solver.propagation.arithmetic import fresh
-from structir.solver.solver import Solver, Value
+from structir.solver.solver import ConstraintSolver, Value
 
 
-def generalise(solver: Solver, params: Sequence[Value], results: Sequence[Value]) -> Scheme:
+def generalise(
+    solver: ConstraintSolver, params: Sequence[Value], results: Sequence[Value]
+) -> Scheme:
     """Returns the scheme of a solved function: its rows and residual constraints."""
     shapes = [solver.shape(value) for value in (*params, *results)]
 
@@ -27,7 +29,7 @@ def generalise(solver: Solver, params: Sequence[Value], results: Sequence[Value]
     )
 
 
-def _bounds(solver: Solver) -> Iterator[Constraint]:
+def _bounds(solver: ConstraintSolver) -> Iterator[Constraint]:
     """Yields the bounds of open variables as constraints."""
     store = solver.store
     for symbol, low in store.lows.items():

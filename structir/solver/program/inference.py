@@ -29,7 +29,7 @@ from structir.solver.program.refine_policy import POLICIES, policy_of
 from structir.solver.program.rewriter import Rewriter, count_entry_checks
 from structir.solver.program.unsat_core import UnsatCore, explain
 from structir.solver.program.value_trees import has_all_sizes, leaves, tensors
-from structir.solver.solver import Solver, Value
+from structir.solver.solver import ConstraintSolver, Value
 
 Close: TypeAlias = bool | Collection[str]  # names of what to default
 
@@ -37,10 +37,10 @@ Close: TypeAlias = bool | Collection[str]  # names of what to default
 def infer(module: IRModule, *, refine: str | None = None, close: Close = False) -> IRModule:
     """Returns the module with every StructInfo completed from annotations, operands and results.
 
-    `refine` states what may change where the body narrows a named size of a signature: the
-    `signature` is rewritten; `checks` keeps it and adds a check on entry; with `nothing` a narrowed
-    signature is a StructInfoError. The default is the function's `R.function(refine=...)`; else
-    `signature` for private functions and `checks` for others.
+    `refine` states what may change where the body narrows a named size of a signature. With
+    `signature` the parameters and the result state the inferred StructInfo; `checks` keeps the
+    signature and adds a check on entry; with `nothing` a narrowed signature is a StructInfoError.
+    The default is the function's `R.function(refine=...)`, else `signature`.
     `close` gives underconstrained parameters the least shape that their uses allow; a collection of
     names of parameters, dims and row variables (`"*s"`) restricts it to these. Raises Unsatisfiable
     with a minimal set of conflicting source lines if no shapes satisfy the program.
@@ -159,7 +159,7 @@ def _variables_except(
     return every - selected
 
 
-def _open_variables(solver: Solver, values: Iterable[Value]) -> set[Variable]:
+def _open_variables(solver: ConstraintSolver, values: Iterable[Value]) -> set[Variable]:
     """Returns the variables in the shapes of these values."""
     shapes = [solver.shape(value) for value in values]
     axes = [axis for shape in shapes for axis in shape]
@@ -179,7 +179,7 @@ def _named_sizes_of(params: Sequence[Var]) -> set[Sym]:
     return {symbol for symbol in symbols if not is_anonymous(symbol.name)}
 
 
-def _has_declared_bound(solver: Solver, symbol: Sym) -> bool:
+def _has_declared_bound(solver: ConstraintSolver, symbol: Sym) -> bool:
     """Returns whether a condition of the program bounds a size from below."""
     reason = solver.store.bound_reasons.get(("low", symbol))
     return reason is not None and any(o.kind == "fact" for o in origins(reason))

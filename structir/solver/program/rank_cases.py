@@ -17,7 +17,7 @@ from structir.solver.domains.ranks import max_rank, min_rank
 from structir.solver.domains.reasons import NO_REASON
 from structir.solver.domains.terms import row_vars
 from structir.solver.program.rank_lifting import lift
-from structir.solver.solver import Solver, Value
+from structir.solver.solver import ConstraintSolver, Value
 
 schemes = lazy_module("structir.opdef.constraint_schemes")
 
@@ -27,7 +27,7 @@ Ranks = tuple[int, ...]
 _MEMO: dict[Any, Sequence[Any]] = {}
 
 
-def possible_ranks(solver: Solver, value: Value) -> Ranks:
+def possible_ranks(solver: ConstraintSolver, value: Value) -> Ranks:
     """Returns the ranks that a value can have; `OPEN` last, for all greater ones."""
     store = solver.store
     store.begin(NO_REASON)
@@ -38,7 +38,7 @@ def possible_ranks(solver: Solver, value: Value) -> Ranks:
     return tuple(range(low, OPEN + 1 if high is None else min(high, OPEN) + 1))
 
 
-def greatest_rank(solver: Solver, value: Value) -> int | None:
+def greatest_rank(solver: ConstraintSolver, value: Value) -> int | None:
     """Returns the greatest rank that a value can have; None for no limit."""
     solver.store.begin(NO_REASON)
     return max_rank(solver.store, solver.store.row(solver.row(value)))

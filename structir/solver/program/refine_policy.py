@@ -9,6 +9,5 @@ POLICIES = ("signature", "checks", "nothing")
 
 
 def policy_of(function: Function) -> str:
-    """Returns a function's policy: by default `signature` if it is private, else `checks`."""
-    default = "signature" if function.attrs.get("private") is True else "checks"
-    return str(function.attrs.get(REFINE, default))
+    """Returns a function's policy, `signature` by default."""
+    return str(function.attrs.get(REFINE, POLICIES[0]))

@@ -38,9 +38,9 @@ class Report:
         solver, value = self._generator(function).solver, self.value(function, name)
         row = solver.row(value)
         if axis is None:
-            return solver.explain_row(row)
+            return solver.explain(row)
         expanded = solver.store.row(row)
-        return solver.explain_row((expanded[axis],))
+        return solver.explain((expanded[axis],))
 
     def _generator(self, function: str) -> ConstraintGenerator:
         if function not in self.functions:

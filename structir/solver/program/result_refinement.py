@@ -13,10 +13,10 @@ from structir.solver.domains.reasons import Conflict
 from structir.solver.program.axis_conversion import as_axes
 from structir.solver.program.constraint_generation import ConstraintGenerator
 from structir.solver.program.value_trees import Tree, tensors
-from structir.solver.solver import Solver, Value
+from structir.solver.solver import ConstraintSolver, Value
 
 __all__ = ["COUNTS", "Conflict", "at_rank", "refine_result"]
-COUNTS = range(4)  # numbers of axes per row variable that are tried for a more specific message
+COUNTS = (1, 0, 2, 3)  # numbers of axes per row variable, for a more specific message
 
 
 def refine_result(call: Call) -> StructInfo:
@@ -43,7 +43,7 @@ def _symbols(size: Any) -> Any:
     return syms(size) if type(size) is Poly else ()
 
 
-def _refine_info(solver: Solver, info: Any, tree: Tree, operand_vars: set[Any]) -> Any:
+def _refine_info(solver: ConstraintSolver, info: Any, tree: Tree, operand_vars: set[Any]) -> Any:
     if isinstance(info, TupleStructInfo) and isinstance(tree, tuple):
         pairs = zip(info.fields, tree, strict=True)
         return TupleStructInfo(tuple([_refine_info(solver, i, t, operand_vars) for i, t in pairs]))

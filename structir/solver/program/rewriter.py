@@ -29,6 +29,7 @@ from structir.ir.expr import (
 )
 from structir.ir.node import replace
 from structir.ir.op import Op
+from structir.ir.requirements import cast_of, conditions_of
 from structir.ir.struct_info import (
     ShapeStructInfo,
     StructInfo,
@@ -418,7 +419,32 @@ def _drop_undefined_dims(rewritten: Function, function: Function) -> Function:
                 sizes_ = zip(old_info.dims, new_info.dims, strict=True)
                 values |= {s: b for a, b in sizes_ if (s := symbol_of(a)) is not None and a != b}
     undefined = {symbol: size for symbol, size in values.items() if symbol not in defined}
-    return Substitution(dims=undefined).function(rewritten) if undefined else rewritten
+    if not undefined:
+        return rewritten
+    body = _without_proved_requirements(rewritten.body, undefined)
+    return Substitution(dims=undefined).function(replace(rewritten, body=body))
+
+
+def _without_proved_requirements(body: SeqExpr, values: Mapping[Sym, Dim]) -> SeqExpr:
+    """Removes the conditions of `R.require` that hold for these values."""
+    blocks = [
+        replace(
+            block, bindings=tuple([b for old in block.bindings for b in _open_part(old, values)])
+        )
+        for block in body.blocks
+    ]
+    return replace(body, blocks=tuple([block for block in blocks if block.bindings]))
+
+
+def _open_part(binding: Binding, values: Mapping[Sym, Dim]) -> tuple[Binding, ...]:
+    """Returns a binding without the conditions that hold; nothing if no other is left."""
+    conditions = conditions_of(binding)
+    unproved = tuple([c for c in conditions if substitute(c, values) != 1])
+    if len(unproved) == len(conditions):
+        return (binding,)
+    shape, ones = cast_of(unproved, binding.span)
+    var = type(binding.var)(binding.var.name, ones, binding.var.span)
+    return (MatchCast(var, shape, ones, binding.span),) if unproved else ()
 
 
 def _entry_checks(function: Function) -> Iterator[tuple[Expr, StructInfo]]:

@@ -11,7 +11,7 @@ from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInf
 from structir.solver.constraints.signature import read_signature
 from structir.solver.domains.reasons import Conflict, Origin
 from structir.solver.program.result_refinement import refine_result
-from structir.solver.solver import Solver, Value
+from structir.solver.solver import ConstraintSolver, Value
 
 Shape = tuple[int, ...]
 
@@ -41,7 +41,7 @@ def result_of(call: Call) -> StructInfo:
 
 def violation_of(signature: str, operands: Sequence[Shape], results: Sequence[Shape]) -> str | None:
     """Returns how these shapes violate a signature, or None."""
-    scheme, solver = read_signature(signature), Solver(0)
+    scheme, solver = read_signature(signature), ConstraintSolver(0)
     ins = [Value(f"operand {k}") for k in range(len(operands))]
     outs = [Value(f"result {k}") for k in range(len(results))]
     if len(results) != len(scheme.results):

@@ -9,7 +9,14 @@ import attrs
 
 from structir.errors import Diagnostic
 from structir.solver.domains.reasons import Conflict, Origin, origins
-from structir.solver.solver import Assertion, HasShape, SchemeApplication, Solver, Value, replay
+from structir.solver.solver import (
+    Assertion,
+    ConstraintSolver,
+    HasShape,
+    SchemeApplication,
+    Value,
+    replay,
+)
 
 PREMISE_KINDS = ("parameter", "fact")  # premises; ops and annotations may be wrong
 TRIALS = 64
@@ -52,7 +59,7 @@ def _name(origin: Origin) -> str:
 
 
 def explain(
-    solver: Solver, conflict: Conflict, *, trials: int = TRIALS, seconds: float = SECONDS
+    solver: ConstraintSolver, conflict: Conflict, *, trials: int = TRIALS, seconds: float = SECONDS
 ) -> UnsatCore:
     """Returns a minimal set of conflicting assertions of a solver that raised `conflict`."""
     minimizer = _CoreMinimizer(solver, trials, monotonic() + seconds)
@@ -85,7 +92,7 @@ def _declares(assertion: Assertion, values: set[Value]) -> bool:
 class _CoreMinimizer:
     """Removes assertions while the remaining ones conflict, within limits on trials and time."""
 
-    def __init__(self, solver: Solver, trials: int, until: float) -> None:
+    def __init__(self, solver: ConstraintSolver, trials: int, until: float) -> None:
         self.solver = solver
         self.order = {id(s): k for k, s in enumerate(solver.assertions)}
         self.trials = trials

@@ -15,7 +15,7 @@ from structir.ir.struct_info import (
 from structir.solver.domains.terms import Element, Row, RowVar, row_vars
 from structir.solver.program.axis_conversion import as_axes
 from structir.solver.propagation.arithmetic import fresh
-from structir.solver.solver import Solver, Value
+from structir.solver.solver import ConstraintSolver, Value
 
 Tree: TypeAlias = "Value | tuple[Tree, ...] | None"  # None: no shape
 
@@ -63,7 +63,7 @@ def has_all_sizes(info: StructInfo) -> bool:
     return all(type(part.dims) is tuple for part in tensors(info))
 
 
-def refine_info(solver: Solver, info: StructInfo, tree: Tree) -> StructInfo:
+def refine_info(solver: ConstraintSolver, info: StructInfo, tree: Tree) -> StructInfo:
     """Returns a StructInfo with the solver's sizes and rows."""
     if isinstance(tree, Value) and isinstance(info, TensorStructInfo):
         return tensor(as_axes(solver, tree), info.dtype)
@@ -73,7 +73,7 @@ def refine_info(solver: Solver, info: StructInfo, tree: Tree) -> StructInfo:
     return info
 
 
-def common_row(solver: Solver, first: Row, second: Row) -> Row:
+def common_row(solver: ConstraintSolver, first: Row, second: Row) -> Row:
     """Returns the least general row of which both are instances (anti-unification)."""
     if not row_vars(first) and not row_vars(second) and len(first) == len(second):
         return tuple([_common(a, b) for a, b in zip(first, second, strict=True)])

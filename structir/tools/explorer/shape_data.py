@@ -142,7 +142,7 @@ class ShapeExplanations:
         solver, indices = generator.solver, []
         for value in leaves(generator.trees[var]):
             row = solver.store.row(solver.row(value))
-            origins = [solver.explain_row((element,), MAX_ORIGINS) for element in row]
+            origins = [solver.explain((element,), MAX_ORIGINS) for element in row]
             indices.append(
                 [self.table.index(tuple(o), list(map(_origin_data, o))) for o in origins]
             )

@@ -1,0 +1,74 @@
+"""Pools with `ceil_mode` use the windows of torch and ONNX Runtime; `meshgrid` those of NumPy."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+import structir
+
+CASES = [
+    ((7, 8), (3, 2), (2, 3), 1),
+    ((5, 7), (2, 3), (3, 2), 1),
+    ((6, 4), (3, 3), (4, 4), 1),
+    ((4, 9), (2, 2), (3, 3), 0),
+]
+
+
+def windows(size: int, pool: int, stride: int, pad: int) -> list[tuple[int, int]]:
+    """Returns the first index and the limit of each window, within the padding at both ends."""
+    count = -(-(size + 2 * pad - pool) // stride) + 1
+    if (count - 1) * stride >= size + pad:  # the last window begins beyond the padding
+        count -= 1
+    starts = [k * stride - pad for k in range(count)]
+    return [(start, min(start + pool, size + pad)) for start in starts]
+
+
+def pooled(
+    x: np.ndarray, pool: tuple[int, int], strides: tuple[int, int], pad: int, how: str
+) -> np.ndarray:
+    axes = [windows(*each, pad) for each in zip(x.shape, pool, strides, strict=True)]
+    result = np.empty([len(axis) for axis in axes], x.dtype)
+    for index in np.ndindex(result.shape):
+        ends = [axis[k] for axis, k in zip(axes, index, strict=True)]
+        values = x[tuple([slice(max(low, 0), high) for low, high in ends])]
+        area = np.prod([high - low for low, high in ends])
+        result[index] = {"max": values.max(), "mean": values.mean(), "sum": values.sum() / area}[
+            how
+        ]
+    return result
+
+
+def both_ways(module: structir.ir.IRModule, *args: np.ndarray) -> list:
+    return [structir.interpret(module, "main", *args), structir.compile(module)["main"](*args)]
+
+
+@pytest.mark.parametrize(("case", "how"), list(product(CASES, ["max", "mean", "sum"])))
+def test_windows_that_begin_beyond_the_padding_are_dropped(case: tuple, how: str) -> None:
+    shape, pool, strides, pad = case
+    x = np.random.default_rng(0).standard_normal(shape).astype("float32")
+    name, counted = ("max_pool2d", False) if how == "max" else ("avg_pool2d", how == "sum")
+    module = structir.parse(
+        f"@R.function\ndef main(x: R.Tensor({(1, 1, *shape)}, 'float32')):\n"
+        f"    return R.nn.{name}(x, pool_size={pool}, strides={strides}, padding={pad}, "
+        f"ceil_mode=True, count_include_pad={counted})\n"
+    )
+    expected = pooled(x, pool, strides, pad, how)
+    assert module["main"].ret_struct_info.dims == (1, 1, *expected.shape)
+    for result in both_ways(module, x[None, None]):
+        np.testing.assert_allclose(result[0, 0], expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("indexing", ["ij", "xy"])
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_meshgrid_has_the_axes_of_its_indexing(indexing: str, count: int) -> None:
+    vectors = [np.arange(2 + k, dtype="float32") for k in range(count)]
+    params = ", ".join([f'v{k}: R.Tensor(("n{k}",), "float32")' for k in range(count)])
+    names = ", ".join([f"v{k}" for k in range(count)])
+    module = structir.parse(
+        f"@R.function\ndef main({params}):\n"
+        f"    return R.meshgrid(({names},), indexing='{indexing}')\n"
+    )
+    for results in both_ways(module, *vectors):
+        for result, expected in zip(results, np.meshgrid(*vectors, indexing=indexing), strict=True):
+            assert np.array_equal(result, expected)
