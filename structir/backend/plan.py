@@ -14,7 +14,8 @@ import attrs
 import numpy as np
 
 from structir.backend import progress
-from structir.backend.cpu.kernels import CompiledKernel, kernel
+from structir.backend.cpu.kernels import kernel
+from structir.backend.cpu.kernels_together import kernels_together
 from structir.backend.cpu.layouts import SPACE
 from structir.backend.cpu.runner import run_address, space_reserver
 from structir.backend.locks import new_lock
@@ -62,11 +63,6 @@ class Numbers:
         return [tuple(self.words[part].tolist()) for part in self.size_slices]
 
 
-def _compiled(text: KernelText) -> CompiledKernel:
-    progress.note(next(iter(text.origins), ""))
-    return kernel(text.text, text.function, text.from_file)
-
-
 def owned_results(outputs: Iterable[Buffer]) -> tuple[Buffer, ...]:
     """Returns the outputs that need new arrays, in order."""
     roots = dict.fromkeys(b.root for b in outputs)
@@ -80,7 +76,7 @@ class KernelPlan:
         self.recipe = recipe
         self.inputs, self.outputs, self.results = recipe.inputs, recipe.outputs, recipe.results
         self.texts = recipe.kernels
-        self.kernels: list[Any] = [self.compiled(t) for t in self.texts]
+        self.kernels: Sequence[Any] = self.compiled(self.texts)
         touched = {b.root for t in self.texts for b in t.pointers}
         constants = {b for b in touched if b.origin == "constant"}
         outside = {b.root for b in (*self.inputs, *self.outputs)} | constants
@@ -94,9 +90,13 @@ class KernelPlan:
         self.dims: list[Dim] = [*chain(*self._dims())]
         self._evaluate = Evaluator(self.dims, self.symbols)
 
-    def compiled(self, text: KernelText) -> CompiledKernel:
-        """Compiles a kernel to machine code."""
-        return _compiled(text)
+    def compiled(self, texts: Sequence[KernelText]) -> Sequence[Any]:
+        """Compiles kernels to machine code."""
+        with kernels_together() as kernels:
+            for text in texts:
+                progress.note(next(iter(text.origins), ""))
+                kernels.start(text)
+        return [kernel(t.text, t.function, t.from_file) for t in texts]
 
     def _dims(self) -> list[list[Dim]]:
         """Returns the dims that are evaluated for a call; the first groups are words of its

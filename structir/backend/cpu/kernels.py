@@ -141,14 +141,23 @@ llvm.set_option("structir", "-unroll-threshold=100")
 llvm.set_option("structir", "-disable-lsr")
 
 _kernels: dict[str, CompiledKernel] = {}
-_lock = new_lock()
+lock = new_lock()  # held while a kernel is built
+
+
+def symbol_of(text: str) -> str:
+    """Returns the symbol of a kernel, which is as unique as its text."""
+    return f"kernel_{digest(text)}"
+
+
+def kernel_names() -> dict[str, Any]:
+    """Returns what the names in the texts of kernels refer to."""
+    return {**NAMES, **helpers(), **routine_helpers()}
 
 
 def _built(text: str, routine: Callable[..., Any] | None) -> Loaded:
-    """The text compiled; its symbol is as unique as the text."""
+    """The text compiled."""
     start = time.perf_counter()
-    names = {**NAMES, **helpers(), **routine_helpers()}
-    library, symbol = _library(text, names, routine)
+    library, symbol = _library(text, kernel_names(), routine)
     address = library.get_pointer_to_function(symbol)
     code = code_of_library(library, [symbol], time.perf_counter() - start)
     return Loaded(code, (address,), library, from_disk=False)
@@ -160,7 +169,7 @@ def _refused() -> Loaded:
 
 def _library(text: str, names: dict[str, Any], routine: Callable[..., Any] | None) -> Any:
     """What the text is compiled into, and the symbol."""
-    symbol = f"kernel_{digest(text)}"
+    symbol = symbol_of(text)
     if routine is None:
         with suppress(UntranslatedError):
             return translated_library(text, symbol, names), symbol
@@ -198,17 +207,27 @@ def kernel(
 
     A text that was read from a file is not compiled: without machine code it is a MissingCodeError.
     """
-    with _lock:
+    with lock:
         found = _kernels.get(text)
         if found is None:
             start = time.perf_counter()
             if routine is not None:
                 ready_for_arrays()
             build = _refused if from_file else lambda: _built(text, routine)
-            loaded = built(text, build)
-            seconds = time.perf_counter() - start
-            found = _kernels[text] = CompiledKernel(text, loaded.addresses[0], seconds, loaded)
+            found = add_kernel(text, built(text, build), start)
         return found
+
+
+def is_built(text: str) -> bool:
+    """Whether the kernel of a text has been compiled or loaded."""
+    return text in _kernels
+
+
+def add_kernel(text: str, loaded: Loaded, start: float) -> CompiledKernel:
+    """Adds a kernel whose compilation began at `start`."""
+    seconds = time.perf_counter() - start
+    _kernels[text] = CompiledKernel(text, loaded.addresses[0], seconds, loaded)
+    return _kernels[text]
 
 
 def kernel_count() -> int:

@@ -48,17 +48,30 @@ class KernelLibrary(JITCodeLibrary):  # type: ignore[misc,unused-ignore]
 
     codegen: Any = _Detached()
     _emitted = False
+    _is_only_linked = False
 
     def _optimize_functions(self, ll_module: Any) -> None:
         ll_module.data_layout = self._codegen._data_layout
 
     def _optimize_final_module(self) -> None:
+        if self._is_only_linked:
+            return
         codegen: Any = self._codegen
         passes, builder = codegen._module_pass_manager(**(WHOLE if self._emitted else PART))
         passes.run(self._final_module, builder)
 
     def _finalize_final_module(self) -> None:
         self._finalized = True
+
+    def linked_bitcode(self) -> bytes:
+        """Returns the function with all that it calls, before optimization, to be compiled
+        elsewhere."""
+        whole: Any = super()
+        with global_compiler_lock:
+            self._is_only_linked = True
+            whole._ensure_finalized()
+        bitcode: bytes = self._final_module.as_bitcode()
+        return bitcode
 
     def get_pointer_to_function(self, name: str) -> int:
         """The address of a function, which makes its machine code; 0 where it is not here."""

@@ -119,10 +119,20 @@ def require_symbol(name: str) -> None:
 
 def built(text: str, build: Callable[[], Loaded]) -> Loaded:
     """The machine code for a text: from the cache, else built and kept there."""
+    return stored(text) or add(text, build())
+
+
+def stored(text: str) -> Loaded | None:
+    """The machine code for a text, if it need not be built."""
     code = from_disk(text)
-    if code is None:
-        code = build()
-        to_disk(text, code.code)
+    if code is not None:
+        _codes[text] = code.code
+    return code
+
+
+def add(text: str, code: Loaded) -> Loaded:
+    """Keeps newly built machine code for a text."""
+    to_disk(text, code.code)
     _codes[text] = code.code
     return code
 

@@ -66,10 +66,10 @@ def patch(space: Word) -> None:
             arguments[patches[2 * i]] = outside[patches[2 * i + 1]]
 
 
-def run_space(space: Word) -> Word:
-    """Run the program of a space on the addresses that it holds, kernel by kernel; 0, or 1 + the
-    row at which one failed."""
-    patch(space)
+@vectorisable
+def run_rows(space: Word) -> Word:
+    """Runs the kernels of a space whose argument blocks are complete; 0, or 1 + the row at which
+    one failed."""
     team, own, failed = space[SPACE.team], space[SPACE.team], 0
     if team != 0 and not take(words_at(team)):
         own = 0
@@ -82,7 +82,11 @@ def run_space(space: Word) -> Word:
     return failed
 
 
-run_here: Any = vectorisable(run_space)
+def run_space(space: Word) -> Word:
+    """Run the program of a space on the addresses that it holds, kernel by kernel; 0, or 1 + the
+    row at which one failed."""
+    patch(space)
+    return run_rows(space)
 
 
 @vectorisable
@@ -149,9 +153,9 @@ def overlaps(args: Word, table: Word, out: Word, size: Word, space: Word) -> Wor
 @vectorisable
 def run_all(space: Word) -> Word:
     """Run what a space is for: steps, or its rows; not 0 where that does not come to its end."""
-    if space[SPACE.code] == 0:
-        return run_here(space)
     patch(space)
+    if space[SPACE.code] == 0:
+        return run_rows(space)
     words_at(space[SPACE.state])[STATE.at] = 0
     return call_c(space[SPACE.code], (space[SPACE.state],))
 
@@ -160,12 +164,12 @@ def run_all(space: Word) -> Word:
 def run_released(space: Word, table: Word) -> Word:
     """Run a space; long work lets other Python threads go on."""
     space[SPACE.busy] = 1
+    state = 0
     if space[SPACE.long] != 0:
         state = call_c(table[TABLE.save_thread], ())
-        status = run_all(space)
+    status = run_all(space)
+    if state != 0:
         call_c(table[TABLE.restore_thread], (state,))
-    else:
-        status = run_all(space)
     space[SPACE.busy] = 0
     return status
 

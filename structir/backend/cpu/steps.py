@@ -18,7 +18,7 @@ from structir.backend.cpu.intrinsics import POINTERS, offset_by
 from structir.backend.cpu.layouts import SPACE, STATE
 from structir.backend.cpu.native import call_c
 from structir.backend.cpu.objects import built
-from structir.backend.cpu.runner import WORDS, Word, run_here, words_at
+from structir.backend.cpu.runner import WORDS, Word, patch, run_rows, words_at
 from structir.backend.math.options import vectorisable
 
 bytes_at: Any = POINTERS["uint8"]
@@ -66,7 +66,8 @@ def run_plan(step: Word, slots: Word) -> Word:
     outside = words_at(space[SPACE.outside])
     for k in range(step[3]):
         outside[k] = slots[chosen[k]]
-    return run_here(space)
+    patch(space)
+    return run_rows(space)
 
 
 @vectorisable

@@ -38,8 +38,11 @@ class DevicePlan(KernelPlan):
         self.device, self.tf32 = device, tf32
         super().__init__(recipe)
 
-    def compiled(self, text: KernelText) -> Any:
-        """A kernel of the device."""
+    def compiled(self, texts: Sequence[KernelText]) -> Sequence[Any]:
+        """Compiles kernels for the device."""
+        return [self._compiled(text) for text in texts]
+
+    def _compiled(self, text: KernelText) -> Any:
         progress.note(next(iter(text.origins), ""))
         return self.device.kernel(text)  # type: ignore[arg-type]
 

@@ -49,14 +49,14 @@ def packed_constant(stage: Stage, found: Contraction) -> Buffer | None:
     buffer = found.right.buffer.root
     form = constant_matrix(stage, buffer, found.right_address, found.k, found.n)
     packing = "integers" if stage.out.dtype == "int32" else "wide"
-    return None if form is None else _constant(buffer, form, packing)
+    return None if form is None else packed_buffer(buffer, form, packing)
 
 
 def packed_weights(stage: Stage, found: Contraction) -> Buffer | None:
     """The left operand of a product with weights, turned over, in panels one register wide."""
     if found.weights is None:
         return None
-    return _constant(found.left.buffer.root, found.weights, "narrow")
+    return packed_buffer(found.left.buffer.root, found.weights, "narrow")
 
 
 def elements_of(read: Load, extents: Mapping[Sym, Dim]) -> Any:
@@ -75,14 +75,14 @@ def elements_of(read: Load, extents: Mapping[Sym, Dim]) -> Any:
     return np.ascontiguousarray(data).reshape(-1)[places]
 
 
-def _constant(buffer: Buffer, form: MatrixForm, packing: str) -> Buffer:
+def packed_buffer(buffer: Buffer, form: MatrixForm, packing: str) -> Buffer:
     panels = panels_of(buffer.data, form, packing)
     return Buffer(panels.shape, panels.dtype.name, "constant", data=panels, name="packed constant")
 
 
 def constant_panels(buffer: Buffer, form: MatrixForm) -> Buffer:
     """A part of a constant in panels, as products take it."""
-    return _constant(buffer.root, form, "wide")
+    return packed_buffer(buffer.root, form, "wide")
 
 
 def panels_of(data: Any, form: MatrixForm, packing: str) -> Any:

@@ -58,7 +58,7 @@ class _Reuse:
         under = self._operand(number, group)
         if under is None:
             return group
-        self.moved[out] = attrs.evolve(out, base=under)
+        self.moved[out] = attrs.evolve(out, base=under.root)
         self.last[under.root] = max(number, self.last[out])
         return self._renamed(group)
 

@@ -21,6 +21,7 @@ from structir.backend.loops.planes import plane_kernel, with_planes
 from structir.backend.loops.reused import with_reuse
 from structir.backend.loops.rounding import roundings
 from structir.backend.loops.rows import row_kernel
+from structir.backend.loops.schedule_memo import ScheduleMemo
 from structir.backend.loops.shared import shared
 from structir.backend.loops.short_rows import has_short_rows, short_row_kernel
 from structir.backend.loops.stage import LoopProgram, Routine
@@ -103,9 +104,15 @@ def scheduled(program: LoopProgram, exact: bool = False, fast: bool = False) -> 
         stages = [attrs.evolve(s, body=exactly(s.body)) for s in program.stages]
         program = attrs.evolve(program, stages=tuple(stages))
     with roundings(skipped=fast):
-        program = with_updates(composed(plain_windows(composed(program))))
-        made = written(program, SCHEDULES, settled=_settled)
+        program = with_updates(_plain(composed(program)))
+        made = written(program, ScheduleMemo().schedules(SCHEDULES), settled=_settled)
     return attrs.evolve(made, kernels=shared(made.kernels))
+
+
+def _plain(program: LoopProgram) -> LoopProgram:
+    """The composed program with its windows made plain, composed again if there are any."""
+    plain = plain_windows(program)
+    return program if plain.stages == program.stages else composed(plain)
 
 
 def _settled(program: LoopProgram, groups: Sequence[Group]) -> Settled:

@@ -1,0 +1,80 @@
+"""Kernels compiled in threads are those that numba compiles one after another."""
+
+import numpy as np
+import pytest
+
+import structir
+from structir.backend.cpu import kernels_together as together
+from structir.backend.cpu.code_generation import pending_code
+from structir.backend.cpu.kernels import kernel_names, symbol_of, translated_library
+from structir.backend.cpu.operations import UntranslatedError
+from structir.backend.outline import outline
+from structir.ir.module import as_module
+from structir.script import R
+
+
+@R.function
+def main(x: R.Tensor(("n", 24), "float32"), w: R.Tensor((24, 24), "float32")):
+    a = R.nn.softmax(R.matmul(x, w))
+    b = R.sum(R.exp(R.permute_dims(x)), axis=1)
+    c = R.cumsum(R.nn.gelu(x), axis=0)
+    return a, b, c
+
+
+def texts():
+    return [kernel.text for kernel in outline(as_module(main, "outline"), "main").kernels]
+
+
+def compiled_alone(text, symbol):
+    library = translated_library(text, symbol, kernel_names())
+    library.get_pointer_to_function(symbol)
+    return library._get_compiled_object()
+
+
+def test_machine_code_does_not_depend_on_the_thread():
+    assert len(texts()) > 2
+    for kernel in texts():
+        symbol = symbol_of(kernel.text)
+        pending = pending_code(translated_library(kernel.text, symbol, kernel_names()), symbol)
+        code = pending.machine_code(pending.generate(), 0.0)
+        assert code.data == compiled_alone(kernel.text, symbol)
+        assert code.symbols == (symbol,)
+
+
+def results(monkeypatch, tmp_path):
+    monkeypatch.setenv("STRUCTIR_CACHE", str(tmp_path))
+    monkeypatch.setattr("structir.backend.cpu.kernels._kernels", {})
+    rng = np.random.default_rng(0)
+    x, w = rng.random((7, 24), "float32"), rng.random((24, 24), "float32")
+    return structir.compile(main)["main"](x, w)
+
+
+def assert_same(actual, expected):
+    for one, other in zip(actual, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def untranslated(*args):
+    raise UntranslatedError
+
+
+@pytest.mark.parametrize("reason", ["one core", "a text that only numba compiles"])
+def test_kernels_are_the_same_without_threads(monkeypatch, tmp_path, reason):
+    expected = results(monkeypatch, tmp_path / "threads")
+    if reason == "one core":
+        monkeypatch.setattr(together, "physical_cores", lambda: 1)
+    else:
+        monkeypatch.setattr(together, "physical_cores", lambda: 4)
+        monkeypatch.setattr(together, "translated_library", untranslated)
+    assert_same(results(monkeypatch, tmp_path / "alone"), expected)
+
+
+def test_an_error_ends_the_compilation_in_all_threads(monkeypatch, tmp_path):
+    monkeypatch.setattr(together, "physical_cores", lambda: 2)
+    monkeypatch.setattr(
+        together.PendingCode, "generate", lambda self: (_ for _ in ()).throw(KeyboardInterrupt)
+    )
+    with pytest.raises(KeyboardInterrupt):
+        results(monkeypatch, tmp_path / "broken")
+    monkeypatch.undo()
+    results(monkeypatch, tmp_path / "whole")
