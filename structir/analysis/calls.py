@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from structir.analysis.erasure import AllVars, erase, walk_dims
@@ -40,6 +40,22 @@ def derive_call_ret_struct_info(function: FuncStructInfo, args: Iterable[StructI
         if check <= FAIL_L1:
             raise StructInfoError(_argument_mismatch(position, param, resolved, info))
     return binder.resolve(function.ret, binder.shapes)
+
+
+def undecided_params(function: FuncStructInfo, args: Sequence[StructInfo]) -> dict[int, StructInfo]:
+    """Returns the expected StructInfo of each argument that may have it, by index.
+
+    The rank or dtype of such an argument is unknown; sizes alone are checked on entry.
+    """
+    if function.params is None or len(args) != len(function.params):
+        return {}
+    binder, expected = Binder(function), {}
+    for index, (param, info) in enumerate(zip(function.params, args, strict=True)):
+        binder.bind(param, info)
+        resolved = binder.resolve(param, AllVars())
+        if base_check(resolved, info) is FAIL_L1:
+            expected[index] = resolved
+    return expected
 
 
 def _argument_mismatch(

@@ -25,6 +25,7 @@ from structir.ir.expr import (
 from structir.ir.op import Op, find_op, registered_ops
 from structir.ir.struct_info import OBJECT, FuncStructInfo, StructInfo
 from structir.printer import constants
+from structir.printer.parser.argument_unification import unify_arguments, unify_loop_arguments
 from structir.printer.parser.context import Context
 from structir.printer.parser.forms import dtype_error, info_of, is_info, read_form
 from structir.printer.parser.kernels import read_kernel_call
@@ -108,6 +109,10 @@ def _call_of_op(context: Context, node: ast.Call, op: Op) -> Any:
             if keyword.arg is None:
                 raise unsupported(context, keyword, "write the arguments one by one")
             keywords[keyword.arg] = argument(context, keyword.value)
+        loop = op.definition.hooks.get("loop") if context.unifies else None
+        if loop is not None and not keywords and len(args) in (3, 4):
+            exprs = [context.expr(arg, item) for arg, item in zip(args, node.args, strict=True)]
+            args = list(unify_loop_arguments(context, loop, Call(op, tuple(exprs))))
         return op.definition.bind(tuple(args), keywords, context.source_map.span(node))
     except DiagnosticError as error:
         raise _add_call_context(context, error, node, op.name) from None
@@ -139,6 +144,7 @@ def _call_of_function(context: Context, node: ast.Call) -> Call:
             message = f"expected a function, found {ast.unparse(node.func)}"
             raise context.error(node.func, message, "call an op: `R.name(...)`")
         args = [context.expr(argument(context, item), item) for item in node.args]
+    args = unify_arguments(context, callee, args)
     call = Call(callee, tuple(args), span=span)
     return Call(callee, call.args, struct_info=deduce(call), span=span)
 

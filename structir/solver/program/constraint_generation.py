@@ -405,6 +405,8 @@ class ConstraintGenerator:
     def _apply_loop(self, var: Var, call: Call, body: Expr, states: int, origin: Origin) -> Tree:
         """Adds a loop over a function whose first `states` parameters are states."""
         cell = self.functions.get(body.name) if isinstance(body, GlobalVar) else None
+        before = self._tree_of(call.args[1])
+        states = len(list(leaves(before))) if isinstance(before, tuple) else states
         if cell is None or min(len(cell.operands), len(cell.results)) <= states:
             return self._new_values(var.name, call.struct_info, origin)
         return self._apply_scheme(var, call, call.args[1:], loop_scheme(cell, states), origin)
