@@ -109,7 +109,7 @@ def _call_of_op(context: Context, node: ast.Call, op: Op) -> Any:
             if keyword.arg is None:
                 raise unsupported(context, keyword, "write the arguments one by one")
             keywords[keyword.arg] = argument(context, keyword.value)
-        loop = op.definition.hooks.get("loop") if context.unifies else None
+        loop = op.definition.hooks.get("loop") if context.unifies else None  # type: ignore[attr-defined]
         if loop is not None and not keywords and len(args) in (3, 4):
             exprs = [context.expr(arg, item) for arg, item in zip(args, node.args, strict=True)]
             args = list(unify_loop_arguments(context, loop, Call(op, tuple(exprs))))
@@ -144,8 +144,7 @@ def _call_of_function(context: Context, node: ast.Call) -> Call:
             message = f"expected a function, found {ast.unparse(node.func)}"
             raise context.error(node.func, message, "call an op: `R.name(...)`")
         args = [context.expr(argument(context, item), item) for item in node.args]
-    args = unify_arguments(context, callee, args)
-    call = Call(callee, tuple(args), span=span)
+    call = Call(callee, tuple(unify_arguments(context, callee, args)), span=span)
     return Call(callee, call.args, struct_info=deduce(call), span=span)
 
 

@@ -25,6 +25,7 @@ from structir.solver.domains.reasons import Conflict, origins
 from structir.solver.domains.terms import RowVar, Variable, row_vars, symbol_of, variables
 from structir.solver.program import defaulting
 from structir.solver.program.constraint_generation import ConstraintGenerator
+from structir.solver.program.dtypes import complete_dtypes
 from structir.solver.program.refine_policy import POLICIES, policy_of
 from structir.solver.program.rewriter import Rewriter, count_entry_checks
 from structir.solver.program.unsat_core import UnsatCore, explain
@@ -47,7 +48,7 @@ def infer(module: IRModule, *, refine: str | None = None, close: Close = False) 
     """
     if refine is not None and refine not in POLICIES:
         raise StructIRError(f"refine: expected one of {', '.join(POLICIES)}, found {refine!r}")
-    module = as_module(module, "structir.infer")
+    module = complete_dtypes(as_module(module, "structir.infer"))
     completed = _complete_twice(module, refine, close)
     if _may_contain_dead_code(module) and not well_formed(completed):
         # facts of dead code may contradict the rest of the function: keep the signatures
