@@ -45,7 +45,7 @@ def derive_call_ret_struct_info(function: FuncStructInfo, args: Iterable[StructI
 def undecided_params(function: FuncStructInfo, args: Sequence[StructInfo]) -> dict[int, StructInfo]:
     """Returns the expected StructInfo of each argument that may have it, by index.
 
-    The rank or dtype of such an argument is unknown; sizes alone are checked on entry.
+    The rank or dtype of such an argument is unknown, and a match_cast would check it.
     """
     if function.params is None or len(args) != len(function.params):
         return {}
@@ -53,9 +53,19 @@ def undecided_params(function: FuncStructInfo, args: Sequence[StructInfo]) -> di
     for index, (param, info) in enumerate(zip(function.params, args, strict=True)):
         binder.bind(param, info)
         resolved = binder.resolve(param, AllVars())
-        if base_check(resolved, info) is FAIL_L1:
+        if base_check(resolved, info) is FAIL_L1 and _is_checkable(resolved, info):
             expected[index] = resolved
     return expected
+
+
+def _is_checkable(param: StructInfo, info: StructInfo) -> bool:
+    """Returns whether a run checks that a value of `info` is one of `param`.
+
+    A function checks its arguments when it is called, but not results that only `param` states.
+    """
+    if isinstance(param, FuncStructInfo) and isinstance(info, FuncStructInfo):
+        return info.params is not None and base_check(param.ret, info.ret) is not FAIL_L1
+    return True
 
 
 def _argument_mismatch(

@@ -83,7 +83,7 @@ class _DtypeInference:
         """Returns a function with completed dtypes."""
         casts = _casts(function)
         infos = [_fill(param.struct_info, casts.get(param)) for param in function.params]
-        return _Body(self).function(function, infos)
+        return _DtypeEvaluation(self).function(function, infos)
 
     def result(
         self, callee: GlobalVar, infos: Sequence[StructInfo], callees: Mapping[int, GlobalVar]
@@ -99,7 +99,7 @@ class _DtypeInference:
         key = (callee.name, tuple(infos), tuple([(k, v.name) for k, v in callees.items()]))
         if key not in self.results:
             self.active.add(callee.name)
-            body = _Body(self, {function.params[k]: v for k, v in callees.items()})
+            body = _DtypeEvaluation(self, {function.params[k]: v for k, v in callees.items()})
             params = [_fill(p.struct_info, i) for p, i in zip(function.params, infos, strict=True)]
             try:
                 self.results[key] = body.function(function, params).ret_struct_info
@@ -116,7 +116,7 @@ def _casts(function: Function) -> dict[Expr, StructInfo]:
     return {cast.value: cast.struct_info for cast in reversed(casts) if cast.value in params}
 
 
-class _Body:
+class _DtypeEvaluation:
     """One evaluation of a function's body."""
 
     def __init__(

@@ -17,6 +17,7 @@ from structir.ir.module import IRModule, as_module
 from structir.ir.polynomial import Poly, Sym
 from structir.ir.requirements import conditions_of
 from structir.ir.struct_info import (
+    FuncStructInfo,
     StructInfo,
 )
 from structir.solver.constraints.assumptions import allows_zero
@@ -108,15 +109,22 @@ def generate_constraints(
     """
     generators: dict[str, ConstraintGenerator] = {}
     schemes: dict[str, Scheme] = {}
+    bodies: dict[str, Function] = {}
     calls = _call_graph(module)
     for name in _callees_first(calls):
-        generators[name] = generator = solve_function(module[name], schemes)
+        generators[name] = generator = solve_function(module[name], schemes, bodies)
         schemes[name] = generator.scheme()
+        if generator.is_incomplete or _has_function_param(module[name]):
+            bodies[name] = module[name]
     if close:
         called = {callee for callees in calls.values() for callee in callees}
         for name in [name for name in generators if name not in called]:
             _default_params(module[name], generators[name], close)
     return generators
+
+
+def _has_function_param(function: Function) -> bool:
+    return any(isinstance(param.struct_info, FuncStructInfo) for param in function.params)
 
 
 def _default_params(function: Function, generator: ConstraintGenerator, close: Close) -> None:
@@ -186,17 +194,21 @@ def _has_declared_bound(solver: Solver, symbol: Sym) -> bool:
     return reason is not None and any(o.kind == "fact" for o in origins(reason))
 
 
-def solve_function(function: Function, schemes: Mapping[str, Scheme]) -> ConstraintGenerator:
+def solve_function(
+    function: Function, schemes: Mapping[str, Scheme], bodies: Mapping[str, Function]
+) -> ConstraintGenerator:
     """Generates and solves the constraints of one function.
 
-    Raises Unsatisfiable with an explanation if they conflict.
+    `bodies` are the callees whose scheme does not describe them completely. Raises Unsatisfiable
+    with an explanation if the constraints conflict.
     """
+    least = 0 if _allows_zero_sizes(function) else 1
     try:
-        return _generate(function, schemes, 0 if _allows_zero_sizes(function) else 1)
+        return _generate(function, ConstraintGenerator(schemes, least, bodies))
     except _FunctionUnsatisfiable as first:
         core = explain(first.generator.solver, first.conflict)
         try:
-            generator = _generate(function, schemes, 0)
+            generator = _generate(function, ConstraintGenerator(schemes, 0, bodies))
         except _FunctionUnsatisfiable:
             raise Unsatisfiable(core) from None
         if not _has_zero_sizes(function):
@@ -258,8 +270,7 @@ class _FunctionUnsatisfiable(Exception):
     conflict: Conflict
 
 
-def _generate(function: Function, schemes: Mapping[str, Scheme], least: int) -> ConstraintGenerator:
-    generator = ConstraintGenerator(schemes, least)
+def _generate(function: Function, generator: ConstraintGenerator) -> ConstraintGenerator:
     try:
         generator.visit(function)
         generator.solve()
