@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from structir.analysis.erasure import AllVars, erase, walk_dims
@@ -40,6 +40,32 @@ def derive_call_ret_struct_info(function: FuncStructInfo, args: Iterable[StructI
         if check <= FAIL_L1:
             raise StructInfoError(_argument_mismatch(position, param, resolved, info))
     return binder.resolve(function.ret, binder.shapes)
+
+
+def undecided_params(function: FuncStructInfo, args: Sequence[StructInfo]) -> dict[int, StructInfo]:
+    """Returns the expected StructInfo of each argument that may have it, by index.
+
+    The rank or dtype of such an argument is unknown, and a match_cast would check it.
+    """
+    if function.params is None or len(args) != len(function.params):
+        return {}
+    binder, expected = Binder(function), {}
+    for index, (param, info) in enumerate(zip(function.params, args, strict=True)):
+        binder.bind(param, info)
+        resolved = binder.resolve(param, AllVars())
+        if base_check(resolved, info) is FAIL_L1 and _is_checkable(resolved, info):
+            expected[index] = resolved
+    return expected
+
+
+def _is_checkable(param: StructInfo, info: StructInfo) -> bool:
+    """Returns whether a run checks that a value of `info` is one of `param`.
+
+    A function checks its arguments when it is called, but not results that only `param` states.
+    """
+    if isinstance(param, FuncStructInfo) and isinstance(info, FuncStructInfo):
+        return info.params is not None and base_check(param.ret, info.ret) is not FAIL_L1
+    return True
 
 
 def _argument_mismatch(

@@ -92,9 +92,11 @@ class OpaqueDefinition:
 
 
 def _as_tuple(value: Any) -> Any:
-    """Returns a list of expressions as a `Tuple`, and other values unchanged."""
-    is_list = isinstance(value, tuple | list) and all(isinstance(item, Expr) for item in value)
-    return Tuple(tuple(value)) if is_list else value
+    """Returns a list of expressions, also nested, as a `Tuple`, and other values unchanged."""
+    if not isinstance(value, tuple | list):
+        return value
+    fields = tuple(map(_as_tuple, value))
+    return Tuple(fields) if all(isinstance(field, Expr) for field in fields) else value
 
 
 def opaque_op(rule: Rule, name: str | None = None, *, pure: bool = True) -> Callable[..., Op]:

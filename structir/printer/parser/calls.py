@@ -34,6 +34,7 @@ from structir.ir.struct_info import (
     TupleStructInfo,
 )
 from structir.printer import constants
+from structir.printer.parser.argument_unification import unify_arguments, unify_loop_arguments
 from structir.printer.parser.context import Context
 from structir.printer.parser.forms import dtype_error, info_of, is_info, read_form
 from structir.printer.parser.kernels import read_kernel_call
@@ -159,6 +160,10 @@ def _call_of_op(context: Context, node: ast.Call, op: Op) -> Any:
         if (values := VALUES.get(op.name)) is not None:
             args = [_renamed(arg, values) for arg in args]
             keywords = {name: _renamed(value, values) for name, value in keywords.items()}
+        loop = op.definition.hooks.get("loop") if context.unifies else None  # type: ignore[attr-defined]
+        if loop is not None and not keywords and len(args) in (3, 4):
+            exprs = [context.expr(arg, item) for arg, item in zip(args, node.args, strict=True)]
+            args = list(unify_loop_arguments(context, loop, Call(op, tuple(exprs))))
         return op.definition.bind(tuple(args), keywords, context.source_map.span(node))
     except DiagnosticError as error:
         raise _add_call_context(context, error, node, op.name) from None
@@ -194,7 +199,7 @@ def _call_of_function(context: Context, node: ast.Call) -> Call:
             message = f"expected a function, found {ast.unparse(node.func)}"
             raise context.error(node.func, message, "call an op: `R.name(...)`")
         args = [context.expr(argument(context, item), item) for item in node.args]
-    call = Call(callee, tuple(args), span=span)
+    call = Call(callee, tuple(unify_arguments(context, callee, args)), span=span)
     return Call(callee, call.args, struct_info=deduce(call), span=span)
 
 

@@ -146,6 +146,7 @@ class Context:
             frozenset()
         )  # dims that Python evaluated in signatures
         self.strict = False
+        self.unifies = False  # arguments of calls are unified with the callee's parameters
         self.depth = Depth()
         self.errors: list[Diagnostic] = []
         self.error_class: type[DiagnosticError] = ParseError
@@ -156,7 +157,7 @@ class Context:
         """Returns a new context with the same names, to parse a body in."""
         copied = Context(self.source_map, self.module, self.function)
         copied.names, copied.strict = dict(self.names), self.strict
-        copied.declared_dims = set(self.declared_dims)
+        copied.declared_dims, copied.unifies = set(self.declared_dims), self.unifies
         return copied
 
     @contextmanager

@@ -175,8 +175,9 @@ def _attributes(context: Context, node: ast.FunctionDef) -> dict[str, Any]:
 
 def read_function(context: Context, signature: FunctionSignature, read_body: ReadBody) -> Function:
     """Parses the body of a function whose signature was parsed in this context."""
-    outer = context.scope
+    outer, outer_unifies = context.scope, context.unifies
     scope = context.scope = BuilderScope(outer)
+    context.unifies = outer_unifies or REFINE in signature.attributes
     try:
         for param in signature.params:
             scope.define(param.struct_info)
@@ -192,7 +193,7 @@ def read_function(context: Context, signature: FunctionSignature, read_body: Rea
             info = signature.ret
         body = scope.sequence(result)
     finally:
-        context.scope = outer
+        context.scope, context.unifies = outer, outer_unifies
     attributes = signature.attributes or NO_ATTRS
     span = context.source_map.span(signature.node)
     return Function(signature.params, body, info, signature.pure, attributes, span)

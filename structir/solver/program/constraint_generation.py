@@ -35,6 +35,7 @@ from structir.ir.polynomial import Poly
 from structir.ir.requirements import conditions_of
 from structir.ir.struct_info import (
     OBJECT,
+    FuncStructInfo,
     KernelStructInfo,
     PrimStructInfo,
     ShapeStructInfo,
@@ -50,7 +51,8 @@ from structir.solver.constraints.signature import read_signature
 from structir.solver.domains.reasons import Conflict, Origin
 from structir.solver.domains.terms import Row, RowVar, row_vars, symbol_of, variables
 from structir.solver.program.axis_conversion import as_labelled_row, as_row
-from structir.solver.program.generalisation import generalise, loop_scheme
+from structir.solver.program.function_calls import NO_BODIES, FunctionCalls
+from structir.solver.program.generalisation import generalise, type_scheme
 from structir.solver.program.kernel_schemes import kernel_scheme
 from structir.solver.program.op_uses import OpUse, operand_at
 from structir.solver.program.rank_cases import greatest_rank, possible_ranks, rank_case_schemes
@@ -74,8 +76,14 @@ schemes = lazy_module("structir.opdef.constraint_schemes")
 class ConstraintGenerator:
     """The constraints of one function, and the solver values of its variables."""
 
-    def __init__(self, functions: Mapping[str, Scheme], least: int = 1) -> None:
+    def __init__(
+        self,
+        functions: Mapping[str, Scheme],
+        least: int = 1,
+        bodies: Mapping[str, Function] = NO_BODIES,
+    ) -> None:
         self.functions = functions
+        self.calls = FunctionCalls(self, bodies)
         self.least = least
         self.solver = ConstraintSolver(least)
         self.trees: dict[Var, Tree] = {}
@@ -99,12 +107,12 @@ class ConstraintGenerator:
         for param in function.params:
             origin = self._origin(param.name, "parameter", f"parameter `{param.name}`", param.span)
             self._prefer(param.struct_info, PARAMETER)
-            self.trees[param] = tree = self._new_values(param.name, param.struct_info, origin)
+            self.trees[param] = tree = self.new_values(param.name, param.struct_info, origin)
             self.params += leaves(tree)
-        self._sequence(function.body)
-        self.results = self._tree_of(function.body.body)
+        self.sequence(function.body)
+        self.results = self.tree_of(function.body.body)
         origin = self._origin("annot:return", "annotation", "the annotation of the result", None)
-        self._annotate(self.results, function.ret_struct_info, origin)
+        self.annotate(self.results, function.ret_struct_info, origin)
         self.revisit()
 
     def solve(self) -> None:
@@ -153,6 +161,12 @@ class ConstraintGenerator:
         values = {v: None for tree in self.trees.values() for v in leaves(tree)}
         return Counter([row for value in values for row in row_vars(self.solver.shape(value))])
 
+    @property
+    def is_incomplete(self) -> bool:
+        """Returns whether ops are pending: the scheme of the function does not constrain them."""
+        unresolved = [u for u in self.pending if u.signature is None and not u.has_rank_cases]
+        return bool(unresolved or self.solver.disjunctions)
+
     def scheme(self) -> Scheme:
         """Returns the scheme of the function, for its callers."""
         return generalise(self.solver, self.params, list(leaves(self.results)))
@@ -162,25 +176,29 @@ class ConstraintGenerator:
         return Origin(label, kind, text, span, self.order)
 
     def _prefer(self, info: StructInfo, level: int = NAMED) -> None:
+        if self.calls.inlining:  # the program cannot name the dims of a callee
+            return
         for part in tensors(info):
             for size in map(size_in, axes_of(part) or ()):
                 if type(size) is Poly:
                     self.solver.prefer(variables(size), level)
 
-    def _sequence(self, body: SeqExpr) -> None:
+    def sequence(self, body: SeqExpr) -> None:
         for binding in body.bindings():
             if isinstance(binding, MatchCast):
                 self._add_requirements(binding)
-                tree = self._tree_of(binding.value)
+                tree = self.tree_of(binding.value)
                 self.trees[binding.var] = tree
+                self.calls.bind(binding)
                 origin = self._binding_origin(binding.var, "annotation", binding.span)
-                self._annotate(tree, binding.struct_info, origin)
+                self.annotate(tree, binding.struct_info, origin)
                 continue
             var, value = binding.var, binding.value
             self.trees[var] = self._value(var, value, binding.span)
+            self.calls.bind(binding)
             if value.struct_info is not var.struct_info and value.struct_info != var.struct_info:
                 origin = self._binding_origin(var, "annotation", var.span)
-                self._annotate(self.trees[var], var.struct_info, origin)
+                self.annotate(self.trees[var], var.struct_info, origin)
 
     def _add_requirements(self, binding: MatchCast) -> None:
         """Adds the conditions on sizes that a match_cast requires."""
@@ -205,18 +223,18 @@ class ConstraintGenerator:
 
     # Values
 
-    def _tree_of(self, expr: Expr) -> Tree:
+    def tree_of(self, expr: Expr) -> Tree:
         """Returns the values of an operand."""
         match expr:
             case Var() if expr in self.trees:
                 return self.trees[expr]
             case Tuple(fields):
-                return tuple([self._tree_of(field) for field in fields])
+                return tuple([self.tree_of(field) for field in fields])
             case TupleGetItem(inner, index):
-                tree = self._tree_of(inner)
+                tree = self.tree_of(inner)
                 return tree[index] if isinstance(tree, tuple) else None
         origin = self._origin("constant", "fact", "a constant", expr.span)
-        return self._new_values("value", expr.struct_info, origin)
+        return self.new_values("value", expr.struct_info, origin)
 
     def _value(self, var: Var, value: Expr, span: Span | None) -> Tree:
         origin = self._binding_origin(var, "op", span or value.span)
@@ -224,42 +242,44 @@ class ConstraintGenerator:
             case Call(op=Op()):
                 return self._op_call(var, value, origin)
             case Call(op=ExternFunc(), attrs={"signature": str(signature)}):
-                return self._apply_scheme(var, value, value.args, read_signature(signature), origin)
-            case Call(op=GlobalVar(name)) if name in self.functions:
-                return self._apply_scheme(var, value, value.args, self.functions[name], origin)
+                return self.apply_scheme(var, value, value.args, read_signature(signature), origin)
+            case Call(op=GlobalVar() | Var() as op) if self.calls.callee(op) is not None:
+                return self.calls.visit(var, value, origin)
+            case Call(op=Var(struct_info=FuncStructInfo() as info)) if info.params is not None:
+                return self.apply_scheme(var, value, value.args, type_scheme(info), origin)
             case Call(op=GlobalVar(struct_info=KernelStructInfo() as kernel)):
-                tree = self._apply_scheme(var, value, value.args, kernel_scheme(kernel), origin)
-                self._annotate(tree, value.struct_info or OBJECT, origin)  # its declared result
+                tree = self.apply_scheme(var, value, value.args, kernel_scheme(kernel), origin)
+                self.annotate(tree, value.struct_info or OBJECT, origin)  # its declared result
                 return tree
             case Var() | Tuple() | TupleGetItem() | Constant():
-                return self._tree_of(value)
+                return self.tree_of(value)
             case If():
                 return self._if(var, value, origin)
-        return self._new_values(var.name, value.struct_info, origin)
+        return self.new_values(var.name, value.struct_info, origin)
 
-    def _new_values(self, name: str, info: StructInfo | None, origin: Origin) -> Tree:
+    def new_values(self, name: str, info: StructInfo | None, origin: Origin) -> Tree:
         """Creates values with the axes of a StructInfo and no further constraints."""
         match info:
             case TensorStructInfo():
                 value = Value(name)
-                self._assert_shape(value, info, origin)
+                self.assert_shape(value, info, origin)
                 return value
             case PrimStructInfo():
                 value = Value(name)
                 self.solver.assert_shape(value, (), origin)
                 return value
             case TupleStructInfo(fields):
-                return tuple([self._new_values(name, field, origin) for field in fields])
+                return tuple([self.new_values(name, field, origin) for field in fields])
         return None
 
-    def _annotate(self, tree: Tree, info: StructInfo, origin: Origin) -> None:
+    def annotate(self, tree: Tree, info: StructInfo, origin: Origin) -> None:
         """Asserts that a value has this StructInfo."""
         self._prefer(info)
         for leaf, part in pairs(tree, info):
             if part.dims is not None or part.ndim is not None or part.axes is not None:
-                self._assert_shape(leaf, part, origin)
+                self.assert_shape(leaf, part, origin)
 
-    def _assert_shape(self, value: Value, info: TensorStructInfo, origin: Origin) -> None:
+    def assert_shape(self, value: Value, info: TensorStructInfo, origin: Origin) -> None:
         """Asserts that a value has the axes of this StructInfo."""
         axes = info.axes or info.dims
         for constraint in non_negative(axes):
@@ -303,11 +323,11 @@ class ConstraintGenerator:
         loop = call.op.definition.hooks.get("loop")  # type: ignore[attr-defined]
         if loop is not None:
             body, states = loop(call)
-            return self._apply_loop(var, call, body, states, origin)
+            return self.calls.visit_loop(var, call, body, states, origin)
         results = values_of(var.name, call.struct_info)
-        use = OpUse(call, [self._tree_of(arg) for arg in call.args], list(leaves(results)), origin)
+        use = OpUse(call, [self.tree_of(arg) for arg in call.args], list(leaves(results)), origin)
         if not self._apply_op(use):
-            return self._new_values(var.name, call.struct_info, origin)
+            return self.new_values(var.name, call.struct_info, origin)
         return results
 
     def _apply_op(self, use: OpUse) -> bool:
@@ -402,22 +422,15 @@ class ConstraintGenerator:
             return info
         return refine_info(self.solver, info, tree)
 
-    def _apply_loop(self, var: Var, call: Call, body: Expr, states: int, origin: Origin) -> Tree:
-        """Adds a loop over a function whose first `states` parameters are states."""
-        cell = self.functions.get(body.name) if isinstance(body, GlobalVar) else None
-        if cell is None or min(len(cell.operands), len(cell.results)) <= states:
-            return self._new_values(var.name, call.struct_info, origin)
-        return self._apply_scheme(var, call, call.args[1:], loop_scheme(cell, states), origin)
-
-    def _apply_scheme(
+    def apply_scheme(
         self, var: Var, call: Call, args: Sequence[Expr], scheme: Scheme, origin: Origin
     ) -> Tree:
         """Adds a call that a scheme describes completely."""
-        operands = [v for arg in args for v in leaves(self._tree_of(arg))]
+        operands = [v for arg in args for v in leaves(self.tree_of(arg))]
         results = values_of(var.name, call.struct_info)
         result_values = list(leaves(results))
         if len(operands) != len(scheme.operands) or len(result_values) != len(scheme.results):
-            return self._new_values(var.name, call.struct_info, origin)
+            return self.new_values(var.name, call.struct_info, origin)
         self.solver.apply(scheme, operands, result_values, origin)
         return results
 
@@ -449,12 +462,12 @@ class ConstraintGenerator:
         outer_least, store.least = store.least, 0  # facts of one branch are not checked on entry
         levels = self.solver.prefer_open(self.params)  # dims of the branch have a smaller scope
         try:
-            self._sequence(body)
+            self.sequence(body)
             self.revisit()
             self.solver.solve()
             for var in list(self.trees)[count:]:
                 self.infos[var] = refine_info(self.solver, var.struct_info, self.trees[var])
-            return [(leaf, self.solver.shape(leaf)) for leaf in leaves(self._tree_of(body.body))]
+            return [(leaf, self.solver.shape(leaf)) for leaf in leaves(self.tree_of(body.body))]
         except Conflict as conflict:
             message = f"unreachable branch: {conflict.message}"
             warn(Diagnostic(message, body.span, severity="warning", code="E0409"))

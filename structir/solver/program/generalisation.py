@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
 
+from structir.analysis.axes import axes_of
+from structir.ir.axes import size_in
+from structir.ir.binding_dims import own_dims
 from structir.ir.polynomial import Dim, Poly
+from structir.ir.struct_info import FuncStructInfo, TensorStructInfo
 from structir.solver.constraints.constraint import Constraint, Ge, RankLe, RowEq
 from structir.solver.constraints.scheme import Scheme
-from structir.solver.domains.terms import Row
+from structir.solver.domains.terms import Row, RowVar, variables
+from structir.solver.program.axis_conversion import as_row
+from structir.solver.program.value_trees import tensors
 from structir.solver.propagation.arithmetic import fresh
 from structir.solver.solver import ConstraintSolver, Value
 
@@ -44,6 +51,29 @@ def _bounds(solver: ConstraintSolver) -> Iterator[Constraint]:
     for variable, high in store.rank_highs.items():
         if variable not in store.row_of:
             yield RankLe((variable,), (1,) * high)
+
+
+def type_scheme(info: FuncStructInfo) -> Scheme:
+    """Returns the scheme of a function of which only the type is known.
+
+    Its own dims are instantiated at each call; other dims belong to the program.
+    """
+    own = own_dims(info)
+    params = [part for param in info.params or () for part in tensors(param)]
+    parts = [*params, *tensors(info.ret)]
+    rows = [_row_of(part, own) for part in parts]
+    axes = [size_in(axis) for part in parts for axis in axes_of(part) or ()]
+    named = {symbol for axis in axes if type(axis) is Poly for symbol in variables(axis)}
+    count = len(params)
+    return Scheme(tuple(rows[:count]), tuple(rows[count:]), (), frozenset(named - own))
+
+
+def _row_of(info: TensorStructInfo, own: Collection[Any]) -> Row:
+    """Returns the row of a tensor; a row variable of the program becomes an unknown one."""
+    axes = axes_of(info)
+    if axes is None or any(type(axis) is RowVar and axis not in own for axis in axes):
+        return (RowVar(),)
+    return as_row(axes)
 
 
 def loop_scheme(cell: Scheme, states: int) -> Scheme:

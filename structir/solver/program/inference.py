@@ -17,6 +17,7 @@ from structir.ir.module import IRModule, as_module
 from structir.ir.polynomial import Poly, Sym
 from structir.ir.requirements import conditions_of
 from structir.ir.struct_info import (
+    FuncStructInfo,
     StructInfo,
 )
 from structir.solver.constraints.assumptions import allows_zero
@@ -25,6 +26,7 @@ from structir.solver.domains.reasons import Conflict, origins
 from structir.solver.domains.terms import RowVar, Variable, row_vars, symbol_of, variables
 from structir.solver.program import defaulting
 from structir.solver.program.constraint_generation import ConstraintGenerator
+from structir.solver.program.dtypes import complete_dtypes
 from structir.solver.program.refine_policy import POLICIES, policy_of
 from structir.solver.program.rewriter import Rewriter, count_entry_checks
 from structir.solver.program.unsat_core import UnsatCore, explain
@@ -47,7 +49,7 @@ def infer(module: IRModule, *, refine: str | None = None, close: Close = False) 
     """
     if refine is not None and refine not in POLICIES:
         raise StructIRError(f"refine: expected one of {', '.join(POLICIES)}, found {refine!r}")
-    module = as_module(module, "structir.infer")
+    module = complete_dtypes(as_module(module, "structir.infer"))
     completed = _complete_twice(module, refine, close)
     if _may_contain_dead_code(module) and not well_formed(completed):
         # facts of dead code may contradict the rest of the function: keep the signatures
@@ -107,15 +109,22 @@ def generate_constraints(
     """
     generators: dict[str, ConstraintGenerator] = {}
     schemes: dict[str, Scheme] = {}
+    bodies: dict[str, Function] = {}
     calls = _call_graph(module)
     for name in _callees_first(calls):
-        generators[name] = generator = solve_function(module[name], schemes)
+        generators[name] = generator = solve_function(module[name], schemes, bodies)
         schemes[name] = generator.scheme()
+        if generator.is_incomplete or _has_function_param(module[name]):
+            bodies[name] = module[name]
     if close:
         called = {callee for callees in calls.values() for callee in callees}
         for name in [name for name in generators if name not in called]:
             _default_params(module[name], generators[name], close)
     return generators
+
+
+def _has_function_param(function: Function) -> bool:
+    return any(isinstance(param.struct_info, FuncStructInfo) for param in function.params)
 
 
 def _default_params(function: Function, generator: ConstraintGenerator, close: Close) -> None:
@@ -185,17 +194,21 @@ def _has_declared_bound(solver: ConstraintSolver, symbol: Sym) -> bool:
     return reason is not None and any(o.kind == "fact" for o in origins(reason))
 
 
-def solve_function(function: Function, schemes: Mapping[str, Scheme]) -> ConstraintGenerator:
+def solve_function(
+    function: Function, schemes: Mapping[str, Scheme], bodies: Mapping[str, Function]
+) -> ConstraintGenerator:
     """Generates and solves the constraints of one function.
 
-    Raises Unsatisfiable with an explanation if they conflict.
+    `bodies` are the callees whose scheme does not describe them completely. Raises Unsatisfiable
+    with an explanation if the constraints conflict.
     """
+    least = 0 if _allows_zero_sizes(function) else 1
     try:
-        return _generate(function, schemes, 0 if _allows_zero_sizes(function) else 1)
+        return _generate(function, ConstraintGenerator(schemes, least, bodies))
     except _FunctionUnsatisfiable as first:
         core = explain(first.generator.solver, first.conflict)
         try:
-            generator = _generate(function, schemes, 0)
+            generator = _generate(function, ConstraintGenerator(schemes, 0, bodies))
         except _FunctionUnsatisfiable:
             raise Unsatisfiable(core) from None
         if not _has_zero_sizes(function):
@@ -257,8 +270,7 @@ class _FunctionUnsatisfiable(Exception):
     conflict: Conflict
 
 
-def _generate(function: Function, schemes: Mapping[str, Scheme], least: int) -> ConstraintGenerator:
-    generator = ConstraintGenerator(schemes, least)
+def _generate(function: Function, generator: ConstraintGenerator) -> ConstraintGenerator:
     try:
         generator.visit(function)
         generator.solve()

@@ -1,0 +1,135 @@
+"""Tests of functions passed as arguments: a loop written by a user knows the cell of each call."""
+
+import numpy as np
+import pytest
+
+import structir
+from structir.errors import StructInfoError
+from tests.solver.test_unifying_calls import module, params_of, parsed
+
+OPEN_CELL = """
+@R.function
+def cell(h: R.Tensor, x: R.Tensor, w: R.Tensor):
+    return R.tanh(R.add(h, R.matmul(x, w)))
+"""
+TYPED_CELL = OPEN_CELL.replace(
+    "h: R.Tensor, x: R.Tensor, w: R.Tensor",
+    'h: R.Tensor(("b", "k"), "float32"), x: R.Tensor(("b", "i"), "float32"), '
+    'w: R.Tensor(("i", "k"), "float32")',
+)
+OPEN = "R.Callable((R.Tensor, R.Tensor, R.Tensor), R.Tensor)"
+TYPED = OPEN.replace("R.Tensor, R.Tensor, R.Tensor", "H, X, W").replace("), R.Tensor)", "), H)")
+TYPED = TYPED.replace("H", 'R.Tensor(("b", "k"))').replace("X", 'R.Tensor(("b", "i"))')
+TYPED = TYPED.replace("W", 'R.Tensor(("i", "k"))')
+LOOP = """
+@R.function(refine="signature")
+def loop(f: CELL, h: R.Tensor, x: R.Tensor, w: R.Tensor):
+    a = f(h, x, w)
+    g = f
+    b = g(a, x, w)
+    return b
+"""
+MAIN = """
+@R.function(refine="signature")
+def main(h: R.Tensor((2, 3), "float32"), x: R.Tensor((2, 4), "float32"), w: R.Tensor(ndim=2)):
+    cls = M
+    p = cls.loop(cls.cell, h, x, w)
+    return p
+"""
+ARGUMENTS = [np.ones(sizes, "float32") for sizes in ((2, 3), (2, 4), (4, 3))]
+
+
+@pytest.mark.parametrize(
+    ("cell", "kind"), [(OPEN_CELL, OPEN), (TYPED_CELL, OPEN), (TYPED_CELL, TYPED)]
+)
+def test_call_of_a_loop_infers_the_result_of_the_cell_that_it_passes(cell: str, kind: str) -> None:
+    text = module(cell, LOOP.replace("CELL", kind), MAIN)
+    program = parsed(text)
+    inferred = structir.infer(program)
+    assert inferred["main"].ret_struct_info.dims == (2, 3)
+    params_of(text)
+    for run in (structir.compile(program), structir.compile(inferred)):
+        assert run["main"](*ARGUMENTS).shape == (2, 3)
+    assert structir.interpret(inferred, "main", *ARGUMENTS).dtype == "float32"
+
+
+def test_each_call_of_a_loop_uses_its_own_cell() -> None:
+    other = OPEN_CELL.replace("cell(", "product(").replace("R.tanh(R.add(h, ", "R.matmul(h, (")
+    main = MAIN.replace("return p", "q = cls.loop(cls.product, k, x, w)\n    return (p, q)")
+    main = main.replace(
+        "w: R.Tensor(ndim=2))", 'w: R.Tensor((4, 3), "float16"), k: R.Tensor((5, 2)))'
+    )
+    main = main.replace('h: R.Tensor((2, 3), "float32"), x: R.Tensor((2, 4), "float32")', "HX")
+    main = main.replace("HX", 'h: R.Tensor((2, 3), "float16"), x: R.Tensor((2, 4), "float16")')
+    loop = LOOP.replace("CELL", OPEN).replace("    b = g(a, x, w)\n    return b", "    return a")
+    inferred = structir.infer(parsed(module(OPEN_CELL, other, loop, main)))["main"]
+    fields = inferred.ret_struct_info.fields
+    assert [field.dims for field in fields] == [(2, 3), (5, 3)]
+    assert fields[0].dtype == "float16"
+
+
+def test_cell_passed_through_two_functions_is_inferred() -> None:
+    outer = """
+@R.function(refine="signature")
+def outer(f: CELL, h: R.Tensor, x: R.Tensor, w: R.Tensor):
+    cls = M
+    return cls.loop(f, h, x, w)
+"""
+    functions = [text.replace("CELL", OPEN) for text in (OPEN_CELL, LOOP, outer)]
+    inferred = structir.infer(parsed(module(*functions, MAIN.replace("cls.loop", "cls.outer"))))
+    assert inferred["main"].ret_struct_info.dims == (2, 3)
+
+
+def test_scan_of_a_parameter_infers_the_states_of_the_cell_that_is_passed() -> None:
+    cell = """
+@R.function
+def cell(h: R.Tensor, c: R.Tensor, x: R.Tensor, w: R.Tensor):
+    n = R.tanh(R.add(h, R.matmul(x, w)))
+    return (n, R.multiply(c, n), n)
+"""
+    tensors = ", ".join(["R.Tensor"] * 4)
+    loop = f"""
+@R.function(refine="signature")
+def loop(f: R.Callable(({tensors}), R.Tuple(R.Tensor, R.Tensor, R.Tensor)),
+         h: R.Tensor, c: R.Tensor, x: R.Tensor, w: R.Tensor):
+    return R.scan(f, (h, c), x, (w,))
+"""
+    main = MAIN.replace("(2, 4)", "(7, 2, 4)").replace("h, x, w)", "h, c, x, w)")
+    open_info = 'R.Tensor(ndim=2, dtype="float32")'
+    main = main.replace("w: R.Tensor(ndim=2)", f"w: {open_info}, c: {open_info}")
+    program = parsed(module(cell, loop, main))
+    inferred = structir.infer(program)["main"]
+    assert inferred.params[3].struct_info.dims == (2, 3)
+    fields = inferred.ret_struct_info.fields
+    assert [(f.dims, f.dtype) for f in fields][2] == ((7, 2, 3), "float32")
+    arguments = [np.ones(sizes, "float32") for sizes in ((2, 3), (7, 2, 4), (4, 3), (2, 3))]
+    results = structir.interpret(program, "main", *arguments)
+    assert [field.dims for field in fields] == [result.shape for result in results]
+
+
+def test_cell_that_contradicts_the_arguments_of_the_loop_is_rejected() -> None:
+    main = MAIN.replace("w: R.Tensor(ndim=2)", 'w: R.Tensor((5, 3), "float32")')
+    for cell in (OPEN_CELL, TYPED_CELL):
+        with pytest.raises(StructInfoError, match=r"both (4 and 5|5 and 4)"):
+            structir.infer(parsed(module(cell, LOOP.replace("CELL", OPEN), main)))
+
+
+def test_function_whose_result_is_less_precise_than_its_parameter_states_is_rejected() -> None:
+    """No run would check the result of the function."""
+    with pytest.raises(StructInfoError, match="argument 0: expected"):
+        parsed(module(OPEN_CELL, LOOP.replace("CELL", TYPED), MAIN))
+
+
+def test_call_of_a_typed_parameter_binds_the_dims_of_its_type() -> None:
+    apply = """
+@R.function(refine="signature")
+def main(f: R.Callable((R.Tensor(("n", 4), "float32"),), R.Tensor((4, "n"), "float32")),
+         x: R.Tensor):
+    y = f(x)
+    z = f(R.zeros((7, 4), "float32"))
+    return (y, z)
+"""
+    inferred = structir.infer(parsed(module(apply)))["main"]
+    n = inferred.params[1].struct_info.dims[0]
+    fields = inferred.ret_struct_info.fields
+    assert [field.dims for field in fields] == [(4, n), (4, 7)]
