@@ -18,7 +18,7 @@ from structir.solver.domains.terms import RowVar
 from structir.solver.program.generalisation import loop_scheme
 from structir.solver.program.value_trees import Tree, leaves, values_of
 from structir.solver.propagation.arithmetic import fresh
-from structir.solver.solver import Solver, Value
+from structir.solver.solver import ConstraintSolver, Value
 
 NO_BODIES: Mapping[str, Function] = {}
 MAX_INLINED = 1024  # bindings per function
@@ -27,7 +27,7 @@ MAX_INLINED = 1024  # bindings per function
 class Generator(Protocol):
     """The constraint generator of the function that contains the calls."""
 
-    solver: Solver
+    solver: ConstraintSolver
     functions: Mapping[str, Scheme]
     trees: dict[Var, Tree]
 
