@@ -336,6 +336,9 @@ def _size_function(context: Context, node: ast.Call, name: str) -> Any:
         raise context.error(wrong, message, SIZE_EXAMPLE, "E0121")
     try:
         return function(*values)
+    except DiagnosticError as error:
+        first = error.diagnostics[0]
+        raise context.error(node, f"T.{name}: {first.message}", first.hint, first.code) from None
     except TypeError:
         count = len(inspect.signature(function).parameters)
         message = f"T.{name}: expected {count} argument{'s' * (count > 1)}, found {len(values)}"

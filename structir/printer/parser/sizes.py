@@ -34,6 +34,7 @@ COMPARISONS: dict[type[ast.cmpop], tuple[str, str, Callable[[Any, Any], Any]]] =
     ast.NotEq: ("!=", "ne", operator.ne),
 }
 MAX_POWER = 64
+MAX_REPEATED = 200  # characters of a size
 MAX_BITS = 256  # of a number: Python refuses to print very long integers
 NUMBERS = (int, float, bool, Poly)
 SIZE_EXAMPLE = "write an integer or an expression over dims: `n`, `2 * n + 1`"
@@ -99,6 +100,27 @@ def _select(condition: Any, then: Any, otherwise: Any) -> Any:
     return dims.select(int(condition) if type(condition) is bool else condition, then, otherwise)
 
 
+def _truncdiv(dividend: Any, divisor: Any) -> Any:
+    """Returns a quotient that is rounded toward zero, of a positive divisor."""
+    return _toward_zero(dims.floordiv, dividend, divisor)
+
+
+def _truncmod(dividend: Any, divisor: Any) -> Any:
+    """Returns the remainder of `_truncdiv`, with the sign of the dividend."""
+    return _toward_zero(dims.floormod, dividend, divisor)
+
+
+def _toward_zero(function: Callable[[Any, Any], Any], dividend: Any, divisor: Any) -> Any:
+    is_positive = dims.compare("ge", dividend, 0)
+    if is_positive == 1:
+        return function(dividend, divisor)
+    if len(dims.text(dividend)) > MAX_REPEATED:  # the result has the dividend three times
+        message = f"expected a dividend of at least 0, found {dims.text(dividend)[:40]}..."
+        hint = "use `T.floordiv` and `T.floormod`"
+        raise DiagnosticError(Diagnostic(message, hint=hint, code="E0109"))
+    return _select(is_positive, function(dividend, divisor), -function(-dividend, divisor))
+
+
 # Functions of sizes, by their names after `T.`
 SIZE_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "max": dims.dim_max,
@@ -106,6 +128,8 @@ SIZE_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "floordiv": dims.floordiv,
     "floormod": dims.floormod,
     "ceildiv": dims.ceildiv,
+    "truncdiv": _truncdiv,
+    "truncmod": _truncmod,
     "if_then_else": _select,
     "Select": _select,
     "int64": lambda value: value,

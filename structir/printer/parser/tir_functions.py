@@ -27,6 +27,7 @@ IGNORED = frozenset(
     {"reads", "writes", "func_attr", "evaluate", "block_attr", "sblock_attr", "attr"}
 )
 SPATIAL, REDUCTION = "S", "R"
+MAX_REPEATED = 500  # nodes of an expression
 AXES = {"spatial": SPATIAL, "reduce": REDUCTION, "S": SPATIAL, "R": REDUCTION}
 BINARY: dict[str, ast.operator] = {
     "floordiv": ast.FloorDiv(),
@@ -321,8 +322,16 @@ class _Translation:
 
     def value(self, node: ast.expr) -> ast.expr:
         """Translates a scalar expression; axes of blocks become their values."""
-        scalar: ast.expr = _located(_Scalars(self.axes).visit(copy.deepcopy(node)), node)
+        try:
+            scalar: ast.expr = _located(_Scalars(self.axes).visit(copy.deepcopy(node)), node)
+        except _TooLargeError:
+            hint = "bind the dividend to a name: `q = ...`"
+            raise self.wrong(node, "the operand of a division is too large", hint) from None
         return scalar
+
+
+class _TooLargeError(Exception):
+    """An operand that would be written several times is too large."""
 
 
 class _Scalars(ast.NodeTransformer):
@@ -383,6 +392,8 @@ def _toward_zero(operator: ast.operator) -> Callable[[list[ast.expr]], ast.expr]
 
     def rewrite(args: list[ast.expr]) -> ast.expr:
         left, right = args
+        if sum(1 for _ in ast.walk(left)) > MAX_REPEATED:  # the dividend occurs three times
+            raise _TooLargeError
         positive = ast.Compare(left, [ast.GtE()], [ast.Constant(0)])
         negated = ast.UnaryOp(ast.USub(), copy.deepcopy(left))
         other = ast.UnaryOp(ast.USub(), ast.BinOp(negated, operator, copy.deepcopy(right)))
