@@ -2,6 +2,7 @@
 
 import warnings
 
+import numpy as np
 import pytest
 
 import structir
@@ -129,3 +130,31 @@ def test_checks_of_a_row_variable_have_their_own_names_and_parse_back(value: str
     assert f"*{row}" not in str(check.struct_info)
     assert structir.structural_equal(parsed(module.script()), module)
     assert structir.structural_equal(structir.infer(module), module)
+
+
+@pytest.mark.parametrize(
+    ("value", "operand", "result"),
+    [
+        ('R.einsum((x,), "*b *o -> *o *b")', '("*b", "*o")', '("*o", "*b")'),
+        ('R.einsum((x,), "*p i *q -> *q *p i")', '("*b", "n", "*o")', '("*o", "*b", n)'),
+        ('R.einsum((x,), "*p *q k -> *q k")', '("*b", "*o", 4)', '("*o", 4)'),
+        ('R.einsum((x,), "*p *q *r -> *r *q *p")', '("*b", "*i", "*o")', '("*o", "*i", "*b")'),
+    ],
+)
+def test_row_variables_of_one_operand_stay_distinct(value: str, operand: str, result: str) -> None:
+    info = f'R.Tensor({operand}, "float32")'
+    assert shapes(program(info, value))[1] == tensor(result)
+
+
+def test_a_second_operand_splits_the_axes_of_the_first() -> None:
+    """The declared row variables `*b` and `*o` are not those of the subscripts."""
+    text = program('R.Tensor(("*b", "*o"), "float32")', 'R.einsum((x, z), "*p *q; *p -> *q *p")')
+    text = text.replace("main(x", 'main(z: R.Tensor((5,), "float32"), x')
+    module = parsed(text)
+    x, z = np.ones((5, 3, 2), "float32"), np.ones(5, "float32")
+    inferred = structir.infer(module)
+    declared = inferred["main"].ret_struct_info
+    result = structir.interpret(inferred, "main", z, x)
+    assert result.shape == (3, 2, 5)
+    assert '"*o", "*b"' not in str(declared)
+    assert declared.dims is None
