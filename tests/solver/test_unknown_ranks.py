@@ -1,13 +1,14 @@
 """Tests of ops on operands of unknown rank: axes that an op does not touch are kept."""
 
 import warnings
+from itertools import product
 
 import numpy as np
 import pytest
 
 import structir
 from structir.analysis.axes import axes_of
-from structir.errors import DiagnosticWarning
+from structir.errors import DiagnosticWarning, StructIRError
 from structir.ir.axes import AnySize
 from structir.ir.module import IRModule
 from structir.ir.struct_info import TensorStructInfo
@@ -158,3 +159,42 @@ def test_a_second_operand_splits_the_axes_of_the_first() -> None:
     assert result.shape == (3, 2, 5)
     assert '"*o", "*b"' not in str(declared)
     assert declared.dims is None
+
+
+def maximum(b: str, result: str = "R.Tensor((3, 4), 'float32')") -> IRModule:
+    """Returns a program whose declared result bounds the operand `b`."""
+    text = program(tensor("(3, 4)"), "R.maximum(x, b)")
+    return parsed(text.replace("):\n", f", b: {b}) -> {result}:\n", 1))
+
+
+@pytest.mark.parametrize(
+    ("b", "constraint"),
+    [
+        (ANY, "RowLe(inner=(*r"),
+        ('R.Tensor(ndim=2, dtype="float32")', "outer=4)"),
+        ('R.Tensor((3, "k"), "float32")', "DimLe(inner=k, outer=4)"),
+    ],
+)
+def test_open_operand_of_a_broadcast_is_reported_with_its_bound(b: str, constraint: str) -> None:
+    report = structir.solver.explain(maximum(b))
+    assert constraint in str(report)
+    assert "outer=(3, 4)" in str(report) or constraint != "RowLe(inner=(*r"
+
+
+@pytest.mark.parametrize("b", [ANY, 'R.Tensor(ndim=2, dtype="float32")'])
+def test_operand_of_a_broadcast_keeps_every_shape_that_a_run_allows(b: str) -> None:
+    """Sizes are 1 or those of the result; ranks are smaller or equal."""
+    inferred = structir.infer(maximum(b))
+    x = np.zeros((3, 4), "float32")
+    ranks = range(4) if b == ANY else [2]
+    for sizes in [s for rank in ranks for s in product((1, 3, 4), repeat=rank)]:
+        operand = np.ones(sizes, "float32")
+        try:
+            valid = np.broadcast_shapes(x.shape, sizes) == x.shape
+        except ValueError:
+            valid = False
+        if valid:
+            assert structir.interpret(inferred, "main", x, operand).shape == x.shape
+        else:
+            with pytest.raises(StructIRError):
+                structir.interpret(inferred, "main", x, operand)
