@@ -133,3 +133,31 @@ def main(f: R.Callable((R.Tensor(("n", 4), "float32"),), R.Tensor((4, "n"), "flo
     n = inferred.params[1].struct_info.dims[0]
     fields = inferred.ret_struct_info.fields
     assert [field.dims for field in fields] == [(4, n), (4, 7)]
+
+
+def test_function_that_is_passed_keeps_its_signature_so_that_the_call_parses_back() -> None:
+    helper = '@R.function\ndef helper(x: R.Tensor):\n    return R.einsum((x,), "b i -> b i")'
+    cell = """
+@R.function
+def cell(x: R.Tensor):
+    cls = M
+    y = R.match_cast(x, R.Tensor(ndim=2, dtype="float32"))
+    return cls.helper(y)
+"""
+    residual = """
+@R.function
+def residual(f: R.Callable((R.Tensor,), R.Tensor), x: R.Tensor):
+    y = f(x)
+    return R.ewise_fma(y, x, x)
+"""
+    main = """
+@R.function
+def main(x: R.Tensor(dtype="float32")):
+    cls = M
+    y = cls.residual(cls.cell, x)
+    return y
+"""
+    text = module(helper, cell, residual, main)
+    assert params_of(text) == ['R.Tensor((d0, d1), dtype="float32")']
+    assert structir.analysis.well_formed(structir.infer(parsed(text)))
+    assert str(structir.infer(parsed(text))["cell"].params[0].struct_info) == "R.Tensor"
