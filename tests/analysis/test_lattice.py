@@ -17,6 +17,7 @@ from structir.analysis import (
 )
 from structir.errors import StructInfoError
 from structir.ir import (
+    Call,
     FuncStructInfo,
     ObjectStructInfo,
     PrimStructInfo,
@@ -26,6 +27,7 @@ from structir.ir import (
     TensorStructInfo,
     TupleStructInfo,
     Var,
+    derive_func,
     struct_info,
 )
 from structir.ir.axes import AnySize, Labelled, RowVar, fields_of

@@ -84,7 +84,7 @@ def test_sizes_have_functions() -> None:
     n = T.int64("n")
     assert str(R.shape([T.max(n, 4), T.ceildiv(n, 2)])) == "R.shape([T.max(n, 4), (n + 1) // 2])"
     with pytest.raises(AttributeError):
-        _ = T.float32
+        _ = T.sizeof
 
 
 def test_names_are_completed() -> None:

@@ -1,10 +1,12 @@
 """Tests of functions passed as arguments: a loop written by a user knows the cell of each call."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
 import structir
-from structir.errors import StructInfoError
+from structir.errors import StructInfoError, StructIRError
 from tests.solver.test_unifying_calls import module, params_of, parsed
 
 OPEN_CELL = """
@@ -133,3 +135,83 @@ def main(f: R.Callable((R.Tensor(("n", 4), "float32"),), R.Tensor((4, "n"), "flo
     n = inferred.params[1].struct_info.dims[0]
     fields = inferred.ret_struct_info.fields
     assert [field.dims for field in fields] == [(4, n), (4, 7)]
+
+
+def test_function_that_is_passed_keeps_its_signature_so_that_the_call_parses_back() -> None:
+    helper = '@R.function\ndef helper(x: R.Tensor):\n    return R.einsum((x,), "b i -> b i")'
+    cell = """
+@R.function
+def cell(x: R.Tensor):
+    cls = M
+    y = R.match_cast(x, R.Tensor(ndim=2, dtype="float32"))
+    return cls.helper(y)
+"""
+    residual = """
+@R.function
+def residual(f: R.Callable((R.Tensor,), R.Tensor), x: R.Tensor):
+    y = f(x)
+    return R.ewise_fma(y, x, x)
+"""
+    main = """
+@R.function
+def main(x: R.Tensor(dtype="float32")):
+    cls = M
+    y = cls.residual(cls.cell, x)
+    return y
+"""
+    text = module(helper, cell, residual, main)
+    assert params_of(text) == ['R.Tensor((d0, d1), dtype="float32")']
+    assert structir.analysis.well_formed(structir.infer(parsed(text)))
+    assert str(structir.infer(parsed(text))["cell"].params[0].struct_info) == "R.Tensor"
+
+
+STATE = "R.Tuple(R.Tensor, R.Tensor)"
+LSTM = f"""
+@R.function
+def cell(s: {STATE}, x: R.Tensor, w: R.Tensor, r: R.Tensor, b: R.Tensor):
+    h, c = s
+    a = R.einsum((x, w), "*s i; i k -> *s k")
+    g = R.ewise_fma(a, R.einsum((h, r), "*s k; k j -> *s j"), a)
+    i = R.sigmoid(R.add(g, b))
+    c2 = R.ewise_fma(i, c, c)
+    h2 = R.tanh(c2)
+    return ((h2, c2), h2)
+"""
+LSTM_LOOP = f"""
+@R.function
+def loop(f: R.Callable(({STATE}, R.Tensor, R.Tensor, R.Tensor, R.Tensor),
+                       R.Tuple({STATE}, R.Tensor)),
+         s: {STATE}, x: R.Tensor, w: R.Tensor, r: R.Tensor, b: R.Tensor):
+    y = R.scan(f, (s,), x, (w, r, b))
+    return y
+"""
+LSTM_MAIN = """
+@R.function
+def main(h: R.Tensor((2, 5), "float32"), c: R.Tensor(dtype="float32"),
+         x: R.Tensor((3, 2, 4), "float32"), w: R.Tensor(dtype="float32"),
+         r: R.Tensor(dtype="float32"), b: R.Tensor(("k",), "float32")):
+    cls = M
+    y = cls.loop(cls.cell, (h, c), x, w, r, b)
+    return y
+"""
+
+
+def test_tuple_state_of_a_passed_cell_is_inferred_and_every_run_satisfies_it() -> None:
+    program = parsed(module(LSTM, LSTM_LOOP, LSTM_MAIN))
+    inferred = structir.infer(program)
+    assert inferred["main"].params[1].struct_info.dims == (2, 5)
+    state, outputs = inferred["main"].ret_struct_info.fields
+    assert [field.dims for field in (*state.fields, outputs)] == [(2, 5), (2, 5), (3, 2, 5)]
+    runs = 0
+    for w, r, b in product((1, 2, 5), repeat=3):
+        sizes = [(2, 5), (2, 5), (3, 2, 4), (4, w), (5, r), (b,)]
+        arguments = [np.ones(size, "float32") for size in sizes]
+        try:
+            expected = structir.interpret(program, "main", *arguments)
+        except StructIRError:
+            with pytest.raises(StructIRError):
+                structir.interpret(inferred, "main", *arguments)
+            continue
+        runs += 1
+        assert np.array_equal(structir.interpret(inferred, "main", *arguments)[1], expected[1])
+    assert runs == 3

@@ -1,12 +1,14 @@
 """Tests of ops on operands of unknown rank: axes that an op does not touch are kept."""
 
 import warnings
+from itertools import product
 
+import numpy as np
 import pytest
 
 import structir
 from structir.analysis.axes import axes_of
-from structir.errors import DiagnosticWarning, StructInfoError
+from structir.errors import DiagnosticWarning, StructInfoError, StructIRError
 from structir.ir.axes import AnySize
 from structir.ir.module import IRModule
 from structir.ir.struct_info import TensorStructInfo
@@ -145,3 +147,70 @@ def main(x: R.Tensor(("*s", 2), "float32"), z: R.Tensor(("*s",), "float32")):
     structir.infer(parsed(text.format(3)))
     with pytest.raises(StructInfoError, match="one dim must be both 3 and 4"):
         structir.infer(parsed(text.format(4)))
+
+
+@pytest.mark.parametrize(
+    ("value", "operand", "result"),
+    [
+        ('R.einsum((x,), "*b *o -> *o *b")', '("*b", "*o")', '("*o", "*b")'),
+        ('R.einsum((x,), "*p i *q -> *q *p i")', '("*b", "n", "*o")', '("*o", "*b", n)'),
+        ('R.einsum((x,), "*p *q k -> *q k")', '("*b", "*o", 4)', '("*o", 4)'),
+        ('R.einsum((x,), "*p *q *r -> *r *q *p")', '("*b", "*i", "*o")', '("*o", "*i", "*b")'),
+    ],
+)
+def test_row_variables_of_one_operand_stay_distinct(value: str, operand: str, result: str) -> None:
+    info = f'R.Tensor({operand}, "float32")'
+    assert shapes(program(info, value))[1] == tensor(result)
+
+
+def test_a_second_operand_splits_the_axes_of_the_first() -> None:
+    """The declared row variables `*b` and `*o` are not those of the subscripts."""
+    text = program('R.Tensor(("*b", "*o"), "float32")', 'R.einsum((x, z), "*p *q; *p -> *q *p")')
+    text = text.replace("main(x", 'main(z: R.Tensor((5,), "float32"), x')
+    module = parsed(text)
+    x, z = np.ones((5, 3, 2), "float32"), np.ones(5, "float32")
+    inferred = structir.infer(module)
+    declared = inferred["main"].ret_struct_info
+    result = structir.interpret(inferred, "main", z, x)
+    assert result.shape == (3, 2, 5)
+    assert '"*o", "*b"' not in str(declared)
+    assert declared.dims is None
+
+
+def maximum(b: str, result: str = "R.Tensor((3, 4), 'float32')") -> IRModule:
+    """Returns a program whose declared result bounds the operand `b`."""
+    text = program(tensor("(3, 4)"), "R.maximum(x, b)")
+    return parsed(text.replace("):\n", f", b: {b}) -> {result}:\n", 1))
+
+
+@pytest.mark.parametrize(
+    ("b", "constraint"),
+    [
+        (ANY, "RowLe(inner=(*r"),
+        ('R.Tensor(ndim=2, dtype="float32")', "outer=4)"),
+        ('R.Tensor((3, "k"), "float32")', "DimLe(inner=k, outer=4)"),
+    ],
+)
+def test_open_operand_of_a_broadcast_is_reported_with_its_bound(b: str, constraint: str) -> None:
+    report = structir.solver.explain(maximum(b))
+    assert constraint in str(report)
+    assert "outer=(3, 4)" in str(report) or constraint != "RowLe(inner=(*r"
+
+
+@pytest.mark.parametrize("b", [ANY, 'R.Tensor(ndim=2, dtype="float32")'])
+def test_operand_of_a_broadcast_keeps_every_shape_that_a_run_allows(b: str) -> None:
+    """Sizes are 1 or those of the result; ranks are smaller or equal."""
+    inferred = structir.infer(maximum(b))
+    x = np.zeros((3, 4), "float32")
+    ranks = range(4) if b == ANY else [2]
+    for sizes in [s for rank in ranks for s in product((1, 3, 4), repeat=rank)]:
+        operand = np.ones(sizes, "float32")
+        try:
+            valid = np.broadcast_shapes(x.shape, sizes) == x.shape
+        except ValueError:
+            valid = False
+        if valid:
+            assert structir.interpret(inferred, "main", x, operand).shape == x.shape
+        else:
+            with pytest.raises(StructIRError):
+                structir.interpret(inferred, "main", x, operand)

@@ -40,6 +40,7 @@ class Scheme:
     results: tuple[Row, ...]
     constraints: tuple[Constraint, ...] = ()
     shared: frozenset[Sym] = frozenset()  # variables of the program, not instantiated
+    splits: frozenset[RowVar] = frozenset()  # an operand's own row variables may determine these
 
     @cached_property
     def patterns(self) -> tuple[Pattern, ...]:
@@ -76,9 +77,10 @@ class Pattern:
 class Instance:
     """One use of a scheme: the values of its template variables."""
 
-    def __init__(self, store: ConstraintStore, shared: frozenset[Sym]) -> None:
+    def __init__(self, store: ConstraintStore, scheme: Scheme) -> None:
         self.store = store
-        self.sizes: dict[Sym, Dim] = {symbol: Poly({(symbol,): 1}, 0) for symbol in shared}
+        self.splits = scheme.splits
+        self.sizes: dict[Sym, Dim] = {symbol: Poly({(symbol,): 1}, 0) for symbol in scheme.shared}
         self.rows: dict[RowVar, Row] = {}
         self.deferred: list[tuple[Dim, Dim]] = []  # composite sizes, equated last
 
@@ -88,6 +90,13 @@ class Instance:
             self._match_row(pattern.middle, row)  # not expanded, to preserve its identity
             return
         row = self.store.row(row)
+        if not pattern.simple and self._has_form(pattern.row, row):
+            for template, element in zip(pattern.row, row, strict=True):
+                if type(template) is RowVar:
+                    self._match_row(template, (element,))
+                else:
+                    self._match_axis(template, element)
+            return
         before, after = known_ends(row)
         head, tail = pattern.head, pattern.tail
         closed = before == len(row)
@@ -107,6 +116,17 @@ class Instance:
                 self._match_axis(template, axis)
         if pattern.middle is not None:
             self._match_row(pattern.middle, row[len(head) : len(row) - len(tail)])
+
+    def _has_form(self, template: Row, row: Row) -> bool:
+        """Returns whether an operand has its row variables where the template has them.
+
+        These determine the split of its axes, as nothing else does.
+        """
+        if len(row) != len(template) or not self.splits.issuperset(row_vars(template)):
+            return False
+        return all(
+            (type(a) is RowVar) == (type(b) is RowVar) for a, b in zip(template, row, strict=True)
+        )
 
     def _match_axis(self, template: Element, axis: Element) -> None:
         if type(template) is int:
@@ -177,7 +197,7 @@ def apply(store: ConstraintStore, scheme: Scheme, operands: Sequence[Row]) -> tu
 
     Raises Conflict if the operands do not fit.
     """
-    instance = Instance(store, scheme.shared)
+    instance = Instance(store, scheme)
     for pattern, row in zip(scheme.patterns, operands, strict=True):
         instance.match(pattern, row)
     if instance.deferred:

@@ -6,7 +6,7 @@ body for the dtypes of its arguments. A match_cast of a parameter also completes
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from structir.analysis.erasure import with_fields
@@ -33,12 +33,15 @@ from structir.ir.struct_info import OBJECT, StructInfo, TensorStructInfo, TupleS
 from structir.solver.program.value_trees import tensors
 
 
-def complete_dtypes(module: IRModule) -> IRModule:
-    """Returns the module with every dtype that follows from operands and match_casts."""
+def complete_dtypes(module: IRModule, fixed: Collection[str] = ()) -> IRModule:
+    """Returns the module with every dtype that follows from operands and match_casts.
+
+    The functions `fixed` keep their signatures.
+    """
     inference = _DtypeInference(module)
     functions = dict(module.functions)
     for name, function in module.functions.items():
-        if isinstance(function, Function) and _has_open_dtype(function):
+        if isinstance(function, Function) and name not in fixed and _has_open_dtype(function):
             functions[name] = inference.complete(function)
     same = all(functions[name] is function for name, function in module.functions.items())
     return module if same else module.with_functions(functions)

@@ -8,12 +8,24 @@ from typing import TypeAlias
 import attrs
 
 from structir.analysis.axes import axes_of
-from structir.analysis.variables import walk
+from structir.analysis.variables import walk, walk_values
 from structir.analysis.well_formed import well_formed
 from structir.errors import Diagnostic, StructInfoError, StructIRError
 from structir.ir.axes import is_anonymous, size_in
-from structir.ir.expr import Function, GlobalVar, If, MatchCast, Var
+from structir.ir.expr import (
+    Call,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    MatchCast,
+    SeqExpr,
+    Tuple,
+    Var,
+    VarBinding,
+)
 from structir.ir.module import IRModule, as_module
+from structir.ir.op import Op
 from structir.ir.polynomial import Poly, Sym
 from structir.ir.requirements import conditions_of
 from structir.ir.struct_info import (
@@ -49,7 +61,8 @@ def infer(module: IRModule, *, refine: str | None = None, close: Close = False) 
     """
     if refine is not None and refine not in POLICIES:
         raise StructIRError(f"refine: expected one of {', '.join(POLICIES)}, found {refine!r}")
-    module = complete_dtypes(as_module(module, "structir.infer"))
+    module = as_module(module, "structir.infer")
+    module = complete_dtypes(module, _passed_functions(module))
     completed = _complete_twice(module, refine, close)
     if _may_contain_dead_code(module) and not well_formed(completed):
         # facts of dead code may contradict the rest of the function: keep the signatures
@@ -78,7 +91,10 @@ def _complete_module(module: IRModule, refine: str | None, close: Close) -> tupl
     functions = dict(module.functions)
     globals_: dict[str, StructInfo] = {}
     may_infer_more = False
+    fixed = _passed_functions(module)
     for name, generator in generators.items():
+        if name in fixed:
+            continue
         rewriter = Rewriter(generator, globals_, refine or policy_of(module[name]))
         completed = rewriter.function(module[name])
         functions[name] = completed
@@ -91,6 +107,40 @@ def _complete_module(module: IRModule, refine: str | None, close: Close) -> tupl
             for new, previous in changed
         )
     return module.with_functions(functions), may_infer_more
+
+
+def _passed_functions(module: IRModule) -> set[str]:
+    """Returns the functions that are values, and those that they call.
+
+    They keep their signatures: with narrower parameters they would not have the type that the
+    functions that receive them declare.
+    """
+    functions = [f for f in module.functions.values() if isinstance(f, Function)]
+    if len(functions) < 2:
+        return set()
+    calls, passed = _call_graph(module), set[str]()
+    todo = [name for function in functions for name in _function_values(function)]
+    while todo:
+        name = todo.pop()
+        if name in calls and name not in passed:
+            passed.add(name)
+            todo += calls[name]
+    return passed
+
+
+def _function_values(function: Function) -> Iterator[str]:
+    """Yields the functions of the module that are arguments of calls, or bound to variables."""
+    for node in walk_values(function):
+        values: tuple[Expr, ...] = ()
+        if isinstance(node, Call) and not isinstance(node.op, Op):
+            values = node.args
+        elif isinstance(node, VarBinding | MatchCast):
+            values = (node.value,)
+        elif isinstance(node, Tuple):
+            values = node.fields
+        elif isinstance(node, SeqExpr):
+            values = (node.body,)
+        yield from [value.name for value in values if isinstance(value, GlobalVar)]
 
 
 def _has_more_ranks(new: StructInfo, previous: StructInfo) -> bool:

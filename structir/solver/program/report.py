@@ -11,6 +11,7 @@ from structir.errors import Diagnostic, StructIRError
 from structir.ir import dims
 from structir.ir.expr import Var
 from structir.ir.module import IRModule
+from structir.ir.polynomial import Dim
 from structir.solver.constraints.constraint import Constraint
 from structir.solver.domains.reasons import Origin
 from structir.solver.domains.terms import Element, RowVar
@@ -18,7 +19,7 @@ from structir.solver.program.constraint_generation import ConstraintGenerator
 from structir.solver.program.inference import Close, Unsatisfiable, generate_constraints
 from structir.solver.program.unsat_core import UnsatCore
 from structir.solver.program.value_trees import leaves
-from structir.solver.solver import Value
+from structir.solver.solver import Solver, Value
 
 
 @attrs.frozen(eq=False)
@@ -65,7 +66,7 @@ class Report:
                     var.name: [list(map(element_text, shape)) for shape in shapes]
                     for var, shapes in _shapes(generator)
                 },
-                "open": list(map(_open, generator.solver.residual)),
+                "open": [_open(generator.solver, c) for c in generator.solver.residual],
             }
             for name, generator in self.functions.items()
         }
@@ -87,7 +88,8 @@ def _lines(name: str, generator: ConstraintGenerator) -> list[str]:
         mark = "   chosen" if f"chosen:{var.name}" in chosen else ""
         mark = "   not decided" if var.name in generator.undecided else mark
         lines.append(f"  {var.name}: {shown}{mark}")
-    lines += [f"  open: {_open(constraint)}" for constraint in generator.solver.residual]
+    solver = generator.solver
+    lines += [f"  open: {_open(solver, constraint)}" for constraint in solver.residual]
     return lines
 
 
@@ -99,11 +101,15 @@ def _shapes(generator: ConstraintGenerator) -> Iterator[tuple[Var, list[tuple[El
             yield var, shapes
 
 
-def _open(constraint: Constraint) -> str:
+def _open(solver: Solver, constraint: Constraint) -> str:
     """Formats a constraint with the names that shapes are printed with."""
+
+    def resolve_dim(dim: Dim) -> Dim:
+        return solver.resolve((dim,))[0]  # type: ignore[return-value]
+
+    resolved = constraint.map_terms(resolve_dim, solver.resolve)
     parts = [
-        f"{name}={_part(getattr(constraint, name), kind)}"
-        for name, kind in constraint.kinds.items()
+        f"{name}={_part(getattr(resolved, name), kind)}" for name, kind in constraint.kinds.items()
     ]
     return f"{type(constraint).__name__}({', '.join(parts)})"
 
