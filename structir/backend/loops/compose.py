@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import attrs
 
@@ -31,9 +31,19 @@ ProductOf = Callable[[Stage], Contraction | None]  # the matrix product that a s
 def composed(program: LoopProgram, product_of: ProductOf = contraction_of) -> LoopProgram:
     """The program with index stages composed into their readers, and without what nobody reads."""
     stages, changed = list(program.stages), True
+    before: BufferTable | None = None
+    unchanged: set[Stage] = set()  # stages with nothing to compose in the last round
     while changed:
         table = BufferTable(program, stages, product_of)
-        made = [_composed_stage(stage, table) for stage in stages]
+        differing = set[Buffer]() if before is None else table.differing(before)
+        made = [
+            stage
+            if stage in unchanged and not table.touches(stage, differing)
+            else _composed_stage(stage, table)
+            for stage in stages
+        ]
+        before = table
+        unchanged = {a for a, b in zip(stages, made, strict=True) if a is b}
         if any(a is not b for a, b in zip(made, stages, strict=True)):
             table = BufferTable(program, made, product_of)
         made = _written_through(made, table)
@@ -69,6 +79,23 @@ class BufferTable:
             self.writers.setdefault(stage.out, []).append(stage)
             self.uses.update(x.buffer for x in stage.loads)
             self.kept |= {x.buffer.root for x in stage.loads if x.buffer.base is not None}
+
+    def differing(self, before: BufferTable) -> set[Buffer]:
+        """Returns the buffers of which anything is different in an earlier table."""
+        buffers = {*self.writers, *before.writers, *self.uses, *before.uses}
+        return (self.kept ^ before.kept).union(
+            b
+            for b in buffers
+            if self.writers.get(b) != before.writers.get(b) or self.uses[b] != before.uses[b]
+        )
+
+    def touches(self, stage: Stage, buffers: Collection[Buffer]) -> bool:
+        """Whether a stage, or a stage that it reads from, reads one of some buffers."""
+        return any(
+            read.buffer in buffers
+            or any(x.buffer in buffers for m in self.writers.get(read.buffer, ()) for x in m.loads)
+            for read in stage.loads
+        )
 
     def map_into(self, buffer: Buffer) -> Stage | None:
         """The one stage that makes a buffer, if it is a map that writes each element in place."""
