@@ -9,6 +9,7 @@ import attrs
 
 from structir.errors import Diagnostic, StructIRError
 from structir.ir import dims
+from structir.ir.display_names import display_name, one_message
 from structir.ir.expr import Var
 from structir.ir.module import IRModule
 from structir.solver.constraints.constraint import Constraint
@@ -59,16 +60,7 @@ class Report:
 
     def data(self) -> dict[str, Any]:
         """Returns the report as plain data: shapes and open constraints of each function."""
-        return {
-            name: {
-                "shapes": {
-                    var.name: [list(map(element_text, shape)) for shape in shapes]
-                    for var, shapes in _shapes(generator)
-                },
-                "open": list(map(_open, generator.solver.residual)),
-            }
-            for name, generator in self.functions.items()
-        }
+        return {name: _data(generator) for name, generator in self.functions.items()}
 
     def __str__(self) -> str:
         if self.conflicts:
@@ -78,6 +70,18 @@ class Report:
         )
 
 
+@one_message()
+def _data(generator: ConstraintGenerator) -> dict[str, Any]:
+    return {
+        "shapes": {
+            var.name: [list(map(element_text, shape)) for shape in shapes]
+            for var, shapes in _shapes(generator)
+        },
+        "open": list(map(_open, generator.solver.residual)),
+    }
+
+
+@one_message()
 def _lines(name: str, generator: ConstraintGenerator) -> list[str]:
     lines = [f"{name}:"]
     origins = [assertion.origin for assertion in generator.solver.assertions]
@@ -123,7 +127,7 @@ def element_text(element: Element) -> str:
     """Formats a size or a row variable."""
     if isinstance(element, RowVar):
         return repr(element)
-    return dims.text(element, lambda symbol: symbol.name or f"?{symbol.order}")
+    return dims.text(element, lambda symbol: display_name(symbol) or f"?{symbol.order}")
 
 
 def explain(module: IRModule, *, close: Close = False) -> Report:
