@@ -24,7 +24,7 @@ from structir.analysis.variables import variables_in
 from structir.errors import Diagnostic, DiagnosticError, Span, StructInfoError, warn
 from structir.ir.binding_dims import bound_dims, same_named
 from structir.ir.dims import Sym
-from structir.ir.display_names import displayed
+from structir.ir.display_names import displayed, one_message
 from structir.ir.expr import (
     Call,
     DataflowVar,
@@ -123,6 +123,11 @@ def _kernel_call(call: Call, info: KernelStructInfo) -> StructInfo:
         hint = f"`R.call_kernel(cls.{name}, ({args}), out_sinfo=...)`"
         diagnostic = Diagnostic("kernels are called with R.call_kernel", call.span, name, hint=hint)
         raise StructInfoError(diagnostic.note(f"{name}: {info}").coded("E0212"))
+    with one_message():
+        return _kernel_result(call, info, name)
+
+
+def _kernel_result(call: Call, info: KernelStructInfo, name: str) -> StructInfo:
     try:
         return kernel_result(info, [deduce(a) for a in call.args], call.sinfo_args)
     except DiagnosticError as error:

@@ -17,6 +17,7 @@ from structir.analysis.variables import free_symbols_in, shape_variables_in
 from structir.errors import Diagnostic, DiagnosticError, Span, WellFormedError
 from structir.ir.binding_dims import bound_dims
 from structir.ir.dims import Poly, syms
+from structir.ir.display_names import one_message
 from structir.ir.expr import (
     ATOMS,
     Binding,
@@ -184,12 +185,13 @@ class _Checker:
         declared, value = function.ret_struct_info, function.body.body
         info = value.struct_info
         if info is not None and (base_check(declared, info) is FAIL_L0):
-            self.report(
-                f"the result of {name} contradicts its body: expected {declared}, found {info}",
-                value.span or function.span,
-                hint=f"annotate the result with {info}, or omit the annotation",
-                code="E0509",
-            )
+            with one_message():
+                self.report(
+                    f"the result of {name} contradicts its body: expected {declared}, found {info}",
+                    value.span or function.span,
+                    hint=f"annotate the result with {info}, or omit the annotation",
+                    code="E0509",
+                )
 
     def check_sequence(self, seq: SeqExpr, pure: bool) -> None:
         for block in seq.blocks:
@@ -374,12 +376,13 @@ class _Checker:
     def report_contradiction(
         self, binding: Binding, declared: StructInfo, deduced: StructInfo
     ) -> None:
-        self.report(
-            f"the StructInfo of {binding.var.name} contradicts its value: "
-            f"expected {declared}, found {deduced}",
-            binding.span,
-            code="E0509",
-        )
+        with one_message():
+            self.report(
+                f"the StructInfo of {binding.var.name} contradicts its value: "
+                f"expected {declared}, found {deduced}",
+                binding.span,
+                code="E0509",
+            )
 
     # Uses
 

@@ -131,7 +131,8 @@ class ExprPrinter:
         if len(names) == 1:
             return text(dim, self.names.of.__getitem__)
         twins = self.names.twins
-        return text(substitute(dim, {sym: twins[sym] for sym in variables}))
+        copies = substitute(dim, {sym: twins[sym] for sym in variables})
+        return text(copies, lambda copy: copy.name)
 
     def sizes(self, dims: Any) -> str:
         """Prints sizes in brackets."""

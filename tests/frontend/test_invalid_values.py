@@ -98,6 +98,63 @@ def test_constant_indices_outside_a_symbolic_axis_are_an_error_at_run_time(name:
             run(short)
 
 
+def runs_of(model: Any) -> Any:
+    """Returns the interpreter and the compiled function of a model."""
+    module = from_onnx(model)
+    return (lambda *a: structir.interpret(module, "main", *a)), structir.compile(module)["main"]
+
+
+CONSTANT_WRITES = {
+    "elements": (node("ScatterElements", "x i u", "y", axis=1), [[0, 3], [1, 2]]),
+    "elements from the end": (node("ScatterElements", "x i u", "y", axis=1), [[0, -4], [1, 2]]),
+    "tuples": (node("ScatterND", "x i u", "y"), [[1, 3], [0, 0]]),
+    "tuples from the end": (node("ScatterND", "x i u", "y"), [[1, -4], [-2, 0]]),
+}
+
+
+@pytest.mark.parametrize("name", CONSTANT_WRITES)
+def test_constant_writes_outside_a_symbolic_axis_are_an_error_at_run_time(name: str) -> None:
+    one, indices = CONSTANT_WRITES[name]
+    updates = np.float32([7, 8] if "tuples" in name else [[7, 8], [9, 10]])
+    model = made([one], [SYMBOLIC], ["y"], {"i": indices, "u": updates})
+    enough, short = (np.arange(2 * m, dtype="float32").reshape(2, m) for m in (4, 3))
+    for run in runs_of(model):
+        np.testing.assert_array_equal(run(enough), expected(model, {"x": enough})[0])
+        with pytest.raises(ShapeMismatchError, match="expected 4 <= m, found m = 3"):
+            run(short)
+
+
+@pytest.mark.parametrize("mode", ["linear", "circular"])
+@pytest.mark.parametrize("length", [5, "s"])
+@pytest.mark.parametrize("count", [2, "u"])
+def test_a_write_that_exceeds_the_cache_is_an_error_at_run_time(
+    mode: str, length: Any, count: Any
+) -> None:
+    one = node("TensorScatter", "p u i", "y", mode=mode)
+    inputs = [value("p", ["b", 1, length, 3]), value("u", ["b", 1, count, 3]), value("i", ["b"], 7)]
+    runs = runs_of(made([one], inputs, ["y"], opset=24))
+    updates = np.arange(12, dtype="float32").reshape(2, 1, 2, 3) + 1
+    for starts in ([0, 3], [4, 0], [0, -1], [2**62, 0], [1, 2], [2**63 - 1, 0]):
+        fits = mode == "circular" or all(0 <= start <= 3 for start in starts)
+        wanted = np.zeros((2, 1, 5, 3), "float32")
+        for item, start in enumerate(starts):
+            wanted[item, 0, [(start + k) % 5 for k in range(2)]] = updates[item, 0]
+        operands = np.zeros((2, 1, 5, 3), "float32"), updates, np.array(starts)
+        for run in runs:
+            if fits:
+                np.testing.assert_array_equal(run(*operands), wanted)
+            else:
+                with pytest.raises(ShapeMismatchError):
+                    run(*operands)
+    empty = np.zeros((0, 1, 5, 3), "f4"), np.zeros((0, 1, 2, 3), "f4"), np.zeros(0, "int64")
+    assert all(run(*empty).shape == (0, 1, 5, 3) for run in runs)
+    if count == "u":
+        many = np.zeros((2, 1, 5, 3), "f4"), np.zeros((2, 1, 6, 3), "f4"), np.array([0, 0])
+        for run in runs:
+            with pytest.raises(ShapeMismatchError):
+                run(*many)
+
+
 def test_a_constant_index_of_the_first_element_needs_no_check() -> None:
     module = from_onnx(made([node("Gather", "x i", "y")], [SYMBOLIC], ["y"], {"i": [0, -1]}))
     assert "match_cast" not in str(module)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from structir.frontend.onnx.node import OnnxNode
 from structir.ir.dims import Dim
 from structir.ir.expr import Expr
+from structir.ir.requirements import cast_of
 from structir.ir.struct_info import ShapeStructInfo
 from structir.script import R
 
@@ -39,3 +42,11 @@ def run_time_sizes(
     shape = node.emit(R.tensor_to_shape(expr))
     node.importer.builder.match_cast(shape, ShapeStructInfo(sizes), stem, node.span)
     return sizes
+
+
+def require(node: OnnxNode, conditions: Sequence[Dim]) -> None:
+    """Requires conditions on sizes at run time, as `R.require` does in program text."""
+    open_conditions = tuple([condition for condition in conditions if condition != 1])
+    if open_conditions:
+        value, info = cast_of(open_conditions, node.span)
+        node.importer.builder.match_cast(value, info, node.part_name(), node.span)

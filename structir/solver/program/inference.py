@@ -12,6 +12,7 @@ from structir.analysis.variables import walk, walk_values
 from structir.analysis.well_formed import well_formed
 from structir.errors import Diagnostic, StructInfoError, StructIRError
 from structir.ir.axes import is_anonymous, size_in
+from structir.ir.display_names import display_name, one_message
 from structir.ir.expr import (
     Call,
     Expr,
@@ -244,6 +245,7 @@ def _has_declared_bound(solver: ConstraintSolver, symbol: Sym) -> bool:
     return reason is not None and any(o.kind == "fact" for o in origins(reason))
 
 
+@one_message()
 def solve_function(
     function: Function, schemes: Mapping[str, Scheme], bodies: Mapping[str, Function]
 ) -> ConstraintGenerator:
@@ -288,7 +290,11 @@ def _zero_sizes(function: Function, generator: ConstraintGenerator) -> tuple[str
     declared = dict.fromkeys([size for info in infos for size in info.dims or ()])
     names = {size: symbol_of(size) for size in declared if type(size) is not int}
     return tuple(
-        [s.name for size, s in names.items() if s and generator.solver.resolve((size,)) == (0,)]
+        [
+            display_name(s)
+            for size, s in names.items()
+            if s and generator.solver.resolve((size,)) == (0,)
+        ]
     )
 
 

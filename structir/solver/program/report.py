@@ -9,6 +9,7 @@ import attrs
 
 from structir.errors import Diagnostic, StructIRError
 from structir.ir import dims
+from structir.ir.display_names import display_name, one_message
 from structir.ir.expr import Var
 from structir.ir.module import IRModule
 from structir.ir.polynomial import Dim
@@ -19,7 +20,7 @@ from structir.solver.program.constraint_generation import ConstraintGenerator
 from structir.solver.program.inference import Close, Unsatisfiable, generate_constraints
 from structir.solver.program.unsat_core import UnsatCore
 from structir.solver.program.value_trees import leaves
-from structir.solver.solver import Solver, Value
+from structir.solver.solver import ConstraintSolver, Value
 
 
 @attrs.frozen(eq=False)
@@ -60,16 +61,7 @@ class Report:
 
     def data(self) -> dict[str, Any]:
         """Returns the report as plain data: shapes and open constraints of each function."""
-        return {
-            name: {
-                "shapes": {
-                    var.name: [list(map(element_text, shape)) for shape in shapes]
-                    for var, shapes in _shapes(generator)
-                },
-                "open": [_open(generator.solver, c) for c in generator.solver.residual],
-            }
-            for name, generator in self.functions.items()
-        }
+        return {name: _data(generator) for name, generator in self.functions.items()}
 
     def __str__(self) -> str:
         if self.conflicts:
@@ -79,6 +71,18 @@ class Report:
         )
 
 
+@one_message()
+def _data(generator: ConstraintGenerator) -> dict[str, Any]:
+    return {
+        "shapes": {
+            var.name: [list(map(element_text, shape)) for shape in shapes]
+            for var, shapes in _shapes(generator)
+        },
+        "open": [_open(generator.solver, c) for c in generator.solver.residual],
+    }
+
+
+@one_message()
 def _lines(name: str, generator: ConstraintGenerator) -> list[str]:
     lines = [f"{name}:"]
     origins = [assertion.origin for assertion in generator.solver.assertions]
@@ -101,7 +105,7 @@ def _shapes(generator: ConstraintGenerator) -> Iterator[tuple[Var, list[tuple[El
             yield var, shapes
 
 
-def _open(solver: Solver, constraint: Constraint) -> str:
+def _open(solver: ConstraintSolver, constraint: Constraint) -> str:
     """Formats a constraint with the names that shapes are printed with."""
 
     def resolve_dim(dim: Dim) -> Dim:
@@ -129,7 +133,7 @@ def element_text(element: Element) -> str:
     """Formats a size or a row variable."""
     if isinstance(element, RowVar):
         return repr(element)
-    return dims.text(element, lambda symbol: symbol.name or f"?{symbol.order}")
+    return dims.text(element, lambda symbol: display_name(symbol) or f"?{symbol.order}")
 
 
 def explain(module: IRModule, *, close: Close = False) -> Report:

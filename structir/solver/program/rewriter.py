@@ -13,6 +13,7 @@ from structir.errors import Diagnostic, DiagnosticError, StructInfoError
 from structir.ir.axes import AnySize, Axes, Labelled, is_anonymous, rows_in, size_in
 from structir.ir.binding_dims import bound_dims, standing_alone
 from structir.ir.dims import Dim, Poly, Sym, as_dim, substitute
+from structir.ir.display_names import one_message
 from structir.ir.expr import (
     Binding,
     BindingBlock,
@@ -175,6 +176,7 @@ class Rewriter:
             checks.append(MatchCast(Var(f"{param.name}_checked", checked), rewritten, checked))
         return checks
 
+    @one_message()
     def _reject_narrowing(self, param: Var, inferred: StructInfo) -> None:
         message = f"the body narrows `{param.name}`: expected {param.struct_info}, found {inferred}"
         hint = (

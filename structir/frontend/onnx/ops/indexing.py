@@ -12,10 +12,12 @@ from structir.frontend.onnx.node import STATIC_SHAPE, OnnxNode
 from structir.frontend.onnx.padding import emit_pad
 from structir.frontend.onnx.registry import carries, onnx_op
 from structir.frontend.onnx.scalars import constant, like, size_number
+from structir.frontend.onnx.sizes import require, run_time_sizes
 from structir.frontend.onnx.values import Elements, OnnxValue
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.expr import Constant, Expr, ShapeExpr
+from structir.ir.requirements import condition
 from structir.ir.struct_info import TensorStructInfo
 from structir.script import R
 
@@ -45,14 +47,19 @@ def _check_range(node: OnnxNode, indices: np.ndarray[Any, Any], size: Dim) -> No
         node.fail(f"indices: expected {expected} for an axis of size {size}, found {outside[0]}")
 
 
-def _size_with(size: Dim, indices: Expr) -> Dim:
-    """Returns the size of an axis, at least the size that constant indices along it require."""
+def _least_size(size: Dim, indices: Expr) -> int:
+    """Returns the size that constant indices along an axis require; 0 if it certainly has it."""
     if not isinstance(indices, Constant) or isinstance(size, int) or not indices.data.size:
-        return size
+        return 0
     least = max(int(indices.data.max()) + 1, -int(indices.data.min()))
     # The first element is selected in most models, from axes that are never empty.
-    is_large = least <= 1 or dims.at_least(size, least) is True
-    return size if is_large else dims.dim_max(size, least)
+    return 0 if least <= 1 or dims.at_least(size, least) is True else least
+
+
+def _size_with(size: Dim, indices: Expr) -> Dim:
+    """Returns the size of an axis, at least the size that constant indices along it require."""
+    least = _least_size(size, indices)
+    return dims.dim_max(size, least) if least else size
 
 
 def _checked_operand(node: OnnxNode, indices: Mapping[int, Expr]) -> Expr:
@@ -64,6 +71,14 @@ def _checked_operand(node: OnnxNode, indices: Mapping[int, Expr]) -> Expr:
     ]
     info = TensorStructInfo(tuple(sizes), node.dtype())
     return cast_checked(node.importer, node.part_name(), node[0], info, node.span)
+
+
+def _require_selected(node: OnnxNode, indices: Mapping[int, Expr]) -> None:
+    """Requires at run time that axes of symbolic size have the elements that constant indices
+    write. The operand keeps its StructInfo, and so does the result."""
+    sizes = node.dims()
+    required = [(sizes[axis], _least_size(sizes[axis], index)) for axis, index in indices.items()]
+    require(node, [condition(">=", size, least) for size, least in required if least])
 
 
 @onnx_op("Gather")
@@ -93,9 +108,17 @@ def gather_nd(node: OnnxNode) -> Expr:
     if isinstance(result, TensorStructInfo) and result.ndim is not None:
         slice_rank = result.ndim - node.rank(1) + 1
     tuples = _tuples(node, slice_rank, batch)
-    columns = node[1].data if isinstance(node[1], Constant) else np.zeros((0, 0))
-    indices = {batch + k: Constant(columns[..., k]) for k in range(columns.shape[-1])}
-    return R.gather_nd(_checked_operand(node, indices), tuples, batch_dims=batch)
+    return R.gather_nd(
+        _checked_operand(node, _index_columns(node, batch)), tuples, batch_dims=batch
+    )
+
+
+def _index_columns(node: OnnxNode, batch: int = 0) -> dict[int, Constant]:
+    """Returns the constant indices along each axis that index tuples select from."""
+    if not isinstance(node[1], Constant):
+        return {}
+    columns = node[1].data
+    return {batch + k: Constant(columns[..., k]) for k in range(columns.shape[-1])}
 
 
 def _tuples(node: OnnxNode, slice_rank: int | None, batch: int = 0) -> Expr:
@@ -137,12 +160,14 @@ def _reduction(node: OnnxNode) -> str:
 def scatter_elements(node: OnnxNode) -> Expr:
     axis = node.axis("axis", 0)
     indices = normalize_indices(node, node[1], node.dims()[axis])
+    _require_selected(node, {axis: node[1]})
     return R.scatter_elements(node[0], indices, node[2], axis=axis, reduction=_reduction(node))
 
 
 @onnx_op("ScatterND")
 def scatter_nd(node: OnnxNode) -> Expr:
     tuples = _tuples(node, node.rank(2) - node.rank(1) + 1)
+    _require_selected(node, _index_columns(node))
     return R.scatter_nd(node[0], tuples, node[2], reduction=_reduction(node))
 
 
@@ -194,13 +219,31 @@ def tensor_scatter(node: OnnxNode) -> Expr:
     positions = R.arange(
         R.prim_value(0), R.prim_value(update_sizes[axis]), R.prim_value(1), dtype="int64"
     )
+    circular = node.choice("mode", ("linear", "circular")) == "circular"
+    if circular:  # before the sum, which could overflow
+        start = R.mod(R.astype(start, "int64"), size_number(sizes[axis]))
     starts = R.reshape(start, ShapeExpr((batch, *[1] * (rank - 1))))
     steps = R.reshape(positions, ShapeExpr((update_sizes[axis], *[1] * (rank - 1 - axis))))
+    _require_write(node, start, axis)
     indices = R.add(starts, steps)
-    if node.choice("mode", ("linear", "circular")) == "circular":
+    if circular:
         indices = R.mod(indices, size_number(sizes[axis]))
     full_indices = R.broadcast_to(indices, ShapeExpr(update_sizes))
     return R.scatter_elements(node[0], full_indices, node[1], axis=axis)
+
+
+def _require_write(node: OnnxNode, start: Expr, axis: int) -> None:
+    """Requires at run time that the updates do not exceed the cache; constant sizes and positions
+    are checked by the shape rule."""
+    size, count = node.dims()[axis], node.dims(1)[axis]
+    conditions = [] if dims.at_least(size, count) else [condition(">=", size, count)]
+    if node.choice("mode", ("linear", "circular")) == "linear" and node.has(2):
+        # The zero makes the extrema of an empty batch defined and changes no condition.
+        starts = R.concat((R.astype(start, "int64"), constant([0])), axis=0)
+        extrema = R.stack((R.negative(R.min(starts)), R.max(starts)), axis=0)
+        before, last = run_time_sizes(node, node.emit(extrema))
+        conditions += [condition("==", before, 0), condition(">=", size - count, last)]
+    require(node, conditions)
 
 
 @onnx_op("Col2Im")
