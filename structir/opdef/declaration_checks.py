@@ -41,6 +41,20 @@ def check_name(name: str) -> None:
         raise NotationError(Diagnostic(message, op=name, hint=hint))
 
 
+def check_options(name: str, options: Mapping[str, Any]) -> None:
+    """Rejects options that `op` does not have."""
+    fields = attrs.fields(DeclaredOp)[3:]  # the first three are no options
+    names = [f.name for f in fields if f.init and f.name not in ("hooks", "samples", "memo")]
+    for option in options:
+        if option not in [f.name for f in fields]:
+            closest = _nearest(option, names)
+            hint = closest and f"did you mean `{closest[1:-1]}`?"
+            message = f"expected an option of `op`, found {option!r}"
+            raise NotationError(
+                Diagnostic(message, op=name, hint=hint or f"use {', '.join(names)}")
+            )
+
+
 def check_declaration(definition: DeclaredOp) -> None:
     """Raises NotationError for a declaration that no call can satisfy."""
     text = definition.index_signature
@@ -78,6 +92,16 @@ class _Check:
         end = column + (len(part) or len(self.text))
         span = Span(Source(f"<op {self.definition.name}>", self.text), 1, column, 1, end)
         return NotationError(Diagnostic(message, span, self.definition.name, hint=hint))
+
+    def option_error(self, option: str, condition: str, name: str) -> NotationError:
+        """Returns the error of an index of a condition, with a caret under the condition."""
+        text: str = getattr(self.definition, option)
+        column = max(text.find(condition), 0)
+        span = Span(
+            Source(f"<op {self.definition.name}>", text), 1, column, 1, column + len(condition)
+        )
+        message = f"expected indices of the signature in `{option}`, found {name}"
+        return NotationError(Diagnostic(message, span, self.definition.name))
 
     def parse(self) -> IndexSignature:
         definition = self.definition
@@ -169,6 +193,10 @@ class _Check:
                     message = f"expected indices that an operand binds, found {name}"
                     hint = f"use {name} as an axis of an operand, or state its size: "
                     raise self.error(message, access.text, f'{hint}`where="{name} == size"`')
+        for condition in signature.on:
+            for name in (*_positions(condition.left), *_positions(condition.right)):
+                if name not in bound:
+                    raise self.option_error("on", condition.text, name)
         for name in (*self.definition.signature.index_params, *self.definition.at):
             if name not in bound:
                 raise self.error(f"expected an index of the signature, found the index {name}")

@@ -14,6 +14,7 @@ from structir.ir.struct_info import StructInfo
 from structir.lazy import lazy_module
 from structir.opdef import deduction
 from structir.opdef.declaration import DeclaredOp, SignatureFunction, is_built_in
+from structir.opdef.examples import build_argument
 from structir.opdef.notation import IndexSignature, NotationError
 from structir.opdef.parameters import (
     bound_values,
@@ -162,7 +163,10 @@ class Declaration:
         return lambda hook: self._hook(f"kernel.{target}", hook)
 
     def example(self, *args: Any, **keywords: Any) -> None:
-        """Adds example arguments, for tests and documentation."""
+        """Adds example arguments, for tests and documentation; raises DiagnosticError."""
+        if not is_built_in(self.definition.body):  # those of built-in ops are checked by tests
+            built = {name: build_argument(arg) for name, arg in keywords.items()}
+            self.definition.bind(tuple([build_argument(arg) for arg in args]), built, None)
         self.definition.samples.append((args, keywords))
 
 
@@ -186,6 +190,7 @@ def op(
         if is_built_in(body):  # checked by tests, to keep the import fast
             return Declaration(SignatureOpDefinition(op_name, index_signature, body, **options))
         declaration_checks.check_name(op_name)
+        declaration_checks.check_options(op_name, options)
         definition = DeclaredOp(op_name, index_signature, body, **options)
         declaration_checks.check_declaration(definition)
         return Declaration(SignatureOpDefinition(op_name, index_signature, body, **options))

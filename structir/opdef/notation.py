@@ -10,6 +10,7 @@ are parsed once; axis packs are expanded on the parsed form.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable
 from enum import Enum
 from functools import lru_cache, partial
@@ -170,7 +171,7 @@ def parse_index_signature(
         hint = "write the operands, an arrow and the results: `x[i, j] -> out[j, i]`"
         raise NotationError(
             Diagnostic("expected `->`, found none", hint=hint, code="E0301")
-        ).within(text, "", 0)
+        ).within(text, "", _end_of_operands(text))
     left_side, right_side = (
         _side(text, 0, lhs, attributes),
         _side(text, len(lhs) + len(arrow), rhs, attributes),
@@ -211,6 +212,12 @@ def _with_position(parse: Callable[[], Parsed], text: str, part: str, start: int
         if notation_error.text is None:
             notation_error.within(text, part, start)
         raise
+
+
+def _end_of_operands(text: str) -> int:
+    """Returns the column at which the arrow is missing: after the first operands."""
+    separators = [m.end() for m in re.finditer(r"\]", text) if text[m.end() :].lstrip()[:1] != ","]
+    return separators[0] if separators and text[separators[0] :].strip() else 0
 
 
 BRACKETS = {"[": "]", "(": ")"}
@@ -366,7 +373,10 @@ class _SignatureParser:
                 return AxisIndex(None, None)
             case ast.Constant(value=int(value)):
                 return AxisIndex(None, IntLiteral(value))
-            case ast.Slice(lower=ast.expr() as lower, upper=ast.expr() as upper):
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int())):
+                message = "expected the size of an axis, at least 0"
+                raise NotationError(f"{message}, found {ast.unparse(tree)}", tree)
+            case ast.Slice(lower=ast.expr() as lower, upper=ast.expr() as upper, step=None):
                 return self.sliced(lower, upper)
             case ast.Call(func=ast.Name(id="join"), args=[ast.Starred(value=ast.Name(id=name))]):
                 return AxisIndex(None, None, starred=name)

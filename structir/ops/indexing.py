@@ -145,12 +145,17 @@ def index_tensor_signature(call: CallView) -> str | ResolvedSignature:
     read = [*[f"{name} : n{k}" for k, name in enumerate(names)], *slice_variables]
     others = ", ".join([f"{name}[~b] @ I" for name in names])
     out = access_text("y", ["~b", *slice_variables])
-    sizes, constants = call.dims("data"), call.constants.get("indices", [None] * count)
-    inside = where_text(
+    signature = f"{access_text('data', read)}, {others} -> {out}"
+    return ResolvedSignature(signature, leading_conditions(call, names))
+
+
+def leading_conditions(call: CallView, names: list[str]) -> str:
+    """Returns the conditions that constant index tensors are inside of the first axes of `data`."""
+    sizes, constants = call.dims("data"), call.constants.get("indices", [None] * len(names))
+    return where_text(
         call.index_condition(name, constants[k], f"n{k}", sizes[k] if sizes else None)
         for k, name in enumerate(names)
     )
-    return ResolvedSignature(f"{access_text('data', read)}, {others} -> {out}", inside)
 
 
 @op(index_tensor_signature, reads_values=True)

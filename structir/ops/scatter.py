@@ -22,7 +22,13 @@ from structir.ops.broadcast import equal, logical_and, where
 from structir.ops.collapse import collapse_sum_to
 from structir.ops.create import arange, full_like, ones_like, zeros_like
 from structir.ops.elementwise import astype
-from structir.ops.indexing import coordinate_conditions, gather_elements, gather_nd, index_tensor
+from structir.ops.indexing import (
+    coordinate_conditions,
+    gather_elements,
+    gather_nd,
+    index_tensor,
+    leading_conditions,
+)
 from structir.ops.layout import broadcast_to
 from structir.ops.reshape import reshape
 from structir.projections.scalar_expr import ScalarExpr
@@ -172,10 +178,11 @@ def index_put_signature(call: CallView) -> ResolvedSignature:
     )
     checks = [f"{e} == n{count + k}" for k, e in enumerate(slice_variables)]
     signature = f"{data}, {others}, {values} -> {access_text('y', out_indices)}"
+    checks.append(leading_conditions(call, names))
     return ResolvedSignature(signature, where_text(checks), "", attributes)
 
 
-@op(index_put_signature, base="data", reduce="monoid")
+@op(index_put_signature, base="data", reduce="monoid", reads_values=True)
 def index_put(
     data: ScalarExpr, indices: Operands, values: ScalarExpr, accumulate: bool = False
 ) -> ScalarExpr:

@@ -15,6 +15,7 @@ CALLS = {
     "gather_nd of rows": "R.gather_nd(x, R.const([[{i}]]))",
     "index_tensor": "R.index_tensor(x, (R.const([{i}, 0]), R.const([1])))",
     "scatter_elements": "R.scatter_elements(x, R.const([[{i}]]), R.const([[1.0]]), axis=0)",
+    "index_put": "R.index_put(x, (R.const([{i}, 0]), R.const([1])), R.const([1.0, 2.0]))",
     "scatter_nd": "R.scatter_nd(x, R.const([[{i}, 0]]), R.const([1.0]))",
 }
 

@@ -116,6 +116,23 @@ WRONG: list[tuple[str, Callable[..., Any], dict[str, Any], str, str]] = [
     ("x[i] -> out[i]", exp, {}, None, "name of the built-in op R.exp"),
     ("x[i] -> out[i]", one, {"name": "nn.relu"}, None, "name of the built-in op R.nn.relu"),
     ("x[i] -> out[i]", one, {"name": "a b"}, None, "expected identifiers"),
+    ("x[i], y[i] out[i]", two, {}, " ", "expected `->`, found none"),
+    ("x[-1] -> out[]", one, {}, "-1", "expected the size of an axis, at least 0, found -1"),
+    ("x[i:j:k] -> out[i]", one, {}, "i:j:k", "expected an index expression"),
+    (
+        "x[i] -> out[i]",
+        one,
+        {"on": "i < 3 and q < 3"},
+        "q < 3",
+        "of the signature in `on`, found q",
+    ),
+    ("x[i], x[j] -> out[i, j]", one, {}, "x[j]", "found x twice"),
+    ("x[i] -> out[i * q]", one, {}, "out[i * q]", "found q"),
+    (" -> out[i]", one, {}, " -> out[i]", "found the parameter x"),
+    ("x[é✓] -> out[é]", one, {}, "✓", "syntax error"),
+    ("x[i] -> out[i] -> z[i]", one, {}, "-", "syntax error"),
+    ("x[i] -> out[i])", one, {}, ")", "expected an opening bracket"),
+    ("x[i] -> out[i]", one, {"reduc": "sum"}, None, "expected an option of `op`, found 'reduc'"),
     (
         "x[i] -> out[i]",
         bare,
@@ -161,6 +178,14 @@ RIGHT = [
 def test_a_right_declaration_is_accepted(signature: str, body: Any, options: Any) -> None:
     assert op(signature, name="accepted", **options)(body).definition.name == "accepted"
     op(signature, name="accepted", **options)(body)  # its author may declare it again
+
+
+def test_an_example_of_another_rank_is_rejected_where_it_is_added() -> None:
+    declaration = op("x[i, j] -> out[i]", name="with_example", reduce="sum")(one)
+    declaration.example(np.ones((2, 3), "float32"))
+    with pytest.raises(DiagnosticError, match="expected 2 axes, found 1"):
+        declaration.example(np.ones(3, "float32"))
+    assert len(declaration.definition.samples) == 1
 
 
 def test_every_edit_that_a_hint_gives_is_accepted() -> None:

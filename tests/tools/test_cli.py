@@ -1,5 +1,6 @@
 """Tests of the command line: output, streams and exit codes."""
 
+import json
 import re
 from pathlib import Path
 
@@ -375,3 +376,18 @@ def test_import_of_files_that_are_no_models(model: Path, good: Path) -> None:
     result = structir_("import", model)
     assert result.exit_code == 1
     assert "error" in result.stderr
+
+
+def test_check_warns_of_a_program_for_one_size_and_strict_rejects_it(tmp_path: Path) -> None:
+    path = tmp_path / "one_size.py"
+    head = '@R.function\ndef main(x: R.Tensor(("n", 8), "float32")):\n'
+    path.write_text(head + "    return R.reshape(x, (4, 10))\n")
+    result = structir_("check", path)
+    assert result.exit_code == 0
+    assert result.stderr.startswith("warning[E0411]: expected a program for every size `n`")
+    strict = structir_("check", "--strict", path)
+    assert strict.exit_code == 1
+    assert strict.stderr.startswith("error[E0411]: ")
+    (record,) = json.loads(structir_("check", "--json", path).stdout)["files"]
+    assert record["errors"] == []
+    assert [warning["code"] for warning in record["warnings"]] == ["E0411"]

@@ -6,11 +6,12 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import attrs
 import typer
 
-from structir.errors import DiagnosticWarning, StructIRError
+from structir.errors import Diagnostic, DiagnosticError, DiagnosticWarning, StructIRError, warn
 from structir.lazy import lazy_module
-from structir.tools.as_json import Json, errors_data, write
+from structir.tools.as_json import Json, diagnostic_data, errors_data, write
 from structir.tools.exit_codes import ExitCode
 from structir.tools.programs import read_program
 from structir.tools.terminal import console, diagnostics
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 rich_table = lazy_module("rich.table")
 analysis = lazy_module("structir.analysis.well_formed")
+single_sizes = lazy_module("structir.solver.program.single_sizes")
 binding_dims = lazy_module("structir.ir.binding_dims")
 expr = lazy_module("structir.ir.expr")
 PANEL = "Inspect"
@@ -32,7 +34,9 @@ def check(
     ],
     strict: Annotated[
         bool,
-        typer.Option(help="Check undecidable annotations at run time."),
+        typer.Option(
+            help="Check undecidable annotations at run time; reject programs for one size only."
+        ),
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
     json: Json = False,
@@ -42,7 +46,8 @@ def check(
     Each error has its source lines, the inferred StructInfo and a help line. The exit code is 1 if
     there are errors.
 
-    With --json: `files`, each with its `errors`, `functions`, `bindings` and `symbolic_dims`.
+    With --json: `files`, each with its `errors`, `warnings`, `functions`, `bindings` and
+    `symbolic_dims`.
 
     [bold]Examples[/bold]
 
@@ -66,6 +71,8 @@ def check(
             with diagnostics():
                 module = read_program(file, strict)
                 analysis.check_well_formed(module)
+                for report in _single_sizes(module, strict):
+                    warn(report)
                 functions, bindings, names = _statistics(module)
                 table.add_row(str(file), str(functions), str(bindings), ", ".join(names) or "none")
         except typer.Exit:
@@ -74,6 +81,14 @@ def check(
         console().print(table)
     if has_errors:
         raise typer.Exit(ExitCode.INVALID_PROGRAM)
+
+
+def _single_sizes(module: IRModule, strict: bool) -> list[Diagnostic]:
+    """Returns warnings of sizes that can have one value only; with `strict`, raises them."""
+    reports = single_sizes.single_sizes(module)
+    if reports and strict:
+        raise DiagnosticError(reports)
+    return [attrs.evolve(report, severity="warning") for report in reports]
 
 
 def _write_records(files: list[Path], strict: bool) -> None:
@@ -86,6 +101,10 @@ def _write_records(files: list[Path], strict: bool) -> None:
                 warnings.simplefilter("ignore", DiagnosticWarning)
                 module = read_program(file, strict)
             analysis.check_well_formed(module)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DiagnosticWarning)
+                reports = _single_sizes(module, strict)
+            record["warnings"] = list(map(diagnostic_data, reports))
             names = ("functions", "bindings", "symbolic_dims")
             record |= dict(zip(names, _statistics(module), strict=True))
         except StructIRError as error:
