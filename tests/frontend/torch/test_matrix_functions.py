@@ -44,6 +44,12 @@ def test_matrix_exponential_of_any_norm(scale: float) -> None:
     assert_equal_to_torch(torch.linalg.matrix_exp, a)
 
 
+def test_matrix_exponential_of_rotations_by_large_angles() -> None:
+    angle = torch.tensor([3.0, 700.0, 30000.0], dtype=torch.float64)[:, None, None]
+    turn = torch.tensor([[0.0, -1.0], [1.0, 0.0]], dtype=torch.float64)
+    assert_equal_to_torch(torch.linalg.matrix_exp, angle * turn)
+
+
 def test_orthogonal_parametrizations_import() -> None:
     torch.manual_seed(0)
     model = torch.nn.utils.parametrizations.orthogonal(torch.nn.Linear(6, 6))

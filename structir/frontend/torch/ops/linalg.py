@@ -13,7 +13,7 @@ from structir.ir.expr import Expr, PrimValue, ShapeExpr
 from structir.script import R
 
 TAYLOR_DEGREE = 18  # exact to float64 for a norm of at most 1
-SQUARINGS = 12  # for a norm of up to 4096
+SQUARINGS = 20  # for a norm of up to 2**20; above, the result is NaN
 
 
 @torch_op("slogdet", "linalg_slogdet")
@@ -122,4 +122,5 @@ def matrix_exponential(node: FxNode) -> Expr:
     for k in range(SQUARINGS):
         is_squared = R.less(number(k, dtype), squarings)
         result = node.emit(R.where(is_squared, R.matmul(result, result), result))
-    return result
+    is_in_range = R.less_equal(norm, number(2.0**SQUARINGS, dtype))
+    return R.where(is_in_range, result, number(math.nan, dtype))
