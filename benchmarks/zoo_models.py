@@ -120,7 +120,7 @@ FIELDS: dict[str, dict[str, Any]] = {
     "lilt": {"hidden_size": 48},
     "minicpm3": LATENT_ATTENTION,
     "mamba2": {"num_heads": 8, "head_dim": 8, "chunk_size": 8, "state_size": 16},
-    "mobilevitv2": {"image_size": 64},
+    "mobilevitv2": {"image_size": 64, "patch_size": 2},
     "pegasus_x": {"block_size": 4, "num_global_tokens": 4},
     "reformer": {"axial_pos_embds": False, "attn_layers": ["local", "local"]},
     "youtu": LATENT_ATTENTION,

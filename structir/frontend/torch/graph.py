@@ -177,6 +177,12 @@ def names_of(value: Any) -> list[str]:
     return []
 
 
+def is_used(graph: FxGraph, name: str) -> bool:
+    """Returns whether a node or an output of a graph refers to a value."""
+    operands = [argument for node in graph.nodes for argument in node.args.values()]
+    return any(name in names_of(argument) for argument in (*operands, *graph.outputs))
+
+
 def has_complex(graph: FxGraph, spec: NodeSpec) -> bool:
     """Returns whether an argument or a result of a node is complex."""
     values = list(spec.args.values())

@@ -14,7 +14,7 @@ from structir.errors import Diagnostic, DiagnosticError, Span
 from structir.frontend.builder import NodeBuilder, without_op_hint
 from structir.frontend.constants import all_constant
 from structir.frontend.torch.complex import ComplexTensor, map_parts
-from structir.frontend.torch.graph import FxGraph, NodeSpec, Ref, names_of
+from structir.frontend.torch.graph import FxGraph, NodeSpec, Ref, is_used, names_of
 from structir.frontend.torch.listing import node_spans
 from structir.frontend.torch.memory import AliasState, written_names
 from structir.frontend.torch.node import FxNode, FxScope
@@ -222,7 +222,7 @@ class TorchImporter:
         """Binds the results of a node to variables of their names."""
         names = names_of(node.spec.outputs)
         for index, (name, value) in enumerate(zip(names, results, strict=False)):
-            if value is None and not _is_used(node.scope.graph, name):
+            if value is None and not is_used(node.scope.graph, name):
                 continue
             if value is None:
                 node.fail(f"the mapping of this op has no result {name!r}")
@@ -299,12 +299,6 @@ def _is_more_precise(recorded: Dim, inferred: Dim, in_scope: Collection[Sym]) ->
     return dims.equal(recorded, inferred) is None and len(dims.text(recorded)) < len(
         dims.text(inferred)
     )
-
-
-def _is_used(graph: FxGraph, name: str) -> bool:
-    """Returns whether a node or an output of a graph refers to a value."""
-    operands = [argument for node in graph.nodes for argument in node.args.values()]
-    return any(name in names_of(argument) for argument in (*operands, *graph.outputs))
 
 
 def rejected(error: DiagnosticError, node: FxNode) -> RejectedNodeError:

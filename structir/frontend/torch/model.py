@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import io
 import os
 import tempfile
@@ -100,11 +102,26 @@ def _save(program: Any) -> IO[bytes]:
 
 def _save_to(file: IO[bytes], program: Any) -> IO[bytes]:
     try:
-        torch.export.save(program, file)
+        torch.export.save(_without_containers(program), file)
     except BaseException:
         file.close()
         raise
     return file
+
+
+def _without_containers(program: Any) -> Any:
+    """Returns a program without the container types of its arguments and results.
+
+    An import uses their leaves only, and torch cannot save types without a registered name, such
+    as the named tuples of `max` and `sort`.
+    """
+    try:
+        result = copy.copy(program)
+        calls = program.module_call_graph
+        result._module_call_graph = [dataclasses.replace(call, signature=None) for call in calls]
+    except INTERNALS_ERRORS:
+        return program
+    return result
 
 
 class _Fallback:

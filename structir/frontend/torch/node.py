@@ -13,7 +13,15 @@ import numpy as np
 from structir.errors import Diagnostic, DiagnosticError, Span
 from structir.frontend.builder import NodeBuilder
 from structir.frontend.torch.complex import ComplexTensor
-from structir.frontend.torch.graph import FxGraph, Meta, NodeSpec, Ref, has_complex, names_of
+from structir.frontend.torch.graph import (
+    FxGraph,
+    Meta,
+    NodeSpec,
+    Ref,
+    has_complex,
+    is_used,
+    names_of,
+)
 from structir.frontend.torch.scalars import as_tensor, cast, is_number, tensor_info
 from structir.frontend.torch.sizes import Ratio, TorchSymbols
 from structir.ir import dims
@@ -266,6 +274,11 @@ class FxNode:
         return tuple([self.host.symbols.dim(s) for s in self.meta(index).sizes])
 
     # ---- results
+
+    def is_result_used(self, index: int) -> bool:
+        """Returns whether a node or an output of the graph refers to a result."""
+        names = names_of(self.spec.outputs)
+        return index < len(names) and is_used(self.scope.graph, names[index])
 
     def emit(self, value: Expr, name: str | None = None) -> Var:
         """Binds a value to a variable; returns the variable."""

@@ -1,12 +1,19 @@
-"""Mappings of determinants, inverses, linear systems and Cholesky factors."""
+"""Mappings of determinants, inverses, linear systems, Cholesky factors and exponentials."""
 
 from __future__ import annotations
+
+import math
+from collections.abc import Sequence
 
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.registry import torch_op
 from structir.frontend.torch.scalars import number
+from structir.ir.dims import Dim
 from structir.ir.expr import Expr, PrimValue, ShapeExpr
 from structir.script import R
+
+TAYLOR_DEGREE = 18  # exact to float64 for a norm of at most 1
+SQUARINGS = 20  # for a norm of up to 2**20; above, the result is NaN
 
 
 @torch_op("slogdet", "linalg_slogdet")
@@ -25,10 +32,13 @@ def determinant(node: FxNode) -> Expr:
 @torch_op("inverse", "linalg_inv")
 def inverse(node: FxNode) -> Expr:
     name = next(iter(node.spec.args))
-    shape = node.dims(name)
-    size, dtype = PrimValue(shape[-1]), node.dtype(name)
-    identity = R.eye(size, size, PrimValue(0), dtype=dtype)
-    return R.linalg.solve(node[name], R.broadcast_to(identity, ShapeExpr(shape)))
+    identity = R.broadcast_to(_identity(node, name), ShapeExpr(node.dims(name)))
+    return R.linalg.solve(node[name], identity)
+
+
+def _identity(node: FxNode, name: str) -> Expr:
+    size = PrimValue(node.dims(name)[-1])
+    return node.emit(R.eye(size, size, PrimValue(0), dtype=node.dtype(name)))
 
 
 @torch_op("linalg_inv_ex")
@@ -41,6 +51,19 @@ def _zeros(node: FxNode, index: int) -> Expr:
     return R.full(ShapeExpr(node.out_dims(index)), number(0, node.out_dtype(index)))
 
 
+def _transposed(node: FxNode, x: Expr) -> Expr:
+    rank = len(node.dims_of(x := node.emit(x)))
+    return node.emit(R.permute_dims(x, [*range(rank - 2), rank - 1, rank - 2]))
+
+
+def _solved(node: FxNode, a: Expr, b: Expr, batch: Sequence[Dim]) -> Expr:
+    """Returns the solution of a @ x = b, whose leading axes broadcast to `batch`."""
+    a, b = [
+        node.emit(R.broadcast_to(x, ShapeExpr((*batch, *node.dims_of(x)[-2:])))) for x in (a, b)
+    ]
+    return R.linalg.solve(a, b)
+
+
 @torch_op("linalg_solve")
 def solution(node: FxNode) -> Expr:
     if not node.flag("left", True):
@@ -49,24 +72,55 @@ def solution(node: FxNode) -> Expr:
     a_dims, b_dims = node.dims("A"), node.dims("B")
     is_vector = len(node.out_dims()) == len(b_dims) and b_dims == a_dims[:-1]
     if is_vector:
-        b, b_dims = node.emit(R.expand_dims(b, [len(b_dims)])), (*b_dims, 1)
+        b = node.emit(R.expand_dims(b, [len(b_dims)]))
     batch = node.out_dims()[: -1 if is_vector else -2]
-    a = R.broadcast_to(a, ShapeExpr((*batch, *a_dims[-2:])))
-    b = R.broadcast_to(b, ShapeExpr((*batch, *b_dims[-2:])))
-    x = R.linalg.solve(node.emit(a), node.emit(b))
+    x = _solved(node, a, b, batch)
     return R.squeeze(x, [len(batch) + 1]) if is_vector else x
+
+
+@torch_op("linalg_solve_triangular")
+def triangular_solution(node: FxNode) -> Expr:
+    """Builds the solution of a @ x = b, or of x @ a = b, for one triangle of a."""
+    a, b = node["self"], node["B"]
+    a = node.emit(R.triu(a) if node.flag("upper") else R.tril(a))
+    if node.flag("unitriangular"):
+        one = number(1, node.dtype())
+        a = node.emit(R.where(R.equal(_identity(node, "self"), one), one, a))
+    if node.flag("left", True):
+        return _solved(node, a, b, node.out_dims()[:-2])
+    a, b = _transposed(node, a), _transposed(node, b)
+    return _transposed(node, _solved(node, a, b, node.out_dims()[:-2]))
 
 
 @torch_op("cholesky", "linalg_cholesky")
 def cholesky_factor(node: FxNode) -> Expr:
     factor = R.linalg.cholesky(node["self"])
-    rank = node.rank()
-    if node.flag("upper"):
-        return R.permute_dims(factor, [*range(rank - 2), rank - 1, rank - 2])
-    return factor
+    return _transposed(node, factor) if node.flag("upper") else factor
 
 
 @torch_op("linalg_cholesky_ex")
 def cholesky_with_status(node: FxNode) -> list[Expr]:
     """Builds the factor; a matrix that is not positive definite is an error, so the status is 0."""
     return [cholesky_factor(node), _zeros(node, 1)]
+
+
+@torch_op("linalg_matrix_exp", "matrix_exp")
+def matrix_exponential(node: FxNode) -> Expr:
+    """Builds the exponential: the Taylor series of a / 2**k, whose norm is at most 1, squared k
+    times."""
+    a, dtype, rank = node["self"], node.dtype(), node.rank()
+    row_sums = R.sum(R.abs(a), axis=[rank - 1], keepdims=True)
+    norm = node.emit(R.max(row_sums, axis=[rank - 2], keepdims=True))
+    logarithm = R.divide(R.log(R.maximum(norm, number(1, dtype))), number(math.log(2), dtype))
+    squarings = node.emit(R.minimum(R.ceil(logarithm), number(SQUARINGS, dtype)))
+    a = node.emit(R.divide(a, R.power(number(2, dtype), squarings)))
+    identity = _identity(node, "self")
+    result = node.emit(R.broadcast_to(identity, ShapeExpr(node.dims())))
+    for k in range(TAYLOR_DEGREE, 0, -1):
+        term = R.divide(R.matmul(a, result), number(k, dtype))
+        result = node.emit(R.add(identity, term))
+    for k in range(SQUARINGS):
+        is_squared = R.less(number(k, dtype), squarings)
+        result = node.emit(R.where(is_squared, R.matmul(result, result), result))
+    is_in_range = R.less_equal(norm, number(2.0**SQUARINGS, dtype))
+    return R.where(is_in_range, result, number(math.nan, dtype))

@@ -164,11 +164,48 @@ def adaptive_mean(node: FxNode) -> Expr:
 
 
 @torch_op("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d")
-def adaptive_max(node: FxNode) -> Any:
-    result = _adaptive(node, R.max)
-    if len(node.spec.outputs) > 1:
-        return [result, R.full(ShapeExpr(node.out_dims(1)), number(0, "int64"))]
-    return result
+def adaptive_max(node: FxNode) -> list[Any]:
+    """Returns the maxima, and their flat indices in the spatial plane."""
+    return [_adaptive(node, R.max), _adaptive_indices(node) if node.is_result_used(1) else None]
+
+
+def _adaptive_indices(node: FxNode) -> Expr:
+    """Returns the flat index of the maximum of each window.
+
+    The last axis is reduced first: of equal maxima, torch selects the first in row-major order.
+    """
+    count, rank = _axes_of(node), node.rank()
+    values, plane = node["self"], node.dims()[-count:]
+    indices = reshape_to(index_range(product(plane)), plane)
+    indices = node.emit(R.broadcast_to(indices, ShapeExpr(node.dims())))
+    for axis in range(rank - 1, rank - count - 1, -1):
+        if dims.equal(node.dims()[axis], node.out_dims()[axis]) is True:
+            continue
+        maxima, positions = [], []
+        for start, end in _windows(node, axis):
+            window = node.emit(R.strided_slice(values, [axis], (start,), (end,)))
+            best = R.argmax(window, axis=axis, keepdims=True)
+            best = node.emit(cast(best, "int64"))
+            part = R.strided_slice(indices, [axis], (start,), (end,))
+            maxima.append(node.emit(R.gather_elements(window, best, axis=axis)))
+            positions.append(node.emit(R.gather_elements(part, best, axis=axis)))
+        values = node.emit(R.concat(maxima, axis=axis))
+        indices = node.emit(R.concat(positions, axis=axis))
+    return indices
+
+
+def _windows(node: FxNode, axis: int) -> list[tuple[Dim, Dim]]:
+    """Returns the start and the end of each window of an axis."""
+    size, out_size = node.dims()[axis], node.out_dims()[axis]
+    if not isinstance(out_size, int):
+        node.fail(
+            f"output_size: expected a static size, found {dims.text(out_size)}",
+            "pass the output size as an int",
+        )
+    return [
+        (dims.floordiv(size * i, out_size), dims.ceildiv(size * (i + 1), out_size))
+        for i in range(out_size)
+    ]
 
 
 def _adaptive(node: FxNode, op: Any) -> Expr:
@@ -196,14 +233,8 @@ def _pool_axis(node: FxNode, x: Expr, axis: int, size: Dim, out_size: Dim, op: A
             reshape_to(x, (*sizes[:axis], out_size, window_size, *sizes[axis + 1 :])),
             axis=[axis + 1],
         )
-    if not isinstance(out_size, int):
-        node.fail(
-            f"output_size: expected a static size, found {dims.text(out_size)}",
-            "pass the output size as an int",
-        )
     windows = []
-    for i in range(out_size):
-        start, end = dims.floordiv(size * i, out_size), dims.ceildiv(size * (i + 1), out_size)
+    for start, end in _windows(node, axis):
         window = R.strided_slice(x, [axis], (start,), (end,))
         windows.append(node.emit(op(window, axis=[axis], keepdims=True)))
     return R.concat(windows, axis=axis)

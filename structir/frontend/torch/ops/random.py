@@ -68,6 +68,15 @@ def bernoulli(node: FxNode) -> Expr:
     return cast(R.less(_samples(node, "uniform", node.out_dims()), probability), node.out_dtype())
 
 
+@torch_op("exponential")
+def exponential(node: FxNode) -> Expr:
+    """Builds samples of the exponential distribution, all above 0."""
+    uniform = _samples(node, "uniform", node.out_dims())  # in [0, 1)
+    rate = number(float(node.arg("lambd", 1.0)), "float64")
+    times = R.divide(R.negative(R.log(R.subtract(number(1.0, "float64"), uniform))), rate)
+    return cast(R.maximum(times, number(1e-30, "float64")), node.out_dtype())
+
+
 @torch_op("multinomial")
 def multinomial(node: FxNode) -> Expr:
     """Builds multinomial: by the inverse distribution, or without replacement by exponential
