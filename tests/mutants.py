@@ -55,8 +55,8 @@ MUTANTS = [
         ),
         (
             "a rank that is not known fails for ever",
-            "    return FAIL_L1 if derived is None else FAIL_L0\n\n\ndef _check_dim(",
-            "    return FAIL_L0\n\n\ndef _check_dim(",
+            "    return FAIL_L1 if derived is None else FAIL_L0\n\n\ndef _check_value(",
+            "    return FAIL_L0\n\n\ndef _check_value(",
         ),
         (
             "constants that differ may still be equal",

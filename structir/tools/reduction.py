@@ -113,6 +113,9 @@ def _reduced_functions(function: Function) -> Iterator[Function]:
         if isinstance(binding.value, If):
             for branch in (binding.value.true_branch, binding.value.false_branch):
                 yield _with_branch(function, binding, branch)
+    for binding in bindings:
+        if isinstance(binding.value, Function):
+            yield from _with_reduced_closure(function, binding)
     used = variables_in((function.body, function.ret_struct_info))
     params = tuple([param for param in function.params if param in used])
     if len(params) < len(function.params):
@@ -176,15 +179,34 @@ def _with_outputs(block: BindingBlock, replacements: dict[Var, Any]) -> BindingB
 def _with_branch(function: Function, conditional: Binding, branch: SeqExpr) -> Function:
     """Returns the function with a conditional replaced by one of its branches."""
     blocks: list[BindingBlock] = []
+    others = [binding for binding in function.bindings() if binding is not conditional]
+    is_used = conditional.var in variables_in((tuple(others), function.body.body))
+    value = [VarBinding(conditional.var, branch.body)] if is_used else []
     for block in function.body.blocks:
         if conditional not in block.bindings:
             blocks.append(block)
             continue
         index = block.bindings.index(conditional)
-        rest = (VarBinding(conditional.var, branch.body), *block.bindings[index + 1 :])
+        rest = (*value, *block.bindings[index + 1 :])
         blocks += [BindingBlock(block.bindings[:index]), *branch.blocks, BindingBlock(rest)]
     nonempty = tuple([block for block in blocks if block.bindings])
     return replace(function, body=replace(function.body, blocks=nonempty))
+
+
+def _with_reduced_closure(function: Function, closure: Binding) -> Iterator[Function]:
+    """Yields the function with a smaller nested function, of the same StructInfo where it is used."""
+    others = [binding for binding in function.bindings() if binding is not closure]
+    is_used = closure.var in variables_in((tuple(others), function.body.body))
+    for smaller in _reduced_functions(closure.value):  # type: ignore[attr-defined]
+        if is_used and smaller.struct_info != closure.var.struct_info:
+            continue
+        var = closure.var if is_used else replace(closure.var, struct_info=smaller.struct_info)
+        new = VarBinding(var, smaller)
+        blocks = [
+            replace(block, bindings=tuple([new if b is closure else b for b in block.bindings]))
+            for block in function.body.blocks
+        ]
+        yield replace(function, body=replace(function.body, blocks=tuple(blocks)))
 
 
 def _cannot_be_param(var: Var) -> bool:

@@ -103,7 +103,6 @@ def test_a_check_imports_no_backend(file: str) -> None:
     assert libraries(modules) <= {"pydantic", "rich"}
     assert commands(modules) == {"structir.tools.commands.check"}
     assert not packages(modules) & {"backend", "frontend", "interpret", "passes"}
-    assert "structir.solver.solver" not in modules
 
 
 def test_the_namespaces_of_the_language_are_light() -> None:

@@ -290,7 +290,7 @@ def _shape(context: Context, node: ast.expr) -> Any:
 
 
 def _known_shape(context: Context, node: ast.Call) -> Any:
-    """Parses a call of known shape, such as `R.shape_of(x)`, to its sizes."""
+    """Parses a call whose result is a known shape to its sizes."""
     value = value_of(context, node)
     info = value.struct_info if isinstance(value, Expr) else None
     if not isinstance(info, ShapeStructInfo) or info.dims is None:

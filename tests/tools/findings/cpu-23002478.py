@@ -10,6 +10,7 @@ class Module:
     @R.function
     def main() -> R.Tensor((1,), dtype="int32"):
         with R.dataflow():
-            lv: R.Tensor((1,), dtype="int32") = R.gather_elements(R.const([2], "int32"), R.const([2], "int32"))
+            two: R.Tensor((1,), dtype="int32") = R.add(R.const([1], "int32"), R.const([1], "int32"))
+            lv: R.Tensor((1,), dtype="int32") = R.gather_elements(R.const([2], "int32"), two)
             R.output(lv)
         return lv
