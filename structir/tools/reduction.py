@@ -115,7 +115,7 @@ def _reduced_functions(function: Function) -> Iterator[Function]:
                 yield _with_branch(function, binding, branch)
     for binding in bindings:
         if isinstance(binding.value, Function):
-            yield from _with_reduced_closure(function, binding)
+            yield from _with_reduced_closure(function, binding, binding.value)
     used = variables_in((function.body, function.ret_struct_info))
     params = tuple([param for param in function.params if param in used])
     if len(params) < len(function.params):
@@ -193,11 +193,13 @@ def _with_branch(function: Function, conditional: Binding, branch: SeqExpr) -> F
     return replace(function, body=replace(function.body, blocks=nonempty))
 
 
-def _with_reduced_closure(function: Function, closure: Binding) -> Iterator[Function]:
-    """Yields the function with a smaller nested function, of the same StructInfo where it is used."""
+def _with_reduced_closure(
+    function: Function, closure: Binding, value: Function
+) -> Iterator[Function]:
+    """Yields the function with smaller nested functions; one that is used keeps its StructInfo."""
     others = [binding for binding in function.bindings() if binding is not closure]
     is_used = closure.var in variables_in((tuple(others), function.body.body))
-    for smaller in _reduced_functions(closure.value):  # type: ignore[attr-defined]
+    for smaller in _reduced_functions(value):
         if is_used and smaller.struct_info != closure.var.struct_info:
             continue
         var = closure.var if is_used else replace(closure.var, struct_info=smaller.struct_info)
