@@ -132,8 +132,11 @@ def _shape_rank(value: int | None) -> int | None:
 
 
 def _dtype(value: Any) -> Any:
-    if value is None or value in DTYPES:
+    if value is None or (isinstance(value, str) and value in DTYPES):
         return value
+    name = getattr(value, "name", None) or getattr(value, "__name__", None)
+    if not isinstance(value, str) and name in DTYPES:  # of NumPy
+        return name
     message = f"unknown dtype {value!r}"
     raise DiagnosticError(Diagnostic(message, hint=dtype_hint(value), code="E0122"))
 

@@ -187,7 +187,10 @@ def _add_call_context(
     return type(error)([first, *error.diagnostics[1:]])
 
 
-def _call_of_function(context: Context, node: ast.Call) -> Call:
+def _call_of_function(context: Context, node: ast.Call) -> Any:
+    op = context.captured(node.func)
+    if isinstance(op, Op):
+        return _call_of_op(context, node, op)
     with context.nested(node):
         callee = argument(context, node.func)
         if node.keywords:

@@ -257,12 +257,32 @@ class Context:
             if value is MISSING and self.module is not None:
                 value = self.module.value_of(self, node.id, node)
             if value is MISSING:
+                value = self.captured(node)
+            if value is MISSING:
                 raise self.undefined(node)
             if type(value) is OutOfScope:
                 if value.var is INVALID:
                     raise AlreadyReported
                 raise self._out_of_scope(node, value)
         return value
+
+    def captured(self, node: ast.expr) -> Any:
+        """Returns the value of a Python name, or of its items and fields, that the program uses.
+
+        Returns MISSING if the program binds the name, or if there is no such value.
+        """
+        root = node
+        while isinstance(root, ast.Attribute | ast.Subscript):
+            root = root.value
+        is_bound = not isinstance(root, ast.Name) or root.id in self.names
+        if is_bound or self.module is None:
+            return MISSING
+        return self.module.python_value(self, node)
+
+    def dim_of(self, name: str) -> Poly:
+        """Returns the dim of a name; declares it if there is none."""
+        dim = self.names.get(name)
+        return dim if type(dim) is Poly else self.declare(name)
 
     def names_module(self, node: ast.Name) -> bool:
         """Whether a name refers to the module itself."""
@@ -300,12 +320,10 @@ class Context:
 
     def _python_value(self, node: ast.Name, value: Any) -> ParseError:
         """Returns the error of a name that only the surrounding Python code defines."""
-        message = f"`{node.id}` is a Python global; programs cannot capture Python values"
-        if type(value) in (bool, int, float):
-            dtype = {bool: "bool", int: "int64"}.get(type(value), "float32")
-            hint = f'write the value: `R.const({value!r}, "{dtype}")`'
-        else:
-            hint = f'pass it as an argument: add a parameter `{node.id}: R.Tensor((4,), "float32")`'
+        message = f"`{node.id}` is a Python value that programs cannot capture: expected a number, "
+        message += "a string, a dtype, a tuple, a NumPy array, a StructInfo or an op, "
+        message += f"found {type(value).__name__}"
+        hint = f'pass it as an argument: add a parameter `{node.id}: R.Tensor((4,), "float32")`'
         return ParseError(
             Diagnostic(
                 message, self.source_map.span(node), hint=hint, code="E0111", label="Python value"

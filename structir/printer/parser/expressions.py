@@ -12,7 +12,7 @@ from structir.ir.expr import OPERATORS, Call, Constant, Expr, TupleGetItem, Var
 from structir.ir.op import find_op, registered_ops
 from structir.ir.struct_info import TensorStructInfo
 from structir.printer import constants
-from structir.printer.parser.context import Context
+from structir.printer.parser.context import MISSING, Context
 from structir.printer.parser.sizes import (
     BINARY,
     COMPARISONS,
@@ -57,6 +57,9 @@ def _attribute(context: Context, node: ast.Attribute) -> Any:
         function = context.module.function_of(context, base.id, node)
         if function is not None:
             return function
+    value = context.captured(node)
+    if value is not MISSING:
+        return value
     path = path_of(node)
     if path is not None and path.startswith("R."):
         message = f"expected a call, found the bare op {path}"
@@ -110,6 +113,9 @@ def _subscript(context: Context, node: ast.Subscript) -> Any:
         return _referenced_constant(context, node, node)
     if isinstance(base, ast.Subscript) and getattr(base.value, "id", None) == METADATA:
         return _referenced_constant(context, base, node)
+    value = context.captured(node)
+    if value is not MISSING:
+        return value
     with context.nested(node):
         base = argument(context, node.value)
         index = None if isinstance(node.slice, ast.Slice) else value_of(context, node.slice)

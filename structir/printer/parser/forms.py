@@ -9,8 +9,10 @@ from typing import Any
 
 import attrs
 
+from structir.analysis.erasure import map_dims
+from structir.analysis.variables import free_symbols_in
 from structir.errors import DiagnosticError, ParseError
-from structir.ir.axes import UnresolvedAxes
+from structir.ir.axes import RowVar, UnresolvedAxes
 from structir.ir.dims import Poly
 from structir.ir.dtype import DTYPES, dtype_hint
 from structir.ir.expr import Expr, PrimValue, Var
@@ -46,6 +48,10 @@ def _read_info(context: Context, node: ast.expr) -> StructInfo:
         node = _quoted(context, node)
     path = path_of(node.func if isinstance(node, ast.Call) else node)
     form = info_form(path[2:]) if path is not None and path.startswith("R.") else None
+    if form is None and isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
+        value = context.captured(node)
+        if isinstance(value, StructInfo):
+            return _with_own_dims(context, value)
     if form is None and path is not None:
         rewritten = counterpart(path, node)
         if rewritten is not None:
@@ -66,6 +72,18 @@ def _read_info(context: Context, node: ast.expr) -> StructInfo:
         raise _missing_fields(context, node, form)
     bare: StructInfo = form.node(**fields)
     return bare
+
+
+def _with_own_dims(context: Context, info: StructInfo) -> StructInfo:
+    """Returns a StructInfo of Python whose dims are those of the function with their names."""
+    dims: dict[Any, Any] = {}
+    for symbol in free_symbols_in(info):
+        name = f"*{symbol.name}" if type(symbol) is RowVar else symbol.name
+        own = context.names.get(name, MISSING)
+        if own is MISSING:
+            own = context.row(name) if type(symbol) is RowVar else context.declare(name)
+        dims[symbol] = own
+    return map_dims(info, dims) if dims else info
 
 
 def _not_an_info(
@@ -276,6 +294,10 @@ def _shape(context: Context, node: ast.expr) -> Any:
         if value_in_scope is MISSING or type(value_in_scope) is not Poly:
             value = context.lookup(node)
             if isinstance(value, Var) and _may_be_shape(value):
+                return value
+            if type(value) is tuple and all(map(is_number, value)):
+                return value
+            if type(value) is str and value in DTYPES:
                 return value
             raise _shape_error(context, node, value)
     if isinstance(node, ast.Call) and path_of(node.func) == "R.shape" and node.args:

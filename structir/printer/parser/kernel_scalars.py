@@ -162,6 +162,9 @@ def _name(scope: KernelScope, node: ast.Name) -> Scalar:
         return scope.locals[node.id]
     if dim is not None:
         return Size(dim, span=span)
+    value = scope.context.captured(node)
+    if type(value) in (int, float, bool):
+        return Literal(value, {int: "int", float: "float"}.get(type(value), "bool"), span)
     raise scope.undefined(node)
 
 

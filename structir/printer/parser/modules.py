@@ -16,6 +16,7 @@ from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
 from structir.ir.node import Node
 from structir.ir.struct_info import OBJECT
+from structir.printer.parser.captured import captured, dim_name, python_object
 from structir.printer.parser.context import MISSING, AlreadyReported, Context, SourceMap
 from structir.printer.parser.forms import static_of
 from structir.printer.parser.functions import (
@@ -62,7 +63,7 @@ class ModuleContext:
         self.constants = constants
         self.strict = strict
         self.evaluated_names = evaluated_names  # dims that Python evaluated in signatures
-        self.python_values = python_values  # globals of the decorated function, for messages
+        self.python_values = python_values or constants  # that the program may capture
         self.name = "Module"
         self.functions_are_bare = True  # functions outside of a class call each other by name
         self.aliases: set[str] = {"cls"}
@@ -85,6 +86,14 @@ class ModuleContext:
     def names_module(self, context: Context, node: ast.Name) -> bool:
         """Whether a name refers to the module itself."""
         return node.id in self.aliases and node.id not in context.names
+
+    def python_value(self, context: Context, node: ast.expr) -> Any:
+        """Returns the value that an expression denotes in Python, as a value of the program."""
+        value = python_object(self.python_values, node)
+        name = None if value is MISSING else dim_name(value)
+        if name is not None:  # a dim of Python is the one of its name
+            return context.dim_of(name)
+        return value if value is MISSING else captured(value)
 
     def function_of(self, context: Context, base: str, node: ast.Attribute) -> GlobalVar | None:
         """Resolves `cls.f`; returns None if the name before the dot is not the module."""

@@ -43,8 +43,9 @@ def parse(
     """Returns the module of a program text; the text is not executed.
 
     The text is a class of functions, or functions at module level. With `strict`, annotations that
-    inference cannot decide are checked at run time. `constants` are the arrays that the text refers
-    to, by name. Raises ParseError or StructInfoError with all independent errors.
+    inference cannot decide are checked at run time. `constants` are the arrays and other values of
+    Python that the text refers to, by name. Raises ParseError or StructInfoError with all
+    independent errors.
     """
     if not isinstance(text, str):
         raise StructIRError(f"structir.parse: expected a str, found {type(text).__name__}")
@@ -63,7 +64,7 @@ def parse_source(
     """Parses a source, which may be an indented block of a file.
 
     `evaluated_names` are the dims that Python evaluated in signatures; `python_values` are the
-    globals of a decorated function, which messages about undefined names mention.
+    names around a decorated function, whose values the program captures.
     """
     extras = (constants or {}, strict, evaluated_names, python_values)
     _check_list_lengths(source)

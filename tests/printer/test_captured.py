@@ -1,0 +1,157 @@
+"""Programs use values of Python by name; nothing of the text or of the values is executed."""
+
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import attrs
+import numpy as np
+import pytest
+
+import structir
+from structir.errors import DiagnosticError
+from structir.script import I, R, T
+
+
+@attrs.frozen
+class Config:
+    hidden: int = 8
+    scale: float = 0.5
+
+
+class Sizes(NamedTuple):
+    rows: int
+    columns: int
+
+
+SCALE, HIDDEN, SHAPE, AXES = 0.5, 8, (4, 2), [0, 1]
+DTYPE = np.float32
+WEIGHT = np.arange(32, dtype="float32").reshape(4, 8)
+CONFIG, SIZES, TABLE = Config(), Sizes(4, 2), {"hidden": 8, "axes": [1]}
+NAMESPACE = SimpleNamespace(hidden=8)
+MATRIX = R.Tensor(("n", 4), "float32")
+relu = R.nn.relu
+FLAG = True
+
+# an expression that names values, and the same one with literals
+PAIRS = [
+    ("R.multiply(x, SCALE)", "R.multiply(x, 0.5)"),
+    ("R.multiply(x, CONFIG.scale)", "R.multiply(x, 0.5)"),
+    ("R.zeros((n, HIDDEN), 'int8')", "R.zeros((n, 8), 'int8')"),
+    ("R.zeros((n * HIDDEN + 1,), 'int8')", "R.zeros((n * 8 + 1,), 'int8')"),
+    ("R.zeros((n, CONFIG.hidden), 'int8')", "R.zeros((n, 8), 'int8')"),
+    ("R.zeros((n, TABLE['hidden']), 'int8')", "R.zeros((n, 8), 'int8')"),
+    ("R.zeros((n, NAMESPACE.hidden), 'int8')", "R.zeros((n, 8), 'int8')"),
+    ("R.zeros((SIZES.rows, SIZES[1]), 'int8')", "R.zeros((4, 2), 'int8')"),
+    ("R.zeros((SHAPE[-1], SHAPE[0]), 'int8')", "R.zeros((2, 4), 'int8')"),
+    ("R.zeros(SHAPE, 'int8')", "R.zeros((4, 2), 'int8')"),
+    ("R.zeros(SHAPE, DTYPE)", "R.zeros((4, 2), 'float32')"),
+    ("R.astype(x, dtype=DTYPE)", "R.astype(x, dtype='float32')"),
+    ("R.sum(x, axis=AXES, keepdims=FLAG)", "R.sum(x, axis=[0, 1], keepdims=True)"),
+    ("R.sum(x, axis=TABLE['axes'])", "R.sum(x, axis=[1])"),
+    ("relu(relu(x))", "R.nn.relu(R.nn.relu(x))"),
+    ("R.matmul(x, R.full((4, HIDDEN), R.const(SCALE), DTYPE))", None),
+]
+PAIRS[-1] = (PAIRS[-1][0], "R.matmul(x, R.full((4, 8), R.const(0.5), 'float32'))")
+VALUES = {name: value for name, value in globals().items() if name.isupper() or name == "relu"}
+HEADER = "@R.function\ndef main(x: {info}):\n    n = T.int64()\n    return {value}\n"
+
+
+def parsed(value, info="R.Tensor(('n', 4), 'float32')", **constants: Any):
+    return structir.parse(HEADER.format(value=value, info=info), constants=constants)
+
+
+@pytest.mark.parametrize(("named", "literal"), PAIRS)
+def test_a_named_value_is_a_literal(named, literal):
+    module = parsed(named, **VALUES)
+    assert structir.structural_equal(module, parsed(literal))
+    assert structir.structural_equal(structir.parse(module.script()), module)
+
+
+@pytest.mark.parametrize(
+    ("named", "literal"),
+    [
+        ("MATRIX", "R.Tensor(('n', 4), 'float32')"),
+        ("R.Tensor(('n', HIDDEN), DTYPE)", "R.Tensor(('n', 8), 'float32')"),
+        ("R.Tensor(SHAPE, 'float32')", "R.Tensor((4, 2), 'float32')"),
+        ("R.Tuple(MATRIX, MATRIX)", None),
+    ],
+)
+def test_annotations_name_values(named, literal):
+    literal = literal or "R.Tuple(R.Tensor(('n', 4), 'float32'), R.Tensor(('n', 4), 'float32'))"
+    assert structir.structural_equal(parsed("x", named, **VALUES), parsed("x", literal))
+
+
+def test_an_array_is_a_constant():
+    module = parsed("R.matmul(x, WEIGHT)", WEIGHT=WEIGHT)
+    x = np.ones((3, 4), "float32")
+    np.testing.assert_allclose(structir.compile(module)["main"](x), x @ WEIGHT)
+    assert structir.structural_equal(structir.parse(module.script()), module)
+
+
+def test_a_decorated_function_names_globals_and_variables_around_it():
+    scale, rows = 0.25, T.dynamic("rows")
+
+    @R.function
+    def main(x: R.Tensor((rows, HIDDEN), DTYPE)):
+        y = R.reshape(x, (rows * HIDDEN,))
+        return relu(R.multiply(y, scale))
+
+    assert main.params[0].struct_info.dims[1] == 8
+    x = -np.ones((2, 8), "float32")
+    result = structir.interpret(structir.ir.IRModule({"main": main}), "main", x)
+    np.testing.assert_array_equal(result, np.zeros(16, "float32"))
+
+
+def test_a_class_and_its_kernels_name_globals():
+    @I.ir_module
+    class Module:
+        @I.kernel
+        def scaled(x: R.Tensor(("n",), "float32"), out: R.Tensor(("n",), "float32")):
+            for i in range(n):
+                out[i] = x[i] * SCALE + HIDDEN
+
+        @R.function
+        def main(x: R.Tensor(("n",), "float32")):
+            n = T.int64()
+            return R.call_kernel(cls.scaled, (x,), out_sinfo=R.Tensor((n,), "float32"))
+
+    x = np.ones(3, "float32")
+    np.testing.assert_array_equal(structir.compile(Module)["main"](x), x * 0.5 + 8)
+
+
+def test_names_of_the_program_come_first():
+    module = parsed("R.add(x, x)", x=3.0)
+    assert structir.structural_equal(module, parsed("R.add(x, x)"))
+
+
+class Trap:
+    """An object whose fields run code."""
+
+    @property
+    def size(self):
+        raise AssertionError("executed")
+
+    def __getattr__(self, name):
+        raise AssertionError("executed")
+
+    def __eq__(self, other):
+        raise AssertionError("executed")
+
+    __hash__ = None
+
+    def __getitem__(self, key):
+        raise AssertionError("executed")
+
+
+@pytest.mark.parametrize("value", ["V.size", "V.other", "V['a']", "V[0]", "V", "V()", "V.size()"])
+def test_no_code_of_a_value_runs(value):
+    with pytest.raises(DiagnosticError):
+        parsed(f"R.multiply(x, {value})", V=Trap())
+
+
+@pytest.mark.parametrize("value", [{1, 2}, object(), len, [object()], np.array(["a"]), 1j])
+def test_a_value_without_counterpart_is_one_error(value):
+    with pytest.raises(DiagnosticError) as caught:
+        parsed("R.multiply(x, V)", V=value)
+    (diagnostic,) = caught.value.diagnostics
+    assert diagnostic.code == "E0111" and diagnostic.hint
