@@ -254,7 +254,7 @@ class RegionLowering:
         attributes = {k: self._assumed_in(v) for k, v in call.attrs.items()}
         assumed_call = Call(op, args, attributes, call.sinfo_args, None, call.span)
         buffers = {v: b for s in placeholders for v, b in s.buffers.items()}
-        if getattr(definition, "reads_values", False):
+        if getattr(definition, "reads_indices", False):
             exact = tuple(map(_with_constants, call.args, args))
             self._note_assumptions(Call(op, exact, attributes, call.sinfo_args, None, call.span))
         parts = definition.decompose(assumed_call)

@@ -31,6 +31,7 @@ class LocalDefinition:
     operator: str | None = None
     pure: bool = True
     reads_values: bool = False
+    reads_indices: bool = False
     hooks: Mapping[str, Any] = attrs.Factory(dict)
 
     @property

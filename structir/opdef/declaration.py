@@ -46,7 +46,8 @@ class DeclaredOp:
     base: str | None = None
     parts: bool = False
     reads_sizes: bool = False  # the signature function reads dims, not only ranks
-    reads_values: bool = False  # the signature function reads dims and elements with constants
+    reads_values: bool = False  # the signature function reads the elements of constants
+    reads_indices: bool = False  # the signature function bounds sizes by constant indices
     operator: str | None = None
     pure: bool = True
     hooks: dict[str, Any] = attrs.Factory(dict)

@@ -61,7 +61,7 @@ def struct_info(
     span: Span | None,
 ) -> StructInfo:
     """Returns the StructInfo of a call's result, memoized by operand StructInfo and attributes."""
-    if definition.reads_values and any(map(has_elements, args)):
+    if definition.reads_values or _has_constant_indices(definition, args):
         return _deduce(definition, args, attributes, span)
     key: Any = tuple([_key_of(arg) for arg in args])
     if attributes:
@@ -75,6 +75,10 @@ def struct_info(
             definition.memo.clear()
         definition.memo[key] = info
     return info
+
+
+def _has_constant_indices(definition: DeclaredOp, args: tuple[Expr, ...]) -> bool:
+    return definition.reads_indices and any(map(has_elements, args))
 
 
 def _has_axes(arg: Expr) -> bool:
@@ -235,7 +239,7 @@ def _prepared_key(
     """Returns the memo key of a `PreparedCall`, or None where it cannot be memoized."""
     if definition.reads_sizes or "struct_info" in definition.hooks:
         return None
-    if definition.reads_values and any(map(has_elements, args)):
+    if _has_constant_indices(definition, args):
         return None
     tensors = []
     for arg in args:

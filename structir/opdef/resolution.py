@@ -128,7 +128,7 @@ def resolve_call(definition: DeclaredOp, call_view: CallView) -> ResolvedCall:
 
 
 def _resolution_key(definition: DeclaredOp, call_view: CallView) -> Any:
-    if definition.reads_sizes or (definition.reads_values and call_view.constants):
+    if definition.reads_sizes or (definition.reads_indices and call_view.constants):
         return None
     if not callable(definition.index_signature):
         return tuple([_member_count(info) for info in call_view.operands.values()])

@@ -42,7 +42,7 @@ def _take_condition(call: CallView) -> str:
     return call.index_condition("indices", call.constants.get("indices"), "n", size)
 
 
-@op(take_signature, at={"n": "axis"}, fill="fill", reads_values=True)
+@op(take_signature, at={"n": "axis"}, fill="fill", reads_indices=True)
 def take(
     x: ScalarExpr,
     indices: ScalarExpr,
@@ -78,7 +78,7 @@ def gather_elements_signature(call: CallView) -> str | ResolvedSignature:
     return ResolvedSignature(f"{operands} -> {access_text('y', variables)}", inside)
 
 
-@op(gather_elements_signature, reads_values=True)
+@op(gather_elements_signature, reads_indices=True)
 def gather_elements(data: ScalarExpr, indices: ScalarExpr, axis: Axis = 0) -> ScalarExpr:
     """Reads one element per index along an axis, at the position of the index on others."""
     return data
@@ -124,7 +124,7 @@ def coordinate_conditions(call: CallView, count: int, batch: int = 0) -> str:
     )
 
 
-@op(gather_nd_signature, reads_sizes=True, reads_values=True)
+@op(gather_nd_signature, reads_sizes=True, reads_indices=True)
 def gather_nd(data: ScalarExpr, indices: ScalarExpr, batch_dims: int = 0) -> ScalarExpr:
     """Reads slices at index tuples, which are the last axis of `indices`."""
     return data
@@ -158,7 +158,7 @@ def leading_conditions(call: CallView, names: list[str]) -> str:
     )
 
 
-@op(index_tensor_signature, reads_values=True)
+@op(index_tensor_signature, reads_indices=True)
 def index_tensor(data: ScalarExpr, indices: Operands) -> ScalarExpr:
     """Reads slices at broadcast index tensors, as `data[i, j]` in NumPy."""
     return data

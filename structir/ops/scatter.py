@@ -74,7 +74,7 @@ def scatter_elements_signature(call: CallView) -> ResolvedSignature:
     )
 
 
-@op(scatter_elements_signature, base="data", reduce="monoid", reads_values=True)
+@op(scatter_elements_signature, base="data", reduce="monoid", reads_indices=True)
 def scatter_elements(
     data: ScalarExpr,
     indices: ScalarExpr,
@@ -131,7 +131,7 @@ def scatter_nd_signature(call: CallView) -> ResolvedSignature:
     )
 
 
-@op(scatter_nd_signature, base="data", reduce="monoid", reads_sizes=True, reads_values=True)
+@op(scatter_nd_signature, base="data", reduce="monoid", reads_sizes=True, reads_indices=True)
 def scatter_nd(
     data: ScalarExpr, indices: ScalarExpr, updates: ScalarExpr, reduction: Reduction = "update"
 ) -> ScalarExpr:
@@ -182,7 +182,7 @@ def index_put_signature(call: CallView) -> ResolvedSignature:
     return ResolvedSignature(signature, where_text(checks), "", attributes)
 
 
-@op(index_put_signature, base="data", reduce="monoid", reads_values=True)
+@op(index_put_signature, base="data", reduce="monoid", reads_indices=True)
 def index_put(
     data: ScalarExpr, indices: Operands, values: ScalarExpr, accumulate: bool = False
 ) -> ScalarExpr:
