@@ -61,13 +61,13 @@ def _parse(function: Callable[..., Any]) -> IRModule:
 
 
 def _python_values(function: Callable[..., Any]) -> dict[str, Any]:
-    """Returns the globals of a function and its captured variables that have a value."""
+    """Returns the globals of a function, and its captured variables that have a value already."""
     values = dict(function.__globals__)
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
             values[name] = cell.cell_contents
         except ValueError:  # not assigned yet
-            values[name] = None
+            values.pop(name, None)
     return values
 
 

@@ -139,6 +139,10 @@ class Trap:
 
     __hash__ = None
 
+    @property
+    def __class__(self):
+        raise AssertionError("executed")
+
     def __getitem__(self, key):
         raise AssertionError("executed")
 
@@ -147,6 +151,29 @@ class Trap:
 def test_no_code_of_a_value_runs(value):
     with pytest.raises(DiagnosticError):
         parsed(f"R.multiply(x, {value})", V=Trap())
+
+
+def test_a_variable_that_is_assigned_later_has_no_value():
+    with pytest.raises(DiagnosticError, match="`axis` is not defined"):
+
+        @R.function
+        def main(x: R.Tensor((3, 4), "float32")):
+            return R.sum(x, axis=axis)
+
+    axis = 1
+
+
+class Traced(np.ndarray):
+    @property
+    def dtype(self):
+        raise AssertionError("executed")
+
+
+@pytest.mark.parametrize("value", [np.ma.array([1.0]), np.ones(2).view(Traced)], ids=type)
+def test_subclasses_of_arrays_have_no_counterpart(value):
+    with pytest.raises(DiagnosticError) as caught:
+        parsed("R.multiply(x, V)", V=value)
+    assert caught.value.diagnostics[0].code == "E0111"
 
 
 @pytest.mark.parametrize("value", [{1, 2}, object(), len, [object()], np.array(["a"]), 1j])

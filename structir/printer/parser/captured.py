@@ -12,14 +12,13 @@ import types
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from structir.ir.dtype import DTYPES
 from structir.ir.expr import Constant
 from structir.ir.op import Op
 from structir.ir.struct_info import StructInfo
 from structir.printer.parser.context import MISSING
 
+NODES = (StructInfo, Constant, Op)
 SYMBOLS = "sympy.core.symbol"
 PLAIN = (bool, int, float, str, type(None))
 MAX_ITEMS = 1 << 16  # of a captured tuple or list
@@ -31,13 +30,13 @@ def captured(value: Any) -> Any:
     Numbers, strings and dtypes are themselves, tuples and lists are tuples, arrays are constants.
     StructInfos, constants and ops are themselves.
     """
-    if type(value) in PLAIN or isinstance(value, StructInfo | Constant | Op):
+    if type(value) in PLAIN or issubclass(type(value), NODES):
         return value
-    if isinstance(value, np.ndarray):
+    if (type(value).__module__, type(value).__name__) == ("numpy", "ndarray"):  # no subclass
         return Constant(value) if value.dtype.name in DTYPES else MISSING
-    if isinstance(value, np.generic):
+    if type(value).__module__ == "numpy" and _inherits(type(value), "numpy", "generic"):
         return value.item() if type(value.item()) in PLAIN else MISSING
-    if type(value) is list or isinstance(value, tuple):
+    if type(value) is list or issubclass(type(value), tuple):
         items = [captured(item) for item in _items(value)]
         return MISSING if any(item is MISSING for item in items) else tuple(items)
     return _dtype(value)
@@ -51,17 +50,20 @@ def _items(value: Any) -> Any:
 
 def dim_name(value: Any) -> str | None:
     """Returns the name of a symbolic dim of Python; None for any other value."""
-    is_symbol = any(c.__name__ == "Symbol" and c.__module__ == SYMBOLS for c in type(value).__mro__)
-    return str(value.name) if is_symbol else None
+    return str(value.name) if _inherits(type(value), SYMBOLS, "Symbol") else None
+
+
+def _inherits(cls: type, module: str, name: str) -> bool:
+    """Whether a class is one of these names or inherits from it; `isinstance` may run code."""
+    return any(c.__name__ == name and c.__module__ == module for c in type.mro(cls))
 
 
 def _dtype(value: Any) -> Any:
     """Returns the name of a dtype, such as `np.float32` or `np.dtype("int8")`."""
-    if not isinstance(value, np.dtype) and not (
-        isinstance(value, type) and issubclass(value, np.generic)
-    ):
-        return MISSING
-    name = np.dtype(value).name
+    if _inherits(type(value), "numpy", "dtype"):
+        return value.name if value.name in DTYPES else MISSING
+    is_scalar = type(value) is type and value.__module__ == "numpy"
+    name = value.__name__.rstrip("_") if is_scalar and _inherits(value, "numpy", "generic") else ""
     return name if name in DTYPES else MISSING
 
 
@@ -80,7 +82,7 @@ def python_object(values: Mapping[str, Any], node: ast.expr) -> Any:
 
 
 def _item(base: Any, key: Any) -> Any:
-    if (type(base) is list or isinstance(base, tuple)) and type(key) is int:
+    if (type(base) is list or issubclass(type(base), tuple)) and type(key) is int:
         stored = _items(base)
         return stored[key] if -len(stored) <= key < len(stored) else MISSING
     if type(base) is dict and type(key) in (str, int):
@@ -93,9 +95,9 @@ def _stored_field(base: Any, field: str) -> Any:
     if base is MISSING:
         return MISSING
     value = inspect.getattr_static(base, field, MISSING)
-    if isinstance(value, types.MemberDescriptorType):  # a slot
+    if type(value) is types.MemberDescriptorType:  # a slot
         return value.__get__(base)
     fields = inspect.getattr_static(type(base), "_fields", ())
-    if isinstance(base, tuple) and type(fields) is tuple and field in fields:
+    if issubclass(type(base), tuple) and type(fields) is tuple and field in fields:
         return _items(base)[fields.index(field)]
     return MISSING if hasattr(type(value), "__get__") else value
