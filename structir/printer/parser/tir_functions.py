@@ -127,8 +127,8 @@ class _Translation:
             return ast.copy_location(ast.arg(name, self.buffers[name]), item)
         dtype = (path_of(item.annotation) or "").removeprefix("T.") if item.annotation else ""
         if dtype not in DTYPES:
-            found = "nothing" if item.annotation is None else ast.unparse(item.annotation)
-            message = f"parameter `{item.arg}`: expected a buffer or a scalar, found {found}"
+            text = "nothing" if item.annotation is None else ast.unparse(item.annotation)
+            message = f"parameter `{item.arg}`: expected a buffer or a scalar, found {text}"
             raise self.wrong(item, message, f'`{item.arg}: T.Buffer((n,), "float32")`')
         text = f"R.Prim({dtype!r})"
         if not is_float(dtype):
