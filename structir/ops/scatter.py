@@ -127,7 +127,7 @@ def scatter_nd_signature(call: CallView) -> ResolvedSignature:
     return _reduced_signature(
         call,
         f"{', '.join(operands)} -> {access_text('y', out_indices)}",
-        where_text(where_text(checks), coordinate_conditions(call, count)),
+        where_text(checks, coordinate_conditions(call, count)),
     )
 
 

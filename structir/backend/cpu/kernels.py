@@ -208,14 +208,14 @@ def kernel(
     A text that was read from a file is not compiled: without machine code it is a MissingCodeError.
     """
     with lock:
-        found = _kernels.get(text)
-        if found is None:
+        compiled = _kernels.get(text)
+        if compiled is None:
             start = time.perf_counter()
             if routine is not None:
                 ready_for_arrays()
             build = _refused if from_file else lambda: _built(text, routine)
-            found = add_kernel(text, built(text, build), start)
-        return found
+            compiled = add_kernel(text, built(text, build), start)
+        return compiled
 
 
 def is_built(text: str) -> bool:
