@@ -16,9 +16,9 @@ from structir.analysis.deduction import (
 )
 from structir.analysis.purity import is_pure_value
 from structir.errors import Diagnostic, Span, StructInfoError, StructIRError
-from structir.ir.binding_dims import bound_dims, same_named
+from structir.ir.binding_dims import bound_dims
 from structir.ir.dims import Sym
-from structir.ir.display_names import displayed
+from structir.ir.display_names import one_message
 from structir.ir.expr import (
     ATOMS,
     NO_ATTRS,
@@ -254,7 +254,7 @@ class BlockBuilder:
         scope = self._scope()
         value = self.atom(value)
         if are_disjoint(info, deduce(value)):
-            with displayed(same_named([value.struct_info, info])):
+            with one_message(value.struct_info):
                 raise _cast_error(value, info, span)
         scope.define(info)
         kind = DataflowVar if scope.in_dataflow else Var

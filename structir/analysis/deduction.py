@@ -22,9 +22,9 @@ from structir.analysis.lattice import (
 )
 from structir.analysis.variables import variables_in
 from structir.errors import Diagnostic, DiagnosticError, Span, StructInfoError, warn
-from structir.ir.binding_dims import bound_dims, same_named
+from structir.ir.binding_dims import bound_dims
 from structir.ir.dims import Sym
-from structir.ir.display_names import displayed, one_message
+from structir.ir.display_names import one_message
 from structir.ir.expr import (
     Call,
     DataflowVar,
@@ -89,10 +89,8 @@ def _function_call(call: Call, info: FuncStructInfo) -> StructInfo:
     try:
         return _infer_call(call, info)
     except DiagnosticError:
-        names = same_named([*[arg.struct_info for arg in call.args], info])
-        if not names:
-            raise
-    with displayed(names):
+        pass  # a scope for names on success would slow each call
+    with one_message(*[arg.struct_info for arg in call.args]):
         return _infer_call(call, info)
 
 
@@ -252,7 +250,7 @@ def annotate(
     check = base_check(declared, deduced)
     if check is PASS:
         return deduced if type(value) is Tuple else declared
-    with displayed(same_named([deduced, declared])):
+    with one_message(deduced):
         return _reject_or_assume(declared, deduced, check, subject, span, value)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
-from functools import cache, lru_cache
+from functools import cache
 from itertools import chain
 from reprlib import repr as brief
 from typing import Any
@@ -18,9 +18,8 @@ from structir.interpret.row_binding import mismatch as _mismatch
 from structir.interpret.scope import Activation, ForeignTensor, Value
 from structir.ir import dims, masked
 from structir.ir.axes import Axes
-from structir.ir.binding_dims import same_named
 from structir.ir.dims import Dim, Sym
-from structir.ir.display_names import display_name, displayed
+from structir.ir.display_names import display_name, one_message
 from structir.ir.dtype import dtype_name, is_float, is_int, numpy_dtype
 from structir.ir.expr import Var
 from structir.ir.struct_info import (
@@ -96,20 +95,9 @@ def _plain_sizes(declared: Any, shape: tuple[int, ...], sizes: MutableMapping[An
 
 
 def _match_all(declared: Iterable[tuple[StructInfo, Value, str]], scope: Activation) -> None:
-    items = list(declared)
-    with displayed(_distinct_names(tuple([info for info, _, _ in items]))):
-        _match_facts(items, scope)
-
-
-@lru_cache(256)
-def _distinct_names(infos: tuple[StructInfo, ...]) -> Mapping[Any, str]:
-    """Returns names for messages about these StructInfos, memoized."""
-    return same_named(infos)
-
-
-def _match_facts(declared: Iterable[tuple[StructInfo, Value, str]], scope: Activation) -> None:
-    facts = gathered(declared, scope)
-    _solve(facts.equations, scope)
+    with one_message():
+        facts = gathered(declared, scope)
+        _solve(facts.equations, scope)
     for var, shape, where in facts.shapes:
         expected = scope.values.get(var)
         if expected is not None and tuple(expected) != shape:

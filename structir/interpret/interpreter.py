@@ -14,7 +14,7 @@ from structir.interpret.extern import find_extern
 from structir.interpret.kernels import KernelValue, run_kernel
 from structir.interpret.scope import Activation, Closure, Value, check_call
 from structir.ir import dims
-from structir.ir.display_names import display_name, displayed, distinct_names
+from structir.ir.display_names import display_name, one_message
 from structir.ir.expr import (
     Binding,
     Call,
@@ -180,7 +180,7 @@ class Interpreter:
         for condition in conditions_of(binding):
             if scope.size(condition) != 1:
                 symbols = sorted(dims.syms(condition), key=lambda symbol: symbol.order)
-                with displayed(distinct_names(symbols)):
+                with one_message():
                     sizes = ", ".join(f"{display_name(s)} = {scope.sizes[s]}" for s in symbols)
                     text = f"R.require: expected {dims.text(condition)}, found {sizes}"
                 raise ShapeMismatchError(text, code="E0706")

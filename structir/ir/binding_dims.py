@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from structir.ir.axes import RowVar, size_in
-from structir.ir.dims import Poly, Sym, as_sym, syms
-from structir.ir.display_names import distinct_names
-from structir.ir.expr import Var
-from structir.ir.node import Node, parts
+from structir.ir.dims import Poly, Sym, as_sym
 from structir.ir.struct_info import FuncStructInfo, StructInfo, field_kinds
 
 
@@ -53,24 +50,6 @@ def _alone_in_axes(axes: Any) -> list[Any]:
 def bound_dims(infos: Iterable[StructInfo]) -> frozenset[Any]:
     """Returns the symbolic variables and row variables that these parameters bind."""
     return frozenset(standing_alone(infos))
-
-
-def same_named(infos: Iterable[StructInfo | None]) -> Mapping[Any, str]:
-    """Returns distinct names for the different dims and row variables of one name in StructInfos.
-
-    Messages display them: two dims `n` are `n` and `n_1`.
-    """
-    symbols: list[Any] = []
-    todo: list[Any] = [info for info in infos if info is not None][::-1]
-    while todo:
-        item = todo.pop()
-        if type(item) is Poly:
-            symbols += sorted(syms(item), key=lambda symbol: (symbol.name, symbol.order))
-        elif type(item) is RowVar:
-            symbols.append(item)
-        elif isinstance(item, Node) and not isinstance(item, Var):
-            todo += [*parts(item)][::-1]
-    return distinct_names(symbols)
 
 
 def own_dims(function: FuncStructInfo) -> frozenset[Any]:

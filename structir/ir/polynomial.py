@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypeVar, final
 from weakref import WeakValueDictionary
 
 from structir.errors import Diagnostic, DiagnosticError
-from structir.ir.display_names import display_name, displayed, distinct_names
+from structir.ir.display_names import display_name, one_message
 from structir.lazy import lazy_module
 
 symbolic = lazy_module("structir.ir.symbolic")
@@ -465,7 +465,7 @@ def _atom_value(atom: Opaque, values: Mapping[Sym, int]) -> int:
 
 def _zero_divisor(quotient: Poly, values: Mapping[Sym, int]) -> DiagnosticError:
     names = sorted(syms(quotient), key=lambda s: s.order)
-    with displayed(distinct_names(names)):
+    with one_message():
         assignment = ", ".join([f"{display_name(s)} = {values[s]}" for s in names])
         message = f"division by zero in the size {quotient}, with {assignment}"
     return DiagnosticError(Diagnostic(message))

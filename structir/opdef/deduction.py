@@ -9,8 +9,7 @@ import attrs
 
 from structir.errors import Diagnostic, DiagnosticError, Span, StructInfoError
 from structir.ir import dims
-from structir.ir.binding_dims import same_named
-from structir.ir.display_names import displayed
+from structir.ir.display_names import one_message
 from structir.ir.expr import Call, Expr, PrimValue, Tuple, Var
 from structir.ir.struct_info import (
     PrimStructInfo,
@@ -112,10 +111,8 @@ def _deduce(
     try:
         return _deduce_or_explain(definition, args, attributes, span, message_args)
     except StructInfoError:
-        names = same_named([arg.struct_info for arg in (*args, *(message_args or ()))])
-        if not names:
-            raise
-    with displayed(names):
+        pass  # a scope for names on success would slow each deduction
+    with one_message():
         return _deduce_or_explain(definition, args, attributes, span, message_args)
 
 
