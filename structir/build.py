@@ -15,7 +15,14 @@ from structir.analysis.deduction import (
     result_info,
 )
 from structir.analysis.purity import is_pure_value
-from structir.errors import Diagnostic, Span, StructInfoError, StructIRError
+from structir.errors import (
+    Diagnostic,
+    DiagnosticError,
+    Span,
+    StructInfoError,
+    StructIRError,
+    raising_span,
+)
 from structir.ir.binding_dims import bound_dims
 from structir.ir.dims import Sym
 from structir.ir.display_names import one_message
@@ -101,6 +108,20 @@ def _cast_error(value: Expr, info: StructInfo, span: Span | None) -> StructInfoE
     )
 
 
+@contextmanager
+def _located(function: str) -> Iterator[None]:
+    """Locates errors without source location at the user's Python code that builds a function."""
+    try:
+        yield
+    except DiagnosticError as error:
+        span = raising_span(error)
+        if span is None or any(d.span is not None for d in error.diagnostics):
+            raise
+        where = f"in the function {function}"
+        located = type(error)([d.at(span).note(where) for d in error.diagnostics])
+        raise located.with_traceback(error.__traceback__) from None
+
+
 class BlockBuilder:
     """Builds modules and functions.
 
@@ -136,7 +157,7 @@ class BlockBuilder:
         attrs: Attrs | None = None,
     ) -> Iterator[None]:
         """Opens a function of the module; its last call is `emit_func_output`."""
-        with self._open(params):
+        with self._open(params), _located(name):
             yield
             self.functions[name] = self._close(params, ret, pure, attrs, name)
 

@@ -6,6 +6,7 @@ import linecache
 import warnings
 from collections.abc import Iterable, Sequence
 from itertools import islice
+from types import FrameType
 
 import attrs
 
@@ -44,10 +45,18 @@ class Span:
 def caller_span() -> Span | None:
     """Returns the location of the expression that the user's Python code evaluates."""
     frame = tracebacks.user_frame()
-    if frame is None:
-        return None
+    return None if frame is None else _frame_span(frame, frame.f_lasti)
+
+
+def raising_span(error: BaseException) -> Span | None:
+    """Returns the location of the expression of the user's Python code that raised an error."""
+    entry = tracebacks.user_entry(error.__traceback__)
+    return None if entry is None else _frame_span(entry.tb_frame, entry.tb_lasti)
+
+
+def _frame_span(frame: FrameType, instruction: int) -> Span:
     code = frame.f_code
-    positions = next(islice(code.co_positions(), frame.f_lasti // 2, None))
+    positions = next(islice(code.co_positions(), instruction // 2, None))
     line, end_line, column, end_column = (number or 0 for number in positions)
     text = "".join(linecache.getlines(code.co_filename, frame.f_globals))
     return Span(Source(code.co_filename, text), line, column, end_line, end_column)

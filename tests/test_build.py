@@ -370,3 +370,29 @@ def test_a_module_is_checked_once(monkeypatch) -> None:
         structir.interpret(module, "main", np.zeros(2, np.float32))
         structir.compile(module)
     assert len(checks) == 1
+
+
+@pytest.mark.parametrize(
+    ("step", "code"),
+    [
+        (lambda bb, x, y: bb.emit(R.permute_dims(x, (0, 7))), "R.permute_dims(x, (0, 7))"),
+        (lambda bb, x, y: bb.match_cast(R.exp(x), y.struct_info), "bb.match_cast(R.exp"),
+        (lambda bb, x, y: bb.emit(R.exp(x), annotation=y.struct_info), "bb.emit(R.exp"),
+    ],
+)
+def test_errors_name_the_line_of_python_code_and_the_function(step: Any, code: str) -> None:
+    x, y = matrix("x"), Var("y", TensorStructInfo((N + 1, M + 1), "float32"))
+    builder = BlockBuilder()
+    with pytest.raises(StructInfoError) as caught, builder.function("scaled", [x, y]):
+        step(builder, x, y)
+    (diagnostic,) = caught.value.diagnostics
+    assert diagnostic.span is not None and diagnostic.span.source.filename == __file__
+    assert code in diagnostic.span.source.line(diagnostic.span.line)
+    assert "in the function scaled" in str(caught.value)
+
+
+def test_errors_of_passes_name_no_line_of_the_package() -> None:
+    text = '@R.function\ndef main(x: R.Tensor(("n",), "float32")):\n    return R.exp(x, 1)\n'
+    with pytest.raises(StructIRError) as caught:
+        structir.parse(text)
+    assert "structir/" not in str(caught.value) and "<string>" in str(caught.value)

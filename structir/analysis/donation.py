@@ -13,6 +13,7 @@ from typing import Any
 
 from structir.analysis.calls import are_disjoint
 from structir.errors import Diagnostic
+from structir.ir.display_names import one_message
 from structir.ir.expr import Function
 from structir.ir.node import Node
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
@@ -92,7 +93,8 @@ def _pair_violations(
     else:
         info = results[result]
         if info is not None and are_disjoint(infos[param], info):
-            violation = f"expected result {result} as {infos[param]}, found {info}"
+            with one_message():
+                violation = f"expected result {result} as {infos[param]}, found {info}"
             yield _violation(function, f"{where}: {param}: {violation}")
 
 

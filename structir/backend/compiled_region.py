@@ -22,6 +22,7 @@ from structir.backend.workspace import Workspace
 from structir.errors import ShapeMismatchError, StructIRError
 from structir.ir import dims
 from structir.ir.dims import Sym
+from structir.ir.display_names import display_name, one_message
 from structir.ir.dtype import numpy_dtype
 
 Array = Any
@@ -263,16 +264,24 @@ def lowered_region(
 def _check(check: SizeCheck, values: Mapping[Sym, int]) -> None:
     lhs, rhs = dims.evaluate(check.left, values), dims.evaluate(check.right, values)
     if not check.holds(lhs, rhs):
-        if "{left}" in check.description:
-            message = check.description.replace("{left}", str(lhs)).replace("{right}", str(rhs))
-            raise ShapeMismatchError(message, code="E0721")
-        if check.right == 1 and dims.is_comparison(check.left):
-            sizes = ", ".join(sorted([f"{s} = {values[s]}" for s in dims.syms(check.left)]))
-            message = f"{check.description}: expected {dims.text(check.left)}, found {sizes}"
-            raise ShapeMismatchError(message, code="E0721")
-        left, right = _equation(check.left, lhs), _equation(check.right, rhs)
-        sizes = f"1 or {right}, found {left}" if check.loose else f"{left}, found {right}"
-        raise ShapeMismatchError(f"{check.description}: expected {sizes}", code="E0721")
+        with one_message():
+            raise _violation(check, lhs, rhs, values)
+
+
+def _violation(
+    check: SizeCheck, lhs: int, rhs: int, values: Mapping[Sym, int]
+) -> ShapeMismatchError:
+    if "{left}" in check.description:
+        message = check.description.replace("{left}", str(lhs)).replace("{right}", str(rhs))
+        return ShapeMismatchError(message, code="E0721")
+    if check.right == 1 and dims.is_comparison(check.left):
+        symbols = sorted(dims.syms(check.left), key=lambda symbol: symbol.order)
+        sizes = ", ".join([f"{display_name(s)} = {values[s]}" for s in symbols])
+        message = f"{check.description}: expected {dims.text(check.left)}, found {sizes}"
+        return ShapeMismatchError(message, code="E0721")
+    left, right = _equation(check.left, lhs), _equation(check.right, rhs)
+    sizes = f"1 or {right}, found {left}" if check.loose else f"{left}, found {right}"
+    return ShapeMismatchError(f"{check.description}: expected {sizes}", code="E0721")
 
 
 def _equation(dim: Any, value: int) -> str:

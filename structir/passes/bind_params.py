@@ -11,6 +11,7 @@ from structir.analysis.lattice import FAIL_L0, base_check
 from structir.analysis.substitution import Substitution
 from structir.errors import Diagnostic, StructInfoError, StructIRError
 from structir.ir.dims import Dim, Sym, as_sym
+from structir.ir.display_names import one_message
 from structir.ir.expr import Constant, Function, Var
 from structir.ir.masked import unmasked
 from structir.ir.module import IRModule
@@ -58,11 +59,10 @@ def _bind(function: Function, arrays: Mapping[str, Any]) -> Function:
     for param, constant in constants.items():
         info = binder.info(param.struct_info)
         if base_check(info, constant.struct_info) <= FAIL_L0 or not _same_sizes(info, constant):
+            with one_message():
+                message = f"bind_params: {param.name}: expected {info}"
             raise StructInfoError(
-                Diagnostic(
-                    f"bind_params: {param.name}: expected {info}, found {constant.struct_info}",
-                    param.span,
-                )
+                Diagnostic(f"{message}, found {constant.struct_info}", param.span)
             )
     remaining = tuple([param for param in function.params if param not in constants])
     return binder.function(replace(function, params=remaining))

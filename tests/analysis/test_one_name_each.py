@@ -18,9 +18,9 @@ from structir.analysis import check_well_formed
 from structir.analysis.axes import tensor
 from structir.build import BlockBuilder
 from structir.errors import StructIRError
-from structir.ir import Call, Function, IRModule, Tuple, TupleGetItem, Var
-from structir.ir.axes import RowVar
-from structir.ir.dims import sym
+from structir.ir import Call, Function, IRModule, Kernel, Tuple, TupleGetItem, Var
+from structir.ir.axes import Labelled, RowVar
+from structir.ir.dims import evaluate, sym, syms
 from structir.ir.struct_info import TensorStructInfo
 from structir.script import R
 from structir.solver import explain
@@ -36,6 +36,7 @@ class Sample:
         names = ["n"] * 5 if one_name else [f"variable{k}" for k in range(5)]
         self.dims = [sym(name) for name in names[:3]]
         self.rows = [RowVar(name) for name in names[3:]]
+        self.names = names
 
     def size(self) -> Any:
         dim = self.random.choice(self.dims)
@@ -47,6 +48,8 @@ class Sample:
         sizes = (*first, self.size(), *last)
         if with_rows and self.random.random() < 0.5:
             sizes = (self.random.choice(self.rows), *sizes)
+        if with_rows and self.random.random() < 0.3:
+            sizes = (*sizes[:-1], Labelled(sizes[-1], "features"))
         return Var(name, tensor(sizes, "float32"))
 
 
@@ -140,6 +143,52 @@ def arguments(sample: Sample) -> Any:
     return structir.interpret(exponential(x), "main", np.zeros((2, 3, 4, 1), "float32"))
 
 
+def compiled_arguments(sample: Sample) -> Any:
+    other = sample.random.randrange(1000)  # equal functions are compiled once
+    x = sample.value("x", other)
+    return structir.compile(exponential(x))["main"](np.zeros((2, 3, 4, 1, other), "float32"))
+
+
+def cast_at_run_time(sample: Sample) -> Any:
+    x, first = sample.value("x"), sample.size()
+    second = sample.size() + sample.random.choice(sample.dims)
+    builder = BlockBuilder()
+    y = Var("y", TensorStructInfo(None, "float32", ndim=2))
+    with builder.function("main", [x, y]):
+        builder.emit_func_output(builder.match_cast(y, tensor((first, second), "float32")))
+    sizes = {symbol: 2 for dim in sample.dims for symbol in syms(dim)}
+    assert isinstance(x.struct_info, TensorStructInfo) and isinstance(x.struct_info.dims, tuple)
+    shape = [evaluate(size, sizes) for size in x.struct_info.dims]
+    arrays = (np.zeros(shape, "float32"), np.zeros((evaluate(first, sizes), 1), "float32"))
+    return structir.interpret(builder.get(), "main", *arrays)
+
+
+def kernel_call(sample: Sample) -> Any:
+    name = sample.names[4]
+    text = f"""@I.kernel
+def scaled(x: R.Tensor(("{name}", 3), "float32"), out: R.Tensor(("{name}",), "float32")):
+    for i in range({name}):
+        out[i] = x[i, 0]
+"""
+    kernel = structir.parse(text)["scaled"]
+    assert isinstance(kernel, Kernel)
+    sizes = sample.random.choices(sample.dims, k=2)
+    x = Var("x", tensor((*sample.dims, 3), "float32"))
+    y = Var("y", tensor((sizes[0], sample.random.choice([3, 4])), "float32"))
+    builder = BlockBuilder()
+    with builder.function("main", [x, y]):
+        operand = sample.random.choice([x, y])
+        result = tensor((sizes[1],), "float32")
+        called = R.call_kernel(builder.kernel(kernel), (operand,), out_sinfo=result)
+        builder.emit(called)
+
+
+def bound_parameter(sample: Sample) -> Any:
+    module = exponential(sample.value("x", 3, with_rows=True), sample.value("y", 4))
+    shape = [sample.random.randint(1, 2) for _ in range(4)]
+    return structir.passes.BindParams(values={"x": np.zeros((*shape, 4), "float32")})(module)
+
+
 ERRORS: Sequence[Callable[[Sample], Any]] = [
     operands,
     cast,
@@ -151,6 +200,10 @@ ERRORS: Sequence[Callable[[Sample], Any]] = [
     report,
     narrowed,
     arguments,
+    compiled_arguments,
+    cast_at_run_time,
+    kernel_call,
+    bound_parameter,
 ]
 
 
@@ -165,7 +218,7 @@ def text_of(kind: Callable[[Sample], Any], sample: Sample) -> str:
 @pytest.mark.parametrize("kind", ERRORS, ids=lambda kind: kind.__name__)
 def test_different_variables_have_different_names_in_a_message(kind: Any) -> None:
     compared = 0
-    for seed in range(25):
+    for seed in range(40):
         text, distinct = (text_of(kind, Sample(seed, one_name)) for one_name in (True, False))
         pattern = "".join(
             re.escape(part) if k % 2 == 0 else r"(\*?n(?:_\d+)?)"
