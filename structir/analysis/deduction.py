@@ -240,16 +240,18 @@ def annotate(
     subject: str,
     span: Span | None,
     value: Expr | None = None,
+    *,
+    as_written: bool = False,
 ) -> StructInfo:
     """Returns the StructInfo of an annotated value.
 
-    The result is the deduced StructInfo for tuple expressions, else the annotation. An undecidable
-    annotation is assumed, with a DiagnosticWarning.
+    The result is the deduced StructInfo for tuple expressions unless `as_written`, else the
+    annotation. An undecidable annotation is assumed, with a DiagnosticWarning.
     Raises StructInfoError if the annotation provably differs.
     """
     check = base_check(declared, deduced)
     if check is PASS:
-        return deduced if type(value) is Tuple else declared
+        return deduced if type(value) is Tuple and not as_written else declared
     with one_message(deduced):
         return _reject_or_assume(declared, deduced, check, subject, span, value)
 

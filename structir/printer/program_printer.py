@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from structir.analysis.deduction import deduce
 from structir.analysis.lattice import unify_to_lca
 from structir.ir.dims import Sym
 from structir.ir.expr import (
@@ -184,12 +185,19 @@ class ProgramPrinter(ExprPrinter):
                 yield self.conditional(var, value, indent)  # type: ignore[arg-type]
             elif kind is Function:
                 name = names.var(var)
+                if var.struct_info != value.struct_info:
+                    lines.append(f"{indent}{name}: {self.info(var.struct_info)}")
                 yield self.function(value, name, indent)  # type: ignore[arg-type]
             elif type(binding) is MatchCast:
                 lines.append(self._cast(binding, indent))
             else:
                 source = self.expr(value)
                 info = self._infos.get(var.struct_info) or self.info(var.struct_info)
+                if kind is Tuple and var.struct_info != deduce(value):
+                    # an annotation of a tuple expression is refined by it, a declaration is not
+                    lines.append(f"{indent}{names.var(var)}: {info}")
+                    lines.append(f"{indent}{names.var(var)} = {source}")
+                    continue
                 lines.append(f"{indent}{names.var(var)}: {info} = {source}")
 
     def _cast(self, cast: MatchCast, indent: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -35,6 +36,7 @@ from structir.passes import all_passes
 from structir.passes.base import PassContext
 from structir.passes.dead_code_elimination import dead_code_elimination
 from structir.passes.manager.comparison import same
+from structir.passes.manager.samples import outcome, samples_of
 from structir.passes.manager.verifying import VerifyIR, answers
 from structir.printer.parser.parser import parse
 from structir.solver.program.inference import infer
@@ -42,6 +44,7 @@ from structir.tools.comparison import Disagreement, require_agreement, result
 
 RUNS = 2  # sets of arguments for a program
 WORKERS = (1, 2, 3, 5)
+NOT_CHECKED_IN_RUNS = ("E0410", "E0406")  # sizes of 0 only; labels of axes
 NO_KERNEL = "has no CUDA kernel"  # message of the backend for unsupported programs
 
 Check = Callable[[IRModule, int], None]
@@ -140,8 +143,8 @@ def solver(module: IRModule, seed: int) -> None:
     try:
         completed = infer(module)
     except StructInfoError as error:
-        if error.diagnostics[0].code == "E0410":
-            return  # it runs with sizes of 0 only
+        if error.diagnostics[0].code in NOT_CHECKED_IN_RUNS:
+            return
         if all(_runs(module, name, seed) for name in module.functions):
             raise
         return  # invalid calls are rejected even if they are never reached
@@ -207,6 +210,38 @@ def _check_pass(each: Any, module: IRModule, expected_results: dict[str, list[An
         second = each(after)
         if second is not after and not structural_equal(second, after):
             raise Disagreement(f"{each} is not idempotent: a second run changes the program")
+
+
+@check
+def rejections(module: IRModule, seed: int) -> None:
+    """No pass drops a check: inputs that a program rejects are rejected after every pass, after
+    `infer` and by compiled code, except for errors in the computation of unused values."""
+    kept = dead_code_elimination(module)
+    rejected = [
+        (name, sample.arguments, sample.expected)
+        for name, function in _functions(module).items()
+        for sample in samples_of(module, name, function, 1, seed, edges=True)
+        if not sample.accepted and isinstance(outcome(kept, name, sample.arguments), StructIRError)
+    ]
+    if not rejected:
+        return
+    for each in all_passes():
+        if each.comparable:
+            _require_rejected(each(module), each.name, rejected)
+    with contextlib.suppress(StructInfoError):
+        _require_rejected(infer(module), "infer", rejected)
+    executable = compiled(module)
+    for name, arguments, expected in rejected:
+        if not isinstance(result(executable[name], arguments), StructIRError):
+            raise Disagreement(f"compiled code accepts inputs of {name}, expected: {expected}")
+
+
+def _require_rejected(
+    module: IRModule, change: str, rejected: list[tuple[str, list[Any], Any]]
+) -> None:
+    for name, arguments, expected in rejected:
+        if not isinstance(outcome(module, name, arguments), StructIRError):
+            raise Disagreement(f"{change} drops a check of {name}: {expected}")
 
 
 # Other backends

@@ -9,14 +9,17 @@ from typing import Any
 
 import numpy as np
 
+from structir.analysis.axes import tensor as tensor_of
 from structir.analysis.deduction import deduce
 from structir.build import BlockBuilder
 from structir.errors import DiagnosticError, StructIRError
 from structir.interpret.arguments import random_arguments, random_values
+from structir.ir.axes import Labelled, RowVar
 from structir.ir.dims import Dim, sym
 from structir.ir.expr import (
     Call,
     Constant,
+    DataflowVar,
     Expr,
     Function,
     GlobalVar,
@@ -24,10 +27,13 @@ from structir.ir.expr import (
     ShapeExpr,
     Tuple,
     Var,
+    VarBinding,
 )
 from structir.ir.module import IRModule
 from structir.ir.node import replace
+from structir.ir.requirements import cast_of, condition
 from structir.ir.struct_info import (
+    OBJECT,
     FuncStructInfo,
     ObjectStructInfo,
     PrimStructInfo,
@@ -53,8 +59,9 @@ def random_module(seed: int, size: int = 8, generator: CallGenerator | None = No
     bindings each.
 
     It contains calls of any registered op, dataflow and plain blocks, constants, shapes, tuples,
-    branches, closures, scans, recursion, kernels, calls between functions, and match_casts that
-    succeed at run time. The same seed gives the same module, given the same registered ops.
+    branches, closures, scans, recursion, kernels, calls between functions, match_casts, conditions
+    on sizes, variables whose StructInfo is coarser than that of their value, row variables and
+    labels of axes. The same seed gives the same module, given the same registered ops.
     """
     rng = Random(seed)
     program = _ProgramGenerator(rng, generator or CallGenerator(rng), size)
@@ -77,9 +84,11 @@ class _ProgramGenerator:
         self.builder = BlockBuilder()
         self.live: list[Var] = []
         self.sizes: list[Dim] = []
+        self.rows: list[RowVar] = []  # of the parameters
         self.depth = 0
         self.in_dataflow = False
         self.kernels = 0
+        self.unnamed = 0
 
     # Functions
 
@@ -87,6 +96,7 @@ class _ProgramGenerator:
         """Generates a function of the module."""
         dims = [sym(name) for name in "nmk"[: self.rng.randint(1, 3)]]
         self.sizes = [*dims, 1, 2]
+        self.rows = [RowVar("s"), RowVar("r")] if self.rng.random() < 0.15 else []
         params = [Var(f"x{i}", self.tensor(dims)) for i in range(self.rng.randint(1, 3))]
         params += [Var(f"d{i}", TensorStructInfo((dim,), "float32")) for i, dim in enumerate(dims)]
         params += self.rng.sample(self.non_tensor_params(dims), self.rng.randint(0, 2))
@@ -99,7 +109,7 @@ class _ProgramGenerator:
     def recursion(self, name: str) -> None:
         """Generates a recursive function with two flags; each call clears one."""
         dims = [sym(name) for name in "nm"]
-        self.sizes = [*dims, 1, 2]
+        self.sizes, self.rows = [*dims, 1, 2], []
         flags = [Var("again", SCALAR_BOOL), Var("then", SCALAR_BOOL)]
         state = Var("state", self.tensor(dims))
         params = [*flags, state, Var("d0", TensorStructInfo((dims[0],), "float32"))]
@@ -127,7 +137,12 @@ class _ProgramGenerator:
         """Returns the StructInfo of a tensor parameter."""
         choices: list[Dim] = [*dims, *dims, 1, 2, dims[0] + 1, dims[0] * dims[-1]]
         shape = [self.rng.choice(choices) for _ in range(self.rng.choice([0, 1, 2, 2, 3]))]
-        return TensorStructInfo(tuple(shape), self.rng.choice(self.calls.dtypes))
+        axes: list[Any] = list(shape)
+        if self.rng.random() < 0.1:
+            axes = [Labelled(size, f"axis{k}") for k, size in enumerate(shape)]
+        if self.rows and self.rng.random() < 0.4:
+            axes.insert(0, self.rng.choice(self.rows))
+        return tensor_of(tuple(axes), self.rng.choice(self.calls.dtypes))
 
     def non_tensor_params(self, dims: list[Any]) -> list[Var]:
         """Generates parameters of other classes, and a tensor of unknown shape."""
@@ -240,6 +255,46 @@ class _ProgramGenerator:
         new = [dim for dim, old in zip(dims, old_dims, strict=True) if dim is not old]
         self.sizes += new if self.depth == 0 else []
         return cast
+
+    def checked_cast(self) -> Var | None:
+        """Generates a cast that some inputs violate: two sizes are equal, or a rank is known."""
+        tensors = [v for v in self.live if type(v.struct_info) is TensorStructInfo]
+        if not tensors:
+            return None
+        chosen = self.rng.choice(tensors)
+        info: Any = chosen.struct_info
+        if isinstance(info.dims, tuple):
+            dims = tuple([self.rng.choice([d, d, self.rng.choice(self.sizes)]) for d in info.dims])
+        else:
+            rank = info.ndim if info.ndim is not None else self.rng.randint(0, 2)
+            dims = tuple([self.rng.choice(self.sizes) for _ in range(rank)])
+        return self.builder.match_cast(chosen, TensorStructInfo(dims, info.dtype))
+
+    def requirement(self) -> Var | None:
+        """Generates a condition on sizes, as `R.require` states."""
+        symbolic = [size for size in self.sizes if type(size) is not int]
+        if not symbolic:
+            return None
+        chosen, other = self.rng.choice(symbolic), self.rng.choice([1, 2, 3, *self.sizes])
+        comparison = self.rng.choice(["<=", ">=", "<=", ">=", "=="])
+        required = condition(comparison, chosen, other)
+        if type(required) is not int:
+            self.builder.match_cast(*cast_of((required,), None))
+        return None
+
+    def coarser(self) -> Var | None:
+        """Generates a variable whose StructInfo is coarser than that of its value."""
+        value: Expr = Tuple(tuple(self.rng.choices(self.live, k=self.rng.randint(1, 2))))
+        if self.rng.random() < 0.3:
+            value = Tuple((value, self.rng.choice(self.live)))
+        elif self.rng.random() < 0.5:
+            call = self.calls.generate(self.live, self.sizes)
+            value = value if call is None else self.builder.normalise(call)
+        kind = DataflowVar if self.in_dataflow else Var
+        self.unnamed += 1
+        var = kind(f"coarse{self.unnamed}", coarsened(deduce(value), self.rng))
+        self.builder.take(VarBinding(var, value))
+        return var
 
     # Branches, closures, calls
 
@@ -358,6 +413,21 @@ class _ProgramGenerator:
         return self.rng.choice(fitting) if fitting else None
 
 
+def coarsened(info: StructInfo, rng: Random) -> StructInfo:
+    """Returns a StructInfo that describes every value that `info` describes."""
+    if isinstance(info, TupleStructInfo) and rng.random() < 0.8:
+        return TupleStructInfo(tuple([coarsened(field, rng) for field in info.fields]))
+    choices: list[StructInfo] = [info, info, OBJECT]
+    if isinstance(info, TensorStructInfo):
+        dtype, ndim = rng.choice([info.dtype, None]), rng.choice([info.ndim, info.ndim, None])
+        choices += [TensorStructInfo(None, dtype, ndim)] * 3
+    if isinstance(info, ShapeStructInfo):
+        choices.append(ShapeStructInfo(ndim=rng.choice([info.ndim, None])))
+    if isinstance(info, PrimStructInfo):
+        choices.append(PrimStructInfo(info.dtype))
+    return rng.choice(choices)
+
+
 def _literal(value: Any) -> Expr:
     """Converts a run-time value to an expression."""
     if isinstance(value, np.ndarray):
@@ -395,6 +465,9 @@ _PLAIN: dict[Callable[[_ProgramGenerator], Var | None], int] = {
     _ProgramGenerator.tuple_value: 1,
     _ProgramGenerator.item: 2,
     _ProgramGenerator.match_cast: 2,
+    _ProgramGenerator.checked_cast: 1,
+    _ProgramGenerator.requirement: 1,
+    _ProgramGenerator.coarser: 1,
     _ProgramGenerator.kernel_call: 1,
 }
 _STATEMENTS = _PLAIN | {

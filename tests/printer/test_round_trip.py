@@ -1,11 +1,29 @@
 """Printed programs parse back to structurally equal programs."""
 
+import contextlib
 import warnings
 
+import attrs
 import pytest
 
 import structir
-from structir.ir import BlockBuilder, Function, IRModule, TensorStructInfo, Var
+from structir.errors import DiagnosticError
+from structir.ir import (
+    BlockBuilder,
+    DataflowVar,
+    Function,
+    IRModule,
+    ObjectStructInfo,
+    PrimStructInfo,
+    PrimValue,
+    ShapeExpr,
+    ShapeStructInfo,
+    TensorStructInfo,
+    Tuple,
+    TupleStructInfo,
+    Var,
+    VarBinding,
+)
 from structir.ir.dims import sym
 from structir.script import I, R, T
 from structir.tools.generate import random_module
@@ -184,6 +202,90 @@ def test_terms_are_in_the_order_in_which_dims_are_named() -> None:
         builder.emit_func_output(x)
     text = assert_round_trip(builder.get())
     assert '"early", "late", "2 * early * late + early + late"' in text
+
+
+X = Var("x", TensorStructInfo((sym("n"), 4), "float32"))
+TENSOR, OBJECT = TensorStructInfo(), ObjectStructInfo()
+COARSER = {
+    "fields": (Tuple((X, X)), TupleStructInfo((TENSOR, OBJECT))),
+    "all": (Tuple((X, X)), OBJECT),
+    "nested": (
+        Tuple((X, Tuple((X, X)))),
+        TupleStructInfo((OBJECT, TupleStructInfo((X.struct_info, TENSOR)))),
+    ),
+    "op": (R.split(X, 2, axis=1), TupleStructInfo((TENSOR, OBJECT))),
+    "tensor": (R.exp(X), TensorStructInfo(dtype="float32", ndim=2)),
+    "shape": (ShapeExpr((2, 4)), ShapeStructInfo(ndim=2)),
+    "number": (PrimValue(3), PrimStructInfo("int64")),
+    "constant": (R.const([1.0]), OBJECT),
+}
+
+
+@pytest.mark.parametrize("dataflow", [False, True])
+@pytest.mark.parametrize(("value", "info"), COARSER.values(), ids=COARSER)
+def test_a_variable_coarser_than_its_value_parses_back(value, info, dataflow: bool) -> None:
+    builder = BlockBuilder()
+    with builder.function("main", [X]), contextlib.ExitStack() as stack:
+        if dataflow:
+            stack.enter_context(builder.dataflow())
+        value = builder.normalise(value)
+        var = Var("y", info)
+        if dataflow:
+            builder.take(VarBinding(DataflowVar("z", info), value))
+        builder.take(VarBinding(var, value))
+        stack.close()
+        builder.emit_func_output(var)
+    assert_round_trip(builder.get())
+
+
+def test_a_closure_coarser_than_its_function_parses_back() -> None:
+    builder = BlockBuilder()
+    with builder.function("main", [X]):
+        p = Var("p", X.struct_info)
+        closure = builder.local_function([p], lambda: builder.emit(R.exp(p)))
+        builder.emit_func_output(closure)
+    main = builder.get()["main"]
+    (block,) = main.body.blocks
+    (binding,) = block.bindings
+    var = Var("closure", OBJECT)
+    body = attrs.evolve(
+        main.body,
+        blocks=(attrs.evolve(block, bindings=(VarBinding(var, binding.value),)),),
+        body=var,
+    )
+    text = assert_round_trip(
+        IRModule({"main": attrs.evolve(main, body=body, ret_struct_info=OBJECT)})
+    )
+    assert "closure: R.Object\n" in text
+
+
+def declared(lines: str) -> str:
+    head = '@R.function\ndef main(x: R.Tensor((4,), "float32"), c: R.Tensor((), "bool")):\n'
+    return head + "".join(f"    {line}\n" for line in lines.split("; "))
+
+
+def test_a_declaration_states_the_struct_info_of_the_next_binding() -> None:
+    module = structir.parse(declared("y: R.Tensor; y = R.exp(x); y = R.exp(y); return y"))
+    (block,) = module["main"].body.blocks
+    infos = [binding.var.struct_info for binding in block.bindings]
+    assert infos == [TENSOR, TENSOR]
+    cast = structir.parse(declared("y: R.Object; y = R.match_cast(x, R.Tensor((4,))); return y"))
+    assert cast["main"].ret_struct_info == OBJECT
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("y: R.Tensor; return x", "`y` is declared, but no statement binds it"),
+        ("y: R.Tensor; y: R.Object = R.exp(x); return y", "`y` is annotated twice"),
+        ("y: R.Tensor((5,)); y = R.exp(x); return y", "contradicts its value"),
+        ("y: R.Tuple(R.Shape); y = (x,); return y", "contradicts its value"),
+    ],
+)
+def test_a_wrong_declaration_is_rejected(lines: str, message: str) -> None:
+    with pytest.raises(DiagnosticError, match=message) as caught:
+        structir.parse(declared(lines))
+    assert caught.value.diagnostics[0].span is not None
 
 
 def test_an_object_annotation_parses_back_unchanged() -> None:

@@ -143,3 +143,19 @@ def test_example_programs_with_hidden_shapes() -> None:
 def test_random_programs(seed: int) -> None:
     rng = Random(seed)
     require_complete(random_module(seed, 4), **rng.choice(OPTIONS))
+
+
+def test_labels_of_results_of_deduced_ops_are_inferred_at_once() -> None:
+    module = structir.parse("""
+@R.function
+def main(x: R.Tensor(("2:time", "n:word"), "float32"), start: R.Tensor((), "int64")):
+    y: R.Tensor((2, "n"), "float32") = R.exp(x)
+    @R.function
+    def step(state: R.Tensor((), "int64"), row: R.Tensor(("n",), "float32")):
+        return (state, R.zeros(R.shape([3]), "float32"))
+    result = R.scan(step, (start,), y)
+    return result[1]
+""")
+    completed = structir.infer(module)
+    assert '("2:time", 3)' in completed.script()
+    assert structural_equal(structir.infer(completed), completed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import prod
 from random import Random
 from typing import Any
 
@@ -25,6 +26,7 @@ FEW = (3, 2, 4, 5, 1, 6, 7, 8)  # for kernels, which are interpreted element by 
 MULTIPLES = (12, 16, 24, 32, 64, 9, 10, 48, 20, 15, 100, 128)
 MOST_CONSTANTS = 12
 LARGEST = 512  # of sizes that occur in the program
+MOST_ELEMENTS = 1 << 22  # of all inputs, unless the smallest inputs have more
 TRIES = 300  # of random sizes, each checked against the conditions known before a run
 
 Sizes = dict[str, int]
@@ -42,13 +44,24 @@ class SizeSpace:
     pool: tuple[int, ...]
 
     def proposals(self, fixed: Mapping[str, int], seed: int) -> Iterator[Sizes]:
-        """Yields candidate sizes, each once; those that meet all known conditions come first."""
+        """Yields candidate sizes, each once; those that meet all known conditions come first.
+
+        Inputs have at most `MOST_ELEMENTS` elements, unless sizes are fixed.
+        """
         proposed: list[Sizes] = []
+        most = max(MOST_ELEMENTS, self.elements(dict.fromkeys(self.names, 1)))
         for strict in (True, False):
             for sizes in self._candidates(fixed, Random(seed)):
+                if not fixed and self.elements(sizes) > most:
+                    continue
                 if sizes not in proposed and (not strict or self.allows(sizes)):
                     proposed.append(sizes)
                     yield sizes
+
+    def elements(self, sizes: Sizes) -> int:
+        """Returns the number of elements of the tensor parameters; other sizes count as 1."""
+        values = {sym: sizes[sym.name] for sym in self.classes}
+        return sum(prod(_known(dim, values) for dim in _dims(param)) for param in self.params)
 
     def _candidates(self, fixed: Mapping[str, int], rng: Random) -> Iterator[Sizes]:
         firsts = list(dict.fromkeys(self.classes.values()))
@@ -149,6 +162,14 @@ def _cast_sizes(casts: Sequence[MatchCast]) -> Iterator[tuple[Dim, Dim]]:
 def _dims(value: Expr | StructInfo | None) -> tuple[Dim, ...]:
     dims = getattr(value.struct_info if isinstance(value, Expr) else value, "dims", None)
     return dims if isinstance(dims, tuple) else ()
+
+
+def _known(dim: Dim, values: Mapping[Sym, int]) -> int:
+    """Returns a size; 1 if it is not positive or depends on other dims."""
+    try:
+        return max(1, evaluate(dim, values)) if syms(dim) <= values.keys() else 1
+    except StructIRError:
+        return 1
 
 
 def _classes(dims: Sequence[Sym], equal: Sequence[tuple[Dim, Dim]]) -> dict[Sym, Sym]:

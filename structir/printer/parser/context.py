@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from structir.analysis.deduction import annotate, deduce, leave_dataflow
 from structir.build import BuilderScope
@@ -123,6 +123,13 @@ class SourceMap:
         return line[node.col_offset : node.end_col_offset]
 
 
+class Declaration(NamedTuple):
+    """A line `y: INFO`, which states the StructInfo of the variable that is bound next."""
+
+    info: StructInfo
+    node: ast.AnnAssign
+
+
 class Context:
     """The state of parsing one function of a module and everything nested in it."""
 
@@ -135,7 +142,7 @@ class Context:
         self.scope = BuilderScope()
         self.outputs: frozenset[str] | None = None  # of the open dataflow block
         self.declared_dims: set[str] = set()  # by the innermost function
-        self.branch_annotations: dict[str, StructInfo] = {}  # of the result of the next `if`
+        self.declarations: dict[str, Declaration] = {}  # of variables that are not bound yet
         self.declares_strings = False
         self.declares_names = False
         self.binds_sizes = False  # the annotation binds dims that are whole sizes in it
@@ -381,8 +388,13 @@ class Context:
         name: str | None = None,
         node: Any = None,
         annotation: StructInfo | None = None,
+        declared: StructInfo | None = None,
     ) -> Var:
-        """Binds a value to a new variable at the end of the open sequence."""
+        """Binds a value to a new variable at the end of the open sequence.
+
+        The StructInfo of the variable is `declared`, or the annotation; for a tuple expression with
+        an annotation it is the inferred one.
+        """
         span = value.span if node is None else self.source_map.span(node)
         info = value.struct_info
         if info is None:
@@ -391,7 +403,9 @@ class Context:
             message = f"tuple too large: expected at most {MAX_VALUES} fields, nested ones included"
             hint = "unpack the tuple and use its fields: `a, b = y`"
             raise ParseError(Diagnostic(message, span, hint=hint, code="E0109"))
-        if annotation is not None and annotation is not info:
+        if declared is not None:
+            info = annotate(declared, info, name or "the value", span, value, as_written=True)
+        elif annotation is not None and annotation is not info:
             info = annotate(annotation, info, name or "the value", span, value)
         outputs = self.outputs
         kind = Var if outputs is None or name in outputs else DataflowVar
@@ -403,10 +417,24 @@ class Context:
         self.scope.bindings.append(VarBinding(var, value, span))
         return var
 
-    def emit_function(self, function: Function, name: str, node: Any, var: Var | None) -> Var:
+    def declared(self, name: str) -> StructInfo | None:
+        """Returns the StructInfo that the declaration before a binding states, at most once."""
+        declaration = self.declarations.pop(name, None)
+        return None if declaration is None else declaration.info
+
+    def emit_function(
+        self,
+        function: Function,
+        name: str,
+        node: Any,
+        var: Var | None,
+        declared: StructInfo | None,
+    ) -> Var:
         """Binds a function to the variable of its recursive calls, or to a new one."""
         if var is None:
-            return self.emit(function, name, node)
+            return self.emit(function, name, node, declared=declared)
+        if declared is not None:
+            annotate(declared, deduce(function), name, var.span, function, as_written=True)
         kind = Var if self.outputs is None or name in self.outputs else DataflowVar
         var = var if type(var) is kind else kind(name, var.struct_info, var.span)
         self.scope.bindings.append(VarBinding(var, function, var.span))

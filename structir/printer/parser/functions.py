@@ -211,6 +211,7 @@ def _attribute_to_op(error: DiagnosticError, result: Expr, scope: BuilderScope) 
 
 def local_function(context: Context, node: ast.FunctionDef, read_body: ReadBody) -> Var:
     """Parses a nested function and binds it; with a return annotation it may call itself."""
+    declared = context.declared(node.name)
     mark, outer_dims, outputs = context.mark(), context.declared_dims, context.outputs
     context.declared_dims, context.outputs = set(), None
     with context.nested(node):
@@ -218,11 +219,12 @@ def local_function(context: Context, node: ast.FunctionDef, read_body: ReadBody)
             signature = read_signature(context, node)
             var = None
             if signature.ret is not None:
-                var = Var(node.name, signature.info(), context.source_map.span(node))
+                info = declared or signature.info()
+                var = Var(node.name, info, context.source_map.span(node))
                 context.define(node.name, var)
             function = read_function(context, signature, read_body)
         finally:
             context.declared_dims, context.outputs = outer_dims, outputs
             message = "`{name}` is only visible in its nested function"
             context.leave(mark, message, "return it from the nested function: `return {name}`")
-    return context.emit_function(function, node.name, node, var)
+    return context.emit_function(function, node.name, node, var, declared)

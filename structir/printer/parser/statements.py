@@ -16,7 +16,7 @@ from structir.ir.expr import ATOMS, Expr, If, SeqExpr, Tuple, TupleGetItem, Var
 from structir.ir.struct_info import OBJECT, StructInfo, TupleStructInfo
 from structir.printer.parser.calls import match_cast
 from structir.printer.parser.chunked_parse import LineRun
-from structir.printer.parser.context import INVALID, AlreadyReported, Context
+from structir.printer.parser.context import INVALID, AlreadyReported, Context, Declaration
 from structir.printer.parser.forms import info_of
 from structir.printer.parser.functions import is_declaration, local_function
 from structir.printer.parser.prim_sizes import bind_prim_sizes
@@ -100,7 +100,7 @@ def _annotated(context: Context, node: ast.AnnAssign) -> None:
         raise unsupported(context, node, "bind a name: `y: R.Tensor(...) = ...`")
     info = info_of(context, node.annotation)
     if node.value is None:
-        context.branch_annotations[target.id] = info
+        context.declarations[target.id] = Declaration(info, node)
     else:
         bind(context, target, node.value, info)
 
@@ -117,18 +117,27 @@ def bind(
     if isinstance(value, ast.Name) and context.names_module(value):
         context.module.aliases.add(name)
         return None
+    declared = context.declared(name)
+    if declared is not None and annotation is not None:
+        message, hint = f"`{name}` is annotated twice", f"remove one: `{name} = ...`"
+        raise context.error(target, message, hint, "E0102")
     if isinstance(value, ast.Call) and path_of(value.func) == f"R.{MATCH_CAST}":
-        var = match_cast(context, value, name, target, annotation)
+        var = match_cast(context, value, name, target, annotation or declared)
     else:
         expr = context.expr(value_of(context, value), value)
         expr = bind_prim_sizes(context, expr) if annotation is None else expr
-        var = bound(context, expr, name, target, annotation)
+        var = bound(context, expr, name, target, annotation, declared)
     context.define(name, var)
     return var
 
 
 def bound(
-    context: Context, value: Expr, name: str, node: ast.AST, annotation: StructInfo | None
+    context: Context,
+    value: Expr,
+    name: str,
+    node: ast.AST,
+    annotation: StructInfo | None,
+    declared: StructInfo | None = None,
 ) -> Var:
     """Binds a value to a new variable; strict parsing checks undecided annotations at run time."""
     if annotation is not None and context.strict and annotation != OBJECT:
@@ -138,7 +147,7 @@ def bound(
             atom = context.atom(value, node)
             span = context.source_map.span(node)
             return context.emit_cast(atom, annotation, span, name, node)
-    return context.emit(value, name, node, annotation)
+    return context.emit(value, name, node, annotation, declared)
 
 
 def _unpack(context: Context, target: ast.Tuple | ast.List, value: ast.expr) -> None:
@@ -286,14 +295,14 @@ def _conditional(context: Context, node: ast.If) -> tuple[str, Var]:
     name = names[0][0] if names[0] else None
     if name is None or names[1][:1] != [name]:
         raise _branch_error(context, node, names)
-    annotation = context.branch_annotations.pop(name, None)
+    declared = context.declared(name)
     with context.nested(node):
         cond = operand(context, node.test)
         then = _branch(context, node.body)
         other = _branch(context, node.orelse)
     value = If(cond, then, other, None, context.source_map.span(node.test))
     value = If(cond, then, other, deduce(value), value.span)
-    return name, context.emit(value, name, node.test, annotation)
+    return name, context.emit(value, name, node.test, declared=declared)
 
 
 def _branch_error(context: Context, node: ast.If, names: list[list[str]]) -> ParseError:
@@ -377,6 +386,10 @@ def read_body(context: Context, nodes: list[ast.stmt]) -> Expr:
         message = "expected `return` with a value as the last statement of a function"
         raise context.error(last, message, hint, "E0118")
     read_statements(context, nodes[:-1])
+    for name, declaration in context.declarations.items():
+        message = f"`{name}` is declared, but no statement binds it"
+        hint = f"bind it in the next line: `{name} = ...`, or remove the declaration"
+        raise context.error(declaration.node, message, hint, "E0102")
     return context.expr(argument(context, last.value), last.value)
 
 

@@ -65,10 +65,12 @@ def infer(module: IRModule, *, refine: str | None = None, close: Close = False) 
     module = as_module(module, "structir.infer")
     module = complete_dtypes(module, _passed_functions(module))
     completed = _complete_twice(module, refine, close)
-    if _may_contain_dead_code(module) and not well_formed(completed):
-        # facts of dead code may contradict the rest of the function: keep the signatures
-        return _complete_twice(module, "checks", close)
-    return completed
+    if not _may_contain_dead_code(module) or well_formed(completed):
+        return completed
+    # facts of dead code may contradict the rest of the function: keep the signatures
+    completed = _complete_twice(module, "checks", close)
+    # a branch that fails in every run may contradict the results of callees: infer nothing
+    return completed if well_formed(completed) else module
 
 
 def _may_contain_dead_code(module: IRModule) -> bool:

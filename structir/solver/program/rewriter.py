@@ -27,6 +27,7 @@ from structir.ir.expr import (
     Tuple,
     TupleGetItem,
     Var,
+    VarBinding,
 )
 from structir.ir.node import replace
 from structir.ir.op import Op
@@ -86,6 +87,8 @@ class Rewriter:
         if checks:
             body = _prepend_checks(tuple(checks), body)
         result = self._rewrite_result(function.ret_struct_info)
+        if body is not function.body:
+            result = _with_labels(result, body.body.struct_info)
         rewritten = replace(function, params=params, body=body, ret_struct_info=result)
         rewritten = _drop_undefined_dims(rewritten, function)
         result = result_info(rewritten.ret_struct_info, rewritten.params)
@@ -206,6 +209,8 @@ class Rewriter:
                 self.defined.update(s for dim in dims if (s := symbol_of(dim)) is not None)
         value = self._rewrite_expr(binding.value)
         info = self._info_of(var)
+        if value is not binding.value and type(binding) is VarBinding:
+            info = _with_labels(info, value.struct_info)
         if info == var.struct_info:
             self.variables[var] = var
             return binding if value is binding.value else replace(binding, value=value)
@@ -351,6 +356,21 @@ class Rewriter:
         if all(symbol in self.defined for symbol in variables(axis)):
             return substitute(axis, self.names)
         return as_dim(Sym(f"d{len(self.names)}")) if new else None
+
+
+def _with_labels(info: StructInfo, value: StructInfo | None) -> StructInfo:
+    """Returns a StructInfo with the labels that the value has on axes of the same size."""
+    if isinstance(info, TupleStructInfo) and isinstance(value, TupleStructInfo):
+        pairs = zip(info.fields, value.fields, strict=True)
+        return TupleStructInfo(tuple([_with_labels(a, b) for a, b in pairs]))
+    axes = getattr(value, "axes", None)
+    if axes is None or not isinstance(info, TensorStructInfo):
+        return info
+    known = axes_of(info)
+    if known is None or len(known) != len(axes):
+        return info
+    pairs = zip(known, axes, strict=True)
+    return tensor(tuple([b if size_in(b) == a else a for a, b in pairs]), info.dtype)
 
 
 def _with_any_sizes(info: TensorStructInfo, axes: Axes, expressed: tuple[Any, ...]) -> StructInfo:
