@@ -19,7 +19,7 @@ from structir.backend.loops.expression import (
     walk,
 )
 from structir.backend.loops.expression import Operation as Applied
-from structir.ir.dims import Dim, Opaque, Poly, Sym
+from structir.ir.dims import Dim, Opaque, Poly, Sym, as_atom
 from structir.ir.dtype import is_float
 from structir.ir.kernel import Apply, Assign, KernelStatement, Literal, Local, Scalar, Size
 from structir.ir.kernel_functions import CONVERSIONS, SCALAR_FUNCTIONS
@@ -77,14 +77,29 @@ class Scalars:
 
     def _atom(self, atom: Sym | Opaque) -> Scalar:
         if isinstance(atom, Opaque):
-            if atom.fn not in OF_SIZES:
-                raise NotShown(atom.fn)
-            fn, dtype = OF_SIZES[atom.fn]
-            return Apply(fn, tuple([self.index(arg) for arg in atom.args]), dtype)
+            number = self._function(atom)
+            return number if number.dtype == "int64" else Apply("cast", (number,), "int64")
         if atom in self.axes:
             return self.axes[atom]
         self.symbols[atom] = None
         return Size(Poly({(atom,): 1}, 0))
+
+    def _function(self, atom: Opaque) -> Scalar:
+        """A function of sizes; a comparison is a bool."""
+        if atom.fn not in OF_SIZES:
+            raise NotShown(atom.fn)
+        fn, dtype = OF_SIZES[atom.fn]
+        condition, others = ((), atom.args) if fn != "select" else (atom.args[:1], atom.args[1:])
+        args = [*map(self._test, condition), *map(self.index, others)]
+        return Apply(fn, tuple(args), dtype)
+
+    def _test(self, condition: Dim) -> Scalar:
+        """Whether a condition holds, as a bool."""
+        atom = as_atom(condition)
+        number = self._function(atom) if isinstance(atom, Opaque) else self.index(condition)
+        if number.dtype == "bool":
+            return number
+        return Apply("ne", (number, Literal(0, "int64")), "bool")
 
     @staticmethod
     def _product(left: Scalar, right: Scalar) -> Scalar:
