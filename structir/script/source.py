@@ -36,7 +36,12 @@ def module_at(frame: FrameType, line: int, cls: Any) -> IRModule:
     for member in members:
         values |= _closure_values(member)
     source = source_at(frame.f_code.co_filename, line, frame.f_globals)
-    return parse_source(source, evaluated_names=names, python_values=values)
+    return parse_source(source, evaluated_names=names, python_values=_assigned(values))
+
+
+def _assigned(values: dict[str, Any]) -> dict[str, Any]:
+    """Returns the variables that have a value already."""
+    return {name: value for name, value in values.items() if value is not MISSING}
 
 
 def _locals_at(frame: FrameType, qualname: str) -> dict[str, Any]:
@@ -97,11 +102,12 @@ def _source_of(function: FunctionType) -> Source:
 
 def _values_at(function: FunctionType, local_values: dict[str, Any]) -> dict[str, Any]:
     """Returns globals, then variables of the enclosing function, then those that it captures."""
-    return function.__globals__ | local_values | _closure_values(function)
+    values = function.__globals__ | local_values | _closure_values(function)
+    return _assigned(values)
 
 
 def _closure_values(function: FunctionType) -> dict[str, Any]:
-    """Returns the captured variables that have a value already, also those of annotations."""
+    """Returns the captured variables, also those of annotations; MISSING before an assignment."""
     values: dict[str, Any] = {}
     for part in (function, getattr(function, "__annotate__", None)):
         if not isinstance(part, FunctionType):
@@ -109,7 +115,7 @@ def _closure_values(function: FunctionType) -> dict[str, Any]:
         for name, cell in zip(part.__code__.co_freevars, part.__closure__ or (), strict=True):
             try:
                 values[name] = cell.cell_contents
-            except ValueError:  # not assigned yet
+            except ValueError:
                 values[name] = MISSING
     return values
 

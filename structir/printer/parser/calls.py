@@ -43,6 +43,7 @@ from structir.printer.parser.signatures import is_signature_call, read_signature
 from structir.printer.parser.sizes import SIZE_EXAMPLE, SIZE_FUNCTIONS, is_number
 from structir.printer.parser.static_values import static_value
 from structir.printer.parser.tvm_spellings import VALUES, counterpart, spelling_of
+from structir.printer.parser.unrolling import sequence
 from structir.printer.parser.values import argument, operand, path_of, reads, unsupported, value_of
 from structir.printer.syntax import (
     CALL_KERNEL,
@@ -197,6 +198,7 @@ def _call_of_function(context: Context, node: ast.Call) -> Any:
     if type(callee) is Macro:
         return context.module.expand_macro(context, callee, node)
     value = MISSING if callee is not MISSING else context.captured(node)
+    value = sequence(context, node) if callee is value is MISSING else value
     if value is not MISSING:
         return value
     with context.nested(node):

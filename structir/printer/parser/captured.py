@@ -159,6 +159,8 @@ def stored_field(base: Any, field: str) -> Any:
     """Returns a field that is stored in an object or its class, without running any code."""
     if is_array(base):
         return getattr(base, field) if field in ARRAY_FIELDS else MISSING
+    if not _has_plain_classes(base):
+        return MISSING
     value = inspect.getattr_static(base, field, MISSING)
     if type(value) is types.MemberDescriptorType:  # a slot
         try:
@@ -172,6 +174,13 @@ def stored_field(base: Any, field: str) -> Any:
     return MISSING if is_descriptor else value
 
 
+def _has_plain_classes(value: Any) -> bool:
+    """Whether no metaclass of a value has code that runs when a class is inspected."""
+    kinds = [type(type(value)), *([type(value)] if issubclass(type(value), type) else [])]
+    own = type.__getattribute__
+    return all([own(kind, "__getattribute__") is own for kind in kinds])
+
+
 def stored_names(base: Any) -> list[Any]:
     """Returns the keys of a dict or the names of stored fields, for messages."""
     if is_dict(base):
@@ -179,6 +188,8 @@ def stored_names(base: Any) -> list[Any]:
     if type(base) is IRModule:
         return list(base.functions)
     kind = type(base)
+    if not _has_plain_classes(base):
+        return []
     for name in ("__dataclass_fields__", "_fields", "__slots__"):
         fields = inspect.getattr_static(kind, name, None)
         if type(fields) in (dict, tuple):

@@ -79,6 +79,15 @@ INVALID: Any = object()  # the value of a name whose binding was invalid
 MISSING: Any = object()
 
 
+_NAME_OF_CLASS = type.__dict__["__name__"].__get__
+
+
+def class_name(value: Any) -> str:
+    """Returns the name of the class of a value, without code of its metaclass."""
+    name: str = _NAME_OF_CLASS(type(value))
+    return name
+
+
 class SourceMap:
     """Maps lines and columns of `ast` nodes to spans of a source."""
 
@@ -347,7 +356,7 @@ class Context:
         """Returns the error of a value of Python that has no counterpart in programs."""
         message = f"`{text}` is a Python value that programs cannot capture: expected a number, a "
         message += "string, a dtype, a tuple, a NumPy array, a StructInfo, a function or an op, "
-        message += f"found {type(value).__name__}"
+        message += f"found {class_name(value)}"
         name = text if text.isidentifier() else "w"
         hint = f'pass it as an argument: add a parameter `{name}: R.Tensor((4,), "float32")`'
         return ParseError(

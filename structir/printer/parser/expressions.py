@@ -14,8 +14,8 @@ from structir.ir.expr import OPERATORS, Call, Constant, Expr, TupleGetItem, Var
 from structir.ir.op import find_op, registered_ops
 from structir.ir.struct_info import TensorStructInfo
 from structir.printer import constants
-from structir.printer.parser.captured import names_of, stored_names
-from structir.printer.parser.context import MISSING, Context
+from structir.printer.parser.captured import stored_names
+from structir.printer.parser.context import MISSING, Context, class_name
 from structir.printer.parser.sizes import (
     BINARY,
     COMPARISONS,
@@ -87,7 +87,7 @@ def _no_stored_value(context: Context, node: ast.Attribute | ast.Subscript) -> P
     hint = f"did you mean {' or '.join(f'`{match}`' for match in matches)}?" if matches else None
     hint = hint or f"expected one of {', '.join(stored[:8])}" if stored else hint
     hint = hint or f"compute the value before the program, and name it: `{key.strip(chr(39))} = ...`"
-    message = f"`{ast.unparse(node.value)}` ({names_of(type(base))[1]}) has {part}"
+    message = f"`{ast.unparse(node.value)}` ({class_name(base)}) has {part}"
     return context.error(node, message, hint, "E0111")
 
 

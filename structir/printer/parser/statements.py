@@ -21,9 +21,10 @@ from structir.printer.parser.chunked_parse import LineRun
 from structir.printer.parser.context import INVALID, MISSING, AlreadyReported, Context
 from structir.printer.parser.forms import info_of
 from structir.printer.parser.functions import is_declaration, local_function
+from structir.printer.parser.macros import Macro
 from structir.printer.parser.prim_sizes import bind_prim_sizes
 from structir.printer.parser.requirements import require
-from structir.printer.parser.static_values import static_test
+from structir.printer.parser.static_values import static_test, static_value
 from structir.printer.parser.unrolling import alias_of, assign, iterations
 from structir.printer.parser.values import argument, operand, path_of, unsupported, value_of
 from structir.printer.syntax import DATAFLOW, FUNC_ATTR, MATCH_CAST, OUTPUT, REQUIRE
@@ -135,13 +136,19 @@ def bind(
     else:
         expr = context.expr(value_of(context, value), value)
         expr = bind_prim_sizes(context, expr) if annotation is None else expr
-        is_output = context.outputs is not None and name in context.outputs
-        if isinstance(value, ast.Call) and isinstance(expr, Var) and not annotation and not is_output:
-            context.define(name, expr)  # of a macro: a variable that has a binding already
+        if isinstance(expr, Var) and annotation is None and _is_result_of_macro(context, name, value):
+            context.define(name, expr)
             return expr
         var = bound(context, expr, name, target, annotation)
     context.define(name, var)
     return var
+
+
+def _is_result_of_macro(context: Context, name: str, value: ast.expr) -> bool:
+    """Whether a variable has a binding already, in an expanded macro; an output needs its own."""
+    is_output = context.outputs is not None and name in context.outputs
+    is_call = isinstance(value, ast.Call) and not is_output
+    return is_call and type(static_value(context, value.func)) is Macro  # type: ignore[attr-defined]
 
 
 def bound(

@@ -37,7 +37,7 @@ SIMPLE_FORMAT = re.compile(r"0?\d{0,2}d?")
 
 def static_value(context: Context, node: ast.expr) -> Any:
     """Returns the value of a static expression as Python has it; MISSING for any other."""
-    rule = _RULES.get(type(node))
+    rule = STATIC_RULES.get(type(node))
     return MISSING if rule is None or context.module is None else rule(context, node)
 
 
@@ -272,7 +272,9 @@ def _length(context: Context, node: ast.expr, value: Any) -> Any:
         return len(info.fields) if isinstance(info, TupleStructInfo) else MISSING
     if is_sequence(value):
         return len(items_of(value))
-    sized = is_dict(value) or type(value) in (str, range) or (is_array(value) and value.ndim > 0)
+    if is_dict(value):
+        return dict.__len__(value)
+    sized = type(value) in (str, range) or (is_array(value) and value.ndim > 0)
     return len(value) if sized else MISSING
 
 
@@ -329,7 +331,7 @@ def _spec(node: ast.expr | None) -> str | None:
     return text if SIMPLE_FORMAT.fullmatch(text) else None
 
 
-_RULES: dict[type[ast.AST], Rule] = {
+STATIC_RULES: dict[type[ast.AST], Rule] = {
     ast.Constant: _constant,
     ast.Name: _name,
     ast.Attribute: _attribute,

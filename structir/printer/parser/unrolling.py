@@ -15,14 +15,17 @@ from structir.ir.struct_info import TupleStructInfo
 from structir.printer.parser.captured import dict_views, is_dict, is_sequence, items_of
 from structir.printer.parser.context import MISSING, Context, PythonValue
 from structir.printer.parser.static_values import (
+    BUILTINS,
+    STATIC_RULES,
     is_builtin,
     names_values,
     static_test,
     static_value,
 )
-from structir.printer.parser.values import argument, reads, unsupported, value_of
+from structir.printer.parser.values import argument, path_of, reads, unsupported, value_of
 
-MAX_UNROLLED = 1 << 19  # nodes of syntax that unrolled loops and expanded macros have in all
+MAX_UNROLLED = 1 << 18  # nodes of syntax that unrolled loops and expanded macros have in all
+LANGUAGE = ("I", "R", "T")
 LOOP_HINT = "loop over `range(3)` or a captured tuple; over an axis of a tensor, use `R.scan`"
 
 
@@ -291,6 +294,35 @@ def _comprehension(context: Context, node: ast.ListComp | ast.GeneratorExp) -> A
         return tuple([program_item(context, item, node.elt) for item in comprehension(context, node)])
 
 
+def _static_comprehension(context: Context, node: ast.ListComp) -> Any:
+    """Evaluates a comprehension without values of the program."""
+    bound = {n.id for g in node.generators for n in ast.walk(g.target) if isinstance(n, ast.Name)}
+    names = [n for n in ast.walk(node) if isinstance(n, ast.Name) and n.id not in bound]
+    if not all([_is_static(context, name) for name in names]):
+        return MISSING
+    values = list(comprehension(context, node))
+    static = all([type(value) is PythonValue for value in values])
+    return [value.value for value in values] if static else MISSING
+
+
+def _is_static(context: Context, node: ast.Name) -> bool:
+    is_function = (node.id in ITERABLES or node.id in BUILTINS) and is_builtin(context, node)
+    return is_function or (node.id not in LANGUAGE and static_value(context, node) is not MISSING)
+
+
+STATIC_RULES[ast.ListComp] = _static_comprehension
+
+
+def sequence(context: Context, node: ast.Call) -> Any:
+    """Returns the items of `tuple(...)`, `reversed(...)` or `range(...)` as a tuple, or MISSING."""
+    if not isinstance(node.func, ast.Name) or node.func.id not in ITERABLES:
+        return MISSING
+    iterator = items(context, node) if is_builtin(context, node.func) else None
+    if iterator is None:
+        return MISSING
+    return tuple([program_item(context, i, node) for i in _counted(context, node, iterator, 1)])
+
+
 @reads(ast.IfExp)
 def _conditional(context: Context, node: ast.IfExp) -> Any:
     holds = static_test(context, node.test)
@@ -310,9 +342,9 @@ def _static(context: Context, node: ast.expr) -> Any:
 def alias_of(context: Context, node: ast.expr) -> PythonValue | None:
     """Returns the value of Python that an assignment gives another name; None for any other.
 
-    A literal is a value of the program.
+    A literal is a value of the program, and the name of an op is not a value.
     """
-    if type(node) is ast.Constant or context.module is None:
+    if type(node) is ast.Constant or (path_of(node) or "").startswith("R."):
         return None
     value = static_value(context, node)
     return None if value is MISSING or not names_values(node) else PythonValue(value)
