@@ -81,7 +81,8 @@ def kernel_of(function: FunctionType, frame: FrameType) -> Kernel:
 def macro_of(function: FunctionType, frame: FrameType) -> Macro:
     """Parses a Python function that is decorated in a frame to a macro."""
     local_values = _locals_at(frame, function.__qualname__)
-    args = inspect.getargs(function.__code__).args
+    code = function.__code__
+    args = code.co_varnames[: code.co_argcount]
     defaults = function.__defaults__ or ()
     values = dict(zip(args[len(args) - len(defaults) :], defaults, strict=True))
     values |= function.__kwdefaults__ or {}

@@ -140,7 +140,10 @@ PROGRAMS = {
         "return x * PARAMS.get('v', 7.0) * float(len(LAYERS)) * max(1.0, float(len(t)))",
         "return x * 7.0 * 2.0 * 2.0",
     ),
-    "stars": ("return R.concat([*t, *t], axis=0)", "return R.concat([t[0], t[1], t[0], t[1]], axis=0)"),
+    "stars": (
+        "return R.concat([*t, *t], axis=0)",
+        "return R.concat([t[0], t[1], t[0], t[1]], axis=0)",
+    ),
     "in a branch": (
         "if n > 2:\n    for i in range(2):\n        y = R.log(x)\n        x = R.exp(y)\nelse:\n"
         "    if FLAG:\n        x = R.log(x)\n    else:\n        y = q\nreturn x",
@@ -154,6 +157,7 @@ PROGRAMS = {
         "    R.output(y)\nreturn y",
     ),
 }
+
 
 @pytest.mark.parametrize(("unrolled", "literal"), PROGRAMS.values(), ids=PROGRAMS)
 def test_a_program_over_values_is_the_one_written_out(unrolled, literal):
@@ -178,7 +182,9 @@ def test_a_condition_of_literals_or_sizes_is_a_value_of_the_program():
         assert structir.structural_equal(structir.parse(module.script()), module)
 
 
-@pytest.mark.parametrize("iterable", ["x", "range(n)", "R.exp(x)", "W", "COUNT", "CONFIG", "zip(x, t)"])
+@pytest.mark.parametrize(
+    "iterable", ["x", "range(n)", "R.exp(x)", "W", "COUNT", "CONFIG", "zip(x, t)"]
+)
 def test_a_loop_over_a_tensor_is_one_error(iterable):
     diagnostic = error_of(f"for i in {iterable}:\n    x = R.exp(x)\nreturn x")
     assert "`for` is not supported in @R.function" in diagnostic.message
@@ -250,8 +256,26 @@ def traps():
 
 EXPRESSIONS = (
     *("V == 1", "1 < V", "V is None", "not V", "V and 1", "V in (1,)", "1 in V", "'w' in V"),
-    *("len(V)", "float(V)", "f'{V}'", "V + 1", "V['w']", "V[0]", "V.w", "V.get('w')", "[V]", "V[V]"),
-    *("[k for k in V]", "[k for k in V.items()]", "max(V, 1)", "2 if V else 3", "-V", "(V, 1) == V"),
+    *(
+        "len(V)",
+        "float(V)",
+        "f'{V}'",
+        "V + 1",
+        "V['w']",
+        "V[0]",
+        "V.w",
+        "V.get('w')",
+        "[V]",
+        "V[V]",
+    ),
+    *(
+        "[k for k in V]",
+        "[k for k in V.items()]",
+        "max(V, 1)",
+        "2 if V else 3",
+        "-V",
+        "(V, 1) == V",
+    ),
 )
 
 

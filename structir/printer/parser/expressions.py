@@ -86,7 +86,9 @@ def _no_stored_value(context: Context, node: ast.Attribute | ast.Subscript) -> P
     matches = difflib.get_close_matches(key.strip("'"), stored, 2)
     hint = f"did you mean {' or '.join(f'`{match}`' for match in matches)}?" if matches else None
     hint = hint or f"expected one of {', '.join(stored[:8])}" if stored else hint
-    hint = hint or f"compute the value before the program, and name it: `{key.strip(chr(39))} = ...`"
+    hint = (
+        hint or f"compute the value before the program, and name it: `{key.strip(chr(39))} = ...`"
+    )
     message = f"`{ast.unparse(node.value)}` ({class_name(base)}) has {part}"
     return context.error(node, message, hint, "E0111")
 

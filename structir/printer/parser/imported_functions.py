@@ -41,7 +41,7 @@ class Imports:
         module = value.module.functions if type(value) is ModuleFunction else {}
         name = value.name if type(value) is ModuleFunction else name
         function = module[name] if type(value) is ModuleFunction else value
-        return self._import(function, name, module or {name: function})
+        return self._import(function, name, module)
 
     def _import(self, function: Any, name: str, module: Mapping[str, Node]) -> str:
         imported = self.names.get(id(function))
@@ -96,9 +96,9 @@ def with_local_functions(function: Function, imports: Mapping[str, Node]) -> Fun
     for name in used:
         imported = imports[name]
         if not isinstance(imported, Function):
-            message = f"`{name}` is a kernel: a function outside of a module cannot call it"
-            hint = "write the function in a class decorated with `@I.ir_module`"
-            raise ParseError(Diagnostic(message, hint=hint, code="E0111"))
+            raise _needs_module(name, "a kernel")
+        if any([r.name in imports and r.name not in references for r in _references(imported)]):
+            raise _needs_module(name, "recursive")
         references[name] = var = Var(name, imported.struct_info)
         local = _Renaming(references).function(imported)
         attributes = {key: value for key, value in local.attrs.items() if key != PRIVATE}
@@ -109,6 +109,12 @@ def with_local_functions(function: Function, imports: Mapping[str, Node]) -> Fun
     return replace(renamed, body=SeqExpr(blocks, body.body, body.struct_info, body.span))
 
 
+def _needs_module(name: str, kind: str) -> ParseError:
+    message = f"`{name}` is {kind}: expected a caller in a module, found a function outside of one"
+    hint = "write the function in a class decorated with `@I.ir_module`"
+    return ParseError(Diagnostic(message, hint=hint, code="E0111"))
+
+
 def _callees_first(function: Function, imports: Mapping[str, Node]) -> list[str]:
     """Returns the imported functions that a function calls; each follows those that it calls."""
     order: dict[str, None] = {}
@@ -116,7 +122,9 @@ def _callees_first(function: Function, imports: Mapping[str, Node]) -> list[str]
     stack = [iter(list(_references(function)))]
     names = [""]
     while stack:
-        callee = next((r.name for r in stack[-1] if r.name in imports and r.name not in entered), None)
+        callee = next(
+            (r.name for r in stack[-1] if r.name in imports and r.name not in entered), None
+        )
         if callee is None:
             stack.pop()
             order[names.pop()] = None

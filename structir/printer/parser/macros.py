@@ -36,6 +36,7 @@ class Macro:
     source_map: SourceMap
     values: Callable[[], Mapping[str, Any]] | None = None  # None: those of the text around it
     defaults: Mapping[str, Any] = attrs.Factory(dict)
+    is_valid: bool = True  # otherwise its error has been reported
 
     @property
     def name(self) -> str:
@@ -72,6 +73,8 @@ def check_macro(context: Context, node: ast.FunctionDef) -> None:
 
 def expand(context: Context, macro: Macro, node: ast.Call, read_result: ReadResult) -> Any:
     """Parses the statements of a macro with its arguments; returns the value of its `return`."""
+    if not macro.is_valid:
+        raise AlreadyReported
     if macro in context.macros:
         chain = " -> ".join([*[m.name for m in context.macros], macro.name])
         message = f"{macro.name}: a macro cannot call itself: {chain}"

@@ -129,7 +129,9 @@ class ModuleContext:
         try:
             name = self.imports.add(value, _name_for(node))
         except DiagnosticError as error:
-            raise type(error)([d.at(context.source_map.span(node)) for d in error.diagnostics]) from None
+            raise type(error)(
+                [d.at(context.source_map.span(node)) for d in error.diagnostics]
+            ) from None
         info = self.imports.functions[name].struct_info  # type: ignore[attr-defined]
         return GlobalVar(name, info, context.source_map.span(node))
 
@@ -234,6 +236,7 @@ class ModuleContext:
             self.members[node.name] = None
             (self.kernel_nodes if is_kernel(node) else self.nodes)[node.name] = node
         elif isinstance(node, ast.FunctionDef) and is_macro(node):
+            self.macros[node.name] = Macro(node, self.source_map, is_valid=False)
             check_macro(context, node)
             self.macros[node.name] = Macro(node, self.source_map, None, self.defaults_of(node))
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):

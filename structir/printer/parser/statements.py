@@ -136,7 +136,11 @@ def bind(
     else:
         expr = context.expr(value_of(context, value), value)
         expr = bind_prim_sizes(context, expr) if annotation is None else expr
-        if isinstance(expr, Var) and annotation is None and _is_result_of_macro(context, name, value):
+        if (
+            isinstance(expr, Var)
+            and annotation is None
+            and _is_result_of_macro(context, name, value)
+        ):
             context.define(name, expr)
             return expr
         var = bound(context, expr, name, target, annotation)
@@ -304,7 +308,8 @@ def _reject_rebound_outputs(context: Context, node: ast.With) -> None:
     if inner:
         renaming = Substitution(inner)
         context.scope.bindings[:] = [
-            replace(renaming.binding(b), var=inner.get(b.var, b.var)) for b in context.scope.bindings
+            replace(renaming.binding(b), var=inner.get(b.var, b.var))
+            for b in context.scope.bindings
         ]
 
 

@@ -174,7 +174,9 @@ def _boolean(context: Context, node: ast.BoolOp) -> Any:
 
 def _conditional(context: Context, node: ast.IfExp) -> Any:
     holds = static_test(context, node.test)
-    return MISSING if holds is MISSING else static_value(context, node.body if holds else node.orelse)
+    return (
+        MISSING if holds is MISSING else static_value(context, node.body if holds else node.orelse)
+    )
 
 
 def _compare(context: Context, node: ast.Compare) -> Any:

@@ -153,9 +153,7 @@ ITERABLES: dict[str, Callable[[Context, ast.Call], Iterator[Any] | None]] = {
 }
 
 
-def _counted(
-    context: Context, node: ast.AST, iterator: Iterator[Any], size: int
-) -> Iterator[Any]:
+def _counted(context: Context, node: ast.AST, iterator: Iterator[Any], size: int) -> Iterator[Any]:
     for item in iterator:
         context.module.expansion.add(context, node, size)
         yield item
@@ -291,7 +289,9 @@ def program_item(context: Context, item: Any, node: ast.expr) -> Any:
 @reads(ast.ListComp, ast.GeneratorExp)
 def _comprehension(context: Context, node: ast.ListComp | ast.GeneratorExp) -> Any:
     with context.nested(node):
-        return tuple([program_item(context, item, node.elt) for item in comprehension(context, node)])
+        return tuple(
+            [program_item(context, item, node.elt) for item in comprehension(context, node)]
+        )
 
 
 def _static_comprehension(context: Context, node: ast.ListComp) -> Any:
