@@ -223,6 +223,7 @@ OUTPUT = "output"
 FUNC_ATTR = "func_attr"
 REQUIRE = "require"
 SIG = "sig"
+MACRO = "macro"  # decorates helpers that are expanded at each call
 CONST = "const"
 TUPLE = "tuple"
 CALL_PACKED = "call_packed"

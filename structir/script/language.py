@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 from structir.errors import StructIRError
@@ -19,7 +21,7 @@ from structir.printer.parser.parser import parse_struct_info
 from structir.printer.parser.signatures import build_signature_call as read_signature_call
 from structir.printer.parser.tvm_spellings import spelling_of
 from structir.printer.syntax import FORM_WORDS, INFO_OF_NAME, LEAF_OF_NAME, SyntaxForm, info_form
-from structir.script.source import function_of, is_member
+from structir.script.source import function_of, is_member, macro_of
 
 symbolic = lazy_module("structir.ir.symbolic")
 
@@ -137,11 +139,15 @@ class Language(Namespace):
         infos = {*INFO_OF_NAME, *(KINDS.keys() - {"Func"})}
         return sorted({*super().__dir__(), *infos, *LEAF_OF_NAME, *FORM_WORDS})
 
-    def function(self, function: Callable[..., Any] | None = None, **_options: Any) -> Any:
+    def function(self, function: FunctionType | None = None, **_options: Any) -> Any:
         """Decorates a function of the DSL. In a class, the class is parsed as a whole."""
         if function is None:
             return self.function
-        return function if is_member(function) else function_of(function)
+        return function if is_member(function) else function_of(function, sys._getframe(1))
+
+    def macro(self, function: FunctionType | None = None, **_options: Any) -> Any:
+        """Decorates a helper whose statements are parsed in place of each call."""
+        return self.macro if function is None else macro_of(function, sys._getframe(1))
 
     def const(self, value: Any, dtype: str | None = None) -> Constant:
         """Returns a constant tensor."""

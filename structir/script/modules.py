@@ -20,16 +20,14 @@ class ModuleLanguage:
     def ir_module(self, cls: type | None = None, **_options: Any) -> Any:
         """Decorates a class whose functions are decorated with @R.function; returns its module."""
         frame = sys._getframe(1)
-        filename, line, namespace = frame.f_code.co_filename, frame.f_lineno, frame.f_globals
-        if cls is None:
-            return lambda result: module_at(filename, line, namespace, vars(result).values())
-        return module_at(filename, line, namespace, vars(cls).values())
+        line = frame.f_lineno
+        return module_at(frame, line, cls) if cls else lambda result: module_at(frame, line, result)
 
-    def kernel(self, function: Callable[..., Any] | None = None, **launch: Any) -> Any:
+    def kernel(self, function: FunctionType | None = None, **launch: Any) -> Any:
         """Decorates a kernel. In a class, the class is parsed as a whole."""
         if function is None:
             return self.kernel
-        return function if is_member(function) else kernel_of(function)
+        return function if is_member(function) else kernel_of(function, sys._getframe(1))
 
     def module_attrs(self, attributes: Mapping[str, Any]) -> None:
         """Declares attributes of the enclosing module; the parser takes them from the text."""

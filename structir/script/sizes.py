@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from types import FunctionType
 from typing import Any
 
 from structir.ir.dims import as_dim
@@ -28,11 +29,11 @@ class SizeLanguage:
         """Returns a new symbolic dim, in TVM's spelling."""
         return self.int64(name)
 
-    def prim_func(self, function: Callable[..., Any] | None = None, **_options: Any) -> Any:
+    def prim_func(self, function: FunctionType | None = None, **_options: Any) -> Any:
         """Decorates a function in the syntax of TVM's TIR, which is parsed as a kernel."""
         if function is None:
             return self.prim_func
-        return function if is_member(function) else kernel_of(function)
+        return function if is_member(function) else kernel_of(function, sys._getframe(1))
 
     def Buffer(self, *_shape_and_dtype: Any, **_options: Any) -> None:
         """Annotates a parameter of such a function; the parser reads it from the text."""

@@ -222,8 +222,8 @@ def test_independent_errors_are_reported_together_without_consequences() -> None
     b = R.log(a)
     d = R.reshap(x, (4, 2))
     e = R.exp(x) + b
-    for i in range(3):
-        f = R.exp(f)
+    for i in x:
+        f = R.exp(i)
     g = R.exp(f)
     return r
 """

@@ -35,12 +35,15 @@ from structir.ir.struct_info import (
 )
 from structir.printer import constants
 from structir.printer.parser.argument_unification import unify_arguments, unify_loop_arguments
-from structir.printer.parser.context import Context
+from structir.printer.parser.context import MISSING, Context
 from structir.printer.parser.forms import dtype_error, info_of, is_info, read_form
 from structir.printer.parser.kernels import read_kernel_call
+from structir.printer.parser.macros import Macro
 from structir.printer.parser.signatures import is_signature_call, read_signature_call
 from structir.printer.parser.sizes import SIZE_EXAMPLE, SIZE_FUNCTIONS, is_number
+from structir.printer.parser.static_values import static_value
 from structir.printer.parser.tvm_spellings import VALUES, counterpart, spelling_of
+from structir.printer.parser.unrolling import sequence
 from structir.printer.parser.values import argument, operand, path_of, reads, unsupported, value_of
 from structir.printer.syntax import (
     CALL_KERNEL,
@@ -76,7 +79,8 @@ def _call(context: Context, node: ast.Call) -> Any:
     elif is_signature_call(node):
         return read_signature_call(context, node)
     elif type(func) is ast.Name and func.id == "float":
-        return _python_float(context, node)
+        value = context.captured(node)
+        return _python_float(context, node) if value is MISSING else value
     return _call_of_function(context, node)
 
 
@@ -188,9 +192,15 @@ def _add_call_context(
 
 
 def _call_of_function(context: Context, node: ast.Call) -> Any:
-    op = context.captured(node.func)
-    if isinstance(op, Op):
-        return _call_of_op(context, node, op)
+    callee = static_value(context, node.func)
+    if type(callee) is Op:
+        return _call_of_op(context, node, callee)
+    if type(callee) is Macro:
+        return context.module.expand_macro(context, callee, node)
+    value = MISSING if callee is not MISSING else context.captured(node)
+    value = sequence(context, node) if callee is value is MISSING else value
+    if value is not MISSING:
+        return value
     with context.nested(node):
         callee = argument(context, node.func)
         if node.keywords:

@@ -6,46 +6,105 @@ fields that are stored in an object. No code of the objects runs.
 
 from __future__ import annotations
 
-import ast
 import inspect
 import types
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import Any
 
+from structir.ir.dims import Poly
 from structir.ir.dtype import DTYPES
-from structir.ir.expr import Constant
+from structir.ir.expr import Constant, Function
+from structir.ir.kernel import Kernel
+from structir.ir.module import IRModule
 from structir.ir.op import Op
 from structir.ir.struct_info import StructInfo
+from structir.lazy import lazy_module
 from structir.printer.parser.context import MISSING
+
+np = lazy_module("numpy")
 
 NODES = (StructInfo, Constant, Op)
 SYMBOLS = "sympy.core.symbol"
 PLAIN = (bool, int, float, str, type(None))
 MAX_ITEMS = 1 << 16  # of a captured tuple or list
+SHARED_BYTES = 1 << 16  # an array of at least this size is a constant without a copy
+KEYS = frozenset({str, int, bool, float, type(None)})
+ARRAY_FIELDS = frozenset({"shape", "ndim", "size", "dtype", "T"})
 
 
-def captured(value: Any) -> Any:
+class ModuleFunction:
+    """A function or kernel of a captured module."""
+
+    __slots__ = ("module", "name")
+
+    def __init__(self, module: IRModule, name: str) -> None:
+        self.module, self.name = module, name
+
+
+FUNCTIONS = (Function, Kernel, ModuleFunction)
+
+
+def captured(value: Any, dim_of: Callable[[str], Any], constant: Callable[[Any], Any]) -> Any:
     """Returns a value of Python as a value of a program; MISSING if it has no counterpart.
 
     Numbers, strings and dtypes are themselves, tuples and lists are tuples, arrays are constants.
-    StructInfos, constants and ops are themselves.
+    StructInfos, constants and ops are themselves. `dim_of` returns the dim of a name, `constant`
+    the constant of an array.
     """
-    if type(value) in PLAIN or issubclass(type(value), NODES):
+    kind = type(value)
+    if kind in PLAIN or kind is Poly or issubclass(kind, NODES):
         return value
-    if (type(value).__module__, type(value).__name__) == ("numpy", "ndarray"):  # no subclass
-        return Constant(value) if value.dtype.name in DTYPES else MISSING
-    if type(value).__module__ == "numpy" and _inherits(type(value), "numpy", "generic"):
+    if is_array(value):
+        return constant(value) if value.dtype.name in DTYPES else MISSING
+    if is_scalar(kind):
         return value.item() if type(value.item()) in PLAIN else MISSING
-    if type(value) is list or issubclass(type(value), tuple):
-        items = [captured(item) for item in _items(value)]
+    if kind is list or issubclass(kind, tuple):
+        items = [captured(item, dim_of, constant) for item in items_of(value)]
         return MISSING if any(item is MISSING for item in items) else tuple(items)
-    return _dtype(value)
+    name = dim_name(value)
+    return dtype_name(value) if name is None else dim_of(name)
 
 
-def _items(value: Any) -> Any:
+def is_array(value: Any) -> bool:
+    """Whether a value is a NumPy array, of no subclass."""
+    return names_of(type(value)) == ("numpy", "ndarray")
+
+
+def is_scalar(kind: type) -> bool:
+    """Whether a class is one of NumPy's scalars."""
+    return names_of(kind)[0] == "numpy" and _inherits(kind, "numpy", "generic")
+
+
+def shared(array: Any) -> Any:
+    """Returns a read-only array over the memory of a large one; any other is returned unchanged."""
+    if array.nbytes < SHARED_BYTES or not array.flags.writeable:
+        return array
+    try:
+        return np.asarray(memoryview(array).toreadonly())
+    except (ValueError, TypeError, BufferError):  # a dtype that buffers do not have
+        return array
+
+
+def items_of(value: Any) -> Any:
     """Returns the items of a list or tuple, also of a named one; one that is too long has none."""
-    stored = value if type(value) is list else tuple.__getitem__(value, slice(None))
+    kind = list if issubclass(type(value), list) else tuple
+    stored = kind.__getitem__(value, slice(None))
     return stored if len(stored) <= MAX_ITEMS else [object()]
+
+
+def is_sequence(value: Any) -> bool:
+    """Whether a value is a tuple or a list."""
+    return issubclass(type(value), tuple | list)
+
+
+def is_dict(value: Any) -> bool:
+    """Whether a value is a dict with plain keys, whose comparison runs no code of a class."""
+    return issubclass(type(value), dict) and set(map(type, dict.keys(value))) <= KEYS
+
+
+def dict_views(value: Any, view: str) -> Any:
+    """Returns the items, keys or values of a dict."""
+    return {"items": dict.items, "keys": dict.keys, "values": dict.values}[view](value)
 
 
 def dim_name(value: Any) -> str | None:
@@ -55,49 +114,84 @@ def dim_name(value: Any) -> str | None:
 
 def _inherits(cls: type, module: str, name: str) -> bool:
     """Whether a class is one of these names or inherits from it; `isinstance` may run code."""
-    return any(c.__name__ == name and c.__module__ == module for c in type.mro(cls))
+    return (module, name) in map(names_of, type.mro(cls))
 
 
-def _dtype(value: Any) -> Any:
-    """Returns the name of a dtype, such as `np.float32` or `np.dtype("int8")`."""
+def names_of(cls: type) -> tuple[str, str]:
+    """Returns the module and the name of a class, without code of its metaclass."""
+    return _MODULE(cls), _NAME(cls)
+
+
+_MODULE = type.__dict__["__module__"].__get__
+_NAME = type.__dict__["__name__"].__get__
+
+
+def dtype_name(value: Any) -> Any:
+    """Returns the name of a dtype, such as `np.float32` or `np.dtype("int8")`, or MISSING."""
     if _inherits(type(value), "numpy", "dtype"):
         return value.name if value.name in DTYPES else MISSING
-    is_scalar = type(value) is type and value.__module__ == "numpy"
-    name = value.__name__.rstrip("_") if is_scalar and _inherits(value, "numpy", "generic") else ""
+    is_class = type(value) is type and is_scalar(value)
+    name = names_of(value)[1].rstrip("_") if is_class else ""
     return name if name in DTYPES else MISSING
 
 
-def python_object(values: Mapping[str, Any], node: ast.expr) -> Any:
-    """Returns what `name`, `name.field` or `name["key"]` denotes in Python; MISSING if unknown."""
-    match node:
-        case ast.Name(id=name):
-            return values.get(name, MISSING)
-        case ast.Attribute(value=base, attr=field):
-            return _stored_field(python_object(values, base), field)
-        case ast.Subscript(value=base, slice=ast.Constant(value=key)):
-            return _item(python_object(values, base), key)
-        case ast.Subscript(value=base, slice=ast.UnaryOp(op=ast.USub(), operand=ast.Constant(k))):
-            return _item(python_object(values, base), -k if type(k) is int else None)
+def item_of(base: Any, key: Any) -> Any:
+    """Returns an item that is stored in a tuple, list, dict, array or module, or MISSING."""
+    if is_sequence(base) or is_array(base):
+        return _item_at(base, key)
+    if type(key) in KEYS and is_dict(base):
+        return dict.get(base, key, MISSING)
+    if type(base) is IRModule and type(key) is str and key in base.functions:
+        return ModuleFunction(base, key)
     return MISSING
 
 
-def _item(base: Any, key: Any) -> Any:
-    if (type(base) is list or issubclass(type(base), tuple)) and type(key) is int:
-        stored = _items(base)
-        return stored[key] if -len(stored) <= key < len(stored) else MISSING
-    if type(base) is dict and type(key) in (str, int):
-        return base.get(key, MISSING)
-    return MISSING
+def _item_at(base: Any, key: Any) -> Any:
+    stored = base if is_array(base) else items_of(base)
+    if type(key) not in (int, slice) or (is_array(base) and base.ndim == 0):
+        return MISSING
+    if type(key) is int and not -len(stored) <= key < len(stored):
+        return MISSING
+    return stored[key]
 
 
-def _stored_field(base: Any, field: str) -> Any:
+def stored_field(base: Any, field: str) -> Any:
     """Returns a field that is stored in an object or its class, without running any code."""
-    if base is MISSING:
+    if is_array(base):
+        return getattr(base, field) if field in ARRAY_FIELDS else MISSING
+    if not _has_plain_classes(base):
         return MISSING
     value = inspect.getattr_static(base, field, MISSING)
     if type(value) is types.MemberDescriptorType:  # a slot
-        return value.__get__(base)
+        try:
+            return value.__get__(base)
+        except AttributeError:  # not assigned yet
+            return MISSING
     fields = inspect.getattr_static(type(base), "_fields", ())
     if issubclass(type(base), tuple) and type(fields) is tuple and field in fields:
-        return _items(base)[fields.index(field)]
-    return MISSING if hasattr(type(value), "__get__") else value
+        return items_of(base)[fields.index(field)]
+    is_descriptor = inspect.getattr_static(type(value), "__get__", MISSING) is not MISSING
+    return MISSING if is_descriptor else value
+
+
+def _has_plain_classes(value: Any) -> bool:
+    """Whether no metaclass of a value has code that runs when a class is inspected."""
+    kinds = [type(type(value)), *([type(value)] if issubclass(type(value), type) else [])]
+    own = type.__getattribute__
+    return all([own(kind, "__getattribute__") is own for kind in kinds])
+
+
+def stored_names(base: Any) -> list[Any]:
+    """Returns the keys of a dict or the names of stored fields, for messages."""
+    if is_dict(base):
+        return list(dict.keys(base))
+    if type(base) is IRModule:
+        return list(base.functions)
+    kind = type(base)
+    if not _has_plain_classes(base):
+        return []
+    for name in ("__dataclass_fields__", "_fields", "__slots__"):
+        fields = inspect.getattr_static(kind, name, None)
+        if type(fields) in (dict, tuple):
+            return [field for field in fields if type(field) is str]  # type: ignore[union-attr]
+    return []

@@ -50,6 +50,15 @@ class OutOfScope:
         self.var, self.message, self.hint = var, message, hint
 
 
+class PythonValue:
+    """A value of Python that a name of the program denotes: of a loop, of a macro, of an alias."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
 class Depth:
     """The nesting depth of the expression or branch being parsed."""
 
@@ -65,8 +74,18 @@ class Depth:
         self.level -= 1
 
 
+STATIC = (Poly, PythonValue)  # a text with a name of one means what the name means
 INVALID: Any = object()  # the value of a name whose binding was invalid
 MISSING: Any = object()
+
+
+_NAME_OF_CLASS = type.__dict__["__name__"].__get__
+
+
+def class_name(value: Any) -> str:
+    """Returns the name of the class of a value, without code of its metaclass."""
+    name: str = _NAME_OF_CLASS(type(value))
+    return name
 
 
 class SourceMap:
@@ -155,9 +174,11 @@ class Context:
         self.strict = False
         self.unifies = False  # arguments of calls are unified with the callee's parameters
         self.depth = Depth()
+        self.macros: tuple[Any, ...] = ()  # being expanded: macros.Macro
+        self.caller_names: dict[str, Any] = {}  # of the function that calls the macro
         self.errors: list[Diagnostic] = []
         self.error_class: type[DiagnosticError] = ParseError
-        self._undo: list[tuple[str, Any]] = []
+        self.undo: list[tuple[str, Any]] = []
         self._fresh: dict[str, int] = {}
 
     def copy(self) -> Context:
@@ -217,27 +238,39 @@ class Context:
         """Binds a name to a value until the end of the region."""
         names = self.names
         old = names.get(name, MISSING)
-        self._undo.append((name, old))
-        if type(old) is Poly or type(value) is Poly:
+        self.undo.append((name, old))
+        if type(old) in STATIC or type(value) in STATIC:
             self.infos = {}
         names[name] = value
 
     def mark(self) -> int:
         """Returns the mark of the beginning of a region, for `leave`."""
-        return len(self._undo)
+        return len(self.undo)
+
+    def restore(self, mark: int, names: Iterable[str]) -> None:
+        """Gives names the values that they had at a mark; other names remain bound."""
+        undo, names = self.undo, frozenset(names)
+        changed = undo[mark:]
+        undo[mark:] = [item for item in changed if item[0] not in names]
+        for name, old in reversed(changed):
+            if name in names and old is MISSING:
+                self.names.pop(name, None)
+            elif name in names:
+                self.names[name] = old
+        self.infos = {}
 
     def leave(self, mark: int, why: str, hint: str, retained: Iterable[str] = ()) -> None:
         """Ends a region: restores the names bound before it, except those in `retained`."""
-        undo = self._undo
+        undo = self.undo
         retained_values = {name: self.names[name] for name in retained if name in self.names}
         while len(undo) > mark:
             name, old = undo.pop()
             new = self.names[name]
             if old is not MISSING:
-                if type(old) is Poly or type(new) is Poly:
+                if type(old) in STATIC or type(new) in STATIC:
                     self.infos = {}
                 self.names[name] = old
-            elif type(new) is Poly:
+            elif type(new) in STATIC:
                 self.infos = {}
                 del self.names[name]
             elif type(new) is not OutOfScope:
@@ -249,7 +282,7 @@ class Context:
 
     def leave_dataflow(self, mark: int, why: str, hint: str) -> None:
         """Ends a dataflow block: its dataflow variables go out of scope."""
-        for name in {name for name, _ in self._undo[mark:]}:
+        for name in {name for name, _ in self.undo[mark:]}:
             value = self.names[name]
             if isinstance(value, DataflowVar):
                 message, fix = why.format(name=name), hint.format(name=name)
@@ -260,6 +293,11 @@ class Context:
         value = self.names.get(node.id, MISSING)
         if value is INVALID:
             raise AlreadyReported
+        if type(value) is PythonValue:
+            value = self.captured(node)
+            if value is MISSING:
+                raise self.python_value_error(node, node.id, self.names[node.id].value)
+            return value
         if value is MISSING or type(value) is OutOfScope:
             if value is MISSING and self.module is not None:
                 value = self.module.value_of(self, node.id, node)
@@ -278,18 +316,14 @@ class Context:
 
         Returns MISSING if the program binds the name, or if there is no such value.
         """
-        root = node
-        while isinstance(root, ast.Attribute | ast.Subscript):
-            root = root.value
-        is_bound = not isinstance(root, ast.Name) or root.id in self.names
-        if is_bound or self.module is None:
-            return MISSING
-        return self.module.python_value(self, node)
+        return MISSING if self.module is None else self.module.python_value(self, node)
 
     def dim_of(self, name: str) -> Poly:
         """Returns the dim of a name; declares it if there is none."""
-        dim = self.names.get(name)
-        return dim if type(dim) is Poly else self.declare(name)
+        for names in (self.names, self.caller_names):
+            if type(dim := names.get(name)) is Poly:
+                return dim
+        return self.declare(name)
 
     def names_module(self, node: ast.Name) -> bool:
         """Whether a name refers to the module itself."""
@@ -298,7 +332,7 @@ class Context:
     def undefined(self, node: ast.Name) -> ParseError:
         """Returns the error of a name that is not in scope."""
         if self.module is not None and node.id in self.module.python_values:
-            return self._python_value(node, self.module.python_values[node.id])
+            return self.python_value_error(node, node.id, self.module.python_values[node.id])
         candidates: dict[str, Any] = {
             n: v for n, v in self.names.items() if isinstance(v, Var) or type(v) is Poly
         }
@@ -325,12 +359,13 @@ class Context:
         hint += f'or add a parameter: `{node.id}: R.Tensor((4,), "float32")`'
         return ParseError(diagnostic.hinted(hint))
 
-    def _python_value(self, node: ast.Name, value: Any) -> ParseError:
-        """Returns the error of a name that only the surrounding Python code defines."""
-        message = f"`{node.id}` is a Python value that programs cannot capture: expected a number, "
-        message += "a string, a dtype, a tuple, a NumPy array, a StructInfo or an op, "
-        message += f"found {type(value).__name__}"
-        hint = f'pass it as an argument: add a parameter `{node.id}: R.Tensor((4,), "float32")`'
+    def python_value_error(self, node: ast.expr, text: str, value: Any) -> ParseError:
+        """Returns the error of a value of Python that has no counterpart in programs."""
+        message = f"`{text}` is a Python value that programs cannot capture: expected a number, a "
+        message += "string, a dtype, a tuple, a NumPy array, a StructInfo, a function or an op, "
+        message += f"found {class_name(value)}"
+        name = text if text.isidentifier() else "w"
+        hint = f'pass it as an argument: add a parameter `{name}: R.Tensor((4,), "float32")`'
         return ParseError(
             Diagnostic(
                 message, self.source_map.span(node), hint=hint, code="E0111", label="Python value"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import difflib
+from types import ModuleType
 from typing import Any
 
 from structir.analysis.deduction import deduce
@@ -12,7 +14,8 @@ from structir.ir.expr import OPERATORS, Call, Constant, Expr, TupleGetItem, Var
 from structir.ir.op import find_op, registered_ops
 from structir.ir.struct_info import TensorStructInfo
 from structir.printer import constants
-from structir.printer.parser.context import MISSING, Context
+from structir.printer.parser.captured import stored_names
+from structir.printer.parser.context import MISSING, Context, class_name
 from structir.printer.parser.sizes import (
     BINARY,
     COMPARISONS,
@@ -22,6 +25,8 @@ from structir.printer.parser.sizes import (
     static_binary,
     static_compare,
 )
+from structir.printer.parser.static_values import static_value
+from structir.printer.parser.unrolling import display
 from structir.printer.parser.values import argument, path_of, reads, unsupported, value_of
 from structir.printer.syntax import METADATA
 
@@ -47,7 +52,7 @@ def _name(context: Context, node: ast.Name) -> Any:
 @reads(ast.Tuple, ast.List)
 def _tuple(context: Context, node: ast.Tuple | ast.List) -> Any:
     with context.nested(node):
-        return tuple([argument(context, item) for item in node.elts])
+        return tuple(display(context, node))
 
 
 @reads(ast.Attribute)
@@ -57,14 +62,35 @@ def _attribute(context: Context, node: ast.Attribute) -> Any:
         function = context.module.function_of(context, base.id, node)
         if function is not None:
             return function
-    value = context.captured(node)
-    if value is not MISSING:
-        return value
     path = path_of(node)
     if path is not None and path.startswith("R."):
         message = f"expected a call, found the bare op {path}"
         raise context.error(node, message, f"call it: `{path}(...)`", "E0103")
-    raise _no_attribute(context, node)
+    value = context.captured(node)
+    if value is not MISSING:
+        return value
+    raise _no_stored_value(context, node) or _no_attribute(context, node)
+
+
+def _no_stored_value(context: Context, node: ast.Attribute | ast.Subscript) -> ParseError | None:
+    """Returns the error of a field or an item of a value of Python; None for other values."""
+    base = static_value(context, node.value)
+    if base is MISSING or type(base) is ModuleType:
+        return None
+    value = static_value(context, node)
+    if value is not MISSING:
+        return context.python_value_error(node, ast.unparse(node), value)
+    key = node.attr if isinstance(node, ast.Attribute) else ast.unparse(node.slice)
+    part = f"no stored field `{key}`" if isinstance(node, ast.Attribute) else f"no item {key}"
+    stored = [str(each) for each in stored_names(base)]
+    matches = difflib.get_close_matches(key.strip("'"), stored, 2)
+    hint = f"did you mean {' or '.join(f'`{match}`' for match in matches)}?" if matches else None
+    hint = hint or f"expected one of {', '.join(stored[:8])}" if stored else hint
+    hint = (
+        hint or f"compute the value before the program, and name it: `{key.strip(chr(39))} = ...`"
+    )
+    message = f"`{ast.unparse(node.value)}` ({class_name(base)}) has {part}"
+    return context.error(node, message, hint, "E0111")
 
 
 def _no_attribute(context: Context, node: ast.Attribute) -> ParseError:
@@ -116,6 +142,9 @@ def _subscript(context: Context, node: ast.Subscript) -> Any:
     value = context.captured(node)
     if value is not MISSING:
         return value
+    missing = _no_stored_value(context, node)
+    if missing is not None:
+        raise missing
     with context.nested(node):
         base = argument(context, node.value)
         index = None if isinstance(node.slice, ast.Slice) else value_of(context, node.slice)
@@ -163,11 +192,22 @@ def _binary(context: Context, node: ast.BinOp) -> Any:
             right = argument(context, link.right)
             if is_number(left) and is_number(right):
                 left = static_binary(context, link, left, right)
+            elif (joined := _joined(context, link, left, right)) is not MISSING:
+                left = joined
             else:
                 symbol = BINARY[type(link.op)][0] if type(link.op) in BINARY else "?"
                 left = _operator(context, link, symbol, left, right)
                 left = left if link is node else context.atom(left, link)
     return left
+
+
+def _joined(context: Context, node: ast.BinOp, left: Any, right: Any) -> Any:
+    """Returns `+` of strings or of tuples of Python; MISSING for other operands."""
+    if type(left) is not type(right) or type(left) not in (str, tuple):
+        return MISSING
+    if type(left) is tuple and isinstance(node.op, ast.Add):
+        return left + right
+    return context.captured(node)
 
 
 def _operator(context: Context, node: ast.expr, symbol: str, *operands: Any) -> Expr:
@@ -186,6 +226,10 @@ def _operators() -> Any:
 
 @reads(ast.UnaryOp)
 def _unary(context: Context, node: ast.UnaryOp) -> Any:
+    if isinstance(node.op, ast.Not):
+        value = context.captured(node)
+        if value is not MISSING:
+            return value
     with context.nested(node):
         value = argument(context, node.operand)
     if isinstance(node.op, ast.USub):
@@ -200,9 +244,16 @@ def _unary(context: Context, node: ast.UnaryOp) -> Any:
 @reads(ast.Compare)
 def _compare(context: Context, node: ast.Compare) -> Any:
     if len(node.ops) != 1 or type(node.ops[0]) not in COMPARISONS:
+        value = context.captured(node)
+        if value is not MISSING:
+            return value
         raise unsupported(context, node, "compare two values at a time: `a < b`")
     with context.nested(node):
         left, right = argument(context, node.left), argument(context, node.comparators[0])
     if is_number(left) and is_number(right):
         return static_compare(node, left, right)
+    if not isinstance(left, Expr) and not isinstance(right, Expr):
+        value = context.captured(node)
+        if value is not MISSING:
+            return value
     return _operator(context, node, COMPARISONS[type(node.ops[0])][0], left, right)

@@ -162,14 +162,33 @@ def _name(scope: KernelScope, node: ast.Name) -> Scalar:
         return scope.locals[node.id]
     if dim is not None:
         return Size(dim, span=span)
-    value = scope.context.captured(node)
-    if type(value) in (int, float, bool):
-        return Literal(value, {int: "int", float: "float"}.get(type(value), "bool"), span)
-    raise scope.undefined(node)
+    value = _captured(scope, node)
+    if value is None:
+        raise scope.undefined(node)
+    return value
+
+
+def _captured(scope: KernelScope, node: ast.expr) -> Literal | None:
+    """Returns the number that an expression denotes in Python, as a literal; None without one."""
+    value = scope.context.captured(node) if scope.names_values(node) else None
+    if type(value) not in (int, float, bool):
+        return None
+    kind = {int: "int", float: "float"}.get(type(value), "bool")
+    return Literal(value, kind, scope.span(node))
+
+
+def _attribute(scope: KernelScope, node: ast.Attribute) -> Scalar:
+    value = _captured(scope, node)
+    if value is None:
+        raise scope.unsupported(node, HINTS[ast.Attribute])
+    return value
 
 
 def _subscript(scope: KernelScope, node: ast.Subscript) -> Scalar:
     base = node.value
+    value = _captured(scope, node)
+    if value is not None:
+        return value
     if isinstance(base, ast.Attribute) and base.attr == "shape":
         return _extent(scope, node, base.value)
     return element(scope, node)
@@ -390,6 +409,7 @@ def _python_float(scope: KernelScope, node: ast.Call) -> Scalar:
 _RULES: dict[type[ast.AST], Callable[[KernelScope, Any], Scalar]] = {
     ast.Constant: _constant,
     ast.Name: _name,
+    ast.Attribute: _attribute,
     ast.Subscript: _subscript,
     ast.BinOp: _binary,
     ast.UnaryOp: _unary,

@@ -12,7 +12,8 @@ from structir.ir.dims import Poly
 from structir.ir.expr import Var
 from structir.ir.kernel import Local, Scalar
 from structir.ir.struct_info import TensorStructInfo
-from structir.printer.parser.context import Context
+from structir.printer.parser.context import MISSING, Context
+from structir.printer.parser.static_values import static_test
 from structir.printer.parser.values import construct_name
 from structir.printer.syntax import KERNEL_NAMES, RESERVED
 
@@ -69,6 +70,15 @@ class KernelScope:
         """Returns the symbolic dim of a name, or None."""
         value = self.context.names.get(name)
         return value if type(value) is Poly else None
+
+    def names_values(self, node: ast.expr) -> bool:
+        """Whether none of the names of an expression is a variable of the kernel."""
+        names = [n.id for n in ast.walk(node) if isinstance(n, ast.Name)]
+        return not any([name in self.vars or name in self.locals for name in names])
+
+    def static_test(self, node: ast.expr) -> Any:
+        """Returns whether a condition over values of Python holds; MISSING for any other."""
+        return static_test(self.context, node) if self.names_values(node) else MISSING
 
     def array(self, node: ast.expr) -> Var:
         """Returns the array of a name; raises ParseError for any other expression."""

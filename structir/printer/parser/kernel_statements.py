@@ -28,6 +28,7 @@ from structir.ir.kernel import (
 )
 from structir.ir.kernel_functions import LIBRARY
 from structir.ir.struct_info import TensorStructInfo
+from structir.printer.parser.context import MISSING
 from structir.printer.parser.forms import size_of, static_of
 from structir.printer.parser.functions import is_declaration
 from structir.printer.parser.kernel_scalars import (
@@ -77,8 +78,15 @@ def read_block(scope: KernelScope, nodes: Sequence[ast.stmt]) -> tuple[KernelSta
 
 
 def _expand_runs(scope: KernelScope, nodes: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yields statements, those of long runs one chunk at a time."""
+    """Yields statements, those of long runs one chunk at a time.
+
+    Of an `if` over values of Python, the statements of the branch taken are yielded.
+    """
     for node in nodes:
+        holds = scope.static_test(node.test) if isinstance(node, ast.If) else MISSING
+        if isinstance(node, ast.If) and holds is not MISSING:
+            yield from _expand_runs(scope, node.body if holds else node.orelse)
+            continue
         value = node.value if isinstance(node, ast.Expr) else None
         is_placeholder = isinstance(value, ast.Constant) and value.value is ...
         run = scope.context.source_map.run_at(node) if is_placeholder else None

@@ -6,17 +6,18 @@ import ast
 import difflib
 import re
 from collections.abc import Iterator, Mapping
+from keyword import iskeyword
 from typing import Any
 
 import attrs
 
 from structir.errors import DiagnosticError
-from structir.ir.expr import Function, GlobalVar
+from structir.ir.expr import Constant, Function, GlobalVar
 from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
 from structir.ir.node import Node
 from structir.ir.struct_info import OBJECT
-from structir.printer.parser.captured import captured, dim_name, python_object
+from structir.printer.parser.captured import FUNCTIONS, captured, shared
 from structir.printer.parser.context import MISSING, AlreadyReported, Context, SourceMap
 from structir.printer.parser.forms import static_of
 from structir.printer.parser.functions import (
@@ -26,9 +27,13 @@ from structir.printer.parser.functions import (
     read_function,
     read_signature,
 )
+from structir.printer.parser.imported_functions import Imports, with_local_functions
 from structir.printer.parser.kernels import is_kernel, read_kernel
-from structir.printer.parser.statements import read_body
+from structir.printer.parser.macros import Macro, check_macro, expand, is_macro, shallow_copy
+from structir.printer.parser.statements import read_body, read_result
+from structir.printer.parser.static_values import static_value
 from structir.printer.parser.tir_functions import is_tir_function, kernel_syntax
+from structir.printer.parser.unrolling import Expansion
 from structir.printer.parser.values import AT_MODULE_LEVEL, path_of, unsupported
 from structir.printer.syntax import IR_MODULE, MODULE_ATTRS
 
@@ -58,12 +63,14 @@ class ModuleContext:
         strict: bool,
         evaluated_names: frozenset[str] = frozenset(),
         python_values: Mapping[str, Any] = NO_VALUES,
+        single: str = "",
     ) -> None:
         self.source_map = source_map
         self.constants = constants
         self.strict = strict
         self.evaluated_names = evaluated_names  # dims that Python evaluated in signatures
         self.python_values = python_values or constants  # that the program may capture
+        self.single = single  # the name of a function that belongs to no module
         self.name = "Module"
         self.functions_are_bare = True  # functions outside of a class call each other by name
         self.aliases: set[str] = {"cls"}
@@ -76,6 +83,10 @@ class ModuleContext:
         self.kernels: dict[str, Kernel] = {}
         self.members: dict[str, None] = {}  # functions and kernels in source order
         self.declarations: list[ast.stmt] = []  # of dims, above functions
+        self.macros: dict[str, Macro] = {}
+        self.imports = Imports(self.members.__contains__)
+        self.shared_constants: dict[int, tuple[Any, Constant]] = {}
+        self.expansion = Expansion()
         self.errors: list[DiagnosticError] = []
         self.unknown_results: dict[
             str, set[str]
@@ -87,13 +98,51 @@ class ModuleContext:
         """Whether a name refers to the module itself."""
         return node.id in self.aliases and node.id not in context.names
 
+    def static_name(self, name: str) -> Any:
+        """Returns the value that a name of the text denotes in Python, or MISSING."""
+        if name in self.macros:
+            return self.macros[name]
+        is_own = name in self.aliases or (self.functions_are_bare and name in self.members)
+        return MISSING if is_own else self.python_values.get(name, MISSING)
+
     def python_value(self, context: Context, node: ast.expr) -> Any:
         """Returns the value that an expression denotes in Python, as a value of the program."""
-        value = python_object(self.python_values, node)
-        name = None if value is MISSING else dim_name(value)
-        if name is not None:  # a dim of Python is the one of its name
-            return context.dim_of(name)
-        return value if value is MISSING else captured(value)
+        value = static_value(context, node)
+        return value if value is MISSING else self.program_value(context, value, node)
+
+    def program_value(self, context: Context, value: Any, node: ast.expr) -> Any:
+        """Returns a value of Python as a value of the program, or MISSING."""
+        if type(value) in FUNCTIONS:
+            return self.imported(context, value, node)
+        return captured(value, context.dim_of, self.constant_of)
+
+    def constant_of(self, array: Any) -> Constant:
+        """Returns the one constant of an array; a large array is not copied."""
+        constant = self.shared_constants.get(id(array))
+        if constant is None:
+            constant = array, Constant(shared(array))
+            self.shared_constants[id(array)] = constant
+        return constant[1]
+
+    def imported(self, context: Context, value: Any, node: ast.expr) -> GlobalVar:
+        """Returns a reference to a function of another module, which becomes a private one."""
+        try:
+            name = self.imports.add(value, _name_for(node))
+        except DiagnosticError as error:
+            raise type(error)(
+                [d.at(context.source_map.span(node)) for d in error.diagnostics]
+            ) from None
+        info = self.imports.functions[name].struct_info  # type: ignore[attr-defined]
+        return GlobalVar(name, info, context.source_map.span(node))
+
+    def expand_macro(self, context: Context, macro: Macro, node: ast.Call) -> Any:
+        """Parses a call of a macro."""
+        return expand(context, macro, node, read_result)
+
+    def around_macro(self, values: Mapping[str, Any]) -> ModuleContext:
+        """Returns the state of the module as a macro of another text sees it."""
+        view: ModuleContext = shallow_copy(self, values)
+        return view
 
     def function_of(self, context: Context, base: str, node: ast.Attribute) -> GlobalVar | None:
         """Resolves `cls.f`; returns None if the name before the dot is not the module."""
@@ -149,8 +198,11 @@ class ModuleContext:
             self.read_function(name)
         self.raise_diagnostics()
         self.reparse_cycles()
+        if self.imports.functions and self.single in self.functions:
+            function = self.functions[self.single]
+            return IRModule({self.single: with_local_functions(function, self.imports.functions)})
         by_name: dict[str, Node] = {**self.functions, **self.kernels}
-        functions = {name: by_name[name] for name in self.members}
+        functions = {name: by_name[name] for name in self.members} | self.imports.functions
         return IRModule(functions, self.attributes, self.name)
 
     def raise_diagnostics(self) -> None:
@@ -183,6 +235,10 @@ class ModuleContext:
                 raise context.error(node, f"duplicate function `{node.name}`", hint, "E0124")
             self.members[node.name] = None
             (self.kernel_nodes if is_kernel(node) else self.nodes)[node.name] = node
+        elif isinstance(node, ast.FunctionDef) and is_macro(node):
+            self.macros[node.name] = Macro(node, self.source_map, is_valid=False)
+            check_macro(context, node)
+            self.macros[node.name] = Macro(node, self.source_map, None, self.defaults_of(node))
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             self.attribute(context, node.value)
         elif isinstance(node, ast.FunctionDef):
@@ -194,6 +250,20 @@ class ModuleContext:
         elif not isinstance(node, ast.Import | ast.ImportFrom | ast.Pass) and not _is_ignored(node):
             hint = 'move other Python code under `if __name__ == "__main__":`'
             raise unsupported(context, node, hint, AT_MODULE_LEVEL)
+
+    def defaults_of(self, node: ast.FunctionDef) -> dict[str, Any]:
+        """Returns the default values of a macro of the text, by parameter."""
+        args = node.args
+        positional = [*args.posonlyargs, *args.args][::-1]
+        pairs = [*zip(positional, args.defaults[::-1], strict=False)]
+        pairs += [(a, d) for a, d in zip(args.kwonlyargs, args.kw_defaults, strict=True) if d]
+        context = Context(self.source_map, self)
+        defaults = {item.arg: static_value(context, value) for item, value in pairs}
+        for item, value in pairs:
+            if defaults[item.arg] is MISSING:
+                message = f"expected a value of Python as a default, found {ast.unparse(value)}"
+                raise context.error(value, message, f"remove the default of `{item.arg}`", "E0124")
+        return defaults
 
     def declare_dims(self, node: ast.FunctionDef) -> None:
         """Declares the dims that are declared above a function in it: dims belong to functions."""
@@ -328,3 +398,13 @@ def _is_ignored(node: ast.stmt) -> bool:
     if isinstance(node, ast.Expr):
         return isinstance(node.value, ast.Constant)
     return isinstance(node, ast.If) and ast.unparse(node.test) == "__name__ == '__main__'"
+
+
+def _name_for(node: ast.expr) -> str:
+    """Returns a name for a captured function: the last name or key in the text."""
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name) if not iskeyword(name):
+            return name
+        case ast.Subscript(slice=ast.Constant(value=str(name))) if name.isidentifier():
+            return name if not iskeyword(name) else "function"
+    return "function"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from structir.errors import Diagnostic, ParseError, Source, Span, StructIRError
@@ -15,10 +15,11 @@ from structir.ir.expr import Var
 from structir.ir.module import IRModule
 from structir.ir.struct_info import StructInfo
 from structir.lazy import lazy_module
-from structir.printer.parser import calls, expressions
+from structir.printer.parser import calls, expressions, unrolling
 from structir.printer.parser.chunked_parse import WRAPPER, LineRun, Unsplittable, extract_runs
 from structir.printer.parser.context import AlreadyReported, Context, SourceMap
 from structir.printer.parser.forms import info_of
+from structir.printer.parser.macros import Macro, check_macro
 from structir.printer.parser.modules import NO_VALUES, ModuleContext
 from structir.printer.parser.sizes import MAX_BITS, long_number
 
@@ -30,7 +31,7 @@ LIST_RUN = re.compile(r"[^=:#@]{131072,}")  # at least MAX_ITEMS items, in one s
 LONG_NUMBER = re.compile(r"[0-9a-fA-F_]{64,}")
 
 # Importing these modules registers their parsing rules.
-RULE_MODULES = (calls, expressions)
+RULE_MODULES = (calls, expressions, unrolling)
 
 
 def parse(
@@ -60,13 +61,15 @@ def parse_source(
     constants: Mapping[str, Any] | None = None,
     evaluated_names: frozenset[str] = frozenset(),
     python_values: Mapping[str, Any] = NO_VALUES,
+    name: str = "",
 ) -> IRModule:
     """Parses a source, which may be an indented block of a file.
 
     `evaluated_names` are the dims that Python evaluated in signatures; `python_values` are the
-    names around a decorated function, whose values the program captures.
+    names around a decorated function, whose values the program captures. `name` is that of a
+    function that belongs to no module: functions that it captures are local to it.
     """
-    extras = (constants or {}, strict, evaluated_names, python_values)
+    extras = (constants or {}, strict, evaluated_names, python_values, name)
     _check_list_lengths(source)
     with collection_paused():
         try:
@@ -81,17 +84,34 @@ def _parse(
     source: Source,
     text: str,
     runs: dict[int, LineRun],
-    extras: tuple[Mapping[str, Any], bool, frozenset[str], Mapping[str, Any]],
+    extras: tuple[Mapping[str, Any], bool, frozenset[str], Mapping[str, Any], str],
 ) -> IRModule:
-    indented = text.lstrip("\r\n")[:1] in (" ", "\t")
-    tree = _tree(source, WRAPPER + text if indented else text, indented)
-    body = tree.body[0].body if indented else tree.body  # type: ignore[attr-defined]
-    source_map = SourceMap(source, source.first_line - 1 - indented, runs)
+    body, source_map = _statements(source, text, runs)
     module = ModuleContext(source_map, *extras)
     try:
         return module.read(ast.Module(body, []))
     except RecursionError:
         raise _too_deep() from None
+
+
+def _statements(
+    source: Source, text: str, runs: dict[int, LineRun]
+) -> tuple[list[ast.stmt], SourceMap]:
+    """Returns the statements of a text, which may be indented, with their locations."""
+    indented = text.lstrip("\r\n")[:1] in (" ", "\t")
+    tree = _tree(source, WRAPPER + text if indented else text, indented)
+    body = tree.body[0].body if indented else tree.body  # type: ignore[attr-defined]
+    return body, SourceMap(source, source.first_line - 1 - indented, runs)
+
+
+def parse_macro(
+    source: Source, values: Callable[[], Mapping[str, Any]], defaults: Mapping[str, Any]
+) -> Macro:
+    """Returns the macro of a source, whose free names denote `values` when it is called."""
+    (node, *_), source_map = _statements(source, source.text, {})
+    assert isinstance(node, ast.FunctionDef)
+    check_macro(Context(source_map), node)
+    return Macro(node, source_map, values, defaults)
 
 
 def _too_deep() -> ParseError:

@@ -9,23 +9,33 @@ from typing import Any
 
 from structir.analysis.deduction import deduce
 from structir.analysis.lattice import FAIL_L0, PASS, base_check
+from structir.analysis.substitution import Substitution
 from structir.build import BuilderScope
 from structir.errors import Diagnostic, DiagnosticError, ParseError
 from structir.ir.dims import Poly
-from structir.ir.expr import ATOMS, Expr, If, SeqExpr, Tuple, TupleGetItem, Var
+from structir.ir.expr import ATOMS, DataflowVar, Expr, If, SeqExpr, Tuple, TupleGetItem, Var
+from structir.ir.node import replace
 from structir.ir.struct_info import OBJECT, StructInfo, TupleStructInfo
 from structir.printer.parser.calls import match_cast
 from structir.printer.parser.chunked_parse import LineRun
-from structir.printer.parser.context import INVALID, AlreadyReported, Context, Declaration
+from structir.printer.parser.context import (
+    INVALID,
+    MISSING,
+    AlreadyReported,
+    Context,
+    Declaration,
+)
 from structir.printer.parser.forms import info_of
 from structir.printer.parser.functions import is_declaration, local_function
+from structir.printer.parser.macros import Macro
 from structir.printer.parser.prim_sizes import bind_prim_sizes
 from structir.printer.parser.requirements import require
+from structir.printer.parser.static_values import static_test, static_value
+from structir.printer.parser.unrolling import alias_of, assign, iterations
 from structir.printer.parser.values import argument, operand, path_of, unsupported, value_of
 from structir.printer.syntax import DATAFLOW, FUNC_ATTR, MATCH_CAST, OUTPUT, REQUIRE
 
 HINTS: dict[type[ast.AST], str] = {
-    ast.For: "use `R.scan`, or unroll: write the statements out",
     ast.While: "call a recursive function of the module, or use `R.scan`",
     ast.AugAssign: "bind the result to a name: `y = y + x`",
     ast.Return: "`return` only in the last statement; a branch of `if` binds its value to a name",
@@ -74,7 +84,10 @@ def targets(node: ast.AST) -> list[str]:
             return [name]
         case ast.If(body=body, orelse=other):
             return targets(body[-1]) + (targets(other[-1]) if other else [])
-        case ast.With(body=body) | ast.For(body=body) | ast.While(body=body):
+        case ast.For(target=target, body=body):
+            names = [name for item in reversed(body) for name in targets(item)]
+            return names + [n.id for n in ast.walk(target) if isinstance(n, ast.Name)]
+        case ast.With(body=body) | ast.While(body=body):
             return [name for item in body for name in targets(item)]
     return []
 
@@ -108,7 +121,10 @@ def _annotated(context: Context, node: ast.AnnAssign) -> None:
 def bind(
     context: Context, target: ast.Name, value: ast.expr, annotation: StructInfo | None
 ) -> Var | None:
-    """Binds `name: annotation = value`; returns None if it declares a dim or aliases the module."""
+    """Binds `name: annotation = value`; returns None for a dim, and for an alias.
+
+    An alias is another name of the module or of a value of Python.
+    """
     name = target.id
     if is_declaration(value):
         if type(context.names.get(name)) is not Poly or name not in context.declared_dims:
@@ -116,6 +132,10 @@ def bind(
         return None
     if isinstance(value, ast.Name) and context.names_module(value):
         context.module.aliases.add(name)
+        return None
+    alias = alias_of(context, value) if annotation is None else None
+    if alias is not None:
+        context.define(name, alias)
         return None
     declared = context.declared(name)
     if declared is not None and annotation is not None:
@@ -126,9 +146,24 @@ def bind(
     else:
         expr = context.expr(value_of(context, value), value)
         expr = bind_prim_sizes(context, expr) if annotation is None else expr
+        if (
+            isinstance(expr, Var)
+            and annotation is None
+            and declared is None
+            and _is_result_of_macro(context, name, value)
+        ):
+            context.define(name, expr)
+            return expr
         var = bound(context, expr, name, target, annotation, declared)
     context.define(name, var)
     return var
+
+
+def _is_result_of_macro(context: Context, name: str, value: ast.expr) -> bool:
+    """Whether a variable has a binding already, in an expanded macro; an output needs its own."""
+    is_output = context.outputs is not None and name in context.outputs
+    is_call = isinstance(value, ast.Call) and not is_output
+    return is_call and type(static_value(context, value.func)) is Macro  # type: ignore[attr-defined]
 
 
 def bound(
@@ -159,7 +194,10 @@ def _unpack(context: Context, target: ast.Tuple | ast.List, value: ast.expr) -> 
     if isinstance(value, ast.Tuple) and all(map(is_declaration, value.elts)):
         for name, item in zip(names, value.elts, strict=False):
             bind(context, name, item, None)
-        return
+        return None
+    alias = alias_of(context, value)
+    if alias is not None:
+        return assign(context, target, alias)
     tuple_value = operand(context, value)
     info = deduce(tuple_value)
     if not isinstance(info, TupleStructInfo) or len(info.fields) != len(names):
@@ -167,6 +205,7 @@ def _unpack(context: Context, target: ast.Tuple | ast.List, value: ast.expr) -> 
     for index, item in enumerate(names):
         field = TupleGetItem(tuple_value, index, info.fields[index], context.source_map.span(item))
         context.define(item.id, context.emit(field, item.id, item))
+    return None
 
 
 def _unpack_error(
@@ -212,7 +251,9 @@ def _expression(context: Context, node: ast.Expr) -> None:
             hint = "make it the last statement of the `with R.dataflow():` block"
             message = "R.output is only allowed as the last statement of a dataflow block"
             raise context.error(node, message, hint, "E0117")
-    context.emit(context.expr(value_of(context, value), value), "_", value)
+    result = value_of(context, value)
+    if result is not None:  # of a macro without `return`
+        context.emit(context.expr(result, value), "_", value)
     return None
 
 
@@ -257,18 +298,40 @@ def _dataflow(context: Context, node: ast.With) -> None:
 
 
 def _reject_rebound_outputs(context: Context, node: ast.With) -> None:
-    """Records an error for each output whose name the block binds more than once."""
-    first: dict[str, Var] = {}
+    """Records an error for each output whose name the block binds more than once.
+
+    A loop may bind it again: the earlier variables are then dataflow variables.
+    """
+    loops = [item for item in ast.walk(node) if isinstance(item, ast.For)]
+    earlier: dict[str, Var] = {}
+    inner: dict[Var, Expr] = {}
     for var in [binding.var for binding in context.scope.bindings]:
         if var.name not in (context.outputs or ()):
             continue
-        earlier = first.setdefault(var.name, var)
-        if earlier is not var:
-            message = f"R.output: `{var.name}` is bound twice in the dataflow block"
-            diagnostic = Diagnostic(message, var.span, code="E0117", label="bound again here")
-            diagnostic = diagnostic.note("bound here first", earlier.span)
-            hint = f"rename the first: `{var.name}_1 = ...`"
-            context.report(ParseError(diagnostic.hinted(hint)), node)
+        before = earlier.get(var.name)
+        earlier[var.name] = var
+        if before is None:
+            continue
+        if any([_encloses(context, loop, each) for loop in loops for each in (before, var)]):
+            inner[before] = DataflowVar(before.name, before.struct_info, before.span)
+            continue
+        earlier[var.name] = before
+        message = f"R.output: `{var.name}` is bound twice in the dataflow block"
+        diagnostic = Diagnostic(message, var.span, code="E0117", label="bound again here")
+        diagnostic = diagnostic.note("bound here first", before.span)
+        hint = f"rename the first: `{var.name}_1 = ...`"
+        context.report(ParseError(diagnostic.hinted(hint)), node)
+    if inner:
+        renaming = Substitution(inner)
+        context.scope.bindings[:] = [
+            replace(renaming.binding(b), var=inner.get(b.var, b.var))
+            for b in context.scope.bindings
+        ]
+
+
+def _encloses(context: Context, loop: ast.For, var: Var) -> bool:
+    span = context.source_map.span(loop)
+    return var.span is not None and span.line <= var.span.line <= span.end_line
 
 
 def _is_call(node: ast.expr, word: str) -> bool:
@@ -279,7 +342,31 @@ def _is_call(node: ast.expr, word: str) -> bool:
 
 
 def _if(context: Context, node: ast.If) -> None:
-    context.define(*_conditional(context, node))
+    holds = static_test(context, node.test)
+    if holds is MISSING:
+        context.define(*_conditional(context, node))
+    else:
+        read_statements(context, node.body if holds else node.orelse)
+
+
+def _for(context: Context, node: ast.For) -> None:
+    """Parses the statements of a loop over known items once per item."""
+    count = len(context.errors)
+    for _ in iterations(context, node):
+        read_statements(context, node.body)
+        if len(context.errors) > count:  # the next iterations have the same
+            raise AlreadyReported
+
+
+def _taken(context: Context, nodes: Sequence[ast.stmt]) -> list[ast.stmt]:
+    """Returns the statements of a branch; a last `if` over values of Python is resolved."""
+    *before, last = nodes
+    holds = static_test(context, last.test) if isinstance(last, ast.If) else MISSING
+    if isinstance(last, ast.If) and holds is not MISSING:
+        chosen = last.body if holds else last.orelse
+        rest = [*before, *chosen] or [ast.copy_location(ast.Pass(), last)]
+        return _taken(context, rest)
+    return list(nodes)
 
 
 def _conditional(context: Context, node: ast.If) -> tuple[str, Var]:
@@ -291,27 +378,29 @@ def _conditional(context: Context, node: ast.If) -> tuple[str, Var]:
         bound_names = targets(node.body[-1]) or ["y"]
         hint = f"add `else:` with the other value: `{bound_names[0]} = ...`"
         raise context.error(node, "expected an `else` branch: `if` has a value", hint, "E0105")
-    names = [targets(body[-1]) for body in (node.body, node.orelse)]
+    bodies = _taken(context, node.body), _taken(context, node.orelse)
+    names = [targets(body[-1]) for body in bodies]
     name = names[0][0] if names[0] else None
     if name is None or names[1][:1] != [name]:
-        raise _branch_error(context, node, names)
+        raise _branch_error(context, node, bodies, names)
     declared = context.declared(name)
     with context.nested(node):
         cond = operand(context, node.test)
-        then = _branch(context, node.body)
-        other = _branch(context, node.orelse)
+        then, other = [_branch(context, body) for body in bodies]
     value = If(cond, then, other, None, context.source_map.span(node.test))
     value = If(cond, then, other, deduce(value), value.span)
     return name, context.emit(value, name, node.test, declared=declared)
 
 
-def _branch_error(context: Context, node: ast.If, names: list[list[str]]) -> ParseError:
+def _branch_error(
+    context: Context, node: ast.If, bodies: Sequence[list[ast.stmt]], names: list[list[str]]
+) -> ParseError:
     """Returns the error of branches whose last statements bind different variables."""
     last = [bound_names[0] if bound_names else None for bound_names in names]
     each = " and ".join(f"`{name}`" if name else "none" for name in last)
     message = f"both branches of `if` must bind the same last variable: found {each}"
     diagnostic = Diagnostic(message, context.source_map.span(node.test), code="E0105")
-    for name, body in zip(last, (node.body, node.orelse), strict=True):
+    for name, body in zip(last, bodies, strict=True):
         text = f"binds `{name}`" if name else "binds no variable"
         diagnostic = diagnostic.note(text, context.source_map.span(body[-1]))
     common = last[0] or last[1] or "y"
@@ -378,8 +467,9 @@ def _function(context: Context, node: ast.FunctionDef) -> None:
     context.define(node.name, var)
 
 
-def read_body(context: Context, nodes: list[ast.stmt]) -> Expr:
+def read_body(context: Context, nodes: Sequence[ast.stmt]) -> Expr:
     """Parses the statements of a function and returns its result."""
+    nodes = _until_return(context, nodes)
     last = nodes[-1]
     if not isinstance(last, ast.Return) or last.value is None:
         hint = "end the function with `return y`, or with several values: `return y, z`"
@@ -393,12 +483,44 @@ def read_body(context: Context, nodes: list[ast.stmt]) -> Expr:
     return context.expr(argument(context, last.value), last.value)
 
 
+def read_result(context: Context, nodes: Sequence[ast.stmt]) -> Any:
+    """Parses the statements of a macro and returns its result, None without `return`."""
+    nodes = _until_return(context, nodes)
+    last = nodes[-1]
+    if not isinstance(last, ast.Return):
+        read_statements(context, nodes)
+        return None
+    read_statements(context, nodes[:-1])
+    return None if last.value is None else value_of(context, last.value)
+
+
+def _until_return(context: Context, nodes: Sequence[ast.stmt]) -> Sequence[ast.stmt]:
+    """Resolves each `if` over values of Python that returns; parses the statements before it."""
+    for index, node in enumerate(nodes):
+        if not isinstance(node, ast.If) or not _returns(node):
+            continue
+        read_statements(context, nodes[:index])
+        holds = static_test(context, node.test)
+        if holds is MISSING:
+            return nodes[index:]
+        taken = node.body if holds else node.orelse
+        ends = bool(taken) and isinstance(taken[-1], ast.Return)
+        rest = taken if ends else [*taken, *nodes[index + 1 :]]
+        return _until_return(context, rest or [ast.copy_location(ast.Pass(), node)])
+    return nodes
+
+
+def _returns(node: ast.If) -> bool:
+    return any(isinstance(item, ast.Return) for item in ast.walk(node))
+
+
 _STATEMENTS: dict[type[ast.stmt], Callable[[Context, Any], None]] = {
     ast.Assign: _assign,
     ast.AnnAssign: _annotated,
     ast.Expr: _expression,
     ast.With: _dataflow,
     ast.If: _if,
+    ast.For: _for,
     ast.FunctionDef: _function,
     ast.Pass: lambda context, node: None,
 }
