@@ -24,6 +24,8 @@ np = lazy_module("numpy")
 OMITTED = Tuple(())  # the argument of an omitted operand
 REQUIRED = inspect.Parameter.empty
 
+INDICES = "indices"  # the operand of indices: a literal is int64 for operands of any dtype
+
 
 @attrs.frozen(eq=False)
 class Parameter:
@@ -247,7 +249,8 @@ def _as_operand(
     if isinstance(value, Expr):
         return value
     if isinstance(value, bool | int | float):
-        return _scalar(signature, parameter, value, _scalar_dtype(value, values), span)
+        others = {} if parameter.name == INDICES else values
+        return _scalar(signature, parameter, value, _scalar_dtype(value, others), span)
     if hasattr(value, "dtype") and hasattr(value, "shape"):
         return Constant(np.asarray(unmasked(value)))
     message = f"{parameter.name}: expected a tensor, found {value!r}"

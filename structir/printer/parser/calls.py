@@ -37,6 +37,7 @@ from structir.printer import constants
 from structir.printer.parser.argument_unification import unify_arguments, unify_loop_arguments
 from structir.printer.parser.context import Context
 from structir.printer.parser.forms import dtype_error, info_of, is_info, read_form
+from structir.printer.parser.index_maps import read_layout_transform
 from structir.printer.parser.kernels import read_kernel_call
 from structir.printer.parser.signatures import is_signature_call, read_signature_call
 from structir.printer.parser.sizes import SIZE_EXAMPLE, SIZE_FUNCTIONS, is_number
@@ -208,6 +209,7 @@ def _call_of_function(context: Context, node: ast.Call) -> Any:
 
 OUT_INFOS = ("out_sinfo", "out_ty")
 CALL_DPS = "structir.call_dps"  # see interpret/extern.py
+ATTRS_TYPE_KEY = "attrs_type_key"  # TVM prints it for calls with attributes
 SINFO_ARGS = ("sinfo_args", "ty_args")  # the second as TVM 0.27 prints it
 
 
@@ -221,6 +223,8 @@ def _packed(context: Context, node: ast.Call) -> Call:
         raise context.error(node, message, f"`{example}`", "E0106")
     declared: Any = ()
     for keyword in node.keywords:
+        if keyword.arg == ATTRS_TYPE_KEY:
+            continue
         if keyword.arg not in SINFO_ARGS:
             message = f"unexpected keyword argument `{keyword.arg}`: expected `sinfo_args`"
             raise context.error(keyword, message, f"`{example}`", "E0106")
@@ -391,6 +395,7 @@ _FORM_RULES: dict[str, Callable[[Context, ast.Call], Any]] = {
     CALL_PACKED: _packed,
     CALL_PURE_PACKED: _packed,
     "call_dps_packed": _dps_packed,
+    "layout_transform": read_layout_transform,
     CALL_KERNEL: read_kernel_call,
     MATCH_CAST: match_cast,
 }

@@ -74,6 +74,8 @@ class ModuleContext:
         self.functions: dict[str, Function] = {}
         self.kernel_nodes: dict[str, ast.FunctionDef] = {}
         self.kernels: dict[str, Kernel] = {}
+        self.tir_functions: set[str] = set()
+        self.ignored_devices: set[str] = set()  # that a warning names
         self.members: dict[str, None] = {}  # functions and kernels in source order
         self.declarations: list[ast.stmt] = []  # of dims, above functions
         self.errors: list[DiagnosticError] = []
@@ -139,7 +141,9 @@ class ModuleContext:
     def read(self, tree: ast.Module) -> IRModule:
         """Parses the module of a text; raises all independent errors at once."""
         self.collect(tree.body)
-        for node in self.nodes.values() if self.declarations else ():
+        for node in (
+            (*self.nodes.values(), *self.kernel_nodes.values()) if self.declarations else ()
+        ):
             self.declare_dims(node)
         for name, node in self.kernel_nodes.items():
             self.read_kernel(name, node)
@@ -176,6 +180,7 @@ class ModuleContext:
             self.aliases.add(node.name)
             self.collect(node.body)
         elif isinstance(node, ast.FunctionDef) and is_tir_function(node):
+            self.tir_functions.add(node.name)
             self.member(context, kernel_syntax(context, node))
         elif isinstance(node, ast.FunctionDef) and (is_function(node) or is_kernel(node)):
             if node.name in self.members:
@@ -234,7 +239,7 @@ class ModuleContext:
         """Parses one kernel in a new context."""
         context = Context(self.source_map, self, name)
         try:
-            kernel = read_kernel(context, node)
+            kernel = read_kernel(context, node, name in self.tir_functions)
         except DiagnosticError as error:
             context.report(error, node)
         if context.errors:

@@ -12,18 +12,24 @@ from structir.analysis.lattice import FAIL_L0, PASS, base_check
 from structir.build import BuilderScope
 from structir.errors import Diagnostic, DiagnosticError, ParseError
 from structir.ir.dims import Poly
-from structir.ir.expr import ATOMS, Expr, If, SeqExpr, Tuple, TupleGetItem, Var
-from structir.ir.struct_info import OBJECT, StructInfo, TupleStructInfo
+from structir.ir.dtype import is_float
+from structir.ir.expr import ATOMS, Expr, If, PrimValue, SeqExpr, Tuple, TupleGetItem, Var
+from structir.ir.struct_info import OBJECT, PrimStructInfo, StructInfo, TupleStructInfo
 from structir.printer.parser.calls import match_cast
 from structir.printer.parser.chunked_parse import LineRun
 from structir.printer.parser.context import INVALID, AlreadyReported, Context
 from structir.printer.parser.forms import info_of
-from structir.printer.parser.functions import is_declaration, local_function
+from structir.printer.parser.functions import (
+    is_declaration,
+    is_result_declaration,
+    local_function,
+)
 from structir.printer.parser.prim_sizes import bind_prim_sizes
 from structir.printer.parser.requirements import require
 from structir.printer.parser.values import argument, operand, path_of, unsupported, value_of
 from structir.printer.syntax import DATAFLOW, FUNC_ATTR, MATCH_CAST, OUTPUT, REQUIRE
 
+FUNC_RET_VALUE = "func_ret_value"  # `R.func_ret_value(y)` is `return y` in TVM
 HINTS: dict[type[ast.AST], str] = {
     ast.For: "use `R.scan`, or unroll: write the statements out",
     ast.While: "call a recursive function of the module, or use `R.scan`",
@@ -131,6 +137,7 @@ def bound(
     context: Context, value: Expr, name: str, node: ast.AST, annotation: StructInfo | None
 ) -> Var:
     """Binds a value to a new variable; strict parsing checks undecided annotations at run time."""
+    value = _typed(value, annotation)
     if annotation is not None and context.strict and annotation != OBJECT:
         inferred = deduce(value)
         check = base_check(annotation, inferred)
@@ -139,6 +146,15 @@ def bound(
             span = context.source_map.span(node)
             return context.emit_cast(atom, annotation, span, name, node)
     return context.emit(value, name, node, annotation)
+
+
+def _typed(value: Expr, annotation: StructInfo | None) -> Expr:
+    """Returns a number in the dtype of its annotation: `d: R.Prim("float64") = 1.5`."""
+    if not isinstance(value, PrimValue) or not isinstance(annotation, PrimStructInfo):
+        return value
+    if type(value.value) is not float or not is_float(annotation.dtype):
+        return value
+    return PrimValue(value.value, PrimStructInfo(annotation.dtype), value.span)
 
 
 def _unpack(context: Context, target: ast.Tuple | ast.List, value: ast.expr) -> None:
@@ -195,7 +211,7 @@ def _expression(context: Context, node: ast.Expr) -> None:
             return None
     if isinstance(value, ast.Call):
         path = path_of(value.func)
-        if path == f"R.{FUNC_ATTR}":
+        if path == f"R.{FUNC_ATTR}" or is_result_declaration(value):
             return None
         if path == f"R.{REQUIRE}":
             return require(context, value)
@@ -372,6 +388,8 @@ def _function(context: Context, node: ast.FunctionDef) -> None:
 def read_body(context: Context, nodes: list[ast.stmt]) -> Expr:
     """Parses the statements of a function and returns its result."""
     last = nodes[-1]
+    if isinstance(last, ast.Expr) and _is_call(last.value, FUNC_RET_VALUE):
+        last = ast.copy_location(ast.Return(*last.value.args[:1]), last)  # type: ignore[attr-defined]
     if not isinstance(last, ast.Return) or last.value is None:
         hint = "end the function with `return y`, or with several values: `return y, z`"
         message = "expected `return` with a value as the last statement of a function"

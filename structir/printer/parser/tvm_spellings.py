@@ -57,6 +57,9 @@ TARGET = '`structir.compile(module, target="cuda")`'
 # The order is that of the page.
 SPELLINGS: tuple[Spelling, ...] = (
     Spelling("R.Any", "R.Object"),
+    Spelling("I.StringType()", "R.Object"),
+    Spelling("R.emit(value)", "value"),
+    Spelling("R.emit_match_cast(value, info)", "R.match_cast(value, info)"),
     Spelling("relax.TensorStructInfo(*args, **options)", "R.Tensor(*args, **options)"),
     Spelling("relax.ShapeStructInfo(*args, **options)", "R.Shape(*args, **options)"),
     Spelling("relax.TupleStructInfo(fields)", "R.Tuple(fields)"),
@@ -97,8 +100,8 @@ SPELLINGS: tuple[Spelling, ...] = (
         "sinfo_args=R.Tuple())",
         "a function with this call has `pure=False`; for sizes write `R.require`",
     ),
-    Spelling("R.hint_on_device(x, *device)", "x", NO_DEVICES, TARGET, warns=True),
-    Spelling("R.to_vdevice(x, *device)", "x", NO_DEVICES, TARGET, warns=True),
+    Spelling("R.hint_on_device(x, *device, **options)", "x", NO_DEVICES, TARGET, warns=True),
+    Spelling("R.to_vdevice(x, *device, **options)", "x", NO_DEVICES, TARGET, warns=True),
     Spelling("R.null_value()", note="values are not optional", edit="leave the argument out"),
     Spelling("R.make_closure(*args)", note="closures are functions", edit=FUNCTION),
     Spelling(
@@ -146,11 +149,6 @@ SPELLINGS: tuple[Spelling, ...] = (
         "R.call_inplace_packed(name, *args, inplace_indices=(), sinfo_args=())",
         "R.call_pure_packed('structir.call_inplace', R.str(name), *args, sinfo_args=sinfo_args)",
         "the function receives copies",
-    ),
-    Spelling(
-        "R.layout_transform(x, index_map)",
-        note="there is no op for index maps",
-        edit="`R.permute_dims(R.reshape(x, (n // 4, 4)), (1, 0))`",
     ),
     Spelling(
         "R.vision.non_max_suppression(*args)",
