@@ -1,4 +1,4 @@
-"""Parses `R.layout_transform(x, index_map)` to a pad, a reshape, a permutation and a reshape.
+"""Parses `R.layout_transform(x, index_map)` to ops that split, permute and fuse axes.
 
 An index map of the supported form has one digit or a fusion of digits per axis of the result. The
 digits of an axis `i` of size n are `i // 4` and `i % 4`, or `i // 8`, `i // 4 % 2` and `i % 4`. A
@@ -19,6 +19,7 @@ from structir.ir.op import find_op
 from structir.ir.struct_info import TensorStructInfo
 from structir.printer.parser.context import Context
 from structir.printer.parser.forms import size_of, static_of
+from structir.printer.parser.tvm_spellings import PAD, PERMUTE, RESHAPE
 from structir.printer.parser.values import operand, path_of
 
 EXAMPLE = "`R.layout_transform(x, index_map=lambda i, j: (i // 4, j, i % 4))`"
@@ -172,7 +173,7 @@ class _Transformation:
         """Returns the call of the last op."""
         for axis, size in enumerate(self.dims):
             self.split(axis, size)
-        digits = list(self.sizes)  # in the order of the reshaped operand
+        digits = list(self.sizes)  # in the order of the split operand
         order: list[Digit] = []
         shape: list[Dim] = []
         for terms in self.axes:
@@ -183,10 +184,10 @@ class _Transformation:
         if tuple(self.padded) != self.dims:
             pads = [[0, after - size] for size, after in zip(self.dims, self.padded, strict=True)]
             flat = [width for pair in pads for width in pair]
-            value = self.emit("nn.pad", value, flat, pad_value=pad_value)
-        value = self.emit("reshape", value, tuple(self.sizes.values()))
-        value = self.emit("permute_dims", value, [digits.index(digit) for digit in order])
-        return self.call("reshape", value, tuple(shape))
+            value = self.emit(PAD, value, flat, pad_value=pad_value)
+        value = self.emit(RESHAPE, value, tuple(self.sizes.values()))
+        value = self.emit(PERMUTE, value, [digits.index(digit) for digit in order])
+        return self.call(RESHAPE, value, tuple(shape))
 
     def split(self, axis: int, size: Dim) -> None:
         """Records the digits of an axis, the leading one first, and its padded size."""

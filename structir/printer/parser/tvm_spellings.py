@@ -161,6 +161,7 @@ SPELLINGS: tuple[Spelling, ...] = (
         edit="write the arithmetic with `R.exp`, `R.multiply` and `R.concat`",
     ),
 )
+PAD, RESHAPE, PERMUTE = "nn.pad", "reshape", "permute_dims"  # the ops of `R.layout_transform`
 VALUES = {"nn.pad": {"replicate": "edge"}}  # of attributes, by op
 RENAMED = {"out_ty": "out_sinfo", "ty_args": "sinfo_args"}  # keyword arguments
 SEQUENCES = ("R.shape", "R.tuple")
