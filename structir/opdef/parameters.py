@@ -193,7 +193,9 @@ def call_parts(
                     parameter.default
                 ):
                     attributes[parameter.name] = normalized
-        elif not is_passed or (value is None and parameter.default is None) or value is OMITTED:
+        elif (
+            not is_passed or value is OMITTED or (_is_left_out(value) and parameter.default is None)
+        ):
             args.append(OMITTED)
         else:
             args.append(_accept(signature, parameter, value, span))
@@ -203,7 +205,7 @@ def call_parts(
 
 
 def _accept(signature: OpSignature, parameter: Parameter, value: Any, span: Span | None) -> Any:
-    if value is None and parameter.optional:
+    if parameter.optional and _is_left_out(value):
         return None
     assert parameter.kind is not None
     try:
@@ -232,6 +234,10 @@ def _operand(
     if isinstance(value, tuple | list):
         return Tuple(tuple([_as_operand(signature, parameter, v, values, span) for v in value]))
     return _as_operand(signature, parameter, value, values, span)
+
+
+def _is_left_out(value: Any) -> bool:
+    return value is None or (isinstance(value, Expr) and _is_nothing(value))
 
 
 def _is_nothing(value: Expr) -> bool:

@@ -34,6 +34,14 @@ FORMS = (
         "`R.nn.pad`, `R.reshape`, `R.permute_dims`, `R.reshape`",
         "index maps that split, permute and fuse axes",
     ),
+    (
+        "`R.const(3)` of dtype int32",
+        "`R.const(3)` of dtype int64",
+        "as an operand next to integers, their dtype; elsewhere a text of TVM gives a warning: "
+        'write `R.const(3, "int32")`',
+    ),
+    ("`R.null_value()`", "no argument", ""),
+    ('`I.GlobalVar("f")`', "`cls.f`", ""),
     ("`R.func_ret_struct_info(info)`, `R.func_ret_value(y)`", "`-> info`, `return y`", ""),
     ('`metadata["relax.expr.Constant"][0]`', "the same", '`parse(text, constants={"...": [...]})`'),
 )

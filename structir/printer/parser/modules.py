@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 
-from structir.errors import DiagnosticError
+from structir.errors import Diagnostic, DiagnosticError, warn
 from structir.ir.expr import Function, GlobalVar
 from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
@@ -29,6 +29,7 @@ from structir.printer.parser.functions import (
 from structir.printer.parser.kernels import is_kernel, read_kernel
 from structir.printer.parser.statements import read_body
 from structir.printer.parser.tir_functions import is_tir_function, kernel_syntax
+from structir.printer.parser.tvm_spellings import uses_spellings
 from structir.printer.parser.values import AT_MODULE_LEVEL, path_of, unsupported
 from structir.printer.syntax import IR_MODULE, MODULE_ATTRS
 
@@ -75,6 +76,7 @@ class ModuleContext:
         self.kernel_nodes: dict[str, ast.FunctionDef] = {}
         self.kernels: dict[str, Kernel] = {}
         self.tir_functions: set[str] = set()
+        self.untyped_constants: list[ast.Call] = []
         self.ignored_devices: set[str] = set()  # that a warning names
         self.members: dict[str, None] = {}  # functions and kernels in source order
         self.declarations: list[ast.stmt] = []  # of dims, above functions
@@ -153,6 +155,7 @@ class ModuleContext:
             self.read_function(name)
         self.raise_diagnostics()
         self.reparse_cycles()
+        self.warn_of_constants(tree)
         by_name: dict[str, Node] = {**self.functions, **self.kernels}
         functions = {name: by_name[name] for name in self.members}
         return IRModule(functions, self.attributes, self.name)
@@ -162,6 +165,19 @@ class ModuleContext:
         if self.errors:
             diagnostics = [d for error in self.errors for d in error.diagnostics]
             raise type(self.errors[0])(dict.fromkeys(diagnostics))
+
+    def warn_of_constants(self, tree: ast.Module) -> None:
+        """Warns that integers without a dtype are int64, where a text is written for TVM."""
+        for node in self.untyped_constants:
+            value = node.args[0] if node.args else node.keywords[0].value
+            texts = [n for n in ast.walk(value) if isinstance(n, ast.Constant)]
+            is_integer = all(type(n.value) is int for n in texts)
+            if is_integer and texts and uses_spellings(tree):
+                text = ast.unparse(node)
+                message = f"`{text}` has dtype int64, where TVM has int32"
+                hint = f'write the dtype: `R.const({ast.unparse(value)}, "int32")`'
+                warn(Diagnostic(message, self.source_map.span(node), hint=hint, code="E0101"))
+                return
 
     def collect(self, nodes: list[ast.stmt]) -> None:
         """Collects the functions; skips imports, docstrings and the `__main__` block."""

@@ -29,6 +29,7 @@ from structir.printer.parser.requirements import require
 from structir.printer.parser.values import argument, operand, path_of, unsupported, value_of
 from structir.printer.syntax import DATAFLOW, FUNC_ATTR, MATCH_CAST, OUTPUT, REQUIRE
 
+NULL_VALUE = "R.null_value"  # TVM passes it for an argument that is left out
 FUNC_RET_VALUE = "func_ret_value"  # `R.func_ret_value(y)` is `return y` in TVM
 HINTS: dict[type[ast.AST], str] = {
     ast.For: "use `R.scan`, or unroll: write the statements out",
@@ -122,6 +123,9 @@ def bind(
         return None
     if isinstance(value, ast.Name) and context.names_module(value):
         context.module.aliases.add(name)
+        return None
+    if isinstance(value, ast.Call) and path_of(value.func) == NULL_VALUE:
+        context.define(name, None)  # an argument that is left out
         return None
     if isinstance(value, ast.Call) and path_of(value.func) == f"R.{MATCH_CAST}":
         var = match_cast(context, value, name, target, annotation)

@@ -102,7 +102,6 @@ SPELLINGS: tuple[Spelling, ...] = (
     ),
     Spelling("R.hint_on_device(x, *device, **options)", "x", NO_DEVICES, TARGET, warns=True),
     Spelling("R.to_vdevice(x, *device, **options)", "x", NO_DEVICES, TARGET, warns=True),
-    Spelling("R.null_value()", note="values are not optional", edit="leave the argument out"),
     Spelling("R.make_closure(*args)", note="closures are functions", edit=FUNCTION),
     Spelling(
         "R.invoke_closure(f, args)",
@@ -179,6 +178,22 @@ def spelling_of(path: str) -> Spelling | None:
     if dtype := _scalar(path):
         return Spelling(f"T.{dtype}(value)", "value")
     return spellings().get(path)
+
+
+def uses_spellings(tree: ast.AST) -> bool:
+    """Whether a text imports TVM or has one of its spellings."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            modules = [getattr(node, "module", None), *[alias.name for alias in node.names]]
+            if any(str(name).partition(".")[0] == "tvm" for name in modules):
+                return True
+        elif isinstance(node, ast.keyword) and node.arg in RENAMED:
+            return True
+        elif isinstance(node, ast.Attribute):
+            path = path_of(node) or ""
+            if path in spellings() or path.startswith((*PREFIXES, "T.prim_func")):
+                return True
+    return False
 
 
 def _scalar(path: str) -> str | None:
