@@ -41,7 +41,7 @@ FORMS = (
         'write `R.const(3, "int32")`',
     ),
     ("`R.null_value()`", "no argument", ""),
-    ('`I.GlobalVar("f")`', "`cls.f`", ""),
+    ('`I.GlobalVar("f")`', "the function `f` of the module", ""),
     ("`R.func_ret_struct_info(info)`, `R.func_ret_value(y)`", "`-> info`, `return y`", ""),
     ('`metadata["relax.expr.Constant"][0]`', "the same", '`parse(text, constants={"...": [...]})`'),
 )
