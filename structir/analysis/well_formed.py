@@ -235,11 +235,11 @@ class _Checker:
             self.check_atom(value)
             self.symbols.add(bound_dims([binding.struct_info]))
             self.check_info(binding.struct_info, binding.span, "match_cast")
-        elif type(value) is Function:
-            self.check_function(value, binding.var.name)
         elif type(value) is If:
             self.check_branches(value, pure)
         self.define(binding.var)
+        if type(value) is Function:  # it may call itself
+            self.check_function(value, binding.var.name)
         self.check_info(info, binding.span, f"variable {binding.var.name}")
         if not (self.deduced and info is value.struct_info):
             self.check_struct_info(binding)

@@ -11,9 +11,9 @@ from structir.opdef.index_vars import per_axis
 SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
 
 
-def block(layout: str) -> int:
-    """Returns the number of channels per block: 4 for NCHW4c, 0 without blocks."""
-    match = re.search(r"(\d+)[a-z]", layout)
+def block(layout: str, axis: str) -> int:
+    """Returns the size of the blocks of an axis: 4 for `c` in NCHW4c, 0 without blocks."""
+    match = re.search(rf"(\d+){axis}", layout)
     return int(match[1]) if match else 0
 
 

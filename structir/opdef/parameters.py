@@ -24,6 +24,8 @@ np = lazy_module("numpy")
 OMITTED = Tuple(())  # the argument of an omitted operand
 REQUIRED = inspect.Parameter.empty
 
+INDICES = "indices"  # the operand of indices: a literal is int64 for operands of any dtype
+
 
 @attrs.frozen(eq=False)
 class Parameter:
@@ -191,7 +193,9 @@ def call_parts(
                     parameter.default
                 ):
                     attributes[parameter.name] = normalized
-        elif not is_passed or (value is None and parameter.default is None) or value is OMITTED:
+        elif (
+            not is_passed or value is OMITTED or (_is_left_out(value) and parameter.default is None)
+        ):
             args.append(OMITTED)
         else:
             args.append(_accept(signature, parameter, value, span))
@@ -201,7 +205,7 @@ def call_parts(
 
 
 def _accept(signature: OpSignature, parameter: Parameter, value: Any, span: Span | None) -> Any:
-    if value is None and parameter.optional:
+    if parameter.optional and _is_left_out(value):
         return None
     assert parameter.kind is not None
     try:
@@ -232,6 +236,10 @@ def _operand(
     return _as_operand(signature, parameter, value, values, span)
 
 
+def _is_left_out(value: Any) -> bool:
+    return value is None or (isinstance(value, Expr) and _is_nothing(value))
+
+
 def _is_nothing(value: Expr) -> bool:
     return isinstance(value, Tuple) and not value.fields
 
@@ -247,7 +255,8 @@ def _as_operand(
     if isinstance(value, Expr):
         return value
     if isinstance(value, bool | int | float):
-        return _scalar(signature, parameter, value, _scalar_dtype(value, values), span)
+        others = {} if parameter.name == INDICES else values
+        return _scalar(signature, parameter, value, _scalar_dtype(value, others), span)
     if hasattr(value, "dtype") and hasattr(value, "shape"):
         return Constant(np.asarray(unmasked(value)))
     message = f"{parameter.name}: expected a tensor, found {value!r}"

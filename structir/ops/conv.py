@@ -28,19 +28,22 @@ def conv_signature(call: CallView) -> ResolvedSignature:
     """Returns the index signature of a convolution; the op name determines its rank."""
     count = int(call.op[-2])
     layout, kernel, out_layout = _layouts(call, count, "OI")
-    in_block, out_block = block(layout), block(out_layout)
     axes = range(count)
-    channel = "flat(c0, c1)" if in_block else "flat(g, c)"
-    result = "flat(o0, o1)" if out_block else "o" if in_block else "flat(g, o)"
-    x = {"N": "n", "C": "c0" if in_block else channel, **_spatial(count, [window(k) for k in axes])}
-    y = {"N": "n", "C": "o0" if out_block else result, **_spatial(count, [f"h{k}" for k in axes])}
-    w = {"I": channel if in_block else "c", "O": result, **_spatial(count, [f"p{k}" for k in axes])}
-    x |= {"c": "c1"} if in_block else {}
-    y |= {"c": "o1"} if out_block else {}
-    blocks = [
-        f"c1 == {in_block}" if in_block else "g == groups",
-        f"o1 == {out_block}" if out_block else "",
-    ]
+    c, o = (
+        _block(call, (layout, "c"), (kernel, "i")),
+        _block(call, (out_layout, "c"), (kernel, "o")),
+    )
+    if (c or o) and call["groups"] != 1:
+        call.reject(f"groups: expected 1 for layouts with blocks, found {call['groups']}")
+    channel, result = "flat(c0, c1)" if c else "flat(g, c)", "flat(o0, o1)" if o else "flat(g, o)"
+    of_result = result if o or not c else "o"
+    x = _channels(layout, "C", "c", channel)
+    y = _channels(out_layout, "C", "c", of_result)
+    w = _channels(kernel, "I", "i", channel if c else "c") | _channels(kernel, "O", "o", of_result)
+    x |= {"N": "n", **_spatial(count, [window(k) for k in axes])}
+    y |= {"N": "n", **_spatial(count, [f"h{k}" for k in axes])}
+    w |= _spatial(count, [f"p{k}" for k in axes])
+    blocks = [f"c1 == {c}" if c else "g == groups", f"o1 == {o}" if o else ""]
     checks = where_text(blocks, [rule.format(k=k) for rule in (SHRUNK, FITS) for k in axes])
     reads = [
         access_text("x", in_layout(call, layout, x)),
@@ -51,6 +54,23 @@ def conv_signature(call: CallView) -> ResolvedSignature:
     return ResolvedSignature(
         f"{', '.join(reads)} -> {out} @ out_dtype or T", checks, "", _numbers(call), nouns=nouns
     )
+
+
+def _block(call: CallView, *axes: tuple[str, str]) -> int:
+    """Returns the channels per block of these (layout, axis), 0 without; they must agree."""
+    sizes = {block(layout, axis) for layout, axis in axes} - {0}
+    if len(sizes) > 1:
+        layouts = " and ".join(layout for layout, _ in axes)
+        call.reject(f"expected equal blocks of channels in the layouts, found {layouts}")
+    return sizes.pop() if sizes else 0
+
+
+def _channels(layout: str, axis: str, inner: str, expression: str) -> dict[str, str]:
+    """Returns the index expressions of channels; `flat(c0, c1)` is two axes in a blocked layout."""
+    if not block(layout, inner):
+        return {axis: expression}
+    first, second = expression.removeprefix("flat(").removesuffix(")").split(", ")
+    return {axis: first, inner: second}
 
 
 def conv_transpose_signature(call: CallView) -> ResolvedSignature:

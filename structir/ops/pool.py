@@ -16,7 +16,7 @@ from structir.opdef.define import op
 from structir.opdef.examples import f32
 from structir.opdef.index_exprs import LoopIndices
 from structir.opdef.index_vars import access_text, where_text
-from structir.opdef.layouts import SPATIAL, check_rank, each, in_layout, padding
+from structir.opdef.layouts import SPATIAL, block, check_rank, each, in_layout, padding
 from structir.ops.conv import FITS, window
 from structir.projections import scalar_expr
 from structir.projections.scalar_expr import LoopIndex, ScalarExpr
@@ -56,9 +56,9 @@ def windows_of(call: CallView, count: int, name: str) -> PoolWindows:
     }
     layout = call["layout"] or "NC" + SPATIAL[count]
     check_rank(call, name, layout)
-    in_axes = _in_axes(count, [window(k) for k in axes])
-    out_axes = _in_axes(count, [f"h{k}" for k in axes])
-    sizes = [f"p{k} == pool_size[{k}]" for k in axes]
+    in_axes = _in_axes(layout, [window(k) for k in axes])
+    out_axes = _in_axes(layout, [f"h{k}" for k in axes])
+    sizes = [*_block_size(layout), *[f"p{k} == pool_size[{k}]" for k in axes]]
     counts = [f"h{k} == {_window_count(numbers, k)}" for k in axes]
     return PoolWindows(
         in_layout(call, layout, in_axes),
@@ -119,8 +119,15 @@ def _window_elements(loop: LoopIndices, k: int) -> ScalarExpr:
     return scalar_expr.min((remaining + dilation - 1) // dilation, size)
 
 
-def _in_axes(count: int, spatial: list[str]) -> dict[str, str]:
-    return {"N": "n", "C": "c", **dict(zip(SPATIAL[count], spatial, strict=True))}
+def _in_axes(layout: str, spatial: list[str]) -> dict[str, str]:
+    inner = {"c": "c1"} if block(layout, "c") else {}
+    return {"N": "n", "C": "c", **dict(zip(SPATIAL[len(spatial)], spatial, strict=True)), **inner}
+
+
+def _block_size(layout: str) -> list[str]:
+    """Returns the condition on the size of the blocks of channels in a layout such as NCHW4c."""
+    size = block(layout, "c")
+    return [f"c1 == {size}"] if size else []
 
 
 def adaptive_pool_signature(call: CallView) -> ResolvedSignature:
@@ -131,15 +138,18 @@ def adaptive_pool_signature(call: CallView) -> ResolvedSignature:
     axes = range(count)
     output_size = call["output_size"]
     sizes = None if output_size is None else each(call, "output_size", count)
-    in_axes = in_layout(call, layout, _in_axes(count, [f"y{k}" for k in axes]))
+    in_axes = in_layout(call, layout, _in_axes(layout, [f"y{k}" for k in axes]))
     out_axes = in_layout(
-        call, call["out_layout"] or layout, _in_axes(count, [f"h{k}" for k in axes])
+        call, call["out_layout"] or layout, _in_axes(layout, [f"h{k}" for k in axes])
     )
     checks = [f"h{k} == y{k}" if sizes is None else f"h{k} == segments[{k}]" for k in axes]
     inside = [_same_position(k) if sizes is None else _in_segment(k) for k in axes]
     signature = f"{access_text('x', in_axes)} -> {access_text('out', out_axes)}"
     return ResolvedSignature(
-        signature, where_text(checks), " and ".join(inside), {"segments": sizes or ()}
+        signature,
+        where_text(checks, _block_size(layout)),
+        " and ".join(inside),
+        {"segments": sizes or ()},
     )
 
 

@@ -1,9 +1,11 @@
-"""Removes bindings that only rename a value."""
+"""Removes bindings that only rename a value, proved casts and unused outputs of blocks."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
+from structir.analysis.dataflow_outputs import without_surplus_outputs
 from structir.ir.expr import (
     Binding,
     BindingBlock,
@@ -22,6 +24,7 @@ from structir.ir.expr import (
 )
 from structir.ir.node import rebuild, replace
 from structir.ir.op import Op
+from structir.ir.requirements import conditions_of
 from structir.ir.struct_info import ObjectStructInfo, ShapeStructInfo, StructInfo
 from structir.passes.base import function_pass
 
@@ -31,16 +34,19 @@ def canonicalise_bindings(function: Function) -> Function:
     """Replaces aliases of variables, and fields of known tuples, by the original value.
 
     A binding remains if its annotation differs from the StructInfo of the value, if it exports a
-    local value of a dataflow block, or if StructInfos mention its variable.
+    local value of a dataflow block, or if StructInfos mention its variable. A match_cast is removed
+    if the value provably has its StructInfo, and outputs of dataflow blocks if nothing uses them.
     """
-    body = _AtomTable().sequence(function.body)
-    return function if body is function.body else replace(function, body=body)
+    body = _AtomTable(function.params).sequence(function.body)
+    plain = function if body is function.body else replace(function, body=body)
+    return without_surplus_outputs(plain)
 
 
 class _AtomTable:
     """The replacement of each alias, and the known tuples."""
 
-    def __init__(self) -> None:
+    def __init__(self, params: Iterable[Var]) -> None:
+        self.proved: set[Var] = set(params)  # their StructInfo holds: a call or an op checks it
         self.replacement: dict[Var, Expr] = {}
         self.tuples: dict[Var, Tuple] = {}
         self.promoted: dict[Var, Var] = {}
@@ -85,7 +91,9 @@ class _AtomTable:
         """Returns the binding with aliases replaced; None if it is itself an alias."""
         value = self.value(binding.value)
         var = self.promoted.get(binding.var, binding.var)
-        if isinstance(binding, MatchCast):
+        if self.holds(binding):
+            self.proved |= {binding.var, var}
+        if isinstance(binding, MatchCast) and not self.is_proved(binding, value):
             same = value is binding.value and var is binding.var
             return binding if same else replace(binding, var=var, value=value)
         if type(value) is TupleGetItem:
@@ -103,6 +111,31 @@ class _AtomTable:
             return binding
         return VarBinding(var, value, binding.span)
 
+    def holds(self, binding: Binding) -> bool:
+        """Whether the StructInfo of a binding is checked or inferred, not assumed."""
+        value = binding.value
+        if isinstance(binding, MatchCast):
+            return True
+        names: Iterable[Any]
+        if type(value) is Call and type(value.op) is Op:
+            names = value.args
+        elif type(value) is TupleGetItem:
+            names = (value.tuple_value,)
+        elif isinstance(value, Var):
+            names = (value,)
+        else:
+            return False
+        if any(type(name) is Tuple for name in names):
+            return False
+        inferred = value.struct_info == binding.var.struct_info
+        return inferred and all(not isinstance(v, Var) or v in self.proved for v in names)
+
+    def is_proved(self, cast: MatchCast, value: Expr) -> bool:
+        """Whether a match_cast checks what its value provably has, and binds no dim."""
+        infos = value.struct_info, cast.var.struct_info
+        is_same = all(info == cast.struct_info for info in infos)
+        return is_same and value in self.proved and not conditions_of(cast)
+
     def field(self, item: TupleGetItem) -> Expr:
         """Returns the field itself where it is visible, else the projection."""
         whole = self.tuples.get(item.tuple_value)  # type: ignore[call-overload]
@@ -115,6 +148,7 @@ class _AtomTable:
 
     def value(self, value: Expr) -> Expr:
         if type(value) is Function:
+            self.proved.update(value.params)
             body = self.sequence(value.body)
             return value if body is value.body else replace(value, body=body)
         if type(value) is If:

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from itertools import groupby
-from typing import Any
 
+from structir.analysis.dataflow_outputs import with_local_values
 from structir.analysis.purity import is_pure_value
-from structir.analysis.substitution import Substitution
-from structir.analysis.variables import variables_in
 from structir.ir.expr import (
     Binding,
     BindingBlock,
     DataflowBlock,
-    DataflowVar,
-    Expr,
     Function,
     If,
     SeqExpr,
-    Var,
 )
 from structir.ir.node import replace
 from structir.passes.base import function_pass
@@ -27,6 +22,7 @@ from structir.passes.base import function_pass
 def convert_to_dataflow(function: Function, *, min_size: int = 2) -> Function:
     """Puts runs of at least `min_size` pure bindings without branches into dataflow blocks.
 
+    A run next to a dataflow block extends it. Branches and nested functions are converted as well.
     Values without uses outside their block become local to it.
     """
     body = _convert(function.body, min_size)
@@ -36,15 +32,65 @@ def convert_to_dataflow(function: Function, *, min_size: int = 2) -> Function:
 def _convert(seq: SeqExpr, min_size: int) -> SeqExpr:
     blocks: list[BindingBlock] = []
     for block in seq.blocks:
-        blocks += [block] if isinstance(block, DataflowBlock) else _split(block, min_size)
+        converted = _with_nested(block, min_size)
+        is_dataflow = isinstance(converted, DataflowBlock)
+        blocks += [converted] if is_dataflow else _split(converted, min_size)
+    blocks = _joined(blocks)
     if all(map(_is, blocks, seq.blocks)) and len(blocks) == len(seq.blocks):
         return seq
     old = set(seq.blocks)
     new = [block for block in blocks if block not in old]
-    local = _local_vars(replace(seq, blocks=tuple(blocks)), new)
-    names: dict[Var, Expr] = {var: DataflowVar(var.name, var.struct_info) for var in local}
-    renamed = Substitution(names)
-    return replace(seq, blocks=tuple([_rename(block, renamed) for block in blocks]))
+    return with_local_values(replace(seq, blocks=tuple(blocks)), new)
+
+
+def _with_nested(block: BindingBlock, min_size: int) -> BindingBlock:
+    """Converts the branches and functions in a block."""
+    bindings = tuple([_convert_nested(binding, min_size) for binding in block.bindings])
+    return block if all(map(_is, bindings, block.bindings)) else replace(block, bindings=bindings)
+
+
+def _convert_nested(binding: Binding, min_size: int) -> Binding:
+    value = binding.value
+    if isinstance(value, Function):
+        body = _convert(value.body, min_size)
+        return binding if body is value.body else replace(binding, value=replace(value, body=body))
+    if not isinstance(value, If):
+        return binding
+    then, other = (_convert(side, min_size) for side in (value.true_branch, value.false_branch))
+    if then is value.true_branch and other is value.false_branch:
+        return binding
+    return replace(binding, value=replace(value, true_branch=then, false_branch=other))
+
+
+def _joined(blocks: list[BindingBlock]) -> list[BindingBlock]:
+    """Joins adjacent dataflow blocks, and moves pure bindings at the edge of a block into it."""
+    joined: list[BindingBlock] = []
+    for block in blocks:
+        last = joined[-1] if joined else None
+        if last is None or DataflowBlock not in (type(last), type(block)):
+            joined.append(block)
+            continue
+        before, after = list(last.bindings), list(block.bindings)
+        if not isinstance(last, DataflowBlock):
+            moved = _pure_suffix(before)
+            before, after = before[: len(before) - moved], [*before[len(before) - moved :], *after]
+        elif not isinstance(block, DataflowBlock):
+            moved = _pure_suffix(after[::-1])
+            before, after = [*before, *after[:moved]], after[moved:]
+        else:
+            moved, before, after = len(after), [*before, *after], []
+        if moved:
+            ends = [replace(last, bindings=tuple(before)), replace(block, bindings=tuple(after))]
+            joined[-1:] = [end for end in ends if end.bindings]
+        else:
+            joined.append(block)
+    return joined
+
+
+def _pure_suffix(bindings: list[Binding]) -> int:
+    """Returns the number of bindings at the end that may be in a dataflow block."""
+    count = next((k for k, b in enumerate(reversed(bindings)) if not _is_dataflow(b)), None)
+    return len(bindings) if count is None else count
 
 
 def _split(block: BindingBlock, min_size: int) -> list[BindingBlock]:
@@ -65,30 +111,6 @@ def _split(block: BindingBlock, min_size: int) -> list[BindingBlock]:
 def _is_dataflow(binding: Binding) -> bool:
     value = binding.value
     return not isinstance(value, If | Function) and is_pure_value(value)
-
-
-def _local_vars(seq: SeqExpr, new: list[BindingBlock]) -> set[Var]:
-    """Returns the variables of new blocks that only their own block uses."""
-    home = {
-        b.var: block for block in new if isinstance(block, DataflowBlock) for b in block.bindings
-    }
-    local = set(home)
-    for block in seq.blocks:
-        local -= {v for v in variables_in(block) if v in home and home[v] is not block}
-    infos = {b.var.struct_info for block in new for b in block.bindings}
-    for info in infos:  # an exported variable's StructInfo may mention a shape variable
-        local -= variables_in(info).keys()
-    return local - variables_in((seq.body, seq.struct_info)).keys()
-
-
-def _rename(block: BindingBlock, names: Substitution) -> BindingBlock:
-    bindings = []
-    for binding in block.bindings:
-        value = names.part(binding.value)
-        var: Any = names.variables.get(binding.var, binding.var)
-        same = value is binding.value and var is binding.var
-        bindings.append(binding if same else replace(binding, var=var, value=value))
-    return replace(block, bindings=tuple(bindings))
 
 
 def _is(a: object, b: object) -> bool:

@@ -32,8 +32,13 @@ _names: dict[int, tuple[Any, str]] = {}
 def constant_text(data: numpy.ndarray) -> str:
     """Prints a constant, inline or as a reference."""
     if is_inline(data):
-        return f'R.{CONST}({_nested(data.tolist(), data.dtype)}, "{data.dtype.name}")'
+        return values_text(data)
     return f'{METADATA}["{_naming.get()(data)}"]'
+
+
+def values_text(data: numpy.ndarray) -> str:
+    """Prints a constant with all its values."""
+    return f'R.{CONST}({_nested(data.tolist(), data.dtype)}, "{data.dtype.name}")'
 
 
 def _name_to_read(data: numpy.ndarray) -> str:

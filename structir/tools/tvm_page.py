@@ -29,6 +29,20 @@ FORMS = (
         '`R.call_pure_packed("structir.call_dps", ...)`',
         "the function receives its operands and new arrays for its results",
     ),
+    (
+        "`R.layout_transform(x, index_map=lambda i, j: (i // 4, j, i % 4), pad_value=0)`",
+        "`R.nn.pad`, `R.reshape`, `R.permute_dims`, `R.reshape`",
+        "index maps that split, permute and fuse axes",
+    ),
+    (
+        "`R.const(3)` of dtype int32",
+        "`R.const(3)` of dtype int64",
+        "as an operand next to integers, their dtype; elsewhere a text of TVM gives a warning: "
+        'write `R.const(3, "int32")`',
+    ),
+    ("`R.null_value()`", "no argument", ""),
+    ('`I.GlobalVar("f")`', "the function `f` of the module", ""),
+    ("`R.func_ret_struct_info(info)`, `R.func_ret_value(y)`", "`-> info`, `return y`", ""),
     ('`metadata["relax.expr.Constant"][0]`', "the same", '`parse(text, constants={"...": [...]})`'),
 )
 

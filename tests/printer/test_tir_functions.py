@@ -220,7 +220,7 @@ class Module:
         ("with T.attr(x, 1): y[0] = x[0]", "no counterpart in kernels: `with T.attr"),
         ("z = T.match_buffer(w, (5,))", "no counterpart in kernels: `z = T.match_buffer"),
         ("T.call_extern('f', x)", "no counterpart in kernels: `T.call_extern"),
-        ("y[0] = T.exp10(x[0])", "unknown kernel function `T.exp10`"),
+        ("y[0] = T.popcount(x[0])", "unknown kernel function `T.popcount`"),
     ],
 )
 def test_a_form_without_counterpart_is_one_error_with_its_line(line, message):

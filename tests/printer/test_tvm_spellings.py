@@ -2,6 +2,7 @@
 
 import ast
 import re
+import warnings
 
 import numpy as np
 import pytest
@@ -196,6 +197,48 @@ def test_a_call_without_counterpart_names_the_reason_and_an_edit(spelling):
     assert spelling.note in message and spelling.edit in message
 
 
+INTEGERS = "x: R.Tensor((2,), 'int32'), y: R.Tensor((2,), 'int8')"
+
+
+def test_an_integer_constant_without_dtype_takes_the_dtype_of_integers_next_to_it():
+    for value in ("3", "[3, 4]"):
+        pair = [parsed(f"R.add(x, R.const({value}{d}))", INTEGERS) for d in ("", ", 'int32'")]
+        assert structir.structural_equal(*pair)
+    assert parsed("R.const(3)", INTEGERS)["main"].ret_struct_info.dtype == "int64"
+    with pytest.raises(DiagnosticError, match="dtype mismatch"):
+        parsed("R.add(y, R.const(300))", INTEGERS)
+
+
+@pytest.mark.parametrize("text", ["from tvm.script import relax as R\n", "", "import numpy\n"])
+def test_an_integer_constant_without_dtype_warns_in_a_text_of_tvm(text):
+    program_text = text + program("R.const(3)")
+    if "tvm" not in text:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            structir.parse(program_text)
+        return
+    with pytest.warns(
+        DiagnosticWarning, match=r"`R.const\(3\)` has dtype int64, where TVM has int32"
+    ):
+        structir.parse(program_text)
+
+
+def test_a_function_of_the_module_is_named_by_a_global_var():
+    text = "@I.ir_module\nclass Module:\n    @R.function\n"
+    text += "    def f(x: R.Tensor((2,))):\n        return x\n    @R.function\n"
+    text += "    def main(x: R.Tensor((2,))):\n        return {}(x)\n"
+    pair = [structir.parse(text.format(name)) for name in ("I.GlobalVar('f')", "cls.f")]
+    assert structir.structural_equal(*pair)
+
+
+def test_a_null_value_is_an_argument_that_is_left_out():
+    body = "y = R.null_value()\n    y = R.memory.view(x, (4, 3), {}, {})"
+    for names in (("R.null_value()", "R.tuple()"), ("y", "y")):
+        assert structir.structural_equal(
+            parsed(body.format(*names)), parsed("R.memory.view(x, (4, 3))")
+        )
+
+
 @pytest.mark.parametrize("call", ["R.hint_on_device(x, 'llvm')", "R.to_vdevice(x, 'cuda:0')"])
 def test_a_device_is_left_out_with_a_warning(call):
     with pytest.warns(DiagnosticWarning, match="is ignored: a program has no devices"):
@@ -203,10 +246,16 @@ def test_a_device_is_left_out_with_a_warning(call):
     assert structir.structural_equal(module, parsed("x"))
 
 
-@pytest.mark.parametrize("info", ["(3,), 'float32', 'llvm'", "(3,), vdevice='cuda:0:global'"])
-def test_a_device_in_an_annotation_is_rejected(info):
-    with pytest.raises(DiagnosticError, match=r"R\.Tensor: expected no device"):
-        parsed("y = p", f"p: R.Tensor({info})")
+@pytest.mark.parametrize("info", ["(3,), 'float32', 'llvm'", "(3,), 'float32', vdevice='cuda:0'"])
+def test_a_device_in_an_annotation_is_left_out_with_one_warning(info):
+    with pytest.warns(DiagnosticWarning) as caught:
+        module = parsed("y = p", f"p: R.Tensor({info}), q: R.Tensor({info})")
+    messages = [str(item.message) for item in caught]
+    assert len(messages) == 1 and "is ignored: a program has no devices" in messages[0]
+    assert structir.structural_equal(module, parsed("y = p", PLAIN_DEVICES))
+
+
+PLAIN_DEVICES = "p: R.Tensor((3,), 'float32'), q: R.Tensor((3,), 'float32')"
 
 
 def test_arguments_that_do_not_match_a_pattern_are_named():

@@ -13,7 +13,7 @@ import attrs
 from structir.analysis.deduction import deduce
 from structir.analysis.lattice import FAIL_L0, base_check
 from structir.errors import Diagnostic, DiagnosticError, ParseError, Span, StructInfoError, warn
-from structir.ir.dtype import DTYPES
+from structir.ir.dtype import DTYPES, is_int
 from structir.ir.expr import (
     Call,
     Constant,
@@ -37,6 +37,7 @@ from structir.printer import constants
 from structir.printer.parser.argument_unification import unify_arguments, unify_loop_arguments
 from structir.printer.parser.context import MISSING, Context
 from structir.printer.parser.forms import dtype_error, info_of, is_info, read_form
+from structir.printer.parser.index_maps import read_layout_transform
 from structir.printer.parser.kernels import read_kernel_call
 from structir.printer.parser.macros import Macro
 from structir.printer.parser.signatures import is_signature_call, read_signature_call
@@ -73,6 +74,8 @@ def _call(context: Context, node: ast.Call) -> Any:
                 return _call_of_language(context, node, rest)
             if head == "T":
                 return _size_function(context, node, rest)
+        if path == GLOBAL_VAR and context.module is not None:
+            return _global_var(context, node)
         rewritten = _read_as_counterpart(context, func, path, node)
         if rewritten is not None:
             return value_of(context, rewritten)
@@ -82,6 +85,19 @@ def _call(context: Context, node: ast.Call) -> Any:
         value = context.captured(node)
         return _python_float(context, node) if value is MISSING else value
     return _call_of_function(context, node)
+
+
+GLOBAL_VAR = "I.GlobalVar"  # TVM's spelling of `cls.f` outside of the class
+
+
+def _global_var(context: Context, node: ast.Call) -> Any:
+    """Parses `I.GlobalVar("f")` as `cls.f`."""
+    name = getattr(node.args[0], "value", None) if len(node.args) == 1 else None
+    if not isinstance(name, str):
+        message = f"expected the name of a function, found `{ast.unparse(node)}`"
+        raise context.error(node, message, '`I.GlobalVar("main")`', "E0106")
+    base = ast.copy_location(ast.Name("cls", ast.Load()), node)
+    return value_of(context, ast.copy_location(ast.Attribute(base, name, ast.Load()), node))
 
 
 def _read_as_counterpart(
@@ -154,6 +170,7 @@ def _call_of_op(context: Context, node: ast.Call, op: Op) -> Any:
         for index, item in enumerate(node.args):
             with context.expecting_sizes(index < len(of_sizes) and of_sizes[index]):
                 args.append(argument(context, item))
+        args = adapt_constants(args, node.args)
         for keyword in node.keywords:
             if keyword.arg is None:
                 raise unsupported(context, keyword, "write the arguments one by one")
@@ -218,6 +235,7 @@ def _call_of_function(context: Context, node: ast.Call) -> Any:
 
 OUT_INFOS = ("out_sinfo", "out_ty")
 CALL_DPS = "structir.call_dps"  # see interpret/extern.py
+ATTRS_TYPE_KEY = "attrs_type_key"  # TVM prints it for calls with attributes
 SINFO_ARGS = ("sinfo_args", "ty_args")  # the second as TVM 0.27 prints it
 
 
@@ -231,6 +249,8 @@ def _packed(context: Context, node: ast.Call) -> Call:
         raise context.error(node, message, f"`{example}`", "E0106")
     declared: Any = ()
     for keyword in node.keywords:
+        if keyword.arg == ATTRS_TYPE_KEY:
+            continue
         if keyword.arg not in SINFO_ARGS:
             message = f"unexpected keyword argument `{keyword.arg}`: expected `sinfo_args`"
             raise context.error(keyword, message, f"`{example}`", "E0106")
@@ -298,6 +318,8 @@ def _const(context: Context, node: ast.Call) -> Constant:
         raise context.error(node, message, 'write `R.const([1, 2], "float32")`', "E0106")
     value = values[0] if values else named["value"]
     dtype = values[1] if len(values) > 1 else named.get("dtype")
+    if dtype is None and context.module is not None:
+        context.module.untyped_constants.append(node)
     if dtype is not None and dtype not in DTYPES:
         raise dtype_error(context, node, dtype)
     try:
@@ -310,6 +332,29 @@ def _const(context: Context, node: ast.Call) -> Constant:
         why = error.diagnostics[0].message if isinstance(error, DiagnosticError) else str(error)
         raise ParseError(diagnostic.note(why)) from None
     return Constant(constant.data, constant.struct_info, context.source_map.span(node))
+
+
+def adapt_constants(args: list[Any], nodes: list[ast.expr]) -> list[Any]:
+    """Gives `R.const(3)`, an integer without a dtype, the dtype of another operand of integers."""
+    weak = [k for k, node in enumerate(nodes) if _is_untyped(node) and _is_integer(args[k])]
+    others = [a.struct_info.dtype for a in args if isinstance(a, Expr) and _is_integer(a)]
+    if not weak or len(others) == len(weak):
+        return args
+    strong = [arg for k, arg in enumerate(args) if k not in weak]
+    dtype = next(a.struct_info.dtype for a in strong if isinstance(a, Expr) and _is_integer(a))
+    converted = {k: constants.inline_constant(args[k].data, dtype) for k in weak}
+    fits = all((constant.data == args[k].data).all() for k, constant in converted.items())
+    return [converted.get(k, arg) for k, arg in enumerate(args)] if fits else args
+
+
+def _is_untyped(node: ast.expr) -> bool:
+    is_call = isinstance(node, ast.Call) and path_of(node.func) == f"R.{CONST}"
+    return is_call and len(node.args) == 1 and not node.keywords  # type: ignore[attr-defined]
+
+
+def _is_integer(value: Any) -> bool:
+    info = value.struct_info if isinstance(value, Expr) else None
+    return isinstance(info, TensorStructInfo) and info.dtype is not None and is_int(info.dtype)
 
 
 def _tuple_call(context: Context, node: ast.Call) -> Tuple:
@@ -397,10 +442,12 @@ def check_cast(value: Expr, info: StructInfo, span: Span, info_span: Span) -> No
 
 _FORM_RULES: dict[str, Callable[[Context, ast.Call], Any]] = {
     CONST: _const,
+    "null_value": lambda context, node: None,
     TUPLE: _tuple_call,
     CALL_PACKED: _packed,
     CALL_PURE_PACKED: _packed,
     "call_dps_packed": _dps_packed,
+    "layout_transform": read_layout_transform,
     CALL_KERNEL: read_kernel_call,
     MATCH_CAST: match_cast,
 }

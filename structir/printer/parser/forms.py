@@ -11,15 +11,15 @@ import attrs
 
 from structir.analysis.erasure import map_dims
 from structir.analysis.variables import free_symbols_in
-from structir.errors import DiagnosticError, ParseError
+from structir.errors import Diagnostic, DiagnosticError, ParseError, warn
 from structir.ir.axes import RowVar, UnresolvedAxes
 from structir.ir.dims import Poly
 from structir.ir.dtype import DTYPES, dtype_hint
-from structir.ir.expr import Expr, PrimValue, Var
+from structir.ir.expr import DataTypeImm, Expr, PrimValue, StringImm, Var
 from structir.ir.struct_info import OBJECT, ShapeStructInfo, StructInfo, TensorStructInfo
 from structir.printer.parser.context import MISSING, Context
 from structir.printer.parser.sizes import SIZE_EXAMPLE, is_number, size_of_string
-from structir.printer.parser.tvm_spellings import counterpart
+from structir.printer.parser.tvm_spellings import NO_DEVICES, TARGET, counterpart
 from structir.printer.parser.values import path_of, value_of
 from structir.printer.syntax import ANY_SIZE, INFO_OF_NAME, SyntaxForm, info_form
 
@@ -132,6 +132,9 @@ def _quoted(context: Context, node: ast.Constant) -> ast.expr:
 def is_info(node: ast.expr) -> bool:
     """Whether an expression has the syntax of a StructInfo."""
     path = path_of(node.func if isinstance(node, ast.Call) else node)
+    own = None if path is None else counterpart(path, node)
+    if own is not None:
+        return is_info(own)
     return path is not None and path.startswith("R.") and info_form(path[2:]) is not None
 
 
@@ -139,7 +142,7 @@ def read_form(context: Context, node: ast.Call, form: SyntaxForm) -> Any:
     """Parses a node by its syntax form."""
     fields: dict[str, Any] = {}
     if form.node is TensorStructInfo:
-        _reject_devices(context, node)
+        node = _without_devices(context, node)
     if form.rest:
         fields[form.fields[0].name] = _infos(context, _rest(node))
     else:
@@ -174,15 +177,30 @@ def read_form(context: Context, node: ast.Call, form: SyntaxForm) -> Any:
         raise context.error(node, first.message, first.hint, first.code) from None
 
 
-def _reject_devices(context: Context, node: ast.Call) -> None:
-    """Rejects `R.Tensor((n, 4), "float32", "cuda:0")`, as TVM names devices."""
+def _without_devices(context: Context, node: ast.Call) -> ast.Call:
+    """Returns `R.Tensor((n, 4), "float32", "cuda:0")` without the device, with a warning."""
     third = node.args[2:3] if len(node.args) == 3 else []
-    places = [item for item in third if isinstance(getattr(item, "value", None), str)]
-    places += [k.value for k in node.keywords if k.arg == "vdevice"]
-    for place in places:
-        message = f"R.Tensor: expected no device, found {ast.unparse(place)}"
-        hint = 'remove the device, and choose the target: `structir.compile(m, target="cuda")`'
-        raise context.error(place, message, hint, "E0106")
+    devices = [item for item in third if isinstance(getattr(item, "value", None), str)]
+    devices += [k.value for k in node.keywords if k.arg == "vdevice"]
+    if not devices:
+        return node
+    for device in devices:
+        _warn_of_device(context, device)
+    args = [item for item in node.args if item not in devices]
+    keywords = [k for k in node.keywords if k.arg != "vdevice"]
+    return ast.copy_location(ast.Call(node.func, args, keywords), node)
+
+
+def _warn_of_device(context: Context, device: ast.expr) -> None:
+    """Warns of a device that an annotation names, once per device and program."""
+    text = ast.unparse(device)
+    warned = set() if context.module is None else context.module.ignored_devices
+    if text in warned:
+        return
+    warned.add(text)
+    message = f"R.Tensor: the device {text} is ignored: {NO_DEVICES}"
+    hint = f"remove the device, and write {TARGET}"
+    warn(Diagnostic(message, context.source_map.span(device), hint=hint, code="E0101"))
 
 
 def _check_dtype(context: Context, node: ast.Call, fields: dict[str, Any]) -> None:
@@ -358,6 +376,8 @@ def static_of(context: Context, node: ast.expr) -> Any:
     if isinstance(node, ast.Tuple):
         return tuple([static_of(context, item) for item in node.elts])
     value = value_of(context, node)
+    if isinstance(value, StringImm | DataTypeImm):
+        return value.value
     if isinstance(value, Expr):
         message = f"expected a Python value, found `{ast.unparse(node)}`"
         hint = "write a number, a string, or a list, tuple or dict of them"

@@ -23,6 +23,7 @@ from structir.solver.program.refine_policy import POLICIES, REFINE
 
 ReadBody = Callable[[Context, list[ast.stmt]], Expr]
 IGNORED_OPTIONS = frozenset({"check_well_formed"})
+RESULT_DECLARATIONS = ("R.func_ret_struct_info", "R.func_ret_ty", "R.func_ret_type")
 TYPE_VAR = "TypeVar"  # TVM prints `n = TypeVar("n")` above a function
 
 
@@ -93,7 +94,8 @@ def read_signature(context: Context, node: ast.FunctionDef) -> FunctionSignature
                 _declare(context, item)
         with context.binding_sizes():
             params = tuple([_parameter(context, item) for item in args.args])
-        ret = None if node.returns is None else info_of(context, node.returns)
+        returns = node.returns or _declared_result(node)
+        ret = None if returns is None else info_of(context, returns)
     finally:
         context.declares_strings = False
     attributes = _attributes(context, node)
@@ -103,6 +105,20 @@ def read_signature(context: Context, node: ast.FunctionDef) -> FunctionSignature
         attributes[REFINE] = options[REFINE]
     ret = None if ret == OBJECT else ret
     return FunctionSignature(node.name, params, ret, options.get("pure", True), attributes, node)
+
+
+def is_result_declaration(node: ast.expr) -> bool:
+    """Whether a call is `R.func_ret_struct_info(info)`, or its later spelling."""
+    return isinstance(node, ast.Call) and path_of(node.func) in RESULT_DECLARATIONS
+
+
+def _declared_result(node: ast.FunctionDef) -> ast.expr | None:
+    """Returns the annotation that `R.func_ret_struct_info(info)` declares in the body."""
+    for item in node.body:
+        call = item.value if isinstance(item, ast.Expr) else None
+        if isinstance(call, ast.Call) and is_result_declaration(call) and len(call.args) == 1:
+            return call.args[0]
+    return None
 
 
 def _declare(context: Context, node: ast.Assign) -> None:
@@ -143,7 +159,10 @@ def _parameter(context: Context, node: ast.arg) -> Var:
     if dtype := dtype_of_scalar(node.annotation):
         return _dim_parameter(context, node, dtype)
     info = info_of(context, node.annotation)
-    if type(context.names.get(node.arg)) is Poly and node.arg in context.declared_dims:
+    dim = context.names.get(node.arg)
+    if isinstance(info, PrimStructInfo) and info.value is not None and info.value == dim:
+        return Var(node.arg, info, context.source_map.span(node))  # the name denotes the dim
+    if type(dim) is Poly and node.arg in context.declared_dims:
         message = f"`{node.arg}` is both a parameter and a symbolic dim"
         raise context.error(node, message, "rename the parameter or the dim", "E0124")
     var = Var(node.arg, info, context.source_map.span(node))

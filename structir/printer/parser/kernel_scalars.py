@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -78,7 +79,7 @@ PLAIN = (
 def scalar(scope: KernelScope, node: ast.expr, dtype: str | None = None) -> Scalar:
     """Parses an expression; literals take the expected dtype, or their default dtype."""
     value = read(scope, node)
-    if dtype is not None and value.dtype not in (dtype, *WEAK):
+    if dtype is not None and value.dtype not in (dtype, *WEAK) and not scope.promotes:
         message = f"expected {dtype}, found {value.dtype}: {ast.unparse(node)}"
         hint = f"convert it: `T.{dtype}({ast.unparse(node)})`"
         raise scope.wrong(node, message, hint, code="E0130")
@@ -105,9 +106,11 @@ def read(scope: KernelScope, node: ast.expr) -> Scalar:
 
 
 def resolve_dtype(scope: KernelScope, weak: Scalar, dtype: str, node: ast.AST) -> Scalar:
-    """Gives an expression of weak dtype a dtype; returns any other unchanged."""
-    if weak.dtype not in WEAK or (weak.dtype == dtype):
+    """Gives an expression of weak dtype a dtype; converts any other where the scope promotes."""
+    if weak.dtype == dtype or (weak.dtype not in WEAK and not scope.promotes):
         return weak
+    if weak.dtype not in WEAK:
+        return Apply("cast", (weak,), dtype, weak.span)
     if weak.dtype == "float" and not is_float(dtype):
         message = f"expected {dtype}, found the float {ast.unparse(node)}"
         hint = f"convert the other operand: `T.{WEAK['float']}(...)`"
@@ -266,6 +269,8 @@ def _apply_function(
 def _common(scope: KernelScope, node: ast.AST, args: Sequence[Scalar]) -> str:
     """Returns the common dtype of operands; raises ParseError if they differ."""
     strong = list(dict.fromkeys(arg.dtype for arg in args if arg.dtype not in WEAK))
+    if scope.promotes:
+        strong = _promoted(strong, any(arg.dtype == "float" for arg in args))
     if len(strong) > 1:
         message = f"dtype mismatch: operands of {ast.unparse(node)} are {' and '.join(strong)}"
         hint = f"convert one operand: `T.{_wider(strong)}(...)`; there is no implicit promotion"
@@ -273,6 +278,16 @@ def _common(scope: KernelScope, node: ast.AST, args: Sequence[Scalar]) -> str:
     if strong:
         return str(strong[0])
     return "float" if any(arg.dtype == "float" for arg in args) else "int"
+
+
+def _promoted(dtypes: list[str], has_float: bool) -> list[str]:
+    """Returns the dtype to which TVM converts operands: floats before integers, then the widest."""
+    floats = [dtype for dtype in dtypes if is_float(dtype)]
+    if has_float and dtypes and not floats:
+        floats = [WEAK["float"]]
+    if not floats and len(dtypes) < 2:
+        return dtypes
+    return [max(floats or dtypes, key=lambda dtype: (int(re.sub(r"\D", "", dtype) or 1), dtype))]
 
 
 def _wider(dtypes: Sequence[str]) -> str:

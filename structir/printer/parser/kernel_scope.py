@@ -35,6 +35,7 @@ class KernelScope:
         self.depth = 0  # of loops
         self.is_partitioned = False  # whether T.part splits the kernel
         self.has_threads = False  # whether it is a GPU kernel
+        self.promotes = False  # whether operands are converted to a common dtype, as in TVM
 
     # ---- errors
 

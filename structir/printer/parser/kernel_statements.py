@@ -154,7 +154,7 @@ def _assign(scope: KernelScope, node: ast.Assign) -> KernelStatement:
 def _value_for(scope: KernelScope, node: ast.expr, dtype: str | None) -> Scalar:
     """Parses the value assigned to a name; a literal takes the dtype of the name."""
     value = read(scope, node)
-    if dtype is None or value.dtype not in ("int", "float"):
+    if dtype is None or (value.dtype not in ("int", "float") and not scope.promotes):
         return scalar(scope, node)
     return resolve_dtype(scope, value, dtype, node)
 

@@ -44,9 +44,13 @@ def _called(node: ast.expr) -> ast.expr:
     return node.func if isinstance(node, ast.Call) else node
 
 
-def read_kernel(context: Context, node: ast.FunctionDef) -> Kernel:
-    """Parses a kernel; errors in its body are recorded in the context."""
+def read_kernel(context: Context, node: ast.FunctionDef, promotes: bool = False) -> Kernel:
+    """Parses a kernel; errors in its body are recorded in the context.
+
+    With `promotes`, operands are converted to a common dtype, as in functions of TVM.
+    """
     scope = KernelScope(context, node.name)
+    scope.promotes = promotes
     args = node.args
     if args.vararg or args.kwarg or args.kwonlyargs or args.defaults or args.posonlyargs:
         hint = 'write every parameter as `x: R.Tensor(("n",), "float32")`'

@@ -136,7 +136,7 @@ def _scope_of(context: Context, macro: Macro, arguments: dict[str, Any]) -> Iter
     context.names, context.infos, context.undo = {}, {}, []
     context.outputs = None if context.outputs is None else frozenset()
     context.source_map, context.macros = macro.source_map, (*context.macros, macro)
-    context.branch_annotations, context.evaluated_names = {}, frozenset()
+    context.declarations, context.evaluated_names = {}, frozenset()
     if macro.values is not None:
         context.module = context.module.around_macro(macro.values())
     try:
@@ -150,7 +150,7 @@ def _scope_of(context: Context, macro: Macro, arguments: dict[str, Any]) -> Iter
 
 SWAPPED = (
     *("names", "infos", "undo", "outputs", "source_map", "macros", "module", "caller_names"),
-    *("branch_annotations", "evaluated_names"),
+    *("declarations", "evaluated_names"),
 )
 
 

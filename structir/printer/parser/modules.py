@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 
-from structir.errors import DiagnosticError
+from structir.errors import Diagnostic, DiagnosticError, warn
 from structir.ir.expr import Constant, Function, GlobalVar
 from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
@@ -33,6 +33,7 @@ from structir.printer.parser.macros import Macro, check_macro, expand, is_macro,
 from structir.printer.parser.statements import read_body, read_result
 from structir.printer.parser.static_values import static_value
 from structir.printer.parser.tir_functions import is_tir_function, kernel_syntax
+from structir.printer.parser.tvm_spellings import uses_spellings
 from structir.printer.parser.unrolling import Expansion
 from structir.printer.parser.values import AT_MODULE_LEVEL, path_of, unsupported
 from structir.printer.syntax import IR_MODULE, MODULE_ATTRS
@@ -81,6 +82,9 @@ class ModuleContext:
         self.functions: dict[str, Function] = {}
         self.kernel_nodes: dict[str, ast.FunctionDef] = {}
         self.kernels: dict[str, Kernel] = {}
+        self.tir_functions: set[str] = set()
+        self.untyped_constants: list[ast.Call] = []
+        self.ignored_devices: set[str] = set()  # that a warning names
         self.members: dict[str, None] = {}  # functions and kernels in source order
         self.declarations: list[ast.stmt] = []  # of dims, above functions
         self.macros: dict[str, Macro] = {}
@@ -188,7 +192,9 @@ class ModuleContext:
     def read(self, tree: ast.Module) -> IRModule:
         """Parses the module of a text; raises all independent errors at once."""
         self.collect(tree.body)
-        for node in self.nodes.values() if self.declarations else ():
+        for node in (
+            (*self.nodes.values(), *self.kernel_nodes.values()) if self.declarations else ()
+        ):
             self.declare_dims(node)
         for name, node in self.kernel_nodes.items():
             self.read_kernel(name, node)
@@ -198,6 +204,7 @@ class ModuleContext:
             self.read_function(name)
         self.raise_diagnostics()
         self.reparse_cycles()
+        self.warn_of_constants(tree)
         if self.imports.functions and self.single in self.functions:
             function = self.functions[self.single]
             return IRModule({self.single: with_local_functions(function, self.imports.functions)})
@@ -210,6 +217,19 @@ class ModuleContext:
         if self.errors:
             diagnostics = [d for error in self.errors for d in error.diagnostics]
             raise type(self.errors[0])(dict.fromkeys(diagnostics))
+
+    def warn_of_constants(self, tree: ast.Module) -> None:
+        """Warns that integers without a dtype are int64, where a text is written for TVM."""
+        for node in self.untyped_constants:
+            value = node.args[0] if node.args else node.keywords[0].value
+            texts = [n for n in ast.walk(value) if isinstance(n, ast.Constant)]
+            is_integer = all(type(n.value) is int for n in texts)
+            if is_integer and texts and uses_spellings(tree):
+                text = ast.unparse(node)
+                message = f"`{text}` has dtype int64, where TVM has int32"
+                hint = f'write the dtype: `R.const({ast.unparse(value)}, "int32")`'
+                warn(Diagnostic(message, self.source_map.span(node), hint=hint, code="E0101"))
+                return
 
     def collect(self, nodes: list[ast.stmt]) -> None:
         """Collects the functions; skips imports, docstrings and the `__main__` block."""
@@ -228,6 +248,7 @@ class ModuleContext:
             self.aliases.add(node.name)
             self.collect(node.body)
         elif isinstance(node, ast.FunctionDef) and is_tir_function(node):
+            self.tir_functions.add(node.name)
             self.member(context, kernel_syntax(context, node))
         elif isinstance(node, ast.FunctionDef) and (is_function(node) or is_kernel(node)):
             if node.name in self.members:
@@ -304,7 +325,7 @@ class ModuleContext:
         """Parses one kernel in a new context."""
         context = Context(self.source_map, self, name)
         try:
-            kernel = read_kernel(context, node)
+            kernel = read_kernel(context, node, name in self.tir_functions)
         except DiagnosticError as error:
             context.report(error, node)
         if context.errors:

@@ -13,9 +13,20 @@ from structir.analysis.substitution import Substitution
 from structir.build import BuilderScope
 from structir.errors import Diagnostic, DiagnosticError, ParseError
 from structir.ir.dims import Poly
-from structir.ir.expr import ATOMS, DataflowVar, Expr, If, SeqExpr, Tuple, TupleGetItem, Var
+from structir.ir.dtype import is_float
+from structir.ir.expr import (
+    ATOMS,
+    DataflowVar,
+    Expr,
+    If,
+    PrimValue,
+    SeqExpr,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
 from structir.ir.node import replace
-from structir.ir.struct_info import OBJECT, StructInfo, TupleStructInfo
+from structir.ir.struct_info import OBJECT, PrimStructInfo, StructInfo, TupleStructInfo
 from structir.printer.parser.calls import match_cast
 from structir.printer.parser.chunked_parse import LineRun
 from structir.printer.parser.context import (
@@ -26,7 +37,11 @@ from structir.printer.parser.context import (
     Declaration,
 )
 from structir.printer.parser.forms import info_of
-from structir.printer.parser.functions import is_declaration, local_function
+from structir.printer.parser.functions import (
+    is_declaration,
+    is_result_declaration,
+    local_function,
+)
 from structir.printer.parser.macros import Macro
 from structir.printer.parser.prim_sizes import bind_prim_sizes
 from structir.printer.parser.requirements import require
@@ -35,6 +50,8 @@ from structir.printer.parser.unrolling import alias_of, assign, iterations
 from structir.printer.parser.values import argument, operand, path_of, unsupported, value_of
 from structir.printer.syntax import DATAFLOW, FUNC_ATTR, MATCH_CAST, OUTPUT, REQUIRE
 
+NULL_VALUE = "R.null_value"  # TVM passes it for an argument that is left out
+FUNC_RET_VALUE = "func_ret_value"  # `R.func_ret_value(y)` is `return y` in TVM
 HINTS: dict[type[ast.AST], str] = {
     ast.While: "call a recursive function of the module, or use `R.scan`",
     ast.AugAssign: "bind the result to a name: `y = y + x`",
@@ -133,6 +150,9 @@ def bind(
     if isinstance(value, ast.Name) and context.names_module(value):
         context.module.aliases.add(name)
         return None
+    if isinstance(value, ast.Call) and path_of(value.func) == NULL_VALUE:
+        context.define(name, None)  # an argument that is left out
+        return None
     alias = alias_of(context, value) if annotation is None else None
     if alias is not None:
         context.define(name, alias)
@@ -175,6 +195,7 @@ def bound(
     declared: StructInfo | None = None,
 ) -> Var:
     """Binds a value to a new variable; strict parsing checks undecided annotations at run time."""
+    value = _typed(value, annotation)
     if annotation is not None and context.strict and annotation != OBJECT:
         inferred = deduce(value)
         check = base_check(annotation, inferred)
@@ -183,6 +204,15 @@ def bound(
             span = context.source_map.span(node)
             return context.emit_cast(atom, annotation, span, name, node)
     return context.emit(value, name, node, annotation, declared)
+
+
+def _typed(value: Expr, annotation: StructInfo | None) -> Expr:
+    """Returns a number in the dtype of its annotation: `d: R.Prim("float64") = 1.5`."""
+    if not isinstance(value, PrimValue) or not isinstance(annotation, PrimStructInfo):
+        return value
+    if type(value.value) is not float or not is_float(annotation.dtype):
+        return value
+    return PrimValue(value.value, PrimStructInfo(annotation.dtype), value.span)
 
 
 def _unpack(context: Context, target: ast.Tuple | ast.List, value: ast.expr) -> None:
@@ -243,7 +273,7 @@ def _expression(context: Context, node: ast.Expr) -> None:
             return None
     if isinstance(value, ast.Call):
         path = path_of(value.func)
-        if path == f"R.{FUNC_ATTR}":
+        if path == f"R.{FUNC_ATTR}" or is_result_declaration(value):
             return None
         if path == f"R.{REQUIRE}":
             return require(context, value)
@@ -471,6 +501,8 @@ def read_body(context: Context, nodes: Sequence[ast.stmt]) -> Expr:
     """Parses the statements of a function and returns its result."""
     nodes = _until_return(context, nodes)
     last = nodes[-1]
+    if isinstance(last, ast.Expr) and _is_call(last.value, FUNC_RET_VALUE):
+        last = ast.copy_location(ast.Return(*last.value.args[:1]), last)  # type: ignore[attr-defined]
     if not isinstance(last, ast.Return) or last.value is None:
         hint = "end the function with `return y`, or with several values: `return y, z`"
         message = "expected `return` with a value as the last statement of a function"

@@ -10,56 +10,29 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
 
 from structir.ir.dtype import DTYPES, is_float
+from structir.ir.kernel import computed_in
 from structir.printer.parser.context import Context
+from structir.printer.parser.tir_scalars import ScalarTranslation, TooLargeError
 from structir.printer.parser.values import path_of
 from structir.printer.syntax import KERNEL, TIR_FUNCTION
 
 LOOPS = frozenset({"serial", "parallel", "vectorized", "unroll", "thread_binding"})
 BLOCKS = frozenset({"block", "sblock"})
-ALLOCATIONS = frozenset({"alloc_buffer", "sblock_alloc_buffer", "alloc_tensor"})
+ALLOCATIONS = frozenset(
+    {"alloc_buffer", "sblock_alloc_buffer", "alloc_tensor", "alloc_local", "alloc_shared"}
+)
 IGNORED = frozenset(
     {"reads", "writes", "func_attr", "evaluate", "block_attr", "sblock_attr", "attr"}
 )
 SPATIAL, REDUCTION = "S", "R"
-MAX_REPEATED = 500  # nodes of an expression
+DIM_FUNCTIONS = frozenset({"Var", "SizeVar", "var", "dynamic"})  # `n = T.Var("n", "int64")`
 AXES = {"spatial": SPATIAL, "reduce": REDUCTION, "S": SPATIAL, "R": REDUCTION}
-BINARY: dict[str, ast.operator] = {
-    "floordiv": ast.FloorDiv(),
-    "floormod": ast.Mod(),
-    "pow": ast.Pow(),
-    "power": ast.Pow(),
-    "shift_left": ast.LShift(),
-    "shift_right": ast.RShift(),
-    "bitwise_and": ast.BitAnd(),
-    "bitwise_or": ast.BitOr(),
-    "bitwise_xor": ast.BitXor(),
-    "Add": ast.Add(),
-    "Sub": ast.Sub(),
-    "Mul": ast.Mult(),
-    "FloorDiv": ast.FloorDiv(),
-    "FloorMod": ast.Mod(),
-}
-COMPARISONS: dict[str, ast.cmpop] = {
-    "LT": ast.Lt(),
-    "LE": ast.LtE(),
-    "GT": ast.Gt(),
-    "GE": ast.GtE(),
-    "EQ": ast.Eq(),
-    "NE": ast.NotEq(),
-}
-PYTHON_NAMES = {"max": "max", "min": "min", "Max": "max", "Min": "min", "abs": "abs", "fabs": "abs"}
-LARGEST = {  # of floats
-    "float16": 65504.0,
-    "bfloat16": 3.3895313892515355e38,
-    "float32": 3.4028234663852886e38,
-    "float64": 1.7976931348623157e308,
-}
 
 
 def is_tir_function(node: ast.stmt) -> bool:
@@ -144,7 +117,7 @@ class _Translation:
         if shape is None:
             raise self.wrong(node, "expected the shape of a buffer", '`T.Buffer((n,), "float32")`')
         sizes = shape.elts if isinstance(shape, ast.Tuple | ast.List) else [shape]
-        plain = ast.Tuple([self.value(size) for size in sizes], ast.Load())
+        plain = ast.Tuple([self.value(size, of_sizes=True) for size in sizes], ast.Load())
         function = ast.parse("R.Tensor", mode="eval").body
         tensor: ast.expr = _located(ast.Call(function, [plain, dtype], []), node)
         return tensor
@@ -189,11 +162,11 @@ class _Translation:
                 return self.with_block(node, call)
             case ast.Assign(targets=[target], value=value):
                 return self.assignment(node, target, value)
-            case ast.AnnAssign(target=ast.Name(), value=ast.expr() as value):
-                return self.assignment(node, node.target, value)
-            case ast.AugAssign():
-                target, value = self.value(node.target), self.value(node.value)
-                return [_located(ast.AugAssign(target, node.op, value), node)]  # type: ignore[arg-type]
+            case ast.AnnAssign(target=ast.Name(), annotation=kind, value=value):
+                return self.declaration(node, path_of(kind) or "", value)
+            case ast.AugAssign(target=target, op=operator, value=value):
+                source = ast.parse(ast.unparse(target), mode="eval").body
+                return self.assignment(node, target, ast.BinOp(source, operator, value))
             case ast.If():
                 then, other = (self.finished(self.block(b)) for b in (node.body, node.orelse))
                 return [_located(ast.If(self.value(node.test), then, other), node)]
@@ -294,6 +267,22 @@ class _Translation:
                 loops |= {loop: self.loops[loop] for loop in mentioned if loop in self.loops}
         return loops
 
+    def declaration(self, node: ast.AnnAssign, kind: str, value: ast.expr | None) -> list[Item]:
+        """Translates `t: T.float32 = value`; without a value, the scalar is 0."""
+        dtype = kind.removeprefix("T.")
+        if dtype not in DTYPES:
+            return self.assignment(node, node.target, value) if value is not None else []
+        converted: ast.expr = ast.Call(
+            ast.parse(f"T.{dtype}", mode="eval").body, [value or ast.Constant(0)], []
+        )
+        if value is None and dtype == "bool":
+            converted = ast.Constant(False)
+        scalar = ast.Call(ast.parse(f"T.{computed_in(dtype)}", mode="eval").body, [], [])
+        scalar.args = [
+            self.value(_located(converted, node)) if value is None else self.value(value)
+        ]
+        return [_located(ast.Assign([node.target], scalar), node)]
+
     def assignment(self, node: ast.stmt, target: ast.expr, value: ast.expr) -> list[Item]:
         """Translates a declaration of a dim or buffer, or an assignment."""
         name = target.id if isinstance(target, ast.Name) else ""
@@ -310,9 +299,14 @@ class _Translation:
             function = ast.parse("T.empty", mode="eval").body
             scratch = ast.Call(function, tensor.args, [])
             return [_located(ast.Assign([target], scratch), node)]
-        if name and isinstance(value, ast.Call) and not value.args and _scalar_path(value.func):
-            declaration = ast.parse(f"{name} = T.int64()").body[0]
-            self.dims.append(_located(declaration, node))
+        pairs = [(target, value)]
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+            pairs = list(zip(target.elts, value.elts, strict=False))
+        if all(_declares_dim(value) for _, value in pairs):
+            self.dims += [
+                _located(ast.parse(f"{ast.unparse(dim)} = T.int64()").body[0], node)
+                for dim, _ in pairs
+            ]
             return []
         if name:
             return [_located(ast.Assign([target], self.value(value)), node)]
@@ -320,125 +314,15 @@ class _Translation:
 
     # ---- scalar expressions
 
-    def value(self, node: ast.expr) -> ast.expr:
+    def value(self, node: ast.expr, of_sizes: bool = False) -> ast.expr:
         """Translates a scalar expression; axes of blocks become their values."""
+        translation = ScalarTranslation(self.axes, of_sizes)
         try:
-            scalar: ast.expr = _located(_Scalars(self.axes).visit(copy.deepcopy(node)), node)
-        except _TooLargeError:
+            scalar: ast.expr = _located(translation.visit(copy.deepcopy(node)), node)
+        except TooLargeError:
             hint = "bind the dividend to a name: `q = ...`"
             raise self.wrong(node, "the operand of a division is too large", hint) from None
         return scalar
-
-
-class _TooLargeError(Exception):
-    """An operand that would be written several times is too large."""
-
-
-class _Scalars(ast.NodeTransformer):
-    """Rewrites scalar functions of TIR as those of kernels."""
-
-    def __init__(self, axes: Mapping[str, ast.expr]) -> None:
-        self.axes = axes
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        value = self.axes.get(node.id)
-        return node if value is None else copy.deepcopy(value)
-
-    def visit_Call(self, node: ast.Call) -> ast.expr:
-        path = path_of(node.func) or ""
-        if not path.startswith("T."):
-            return self.generic_visit(node)  # type: ignore[return-value]
-        name, args = path.removeprefix("T."), [self.visit(arg) for arg in node.args]
-        rewrite = _REWRITES.get(name)
-        if rewrite is not None:
-            return rewrite(args)
-        if name in DTYPES and len(args) == 1:
-            return _converted(name, args[0])
-        if name in BINARY and len(args) == 2:
-            return ast.BinOp(args[0], BINARY[name], args[1])
-        if name in COMPARISONS and len(args) == 2:
-            return ast.Compare(args[0], [COMPARISONS[name]], [args[1]])
-        if name in PYTHON_NAMES:
-            return ast.Call(ast.Name(PYTHON_NAMES[name], ast.Load()), args, [])
-        return ast.Call(node.func, args, [])
-
-
-def _converted(dtype: str, value: ast.expr) -> ast.expr:
-    """Returns a number in a dtype: a literal takes the dtype of the other operand."""
-    sign = value.operand if isinstance(value, ast.UnaryOp) else value
-    if isinstance(sign, ast.Constant) and type(sign.value) in (int, float):
-        number = ast.literal_eval(value)
-        literal = ast.Constant(float(number) if is_float(dtype) else number)
-        return literal if number >= 0 else ast.UnaryOp(ast.USub(), _absolute(literal))
-    if isinstance(value, ast.Call) and path_of(value.func) == "float":
-        return value
-    computed = {"float16": "float32", "bfloat16": "float32"}.get(dtype, dtype)
-    if isinstance(sign, ast.Constant) and isinstance(sign.value, str):  # T.float32("inf")
-        return ast.Call(ast.Name("float", ast.Load()), [sign], [])
-    return ast.Call(ast.parse(f"T.{computed}", mode="eval").body, [value], [])
-
-
-def _absolute(literal: ast.Constant) -> ast.Constant:
-    return ast.Constant(-literal.value)  # type: ignore[operator]
-
-
-def _choice(args: list[ast.expr]) -> ast.expr:
-    condition, then, otherwise = args
-    return ast.IfExp(condition, then, otherwise)
-
-
-def _toward_zero(operator: ast.operator) -> Callable[[list[ast.expr]], ast.expr]:
-    """Returns the rewriting of a division or remainder that is rounded toward zero."""
-
-    def rewrite(args: list[ast.expr]) -> ast.expr:
-        left, right = args
-        if sum(1 for _ in ast.walk(left)) > MAX_REPEATED:  # the dividend occurs three times
-            raise _TooLargeError
-        positive = ast.Compare(left, [ast.GtE()], [ast.Constant(0)])
-        negated = ast.UnaryOp(ast.USub(), copy.deepcopy(left))
-        other = ast.UnaryOp(ast.USub(), ast.BinOp(negated, operator, copy.deepcopy(right)))
-        return ast.IfExp(positive, ast.BinOp(copy.deepcopy(left), operator, right), other)
-
-    return rewrite
-
-
-def _limit(sign: int) -> Callable[[list[ast.expr]], ast.expr]:
-    def rewrite(args: list[ast.expr]) -> ast.expr:
-        dtype = str(getattr(args[0], "value", ""))
-        if is_float(dtype):
-            largest: float = LARGEST[dtype]
-        else:
-            bits = int(dtype.lstrip("uint") or 64)
-            unsigned = dtype.startswith("u")
-            largest = (1 << (bits - (not unsigned))) - 1
-            if sign < 0:
-                return _converted("int64", ast.Constant(0 if unsigned else -largest - 1))
-        literal = ast.Constant(largest)
-        return literal if sign > 0 else ast.UnaryOp(ast.USub(), literal)
-
-    return rewrite
-
-
-_REWRITES: dict[str, Callable[[list[ast.expr]], ast.expr]] = {
-    "if_then_else": _choice,
-    "Select": _choice,
-    "And": lambda args: ast.BoolOp(ast.And(), args),
-    "Or": lambda args: ast.BoolOp(ast.Or(), args),
-    "Not": lambda args: ast.UnaryOp(ast.Not(), args[0]),
-    "likely": lambda args: args[0],
-    "Cast": lambda args: _converted(str(getattr(args[0], "value", "")), args[1]),
-    "cast": lambda args: _converted(str(getattr(args[1], "value", "")), args[0]),
-    "FloatImm": lambda args: _converted(str(getattr(args[0], "value", "")), args[1]),
-    "IntImm": lambda args: args[1],
-    "truncdiv": _toward_zero(ast.FloorDiv()),
-    "Div": _toward_zero(ast.FloorDiv()),
-    "truncmod": _toward_zero(ast.Mod()),
-    "Mod": _toward_zero(ast.Mod()),
-    "max_value": _limit(1),
-    "min_value": _limit(-1),
-    "infinity": lambda args: ast.parse("float('inf')", mode="eval").body,
-    "nan": lambda args: ast.parse("float('nan')", mode="eval").body,
-}
 
 
 def _called(node: ast.AST | None, name: str) -> bool:
@@ -450,8 +334,12 @@ def _is_ignored(func: ast.expr) -> bool:
     return (path_of(func) or "").removeprefix("T.") in IGNORED
 
 
-def _scalar_path(func: ast.expr) -> bool:
-    return (path_of(func) or "").removeprefix("T.") in DTYPES
+def _declares_dim(node: ast.expr) -> bool:
+    """Whether a value is `T.int64()`, `T.int32(is_size_var=True)` or a similar declaration."""
+    if not isinstance(node, ast.Call):
+        return False
+    name = (path_of(node.func) or "").removeprefix("T.")
+    return (name in DTYPES and not node.args) or name in DIM_FUNCTIONS
 
 
 def _argument(node: ast.stmt, name: str) -> ast.expr | None:

@@ -57,6 +57,9 @@ TARGET = '`structir.compile(module, target="cuda")`'
 # The order is that of the page.
 SPELLINGS: tuple[Spelling, ...] = (
     Spelling("R.Any", "R.Object"),
+    Spelling("I.StringType()", "R.Object"),
+    Spelling("R.emit(value)", "value"),
+    Spelling("R.emit_match_cast(value, info)", "R.match_cast(value, info)"),
     Spelling("relax.TensorStructInfo(*args, **options)", "R.Tensor(*args, **options)"),
     Spelling("relax.ShapeStructInfo(*args, **options)", "R.Shape(*args, **options)"),
     Spelling("relax.TupleStructInfo(fields)", "R.Tuple(fields)"),
@@ -97,9 +100,8 @@ SPELLINGS: tuple[Spelling, ...] = (
         "sinfo_args=R.Tuple())",
         "a function with this call has `pure=False`; for sizes write `R.require`",
     ),
-    Spelling("R.hint_on_device(x, *device)", "x", NO_DEVICES, TARGET, warns=True),
-    Spelling("R.to_vdevice(x, *device)", "x", NO_DEVICES, TARGET, warns=True),
-    Spelling("R.null_value()", note="values are not optional", edit="leave the argument out"),
+    Spelling("R.hint_on_device(x, *device, **options)", "x", NO_DEVICES, TARGET, warns=True),
+    Spelling("R.to_vdevice(x, *device, **options)", "x", NO_DEVICES, TARGET, warns=True),
     Spelling("R.make_closure(*args)", note="closures are functions", edit=FUNCTION),
     Spelling(
         "R.invoke_closure(f, args)",
@@ -148,11 +150,6 @@ SPELLINGS: tuple[Spelling, ...] = (
         "the function receives copies",
     ),
     Spelling(
-        "R.layout_transform(x, index_map)",
-        note="there is no op for index maps",
-        edit="`R.permute_dims(R.reshape(x, (n // 4, 4)), (1, 0))`",
-    ),
-    Spelling(
         "R.vision.non_max_suppression(*args)",
         note="there is no op with this interface",
         edit="`R.vision.all_class_non_max_suppression(boxes, scores, ...)`",
@@ -163,6 +160,7 @@ SPELLINGS: tuple[Spelling, ...] = (
         edit="write the arithmetic with `R.exp`, `R.multiply` and `R.concat`",
     ),
 )
+PAD, RESHAPE, PERMUTE = "nn.pad", "reshape", "permute_dims"  # the ops of `R.layout_transform`
 VALUES = {"nn.pad": {"replicate": "edge"}}  # of attributes, by op
 RENAMED = {"out_ty": "out_sinfo", "ty_args": "sinfo_args"}  # keyword arguments
 SEQUENCES = ("R.shape", "R.tuple")
@@ -180,6 +178,22 @@ def spelling_of(path: str) -> Spelling | None:
     if dtype := _scalar(path):
         return Spelling(f"T.{dtype}(value)", "value")
     return spellings().get(path)
+
+
+def uses_spellings(tree: ast.AST) -> bool:
+    """Whether a text imports TVM or has one of its spellings."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            modules = [getattr(node, "module", None), *[alias.name for alias in node.names]]
+            if any(str(name).partition(".")[0] == "tvm" for name in modules):
+                return True
+        elif isinstance(node, ast.keyword) and node.arg in RENAMED:
+            return True
+        elif isinstance(node, ast.Attribute):
+            path = path_of(node) or ""
+            if path in spellings() or path.startswith((*PREFIXES, "T.prim_func")):
+                return True
+    return False
 
 
 def _scalar(path: str) -> str | None:
