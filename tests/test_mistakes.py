@@ -12,6 +12,7 @@ import structir
 from structir import passes
 from structir.distributed import plan, shard
 from structir.errors import DiagnosticError, ShapeMismatchError, StructIRError
+from structir.interpret import register_extern
 from structir.ir import BlockBuilder, Var, find_op
 from structir.ir.struct_info import TensorStructInfo
 from structir.script import R
@@ -221,21 +222,61 @@ def test_calls(main, words: str) -> None:  # type: ignore[no-untyped-def]
             function(*CALLS[words])
 
 
-def test_arguments_by_name_are_one_message_however_a_function_runs() -> None:
+WRONG_NAMES: Any = [
+    ((A,), {"v": B}, "unexpected keyword argument `v`: expected one of x, w\n.*`main.x, w.`"),
+    ((A,), {"ww": B}, "unexpected keyword argument `ww`: .*\n.*did you mean `w`"),
+    ((A, B), {"w": B}, "parameter `w`: expected one argument, found two\n.*remove `w=...`"),
+    ((), {"w": B}, "expected 2 arguments, found 1: missing `x`\n.*`main.x, w.`"),
+]
+
+
+def test_arguments_by_name_are_the_same_however_a_function_runs() -> None:
     text = PROGRAM.script()
     rows = HEAD.replace('("n", 4)', '("*n", 4)') + "    return R.matmul(x, w)\n"
     impure = HEAD.replace("@R.function", "@R.function(pure=False)")
     host = impure + '    return R.call_packed("none", x, w, sinfo_args=R.Object)\n'
+    register_extern("none", lambda x, w: x @ w)
     functions = [structir.compile(structir.parse(form))["main"] for form in (text, rows, host)]
+    functions += [partial(structir.interpret, structir.parse(host), "main")]
+    functions += [structir.compile(PROGRAM), structir.compile(PROGRAM, eager_first=True)]
     functions += [partial(structir.interpret, PROGRAM, "main"), shard(PROGRAM, grid=(2, 1))]
     for function in functions:
-        message = r"`w`; pass arguments by position: `main\(x, w\)` \[E0001\]$"
-        with pytest.raises(StructIRError, match=message):
-            function(A, w=B)
-    for function in functions[1:]:
+        expected = function(A, B)
+        for args, names in (((A,), {"w": B}), ((), {"x": A, "w": B}), ((), {"w": B, "x": A})):
+            assert np.array_equal(function(*args, **names), expected)
+        for args, names, message in WRONG_NAMES:
+            with pytest.raises(DiagnosticError, match=rf"\[E0704\]: main: {message}"):
+                function(*args, **names)
+    for function in (*functions[1:4], *functions[6:]):
         with pytest.raises(StructIRError, match="main: unexpected keyword argument `out`"):
             function(A, B, out=A)
     with pytest.raises(ShapeMismatchError, match="out: expected an array, or one for each"):
         functions[0](A, B, out=3)
     with pytest.raises(StructIRError, match="num_threads must be a positive integer, found 'two'"):
         structir.compile(PROGRAM, num_threads="two")
+
+
+def test_an_executable_calls_its_only_public_function() -> None:
+    several = structir.parse("""
+@I.ir_module
+class Module:
+    @R.function(private=True)
+    def helper(x: R.Tensor(("n",), "float32")):
+        return R.exp(x)
+    @R.function
+    def first(x: R.Tensor(("n",), "float32")):
+        return Module.helper(x)
+    @R.function
+    def second(out: R.Tensor(("n",), "float32"), name: R.Tensor(("n",), "float32")):
+        return R.add(out, name)
+""")
+    x = np.ones(3, np.float32)
+    one = several.with_functions({n: several[n] for n in ("helper", "first")})
+    for exe in (structir.compile(one), structir.compile(one, eager_first=True)):
+        assert np.allclose(exe(x=x), np.e)
+    exe = structir.compile(several)
+    assert np.array_equal(exe["second"](name=x, out=x), exe["second"](x, x))
+    message = 'expected one public function, found first, second\n.*`exe\\["first"\\]'
+    for module in (exe, structir.compile(several, eager_first=True)):
+        with pytest.raises(DiagnosticError, match=message):
+            module(x)

@@ -1,16 +1,35 @@
-"""Internal functions: private functions of a module, whose signatures passes may change."""
+"""Public functions of a module, and internal ones, whose signatures passes may change."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from structir.analysis.donation import INITIAL_STATE
 from structir.analysis.variables import walk_values
+from structir.errors import Diagnostic, DiagnosticError
 from structir.ir.bodies import bindings_of, with_bindings
 from structir.ir.expr import Binding, Call, Function, GlobalVar
 from structir.ir.module import IRModule
 from structir.ir.node import Node
 
 PRIVATE = "private"  # the attribute of a function that only its module calls
+
+
+def only_function(module: IRModule) -> str:
+    """Returns the name of the only public function of a module; raises DiagnosticError if there are
+    several, or none.
+
+    Functions that only initialize state are not counted.
+    """
+    functions = {n: f for n, f in module.functions.items() if isinstance(f, Function)}
+    initial = {function.attrs.get(INITIAL_STATE) for function in functions.values()}
+    names = [n for n, f in functions.items() if not f.attrs.get(PRIVATE) and n not in initial]
+    if len(names) == 1:
+        return names[0]
+    listed = ", ".join(names) or "none"
+    message = f"call of a module: expected one public function, found {listed}"
+    hint = f'name the function: `exe["{names[0]}"](...)`' if names else "add a public function"
+    raise DiagnosticError(Diagnostic(message, hint=hint, code="E1002"))
 
 
 def internal_functions(module: IRModule) -> dict[str, Function]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from structir.analysis.internal_functions import only_function
 from structir.interpret.interpreter import Interpreter
 from structir.interpret.ownership import owning
 from structir.ir.module import IRModule
@@ -65,6 +66,10 @@ class EagerExecutable:
                 return interpreted(*args, **names)
 
         return call
+
+    def __call__(self, /, *args: Value, **names: Value) -> Value:
+        """Calls the only public function of the module."""
+        return self[only_function(self.module)](*args, **names)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.module)

@@ -11,7 +11,7 @@ from structir.analysis.lattice import PASS, base_check
 from structir.analysis.substitution import Substitution
 from structir.errors import DiagnosticError, ShapeMismatchError
 from structir.interpret.argument_checks import as_value, match
-from structir.interpret.scope import Activation, check_call
+from structir.interpret.scope import Activation, arguments_of
 from structir.ir.axes import RowVar
 from structir.ir.binding_dims import standing_alone
 from structir.ir.dims import sym
@@ -73,8 +73,8 @@ class EveryRank:
         self.forms: dict[Counts, Any] = {}  # by the ranks of row variables; None if invalid
         self._counts: dict[Any, Counts] = {}  # by the ranks of the arguments
 
-    def __call__(self, *args: Value, **names: Value) -> Value:
-        check_call(self.name, self.function.params, args, names)
+    def __call__(self, /, *args: Value, **names: Value) -> Value:
+        args = arguments_of(self.name, self.function.params, args, names)
         counts = self._counts_of(args)
         if counts is None:
             return self.general(*args)

@@ -12,6 +12,7 @@ import attrs
 import numpy as np
 
 from structir.analysis.donation import donated_of
+from structir.analysis.internal_functions import only_function
 from structir.analysis.variables import walk_values
 from structir.backend import archive, progress
 from structir.backend.cached_plans import CachedPlans, FunctionStore
@@ -41,7 +42,7 @@ from structir.errors import ShapeMismatchError, StructIRError
 from structir.interpret.argument_checks import as_value, described, match
 from structir.interpret.out_of_memory import within_memory
 from structir.interpret.ownership import check_donated, donating, owned, owning
-from structir.interpret.scope import Activation, check_call
+from structir.interpret.scope import Activation, arguments_of, check_call
 from structir.interpret.state import State
 from structir.ir.collection import collection_paused
 from structir.ir.expr import Function, GlobalVar
@@ -61,19 +62,28 @@ class CompiledFunction:
         self.stored = stored
         self.name, self.params, self.region = stored.name, stored.params, stored.region
         self._shape = stored.shape
+        self._has_out = any([param.name == "out" for param in self.params])  # its argument by name
         self._single = isinstance(stored.shape, int)
         flat = self._single or self._shape == tuple(range(len(self._shape)))
+        flat = flat and not self._has_out
         fallback: Callable[..., Value] = self.__call__
         self.entry = self.region.native(self.name, self._single, fallback) if flat else fallback
         self._is_native = self.entry is not fallback
         self._sized = SizedFunction(self)
 
-    def __call__(self, *args: Value, out: Sequence[Value] | None = None, **names: Value) -> Value:
-        if out is None and not names:
+    def __call__(
+        self, /, *args: Value, out: Sequence[Value] | None = None, **names: Value
+    ) -> Value:
+        if out is not None and self._has_out:
+            names, out = {**names, "out": out}, None
+        if names:
+            options = {} if out is None else {"out": out}
+            return self.entry(*arguments_of(self.name, self.params, args, names), **options)
+        if out is None:
             value = self._call_at_new_sizes(args)
             if value is not LEFT:
                 return value
-        check_call(self.name, self.params, args, names)
+        check_call(self.name, self.params, args)
         with within_memory(self.name):
             return self._call(args, out, {})
 
@@ -83,9 +93,11 @@ class CompiledFunction:
         donated = dict(self.stored.donated)
 
         def call(*args: Value, out: Any = None, **names: Value) -> Value:
-            check_call(self.name, self.params, args, names)
-            check_donated(self.name, self.params, args, donated)
-            return self.donating(donated, args) if out is None else self(*args, out=out)
+            if out is not None and self._has_out:
+                names, out = {**names, "out": out}, None
+            arguments = arguments_of(self.name, self.params, args, names)
+            check_donated(self.name, self.params, arguments, donated)
+            return self.donating(donated, arguments) if out is None else self(*arguments, out=out)
 
         return call if donated else self.entry
 
@@ -229,8 +241,8 @@ def options_text(exact_division: bool, fast_math: bool) -> str:
 
 
 class Executable:
-    """A compiled module. `exe["main"](*arrays)` calls a function; symbolic sizes may differ at
-    every call.
+    """A compiled module. `exe["main"](*arrays)` calls a function, `exe(*arrays)` the only public
+    one, with arguments by position or by name; symbolic sizes may differ at every call.
 
     A function with row variables is compiled once for each rank that it is called with.
     """
@@ -366,6 +378,10 @@ class Executable:
             return self.direct[name].public
         return donating(name, self.module.functions.get(name), self._on_interpreter(name))
 
+    def __call__(self, /, *args: Value, **names: Value) -> Value:
+        """Calls the only public function of the module."""
+        return self[only_function(self.module)](*args, **names)
+
     def _on_interpreter(self, name: str) -> Callable[..., Value]:
         """Returns a function that is not one region."""
         if name in self._every_rank:
@@ -403,9 +419,11 @@ class Executable:
                 plans += [p for form in forms if form is not None for p in form.plans(function)]
         return plans
 
-    def profile(self, *args: Value, name: str = "main", repeat: int = 20) -> Profile:
+    def profile(
+        self, /, *args: Value, name: str = "main", repeat: int = 20, **names: Value
+    ) -> Profile:
         """Profiles calls: print the result, or use its `kernels`."""
-        result = profiled(lambda: self[name](*args), repeat)
+        result = profiled(lambda: self[name](*args, **names), repeat)
         return attrs.evolve(result, left=self.fallbacks)
 
     @property

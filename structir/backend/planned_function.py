@@ -37,8 +37,8 @@ class PlannedFunction:
             self.native.table[TABLE.out_name] = 0  # `out` is not supported: results are always new
             self.entry = self.native.function
 
-    def __call__(self, *args: Value, **names: Value) -> Value:
-        value = owned(self.closure(*args, **names), args, RESULTS.copy)
+    def __call__(self, /, *args: Value, **names: Value) -> Value:
+        value = owned(self.closure(*args, **names), (*args, *names.values()), RESULTS.copy)
         spaces = [plan.space_of_calls for plan in self.plans.of(self.function)]
         native_spaces = [space for space in spaces if space is not None]
         if self.native is not None and native_spaces != self.spaces:

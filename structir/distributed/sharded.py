@@ -30,7 +30,7 @@ from structir.distributed.worker import (
     worker_state,
 )
 from structir.errors import StructIRError
-from structir.interpret.scope import check_call
+from structir.interpret.scope import arguments_of, check_call
 from structir.ir.dims import Dim, as_sym
 from structir.ir.expr import Function, GlobalVar
 from structir.ir.module import IRModule
@@ -78,9 +78,10 @@ class Sharded:
         assert isinstance(function, Function)
         return function
 
-    def plan(self, *args: Value) -> Plan:
+    def plan(self, /, *args: Value, **names: Value) -> Plan:
         """Returns the plan for the shapes of these arguments: NumPy arrays, Dask arrays, or objects
         with `shape` and `dtype`."""
+        args = arguments_of(self.name, self.function.params, args, names)
         sizes = infer_sizes(self.function, args)
         key = tuple(sorted(sizes.items()))
         if key not in self.plans:
@@ -103,9 +104,9 @@ class Sharded:
         """Returns the state of this process as a worker of a plan."""
         return worker_state(self.shard_program(plan))
 
-    def __call__(self, *args: Value, **names: Value) -> Value:
+    def __call__(self, /, *args: Value, **names: Value) -> Value:
         """Computes the result for NumPy arguments, shard after shard in this process."""
-        check_call(self.name, self.function.params, args, names)
+        args = arguments_of(self.name, self.function.params, args, names)
         plan = self.plan(*args)
         program = self.shard_program(plan)
         inputs = self.values(plan, args)
@@ -125,17 +126,20 @@ class Sharded:
             inputs.update(_named(param.name, param.struct_info, value))
         return inputs
 
-    def on_dask(self, *args: Value, **names: Value) -> Value:
+    def on_dask(self, /, *args: Value, **names: Value) -> Value:
         """Returns the result as lazy Dask arrays, one block per shard.
 
         Arguments may be Dask arrays, so that functions can be chained without gathering results.
         Requires the extra `structir[distributed]`."""
-        check_call(self.name, self.function.params, args, names)
+        args = arguments_of(self.name, self.function.params, args, names)
         return dask_executor.dask_arrays(self, args)
 
-    def compute(self, *args: Value, client: Any = None, progress: bool = False) -> Value:
+    def compute(
+        self, /, *args: Value, client: Any = None, progress: bool = False, **names: Value
+    ) -> Value:
         """Computes the result as NumPy arrays with Dask: on the cluster of `client`, or on threads
         of this process."""
+        args = arguments_of(self.name, self.function.params, args, names)
         return dask_executor.compute_results(self, args, client, progress)
 
 

@@ -33,9 +33,10 @@ __all__ = [
 ]
 
 
-def interpret(mod: IRModule, name: str, *args: Any, **names: Any) -> Any:
+def interpret(mod: IRModule, name: str, /, *args: Any, **names: Any) -> Any:
     """Runs a function of a module op by op on NumPy; returns its result, which the caller owns.
 
+    Arguments are passed by position or by the names of the parameters.
     Tensors are arrays, shapes tuples of integers, and scalars Python numbers. Raises
     ShapeMismatchError if an argument does not match its parameter.
     """
@@ -48,7 +49,7 @@ def interpret(mod: IRModule, name: str, *args: Any, **names: Any) -> Any:
 class _Callable(ModuleType):
     """The type of this module: calling the module calls `interpret`."""
 
-    def __call__(self, mod: IRModule, name: str, *args: Any, **names: Any) -> Any:
+    def __call__(self, mod: IRModule, name: str, /, *args: Any, **names: Any) -> Any:
         return interpret(mod, name, *args, **names)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from structir.analysis.donation import donated_of
 from structir.errors import ShapeMismatchError
-from structir.interpret.scope import Closure, Value, check_call
+from structir.interpret.scope import Closure, Value, arguments_of
 from structir.ir.expr import Function, Var
 
 Copy = Callable[[Any], Any]
@@ -25,7 +25,7 @@ def owned(value: Value, args: Sequence[Value], copy: Copy = np.array) -> Value:
 
 def owning(function: Callable[..., Value]) -> Callable[..., Value]:
     """Returns a function whose results belong to the caller."""
-    return lambda *args, **names: owned(function(*args, **names), args)
+    return lambda *args, **names: owned(function(*args, **names), (*args, *names.values()))
 
 
 def donating(name: str, function: Any, run: Callable[..., Value]) -> Callable[..., Value]:
@@ -35,9 +35,9 @@ def donating(name: str, function: Any, run: Callable[..., Value]) -> Callable[..
         return run
 
     def checked(*args: Value, **names: Value) -> Value:
-        check_call(name, function.params, args, names)
-        check_donated(name, function.params, args, donated)
-        return run(*args)
+        arguments = arguments_of(name, function.params, args, names)
+        check_donated(name, function.params, arguments, donated)
+        return run(*arguments)
 
     return checked
 

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from structir.analysis.donation import INITIAL_STATE, STATE, results_of, state_of
+from structir.analysis.internal_functions import only_function
 from structir.analysis.well_formed import check_well_formed
 from structir.errors import StructIRError
 from structir.interpret.argument_checks import as_value, match
 from structir.interpret.interpreter import Interpreter
 from structir.interpret.ownership import owning
-from structir.interpret.scope import Activation, Value, check_call
+from structir.interpret.scope import Activation, Value, arguments_of
 from structir.ir.expr import Function, Var
 from structir.ir.module import IRModule, as_module
 
@@ -73,14 +74,18 @@ class State:
             return partial(self._call, name, self._functions[name])
         if not isinstance(self.module.functions.get(name), Function):
             raise StructIRError(f"structir.State: the module has no function {name!r}")
-        return lambda *args: self._run(name, {}, args)
+        params = self.module[name].params
+        return lambda *args, **names: self._run(name, {}, arguments_of(name, params, args, names))
 
-    def _call(self, name: str, function: Function, *inputs: Value) -> Value:
+    def __call__(self, /, *inputs: Value, **names: Value) -> Value:
+        """Calls the only public function of the module."""
+        return self[only_function(self.module)](*inputs, **names)
+
+    def _call(self, name: str, function: Function, /, *inputs: Value, **names: Value) -> Value:
         state = self._places[name]
         params = {param: key for key, (param, _) in state.items()}
         visible = [p for k, p in enumerate(function.params) if k not in params]
-        check_call(name, visible, inputs)
-        rest = iter(inputs)
+        rest = iter(arguments_of(name, visible, inputs, names))
         with self._lock:
             args = [
                 self.buffers.take(params[k]) if k in params else next(rest)

@@ -8,6 +8,7 @@ from contextlib import suppress
 from functools import cached_property, partial
 from typing import Any
 
+from structir.analysis.internal_functions import only_function
 from structir.backend import progress
 from structir.backend.cached_plans import FunctionStore
 from structir.backend.compiled_region import CompiledRegion
@@ -24,7 +25,7 @@ from structir.backend.program import HostProgram, WholeRegion, numbered
 from structir.backend.source import source_of
 from structir.backend.stored import StoredFunction
 from structir.errors import StructIRError
-from structir.interpret.scope import Closure
+from structir.interpret.scope import Closure, arguments_of
 from structir.ir.expr import Function
 from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
@@ -108,18 +109,19 @@ class DeviceExecutable:
         function = machine.global_function(name)
         return function if name in self.direct else partial(self._called, function)
 
-    def _called(self, function: Closure, *args: Value, **names: Value) -> Value:
-        pairs = zip(function.function.params, args, strict=False)
+    def _called(self, function: Closure, /, *args: Value, **names: Value) -> Value:
+        params = function.function.params
+        pairs = zip(params, arguments_of(function.name, params, args, names), strict=True)
         given = tuple([on_device(self.device, p.struct_info, a) for p, a in pairs])
-        value = function(*given, *args[len(given) :], **names)
+        value = function(*given)
         constants = [array for p in self.plans() for array in p.constant_arrays.values()]
         return owned(value, given, constants)
 
-    def _at_rank(self, function: EveryRank, *args: Value, **options: Any) -> Value:
+    def _at_rank(self, function: EveryRank, /, *args: Value, **names: Value) -> Value:
         """A call of a function with rows: on arrays of the device, at their rank."""
-        pairs = zip(function.function.params, args, strict=False)
-        given = [on_device(self.device, p.struct_info, a) for p, a in pairs]
-        return function(*given, *args[len(given) :], **options)
+        params = function.function.params
+        pairs = zip(params, arguments_of(function.name, params, args, names), strict=True)
+        return function(*[on_device(self.device, p.struct_info, a) for p, a in pairs])
 
     def _again(self, name: str, function: Function) -> DeviceExecutable:
         """The module with another form of one function."""
@@ -169,6 +171,10 @@ class DeviceExecutable:
         if name not in self._functions:
             raise StructIRError(f"the module has no function {name!r}")
         return self._functions[name]
+
+    def __call__(self, /, *args: Value, **names: Value) -> Value:
+        """Calls the only public function of the module."""
+        return self[only_function(self.module)](*args, **names)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.module)

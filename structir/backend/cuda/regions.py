@@ -21,7 +21,7 @@ from structir.backend.region import LoweredRegion
 from structir.backend.stored import StoredFunction
 from structir.interpret.argument_checks import match
 from structir.interpret.interpreter import Frame, Interpreter, applied
-from structir.interpret.scope import Activation, check_call
+from structir.interpret.scope import Activation, arguments_of
 from structir.ir.expr import Call, Expr
 from structir.ir.op import Op
 from structir.ir.struct_info import StructInfo
@@ -93,9 +93,9 @@ class DeviceFunction:
         self.region: Any = stored.region
         self._met: dict[Any, Any] = {}  # the shapes of arguments, by all that is checked of them
 
-    def __call__(self, *args: Value, stream: int = 0, **names: Value) -> Value:
+    def __call__(self, /, *args: Value, stream: int = 0, **names: Value) -> Value:
         params = self.params
-        check_call(self.name, params, args, names)
+        args = arguments_of(self.name, params, args, names)
         device = self.region.device
         given = [
             a if type(a) is DeviceArray else on_device(device, p.struct_info, a, stream)
