@@ -190,7 +190,7 @@ def test_size_signature_that_swaps_row_variables_runs() -> None:
     assert structir.interpret(inferred, "main", z, x).shape == (2, 5, 3)
     assert structir.compile(inferred)["main"](z, x).shape == (2, 5, 3)
     with pytest.raises(StructIRError):
-        structir.interpret(inferred, "main", z, np.ones((5, 3), "float32"))
+        structir.interpret(inferred, "main", z, np.ones((4, 3, 2), "float32"))
 
 
 REVERSED = """
