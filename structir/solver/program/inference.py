@@ -63,12 +63,15 @@ def infer(module: IRModule, *, refine: str | None = None, close: Close = False) 
     if refine is not None and refine not in POLICIES:
         raise StructIRError(f"refine: expected one of {', '.join(POLICIES)}, found {refine!r}")
     module = as_module(module, "structir.infer")
-    module = complete_dtypes(module, _passed_functions(module))
-    completed = _complete_twice(module, refine, close)
-    if _may_contain_dead_code(module) and not well_formed(completed):
-        # facts of dead code may contradict the rest of the function: keep the signatures
-        return _complete_twice(module, "checks", close)
-    return completed
+    typed = complete_dtypes(module, _passed_functions(module))
+    completed = _complete_twice(typed, refine, close)
+    if not _may_contain_dead_code(module) or well_formed(completed):
+        return completed
+    # facts of dead code may contradict the rest of the function: keep the signatures
+    completed = _complete_twice(typed, "checks", close)
+    if typed is module or well_formed(completed):
+        return completed
+    return _complete_twice(module, "checks", close)
 
 
 def _may_contain_dead_code(module: IRModule) -> bool:
