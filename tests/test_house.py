@@ -80,9 +80,8 @@ OTHER_WORDS = {
 }
 # Where a message tells the user which op would do: advice, on which nothing else depends.
 ADVICE = {
-    "structir.analysis.deduction": {"take"},
+    "structir.analysis.deduction": {"take", "reshape", "astype"},
     "structir.analysis.well_formed": {"astype", "max", "where"},
-    "structir.printer.parser.calls": {"reshape", "astype"},
     "structir.printer.parser.expressions": {
         *("take", "bitwise_not", "logical_not", "permute_dims", "reshape", "shape_of"),
         "strided_slice",

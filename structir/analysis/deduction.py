@@ -279,6 +279,21 @@ def _reject_or_assume(
     return declared
 
 
+def check_cast(
+    value: Expr, info: StructInfo, span: Span | None, info_span: Span | None = None
+) -> None:
+    """Raises StructInfoError if no value can have both StructInfos of a match_cast."""
+    inferred = deduce(value)
+    if base_check(info, inferred) is FAIL_L0 and base_check(inferred, info) is FAIL_L0:
+        name = getattr(value, "name", "value")
+        message = f"StructInfo mismatch: expected {info}, found {inferred}"
+        diagnostic = Diagnostic(message, span, "match_cast", code="E0206")
+        if info_span is not None:
+            diagnostic = diagnostic.note("expected", info_span)
+        hint = f"convert the value with `R.astype` or `R.reshape`, or cast to {inferred}"
+        raise StructInfoError(diagnostic.note(f"{name}: {inferred}", value.span).hinted(hint))
+
+
 # StructInfo of all bindings
 
 

@@ -42,7 +42,7 @@ from structir.solver.constraints.constraint import (
     Sum,
     Window,
 )
-from structir.solver.constraints.scheme import Scheme
+from structir.solver.constraints.scheme import Scheme, free_rows
 from structir.solver.domains.terms import (
     Element,
     Row,
@@ -176,15 +176,9 @@ class _SchemeBuilder:
         for condition in self.index_signature.where:
             self._add_condition(condition)
         constraints = tuple(self.constraints)
-        return Scheme(operands, results, constraints, self._shared(), self._splits(operands))
-
-    def _splits(self, operands: Sequence[Row]) -> frozenset[RowVar]:
-        """Returns the row variables that a single axis pack of a single operand determines."""
-        packs = [pack for row in operands for pack in row_vars(row)]
         fixed = [e for name in self.values for e in self.rows.get(name, ())]
-        constrained = [e for c in self.constraints for row in c.rows() for e in row]
-        once = {pack for pack in packs if packs.count(pack) == 1}
-        return frozenset(once.difference(fixed, constrained))
+        splits = free_rows(operands, constraints, fixed)
+        return Scheme(operands, results, constraints, self._shared(), splits)
 
     # Axis packs
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import structir
-from structir.errors import StructInfoError
+from structir.errors import StructInfoError, StructIRError
 from structir.ir.module import IRModule
 from tests.solver.test_unifying_calls import module, params_of, parsed
 
@@ -137,3 +137,140 @@ def test_cast_in_a_branch_leaves_the_dtype_of_the_parameter_open() -> None:
     )
     program = parsed(module(main('x: R.Tensor, c: R.Tensor((), "bool")', *lines)))
     assert structir.infer(program)["main"].params[0].struct_info.dtype is None
+
+
+def outcome(program: IRModule, arguments: list[np.ndarray]) -> object:
+    """Returns the dtype of the result of a run, or None for an error."""
+    try:
+        return structir.interpret(program, "main", *arguments).dtype.name
+    except StructIRError:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("R.add(x, y)", "float32"),
+        ("R.matmul(x, R.permute_dims(y))", "float32"),
+        ("R.concat((x, y))", "float32"),
+        ("R.where(x, y, y)", "bool"),
+        ("R.where(R.less(y, y), x, y)", "float32"),
+        ("R.einsum((x, y), 'ij,kj->ik')", "float32"),
+        ("R.sum(R.add(R.split(x, 2, axis=1)[0], R.split(y, 2, axis=1)[1]))", "float32"),
+        ("R.nn.layer_norm(y, x[0], x[0], axes=[-1])", "float32"),
+        ("R.add(R.match_cast(x, R.Tensor((2, 4))), y)", "float32"),
+        ("R.add(R.astype(x, 'float32'), y)", None),
+        ("R.less(x, y)", None),
+        ("R.take(y, x, axis=0)", None),
+    ],
+)
+def test_inferred_dtype_of_a_parameter_accepts_what_a_run_accepts(
+    value: str, expected: str | None
+) -> None:
+    value = value.replace("x[0]", "R.squeeze(R.split(x, 2, axis=0)[0], 0)")
+    text = f"""
+@R.function
+def main(x: R.Tensor((2, 4)), y: R.Tensor((2, 4), "float32")):
+    return {value}
+"""
+    program = parsed(text)
+    inferred = structir.infer(program)
+    assert inferred["main"].params[0].struct_info.dtype == expected
+    assert structir.structural_equal(structir.infer(inferred), inferred)
+    y = np.ones((2, 4), "float32")
+    for dtype in ("float32", "float16", "int32", "int64", "bool"):
+        x = np.zeros((2, 4), dtype)
+        assert outcome(program, [x, y]) == outcome(inferred, [x, y])
+
+
+@pytest.mark.parametrize(
+    ("declared", "value"),
+    [
+        (' -> R.Tensor((2,), "float16")', "R.add(x, y)"),
+        ("", 'R.match_cast(R.add(x, y), R.Tensor((2,), "float16"))'),
+        ("", 'R.add(R.exp(R.add(x, y)), R.ones((2,), "float16"))'),
+        (' -> R.Tensor((2,), "float16")', "cls.helper(x, y)"),
+        ("", 'R.add(cls.helper(x, y), R.ones((2,), "float16"))'),
+    ],
+)
+def test_a_dtype_of_a_result_completes_all_operands(declared: str, value: str) -> None:
+    helper = "@R.function\ndef helper(x: R.Tensor, w: R.Tensor):\n    return R.multiply(x, w)"
+    caller = f"@R.function\ndef main(x: R.Tensor((2,)), y: R.Tensor((2,))){declared}:\n    cls = M"
+    program = parsed(module(helper, f"{caller}\n    return {value}"))
+    inferred = structir.infer(program)
+    assert [p.struct_info.dtype for p in inferred["main"].params] == ["float16"] * 2
+    assert [p.struct_info.dtype for p in inferred["helper"].params] == [None] * 2
+    assert structir.structural_equal(parsed(inferred.script()), inferred)
+
+
+NARROWED = """
+@R.function
+def helper(x: R.Tensor):
+    return R.add(x, R.ones((2,), "float32"))
+"""
+
+
+def test_argument_without_the_dtype_that_a_callee_requires_is_cast() -> None:
+    lines = 'y = R.call_packed("f", x, sinfo_args=R.Tensor((2,)))', "return cls.helper(y)"
+    inferred = structir.infer(parsed(module(NARROWED, main("x: R.Tensor((2,))", *lines))))
+    assert inferred["helper"].params[0].struct_info.dtype == "float32"
+    assert 'R.match_cast(y, R.Tensor((2,), dtype="float32"))' in inferred.script()
+    assert structir.structural_equal(parsed(inferred.script()), inferred)
+    assert structir.structural_equal(structir.infer(inferred), inferred)
+
+
+def test_call_that_need_not_run_leaves_the_dtypes_of_its_callee_open() -> None:
+    lines = "if c:", "    z = cls.helper(x)", "else:", '    z = R.ones((2,), "float32")', "return z"
+    params = 'x: R.Tensor((2,), "int32"), c: R.Tensor((), "bool")'
+    inferred = structir.infer(parsed(module(NARROWED, main(params, *lines))))
+    result = structir.interpret(inferred, "main", np.ones(2, "int32"), np.array(False))
+    assert result.dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ('R.match_cast(x, R.Tensor((2,), "int32"))', "StructInfo mismatch"),
+        ('R.add(x, R.ones((2,), "int32"))', "dtype mismatch"),
+    ],
+)
+def test_contradictory_dtypes_are_rejected(value: str, message: str) -> None:
+    params = 'x: R.Tensor((2,)), y: R.Tensor((2,), "float32")'
+    with pytest.raises(StructInfoError, match=message):
+        structir.infer(parsed(module(main(params, "z = R.add(x, y)", f"return {value}"))))
+
+
+RECURSIVE = """
+@R.function
+def rec(c: R.Tensor((), "bool"), x: R.Tensor((2,))) -> R.Tensor((2,)):
+    cls = M
+    if c:
+        w = cls.rec(R.logical_not(c), STEP)
+        z = LAST
+    else:
+        z = R.exp(x)
+    return z
+"""
+
+
+@pytest.mark.parametrize(
+    ("step", "last", "expected"),
+    [
+        ("R.add(x, x)", "w", "float16"),
+        ("x", "R.negative(w)", "float16"),
+        ("x", "R.less(w, w)", None),
+        ('R.astype(x, "float32")', "w", None),
+    ],
+)
+def test_dtype_of_a_recursive_function_follows_from_its_other_branch(
+    step: str, last: str, expected: str | None
+) -> None:
+    params = 'a: R.Tensor((2,), "float16"), c: R.Tensor((), "bool")'
+    recursive = RECURSIVE.replace("STEP", step).replace("LAST", last)
+    program = parsed(module(recursive, main(params, "p = cls.rec(c, a)", "return p")))
+    inferred = structir.infer(program)
+    assert inferred["main"].ret_struct_info.dtype == expected
+    for flag in (True, False):
+        arguments = np.ones(2, "float16"), np.array(flag)
+        result = structir.interpret(inferred, "main", *arguments)
+        assert expected in (None, result.dtype.name)

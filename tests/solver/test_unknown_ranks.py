@@ -163,6 +163,85 @@ def test_row_variables_of_one_operand_stay_distinct(value: str, operand: str, re
     assert shapes(program(info, value))[1] == tensor(result)
 
 
+@pytest.mark.parametrize(
+    ("call", "operand", "result"),
+    [
+        ("*s *t -> *t *s", '("*b", "*o")', '("*o", "*b")'),
+        ("*s *t -> *t *s", '("*b",)', '("*t", "*s")'),
+        ("*s i *t -> *t i *s", '("*b", "n", "*o")', '("*o", n, "*b")'),
+        ("*s *t -> *t *s", '("n", 3, 5)', None),  # any split is possible
+        ("*s *t -> *t *s where elements(*s) == 4", '("*b", "*o")', None),
+    ],
+)
+def test_size_signature_swaps_row_variables(call: str, operand: str, result: str | None) -> None:
+    info = f'R.Tensor({operand}, "float32")'
+    expected = 'R.Tensor(dtype="float32")' if result is None else tensor(result)
+    assert shapes(program(info, f'R.sig("{call}", function="f")(x)'))[1] == expected
+
+
+def test_size_signature_that_swaps_row_variables_runs() -> None:
+    structir.interpret.register_extern("test.swap", lambda z, x: x.transpose(2, 0, 1))
+    call = 'R.sig("*s; *s *t -> *t *s", function="test.swap", dtype="float32")(z, x)'
+    text = program('R.Tensor(("*b", "*o"), "float32")', call)
+    text = text.replace("main(x", 'main(z: R.Tensor(("*b",)), x')
+    inferred = structir.infer(parsed(text))
+    assert str(inferred["main"].ret_struct_info) == tensor('("*o", "*b")')
+    z, x = np.ones((5, 3), "float32"), np.ones((5, 3, 2), "float32")
+    assert structir.interpret(inferred, "main", z, x).shape == (2, 5, 3)
+    assert structir.compile(inferred)["main"](z, x).shape == (2, 5, 3)
+    with pytest.raises(StructIRError):
+        structir.interpret(inferred, "main", z, np.ones((4, 3, 2), "float32"))
+
+
+REVERSED = """
+@I.ir_module
+class M:
+    @R.function
+    def reverse(x: R.Tensor(("*s",), "float32")):
+        return R.permute_dims(x)
+    @R.function
+    def main(x: {operand}){result}:
+        cls = M
+        y = {value}
+        return y
+"""
+
+
+@pytest.mark.parametrize(
+    ("operand", "value", "result", "expected"),
+    [
+        ('(2, 3, "n")', "cls.reverse(x)", "", ("(2, 3, n)", "(n, 3, 2)")),
+        ('("*r", "n")', "cls.reverse(x)", "(4, 3)", ("(3, 4)", "(4, 3)")),
+        ('("*r",)', "R.nn.relu(R.permute_dims(x))", "(4, 3)", ("(3, 4)", "(4, 3)")),
+        ('("*r", 2)', "cls.reverse(cls.reverse(x))", "", ('("*r", 2)', '("*r", 2)')),
+        ('("a", "*r")', "R.permute_dims(x, (1, 0, 2))", "", ("(a, i1, i2)", "(i1, a, i2)")),
+        ('("*r", "a")', "R.permute_dims(R.sum(cls.reverse(x), 0))", "", ('("*r", a)', '("*r",)')),
+        ('("*r", "a")', "cls.reverse(x)", "", ('("*r", a)', None)),
+    ],
+)
+def test_reversed_axes_of_unknown_rank_keep_their_relation(
+    operand: str, value: str, result: str, expected: tuple[str, str | None]
+) -> None:
+    """No StructInfo has reversed axes of unknown rank, but `infer` relates them."""
+    declared = f' -> R.Tensor({result}, "float32")' if result else ""
+    text = REVERSED.format(operand=f'R.Tensor({operand}, "float32")', value=value, result=declared)
+    main = structir.infer(parsed(text))["main"]
+    infos = [main.params[0].struct_info, main.ret_struct_info]
+    unknown = 'R.Tensor(dtype="float32")'
+    assert [*map(str, infos)] == [unknown if e is None else tensor(e) for e in expected]
+
+
+@pytest.mark.parametrize("rank", [0, 1, 3])
+def test_operand_and_its_reversal_have_equal_ranks(rank: int) -> None:
+    text = REVERSED.format(
+        operand='R.Tensor(("*r",), "float32")',
+        value="R.permute_dims(x)",
+        result=f' -> R.Tensor(ndim={rank}, dtype="float32")',
+    )
+    main = structir.infer(parsed(text))["main"]
+    assert main.params[0].struct_info.ndim == rank
+
+
 def test_a_second_operand_splits_the_axes_of_the_first() -> None:
     """The declared row variables `*b` and `*o` are not those of the subscripts."""
     text = program('R.Tensor(("*b", "*o"), "float32")', 'R.einsum((x, z), "*p *q; *p -> *q *p")')

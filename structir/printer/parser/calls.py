@@ -10,9 +10,8 @@ from typing import Any
 
 import attrs
 
-from structir.analysis.deduction import deduce
-from structir.analysis.lattice import FAIL_L0, base_check
-from structir.errors import Diagnostic, DiagnosticError, ParseError, Span, StructInfoError, warn
+from structir.analysis.deduction import check_cast, deduce
+from structir.errors import Diagnostic, DiagnosticError, ParseError, Span, warn
 from structir.ir.dtype import DTYPES, is_int
 from structir.ir.expr import (
     Call,
@@ -424,20 +423,6 @@ def match_cast(
     span = context.source_map.span(node)
     check_cast(value, info, span, context.source_map.span(node.args[1]))
     return context.emit_cast(value, info, span, name, target, annotation)
-
-
-def check_cast(value: Expr, info: StructInfo, span: Span, info_span: Span) -> None:
-    """Raises StructInfoError if no value can have both StructInfos."""
-    inferred = deduce(value)
-    if base_check(info, inferred) is FAIL_L0 and base_check(inferred, info) is FAIL_L0:
-        name = getattr(value, "name", "value")
-        message = f"StructInfo mismatch: expected {info}, found {inferred}"
-        raise StructInfoError(
-            Diagnostic(message, span, MATCH_CAST, code="E0206")
-            .note("expected", info_span)
-            .note(f"{name}: {inferred}", value.span)
-            .hinted(f"convert the value with `R.astype` or `R.reshape`, or cast to {inferred}")
-        )
 
 
 _FORM_RULES: dict[str, Callable[[Context, ast.Call], Any]] = {

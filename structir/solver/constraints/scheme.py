@@ -6,7 +6,7 @@ matches an axis of an operand is bound to it, so a use with known shapes creates
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -52,6 +52,15 @@ class Scheme:
         """For each result, the index of the operand with the same row, or None."""
         indices = {row: index for index, row in reversed(list(enumerate(self.operands)))}
         return tuple([indices.get(result) for result in self.results])
+
+
+def free_rows(
+    operands: Iterable[Row], constraints: Iterable[Constraint], fixed: Iterable[Element] = ()
+) -> frozenset[RowVar]:
+    """Returns the row variables that occur once in the operands, unconstrained."""
+    uses = [row for operand in operands for row in row_vars(operand)]
+    constrained = [e for c in constraints for row in c.rows() for e in row]
+    return frozenset({row for row in uses if uses.count(row) == 1}.difference(fixed, constrained))
 
 
 @attrs.frozen(eq=False)

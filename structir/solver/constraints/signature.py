@@ -20,7 +20,7 @@ from structir.ir.polynomial import Dim
 from structir.ir.requirements import condition
 from structir.solver.constraints.assumptions import constraints_of_condition
 from structir.solver.constraints.constraint import Constraint, Prod, RowJoin, RowLe
-from structir.solver.constraints.scheme import Scheme
+from structir.solver.constraints.scheme import Scheme, free_rows
 from structir.solver.domains.terms import Element, Row, RowVar, ragged
 from structir.solver.propagation.arithmetic import fresh
 
@@ -181,8 +181,9 @@ def signature(text: str, further: FurtherConstraints | None = None) -> Scheme:
     names = SignatureVars()
     operands = tuple([names.row(part, result=False) for part in operand_text.split(";")])
     results = tuple([names.row(part, result=True) for part in result_text.split(";")])
-    constraints = further(names) if further is not None else []
-    return Scheme(operands, results, (*names.joins(), *names.conditions(conditions), *constraints))
+    declared = further(names) if further is not None else []
+    constraints = (*names.joins(), *names.conditions(conditions), *declared)
+    return Scheme(operands, results, constraints, splits=free_rows(operands, constraints))
 
 
 @lru_cache(1024)

@@ -1,21 +1,27 @@
-"""Dtype inference: completes dtypes from operands, forward through ops and calls of functions.
+"""Dtype inference: completes dtypes, backward to parameters and forward to results.
 
-A function whose parameters leave dtypes open is generalised: each call infers the dtypes of the
-body for the dtypes of its arguments. A match_cast of a parameter also completes the parameter.
+The dtypes that every run requires complete the parameters. Ops and calls then infer the others from
+their operands. A function whose parameters leave dtypes open is generalised: each call infers the
+dtypes of the body for the dtypes of its arguments.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from operator import is_
 from typing import Any
 
+from structir.analysis.deduction import annotate, check_cast
 from structir.analysis.erasure import with_fields
 from structir.analysis.lattice import unify_to_lca
 from structir.analysis.substitution import Substitution
 from structir.errors import Diagnostic, DiagnosticError, StructInfoError
 from structir.ir.expr import (
     Binding,
+    BindingBlock,
     Call,
+    DataflowBlock,
+    DataflowVar,
     Expr,
     Function,
     GlobalVar,
@@ -30,6 +36,7 @@ from structir.ir.module import IRModule
 from structir.ir.node import replace
 from structir.ir.op import Op
 from structir.ir.struct_info import OBJECT, StructInfo, TensorStructInfo, TupleStructInfo
+from structir.solver.program.dtype_equations import DtypeEquations
 from structir.solver.program.value_trees import tensors
 
 
@@ -38,11 +45,11 @@ def complete_dtypes(module: IRModule, fixed: Collection[str] = ()) -> IRModule:
 
     The functions `fixed` keep their signatures.
     """
-    inference = _DtypeInference(module)
+    inference = _DtypeInference(module, fixed)
     functions = dict(module.functions)
     for name, function in module.functions.items():
         if isinstance(function, Function) and name not in fixed and _has_open_dtype(function):
-            functions[name] = inference.complete(function)
+            functions[name] = inference.complete(name, function)
     same = all(functions[name] is function for name, function in module.functions.items())
     return module if same else module.with_functions(functions)
 
@@ -56,6 +63,10 @@ def _has_open_dtype(function: Function) -> bool:
 def _is_open(info: StructInfo | None) -> bool:
     """Returns whether a tensor in a StructInfo has no dtype."""
     return any(part.dtype is None for part in tensors(info))
+
+
+def _dtypes_of(infos: Iterable[StructInfo]) -> tuple[str | None, ...]:
+    return tuple([part.dtype for info in infos for part in tensors(info)])
 
 
 def _fill(info: Any, source: StructInfo | None) -> Any:
@@ -74,60 +85,99 @@ def _fill(info: Any, source: StructInfo | None) -> Any:
     return with_fields(info, lambda name, _, value: source.dtype if name == "dtype" else value)
 
 
+NO_CALLEES: Mapping[Var, GlobalVar] = {}
+
+
 class _DtypeInference:
     """The dtypes of a module's functions at their calls, memoized."""
 
-    def __init__(self, module: IRModule) -> None:
+    def __init__(self, module: IRModule, fixed: Collection[str]) -> None:
         self.module = module
+        self.fixed = fixed
+        self.equations = DtypeEquations(module)
         self.results: dict[Any, StructInfo] = {}
         self.active: set[str] = set()  # functions being evaluated, for recursive calls
+        self.recursive: set[str] = set()  # functions with recursive calls
+        self.assumed: dict[Any, StructInfo] = {}  # results of recursive calls
 
-    def complete(self, function: Function) -> Function:
+    def complete(self, name: str, function: Function) -> Function:
         """Returns a function with completed dtypes."""
-        casts = _casts(function)
-        infos = [_fill(param.struct_info, casts.get(param)) for param in function.params]
-        return _DtypeEvaluation(self).function(function, infos)
+        return _DtypeEvaluation(self).function(function, self.params(name))
+
+    def params(self, name: str) -> list[StructInfo]:
+        """Returns the completed StructInfos of the parameters of a function."""
+        function = self.module.functions.get(name)
+        infos = [p.struct_info for p in function.params] if isinstance(function, Function) else []
+        if name in self.fixed or not any(map(_is_open, infos)):
+            return infos
+        required = self.equations.params(name)
+        return [_fill(info, dtypes) for info, dtypes in zip(infos, required, strict=True)]
 
     def result(
         self, callee: GlobalVar, infos: Sequence[StructInfo], callees: Mapping[int, GlobalVar]
     ) -> StructInfo:
         """Returns the StructInfo of a call; `callees` are its arguments that are functions."""
         function = self.module.functions.get(callee.name)
-        if (
-            not isinstance(function, Function)
-            or callee.name in self.active
-            or len(infos) != len(function.params)
-        ):
+        if not isinstance(function, Function) or len(infos) != len(function.params):
             return OBJECT
+        if callee.name in self.active:
+            self.recursive.add(callee.name)
+            return self.assumed.get((callee.name, _dtypes_of(infos)), OBJECT)
         key = (callee.name, tuple(infos), tuple([(k, v.name) for k, v in callees.items()]))
         if key not in self.results:
-            self.active.add(callee.name)
-            body = _DtypeEvaluation(self, {function.params[k]: v for k, v in callees.items()})
-            params = [_fill(p.struct_info, i) for p, i in zip(function.params, infos, strict=True)]
-            try:
-                self.results[key] = body.function(function, params).ret_struct_info
-            finally:
-                self.active.remove(callee.name)
+            variables = {function.params[k]: v for k, v in callees.items()}
+            self.results[key] = self.recursive_result(callee.name, function, infos, variables)
         return self.results[key]
 
+    def recursive_result(
+        self,
+        name: str,
+        function: Function,
+        infos: Sequence[StructInfo],
+        callees: Mapping[Var, GlobalVar],
+    ) -> StructInfo:
+        """Returns the StructInfo of a call, also of a function that calls itself.
 
-def _casts(function: Function) -> dict[Expr, StructInfo]:
-    """Returns the StructInfos to which every run of a function casts its parameters."""
-    params = set(function.params)
-    bindings = [binding for block in function.body.blocks for binding in block.bindings]
-    casts = [b for b in bindings if isinstance(b, MatchCast) and isinstance(b.value, Var)]
-    return {cast.value: cast.struct_info for cast in reversed(casts) if cast.value in params}
+        A recursive call is assumed to have the dtypes of the other branches, if these then follow.
+        """
+        params = [_fill(p.struct_info, i) for p, i in zip(function.params, infos, strict=True)]
+
+        def evaluate(*, joins_known: bool = False) -> StructInfo:
+            self.active.add(name)
+            body = _DtypeEvaluation(self, callees, joins_known=joins_known)
+            try:
+                info: StructInfo = body.function(function, params).ret_struct_info
+                return info
+            finally:
+                self.active.remove(name)
+
+        info, key = evaluate(), (name, _dtypes_of(infos))
+        if name not in self.recursive or not _is_open(info):
+            return info
+        results = dict(self.results)
+        self.assumed[key] = candidate = evaluate(joins_known=True)
+        verified = evaluate()
+        del self.assumed[key]
+        if _dtypes_of([verified]) == _dtypes_of([candidate]):
+            return verified
+        self.results = results  # those of the last evaluation may depend on the assumption
+        return info
 
 
 class _DtypeEvaluation:
     """One evaluation of a function's body."""
 
     def __init__(
-        self, inference: _DtypeInference, callees: Mapping[Var, GlobalVar] | None = None
+        self,
+        inference: _DtypeInference,
+        callees: Mapping[Var, GlobalVar] = NO_CALLEES,
+        *,
+        joins_known: bool = False,
     ) -> None:
         self.inference = inference
+        self.joins_known = joins_known  # whether a dtype of one branch suffices
         self.variables: dict[Var, Expr] = {}
-        self.callees = dict(callees or {})  # variables that are functions of the module
+        self.callees = dict(callees)  # variables that are functions of the module
         self.branches = 0  # depth of conditionals, which need not run
 
     def function(self, function: Function, infos: Iterable[StructInfo]) -> Function:
@@ -152,25 +202,59 @@ class _DtypeEvaluation:
 
     def sequence(self, body: SeqExpr) -> SeqExpr:
         """Returns a sequence with completed bindings."""
-        blocks = tuple(
-            [
-                replace(block, bindings=tuple(map(self.binding, block.bindings)))
-                for block in body.blocks
-            ]
-        )
+        blocks = tuple([self.block(block) for block in body.blocks])
         result = self.expr(body.body)
-        same = all(
-            a is b
-            for new, old in zip(blocks, body.blocks, strict=True)
-            for a, b in zip(new.bindings, old.bindings, strict=True)
-        )
+        same = all(new is old for new, old in zip(blocks, body.blocks, strict=True))
         if same and result is body.body:
             return body
         return replace(body, blocks=blocks, body=result, struct_info=result.struct_info)
 
-    def binding(self, binding: Binding) -> Binding:
-        """Returns a binding with a completed variable."""
-        value = self.expr(binding.value)
+    def block(self, block: BindingBlock) -> BindingBlock:
+        """Returns a block with completed bindings, and the casts that their calls need."""
+        kind = DataflowVar if isinstance(block, DataflowBlock) else Var
+        bindings = tuple([new for b in block.bindings for new in self.bindings(b, kind)])
+        same = len(bindings) == len(block.bindings) and all(map(is_, bindings, block.bindings))
+        return block if same else replace(block, bindings=bindings)
+
+    def bindings(self, binding: Binding, kind: type[Var]) -> list[Binding]:
+        """Returns a completed binding, after the casts of its arguments."""
+        casts: list[Binding] = []
+        value = self.cast_arguments(self.expr(binding.value), kind, casts)
+        return [*casts, self.binding(binding, value)]
+
+    def cast_arguments(self, value: Expr, kind: type[Var], casts: list[Binding]) -> Expr:
+        """Returns a call with a cast of each argument that lacks the dtype of its parameter."""
+        if not isinstance(value, Call):
+            return value
+        args = list(value.args)
+        for index, param in enumerate(self.expected(value)[: len(args)]):
+            info = _fill(_info(args[index]), param)
+            if info is not args[index].struct_info:
+                var = kind(getattr(args[index], "name", "argument"), info, value.span)
+                casts.append(MatchCast(var, args[index], info, value.span))
+                args[index] = var
+        if not casts:
+            return value
+        call = replace(value, args=tuple(args))
+        return replace(call, struct_info=_fill(call.struct_info, self.result(call)))
+
+    def expected(self, call: Call) -> list[StructInfo]:
+        """Returns the StructInfos that functions of the module require of the arguments."""
+        if isinstance(call.op, GlobalVar):
+            return self.inference.params(call.op.name)
+        loop = call.op.definition.hooks.get("loop") if isinstance(call.op, Op) else None  # type: ignore[attr-defined]
+        body, count = loop(call) if loop else (None, 0)
+        params = self.inference.params(body.name) if isinstance(body, GlobalVar) else []
+        if len(params) <= count:
+            return []
+        element = TensorStructInfo(dtype=getattr(params[count], "dtype", None))
+        states, captured = params[:count], params[count + 1 :]
+        return [OBJECT, TupleStructInfo(tuple(states)), element, TupleStructInfo(tuple(captured))]
+
+    def binding(self, binding: Binding, value: Expr) -> Binding:
+        """Returns a binding with a completed value and variable."""
+        if not self.branches:  # in a branch, which need not run, a run reports it
+            _check_dtypes(binding, value)
         callee = self.callee(value)
         if callee is not None:
             self.callees[binding.var] = callee
@@ -224,6 +308,8 @@ class _DtypeEvaluation:
         self.branches -= 1
         infos = [_info(branch) for branch in branches]
         info = _fill(expr.struct_info, unify_to_lca(*infos))
+        if self.joins_known:
+            info = _fill(_fill(info, infos[0]), infos[1])
         parts = (expr.cond, expr.true_branch, expr.false_branch)
         if all(a is b for a, b in zip((cond, *branches), parts, strict=True)):
             return expr
@@ -267,6 +353,19 @@ class _DtypeEvaluation:
         infos = [*_fields(states), element, *captured]
         step = _fields(self.inference.result(callee, infos, {}))
         return TupleStructInfo((*_fields(states), *step[count:]))
+
+
+def _check_dtypes(binding: Binding, value: Expr) -> None:
+    """Raises StructInfoError if the declared dtypes differ from those of the value."""
+    is_cast = isinstance(binding, MatchCast)
+    declared = binding.struct_info if is_cast else binding.var.struct_info  # type: ignore[attr-defined]
+    pairs = zip(tensors(declared), tensors(value.struct_info), strict=False)
+    if all(a.dtype == b.dtype or a.dtype is None or b.dtype is None for a, b in pairs):
+        return
+    if is_cast:
+        check_cast(value, declared, binding.span)
+    else:
+        annotate(declared, _info(value), binding.var.name, binding.var.span, value)
 
 
 def _info(expr: Expr) -> StructInfo:

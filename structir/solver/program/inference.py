@@ -63,14 +63,16 @@ def infer(module: IRModule, *, refine: str | None = None, close: Close = False) 
     if refine is not None and refine not in POLICIES:
         raise StructIRError(f"refine: expected one of {', '.join(POLICIES)}, found {refine!r}")
     module = as_module(module, "structir.infer")
-    module = complete_dtypes(module, _passed_functions(module))
-    completed = _complete_twice(module, refine, close)
+    typed = complete_dtypes(module, _passed_functions(module))
+    completed = _complete_twice(typed, refine, close)
     if not _may_contain_dead_code(module) or well_formed(completed):
         return completed
-    # facts of dead code may contradict the rest of the function: keep the signatures
-    completed = _complete_twice(module, "checks", close)
-    # a branch that fails in every run may contradict the results of callees: infer nothing
-    return completed if well_formed(completed) else module
+    # facts of dead code may contradict the rest of the function: keep the signatures, then dtypes
+    for program in dict.fromkeys((typed, module)):
+        completed = _complete_twice(program, "checks", close)
+        if well_formed(completed):
+            return completed
+    return module  # a branch that fails in every run may contradict the results of callees
 
 
 def _may_contain_dead_code(module: IRModule) -> bool:

@@ -1,0 +1,206 @@
+"""Dtype equations: the dtypes of parameters that every run of a function requires.
+
+Each tensor of a function has a dtype cell. Ops, casts and annotations equate cells or fix them;
+a call copies the cells of its callee. Branches and closures add nothing: they need not run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from structir.ir.expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    GlobalVar,
+    MatchCast,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
+from structir.ir.module import IRModule
+from structir.ir.op import Op
+from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+from structir.lazy import lazy_module
+
+rules = lazy_module("structir.opdef.dtype_rules")
+
+
+class DtypeCell:
+    """The dtype of a tensor, equal to that of every cell with the same root."""
+
+    __slots__ = ("dtype", "parent")
+
+    def __init__(self, dtype: str | None = None) -> None:
+        self.dtype = dtype
+        self.parent: DtypeCell | None = None
+
+    def root(self) -> DtypeCell:
+        """Returns the representative of all equal cells."""
+        cell = self
+        while cell.parent is not None:
+            cell = cell.parent
+        return cell
+
+    def equate(self, other: DtypeCell) -> None:
+        """Equates two cells, unless their dtypes differ: an op then reports the first of them."""
+        first, second = self.root(), other.root()
+        if first is second or (first.dtype and second.dtype and first.dtype != second.dtype):
+            return
+        first.parent, second.dtype = second, first.dtype or second.dtype
+
+
+Cells: TypeAlias = "DtypeCell | tuple[Cells, ...] | None"  # structured as a StructInfo
+
+
+def cells_of(info: StructInfo | None) -> Cells:
+    """Returns new cells with the dtypes of a StructInfo."""
+    if isinstance(info, TupleStructInfo):
+        return tuple(map(cells_of, info.fields))
+    return DtypeCell(info.dtype) if isinstance(info, TensorStructInfo) else None
+
+
+def info_of(cells: Cells) -> StructInfo | None:
+    """Returns a StructInfo that has only the dtypes of cells; None for no tensors."""
+    if isinstance(cells, tuple):
+        fields = [info_of(field) for field in cells]
+        return None if None in fields else TupleStructInfo(tuple(fields))  # type: ignore[arg-type]
+    return None if cells is None else TensorStructInfo(dtype=cells.root().dtype)
+
+
+def equate(first: Cells, second: Cells) -> None:
+    """Equates the cells at the same positions."""
+    if isinstance(first, DtypeCell) and isinstance(second, DtypeCell):
+        first.equate(second)
+    elif isinstance(first, tuple) and isinstance(second, tuple):
+        for a, b in zip(first, second, strict=False):
+            equate(a, b)
+
+
+class DtypeEquations:
+    """The cells of the parameters and results of a module's functions, memoized."""
+
+    def __init__(self, module: IRModule) -> None:
+        self.module = module
+        self.signatures: dict[str, tuple[Sequence[Cells], Cells] | None] = {}
+
+    def params(self, name: str) -> list[StructInfo | None]:
+        """Returns the dtypes of the parameters of a function."""
+        signature = self.signature(name)
+        return [] if signature is None else [info_of(cells) for cells in signature[0]]
+
+    def signature(self, name: str) -> tuple[Sequence[Cells], Cells] | None:
+        """Returns the cells of a function; None while it is evaluated, and for other globals."""
+        if name not in self.signatures:
+            self.signatures[name] = None  # for recursive calls
+            function = self.module.functions.get(name)
+            if isinstance(function, Function):
+                self.signatures[name] = _FunctionCells(self).visit(function)
+        return self.signatures[name]
+
+
+class _FunctionCells:
+    """The cells of the variables of one function."""
+
+    def __init__(self, equations: DtypeEquations) -> None:
+        self.equations = equations
+        self.cells: dict[Expr, Cells] = {}
+
+    def visit(self, function: Function) -> tuple[Sequence[Cells], Cells]:
+        """Adds the equations of a function; returns the cells of its parameters and result."""
+        params = [cells_of(param.struct_info) for param in function.params]
+        self.cells.update(zip(function.params, params, strict=True))
+        for binding in function.body.bindings():
+            value = self.of(binding.value)
+            equate(value, cells_of(binding.var.struct_info))
+            if isinstance(binding, MatchCast):
+                equate(value, cells_of(binding.struct_info))
+            self.cells[binding.var] = value
+        result = self.of(function.body.body)
+        equate(result, cells_of(function.ret_struct_info))
+        return params, result
+
+    def of(self, expr: Expr) -> Cells:
+        """Returns the cells of an expression."""
+        match expr:
+            case Var() | Constant() if expr in self.cells:
+                return self.cells[expr]
+            case Tuple(fields):
+                return tuple(map(self.of, fields))
+            case TupleGetItem(inner, index):
+                cells = self.of(inner)
+                return cells[index] if isinstance(cells, tuple) else cells_of(expr.struct_info)
+            case Call(op=GlobalVar() as callee):
+                return self._call(expr, callee)
+            case Call(op=Op()):
+                return self._op(expr)
+        return cells_of(expr.struct_info)
+
+    def _op(self, call: Call) -> Cells:
+        loop = call.op.definition.hooks.get("loop")  # type: ignore[attr-defined]
+        if loop is not None:
+            return self._loop(call, *loop(call))
+        results = cells_of(call.struct_info)
+        rule = rules.dtype_rule(call)
+        if rule is None:
+            return results
+        terms: dict[Any, DtypeCell] = {}
+        args = list(map(self.of, call.args))
+        pairs = [(_member(args, path), term) for path, term in rule.operands]
+        columns = results if isinstance(results, tuple) else (results,)
+        if len(columns) == len(rule.results):
+            pairs += zip(columns, rule.results, strict=True)
+        for cell, term in pairs:
+            if term is not None:
+                dtype = None if term.is_variable else term.name
+                equate(cell, terms.setdefault(term, DtypeCell(dtype)))
+        return results
+
+    def _loop(self, call: Call, body: Expr, count: int) -> Cells:
+        """Adds the equations of a loop: each step receives and returns states of equal dtypes."""
+        args = list(map(self.of, call.args))
+        states = args[1] if isinstance(args[1], tuple) else ()
+        element = DtypeCell()
+        equate(element, args[2])
+        results = cells_of(call.struct_info)
+        if isinstance(results, tuple) and isinstance(body, GlobalVar):
+            captured = args[3] if len(args) > 3 and isinstance(args[3], tuple) else ()
+            step = (*states, *results[count:])
+            self._apply(body, [*states, element, *captured], step)
+            equate(results[:count], states)
+        return results
+
+    def _call(self, call: Call, callee: GlobalVar) -> Cells:
+        results = cells_of(call.struct_info)
+        self._apply(callee, [self.of(arg) for arg in call.args], results)
+        return results
+
+    def _apply(self, callee: GlobalVar, args: Sequence[Cells], results: Cells) -> None:
+        """Equates arguments and results with copies of the callee's cells."""
+        signature = self.equations.signature(callee.name)
+        if signature is None:
+            return
+        copies: dict[DtypeCell, DtypeCell] = {}
+        for arg, cells in zip(args, signature[0], strict=False):
+            equate(arg, _copied(cells, copies))
+        equate(results, _copied(signature[1], copies))
+
+
+def _member(args: Sequence[Cells], path: tuple[int, int | None]) -> Cells:
+    index, member = path
+    cells = args[index] if index < len(args) else None
+    if member is None:
+        return cells
+    return cells[member] if isinstance(cells, tuple) and member < len(cells) else None
+
+
+def _copied(cells: Cells, copies: dict[DtypeCell, DtypeCell]) -> Cells:
+    """Returns cells with the same dtypes and equalities, independent of the others."""
+    if isinstance(cells, tuple):
+        return tuple([_copied(field, copies) for field in cells])
+    if cells is None:
+        return None
+    root = cells.root()
+    return copies.setdefault(root, DtypeCell(root.dtype))
