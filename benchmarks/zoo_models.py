@@ -66,19 +66,58 @@ TRANSFORMERS = {
     " granite stablelm cohere cohere2 starcoder2 persimmon glm glm4 nemotron helium exaone4"
     " smollm3 diffllama arcee apertus bitnet ernie4_5 seed_oss modernbert-decoder mamba mamba2"
     " falcon_mamba rwkv recurrent_gemma xlstm jamba bamba falcon_h1 lfm2 minicpm3 youtu"
-    " vaultgemma hunyuan_v1_dense ministral cwm internlm3 jetmoe reformer",
+    " vaultgemma hunyuan_v1_dense ministral cwm internlm3 jetmoe reformer"
+    " olmoe qwen3_moe mixtral granitemoe gpt_oss minimax doge ernie4_5_moe qwen3_next"
+    " qwen3_5_text nanochat phimoe flex_olmo xlm-roberta jina_embeddings_v3 gpt_neox_japanese"
+    " olmo_hybrid kimi_linear hrm_text gte mimo_v2_flash granite_swa jais2 ministral3"
+    " clip_text_model cohere2_moe deepseek_v3 lfm2_moe granitemoehybrid esmc",
     "pairs": "t5 mt5 umt5 longt5 switch_transformers bart mbart marian pegasus pegasus_x"
-    " blenderbot blenderbot-small m2m_100 plbart mvp led bigbird_pegasus prophetnet fsmt t5gemma",
+    " blenderbot blenderbot-small m2m_100 plbart mvp led bigbird_pegasus prophetnet fsmt t5gemma"
+    " nllb-moe",
     "image": "vit deit beit dinov2 dinov2_with_registers dinov3_vit dinov3_convnext"
     " data2vec-vision segformer detr mobilevit mobilevitv2 mobilenet_v1 mobilenet_v2 convnextv2 cvt"
     " dpt efficientnet focalnet glpn hiera ijepa levit poolformer pvt pvt_v2 regnet resnet bit"
     " swiftformer swin swinv2 swin2sr textnet vit_msn vitdet yolos clip_vision_model"
     " siglip_vision_model conditional_detr table-transformer hgnet_v2 aimv2_vision_model"
-    " mlcd_vision_model donut-swin",
+    " mlcd_vision_model donut-swin dab-detr deformable_detr maskformer sam_vision_model sapiens2"
+    " pixio radio pp_ocrv6_tiny_rec sam_hq_vision_model sam3_vit_model convnext",
     "both": "clip siglip chinese_clip altclip flava blip git vilt owlvit groupvit clipseg"
     " metaclip_2",
     "audio": "wav2vec2 hubert wavlm unispeech unispeech-sat sew sew-d data2vec-audio"
     " wav2vec2-conformer",
+}
+# The inputs of other architectures of transformers: shapes in a batch b and a length t, of float32
+# unless they begin with `int`.
+OTHER_INPUTS = {
+    "audio-spectrogram-transformer": {"input_values": "b 64 16"},
+    "wav2vec2-bert": {"input_features": "b t 160"},
+    "whisper": {"input_features": "b 80 40", "decoder_input_ids": "int b t"},
+    "speech_to_text": {"input_features": "b 4*t 80", "decoder_input_ids": "int b t"},
+    "moonshine": {"input_values": "b 2000", "decoder_input_ids": "int b t"},
+    "dac": {"input_values": "b 1 512*t"},
+    "univnet": {"input_features": "b t 100", "noise_sequence": "b t 64"},
+    "timesformer": {"pixel_values": "b 4 3 32 32"},
+    "vivit": {"pixel_values": "b 4 3 32 32"},
+    "videomae": {"pixel_values": "b 4 3 32 32"},
+    "vjepa2": {"pixel_values_videos": "b 4 3 32 32"},
+    "patchtst": {"past_values": "b 32 3"},
+    "patchtsmixer": {"past_values": "b 32 3"},
+    "timesfm": {"past_values": "b 32", "past_values_padding": "int b 32", "freq": "int b 1"},
+    "decision_transformer": {
+        "states": "b t 17",
+        "actions": "b t 4",
+        "rewards": "b t 1",
+        "returns_to_go": "b t 1",
+        "timesteps": "int b t",
+    },
+    "lxmert": {
+        "input_ids": "int b t",
+        "visual_feats": "b 5 2048",
+        "visual_pos": "b 5 4",
+    },
+    "perceiver": {"inputs": "b t 32"},
+    "vit_mae": {"pixel_values": "b 3 32 32", "noise": "b 16"},
+    "dpr": {"input_ids": "int b t"},
 }
 
 SMALL = {
@@ -112,6 +151,21 @@ STATE_SPACE = {"mamba_chunk_size": 8, "mamba_d_state": 16}
 FIELDS: dict[str, dict[str, Any]] = {
     "bamba": STATE_SPACE | {"mamba_n_heads": 8, "mamba_d_head": 8, "mamba_n_groups": 1},
     "bros": {"hidden_size": 128},
+    "convnext": {"image_size": 64},
+    "deepseek_v3": LATENT_ATTENTION | {"head_dim": 8},
+    "esmc": {"num_key_value_heads": 4},
+    "granitemoehybrid": STATE_SPACE | {"mamba_n_heads": 8, "mamba_d_head": 8},
+    "lfm2_moe": {"layer_types": ["conv", "full_attention"]},
+    "perceiver": {"d_model": 32, "d_latents": 32, "num_latents": 8, "num_blocks": 1},
+    "patchtst": {"context_length": 32, "num_input_channels": 3},
+    "patchtsmixer": {"context_length": 32, "num_input_channels": 3, "patch_length": 8},
+    "timesfm": {"context_length": 32, "horizon_length": 8, "patch_length": 8},
+    "audio-spectrogram-transformer": {"max_length": 64, "num_mel_bins": 16},
+    "whisper": {"max_source_positions": 20},
+    "timesformer": {"num_frames": 4},
+    "vivit": {"num_frames": 4, "tubelet_size": [2, 8, 8]},
+    "videomae": {"num_frames": 4},
+    "vjepa2": {"crop_size": 32, "frames_per_clip": 4},
     "esm": {"pad_token_id": 1, "mask_token_id": 2},
     "convnextv2": {"image_size": 64},
     "falcon_h1": STATE_SPACE,
@@ -207,7 +261,8 @@ def _timm(name: str, options: Mapping[str, Any]) -> Build:
 
 def _transformers_cases() -> list[Case]:
     make = {"text": _text, "pairs": _pairs, "image": _image, "both": _both, "audio": _audio}
-    return [make[kind](name) for kind, names in TRANSFORMERS.items() for name in names.split()]
+    cases = [make[kind](name) for kind, names in TRANSFORMERS.items() for name in names.split()]
+    return cases + [_other(name, shapes) for name, shapes in OTHER_INPUTS.items()]
 
 
 def _transformer(name: str) -> Build:
@@ -314,3 +369,30 @@ def _audio(name: str) -> Case:
 
     sizes = ((1, 800), (2, 1000), (3, 1700))
     return Case(f"transformers:{name}", _transformer(name), inputs, {"input_values": (0, 1)}, sizes)
+
+
+def _other(name: str, shapes: Mapping[str, str]) -> Case:
+    def inputs(model: Any, batch: int, length: int) -> Inputs:
+        return {key: _values(text, batch, length) for key, text in shapes.items()}
+
+    axes = {key: _dynamic_axes(text) for key, text in shapes.items()}
+    has_length = any(len(axes[key]) > 1 for key in axes)
+    sizes = TEXT_SIZES if has_length else ((1, 0), (2, 0), (3, 0))
+    return Case(f"transformers:{name}", _transformer(name), inputs, axes, sizes)
+
+
+def _dynamic_axes(text: str) -> tuple[int, ...]:
+    """Returns the axes of a shape such as `int b 4*t` that are a batch or a length."""
+    sizes = text.removeprefix("int ").split()
+    return tuple([axis for axis, size in enumerate(sizes) if not size.isdecimal()])
+
+
+def _values(text: str, batch: int, length: int) -> Any:
+    """Returns random values in a shape such as `int b 4*t`."""
+    torch = importlib.import_module("torch")
+    known = {"b": batch, "t": length}
+    shape = []
+    for size in text.removeprefix("int ").split():
+        factors = [known[f] if f in known else int(f) for f in size.split("*")]
+        shape.append(factors[0] * (factors[1] if len(factors) > 1 else 1))
+    return torch.randint(0, 2, shape) if text.startswith("int ") else torch.randn(shape)

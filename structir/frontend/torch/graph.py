@@ -80,7 +80,8 @@ class FxGraph:
 
 @attrs.frozen
 class Input:
-    """An input of the program; `kind` is `user`, `parameter`, `buffer`, `constant` or `value`."""
+    """An input of the program; `kind` is `user`, `parameter`, `buffer`, `constant`, `value` or
+    `token`."""
 
     kind: str
     value: Any  # a Ref, or a constant value
@@ -89,8 +90,8 @@ class Input:
 
 @attrs.frozen
 class Output:
-    """An output of the program; `kind` is `user` or the mutation of a buffer, parameter or
-    input."""
+    """An output of the program; `kind` is `user`, `token` or the mutation of a buffer, parameter
+    or input."""
 
     kind: str
     value: Any
@@ -337,6 +338,8 @@ def _input(union: Any) -> Input:
         return Input("user", argument(data.get("arg")))
     if kind == "constant_input":
         return Input("value", argument(data.get("value")), field(data, "name", str))
+    if kind == "token":
+        return Input("token", _reference(data.get("arg"), 0))
     if kind in TARGET_FIELDS:
         value = _reference(data.get("arg"), 0)
         return Input(kind.replace("tensor_", ""), value, field(data, TARGET_FIELDS[kind], str))
@@ -348,13 +351,15 @@ def _output(union: Any) -> Output:
     if kind in ("user_output", "loss_output"):
         arg = data.get("arg")
         return Output("user", argument(arg) if kind == "user_output" else _reference(arg, 0))
+    if kind == "token":
+        return Output("token", _reference(data.get("arg"), 0))
     if kind in MUTATION_FIELDS:
         return Output(kind, _reference(data.get("arg"), 0), field(data, MUTATION_FIELDS[kind], str))
     raise _unsupported(f"output kind {kind!r}")
 
 
 def _unsupported(feature: str) -> DiagnosticError:
-    """Returns the error of an unsupported feature, such as effects."""
+    """Returns the error of an unsupported feature."""
     return DiagnosticError(
         Diagnostic(f"unsupported {feature} in the exported program", code="E0808")
     )

@@ -18,6 +18,7 @@ from structir.frontend.torch import ops
 from structir.frontend.torch.archive import Archive, wrong
 from structir.frontend.torch.checks import check_sizes
 from structir.frontend.torch.complex import ComplexTensor, join_pairs
+from structir.frontend.torch.effects import remove_tokens
 from structir.frontend.torch.graph import ExportedModule, FxGraph, Ref, program_of
 from structir.frontend.torch.importer import CONVERSION_ERRORS, TorchImporter
 from structir.frontend.torch.inlining import AUTOCAST, inline_blocks
@@ -232,7 +233,7 @@ def _module(
     ops.load()
     archive = Archive(file, name, mapped)
     try:
-        program = inline_blocks(program_of(archive.program()))
+        program = inline_blocks(remove_tokens(program_of(archive.program())))
         check_supported(program.graph)
         symbols = TorchSymbols(names or {})
         count = _counter(progress, len(program.graph.nodes))

@@ -1,4 +1,4 @@
-"""Matrix exponentials and triangular systems, compared with torch."""
+"""Matrix exponentials, linear systems and decompositions, compared with torch."""
 
 from __future__ import annotations
 
@@ -31,9 +31,14 @@ def assert_equal_to_torch(function: Any, *operands: Any) -> None:
     module = from_exported_program(program)
     for values in (operands, [x[:1] for x in operands]):
         result = structir.interpret(module, "main", *[x.numpy() for x in values])
-        expected = function(*values).numpy()
-        scale = np.abs(expected).max()
-        np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5 * scale)
+        expected = function(*values)
+        pairs = (
+            [(result, expected)] if isinstance(expected, torch.Tensor) else zip(result, expected)
+        )
+        for actual, reference in pairs:
+            assert actual.dtype == reference.numpy().dtype
+            scale = np.abs(reference.numpy()).max(initial=0)
+            np.testing.assert_allclose(actual, reference.numpy(), rtol=1e-4, atol=1e-5 * scale)
 
 
 @pytest.mark.parametrize("scale", [0.0, 0.1, 2.0, 20.0])
@@ -67,3 +72,86 @@ def test_triangular_systems_use_one_triangle(upper: bool, left: bool, unitriangu
     b = torch.randn(2, 4, 3) if left else torch.randn(2, 3, 4)
     options = {"upper": upper, "left": left, "unitriangular": unitriangular}
     assert_equal_to_torch(lambda a, b: torch.linalg.solve_triangular(a, b, **options), a, b)
+
+
+def matrices(*shape: int) -> Any:
+    torch.manual_seed(0)
+    return torch.randn(3, *shape, dtype=torch.float64)
+
+
+def symmetric() -> Any:
+    x = matrices(4, 4)
+    return x @ x.mT + torch.eye(4)
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (3, 5), (4, 4), (1, 3), (3, 1)])
+@pytest.mark.parametrize("mode", ["reduced", "complete", "r"])
+def test_qr_factors_have_the_signs_of_torch(shape: tuple[int, int], mode: str) -> None:
+    assert_equal_to_torch(lambda x: tuple(torch.linalg.qr(x, mode)), matrices(*shape))
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (3, 5), (4, 4)])
+@pytest.mark.parametrize("is_full", [False, True])
+def test_singular_values_and_vectors(shape: tuple[int, int], is_full: bool) -> None:
+    def product(x: Any) -> Any:
+        u, s, vh = torch.linalg.svd(x, full_matrices=is_full)
+        count = s.shape[-1]
+        return s, (u[..., :count] * s[..., None, :]) @ vh[..., :count, :], u @ u.mT, vh @ vh.mT
+
+    assert_equal_to_torch(product, matrices(*shape))
+    assert_equal_to_torch(lambda x: torch.svd(x, some=not is_full).S, matrices(*shape))
+
+
+@pytest.mark.parametrize("triangle", ["L", "U"])
+def test_symmetric_eigenvalues_read_one_triangle(triangle: str) -> None:
+    def product(x: Any) -> Any:
+        values, vectors = torch.linalg.eigh(x, UPLO=triangle)
+        return values, (vectors * values[..., None, :]) @ vectors.mT
+
+    assert_equal_to_torch(product, matrices(4, 4))  # the matrices are not symmetric
+    assert_equal_to_torch(lambda x: torch.linalg.eigvalsh(x, UPLO=triangle), matrices(4, 4))
+
+
+RANK_ONE = torch.ones(3, 4, 3, dtype=torch.float64)
+FUNCTIONS = {
+    "svdvals": (torch.linalg.svdvals, matrices(5, 3)),
+    "norm": (lambda x: torch.linalg.matrix_norm(x, "nuc"), matrices(5, 3)),
+    "cond": (torch.linalg.cond, matrices(5, 3)),
+    "rank": (torch.linalg.matrix_rank, RANK_ONE),
+    "pinv": (torch.linalg.pinv, matrices(5, 3)),
+    "pinv of rank 1": (torch.linalg.pinv, RANK_ONE),
+    "pinv of float32": (torch.linalg.pinv, RANK_ONE.float()),
+    "pinv, atol": (lambda x: torch.linalg.pinv(x, atol=0.5), matrices(3, 5)),
+    "pinv, tensor": (lambda x: torch.linalg.pinv(x, rtol=x[:, 0, 0].abs() / 4), matrices(3, 5)),
+    "pinverse": (lambda x: torch.pinverse(x, rcond=0.5), matrices(3, 5)),
+    "solve from the right": (
+        lambda x: torch.linalg.solve(x, x[:, :2] + 1, left=False),
+        symmetric(),
+    ),
+    "solve_ex": (lambda x: tuple(torch.linalg.solve_ex(x, x + 1)), symmetric()),
+    "tensorinv": (lambda x: torch.linalg.tensorinv(x.reshape(-1, 2, 2, 2, 2)[0], 2), symmetric()),
+    "cholesky_inverse": (lambda x: torch.cholesky_inverse(torch.linalg.cholesky(x)), symmetric()),
+    "triangular_solve": (lambda x: tuple(torch.triangular_solve(x[..., :2], x)), symmetric()),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_of_matrices(name: str) -> None:
+    assert_equal_to_torch(*FUNCTIONS[name])
+
+
+@pytest.mark.parametrize("upper", [False, True])
+def test_systems_of_cholesky_factors(upper: bool) -> None:
+    def solution(x: Any) -> Any:
+        factor = torch.linalg.cholesky(x, upper=upper)
+        return torch.cholesky_solve(x[..., :2], factor, upper=upper)
+
+    assert_equal_to_torch(solution, symmetric())
+
+
+def test_decomposed_checks_of_matrices_import() -> None:
+    x = symmetric()
+    program = torch.export.export(Call(torch.linalg.inv), (x,)).run_decompositions()
+    assert "token" in str(program.graph_signature)  # the order of the checks
+    result = structir.interpret(from_exported_program(program), "main", x.numpy())
+    np.testing.assert_allclose(result, torch.linalg.inv(x).numpy())

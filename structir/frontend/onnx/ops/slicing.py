@@ -10,6 +10,7 @@ from structir.frontend.onnx.node import OnnxNode
 from structir.frontend.onnx.padding import emit_pad
 from structir.frontend.onnx.registry import carries, onnx_op
 from structir.frontend.onnx.scalars import constant, scalar
+from structir.frontend.onnx.sizes import require, sizes_of
 from structir.frontend.onnx.values import Elements
 from structir.ir import dims
 from structir.ir.dims import Dim
@@ -47,7 +48,10 @@ def split(node: OnnxNode) -> list[Expr]:
 def _counts(node: OnnxNode, size: Dim) -> list[Any]:
     """Returns the size of each part."""
     if node.has(1):
-        return _checked_counts(node, list(node.sizes(1)), size)
+        counts = _checked_counts(node, list(sizes_of(node, 1)), size)
+        if node.elements(1) is None:  # known at run time only
+            require(node, [dims.eq(sum(counts), size)])
+        return counts
     if "split" in node.attributes:
         return _checked_counts(node, list(node.attr("split")), size)
     if node.version >= 18 and "num_outputs" not in node.attributes:

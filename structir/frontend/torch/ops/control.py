@@ -226,7 +226,8 @@ def _is_used(node: FxNode, name: str, expression: str) -> bool:
     "sym_constrain_range_for_size",
     "_functional_assert_scalar",
     "_functional_assert_async",
+    "_linalg_check_errors",
 )
 def assertion(node: FxNode) -> list[Any]:
-    """Ignores torch's size assertions: StructIR's ops check their own operands."""
+    """Ignores torch's assertions: StructIR's ops check their own operands."""
     return []

@@ -135,11 +135,6 @@ def reciprocal(node: FxNode) -> Expr:
     return R.divide(like(node, 1.0), operand_of(node))
 
 
-@torch_op("erfc")
-def erfc(node: FxNode) -> Expr:
-    return R.subtract(like(node, 1.0), R.erf(operand_of(node)))
-
-
 @torch_op("logit")
 def logit(node: FxNode) -> Expr:
     x, epsilon = operand_of(node), node.arg("eps", None)

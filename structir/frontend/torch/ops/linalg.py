@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from structir.frontend.torch.graph import names_of
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.registry import torch_op
 from structir.frontend.torch.scalars import number
@@ -51,12 +52,13 @@ def _zeros(node: FxNode, index: int) -> Expr:
     return R.full(ShapeExpr(node.out_dims(index)), number(0, node.out_dtype(index)))
 
 
-def _transposed(node: FxNode, x: Expr) -> Expr:
+def transposed(node: FxNode, x: Expr) -> Expr:
+    """Returns matrices with their two axes exchanged."""
     rank = len(node.dims_of(x := node.emit(x)))
     return node.emit(R.permute_dims(x, [*range(rank - 2), rank - 1, rank - 2]))
 
 
-def _solved(node: FxNode, a: Expr, b: Expr, batch: Sequence[Dim]) -> Expr:
+def solve_systems(node: FxNode, a: Expr, b: Expr, batch: Sequence[Dim]) -> Expr:
     """Returns the solution of a @ x = b, whose leading axes broadcast to `batch`."""
     a, b = [
         node.emit(R.broadcast_to(x, ShapeExpr((*batch, *node.dims_of(x)[-2:])))) for x in (a, b)
@@ -66,36 +68,87 @@ def _solved(node: FxNode, a: Expr, b: Expr, batch: Sequence[Dim]) -> Expr:
 
 @torch_op("linalg_solve")
 def solution(node: FxNode) -> Expr:
-    if not node.flag("left", True):
-        node.fail("left: expected True, found False", "`torch.linalg.solve(A.mT, B.mT).mT`")
     a, b = node["A"], node["B"]
     a_dims, b_dims = node.dims("A"), node.dims("B")
     is_vector = len(node.out_dims()) == len(b_dims) and b_dims == a_dims[:-1]
     if is_vector:
         b = node.emit(R.expand_dims(b, [len(b_dims)]))
+    is_left = is_vector or node.flag("left", True)
+    if not is_left:
+        a, b = transposed(node, a), transposed(node, b)
     batch = node.out_dims()[: -1 if is_vector else -2]
-    x = _solved(node, a, b, batch)
-    return R.squeeze(x, [len(batch) + 1]) if is_vector else x
+    x = solve_systems(node, a, b, batch)
+    if is_vector:
+        return R.squeeze(x, [len(batch) + 1])
+    return x if is_left else transposed(node, x)
+
+
+@torch_op("_linalg_solve_ex", "linalg_solve_ex")
+def solution_with_status(node: FxNode) -> list[Expr]:
+    """Builds the solution; a singular matrix is an error, so the status is 0. The factors are
+    zeros unless they are used."""
+    status = len(names_of(node.spec.outputs)) - 1
+    if any(node.is_result_used(k) for k in range(1, status)):
+        node.fail("expected a use of the solution and the status only, found one of the factors")
+    return [solution(node), *[_zeros(node, k) for k in range(1, status + 1)]]
+
+
+@torch_op("cholesky_solve")
+def solution_of_factor(node: FxNode) -> Expr:
+    """Builds the solution of (factor @ factor^T) @ x = b by two triangular systems."""
+    factor = _lower_factor(node, "input2")
+    y = node.emit(solve_systems(node, factor, node["self"], node.out_dims()[:-2]))
+    return solve_systems(node, transposed(node, factor), y, node.out_dims()[:-2])
+
+
+@torch_op("cholesky_inverse")
+def inverse_of_factor(node: FxNode) -> Expr:
+    factor = _lower_factor(node, "self")
+    y = node.emit(solve_systems(node, factor, _identity(node, "self"), node.out_dims()[:-2]))
+    return R.matmul(transposed(node, y), y)
+
+
+def _lower_factor(node: FxNode, name: str) -> Expr:
+    """Returns a Cholesky factor as a lower triangular matrix."""
+    if not node.flag("upper"):
+        return node.emit(R.tril(node[name]))
+    return transposed(node, R.triu(node[name]))
+
+
+def _triangle(node: FxNode, name: str, is_upper: bool) -> Expr:
+    """Returns a triangle of a matrix, with ones on the diagonal if the node is unitriangular."""
+    a = node.emit(R.triu(node[name]) if is_upper else R.tril(node[name]))
+    if not node.flag("unitriangular"):
+        return a
+    one = number(1, node.dtype(name))
+    return node.emit(R.where(R.equal(_identity(node, name), one), one, a))
+
+
+@torch_op("triangular_solve")
+def triangular_solution_and_matrix(node: FxNode) -> list[Expr]:
+    """Builds the solution of a @ x = b, or of a^T @ x = b, and a copy of a."""
+    a = _triangle(node, "A", node.flag("upper", True))
+    if node.flag("transpose"):
+        a = transposed(node, a)
+    batch = node.out_dims()[:-2]
+    copy = R.broadcast_to(node["A"], ShapeExpr(node.out_dims(1)))
+    return [solve_systems(node, a, node["self"], batch), copy]
 
 
 @torch_op("linalg_solve_triangular")
 def triangular_solution(node: FxNode) -> Expr:
     """Builds the solution of a @ x = b, or of x @ a = b, for one triangle of a."""
-    a, b = node["self"], node["B"]
-    a = node.emit(R.triu(a) if node.flag("upper") else R.tril(a))
-    if node.flag("unitriangular"):
-        one = number(1, node.dtype())
-        a = node.emit(R.where(R.equal(_identity(node, "self"), one), one, a))
+    a, b = _triangle(node, "self", node.flag("upper")), node["B"]
     if node.flag("left", True):
-        return _solved(node, a, b, node.out_dims()[:-2])
-    a, b = _transposed(node, a), _transposed(node, b)
-    return _transposed(node, _solved(node, a, b, node.out_dims()[:-2]))
+        return solve_systems(node, a, b, node.out_dims()[:-2])
+    a, b = transposed(node, a), transposed(node, b)
+    return transposed(node, solve_systems(node, a, b, node.out_dims()[:-2]))
 
 
 @torch_op("cholesky", "linalg_cholesky")
 def cholesky_factor(node: FxNode) -> Expr:
     factor = R.linalg.cholesky(node["self"])
-    return _transposed(node, factor) if node.flag("upper") else factor
+    return transposed(node, factor) if node.flag("upper") else factor
 
 
 @torch_op("linalg_cholesky_ex")

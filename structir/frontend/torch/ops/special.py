@@ -1,9 +1,17 @@
-"""Mappings of special functions: the inverse of the error function, and ldexp."""
+"""Mappings of special functions: error functions, modified Bessel functions, and ldexp."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
+from structir.frontend.torch.chebyshev import (
+    LARGE_I0,
+    LARGE_I1,
+    SCALED_ERFC,
+    SMALL_I0,
+    SMALL_I1,
+)
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.registry import torch_op
 from structir.frontend.torch.scalars import cast, number
@@ -21,7 +29,7 @@ def _double(value: float) -> Expr:
 @torch_op("erfinv", "special_erfinv")
 def inverse_error_function(node: FxNode) -> Expr:
     """Builds erfinv in float64: Winitzki's approximation, then Newton steps."""
-    x = node.emit(cast(node.operand("self", node.out_dtype()), "float64"))
+    x = _operand_in_double(node)
     below_one = R.minimum(R.abs(x), _double(1 - 2.0**-53))
     inner = node.emit(R.multiply(below_one, R.sign(x)))
     logarithm = node.emit(R.log(R.subtract(_double(1.0), R.multiply(inner, inner))))
@@ -37,6 +45,96 @@ def inverse_error_function(node: FxNode) -> Expr:
     finite = R.where(is_one, R.multiply(R.sign(x), _double(math.inf)), y)
     is_outside = R.logical_not(R.less_equal(R.abs(x), _double(1.0)))
     return cast(R.where(is_outside, _double(math.nan), finite), node.out_dtype())
+
+
+def _series(node: FxNode, u: Expr, coefficients: Sequence[float]) -> Expr:
+    """Returns a Chebyshev series for -1 <= u <= 1 by Clenshaw's recurrence."""
+    twice = node.emit(R.multiply(u, _double(2.0)))
+    first: Expr = _double(0.0)
+    second: Expr = _double(0.0)
+    for coefficient in coefficients[:0:-1]:
+        product = R.subtract(R.multiply(twice, first), second)
+        first, second = node.emit(R.add(product, _double(coefficient))), first
+    result = R.subtract(R.multiply(u, first), second)
+    return node.emit(R.add(result, _double(coefficients[0])))
+
+
+def _operand_in_double(node: FxNode) -> Expr:
+    return node.emit(cast(node.operand("self", node.out_dtype()), "float64"))
+
+
+def _scaled_erfc(node: FxNode, x: Expr) -> Expr:
+    """Returns exp(x**2) * erfc(x) for x >= 0."""
+    three = _double(3.0)
+    t = node.emit(R.divide(three, R.add(three, x)))
+    u = node.emit(R.subtract(R.multiply(t, _double(2.0)), _double(1.0)))
+    return R.multiply(t, _series(node, u, SCALED_ERFC))
+
+
+@torch_op("erfc", "special_erfc")
+def complementary_error_function(node: FxNode) -> Expr:
+    """Builds erfc with its full relative accuracy for large x, where 1 - erf(x) has none."""
+    x = _operand_in_double(node)
+    distance = node.emit(R.minimum(R.abs(x), _double(40.0)))  # the result is 0 from 28 on
+    gauss = R.exp(R.negative(R.multiply(distance, distance)))
+    tail = node.emit(R.multiply(gauss, _scaled_erfc(node, distance)))
+    result = R.where(R.less(x, _double(0.0)), R.subtract(_double(2.0), tail), tail)
+    return cast(R.where(R.isnan(x), x, result), node.out_dtype())
+
+
+@torch_op("special_erfcx", "erfcx")
+def scaled_complementary_error_function(node: FxNode) -> Expr:
+    """Builds exp(x**2) * erfc(x), for x < 0 as 2 * exp(x**2) minus the value at -x."""
+    x = _operand_in_double(node)
+    distance = node.emit(R.abs(x))
+    tail = node.emit(_scaled_erfc(node, distance))
+    twice = R.multiply(R.exp(R.multiply(x, x)), _double(2.0))
+    return cast(R.where(R.less(x, _double(0.0)), R.subtract(twice, tail), tail), node.out_dtype())
+
+
+@torch_op("special_log_ndtr", "log_ndtr")
+def log_normal_distribution(node: FxNode) -> Expr:
+    """Builds the logarithm of the normal distribution, for x < 0 by the scaled erfc."""
+    x = _operand_in_double(node)
+    z = node.emit(R.multiply(R.abs(x), _double(math.sqrt(0.5))))
+    tail = node.emit(_scaled_erfc(node, z))
+    square = R.multiply(z, z)
+    below = R.subtract(R.log(R.multiply(tail, _double(0.5))), square)
+    upper_tail = R.multiply(R.multiply(R.exp(R.negative(square)), tail), _double(0.5))
+    above = _log_of_one_minus(node, upper_tail)
+    return cast(R.where(R.less(x, _double(0.0)), below, above), node.out_dtype())
+
+
+def _log_of_one_minus(node: FxNode, x: Expr) -> Expr:
+    """Returns log(1 - x) as -2 * atanh(x / (2 - x)), which is accurate for small x."""
+    x = node.emit(x)
+    quotient = R.divide(x, R.subtract(_double(2.0), x))
+    return R.multiply(_double(-2.0), R.atanh(quotient))
+
+
+def _bessel(node: FxNode, order: int, is_scaled: bool) -> Expr:
+    """Returns the modified Bessel function of order 0 or 1, times exp(-|x|) if scaled."""
+    small_series, large_series = [(SMALL_I0, LARGE_I0), (SMALL_I1, LARGE_I1)][order]
+    x = _operand_in_double(node)
+    distance = node.emit(R.abs(x))
+    near = node.emit(R.minimum(distance, _double(8.0)))
+    far = node.emit(R.maximum(distance, _double(8.0)))
+    one = _double(1.0)
+    u = node.emit(R.subtract(R.multiply(near, _double(0.25)), one))
+    small = _series(node, u, small_series)
+    v = node.emit(R.subtract(R.divide(_double(16.0), far), one))
+    large = R.divide(_series(node, v, large_series), R.sqrt(far))
+    small = R.multiply(small, near) if order else small
+    result = R.where(R.less(distance, _double(8.0)), small, large)
+    result = R.multiply(result, R.sign(x)) if order else result
+    result = result if is_scaled else R.multiply(result, R.exp(distance))
+    return cast(result, node.out_dtype())
+
+
+torch_op("i0", "special_i0")(lambda node: _bessel(node, 0, is_scaled=False))
+torch_op("special_i0e")(lambda node: _bessel(node, 0, is_scaled=True))
+torch_op("special_i1")(lambda node: _bessel(node, 1, is_scaled=False))
+torch_op("special_i1e")(lambda node: _bessel(node, 1, is_scaled=True))
 
 
 @torch_op("ldexp")

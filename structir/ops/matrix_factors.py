@@ -1,0 +1,137 @@
+"""Ops that factor matrices: QR factors, eigenvalues and singular values."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+from structir.lazy import lazy_module
+from structir.opdef.call_view import CallView, ResolvedSignature
+from structir.opdef.define import op
+from structir.opdef.examples import ExactValues
+from structir.ops.linalg import MATRIX, doubles
+
+np = lazy_module("numpy")
+Array = Any
+TALL = ExactValues("float32", ((4.0, 1.0), (1.0, 3.0), (-1.0, 0.5)))
+
+
+def reflect(work: Array, j: int) -> float:
+    """Eliminates column j of `work` below the diagonal by a Householder reflection in place.
+
+    The vector of the reflection, whose first element is 1, is stored below the diagonal. Returns
+    its factor, in the sign convention of LAPACK: 0 for a column that is zero below the diagonal.
+    """
+    squares = 0.0
+    for i in range(j + 1, work.shape[0]):
+        squares += work[i, j] * work[i, j]
+    if squares == 0.0:
+        return 0.0
+    pivot = work[j, j]
+    beta = -math.copysign(math.sqrt(pivot * pivot + squares), pivot)
+    for i in range(j + 1, work.shape[0]):
+        work[i, j] /= pivot - beta
+    work[j, j] = beta
+    factor: float = (beta - pivot) / beta
+    for k in range(j + 1, work.shape[1]):
+        apply_reflection(work, j, factor, work, k)
+    return factor
+
+
+def apply_reflection(work: Array, j: int, factor: float, x: Array, k: int) -> None:
+    """Applies the reflection that is stored in column j of `work` to column k of `x` in place."""
+    total = x[j, k]
+    for i in range(j + 1, work.shape[0]):
+        total += work[i, j] * x[i, k]
+    x[j, k] -= factor * total
+    for i in range(j + 1, work.shape[0]):
+        x[i, k] -= factor * total * work[i, j]
+
+
+def qr_signature(call: CallView) -> ResolvedSignature:
+    """Returns the signature with min(m, n) columns of q, or with m of them if complete."""
+    signature = "a[*p, [m], [n]] @ F -> q[*p, [m], [k]] @ F, r[*p, [k], [n]] @ F"
+    return ResolvedSignature(
+        signature, "k == m" if call["mode"] == "complete" else "k == min(m, n)"
+    )
+
+
+@op(qr_signature, name="linalg.qr")
+def qr(a: Array, mode: Literal["reduced", "complete"] = "reduced") -> Any:
+    """Computes QR factors: orthonormal columns q and an upper triangular r with q @ r = a."""
+    return a
+
+
+@qr.reference
+def _(a: Array, mode: str) -> Any:
+    q, r = np.linalg.qr(a.astype("float64"), mode=mode)
+    return q.astype(a.dtype), r.astype(a.dtype)
+
+
+@qr.kernel("cpu")
+def _(a: Array, q: Array, r: Array) -> None:
+    work = doubles(a)
+    count = min(work.shape[0], work.shape[1])
+    factors = np.empty(count, np.float64)
+    for j in range(count):
+        factors[j] = reflect(work, j)
+    columns = np.zeros((q.shape[0], q.shape[1]), np.float64)
+    for k in range(q.shape[1]):
+        columns[k, k] = 1.0
+        for j in range(count - 1, -1, -1):
+            apply_reflection(work, j, factors[j], columns, k)
+    for i in range(q.shape[0]):
+        for k in range(q.shape[1]):
+            q[i, k] = columns[i, k]
+    for i in range(r.shape[0]):
+        for k in range(r.shape[1]):
+            r[i, k] = work[i, k] if i <= k else 0.0
+
+
+@op("a[*p, [n], [n]] @ F -> values[*p, [n]] @ F, vectors[*p, [n], [n]] @ F", name="linalg.eigh")
+def eigh(a: Array) -> Any:
+    """Computes ascending eigenvalues and orthonormal eigenvectors of symmetric matrices, of which
+    only the lower triangle is read; NumPy computes them on the host."""
+    return a
+
+
+@eigh.reference
+def _(a: Array) -> Any:
+    values, vectors = np.linalg.eigh(_finite(a))
+    return values.astype(a.dtype), vectors.astype(a.dtype)
+
+
+def _finite(a: Array) -> Array:
+    """Returns a in float64; raises ValueError for NaN and infinity, for which LAPACK fails."""
+    if not np.isfinite(a).all():
+        raise ValueError("a: expected finite elements, found NaN or infinity")
+    return a.astype("float64")
+
+
+SVD = "a[*p, [m], [n]] @ F -> u[*p, [m], [k]] @ F, s[*p, [k]] @ F, vh[*p, [k], [n]] @ F"
+FULL_SVD = "a[*p, [m], [n]] @ F -> u[*p, [m], [m]] @ F, s[*p, [k]] @ F, vh[*p, [n], [n]] @ F"
+
+
+def svd_signature(call: CallView) -> ResolvedSignature:
+    """Returns the signature with square or with min(m, n) singular vectors."""
+    return ResolvedSignature(FULL_SVD if call["full_matrices"] else SVD, "k == min(m, n)")
+
+
+@op(svd_signature, name="linalg.svd")
+def svd(a: Array, full_matrices: bool = False) -> Any:
+    """Computes singular values in descending order and singular vectors with u @ diag(s) @ vh = a;
+    NumPy computes them on the host."""
+    return a
+
+
+@svd.reference
+def _(a: Array, full_matrices: bool) -> Any:
+    parts = np.linalg.svd(_finite(a), full_matrices=full_matrices)
+    return tuple([part.astype(a.dtype) for part in parts])
+
+
+for factorization in (qr, eigh, svd):
+    factorization.non_differentiable("its adjoint is not implemented")
+qr.example(TALL)
+eigh.example(MATRIX)
+svd.example(TALL)
