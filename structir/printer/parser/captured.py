@@ -193,5 +193,5 @@ def stored_names(base: Any) -> list[Any]:
     for name in ("__dataclass_fields__", "_fields", "__slots__"):
         fields = inspect.getattr_static(kind, name, None)
         if type(fields) in (dict, tuple):
-            return [field for field in fields if type(field) is str]  # type: ignore[union-attr]
+            return [field for field in fields if type(field) is str]
     return []

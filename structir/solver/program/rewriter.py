@@ -369,8 +369,8 @@ def _with_labels(info: StructInfo, value: StructInfo | None) -> StructInfo:
     known = axes_of(info)
     if known is None or len(known) != len(axes):
         return info
-    pairs = zip(known, axes, strict=True)
-    return tensor(tuple([b if size_in(b) == a else a for a, b in pairs]), info.dtype)
+    labelled = [b if size_in(b) == a else a for a, b in zip(known, axes, strict=True)]
+    return tensor(tuple(labelled), info.dtype)
 
 
 def _with_any_sizes(info: TensorStructInfo, axes: Axes, expressed: tuple[Any, ...]) -> StructInfo:
