@@ -50,7 +50,7 @@ def _counts(node: OnnxNode, size: Dim) -> list[Any]:
     if node.has(1):
         counts = _checked_counts(node, list(sizes_of(node, 1)), size)
         if node.elements(1) is None:  # known at run time only
-            require(node, [dims.eq(sum(counts), size)])
+            require(node, [dims.compare("==", sum(counts), size)])
         return counts
     if "split" in node.attributes:
         return _checked_counts(node, list(node.attr("split")), size)
