@@ -213,7 +213,7 @@ def _angles(
         angles = turns * (2 * math.pi / max(size, 1))
         return _constant(np.cos(angles), dtype), _constant(sign * np.sin(angles), dtype)
     j = R.reshape(_index_range(rows), ShapeExpr((rows, 1)))
-    products = R.mod(R.multiply(j, _index_range(columns)), size_value(size, "int64"))
+    products = R.floor_mod(R.multiply(j, _index_range(columns)), size_value(size, "int64"))
     fraction = R.divide(R.astype(products, "float64"), size_value(size, "float64"))
     radians = emit(R.multiply(fraction, _constant(sign * 2 * math.pi, "float64")))
     return emit(R.astype(R.cos(radians), dtype)), emit(R.astype(R.sin(radians), dtype))

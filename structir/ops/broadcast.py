@@ -45,15 +45,21 @@ def floor_divide(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
     return x // y
 
 
-@op(ARITHMETIC, operator="%")
-def mod(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
-    """Computes the remainder of floor division."""
-    return x % y
-
-
 @op(ARITHMETIC)
+def mod(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
+    """Computes the remainder of division rounded toward zero; it has the sign of x.
+
+    This is `R.mod` of TVM and `fmod` of C. `x % y` is `R.floor_mod`.
+    """
+    size = scalar_expr.abs(y)
+    remainder = x % select(x < 0, -size, size)
+    # the least integer is its own absolute value
+    return select(size < 0, select(x < 0, remainder, x), remainder)
+
+
+@op(ARITHMETIC, operator="%")
 def floor_mod(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
-    """Computes the remainder of floor division."""
+    """Computes the remainder of floor division; it has the sign of y."""
     return x % y
 
 

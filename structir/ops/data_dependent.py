@@ -18,9 +18,9 @@ from structir.opdef.index_vars import access_text
 from structir.ops.broadcast import (
     equal,
     floor_divide,
+    floor_mod,
     logical_and,
     logical_or,
-    mod,
     not_equal,
     subtract,
     where,
@@ -115,7 +115,9 @@ def _(x: Expr, emit: Emit, count: Count) -> Expr | None:
     mask = emit(reshape(not_equal(x, zeros_like(x)), (total,)))
     positions = emit(_compact(arange(total, dtype="int64"), mask, emit, count))
     rows = [
-        expand_dims(mod(floor_divide(positions, step), full_like(positions, PrimValue(size))), 0)
+        expand_dims(
+            floor_mod(floor_divide(positions, step), full_like(positions, PrimValue(size))), 0
+        )
         for size, step in zip(sizes, _row_major_strides(sizes, positions), strict=True)
     ]
     return concat(tuple(rows), axis=0)

@@ -92,7 +92,7 @@ BINARY = {
     "atan2": np.arctan2,
     "log_add_exp": np.logaddexp,
     "floor_divide": np.floor_divide,
-    "mod": np.mod,
+    "mod": np.fmod,
     "floor_mod": np.mod,
     "less": np.less,
     "less_equal": np.less_equal,

@@ -86,14 +86,8 @@ def power(node: OnnxNode) -> Expr:
 
 @onnx_op("Mod")
 def mod(node: OnnxNode) -> Expr:
-    x, y = node[0], node[1]
-    if not node.flag("fmod"):
-        return R.mod(x, y)
-    if is_int(node.dtype()):
-        return R.subtract(x, R.multiply(R.divide(x, y), y))
-    quotient = R.trunc(R.divide(R.astype(x, "float64"), R.astype(y, "float64")))
-    exact = R.subtract(R.astype(x, "float64"), R.multiply(quotient, R.astype(y, "float64")))
-    return R.astype(exact, node.dtype())
+    remainder = R.mod if node.flag("fmod") else R.floor_mod
+    return remainder(node[0], node[1])
 
 
 @onnx_op("BitShift")

@@ -221,13 +221,13 @@ def tensor_scatter(node: OnnxNode) -> Expr:
     )
     circular = node.choice("mode", ("linear", "circular")) == "circular"
     if circular:  # before the sum, which could overflow
-        start = R.mod(R.astype(start, "int64"), size_number(sizes[axis]))
+        start = R.floor_mod(R.astype(start, "int64"), size_number(sizes[axis]))
     starts = R.reshape(start, ShapeExpr((batch, *[1] * (rank - 1))))
     steps = R.reshape(positions, ShapeExpr((update_sizes[axis], *[1] * (rank - 1 - axis))))
     _require_write(node, start, axis)
     indices = R.add(starts, steps)
     if circular:
-        indices = R.mod(indices, size_number(sizes[axis]))
+        indices = R.floor_mod(indices, size_number(sizes[axis]))
     full_indices = R.broadcast_to(indices, ShapeExpr(update_sizes))
     return R.scatter_elements(node[0], full_indices, node[1], axis=axis)
 

@@ -207,7 +207,7 @@ def _reindex(node: OnnxNode, indices: Expr, from_sizes: Any, to_sizes: Any) -> E
                 f"output_shape: expected static shapes, found {from_sizes} and {to_sizes}",
                 STATIC_SHAPE,
             )
-        coordinate = R.mod(
+        coordinate = R.floor_mod(
             R.floor_divide(indices, constant(math.prod(from_sizes[axis + 1 :]))),
             constant(from_sizes[axis]),
         )

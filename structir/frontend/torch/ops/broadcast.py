@@ -122,11 +122,7 @@ def remainder(node: FxNode) -> Expr:
 
 @torch_op("fmod")
 def remainder_of_truncated(node: FxNode) -> Expr:
-    lhs, rhs = (node.emit(v) for v in pair(node, node.out_dtype()))
-    if is_float(node.out_dtype()):
-        remainder = R.floor_mod(R.abs(lhs), R.abs(rhs))
-        return R.where(R.less(lhs, number(0.0, node.out_dtype())), R.negative(remainder), remainder)
-    return R.subtract(lhs, R.multiply(R.divide(lhs, rhs), rhs))
+    return R.mod(*pair(node, node.out_dtype()))
 
 
 @torch_op("fmin", "fmax")
