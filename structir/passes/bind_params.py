@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from structir.analysis.lattice import FAIL_L0, base_check
+from structir.analysis.lattice import FAIL_L0, PASS, base_check
 from structir.analysis.substitution import Substitution
-from structir.errors import Diagnostic, StructInfoError, StructIRError
-from structir.ir.dims import Dim, Sym, as_sym
+from structir.errors import Diagnostic, ShapeMismatchError, StructInfoError, StructIRError
+from structir.interpret.argument_checks import match
+from structir.interpret.scope import Activation
 from structir.ir.display_names import one_message
-from structir.ir.expr import Constant, Function, Var
+from structir.ir.expr import BindingBlock, Constant, Function, MatchCast, Var
 from structir.ir.masked import unmasked
 from structir.ir.module import IRModule
 from structir.ir.node import replace
@@ -30,7 +31,8 @@ def bind_params(
     """Replaces parameters by constants: arrays by name, or those of a file written by
     `numpy.savez`.
 
-    A symbolic dim that a bound parameter determines becomes the size of the array everywhere.
+    A dim or row variable that a bound parameter determines becomes the size of the array
+    everywhere. A size that depends on other parameters is checked at run time.
     """
     arrays = dict(np.load(file)) if file is not None else dict(values or {})
     bound_function = _bind(
@@ -46,31 +48,51 @@ def _bind(function: Function, arrays: Mapping[str, Any]) -> Function:
             f"bind_params: no parameter {', '.join(unknown)}; available: {', '.join(params)}",
             code="E0613",
         )
-    constants: dict[Var, Constant] = {}
-    sizes: dict[Sym, Dim] = {}
-    for name, data in arrays.items():
-        constants[params[name]] = Constant(data)
-        dims = getattr(params[name].struct_info, "dims", None)
-        for dim, size in zip(dims if isinstance(dims, tuple) else (), data.shape, strict=False):
-            symbol = as_sym(dim)
-            if symbol is not None:
-                sizes.setdefault(symbol, size)
-    binder = Substitution(constants, sizes)
-    for param, constant in constants.items():
-        info = binder.info(param.struct_info)
-        if base_check(info, constant.struct_info) <= FAIL_L0 or not _same_sizes(info, constant):
-            with one_message():
-                message = f"bind_params: {param.name}: expected {info}"
-            raise StructInfoError(
-                Diagnostic(f"{message}, found {constant.struct_info}", param.span)
-            )
+    constants = {params[name]: Constant(data) for name, data in arrays.items()}
+    binder = Substitution(constants, _determined_sizes(constants))
+    checks = [_check_of(param, constant, binder) for param, constant in constants.items()]
     remaining = tuple([param for param in function.params if param not in constants])
-    return binder.function(replace(function, params=remaining))
+    bound = binder.function(replace(function, params=remaining))
+    return _with_checks(bound, [check for check in checks if check is not None])
 
 
-def _same_sizes(info: Any, constant: Constant) -> bool:
-    if info.dtype not in (None, constant.data.dtype.name):
-        return False
-    dims = info.dims if isinstance(info.dims, tuple) else constant.data.shape
-    pairs = zip(dims, constant.data.shape, strict=False)
-    return all(dim == size or type(dim) is not int for dim, size in pairs)
+def _determined_sizes(constants: Mapping[Var, Constant]) -> dict[Any, Any]:
+    """Returns the dims and row variables that the arrays determine."""
+    scope = Activation.inside(None)
+    for param, constant in constants.items():
+        with one_message():
+            try:
+                match([(param.struct_info, constant.data, f"bind_params: {param.name}")], scope)
+            except ShapeMismatchError as error:
+                raise _mismatch(param, param.struct_info, constant, error.message) from None
+    return dict(scope.sizes)
+
+
+def _mismatch(param: Var, info: Any, constant: Constant, *notes: str) -> StructInfoError:
+    with one_message():
+        message = f"bind_params: {param.name}: expected {info}, found {constant.struct_info}"
+    diagnostic = Diagnostic(message, param.span)
+    for note in notes:
+        diagnostic = diagnostic.note(note)
+    return StructInfoError(diagnostic)
+
+
+def _check_of(param: Var, constant: Constant, binder: Substitution) -> MatchCast | None:
+    """Returns the check of an array whose sizes depend on other parameters; None if there is none.
+
+    Raises StructInfoError if the array does not fit.
+    """
+    info = binder.info(param.struct_info)
+    checked = base_check(info, constant.struct_info)
+    if checked is PASS:
+        return None
+    if checked is FAIL_L0:
+        raise _mismatch(param, info, constant)
+    return MatchCast(Var(param.name, info, param.span), constant, info, param.span)
+
+
+def _with_checks(function: Function, checks: list[MatchCast]) -> Function:
+    if not checks:
+        return function
+    blocks = (BindingBlock(tuple(checks)), *function.body.blocks)
+    return replace(function, body=replace(function.body, blocks=blocks))

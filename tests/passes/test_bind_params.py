@@ -49,3 +49,33 @@ def test_an_array_of_another_shape_or_dtype_is_an_error(data: np.ndarray) -> Non
 def test_an_unknown_parameter_is_an_error() -> None:
     with pytest.raises(StructIRError, match="no parameter v; available: x, w"):
         BindParams(values={"v": W})(MODULE)
+
+
+@pytest.mark.parametrize(
+    ("bound", "other", "fitting", "wrong"),
+    [
+        ('("n * m",)', '("n", "m")', (2, 3), (4, 5)),
+        ('("*r", 3)', '("*r",)', (2,), (4,)),
+        ('("n + 4",)', '("n",)', (2,), (4,)),
+        ('("n", "m")', '("n * m",)', (12,), (6,)),
+        ('("n", 3)', '("*r", "n")', (5, 2), (5, 3)),
+    ],
+)
+def test_a_size_of_the_array_is_checked_against_other_parameters(
+    bound: str, other: str, fitting: tuple[int, ...], wrong: tuple[int, ...]
+) -> None:
+    module = structir.parse(
+        f"@R.function\ndef main(w: R.Tensor({bound}, 'float32'), "
+        f"x: R.Tensor({other}, 'float32')):\n"
+        "    return R.add(R.sum(w), x)\n"
+    )
+    shapes = {"n * m": (6,), "*r": (2, 3), "n + 4": (6,), '"n", "m"': (3, 4), '"n", 3': (2, 3)}
+    shape = next(shape for part, shape in shapes.items() if part in bound)
+    weights = np.ones(shape, "float32")
+    after = BindParams(values={"w": weights})(module)
+    result = structir.interpret(after, "main", np.ones(fitting, "float32"))
+    assert np.array_equal(result, np.full(fitting, weights.sum() + 1, "float32"))
+    with pytest.raises(StructIRError):
+        structir.interpret(after, "main", np.ones(wrong, "float32"))
+    with pytest.raises(StructIRError):
+        structir.compile(after)["main"](np.ones(wrong, "float32"))
