@@ -38,6 +38,7 @@ from structir.printer.syntax import (
     IR_MODULE,
     MATCH_CAST,
     MODULE_ATTRS,
+    OPAQUE_RESULT,
     OUTPUT,
     PRIVATE,
     REQUIRE,
@@ -151,6 +152,8 @@ class ProgramPrinter(ExprPrinter):
         if attributes.get(PRIVATE) is True:
             del attributes[PRIVATE]
             options.append(f"{PRIVATE}=True")
+        if function.ret_struct_info == OBJECT != deduce(function.body.body):
+            options.append(f"{OPAQUE_RESULT}=True")
         if attributes.get(REFINE) in POLICIES:
             options.append(f"{REFINE}={literal(attributes.pop(REFINE))}")
         return f"({', '.join(options)})" if options else ""
