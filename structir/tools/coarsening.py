@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from random import Random
 
 from structir.analysis.axes import ANY, axes_of
@@ -17,7 +16,6 @@ from structir.ir.node import replace
 from structir.ir.struct_info import (
     OBJECT,
     FuncStructInfo,
-    KernelStructInfo,
     PrimStructInfo,
     ShapeStructInfo,
     StructInfo,
@@ -32,28 +30,26 @@ def coarsened(info: StructInfo, rng: Random) -> StructInfo:
     """Returns a StructInfo that describes every value that `info` describes."""
     if isinstance(info, TupleStructInfo) and rng.random() < 0.8:
         return TupleStructInfo(tuple([coarsened(field, rng) for field in info.fields]))
-    return rng.choice([info, info, OBJECT, *_coarser(info, rng)])
+    choices: list[StructInfo] = [info, info, OBJECT]
+    if isinstance(info, TensorStructInfo):
+        dtype, ndim = rng.choice([info.dtype, None]), rng.choice([info.ndim, info.ndim, None])
+        choices += [TensorStructInfo(None, dtype, ndim)] * 3
+    if isinstance(info, ShapeStructInfo):
+        choices.append(ShapeStructInfo(ndim=rng.choice([info.ndim, None])))
+    if isinstance(info, PrimStructInfo):
+        choices.append(PrimStructInfo(info.dtype))
+    return rng.choice(choices)
 
 
-def _coarser(info: StructInfo, rng: Random) -> Iterator[StructInfo]:
-    """Yields StructInfos of the same subclass that are at most as precise."""
-    match info:
-        case TensorStructInfo(dtype=dtype, ndim=ndim):
-            dtype, ndim = rng.choice([dtype, None]), rng.choice([ndim, ndim, None])
-            yield from [TensorStructInfo(None, dtype, ndim)] * 3
-            axes = axes_of(info)
-            if axes:
-                unknown = [a if rng.random() < 0.6 or type(a) is RowVar else ANY for a in axes]
-                yield tensor_of(tuple(unknown), dtype)
-        case ShapeStructInfo(ndim=ndim):
-            yield ShapeStructInfo(ndim=rng.choice([ndim, None]))
-        case PrimStructInfo(dtype=dtype):
-            yield PrimStructInfo(dtype)
-        case KernelStructInfo():
-            return
-        case FuncStructInfo(params=params, ret=ret, purity=purity):
-            yield FuncStructInfo(params, coarsened(ret, rng), purity)
-            yield FuncStructInfo(None, OBJECT, purity)
+def _coarsened_inside(info: StructInfo, rng: Random) -> StructInfo:
+    """Returns a StructInfo of which some axes, or the result of a function type, are coarser."""
+    if type(info) is FuncStructInfo and info.params is not None and not info.derive_func:
+        return FuncStructInfo(info.params, coarsened(info.ret, rng), info.purity)
+    axes = axes_of(info) if isinstance(info, TensorStructInfo) else None
+    if not axes or type(getattr(info, "dims", None)) is Var:
+        return coarsened(info, rng)
+    unknown = [axis if rng.random() < 0.6 or type(axis) is RowVar else ANY for axis in axes]
+    return tensor_of(tuple(unknown), rng.choice([info.dtype, None]))  # type: ignore[attr-defined]
 
 
 def coarsened_module(module: IRModule, rng: Random) -> IRModule:
@@ -89,7 +85,8 @@ class _Coarsening(Substitution):
     def bound(self, var: Var) -> Var:
         if var not in self.chosen:
             return super().bound(var)
-        info = coarsened(self.info(var.struct_info), self.rng)
+        coarser = self.rng.choice([coarsened, coarsened, _coarsened_inside])
+        info = coarser(self.info(var.struct_info), self.rng)
         new = self.variables[var] = type(var)(var.name, info, var.span)
         self.infos.clear()
         return new
