@@ -15,6 +15,7 @@ from structir.ir.dims import Dim
 from structir.ir.masked import unmasked
 from structir.ir.node import Node, node
 from structir.ir.struct_info import (
+    OBJECT,
     Dims,
     FuncStructInfo,
     PrimStructInfo,
@@ -204,6 +205,13 @@ def _of_dims(shape: Any) -> StructInfo:
 
 def _of_fields(value: Any) -> StructInfo | None:
     infos = tuple([field.struct_info for field in value.fields])
+    if None in infos:
+        infos = tuple(
+            [
+                OBJECT if f.struct_info is None and type(f) in ATOMS else f.struct_info
+                for f in value.fields
+            ]
+        )
     return None if None in infos else TupleStructInfo(infos)
 
 
@@ -269,10 +277,15 @@ class ShapeExpr(Expr):
 
 @node
 class Tuple(Expr):
-    """A tuple expression. The empty tuple also represents an omitted optional operand."""
+    """A tuple expression. The empty tuple also represents an omitted optional operand.
+
+    Its StructInfo is always that of its fields.
+    """
 
     fields: tuple[Expr, ...]
-    struct_info: StructInfo | None = attrs.field(default=attrs.Factory(_of_fields, takes_self=True))
+    struct_info: StructInfo | None = attrs.field(
+        init=False, default=attrs.Factory(_of_fields, takes_self=True)
+    )
     span: Span | None = None
 
 

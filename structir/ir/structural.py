@@ -11,6 +11,7 @@ from structir.ir.dims import Poly, Sym, syms
 from structir.ir.expr import (
     Call,
     Constant,
+    DataflowBlock,
     DataflowVar,
     Function,
     GlobalVar,
@@ -185,10 +186,15 @@ class _LinearForm:
         self.var(value.var)
 
     def seq(self, value: SeqExpr) -> None:
+        """Adds a sequence; consecutive plain blocks are one block, and empty blocks none."""
+        kind: type | None = None
         for block in value.blocks:
-            self.tokens += (type(block), len(block.bindings))
+            if block.bindings and (type(block) is not kind or kind is DataflowBlock):
+                kind = type(block)
+                self.tokens.append(kind)
             for binding in block.bindings:
                 self.add(binding)
+        self.tokens.append(SeqExpr)  # the end of the last block
         self.add(value.body)
 
     def function(self, value: Function) -> None:

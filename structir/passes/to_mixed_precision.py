@@ -63,8 +63,10 @@ def _adds_products(call: Any) -> bool:
     if type(call) is not Call or type(call.op) is not Op:
         return False
     definition: Any = call.op.definition
+    if getattr(definition, "reduce", None) != "sum":  # ops with an inference rule have none
+        return False
     named = {parameter.name for parameter in definition.signature.attributes}
-    if definition.reduce != "sum" or RESULT not in named or call.attrs.get(RESULT, WIDE) != WIDE:
+    if RESULT not in named or call.attrs.get(RESULT, WIDE) != WIDE:
         return False
     infos = [operand.struct_info for operand in call.args]
     dtypes = {info.dtype for info in infos if isinstance(info, TensorStructInfo)}

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from structir.analysis.deduction import deduce
+from structir.analysis.deduction import deduce, leave_scope
 from structir.analysis.lattice import unify_to_lca
+from structir.ir.binding_dims import bound_dims
 from structir.ir.dims import Sym
 from structir.ir.expr import (
     ATOMS,
@@ -26,7 +27,7 @@ from structir.ir.expr import (
 from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
 from structir.ir.requirements import conditions_of
-from structir.ir.struct_info import OBJECT
+from structir.ir.struct_info import OBJECT, StructInfo
 from structir.printer.expr_printer import ExprPrinter, literal
 from structir.printer.kernel_printer import kernel_lines
 from structir.printer.names import NameScope
@@ -38,6 +39,7 @@ from structir.printer.syntax import (
     IR_MODULE,
     MATCH_CAST,
     MODULE_ATTRS,
+    OPAQUE_RESULT,
     OUTPUT,
     PRIVATE,
     REQUIRE,
@@ -84,6 +86,7 @@ class ProgramPrinter(ExprPrinter):
         self.mentions_module = False
         self.section: Section | None = None
         self.root: Section | None = None
+        self.symbols: frozenset[Sym] = frozenset()  # in scope
         self._owners: dict[Sym, Section] = {}
 
     def run(self, steps: Steps) -> None:
@@ -126,13 +129,15 @@ class ProgramPrinter(ExprPrinter):
 
     def function(self, function: Function, name: str, indent: str) -> Steps:
         """Prints a function with its decorator."""
-        mark, outside = self.names.mark(), (self.section, self._infos, self._dims)
+        mark = self.names.mark()
+        outside = self.section, self.symbols, self._infos, self._dims
         inner = indent + INDENT
         self.section = section = Section(self.section, inner)
         self._infos, self._dims = (
             {},
             {},
         )  # memoized source does not record the uses of dims in this function
+        self.symbols |= bound_dims([param.struct_info for param in function.params])
         attributes = dict(function.attrs)
         self.lines.append(f"{indent}@R.{FUNCTION}{self._options(function, attributes)}")
         self.lines.append(f"{indent}def {name}{self._signature(function)}:")
@@ -143,7 +148,7 @@ class ProgramPrinter(ExprPrinter):
         self.lines.append(f"{inner}return {self.expr(function.body.body)}")
         if section.outer is None:
             self.root = section
-        self.section, self._infos, self._dims = outside
+        self.section, self.symbols, self._infos, self._dims = outside
         self.names.release(mark)
 
     def _options(self, function: Function, attributes: dict[str, Any]) -> str:
@@ -151,6 +156,8 @@ class ProgramPrinter(ExprPrinter):
         if attributes.get(PRIVATE) is True:
             del attributes[PRIVATE]
             options.append(f"{PRIVATE}=True")
+        if function.ret_struct_info == OBJECT != deduce(function.body.body):
+            options.append(f"{OPAQUE_RESULT}=True")
         if attributes.get(REFINE) in POLICIES:
             options.append(f"{REFINE}={literal(attributes.pop(REFINE))}")
         return f"({', '.join(options)})" if options else ""
@@ -206,6 +213,7 @@ class ProgramPrinter(ExprPrinter):
             requirements = ", ".join([f'"{self.size(condition)}"' for condition in conditions])
             return f"{indent}R.{REQUIRE}({requirements})"
         value, info = self.expr(cast.value), self.info(cast.struct_info)
+        self.symbols |= bound_dims([cast.struct_info])
         var_info = cast.var.struct_info
         annotation = "" if var_info == cast.struct_info else f": {self.info(var_info)}"
         return f"{indent}{self.names.var(cast.var)}{annotation} = R.{MATCH_CAST}({value}, {info})"
@@ -215,8 +223,7 @@ class ProgramPrinter(ExprPrinter):
     def conditional(self, var: Var, value: If, indent: str) -> Steps:
         """Prints an `if` whose branches both bind `var` last."""
         branches = value.true_branch, value.false_branch
-        infos = [branch.struct_info for branch in branches]
-        unified = unify_to_lca(infos[0], infos[1]) if None not in infos else None  # type: ignore[arg-type]
+        unified = unify_to_lca(*[self.branch_info(branch) for branch in branches])
         name = self.names.var(var)
         if var.struct_info != unified:
             self.lines.append(f"{indent}{name}: {self.info(var.struct_info)}")
@@ -224,15 +231,26 @@ class ProgramPrinter(ExprPrinter):
             self.lines.append(indent + head)
             yield self.branch(branch, name, indent + INDENT)
 
+    def branch_info(self, branch: SeqExpr) -> StructInfo:
+        """Returns the StructInfo that the parser infers for a branch.
+
+        The one stored in the branch may be older than the StructInfo of its variables.
+        """
+        bindings = branch.bindings()
+        casts = [b.struct_info for b in bindings if isinstance(b, MatchCast)]
+        variables = {binding.var for binding in bindings}
+        return leave_scope(deduce(branch.body), bound_dims(casts) - self.symbols, variables)
+
     def branch(self, branch: SeqExpr, name: str, indent: str) -> Steps:
         """Prints a branch; its last line binds its result to the name of the `if`."""
-        mark = self.names.mark()
+        mark, outer_symbols = self.names.mark(), self.symbols
         result = result_variable(branch)
         if result is not None:
             self.names.share(result, name)
         yield self.sequence(branch, indent, result)
         if result is None:
             self.lines.append(f"{indent}{name} = {self.expr(branch.body)}")
+        self.symbols = outer_symbols
         self.names.release(mark)
 
 

@@ -237,6 +237,7 @@ SHARED, SYNC = "shared", "sync_threads"  # for the threads of a block
 TARGET, BLOCKS, THREADS = "target", "blocks", "threads"  # of kernels for a GPU
 CUDA = "cuda"
 PRIVATE = "private"
+OPAQUE_RESULT = "opaque_result"  # the result is R.Object, although the body is known better
 IR_MODULE = "ir_module"
 MODULE_ATTRS = "module_attrs"
 SYMBOL_DTYPES = frozenset({"int64", "int32", "Var", "SizeVar", "dynamic", "var"})

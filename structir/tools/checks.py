@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Callable, Iterator
+from random import Random
 from typing import Any
 
 import attrs
@@ -40,7 +41,9 @@ from structir.passes.manager.samples import outcome, samples_of
 from structir.passes.manager.verifying import VerifyIR, answers
 from structir.printer.parser.parser import parse
 from structir.solver.program.inference import infer
+from structir.tools.coarsening import coarsened_module
 from structir.tools.comparison import Disagreement, require_agreement, result
+from structir.tools.declared_values import sampled_subclass, with_declared_values
 
 RUNS = 2  # sets of arguments for a program
 WORKERS = (1, 2, 3, 5)
@@ -83,11 +86,42 @@ def _runner(module: IRModule, name: str) -> Callable[..., Any]:
 @check
 def text(module: IRModule, seed: int) -> None:
     """A printed program parses to an equal, well-formed program without a warning."""
-    check_well_formed(module)
     with warnings.catch_warnings():
         warnings.simplefilter("error", DiagnosticWarning)
-        parsed = parse(module.script())
-    if not structural_equal(parsed, module):
+        require_round_trip(module)
+
+
+@check
+def coarse_text(module: IRModule, seed: int) -> None:
+    """A program with coarser StructInfos than the inferred ones, and with values of every
+    StructInfo subclass, parses back unchanged."""
+    rng = Random(seed)
+    with sampled_subclass():
+        require_round_trip(coarsened_module(with_declared_values(module, rng), rng))
+
+
+@check
+def pass_text(module: IRModule, seed: int) -> None:
+    """The output of every pass parses back unchanged, also for coarser StructInfos."""
+    for program in (module, coarsened_module(module, Random(seed))):
+        for each in all_passes():
+            try:
+                after = each(program)
+            except StructIRError:  # of a program that the pass does not accept
+                continue
+            try:
+                require_round_trip(after)
+            except Exception as error:
+                error.add_note(f"pass {each.name}")
+                raise
+
+
+def require_round_trip(module: IRModule) -> None:
+    """Raises Disagreement unless the printed program parses to an equal one with equal text."""
+    check_well_formed(module)
+    source = module.script()
+    parsed = parse(source)
+    if not structural_equal(parsed, module) or parsed.script() != source:
         raise Disagreement(f"the printed program parses to\n{parsed.script()}")
     if structural_hash(parsed) != structural_hash(module):
         raise Disagreement("the printed program parses to an equal program with another hash")

@@ -33,7 +33,6 @@ from structir.ir.module import IRModule
 from structir.ir.node import replace
 from structir.ir.requirements import cast_of, condition
 from structir.ir.struct_info import (
-    OBJECT,
     FuncStructInfo,
     ObjectStructInfo,
     PrimStructInfo,
@@ -44,6 +43,7 @@ from structir.ir.struct_info import (
 )
 from structir.ops.loop import scan
 from structir.tools.calls import CallGenerator
+from structir.tools.coarsening import coarsened
 from structir.tools.kernels import KernelGenerator, fits_kernels
 
 __all__ = ["random_arguments", "random_module"]
@@ -411,21 +411,6 @@ class _ProgramGenerator:
         """Returns a value that is valid for a parameter."""
         fitting = [v for v in self.live if _looks_like(v.struct_info, expected)]
         return self.rng.choice(fitting) if fitting else None
-
-
-def coarsened(info: StructInfo, rng: Random) -> StructInfo:
-    """Returns a StructInfo that describes every value that `info` describes."""
-    if isinstance(info, TupleStructInfo) and rng.random() < 0.8:
-        return TupleStructInfo(tuple([coarsened(field, rng) for field in info.fields]))
-    choices: list[StructInfo] = [info, info, OBJECT]
-    if isinstance(info, TensorStructInfo):
-        dtype, ndim = rng.choice([info.dtype, None]), rng.choice([info.ndim, info.ndim, None])
-        choices += [TensorStructInfo(None, dtype, ndim)] * 3
-    if isinstance(info, ShapeStructInfo):
-        choices.append(ShapeStructInfo(ndim=rng.choice([info.ndim, None])))
-    if isinstance(info, PrimStructInfo):
-        choices.append(PrimStructInfo(info.dtype))
-    return rng.choice(choices)
 
 
 def _literal(value: Any) -> Expr:

@@ -18,7 +18,7 @@ from structir.printer.parser.context import Context
 from structir.printer.parser.forms import info_of, static_of
 from structir.printer.parser.tvm_spellings import dtype_of_scalar
 from structir.printer.parser.values import path_of
-from structir.printer.syntax import FUNC_ATTR, FUNCTION, PRIVATE, SYMBOL_DTYPES
+from structir.printer.syntax import FUNC_ATTR, FUNCTION, OPAQUE_RESULT, PRIVATE, SYMBOL_DTYPES
 from structir.solver.program.refine_policy import POLICIES, REFINE
 
 ReadBody = Callable[[Context, list[ast.stmt]], Expr]
@@ -103,7 +103,10 @@ def read_signature(context: Context, node: ast.FunctionDef) -> FunctionSignature
         attributes[PRIVATE] = True
     if REFINE in options:
         attributes[REFINE] = options[REFINE]
-    ret = None if ret == OBJECT else ret
+    if options.get(OPAQUE_RESULT):
+        ret = _opaque_result(context, node, ret)
+    elif ret == OBJECT:
+        ret = None
     return FunctionSignature(node.name, params, ret, options.get("pure", True), attributes, node)
 
 
@@ -121,6 +124,17 @@ def _declared_result(node: ast.FunctionDef) -> ast.expr | None:
     return None
 
 
+def _opaque_result(
+    context: Context, node: ast.FunctionDef, annotation: StructInfo | None
+) -> StructInfo:
+    """Returns R.Object as the declared result, which the body does not refine."""
+    if annotation not in (None, OBJECT):
+        message = f"{OPAQUE_RESULT}: expected the result R.Object, found {annotation}"
+        hint = f"write `-> R.Object`, or remove `{OPAQUE_RESULT}=True`"
+        raise context.error(node.returns, message, hint, "E0124")
+    return OBJECT
+
+
 def _declare(context: Context, node: ast.Assign) -> None:
     """Declares a dim of a nested function, which may shadow an outer one."""
     target = node.targets[0]
@@ -136,7 +150,7 @@ def _options(context: Context, node: ast.FunctionDef) -> dict[str, Any]:
         raise context.error(node, message, "remove the other decorators", "E0124")
     options: dict[str, Any] = {}
     for keyword in getattr(decorator, "keywords", ()):
-        if keyword.arg not in ("pure", PRIVATE, REFINE, *IGNORED_OPTIONS):
+        if keyword.arg not in ("pure", PRIVATE, OPAQUE_RESULT, REFINE, *IGNORED_OPTIONS):
             hint = f'use `pure=False`, `private=True` or `refine="{POLICIES[0]}"`'
             raise context.error(keyword, f"R.function has no option `{keyword.arg}`", hint, "E0124")
         value = options[keyword.arg] = static_of(context, keyword.value)

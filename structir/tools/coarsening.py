@@ -1,0 +1,98 @@
+"""Replaces StructInfos of a program by coarser ones, as passes and the API may."""
+
+from __future__ import annotations
+
+from random import Random
+
+from structir.analysis.axes import ANY, axes_of
+from structir.analysis.axes import tensor as tensor_of
+from structir.analysis.substitution import Substitution
+from structir.analysis.variables import variables_in, walk
+from structir.analysis.well_formed import well_formed
+from structir.ir.axes import RowVar
+from structir.ir.expr import Function, Var, VarBinding
+from structir.ir.module import IRModule
+from structir.ir.node import replace
+from structir.ir.struct_info import (
+    OBJECT,
+    FuncStructInfo,
+    PrimStructInfo,
+    ShapeStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
+
+SHARE = 0.6  # of the variables and results; halved until the program is well formed
+
+
+def coarsened(info: StructInfo, rng: Random) -> StructInfo:
+    """Returns a StructInfo that describes every value that `info` describes."""
+    if isinstance(info, TupleStructInfo) and rng.random() < 0.8:
+        return TupleStructInfo(tuple([coarsened(field, rng) for field in info.fields]))
+    choices: list[StructInfo] = [info, info, OBJECT]
+    if isinstance(info, TensorStructInfo):
+        dtype, ndim = rng.choice([info.dtype, None]), rng.choice([info.ndim, info.ndim, None])
+        choices += [TensorStructInfo(None, dtype, ndim)] * 3
+    if isinstance(info, ShapeStructInfo):
+        choices.append(ShapeStructInfo(ndim=rng.choice([info.ndim, None])))
+    if isinstance(info, PrimStructInfo):
+        choices.append(PrimStructInfo(info.dtype))
+    return rng.choice(choices)
+
+
+def _coarsened_inside(info: StructInfo, rng: Random) -> StructInfo:
+    """Returns a StructInfo of which some axes, or the result of a function type, are coarser."""
+    if type(info) is FuncStructInfo and info.params is not None and not info.derive_func:
+        return FuncStructInfo(info.params, coarsened(info.ret, rng), info.purity)
+    axes = axes_of(info) if isinstance(info, TensorStructInfo) else None
+    if not axes or type(getattr(info, "dims", None)) is Var:
+        return coarsened(info, rng)
+    unknown = [axis if rng.random() < 0.6 or type(axis) is RowVar else ANY for axis in axes]
+    return tensor_of(tuple(unknown), rng.choice([info.dtype, None]))  # type: ignore[attr-defined]
+
+
+def coarsened_module(module: IRModule, rng: Random) -> IRModule:
+    """Returns the module with coarser StructInfos of variables and of function results."""
+    functions = [part for part in walk(module) if isinstance(part, Function)]
+    bindings = [part for part in walk(module) if isinstance(part, VarBinding)]
+    chosen: list[Function | Var] = [
+        binding.var for binding in bindings if binding.var not in variables_in(binding.value)
+    ]
+    chosen = rng.sample([*chosen, *functions], round(SHARE * len(chosen + functions)))
+    while chosen:
+        coarse = _Coarsening(chosen, rng).module(module)
+        if well_formed(coarse):
+            return coarse
+        chosen = rng.sample(chosen, len(chosen) // 2)
+    return module
+
+
+class _Coarsening(Substitution):
+    """Rebuilds a program with coarser StructInfos of the chosen variables and results."""
+
+    def __init__(self, chosen: list[Function | Var], rng: Random) -> None:
+        super().__init__()
+        self.chosen, self.rng = frozenset(chosen), rng
+
+    def module(self, module: IRModule) -> IRModule:
+        functions = {
+            name: self.function(function) if isinstance(function, Function) else function
+            for name, function in module.functions.items()
+        }
+        return module.with_functions(functions)
+
+    def bound(self, var: Var) -> Var:
+        if var not in self.chosen:
+            return super().bound(var)
+        coarser = self.rng.choice([coarsened, coarsened, _coarsened_inside])
+        info = coarser(self.info(var.struct_info), self.rng)
+        new = self.variables[var] = type(var)(var.name, info, var.span)
+        self.infos.clear()
+        return new
+
+    def function(self, function: Function) -> Function:
+        new = super().function(function)
+        if function not in self.chosen:
+            return new
+        return replace(new, ret_struct_info=coarsened(new.ret_struct_info, self.rng))
