@@ -6,18 +6,23 @@ from collections.abc import Iterable
 from typing import Any
 
 from structir.analysis.calls import Binder, are_disjoint
+from structir.analysis.dataflow_outputs import without_surplus_outputs
 from structir.analysis.deduction import deduce
+from structir.analysis.internal_functions import PRIVATE
 from structir.analysis.lattice import FAIL_L0, PASS, base_check
 from structir.analysis.purity import FORCE_PURE, is_pure_value
 from structir.analysis.substitution import Substitution
-from structir.analysis.variables import symbols_in
+from structir.analysis.variables import symbols_in, walk_values
 from structir.errors import DiagnosticError
 from structir.ir.binding_dims import standing_alone
-from structir.ir.bodies import bindings_of, with_bindings
+from structir.ir.bodies import bindings_of, with_blocks
 from structir.ir.expr import (
     Binding,
+    BindingBlock,
     Call,
+    DataflowBlock,
     DataflowVar,
+    Expr,
     Function,
     GlobalVar,
     If,
@@ -37,7 +42,8 @@ LARGEST = 256  # bindings of a function that is inlined
 def inline_functions(module: IRModule, *, largest: int = LARGEST, functions: str = "") -> IRModule:
     """Replaces calls by the bodies of the functions, all or those named.
 
-    Argument checks of the callee remain, as match_casts. Not inlined are: recursive functions;
+    Argument checks of the callee remain, as match_casts. Private functions without a remaining
+    call are removed. Not inlined are: recursive functions;
     those with more than `largest` bindings; those with branches or effects when called in a
     dataflow block; and those whose parameters mutually depend on each other's sizes.
     """
@@ -54,7 +60,27 @@ def inline_functions(module: IRModule, *, largest: int = LARGEST, functions: str
         if isinstance(function, Function):
             functions_by_name[name] = _inline(function, name, callees, functions_by_name, largest)
     same = all(functions_by_name[name] is value for name, value in module.functions.items())
-    return module if same else module.with_functions(functions_by_name)
+    if same:
+        return module
+    inlined = module.with_functions(functions_by_name)
+    return _without_inlined(inlined, _mentioned(module) - _mentioned(inlined))
+
+
+def _mentioned(module: IRModule) -> set[str]:
+    """Returns the names of the functions that functions of the module refer to."""
+    functions = [f for f in module.functions.values() if isinstance(f, Function)]
+    values = [item for function in functions for item in walk_values(function)]
+    return {item.name for item in values if isinstance(item, GlobalVar)}
+
+
+def _without_inlined(module: IRModule, inlined: set[str]) -> IRModule:
+    """Removes the private functions among those whose last call was inlined."""
+    remaining = {
+        name: function
+        for name, function in module.functions.items()
+        if name not in inlined or not getattr(function, "attrs", {}).get(PRIVATE)
+    }
+    return module.with_functions(remaining)
 
 
 def _innermost_first(module: IRModule, callees: dict[str, Function]) -> list[str]:
@@ -90,7 +116,15 @@ def _inline(
     functions_by_name: dict[str, Node],
     largest: int,
 ) -> Function:
-    def expand_call(binding: Binding) -> Iterable[Binding]:
+    def in_block(block: BindingBlock) -> list[BindingBlock]:
+        in_dataflow = isinstance(block, DataflowBlock)
+        bindings = [new for b in block.bindings for new in expand_call(b, in_dataflow)]
+        same = len(bindings) == len(block.bindings)
+        if same and all(new is old for new, old in zip(bindings, block.bindings, strict=True)):
+            return [block]
+        return [replace(block, bindings=tuple(bindings))]
+
+    def expand_call(binding: Binding, local: bool) -> Iterable[Binding]:
         call: Any = binding.value
         if not isinstance(call, Call) or not isinstance(call.op, GlobalVar):
             return (binding,)
@@ -98,7 +132,6 @@ def _inline(
         callee = functions_by_name.get(name)
         if name not in callees or name == caller or not isinstance(callee, Function):
             return (binding,)
-        local = isinstance(binding.var, DataflowVar)
         bindings = callee.bindings()
         if len(bindings) > largest or len(call.args) != len(callee.params):
             return (binding,)
@@ -112,7 +145,8 @@ def _inline(
             return (binding,)
         return body if _may_be_valid(body) else (binding,)
 
-    return with_bindings(function, expand_call)
+    inlined = with_blocks(function, in_block)
+    return function if inlined is function else without_surplus_outputs(inlined)
 
 
 def _may_be_valid(bindings: list[Binding]) -> bool:
@@ -170,7 +204,18 @@ def _body_at(binding: Binding, call: Call, callee: Function, kind: type[Var]) ->
         var = kind(binding.var.name, result_info, binding.span)
         body.append(MatchCast(var, result, result_info, call.span))
         result = var
-    return [*body, VarBinding(binding.var, result, binding.span)]
+    return _ending_in(binding, body, result)
+
+
+def _ending_in(binding: Binding, body: list[Binding], result: Expr) -> list[Binding]:
+    """Returns the bindings of a body, whose last one binds the variable of the call."""
+    var = binding.var
+    last = next((k for k, b in enumerate(body) if b.var is result), None)
+    if last is None or result.struct_info != var.struct_info:
+        return [*body, VarBinding(var, result, binding.span)]
+    renamed = Substitution({body[last].var: var})
+    ends = [replace(body[last], var=var), *map(renamed.binding, body[last + 1 :])]
+    return [*body[:last], *ends]
 
 
 def _binding_first(callee: Function, determined: dict[Any, Any]) -> list[int] | None:

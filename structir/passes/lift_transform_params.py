@@ -49,11 +49,13 @@ def _split(function: Function) -> tuple[Function, Function]:
     """Returns the function of inputs and transformed weights, and the one that transforms them."""
     count = function.attrs[INPUTS]
     inputs, weights = function.params[:count], function.params[count:]
-    lifted = _of_weights(function, weights)
-    moved = {binding.var for binding in lifted}
+    lifted, shared = _of_weights(function, weights)
+    moved = {binding.var for binding in lifted} - shared
     rest = [b for b in function.bindings() if b.var not in moved]
     read = variables_in((tuple(rest), function.body.body))
     transformed = [var for var in (*weights, *[b.var for b in lifted]) if var in read]
+    transformed = [var for var in transformed if var not in shared]
+    transformed += _size_weights(function, (*inputs, *transformed), weights, tuple(rest))
     result = Tuple(tuple(transformed))
     seq = SeqExpr((BindingBlock(tuple(lifted)),) if lifted else (), result)
     assert result.struct_info is not None
@@ -67,20 +69,53 @@ def _split(function: Function) -> tuple[Function, Function]:
     return main, _plain(Substitution(fresh=True).function(transform))
 
 
-def _of_weights(function: Function, weights: tuple[Var, ...]) -> list[Binding]:
-    """Returns the pure bindings that need only weights, and no dim that only inputs determine."""
-    available = set(weights)
+def _size_weights(
+    function: Function, params: tuple[Var, ...], weights: tuple[Var, ...], rest: tuple[Binding, ...]
+) -> list[Var]:
+    """Returns the weights that alone determine dims that the remaining function uses."""
+    used = set(symbols_in((rest, function.body.body, function.ret_struct_info)))
+    used |= set(symbols_in(tuple([param.struct_info for param in params])))
+    undetermined = used - bound_dims([param.struct_info for param in params])
+    added: list[Var] = []
+    for weight in weights:
+        bound = undetermined & bound_dims([weight.struct_info])
+        if bound and weight not in set(params):
+            added.append(weight)
+            undetermined -= bound
+    return added
+
+
+def _of_weights(function: Function, weights: tuple[Var, ...]) -> tuple[list[Binding], set[Var]]:
+    """Returns the pure bindings that need only weights, and no dim that only inputs determine.
+
+    Bindings without weights, such as `R.zeros((n,), "float32")`, are among them where a binding on
+    weights needs them; the second result are those variables that the inputs' function needs too.
+    """
+    available, on_weights = set(weights), set(weights)
     determined = bound_dims([weight.struct_info for weight in weights])
-    bindings: list[Binding] = []
+    candidates: list[Binding] = []
     for binding in function.bindings():
         if not isinstance(binding, VarBinding) or not is_pure_value(binding.value):
             continue
         parts = (binding.value, binding.var.struct_info)
         read = set(variables_in(parts))
-        if read and read <= available and set(symbols_in(parts)) <= determined:
+        if read <= available and set(symbols_in(parts)) <= determined:
             available.add(binding.var)
-            bindings.append(binding)
-    return bindings
+            candidates.append(binding)
+            on_weights |= {binding.var} if read & on_weights else set()
+    needed = set(on_weights)
+    for binding in reversed(candidates):
+        if binding.var in needed:
+            needed |= set(variables_in(binding.value))
+    lifted = [binding for binding in candidates if binding.var in needed]
+    moved = {binding.var for binding in lifted}
+    others = tuple([b.value for b in function.bindings() if b.var not in moved])
+    free = moved - on_weights
+    shared = free & set(variables_in((others, function.body.body)))
+    for binding in reversed(lifted):
+        if binding.var in shared:
+            shared |= free & set(variables_in(binding.value))
+    return lifted, shared
 
 
 def _without(block: BindingBlock, removed: set[Var]) -> BindingBlock:

@@ -9,31 +9,72 @@ from structir.analysis.internal_functions import (
     internal_functions,
     replace_functions,
 )
+from structir.analysis.substitution import Substitution
 from structir.analysis.variables import walk_values
 from structir.ir.bodies import bindings_of, with_bindings
-from structir.ir.expr import Binding, Call, Function, GlobalVar, Tuple, TupleGetItem, Var
+from structir.ir.expr import (
+    Binding,
+    Call,
+    DataflowVar,
+    Expr,
+    Function,
+    GlobalVar,
+    MatchCast,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
+)
 from structir.ir.module import IRModule
 from structir.ir.node import replace
-from structir.ir.struct_info import TupleStructInfo
+from structir.ir.struct_info import StructInfo, TupleStructInfo
 from structir.passes.base import module_pass
 
 
 @module_pass(idempotent="removing a result may leave another one without uses")
 def remove_unused_outputs(module: IRModule) -> IRModule:
-    """Removes the fields of tuple results of private functions that no caller uses."""
+    """Removes the fields of tuple results of private functions that no caller uses.
+
+    A result of one field becomes the field itself.
+    """
     fields_used = _used_fields(module, internal_functions(module))
     changed = {}
     for name, indices in fields_used.items():
         function = module[name]
-        body, info = function.body.body, function.ret_struct_info
-        if not isinstance(body, Tuple) or not isinstance(info, TupleStructInfo):
-            continue
-        if len(info.fields) > len(indices):
-            fields = Tuple(tuple([body.fields[k] for k in indices]))
-            stated = TupleStructInfo(tuple([info.fields[k] for k in indices]))
-            inner = replace(function.body, body=fields, struct_info=stated)
-            changed[name] = replace(function, body=inner, ret_struct_info=stated)
+        info = function.ret_struct_info
+        if isinstance(info, TupleStructInfo) and len(info.fields) > len(indices):
+            shortened = _with_fields(function, indices)
+            if shortened is not None:
+                changed[name] = shortened
     return _renumber(module, changed, fields_used)
+
+
+def _with_fields(function: Function, indices: list[int]) -> Function | None:
+    """Returns a function whose result has these fields; None if its result is no known tuple."""
+    result, info = function.body.body, function.ret_struct_info
+    binding = next((b for b in function.bindings() if b.var is result), None)
+    whole = result if binding is None else binding.value
+    if not isinstance(whole, Tuple) or isinstance(binding, MatchCast):
+        return None
+    assert isinstance(info, TupleStructInfo)
+    stated = _selected_info(info, indices)
+    fields = [whole.fields[k] for k in indices]
+    selected: Expr = fields[0] if len(fields) == 1 else Tuple(tuple(fields))
+    var = Var(getattr(result, "name", "result"), stated)
+    if binding is not None and any(isinstance(field, DataflowVar) for field in fields):
+        output = VarBinding(var, selected, binding.span)  # the fields are local to its block
+        function = with_bindings(function, lambda b: [b, output] if b is binding else [b])
+        selected = var
+    seq = replace(function.body, body=selected, struct_info=stated)
+    function = replace(function, body=seq, ret_struct_info=stated)
+    if sum(item is result for item in walk_values(function)) > 1:  # its binding, and other uses
+        return function
+    return with_bindings(function, lambda b: [b] * (b is not binding))
+
+
+def _selected_info(info: TupleStructInfo, indices: list[int]) -> StructInfo:
+    fields = tuple([info.fields[k] for k in indices])
+    return fields[0] if len(fields) == 1 else TupleStructInfo(fields)
 
 
 def _used_fields(module: IRModule, functions: Mapping[str, Function]) -> dict[str, list[int]]:
@@ -73,13 +114,15 @@ def _renumber(
         assert isinstance(value, Call)
         old = binding.var.struct_info
         assert isinstance(old, TupleStructInfo)
-        info = TupleStructInfo(tuple([old.fields[k] for k in fields_used[name]]))
+        info = _selected_info(old, fields_used[name])
         var = type(binding.var)(binding.var.name, info, binding.var.span)
         results[binding.var] = var, fields_used[name]
         callee = GlobalVar(name, changed[name].struct_info)
         return [replace(binding, var=var, value=replace(value, op=callee, struct_info=info))]
 
     module = replace_functions(module, changed, call)
+
+    same: dict[Var, Expr] = {}  # a field that is the whole result
 
     def field(binding: Binding) -> list[Binding]:
         value = binding.value
@@ -88,6 +131,12 @@ def _renumber(
         if value.tuple_value not in results:
             return [binding]
         whole, indices = results[value.tuple_value]
+        if len(indices) == 1:
+            is_hidden = isinstance(whole, DataflowVar) and not isinstance(binding.var, DataflowVar)
+            if is_hidden or binding.var.struct_info != whole.struct_info:
+                return [VarBinding(binding.var, whole, binding.span)]
+            same[binding.var] = whole
+            return []
         item = TupleGetItem(whole, indices.index(value.index), value.struct_info, value.span)
         return [replace(binding, value=item)]
 
@@ -97,4 +146,8 @@ def _renumber(
         name: with_bindings(f, field) if isinstance(f, Function) else f
         for name, f in module.functions.items()
     }
+    names = Substitution(same)
+    for name, function in functions.items():
+        if same and isinstance(function, Function):
+            functions[name] = replace(function, body=names.sequence(function.body))
     return module.with_functions(functions)

@@ -26,11 +26,17 @@ def made_by(value: Expr, op: Any) -> tuple[Expr, ...] | None:
 
     None where the call has attributes, or the value has other uses.
     """
+    call = call_of(value, op)
+    return None if call is None or call.attrs else call.args
+
+
+def call_of(value: Expr, op: Any) -> Call | None:
+    """Returns the call of `op` that defines a value; None where the value has other uses."""
     matched = _matched(value)
     call = ACTIVE_GRAPHS[-1].value(matched)
-    if not isinstance(call, Call) or call.op is not op.definition.op or call.attrs:
+    if not isinstance(call, Call) or call.op is not op.definition.op:
         return None
-    return call.args if matched is call or ACTIVE_GRAPHS[-1].uses(matched) == 1 else None
+    return call if matched is call or ACTIVE_GRAPHS[-1].uses(matched) == 1 else None
 
 
 def dims_of(value: Expr) -> tuple[Dim, ...] | None:

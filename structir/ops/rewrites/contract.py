@@ -14,7 +14,8 @@ from structir.ir.dims import Dim, at_least, equal, substitute, sym, syms
 from structir.ir.expr import Expr
 from structir.ops.contract import matmul
 from structir.ops.joined import concat, split
-from structir.rewriting.guards import dims_of, dtype_of, made_by, rank_of
+from structir.ops.layout import permute_dims
+from structir.rewriting.guards import call_of, dims_of, dtype_of, made_by, rank_of
 from structir.rewriting.rule import Parallel, rewrite
 
 
@@ -36,14 +37,15 @@ def combine_parallel_matmul(x: Expr, weights: Parallel) -> Iterator[Any]:
 def order_products(a: Expr, b: Expr) -> Iterator[Expr]:
     """Reorders a chain of matrix products to the provably cheapest order for all sizes.
 
-    Where no order is cheapest for all sizes, any provably cheaper one is used.
+    Where no order is cheapest for all sizes, any provably cheaper one is used. The first and the
+    last factor may be vectors, all may have batch axes, and a product may be transposed.
     """
     yield matmul(a, b)
     now = _order(a, b)
     factors = [*_factors(now)]
-    sizes = _sizes(factors)
-    if sizes is not None and 2 < len(factors) <= MAX_FACTORS:
-        best = _cheapest_order(sizes, _steps(now, factors, sizes))
+    chain = _chain(factors) if 2 < len(factors) <= MAX_FACTORS else None
+    if chain is not None:
+        best = _cheapest_order(chain, _steps(now, chain))
         if best is not None:
             yield _product(best, factors)
 
@@ -62,16 +64,63 @@ class ChainOrder:
     steps: Dim
 
 
+@attrs.frozen(eq=False)
+class Factor:
+    """A factor of a chain: a value, or the transpose of a matrix."""
+
+    value: Expr
+    is_transposed: bool = False
+
+    @property
+    def dims(self) -> tuple[Dim, ...] | None:
+        """The dims of the factor; None where unknown."""
+        dims = dims_of(self.value)
+        return dims[::-1] if dims is not None and self.is_transposed else dims
+
+
+@attrs.frozen(eq=False)
+class Chain:
+    """The sizes between the factors of a chain, and the batch sizes of each factor."""
+
+    sizes: list[Dim]
+    batches: list[tuple[Dim, ...]]
+
+    def steps(self, start: int, middle: int, end: int) -> Dim:
+        """Returns the number of multiplications of the product of two parts of the chain."""
+        batch = reduce(mul, _joint_batch(self.batches[start:end]) or (), 1)
+        return batch * self.sizes[start] * self.sizes[middle] * self.sizes[end]
+
+
 def _order(a: Expr, b: Expr) -> Order:
-    """Returns the current order of a chain, through products with one use."""
-    pair = []
-    for operand in (a, b):
-        parts = made_by(operand, matmul) if operand is a or rank_of(operand) == 2 else None
-        pair.append(operand if parts is None else _order(*parts))
-    return pair[0], pair[1]
+    """Returns the current order of a chain, through products and transposes with one use."""
+    left, right = made_by(a, matmul), made_by(b, matmul)
+    first = _order(*left) if left is not None and rank_of(left[1]) != 1 else _transposed(a)
+    last = _order(*right) if right is not None and rank_of(right[0]) != 1 else _transposed(b)
+    return first, last
 
 
-def _factors(order: Order) -> Iterator[Expr]:
+def _transposed(value: Expr) -> Order:
+    """Returns the factors of the transpose of a product of matrices, or the value itself."""
+    call = call_of(value, permute_dims)
+    product = None if call is None else made_by(call.args[0], matmul)
+    axes = None if call is None else call.attrs.get("axes")
+    if product is None or any(rank_of(x) != 2 for x in product):
+        return Factor(value)
+    if axes is not None and [axis % 2 for axis in axes] != [1, 0]:
+        return Factor(value)
+    order = _order(*product)
+    are_matrices = all(rank_of(factor.value) == 2 for factor in _factors(order))
+    return _reversed(order) if are_matrices else Factor(value)
+
+
+def _reversed(order: Order) -> Order:
+    """Returns the order of the transposed product."""
+    if isinstance(order, tuple):
+        return _reversed(order[1]), _reversed(order[0])
+    return Factor(order.value, not order.is_transposed)
+
+
+def _factors(order: Order) -> Iterator[Factor]:
     """Returns the factors of a chain, from left to right."""
     if isinstance(order, tuple):
         yield from _factors(order[0])
@@ -80,18 +129,37 @@ def _factors(order: Order) -> Iterator[Expr]:
         yield order
 
 
-def _sizes(factors: list[Expr]) -> list[Dim] | None:
-    """Returns the sizes between the factors of a chain; None for unsupported operands."""
-    shapes = [dims_of(factor) for factor in factors]
-    if None in shapes or len({dtype_of(factor) for factor in factors}) != 1:
+def _chain(factors: list[Factor]) -> Chain | None:
+    """Returns the sizes of a chain; None for unsupported operands."""
+    shapes = [factor.dims for factor in factors]
+    if None in shapes or len({dtype_of(factor.value) for factor in factors}) != 1:
         return None
     first, *others = [shape for shape in shapes if shape is not None]
-    if len(first) < 2 or any(len(shape) != 2 for shape in others):
+    if not first or any(len(shape) < 2 for shape in others[:-1]) or not others[-1]:
         return None
-    return [reduce(mul, first[:-1]), *[shape[0] for shape in others], others[-1][1]]
+    is_vector = len(others[-1]) == 1
+    rows = first[-2] if len(first) > 1 else 1
+    inner = [shape[-2] for shape in others[:-1]]
+    last = others[-1][0] if is_vector else others[-1][-2]
+    batches = [first[:-2], *[shape[:-2] for shape in others]]
+    has_vectors = is_vector or len(first) == 1
+    if _joint_batch(batches) is None or (has_vectors and any(batches)):
+        return None
+    return Chain([rows, *inner, last, 1 if is_vector else others[-1][-1]], batches)
 
 
-def _steps(order: Order, factors: list[Expr], sizes: list[Dim]) -> Dim:
+def _joint_batch(batches: list[tuple[Dim, ...]]) -> tuple[Dim, ...] | None:
+    """Returns the batch sizes to which those of factors broadcast; None where unknown."""
+    joint: list[Dim] = []
+    for k in range(1, max(map(len, batches)) + 1):
+        sizes = [batch[-k] for batch in batches if len(batch) >= k and batch[-k] != 1]
+        if any(equal(size, sizes[0]) is not True for size in sizes):
+            return None
+        joint.append(sizes[0] if sizes else 1)
+    return tuple(joint)
+
+
+def _steps(order: Order, chain: Chain) -> Dim:
     """Returns the number of multiplications of an order."""
 
     def count(part: Order, start: int) -> tuple[int, Dim]:
@@ -99,14 +167,14 @@ def _steps(order: Order, factors: list[Expr], sizes: list[Dim]) -> Dim:
             return start + 1, 0
         middle, left_steps = count(part[0], start)
         end, right_steps = count(part[1], middle)
-        return end, left_steps + right_steps + sizes[start] * sizes[middle] * sizes[end]
+        return end, left_steps + right_steps + chain.steps(start, middle, end)
 
     return count(order, 0)[1]
 
 
-def _cheapest_order(sizes: list[Dim], now: Dim) -> Order | None:
+def _cheapest_order(chain: Chain, now: Dim) -> Order | None:
     """Returns an order that is provably cheaper than the current one, by dynamic programming."""
-    count = len(sizes) - 1
+    count = len(chain.batches)
     orders: dict[tuple[int, int], list[ChainOrder]] = {
         (i, i): [ChainOrder(i, 0)] for i in range(count)
     }
@@ -116,7 +184,7 @@ def _cheapest_order(sizes: list[Dim], now: Dim) -> Order | None:
             orders[i, j] = _pareto_orders(
                 ChainOrder(
                     (left.order, right.order),
-                    left.steps + right.steps + sizes[i] * sizes[k + 1] * sizes[j + 1],
+                    left.steps + right.steps + chain.steps(i, k + 1, j + 1),
                 )
                 for k in range(i, j)
                 for left in orders[i, k]
@@ -137,10 +205,11 @@ def _pareto_orders(choices: Iterator[ChainOrder]) -> list[ChainOrder]:
     return undominated[:MAX_ORDERS]
 
 
-def _product(order: Order, factors: list[Expr]) -> Expr:
+def _product(order: Order, factors: list[Factor]) -> Expr:
     if isinstance(order, tuple):
         return matmul(_product(order[0], factors), _product(order[1], factors))
-    return factors[order]
+    factor: Factor = factors[order]
+    return permute_dims(factor.value) if factor.is_transposed else factor.value
 
 
 def _at_most(cost: Dim, bound: Dim) -> bool:
