@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import attrs
 
-from structir.errors import Diagnostic, Span, TruthValueError, caller_span
+from structir.errors import Diagnostic, DiagnosticError, Span, TruthValueError, caller_span
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.masked import unmasked
@@ -33,6 +33,7 @@ families = lazy_module("structir.ops")  # higher layers declare the ops; they lo
 symbolic = lazy_module("structir.ir.symbolic")
 Attrs = Mapping[str, Any]
 NO_ATTRS: Attrs = {}
+DEFAULTS = "defaults"  # the attribute of a function: constant expressions by parameter
 
 
 MAX_NAME = 40  # characters of an expression that a message repeats
@@ -373,6 +374,26 @@ class If(Expr):
     span: Span | None = None
 
 
+def _with_valid_defaults(attributes: Attrs, params: tuple[Var, ...]) -> Attrs:
+    """Returns the attributes of a function with the defaults that its parameters can have.
+
+    A pass may remove parameters, or append some: as in Python, only the last ones have defaults.
+    """
+    defaults, valid = attributes[DEFAULTS], dict[str, Any]()
+    if not isinstance(defaults, Mapping) or not all(
+        [isinstance(default, Expr) for default in defaults.values()]
+    ):
+        message = f"{DEFAULTS}: expected constants by parameter, found {defaults!r}"
+        hint = 'write the default in the signature: `x: R.Prim("int64") = 3`'
+        raise DiagnosticError(Diagnostic(message, hint=hint, code="E0124"))
+    for param in reversed(params):
+        if param.name not in defaults:
+            break
+        valid[param.name] = defaults[param.name]
+    others = {name: value for name, value in attributes.items() if name != DEFAULTS}
+    return {**others, DEFAULTS: dict(reversed(valid.items()))} if valid else others
+
+
 @attrs.frozen(slots=False, eq=False, repr=False)
 class Function(Expr):
     """A function. `ret_struct_info` is the StructInfo of its result as callers see it."""
@@ -383,6 +404,10 @@ class Function(Expr):
     is_pure: bool = True
     attrs: Attrs = NO_ATTRS
     span: Span | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if DEFAULTS in self.attrs:
+            object.__setattr__(self, "attrs", _with_valid_defaults(self.attrs, self.params))
 
     @cached_property
     def struct_info(self) -> FuncStructInfo:

@@ -20,6 +20,7 @@ from structir.ir.expr import (
     DataflowVar,
     Expr,
     Function,
+    GlobalVar,
     MatchCast,
     PrimValue,
     StringImm,
@@ -150,6 +151,7 @@ class Context:
         self.depth = Depth()
         self.errors: list[Diagnostic] = []
         self.error_class: type[DiagnosticError] = ParseError
+        self.signatures: dict[Var, Any] = {}  # of local functions, for calls by name
         self._undo: list[tuple[str, Any]] = []
         self._fresh: dict[str, int] = {}
 
@@ -278,6 +280,13 @@ class Context:
         if is_bound or self.module is None:
             return MISSING
         return self.module.python_value(self, node)
+
+    def signature_of(self, callee: Expr) -> Any:
+        """Returns the signature of a function of the module or of a local one; None if the callee
+        is another value."""
+        if isinstance(callee, GlobalVar):
+            return self.module.signatures.get(callee.name)
+        return self.signatures.get(callee) if isinstance(callee, Var) else None
 
     def dim_of(self, name: str) -> Poly:
         """Returns the dim of a name; declares it if there is none."""
