@@ -22,7 +22,7 @@ from structir.ir.struct_info import (
     StructInfo,
     TensorStructInfo,
     TupleStructInfo,
-    as_dims,
+    as_plain_dims,
 )
 from structir.lazy import lazy_module
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 families = lazy_module("structir.ops")  # higher layers declare the ops; they load on first use
 symbolic = lazy_module("structir.ir.symbolic")
+deduction = lazy_module("structir.analysis.deduction")
 Attrs = Mapping[str, Any]
 NO_ATTRS: Attrs = {}
 DEFAULTS = "defaults"  # the attribute of a function: constant expressions by parameter
@@ -175,6 +176,38 @@ class GlobalVar(Expr):
     struct_info: StructInfo | None = None
     span: Span | None = None
 
+    def __call__(self, *args: Any, **names: Any) -> Call:
+        """Returns a call of the function; tuples, numbers and strings become expressions."""
+        if names:
+            message = (
+                f"unexpected keyword argument `{next(iter(names))}`: a reference to a function"
+            )
+            hint = f"pass arguments by position: `builder.global_var({self.name!r})(x, y)`"
+            diagnostic = Diagnostic(f"{message} has no parameter names", op=self.name, hint=hint)
+            raise DiagnosticError(attrs.evolve(diagnostic, code="E0704"))
+        call = Call(self, tuple([as_expr(arg) for arg in args]))
+        if self.struct_info is None:
+            return call
+        return Call(self, call.args, struct_info=deduction.deduce(call))
+
+
+def as_expr(value: Any) -> Expr:
+    """Converts a tuple or list, also nested, a number or a string to an expression.
+
+    Raises DiagnosticError for other values that are no expressions.
+    """
+    if isinstance(value, Expr):
+        return value
+    if isinstance(value, tuple | list):
+        return Tuple(tuple([as_expr(item) for item in value]))
+    if isinstance(value, bool | int | float | dims.Poly):
+        return PrimValue(value)
+    if isinstance(value, str):
+        return StringImm(value)
+    message = f"expected an expression, found {value!r}"
+    hint = "`R.const(...)` for a tensor, `ir.Tuple(...)` for a tuple"
+    raise DiagnosticError(Diagnostic(message, hint=hint))
+
 
 def _immutable(data: numpy.ndarray) -> numpy.ndarray:
     """Returns the array if no array over its memory is writeable, else a read-only copy."""
@@ -258,7 +291,7 @@ class DataTypeImm(Expr):
 class ShapeExpr(Expr):
     """A shape value: a tuple of sizes."""
 
-    dims: Dims = attrs.field(converter=as_dims)
+    dims: Dims = attrs.field(converter=as_plain_dims)
     struct_info: StructInfo = attrs.field(default=attrs.Factory(_of_dims, takes_self=True))
     span: Span | None = None
 
