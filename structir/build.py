@@ -45,6 +45,7 @@ from structir.ir.expr import (
     TupleGetItem,
     Var,
     VarBinding,
+    as_expr,
 )
 from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
@@ -54,6 +55,7 @@ from structir.ir.struct_info import StructInfo
 from structir.lazy import lazy_module
 
 rules = lazy_module("structir.analysis.well_formed")
+Value = Expr | Sequence[Any]  # a tuple or list of values is a tuple of the program
 
 
 class BuilderScope:
@@ -197,8 +199,8 @@ class BlockBuilder:
             info = annotate(declared, info, f"the result of {name}", value.span)
         return Function(tuple(params), scope.sequence(value), info, pure, attrs or NO_ATTRS)
 
-    def emit_func_output(self, output: Expr, ret: StructInfo | None = None) -> None:
-        """Sets the result of the open function."""
+    def emit_func_output(self, output: Value, ret: StructInfo | None = None) -> None:
+        """Sets the result of the open function: a value, or a tuple of values, also nested."""
         scope = self._scope()
         if self._results[-1] is not None:
             raise StructIRError("emit_func_output: the open function already has a result")
@@ -251,7 +253,7 @@ class BlockBuilder:
 
     def emit(
         self,
-        value: Expr,
+        value: Value,
         name: str | None = None,
         *,
         annotation: StructInfo | None = None,
@@ -262,14 +264,14 @@ class BlockBuilder:
         kind = DataflowVar if scope.in_dataflow else Var
         return self._bind(kind, self.normalise(value), name, annotation, span)
 
-    def emit_output(self, value: Expr, name: str | None = None) -> Var:
+    def emit_output(self, value: Value, name: str | None = None) -> Var:
         """Binds a value of a dataflow block to a variable that is visible after the block."""
         if not self._scope().in_dataflow:
             raise StructIRError("emit_output: no dataflow block is open; help: `bb.emit(value)`")
         return self._bind(Var, self.normalise(value), name or self._fresh("gv"), None, None)
 
     def match_cast(
-        self, value: Expr, info: StructInfo, name: str | None = None, span: Span | None = None
+        self, value: Value, info: StructInfo, name: str | None = None, span: Span | None = None
     ) -> Var:
         """Binds a value with a StructInfo that is checked at run time; binds new dims."""
         scope = self._scope()
@@ -355,21 +357,22 @@ class BlockBuilder:
 
     # ---- A-normal form
 
-    def atom(self, value: Expr) -> Expr:
+    def atom(self, value: Value) -> Expr:
         """Returns the value if it is an atom, else a variable bound to it."""
-        kind = type(value)
-        if kind in ATOMS:
+        if isinstance(value, Expr) and type(value) in ATOMS:
             return value
-        value = self.normalise(value)
-        return value if kind is Tuple else self.emit(value)
+        normal = self.normalise(value)
+        return normal if type(normal) is Tuple else self.emit(normal)
 
-    def normalise(self, value: Expr) -> Expr:
+    def normalise(self, value: Value) -> Expr:
         """Returns the value over atoms, with StructInfo.
 
         Nested expressions are bound first, innermost first, and shared ones once.
         """
+        if isinstance(value, tuple | list):
+            value = as_expr(value)
         if not isinstance(value, Expr):
-            hint = "help: `R.const(...)` for a tensor, `ir.Tuple(...)` for a tuple"
+            hint = "help: `R.const(...)` for a tensor, `(x, y)` for a tuple"
             raise StructIRError(f"expected an expression, found {value!r}; {hint}")
         for operand in _operands(value):
             if type(operand) not in ATOMS:

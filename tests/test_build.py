@@ -9,7 +9,13 @@ import pytest
 
 import structir
 from structir.analysis import check_well_formed
-from structir.errors import DiagnosticWarning, StructInfoError, StructIRError, WellFormedError
+from structir.errors import (
+    DiagnosticError,
+    DiagnosticWarning,
+    StructInfoError,
+    StructIRError,
+    WellFormedError,
+)
 from structir.ir import (
     BlockBuilder,
     Call,
@@ -20,6 +26,7 @@ from structir.ir import (
     FuncStructInfo,
     IRModule,
     ObjectStructInfo,
+    PrimStructInfo,
     ShapeExpr,
     ShapeStructInfo,
     TensorStructInfo,
@@ -396,3 +403,86 @@ def test_errors_of_passes_name_no_line_of_the_package() -> None:
     with pytest.raises(StructIRError) as caught:
         structir.parse(text)
     assert "structir/" not in str(caught.value) and "<string>" in str(caught.value)
+
+
+def test_sizes_as_strings_are_the_dims_of_their_names() -> None:
+    shapes: tuple[Any, ...] = (("n", 8), ["n + 1", "2 * m"], ("*s", "n"), ("n:rows", "n // 2"))
+    for shape in shapes:
+        info = TensorStructInfo(shape, "float32")
+        assert info == TensorStructInfo(shape, "float32") == R.Tensor(shape, "float32")
+        assert str(info) == str(structir.parse_struct_info(f'R.Tensor({shape!r}, "float32")'))
+    sizes = TensorStructInfo(("n", "m + n")).dims
+    assert ShapeStructInfo(["n", "m + n"]).dims == ShapeExpr(("n", "m+n")).dims == sizes
+    assert PrimStructInfo("int64", "n").value == sizes[0]
+    assert TensorStructInfo(("_", "_")).ndim == 2
+    x = Var("x", TensorStructInfo(("n", 8), "float32"))
+    y = Var("y", TensorStructInfo(["n", 8], "float32"))
+    builder = BlockBuilder()
+    with builder.function("main", [x, y]):
+        builder.emit_func_output(R.concat([R.add(x, y), x]))
+    text = """
+@R.function
+def main(x: R.Tensor(("n", 8), "float32"), y: R.Tensor(("n", 8), "float32")):
+    return R.concat([R.add(x, y), x])
+"""
+    assert structural_equal(builder.get(), structir.parse(text))
+    for wrong, message in (("n m", "found 'n m'"), ("n +", "found 'n \\+'"), ("-1", "found -1")):
+        with pytest.raises(DiagnosticError, match=message) as caught:
+            TensorStructInfo((wrong, 8), "float32")
+        assert caught.value.code == "E0121"
+    with pytest.raises(DiagnosticError, match="expected a size, found \\*s"):
+        ShapeStructInfo(("*s", 8))
+
+
+def test_python_tuples_are_tuples_of_the_program() -> None:
+    builder, x = BlockBuilder(), matrix()
+    with builder.function("f", [x]):
+        pair = builder.emit((R.exp(x), 3))
+        builder.emit_func_output((pair, [x, (R.exp(x), x)]))
+    text = """
+@R.function
+def f(x: R.Tensor(("n", "m"), "float32")):
+    y = R.exp(x)
+    pair = (y, 3)
+    z = R.exp(x)
+    return (pair, (x, (z, x)))
+"""
+    assert structural_equal(builder.get(), structir.parse(text))
+    with pytest.raises(StructIRError, match=r"found \{'x'"):
+        in_one_function(lambda b, x: b.emit_func_output({"x": x}))
+
+
+def in_one_function(body: Callable[[BlockBuilder, Var], Any]) -> Any:
+    builder, x = BlockBuilder(), matrix()
+    with builder.function("main", [x]):
+        return body(builder, x)
+
+
+def test_a_reference_to_a_function_is_called() -> None:
+    builder, x, y = BlockBuilder(), matrix(), matrix("y")
+    with builder.function("f", [x]):
+        builder.emit_func_output((R.exp(x), x))
+    f = builder.global_var("f")
+    with builder.function("main", [y]):
+        builder.emit_func_output(R.add(f(y)[0], f(R.exp(y))[1]))
+    module = builder.get()
+    array = np.ones((2, 3), np.float32)
+    assert np.allclose(structir.compile(module)["main"](array), 2 * np.e)
+    with pytest.raises(StructInfoError, match="f: expected 1 argument, found 2"):
+        f(x, y)
+    with pytest.raises(DiagnosticError, match="f: unexpected keyword argument `x`"):
+        f(x=y)
+
+
+def test_a_second_dim_of_one_name_is_an_error_of_get_and_of_compile() -> None:
+    batch, other = structir.SymVar("b"), structir.SymVar("b")
+
+    def build(check: bool) -> Any:
+        builder, x = BlockBuilder(), Var("x", TensorStructInfo((batch, 8), "float32"))
+        with builder.function("main", [x]):
+            builder.emit_func_output(builder.emit(R.reshape(x, (other, 8))))
+        return builder.get() if check else structir.compile(builder.finished("main"))
+
+    for check in (True, False):
+        with pytest.raises(WellFormedError, match="two different dims are named b"):
+            build(check)

@@ -88,7 +88,7 @@ AROUND = [
     ),
     ("@R.function\ndef main(x):\n    return x", '`x: R.Tensor((n, 4), "float32")`, or `x:'),
     (
-        "@R.function\ndef main(x: R.Object = 3):\n    return x",
+        "@R.function\ndef main(*x: R.Object):\n    return x",
         "write every parameter as `name: R.Tensor((n,",
     ),
     ("@R.function\ndef main(x: R.Object, x: R.Object):\n    return x", "rename one: `x_1`"),

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+from structir.analysis.arguments import arguments_of, default_values
 from structir.analysis.deduction import deduce
 from structir.analysis.donation import donated_of
 from structir.analysis.lattice import PASS, base_check
 from structir.analysis.substitution import Substitution
 from structir.errors import DiagnosticError, ShapeMismatchError
 from structir.interpret.argument_checks import as_value, match
-from structir.interpret.scope import Activation, arguments_of
+from structir.interpret.scope import Activation
 from structir.ir.axes import RowVar
 from structir.ir.binding_dims import standing_alone
 from structir.ir.dims import sym
@@ -70,11 +72,12 @@ class EveryRank:
         self.compiled = compiled  # compiles one function to an executable
         self.rows = rows_of(function)
         self.is_repeatable = function.is_pure and not donated_of(function)
+        self.defaults = partial(default_values, function)
         self.forms: dict[Counts, Any] = {}  # by the ranks of row variables; None if invalid
         self._counts: dict[Any, Counts] = {}  # by the ranks of the arguments
 
     def __call__(self, /, *args: Value, **names: Value) -> Value:
-        args = arguments_of(self.name, self.function.params, args, names)
+        args = arguments_of(self.name, self.function.params, args, names, self.defaults)
         counts = self._counts_of(args)
         if counts is None:
             return self.general(*args)

@@ -2,232 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
-from itertools import combinations
 from typing import Any, NoReturn
 
 import attrs
-import numpy as np
 
+from structir.analysis.arguments import default_values
 from structir.analysis.donation import donated_of
 from structir.analysis.internal_functions import only_function
 from structir.analysis.variables import walk_values
 from structir.backend import archive, progress
 from structir.backend.cached_plans import CachedPlans, FunctionStore
+from structir.backend.compiled_function import CompiledFunction
 from structir.backend.compiled_interpreter import CompiledInterpreter
 from structir.backend.compiled_region import CompiledRegion, lowered_region
 from structir.backend.cpu.features import check_host
 from structir.backend.every_rank import EveryRank, rows_of
 from structir.backend.host_ops import host_calls
 from structir.backend.loops.writer import MissingCodeError
-from structir.backend.plan import BoundPlan, KernelPlan, recording
+from structir.backend.plan import KernelPlan, recording
 from structir.backend.planned_function import PlannedFunction
 from structir.backend.profile import Profile, profiled
 from structir.backend.program import (
     HostProgram,
     WholeRegion,
-    arranged,
     numbered,
 )
-from structir.backend.results import RESULTS
-from structir.backend.sized_function import SizedFunction
 from structir.backend.source import source_of
-from structir.backend.step_plan import LEFT
 from structir.backend.stored import StoredFunction
-from structir.backend.tensor_forms import CallForms, call_forms
 from structir.backend.threads import thread_count
-from structir.errors import ShapeMismatchError, StructIRError
-from structir.interpret.argument_checks import as_value, described, match
-from structir.interpret.out_of_memory import within_memory
-from structir.interpret.ownership import check_donated, donating, owned, owning
-from structir.interpret.scope import Activation, arguments_of, check_call
+from structir.errors import StructIRError
+from structir.interpret.ownership import donating, owning
 from structir.interpret.state import State
 from structir.ir.collection import collection_paused
 from structir.ir.expr import Function, GlobalVar
 from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
-from structir.ir.struct_info import TupleStructInfo
 from structir.passes.inline_functions import inline_functions
 
 Value = Any
-
-
-class CompiledFunction:
-    """A function that is one region. `entry` runs its kernels for bound sizes, and passes other
-    calls to `__call__`."""
-
-    def __init__(self, stored: StoredFunction) -> None:
-        self.stored = stored
-        self.name, self.params, self.region = stored.name, stored.params, stored.region
-        self._shape = stored.shape
-        self._has_out = any([param.name == "out" for param in self.params])  # its argument by name
-        self._single = isinstance(stored.shape, int)
-        flat = self._single or self._shape == tuple(range(len(self._shape)))
-        flat = flat and not self._has_out
-        fallback: Callable[..., Value] = self.__call__
-        self.entry = self.region.native(self.name, self._single, fallback) if flat else fallback
-        self._is_native = self.entry is not fallback
-        self._sized = SizedFunction(self)
-
-    def __call__(
-        self, /, *args: Value, out: Sequence[Value] | None = None, **names: Value
-    ) -> Value:
-        if out is not None and self._has_out:
-            names, out = {**names, "out": out}, None
-        if names:
-            options = {} if out is None else {"out": out}
-            return self.entry(*arguments_of(self.name, self.params, args, names), **options)
-        if out is None:
-            value = self._call_at_new_sizes(args)
-            if value is not LEFT:
-                return value
-        check_call(self.name, self.params, args)
-        with within_memory(self.name):
-            return self._call(args, out, {})
-
-    @cached_property
-    def public(self) -> Callable[..., Value]:
-        """The function as users call it: with donated arguments, if it declares any."""
-        donated = dict(self.stored.donated)
-
-        def call(*args: Value, out: Any = None, **names: Value) -> Value:
-            if out is not None and self._has_out:
-                names, out = {**names, "out": out}, None
-            arguments = arguments_of(self.name, self.params, args, names)
-            check_donated(self.name, self.params, arguments, donated)
-            return self.donating(donated, arguments) if out is None else self(*arguments, out=out)
-
-        return call if donated else self.entry
-
-    def donating(self, donated: Mapping[int, int], args: Sequence[Value]) -> Value:
-        """Calls the function with donated arguments: `donated` maps the numbers of arguments to
-        those of the results that may take their memory."""
-        check_call(self.name, self.params, args)
-        with within_memory(self.name):
-            return self._call(args, None, donated)
-
-    @cached_property
-    def _forms(self) -> CallForms | None:
-        """The forms of arguments and results."""
-        results = [*_fields(self.stored.result)]
-        inputs = [b.shape for b in self.region.inputs]
-        return call_forms([p.struct_info for p in self.params], results, inputs)
-
-    def _call_at_new_sizes(self, args: Sequence[Value]) -> Value:
-        """Calls the plan for all sizes, or binds one to these for native calls; LEFT if one is
-        bound, or if a check fails."""
-        if self._forms is None:
-            return LEFT
-        shapes = self._forms.shapes(args)
-        if shapes is None or self.region.bound(shapes) is not None:
-            return LEFT
-        with within_memory(self.name):
-            value = self._sized(shapes, args)
-            if value is not LEFT or not self._is_native:
-                return value
-            bound = self.region.bind_valid(shapes, args)
-        if bound is None:
-            return LEFT
-        sizes = [shape for shape, _ in bound.owned_forms]
-        declared = self._forms.are_results(bound.plan.owned_dims, sizes, shapes)
-        return self.entry(*args) if declared else LEFT
-
-    def _call(
-        self, args: Sequence[Value], out: Sequence[Value] | None, donated: Mapping[int, int]
-    ) -> Value:
-        params = self.params
-        scope = Activation({}, {})
-        arguments = [as_value(p.struct_info, a) for p, a in zip(params, args, strict=True)]
-        match(
-            [
-                (p.struct_info, value, f"{self.name}: parameter {p.name}")
-                for p, value in zip(params, arguments, strict=True)
-            ],
-            scope,
-        )
-        key = tuple([a.shape for a in arguments])
-        bound = self.region.bound(key) or self.region.bind(key, arguments, scope.sizes)
-        results = self._results(bound, arguments, out, donated)
-        value = results[0] if self._single else arranged(self._shape, results)
-        match([(self.stored.result, value, f"{self.name}: result")], scope)
-        return value
-
-    def _results(
-        self,
-        bound: BoundPlan,
-        arguments: Sequence[Value],
-        out: Sequence[Value] | None,
-        donated: Mapping[int, int],
-    ) -> list[Value]:
-        """Returns the results, in the arrays `out` if the caller passes them.
-
-        Arrays that share memory with an argument are filled after the run.
-        """
-        if out is None:
-            return self._new_results(bound, arguments, donated)
-        if not isinstance(out, np.ndarray | list | tuple):
-            raise self._output_mismatch("an array, or one for each result", described(out))
-        outputs = self._check_out(bound, [out] if isinstance(out, np.ndarray) else list(out))
-        overlap = any(
-            np.may_share_memory(array, argument) for array in outputs for argument in arguments
-        )
-        if bound.is_plain and not overlap:
-            return self.region.run(bound, arguments, outputs)
-        for array, result in zip(outputs, self._new_results(bound, arguments, {}), strict=True):
-            array[...] = result
-        return outputs
-
-    def _new_results(
-        self, bound: BoundPlan, arguments: Sequence[Value], donated: Mapping[int, int]
-    ) -> list[Value]:
-        """Returns the results in arrays that the caller owns: new ones, or donated arguments."""
-        results = self.region.run(bound, arguments, donated=donated)
-        if bound.is_plain:
-            return results
-        others = [a for k, a in enumerate(arguments) if k not in donated]
-        order = sorted(range(len(results)), key=lambda k: k not in donated.values())
-        copies = owned(tuple([results[k] for k in order]), others, RESULTS.copy)
-        by_index = dict(zip(order, copies, strict=True))
-        return [by_index[k] for k in range(len(results))]
-
-    def _check_out(self, bound: BoundPlan, outputs: list[Value]) -> list[Value]:
-        """Returns the caller's arrays for the results; raises ShapeMismatchError if they are not
-        suitable."""
-        forms = bound.result_forms
-        if len(outputs) != len(forms):
-            raise ShapeMismatchError(f"{self.name}: out: expected one array for each result")
-        for array, (shape, dtype) in zip(outputs, forms, strict=True):
-            expected = f"a dense {dtype} array of shape {shape}"
-            if not isinstance(array, np.ndarray):
-                raise self._output_mismatch(expected, described(array))
-            flags = array.flags
-            dense = flags.c_contiguous and flags.aligned
-            if array.shape != shape or array.dtype != dtype or not dense:
-                actual = f"{array.dtype} {array.shape}" + ("" if dense else ", not dense")
-                raise self._output_mismatch(expected, actual)
-            if not flags.writeable:
-                raise self._output_mismatch(expected, "a read-only array")
-        for k, other in combinations(range(len(outputs)), 2):
-            if np.may_share_memory(outputs[k], outputs[other]):
-                expected = "arrays that share no memory"
-                raise self._output_mismatch(expected, f"arrays {k} and {other}, which overlap")
-        return outputs
-
-    def _output_mismatch(self, expected: str, actual: str) -> ShapeMismatchError:
-        return ShapeMismatchError(
-            f"{self.name}: out: expected {expected}, found {actual}", code="E0722"
-        )
-
-
-def _fields(info: Any) -> Iterator[Any]:
-    """Returns the StructInfo of the leaves of nested tuples."""
-    if isinstance(info, TupleStructInfo):
-        for field in info.fields:
-            yield from _fields(field)
-    else:
-        yield info
 
 
 def _without_function(reason: str) -> str:
@@ -288,8 +103,13 @@ class Executable:
     def _add(self, function: StoredFunction) -> None:
         function.region.threads = self.num_threads
         function.region.prepare()
-        self.direct[function.name] = CompiledFunction(function)
+        self.direct[function.name] = CompiledFunction(
+            function, partial(self._defaults, function.name)
+        )
         self._regions[function.name] = [function.region]
+
+    def _defaults(self, name: str) -> dict[str, Value]:
+        return default_values(self.module.functions[name])
 
     def _add_stored(self, function: StoredFunction) -> None:
         """Uses a function loaded from a file, if the machine code of its kernels is available."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import attrs
 
+from structir.analysis.arguments import arguments_of, check_call, default_values
 from structir.analysis.variables import walk
 from structir.distributed.assembly import (
     allocate_results,
@@ -30,7 +31,6 @@ from structir.distributed.worker import (
     worker_state,
 )
 from structir.errors import StructIRError
-from structir.interpret.scope import arguments_of, check_call
 from structir.ir.dims import Dim, as_sym
 from structir.ir.expr import Function, GlobalVar
 from structir.ir.module import IRModule
@@ -71,6 +71,11 @@ class Sharded:
     plans: dict[tuple[tuple[str, int], ...], Plan] = attrs.Factory(dict)
     programs: dict[Plan, ShardProgram] = attrs.Factory(dict)
 
+    def arguments(self, args: Sequence[Value], names: Mapping[str, Value]) -> tuple[Value, ...]:
+        """Returns the arguments of a call in the order of the parameters."""
+        defaults = partial(default_values, self.function)
+        return arguments_of(self.name, self.function.params, args, names, defaults)
+
     @property
     def function(self) -> Function:
         """The original function."""
@@ -81,7 +86,7 @@ class Sharded:
     def plan(self, /, *args: Value, **names: Value) -> Plan:
         """Returns the plan for the shapes of these arguments: NumPy arrays, Dask arrays, or objects
         with `shape` and `dtype`."""
-        args = arguments_of(self.name, self.function.params, args, names)
+        args = self.arguments(args, names)
         sizes = infer_sizes(self.function, args)
         key = tuple(sorted(sizes.items()))
         if key not in self.plans:
@@ -106,7 +111,7 @@ class Sharded:
 
     def __call__(self, /, *args: Value, **names: Value) -> Value:
         """Computes the result for NumPy arguments, shard after shard in this process."""
-        args = arguments_of(self.name, self.function.params, args, names)
+        args = self.arguments(args, names)
         plan = self.plan(*args)
         program = self.shard_program(plan)
         inputs = self.values(plan, args)
@@ -131,7 +136,7 @@ class Sharded:
 
         Arguments may be Dask arrays, so that functions can be chained without gathering results.
         Requires the extra `structir[distributed]`."""
-        args = arguments_of(self.name, self.function.params, args, names)
+        args = self.arguments(args, names)
         return dask_executor.dask_arrays(self, args)
 
     def compute(
@@ -139,7 +144,7 @@ class Sharded:
     ) -> Value:
         """Computes the result as NumPy arrays with Dask: on the cluster of `client`, or on threads
         of this process."""
-        args = arguments_of(self.name, self.function.params, args, names)
+        args = self.arguments(args, names)
         return dask_executor.compute_results(self, args, client, progress)
 
 

@@ -8,11 +8,12 @@ from typing import Any
 import attrs
 import numpy as np
 
+from structir.analysis.arguments import check_call
 from structir.errors import DiagnosticError, ShapeMismatchError, StructIRError
 from structir.interpret.argument_checks import as_value, described, match
 from structir.interpret.extern import find_extern
 from structir.interpret.kernels import KernelValue, run_kernel
-from structir.interpret.scope import Activation, Closure, Value, check_call
+from structir.interpret.scope import Activation, Closure, Value
 from structir.ir import dims
 from structir.ir.display_names import display_name, one_message
 from structir.ir.expr import (

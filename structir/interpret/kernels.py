@@ -9,10 +9,11 @@ from typing import Any
 import attrs
 import numpy as np
 
+from structir.analysis.arguments import check_call
 from structir.errors import Diagnostic, DiagnosticError, ShapeMismatchError
 from structir.interpret.argument_checks import match
 from structir.interpret.kernel_memory import ON_MEMORY, first_outside, strided_view
-from structir.interpret.scope import Activation, Value, check_call
+from structir.interpret.scope import Activation, Value
 from structir.interpret.threads import Thread, run_blocks
 from structir.ir.dtype import numpy_dtype
 from structir.ir.expr import Var

@@ -4,14 +4,16 @@ result."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
 import numpy as np
 
+from structir.analysis.arguments import arguments_of, default_values
 from structir.analysis.donation import donated_of
 from structir.errors import ShapeMismatchError
-from structir.interpret.scope import Closure, Value, arguments_of
+from structir.interpret.scope import Closure, Value
 from structir.ir.expr import Function, Var
 
 Copy = Callable[[Any], Any]
@@ -35,7 +37,9 @@ def donating(name: str, function: Any, run: Callable[..., Value]) -> Callable[..
         return run
 
     def checked(*args: Value, **names: Value) -> Value:
-        arguments = arguments_of(name, function.params, args, names)
+        arguments = arguments_of(
+            name, function.params, args, names, partial(default_values, function)
+        )
         check_donated(name, function.params, arguments, donated)
         return run(*arguments)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Callable, MutableMapping
+from functools import partial
 from typing import Any
 
 import attrs
 
-from structir.errors import Diagnostic, DiagnosticError, StructIRError
+from structir.analysis.arguments import arguments_of, default_values
+from structir.errors import StructIRError
 from structir.interpret.out_of_memory import within_memory
 from structir.ir import dims
 from structir.ir.dims import Dim, as_sym
@@ -111,64 +112,9 @@ class Closure:
     loop: Callable[..., Any] | None = None  # runs a whole loop over the function, if supported
 
     def __call__(self, /, *args: Value, **names: Value) -> Value:
-        if names:
-            args = arguments_of(self.name, self.function.params, args, names)
+        params = self.function.params
+        if names or len(args) < len(params):
+            defaults = partial(default_values, self.function)
+            args = arguments_of(self.name, params, args, names, defaults)
         with within_memory(self.name):
             return self.call(self, args)
-
-
-def arguments_of(
-    name: str, params: Sequence[Var], args: Sequence[Value], names: Mapping[str, Value]
-) -> tuple[Value, ...]:
-    """Returns the arguments of a call in the order of the parameters: `args` by position, `names`
-    by keyword.
-
-    Raises DiagnosticError unless each parameter has one argument.
-    """
-    if not names and len(args) == len(params):
-        return tuple(args)
-    order = [param.name for param in params]
-    for keyword in names:
-        if order.count(keyword) != 1:
-            raise _unexpected_name(name, keyword, order)
-        if keyword in order[: len(args)]:
-            message = f"parameter `{keyword}`: expected one argument, found two"
-            raise _wrong_call(name, message, f"remove `{keyword}=...`, or name more arguments")
-    missing = [param for param in order[len(args) :] if param not in names]
-    if missing or len(args) > len(params):
-        raise _wrong_count(name, order, len(args) + len(names), missing if names else [])
-    return (*args, *[names[param] for param in order[len(args) :]])
-
-
-def check_call(name: str, params: Sequence[Var], args: Sequence[Value]) -> None:
-    """Raises DiagnosticError unless each parameter has one positional argument."""
-    if len(args) != len(params):
-        raise _wrong_count(name, [param.name for param in params], len(args), [])
-
-
-def _unexpected_name(name: str, keyword: str, order: Sequence[str]) -> DiagnosticError:
-    """Returns the error of a keyword that names no parameter, or several."""
-    message = f"unexpected keyword argument `{keyword}`"
-    if keyword == "out":
-        return _wrong_call(name, f"{message}: results are always new arrays", "remove `out=...`")
-    if order.count(keyword) > 1:
-        hint = f"pass arguments by position: `{name}({', '.join(order)})`"
-        return _wrong_call(name, f"{message}: {order.count(keyword)} parameters have it", hint)
-    matches = get_close_matches(keyword, order, 1)
-    hint = f"did you mean `{matches[0]}`?" if matches else f"write `{name}({', '.join(order)})`"
-    expected = f": expected one of {', '.join(order)}" if order else ""
-    return _wrong_call(name, message + expected, hint)
-
-
-def _wrong_count(
-    name: str, order: Sequence[str], count: int, missing: Sequence[str]
-) -> DiagnosticError:
-    """Returns the error of missing or surplus arguments."""
-    expected = "1 argument" if len(order) == 1 else f"{len(order)} arguments"
-    absent = f": missing {', '.join([f'`{param}`' for param in missing])}" if missing else ""
-    hint = f"write `{name}({', '.join(order)})`"
-    return _wrong_call(name, f"expected {expected}, found {count}{absent}", hint)
-
-
-def _wrong_call(name: str, message: str, hint: str) -> DiagnosticError:
-    return DiagnosticError(Diagnostic(message, op=name, hint=hint, code="E0704"))

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from structir.analysis.arguments import arguments_of, default_values
 from structir.analysis.donation import INITIAL_STATE, STATE, results_of, state_of
 from structir.analysis.internal_functions import only_function
 from structir.analysis.well_formed import check_well_formed
@@ -16,7 +17,7 @@ from structir.errors import StructIRError
 from structir.interpret.argument_checks import as_value, match
 from structir.interpret.interpreter import Interpreter
 from structir.interpret.ownership import owning
-from structir.interpret.scope import Activation, Value, arguments_of
+from structir.interpret.scope import Activation, Value
 from structir.ir.expr import Function, Var
 from structir.ir.module import IRModule, as_module
 
@@ -74,8 +75,10 @@ class State:
             return partial(self._call, name, self._functions[name])
         if not isinstance(self.module.functions.get(name), Function):
             raise StructIRError(f"structir.State: the module has no function {name!r}")
-        params = self.module[name].params
-        return lambda *args, **names: self._run(name, {}, arguments_of(name, params, args, names))
+        function = self.module[name]
+        bind = partial(arguments_of, name, function.params)
+        defaults = partial(default_values, function)
+        return lambda *args, **names: self._run(name, {}, bind(args, names, defaults))
 
     def __call__(self, /, *inputs: Value, **names: Value) -> Value:
         """Calls the only public function of the module."""
@@ -85,7 +88,7 @@ class State:
         state = self._places[name]
         params = {param: key for key, (param, _) in state.items()}
         visible = [p for k, p in enumerate(function.params) if k not in params]
-        rest = iter(arguments_of(name, visible, inputs, names))
+        rest = iter(arguments_of(name, visible, inputs, names, partial(default_values, function)))
         with self._lock:
             args = [
                 self.buffers.take(params[k]) if k in params else next(rest)

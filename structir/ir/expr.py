@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import attrs
 
-from structir.errors import Diagnostic, Span, TruthValueError, caller_span
+from structir.errors import Diagnostic, DiagnosticError, Span, TruthValueError, caller_span
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.masked import unmasked
@@ -23,7 +23,7 @@ from structir.ir.struct_info import (
     StructInfo,
     TensorStructInfo,
     TupleStructInfo,
-    as_dims,
+    as_plain_dims,
 )
 from structir.lazy import lazy_module
 
@@ -32,8 +32,10 @@ if TYPE_CHECKING:
 
 families = lazy_module("structir.ops")  # higher layers declare the ops; they load on first use
 symbolic = lazy_module("structir.ir.symbolic")
+deduction = lazy_module("structir.analysis.deduction")
 Attrs = Mapping[str, Any]
 NO_ATTRS: Attrs = {}
+DEFAULTS = "defaults"  # the attribute of a function: constant expressions by parameter
 
 
 MAX_NAME = 40  # characters of an expression that a message repeats
@@ -175,6 +177,38 @@ class GlobalVar(Expr):
     struct_info: StructInfo | None = None
     span: Span | None = None
 
+    def __call__(self, *args: Any, **names: Any) -> Call:
+        """Returns a call of the function; tuples, numbers and strings become expressions."""
+        if names:
+            message = (
+                f"unexpected keyword argument `{next(iter(names))}`: a reference to a function"
+            )
+            hint = f"pass arguments by position: `builder.global_var({self.name!r})(x, y)`"
+            diagnostic = Diagnostic(f"{message} has no parameter names", op=self.name, hint=hint)
+            raise DiagnosticError(attrs.evolve(diagnostic, code="E0704"))
+        call = Call(self, tuple([as_expr(arg) for arg in args]))
+        if self.struct_info is None:
+            return call
+        return Call(self, call.args, struct_info=deduction.deduce(call))
+
+
+def as_expr(value: Any) -> Expr:
+    """Converts a tuple or list, also nested, a number or a string to an expression.
+
+    Raises DiagnosticError for other values that are no expressions.
+    """
+    if isinstance(value, Expr):
+        return value
+    if isinstance(value, tuple | list):
+        return Tuple(tuple([as_expr(item) for item in value]))
+    if isinstance(value, bool | int | float | dims.Poly):
+        return PrimValue(value)
+    if isinstance(value, str):
+        return StringImm(value)
+    message = f"expected an expression, found {value!r}"
+    hint = "`R.const(...)` for a tensor, `ir.Tuple(...)` for a tuple"
+    raise DiagnosticError(Diagnostic(message, hint=hint))
+
 
 def _immutable(data: numpy.ndarray) -> numpy.ndarray:
     """Returns the array if no array over its memory is writeable, else a read-only copy."""
@@ -265,7 +299,7 @@ class DataTypeImm(Expr):
 class ShapeExpr(Expr):
     """A shape value: a tuple of sizes."""
 
-    dims: Dims = attrs.field(converter=as_dims)
+    dims: Dims = attrs.field(converter=as_plain_dims)
     struct_info: StructInfo = attrs.field(default=attrs.Factory(_of_dims, takes_self=True))
     span: Span | None = None
 
@@ -386,6 +420,26 @@ class If(Expr):
     span: Span | None = None
 
 
+def _with_valid_defaults(attributes: Attrs, params: tuple[Var, ...]) -> Attrs:
+    """Returns the attributes of a function with the defaults that its parameters can have.
+
+    A pass may remove parameters, or append some: as in Python, only the last ones have defaults.
+    """
+    defaults, valid = attributes[DEFAULTS], dict[str, Any]()
+    if not isinstance(defaults, Mapping) or not all(
+        [isinstance(default, Expr) for default in defaults.values()]
+    ):
+        message = f"{DEFAULTS}: expected constants by parameter, found {defaults!r}"
+        hint = 'write the default in the signature: `x: R.Prim("int64") = 3`'
+        raise DiagnosticError(Diagnostic(message, hint=hint, code="E0124"))
+    for param in reversed(params):
+        if param.name not in defaults:
+            break
+        valid[param.name] = defaults[param.name]
+    others = {name: value for name, value in attributes.items() if name != DEFAULTS}
+    return {**others, DEFAULTS: dict(reversed(valid.items()))} if valid else others
+
+
 @attrs.frozen(slots=False, eq=False, repr=False)
 class Function(Expr):
     """A function. `ret_struct_info` is the StructInfo of its result as callers see it."""
@@ -396,6 +450,10 @@ class Function(Expr):
     is_pure: bool = True
     attrs: Attrs = NO_ATTRS
     span: Span | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if DEFAULTS in self.attrs:
+            object.__setattr__(self, "attrs", _with_valid_defaults(self.attrs, self.params))
 
     @cached_property
     def struct_info(self) -> FuncStructInfo:

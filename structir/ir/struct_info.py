@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 import attrs
 
 from structir.errors import Diagnostic, DiagnosticError
-from structir.ir.axes import Axes
+from structir.ir.axes import (
+    AnySize,
+    Axes,
+    Labelled,
+    Ragged,
+    RowVar,
+    UnresolvedAxes,
+    fields_of,
+)
 from structir.ir.dims import Dim, Poly, as_dim
 from structir.ir.dtype import DTYPES, dtype_hint
 from structir.ir.node import Node
@@ -19,6 +27,7 @@ if TYPE_CHECKING:
     import sympy
 
 symbolic = lazy_module("structir.ir.symbolic")
+named_sizes = lazy_module("structir.printer.parser.named_sizes")  # parses sizes in strings
 K = TypeVar("K", bound="StructInfo")
 
 Dims = tuple[Dim, ...]
@@ -85,14 +94,38 @@ def as_dims(value: Any) -> Any:
         value = tuple(value)
     for dim in value:
         if type(dim) is not int and type(dim) is not Poly:
-            return tuple([as_dim(d) for d in value])
+            return _converted(value)
     return value
+
+
+def _converted(sizes: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Converts strings and sympy expressions; sizes that include rows become UnresolvedAxes."""
+    axes = [named_sizes.axis_of(size) if isinstance(size, str) else size for size in sizes]
+    rows = [isinstance(axis, RowVar | Ragged | AnySize | Labelled) for axis in axes]
+    converted = [axis if is_row else as_dim(axis) for axis, is_row in zip(axes, rows, strict=True)]
+    return UnresolvedAxes(converted) if any(rows) else tuple(converted)
+
+
+def _prim_value(value: Any) -> Dim | None:
+    if value is None or type(value) is int:
+        return value
+    size: Dim = _plain_sizes(_converted((value,)))[0]
+    return size
+
+
+def _plain_sizes(sizes: Any) -> Any:
+    """Returns plain sizes; raises DiagnosticError for row variables and unknown sizes."""
+    if type(sizes) is not UnresolvedAxes:
+        return sizes
+    message = f"expected a size, found {next(s for s in sizes if isinstance(s, RowVar | Node))}"
+    hint = 'row variables are axes of tensors: `TensorStructInfo(("*s", 4), "float32")`'
+    raise DiagnosticError(Diagnostic(message, hint=hint, code="E0121"))
 
 
 def _tensor_dims(value: Any) -> Any:
     """Converts sizes of a tensor as `as_dims` does; raises DiagnosticError for a negative size."""
     value = as_dims(value)
-    if type(value) is not tuple:
+    if not isinstance(value, tuple):
         return value
     if len(value) > MAX_RANK:
         raise _limit_error("axes", MAX_RANK, len(value))
@@ -111,9 +144,14 @@ def _limit_error(noun: str, limit: int, count: int) -> DiagnosticError:
     return DiagnosticError(Diagnostic(message, hint=hint, code="E0109"))
 
 
+def as_plain_dims(value: Any) -> Any:
+    """Converts sizes as `as_dims` does; raises DiagnosticError for row variables."""
+    return _plain_sizes(as_dims(value))
+
+
 def _shape_dims(value: Any) -> Any:
     """Converts sizes as `as_dims` does; raises DiagnosticError for too many sizes."""
-    value = as_dims(value)
+    value = as_plain_dims(value)
     if type(value) is tuple and len(value) > MAX_SHAPE_LENGTH:
         raise _limit_error("sizes", MAX_SHAPE_LENGTH, len(value))
     return value
@@ -169,9 +207,7 @@ class PrimStructInfo(StructInfo):
     """A scalar with a dtype and, if known, its value."""
 
     dtype: DType
-    value: Dim | None = attrs.field(
-        default=None, converter=lambda v: None if v is None else as_dim(v)
-    )
+    value: Dim | None = attrs.field(default=None, converter=_prim_value)
 
 
 @struct_info
@@ -199,6 +235,11 @@ class TensorStructInfo(StructInfo):
     dtype: DType | None = attrs.field(default=None, converter=_dtype)
     ndim: int | None = _rank_field(_tensor_rank)
     axes: Axes | None = None  # None if every axis is a plain size
+
+    def __attrs_post_init__(self) -> None:
+        if type(self.dims) is UnresolvedAxes:
+            for name, value in fields_of(tuple(self.dims)).items():
+                object.__setattr__(self, name, value)
 
     @property
     def shape(self) -> Any:

@@ -11,6 +11,7 @@ from structir.ir.binding_dims import bound_dims
 from structir.ir.dims import Sym
 from structir.ir.expr import (
     ATOMS,
+    DEFAULTS,
     Binding,
     BindingBlock,
     DataflowBlock,
@@ -138,7 +139,7 @@ class ProgramPrinter(ExprPrinter):
             {},
         )  # memoized source does not record the uses of dims in this function
         self.symbols |= bound_dims([param.struct_info for param in function.params])
-        attributes = dict(function.attrs)
+        attributes = {k: v for k, v in function.attrs.items() if k != DEFAULTS}
         self.lines.append(f"{indent}@R.{FUNCTION}{self._options(function, attributes)}")
         self.lines.append(f"{indent}def {name}{self._signature(function)}:")
         if attributes:
@@ -163,8 +164,11 @@ class ProgramPrinter(ExprPrinter):
         return f"({', '.join(options)})" if options else ""
 
     def _signature(self, function: Function) -> str:
+        defaults = function.attrs.get(DEFAULTS, {})
         params = [
-            f"{self.names.var(p)}: {self.signature_info(p.struct_info)}" for p in function.params
+            f"{self.names.var(p)}: {self.signature_info(p.struct_info)}"
+            + (f" = {self.expr(defaults[p.name])}" if p.name in defaults else "")
+            for p in function.params
         ]
         return f"({', '.join(params)}) -> {self.signature_info(function.ret_struct_info)}"
 

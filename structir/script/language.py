@@ -17,7 +17,7 @@ from structir.lazy import lazy_module
 from structir.printer.constants import inline_constant
 from structir.printer.parser.calls import packed_call
 from structir.printer.parser.kernels import kernel_call
-from structir.printer.parser.parser import parse_struct_info
+from structir.printer.parser.named_sizes import axis_of
 from structir.printer.parser.signatures import build_signature_call as read_signature_call
 from structir.printer.parser.tvm_spellings import spelling_of
 from structir.printer.syntax import FORM_WORDS, INFO_OF_NAME, LEAF_OF_NAME, SyntaxForm, info_form
@@ -68,17 +68,14 @@ class FormConstructor:
             raise TypeError(f"{message}; help: {form.call_hint}")
         arguments = [*zip(form.fields, args, strict=False)]
         arguments += [(named[keyword], value) for keyword, value in keywords.items()]
-        symbols: dict[str, Any] = {}  # a name denotes one symbolic dim in all strings of a call
-        fields = {
-            field.name: _field_value(field.kind, value, symbols) for field, value in arguments
-        }
+        fields = {field.name: _field_value(field.kind, value) for field, value in arguments}
         return form.node(**form.complete(fields))
 
     def __repr__(self) -> str:
         return f"R.{self.form.name}"
 
 
-def _field_value(kind: str, value: Any, symbols: dict[str, Any]) -> Any:
+def _field_value(kind: str, value: Any) -> Any:
     """Converts an argument to the value of a field of this kind."""
     match kind:
         case "info":
@@ -86,13 +83,13 @@ def _field_value(kind: str, value: Any, symbols: dict[str, Any]) -> Any:
         case "infos":
             return _infos(value)
         case "sizes" | "shape" if isinstance(value, tuple | list):
-            axes = tuple([_size(item, symbols) for item in value])
+            axes = tuple([_size(item) for item in value])
             plain = all([type(axis) is int or type(axis) is Poly for axis in axes])
             return axes if plain else UnresolvedAxes(axes)
         case "dim":
-            return _size(value, symbols)
+            return _size(value)
         case "number" if not isinstance(value, float | bool):
-            return _size(value, symbols)
+            return _size(value)
     return value
 
 
@@ -108,11 +105,10 @@ def _infos(value: Any) -> Any:
     return tuple([_info(item) for item in items])
 
 
-def _size(value: Any, symbols: dict[str, Any]) -> Any:
-    """Converts a size or a row variable; names in a string become new symbolic dims."""
+def _size(value: Any) -> Any:
+    """Converts a size or a row variable; a name in a string denotes the dim of this name."""
     if isinstance(value, str):
-        info = parse_struct_info(f"R.Tensor(({value!r},))", symbols)
-        return (info.axes or info.dims)[0]  # type: ignore[attr-defined]
+        return axis_of(value)
     return value if isinstance(value, RowVar) else as_dim(value)
 
 

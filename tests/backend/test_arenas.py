@@ -7,8 +7,8 @@ import pytest
 
 import structir
 from structir.backend import plan
+from structir.backend.compiled_function import CompiledFunction
 from structir.backend.cpu.layouts import SPACE
-from structir.backend.executable import CompiledFunction
 from structir.errors import ShapeMismatchError
 
 

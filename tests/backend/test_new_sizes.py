@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 import structir
 from structir.backend import memory
 from structir.backend import sizes as backend_sizes
+from structir.backend.compiled_function import CompiledFunction
 from structir.backend.compiled_region import CompiledRegion
-from structir.backend.executable import CompiledFunction
 from structir.errors import DiagnosticError, ShapeMismatchError, StructIRError
 from structir.ir import dims
 from structir.planning import layout

@@ -40,7 +40,8 @@ REFUSED = {
     "a try": HEAD + "    try:\n        y = x\n    finally:\n        y = x\n    return x\n",
     "an if without else": HEAD + "    if x:\n        y = x\n    return x\n",
     "another decorator": "@other\n" + HEAD + "    return x\n",
-    "a default": HEAD.replace('"float32")):', '"float32") = 1):') + "    return x\n",
+    "a starred parameter": HEAD.replace('"float32")):', '"float32"), *y: R.Object):')
+    + "    return x\n",
     "a parameter without info": "@R.function\ndef main(x):\n    return x\n",
     "a starred argument": HEAD + "    return R.add(*x)\n",
     "an assignment outside": "y = 3\n" + HEAD + "    return x\n",

@@ -321,7 +321,7 @@ def test_unsupported_source_is_rejected(lines: list[str], message: str) -> None:
         ("@R.function\ndef f(x):\n    return x", "parameter `x` has no annotation"),
         (
             "@R.function\ndef f(*x: R.Object):\n    return x",
-            "defaults, `*` and `/` are not supported in",
+            "f: `*` and `/` are not supported in",
         ),
         (
             "@R.function(fast=True)\ndef f(x: R.Object):\n    return x",

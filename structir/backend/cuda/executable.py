@@ -8,6 +8,7 @@ from contextlib import suppress
 from functools import cached_property, partial
 from typing import Any
 
+from structir.analysis.arguments import arguments_of, default_values
 from structir.analysis.internal_functions import only_function
 from structir.backend import progress
 from structir.backend.cached_plans import FunctionStore
@@ -25,7 +26,7 @@ from structir.backend.program import HostProgram, WholeRegion, numbered
 from structir.backend.source import source_of
 from structir.backend.stored import StoredFunction
 from structir.errors import StructIRError
-from structir.interpret.scope import Closure, arguments_of
+from structir.interpret.scope import Closure
 from structir.ir.expr import Function
 from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
@@ -79,9 +80,14 @@ class DeviceExecutable:
 
     def _add(self, function: StoredFunction) -> None:
         function.region.prepare()
-        self.direct[function.name] = DeviceFunction(function)
+        self.direct[function.name] = DeviceFunction(
+            function, partial(self._defaults, function.name)
+        )
         self._functions[function.name] = self.direct[function.name]
         self.regions[function.name] = [function.region]
+
+    def _defaults(self, name: str) -> dict[str, Value]:
+        return default_values(self.module.functions[name])
 
     def _add_stored(self, function: StoredFunction) -> None:
         """Use a function from a file, if the machine code of its kernels is known."""
@@ -111,7 +117,9 @@ class DeviceExecutable:
 
     def _called(self, function: Closure, /, *args: Value, **names: Value) -> Value:
         params = function.function.params
-        pairs = zip(params, arguments_of(function.name, params, args, names), strict=True)
+        defaults = partial(default_values, function.function)
+        bound = arguments_of(function.name, params, args, names, defaults)
+        pairs = zip(params, bound, strict=True)
         given = tuple([on_device(self.device, p.struct_info, a) for p, a in pairs])
         value = function(*given)
         constants = [array for p in self.plans() for array in p.constant_arrays.values()]
@@ -120,7 +128,8 @@ class DeviceExecutable:
     def _at_rank(self, function: EveryRank, /, *args: Value, **names: Value) -> Value:
         """A call of a function with rows: on arrays of the device, at their rank."""
         params = function.function.params
-        pairs = zip(params, arguments_of(function.name, params, args, names), strict=True)
+        bound = arguments_of(function.name, params, args, names, function.defaults)
+        pairs = zip(params, bound, strict=True)
         return function(*[on_device(self.device, p.struct_info, a) for p, a in pairs])
 
     def _again(self, name: str, function: Function) -> DeviceExecutable:

@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from structir.analysis.arguments import Defaults, arguments_of
 from structir.backend.compiled_region import CompiledRegion
 from structir.backend.cuda.arrays import DeviceArray, new_array, on_device, owned
 from structir.backend.cuda.device import Device
@@ -21,7 +22,7 @@ from structir.backend.region import LoweredRegion
 from structir.backend.stored import StoredFunction
 from structir.interpret.argument_checks import match
 from structir.interpret.interpreter import Frame, Interpreter, applied
-from structir.interpret.scope import Activation, arguments_of
+from structir.interpret.scope import Activation
 from structir.ir.expr import Call, Expr
 from structir.ir.op import Op
 from structir.ir.struct_info import StructInfo
@@ -87,15 +88,15 @@ def _results(
 class DeviceFunction:
     """A function that is one region."""
 
-    def __init__(self, stored: StoredFunction) -> None:
-        self.stored = stored
+    def __init__(self, stored: StoredFunction, defaults: Defaults) -> None:
+        self.stored, self.defaults = stored, defaults
         self.name, self.params = stored.name, stored.params
         self.region: Any = stored.region
         self._met: dict[Any, Any] = {}  # the shapes of arguments, by all that is checked of them
 
     def __call__(self, /, *args: Value, stream: int = 0, **names: Value) -> Value:
         params = self.params
-        args = arguments_of(self.name, params, args, names)
+        args = arguments_of(self.name, params, args, names, self.defaults)
         device = self.region.device
         given = [
             a if type(a) is DeviceArray else on_device(device, p.struct_info, a, stream)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import ast
 import difflib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
 
+from structir.analysis.arguments import arguments_of
 from structir.analysis.deduction import check_cast, deduce
 from structir.errors import Diagnostic, DiagnosticError, ParseError, Span, warn
 from structir.ir.dtype import DTYPES, is_int
 from structir.ir.expr import (
+    DEFAULTS,
     Call,
     Constant,
     DataTypeImm,
@@ -219,17 +221,39 @@ def _call_of_function(context: Context, node: ast.Call) -> Any:
         return value
     with context.nested(node):
         callee = argument(context, node.func)
-        if node.keywords:
-            text = ", ".join(ast.unparse(k.value) for k in node.keywords)
-            hint = f"pass arguments by position: `{ast.unparse(node.func)}(..., {text})`"
-            raise unsupported(context, node.keywords[0], hint)
         span = context.source_map.span(node)
         if not isinstance(callee, Expr):
             message = f"expected a function, found {ast.unparse(node.func)}"
             raise context.error(node.func, message, "call an op: `R.name(...)`")
-        args = [context.expr(argument(context, item), item) for item in node.args]
+        args = _arguments(context, callee, node)
     call = Call(callee, tuple(unify_arguments(context, callee, args)), span=span)
     return Call(callee, call.args, struct_info=deduce(call), span=span)
+
+
+def _arguments(context: Context, callee: Expr, node: ast.Call) -> Sequence[Expr]:
+    """Parses the arguments of a call of a function in the order of its parameters."""
+    args = [operand(context, item) for item in node.args]
+    names: dict[str, Expr] = {}
+    for keyword in node.keywords:
+        if keyword.arg is None:
+            raise unsupported(context, keyword, "write the arguments one by one")
+        names[keyword.arg] = operand(context, keyword.value)
+    signature = context.signature_of(callee)
+    if signature is None:
+        if names:
+            text = ", ".join(ast.unparse(k.value) for k in node.keywords)
+            hint = f"pass arguments by position: `{ast.unparse(node.func)}(..., {text})`"
+            message = "the names of the parameters of a function value are unknown"
+            raise context.error(node.keywords[0], message, hint, "E0124")
+        return args
+    defaults = signature.attributes.get(DEFAULTS, {})
+    if not names and len(args) + len(defaults) < len(signature.params):
+        return args
+    try:
+        return arguments_of(signature.name, signature.params, args, names, lambda: defaults)
+    except DiagnosticError as error:
+        span = context.source_map.span(node)
+        raise ParseError([d.at(span) for d in error.diagnostics]) from None
 
 
 OUT_INFOS = ("out_sinfo", "out_ty")

@@ -20,6 +20,7 @@ from structir.ir.expr import (
     DataflowVar,
     Expr,
     Function,
+    GlobalVar,
     MatchCast,
     PrimValue,
     StringImm,
@@ -178,6 +179,7 @@ class Context:
         self.caller_names: dict[str, Any] = {}  # of the function that calls the macro
         self.errors: list[Diagnostic] = []
         self.error_class: type[DiagnosticError] = ParseError
+        self.signatures: dict[Var, Any] = {}  # of local functions, for calls by name
         self.undo: list[tuple[str, Any]] = []
         self._fresh: dict[str, int] = {}
 
@@ -317,6 +319,13 @@ class Context:
         Returns MISSING if the program binds the name, or if there is no such value.
         """
         return MISSING if self.module is None else self.module.python_value(self, node)
+
+    def signature_of(self, callee: Expr) -> Any:
+        """Returns the signature of a function of the module or of a local one; None if the callee
+        is another value."""
+        if isinstance(callee, GlobalVar):
+            return self.module.signatures.get(callee.name)
+        return self.signatures.get(callee) if isinstance(callee, Var) else None
 
     def dim_of(self, name: str) -> Poly:
         """Returns the dim of a name; declares it if there is none."""

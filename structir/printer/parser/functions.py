@@ -8,16 +8,17 @@ from typing import Any
 
 import attrs
 
+from structir.analysis.arguments import default_of
 from structir.analysis.deduction import annotate, callee_name, deduce, result_info
 from structir.build import BuilderScope
 from structir.errors import DiagnosticError
 from structir.ir.dims import Poly
-from structir.ir.expr import NO_ATTRS, Call, Expr, Function, Var
+from structir.ir.expr import DEFAULTS, NO_ATTRS, Call, Expr, Function, Var
 from structir.ir.struct_info import OBJECT, FuncStructInfo, PrimStructInfo, StructInfo
 from structir.printer.parser.context import Context
 from structir.printer.parser.forms import info_of, static_of
 from structir.printer.parser.tvm_spellings import dtype_of_scalar
-from structir.printer.parser.values import path_of
+from structir.printer.parser.values import argument, path_of
 from structir.printer.syntax import FUNC_ATTR, FUNCTION, OPAQUE_RESULT, PRIVATE, SYMBOL_DTYPES
 from structir.solver.program.refine_policy import POLICIES, REFINE
 
@@ -77,10 +78,10 @@ def read_signature(context: Context, node: ast.FunctionDef) -> FunctionSignature
     """Parses parameters, return annotation and options; dims written as strings are declared."""
     options = _options(context, node)
     args = node.args
-    if args.vararg or args.kwarg or args.kwonlyargs or args.defaults or args.posonlyargs:
+    if args.vararg or args.kwarg or args.kwonlyargs or args.posonlyargs:
         hint = 'write every parameter as `name: R.Tensor((n, 4), "float32")`'
         location = args.args[0] if args.args else node
-        message = f"{node.name}: defaults, `*` and `/` are not supported in parameters"
+        message = f"{node.name}: `*` and `/` are not supported in parameters"
         raise context.error(location, message, hint, "E0124")
     names = [item.arg for item in args.args]
     for k, name in enumerate(names):
@@ -99,6 +100,8 @@ def read_signature(context: Context, node: ast.FunctionDef) -> FunctionSignature
     finally:
         context.declares_strings = False
     attributes = _attributes(context, node)
+    if args.defaults:
+        attributes[DEFAULTS] = _defaults(context, node.args, params)
     if options.get(PRIVATE):
         attributes[PRIVATE] = True
     if REFINE in options:
@@ -192,6 +195,20 @@ def _dim_parameter(context: Context, node: ast.arg, dtype: str) -> Var:
     return Var(node.arg, PrimStructInfo(dtype, dim), context.source_map.span(node))
 
 
+def _defaults(context: Context, args: ast.arguments, params: tuple[Var, ...]) -> dict[str, Expr]:
+    """Parses the defaults of the last parameters, which are constants."""
+    defaults: dict[str, Expr] = {}
+    first = len(params) - len(args.defaults)
+    for param, node in zip(params[first:], args.defaults, strict=True):
+        default = default_of(param, argument(context, node))
+        if default is None:
+            message = f"the default of `{param.name}`: expected a constant of {param.struct_info}"
+            hint = 'write a number, or `R.const([1, 2], "float32")`'
+            raise context.error(node, f"{message}, found {ast.unparse(node)}", hint, "E0124")
+        defaults[param.name] = default
+    return defaults
+
+
 def _attributes(context: Context, node: ast.FunctionDef) -> dict[str, Any]:
     attributes: dict[str, Any] = {}
     for item in node.body:
@@ -255,9 +272,12 @@ def local_function(context: Context, node: ast.FunctionDef, read_body: ReadBody)
                 info = declared or signature.info()
                 var = Var(node.name, info, context.source_map.span(node))
                 context.define(node.name, var)
+                context.signatures[var] = signature
             function = read_function(context, signature, read_body)
         finally:
             context.declared_dims, context.outputs = outer_dims, outputs
             message = "`{name}` is only visible in its nested function"
             context.leave(mark, message, "return it from the nested function: `return {name}`")
-    return context.emit_function(function, node.name, node, var, declared)
+    var = context.emit_function(function, node.name, node, var, declared)
+    context.signatures[var] = signature
+    return var
