@@ -43,6 +43,11 @@ def user_frame() -> FrameType | None:
     return frame
 
 
+def user_entry(trace: TracebackType | None) -> TracebackType | None:
+    """Returns the innermost entry of a traceback outside the package and the libraries."""
+    return next((entry for entry in reversed(_entries(trace)) if _is_users(entry.tb_frame)), None)
+
+
 def hide_frames(error: BaseException) -> None:
     """Removes the frames of the package from an error and from the errors that it was raised
     from."""

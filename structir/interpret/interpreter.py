@@ -102,7 +102,7 @@ class Interpreter:
     assumptions: dict[int, tuple[Any, ...]] = attrs.field(
         factory=dict, init=False
     )  # by the id of the call
-    constants: list[ConstantValues] = attrs.field(factory=list, init=False)  # of the module
+    bound_constants: list[ConstantValues] = attrs.field(factory=list, init=False)  # of the module
     boundaries: dict[int, tuple[Function, Boundary]] = attrs.field(factory=dict, init=False)
 
     def match(self, declared: Iterable[tuple[StructInfo, Value, str]], scope: Activation) -> None:
@@ -132,9 +132,9 @@ class Interpreter:
 
     def with_constants(self, call: Call) -> Call:
         """Returns a call with the constants that its arguments are bound to."""
-        if not self.constants:
-            self.constants.append(ConstantValues.of(self.module))
-        return self.constants[0].in_call(call)
+        if not self.bound_constants:
+            self.bound_constants.append(ConstantValues.of(self.module))
+        return self.bound_constants[0].in_call(call)
 
     def run(self, frame: Frame) -> Value:
         """Runs a frame and everything that it calls; returns its result."""
