@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from structir.analysis.calls import are_disjoint
+from structir.analysis.constant_values import ConstantValues
 from structir.analysis.deduction import (
     annotate,
     deduce,
@@ -144,6 +145,7 @@ class BlockBuilder:
         self.attrs: Attrs = module.attrs if module else NO_ATTRS
         self.scopes: list[BuilderScope] = []
         self._names: list[dict[str, int]] = []
+        self._constants = ConstantValues()
         self._results: list[tuple[Expr, StructInfo | None] | None] = []
 
     # ---- functions
@@ -283,6 +285,7 @@ class BlockBuilder:
         kind = DataflowVar if scope.in_dataflow else Var
         var = kind(name or self._fresh("lv" if scope.in_dataflow else "gv"), info, span)
         scope.add(MatchCast(var, value, info, span))
+        self._constants.bind(var, value)
         return var
 
     def take(self, binding: Binding) -> None:
@@ -335,6 +338,9 @@ class BlockBuilder:
         if kind is Var and scope.in_dataflow:
             info = leave_dataflow(info)
         var = kind(name, info, span)
+        if isinstance(value, Call) and (exact := self._constants.in_call(value)) is not value:
+            deduce(exact)  # checks constant indices
+        self._constants.bind(var, value)
         scope.bindings.append(VarBinding(var, value, span))
         return var
 

@@ -6,7 +6,8 @@ import linecache
 import warnings
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from types import FrameType
+from types import CodeType
+from typing import Any
 
 import attrs
 
@@ -45,20 +46,22 @@ class Span:
 def caller_span() -> Span | None:
     """Returns the location of the expression that the user's Python code evaluates."""
     frame = tracebacks.user_frame()
-    return None if frame is None else _frame_span(frame, frame.f_lasti)
+    return None if frame is None else _span_at(frame.f_code, frame.f_lasti, frame.f_globals)
 
 
 def raising_span(error: BaseException) -> Span | None:
-    """Returns the location of the expression of the user's Python code that raised an error."""
+    """Returns the location of the user's expression that raised an error, if there is one."""
     entry = tracebacks.user_entry(error.__traceback__)
-    return None if entry is None else _frame_span(entry.tb_frame, entry.tb_lasti)
+    if entry is None:
+        return None
+    return _span_at(entry.tb_frame.f_code, entry.tb_lasti, entry.tb_frame.f_globals)
 
 
-def _frame_span(frame: FrameType, instruction: int) -> Span:
-    code = frame.f_code
+def _span_at(code: CodeType, instruction: int, namespace: dict[str, Any]) -> Span:
+    """Returns the location of an instruction of Python code."""
     positions = next(islice(code.co_positions(), instruction // 2, None))
     line, end_line, column, end_column = (number or 0 for number in positions)
-    text = "".join(linecache.getlines(code.co_filename, frame.f_globals))
+    text = "".join(linecache.getlines(code.co_filename, namespace))
     return Span(Source(code.co_filename, text), line, column, end_line, end_column)
 
 

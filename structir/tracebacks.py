@@ -45,8 +45,7 @@ def user_frame() -> FrameType | None:
 
 def user_entry(trace: TracebackType | None) -> TracebackType | None:
     """Returns the innermost entry of a traceback outside the package and the libraries."""
-    users = [entry for entry in _entries(trace) if _is_users(entry.tb_frame)]
-    return users[-1] if users else None
+    return next((entry for entry in reversed(_entries(trace)) if _is_users(entry.tb_frame)), None)
 
 
 def hide_frames(error: BaseException) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from structir.analysis.constant_values import ConstantValues
 from structir.backend.kernel_stages import LoweredCall, lowered_call
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.expression import position
@@ -103,6 +104,7 @@ class RegionLowering:
         self.values: dict[Var, Lowered] = {}
         self.inputs: dict[Var, Buffer] = {}
         self.constants: dict[int, Buffer] = {}
+        self.bound_constants = ConstantValues()
         self.kept_alive: list[Any] = []
         self.stages: list[Stage] = []
         self.checks: dict[SizeCheck, None] = {}
@@ -117,6 +119,7 @@ class RegionLowering:
             if isinstance(binding, MatchCast):
                 self._note_cast(binding, value)
             self.values[binding.var] = value
+            self.bound_constants.bind(binding.var, binding.value)
             self.admit(before[1])
         except (NoKernelError, DiagnosticError) as error:
             self.values.pop(binding.var, None)
@@ -255,7 +258,7 @@ class RegionLowering:
         assumed_call = Call(op, args, attributes, call.sinfo_args, None, call.span)
         buffers = {v: b for s in placeholders for v, b in s.buffers.items()}
         if getattr(definition, "reads_indices", False):
-            exact = tuple(map(_with_constants, call.args, args))
+            exact = tuple(map(_with_constants, self.bound_constants.in_call(call).args, args))
             self._note_assumptions(Call(op, exact, attributes, call.sinfo_args, None, call.span))
         parts = definition.decompose(assumed_call)
         if parts is not None:

@@ -9,6 +9,7 @@ import attrs
 import numpy as np
 
 from structir.analysis.arguments import check_call
+from structir.analysis.constant_values import ConstantValues
 from structir.errors import DiagnosticError, ShapeMismatchError, StructIRError
 from structir.interpret.argument_checks import as_value, described, match
 from structir.interpret.extern import find_extern
@@ -102,6 +103,7 @@ class Interpreter:
     assumptions: dict[int, tuple[Any, ...]] = attrs.field(
         factory=dict, init=False
     )  # by the id of the call
+    bound_constants: list[ConstantValues] = attrs.field(factory=list, init=False)  # of the module
     boundaries: dict[int, tuple[Function, Boundary]] = attrs.field(factory=dict, init=False)
 
     def match(self, declared: Iterable[tuple[StructInfo, Value, str]], scope: Activation) -> None:
@@ -111,7 +113,8 @@ class Interpreter:
     def check_assumptions(self, op: Op, call: Call, scope: Activation) -> None:
         """Checks the equations that inference assumed."""
         if id(call) not in self.assumptions:
-            self.assumptions[id(call)] = _assumptions(op.definition, call)
+            exact = self.with_constants(call) if _checks_indices(op) else call
+            self.assumptions[id(call)] = _assumptions(op.definition, exact)
         for assumed in self.assumptions[id(call)]:
             if all(s in scope.sizes for d in (assumed.left, assumed.right) for s in dims.syms(d)):
                 lhs, rhs = scope.size(assumed.left), scope.size(assumed.right)
@@ -127,6 +130,12 @@ class Interpreter:
                         f"{op.name}{_location(call)}: expected {sizes} to {relation} "
                         f"({assumed.text}), found {lhs} and {rhs}"
                     )
+
+    def with_constants(self, call: Call) -> Call:
+        """Returns a call with the constants that its arguments are bound to."""
+        if not self.bound_constants:
+            self.bound_constants.append(ConstantValues.of(self.module))
+        return self.bound_constants[0].in_call(call)
 
     def run(self, frame: Frame) -> Value:
         """Runs a frame and everything that it calls; returns its result."""
@@ -347,6 +356,10 @@ def _call_kernel(
         forms.append((shape, declared.dtype))
     results = kernel.results(args, forms)
     return results[0] if len(results) == 1 else tuple(results)
+
+
+def _checks_indices(op: Op) -> bool:
+    return bool(getattr(op.definition, "reads_indices", False))
 
 
 def _assumptions(definition: Any, call: Call) -> tuple[Any, ...]:

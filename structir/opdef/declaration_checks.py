@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from structir.errors import Diagnostic, Source, Span
+from structir.errors import Diagnostic, Source, Span, raising_span
 from structir.ir.dims import Sym
 from structir.ir.dtype import DTYPES
 from structir.ir.op import find_op
@@ -173,6 +173,20 @@ class _Check:
                     )
                     expected = "expected a dtype, a dtype variable (T, F, I, J, B) or an attribute"
                     raise self.error(f"{expected} after `@`, found {name}", name, hint)
+        self.check_result_dtypes(signature)
+
+    def check_result_dtypes(self, signature: IndexSignature) -> None:
+        """Checks that the dtype variables of results are those of operands."""
+        bound = dict.fromkeys(name for a in signature.operands for name in a.dtypes)
+        for access in signature.results:
+            for name in access.dtypes:
+                if name in bound or family_of(name) is None:
+                    continue
+                is_written = self.text.partition(access.text)[2].lstrip().startswith("@")
+                part = name if is_written else access.text
+                dtype = next(iter(bound), "float32")
+                message = f"expected a dtype or the dtype variable of an operand, found {name}"
+                raise self.error(message, part, f"write `{access.text} @ {dtype}`")
 
     def check_reduction(self) -> None:
         """Checks that `reduce` is a reduction, or an attribute."""
@@ -243,7 +257,8 @@ class _Check:
                 Diagnostic(
                     f"expected a scalar expression of {_list_text(values)}, found a body that "
                     f"raises {type(error).__name__}: {error}",
-                    op=self.definition.name,
+                    raising_span(error),
+                    self.definition.name,
                     hint="use operators and functions of `structir.projections.scalar_expr`,"
                     " such as `exp(x)`, not those of NumPy or math",
                 )

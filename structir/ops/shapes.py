@@ -99,7 +99,7 @@ def _(shape: tuple[int, ...]) -> Array:
     return np.array(shape, "int64")
 
 
-@op("x[n] @ int64 -> out[n]")
+@op("x[n] @ int64 -> out[n] @ int64")
 def tensor_to_shape(x: Array) -> Any:
     """Converts an int64 vector of known length to a shape value."""
     return x

@@ -62,13 +62,16 @@ def text_of(case):
     return f"{case['op']}({shown}, { ({n: restored(v) for n, v in case['keywords'].items()}) })"
 
 
-def module_of(cases):
-    """A module with one function for each call, and the arguments of each."""
+def module_of(cases, *, is_symbolic=False):
+    """A module with one function for each call, and the arguments of each.
+
+    At symbolic sizes each size over 1 of a call is a dim, and equal sizes are the same dim.
+    """
     builder, values = BlockBuilder(), []
     for index, case in enumerate(cases):
         args = [restored(a) for a in case["args"]]
         keywords = {name: restored(v) for name, v in case["keywords"].items()}
-        call, known = symbolic_call(case["op"], args, keywords, None)
+        call, known = symbolic_call(case["op"], args, keywords, {} if is_symbolic else None)
         with builder.function(f"call{index}", list(known)):
             builder.emit_func_output(builder.emit(call))
         values.append(tuple(known.values()))
@@ -135,6 +138,27 @@ def test_interpreted_calls_match_other_libraries(cases):
 @pytest.mark.parametrize("cases", BATCHES)
 def test_compiled_calls_match_other_libraries(cases):
     module, values = module_of(cases)
+    executable = structir.compile(module)
+    assert not (messages := differences(cases, lambda n, a: executable[n](*a), values)), "\n".join(
+        messages
+    )
+
+
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("cases", BATCHES)
+def test_interpreted_calls_at_symbolic_sizes_match_other_libraries(cases):
+    module, values = module_of(cases, is_symbolic=True)
+
+    def run(name, args):
+        return structir.interpret(module, name, *args)
+
+    assert not (messages := differences(cases, run, values)), "\n".join(messages)
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("cases", BATCHES)
+def test_compiled_calls_at_symbolic_sizes_match_other_libraries(cases):
+    module, values = module_of(cases, is_symbolic=True)
     executable = structir.compile(module)
     assert not (messages := differences(cases, lambda n, a: executable[n](*a), values)), "\n".join(
         messages

@@ -1,10 +1,16 @@
 """Constant indices: beyond a known size an error, beyond a symbolic size a lower bound."""
 
+import re
+
 import numpy as np
 import pytest
 
 import structir
+from structir.build import BlockBuilder
 from structir.errors import DiagnosticError, ShapeMismatchError
+from structir.ir.expr import Constant, Var
+from structir.ir.struct_info import TensorStructInfo
+from structir.script import R
 
 # a call with the index {i} on the axis of x that is `n`, which has rank 2
 CALLS = {
@@ -20,9 +26,77 @@ CALLS = {
 }
 
 
-def parsed(name, index, size):
-    text = f"@R.function\ndef main(x: R.Tensor(({size!r}, 3), 'float32')):\n"
-    return structir.parse(f"{text}    return {CALLS[name].format(i=index)}\n")
+def parsed(name, index, size, form="literal"):
+    lines = [f"return {CALLS[name].format(i=index)}"]
+    if form != "literal":
+        lines = with_bound_constants(lines[0], form)
+    body = "".join([f"    {line}\n" for line in lines])
+    head = f"@R.function\ndef main(x: R.Tensor(({size!r}, 3), 'float32')):\n"
+    return structir.parse(head + body)
+
+
+def with_bound_constants(line, form):
+    """Returns the lines of a program that binds the constants of a line to variables."""
+    lines = []
+
+    def variable(match):
+        value, name = match[0], f"k{len(lines)}"
+        lines.append(f"{name} = {FORMS[form].format(value)}")
+        return name
+
+    line = re.sub(r"R\.const\([^()]*\)", variable, line)
+    return [*lines, line]
+
+
+FORMS = {
+    "variable": "{}",
+    "field": "({}, x)[0]",
+    "cast": "R.match_cast({}, R.Tensor)",
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("index", [4, -1])
+def test_a_constant_that_is_bound_to_a_variable_is_checked_as_a_literal(name, index, form):
+    with pytest.raises(DiagnosticError, match=f"size 4, found {index}"):
+        parsed(name, index, 4, form)
+    x = np.arange(12, dtype="float32").reshape(4, 3)
+    results = [structir.interpret(parsed(name, 3, 4, f), "main", x) for f in (form, "literal")]
+    np.testing.assert_array_equal(*results)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", CALLS)
+def test_a_constant_that_is_bound_to_a_variable_is_a_lower_bound(name, form):
+    module = parsed(name, 5, "n", form)
+    assert structir.structural_equal(structir.parse(module.script()), module)
+    inferred = structir.infer(module)
+    for run in [
+        lambda x: structir.interpret(module, "main", x),
+        lambda x: structir.interpret(inferred, "main", x),
+        structir.compile(module)["main"],
+    ]:
+        assert run(np.ones((6, 3), "float32")) is not None
+        with pytest.raises(ShapeMismatchError, match=r"expected 6 <= n.*found n = 5"):
+            run(np.ones((5, 3), "float32"))
+
+
+def test_a_builder_checks_a_constant_that_is_bound_to_a_variable():
+    builder = BlockBuilder()
+    x = Var("x", TensorStructInfo((4,), "float32"))
+    with builder.function("main", [x]):
+        index = builder.emit(Constant(np.array([4])))
+        with pytest.raises(DiagnosticError, match="size 4, found 4"):
+            builder.emit(R.take(x, index, axis=0))
+        builder.emit_func_output(x)
+
+
+def test_defaulting_uses_a_constant_that_is_bound_to_a_variable():
+    text = "@R.function\ndef main(x: R.Tensor(('*s',), 'float32')):\n    i = R.const([2, 7])\n"
+    module = structir.parse(f"{text}    return R.take(x, i, axis=0)\n")
+    inferred = structir.infer(module, close=True)
+    assert inferred["main"].params[0].struct_info.dims == (8,)
 
 
 @pytest.mark.parametrize("name", CALLS)

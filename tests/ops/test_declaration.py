@@ -101,6 +101,10 @@ WRONG: list[tuple[str, Callable[..., Any], dict[str, Any], str, str]] = [
     ("x[i] -> out[i]", two, {}, None, "expected an operand of the signature, found .* y"),
     ("x[i] -> out[i]", of_an_index, {}, None, "found the index k"),
     ("x[i] -> x[i]", one, {}, "x[i]", "found x twice"),
+    ("x[i] @ F -> out[i] @ T1", one, {}, "T1", "dtype variable of an operand, found T1"),
+    ("x[i] @ F -> out[i]", one, {}, "out[i]", "dtype variable of an operand, found T"),
+    ("x[i] @ F1, y[i] @ F2 -> out[i] @ I", two, {}, "I", "dtype variable of an operand, found I"),
+    ("x[i] @ int64 -> out[i] @ J", one, {}, "J", "dtype variable of an operand, found J"),
     ("x[i] @ Q -> out[i]", one, {}, "Q", "expected a dtype.*found Q"),
     ("x[i] -> out[i] @ flaot32", one, {}, "flaot32", "expected a dtype.*found flaot32"),
     ("x[i] -> out[i]", one, {"where": "i in 3"}, "i in 3", "expected a comparison"),
@@ -108,9 +112,9 @@ WRONG: list[tuple[str, Callable[..., Any], dict[str, Any], str, str]] = [
     ("x[i] -> out[i]", one, {"at": {"i": "axis"}}, None, "expected an attribute in `at`"),
     ("x[i] -> out[i]", one, {"base": "z"}, None, "operand in `base`, found 'z'"),
     ("x[i] -> out[i]", one, {"fill": "z"}, None, "attribute in `fill`, found 'z'"),
-    ("x[i] -> out[i]", of_numpy, {}, None, "scalar expression.*raises TypeError"),
-    ("x[i] -> out[i]", of_math, {}, None, "scalar expression.*raises TypeError"),
-    ("x[i] -> out[i]", branching, {}, None, "no truth value"),
+    ("x[i] -> out[i]", of_numpy, {}, "np.exp(x)", "scalar expression.*raises TypeError"),
+    ("x[i] -> out[i]", of_math, {}, "math.exp(x)", "scalar expression.*raises TypeError"),
+    ("x[i] -> out[i]", branching, {}, "x > 0", "no truth value"),
     ("x[i] -> out[i]", an_array, {}, None, "or a number, found ndarray"),
     ("x[i] -> out[i]", pair, {}, "out[i]", "one value for each of 1 results, found 2"),
     ("x[i] -> out[i]", exp, {}, None, "name of the built-in op R.exp"),
@@ -160,7 +164,7 @@ def test_a_wrong_declaration_is_one_error_with_its_position(
     if under is not None:
         span = diagnostic.span
         assert span is not None
-        assert span.source.text[span.column : span.end_column] == under
+        assert span.source.line(span.line)[span.column : span.end_column] == under
     assert dict(registry._ops) == before, "a refused op is not registered"
 
 

@@ -64,3 +64,39 @@ def test_signature_and_checks_raise_for_the_same_arguments(text: str) -> None:
         assert first == second == outcome(module, *arguments), shapes
         accepted += first != "raises"
     assert 0 < accepted < len(SHAPES) ** 2
+
+
+OPEN = {
+    "result": ' -> R.Tensor((5,), "float32"):\n    y = HALF\n    return y',
+    "field": ' -> R.Tuple(R.Tensor((5,)), R.Tensor(("d",))):\n    y = HALF\n    return (y, x)',
+    "variable": ':\n    y: R.Tensor((5,), "float32") = HALF\n    return y',
+    "cast": ':\n    y = R.match_cast(HALF, R.Tensor((5,), "float32"))\n    return y',
+    "later axis": ' -> R.Tensor((1, 5), "float32"):\n    y = R.expand_dims(HALF, 0)\n    return y',
+}
+
+
+@pytest.mark.parametrize("refine", ["signature", "checks"])
+@pytest.mark.parametrize("rest", OPEN.values(), ids=OPEN)
+def test_a_declared_size_stays_a_check_where_its_equation_stays_open(
+    rest: str, refine: str
+) -> None:
+    half = "R.strided_slice(x, axes=[0], begin=[0], end=[100], strides=[2])"
+    module = parsed('\ndef main(x: R.Tensor(("d",), "float32"))' + rest.replace("HALF", half))
+    inferred = structir.infer(module, refine=refine)
+    assert structir.structural_equal(structir.infer(inferred, refine=refine), inferred)
+    outcomes = {
+        size: [outcome(each, np.ones(size, "float32")) for each in (module, inferred)]
+        for size in (8, 9, 10, 11)
+    }
+    assert [one == other for one, other in outcomes.values()] == [True] * 4
+    assert [size for size, (one, _) in outcomes.items() if one != "raises"] == [9, 10]
+
+
+@pytest.mark.parametrize("size", ["n + 1", "2 * n", "n * m", "n // 2"])
+def test_a_size_without_a_dim_that_binds_it_is_solved_or_rejected(size: str) -> None:
+    text = f'\ndef main(x: R.Tensor(("{size}", 4), "float32"))RESULT:\n    return R.exp(x)'
+    with pytest.raises(StructIRError, match="n, which is not bound"):
+        structir.infer(parsed(text.replace("RESULT", "")))
+    solved = parsed(text.replace("RESULT", ' -> R.Tensor((4, 4), "float32")'))
+    if size not in ("n * m", "n // 2"):
+        assert structir.infer(solved)["main"].params[0].struct_info.dims == (4, 4)

@@ -186,7 +186,10 @@ def _call_of_op(context: Context, node: ast.Call, op: Op) -> Any:
         if loop is not None and not keywords and len(args) in (3, 4):
             exprs = [context.expr(arg, item) for arg, item in zip(args, node.args, strict=True)]
             args = list(unify_loop_arguments(context, loop, Call(op, tuple(exprs))))
-        return op.definition.bind(tuple(args), keywords, context.source_map.span(node))
+        call = op.definition.bind(tuple(args), keywords, context.source_map.span(node))
+        if type(call) is Call and (exact := context.constants.in_call(call)) is not call:
+            deduce(exact)  # checks constant indices
+        return call
     except DiagnosticError as error:
         raise _add_call_context(context, error, node, op.name) from None
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from structir.analysis.constant_values import ConstantValues
 from structir.analysis.deduction import annotate, deduce, leave_dataflow
 from structir.build import BuilderScope
 from structir.errors import Diagnostic, DiagnosticError, ParseError, Source, Span
@@ -160,6 +161,7 @@ class Context:
         self.names: dict[str, Any] = {}
         self.infos: dict[str, StructInfo] = {}  # by their text, while its sizes keep their meaning
         self.scope = BuilderScope()
+        self.constants = ConstantValues()
         self.outputs: frozenset[str] | None = None  # of the open dataflow block
         self.declared_dims: set[str] = set()  # by the innermost function
         self.declarations: dict[str, Declaration] = {}  # of variables that are not bound yet
@@ -459,6 +461,7 @@ class Context:
             name = self.fresh()
         var = kind(name, info, span)
         self.scope.bindings.append(VarBinding(var, value, span))
+        self.constants.bind(var, value)
         return var
 
     def declared(self, name: str) -> StructInfo | None:
@@ -500,6 +503,7 @@ class Context:
         var_span = span if node is None else self.source_map.span(node)
         var = kind(name or self.fresh(), annotation or info, var_span)
         self.scope.bindings.append(MatchCast(var, value, info, span))
+        self.constants.bind(var, value)
         return var
 
     def atom(self, value: Any, node: Any) -> Any:

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from structir.analysis.axes import axes_of
+from structir.analysis.constant_values import ConstantValues
 from structir.errors import Diagnostic, Span, warn
 from structir.ir import dims
 from structir.ir.axes import AnySize, Labelled, rows_in, size_in
@@ -95,6 +96,7 @@ class ConstraintGenerator:
         self.pending: list[OpUse] = []
         self.undecided: set[str] = set()  # values that defaulting left open
         self.order = 0
+        self.constants = ConstantValues()
 
     # Functions and sequences
 
@@ -185,6 +187,7 @@ class ConstraintGenerator:
 
     def sequence(self, body: SeqExpr) -> None:
         for binding in body.bindings():
+            self.constants.bind(binding.var, binding.value)
             if isinstance(binding, MatchCast):
                 self._add_requirements(binding)
                 tree = self.tree_of(binding.value)
@@ -325,7 +328,8 @@ class ConstraintGenerator:
             body, states = loop(call)
             return self.calls.visit_loop(var, call, body, states, origin)
         results = values_of(var.name, call.struct_info)
-        use = OpUse(call, [self.tree_of(arg) for arg in call.args], list(leaves(results)), origin)
+        operands = [self.tree_of(arg) for arg in call.args]
+        use = OpUse(self.constants.in_call(call), operands, list(leaves(results)), origin)
         if not self._apply_op(use):
             return self.new_values(var.name, call.struct_info, origin)
         return results

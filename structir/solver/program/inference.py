@@ -8,10 +8,11 @@ from typing import TypeAlias
 import attrs
 
 from structir.analysis.axes import axes_of
-from structir.analysis.variables import walk, walk_values
-from structir.analysis.well_formed import well_formed
+from structir.analysis.variables import free_symbols_in, walk, walk_values
+from structir.analysis.well_formed import check_well_formed, well_formed
 from structir.errors import Diagnostic, StructInfoError, StructIRError
 from structir.ir.axes import is_anonymous, size_in
+from structir.ir.binding_dims import bound_dims
 from structir.ir.display_names import display_name, one_message
 from structir.ir.expr import (
     Call,
@@ -62,7 +63,23 @@ def infer(module: IRModule, *, refine: str | None = None, close: Close = False) 
     """
     if refine is not None and refine not in POLICIES:
         raise StructIRError(f"refine: expected one of {', '.join(POLICIES)}, found {refine!r}")
-    module = as_module(module, "structir.infer")
+    completed = _infer(as_module(module, "structir.infer"), refine, close)
+    if any(
+        isinstance(f, Function) and _mentions_unbound_dim(f) for f in completed.functions.values()
+    ):
+        check_well_formed(completed)
+    return completed
+
+
+def _mentions_unbound_dim(function: Function) -> bool:
+    """Returns whether a parameter mentions a dim that no parameter has as an axis of its own."""
+    infos = [param.struct_info for param in function.params]
+    mentioned = {symbol for info in infos for symbol in free_symbols_in(info)}
+    return not mentioned <= bound_dims(infos)
+
+
+def _infer(module: IRModule, refine: str | None, close: Close) -> IRModule:
+    """Returns the module with completed dtypes and shapes."""
     typed = complete_dtypes(module, _passed_functions(module))
     completed = _complete_twice(typed, refine, close)
     if not _may_contain_dead_code(module) or well_formed(completed):

@@ -325,9 +325,10 @@ class Rewriter:
 
     def _refine_axis(self, declared: Any, inferred: Any, new: bool) -> Any:
         """Returns a declared axis with its inferred size and label."""
-        size = size_in(inferred)
+        size, declared_size = size_in(inferred), size_in(declared)
+        if type(declared_size) is int:  # an equation with it may be open, and remains a check
+            size = declared_size
         if type(size) is not int:
-            declared_size = size_in(declared)
             anonymous = type(declared_size) is AnySize
             # inside a body, another name for the same size adds nothing
             more_precise = new or symbol_of(size) is None
