@@ -23,6 +23,7 @@ from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.dtype import is_float
 from structir.ir.expr import Constant, Expr, ShapeExpr, Tuple
+from structir.ir.requirements import condition
 from structir.script import R
 
 
@@ -222,9 +223,11 @@ def select(node: FxNode) -> Expr:
     if isinstance(position, Expr):
         return R.take(node["self"], normalize_indices(node, position, size), axis=axis)
     position = node.whole(position)
-    if not isinstance(position, int):
+    if isinstance(position, int) and position < 0:
+        position = position + size
+        node.require([] if isinstance(size, int) else [condition(">=", position, 0)])
+    if not isinstance(size, int) or not isinstance(position, int):
         return R.take(node["self"], as_tensor(position, "int64"), axis=axis)
-    position = position + size if position < 0 else position
     return R.squeeze(R.strided_slice(node["self"], [axis], (position,), (position + 1,)), [axis])
 
 
