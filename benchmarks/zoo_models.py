@@ -147,11 +147,17 @@ LATENT_ATTENTION = {
     "v_head_dim": 8,
 }
 STATE_SPACE = {"mamba_chunk_size": 8, "mamba_d_state": 16}
+WINDOWS = {"depths": [1, 1], "num_heads": [2, 4], "window_size": 2, "patch_size": 4}
 # Fields without which the small configuration of an architecture is inconsistent.
 FIELDS: dict[str, dict[str, Any]] = {
     "bamba": STATE_SPACE | {"mamba_n_heads": 8, "mamba_d_head": 8, "mamba_n_groups": 1},
     "bros": {"hidden_size": 128},
     "convnext": {"image_size": 64},
+    "efficientnet": {"hidden_dim": 2560},
+    "levit": {"image_size": 64, "patch_size": 16},
+    "swin": WINDOWS,
+    "swinv2": WINDOWS,
+    "swin2sr": WINDOWS | {"patch_size": 1, "window_size": 4},
     "deepseek_v3": LATENT_ATTENTION | {"head_dim": 8},
     "esmc": {"num_key_value_heads": 4},
     "granitemoehybrid": STATE_SPACE | {"mamba_n_heads": 8, "mamba_d_head": 8},
@@ -285,9 +291,14 @@ def small_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
             result[name] = SMALL_FIELDS[name]
         elif name.endswith("token_id") and isinstance(value, int):
             result[name] = min(value, 2)  # below the size of the small vocabulary
-        elif name.endswith("_config") and isinstance(value, dict) and value:
+        elif _is_part(name) and isinstance(value, dict) and value:
             result[name] = {**value, **small_fields(value)}
     return result
+
+
+def _is_part(name: str) -> bool:
+    """Returns whether a field is the configuration of a part of the model."""
+    return name.endswith("_config") or name in ("encoder", "decoder")
 
 
 def _tokens(batch: int, length: int) -> Any:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 
+from structir.errors import StructIRError
 from structir.frontend.onnx_backend import Backend
 from tests.frontend.models import INT64, expected, made, node, value
 
@@ -63,6 +64,17 @@ def test_slice_by_known_bounds_of_run_time_axes() -> None:
     )
     for axes in (ints(0, 1), ints(-1, 0)):
         agree(model, {"x": X, "a": axes})
+
+
+@pytest.mark.parametrize("declared", [2, "k"])
+def test_split_by_run_time_sizes(declared: int | str) -> None:
+    inputs = [CUBE, value("s", [declared], INT64)]
+    model = made([node("Split", "x s", "y z", axis=1)], inputs, ["y", "z"])
+    for sizes in (ints(2, 3), ints(5, 0)):
+        agree(model, {"x": X, "s": sizes})
+    for sizes in (ints(2, 2), ints(-1, 6)):
+        with pytest.raises(StructIRError):
+            Backend.prepare(model).run({"x": X, "s": sizes})
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3])

@@ -8,17 +8,25 @@ from structir.frontend.onnx.node import OnnxNode
 from structir.ir.dims import Dim
 from structir.ir.expr import Expr
 from structir.ir.requirements import cast_of
-from structir.ir.struct_info import ShapeStructInfo
+from structir.ir.struct_info import ShapeStructInfo, TensorStructInfo
 from structir.script import R
 
 
-def sizes_of(node: OnnxNode, index: int) -> tuple[Dim, ...]:
-    """Returns the elements of an operand as sizes; unknown ones are bound with `match_cast`."""
+def sizes_of(node: OnnxNode, index: int, length: int | None = None) -> tuple[Dim, ...]:
+    """Returns the elements of an operand as sizes; unknown ones are bound with `match_cast`.
+
+    A vector of unknown length is cast to `length` elements.
+    """
     if node.elements(index) is not None:
         return node.sizes(index)
     expr = node[index]
     if node.rank(index) == 0:
         expr = R.expand_dims(expr, [0])
+    info = node.tensor_info(expr)
+    if length is not None and not (isinstance(info.dims, tuple) and isinstance(info.dims[0], int)):
+        declared = TensorStructInfo((length,), info.dtype)
+        builder = node.importer.builder
+        expr = builder.match_cast(node.emit(expr), declared, node.part_name(), node.span)
     value = node.values[index]
     return run_time_sizes(node, expr, frozenset() if value is None else value.sources)
 

@@ -28,6 +28,7 @@ from structir.ir import dims
 from structir.ir.dims import Dim, Poly
 from structir.ir.dtype import is_float, is_int
 from structir.ir.expr import Constant, Expr, ShapeExpr, Tuple, Var
+from structir.ir.requirements import cast_of
 from structir.script import R
 
 REQUIRED: Any = object()
@@ -177,6 +178,13 @@ class FxNode:
         """Binds the symbols of sizes to the elements of an int64 vector."""
         shape = self.emit(R.tensor_to_shape(vector))
         self.host.builder.match_cast(shape, R.Shape(tuple(sizes)), self.part_name(), self.span)
+
+    def require(self, conditions: Sequence[Dim]) -> None:
+        """Requires conditions on sizes at run time, as `R.require` does in program text."""
+        open_conditions = tuple([condition for condition in conditions if condition != 1])
+        if open_conditions:
+            value, info = cast_of(open_conditions, self.span)
+            self.host.builder.match_cast(value, info, self.part_name(), self.span)
 
     def bind_parts(self, x: Expr, parts: tuple[Dim, Dim]) -> None:
         """Binds two symbols, which are at least 0, to max(x, 0) and max(-x, 0) of an integer."""

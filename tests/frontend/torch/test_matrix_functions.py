@@ -33,7 +33,9 @@ def assert_equal_to_torch(function: Any, *operands: Any) -> None:
         result = structir.interpret(module, "main", *[x.numpy() for x in values])
         expected = function(*values)
         pairs = (
-            [(result, expected)] if isinstance(expected, torch.Tensor) else zip(result, expected)
+            [(result, expected)]
+            if isinstance(expected, torch.Tensor)
+            else zip(result, expected, strict=True)
         )
         for actual, reference in pairs:
             assert actual.dtype == reference.numpy().dtype

@@ -10,7 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import structir
-from structir.errors import DiagnosticError, DiagnosticWarning, ShapeMismatchError
+from structir.errors import (
+    DiagnosticError,
+    DiagnosticWarning,
+    ShapeMismatchError,
+    StructIRError,
+)
 from structir.frontend.torch import from_pt2
 from structir.frontend.torch.guards import guard_condition
 from structir.ir import dims
@@ -194,3 +199,18 @@ def test_guards_agree_with_python(text, sizes):
     symbols = [dims.as_sym(ROWS), dims.as_sym(COLUMNS), dims.as_sym(COUNT)]
     wanted = bool(eval(text, names))
     assert bool(dims.evaluate(found, dict(zip(symbols, sizes, strict=True)))) == wanted
+
+
+@pytest.mark.parametrize("index", [0, 2, -1, -3])
+def test_elements_of_symbolic_axes_run_in_kernels(index):
+    nodes = [node("aten.select.int", "y", self="x", dim=0, index=index)]
+    module = from_pt2(archive(program(nodes, {"x": meta(N, 3), "y": meta(3)}, ["x"], ["y"])))
+    executable = structir.compile(module)
+    for rows in (3, 7):
+        x = np.random.default_rng(0).normal(size=(rows, 3)).astype("float32")
+        np.testing.assert_array_equal(executable["main"](x), x[index])
+    assert not executable.fallbacks
+    least = index + 1 if index >= 0 else -index
+    for call in (executable["main"], lambda x: structir.interpret(module, "main", x)):
+        with pytest.raises(StructIRError):
+            call(np.ones((least - 1, 3), "float32"))

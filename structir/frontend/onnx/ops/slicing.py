@@ -15,6 +15,7 @@ from structir.frontend.onnx.values import Elements
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.expr import Expr, ShapeExpr, Tuple
+from structir.ir.requirements import condition
 from structir.script import R
 
 TO_THE_END = 10**9  # exporters write a larger `end` for "to the end of the axis"
@@ -48,9 +49,9 @@ def split(node: OnnxNode) -> list[Expr]:
 def _counts(node: OnnxNode, size: Dim) -> list[Any]:
     """Returns the size of each part."""
     if node.has(1):
-        counts = _checked_counts(node, list(sizes_of(node, 1)), size)
+        counts = _checked_counts(node, list(sizes_of(node, 1, len(node.outputs))), size)
         if node.elements(1) is None:  # known at run time only
-            require(node, [dims.compare("==", sum(counts), size)])
+            require(node, [condition("==", sum(counts), size)])
         return counts
     if "split" in node.attributes:
         return _checked_counts(node, list(node.attr("split")), size)

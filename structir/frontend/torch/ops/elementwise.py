@@ -206,6 +206,18 @@ def leaky_relu(node: FxNode) -> Expr:
     return R.nn.leakyrelu(node["self"], alpha=float(node.arg("negative_slope", 0.01)))
 
 
+@torch_op("rrelu_with_noise_functional", "rrelu_with_noise", "rrelu")
+def randomized_leaky_relu(node: FxNode) -> Any:
+    """Builds the leaky relu of the mean slope; the noise of the evaluation mode is unused."""
+    if node.flag("training"):
+        node.fail(
+            "training: expected False, found True", "export in evaluation mode: `model.eval()`"
+        )
+    slope = (float(node.arg("lower", 1 / 8)) + float(node.arg("upper", 1 / 3))) / 2
+    result = R.nn.leakyrelu(node["self"], alpha=slope)
+    return [result, node["noise"]] if "functional" in node.spec.target else result
+
+
 @torch_op("prelu", "_prelu_kernel")
 def p_relu(node: FxNode) -> Expr:
     weight = node["weight"]

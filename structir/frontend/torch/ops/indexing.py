@@ -23,6 +23,7 @@ from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.dtype import is_float
 from structir.ir.expr import Constant, Expr, ShapeExpr, Tuple
+from structir.ir.requirements import condition
 from structir.script import R
 
 
@@ -222,9 +223,11 @@ def select(node: FxNode) -> Expr:
     if isinstance(position, Expr):
         return R.take(node["self"], normalize_indices(node, position, size), axis=axis)
     position = node.whole(position)
-    if not isinstance(position, int):
+    if isinstance(position, int) and position < 0:
+        position = position + size
+        node.require([] if isinstance(size, int) else [condition(">=", position, 0)])
+    if not isinstance(size, int) or not isinstance(position, int):
         return R.take(node["self"], as_tensor(position, "int64"), axis=axis)
-    position = position + size if position < 0 else position
     return R.squeeze(R.strided_slice(node["self"], [axis], (position,), (position + 1,)), [axis])
 
 
@@ -397,36 +400,6 @@ def unique(node: FxNode) -> list[Expr]:
         inverse if axis is not None or node.flag("return_inverse") else empty,
         counts if node.flag("return_counts") else empty,
     ]
-
-
-@torch_op("_embedding_bag", "_embedding_bag_forward_only", "embedding_bag")
-def embedding_bag(node: FxNode) -> list[Expr]:
-    """Builds embedding_bag: sums or means of the rows of each bag. The other three results are
-    zeros: they serve torch's backward pass only."""
-    mode, padding_idx = node.plain("mode", 0), node.arg("padding_idx", None)
-    if mode not in (0, 1):
-        node.fail(f"mode: expected 0 (sum) or 1 (mean), found {mode}")
-    if padding_idx not in (None, -1):
-        node.fail(f"padding_idx: expected None, found {padding_idx}")
-    indices = cast(node["indices"], "int64")
-    rows = node.emit(R.take(node["weight"], indices, axis=0))
-    dtype, (count, width) = node.out_dtype(), node.dims_of(rows)
-    weights = node.get("per_sample_weights")
-    if weights is not None:
-        rows = node.emit(R.multiply(rows, reshape_to(weights, (count, 1))))
-    starts = cast(node["offsets"], "int64")
-    bag_number = cast(R.bucketize(index_range(count), starts, right=True), "int64")
-    bag_index = node.emit(R.subtract(bag_number, number(1, "int64")))
-    bag_count = node.out_dims()[0]  # with include_last_offset the last offset is the end
-    zeros = R.full(ShapeExpr((bag_count, width)), number(0, dtype))
-    result = R.index_put(zeros, Tuple((bag_index,)), rows, accumulate=True)
-    if mode == 1:
-        zero_counts = R.full(ShapeExpr((bag_count,)), number(0, dtype))
-        ones = R.full(ShapeExpr((count,)), number(1, dtype))
-        counts = R.index_put(zero_counts, Tuple((bag_index,)), ones, accumulate=True)
-        result = R.divide(result, R.maximum(reshape_to(counts, (bag_count, 1)), number(1, dtype)))
-    unused_results = [R.full(ShapeExpr(node.out_dims(k)), number(0, "int64")) for k in (1, 2, 3)]
-    return [result, *unused_results]
 
 
 @torch_op("isin")

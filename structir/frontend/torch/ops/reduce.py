@@ -73,6 +73,12 @@ def any_or_all(node: FxNode) -> Expr:
     return cast(result, node.out_dtype())
 
 
+@torch_op("_is_any_true", "_is_all_true")
+def any_or_all_elements(node: FxNode) -> Expr:
+    op = R.max if "any" in node.spec.target else R.min
+    return cast(op(cast(node["self"], "int8")), "bool")
+
+
 @torch_op("max", "min")
 def extreme(node: FxNode) -> Any:
     """Builds max or min: of all elements, of two tensors, or along an axis with its indices."""
@@ -167,6 +173,12 @@ def norm(node: FxNode) -> Expr:
     order = node.arg("ord" if "vector" in node.spec.target else "p", 2)
     axes, keepdims = axes_of(node), node.flag("keepdim")
     return norm_along(node, R.abs(node.float_operand()), order, axes, keepdims)
+
+
+@torch_op("dist")
+def distance(node: FxNode) -> Expr:
+    difference = R.subtract(node.float_operand("self"), node.float_operand("other"))
+    return norm_along(node, R.abs(difference), float(node.arg("p", 2)), None, False)
 
 
 def norm_along(

@@ -1,4 +1,4 @@
-"""Write-backs of view ops: the base tensor after a write to a view."""
+"""Write-backs of view ops: the base tensor after a write to a view; scatters to a diagonal."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 from structir.frontend.torch.graph import NodeSpec, names_of
 from structir.frontend.torch.node import FxNode, are_equal
 from structir.frontend.torch.ops.shapes import is_contiguous, order_of, parts_of, reorder_axes
-from structir.frontend.torch.registry import view_of
-from structir.frontend.torch.scalars import product, reshape_to
+from structir.frontend.torch.registry import torch_op, view_of
+from structir.frontend.torch.scalars import index_range, number, reshape_to
 from structir.ir import dims
 from structir.ir.dims import Dim
-from structir.ir.expr import Expr
+from structir.ir.expr import Expr, Tuple
 from structir.script import R
 
 
@@ -133,21 +133,38 @@ def write_unbound(part: Any, update: Expr) -> Expr:
 
 @view_of("diagonal")
 def write_diagonal(part: FxNode, update: Expr) -> Expr:
-    sizes, offset = part.dims(), part.plain("offset", 0)
-    if len(sizes) != 2 or part.axis("dim1", 0) != 0 or part.axis("dim2", 1) != 1:
-        part.fail(
-            f"writes to a diagonal: expected a matrix with dim1=0 and dim2=1, found {sizes}",
-            "export a functional program: `ep = ep.run_decompositions()`",
-        )
-    count = part.out_dims()[-1]
-    indices = R.arange(R.prim_value(0), R.prim_value(count), R.prim_value(1), dtype="int64")
-    flat = reshape_to(part["self"], (product(sizes),))
-    from_row, from_column = max(-offset, 0), max(offset, 0)
-    column_count = part.host.fold_constant(_number(sizes[1]))
-    rows = R.multiply(R.add(indices, _number(from_row)), column_count)
-    flat_indices = R.add(R.add(rows, indices), _number(from_column))
-    return reshape_to(R.scatter_elements(flat, flat_indices, update, axis=0), sizes)
+    return scatter_diagonal(part, update, part.out_dims()[-1])
 
 
-def _number(size: Dim) -> Expr:
-    return R.full((), R.prim_value(size), dtype="int64")
+@torch_op("diagonal_scatter")
+def diagonal_scatter(node: FxNode) -> Expr:
+    return scatter_diagonal(node, node["src"], node.dims("src")[-1])
+
+
+def scatter_diagonal(node: FxNode, update: Expr, count: Dim) -> Expr:
+    """Returns a tensor with another diagonal, whose `count` elements are the last axis of
+    `update`."""
+    rank, offset = node.rank(), node.plain("offset", 0)
+    first, second = node.axis("dim1", 0), node.axis("dim2", 1)
+    order = [first, second, *[k for k in range(rank) if k not in (first, second)]]
+    rows = R.add(index_range(count), number(max(-offset, 0), "int64"))
+    columns = R.add(index_range(count), number(max(offset, 0), "int64"))
+    values = reorder_axes(node.emit(update), [rank - 2, *range(rank - 2)])
+    base = reorder_axes(node["self"], order)
+    result = R.index_put(base, Tuple((node.emit(rows), node.emit(columns))), values)
+    return reorder_axes(result, [order.index(k) for k in range(rank)])
+
+
+@torch_op("fill_diagonal")
+def fill_diagonal(node: FxNode) -> Expr:
+    """Builds fill_diagonal of the main diagonal of all axes."""
+    sizes = node.dims()
+    node.require_default("wrap", False)
+    is_diagonal = None
+    for axis, size in enumerate(sizes[1:], start=1):
+        first = reshape_to(index_range(sizes[0]), (sizes[0], *[1] * (len(sizes) - 1)))
+        indices = reshape_to(index_range(size), (size, *[1] * (len(sizes) - 1 - axis)))
+        is_equal = R.equal(first, indices)
+        is_diagonal = is_equal if is_diagonal is None else R.logical_and(is_diagonal, is_equal)
+    value = node.operand("fill_value", node.dtype())
+    return R.where(is_diagonal, value, node["self"])
