@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from types import FunctionType
 from typing import Any, overload
 
 from structir.ir.module import IRModule

@@ -43,7 +43,7 @@ from structir.printer.parser.signatures import is_signature_call, read_signature
 from structir.printer.parser.sizes import SIZE_EXAMPLE, SIZE_FUNCTIONS, is_number
 from structir.printer.parser.static_values import static_value
 from structir.printer.parser.tvm_spellings import VALUES, counterpart, spelling_of
-from structir.printer.parser.unrolling import sequence
+from structir.printer.parser.unrolling import display, named, program_item, sequence
 from structir.printer.parser.values import argument, operand, path_of, reads, unsupported, value_of
 from structir.printer.syntax import (
     CALL_KERNEL,
@@ -152,11 +152,16 @@ def _call_of_op(context: Context, node: ast.Call, op: Op) -> Any:
     of_sizes = op.definition.of_sizes
     try:
         for index, item in enumerate(node.args):
+            if type(item) is ast.Starred:
+                args += display(context, [item])
+                continue
             with context.expecting_sizes(index < len(of_sizes) and of_sizes[index]):
                 args.append(argument(context, item))
         for keyword in node.keywords:
             if keyword.arg is None:
-                raise unsupported(context, keyword, "write the arguments one by one")
+                for name, value in named(context, keyword):
+                    keywords[name] = program_item(context, value, keyword.value)
+                continue
             value = argument(context, keyword.value)
             if type(value) is str and value in UNKNOWN_DTYPES and keyword.arg.endswith("dtype"):
                 continue
@@ -211,7 +216,7 @@ def _call_of_function(context: Context, node: ast.Call) -> Any:
         if not isinstance(callee, Expr):
             message = f"expected a function, found {ast.unparse(node.func)}"
             raise context.error(node.func, message, "call an op: `R.name(...)`")
-        args = [context.expr(argument(context, item), item) for item in node.args]
+        args = [context.expr(value, node) for value in display(context, node.args)]
     call = Call(callee, tuple(unify_arguments(context, callee, args)), span=span)
     return Call(callee, call.args, struct_info=deduce(call), span=span)
 

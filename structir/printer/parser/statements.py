@@ -182,7 +182,10 @@ def _unpack(context: Context, target: ast.Tuple | ast.List, value: ast.expr) -> 
     alias = alias_of(context, value)
     if alias is not None:
         return assign(context, target, alias)
-    tuple_value = operand(context, value)
+    parsed = argument(context, value)
+    if type(parsed) is tuple and isinstance(value, ast.ListComp | ast.Call):
+        return assign(context, target, parsed)
+    tuple_value = context.expr(parsed, value)
     info = deduce(tuple_value)
     if not isinstance(info, TupleStructInfo) or len(info.fields) != len(names):
         raise _unpack_error(context, target, value, tuple_value, info)
@@ -286,7 +289,6 @@ def _reject_rebound_outputs(context: Context, node: ast.With) -> None:
 
     A loop may bind it again: the earlier variables are then dataflow variables.
     """
-    loops = [item for item in ast.walk(node) if isinstance(item, ast.For)]
     earlier: dict[str, Var] = {}
     inner: dict[Var, Expr] = {}
     for var in [binding.var for binding in context.scope.bindings]:
@@ -296,7 +298,7 @@ def _reject_rebound_outputs(context: Context, node: ast.With) -> None:
         earlier[var.name] = var
         if before is None:
             continue
-        if any([_encloses(context, loop, each) for loop in loops for each in (before, var)]):
+        if _is_in_loop(context, node, before, var):
             inner[before] = DataflowVar(before.name, before.struct_info, before.span)
             continue
         earlier[var.name] = before
@@ -313,9 +315,11 @@ def _reject_rebound_outputs(context: Context, node: ast.With) -> None:
         ]
 
 
-def _encloses(context: Context, loop: ast.For, var: Var) -> bool:
-    span = context.source_map.span(loop)
-    return var.span is not None and span.line <= var.span.line <= span.end_line
+def _is_in_loop(context: Context, node: ast.With, *bound_vars: Var) -> bool:
+    """Whether one of these variables is bound in a loop of the block."""
+    loops = [context.source_map.span(n) for n in ast.walk(node) if isinstance(n, ast.For)]
+    lines = [var.span.line for var in bound_vars if var.span is not None]
+    return any([loop.line <= line <= loop.end_line for loop in loops for line in lines])
 
 
 def _is_call(node: ast.expr, word: str) -> bool:
