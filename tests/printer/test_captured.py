@@ -1,5 +1,6 @@
 """Programs use values of Python by name; nothing of the text or of the values is executed."""
 
+import gc
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -86,6 +87,37 @@ def test_an_array_is_a_constant():
     x = np.ones((3, 4), "float32")
     np.testing.assert_allclose(structir.compile(module)["main"](x), x @ WEIGHT)
     assert structir.structural_equal(structir.parse(module.script()), module)
+
+
+@pytest.mark.parametrize(
+    "layout", [lambda a: a, np.transpose, lambda a: a[::2], lambda a: a[:, 1:900]]
+)
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "bool"])
+def test_a_large_array_is_a_constant_without_a_copy(dtype, layout):
+    array = layout(np.random.default_rng(0).integers(0, 9, (512, 1024)).astype(dtype))
+    module = parsed("(W, W)", W=array)
+    first, second = module["main"].body.body.fields
+    assert first is second and np.shares_memory(first.data, array)
+    assert not first.data.flags.writeable and array.flags.writeable
+    np.testing.assert_array_equal(first.data, array)
+    small = parsed("W", W=array[:3, :3])["main"].body.body
+    assert not np.shares_memory(small.data, array)
+
+
+def test_a_text_is_parsed_again_with_the_constants_that_it_was_parsed_with():
+    weights = {"layers": [{"w": np.arange(float(32 + k)).reshape(1, -1)} for k in range(3)]}
+    text = "@R.function\ndef main():\n    return [p['w'] for p in weights['layers']]\n"
+    module = structir.parse(text, constants={"weights": weights})
+    printed = module.script()
+    again = {"any": [np.array(layer["w"]) for layer in weights["layers"]], "other": [weights]}
+    del module, weights
+    gc.collect()
+    with pytest.raises(DiagnosticError, match="missing constant"):
+        structir.parse(printed, constants={"w": np.zeros((1, 32))})
+    assert "constants={" in printed
+    module = structir.parse(printed, constants=again)
+    assert [c.data.shape for c in module["main"].body.body.fields] == [(1, 32), (1, 33), (1, 34)]
+    assert module.script() == printed
 
 
 def test_a_decorated_function_names_globals_and_variables_around_it():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from structir.ir.dims import Poly
@@ -102,6 +102,22 @@ def is_dict(value: Any) -> bool:
     return issubclass(type(value), dict) and set(map(type, dict.keys(value))) <= KEYS
 
 
+def arrays_in(values: Any) -> Iterator[Any]:
+    """Yields the arrays in a tree of dicts, lists and tuples, each once."""
+    remaining, seen = [values], set[int]()
+    while remaining:
+        value = remaining.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if is_array(value):
+            yield value
+        elif is_sequence(value):
+            remaining += items_of(value)
+        elif issubclass(type(value), dict):
+            remaining += dict.values(value)
+
+
 def dict_views(value: Any, view: str) -> Any:
     """Returns the items, keys or values of a dict."""
     return {"items": dict.items, "keys": dict.keys, "values": dict.values}[view](value)
@@ -193,5 +209,5 @@ def stored_names(base: Any) -> list[Any]:
     for name in ("__dataclass_fields__", "_fields", "__slots__"):
         fields = inspect.getattr_static(kind, name, None)
         if type(fields) in (dict, tuple):
-            return [field for field in fields if type(field) is str]  # type: ignore[union-attr]
+            return [field for field in fields if type(field) is str]
     return []

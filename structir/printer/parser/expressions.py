@@ -14,7 +14,7 @@ from structir.ir.expr import OPERATORS, Call, Constant, Expr, TupleGetItem, Var
 from structir.ir.op import find_op, registered_ops
 from structir.ir.struct_info import TensorStructInfo
 from structir.printer import constants
-from structir.printer.parser.captured import PLAIN, stored_names
+from structir.printer.parser.captured import PLAIN, arrays_in, stored_names
 from structir.printer.parser.context import MISSING, Context, class_name
 from structir.printer.parser.sizes import (
     BINARY,
@@ -179,10 +179,12 @@ def _referenced_constant(context: Context, base: ast.Subscript, node: ast.Subscr
         listed = items if isinstance(items, list | tuple) else ()
         arrays = {f"{name}[{k}]": item for k, item in enumerate(listed)}
         name = f"{name}[{getattr(node.slice, 'value', None)}]"
-    constant = constants.referred_constant(name, arrays) if isinstance(name, str) else None
+    constant = None
+    if isinstance(name, str) and context.module is not None:
+        constant = constants.referred_constant(name, arrays, arrays_in(context.module.constants))
     if constant is None:
         hint = "load the text with its constants: `structir.load(path)`, "
-        hint += "or pass them: `structir.parse(text, constants=...)`"
+        hint += 'or pass the arrays, under any names: `structir.parse(text, constants={"w": w})`'
         raise context.error(node, f"missing constant {name!r}", hint, "E0102")
     return constant
 

@@ -170,7 +170,7 @@ def _name(scope: KernelScope, node: ast.Name) -> Scalar:
 
 def _captured(scope: KernelScope, node: ast.expr) -> Literal | None:
     """Returns the number that an expression denotes in Python, as a literal; None without one."""
-    value = scope.context.captured(node) if scope.names_values(node) else None
+    value: Any = scope.context.captured(node) if scope.names_values(node) else None
     if type(value) not in (int, float, bool):
         return None
     kind = {int: "int", float: "float"}.get(type(value), "bool")

@@ -19,8 +19,8 @@ from structir.printer.parser.context import (
     AlreadyReported,
     Context,
     PythonValue,
-    SourceMap,
 )
+from structir.printer.parser.source_map import SourceMap
 from structir.printer.parser.unrolling import item_of_program, named, size_of_syntax, starred
 from structir.printer.parser.values import path_of
 from structir.printer.syntax import MACRO

@@ -9,12 +9,10 @@ from typing import Any
 
 from structir.analysis.deduction import deduce
 from structir.analysis.lattice import FAIL_L0, PASS, base_check
-from structir.analysis.substitution import Substitution
 from structir.build import BuilderScope
 from structir.errors import Diagnostic, DiagnosticError, ParseError
 from structir.ir.dims import Poly
-from structir.ir.expr import ATOMS, DataflowVar, Expr, If, SeqExpr, Tuple, TupleGetItem, Var
-from structir.ir.node import replace
+from structir.ir.expr import ATOMS, Expr, If, SeqExpr, Tuple, TupleGetItem, Var
 from structir.ir.struct_info import OBJECT, StructInfo, TupleStructInfo
 from structir.printer.parser.calls import match_cast
 from structir.printer.parser.chunked_parse import LineRun
@@ -22,6 +20,7 @@ from structir.printer.parser.context import INVALID, MISSING, AlreadyReported, C
 from structir.printer.parser.forms import info_of
 from structir.printer.parser.functions import is_declaration, local_function
 from structir.printer.parser.macros import Macro
+from structir.printer.parser.outputs import reject_rebound_outputs
 from structir.printer.parser.prim_sizes import bind_prim_sizes
 from structir.printer.parser.requirements import require
 from structir.printer.parser.static_values import static_test, static_value
@@ -270,7 +269,7 @@ def _dataflow(context: Context, node: ast.With) -> None:
     mark = context.mark()
     try:
         read_statements(context, node.body if listed is None else node.body[:-1])
-        _reject_rebound_outputs(context, node)
+        reject_rebound_outputs(context, node)
     finally:
         context.outputs = None
         context.scope.close_block()
@@ -282,44 +281,6 @@ def _dataflow(context: Context, node: ast.With) -> None:
         )
     for item in names:
         context.lookup(item)
-
-
-def _reject_rebound_outputs(context: Context, node: ast.With) -> None:
-    """Records an error for each output whose name the block binds more than once.
-
-    A loop may bind it again: the earlier variables are then dataflow variables.
-    """
-    earlier: dict[str, Var] = {}
-    inner: dict[Var, Expr] = {}
-    for var in [binding.var for binding in context.scope.bindings]:
-        if var.name not in (context.outputs or ()):
-            continue
-        before = earlier.get(var.name)
-        earlier[var.name] = var
-        if before is None:
-            continue
-        if _is_in_loop(context, node, before, var):
-            inner[before] = DataflowVar(before.name, before.struct_info, before.span)
-            continue
-        earlier[var.name] = before
-        message = f"R.output: `{var.name}` is bound twice in the dataflow block"
-        diagnostic = Diagnostic(message, var.span, code="E0117", label="bound again here")
-        diagnostic = diagnostic.note("bound here first", before.span)
-        hint = f"rename the first: `{var.name}_1 = ...`"
-        context.report(ParseError(diagnostic.hinted(hint)), node)
-    if inner:
-        renaming = Substitution(inner)
-        context.scope.bindings[:] = [
-            replace(renaming.binding(b), var=inner.get(b.var, b.var))
-            for b in context.scope.bindings
-        ]
-
-
-def _is_in_loop(context: Context, node: ast.With, *bound_vars: Var) -> bool:
-    """Whether one of these variables is bound in a loop of the block."""
-    loops = [context.source_map.span(n) for n in ast.walk(node) if isinstance(n, ast.For)]
-    lines = [var.span.line for var in bound_vars if var.span is not None]
-    return any([loop.line <= line <= loop.end_line for loop in loops for line in lines])
 
 
 def _is_call(node: ast.expr, word: str) -> bool:
