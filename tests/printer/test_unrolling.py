@@ -16,6 +16,7 @@ from structir.script import R
 W = np.arange(16, dtype="float32").reshape(4, 4)
 VALUES = {
     "W": W,
+    "OPTIONS": {"keepdims": True},
     "FLAG": True,
     "OFF": False,
     "COUNT": 3,
@@ -144,6 +145,19 @@ PROGRAMS = {
     "stars": (
         "return R.concat([*t, *t], axis=0)",
         "return R.concat([t[0], t[1], t[0], t[1]], axis=0)",
+    ),
+    "stars in calls": (
+        "return R.sum(*(x, (0, 1)), **OPTIONS)",
+        "return R.sum(x, (0, 1), keepdims=True)",
+    ),
+    "strings": (
+        "inner = ('w', 'layers.1')\nmode = 'w'\nfor name in inner:\n    x = x * PARAMS[name]\n"
+        "return x * PARAMS[mode]",
+        "x = x * 0.5\nx = x * 2.0\nreturn x * 0.5",
+    ),
+    "unpacked comprehensions": (
+        "a, b = [R.exp(y) for y in t]\nreturn R.add(x, a), b",
+        "y = t[0]\na = R.exp(y)\ny = t[1]\nb = R.exp(y)\nreturn R.add(x, a), b",
     ),
     "in a branch": (
         "if n > 2:\n    for i in range(2):\n        y = R.log(x)\n        x = R.exp(y)\nelse:\n"

@@ -91,11 +91,11 @@ def _no_stored_value(context: Context, node: ast.Attribute | ast.Subscript) -> P
     part = f"no stored field `{key}`" if isinstance(node, ast.Attribute) else f"no item {key}"
     stored = [str(each) for each in stored_names(base)]
     matches = difflib.get_close_matches(key.strip("'"), stored, 2)
-    hint = f"did you mean {' or '.join(f'`{match}`' for match in matches)}?" if matches else None
-    hint = hint or f"expected one of {', '.join(stored[:8])}" if stored else hint
-    hint = (
-        hint or f"compute the value before the program, and name it: `{key.strip(chr(39))} = ...`"
-    )
+    hint = "compute the value before the program, and name it: `value = ...`"
+    if stored:
+        hint = f"use one of {', '.join(f'`{name}`' for name in stored[:8])}"
+    if matches:
+        hint = f"did you mean {' or '.join(f'`{match}`' for match in matches)}?"
     message = f"`{ast.unparse(node.value)}` ({class_name(base)}) has {part}"
     return context.error(node, message, hint, "E0111")
 
