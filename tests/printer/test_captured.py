@@ -151,6 +151,34 @@ def test_a_class_and_its_kernels_name_globals():
     np.testing.assert_array_equal(structir.compile(Module)["main"](x), x * 0.5 + 8)
 
 
+def test_kernels_name_items_and_fields_and_resolve_conditions():
+    tables = {"scale": 3.0, "offsets": [0.5, 1.5]}
+
+    @I.kernel
+    def scaled(x: R.Tensor((CONFIG.hidden,), "float32"), out: R.Tensor((8,), "float32")):
+        for i in range(CONFIG.hidden):
+            if FLAG and CONFIG.scale < 1.0:
+                out[i] = x[i] * tables["scale"] + tables["offsets"][SIZES.columns - 1]
+            else:
+                out[i] = nothing[i]  # noqa: F821
+            if i == SIZES.rows:
+                out[i] = NAMESPACE.hidden * CONFIG.scale
+
+    module = structir.ir.IRModule({"scaled": scaled})
+    assert structir.structural_equal(structir.parse(module.script()), module)
+
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor((8,), "float32")):
+            return R.call_kernel(scaled, (x,), out_sinfo=R.Tensor((8,), "float32"))
+
+    expected = np.full(8, 4.5, "float32")
+    expected[4] = 4.0
+    result = structir.compile(Module)["main"](np.ones(8, "float32"))
+    np.testing.assert_array_equal(result, expected)
+
+
 def test_names_of_the_program_come_first():
     module = parsed("R.add(x, x)", x=3.0)
     assert structir.structural_equal(module, parsed("R.add(x, x)"))
