@@ -10,6 +10,9 @@ import pytest
 
 import structir
 from structir.errors import DiagnosticError
+from structir.ir import StructInfo, struct_info
+from structir.ir.dims import Dim
+from structir.ir.struct_info import KINDS
 from structir.script import I, R, T
 
 
@@ -80,6 +83,31 @@ def test_a_named_value_is_a_literal(named, literal):
 def test_annotations_name_values(named, literal):
     literal = literal or "R.Tuple(R.Tensor(('n', 4), 'float32'), R.Tensor(('n', 4), 'float32'))"
     assert structir.structural_equal(parsed("x", named, **VALUES), parsed("x", literal))
+
+
+def test_a_captured_subclass_of_struct_info_is_an_annotation():
+    @struct_info
+    class StripedStructInfo(StructInfo):
+        """A matrix of equal rows."""
+
+        rows: Dim
+        dtype: str | None = None
+
+    values = {"Striped": StripedStructInfo, "INFOS": {"striped": StripedStructInfo}}
+    try:
+        literal = parsed("x", "R.Striped(rows='n', dtype='int8')")
+        for name in ("Striped", "INFOS['striped']"):
+            named = parsed("x", f"{name}(rows='n', dtype='int8')", **values)
+            assert structir.structural_equal(named, literal)
+    finally:
+        del KINDS["Striped"]
+
+
+@pytest.mark.parametrize("info", ["MATRIX", "(MATRIX,)", "INFOS[0]"])
+def test_a_captured_info_is_that_of_a_result(info):
+    named = parsed(f"R.call_pure_packed('f', x, sinfo_args={info})", MATRIX=MATRIX, INFOS=[MATRIX])
+    literal = "R.call_pure_packed('f', x, sinfo_args=R.Tensor((n, 4), 'float32'))"
+    assert structir.structural_equal(named, parsed(literal))
 
 
 def test_an_array_is_a_constant():
@@ -160,7 +188,7 @@ def test_kernels_name_items_and_fields_and_resolve_conditions():
             if FLAG and CONFIG.scale < 1.0:
                 out[i] = x[i] * tables["scale"] + tables["offsets"][SIZES.columns - 1]
             else:
-                out[i] = nothing[i]  # noqa: F821
+                out[i] = nothing[i]
             if i == SIZES.rows:
                 out[i] = NAMESPACE.hidden * CONFIG.scale
 

@@ -239,7 +239,7 @@ def _packed(context: Context, node: ast.Call) -> Call:
         if keyword.arg not in SINFO_ARGS:
             message = f"unexpected keyword argument `{keyword.arg}`: expected `sinfo_args`"
             raise context.error(keyword, message, f"`{example}`", "E0106")
-        declared = info_of(context, keyword.value) if is_info(keyword.value) else None
+        declared = info_of(context, keyword.value) if is_info(context, keyword.value) else None
         if declared is None:
             items = getattr(keyword.value, "elts", None)
             if items is None:
