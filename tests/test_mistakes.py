@@ -52,7 +52,7 @@ IN_A_BODY = [  # a line of a function, its message, its help
     ("y = x and w", "`and` is not supported in @R.function", "`R.logical_and(x, y)`"),
     ("x += w", "augmented assignment is not supported in", "y = y + x"),
     ("y: R.Tensor((3, 3), 'float32') = x", "contradicts its value", "omit the annotation"),
-    ("for i in range(3): y = x", "`for` is not supported in @R.function (loops", "use `R.scan`"),
+    ("for i in x: y = x", "`for` is not supported in @R.function (loops", "use `R.scan`"),
 ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from math import isfinite, nan
@@ -106,12 +106,25 @@ def reference_name(data: numpy.ndarray) -> str:
     return name
 
 
-def referred_constant(name: str, arrays: Mapping[str, Any]) -> Constant | None:
-    """Returns the constant of a reference, from `arrays` or from printed live arrays, or None."""
+def referred_constant(
+    name: str, arrays: Mapping[str, Any], others: Iterable[Any] = ()
+) -> Constant | None:
+    """Returns the constant of a reference, from `arrays` or from printed live arrays, or None.
+
+    An array of `others` is found by the contents that the name of the reference describes.
+    """
     data = arrays.get(name)
     if data is None:
         data = _printed.get(name)
+    if data is None:
+        data = next((a for a in others if _is_described(a, name)), None)
     return None if data is None else Constant(data)
+
+
+def _is_described(data: Any, name: str) -> bool:
+    """Whether a reference name is that of an array; the hash is computed for equal shapes only."""
+    shape = "x".join(map(str, data.shape)) or "scalar"
+    return name.startswith(f"{data.dtype.name}_{shape}_") and reference_name(data) == name
 
 
 def inline_constant(value: Any, dtype: str | None) -> Constant:

@@ -39,6 +39,7 @@ from structir.printer.syntax import (
     HEADER,
     IR_MODULE,
     MATCH_CAST,
+    METADATA,
     MODULE_ATTRS,
     OPAQUE_RESULT,
     OUTPUT,
@@ -48,6 +49,9 @@ from structir.printer.syntax import (
 from structir.solver.program.refine_policy import POLICIES, REFINE
 
 INDENT = "    "
+ARRAYS = (
+    '# Arrays by reference: structir.parse(text, constants={"w": w}) finds them by their contents'
+)
 Steps = Iterator[Any]  # yields the steps of nested parts, which run before the next step
 
 
@@ -279,7 +283,8 @@ def module_text(module: IRModule) -> str:
         lines += [*member_lines(member, name, INDENT, module.name), ""]
     if not module.functions and not module.attrs:
         lines += [f"{INDENT}pass", ""]
-    return "\n".join(lines)
+    text = "\n".join(lines)
+    return f"{HEADER}\n{ARRAYS}{text[len(HEADER) :]}" if f'{METADATA}["' in text else text
 
 
 def member_lines(member: Any, name: str, indent: str, module: str | None) -> list[str]:

@@ -259,6 +259,7 @@ FORM_WORDS = frozenset(
         CALL_PURE_PACKED,
         CALL_KERNEL,
         FUNCTION,
+        MACRO,
     }
 )
 KERNEL_NAMES = frozenset(

@@ -24,7 +24,7 @@ PROGRAM = re.compile(r"\A\s*@(R\.function|I\.ir_module|I\.kernel)\b")
 OTHER_PYTHON = re.compile(r"^Python's |^this is not Python")
 HEAD = '@R.function\ndef main(x: R.Tensor(("n",), "float32")):\n'
 REFUSED = {
-    "a loop": HEAD + "    for i in range(3):\n        x = R.exp(x)\n    return x\n",
+    "a loop": HEAD + "    for i in x:\n        x = R.exp(x)\n    return x\n",
     "a while": HEAD + "    while x:\n        x = R.exp(x)\n    return x\n",
     "two returns": HEAD + "    return x\n    return x\n",
     "no return": HEAD + "    y = R.exp(x)\n",
@@ -34,7 +34,7 @@ REFUSED = {
     "a conditional value": HEAD + "    return x if x else x\n",
     "and": HEAD + "    return x and x\n",
     "a chained comparison": HEAD + "    return x < x < x\n",
-    "an f-string": HEAD + "    return R.call_pure_packed(f'name', x)\n",
+    "an f-string": HEAD + "    return R.call_pure_packed(f'{x}', x)\n",
     "an augmented assignment": HEAD + "    x += x\n    return x\n",
     "a deletion": HEAD + "    del x\n    return x\n",
     "a try": HEAD + "    try:\n        y = x\n    finally:\n        y = x\n    return x\n",

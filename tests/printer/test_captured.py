@@ -1,5 +1,6 @@
 """Programs use values of Python by name; nothing of the text or of the values is executed."""
 
+import gc
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -9,6 +10,9 @@ import pytest
 
 import structir
 from structir.errors import DiagnosticError
+from structir.ir import StructInfo, struct_info
+from structir.ir.dims import Dim
+from structir.ir.struct_info import KINDS
 from structir.script import I, R, T
 
 
@@ -81,11 +85,67 @@ def test_annotations_name_values(named, literal):
     assert structir.structural_equal(parsed("x", named, **VALUES), parsed("x", literal))
 
 
+def test_a_captured_subclass_of_struct_info_is_an_annotation():
+    @struct_info
+    class StripedStructInfo(StructInfo):
+        """A matrix of equal rows."""
+
+        rows: Dim
+        dtype: str | None = None
+
+    values = {"Striped": StripedStructInfo, "INFOS": {"striped": StripedStructInfo}}
+    try:
+        literal = parsed("x", "R.Striped(rows='n', dtype='int8')")
+        for name in ("Striped", "INFOS['striped']"):
+            named = parsed("x", f"{name}(rows='n', dtype='int8')", **values)
+            assert structir.structural_equal(named, literal)
+    finally:
+        del KINDS["Striped"]
+
+
+@pytest.mark.parametrize("info", ["MATRIX", "(MATRIX,)", "INFOS[0]"])
+def test_a_captured_info_is_that_of_a_result(info):
+    named = parsed(f"R.call_pure_packed('f', x, sinfo_args={info})", MATRIX=MATRIX, INFOS=[MATRIX])
+    literal = "R.call_pure_packed('f', x, sinfo_args=R.Tensor((n, 4), 'float32'))"
+    assert structir.structural_equal(named, parsed(literal))
+
+
 def test_an_array_is_a_constant():
     module = parsed("R.matmul(x, WEIGHT)", WEIGHT=WEIGHT)
     x = np.ones((3, 4), "float32")
     np.testing.assert_allclose(structir.compile(module)["main"](x), x @ WEIGHT)
     assert structir.structural_equal(structir.parse(module.script()), module)
+
+
+@pytest.mark.parametrize(
+    "layout", [lambda a: a, np.transpose, lambda a: a[::2], lambda a: a[:, 1:900]]
+)
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "bool"])
+def test_a_large_array_is_a_constant_without_a_copy(dtype, layout):
+    array = layout(np.random.default_rng(0).integers(0, 9, (512, 1024)).astype(dtype))
+    module = parsed("(W, W)", W=array)
+    first, second = module["main"].body.body.fields
+    assert first is second and np.shares_memory(first.data, array)
+    assert not first.data.flags.writeable and array.flags.writeable
+    np.testing.assert_array_equal(first.data, array)
+    small = parsed("W", W=array[:3, :3])["main"].body.body
+    assert not np.shares_memory(small.data, array)
+
+
+def test_a_text_is_parsed_again_with_the_constants_that_it_was_parsed_with():
+    weights = {"layers": [{"w": np.arange(float(32 + k)).reshape(1, -1)} for k in range(3)]}
+    text = "@R.function\ndef main():\n    return [p['w'] for p in weights['layers']]\n"
+    module = structir.parse(text, constants={"weights": weights})
+    printed = module.script()
+    again = {"any": [np.array(layer["w"]) for layer in weights["layers"]], "other": [weights]}
+    del module, weights
+    gc.collect()
+    with pytest.raises(DiagnosticError, match="missing constant"):
+        structir.parse(printed, constants={"w": np.zeros((1, 32))})
+    assert "constants={" in printed
+    module = structir.parse(printed, constants=again)
+    assert [c.data.shape for c in module["main"].body.body.fields] == [(1, 32), (1, 33), (1, 34)]
+    assert module.script() == printed
 
 
 def test_a_decorated_function_names_globals_and_variables_around_it():
@@ -117,6 +177,34 @@ def test_a_class_and_its_kernels_name_globals():
 
     x = np.ones(3, "float32")
     np.testing.assert_array_equal(structir.compile(Module)["main"](x), x * 0.5 + 8)
+
+
+def test_kernels_name_items_and_fields_and_resolve_conditions():
+    tables = {"scale": 3.0, "offsets": [0.5, 1.5]}
+
+    @I.kernel
+    def scaled(x: R.Tensor((CONFIG.hidden,), "float32"), out: R.Tensor((8,), "float32")):
+        for i in range(CONFIG.hidden):
+            if FLAG and CONFIG.scale < 1.0:
+                out[i] = x[i] * tables["scale"] + tables["offsets"][SIZES.columns - 1]
+            else:
+                out[i] = nothing[i]
+            if i == SIZES.rows:
+                out[i] = NAMESPACE.hidden * CONFIG.scale
+
+    module = structir.ir.IRModule({"scaled": scaled})
+    assert structir.structural_equal(structir.parse(module.script()), module)
+
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor((8,), "float32")):
+            return R.call_kernel(scaled, (x,), out_sinfo=R.Tensor((8,), "float32"))
+
+    expected = np.full(8, 4.5, "float32")
+    expected[4] = 4.0
+    result = structir.compile(Module)["main"](np.ones(8, "float32"))
+    np.testing.assert_array_equal(result, expected)
 
 
 def test_names_of_the_program_come_first():

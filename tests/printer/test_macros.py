@@ -143,6 +143,34 @@ def test_a_macro_may_return_nothing_sizes_and_functions():
     assert main.ret_struct_info.dims[1] == 2
 
 
+def test_arguments_may_be_spread_and_literals_of_a_macro_are_sizes():
+    weights = {"w": R.const([1.0, 2.0, 3.0, 4.0], "float32"), "bias": None}
+
+    @R.macro
+    def scaled_by(x, w, bias, rows):
+        half, columns = 2, 2
+        y = R.multiply(x, w)
+        y = y if bias is None else R.add(y, bias)
+        return R.reshape(y, (rows, columns, half))
+
+    @R.function
+    def main(x: R.Tensor(("n", 4), "float32"), w: R.Tensor((4, 4), "float32")):
+        n = T.int64()
+        return scaled_by(x, **weights, rows=n)
+
+    assert main.ret_struct_info.dims[1:] == (2, 2)
+
+    @R.macro
+    def summed(x, y, z):
+        return R.add(R.add(x, y), z)
+
+    @R.function
+    def spread(x: R.Tensor(("n", 4), "float32"), w: R.Tensor((4, 4), "float32")):
+        return summed(x, *[R.exp(x), R.log(x)])
+
+    assert equal(spread, "a = R.exp(x)\nb = R.log(x)\nc = R.add(x, a)\nreturn R.add(c, b)")
+
+
 def error_of(text, **constants):
     with pytest.raises(DiagnosticError) as caught:
         structir.parse(text, constants=constants)

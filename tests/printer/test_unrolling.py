@@ -1,5 +1,6 @@
 """Loops, comprehensions and conditions over values of Python are resolved at parse time."""
 
+import contextlib
 from collections import OrderedDict
 from types import SimpleNamespace
 
@@ -15,6 +16,7 @@ from structir.script import R
 W = np.arange(16, dtype="float32").reshape(4, 4)
 VALUES = {
     "W": W,
+    "OPTIONS": {"keepdims": True},
     "FLAG": True,
     "OFF": False,
     "COUNT": 3,
@@ -144,6 +146,19 @@ PROGRAMS = {
         "return R.concat([*t, *t], axis=0)",
         "return R.concat([t[0], t[1], t[0], t[1]], axis=0)",
     ),
+    "stars in calls": (
+        "return R.sum(*(x, (0, 1)), **OPTIONS)",
+        "return R.sum(x, (0, 1), keepdims=True)",
+    ),
+    "strings": (
+        "inner = ('w', 'layers.1')\nmode = 'w'\nfor name in inner:\n    x = x * PARAMS[name]\n"
+        "return x * PARAMS[mode]",
+        "x = x * 0.5\nx = x * 2.0\nreturn x * 0.5",
+    ),
+    "unpacked comprehensions": (
+        "a, b = [R.exp(y) for y in t]\nreturn R.add(x, a), b",
+        "y = t[0]\na = R.exp(y)\ny = t[1]\nb = R.exp(y)\nreturn R.add(x, a), b",
+    ),
     "in a branch": (
         "if n > 2:\n    for i in range(2):\n        y = R.log(x)\n        x = R.exp(y)\nelse:\n"
         "    if FLAG:\n        x = R.log(x)\n    else:\n        y = q\nreturn x",
@@ -238,7 +253,8 @@ def traps():
     def rejects(*_args):
         raise AssertionError("executed")
 
-    words = "eq bool len iter contains getitem getattr add lt index format float call".split()
+    words = ("eq", "bool", "len", "iter", "contains", "getitem", "getattr", "add", "lt")
+    words += ("index", "format", "float", "call")
     methods = {f"__{word}__": rejects for word in words}
     methods |= {"__hash__": object.__hash__, "__class__": property(rejects)}
     meta = type("Meta", (type,), {"__getattribute__": rejects})
@@ -289,10 +305,8 @@ def test_no_code_of_a_value_runs(expression, trap):
         f"for i in {expression}:\n    pass\nreturn x",
         f"y = {expression}\nreturn x",
     ):
-        try:
+        with contextlib.suppress(DiagnosticError):
             parsed(body, V=value)
-        except DiagnosticError:
-            pass
 
 
 @given(st.lists(st.integers(-3, 3), max_size=4), st.integers(-3, 4), st.booleans())

@@ -45,8 +45,8 @@ from structir.printer.parser.signatures import is_signature_call, read_signature
 from structir.printer.parser.sizes import SIZE_EXAMPLE, SIZE_FUNCTIONS, is_number
 from structir.printer.parser.static_values import static_value
 from structir.printer.parser.tvm_spellings import VALUES, counterpart, spelling_of
-from structir.printer.parser.unrolling import sequence
-from structir.printer.parser.values import argument, operand, path_of, reads, unsupported, value_of
+from structir.printer.parser.unrolling import display, named, program_item, sequence
+from structir.printer.parser.values import argument, operand, path_of, reads, value_of
 from structir.printer.syntax import (
     CALL_KERNEL,
     CALL_PACKED,
@@ -169,12 +169,17 @@ def _call_of_op(context: Context, node: ast.Call, op: Op) -> Any:
     of_sizes = op.definition.of_sizes
     try:
         for index, item in enumerate(node.args):
+            if type(item) is ast.Starred:
+                args += display(context, [item])
+                continue
             with context.expecting_sizes(index < len(of_sizes) and of_sizes[index]):
                 args.append(argument(context, item))
         args = adapt_constants(args, node.args)
         for keyword in node.keywords:
             if keyword.arg is None:
-                raise unsupported(context, keyword, "write the arguments one by one")
+                for name, value in named(context, keyword):
+                    keywords[name] = program_item(context, value, keyword.value)
+                continue
             value = argument(context, keyword.value)
             if type(value) is str and value in UNKNOWN_DTYPES and keyword.arg.endswith("dtype"):
                 continue
@@ -235,11 +240,14 @@ def _call_of_function(context: Context, node: ast.Call) -> Any:
 
 def _arguments(context: Context, callee: Expr, node: ast.Call) -> Sequence[Expr]:
     """Parses the arguments of a call of a function in the order of its parameters."""
-    args = [operand(context, item) for item in node.args]
+    args = [context.expr(value, node) for value in display(context, node.args)]
     names: dict[str, Expr] = {}
     for keyword in node.keywords:
         if keyword.arg is None:
-            raise unsupported(context, keyword, "write the arguments one by one")
+            for name, value in named(context, keyword):
+                item = program_item(context, value, keyword.value)
+                names[name] = context.expr(item, keyword.value)
+            continue
         names[keyword.arg] = operand(context, keyword.value)
     signature = context.signature_of(callee)
     if signature is None:
@@ -280,7 +288,7 @@ def _packed(context: Context, node: ast.Call) -> Call:
         if keyword.arg not in SINFO_ARGS:
             message = f"unexpected keyword argument `{keyword.arg}`: expected `sinfo_args`"
             raise context.error(keyword, message, f"`{example}`", "E0106")
-        declared = info_of(context, keyword.value) if is_info(keyword.value) else None
+        declared = info_of(context, keyword.value) if is_info(context, keyword.value) else None
         if declared is None:
             items = getattr(keyword.value, "elts", None)
             if items is None:

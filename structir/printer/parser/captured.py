@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from structir.ir.dims import Poly
@@ -100,6 +100,22 @@ def is_sequence(value: Any) -> bool:
 def is_dict(value: Any) -> bool:
     """Whether a value is a dict with plain keys, whose comparison runs no code of a class."""
     return issubclass(type(value), dict) and set(map(type, dict.keys(value))) <= KEYS
+
+
+def arrays_in(values: Any) -> Iterator[Any]:
+    """Yields the arrays in a tree of dicts, lists and tuples, each once."""
+    remaining, seen = [values], set[int]()
+    while remaining:
+        value = remaining.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if is_array(value):
+            yield value
+        elif is_sequence(value):
+            remaining += items_of(value)
+        elif issubclass(type(value), dict):
+            remaining += dict.values(value)
 
 
 def dict_views(value: Any, view: str) -> Any:

@@ -14,7 +14,7 @@ from structir.ir.expr import OPERATORS, Call, Constant, Expr, TupleGetItem, Var
 from structir.ir.op import find_op, registered_ops
 from structir.ir.struct_info import TensorStructInfo
 from structir.printer import constants
-from structir.printer.parser.captured import stored_names
+from structir.printer.parser.captured import PLAIN, arrays_in, stored_names
 from structir.printer.parser.context import MISSING, Context, class_name
 from structir.printer.parser.sizes import (
     BINARY,
@@ -52,7 +52,7 @@ def _name(context: Context, node: ast.Name) -> Any:
 @reads(ast.Tuple, ast.List)
 def _tuple(context: Context, node: ast.Tuple | ast.List) -> Any:
     with context.nested(node):
-        return tuple(display(context, node))
+        return tuple(display(context, node.elts))
 
 
 @reads(ast.Attribute)
@@ -81,14 +81,21 @@ def _no_stored_value(context: Context, node: ast.Attribute | ast.Subscript) -> P
     if value is not MISSING:
         return context.python_value_error(node, ast.unparse(node), value)
     key = node.attr if isinstance(node, ast.Attribute) else ast.unparse(node.slice)
+    if isinstance(node, ast.Subscript) and type(node.slice) is not ast.Slice:
+        index = static_value(context, node.slice)
+        if index is MISSING:
+            message = f"expected a key that is known at parse time, found {key}"
+            hint = f"write a literal or a captured value as the key: `{ast.unparse(node.value)}[0]`"
+            return context.error(node, message, hint, "E0114")
+        key = repr(index) if type(index) in PLAIN else key
     part = f"no stored field `{key}`" if isinstance(node, ast.Attribute) else f"no item {key}"
     stored = [str(each) for each in stored_names(base)]
     matches = difflib.get_close_matches(key.strip("'"), stored, 2)
-    hint = f"did you mean {' or '.join(f'`{match}`' for match in matches)}?" if matches else None
-    hint = hint or f"expected one of {', '.join(stored[:8])}" if stored else hint
-    hint = (
-        hint or f"compute the value before the program, and name it: `{key.strip(chr(39))} = ...`"
-    )
+    hint = "compute the value before the program, and name it: `value = ...`"
+    if stored:
+        hint = f"use one of {', '.join(f'`{name}`' for name in stored[:8])}"
+    if matches:
+        hint = f"did you mean {' or '.join(f'`{match}`' for match in matches)}?"
     message = f"`{ast.unparse(node.value)}` ({class_name(base)}) has {part}"
     return context.error(node, message, hint, "E0111")
 
@@ -172,10 +179,12 @@ def _referenced_constant(context: Context, base: ast.Subscript, node: ast.Subscr
         listed = items if isinstance(items, list | tuple) else ()
         arrays = {f"{name}[{k}]": item for k, item in enumerate(listed)}
         name = f"{name}[{getattr(node.slice, 'value', None)}]"
-    constant = constants.referred_constant(name, arrays) if isinstance(name, str) else None
+    constant = None
+    if isinstance(name, str) and context.module is not None:
+        constant = constants.referred_constant(name, arrays, arrays_in(context.module.constants))
     if constant is None:
         hint = "load the text with its constants: `structir.load(path)`, "
-        hint += "or pass them: `structir.parse(text, constants=...)`"
+        hint += 'or pass the arrays, under any names: `structir.parse(text, constants={"w": w})`'
         raise context.error(node, f"missing constant {name!r}", hint, "E0102")
     return constant
 

@@ -19,9 +19,10 @@ from structir.ir.expr import DataTypeImm, Expr, PrimValue, StringImm, Var
 from structir.ir.struct_info import OBJECT, ShapeStructInfo, StructInfo, TensorStructInfo
 from structir.printer.parser.context import MISSING, Context
 from structir.printer.parser.sizes import SIZE_EXAMPLE, is_number, size_of_string
+from structir.printer.parser.static_values import static_value
 from structir.printer.parser.tvm_spellings import NO_DEVICES, TARGET, counterpart
 from structir.printer.parser.values import path_of, value_of
-from structir.printer.syntax import ANY_SIZE, INFO_OF_NAME, SyntaxForm, info_form
+from structir.printer.syntax import ANY_SIZE, INFO_OF_NAME, SyntaxForm, info_form, info_form_of
 
 
 def info_of(context: Context, node: ast.expr) -> StructInfo:
@@ -52,6 +53,8 @@ def _read_info(context: Context, node: ast.expr) -> StructInfo:
         value = context.captured(node)
         if isinstance(value, StructInfo):
             return _with_own_dims(context, value)
+    if form is None:
+        form = _captured_form(context, node.func if isinstance(node, ast.Call) else node)
     if form is None and path is not None:
         rewritten = counterpart(path, node)
         if rewritten is not None:
@@ -72,6 +75,13 @@ def _read_info(context: Context, node: ast.expr) -> StructInfo:
         raise _missing_fields(context, node, form)
     bare: StructInfo = form.node(**fields)
     return bare
+
+
+def _captured_form(context: Context, node: ast.expr) -> SyntaxForm | None:
+    """Returns the form of a captured StructInfo subclass, or None."""
+    cls = static_value(context, node)
+    is_class = issubclass(type(cls), type) and issubclass(cls, StructInfo)
+    return info_form_of(cls) if is_class and cls is not StructInfo else None
 
 
 def _with_own_dims(context: Context, info: StructInfo) -> StructInfo:
@@ -129,13 +139,17 @@ def _quoted(context: Context, node: ast.Constant) -> ast.expr:
         raise _not_an_info(context, node, repr(node.value)) from None
 
 
-def is_info(node: ast.expr) -> bool:
-    """Whether an expression has the syntax of a StructInfo."""
-    path = path_of(node.func if isinstance(node, ast.Call) else node)
+def is_info(context: Context, node: ast.expr) -> bool:
+    """Whether an expression has the syntax of a StructInfo, or names a captured one."""
+    base = node.func if isinstance(node, ast.Call) else node
+    path = path_of(base)
     own = None if path is None else counterpart(path, node)
     if own is not None:
-        return is_info(own)
-    return path is not None and path.startswith("R.") and info_form(path[2:]) is not None
+        return is_info(context, own)
+    if path is not None and path.startswith("R."):
+        return info_form(path[2:]) is not None
+    value = static_value(context, node)
+    return issubclass(type(value), StructInfo) or _captured_form(context, base) is not None
 
 
 def read_form(context: Context, node: ast.Call, form: SyntaxForm) -> Any:

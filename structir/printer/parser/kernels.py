@@ -163,7 +163,7 @@ def _callee(context: Context, node: ast.expr) -> GlobalVar:
 
 
 def _declared_results(context: Context, node: ast.expr) -> tuple[StructInfo, ...]:
-    if is_info(node):
+    if is_info(context, node):
         return (info_of(context, node),)
     items = getattr(node, "elts", None)
     if items is None:

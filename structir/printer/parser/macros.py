@@ -19,9 +19,9 @@ from structir.printer.parser.context import (
     AlreadyReported,
     Context,
     PythonValue,
-    SourceMap,
 )
-from structir.printer.parser.unrolling import item_of_program, size_of_syntax
+from structir.printer.parser.source_map import SourceMap
+from structir.printer.parser.unrolling import item_of_program, named, size_of_syntax, starred
 from structir.printer.parser.values import path_of
 from structir.printer.syntax import MACRO
 
@@ -104,16 +104,17 @@ def _arguments(context: Context, macro: Macro, node: ast.Call) -> dict[str, Any]
     positional = [item.arg for item in (*args.posonlyargs, *args.args)]
     names = [*positional, *[item.arg for item in args.kwonlyargs]]
     values: dict[str, Any] = {}
-    if len(node.args) > len(positional):
+    items = [item for part in node.args for item in _items(context, part)]
+    if len(items) > len(positional):
         message = f"{macro.name}: expected at most {len(positional)} arguments by position, "
-        raise _call_error(context, macro, node, f"{message}found {len(node.args)}")
-    for name, item in zip(positional, node.args, strict=False):
-        values[name] = item_of_program(context, item)
+        raise _call_error(context, macro, node, f"{message}found {len(items)}")
+    values |= zip(positional, items, strict=False)
     for keyword in node.keywords:
-        if keyword.arg not in names or keyword.arg in values:
-            message = f"{macro.name}: unexpected keyword argument `{keyword.arg}`"
-            raise _call_error(context, macro, keyword, message)
-        values[keyword.arg] = item_of_program(context, keyword.value)
+        for name, item in named(context, keyword):
+            if name not in names or name in values:
+                message = f"{macro.name}: unexpected keyword argument `{name}`"
+                raise _call_error(context, macro, keyword, message)
+            values[name] = item
     defaults = {name: PythonValue(value) for name, value in macro.defaults.items()}
     values = {**defaults, **values}
     missing = [name for name in names if name not in values]
@@ -121,6 +122,12 @@ def _arguments(context: Context, macro: Macro, node: ast.Call) -> dict[str, Any]
         message = f"{macro.name}: missing argument `{missing[0]}`"
         raise _call_error(context, macro, node, message)
     return values
+
+
+def _items(context: Context, node: ast.expr) -> Iterator[Any]:
+    if isinstance(node, ast.Starred):
+        return starred(context, node)
+    return iter([item_of_program(context, node)])
 
 
 def _call_error(context: Context, macro: Macro, node: ast.AST, message: str) -> DiagnosticError:

@@ -18,7 +18,7 @@ from structir.ir.module import IRModule
 from structir.ir.node import Node
 from structir.ir.struct_info import OBJECT
 from structir.printer.parser.captured import FUNCTIONS, captured, shared
-from structir.printer.parser.context import MISSING, AlreadyReported, Context, SourceMap
+from structir.printer.parser.context import MISSING, AlreadyReported, Context
 from structir.printer.parser.forms import static_of
 from structir.printer.parser.functions import (
     FunctionSignature,
@@ -30,6 +30,7 @@ from structir.printer.parser.functions import (
 from structir.printer.parser.imported_functions import Imports, with_local_functions
 from structir.printer.parser.kernels import is_kernel, read_kernel
 from structir.printer.parser.macros import Macro, check_macro, expand, is_macro, shallow_copy
+from structir.printer.parser.source_map import SourceMap
 from structir.printer.parser.statements import read_body, read_result
 from structir.printer.parser.static_values import static_value
 from structir.printer.parser.tir_functions import is_tir_function, kernel_syntax

@@ -17,11 +17,12 @@ from structir.ir.struct_info import StructInfo
 from structir.lazy import lazy_module
 from structir.printer.parser import calls, expressions, unrolling
 from structir.printer.parser.chunked_parse import WRAPPER, LineRun, Unsplittable, extract_runs
-from structir.printer.parser.context import AlreadyReported, Context, SourceMap
+from structir.printer.parser.context import AlreadyReported, Context
 from structir.printer.parser.forms import info_of
 from structir.printer.parser.macros import Macro, check_macro
 from structir.printer.parser.modules import NO_VALUES, ModuleContext
 from structir.printer.parser.sizes import MAX_BITS, long_number
+from structir.printer.parser.source_map import SourceMap
 
 symbolic = lazy_module("structir.ir.symbolic")
 

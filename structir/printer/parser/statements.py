@@ -9,14 +9,12 @@ from typing import Any
 
 from structir.analysis.deduction import deduce
 from structir.analysis.lattice import FAIL_L0, PASS, base_check
-from structir.analysis.substitution import Substitution
 from structir.build import BuilderScope
 from structir.errors import Diagnostic, DiagnosticError, ParseError
 from structir.ir.dims import Poly
 from structir.ir.dtype import is_float
 from structir.ir.expr import (
     ATOMS,
-    DataflowVar,
     Expr,
     If,
     PrimValue,
@@ -25,7 +23,6 @@ from structir.ir.expr import (
     TupleGetItem,
     Var,
 )
-from structir.ir.node import replace
 from structir.ir.struct_info import OBJECT, PrimStructInfo, StructInfo, TupleStructInfo
 from structir.printer.parser.calls import match_cast
 from structir.printer.parser.chunked_parse import LineRun
@@ -43,6 +40,7 @@ from structir.printer.parser.functions import (
     local_function,
 )
 from structir.printer.parser.macros import Macro
+from structir.printer.parser.outputs import reject_rebound_outputs
 from structir.printer.parser.prim_sizes import bind_prim_sizes
 from structir.printer.parser.requirements import require
 from structir.printer.parser.static_values import static_test, static_value
@@ -228,7 +226,10 @@ def _unpack(context: Context, target: ast.Tuple | ast.List, value: ast.expr) -> 
     alias = alias_of(context, value)
     if alias is not None:
         return assign(context, target, alias)
-    tuple_value = operand(context, value)
+    parsed = argument(context, value)
+    if type(parsed) is tuple and isinstance(value, ast.ListComp | ast.Call):
+        return assign(context, target, parsed)
+    tuple_value = context.expr(parsed, value)
     info = deduce(tuple_value)
     if not isinstance(info, TupleStructInfo) or len(info.fields) != len(names):
         raise _unpack_error(context, target, value, tuple_value, info)
@@ -313,7 +314,7 @@ def _dataflow(context: Context, node: ast.With) -> None:
     mark = context.mark()
     try:
         read_statements(context, node.body if listed is None else node.body[:-1])
-        _reject_rebound_outputs(context, node)
+        reject_rebound_outputs(context, node)
     finally:
         context.outputs = None
         context.scope.close_block()
@@ -325,43 +326,6 @@ def _dataflow(context: Context, node: ast.With) -> None:
         )
     for item in names:
         context.lookup(item)
-
-
-def _reject_rebound_outputs(context: Context, node: ast.With) -> None:
-    """Records an error for each output whose name the block binds more than once.
-
-    A loop may bind it again: the earlier variables are then dataflow variables.
-    """
-    loops = [item for item in ast.walk(node) if isinstance(item, ast.For)]
-    earlier: dict[str, Var] = {}
-    inner: dict[Var, Expr] = {}
-    for var in [binding.var for binding in context.scope.bindings]:
-        if var.name not in (context.outputs or ()):
-            continue
-        before = earlier.get(var.name)
-        earlier[var.name] = var
-        if before is None:
-            continue
-        if any([_encloses(context, loop, each) for loop in loops for each in (before, var)]):
-            inner[before] = DataflowVar(before.name, before.struct_info, before.span)
-            continue
-        earlier[var.name] = before
-        message = f"R.output: `{var.name}` is bound twice in the dataflow block"
-        diagnostic = Diagnostic(message, var.span, code="E0117", label="bound again here")
-        diagnostic = diagnostic.note("bound here first", before.span)
-        hint = f"rename the first: `{var.name}_1 = ...`"
-        context.report(ParseError(diagnostic.hinted(hint)), node)
-    if inner:
-        renaming = Substitution(inner)
-        context.scope.bindings[:] = [
-            replace(renaming.binding(b), var=inner.get(b.var, b.var))
-            for b in context.scope.bindings
-        ]
-
-
-def _encloses(context: Context, loop: ast.For, var: Var) -> bool:
-    span = context.source_map.span(loop)
-    return var.span is not None and span.line <= var.span.line <= span.end_line
 
 
 def _is_call(node: ast.expr, word: str) -> bool:

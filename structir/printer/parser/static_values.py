@@ -144,9 +144,9 @@ def _operation(context: Context, node: ast.BinOp, left: Any, right: Any) -> Any:
     joins = type(left) is type(right) is str or (is_sequence(left) and is_sequence(right))
     if not isinstance(node.op, ast.Add) or not joins:
         return MISSING
-    parts: Any = (
-        (left, right) if type(left) is str else (tuple(items_of(left)), tuple(items_of(right)))
-    )
+    parts: list[Any] = [
+        side if type(side) is str else tuple(items_of(side)) for side in (left, right)
+    ]
     return parts[0] + parts[1] if sum(map(len, parts)) <= MAX_ITEMS else MISSING
 
 

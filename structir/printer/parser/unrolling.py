@@ -18,7 +18,6 @@ from structir.printer.parser.static_values import (
     BUILTINS,
     STATIC_RULES,
     is_builtin,
-    names_values,
     static_test,
     static_value,
 )
@@ -62,7 +61,7 @@ def items(context: Context, node: ast.expr) -> Iterator[Any] | None:
     if value is not MISSING:
         return _items_of_value(value)
     if isinstance(node, ast.Tuple | ast.List):
-        return iter(display(context, node))
+        return iter(display(context, node.elts))
     return _fields(context, node)
 
 
@@ -178,7 +177,10 @@ def iterations(context: Context, node: ast.For) -> Iterator[None]:
 def assign(context: Context, target: ast.expr, item: Any) -> None:
     """Binds a name, or nested names, to an item."""
     if isinstance(target, ast.Name):
-        context.define(target.id, _whole(context, item, target))
+        value = _whole(context, item, target)
+        if isinstance(value, Expr) and context.outputs and target.id in context.outputs:
+            value = context.emit(value, target.id, target)
+        context.define(target.id, value)
         return
     if not isinstance(target, ast.Tuple | ast.List):
         message = f"expected names as the target of a loop, found {ast.unparse(target)}"
@@ -260,18 +262,33 @@ def item_of_program(context: Context, node: ast.expr) -> Any:
     return argument(context, node) if value is MISSING else PythonValue(value)
 
 
-def display(context: Context, node: ast.Tuple | ast.List) -> list[Any]:
-    """Returns the items of a tuple or list; `*x` is replaced by the items of `x`."""
+def display(context: Context, nodes: list[ast.expr]) -> list[Any]:
+    """Returns the values of a tuple, list or call; `*x` is replaced by the items of `x`."""
     result: list[Any] = []
-    for item in node.elts:
-        if not isinstance(item, ast.Starred):
-            result.append(argument(context, item))
-            continue
-        inner = items(context, item.value)
-        if inner is None:
-            raise unsupported(context, item)
-        result += [program_item(context, each, item) for each in _counted(context, item, inner, 1)]
+    for node in nodes:
+        if type(node) is ast.Starred:
+            result += [program_item(context, item, node) for item in starred(context, node)]
+        else:
+            result.append(argument(context, node))
     return result
+
+
+def starred(context: Context, node: ast.Starred) -> Iterator[Any]:
+    """Returns the items that `*x` stands for."""
+    inner = items(context, node.value)
+    if inner is None:
+        raise unsupported(context, node)
+    return _counted(context, node, inner, 1)
+
+
+def named(context: Context, node: ast.keyword) -> Iterator[tuple[str, Any]]:
+    """Returns the names and items of `name=value`, and of `**x` for a dict of Python."""
+    if node.arg is not None:
+        return iter([(node.arg, item_of_program(context, node.value))])
+    value = static_value(context, node.value)
+    if not is_dict(value) or not all([type(key) is str for key in dict.keys(value)]):
+        raise unsupported(context, node, "write the arguments one by one")
+    return ((name, PythonValue(item)) for name, item in dict.items(value))
 
 
 def program_item(context: Context, item: Any, node: ast.expr) -> Any:
@@ -342,9 +359,18 @@ def _static(context: Context, node: ast.expr) -> Any:
 def alias_of(context: Context, node: ast.expr) -> PythonValue | None:
     """Returns the value of Python that an assignment gives another name; None for any other.
 
-    A literal is a value of the program, and the name of an op is not a value.
+    A literal number is a value of the program outside of macros; the name of an op is no value.
     """
-    if type(node) is ast.Constant or (path_of(node) or "").startswith("R."):
+    if type(node) is ast.Call and type(node.func) is ast.Attribute and node.func.attr != "get":
+        return None
+    if (path_of(node) or "").startswith("R."):
         return None
     value = static_value(context, node)
-    return None if value is MISSING or not names_values(node) else PythonValue(value)
+    is_literal = not context.macros and not any(map(_names_or_quotes, ast.walk(node)))
+    return None if value is MISSING or is_literal else PythonValue(value)
+
+
+def _names_or_quotes(node: ast.AST) -> bool:
+    """Whether a node is a name or a string: it makes an expression more than a number."""
+    is_string = isinstance(node, ast.Constant) and type(node.value) is str
+    return is_string or isinstance(node, ast.Name)
