@@ -40,7 +40,7 @@ from structir.ir.collection import collection_paused
 from structir.ir.expr import Function, GlobalVar
 from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
-from structir.passes.inline_functions import inline_functions
+from structir.passes.inline_functions import inline_calls
 
 Value = Any
 
@@ -169,7 +169,7 @@ class Executable:
     @cached_property
     def _without_calls(self) -> IRModule:
         """The module with all calls inlined."""
-        return inline_functions(self.module)
+        return inline_calls(self.module)
 
     def _as_one_region(self, name: str, program: HostProgram) -> WholeRegion | None:
         """Returns a function as one region, if it is one."""
@@ -285,7 +285,7 @@ class Executable:
         """Returns the calls that run on the host in a form of a function, without compiling it."""
         module = self.module.with_functions({**self.module.functions, name: function})
         program = self._host_program()
-        if program.whole_with_calls(function, lambda: inline_functions(module)[name]) is not None:
+        if program.whole_with_calls(function, lambda: inline_calls(module)[name]) is not None:
             return []
         return host_calls({name: program.function(function)}, module)
 

@@ -19,7 +19,7 @@ from structir.backend.program import HostProgram
 from structir.backend.source import PlanSource
 from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
-from structir.passes.inline_functions import inline_functions
+from structir.passes.inline_functions import inline_calls
 
 
 @attrs.frozen(eq=False)
@@ -47,7 +47,7 @@ def outline(module: IRModule, name: str) -> Outline:
     program = HostProgram(
         {n: k for n, k in module.functions.items() if isinstance(k, Kernel) and k.blocks is None}
     )
-    if program.whole_with_calls(function, lambda: inline_functions(module)[name]) is None:
+    if program.whole_with_calls(function, lambda: inline_calls(module)[name]) is None:
         program.function(function)
     recipes = [region.recipe(bool(region.boundary.equal)) for region in program.regions]
     return _outline([recipe.scheduled for recipe in recipes if recipe.scheduled])

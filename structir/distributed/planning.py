@@ -20,7 +20,7 @@ from structir.ir.dims import Sym
 from structir.ir.expr import Call, Expr, Function, Var
 from structir.ir.module import IRModule
 from structir.ir.struct_info import FuncStructInfo
-from structir.passes.inline_functions import inline_functions
+from structir.passes.inline_functions import inline_calls
 from structir.passes.lambda_lift import lambda_lift
 from structir.projections.axis_kinds import PARALLEL, axis_kinds
 from structir.projections.boxes import Bounds, Region, region
@@ -61,7 +61,7 @@ def plan(
 
 def inline_all_calls(module: IRModule) -> IRModule:
     """Inlines the calls of functions and closures, so that their operands are sharded too."""
-    return inline_functions(lambda_lift(module))
+    return inline_calls(lambda_lift(module))
 
 
 def make_planner(function: Function, sizes: dict[str, int], name: str, pieces: int = 1) -> Planner:

@@ -43,10 +43,18 @@ def inline_functions(module: IRModule, *, largest: int = LARGEST, functions: str
     """Replaces calls by the bodies of the functions, all or those named.
 
     Argument checks of the callee remain, as match_casts. Private functions without a remaining
-    call are removed. Not inlined are: recursive functions;
-    those with more than `largest` bindings; those with branches or effects when called in a
-    dataflow block; and those whose parameters mutually depend on each other's sizes.
+    call are removed. Not inlined are: recursive functions; those with more than `largest` bindings;
+    those with branches or effects when called in a dataflow block; and those whose parameters
+    mutually depend on each other's sizes.
     """
+    inlined = inline_calls(module, largest=largest, functions=functions)
+    if inlined is module:
+        return module
+    return _without_inlined(inlined, _mentioned(module) - _mentioned(inlined))
+
+
+def inline_calls(module: IRModule, *, largest: int = LARGEST, functions: str = "") -> IRModule:
+    """Replaces calls by the bodies of the functions, and keeps every function."""
     named = set(functions.replace(",", " ").split())
     callees = {
         name: value
@@ -60,10 +68,7 @@ def inline_functions(module: IRModule, *, largest: int = LARGEST, functions: str
         if isinstance(function, Function):
             functions_by_name[name] = _inline(function, name, callees, functions_by_name, largest)
     same = all(functions_by_name[name] is value for name, value in module.functions.items())
-    if same:
-        return module
-    inlined = module.with_functions(functions_by_name)
-    return _without_inlined(inlined, _mentioned(module) - _mentioned(inlined))
+    return module if same else module.with_functions(functions_by_name)
 
 
 def _mentioned(module: IRModule) -> set[str]:

@@ -31,7 +31,7 @@ from structir.ir.expr import Function
 from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
 from structir.lazy import lazy_module
-from structir.passes.inline_functions import inline_functions
+from structir.passes.inline_functions import inline_calls
 
 archive = lazy_module("structir.backend.cuda.archive")
 Value = Any
@@ -141,7 +141,7 @@ class DeviceExecutable:
     @cached_property
     def _without_calls(self) -> IRModule:
         """The module with what its functions call in the place of the calls."""
-        return inline_functions(self.module)
+        return inline_calls(self.module)
 
     def _host_program(self) -> HostProgram:
         make = partial(device_region, device=self.device, tf32=self.tf32)
