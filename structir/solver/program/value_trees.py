@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from structir.analysis.axes import tensor
+from structir.analysis.axes import meet_tensors, tensor
 from structir.ir.struct_info import (
     PrimStructInfo,
     StructInfo,
@@ -71,6 +71,20 @@ def refine_info(solver: ConstraintSolver, info: StructInfo, tree: Tree) -> Struc
         parts = zip(info.fields, tree, strict=False)
         return TupleStructInfo(tuple([refine_info(solver, field, part) for field, part in parts]))
     return info
+
+
+def meet_infos(info: StructInfo, deduced: StructInfo | None) -> StructInfo:
+    """Returns a StructInfo with the sizes that only the deduced one has."""
+    if isinstance(info, TupleStructInfo) and isinstance(deduced, TupleStructInfo):
+        if len(info.fields) != len(deduced.fields):
+            return info
+        parts = zip(info.fields, deduced.fields, strict=True)
+        return TupleStructInfo(tuple([meet_infos(field, part) for field, part in parts]))
+    if not isinstance(info, TensorStructInfo) or not isinstance(deduced, TensorStructInfo):
+        return info
+    if type(info.dims) is tuple:
+        return info
+    return meet_tensors(info, deduced) or info
 
 
 def common_row(solver: ConstraintSolver, first: Row, second: Row) -> Row:
