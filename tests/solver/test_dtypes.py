@@ -274,3 +274,23 @@ def test_dtype_of_a_recursive_function_follows_from_its_other_branch(
         arguments = np.ones(2, "float16"), np.array(flag)
         result = structir.interpret(inferred, "main", *arguments)
         assert expected in (None, result.dtype.name)
+
+
+@pytest.mark.parametrize("step", ["cell(h, x)", "R.scan(cell, (h,), R.expand_dims(x, 0))"])
+def test_function_that_is_an_argument_determines_dtypes(step: str) -> None:
+    cell = """
+@R.function
+def cell(h: R.Tensor, x: R.Tensor):
+    y = R.tanh(R.add(h, x))
+    return (y, y)
+"""
+    kind = "R.Callable((R.Tensor, R.Tensor), R.Tuple(R.Tensor, R.Tensor))"
+    apply = f"@R.function\ndef apply(cell: {kind}, h: R.Tensor, x: R.Tensor):\n    return {step}"
+    params = 'h: R.Tensor((3,)), x: R.Tensor((3,), "float16")'
+    program = parsed(module(cell, apply, main(params, "return cls.apply(cls.cell, h, x)[0]")))
+    inferred = structir.infer(program)
+    assert inferred["main"].params[0].struct_info.dtype == "float16"
+    assert inferred["main"].ret_struct_info.dtype == "float16"
+    assert structir.structural_equal(parsed(inferred.script()), inferred)
+    result = structir.interpret(inferred, "main", np.ones(3, "float16"), np.ones(3, "float16"))
+    assert result.dtype == np.float16

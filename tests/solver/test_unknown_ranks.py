@@ -80,6 +80,31 @@ def test_sections_of_an_unknown_rank_have_independent_sizes() -> None:
     assert str(main.ret_struct_info) == tensor("(a0 - 2, 4)")
 
 
+@pytest.mark.parametrize(
+    "x", [ANY, 'R.Tensor(("*s",), "float32")', 'R.Tensor(ndim=4, dtype="float32")']
+)
+@pytest.mark.parametrize(
+    ("value", "sizes"),
+    [
+        ("R.nn.conv2d(x, w, strides=(2, 2), padding=(1, 1))", (2, 8, 3, 4)),
+        ("R.nn.conv2d(x, w, dilation=(2, 1), strides=(1, 3))", (2, 8, 1, 2)),
+        ("R.nn.max_pool2d(x, (2, 2), strides=(2, 2), ceil_mode=True)", (2, 3, 3, 4)),
+        ("R.split(R.nn.avg_pool2d(x, (2, 2), strides=(2, 2)), [1], axis=0)[0]", (1, 3, 2, 3)),
+    ],
+)
+def test_strided_window_over_an_unknown_shape_has_the_sizes_of_its_signature(
+    x: str, value: str, sizes: tuple[int, ...]
+) -> None:
+    params = f'{x}, w: R.Tensor((8, 3, 3, 3), "float32")'
+    inferred = structir.infer(parsed(program(params, value)))
+    result = inferred["main"].ret_struct_info
+    assert result.ndim == 4
+    assert result.dims is not None
+    arguments = np.ones((2, 3, 5, 7), "float32"), np.ones((8, 3, 3, 3), "float32")
+    assert structir.interpret(inferred, "main", *arguments).shape == sizes
+    assert structir.structural_equal(structir.infer(inferred), inferred)
+
+
 UNARY = [
     "R.permute_dims(x)",
     "R.flip(x, axis=0)",

@@ -6,7 +6,7 @@ a call copies the cells of its callee. Branches and closures add nothing: they n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from structir.ir.expr import (
@@ -52,6 +52,7 @@ class DtypeCell:
         first.parent, second.dtype = second, first.dtype or second.dtype
 
 
+Passed: TypeAlias = tuple[tuple[int, str], ...]  # indices of arguments, names of functions
 Cells: TypeAlias = "DtypeCell | tuple[Cells, ...] | None"  # structured as a StructInfo
 
 
@@ -84,28 +85,33 @@ class DtypeEquations:
 
     def __init__(self, module: IRModule) -> None:
         self.module = module
-        self.signatures: dict[str, tuple[Sequence[Cells], Cells] | None] = {}
+        self.signatures: dict[Any, tuple[Sequence[Cells], Cells] | None] = {}
 
     def params(self, name: str) -> list[StructInfo | None]:
         """Returns the dtypes of the parameters of a function."""
         signature = self.signature(name)
         return [] if signature is None else [info_of(cells) for cells in signature[0]]
 
-    def signature(self, name: str) -> tuple[Sequence[Cells], Cells] | None:
-        """Returns the cells of a function; None while it is evaluated, and for other globals."""
-        if name not in self.signatures:
-            self.signatures[name] = None  # for recursive calls
+    def signature(self, name: str, passed: Passed = ()) -> tuple[Sequence[Cells], Cells] | None:
+        """Returns the cells of a function; None while it is evaluated, and for other globals.
+
+        `passed` are its arguments that are functions of the module.
+        """
+        if (name, passed) not in self.signatures:
+            self.signatures[name, passed] = None  # for recursive calls
             function = self.module.functions.get(name)
             if isinstance(function, Function):
-                self.signatures[name] = _FunctionCells(self).visit(function)
-        return self.signatures[name]
+                callees = {function.params[k]: callee for k, callee in passed}
+                self.signatures[name, passed] = _FunctionCells(self, callees).visit(function)
+        return self.signatures[name, passed]
 
 
 class _FunctionCells:
     """The cells of the variables of one function."""
 
-    def __init__(self, equations: DtypeEquations) -> None:
+    def __init__(self, equations: DtypeEquations, callees: Mapping[Var, str]) -> None:
         self.equations = equations
+        self.callees = callees  # parameters that are functions of the module
         self.cells: dict[Expr, Cells] = {}
 
     def visit(self, function: Function) -> tuple[Sequence[Cells], Cells]:
@@ -132,10 +138,10 @@ class _FunctionCells:
             case TupleGetItem(inner, index):
                 cells = self.of(inner)
                 return cells[index] if isinstance(cells, tuple) else cells_of(expr.struct_info)
-            case Call(op=GlobalVar() as callee):
-                return self._call(expr, callee)
             case Call(op=Op()):
                 return self._op(expr)
+            case Call(op=callee):
+                return self._call(expr, callee)
         return cells_of(expr.struct_info)
 
     def _op(self, call: Call) -> Cells:
@@ -165,22 +171,33 @@ class _FunctionCells:
         element = DtypeCell()
         equate(element, args[2])
         results = cells_of(call.struct_info)
-        if isinstance(results, tuple) and isinstance(body, GlobalVar):
+        if isinstance(results, tuple):
             captured = args[3] if len(args) > 3 and isinstance(args[3], tuple) else ()
             step = (*states, *results[count:])
             self._apply(body, [*states, element, *captured], step)
             equate(results[:count], states)
         return results
 
-    def _call(self, call: Call, callee: GlobalVar) -> Cells:
+    def _call(self, call: Call, callee: Expr) -> Cells:
         results = cells_of(call.struct_info)
-        self._apply(callee, [self.of(arg) for arg in call.args], results)
+        functions = enumerate(map(self._function_name, call.args))
+        passed = tuple([(index, name) for index, name in functions if name is not None])
+        self._apply(callee, [self.of(arg) for arg in call.args], results, passed)
         return results
 
-    def _apply(self, callee: GlobalVar, args: Sequence[Cells], results: Cells) -> None:
+    def _function_name(self, expr: Expr) -> str | None:
+        """Returns the name of the function of the module that an expression is, or None."""
+        if isinstance(expr, GlobalVar):
+            return expr.name
+        return self.callees.get(expr) if isinstance(expr, Var) else None
+
+    def _apply(
+        self, callee: Expr, args: Sequence[Cells], results: Cells, passed: Passed = ()
+    ) -> None:
         """Equates arguments and results with copies of the callee's cells."""
-        signature = self.equations.signature(callee.name)
-        if signature is None:
+        name = self._function_name(callee)
+        signature = None if name is None else self.equations.signature(name, passed)
+        if signature is None or len(args) != len(signature[0]):
             return
         copies: dict[DtypeCell, DtypeCell] = {}
         for arg, cells in zip(args, signature[0], strict=False):

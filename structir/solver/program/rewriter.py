@@ -27,7 +27,6 @@ from structir.ir.expr import (
     Tuple,
     TupleGetItem,
     Var,
-    VarBinding,
 )
 from structir.ir.node import replace
 from structir.ir.op import Op
@@ -49,7 +48,13 @@ from structir.solver.domains.terms import (
 from structir.solver.program.axis_conversion import resolve_info
 from structir.solver.program.constraint_generation import ConstraintGenerator
 from structir.solver.program.signature_policy import apply_policy, narrows
-from structir.solver.program.value_trees import has_all_sizes, pairs, refine_info, tensors
+from structir.solver.program.value_trees import (
+    has_all_sizes,
+    meet_infos,
+    pairs,
+    refine_info,
+    tensors,
+)
 
 
 class Rewriter:
@@ -86,19 +91,17 @@ class Rewriter:
         body = self._rewrite_sequence(function.body)
         if checks:
             body = _prepend_checks(tuple(checks), body)
-        result = self._rewrite_result(function.ret_struct_info)
-        if body is not function.body:
-            result = _with_labels(result, body.body.struct_info)
+        result = self._rewrite_result(function.ret_struct_info, body.body)
         rewritten = replace(function, params=params, body=body, ret_struct_info=result)
         rewritten = _drop_undefined_dims(rewritten, function)
         result = result_info(rewritten.ret_struct_info, rewritten.params)
         return replace(rewritten, ret_struct_info=result)
 
-    def _rewrite_result(self, info: StructInfo) -> StructInfo:
+    def _rewrite_result(self, info: StructInfo, value: Expr) -> StructInfo:
         """Returns the result type for callers; under the policy, declared sizes stay symbolic."""
         inferred = self._fill(info, self.generator.results)
         if self.refine == "signature":
-            return inferred
+            return meet_infos(inferred, value.struct_info)
         return apply_policy(info, self._over_declared_rows(inferred))
 
     def _over_declared_rows(self, info: StructInfo) -> StructInfo:
@@ -209,8 +212,8 @@ class Rewriter:
                 self.defined.update(s for dim in dims if (s := symbol_of(dim)) is not None)
         value = self._rewrite_expr(binding.value)
         info = self._info_of(var)
-        if value is not binding.value and type(binding) is VarBinding:
-            info = _with_labels(info, value.struct_info)
+        if not isinstance(binding, MatchCast) and _is_deduced(value):
+            info = meet_infos(info, value.struct_info)  # sizes that the solver has no variable for
         if info == var.struct_info:
             self.variables[var] = var
             return binding if value is binding.value else replace(binding, value=value)
@@ -359,19 +362,11 @@ class Rewriter:
         return as_dim(Sym(f"d{len(self.names)}")) if new else None
 
 
-def _with_labels(info: StructInfo, value: StructInfo | None) -> StructInfo:
-    """Returns a StructInfo with the labels that the value has on axes of the same size."""
-    if isinstance(info, TupleStructInfo) and isinstance(value, TupleStructInfo):
-        pairs = zip(info.fields, value.fields, strict=True)
-        return TupleStructInfo(tuple([_with_labels(a, b) for a, b in pairs]))
-    axes = getattr(value, "axes", None)
-    if axes is None or not isinstance(info, TensorStructInfo):
-        return info
-    known = axes_of(info)
-    if known is None or len(known) != len(axes):
-        return info
-    labelled = [b if size_in(b) == a else a for a, b in zip(known, axes, strict=True)]
-    return tensor(tuple(labelled), info.dtype)
+def _is_deduced(value: Expr) -> bool:
+    """Returns whether a rewritten value has the StructInfo that its operands give."""
+    if isinstance(value, Call):
+        return isinstance(value.op, Op)
+    return isinstance(value, Var | TupleGetItem)
 
 
 def _with_any_sizes(info: TensorStructInfo, axes: Axes, expressed: tuple[Any, ...]) -> StructInfo:

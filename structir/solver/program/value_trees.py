@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from structir.analysis.axes import tensor
+from structir.analysis.axes import meet_tensors, tensor
+from structir.ir.axes import size_in
 from structir.ir.struct_info import (
     PrimStructInfo,
     StructInfo,
@@ -71,6 +72,30 @@ def refine_info(solver: ConstraintSolver, info: StructInfo, tree: Tree) -> Struc
         parts = zip(info.fields, tree, strict=False)
         return TupleStructInfo(tuple([refine_info(solver, field, part) for field, part in parts]))
     return info
+
+
+def meet_infos(info: StructInfo, deduced: StructInfo | None) -> StructInfo:
+    """Returns a StructInfo with the sizes and labels that only the deduced one has."""
+    if isinstance(info, TupleStructInfo) and isinstance(deduced, TupleStructInfo):
+        if len(info.fields) != len(deduced.fields):
+            return info
+        parts = zip(info.fields, deduced.fields, strict=True)
+        return TupleStructInfo(tuple([meet_infos(field, part) for field, part in parts]))
+    if not isinstance(info, TensorStructInfo) or not isinstance(deduced, TensorStructInfo):
+        return info
+    if type(info.dims) is tuple:
+        return _with_labels(info, info.dims, deduced)
+    return meet_tensors(info, deduced) or info
+
+
+def _with_labels(
+    info: TensorStructInfo, dims: tuple[Any, ...], deduced: TensorStructInfo
+) -> StructInfo:
+    """Returns a tensor of plain sizes with the labels of axes of the same size."""
+    if deduced.axes is None or len(deduced.axes) != len(dims):
+        return info
+    pairs = zip(dims, deduced.axes, strict=True)
+    return tensor(tuple([b if size_in(b) == a else a for a, b in pairs]), info.dtype)
 
 
 def common_row(solver: ConstraintSolver, first: Row, second: Row) -> Row:
