@@ -28,6 +28,8 @@ from structir.ir.requirements import conditions_of
 from structir.ir.struct_info import ObjectStructInfo, ShapeStructInfo, StructInfo
 from structir.passes.base import function_pass
 
+MAX_ROUNDS = 16
+
 
 @function_pass(aliases=("canonicalise", "canonicalize_bindings"))
 def canonicalise_bindings(function: Function) -> Function:
@@ -37,9 +39,13 @@ def canonicalise_bindings(function: Function) -> Function:
     local value of a dataflow block, or if StructInfos mention its variable. A match_cast is removed
     if the value provably has its StructInfo, and outputs of dataflow blocks if nothing uses them.
     """
-    body = _AtomTable(function.params).sequence(function.body)
-    plain = function if body is function.body else replace(function, body=body)
-    return without_surplus_outputs(plain)
+    for _ in range(MAX_ROUNDS):  # a local value may be an alias, and without it others are local
+        function, before = without_surplus_outputs(function), function
+        body = _AtomTable(function.params).sequence(function.body)
+        function = function if body is function.body else replace(function, body=body)
+        if function is before:
+            break
+    return function
 
 
 class _AtomTable:

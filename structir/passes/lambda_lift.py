@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from structir.analysis.internal_functions import PRIVATE
 from structir.analysis.substitution import Substitution
-from structir.analysis.variables import free_vars, symbols_in, walk_values
+from structir.analysis.variables import free_vars, symbols_in
 from structir.ir.binding_dims import bound_dims
 from structir.ir.bodies import bindings_of, with_bindings
 from structir.ir.dims import Sym, as_dim
@@ -16,10 +16,10 @@ from structir.ir.expr import (
     Expr,
     Function,
     GlobalVar,
-    If,
     MatchCast,
     ShapeExpr,
     Var,
+    VarBinding,
 )
 from structir.ir.module import IRModule
 from structir.ir.node import Node, replace
@@ -31,8 +31,7 @@ from structir.passes.base import module_pass
 def lambda_lift(module: IRModule) -> IRModule:
     """Moves nested functions to the module; captured variables become parameters.
 
-    A closure that captures variables and is used other than as a callee is not moved. A function
-    that calls itself calls the moved one.
+    A closure that captures variables and is used other than as a callee is not moved.
     """
     functions: dict[str, Node] = dict(module.functions)
     worklist = list(functions)
@@ -50,7 +49,6 @@ def lambda_lift(module: IRModule) -> IRModule:
 def _lift(function: Function, name: str, functions: dict[str, Node]) -> Function:
     aliased = _aliased(function)
     extra: dict[Var, tuple[GlobalVar, tuple[Expr, ...]]] = {}
-    plain: dict[Var, Expr] = {}  # moved functions without captured variables
 
     def update_call(binding: Binding) -> Iterable[Binding]:
         value = binding.value
@@ -67,47 +65,23 @@ def _lift(function: Function, name: str, functions: dict[str, Node]) -> Function
             value = with_bindings(value, update_call)
             binding = binding if value is binding.value else replace(binding, value=value)
         free = free_vars(value)
-        captured = [var for var in free if var is not binding.var and var not in plain]
+        captured = [var for var in free if var is not binding.var]
         dims = _open_dims(function, value, captured)
-        recursive = binding.var in free
-        if (captured or dims) and (
-            binding.var in aliased or (recursive and not _only_called(value, binding.var))
-        ):
+        recursive = len(captured) < len(free)
+        if recursive or ((captured or dims) and binding.var in aliased):
             return (binding,)
         global_name = _fresh(f"{name}_{binding.var.name}", functions)
         sizes = [ShapeExpr(tuple([as_dim(sym) for sym in dims]))] if dims else []
-        info = _lifted_info(value, captured, sizes)
+        lifted = _with_params(value, captured, sizes)
+        functions[global_name] = lifted
+        info: FuncStructInfo = lifted.struct_info
         global_var = GlobalVar(global_name, info)
         if not captured and not dims:
-            plain[binding.var] = global_var
-        else:
-            extra[binding.var] = global_var, (*captured, *sizes)
-            value = with_bindings(value, update_call)  # its calls of itself
-        value = Substitution(plain).function(value)
-        lifted = functions[global_name] = _with_params(value, captured, sizes)
-        global_var = GlobalVar(global_name, lifted.struct_info)
-        if binding.var in plain:
-            plain[binding.var] = global_var
-        else:
-            extra[binding.var] = global_var, (*captured, *sizes)
+            return (VarBinding(binding.var, global_var, binding.span),)
+        extra[binding.var] = global_var, (*captured, *sizes)
         return ()
 
-    lifted = with_bindings(function, lift_closure)
-    return replace(lifted, body=Substitution(plain).sequence(lifted.body)) if plain else lifted
-
-
-def _lifted_info(function: Function, captured: list[Var], sizes: list[ShapeExpr]) -> FuncStructInfo:
-    """Returns the StructInfo of a function with the parameters that lifting adds."""
-    added = [*[var.struct_info for var in captured], *[ShapeStructInfo(s.dims) for s in sizes]]
-    info: FuncStructInfo = function.struct_info
-    return replace(info, params=(*(info.params or ()), *added))
-
-
-def _only_called(function: Function, var: Var) -> bool:
-    """Whether a recursive function uses its own name as a callee only."""
-    calls = [b.value for b in bindings_of(function) if isinstance(b.value, Call)]
-    callees = sum(call.op is var for call in calls)
-    return callees == sum(item is var for item in walk_values(function))
+    return with_bindings(function, lift_closure)
 
 
 def _open_dims(outer: Function, closure: Function, captured: list[Var]) -> list[Sym]:
@@ -130,7 +104,7 @@ def _aliased(function: Function) -> set[Var]:
         value = binding.value
         if isinstance(value, Call):
             used |= {v for a in value.args for v in free_vars(a)} if value.args else set()
-        elif not isinstance(value, Function | If):  # their bindings are among those of `function`
+        elif not isinstance(value, Function):
             used |= set(free_vars(value))
     return used & closures
 

@@ -88,7 +88,7 @@ def _size_weights(
 def _of_weights(function: Function, weights: tuple[Var, ...]) -> tuple[list[Binding], set[Var]]:
     """Returns the pure bindings that need only weights, and no dim that only inputs determine.
 
-    Bindings without weights, such as `R.zeros((n,), "float32")`, are among them where a binding on
+    Bindings without weights, which compute values of sizes, are among them where a binding on
     weights needs them; the second result are those variables that the inputs' function needs too.
     """
     available, on_weights = set(weights), set(weights)
