@@ -31,6 +31,7 @@ from structir.distributed.worker import (
     worker_state,
 )
 from structir.errors import StructIRError
+from structir.interpret.argument_checks import as_value, described
 from structir.ir.dims import Dim, as_sym
 from structir.ir.expr import Function, GlobalVar
 from structir.ir.module import IRModule
@@ -72,9 +73,12 @@ class Sharded:
     programs: dict[Plan, ShardProgram] = attrs.Factory(dict)
 
     def arguments(self, args: Sequence[Value], names: Mapping[str, Value]) -> tuple[Value, ...]:
-        """Returns the arguments of a call in the order of the parameters."""
-        defaults = partial(default_values, self.function)
-        return arguments_of(self.name, self.function.params, args, names, defaults)
+        """Returns the arguments of a call in the order of the parameters; numbers and lists become
+        arrays, as in calls of an executable."""
+        params, defaults = self.function.params, partial(default_values, self.function)
+        values = arguments_of(self.name, params, args, names, defaults)
+        pairs = zip(params, values, strict=True)
+        return tuple([as_value(param.struct_info, value) for param, value in pairs])
 
     @property
     def function(self) -> Function:
@@ -183,10 +187,17 @@ def infer_sizes(function: Function, args: Sequence[Value]) -> dict[str, int]:
 
 def _match(name: str, info: StructInfo, value: Value, sizes: dict[str, int]) -> None:
     if isinstance(info, TupleStructInfo):
+        if not isinstance(value, tuple) or len(value) != len(info.fields):
+            expected = f"a tuple of {len(info.fields)}"
+            raise StructIRError(
+                f"{name}: expected {expected}, found {described(value)}", code="E0908"
+            )
         for k, (field, each) in enumerate(zip(info.fields, value, strict=True)):
             _match(f"{name}[{k}]", field, each, sizes)
     if not isinstance(info, TensorStructInfo):
         return
+    if not hasattr(value, "shape"):
+        raise StructIRError(f"{name}: expected {info}, found {described(value)}", code="E0908")
     shape, dims = tuple(value.shape), info.dims
     if info.dtype is not None and np.dtype(value.dtype).name != info.dtype:
         raise StructIRError(

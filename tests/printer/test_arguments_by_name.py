@@ -2,7 +2,7 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ import pytest
 import structir
 from structir import passes
 from structir.distributed import shard
-from structir.errors import DiagnosticError
+from structir.errors import DiagnosticError, StructIRError
 from structir.ir import BlockBuilder, Function, Var
 from structir.ir.struct_info import TensorStructInfo
 from structir.script import I, R
@@ -214,6 +214,32 @@ def main(x: R.Tensor(("*s", 3), "float32"), s: R.Tensor((), "float32") = 2.0):
     sharded = shard(Decorated, "scaled", grid=(3,))
     assert np.array_equal(sharded(X), X / 2)
     assert np.array_equal(sharded(s=np.float32(3), x=X), 3 * X)
+
+
+class Layer(NamedTuple):
+    weight: Any
+    rest: Any
+
+
+def test_tuple_parameters_take_nested_lists_and_named_tuples() -> None:
+    program = structir.parse("""
+@R.function
+def main(
+    x: R.Tensor(("n",), "float32"),
+    p: R.Tuple(
+        R.Tensor(("n",), "float32"), R.Tuple(R.Tensor((), "float32"), R.Tensor(("n",), "float32"))
+    ),
+):
+    return R.add(R.multiply(R.add(x, p[0]), p[1][0]), p[1][1])
+""")
+    trees: Any = ((X, (X[0], Y)), [X, [1.0, Y]], Layer(X, Layer(1, Y)), [[1, 2, 3], Layer(X[0], Y)])
+    for run in (*callables(program), shard(program, grid=(3,))):
+        for tree in trees:
+            assert np.allclose(run(X, p=tree), 2 * X + Y)
+        with pytest.raises(StructIRError, match=r"p: expected a tuple.*, found dict"):
+            run(X, {"weight": X, "rest": (X[0], Y)})
+    with pytest.raises(StructIRError, match=r"p\[0\]: expected .*, found str 'a'"):
+        shard(program)(X, ("a", (X[0], Y)))
 
 
 def test_the_builder_sets_defaults() -> None:

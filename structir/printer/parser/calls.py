@@ -258,7 +258,8 @@ def _arguments(context: Context, callee: Expr, node: ast.Call) -> Sequence[Expr]
             raise context.error(node.keywords[0], message, hint, "E0124")
         return args
     defaults = signature.attributes.get(DEFAULTS, {})
-    if not names and len(args) + len(defaults) < len(signature.params):
+    missing = len(signature.params) - len(args)
+    if not names and not 0 < missing <= len(defaults):  # deduction reports a wrong number
         return args
     try:
         return arguments_of(signature.name, signature.params, args, names, lambda: defaults)
