@@ -624,9 +624,6 @@ def algebra():
     case("linalg.solve", torch.linalg.solve(t, torch.from_numpy(b)), definite, b)
     case("linalg.cholesky", torch.linalg.cholesky(t), definite)
     case("linalg.qr", tuple(torch.linalg.qr(torch.from_numpy(b))), b)
-    case("linalg.eigh", tuple(torch.linalg.eigh(t)), definite)
-    svd = torch.linalg.svd(torch.from_numpy(b), full_matrices=False)
-    case("linalg.svd", tuple(svd), b)
 
 
 def main():
