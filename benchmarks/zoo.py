@@ -1,4 +1,4 @@
-"""Imports about 300 architectures of torchvision, timm and transformers, and compares results.
+"""Imports about 360 architectures of torchvision, timm and transformers, and compares results.
 
     python benchmarks/zoo.py --names bert,timm:vit
     python benchmarks/zoo.py --compiled --jobs 2

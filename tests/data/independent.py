@@ -623,6 +623,7 @@ def algebra():
     case("linalg.slogdet", tuple(torch.linalg.slogdet(torch.from_numpy(a))), a)
     case("linalg.solve", torch.linalg.solve(t, torch.from_numpy(b)), definite, b)
     case("linalg.cholesky", torch.linalg.cholesky(t), definite)
+    case("linalg.qr", tuple(torch.linalg.qr(torch.from_numpy(b))), b)
 
 
 def main():
