@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from structir.analysis.declared_checks import proven_params
@@ -29,14 +30,12 @@ def remove_unused_parameters(module: IRModule) -> IRModule:
 
 def _remove_once(module: IRModule) -> IRModule:
     """Returns the module without the parameters that are unused now."""
-    checked = _checked_params(module)
-    used = {
-        name: _used_params(function, checked.get(name, frozenset()))
-        for name, function in internal_functions(module).items()
-    }
+    functions = internal_functions(module)
+    checked = _checked_params(module, functions)
+    used = {name: _used_params(function, checked[name]) for name, function in functions.items()}
     changed = {
         name: replace(function, params=tuple([function.params[k] for k in used[name]]))
-        for name, function in internal_functions(module).items()
+        for name, function in functions.items()
         if len(used[name]) < len(function.params)
     }
 
@@ -50,13 +49,12 @@ def _remove_once(module: IRModule) -> IRModule:
     return replace_functions(module, changed, call)
 
 
-def _checked_params(module: IRModule) -> dict[str, frozenset[int]]:
+def _checked_params(module: IRModule, functions: Iterable[str]) -> dict[str, frozenset[int]]:
     """Returns the indices of the parameters of each function whose checks some call may fail."""
-    checked: dict[str, frozenset[int]] = {}
+    checked = dict.fromkeys(functions, frozenset[int]())
     for value in walk_values(tuple(module.functions.values())):
-        if type(value) is Call and isinstance(value.op, GlobalVar):
-            name = value.op.name
-            checked[name] = checked.get(name, frozenset()) | _may_fail(value)
+        if type(value) is Call and isinstance(value.op, GlobalVar) and value.op.name in checked:
+            checked[value.op.name] |= _may_fail(value)
     return checked
 
 
@@ -77,9 +75,7 @@ def _used_params(function: Function, checked: frozenset[int]) -> list[int]:
     live = variables_in((function.body, function.ret_struct_info))
     params = enumerate(function.params)
     used = [
-        k
-        for k, param in params
-        if param in live or k in checked or _is_solved(param.struct_info)
+        k for k, param in params if param in live or k in checked or _is_solved(param.struct_info)
     ]
     for k in range(len(function.params)):
         if k in used:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import structir
+from structir.analysis.well_formed import check_well_formed
 from structir.errors import StructIRError
 from structir.interpret import interpret
 from structir.ir import IRModule
@@ -143,7 +144,9 @@ def valid_program(rng: Random) -> IRModule:
     """Returns a random program; skips those that can be rejected without a run."""
     while True:
         try:
-            return structir.parse(program(rng))
+            module = structir.parse(program(rng))
+            check_well_formed(module)
+            return module
         except StructIRError:
             continue
 
@@ -186,7 +189,13 @@ def require_checks(module: IRModule, rng: Random, compiled: bool) -> tuple[int, 
             after = outcome(run, given)
             rejected = isinstance(before, StructIRError)
             shapes = [np.shape(each) for each in given]
-            assert isinstance(after, StructIRError) == rejected, (name, shapes, before, module)
+            assert isinstance(after, StructIRError) == rejected, (
+                name,
+                shapes,
+                before,
+                after,
+                module,
+            )
             assert rejected or same(before, after, 1e-5), (name, shapes, before, after, module)
     return len(inputs), sum(isinstance(each, StructIRError) for each in expected)
 
