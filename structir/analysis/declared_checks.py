@@ -48,8 +48,10 @@ class DeclaredChecks:
 
     def in_callee(self, callee: Expr) -> bool:
         """Returns whether a check may fail in the body of a function, if it is known."""
-        function = self.local.get(callee) if isinstance(callee, Var) else callee
-        if isinstance(callee, GlobalVar):
+        function: Node | None = callee
+        if isinstance(callee, Var):
+            function = self.local.get(callee)
+        elif isinstance(callee, GlobalVar):
             function = self.functions.get(callee.name)
         if not isinstance(function, Function):
             return isinstance(callee, Var) and isinstance(callee.struct_info, FuncStructInfo)

@@ -32,8 +32,9 @@ def dead_code_elimination(module: IRModule, *, entries: str = "") -> IRModule:
     functions.
 
     A variable that a live StructInfo mentions is used. A match_cast remains: it checks, and binds
-    dims. A call or an `if` remains if it may fail a declared check. A private function that no public one reaches is removed; a module without a public
-    function keeps all. With `entries`, every function that these do not reach is removed.
+    dims. A call or an `if` remains if it may fail a declared check. A private function that no
+    public one reaches is removed; a module without a public function keeps all. With `entries`,
+    every function that these do not reach is removed.
     """
     checks = DeclaredChecks(module.functions)
     functions = {
