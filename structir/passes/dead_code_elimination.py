@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from structir.analysis.declared_checks import DeclaredChecks
 from structir.analysis.internal_functions import PRIVATE
 from structir.analysis.purity import is_pure_value
 from structir.analysis.variables import variables_in, walk_values
@@ -31,11 +32,13 @@ def dead_code_elimination(module: IRModule, *, entries: str = "") -> IRModule:
     functions.
 
     A variable that a live StructInfo mentions is used. A match_cast remains: it checks, and binds
-    dims. A private function that no public one reaches is removed; a module without a public
-    function keeps all. With `entries`, every function that these do not reach is removed.
+    dims. A call or an `if` remains if it may fail a declared check. A private function that no
+    public one reaches is removed; a module without a public function keeps all. With `entries`,
+    every function that these do not reach is removed.
     """
+    checks = DeclaredChecks(module.functions)
     functions = {
-        name: _eliminate(function) if isinstance(function, Function) else function
+        name: _eliminate(function, checks) if isinstance(function, Function) else function
         for name, function in module.functions.items()
     }
     live = _reachable(functions, entries.replace(",", " ").split())
@@ -62,8 +65,8 @@ def _reachable(functions: dict[str, Node], entries: list[str]) -> dict[str, Node
     return {name: function for name, function in functions.items() if name in names}
 
 
-def _eliminate(function: Function) -> Function:
-    uses = _LiveVariables()
+def _eliminate(function: Function, checks: DeclaredChecks) -> Function:
+    uses = _LiveVariables(checks)
     uses.of(function.ret_struct_info)
     body = uses.eliminate(function.body)
     return function if body is function.body else replace(function, body=body)
@@ -72,7 +75,8 @@ def _eliminate(function: Function) -> Function:
 class _LiveVariables:
     """The variables used after the current program point."""
 
-    def __init__(self) -> None:
+    def __init__(self, checks: DeclaredChecks) -> None:
+        self.checks = checks
         self.variables: set[Var] = set()
         self.infos: set[StructInfo] = set()  # whose variables are already among them
 
@@ -97,6 +101,7 @@ class _LiveVariables:
             self.info(info)
 
     def eliminate(self, seq: SeqExpr) -> SeqExpr:
+        self.checks.note_functions(seq)
         self.of(seq.body)
         blocks = [self.block(block) for block in reversed(seq.blocks)][::-1]
         live = tuple([block for block in blocks if block.bindings])
@@ -115,7 +120,7 @@ class _LiveVariables:
     def live(self, binding: Binding) -> bool:
         if binding.var in self.variables or isinstance(binding, MatchCast):
             return True
-        return not is_pure_value(binding.value)
+        return not is_pure_value(binding.value) or self.checks.in_value(binding.value)
 
     def visited(self, binding: Binding) -> Binding:
         self.info(binding.var.struct_info)
