@@ -6,6 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from structir.analysis.arguments import arguments_of, default_values
 from structir.analysis.deduction import deduce
 from structir.analysis.donation import donated_of
@@ -106,7 +108,7 @@ class EveryRank:
             scope = Activation({}, {})
             pairs = zip(params, args, strict=True)
             match(
-                [(p.struct_info, as_value(p.struct_info, a), self._where(p)) for p, a in pairs],
+                [(p.struct_info, _shaped(p.struct_info, a), self._where(p)) for p, a in pairs],
                 scope,
             )
             if any(row not in scope.sizes for row in self.rows):
@@ -135,3 +137,11 @@ class EveryRank:
         """Returns the function for some ranks at which the program is valid; None without any."""
         forms = (self._of_rank((count,) * len(self.rows)) for count in SAMPLE_RANKS)
         return next((form for form in forms if form is not None), None)
+
+
+def _shaped(info: Any, value: Value) -> Value:
+    """Returns a value with the shape and dtype of an argument, which may be on a device."""
+    dtype = getattr(value, "dtype", None)
+    if isinstance(value, np.ndarray) or not isinstance(dtype, np.dtype):
+        return as_value(info, value)
+    return np.broadcast_to(np.zeros((), dtype), value.shape)

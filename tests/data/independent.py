@@ -160,7 +160,7 @@ def binary():
         "divide": torch.divide,
         "floor_divide": torch.floor_divide,
         "floor_mod": torch.remainder,
-        "mod": torch.remainder,
+        "mod": torch.fmod,
         "maximum": torch.maximum,
         "minimum": torch.minimum,
         "atan2": torch.atan2,

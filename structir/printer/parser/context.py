@@ -88,7 +88,7 @@ def class_name(value: Any) -> str:
     return name
 
 
-class Declaration(NamedTuple):
+class VariableDeclaration(NamedTuple):
     """A line `y: INFO`, which states the StructInfo of the variable that is bound next."""
 
     info: StructInfo
@@ -108,7 +108,9 @@ class Context:
         self.constants = ConstantValues()
         self.outputs: frozenset[str] | None = None  # of the open dataflow block
         self.declared_dims: set[str] = set()  # by the innermost function
-        self.declarations: dict[str, Declaration] = {}  # of variables that are not bound yet
+        self.declarations: dict[
+            str, VariableDeclaration
+        ] = {}  # of variables that are not bound yet
         self.declares_strings = False
         self.declares_names = False
         self.binds_sizes = False  # the annotation binds dims that are whole sizes in it

@@ -10,7 +10,7 @@ from typing import Any
 from structir.analysis.deduction import deduce
 from structir.analysis.lattice import FAIL_L0, PASS, base_check
 from structir.build import BuilderScope
-from structir.errors import Diagnostic, DiagnosticError, ParseError
+from structir.errors import DiagnosticError
 from structir.ir.dims import Poly
 from structir.ir.dtype import is_float
 from structir.ir.expr import (
@@ -31,7 +31,7 @@ from structir.printer.parser.context import (
     MISSING,
     AlreadyReported,
     Context,
-    Declaration,
+    VariableDeclaration,
 )
 from structir.printer.parser.forms import info_of
 from structir.printer.parser.functions import (
@@ -43,6 +43,7 @@ from structir.printer.parser.macros import Macro
 from structir.printer.parser.outputs import reject_rebound_outputs
 from structir.printer.parser.prim_sizes import bind_prim_sizes
 from structir.printer.parser.requirements import require
+from structir.printer.parser.statement_errors import branch_error, unpack_error
 from structir.printer.parser.static_values import static_test, static_value
 from structir.printer.parser.unrolling import alias_of, assign, iterations
 from structir.printer.parser.values import argument, operand, path_of, unsupported, value_of
@@ -128,7 +129,7 @@ def _annotated(context: Context, node: ast.AnnAssign) -> None:
         raise unsupported(context, node, "bind a name: `y: R.Tensor(...) = ...`")
     info = info_of(context, node.annotation)
     if node.value is None:
-        context.declarations[target.id] = Declaration(info, node)
+        context.declarations[target.id] = VariableDeclaration(info, node)
     else:
         bind(context, target, node.value, info)
 
@@ -232,35 +233,11 @@ def _unpack(context: Context, target: ast.Tuple | ast.List, value: ast.expr) -> 
     tuple_value = context.expr(parsed, value)
     info = deduce(tuple_value)
     if not isinstance(info, TupleStructInfo) or len(info.fields) != len(names):
-        raise _unpack_error(context, target, value, tuple_value, info)
+        raise unpack_error(context, target, value, tuple_value, info)
     for index, item in enumerate(names):
         field = TupleGetItem(tuple_value, index, info.fields[index], context.source_map.span(item))
         context.define(item.id, context.emit(field, item.id, item))
     return None
-
-
-def _unpack_error(
-    context: Context,
-    target: ast.Tuple | ast.List,
-    value: ast.expr,
-    tuple_value: Expr,
-    info: StructInfo,
-) -> ParseError:
-    """Returns the error of unpacking a value into a wrong number of names."""
-    count, text = len(target.elts), ast.unparse(value)
-    if isinstance(info, TupleStructInfo):
-        message = f"cannot unpack {len(info.fields)} values into {count} names"
-        names = [f"v{k}" for k in range(len(info.fields))]
-        names[:count] = [ast.unparse(name) for name in target.elts][: len(names)]
-        comma = "," * (len(names) == 1)
-        hint = f"name every field: `{', '.join(names)}{comma} = {text}`"
-    else:
-        message = f"cannot unpack a value that is not a tuple into {count} names"
-        name = ast.unparse(target.elts[0]) if target.elts else "y"
-        hint = f"bind it to one name: `{name} = {text}`"
-    span = context.source_map.span(target)
-    diagnostic = Diagnostic(message, span, hint=hint, code="E0116", label=f"{count} names")
-    return ParseError(diagnostic.note(f"{info}", context.source_map.span(value)))
 
 
 def _expression(context: Context, node: ast.Expr) -> None:
@@ -376,7 +353,7 @@ def _conditional(context: Context, node: ast.If) -> tuple[str, Var]:
     names = [targets(body[-1]) for body in bodies]
     name = names[0][0] if names[0] else None
     if name is None or names[1][:1] != [name]:
-        raise _branch_error(context, node, bodies, names)
+        raise branch_error(context, node, bodies, names)
     declared = context.declared(name)
     with context.nested(node):
         cond = operand(context, node.test)
@@ -384,21 +361,6 @@ def _conditional(context: Context, node: ast.If) -> tuple[str, Var]:
     value = If(cond, then, other, None, context.source_map.span(node.test))
     value = If(cond, then, other, deduce(value), value.span)
     return name, context.emit(value, name, node.test, declared=declared)
-
-
-def _branch_error(
-    context: Context, node: ast.If, bodies: Sequence[list[ast.stmt]], names: list[list[str]]
-) -> ParseError:
-    """Returns the error of branches whose last statements bind different variables."""
-    last = [bound_names[0] if bound_names else None for bound_names in names]
-    each = " and ".join(f"`{name}`" if name else "none" for name in last)
-    message = f"both branches of `if` must bind the same last variable: found {each}"
-    diagnostic = Diagnostic(message, context.source_map.span(node.test), code="E0105")
-    for name, body in zip(last, bodies, strict=True):
-        text = f"binds `{name}`" if name else "binds no variable"
-        diagnostic = diagnostic.note(text, context.source_map.span(body[-1]))
-    common = last[0] or last[1] or "y"
-    return ParseError(diagnostic.hinted(f"end both branches with `{common} = ...`"))
 
 
 def _branch(context: Context, nodes: list[ast.stmt]) -> SeqExpr:

@@ -12,12 +12,12 @@ from structir.lazy import lazy_module
 from structir.tools.as_json import Json, write
 from structir.tools.programs import FunctionName, ProgramFile, entry, read_program
 from structir.tools.terminal import diagnostics, show_program
-from structir.tools.tvm_dialect import tvm_text
 
 if TYPE_CHECKING:
     from structir.ir.expr import Function
 
 expr = lazy_module("structir.ir.expr")
+tvm_dialect = lazy_module("structir.tools.tvm_dialect")
 PANEL = "Inspect"
 
 
@@ -65,7 +65,7 @@ def print(  # the command's name
         module = read_program(file)
         if function is not None:
             module = module.with_functions(dict([entry(module, function)]))
-        text = tvm_text(module) if dialect is Dialect.TVM else module.script()
+        text = tvm_dialect.tvm_text(module) if dialect is Dialect.TVM else module.script()
     if json:
         functions = {n: f for n, f in module.functions.items() if isinstance(f, expr.Function)}
         write({"text": text, "functions": {n: _struct_infos(f) for n, f in functions.items()}})

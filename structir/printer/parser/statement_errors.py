@@ -1,0 +1,50 @@
+"""Errors of statements: unpacking, and branches."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from structir.errors import Diagnostic, ParseError
+from structir.ir.expr import Expr
+from structir.ir.struct_info import StructInfo, TupleStructInfo
+from structir.printer.parser.context import Context
+
+
+def unpack_error(
+    context: Context,
+    target: ast.Tuple | ast.List,
+    value: ast.expr,
+    tuple_value: Expr,
+    info: StructInfo,
+) -> ParseError:
+    """Returns the error of unpacking a value into a wrong number of names."""
+    count, text = len(target.elts), ast.unparse(value)
+    if isinstance(info, TupleStructInfo):
+        message = f"cannot unpack {len(info.fields)} values into {count} names"
+        names = [f"v{k}" for k in range(len(info.fields))]
+        names[:count] = [ast.unparse(name) for name in target.elts][: len(names)]
+        comma = "," * (len(names) == 1)
+        hint = f"name every field: `{', '.join(names)}{comma} = {text}`"
+    else:
+        message = f"cannot unpack a value that is not a tuple into {count} names"
+        name = ast.unparse(target.elts[0]) if target.elts else "y"
+        hint = f"bind it to one name: `{name} = {text}`"
+    span = context.source_map.span(target)
+    diagnostic = Diagnostic(message, span, hint=hint, code="E0116", label=f"{count} names")
+    return ParseError(diagnostic.note(f"{info}", context.source_map.span(value)))
+
+
+def branch_error(
+    context: Context, node: ast.If, bodies: Sequence[list[ast.stmt]], names: list[list[str]]
+) -> ParseError:
+    """Returns the error of branches whose last statements bind different variables."""
+    last = [bound_names[0] if bound_names else None for bound_names in names]
+    each = " and ".join(f"`{name}`" if name else "none" for name in last)
+    message = f"both branches of `if` must bind the same last variable: found {each}"
+    diagnostic = Diagnostic(message, context.source_map.span(node.test), code="E0105")
+    for name, body in zip(last, bodies, strict=True):
+        text = f"binds `{name}`" if name else "binds no variable"
+        diagnostic = diagnostic.note(text, context.source_map.span(body[-1]))
+    common = last[0] or last[1] or "y"
+    return ParseError(diagnostic.hinted(f"end both branches with `{common} = ...`"))
