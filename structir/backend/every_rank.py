@@ -21,7 +21,7 @@ from structir.ir.binding_dims import standing_alone
 from structir.ir.dims import sym
 from structir.ir.expr import Binding, Call, Function, Var, VarBinding
 from structir.ir.node import replace
-from structir.ir.struct_info import StructInfo
+from structir.ir.struct_info import StructInfo, TupleStructInfo
 
 Value = Any
 Counts = tuple[int, ...]  # the number of axes of each row variable
@@ -141,6 +141,8 @@ class EveryRank:
 
 def _shaped(info: Any, value: Value) -> Value:
     """Returns a value with the shape and dtype of an argument, which may be on a device."""
+    if isinstance(value, tuple) and isinstance(info, TupleStructInfo):
+        return tuple([_shaped(*pair) for pair in zip(info.fields, value, strict=False)])
     dtype = getattr(value, "dtype", None)
     if isinstance(value, np.ndarray) or not isinstance(dtype, np.dtype):
         return as_value(info, value)
