@@ -36,20 +36,20 @@ def composed(program: LoopProgram, product_of: ProductOf = contraction_of) -> Lo
     while changed:
         table = BufferTable(program, stages, product_of)
         differing = set[Buffer]() if before is None else table.differing(before)
-        made = [
+        composed_stages = [
             stage
             if stage in unchanged and not table.touches(stage, differing)
             else _composed_stage(stage, table)
             for stage in stages
         ]
         before = table
-        unchanged = {a for a, b in zip(stages, made, strict=True) if a is b}
-        if any(a is not b for a, b in zip(made, stages, strict=True)):
-            table = BufferTable(program, made, product_of)
-        made = _written_through(made, table)
-        kept = live_stages(program, made)
+        unchanged = {a for a, b in zip(stages, composed_stages, strict=True) if a is b}
+        if any(a is not b for a, b in zip(composed_stages, stages, strict=True)):
+            table = BufferTable(program, composed_stages, product_of)
+        composed_stages = _written_through(composed_stages, table)
+        kept = live_stages(program, composed_stages)
         changed = len(kept) < len(stages) or any(
-            a is not b for a, b in zip(made, stages, strict=True)
+            a is not b for a, b in zip(composed_stages, stages, strict=True)
         )
         stages = kept
     return attrs.evolve(program, stages=tuple(stages))

@@ -105,8 +105,8 @@ def scheduled(program: LoopProgram, exact: bool = False, fast: bool = False) -> 
         program = attrs.evolve(program, stages=tuple(stages))
     with roundings(skipped=fast):
         program = with_updates(_plain(composed(program)))
-        made = written(program, ScheduleMemo().schedules(SCHEDULES), settled=_settled)
-    return attrs.evolve(made, kernels=shared(made.kernels))
+        lowered = written(program, ScheduleMemo().schedules(SCHEDULES), settled=_settled)
+    return attrs.evolve(lowered, kernels=shared(lowered.kernels))
 
 
 def _plain(program: LoopProgram) -> LoopProgram:
