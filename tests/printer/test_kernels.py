@@ -249,3 +249,20 @@ def test_passes_treat_a_call_as_pure() -> None:
     assert structural_equal(DeadCodeElimination()(module), Rows)
     shared = CommonSubexpressionElimination()(module)
     assert len(shared["main"].bindings()) == 1
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "False",
+        "False and T.bool(max(i, 2))",
+        "not True and (True if False else False)",
+        "True or i > 2",
+    ],
+)
+def test_a_condition_of_literals_is_kept(condition: str) -> None:
+    text = HEAD + f"    for i in range(n):\n        if {condition}:\n"
+    text += "            out[i] = x[i, 0]\n        else:\n            out[i] = x[i, 1]\n"
+    module = structir.parse(text)
+    assert f"if {condition}:" in module.script()
+    assert structir.structural_equal(structir.parse(module.script()), module)

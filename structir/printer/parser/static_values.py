@@ -33,6 +33,7 @@ from structir.printer.parser.values import path_of
 Rule = Callable[[Context, Any], Any]
 NUMBERS = (int, float, bool)
 SIMPLE_FORMAT = re.compile(r"0?\d{0,2}d?")
+LANGUAGE = ("I", "R", "T")
 
 
 def static_value(context: Context, node: ast.expr) -> Any:
@@ -44,17 +45,24 @@ def static_value(context: Context, node: ast.expr) -> Any:
 def static_test(context: Context, node: ast.expr) -> Any:
     """Returns whether a static condition holds; MISSING for any other.
 
-    A condition of literals only is a value of the program.
+    A condition that names no value of Python is a value of the program.
     """
-    if not names_values(node):
+    if not names_values(context, node):
         return MISSING
     value = static_value(context, node)
     return MISSING if value is MISSING else truth(value)
 
 
-def names_values(node: ast.expr) -> bool:
-    """Whether an expression has names; a static one then depends on values of Python."""
-    return any(isinstance(item, ast.Name) for item in ast.walk(node))
+def names_values(context: Context, node: ast.expr) -> bool:
+    """Whether an expression names a value of Python, or compares identity, as `x is None`."""
+    for item in ast.walk(node):
+        if isinstance(item, ast.Is | ast.IsNot):
+            return True
+        if not isinstance(item, ast.Name) or item.id in LANGUAGE:
+            continue
+        if _name(context, item) is not MISSING:
+            return True
+    return False
 
 
 def truth(value: Any) -> Any:

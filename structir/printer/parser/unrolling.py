@@ -16,6 +16,7 @@ from structir.printer.parser.captured import dict_views, is_dict, is_sequence, i
 from structir.printer.parser.context import MISSING, Context, PythonValue
 from structir.printer.parser.static_values import (
     BUILTINS,
+    LANGUAGE,
     STATIC_RULES,
     is_builtin,
     static_test,
@@ -24,7 +25,6 @@ from structir.printer.parser.static_values import (
 from structir.printer.parser.values import argument, path_of, reads, unsupported, value_of
 
 MAX_UNROLLED = 1 << 18  # nodes of syntax that unrolled loops and expanded macros have in all
-LANGUAGE = ("I", "R", "T")
 LOOP_HINT = "loop over `range(3)` or a captured tuple; over an axis of a tensor, use `R.scan`"
 
 
