@@ -130,8 +130,7 @@ class SizedTracer(PlanTracer):
         if coefficient != 1:
             self.require_equal(dims.floormod(difference, coefficient), 0, where)
             difference = dims.floordiv(difference, coefficient)
-        if dims.as_sym(declared) is None:
-            self.require(dims.compare(">=", difference, 0), f"{where}: a negative size")
+        self.require(dims.compare(">=", difference, 0), f"{where}: a negative size")
         scope.sizes[symbol] = self.simplified(difference)
         return True
 

@@ -415,3 +415,21 @@ def test_loaded_executables_run_at_new_sizes(tmp_path: Path, runs: list[bool]) -
         ):
             np.testing.assert_allclose(array, wanted, rtol=1e-4, atol=1e-5)
     assert len(runs) > count and all(runs)
+
+
+@pytest.mark.parametrize("declared", ['R.Prim(value="s")', 'R.Shape(["s"])'])
+def test_a_negative_size_is_rejected_after_calls_at_valid_sizes(declared: str) -> None:
+    module = structir.parse(f"""
+@R.function
+def main(size: {declared}, x: R.Tensor(("n",), "float32")):
+    s = T.int64()
+    return R.exp(x), R.prim_value(s)
+""")
+    main, x = structir.compile(module)["main"], np.ones(4, "float32")
+    for size in (-1, 3, -1, 2, -2, 3, -1):
+        argument = size if "Prim" in declared else (size,)
+        if size > 0:
+            assert main(argument, x)[1] == size
+            continue
+        with pytest.raises(ShapeMismatchError, match="found -"):
+            main(argument, x)
