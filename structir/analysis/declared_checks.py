@@ -24,6 +24,7 @@ class DeclaredChecks:
         self.functions = functions
         self.local: dict[Var, Function] = {}
         self.checking: dict[Function, bool] = {}  # memoized
+        self.pending: set[Function] = set()  # being examined
 
     def in_value(self, value: Expr) -> bool:
         """Returns whether a check may fail in the evaluation of a value."""
@@ -55,10 +56,14 @@ class DeclaredChecks:
             function = self.functions.get(callee.name)
         if not isinstance(function, Function):
             return isinstance(callee, Var) and isinstance(callee.struct_info, FuncStructInfo)
-        if function not in self.checking:
-            self.checking[function] = False  # a recursive call performs no further checks
-            self.checking[function] = not result_proven(function) or self.in_body(function.body)
-        return self.checking[function]
+        if function in self.checking or function in self.pending:
+            return self.checking.get(function, False)  # a recursive call adds no further checks
+        self.pending.add(function)
+        checks = not result_proven(function) or self.in_body(function.body)
+        self.pending.remove(function)
+        if checks or not self.pending:  # without checks in what called it
+            self.checking[function] = checks
+        return checks
 
     def note_functions(self, body: SeqExpr) -> None:
         """Records the local functions of a body, before calls of them are examined."""

@@ -230,3 +230,34 @@ def test_unused_calls_and_branches_are_still_checked(body: str, name: str) -> No
     (each,) = [each for each in PASSES if each.name == name]
     with pytest.raises(StructIRError):
         interpret(each(module), "main", np.ones((2, 3)), np.ones(3), np.array(True))
+
+
+def test_a_check_of_a_mutually_recursive_function_is_kept() -> None:
+    module = structir.parse("""
+@I.ir_module
+class Module:
+    @R.function(private=True)
+    def even(x: R.Tensor, k: R.Tensor((), "bool")) -> R.Tensor:
+        if k:
+            y = R.match_cast(x, R.Tensor((2, 2)))
+        else:
+            y = cls.odd(x, k)
+        return y
+
+    @R.function(private=True)
+    def odd(x: R.Tensor, k: R.Tensor((), "bool")) -> R.Tensor:
+        if k:
+            y = x
+        else:
+            y = cls.even(x, k)
+        return y
+
+    @R.function
+    def main(x: R.Tensor, k: R.Tensor((), "bool")):
+        unused = cls.even(x, k)
+        other = cls.odd(x, k)
+        return x
+""")
+    after = structir.passes.DeadCodeElimination()(module)
+    assert after.script().count("cls.even(x, k)") == module.script().count("cls.even(x, k)")
+    assert after.script().count("cls.odd(x, k)") == module.script().count("cls.odd(x, k)")
