@@ -900,7 +900,7 @@ def elementwise():
         "greater_equal": np.greater_equal,
         "floor_divide": np.floor_divide,
         "floor_mod": np.remainder,
-        "mod": np.remainder,
+        "mod": np.fmod,
     }
     pairs = (((), ()), ((3, 1), (1, 4)), ((2, 3), (3,)), ((0, 1), (1, 2)), ((1,), (5, 1, 3)))
     for (op, function), (a, b), dtype in itertools.product(

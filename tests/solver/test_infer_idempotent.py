@@ -79,7 +79,11 @@ def require_complete(module: IRModule, **options: object) -> None:
     except DiagnosticError:
         return  # what is impossible, or refused by `strict`, has no answer to complete
     check_well_formed(once)
-    twice = structir.infer(once, **options)  # type: ignore[arg-type]
+    try:
+        twice = structir.infer(once, **options)  # type: ignore[arg-type]
+    except DiagnosticError as error:
+        assert error.code == "E0410"  # it runs with sizes of 0 only, which the result states
+        return
     assert structural_equal(twice, once), f"{options}\n{once.script()}\n{twice.script()}"
 
 

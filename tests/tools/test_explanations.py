@@ -4,6 +4,7 @@
 """
 
 import ast
+import linecache
 import os
 import re
 import shutil
@@ -54,6 +55,7 @@ def registered_subclasses_are_removed() -> Iterator[None]:
 
 @every_entry
 def test_wrong_program_gives_the_message_of_its_code(entry: Explanation) -> None:
+    linecache.clearcache()  # other tests have files of the same name
     with pytest.raises((StructIRError, DiagnosticWarning)) as caught:
         run(entry.programs[0])
     message = f"{caught.value}\n"
