@@ -25,6 +25,8 @@ class ConstantValues:
 
     def bind(self, var: Var, value: Expr) -> None:
         """Records the value of a variable if it is a constant, or a tuple with constants."""
+        if type(value) is Call:
+            return
         resolved = self.resolve(value)
         if isinstance(resolved, Constant) or (
             isinstance(resolved, Tuple)
@@ -41,8 +43,10 @@ class ConstantValues:
 
     def in_call(self, call: Call) -> Call:
         """Returns a call of an op that checks constant indices, with constants for variables."""
+        if not self.values:
+            return call
         definition = call.op.definition if isinstance(call.op, Op) else None
-        if not self.values or not getattr(definition, "reads_indices", False):
+        if not getattr(definition, "reads_indices", False):
             return call
         args = tuple(map(self._constant, call.args))
         same = all(a is b for a, b in zip(args, call.args, strict=True))

@@ -172,7 +172,11 @@ def _call_of_op(context: Context, node: ast.Call, op: Op) -> Any:
             if type(item) is ast.Starred:
                 args += display(context, [item])
                 continue
-            with context.expecting_sizes(index < len(of_sizes) and of_sizes[index]):
+            expects = index < len(of_sizes) and of_sizes[index]
+            if expects is context.expects_sizes:
+                args.append(argument(context, item))
+                continue
+            with context.expecting_sizes(expects):
                 args.append(argument(context, item))
         args = adapt_constants(args, node.args)
         for keyword in node.keywords:
@@ -372,8 +376,10 @@ def _const(context: Context, node: ast.Call) -> Constant:
 def adapt_constants(args: list[Any], nodes: list[ast.expr]) -> list[Any]:
     """Gives `R.const(3)`, an integer without a dtype, the dtype of another operand of integers."""
     weak = [k for k, node in enumerate(nodes) if _is_untyped(node) and _is_integer(args[k])]
+    if not weak:
+        return args
     others = [a.struct_info.dtype for a in args if isinstance(a, Expr) and _is_integer(a)]
-    if not weak or len(others) == len(weak):
+    if len(others) == len(weak):
         return args
     strong = [arg for k, arg in enumerate(args) if k not in weak]
     dtype = next(a.struct_info.dtype for a in strong if isinstance(a, Expr) and _is_integer(a))
@@ -383,8 +389,8 @@ def adapt_constants(args: list[Any], nodes: list[ast.expr]) -> list[Any]:
 
 
 def _is_untyped(node: ast.expr) -> bool:
-    is_call = isinstance(node, ast.Call) and path_of(node.func) == f"R.{CONST}"
-    return is_call and len(node.args) == 1 and not node.keywords  # type: ignore[attr-defined]
+    has_one = isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords
+    return has_one and path_of(node.func) == f"R.{CONST}"  # type: ignore[attr-defined]
 
 
 def _is_integer(value: Any) -> bool:

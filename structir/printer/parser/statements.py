@@ -49,6 +49,7 @@ from structir.printer.parser.unrolling import alias_of, assign, iterations
 from structir.printer.parser.values import argument, operand, path_of, unsupported, value_of
 from structir.printer.syntax import DATAFLOW, FUNC_ATTR, MATCH_CAST, OUTPUT, REQUIRE
 
+CAST = f"R.{MATCH_CAST}"
 NULL_VALUE = "R.null_value"  # TVM passes it for an argument that is left out
 FUNC_RET_VALUE = "func_ret_value"  # `R.func_ret_value(y)` is `return y` in TVM
 HINTS: dict[type[ast.AST], str] = {
@@ -149,7 +150,8 @@ def bind(
     if isinstance(value, ast.Name) and context.names_module(value):
         context.module.aliases.add(name)
         return None
-    if isinstance(value, ast.Call) and path_of(value.func) == NULL_VALUE:
+    path = path_of(value.func) if isinstance(value, ast.Call) else None
+    if path == NULL_VALUE:
         context.define(name, None)  # an argument that is left out
         return None
     alias = alias_of(context, value) if annotation is None else None
@@ -160,7 +162,7 @@ def bind(
     if declared is not None and annotation is not None:
         message, hint = f"`{name}` is annotated twice", f"remove one: `{name} = ...`"
         raise context.error(target, message, hint, "E0102")
-    if isinstance(value, ast.Call) and path_of(value.func) == f"R.{MATCH_CAST}":
+    if isinstance(value, ast.Call) and path == CAST:
         var = match_cast(context, value, name, target, annotation or declared)
     else:
         expr = context.expr(value_of(context, value), value)
@@ -194,8 +196,10 @@ def bound(
     declared: StructInfo | None = None,
 ) -> Var:
     """Binds a value to a new variable; strict parsing checks undecided annotations at run time."""
+    if annotation is None:
+        return context.emit(value, name, node, declared=declared)
     value = _typed(value, annotation)
-    if annotation is not None and context.strict and annotation != OBJECT:
+    if context.strict and annotation != OBJECT:
         inferred = deduce(value)
         check = base_check(annotation, inferred)
         if check not in (PASS, FAIL_L0):
@@ -205,7 +209,7 @@ def bound(
     return context.emit(value, name, node, annotation, declared)
 
 
-def _typed(value: Expr, annotation: StructInfo | None) -> Expr:
+def _typed(value: Expr, annotation: StructInfo) -> Expr:
     """Returns a number in the dtype of its annotation: `d: R.Prim("float64") = 1.5`."""
     if not isinstance(value, PrimValue) or not isinstance(annotation, PrimStructInfo):
         return value
