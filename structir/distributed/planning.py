@@ -12,6 +12,7 @@ import attrs
 
 from structir.analysis.variables import symbols_in
 from structir.distributed.constant_lifting import lift_constants
+from structir.distributed.distinct_names import with_distinct_names
 from structir.distributed.plan import Piece, Plan, PlanTensor, Shard
 from structir.distributed.reductions import Reduction, find_reduction
 from structir.errors import Diagnostic, StructInfoError, StructIRError
@@ -19,6 +20,7 @@ from structir.ir.bodies import bindings_of
 from structir.ir.dims import Sym
 from structir.ir.expr import Call, Expr, Function, Var
 from structir.ir.module import IRModule
+from structir.ir.node import replace
 from structir.ir.struct_info import FuncStructInfo
 from structir.passes.inline_functions import inline_calls
 from structir.passes.lambda_lift import lambda_lift
@@ -50,18 +52,24 @@ def plan(
     the bytes that one shard receives and returns; the plan may then have more shards than workers.
     Raises StructIRError where no such plan exists.
     """
-    function = (
-        program if isinstance(program, Function) else inline_all_calls(program).functions.get(name)
-    )
-    if not isinstance(function, Function):
-        raise StructIRError(f"no function `{name}` in the program", code="E0909")
+    module = program if isinstance(program, IRModule) else IRModule({name: program})
+    function = prepared(module, name).functions[name]
+    assert isinstance(function, Function)
     planner = make_planner(function, dict(sizes or {}), name, reduce)
     return planner.cheapest(workers, max_bytes) if grid is None else planner.plan(tuple(grid))
 
 
-def inline_all_calls(module: IRModule) -> IRModule:
-    """Inlines the calls of functions and closures, so that their operands are sharded too."""
-    return inline_calls(lambda_lift(module))
+def prepared(module: IRModule, name: str) -> IRModule:
+    """Inlines the calls of functions and closures, so that their operands are sharded too, and
+    names the dims and parameters of a function apart.
+
+    Raises StructIRError if there is no such function.
+    """
+    module = inline_calls(lambda_lift(module))
+    function = module.functions.get(name)
+    if not isinstance(function, Function):
+        raise StructIRError(f"no function `{name}` in the program", code="E0909")
+    return replace(module, functions={**module.functions, name: with_distinct_names(function)})
 
 
 def make_planner(function: Function, sizes: dict[str, int], name: str, pieces: int = 1) -> Planner:

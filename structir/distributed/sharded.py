@@ -20,8 +20,8 @@ from structir.distributed.assembly import (
 )
 from structir.distributed.constant_lifting import lift_constants
 from structir.distributed.plan import Plan
-from structir.distributed.planning import inline_all_calls
 from structir.distributed.planning import plan as make_plan
+from structir.distributed.planning import prepared
 from structir.distributed.worker import (
     ShardProgram,
     WorkerState,
@@ -30,12 +30,12 @@ from structir.distributed.worker import (
     run_task,
     worker_state,
 )
-from structir.errors import StructIRError
-from structir.interpret.argument_checks import as_value, described
-from structir.ir.dims import Dim, as_sym
+from structir.interpret.argument_checks import as_value, match
+from structir.interpret.scope import Activation, ForeignTensor
+from structir.ir.dims import Sym
 from structir.ir.expr import Function, GlobalVar
 from structir.ir.module import IRModule
-from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+from structir.ir.struct_info import StructInfo, TupleStructInfo
 from structir.lazy import lazy_module
 from structir.projections.boxes import Bounds
 
@@ -55,11 +55,8 @@ def shard(
     max_bytes: int | None = None,
 ) -> Sharded:
     """Returns a function of a module that runs in shards when called; options as in `plan`."""
-    function = module.functions.get(name)
-    if not isinstance(function, Function):
-        raise StructIRError(f"no function `{name}` in the program", code="E0909")
     options = {"grid": grid, "workers": workers, "reduce": reduce, "max_bytes": max_bytes}
-    return Sharded(inline_all_calls(module), name, options)
+    return Sharded(prepared(module, name), name, options)
 
 
 @attrs.frozen(eq=False)
@@ -91,7 +88,7 @@ class Sharded:
         """Returns the plan for the shapes of these arguments: NumPy arrays, Dask arrays, or objects
         with `shape` and `dtype`."""
         args = self.arguments(args, names)
-        sizes = infer_sizes(self.function, args)
+        sizes = infer_sizes(self.name, self.function, args)
         key = tuple(sorted(sizes.items()))
         if key not in self.plans:
             self.plans[key] = make_plan(self.module, sizes=sizes, name=self.name, **self.options)
@@ -176,41 +173,27 @@ def _named(name: str, info: StructInfo, value: Value) -> Iterator[tuple[str, Val
         yield from _named(f"{name}[{k}]", field, each)
 
 
-def infer_sizes(function: Function, args: Sequence[Value]) -> dict[str, int]:
-    """Infers the symbolic sizes from arguments; raises StructIRError where they do not match."""
-    check_call("the function", function.params, args)
-    sizes: dict[str, int] = {}
-    for param, value in zip(function.params, args, strict=True):
-        _match(param.name, param.struct_info, value, sizes)
-    return sizes
+@attrs.frozen(eq=False)
+class _Described(ForeignTensor):
+    """The shape and the dtype of an argument, which may be a Dask array."""
+
+    shape: tuple[int, ...]
+    dtype: Any
 
 
-def _match(name: str, info: StructInfo, value: Value, sizes: dict[str, int]) -> None:
-    if isinstance(info, TupleStructInfo):
-        if not isinstance(value, tuple) or len(value) != len(info.fields):
-            expected = f"a tuple of {len(info.fields)}"
-            raise StructIRError(
-                f"{name}: expected {expected}, found {described(value)}", code="E0908"
-            )
-        for k, (field, each) in enumerate(zip(info.fields, value, strict=True)):
-            _match(f"{name}[{k}]", field, each, sizes)
-    if not isinstance(info, TensorStructInfo):
-        return
-    if not hasattr(value, "shape"):
-        raise StructIRError(f"{name}: expected {info}, found {described(value)}", code="E0908")
-    shape, dims = tuple(value.shape), info.dims
-    if info.dtype is not None and np.dtype(value.dtype).name != info.dtype:
-        raise StructIRError(
-            f"{name}: expected dtype {info.dtype}, found {value.dtype}", code="E0908"
-        )
-    if not isinstance(dims, tuple) or len(shape) != len(dims):
-        raise StructIRError(f"{name}: expected {info}, found shape {shape}", code="E0908")
-    for axis, (dim, size) in enumerate(zip(dims, shape, strict=True)):
-        _match_size(f"axis {axis} of {name}", dim, int(size), sizes)
+def _described(value: Value) -> Value:
+    if isinstance(value, tuple):
+        return tuple(map(_described, value))
+    if isinstance(value, np.ndarray) or not hasattr(value, "shape") or not hasattr(value, "dtype"):
+        return value
+    return _Described(tuple(map(int, value.shape)), np.dtype(value.dtype))
 
 
-def _match_size(axis: str, dim: Dim, size: int, sizes: dict[str, int]) -> None:
-    symbol = as_sym(dim)
-    expected = sizes.setdefault(symbol.name, size) if symbol is not None else dim
-    if isinstance(expected, int) and expected != size:
-        raise StructIRError(f"{axis}: expected size {expected}, found {size}", code="E0908")
+def infer_sizes(name: str, function: Function, args: Sequence[Value]) -> dict[str, int]:
+    """Infers the symbolic sizes from arguments; raises ShapeMismatchError where they do not
+    match."""
+    check_call(name, function.params, args)
+    scope = Activation({}, {})
+    pairs = zip(function.params, args, strict=True)
+    match([(p.struct_info, _described(v), f"{name}: parameter {p.name}") for p, v in pairs], scope)
+    return {symbol.name: size for symbol, size in scope.sizes.items() if isinstance(symbol, Sym)}

@@ -17,6 +17,7 @@ import structir
 from structir.analysis import check_well_formed
 from structir.analysis.axes import tensor
 from structir.build import BlockBuilder
+from structir.distributed import shard
 from structir.errors import StructIRError
 from structir.ir import Call, Function, IRModule, Kernel, Tuple, TupleGetItem, Var
 from structir.ir.axes import Labelled, RowVar
@@ -189,6 +190,12 @@ def bound_parameter(sample: Sample) -> Any:
     return structir.passes.BindParams(values={"x": np.zeros((*shape, 4), "float32")})(module)
 
 
+def sharded_arguments(sample: Sample) -> Any:
+    x = Var("x", tensor((*sample.dims, sample.size() + sample.dims[2], 3), "float32"))
+    shape = [sample.random.randint(1, 2) for _ in range(4)]
+    return shard(exponential(x), workers=2)(np.zeros((*shape, 3), "float32"))
+
+
 ERRORS: Sequence[Callable[[Sample], Any]] = [
     operands,
     cast,
@@ -204,6 +211,7 @@ ERRORS: Sequence[Callable[[Sample], Any]] = [
     cast_at_run_time,
     kernel_call,
     bound_parameter,
+    sharded_arguments,
 ]
 
 

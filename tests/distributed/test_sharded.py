@@ -4,9 +4,12 @@ import numpy as np
 import pytest
 
 import structir
-from structir.distributed import shard
+from structir.distributed import plan, shard
 from structir.errors import StructIRError
 from structir.ir import BlockBuilder, Call, Constant, Var, find_op
+from structir.ir.dims import sym
+from structir.ir.struct_info import TensorStructInfo
+from structir.script import R
 
 RNG = np.random.default_rng(5)
 
@@ -250,7 +253,7 @@ def test_invalid_arguments() -> None:
     sharded = shard(structir.parse(ROWS), workers=2)
     with pytest.raises(StructIRError, match="expected 2 arguments, found 1"):
         sharded(floats(4, 5))
-    with pytest.raises(StructIRError, match="axis 0 of g: expected size 5, found 6"):
+    with pytest.raises(StructIRError, match="parameter g: axis 0: expected m = 5, found 6"):
         sharded(floats(4, 5), floats(6))
     with pytest.raises(StructIRError, match="x: expected dtype float32, found float64"):
         sharded(floats(4, 5).astype("float64"), floats(5))
@@ -271,3 +274,35 @@ def main(x: R.Tensor((8,), "float32")):
     ) as caught:
         sharded(floats(8))
     assert "nowhere" in str(caught.value)
+
+
+@pytest.mark.parametrize("columns", [5, 8])
+def test_sizes_that_follow_from_others_are_checked(columns: int) -> None:
+    text = """
+@R.function
+def main(x: R.Tensor(("n", "2*n"), "float32")):
+    return R.exp(x)
+"""
+    expected = rf"axis 1: expected 2 \* n = 6 \(n = 3\), found {columns}"
+    with pytest.raises(StructIRError, match=expected):
+        shard(structir.parse(text), workers=2)(floats(3, columns))
+
+
+def test_dims_and_parameters_of_one_name_are_different() -> None:
+    rows, columns = sym("n"), sym("n")
+    first, second = (
+        Var("x", TensorStructInfo(dims, "float32")) for dims in ((rows, columns), (columns, 3))
+    )
+    builder = BlockBuilder()
+    with builder.function("main", [first, second]):
+        builder.emit_func_output(builder.emit(R.exp(builder.emit(R.matmul(first, second)))))
+    module = builder.get()
+    x, y = floats(8, 5), floats(5, 3)
+    sharded = shard(module, grid=(2, 1))
+    np.testing.assert_array_equal(sharded(x, y), structir.compile(module)["main"](x, y))
+    planned = plan(module, grid=(2, 1), sizes={"n": 8, "n_1": 5})
+    assert [shard.inputs for shard in planned.shards] == [
+        s.inputs for s in sharded.plan(x, y).shards
+    ]
+    with pytest.raises(StructIRError, match="parameter x_1: axis 0: expected n_1 = 5, found 6"):
+        sharded(x, floats(6, 3))
