@@ -35,9 +35,10 @@ def conditions_of(binding: Binding) -> tuple[Dim, ...]:
         return ()
     info, dims = binding.struct_info, binding.value.dims
     ones = isinstance(info, ShapeStructInfo) and info.dims == (1,) * len(dims)
-    return tuple(dims) if ones and all(map(_is_condition, dims)) else ()
+    return tuple(dims) if ones and all(map(is_condition, dims)) else ()
 
 
-def _is_condition(dim: Dim) -> bool:
+def is_condition(dim: Dim) -> bool:
+    """Returns whether a size is a comparison of sizes, 0 or 1."""
     atom = as_atom(dim)
     return type(atom) is Opaque and atom.fn in COMPARISONS

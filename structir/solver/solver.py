@@ -190,6 +190,11 @@ class ConstraintSolver:
         row = self.store.row(self.row(value))
         return [None if type(e) is RowVar else labels.label_of(self.store, e) for e in row]  # type: ignore[arg-type]
 
+    def axis_identities(self, value: Value) -> list[object]:
+        """Returns for each axis what it has in common with the axes unified with it."""
+        row = self.store.row(self.row(value))
+        return [None if type(e) is RowVar else labels.identity_of(self.store, e) for e in row]  # type: ignore[arg-type]
+
     def solve(self) -> None:
         """Searches after propagation: rank cases, linear systems and disjunctions."""
         until = self.store.steps + MAX_STEPS
@@ -284,6 +289,7 @@ def replay(
     """Returns a new solver with these assertions. Raises Conflict if they are unsatisfiable."""
     new = ConstraintSolver(solver.store.least)
     new.store.preference = solver.store.preference
+    new.store.labelled = solver.store.labelled
     new.store.may_be_ragged = solver.store.may_be_ragged
     for assertion in assertions:
         new.assert_(assertion)

@@ -261,3 +261,23 @@ class Module:
     after = structir.passes.DeadCodeElimination()(module)
     assert after.script().count("cls.even(x, k)") == module.script().count("cls.even(x, k)")
     assert after.script().count("cls.odd(x, k)") == module.script().count("cls.odd(x, k)")
+
+
+@pytest.mark.parametrize("sizes", [(4, 3, 1), (4, 3, 3), (4, 3, 2)])
+def test_decompose_keeps_the_sizes_that_an_op_assumes_to_be_equal(
+    sizes: tuple[int, int, int],
+) -> None:
+    module = structir.parse("""
+@R.function
+def main(x: R.Tensor(("n", "k"), "float32"), w: R.Tensor(("m",), "float32")):
+    return R.nn.rms_norm(x, w, axes=[1])
+""")
+    rows, columns, weights = sizes
+    arguments = np.ones((rows, columns), "float32"), np.ones(weights, "float32")
+    decomposed = structir.passes.Decompose()(module)
+    if columns == weights:
+        structir.interpret(decomposed, "main", *arguments)
+        return
+    for program in (module, decomposed):
+        with pytest.raises(StructIRError, match="k"):
+            structir.interpret(program, "main", *arguments)

@@ -214,6 +214,14 @@ class Divides(Constraint):
 
 
 @attrs.frozen(eq=False)
+class AxisVariable(Constraint):
+    """A variable represents an axis; its size, which other constraints give, may be 0."""
+
+    axis: Dim
+    kinds: ClassVar[dict[str, str]] = {"axis": "dim"}
+
+
+@attrs.frozen(eq=False)
 class Label(Constraint):
     """An axis has a label; its size is a separate variable."""
 

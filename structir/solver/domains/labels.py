@@ -7,7 +7,7 @@ variable of its own, which represents the axis.
 from __future__ import annotations
 
 from structir.ir.polynomial import Dim, Sym
-from structir.solver.constraints.constraint import Label
+from structir.solver.constraints.constraint import AxisVariable, Label
 from structir.solver.domains.reasons import Reason
 from structir.solver.domains.terms import symbol_of
 from structir.solver.propagation.store import ConstraintStore, rule
@@ -17,6 +17,11 @@ def label_of(store: ConstraintStore, axis: Dim) -> str | None:
     """Returns the label of an axis, or None."""
     root = _root(store, axis, [])
     return root if isinstance(root, str) else None
+
+
+def identity_of(store: ConstraintStore, axis: Dim) -> Sym | str | None:
+    """Returns what unified axes have in common, a symbol or a label; None for a composite size."""
+    return _root(store, axis, [])
 
 
 def _root(store: ConstraintStore, axis: Dim, reasons: list[Reason]) -> Sym | str | None:
@@ -39,6 +44,15 @@ def unify_labels(store: ConstraintStore, lhs: Dim, rhs: Dim) -> None:
     child, parent = (other_root, root) if isinstance(root, str) else (root, other_root)
     store.set(store.label_reasons, child, (store.reason(), *reasons))
     store.set(store.labels, child, parent)
+
+
+@rule(AxisVariable)
+def _(store: ConstraintStore, constraint: AxisVariable) -> bool:
+    symbol = symbol_of(constraint.axis)
+    if symbol is not None and symbol not in store.dims and symbol not in store.lows:
+        store.set(store.lows, symbol, 0)
+        store.set(store.bound_reasons, ("low", symbol), store.reason())
+    return True
 
 
 @rule(Label)

@@ -8,7 +8,7 @@ from structir.analysis.axes import axes_of, tensor
 from structir.ir.axes import AnySize, Axes, Labelled, Ragged, size_in
 from structir.ir.polynomial import Poly
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
-from structir.solver.constraints.constraint import Constraint, DimEq, Label
+from structir.solver.constraints.constraint import AxisVariable, Constraint, DimEq, Label
 from structir.solver.domains.terms import (
     RAGGED,
     RAGGED_SYMS,
@@ -44,7 +44,7 @@ def as_labelled_row(axes: Axes) -> tuple[Row, list[Constraint]]:
         variable = element if type(element) is RowVar else fresh()
         row.append(variable)
         if variable is not element:
-            constraints.append(DimEq(variable, element))  # type: ignore[arg-type]
+            constraints += [AxisVariable(variable), DimEq(variable, element)]  # type: ignore[arg-type]
         if type(axis) is Labelled:
             constraints.append(Label(variable, axis.label))  # type: ignore[arg-type]
     return tuple(row), constraints

@@ -16,7 +16,7 @@ from structir.analysis.axes import axes_of
 from structir.analysis.constant_values import ConstantValues
 from structir.errors import Diagnostic, Span, warn
 from structir.ir import dims
-from structir.ir.axes import AnySize, Labelled, rows_in, size_in
+from structir.ir.axes import rows_in, size_in
 from structir.ir.expr import (
     Call,
     Constant,
@@ -50,7 +50,7 @@ from structir.solver.constraints.constraint import DimEq
 from structir.solver.constraints.scheme import Scheme
 from structir.solver.constraints.signature import read_signature
 from structir.solver.domains.reasons import Conflict, Origin
-from structir.solver.domains.terms import Row, RowVar, row_vars, symbol_of, variables
+from structir.solver.domains.terms import Row, RowVar, row_vars, variables
 from structir.solver.program.axis_conversion import as_labelled_row, as_row
 from structir.solver.program.function_calls import NO_BODIES, FunctionCalls
 from structir.solver.program.generalisation import generalise, type_scheme
@@ -59,9 +59,12 @@ from structir.solver.program.op_uses import OpUse, operand_at
 from structir.solver.program.rank_cases import greatest_rank, possible_ranks, rank_case_schemes
 from structir.solver.program.value_trees import (
     Tree,
+    aligned,
     common_row,
     has_all_sizes,
     leaves,
+    open_sizes,
+    operands_of,
     pairs,
     refine_info,
     tensors,
@@ -82,6 +85,7 @@ class ConstraintGenerator:
         functions: Mapping[str, Scheme],
         least: int = 1,
         bodies: Mapping[str, Function] = NO_BODIES,
+        labelled: bool = False,
     ) -> None:
         self.functions = functions
         self.calls = FunctionCalls(self, bodies)
@@ -90,9 +94,11 @@ class ConstraintGenerator:
         self.trees: dict[Var, Tree] = {}
         self.shapes: dict[Var, Row] = {}  # rows of shape variables
         self.infos: dict[Var, StructInfo] = {}  # StructInfos of variables inside branches
+        self.narrows_branches = False  # whether a branch determines a dim of the function
         self.results: Tree = None
         self.params: list[Value] = []
-        self.labelled = False  # whether an axis has a label
+        # whether an axis of the program has a label: then axes are unified, besides their sizes
+        self.labelled = self.solver.store.labelled = labelled
         self.pending: list[OpUse] = []
         self.undecided: set[str] = set()  # values that defaulting left open
         self.order = 0
@@ -102,10 +108,6 @@ class ConstraintGenerator:
 
     def visit(self, function: Function) -> None:
         """Adds the constraints of a function."""
-        infos = [param.struct_info for param in function.params]
-        infos += [b.var.struct_info for b in function.bindings()]
-        axes = [axis for info in infos for part in tensors(info) for axis in part.axes or ()]
-        self.labelled = any(type(axis) is Labelled for axis in axes)
         for param in function.params:
             origin = self._origin(param.name, "parameter", f"parameter `{param.name}`", param.span)
             self._prefer(param.struct_info, PARAMETER)
@@ -130,15 +132,13 @@ class ConstraintGenerator:
         the axis could be a size such as `d + 2`, which no parameter binds.
         """
         values = [pair for p in params for pair in pairs(self.trees[p], p.struct_info)]
-        open_sizes = [
-            size for v, info in values for size in _open_sizes(self.solver.shape(v), info)
-        ]
-        if not open_sizes:
+        composite = [size for v, info in values for size in open_sizes(self.solver.shape(v), info)]
+        if not composite:
             return
         # dims that the signature already binds, or one of them would be solved for
         self.solver.prefer_open([value for value, info in values if not rows_in(info.axes or ())])
         origin = self._origin("parameters", "parameter", "the parameters", None)
-        for size in dict.fromkeys(open_sizes):
+        for size in dict.fromkeys(composite):
             variable = fresh()
             self.solver.prefer(variables(variable), PARAMETER)
             self.solver.add(DimEq(variable, size), origin)
@@ -249,9 +249,12 @@ class ConstraintGenerator:
             case Call(op=GlobalVar() | Var() as op) if self.calls.callee(op) is not None:
                 return self.calls.visit(var, value, origin)
             case Call(op=Var(struct_info=FuncStructInfo() as info)) if info.params is not None:
-                return self.apply_scheme(var, value, value.args, type_scheme(info), origin)
+                scheme = type_scheme(info, self.labelled)
+                return self.apply_scheme(var, value, value.args, scheme, origin)
             case Call(op=GlobalVar(struct_info=KernelStructInfo() as kernel)):
-                tree = self.apply_scheme(var, value, value.args, kernel_scheme(kernel), origin)
+                tree = self.apply_scheme(
+                    var, value, value.args, kernel_scheme(kernel, self.labelled), origin
+                )
                 self.annotate(tree, value.struct_info or OBJECT, origin)  # its declared result
                 return tree
             case Var() | Tuple() | TupleGetItem() | Constant():
@@ -285,12 +288,12 @@ class ConstraintGenerator:
     def assert_shape(self, value: Value, info: TensorStructInfo, origin: Origin) -> None:
         """Asserts that a value has the axes of this StructInfo."""
         axes = info.axes or info.dims
-        for constraint in non_negative(axes):
-            self.solver.add(constraint, origin)
-        if not self.labelled or type(axes) is not tuple:
-            self.solver.assert_shape(value, self.row_of(info), origin)
-            return
-        row, constraints = as_labelled_row(axes)
+        constraints = [*non_negative(axes)]
+        if self.labelled and type(axes) is tuple:
+            row, of_axes = as_labelled_row(axes)
+            constraints += of_axes
+        else:
+            row = self.row_of(info)
         for constraint in constraints:
             self.solver.add(constraint, origin)
         self.solver.assert_shape(value, row, origin)
@@ -430,7 +433,7 @@ class ConstraintGenerator:
         self, var: Var, call: Call, args: Sequence[Expr], scheme: Scheme, origin: Origin
     ) -> Tree:
         """Adds a call that a scheme describes completely."""
-        operands = [v for arg in args for v in leaves(self.tree_of(arg))]
+        operands = list(operands_of(call.op, [self.tree_of(arg) for arg in args]))
         results = values_of(var.name, call.struct_info)
         result_values = list(leaves(results))
         if len(operands) != len(scheme.operands) or len(result_values) != len(scheme.results):
@@ -443,35 +446,36 @@ class ConstraintGenerator:
     def _if(self, var: Var, conditional: If, origin: Origin) -> Tree:
         """Solves each branch separately, and joins the shapes of their results."""
         ends = [self._branch(b) for b in (conditional.true_branch, conditional.false_branch)]
-        reachable = [shapes for shapes in ends if shapes is not None]
+        reachable = [end for end in ends if end is not None]
         if not reachable:
             self.solver.store.begin(origin)
             raise self.solver.store.conflict("both branches are unsatisfiable", "E0409")
         results = values_of(var.name, conditional.struct_info)
-        columns = (
-            list(zip(*reachable, strict=True)) if len({len(r) for r in reachable}) == 1 else []
-        )
-        for leaf, sides in zip(leaves(results), columns, strict=False):
-            shapes = [shape for _, shape in sides]
-            if len({value for value, _ in sides}) == 1 < len(sides):  # both return an outer value
-                shapes = [self.solver.shape(sides[0][0])]
+        for leaf, *sides in aligned(results, *[tree for tree, _ in reachable]):
+            shapes = [shapes[side] for side, (_, shapes) in zip(sides, reachable, strict=True)]
+            if len(set(sides)) == 1 < len(sides):  # both return an outer value
+                shapes = [self.solver.shape(sides[0])]
             row = shapes[0] if len(shapes) == 1 else common_row(self.solver, shapes[0], shapes[1])
             self.solver.assert_shape(leaf, row, origin)
         return results
 
-    def _branch(self, body: SeqExpr) -> list[tuple[Value, Row]] | None:
-        """Returns the result values of a branch with their shapes; None if it is unreachable."""
+    def _branch(self, body: SeqExpr) -> tuple[Tree, dict[Value, Row]] | None:
+        """Returns the result of a branch and the shapes of its values; None if it is
+        unreachable."""
         mark, pending, count = self.solver.push(), self.pending, len(self.trees)
         store, self.pending = self.solver.store, []
         outer_least, store.least = store.least, 0  # facts of one branch are not checked on entry
         levels = self.solver.prefer_open(self.params)  # dims of the branch have a smaller scope
+        bound = set(store.dims)
         try:
             self.sequence(body)
             self.revisit()
             self.solver.solve()
+            self.narrows_branches |= any(s in store.preference for s in store.dims.keys() - bound)
             for var in list(self.trees)[count:]:
                 self.infos[var] = refine_info(self.solver, var.struct_info, self.trees[var])
-            return [(leaf, self.solver.shape(leaf)) for leaf in leaves(self.tree_of(body.body))]
+            tree = self.tree_of(body.body)
+            return tree, {leaf: self.solver.shape(leaf) for leaf in leaves(tree)}
         except Conflict as conflict:
             message = f"unreachable branch: {conflict.message}"
             warn(Diagnostic(message, body.span, severity="warning", code="E0409"))
@@ -480,16 +484,6 @@ class ConstraintGenerator:
             self.solver.pop(mark)
             self.pending, store.least = pending, outer_least
             store.preference |= levels
-
-
-def _open_sizes(shape: Row, info: TensorStructInfo) -> list[Any]:
-    """Returns the sizes of a parameter that are neither declared nor a single variable."""
-    declared = axes_of(info) or ()
-    is_open = [type(size_in(axis)) is AnySize for axis in declared]
-    if len(is_open) != len(shape):
-        is_open = [not declared] * len(shape)
-    pairs = zip(shape, is_open, strict=True)
-    return [s for s, open_ in pairs if open_ and type(s) is Poly and symbol_of(s) is None]
 
 
 MAX_ROUNDS = 8  # of revisits per call

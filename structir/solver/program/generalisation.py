@@ -8,11 +8,18 @@ from typing import Any
 from structir.analysis.axes import axes_of
 from structir.ir.axes import size_in
 from structir.ir.binding_dims import own_dims
-from structir.ir.polynomial import Dim, Poly
+from structir.ir.polynomial import Dim, Poly, Sym
 from structir.ir.struct_info import FuncStructInfo, TensorStructInfo
-from structir.solver.constraints.constraint import Constraint, Ge, RankLe, RowEq
+from structir.solver.constraints.constraint import (
+    AxisVariable,
+    Constraint,
+    DimEq,
+    Ge,
+    RankLe,
+    RowEq,
+)
 from structir.solver.constraints.scheme import Scheme
-from structir.solver.domains.terms import Row, RowVar, variables
+from structir.solver.domains.terms import Element, Row, RowVar, is_ragged, variables
 from structir.solver.program.axis_conversion import as_row
 from structir.solver.program.value_trees import tensors
 from structir.solver.propagation.arithmetic import fresh
@@ -23,7 +30,11 @@ def generalise(
     solver: ConstraintSolver, params: Sequence[Value], results: Sequence[Value]
 ) -> Scheme:
     """Returns the scheme of a solved function: its rows and residual constraints."""
-    shapes = [solver.shape(value) for value in (*params, *results)]
+    values = (*params, *results)
+    shapes = [solver.shape(value) for value in values]
+    equations: Sequence[Constraint] = ()
+    if solver.store.labelled:
+        shapes, equations = _by_axis(shapes, [solver.axis_identities(value) for value in values])
 
     def resolve_dim(dim: Dim) -> Dim:
         return solver.resolve((dim,))[0]  # type: ignore[return-value]
@@ -32,8 +43,31 @@ def generalise(
     return Scheme(
         tuple(shapes[: len(params)]),
         tuple(shapes[len(params) :]),
-        (*constraints, *_bounds(solver)),
+        (*equations, *constraints, *_bounds(solver)),
     )
+
+
+def _by_axis(
+    rows: Sequence[Row], identities: Sequence[Sequence[Any]]
+) -> tuple[list[Row], list[Constraint]]:
+    """Returns rows with a template variable for each axis, and the equations of their sizes.
+
+    A label belongs to an axis: axes of equal size share a variable only if they are unified.
+    """
+    named: dict[Any, Element] = {}
+    equations: list[Constraint] = []
+
+    def template(element: Element, identity: Any) -> Element:
+        if type(element) is RowVar or is_ragged(element):  # type: ignore[arg-type]
+            return element
+        known = named.get((identity, element)) if identity is not None else None
+        if known is None:
+            known = named[identity, element] = fresh()
+            equations.extend([AxisVariable(known), DimEq(known, element)])  # type: ignore[arg-type]
+        return known
+
+    pairs = zip(rows, identities, strict=True)
+    return [tuple(map(template, row, keys)) for row, keys in pairs], equations
 
 
 def _bounds(solver: ConstraintSolver) -> Iterator[Constraint]:
@@ -53,8 +87,9 @@ def _bounds(solver: ConstraintSolver) -> Iterator[Constraint]:
             yield RankLe((variable,), (1,) * high)
 
 
-def type_scheme(info: FuncStructInfo) -> Scheme:
-    """Returns the scheme of a function of which only the type is known.
+def type_scheme(info: FuncStructInfo, labelled: bool) -> Scheme:
+    """Returns the scheme of a function of which only the type is known; `labelled` states whether
+    axes of the program have labels.
 
     Its own dims are instantiated at each call; other dims belong to the program.
     """
@@ -65,7 +100,20 @@ def type_scheme(info: FuncStructInfo) -> Scheme:
     axes = [size_in(axis) for part in parts for axis in axes_of(part) or ()]
     named = {symbol for axis in axes if type(axis) is Poly for symbol in variables(axis)}
     count = len(params)
-    return Scheme(tuple(rows[:count]), tuple(rows[count:]), (), frozenset(named - own))
+    return scheme_of_type(rows, count, labelled, frozenset(named - own))
+
+
+def scheme_of_type(
+    rows: Sequence[Row], count: int, labelled: bool, shared: frozenset[Sym] = frozenset()
+) -> Scheme:
+    """Returns the scheme of a callee with these rows, of which `count` are parameters.
+
+    A declared type does not state which of its axes have one label.
+    """
+    equations: Sequence[Constraint] = ()
+    if labelled:
+        rows, equations = _by_axis(rows, [[None] * len(row) for row in rows])
+    return Scheme(tuple(rows[:count]), tuple(rows[count:]), tuple(equations), shared)
 
 
 def _row_of(info: TensorStructInfo, own: Collection[Any]) -> Row:

@@ -11,7 +11,7 @@ from structir.analysis.axes import axes_of
 from structir.analysis.variables import free_symbols_in, walk, walk_values
 from structir.analysis.well_formed import check_well_formed, well_formed
 from structir.errors import Diagnostic, StructInfoError, StructIRError
-from structir.ir.axes import is_anonymous, size_in
+from structir.ir.axes import Labelled, is_anonymous, size_in
 from structir.ir.binding_dims import bound_dims
 from structir.ir.display_names import display_name, one_message
 from structir.ir.expr import (
@@ -107,7 +107,8 @@ def _complete_twice(module: IRModule, refine: str | None, close: Close) -> IRMod
 def _complete_module(module: IRModule, refine: str | None, close: Close) -> tuple[IRModule, bool]:
     """Returns the completed module, and whether a second round may infer more.
 
-    It may if functions have new checks on entry, or parameters new defaults or ranks.
+    It may if functions have new checks on entry, or parameters new defaults or ranks, or sizes that
+    are more precise than those that a branch was solved with.
     """
     generators = generate_constraints(module, close=close)
     functions = dict(module.functions)
@@ -125,7 +126,9 @@ def _complete_module(module: IRModule, refine: str | None, close: Close) -> tupl
         pairs = zip(completed.params, module[name].params, strict=True)
         changed = [(new, previous) for new, previous in pairs if new is not previous]
         may_infer_more |= any(
-            close or _has_more_ranks(new.struct_info, previous.struct_info)
+            close
+            or generator.narrows_branches
+            or _has_more_ranks(new.struct_info, previous.struct_info)
             for new, previous in changed
         )
     return module.with_functions(functions), may_infer_more
@@ -183,8 +186,9 @@ def generate_constraints(
     schemes: dict[str, Scheme] = {}
     bodies: dict[str, Function] = {}
     calls = _call_graph(module)
+    labelled = any(_has_labels(module[name]) for name in calls)
     for name in _callees_first(calls):
-        generators[name] = generator = solve_function(module[name], schemes, bodies)
+        generators[name] = generator = solve_function(module[name], schemes, bodies, labelled)
         schemes[name] = generator.scheme()
         if generator.is_incomplete or _has_function_param(module[name]):
             bodies[name] = module[name]
@@ -268,25 +272,37 @@ def _has_declared_bound(solver: ConstraintSolver, symbol: Sym) -> bool:
 
 @one_message()
 def solve_function(
-    function: Function, schemes: Mapping[str, Scheme], bodies: Mapping[str, Function]
+    function: Function,
+    schemes: Mapping[str, Scheme],
+    bodies: Mapping[str, Function],
+    labelled: bool,
 ) -> ConstraintGenerator:
     """Generates and solves the constraints of one function.
 
-    `bodies` are the callees whose scheme does not describe them completely. Raises Unsatisfiable
-    with an explanation if the constraints conflict.
+    `bodies` are the callees whose scheme does not describe them completely; `labelled` states
+    whether axes of the program have labels. Raises Unsatisfiable with an explanation if the
+    constraints conflict.
     """
     least = 0 if _allows_zero_sizes(function) else 1
     try:
-        return _generate(function, ConstraintGenerator(schemes, least, bodies))
+        return _generate(function, ConstraintGenerator(schemes, least, bodies, labelled))
     except _FunctionUnsatisfiable as first:
         core = explain(first.generator.solver, first.conflict)
         try:
-            generator = _generate(function, ConstraintGenerator(schemes, 0, bodies))
+            generator = _generate(function, ConstraintGenerator(schemes, 0, bodies, labelled))
         except _FunctionUnsatisfiable:
             raise Unsatisfiable(core) from None
         if not _has_zero_sizes(function):
             raise Unsatisfiable(core, _zero_sizes(function, generator)) from None
         return generator
+
+
+def _has_labels(function: Function) -> bool:
+    """Returns whether an axis of a parameter or of a variable has a label."""
+    infos = [param.struct_info for param in function.params]
+    infos += [binding.var.struct_info for binding in function.bindings()]
+    axes = [axis for info in infos for part in tensors(info) for axis in part.axes or ()]
+    return any(type(axis) is Labelled for axis in axes)
 
 
 def _allows_zero_sizes(function: Function) -> bool:

@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any
 
 from structir.analysis.axes import axes_of, tensor
-from structir.analysis.deduction import result_info
+from structir.analysis.deduction import deduce, result_info
 from structir.analysis.substitution import Substitution
 from structir.errors import Diagnostic, DiagnosticError, StructInfoError
 from structir.ir.axes import AnySize, Axes, Labelled, is_anonymous, rows_in, size_in
@@ -247,7 +247,8 @@ class Rewriter:
                 ]
                 self.branches -= 1
                 cond = self._rewrite_expr(expr.cond)
-                return replace(expr, cond=cond, true_branch=branches[0], false_branch=branches[1])
+                rewritten_if = If(cond, branches[0], branches[1], None, expr.span)
+                return replace(rewritten_if, struct_info=deduce(rewritten_if))
             case Function():
                 return self._rewrite_closure(expr)
             case Var():
@@ -366,7 +367,7 @@ def _is_deduced(value: Expr) -> bool:
     """Returns whether a rewritten value has the StructInfo that its operands give."""
     if isinstance(value, Call):
         return isinstance(value.op, Op)
-    return isinstance(value, Var | TupleGetItem)
+    return isinstance(value, Var | TupleGetItem | If)
 
 
 def _with_any_sizes(info: TensorStructInfo, axes: Axes, expressed: tuple[Any, ...]) -> StructInfo:

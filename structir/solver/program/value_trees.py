@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
-from structir.analysis.axes import meet_tensors, tensor
-from structir.ir.axes import size_in
+from structir.analysis.axes import axes_of, meet_tensors, tensor
+from structir.ir.axes import AnySize, size_in
+from structir.ir.polynomial import Poly
 from structir.ir.struct_info import (
+    FuncStructInfo,
     PrimStructInfo,
     StructInfo,
     TensorStructInfo,
     TupleStructInfo,
 )
-from structir.solver.domains.terms import Element, Row, RowVar, row_vars
+from structir.solver.domains.terms import Element, Row, RowVar, row_vars, symbol_of
 from structir.solver.program.axis_conversion import as_axes
 from structir.solver.propagation.arithmetic import fresh
 from structir.solver.solver import ConstraintSolver, Value
@@ -28,6 +30,36 @@ def leaves(tree: Tree) -> Iterator[Value]:
     elif tree is not None:
         for part in tree:
             yield from leaves(part)
+
+
+def aligned(*trees: Tree) -> Iterator[tuple[Value, ...]]:
+    """Yields the values at the same position of every tree; other positions have none."""
+    if all([isinstance(tree, Value) for tree in trees]):
+        yield trees  # type: ignore[misc]
+    elif all([isinstance(tree, tuple) for tree in trees]):
+        for parts in zip(*trees, strict=False):
+            yield from aligned(*parts)
+
+
+def operands_of(callee: object, trees: Sequence[Tree]) -> Iterator[Value]:
+    """Yields the values of arguments; of a function, those that its parameters declare tensors."""
+    info = getattr(callee, "struct_info", None)
+    params = info.params if isinstance(info, FuncStructInfo) else None
+    if params is None or len(params) != len(trees):
+        yield from leaves(tuple(trees))
+        return
+    for param, tree in zip(params, trees, strict=True):
+        yield from [value for _, value in aligned(values_of("", param), tree)]
+
+
+def open_sizes(shape: Row, info: TensorStructInfo) -> list[Any]:
+    """Returns the sizes of a parameter that are neither declared nor a single variable."""
+    declared = axes_of(info) or ()
+    is_open = [type(size_in(axis)) is AnySize for axis in declared]
+    if len(is_open) != len(shape):
+        is_open = [not declared] * len(shape)
+    pairs = zip(shape, is_open, strict=True)
+    return [s for s, open_ in pairs if open_ and type(s) is Poly and symbol_of(s) is None]
 
 
 def tensors(info: StructInfo | None) -> Iterator[TensorStructInfo]:
@@ -84,17 +116,16 @@ def meet_infos(info: StructInfo, deduced: StructInfo | None) -> StructInfo:
     if not isinstance(info, TensorStructInfo) or not isinstance(deduced, TensorStructInfo):
         return info
     if type(info.dims) is tuple:
-        return _with_labels(info, info.dims, deduced)
+        return _with_labels(info, deduced)
     return meet_tensors(info, deduced) or info
 
 
-def _with_labels(
-    info: TensorStructInfo, dims: tuple[Any, ...], deduced: TensorStructInfo
-) -> StructInfo:
-    """Returns a tensor of plain sizes with the labels of axes of the same size."""
-    if deduced.axes is None or len(deduced.axes) != len(dims):
+def _with_labels(info: TensorStructInfo, deduced: TensorStructInfo) -> StructInfo:
+    """Returns a tensor of known sizes with the labels that only axes of the deduced one have."""
+    axes = axes_of(info) or ()
+    if deduced.axes is None or len(deduced.axes) != len(axes):
         return info
-    pairs = zip(dims, deduced.axes, strict=True)
+    pairs = zip(axes, deduced.axes, strict=True)
     return tensor(tuple([b if size_in(b) == a else a for a, b in pairs]), info.dtype)
 
 
