@@ -114,18 +114,19 @@ def pixel_shuffle(x: ScalarExpr, upscale_factor: int) -> ScalarExpr:
     return x
 
 
+REPEATS = "q == repeats, 0 <= repeats"
+
+
 def repeat_signature(call: CallView) -> ResolvedSignature:
     """Returns the signature with copies as the inner part of the axis."""
     rank = call.rank("x")
     if call["axis"] is None:
-        return ResolvedSignature("x[*s] -> y[flat(*s, q)]", "q == repeats")
+        return ResolvedSignature("x[*s] -> y[flat(*s, q)]", REPEATS)
     if rank is None:
         return ResolvedSignature("x[*s] -> y[*t]")
     axis, variables = call.axis("axis", rank), index_vars(rank)
     out = [f"flat({i}, q)" if k == axis else i for k, i in enumerate(variables)]
-    return ResolvedSignature(
-        f"{access_text('x', variables)} -> {access_text('y', out)}", "q == repeats"
-    )
+    return ResolvedSignature(f"{access_text('x', variables)} -> {access_text('y', out)}", REPEATS)
 
 
 @op(repeat_signature)
@@ -145,7 +146,7 @@ def tile_signature(call: CallView) -> ResolvedSignature:
     out = [
         f"q{k}" if k < extra else f"flat(q{k}, {variables[k - extra]})" for k in range(len(counts))
     ]
-    checks = [f"q{k} == counts[{k}]" for k in range(len(counts))]
+    checks = [f"q{k} == counts[{k}], 0 <= counts[{k}]" for k in range(len(counts))]
     signature = f"{access_text('x', variables)} -> {access_text('y', out)}"
     return ResolvedSignature(signature, where_text(checks), "", {"counts": counts})
 
