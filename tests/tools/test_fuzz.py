@@ -1,5 +1,6 @@
 """Tests of the fuzzer: some of its programs, and the handling of failures."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from structir.tools.comparison import Disagreement, require_agreement
 from structir.tools.fuzzing import failure, failures, random_program, replay, signature_of
 from structir.tools.reduction import size_of
 
+ROOT = Path(__file__).parents[2]
 CHEAP = ["text", "deduction", "solver", "passes"]  # the others compile kernels
 
 
@@ -169,3 +171,9 @@ def test_generation_errors_are_failures(monkeypatch: pytest.MonkeyPatch, tmp_pat
     (file,) = tmp_path.iterdir()
     assert file.name == "generate-7.txt"
     assert "ZeroDivisionError: 7" in file.read_text()
+
+
+def test_every_check_is_documented() -> None:
+    text = (ROOT / "docs" / "testing.md").read_text()
+    rows = set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE))
+    assert rows >= set(CHECKS)
