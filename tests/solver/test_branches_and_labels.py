@@ -176,3 +176,17 @@ class Module:
     def main(y: R.Tensor(("k:rows",), "float32")):
         return Module.tail(R.const([1.0, 2.0], "float32"), y)
 """)
+
+
+def test_axes_of_a_branch_keep_their_labels_where_sizes_become_equal() -> None:
+    script = require_idempotent("""
+@R.function
+def main(x: R.Tensor(("n:rows", "m:columns"), "float32"), y: R.Tensor(("n", "k"), "float32")):
+    if R.const(False, "bool"):
+        z = x
+    else:
+        z = x
+    w = R.match_cast(y, R.Tensor((m, k), "float32"))
+    return z
+""")
+    assert '-> R.Tensor(("n:rows", "n:columns")' in script

@@ -288,14 +288,17 @@ class ConstraintGenerator:
     def assert_shape(self, value: Value, info: TensorStructInfo, origin: Origin) -> None:
         """Asserts that a value has the axes of this StructInfo."""
         axes = info.axes or info.dims
-        constraints = [*non_negative(axes)]
-        if self.labelled and type(axes) is tuple:
-            row, of_axes = as_labelled_row(axes)
-            constraints += of_axes
-        else:
-            row = self.row_of(info)
-        for constraint in constraints:
+        for constraint in non_negative(axes):
             self.solver.add(constraint, origin)
+        named = self.labelled and type(axes) is tuple
+        self._assert_row(value, axes if named else self.row_of(info), origin)  # type: ignore[arg-type]
+
+    def _assert_row(self, value: Value, row: Row, origin: Origin) -> None:
+        """Asserts the sizes of a value, and the labels among its axes."""
+        if self.labelled:
+            row, constraints = as_labelled_row(row)
+            for constraint in constraints:
+                self.solver.add(constraint, origin)
         self.solver.assert_shape(value, row, origin)
 
     def row_of(self, info: TensorStructInfo) -> Row:
@@ -452,11 +455,12 @@ class ConstraintGenerator:
             raise self.solver.store.conflict("both branches are unsatisfiable", "E0409")
         results = values_of(var.name, conditional.struct_info)
         for leaf, *sides in aligned(results, *[tree for tree, _ in reachable]):
-            shapes = [shapes[side] for side, (_, shapes) in zip(sides, reachable, strict=True)]
             if len(set(sides)) == 1 < len(sides):  # both return an outer value
-                shapes = [self.solver.shape(sides[0])]
+                self.solver.assert_shape(leaf, self.solver.row(sides[0]), origin)
+                continue
+            shapes = [shapes[side] for side, (_, shapes) in zip(sides, reachable, strict=True)]
             row = shapes[0] if len(shapes) == 1 else common_row(self.solver, shapes[0], shapes[1])
-            self.solver.assert_shape(leaf, row, origin)
+            self._assert_row(leaf, row, origin)
         return results
 
     def _branch(self, body: SeqExpr) -> tuple[Tree, dict[Value, Row]] | None:
