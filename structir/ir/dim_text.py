@@ -82,15 +82,18 @@ def _term(monomial: Monomial, coefficient: int, name_of: NameOf, call: Call) -> 
 def _atom(atom: Atom, name_of: NameOf, call: Call) -> tuple[str, int]:
     if type(atom) is Sym:
         return name_of(atom), ATOM
-    commutative = atom.fn in ("min", "max")
-    ordered = sorted(atom.args, key=_dim_key) if commutative else atom.args
-    args = [_dim(argument, name_of, call) for argument in ordered]
+    args = [_dim(argument, name_of, call) for argument in _ordered(atom)]
     symbol = SYMBOLS.get(atom.fn)
     if symbol is None:
         return call(atom.fn, args)
     if symbol in ("//", "%"):
         return f"{_wrapped(args[0], PRODUCT)} {symbol} {_wrapped(args[1], ATOM)}", PRODUCT
     return f"{_wrapped(args[0], SUM)} {symbol} {_wrapped(args[1], SUM)}", COMPARISON
+
+
+def _ordered(atom: Opaque) -> list[Dim]:
+    """Returns the arguments of a function; those of a commutative one are sorted."""
+    return sorted(atom.args, key=_dim_key) if atom.fn in ("min", "max") else list(atom.args)
 
 
 def _wrapped(operand: tuple[str, int], strength: int) -> str:
@@ -105,7 +108,7 @@ def _atom_key(atom: Atom) -> Any:
     """Returns the sort key of an atom, determined by its contents, not by creation order."""
     if type(atom) is Sym:
         return 0, atom.order
-    return 1, atom.fn, tuple(map(_dim_key, atom.args))
+    return 1, atom.fn, tuple(map(_dim_key, _ordered(atom)))
 
 
 def _dim_key(dim: Dim) -> Any:

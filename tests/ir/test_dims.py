@@ -444,3 +444,10 @@ def test_a_size_nested_too_deeply_is_rejected():
         DiagnosticError, match="size nested too deeply: expected at most 100 nested"
     ):
         dims.floordiv(size + n * n, 3)
+
+
+def test_text_does_not_depend_on_the_order_of_construction() -> None:
+    n, m = dims.sym("n"), dims.sym("m")
+    one = dims.dim_min(n, 2) - dims.dim_min(n, m)
+    other = -dims.dim_min(m, n) + dims.dim_min(2, n)
+    assert dims.text(one) == dims.text(other)
