@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence, Set
+from typing import Any
 
 from structir.analysis.internal_functions import PRIVATE
+from structir.analysis.lattice import PASS, base_check
 from structir.analysis.substitution import Substitution
 from structir.analysis.variables import free_vars, symbols_in
 from structir.ir.binding_dims import bound_dims
@@ -66,7 +68,10 @@ def _lift(function: Function, name: str, functions: dict[str, Node]) -> Function
             binding = binding if value is binding.value else replace(binding, value=value)
         free = free_vars(value)
         captured = [var for var in free if var is not binding.var]
-        dims = _open_dims(function, value, captured)
+        enclosing = _dims_of(function, value)
+        checks = _checks_dims(binding, function, enclosing)
+        determining = captured if checks else [*value.params, *captured]
+        dims = _open_dims(enclosing, value, captured, determining)
         recursive = len(captured) < len(free)
         if recursive or ((captured or dims) and binding.var in aliased):
             return (binding,)
@@ -84,16 +89,34 @@ def _lift(function: Function, name: str, functions: dict[str, Node]) -> Function
     return with_bindings(function, lift_closure)
 
 
-def _open_dims(outer: Function, closure: Function, captured: list[Var]) -> list[Sym]:
-    """Returns the dims of the enclosing function that the parameters and captured variables do not
-    determine."""
-    nested = {*bindings_of(closure)}
-    casts = [b for b in bindings_of(outer) if isinstance(b, MatchCast) and b not in nested]
-    infos = [p.struct_info for p in outer.params] + [cast.struct_info for cast in casts]
-    enclosing = bound_dims(infos)
-    determined = bound_dims([param.struct_info for param in (*closure.params, *captured)])
+def _open_dims(
+    enclosing: Set[Sym], closure: Function, captured: list[Var], determining: Sequence[Var]
+) -> list[Sym]:
+    """Returns the dims of the enclosing function that a closure uses and that these variables do
+    not determine."""
+    determined = bound_dims([var.struct_info for var in determining])
     used = symbols_in((closure, tuple(captured)))
     return [sym for sym in used if sym in enclosing and sym not in determined]
+
+
+def _dims_of(outer: Function, closure: Function) -> Set[Sym]:
+    """Returns the dims that a function binds outside of a closure."""
+    nested = {*bindings_of(closure)}
+    casts = [b for b in bindings_of(outer) if isinstance(b, MatchCast) and b not in nested]
+    return bound_dims([p.struct_info for p in outer.params] + [c.struct_info for c in casts])
+
+
+def _checks_dims(binding: Binding, function: Function, dims: Set[Sym]) -> bool:
+    """Returns whether a call checks at run time that an argument has these dims of the enclosing
+    function: a parameter does not bind them."""
+    calls = [b.value for b in bindings_of(function) if isinstance(b.value, Call)]
+    closure: Any = binding.value
+    return any(
+        not dims.isdisjoint(symbols_in(param)) and base_check(param.struct_info, info) is not PASS
+        for call in calls
+        if call.op is binding.var
+        for param, info in zip(closure.params, [a.struct_info for a in call.args], strict=False)
+    )
 
 
 def _aliased(function: Function) -> set[Var]:

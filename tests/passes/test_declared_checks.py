@@ -281,3 +281,23 @@ def main(x: R.Tensor(("n", "k"), "float32"), w: R.Tensor(("m",), "float32")):
     for program in (module, decomposed):
         with pytest.raises(StructIRError, match="k"):
             structir.interpret(program, "main", *arguments)
+
+
+@pytest.mark.parametrize("declared", ['("k",), "float32"', '"float32", ndim=1'])
+def test_a_lifted_function_checks_dims_of_the_enclosing_one(declared: str) -> None:
+    module = structir.parse(f"""
+@R.function
+def main(x: R.Tensor(("n",), "float32"), y: R.Tensor({declared})):
+    @R.function
+    def closure(p: R.Tensor(("n",), "float32")):
+        return R.exp(p)
+    z = closure(y)
+    return z
+""")
+    lifted = structir.passes.LambdaLift()(module)
+    assert "@R.function(private=True)" in lifted.script()
+    three, two = np.ones(3, "float32"), np.ones(2, "float32")
+    for program in (module, lifted):
+        structir.interpret(program, "main", three, three)
+        with pytest.raises(StructIRError, match="axis 0: expected n = "):
+            structir.interpret(program, "main", two, three)
