@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from structir.lazy import lazy_module
@@ -48,28 +50,37 @@ def taps(coordinate: Array, method: str, rounding: str = "round", alpha: float =
 
 
 def _cubic(distance: Array, alpha: float) -> Array:
-    near = ((alpha + 2) * distance - (alpha + 3)) * distance**2 + 1
+    near = ((alpha + 2) * distance - (alpha + 3)) * distance * distance + 1
     far = alpha * (((distance - 5) * distance + 8) * distance - 4)
     return np.where(distance <= 1, near, np.where(distance < 2, far, 0.0))
 
 
-def weights(length: int, element_taps: Taps, exclude: bool = False) -> Array:
-    """Returns taps as a matrix with a row per result.
+def in_range(element_taps: Taps, length: int) -> Taps:
+    """Returns the taps with weights normalized over those in range; others have no weight."""
+    inside = [(position >= 0) & (position < length) for position, _ in element_taps]
+    total: Array = 0.0
+    for (_, weight), is_inside in zip(element_taps, inside, strict=True):
+        total = total + weight * is_inside
+    return [
+        (position, np.where(is_inside, weight / total, 0.0))
+        for (position, weight), is_inside in zip(element_taps, inside, strict=True)
+    ]
 
-    Taps out of range read the edge element, or are omitted with `exclude`.
+
+def resampled(x: Array, axes: Sequence[int], element_taps: Sequence[Taps]) -> Array:
+    """Interpolates along axes, in the order of operations of a kernel that sums over all taps.
+
+    Taps out of range read the edge element.
     """
-    matrix = np.zeros((len(element_taps[0][0]), length))
-    rows = np.arange(len(matrix))
-    for position, weight in element_taps:
-        inside = (position >= 0) & (position < length)
-        contribution = weight * inside if exclude else weight
-        np.add.at(matrix, (rows, np.clip(position, 0, length - 1)), contribution)
-    return matrix / matrix.sum(axis=1, keepdims=True) if exclude else matrix
-
-
-def along(x: Array, matrix: Array, axis: int) -> Array:
-    """Applies a matrix along one axis."""
-    return np.moveaxis(np.tensordot(x, matrix, axes=([axis], [1])), -1, axis)
+    total: Array = 0.0
+    for chosen in itertools.product(*element_taps):
+        term = x
+        for axis, (position, _) in zip(axes, chosen, strict=True):
+            term = term.take(np.clip(position, 0, x.shape[axis] - 1), axis)
+        for axis, (_, weight) in zip(axes, chosen, strict=True):
+            term = term * weight.reshape(-1, *[1] * (x.ndim - axis - 1))
+        total = total + term
+    return total
 
 
 # Scalar versions for kernels. `method` is 0 (nearest), 1 (linear) or 2 (cubic); `mode` is an index

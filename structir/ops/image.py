@@ -21,17 +21,17 @@ from structir.opdef.interpolation import (
     MODES,
     ROUNDINGS,
     Taps,
-    along,
     clipped,
+    in_range,
     nearest,
     place_of,
     places,
+    resampled,
     share_of,
     tap_of,
     taps,
     taps_of,
     weight_of,
-    weights,
 )
 from structir.opdef.layouts import SPATIAL, check_rank, in_layout
 from structir.ops.contract import einsum
@@ -214,9 +214,10 @@ def _declare_resize(count: int) -> Declaration:
         layout = options["layout"] or "NC" + SPATIAL[count]
         sizes = size if isinstance(size, tuple) else (size,)
         sizes = sizes * count if len(sizes) == 1 else sizes
-        image = x.astype("float64")
-        for axis, new_size in zip([layout.index(a) for a in SPATIAL[count]], sizes, strict=True):
-            image = along(image, _axis_weights(options, x.shape[axis], int(new_size)), axis)
+        axes = {layout.index(a): int(size) for a, size in zip(SPATIAL[count], sizes, strict=True)}
+        in_order = sorted(axes)  # as the kernel reads them
+        axis_taps = [_axis_taps(options, x.shape[axis], axes[axis]) for axis in in_order]
+        image = resampled(x.astype("float64"), in_order, axis_taps)
         dtype = np.dtype(options["out_dtype"] or x.dtype)
         return (np.rint(image) if dtype.kind in "iu" else image).astype(dtype)
 
@@ -246,13 +247,13 @@ def _declare_resize(count: int) -> Declaration:
     return resize
 
 
-def _axis_weights(options: Mapping[str, Any], length: int, new_length: int) -> Array:
-    """Returns the interpolation weights of one axis: a row per new element."""
+def _axis_taps(options: Mapping[str, Any], length: int, new_length: int) -> Taps:
+    """Returns the taps of one axis."""
     coordinates = places(length, new_length, options["coordinate_transformation_mode"])
     axis_taps = taps(
         coordinates, options["method"], options["rounding_method"], options["cubic_alpha"]
     )
-    return weights(length, axis_taps, bool(options["cubic_exclude"]))
+    return in_range(axis_taps, length) if options["cubic_exclude"] else axis_taps
 
 
 def _interpolation_matrix(resize: Declaration, call: Call, old: Dim, new: Dim, count: int) -> Expr:
