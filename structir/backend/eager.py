@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from structir.analysis.internal_functions import only_function
-from structir.interpret.interpreter import Interpreter
+from structir.interpret.early_release import ReleasingInterpreter
 from structir.interpret.ownership import donating, owning
 from structir.interpret.state import State
 from structir.ir.expr import Function
@@ -34,7 +34,7 @@ class EagerExecutable:
 
     def __init__(self, module: IRModule, make: Callable[[], Executable]) -> None:
         self.module = module
-        self._interpreter = Interpreter(module)
+        self._interpreter = ReleasingInterpreter(module)
         self._traceback: TracebackType | None = None  # of an error of compilation
         self._compiled: concurrent.futures.Future[Executable] = concurrent.futures.Future()
         # Not a daemon: the process must not end while LLVM runs.
