@@ -219,9 +219,10 @@ class Executable:
 
     def new_state(self) -> State:
         """Returns another state with the initial values, independent of others."""
-        return State(self.module, self._run_donating)
+        return State(self.module, self.run_donating)
 
-    def _run_donating(self, name: str, donated: Mapping[int, int], args: Sequence[Value]) -> Value:
+    def run_donating(self, name: str, donated: Mapping[int, int], args: Sequence[Value]) -> Value:
+        """Calls a function with donated arguments: `donated` maps their numbers to results."""
         if name in self.direct and donated and not recording.get():
             return self.direct[name].donating(donated, args)
         return self[name](*args)

@@ -46,7 +46,7 @@ from structir.ir.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
-from structir.opdef.memo import memoize
+from structir.opdef.memo import Facts, derived, facts_of
 
 Lowered = Any  # a Buffer, or a tuple of lowered values
 UNSUPPORTED = EXTENDED - {"bfloat16", *EIGHTHS}
@@ -277,11 +277,12 @@ class RegionLowering:
     def _op(self, call: Call, buffers: dict[Var, Buffer]) -> Lowered:
         definition: Any = call.op.definition  # type: ignore[attr-defined]
         function = self.routine_of(definition)
-        spec = memoize(_spec, call) if definition.pure else None
+        facts = facts_of(call)
+        spec = derived(facts, _spec, call) if definition.pure else None
         if spec is None:
             raise NoKernelError("an effect, or the op has no loop form")
         if "reference" in definition.hooks and function is None:
-            is_exact = spec.computes and not memoize(_assumptions, call)
+            is_exact = spec.computes and not derived(facts, _assumptions, call)
             if not is_exact:
                 raise NoKernelError("a value without a loop form for all sizes")
         operands = [self._operand(_at(call, o.path), buffers) for o in spec.operands]
@@ -293,8 +294,8 @@ class RegionLowering:
         else:
             numbers = definition.resolve(call).attributes
             results, stages = whole_axis_stages(function, spec, operands, numbers, origin)
-        self._note_assumptions(call)
-        is_tuple = isinstance(memoize(definition.deduce, call), TupleStructInfo)
+        self._note_assumptions(call, facts)
+        is_tuple = isinstance(derived(facts, definition.deduce, call), TupleStructInfo)
         for stage in stages:
             view = as_view(stage)
             if view is None:
@@ -318,8 +319,9 @@ class RegionLowering:
         self.stages.append(Stage(buffer, (), (), {}, value, ()))
         return buffer
 
-    def _note_assumptions(self, call: Call) -> None:
-        for assumption in memoize(_assumptions, call):
+    def _note_assumptions(self, call: Call, facts: Facts | None = None) -> None:
+        facts = facts_of(call) if facts is None else facts
+        for assumption in derived(facts, _assumptions, call):
             description = f"{_name_at(call)}: {assumption.text}"
             check = SizeCheck(assumption.left, assumption.right, assumption.broadcasts, description)
             self.checks[check] = None

@@ -18,8 +18,8 @@ FIRST_USES = 1  # evaluated by Python: most programs have one size
 
 def symbols_of(values: Iterable[Dim]) -> list[Sym]:
     """Returns all symbols of some dims, in order of creation."""
-    symbolic = {value for value in values if type(value) is Poly}
-    return sorted(set[Sym]().union(*map(dims.syms, symbolic)), key=lambda s: s.order)
+    symbolic = {id(value): value for value in values if type(value) is Poly}
+    return sorted(set[Sym]().union(*map(dims.syms, symbolic.values())), key=lambda s: s.order)
 
 
 def integers(values: Sequence[int]) -> Array:

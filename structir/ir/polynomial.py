@@ -400,7 +400,7 @@ def syms(dim: Dim) -> frozenset[Sym]:
 
 def substitute(dim: Dim, values: Mapping[Sym, Dim]) -> Dim:
     """Substitutes dims for variables, and simplifies."""
-    return rewritten(dim, values)
+    return dim if type(dim) is not Poly or not values else rewritten(dim, values)
 
 
 def rewritten(dim: Dim, values: Mapping[Any, Dim]) -> Dim:

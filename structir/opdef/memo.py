@@ -14,9 +14,10 @@ from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInf
 
 Fact = TypeVar("Fact")
 
-MEMO_SIZE = 4096  # facts; the memo is cleared when it is full
+MEMO_SIZE = 4096  # call structures; the memo is cleared when it is full
 MAX_CONSTANT_SIZE = 64  # elements; larger constants are not part of a key
-_FACTS: dict[Hashable, Any] = {}
+Facts = dict[Any, Any]  # of calls of one structure, by the function that derives each
+_FACTS: dict[Hashable, Facts] = {}
 _MISSING: Any = object()
 
 
@@ -25,16 +26,28 @@ def memoize(derive: Callable[[Call], Fact], call: Call) -> Fact:
 
     All calls of a structure share the symbols in the fact: callers rename them or only read them.
     """
-    structure = structure_of(call)
-    if structure is None:
-        return derive(call)
-    key = (derive, structure)
-    fact: Fact = _FACTS.get(key, _MISSING)
+    return derived(facts_of(call), derive, call)
+
+
+def derived(facts: Facts, derive: Callable[[Call], Fact], call: Call) -> Fact:
+    """Returns `derive(call)`, computed once in `facts`, the memo of the call's structure."""
+    fact: Fact = facts.get(derive, _MISSING)
     if fact is _MISSING:
-        if len(_FACTS) >= MEMO_SIZE:
-            _FACTS.clear()
-        fact = _FACTS[key] = derive(call)
+        fact = facts[derive] = derive(call)
     return fact
+
+
+def facts_of(call: Call) -> Facts:
+    """Returns the memo of the call's structure; a new one if no other call can share its facts."""
+    structure = structure_of(call)
+    facts = None if structure is None else _FACTS.get(structure)
+    if facts is None:
+        facts = {}
+        if structure is not None:
+            if len(_FACTS) >= MEMO_SIZE:
+                _FACTS.clear()
+            facts = _FACTS.setdefault(structure, facts)
+    return facts
 
 
 def structure_of(call: Call) -> Hashable | None:

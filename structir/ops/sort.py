@@ -110,7 +110,17 @@ def rank_of(row: Array, k: int, descending: bool) -> int:
 @op("x[*p, [i], *t] -> y[*p, [i], *t]", at={"i": "axis"})
 def sort(x: Array, axis: Axis = -1, descending: bool = False) -> Array:
     """Sorts along an axis."""
-    return np.take_along_axis(x, stable_order(x, descending), -1)
+    if x.dtype.kind not in "fiub" or _differs_where_equal(x):
+        return np.take_along_axis(x, stable_order(x, descending), -1)
+    ascending = np.sort(x, axis=-1)
+    return np.flip(ascending, -1) if descending else ascending
+
+
+def _differs_where_equal(x: Array) -> bool:
+    """Whether elements that compare equal may differ: NaNs, and zeros of both signs."""
+    if x.dtype.kind != "f":
+        return False
+    return bool(((x != x) | ((x == 0) & np.signbit(x))).any())
 
 
 @sort.kernel("cpu")

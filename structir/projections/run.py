@@ -22,11 +22,12 @@ from structir.projections.access import (
     positions,
     writeable_view,
 )
+from structir.projections.blocks import evaluate_in_blocks
 from structir.projections.contract import contract
 from structir.projections.conversion import convert_dtype
 from structir.projections.monoid import MONOIDS
 from structir.projections.spec import Condition, IndexSpec, Read, Statement, Write, scan_of
-from structir.projections.values import EvaluationPoint, evaluate, ufunc, widened
+from structir.projections.values import EvaluationPoint, ufunc, widened
 
 np = lazy_module("numpy")
 
@@ -121,8 +122,9 @@ def _combine(
             return contracted, None
     values = {name: view.values for name, view in loaded.items()}
     grid = space.grid if write.uses_index_vars else {}
-    value = evaluate(write.value, EvaluationPoint(values, grid, space.sizes))
-    value = value.reshape((1,) * (len(space.index_vars) - value.ndim) + value.shape)
+    value = evaluate_in_blocks(write.value, EvaluationPoint(values, grid, space.sizes))
+    if value.ndim < len(space.index_vars):
+        value = value.reshape((1,) * (len(space.index_vars) - value.ndim) + value.shape)
     if not statement.reduce and statement.monoid not in PAIRS:
         return spread(value, space.shape), exists
     scan = scan_of(state.spec, statement)

@@ -295,13 +295,25 @@ def _floor_divide(x: Array, y: Array) -> Array:
     return _in_bytes(np.floor_divide, x, y)
 
 
+def _sigmoid(x: Array) -> Array:
+    """Computes the logistic function, which is exp(x) where exp(-x) overflows."""
+    value = np.asarray(np.exp(np.negative(x)))
+    value += 1
+    np.reciprocal(value, out=value)
+    small = x < LEAST_LOGIT[x.dtype.itemsize]
+    return np.where(small, np.exp(x), value) if small.any() else value
+
+
+LEAST_LOGIT = {4: -80.0, 8: -700.0}  # by bytes: -log of a large number
+
+
 def _rsqrt(x: Array) -> Array:
     return np.reciprocal(np.sqrt(x))
 
 
 OWN_FUNCTIONS: dict[str, Callable[..., Array]] = {
     "erf": lambda x: special.erf(x),
-    "sigmoid": lambda x: special.expit(x),
+    "sigmoid": _sigmoid,
     "rsqrt": _rsqrt,
     "power": _power,
     "quotient": _quotient,

@@ -1,7 +1,9 @@
 """`eager_first`: calls on the interpreter until a thread has compiled the module."""
 
+import subprocess
 import sys
 import threading
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -132,3 +134,143 @@ def test_options_are_passed_on(module):
     compile_eagerly = partial(structir.compile, module, eager_first=True)
     assert compile_eagerly(exact_division=True).exact_division
     assert compile_eagerly(num_threads=1).num_threads == 1
+
+
+OTHER_SIZE = np.ones((7, 4), np.float32)
+STATE = """
+@R.function
+def main(x: R.Tensor((4,), "float32"), total: R.Tensor((4,), "float32")):
+    R.func_attr({"state": {"total": ("total", 1)}})
+    new = R.add(total, x)
+    return R.sum(new), new
+"""
+DONATED = """
+@R.function
+def main(x: R.Tensor((4,), "float32"), k: R.Tensor((4,), "float32")):
+    R.func_attr({"donated": {"k": 0}})
+    return R.add(x, k)
+"""
+OUT_PARAMETER = """
+@R.function
+def main(x: R.Tensor((4,), "float32"), out: R.Tensor((4,), "float32")):
+    return R.add(x, out)
+"""
+AT_EXIT = """
+import threading
+import numpy as np
+import structir
+{start}
+module = structir.parse('''{program}''')
+executable = structir.compile(module, eager_first=True)
+
+def late():
+    function = executable.wait()["main"]
+    print(function(np.ones((3, 4), np.float32), np.eye(4, dtype=np.float32)).sum())
+
+{end}
+"""
+
+
+def held_program(program):
+    """Returns an executable of a program that compiles after an event, and the event."""
+    module, event = structir.parse(program), threading.Event()
+
+    def make():
+        event.wait()
+        return Executable(module, 1)
+
+    return EagerExecutable(module, make), event
+
+
+def test_another_size_before_and_after_compilation(held):
+    executable, event = held
+    function = executable["main"]
+    for _ in range(2):
+        np.testing.assert_allclose(function(OTHER_SIZE, W), np.maximum(OTHER_SIZE @ W, 0))
+        np.testing.assert_allclose(function(X, W), EXPECTED)
+        event.set()
+        executable.wait()
+
+
+def test_threads_call_at_different_sizes_during_compilation(held):
+    executable, event = held
+    inputs = [np.full((1 + k % 9, 4), k, np.float32) for k in range(200)]
+
+    def call(k):
+        if k == 100:
+            event.set()
+        return executable["main"](inputs[k], W)
+
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(call, range(len(inputs))))
+    for x, result in zip(inputs, results, strict=True):
+        np.testing.assert_allclose(result, np.maximum(x @ W, 0))
+
+
+@pytest.mark.parametrize("order", ["before", "between", "after"])
+def test_state_is_kept_across_the_end_of_compilation(order):
+    executable, event = held_program(STATE)
+    if order == "before":
+        event.set()
+        executable.wait()
+    state = executable.state
+    state.buffers["total"] = np.zeros(4, np.float32)
+    x = np.arange(4, dtype=np.float32)
+    for step in range(1, 5):
+        assert float(state["main"](x)) == 6 * step
+        if order == "between" and step == 2:
+            event.set()
+            executable.wait()
+    np.testing.assert_array_equal(state.buffers["total"], 4 * x)
+    assert executable.state is state
+    event.set()
+
+
+def test_donated_arguments_are_checked_before_compilation():
+    executable, event = held_program(DONATED)
+    fixed = np.ones(4, np.float32)
+    fixed.flags.writeable = False
+    messages = []
+    for _ in range(2):
+        with pytest.raises(ShapeMismatchError, match="found a read-only array") as error:
+            executable["main"](np.ones(4, np.float32), fixed)
+        messages.append(str(error.value))
+        event.set()
+        executable.wait()
+    assert messages[0] == messages[1]
+
+
+def test_a_parameter_named_out_and_no_array_for_the_result_do_not_wait(held):
+    executable, _ = held
+    np.testing.assert_allclose(executable["main"](X, W, out=None), EXPECTED)
+    executable, event = held_program(OUT_PARAMETER)
+    ones = np.ones(4, np.float32)
+    np.testing.assert_array_equal(executable["main"](ones, out=ones), 2 * ones)
+    assert not executable.is_compiled
+    event.set()
+
+
+def test_the_traceback_of_an_error_of_compilation_does_not_grow(module):
+    def fail():
+        raise StructIRError("no kernel")
+
+    executable, depths = EagerExecutable(module, fail), []
+    for _ in range(3):
+        with pytest.raises(StructIRError, match="no kernel") as error:
+            executable.wait()
+        depths.append(len(traceback.extract_tb(error.value.__traceback__)))
+    assert len(set(depths)) == 1
+
+
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [
+        ("", "threading.Thread(target=late).start()"),
+        ("import atexit", "atexit.register(late)"),
+    ],
+)
+def test_compilation_ends_after_the_end_of_the_main_thread(start, end, tmp_path, monkeypatch):
+    monkeypatch.setenv("STRUCTIR_CACHE", str(tmp_path))
+    script = AT_EXIT.format(start=start, end=end, program=PROGRAM)
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (run.stdout, run.returncode) == ("12.0\n", 0), run.stderr

@@ -7,7 +7,7 @@ them in another thread meanwhile.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -71,7 +71,7 @@ class KernelsTogether:
         except UntranslatedError:
             return False
         pending = pending_code(library, symbol)
-        self.tasks[text] = _Task(text, pending, start, executor.submit(pending.generate))
+        self.tasks[text] = _Task(text, pending, start, _submitted(executor, pending.generate))
         return True
 
     def finish(self) -> None:
@@ -90,6 +90,16 @@ class KernelsTogether:
             raise StructIRError(f"machine code needs names that are not here: {names}")
         fresh = Loaded(code, kernel_code.addresses, kernel_code.owner, from_disk=False)
         add_kernel(task.text, add(task.text, fresh), task.start)
+
+
+def _submitted(executor: ThreadPoolExecutor, run: Callable[[], Any]) -> Future[Any]:
+    """Returns the result of a function that a thread runs, or this one while the process ends."""
+    try:
+        return executor.submit(run)
+    except RuntimeError:  # executors start nothing after the end of the main thread
+        result = Future[Any]()
+        result.set_result(run())
+        return result
 
 
 @contextmanager

@@ -9,7 +9,8 @@ import attrs
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.expression import Entry, Expression, Load
 from structir.ir import dims
-from structir.ir.dims import Dim, Sym
+from structir.ir.dims import Atom, Dim, Poly, Sym
+from structir.ir.polynomial import of_terms
 
 
 @attrs.frozen
@@ -34,16 +35,37 @@ class Address:
 
 def split(index: Dim, axes: tuple[Sym, ...]) -> tuple[dict[Sym, Dim], Dim]:
     """An index as coefficients of the axes that it is affine in, and the rest."""
+    if type(index) is not Poly:
+        return {}, index
+    own = frozenset(axes)
+    plain = _split_plain(index, own)
+    if plain is not None:
+        steps, rest = plain
+        return {axis: steps[axis] for axis in axes if axis in steps}, rest
     coefficients: dict[Sym, Dim] = {}
     rest = index
     occurring = dims.syms(index)
-    own = frozenset(axes)
     for axis in axes:
         if axis in occurring:
             found = dims.linear(rest, axis)
             if found is not None and not dims.syms(found[0]) & own:
                 coefficients[axis], rest = found
     return {axis: c for axis, c in coefficients.items() if c != 0}, rest
+
+
+def _split_plain(index: Poly, axes: frozenset[Sym]) -> tuple[dict[Sym, int], Dim] | None:
+    """Splits an index without functions, and without products of which an axis is a factor."""
+    steps: dict[Sym, int] = {}
+    rest: dict[tuple[Atom, ...], int] = {}
+    for monomial, factor in index.terms.items():
+        atom = monomial[0]
+        if len(monomial) == 1 and type(atom) is Sym and atom in axes:
+            steps[atom] = factor
+        elif any([type(a) is not Sym or a in axes for a in monomial]):
+            return None
+        else:
+            rest[monomial] = factor
+    return steps, of_terms(rest, index.constant)
 
 
 def address_of(buffer: Buffer, entries: tuple[Entry, ...], axes: tuple[Sym, ...]) -> Address:

@@ -32,7 +32,8 @@ class AxisClasses:
 
     def of_all(self, axes: Iterable[Sym]) -> list[Sym]:
         """The classes of several axes."""
-        return [self.of(axis) for axis in axes]
+        parents = self.parents
+        return [self.of(axis) if axis in parents else axis for axis in axes]
 
     def join(self, first: Sym, second: Sym) -> None:
         """Make two axes one, if they have one extent."""

@@ -77,8 +77,10 @@ class BufferTable:
         self.kept = {b.root for b in program.outputs}
         for stage in stages:
             self.writers.setdefault(stage.out, []).append(stage)
-            self.uses.update(x.buffer for x in stage.loads)
-            self.kept |= {x.buffer.root for x in stage.loads if x.buffer.base is not None}
+            for buffer in [x.buffer for x in stage.loads]:
+                self.uses[buffer] = self.uses.get(buffer, 0) + 1
+                if buffer.base is not None:
+                    self.kept.add(buffer.root)
 
     def differing(self, before: BufferTable) -> set[Buffer]:
         """Returns the buffers of which anything is different in an earlier table."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
@@ -139,28 +139,30 @@ def axis_dim(axis: Sym) -> Dim:
 
 def parts_of(expression: Expression) -> tuple[Expression, ...]:
     """The expressions right below one: arguments, and indices that are read from data."""
-    if isinstance(expression, Operation):
-        return expression.args
-    if isinstance(expression, Load):
-        return tuple([e for e in expression.entries if isinstance(e, Expression)])
+    kind = type(expression)
+    if kind is Operation:
+        return expression.args  # type: ignore[attr-defined, no-any-return]
+    if kind is Load:
+        entries = expression.entries  # type: ignore[attr-defined]
+        return tuple([e for e in entries if isinstance(e, Expression)])
     return ()
 
 
-def walk(expression: Expression) -> Iterator[Expression]:
-    """Every node below and including one, each once."""
-    seen: set[Expression] = set()
+def walk(expression: Expression) -> list[Expression]:
+    """Returns every node below and including one, each once, parents first."""
+    nodes: dict[Expression, None] = {}
     todo = [expression]
     while todo:
         node = todo.pop()
-        if node not in seen:
-            seen.add(node)
-            yield node
+        if node not in nodes:
+            nodes[node] = None
             todo += parts_of(node)
+    return list(nodes)
 
 
 def loads_of(expression: Expression) -> list[Load]:
     """The loads in an expression, each once."""
-    return [node for node in walk(expression) if isinstance(node, Load)]
+    return [node for node in walk(expression) if type(node) is Load]
 
 
 def rebuilt(expression: Expression, leaf: Callable[[Expression], Expression]) -> Expression:
@@ -172,7 +174,8 @@ def rebuilt(expression: Expression, leaf: Callable[[Expression], Expression]) ->
         if found is None:
             if isinstance(node, Operation):
                 args = tuple([visit(a) for a in node.args])
-                found = apply(node.fn, args, node.dtype, node.exact)
+                changed = any([a is not b for a, b in zip(args, node.args, strict=True)])
+                found = apply(node.fn, args, node.dtype, node.exact) if changed else node
             else:
                 found = leaf(node)
             made[node] = found
@@ -208,16 +211,19 @@ def substituted(
         nonlocal failed
         if isinstance(e, Expression):
             return rebuilt(e, leaf)
-        symbol = dims.as_sym(e)
-        if symbol is not None and symbol in data:
-            return data[symbol]
-        failed = failed or bool(dims.syms(e) & data.keys())
+        if data and type(e) is not int:
+            symbol = dims.as_sym(e)
+            if symbol is not None and symbol in data:
+                return data[symbol]
+            failed = failed or bool(dims.syms(e) & data.keys())
         return dims.substitute(e, replacements)
 
     def leaf(node: Expression) -> Expression:
         nonlocal failed
         if isinstance(node, Load):
-            return load(node.buffer, tuple([entry(e) for e in node.entries]))
+            entries = tuple([entry(e) for e in node.entries])
+            changed = any([a is not b for a, b in zip(entries, node.entries, strict=True)])
+            return load(node.buffer, entries) if changed else node
         if isinstance(node, Position):
             symbol = dims.as_sym(node.dim)
             if symbol is not None and symbol in data:

@@ -128,10 +128,9 @@ class ClauseLowering:
         if extent == 1:
             self.letters[letter] = 0
             return
-        fresh = dims.sym(letter.name)
-        axis = dims.as_sym(fresh)
-        assert axis is not None
-        self.letters[letter], self.axis_of[letter], self.extents[axis] = fresh, axis, extent
+        axis = Sym(letter.name)
+        self.letters[letter], self.axis_of[letter] = axis_dim(axis), axis
+        self.extents[axis] = extent
 
     def axes(self, letters: tuple[Sym, ...]) -> tuple[Sym, ...]:
         """The axes of letters, those of extent 1 left out."""
@@ -303,15 +302,15 @@ class ClauseLowering:
         if entry.data is not None:
             return self._data_entry(entry)
         index = entry.index
-        letter = None if isinstance(index, ScalarExpr) else dims.as_sym(index)
-        loose = entry.loose and not self._full(letter, entry.size)
+        loose = entry.loose and not self._full(index, entry.size)
         found = dims.substitute(entry.dim if loose else entry.index, self.letters)  # type: ignore[arg-type]
         if not entry.inside:
             self.guards.append(Guard(found))
             self.guards.append(Guard(entry.size - 1 - found))
         return found
 
-    def _full(self, letter: Sym | None, size: Dim) -> bool:
+    def _full(self, index: Dim | ScalarExpr, size: Dim) -> bool:
+        letter = None if isinstance(index, ScalarExpr) else dims.as_sym(index)
         return letter is not None and self.lowering.spec.extents.get(letter) == size
 
     def _data_entry(self, entry: specs.AccessIndex) -> Entry:

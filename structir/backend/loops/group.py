@@ -107,6 +107,9 @@ class FusionState:
         self.outside = {s for s in loops if _reduces_outside(s)}
         self.kinds = {stage: self._kind(stage) for stage in self.stages}
         self.members: dict[Stage, list[Stage]] = {stage: [stage] for stage in self.stages}
+        self._makers: dict[Stage, list[tuple[Load, Stage]]] = {}
+        self._after: dict[Stage, list[Stage]] = {}
+        self._units: dict[Stage | Load, tuple[Sym | None, ...]] = {}
         self.decisions: list[Decision] = []
         self.settled = {stage: group for group in products.together for stage in group.stages}
         for group in products.together:
@@ -132,7 +135,11 @@ class FusionState:
 
     def makers(self, stage: Stage) -> list[tuple[Load, Stage]]:
         """What a stage reads that other stages make."""
-        return [(x, p) for x in stage.loads for p in self.writers.get(x.buffer.root, [])]
+        makers = self._makers.get(stage)
+        if makers is None:
+            makers = [(x, p) for x in stage.loads for p in self.writers.get(x.buffer.root, ())]
+            self._makers[stage] = makers
+        return makers
 
     def before(self, stage: Stage) -> list[Stage]:
         """The stages that must have run: those it reads from, earlier writers of its buffer, and
@@ -143,9 +150,23 @@ class FusionState:
 
     def after(self, stage: Stage) -> list[Stage]:
         """The stages that must wait for it."""
-        later = [p for p in self.writers[stage.out.root] if self.place[p] > self.place[stage]]
-        later += self.overwriters.get(stage, [])
-        return [r for r in self.readers.get(stage.out.root, []) if r is not stage] + later
+        after = self._after.get(stage)
+        if after is None:
+            root, place = stage.out.root, self.place[stage]
+            after = [r for r in self.readers.get(root, ()) if r is not stage]
+            after += [p for p in self.writers[root] if self.place[p] > place]
+            after += self.overwriters.get(stage, ())
+            self._after[stage] = after
+        return after
+
+    def units(self, access: Stage | Load) -> tuple[Sym | None, ...]:
+        """Returns the axis or size that each entry of a write or a read is by itself, if any."""
+        units = self._units.get(access)
+        if units is None:
+            entries = access.write if isinstance(access, Stage) else access.entries
+            units = tuple([None if isinstance(e, Expression) else dims.as_sym(e) for e in entries])
+            self._units[access] = units
+        return units
 
     def join_producers(self) -> None:
         """Join each stage's group with those of its producers, where nothing forbids it."""
@@ -199,11 +220,9 @@ class FusionState:
                     return "the memory is seen under another shape, or has several writers"
                 if not maker.direct:
                     return "the producer writes elsewhere than at its own point"
-                for written, entry in zip(maker.write, read.entries, strict=True):
-                    if isinstance(entry, Expression):
-                        return "an index is read from data"
-                    own = None if isinstance(written, Expression) else dims.as_sym(written)
-                    met = dims.as_sym(entry)
+                if any(isinstance(entry, Expression) for entry in read.entries):
+                    return "an index is read from data"
+                for own, met in zip(self.units(maker), self.units(read), strict=True):
                     if own is not None and met is not None:
                         self.classes.join(own, met)
         return None
@@ -242,6 +261,8 @@ class FusionState:
 
     def _illegal_products(self, stages: list[Stage], products: list[Stage]) -> str | None:
         """Products share their rows with all else, and make no work twice that rows share."""
+        if not products:
+            return None
         rows, made = self.rows_of(stages), {s.out for s in stages}
         for stage in products:
             found = self.products[stage]
@@ -284,8 +305,9 @@ class FusionState:
     def own_rows(self, stage: Stage) -> list[Sym]:
         """The parallel axes of a stage, less the columns of a product."""
         found = self.products.get(stage)
-        across = found.n if found is not None else ()
-        return self.classes.of_all([a for a in stage.parallel if a not in across])
+        if found is None:
+            return self.classes.of_all(stage.parallel)
+        return self.classes.of_all([a for a in stage.parallel if a not in found.n])
 
     def rows_of(self, stages: Iterable[Stage]) -> list[Sym]:
         """The axes that are parallel in all stages and no product's columns, in order."""
@@ -336,12 +358,9 @@ class FusionState:
         return "too many buffers" if len(buffers) + len(kept) > MOST_BUFFERS else None
 
     def _same_row(self, read: Load, maker: Stage, rows: list[Sym]) -> bool:
-        for written, entry in zip(maker.write, read.entries, strict=True):
-            own = None if isinstance(written, Expression) else dims.as_sym(written)
-            if own is None or self.classes.of(own) not in rows:
-                continue
-            met = None if isinstance(entry, Expression) else dims.as_sym(entry)
-            if met is None or self.classes.of(met) != self.classes.of(own):
+        for own, met in zip(self.units(maker), self.units(read), strict=True):
+            shared = None if own is None else self.classes.of(own)
+            if shared in rows and (met is None or self.classes.of(met) is not shared):
                 return False
         return True
 
@@ -357,10 +376,11 @@ class FusionState:
         return whole and not any(self._read_outside(s, stages) for s in maps)
 
     def _read_outside(self, stage: Stage, stages: list[Stage]) -> bool:
-        inside = set(stages)
         root = stage.out.root
-        readers = self.readers.get(root, [])
-        return root in self.outputs or any(r not in inside for r in readers)
+        if root in self.outputs:
+            return True
+        readers = self.readers.get(root, ())
+        return any([r not in stages for r in readers])
 
     def join_pieces(self) -> None:
         """Join the stages that write one buffer at different offsets, where they share leading

@@ -109,6 +109,9 @@ class _Reuse:
         return attrs.evolve(group, stages=tuple(map(self._stage, group.stages)), kept=kept)
 
     def _stage(self, stage: Stage) -> Stage:
+        touched = (stage.out, *[read.buffer for read in stage.loads])
+        if all([self._now(buffer) is buffer for buffer in touched]):
+            return stage
         exists = None if stage.exists is None else rebuilt(stage.exists, self._leaf)
         write = tuple(map(self._entry, stage.write))
         body = rebuilt(stage.body, self._leaf)

@@ -42,7 +42,7 @@ class _Cut:
 
 def shared(kernels: Sequence[KernelText]) -> tuple[KernelText, ...]:
     """The kernels, with one text for those that differ in nothing but numbers."""
-    cuts = {k.text: _cut(k.text) for k in kernels if _is_plain(k)}
+    cuts = {text: _cut(text) for text in dict.fromkeys(k.text for k in kernels if _is_plain(k))}
     alike = defaultdict[tuple[str, ...], list[tuple[str, ...]]](list)
     for cut in cuts.values():
         alike[cut.rest].append(cut.numbers)

@@ -133,7 +133,8 @@ class Stage:
                 found.append(symbol)
             elif entry != 0:
                 return None
-        return tuple(found) if set(found) == set(self.parallel) else None
+        axes = tuple(found)
+        return axes if axes == self.parallel or set(axes) == set(self.parallel) else None
 
     @cached_property
     def simple(self) -> bool:

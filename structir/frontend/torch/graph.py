@@ -173,9 +173,14 @@ def names_of(value: Any) -> list[str]:
     """Returns the names of all values in an argument."""
     if isinstance(value, Ref):
         return [value.name]
+    names: list[str] = []
     if isinstance(value, list | tuple):
-        return [name for item in value for name in names_of(item)]
-    return []
+        for item in value:
+            if isinstance(item, Ref):
+                names.append(item.name)
+            elif isinstance(item, list | tuple):
+                names += names_of(item)
+    return names
 
 
 def is_used(graph: FxGraph, name: str) -> bool:
@@ -187,9 +192,9 @@ def is_used(graph: FxGraph, name: str) -> bool:
 def has_complex(graph: FxGraph, spec: NodeSpec) -> bool:
     """Returns whether an argument or a result of a node is complex."""
     values = list(spec.args.values())
-    names = [*names_of(spec.outputs), *names_of(values)]
-    metas = [graph.tensors[name] for name in names if name in graph.tensors]
-    return any(isinstance(v, complex) for v in values) or any(m.is_complex for m in metas)
+    metas = map(graph.tensors.get, [*names_of(spec.outputs), *names_of(values)])
+    is_complex = any([meta is not None and meta.is_complex for meta in metas])
+    return is_complex or any([isinstance(value, complex) for value in values])
 
 
 def all_graphs(graph: FxGraph) -> Iterator[FxGraph]:

@@ -1,0 +1,64 @@
+"""Evaluates scalar expressions over large arrays block by block.
+
+Intermediate values of a block stay in cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+from typing import Any
+
+from structir.lazy import lazy_module
+from structir.projections.scalar_expr import LoopIndex, OperandElement, ScalarExpr, ScalarOp, walk
+from structir.projections.values import OWN_FUNCTIONS, EvaluationPoint, evaluate
+
+np = lazy_module("numpy")
+
+Array = Any
+BLOCK = 1 << 17  # elements
+LEAST = 1 << 18  # elements of arrays that are evaluated in blocks
+
+
+def evaluate_in_blocks(expr: ScalarExpr, at: EvaluationPoint) -> Array:
+    """Returns the value of a scalar expression, as `evaluate` does."""
+    arrays = _arrays_in(expr, at)
+    shape = np.broadcast_shapes(*[a.shape for a in arrays])
+    size = prod(shape)
+    if size < LEAST or not _is_nested(expr) or {a.ndim for a in arrays} - {0, len(shape)}:
+        return evaluate(expr, at)
+    axis = next(k for k, extent in enumerate(shape) if extent > 1)
+    step = max(1, BLOCK * shape[axis] // size)
+    result: Array = None
+    for start in range(0, shape[axis], step):
+        index = (slice(None),) * axis + (slice(start, start + step),)
+        block = evaluate(expr, _at_block(at, len(shape), index))
+        if result is None:
+            result = np.empty(shape, block.dtype)
+        result[index] = block
+    return result
+
+
+def _is_nested(expr: ScalarExpr) -> bool:
+    """Whether an expression has intermediate values."""
+    if not isinstance(expr, ScalarOp):
+        return False
+    return expr.fn in OWN_FUNCTIONS or any(isinstance(a, ScalarOp) for a in expr.args)
+
+
+def _arrays_in(expr: ScalarExpr, at: EvaluationPoint) -> list[Array]:
+    """Returns the arrays that an expression reads."""
+    nodes = list(walk(expr))
+    reads = [at.values[n.name] for n in nodes if isinstance(n, OperandElement)]
+    return reads + [at.index_vars[n.index_var] for n in nodes if isinstance(n, LoopIndex)]
+
+
+def _at_block(at: EvaluationPoint, rank: int, index: tuple[slice, ...]) -> EvaluationPoint:
+    def cut(arrays: Mapping[Any, Array]) -> dict[Any, Array]:
+        axis = len(index) - 1
+        return {
+            name: a[index] if a.ndim == rank and a.shape[axis] > 1 else a
+            for name, a in arrays.items()
+        }
+
+    return EvaluationPoint(cut(at.values), cut(at.index_vars), at.sizes)
