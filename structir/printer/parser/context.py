@@ -269,10 +269,10 @@ class Context:
         return MISSING if self.module is None else self.module.python_value(self, node)
 
     def signature_of(self, callee: Expr) -> Any:
-        """Returns the signature of a function of the module or of a local one; None if the callee
-        is another value."""
+        """Returns the signature of a function of the module, of a captured or of a local one; None
+        if the callee is another value."""
         if isinstance(callee, GlobalVar):
-            return self.module.signatures.get(callee.name)
+            return self.module.signature_of(callee.name)
         return self.signatures.get(callee) if isinstance(callee, Var) else None
 
     def dim_of(self, name: str) -> Poly:
