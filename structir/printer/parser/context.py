@@ -122,6 +122,7 @@ class Context:
         )  # dims that Python evaluated in signatures
         self.strict = False
         self.unifies = False  # arguments of calls are unified with the callee's parameters
+        self.exits: frozenset[type] = frozenset()  # classes of statements that may leave the body
         self.depth = Depth()
         self.macros: tuple[Any, ...] = ()  # being expanded: macros.Macro
         self.caller_names: dict[str, Any] = {}  # of the function that calls the macro
