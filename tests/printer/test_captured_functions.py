@@ -159,3 +159,67 @@ def test_a_kernel_or_a_recursive_function_needs_a_module():
         @R.function
         def main(x: R.Tensor((4,), "float32")):
             return R.call_kernel(kernel, (x,), out_sinfo=R.Tensor((4,), "float32"))
+
+
+@R.function
+def affine(
+    x: R.Tensor(("n", 4), "float32"),
+    scale: R.Tensor((), "float32") = 3.0,
+    shift: R.Tensor((), "float32") = 1.0,
+):
+    return x * scale + shift
+
+
+def test_captured_functions_take_arguments_by_keyword_and_have_defaults():
+    library, half = {"affine": affine}, 0.5
+
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor(("n", 4), "float32")):
+            y = library["affine"](shift=2.0, x=x)
+            return affine(affine(y), scale=half)
+
+    @R.function
+    def main(x: R.Tensor(("n", 4), "float32")):
+        return affine(scale=2.0, x=affine(x))
+
+    assert np.allclose(structir.interpret(Module, "main", X), ((3 * X + 2) * 3 + 1) / 2 + 1)
+    assert np.allclose(structir.interpret(main, "main", X), (3 * X + 1) * 2 + 1)
+    assert str(structir.parse(str(Module))) == str(Module)
+    assert str(structir.parse(str(main))["main"]) == str(main)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("affine(x, scales=2.0)", "unexpected keyword argument `scales`"),
+        ("affine(x, x=x)", "parameter `x`: expected one argument, found two"),
+        ("affine(scale=2.0)", "missing `x`"),
+        ("affine(x, scale=True, shift='a')", "argument 2: expected R.Tensor"),
+        ("affine(x, 1, 2, 3)", "expected 3 arguments, found 4"),
+    ],
+)
+def test_a_wrong_argument_of_a_captured_function_is_one_error(call, message):
+    diagnostic = error_of(call, affine=affine)
+    assert message in diagnostic.message
+
+
+@pytest.mark.parametrize(("number", "is_exact"), [(2, True), (2.5, False), (1 << 40, False)])
+def test_a_number_is_a_constant_of_the_dtype_of_a_scalar_parameter(number, is_exact):
+    text = f"""
+@I.ir_module
+class Module:
+    @R.function(private=True)
+    def repeat(x: R.Tensor(("n",), "float32"), k: R.Tensor((), "int32")):
+        return R.multiply(x, R.astype(k, "float32"))
+
+    @R.function
+    def main(x: R.Tensor(("n",), "float32")):
+        return cls.repeat(x, {number})
+"""
+    if is_exact:
+        assert 'cls.repeat(x, R.const(2, "int32"))' in str(structir.parse(text))
+    else:
+        with pytest.raises(DiagnosticError, match="argument 1: expected"):
+            structir.parse(text)

@@ -186,7 +186,7 @@ def test_variables_of_a_comprehension_end_with_it_and_those_of_a_loop_remain():
     module = parsed("for s in (1.0, 2.0):\n    y = x\nreturn x * s")
     assert structir.structural_equal(module, parsed("y = x\ny = x\nreturn x * 2.0"))
     module = parsed("s = 9.0\ny = [x * s for _, s in PAIRS]\nreturn x * s")
-    assert "R.multiply(x, s)" in module.script()
+    assert 'R.multiply(x, R.const(9.0, "float32"))' in module.script()
 
 
 def test_a_condition_of_literals_or_sizes_is_a_value_of_the_program():

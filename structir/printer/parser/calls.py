@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 
-from structir.analysis.arguments import arguments_of
+from structir.analysis.arguments import arguments_of, default_of
 from structir.analysis.deduction import check_cast, deduce
 from structir.errors import Diagnostic, DiagnosticError, ParseError, Span, warn
 from structir.ir.dtype import DTYPES, is_int
@@ -21,6 +21,7 @@ from structir.ir.expr import (
     DataTypeImm,
     Expr,
     ExternFunc,
+    PrimValue,
     ShapeExpr,
     StringImm,
     Tuple,
@@ -261,15 +262,25 @@ def _arguments(context: Context, callee: Expr, node: ast.Call) -> Sequence[Expr]
             message = "the names of the parameters of a function value are unknown"
             raise context.error(node.keywords[0], message, hint, "E0124")
         return args
-    defaults = signature.attributes.get(DEFAULTS, {})
+    defaults = signature.attrs.get(DEFAULTS, {})
     missing = len(signature.params) - len(args)
-    if not names and not 0 < missing <= len(defaults):  # deduction reports a wrong number
-        return args
-    try:
-        return arguments_of(signature.name, signature.params, args, names, lambda: defaults)
-    except DiagnosticError as error:
-        span = context.source_map.span(node)
-        raise ParseError([d.at(span) for d in error.diagnostics]) from None
+    if names or 0 < missing <= len(defaults):  # deduction reports a wrong number
+        name = getattr(callee, "name", "")
+        try:
+            ordered = arguments_of(name, signature.params, args, names, lambda: defaults)
+        except DiagnosticError as error:
+            span = context.source_map.span(node)
+            raise ParseError([d.at(span) for d in error.diagnostics]) from None
+        args = list(ordered)
+    return [*map(_as_constant, args, signature.params), *args[len(signature.params) :]]
+
+
+def _as_constant(arg: Expr, param: Var) -> Expr:
+    """Returns a number as a constant of the dtype of its parameter, if that is a scalar tensor."""
+    if type(arg) is not PrimValue or not isinstance(param.struct_info, TensorStructInfo):
+        return arg
+    constant = default_of(param, arg.value)
+    return arg if constant is None else constant
 
 
 OUT_INFOS = ("out_sinfo", "out_ty")

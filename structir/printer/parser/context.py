@@ -122,6 +122,7 @@ class Context:
         )  # dims that Python evaluated in signatures
         self.strict = False
         self.unifies = False  # arguments of calls are unified with the callee's parameters
+        self.exits: frozenset[type] = frozenset()  # classes of statements that may leave the body
         self.depth = Depth()
         self.macros: tuple[Any, ...] = ()  # being expanded: macros.Macro
         self.caller_names: dict[str, Any] = {}  # of the function that calls the macro
@@ -269,10 +270,10 @@ class Context:
         return MISSING if self.module is None else self.module.python_value(self, node)
 
     def signature_of(self, callee: Expr) -> Any:
-        """Returns the signature of a function of the module or of a local one; None if the callee
-        is another value."""
+        """Returns the signature of a function of the module, of a captured or of a local one; None
+        if the callee is another value."""
         if isinstance(callee, GlobalVar):
-            return self.module.signatures.get(callee.name)
+            return self.module.signature_of(callee.name)
         return self.signatures.get(callee) if isinstance(callee, Var) else None
 
     def dim_of(self, name: str) -> Poly:

@@ -36,7 +36,7 @@ class FunctionSignature:
     params: tuple[Var, ...]
     ret: StructInfo | None  # None: not declared
     pure: bool
-    attributes: dict[str, Any]
+    attrs: dict[str, Any]
     node: ast.FunctionDef
 
     def info(self) -> FuncStructInfo:
@@ -227,7 +227,7 @@ def read_function(context: Context, signature: FunctionSignature, read_body: Rea
     """Parses the body of a function whose signature was parsed in this context."""
     outer, outer_unifies = context.scope, context.unifies
     scope = context.scope = BuilderScope(outer)
-    context.unifies = outer_unifies or REFINE in signature.attributes
+    context.unifies = outer_unifies or REFINE in signature.attrs
     try:
         for param in signature.params:
             scope.define(param.struct_info)
@@ -244,7 +244,7 @@ def read_function(context: Context, signature: FunctionSignature, read_body: Rea
         body = scope.sequence(result)
     finally:
         context.scope, context.unifies = outer, outer_unifies
-    attributes = signature.attributes or NO_ATTRS
+    attributes = signature.attrs or NO_ATTRS
     span = context.source_map.span(signature.node)
     return Function(signature.params, body, info, signature.pure, attributes, span)
 

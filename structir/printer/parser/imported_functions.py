@@ -43,6 +43,11 @@ class Imports:
         function = module[name] if type(value) is ModuleFunction else value
         return self._import(function, name, module)
 
+    def signature_of(self, name: str) -> Function | None:
+        """Returns an imported function, which has the parameters and defaults of its calls."""
+        function = self.functions.get(name)
+        return function if isinstance(function, Function) else None
+
     def _import(self, function: Any, name: str, module: Mapping[str, Node]) -> str:
         imported = self.names.get(id(function))
         if imported is not None:

@@ -140,6 +140,11 @@ class ModuleContext:
         info = self.imports.functions[name].struct_info  # type: ignore[attr-defined]
         return GlobalVar(name, info, context.source_map.span(node))
 
+    def signature_of(self, name: str) -> Any:
+        """Returns the parameters of a function of the text, or of one that it imports."""
+        signature = self.signatures.get(name)
+        return self.imports.signature_of(name) if signature is None else signature
+
     def expand_macro(self, context: Context, macro: Macro, node: ast.Call) -> Any:
         """Parses a call of a macro."""
         return expand(context, macro, node, read_result)

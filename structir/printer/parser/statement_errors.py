@@ -39,6 +39,9 @@ def branch_error(
     context: Context, node: ast.If, bodies: Sequence[list[ast.stmt]], names: list[list[str]]
 ) -> ParseError:
     """Returns the error of branches whose last statements bind different variables."""
+    for body in bodies:
+        if leaves(body[-1]):
+            return _run_time_exit(context, node, body[-1])
     last = [bound_names[0] if bound_names else None for bound_names in names]
     each = " and ".join(f"`{name}`" if name else "none" for name in last)
     message = f"both branches of `if` must bind the same last variable: found {each}"
@@ -48,3 +51,19 @@ def branch_error(
         diagnostic = diagnostic.note(text, context.source_map.span(body[-1]))
     common = last[0] or last[1] or "y"
     return ParseError(diagnostic.hinted(f"end both branches with `{common} = ...`"))
+
+
+def leaves(node: ast.stmt) -> bool:
+    """Whether a statement leaves an iteration of a loop: `break` or `continue`."""
+    return isinstance(node, ast.Break | ast.Continue)
+
+
+def _run_time_exit(context: Context, node: ast.If, left: ast.stmt) -> ParseError:
+    """Returns the error of leaving an unrolled loop under a condition of the program."""
+    word = "break" if isinstance(left, ast.Break) else "continue"
+    message = f"`{word}`: expected a condition over values of Python, found one of the program"
+    hint = f"compare values of Python: `if i == 2: {word}`; for a loop over tensors, call a "
+    hint += "recursive function of the module"
+    span = context.source_map.span(left)
+    diagnostic = Diagnostic(message, span, hint=hint, code="E0103")
+    return ParseError(diagnostic.note("this condition", context.source_map.span(node.test)))

@@ -43,19 +43,22 @@ from structir.printer.parser.macros import Macro
 from structir.printer.parser.outputs import reject_rebound_outputs
 from structir.printer.parser.prim_sizes import bind_prim_sizes
 from structir.printer.parser.requirements import require
-from structir.printer.parser.statement_errors import branch_error, unpack_error
+from structir.printer.parser.sizes import is_number
+from structir.printer.parser.statement_errors import branch_error, leaves, unpack_error
 from structir.printer.parser.static_values import static_test, static_value
-from structir.printer.parser.unrolling import alias_of, assign, iterations
+from structir.printer.parser.unrolling import Exit, alias_of, allowing_exits, assign, leave, unroll
 from structir.printer.parser.values import argument, operand, path_of, unsupported, value_of
 from structir.printer.syntax import DATAFLOW, FUNC_ATTR, MATCH_CAST, OUTPUT, REQUIRE
 
 CAST = f"R.{MATCH_CAST}"
+SIZES = (Poly, tuple)
+NO_EXITS: frozenset[type] = frozenset()
+RETURN: frozenset[type] = frozenset({ast.Return})
 NULL_VALUE = "R.null_value"  # TVM passes it for an argument that is left out
 FUNC_RET_VALUE = "func_ret_value"  # `R.func_ret_value(y)` is `return y` in TVM
 HINTS: dict[type[ast.AST], str] = {
     ast.While: "call a recursive function of the module, or use `R.scan`",
     ast.AugAssign: "bind the result to a name: `y = y + x`",
-    ast.Return: "`return` only in the last statement; a branch of `if` binds its value to a name",
     ast.Delete: "remove the statement; values are freed after their last use",
     ast.Assert: '`R.require("n % 4 == 0")` for sizes, `R.match_cast(x, ...)` for a StructInfo',
     ast.Import: "move imports out of the function",
@@ -140,7 +143,7 @@ def bind(
 ) -> Var | None:
     """Binds `name: annotation = value`; returns None for a dim, and for an alias.
 
-    An alias is another name of the module or of a value of Python.
+    An alias is another name of the module, of a value of Python, or of a size.
     """
     name = target.id
     if is_declaration(value):
@@ -155,7 +158,7 @@ def bind(
         context.define(name, None)  # an argument that is left out
         return None
     alias = alias_of(context, value) if annotation is None else None
-    if alias is not None:
+    if alias is not None and name not in context.declarations:
         context.define(name, alias)
         return None
     declared = context.declared(name)
@@ -165,7 +168,11 @@ def bind(
     if isinstance(value, ast.Call) and path == CAST:
         var = match_cast(context, value, name, target, annotation or declared)
     else:
-        expr = context.expr(value_of(context, value), value)
+        parsed = value_of(context, value)
+        if type(parsed) in SIZES and annotation is declared is None and _is_size(parsed):
+            context.define(name, parsed)
+            return None
+        expr = context.expr(parsed, value)
         expr = bind_prim_sizes(context, expr) if annotation is None else expr
         if (
             isinstance(expr, Var)
@@ -178,6 +185,11 @@ def bind(
         var = bound(context, expr, name, target, annotation, declared)
     context.define(name, var)
     return var
+
+
+def _is_size(value: Any) -> bool:
+    """Whether a value is a size or a tuple of sizes."""
+    return type(value) is not tuple or all(map(is_number, value))
 
 
 def _is_result_of_macro(context: Context, name: str, value: ast.expr) -> bool:
@@ -232,7 +244,7 @@ def _unpack(context: Context, target: ast.Tuple | ast.List, value: ast.expr) -> 
     if alias is not None:
         return assign(context, target, alias)
     parsed = argument(context, value)
-    if type(parsed) is tuple and isinstance(value, ast.ListComp | ast.Call):
+    if type(parsed) is tuple and (isinstance(value, ast.ListComp | ast.Call) or _is_size(parsed)):
         return assign(context, target, parsed)
     tuple_value = context.expr(parsed, value)
     info = deduce(tuple_value)
@@ -294,7 +306,8 @@ def _dataflow(context: Context, node: ast.With) -> None:
     context.outputs = frozenset([item.id for item in names])
     mark = context.mark()
     try:
-        read_statements(context, node.body if listed is None else node.body[:-1])
+        with allowing_exits(context, NO_EXITS):
+            read_statements(context, node.body if listed is None else node.body[:-1])
         reject_rebound_outputs(context, node)
     finally:
         context.outputs = None
@@ -324,15 +337,6 @@ def _if(context: Context, node: ast.If) -> None:
         read_statements(context, node.body if holds else node.orelse)
 
 
-def _for(context: Context, node: ast.For) -> None:
-    """Parses the statements of a loop over known items once per item."""
-    count = len(context.errors)
-    for _ in iterations(context, node):
-        read_statements(context, node.body)
-        if len(context.errors) > count:  # the next iterations have the same
-            raise AlreadyReported
-
-
 def _taken(context: Context, nodes: Sequence[ast.stmt]) -> list[ast.stmt]:
     """Returns the statements of a branch; a last `if` over values of Python is resolved."""
     *before, last = nodes
@@ -349,11 +353,11 @@ def _conditional(context: Context, node: ast.If) -> tuple[str, Var]:
     if context.outputs is not None:
         hint = "end the `with R.dataflow():` block before the `if`"
         raise context.error(node, "`if` is not allowed in a dataflow block", hint, "E0117")
-    if not node.orelse:
+    if not node.orelse and not leaves(node.body[-1]):
         bound_names = targets(node.body[-1]) or ["y"]
         hint = f"add `else:` with the other value: `{bound_names[0]} = ...`"
         raise context.error(node, "expected an `else` branch: `if` has a value", hint, "E0105")
-    bodies = _taken(context, node.body), _taken(context, node.orelse)
+    bodies = _taken(context, node.body), _taken(context, node.orelse or [ast.Pass()])
     names = [targets(body[-1]) for body in bodies]
     name = names[0][0] if names[0] else None
     if name is None or names[1][:1] != [name]:
@@ -370,7 +374,7 @@ def _conditional(context: Context, node: ast.If) -> tuple[str, Var]:
 def _branch(context: Context, nodes: list[ast.stmt]) -> SeqExpr:
     message = "`{name}` is only visible in its branch of `if`"
     hint = "make it the last variable of both branches: `{name} = ...`"
-    with _region(context, message, hint):
+    with _region(context, message, hint), allowing_exits(context, NO_EXITS):
         read_statements(context, nodes[:-1])
         body = _branch_result(context, nodes[-1])
         return context.scope.sequence(body)
@@ -429,15 +433,13 @@ def _function(context: Context, node: ast.FunctionDef) -> None:
 
 def read_body(context: Context, nodes: Sequence[ast.stmt]) -> Expr:
     """Parses the statements of a function and returns its result."""
-    nodes = _until_return(context, nodes)
-    last = nodes[-1]
+    last = _read_to_return(context, nodes)
     if isinstance(last, ast.Expr) and _is_call(last.value, FUNC_RET_VALUE):
         last = ast.copy_location(ast.Return(*last.value.args[:1]), last)  # type: ignore[attr-defined]
     if not isinstance(last, ast.Return) or last.value is None:
         hint = "end the function with `return y`, or with several values: `return y, z`"
         message = "expected `return` with a value as the last statement of a function"
         raise context.error(last, message, hint, "E0118")
-    read_statements(context, nodes[:-1])
     for name, declaration in context.declarations.items():
         message = f"`{name}` is declared, but no statement binds it"
         hint = f"bind it in the next line: `{name} = ...`, or remove the declaration"
@@ -447,33 +449,25 @@ def read_body(context: Context, nodes: Sequence[ast.stmt]) -> Expr:
 
 def read_result(context: Context, nodes: Sequence[ast.stmt]) -> Any:
     """Parses the statements of a macro and returns its result, None without `return`."""
-    nodes = _until_return(context, nodes)
+    last = _read_to_return(context, nodes)
+    value = last.value if isinstance(last, ast.Return) else None
+    return None if value is None else value_of(context, value)
+
+
+def _read_to_return(context: Context, nodes: Sequence[ast.stmt]) -> ast.stmt:
+    """Parses the statements of a function; returns the `return` that ends it, or the last one."""
     last = nodes[-1]
-    if not isinstance(last, ast.Return):
-        read_statements(context, nodes)
-        return None
-    read_statements(context, nodes[:-1])
-    return None if last.value is None else value_of(context, last.value)
-
-
-def _until_return(context: Context, nodes: Sequence[ast.stmt]) -> Sequence[ast.stmt]:
-    """Resolves each `if` over values of Python that returns; parses the statements before it."""
-    for index, node in enumerate(nodes):
-        if not isinstance(node, ast.If) or not _returns(node):
-            continue
-        read_statements(context, nodes[:index])
-        holds = static_test(context, node.test)
-        if holds is MISSING:
-            return nodes[index:]
-        taken = node.body if holds else node.orelse
-        ends = bool(taken) and isinstance(taken[-1], ast.Return)
-        rest = taken if ends else [*taken, *nodes[index + 1 :]]
-        return _until_return(context, rest or [ast.copy_location(ast.Pass(), node)])
-    return nodes
-
-
-def _returns(node: ast.If) -> bool:
-    return any(isinstance(item, ast.Return) for item in ast.walk(node))
+    is_result = isinstance(last, ast.Expr) and _is_call(last.value, FUNC_RET_VALUE)
+    try:
+        with allowing_exits(context, RETURN):
+            read_statements(context, nodes[:-1] if is_result else nodes)
+    except Exit as left:
+        if left.node in nodes[:-1]:
+            message = "expected `return` with a value as the last statement of a function"
+            hint = "remove the statements after `return`"
+            raise context.error(last, message, hint, "E0118") from None
+        return left.node
+    return last
 
 
 _STATEMENTS: dict[type[ast.stmt], Callable[[Context, Any], None]] = {
@@ -482,7 +476,10 @@ _STATEMENTS: dict[type[ast.stmt], Callable[[Context, Any], None]] = {
     ast.Expr: _expression,
     ast.With: _dataflow,
     ast.If: _if,
-    ast.For: _for,
+    ast.For: lambda context, node: unroll(context, node, read_statements),
+    ast.Break: leave,
+    ast.Continue: leave,
+    ast.Return: leave,
     ast.FunctionDef: _function,
     ast.Pass: lambda context, node: None,
 }

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from structir.analysis.deduction import deduce
 from structir.ir.expr import Expr, Tuple, TupleGetItem
 from structir.ir.struct_info import TupleStructInfo
 from structir.printer.parser.captured import dict_views, is_dict, is_sequence, items_of
-from structir.printer.parser.context import MISSING, Context, PythonValue
+from structir.printer.parser.context import MISSING, AlreadyReported, Context, PythonValue
 from structir.printer.parser.static_values import (
     BUILTINS,
     LANGUAGE,
@@ -25,6 +26,14 @@ from structir.printer.parser.static_values import (
 from structir.printer.parser.values import argument, path_of, reads, unsupported, value_of
 
 MAX_UNROLLED = 1 << 18  # nodes of syntax that unrolled loops and expanded macros have in all
+IN_LOOP = "leave an unrolled loop under a condition over values of Python: `if i == 2: break`"
+EXIT_HINTS: dict[type, str] = {
+    ast.Break: IN_LOOP,
+    ast.Continue: IN_LOOP.replace("break", "continue"),
+    ast.Return: "`return` only in the last statement; a branch of `if` binds its value to a name",
+}
+LOOP_EXITS: frozenset[type] = frozenset({ast.Break, ast.Continue})
+ReadStatements = Callable[[Context, list[ast.stmt]], None]
 LOOP_HINT = "loop over `range(3)` or a captured tuple; over an axis of a tensor, use `R.scan`"
 
 
@@ -161,17 +170,56 @@ def _counted(context: Context, node: ast.AST, iterator: Iterator[Any], size: int
 # ---- loops
 
 
-def iterations(context: Context, node: ast.For) -> Iterator[None]:
-    """Binds the target of a loop to each item, and yields once per item."""
-    if node.orelse:
-        raise unsupported(context, node.orelse[0], "write the statements after the loop")
+class Exit(Exception):
+    """Control leaves a loop or a function: `break`, `continue` or `return`."""
+
+    def __init__(self, node: ast.stmt) -> None:
+        self.node = node
+
+
+def leave(context: Context, node: ast.stmt) -> None:
+    """Parses `break`, `continue` or `return`."""
+    if type(node) not in context.exits:
+        raise unsupported(context, node, EXIT_HINTS[type(node)])
+    raise Exit(node)
+
+
+@contextmanager
+def allowing_exits(context: Context, exits: frozenset[type]) -> Iterator[None]:
+    """Allows the statements of these classes to leave the loop or function that is parsed."""
+    outside, context.exits = context.exits, exits
+    try:
+        yield
+    finally:
+        context.exits = outside
+
+
+def unroll(context: Context, node: ast.For, read: ReadStatements) -> None:
+    """Parses the statements of a loop once per item; its `else` unless `break` ends it."""
+    try:
+        with allowing_exits(context, context.exits | LOOP_EXITS):
+            _unroll(context, node, read)
+    except Exit as left:
+        if not isinstance(left.node, ast.Break):
+            raise
+    else:
+        read(context, node.orelse)
+
+
+def _unroll(context: Context, node: ast.For, read: ReadStatements) -> None:
     iterator = items(context, node.iter)
     if iterator is None:
         raise unsupported(context, node, LOOP_HINT)
-    size = 1 + size_of_syntax(node.body)
+    size, count = 1 + size_of_syntax(node.body), len(context.errors)
     for item in _counted(context, node, iterator, size):
         assign(context, node.target, item)
-        yield
+        try:
+            read(context, node.body)
+        except Exit as left:
+            if not isinstance(left.node, ast.Continue):
+                raise
+        if len(context.errors) > count:  # the next iterations have the same
+            raise AlreadyReported
 
 
 def assign(context: Context, target: ast.expr, item: Any) -> None:
@@ -359,18 +407,11 @@ def _static(context: Context, node: ast.expr) -> Any:
 def alias_of(context: Context, node: ast.expr) -> PythonValue | None:
     """Returns the value of Python that an assignment gives another name; None for any other.
 
-    A literal number is a value of the program outside of macros; the name of an op is no value.
+    The name of an op is no value.
     """
     if type(node) is ast.Call and type(node.func) is ast.Attribute and node.func.attr != "get":
         return None
     if (path_of(node) or "").startswith("R."):
         return None
     value = static_value(context, node)
-    is_literal = not context.macros and not any(map(_names_or_quotes, ast.walk(node)))
-    return None if value is MISSING or is_literal else PythonValue(value)
-
-
-def _names_or_quotes(node: ast.AST) -> bool:
-    """Whether a node is a name or a string: it makes an expression more than a number."""
-    is_string = isinstance(node, ast.Constant) and type(node.value) is str
-    return is_string or isinstance(node, ast.Name)
+    return None if value is MISSING else PythonValue(value)
