@@ -18,11 +18,13 @@ from structir.ir.struct_info import (
     OBJECT,
     Dims,
     FuncStructInfo,
+    Names,
     PrimStructInfo,
     ShapeStructInfo,
     StructInfo,
     TensorStructInfo,
     TupleStructInfo,
+    as_names,
     as_plain_dims,
 )
 from structir.lazy import lazy_module
@@ -144,15 +146,12 @@ class Expr(Node):
         diagnostic = Diagnostic(message, caller_span(), hint=hint, label=str(self.struct_info))
         raise TruthValueError(diagnostic)
 
-    def __getitem__(self, index: int) -> Expr:
+    def __getitem__(self, key: int | str) -> Expr:
         info = self.struct_info
-        in_range = isinstance(info, TupleStructInfo) and -len(info.fields) <= index < len(
-            info.fields
-        )
-        if not in_range:
-            raise TypeError(f"expected a tuple with a field {index}, found {info}")
-        position = index % len(info.fields)
-        return TupleGetItem(self, position, info.fields[position])
+        index = info.index(key) if isinstance(info, TupleStructInfo) else None
+        if index is None:
+            raise TypeError(f"expected a tuple with a field {key!r}, found {info}")
+        return TupleGetItem(self, index, info.fields[index])
 
 
 @node
@@ -193,14 +192,17 @@ class GlobalVar(Expr):
 
 
 def as_expr(value: Any) -> Expr:
-    """Converts a tuple or list, also nested, a number or a string to an expression.
+    """Converts a tuple, list or dict, also nested, a number or a string to an expression.
 
-    Raises DiagnosticError for other values that are no expressions.
+    A dict becomes a tuple with named fields. Raises DiagnosticError for other values that are no
+    expressions.
     """
     if isinstance(value, Expr):
         return value
     if isinstance(value, tuple | list):
         return Tuple(tuple([as_expr(item) for item in value]))
+    if isinstance(value, dict):
+        return Tuple(tuple([as_expr(item) for item in value.values()]), tuple(value))
     if isinstance(value, bool | int | float | dims.Poly):
         return PrimValue(value)
     if isinstance(value, str):
@@ -246,7 +248,7 @@ def _of_fields(value: Any) -> StructInfo | None:
                 for f in value.fields
             ]
         )
-    return None if None in infos else TupleStructInfo(infos)
+    return None if None in infos else TupleStructInfo(infos, value.names)
 
 
 def _of_body(seq: Any) -> StructInfo | None:
@@ -313,10 +315,11 @@ class ShapeExpr(Expr):
 class Tuple(Expr):
     """A tuple expression. The empty tuple also represents an omitted optional operand.
 
-    Its StructInfo is always that of its fields.
+    Its StructInfo is always that of its fields, with the names if they have any.
     """
 
     fields: tuple[Expr, ...]
+    names: Names | None = attrs.field(default=None, converter=as_names)
     struct_info: StructInfo | None = attrs.field(
         init=False, default=attrs.Factory(_of_fields, takes_self=True)
     )

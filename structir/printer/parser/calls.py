@@ -41,6 +41,7 @@ from structir.printer.parser.forms import dtype_error, info_of, is_info, read_fo
 from structir.printer.parser.index_maps import read_layout_transform
 from structir.printer.parser.kernels import read_kernel_call
 from structir.printer.parser.macros import Macro
+from structir.printer.parser.named_fields import named_fields
 from structir.printer.parser.signatures import is_signature_call, read_signature_call
 from structir.printer.parser.sizes import SIZE_EXAMPLE, SIZE_FUNCTIONS, is_number
 from structir.printer.parser.static_values import static_value
@@ -126,6 +127,8 @@ def _call_of_language(context: Context, node: ast.Call, name: str) -> Any:
             text = ast.unparse(node)
             hint = f"annotate a binding: `y: {text} = ...`, or check at run time: "
             hint += f"`R.match_cast(x, {text})`"
+            if name == "Tuple":
+                hint = f"build a tuple: `R.tuple{text.removeprefix('R.Tuple')}`"
             message = f"expected a value, found the StructInfo R.{name}(...)"
             raise context.error(node, message, hint, "E0119")
         rewritten = counterpart(f"R.{name}", node)
@@ -399,8 +402,12 @@ def _is_integer(value: Any) -> bool:
 
 
 def _tuple_call(context: Context, node: ast.Call) -> Tuple:
-    fields = [context.expr(argument(context, item), item) for item in node.args]
-    return Tuple(tuple(fields), span=context.source_map.span(node))
+    nodes, names = named_fields(context, node, node.args)
+    fields, span = tuple([operand(context, item) for item in nodes]), context.source_map.span(node)
+    try:
+        return Tuple(fields, names, span)
+    except DiagnosticError as error:
+        raise type(error)([d.at(span) for d in error.diagnostics]) from None
 
 
 def _python_float(context: Context, node: ast.Call) -> float:
