@@ -1,6 +1,7 @@
 """Tuples with named fields: text, access, arguments from dicts, and the passes that keep names."""
 
 import random
+import warnings
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import structir
 from structir import passes
 from structir.analysis import PASS, base_check, unify_to_lca
 from structir.distributed import shard
-from structir.errors import DiagnosticError, StructIRError
+from structir.errors import DiagnosticError, DiagnosticWarning, StructIRError
 from structir.ir import BlockBuilder, IRModule, Tuple, Var
 from structir.ir.dims import sym
 from structir.ir.struct_info import FuncStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
@@ -270,3 +271,55 @@ def main(x: R.Tensor((4,), "float32"), p: R.Tuple(w=R.Tensor((4,), "float32"),
     w = array(4)
     _, ((of_w, (of_c,)),) = structir.compile(after)["main_adjoint"](w, {"b": {"c": w}, "w": w})
     assert np.allclose(of_w, 2 * w * w) and np.allclose(of_c, 1)
+
+
+SWAPPED = """@I.ir_module
+class Module:
+    @R.function
+    def dense(p: R.Tuple(w=R.Tensor((4,), "float32"), b=R.Tensor((4,), "float32"))):
+        return R.subtract(p.w, p.b)
+
+    @R.function
+    def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32")):
+        {}
+"""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return cls.dense(R.tuple(b=x, w=y))",
+        "p: R.Tuple(w=R.Tensor, b=R.Tensor) = R.tuple(b=x, w=y)\n        return p",
+        "p: R.Tuple(R.Tuple(w=R.Tensor, b=R.Tensor)) = (R.tuple(b=x, w=y),)\n        return p",
+    ],
+)
+def test_fields_in_another_order_are_a_warning(body: str) -> None:
+    with pytest.warns(DiagnosticWarning, match="expected the fields w, b, found b, w"):
+        structir.parse(SWAPPED.format(body))
+
+
+def test_fields_without_names_pass_without_a_warning() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        structir.parse(SWAPPED.format("return cls.dense((x, y))"))
+        structir.parse(SWAPPED.format("return cls.dense(R.tuple(w=x, b=y))"))
+
+
+def test_a_builder_passes_the_entries_of_a_dict_by_name() -> None:
+    builder = BlockBuilder(structir.parse(SWAPPED.format("return x")))
+    x, y = (Var(name, TensorStructInfo((4,), "float32")) for name in "xy")
+    with builder.function("other", [x, y]):
+        call = builder.global_var("dense")({"b": y, "w": x})
+        builder.emit_func_output(call)
+    result = structir.interpret(builder.get(), "other", array(4), 2 * array(4))
+    assert np.allclose(result, -array(4))
+
+
+def test_a_field_hides_a_method_of_the_same_name() -> None:
+    module = structir.parse("""@R.function
+def main(x: R.Tensor((4,), "float32"),
+         p: R.Tuple(astype=R.Callable((R.Tensor((4,), "float32"),), R.Tensor((4,), "float32")))):
+    return p.astype(x)
+""")
+    assert "= p.astype\n" in str(module)
+    assert str(structir.parse(str(module))) == str(module)

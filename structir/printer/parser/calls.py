@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 
 from structir.analysis.arguments import arguments_of
-from structir.analysis.deduction import check_cast, deduce
+from structir.analysis.deduction import check_cast, deduce, warn_of_names
 from structir.errors import Diagnostic, DiagnosticError, ParseError, Span, warn
 from structir.ir.dtype import DTYPES, is_int
 from structir.ir.expr import (
@@ -109,6 +109,9 @@ def _read_as_counterpart(
     base = func.value
     if isinstance(base, ast.Name) and context.names_module(base):
         return None
+    whole = context.names.get(base.id) if isinstance(base, ast.Name) else None
+    if func.attr in (getattr(getattr(whole, "struct_info", None), "names", None) or ()):
+        return None  # a field, which hides a method
     is_relax = path is not None and path.startswith("relax.") and "relax" not in context.names
     return counterpart(path if is_relax and path is not None else f".{func.attr}", node)
 
@@ -242,6 +245,9 @@ def _call_of_function(context: Context, node: ast.Call) -> Any:
             raise context.error(node.func, message, "call an op: `R.name(...)`")
         args = _arguments(context, callee, node)
     call = Call(callee, tuple(unify_arguments(context, callee, args)), span=span)
+    params = getattr(callee.struct_info, "params", None) or ()
+    for position, (param, arg) in enumerate(zip(params, call.args, strict=False)):
+        warn_of_names(param, deduce(arg), f"argument {position}", span)
     return Call(callee, call.args, struct_info=deduce(call), span=span)
 
 
