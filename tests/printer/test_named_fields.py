@@ -18,6 +18,7 @@ from structir.ir import BlockBuilder, IRModule, Tuple, Var
 from structir.ir.dims import sym
 from structir.ir.struct_info import FuncStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 from structir.script import R
+from structir.tools.tvm_dialect import tvm_text
 
 WORDS = ("w", "b", "T", "shape", "astype", "in", "lambda", "a.b", "0", "\u00e9", "\ufb01", '"\n')
 PROGRAM = structir.parse("""
@@ -67,7 +68,9 @@ def callables(module: IRModule) -> list[Any]:
     exe = structir.compile(module)
     whole = structir.compile(passes.InlineFunctions()(module))
     interpreted = partial(structir.interpret, module, "main")
-    return [exe["main"], exe, whole["main"], interpreted, shard(module, "main", grid=(1, 1))]
+    eager = structir.compile(module, eager_first=True)["main"]
+    sharded = shard(module, "main", grid=(1, 1))
+    return [exe["main"], exe, whole["main"], eager, interpreted, sharded]
 
 
 # ---- text
@@ -143,6 +146,18 @@ def main(p: R.Tuple(weight=R.Tensor((4,)), bias=R.Tuple(R.Tensor((4,))))):
         structir.parse(text)
     assert len(caught.value.diagnostics) == 1
     assert hint in str(caught.value.diagnostics[0].hint)
+
+
+def test_fields_of_an_invalid_value_are_not_reported_again() -> None:
+    text = """@R.function
+def main(x: R.Tensor((4,), "float32")):
+    q = R.matmul(x, 3, 4)
+    r = q.w + q["b"]
+    return q.layers[0].w
+"""
+    with pytest.raises(DiagnosticError) as caught:
+        structir.parse(text)
+    assert [d.op for d in caught.value.diagnostics] == ["matmul"]
 
 
 @pytest.mark.parametrize("names", [("w",), ("w", "w"), ("w", 1), "abc"])
@@ -323,3 +338,21 @@ def main(x: R.Tensor((4,), "float32"),
 """)
     assert "= p.astype\n" in str(module)
     assert str(structir.parse(str(module))) == str(module)
+
+
+def test_tvm_prints_fields_without_names() -> None:
+    text = tvm_text(PROGRAM)
+    assert "R.Tuple(R.Tensor((4, 4)" in text and "= p[0]\n" in text
+    assert "w=" not in text and "R.tuple" not in text
+
+
+def test_infer_completes_the_fields_of_trees() -> None:
+    module = structir.parse("""@R.function
+def main(x: R.Tensor(("n", 4), "float32"),
+         p: R.Tuple(w=R.Tensor(ndim=2), b=R.Tuple(c=R.Tensor(("m",))))) -> R.Tuple(out=R.Tensor):
+    return (R.add(R.matmul(x, p.w), p.b.c),)
+""")
+    main = structir.infer(module)["main"]
+    text = 'R.Tuple(w=R.Tensor((4, d0), dtype="float32"), b=R.Tuple(c=R.Tensor((m,), dtype='
+    assert str(main.params[1].struct_info).startswith(text)
+    assert str(main.ret_struct_info).startswith('R.Tuple(out=R.Tensor((n, "_"), dtype=')

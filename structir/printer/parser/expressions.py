@@ -15,7 +15,7 @@ from structir.ir.op import find_op, registered_ops
 from structir.ir.struct_info import TensorStructInfo, TupleStructInfo
 from structir.printer import constants
 from structir.printer.parser.captured import PLAIN, arrays_in, stored_names
-from structir.printer.parser.context import MISSING, Context, class_name
+from structir.printer.parser.context import MISSING, Context, PythonValue, class_name
 from structir.printer.parser.named_fields import field_of
 from structir.printer.parser.sizes import (
     BINARY,
@@ -85,8 +85,9 @@ def _is_of_program(context: Context, node: ast.AST) -> bool:
         node = node.func if isinstance(node, ast.Call) else node.value
     if not isinstance(node, ast.Name):
         return False
-    value = context.names.get(node.id)
-    return isinstance(value, Expr) or node.id == "R" or context.names_module(node)
+    if node.id in context.names:
+        return type(context.names[node.id]) not in (PythonValue, Poly)
+    return node.id == "R" or context.names_module(node)
 
 
 def _no_stored_value(context: Context, node: ast.Attribute | ast.Subscript) -> ParseError | None:
