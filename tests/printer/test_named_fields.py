@@ -330,6 +330,25 @@ def test_a_builder_passes_the_entries_of_a_dict_by_name() -> None:
     assert np.allclose(result, -array(4))
 
 
+def test_two_stars_pass_the_fields_by_name() -> None:
+    text = """@I.ir_module
+class Module:
+    @R.function
+    def dense(w: R.Tensor((4,), "float32"), b: R.Tensor((4,), "float32")):
+        return R.subtract(w, b)
+
+    @R.function
+    def main(p: R.Tuple(b=R.Tensor((4,), "float32"), w=R.Tensor((4,), "float32"))):
+        return cls.dense(VALUE)
+"""
+    both, one = (structir.parse(text.replace("VALUE", v)) for v in ("**p", "b=p.b, w=p.w"))
+    assert structir.structural_equal(both, one)
+    with pytest.raises(DiagnosticError, match="unexpected keyword argument `b`"):
+        structir.parse(text.replace("VALUE", "**p").replace("b: R.Tensor", "c: R.Tensor"))
+    with pytest.raises(DiagnosticError, match="not supported"):
+        structir.parse(text.replace("VALUE", "**p.w"))
+
+
 def test_a_field_hides_a_method_of_the_same_name() -> None:
     module = structir.parse("""@R.function
 def main(x: R.Tensor((4,), "float32"),
