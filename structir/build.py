@@ -56,7 +56,7 @@ from structir.ir.struct_info import StructInfo
 from structir.lazy import lazy_module
 
 rules = lazy_module("structir.analysis.well_formed")
-Value = Expr | Sequence[Any]  # a tuple or list of values is a tuple of the program
+Value = Expr | Sequence[Any] | dict[str, Any]  # tuples, lists and dicts are tuples of the program
 
 
 class BuilderScope:
@@ -375,7 +375,7 @@ class BlockBuilder:
 
         Nested expressions are bound first, innermost first, and shared ones once.
         """
-        if isinstance(value, tuple | list):
+        if isinstance(value, tuple | list | dict):
             value = as_expr(value)
         if not isinstance(value, Expr):
             hint = "help: `R.const(...)` for a tensor, `(x, y)` for a tuple"

@@ -229,7 +229,7 @@ def _gradient(scope: ReverseMode, var: Var) -> Expr:
     def build(info: StructInfo, path: Path) -> Expr:
         if isinstance(info, TupleStructInfo):
             fields = [build(field, (*path, k)) for k, field in enumerate(info.fields)]
-            return Tuple(tuple(fields))
+            return Tuple(tuple(fields), info.names)
         return by_path[path]
 
     return build(var.struct_info, ())

@@ -61,4 +61,6 @@ class ConstantValues:
         # other fields of a tuple that is bound to a variable may be out of scope
         visible = resolved is arg or all(isinstance(field, Constant) for field in fields)
         same = all(a is b for a, b in zip(fields, resolved.fields, strict=True))
-        return arg if not visible or (same and resolved is arg) else Tuple(fields, span=arg.span)
+        if not visible or (same and resolved is arg):
+            return arg
+        return Tuple(fields, resolved.names, arg.span)

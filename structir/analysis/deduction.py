@@ -155,7 +155,7 @@ def declared_result(infos: tuple[StructInfo, ...]) -> StructInfo:
 
 
 def _tuple(value: Tuple) -> StructInfo:
-    return TupleStructInfo(tuple([deduce(f) for f in value.fields]))
+    return TupleStructInfo(tuple([deduce(f) for f in value.fields]), value.names)
 
 
 def _item(value: TupleGetItem) -> StructInfo:
@@ -251,9 +251,36 @@ def annotate(
     """
     check = base_check(declared, deduced)
     if check is PASS:
-        return deduced if type(value) is Tuple and not as_written else declared
+        warn_of_names(declared, deduced, f"the annotation of {subject}", span)
+        is_inferred = type(value) is Tuple and not as_written
+        return _with_names(deduced, declared) if is_inferred else declared
     with one_message(deduced):
         return _reject_or_assume(declared, deduced, check, subject, span, value)
+
+
+def warn_of_names(
+    expected: StructInfo, actual: StructInfo, subject: str, span: Span | None
+) -> None:
+    """Warns where the fields of two tuples, which are matched by position, have different names."""
+    if not isinstance(expected, TupleStructInfo) or not isinstance(actual, TupleStructInfo):
+        return
+    names, others = expected.names, actual.names
+    if names is None or others is None or names == others:
+        for field, other in zip(expected.fields, actual.fields, strict=False):
+            warn_of_names(field, other, subject, span)
+        return
+    message = f"{subject}: expected the fields {', '.join(names)}, found {', '.join(others)}; "
+    message += "fields are matched by position, not by name"
+    hint = f"build the tuple in this order: `R.tuple({', '.join([f'{n}=...' for n in names])})`"
+    warn(Diagnostic(message, span, hint=hint, severity="warning"))
+
+
+def _with_names(info: StructInfo, declared: StructInfo) -> StructInfo:
+    """Returns the StructInfo of a tuple with the names that an annotation gives its fields."""
+    if not isinstance(info, TupleStructInfo) or not isinstance(declared, TupleStructInfo):
+        return info
+    fields = tuple(map(_with_names, info.fields, declared.fields))
+    return TupleStructInfo(fields, declared.names or info.names)
 
 
 def _reject_or_assume(

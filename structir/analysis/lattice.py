@@ -158,6 +158,7 @@ def _check_infos(base: Any, derived: Any) -> BaseCheckResult:
 
 _CHECKS: dict[str, Callable[[Any, Any], BaseCheckResult]] = {
     "static": _check_static,
+    "names": lambda base, derived: PASS,  # names only denote positions
     "dtype": _check_static,
     "dim": _check_dim,
     "dims": _check_dims,
@@ -216,6 +217,10 @@ def _join_static(a: Any, b: Any) -> Any:
     return a if a == b else ERASED
 
 
+def _common_names(a: Any, b: Any) -> Any:
+    return a if a == b else None
+
+
 def _join_value(a: Any, b: Any) -> Any:
     return a if a is b else ERASED
 
@@ -243,6 +248,7 @@ def _join_infos(a: Any, b: Any) -> Any:
 
 _JOINS: dict[str, Callable[[Any, Any], Any]] = {
     "static": _join_static,
+    "names": _common_names,
     "dtype": _join_static,
     "dim": _join_dim,
     "dims": _join_dims,
@@ -320,7 +326,10 @@ def _meet(a: StructInfo, b: StructInfo) -> Any:
     fields: dict[str, Any] = {}
     for name, kind in field_kinds(type(a)):
         x, y = getattr(a, name), getattr(b, name)
-        common = y if x is None else x if y is None else _MEETS.get(kind, _meet_static)(x, y)
+        if kind != "names" and (x is None or y is None):
+            common = y if x is None else x
+        else:
+            common = _MEETS.get(kind, _meet_static)(x, y)
         if common is DISJOINT:
             return DISJOINT
         fields[name] = common
@@ -352,6 +361,7 @@ def _meet_infos(a: Any, b: Any) -> Any:
 
 
 _MEETS: dict[str, Callable[[Any, Any], Any]] = {
+    "names": _common_names,
     "dim": _meet_dim,
     "dims": _meet_dims,
     "info": _meet,

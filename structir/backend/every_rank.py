@@ -14,7 +14,7 @@ from structir.analysis.donation import donated_of
 from structir.analysis.lattice import PASS, base_check
 from structir.analysis.substitution import Substitution
 from structir.errors import DiagnosticError, ShapeMismatchError
-from structir.interpret.argument_checks import as_value, match
+from structir.interpret.argument_checks import as_value, in_field_order, match
 from structir.interpret.scope import Activation
 from structir.ir.axes import RowVar
 from structir.ir.binding_dims import standing_alone
@@ -141,6 +141,7 @@ class EveryRank:
 
 def _shaped(info: Any, value: Value) -> Value:
     """Returns a value with the shape and dtype of an argument, which may be on a device."""
+    value = in_field_order(info, value)
     if isinstance(value, tuple) and isinstance(info, TupleStructInfo):
         return tuple([_shaped(*pair) for pair in zip(info.fields, value, strict=False)])
     dtype = getattr(value, "dtype", None)

@@ -100,8 +100,9 @@ class TableWriter:
 
     def info(self, info: StructInfo | None) -> Json:
         match info:
-            case TupleStructInfo(fields):
-                return [self.info(f) for f in fields]
+            case TupleStructInfo(fields, names):
+                infos = [self.info(f) for f in fields]
+                return infos if names is None else {"fields": infos, "names": names}
             case TensorStructInfo(tuple(shape), str(dtype), _, None):
                 return {"dims": [self.dim(d) for d in shape], "dtype": dtype}
             case TensorStructInfo(None, dtype, ndim, None):
@@ -233,6 +234,9 @@ class TableReader:
     def info(self, data: Json) -> StructInfo:
         if isinstance(data, list):
             return TupleStructInfo(tuple([self.info(f) for f in data]))
+        if "fields" in data:
+            fields = tuple([self.info(f) for f in data["fields"]])
+            return TupleStructInfo(fields, strings(data["names"]))
         if "dims" in data:
             return TensorStructInfo(self.some_dims(data["dims"]), dtype(data["dtype"]))
         name, ndim = data["dtype"], data["ndim"]

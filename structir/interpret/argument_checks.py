@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from functools import cache
 from itertools import chain
 from reprlib import repr as brief
@@ -190,12 +190,27 @@ def _fits(value: int, dtype: str) -> bool:
 
 
 def _gather_tuple(info: TupleStructInfo, value: Value, where: str, facts: BoundaryFacts) -> None:
+    if isinstance(value, Mapping) and info.names is not None:
+        raise _wrong_keys(info.names, value, where)
     if not isinstance(value, tuple):
         raise _mismatch(where, "a tuple", described(value))
     if len(value) != len(info.fields):
         raise _mismatch(where, f"a tuple of {len(info.fields)}", f"one of {len(value)}")
-    for position, (field, item) in enumerate(zip(info.fields, value, strict=True)):
-        _gather(field, item, f"{where}[{position}]", facts)
+    keys = info.names or range(len(value))
+    for key, field, item in zip(keys, info.fields, value, strict=True):
+        part = f".{key}" if info.names else f"[{key}]"
+        _gather(field, item, where + part, facts)
+
+
+def _wrong_keys(names: Sequence[str], value: Mapping[Any, Value], where: str) -> ShapeMismatchError:
+    """Returns the error of a dict whose keys are not the names of the fields."""
+    missing = [name for name in names if name not in value]
+    surplus = [key for key in value if key not in names]
+    problems = [f"missing {', '.join(missing)}"] * bool(missing)
+    problems += [f"unexpected {', '.join(map(str, surplus))}"] * bool(surplus)
+    keys = ", ".join([f"{name!r}: ..." for name in names])
+    expected = f"a dict with the keys {', '.join(names)}"
+    return _mismatch(where, expected, f"one with {'; '.join(problems)}\nhelp: pass `{{{keys}}}`")
 
 
 def _gather_function(info: FuncStructInfo, value: Value, where: str, facts: BoundaryFacts) -> None:
@@ -319,10 +334,24 @@ def as_value(info: StructInfo, value: Value) -> Value:
         if isinstance(value, bool | int | float | list):
             return _array_of(value, info)
         return _from_foreign(value)
-    if isinstance(info, TupleStructInfo) and isinstance(value, list | tuple):
+    if isinstance(info, TupleStructInfo):
+        value = in_field_order(info, value)
+        if not isinstance(value, list | tuple):
+            return value
         fields = (*info.fields, *([None] * (len(value) - len(info.fields))))
         pairs = zip(value, fields, strict=False)
         return tuple([v if f is None else as_value(f, v) for v, f in pairs])
     if isinstance(info, ShapeStructInfo) and isinstance(value, list):
         return tuple(value)
     return value
+
+
+def in_field_order(info: Any, value: Value) -> Value:
+    """Returns the values of a dict as a tuple in the order of named fields.
+
+    Returns other values unchanged, and a dict whose keys are not the names of the fields.
+    """
+    names = getattr(info, "names", None)
+    if names is None or not isinstance(value, Mapping) or value.keys() != {*names}:
+        return value
+    return tuple([value[name] for name in names])

@@ -3,7 +3,7 @@ result."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -107,6 +107,8 @@ def _is_new(array: Any, existing: list[Any]) -> bool:
 
 
 def _arrays(value: Any) -> list[Any]:
+    if isinstance(value, Mapping):
+        value = list(value.values())
     if isinstance(value, tuple | list):
         return [array for item in value for array in _arrays(item)]
     return [value]

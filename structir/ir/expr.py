@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from numbers import Number
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -18,11 +18,13 @@ from structir.ir.struct_info import (
     OBJECT,
     Dims,
     FuncStructInfo,
+    Names,
     PrimStructInfo,
     ShapeStructInfo,
     StructInfo,
     TensorStructInfo,
     TupleStructInfo,
+    as_names,
     as_plain_dims,
 )
 from structir.lazy import lazy_module
@@ -36,8 +38,6 @@ deduction = lazy_module("structir.analysis.deduction")
 Attrs = Mapping[str, Any]
 NO_ATTRS: Attrs = {}
 DEFAULTS = "defaults"  # the attribute of a function: constant expressions by parameter
-
-
 MAX_NAME = 40  # characters of an expression that a message repeats
 OPERATORS: dict[str, Callable[..., Expr]] = {}  # ops that declare `operator="+"`
 
@@ -144,15 +144,12 @@ class Expr(Node):
         diagnostic = Diagnostic(message, caller_span(), hint=hint, label=str(self.struct_info))
         raise TruthValueError(diagnostic)
 
-    def __getitem__(self, index: int) -> Expr:
+    def __getitem__(self, key: int | str) -> Expr:
         info = self.struct_info
-        in_range = isinstance(info, TupleStructInfo) and -len(info.fields) <= index < len(
-            info.fields
-        )
-        if not in_range:
-            raise TypeError(f"expected a tuple with a field {index}, found {info}")
-        position = index % len(info.fields)
-        return TupleGetItem(self, position, info.fields[position])
+        index = info.index(key) if isinstance(info, TupleStructInfo) else None
+        if index is None:
+            raise TypeError(f"expected a tuple with a field {key!r}, found {info}")
+        return TupleGetItem(self, index, info.fields[index])
 
 
 @node
@@ -186,21 +183,27 @@ class GlobalVar(Expr):
             hint = f"pass arguments by position: `builder.global_var({self.name!r})(x, y)`"
             diagnostic = Diagnostic(f"{message} has no parameter names", op=self.name, hint=hint)
             raise DiagnosticError(attrs.evolve(diagnostic, code="E0704"))
-        call = Call(self, tuple([as_expr(arg) for arg in args]))
+        call = Call(self, _as_exprs(args, self.struct_info, "params"))
         if self.struct_info is None:
             return call
         return Call(self, call.args, struct_info=deduction.deduce(call))
 
 
-def as_expr(value: Any) -> Expr:
-    """Converts a tuple or list, also nested, a number or a string to an expression.
+def as_expr(value: Any, info: Any = None) -> Expr:
+    """Converts a tuple, list or dict, also nested, a number or a string to an expression.
 
-    Raises DiagnosticError for other values that are no expressions.
+    A dict becomes a tuple with named fields, in the order that the StructInfo of a parameter gives
+    the names. Raises DiagnosticError for other values that are no expressions.
     """
     if isinstance(value, Expr):
         return value
     if isinstance(value, tuple | list):
-        return Tuple(tuple([as_expr(item) for item in value]))
+        return Tuple(_as_exprs(value, info))
+    if isinstance(value, dict):
+        names = getattr(info, "names", None) or ()
+        if {*names} != value.keys():
+            names, info = tuple(value), None
+        return Tuple(_as_exprs([value[name] for name in names], info), names)
     if isinstance(value, bool | int | float | dims.Poly):
         return PrimValue(value)
     if isinstance(value, str):
@@ -208,6 +211,11 @@ def as_expr(value: Any) -> Expr:
     message = f"expected an expression, found {value!r}"
     hint = "`R.const(...)` for a tensor, `ir.Tuple(...)` for a tuple"
     raise DiagnosticError(Diagnostic(message, hint=hint))
+
+
+def _as_exprs(values: Sequence[Any], info: Any, key: str = "fields") -> tuple[Expr, ...]:
+    known = getattr(info, key, None) or ()
+    return tuple(map(as_expr, values, (*known, *[None] * (len(values) - len(known)))))
 
 
 def _immutable(data: numpy.ndarray) -> numpy.ndarray:
@@ -246,7 +254,7 @@ def _of_fields(value: Any) -> StructInfo | None:
                 for f in value.fields
             ]
         )
-    return None if None in infos else TupleStructInfo(infos)
+    return None if None in infos else TupleStructInfo(infos, value.names)
 
 
 def _of_body(seq: Any) -> StructInfo | None:
@@ -313,10 +321,11 @@ class ShapeExpr(Expr):
 class Tuple(Expr):
     """A tuple expression. The empty tuple also represents an omitted optional operand.
 
-    Its StructInfo is always that of its fields.
+    Its StructInfo is always that of its fields, with the names if they have any.
     """
 
     fields: tuple[Expr, ...]
+    names: Names | None = attrs.field(default=None, converter=as_names)
     struct_info: StructInfo | None = attrs.field(
         init=False, default=attrs.Factory(_of_fields, takes_self=True)
     )

@@ -32,6 +32,7 @@ K = TypeVar("K", bound="StructInfo")
 
 Dims = tuple[Dim, ...]
 DType = str
+Names = tuple[str, ...]  # of the fields of a tuple
 SymbolicShape = tuple["int | sympy.Expr", ...]
 
 KINDS: dict[str, type[StructInfo]] = {}
@@ -179,6 +180,20 @@ def _dtype(value: Any) -> Any:
     raise DiagnosticError(Diagnostic(message, hint=dtype_hint(value), code="E0122"))
 
 
+def as_names(names: Any) -> Names | None:
+    """Converts names of fields to a tuple; a tuple without fields has no names."""
+    return tuple(names or ()) or None
+
+
+def _check_names(names: Names, count: int) -> None:
+    """Raises DiagnosticError unless there is a different name for each field."""
+    if len(names) != count or len({*names}) != count or not all([type(n) is str for n in names]):
+        text = ", ".join(map(str, names))
+        message = f"names: expected {count} different strings, one for each field, found {text}"
+        hint = 'name every field once: `R.Tuple(w=R.Tensor((4,), "float32"))`'
+        raise DiagnosticError(Diagnostic(message, hint=hint, code="E0107"))
+
+
 def _comparable(dims: Any) -> Any:
     """Returns a key that compares sizes by value and shape variables by identity."""
     return dims if type(dims) is tuple or dims is None else id(dims)
@@ -249,9 +264,25 @@ class TensorStructInfo(StructInfo):
 
 @struct_info
 class TupleStructInfo(StructInfo):
-    """A tuple: the StructInfo of each field."""
+    """A tuple: the StructInfo of each field, and the names of the fields if they have names.
+
+    Names only denote positions: tuples that differ in names alone describe the same values.
+    """
 
     fields: tuple[StructInfo, ...]
+    names: Names | None = attrs.field(default=None, converter=as_names)
+
+    def __attrs_post_init__(self) -> None:
+        if self.names is not None:
+            _check_names(self.names, len(self.fields))
+
+    def index(self, key: Any) -> int | None:
+        """Returns the position of a field by its name or index; None if there is none."""
+        if isinstance(key, str):
+            names = self.names or ()
+            return names.index(key) if key in names else None
+        count = len(self.fields)
+        return key % count if -count <= key < count else None
 
 
 DERIVE_FUNCS: dict[str, Callable[..., StructInfo]] = {}
@@ -305,7 +336,7 @@ _FIELD_KINDS: dict[type, tuple[tuple[str, str], ...]] = {}
 def field_kinds(cls: Any) -> tuple[tuple[str, str], ...]:
     """Returns (name, kind) of each field of a StructInfo subclass.
 
-    The kinds are dim, dims, axes, dtype, info, infos, value (an expression) and static.
+    The kinds are dim, dims, axes, dtype, info, infos, names, value (an expression) and static.
     """
     kinds = _FIELD_KINDS.get(cls)
     if kinds is None:
@@ -322,6 +353,8 @@ def _kind_of(name: str, hint: Any) -> str:
         return "dim"
     if hint == Axes | None:
         return "axes"
+    if hint == Names | None:
+        return "names"
     plain = [h for h in typing.get_args(hint) or (hint,) if h is not type(None)]
     if all(isinstance(h, type) and issubclass(h, StructInfo) for h in plain):
         return "info"

@@ -240,6 +240,11 @@ class _LinearForm:
         self.tokens += (TupleGetItem, value.index)
         self.add(value.tuple_value)
 
+    def tuple_expr(self, value: Tuple) -> None:
+        self.sequence(value.fields)
+        if value.names is not None:
+            self.sequence(value.names)
+
     def branches(self, value: If) -> None:
         self.tokens.append(If)
         self.add(value.cond)
@@ -282,7 +287,7 @@ _RULES: dict[type, Callable[[_LinearForm, Any], None]] = {
     Call: _LinearForm.call,
     TupleGetItem: _LinearForm.item,
     If: _LinearForm.branches,
-    Tuple: lambda form, value: form.sequence(value.fields),
+    Tuple: _LinearForm.tuple_expr,
     ShapeExpr: _LinearForm.shape,
     Constant: _LinearForm.constant,
     float: lambda form, value: form.tokens.append(repr(value)),

@@ -181,7 +181,7 @@ def _field_key(item: Any) -> Hashable:
 def _atom(value: Any) -> Hashable:
     kind = type(value)
     if kind is Tuple:
-        return Tuple, tuple([_atom(field) for field in value.fields])
+        return Tuple, tuple([_atom(field) for field in value.fields]), value.names
     if kind is ShapeExpr:
         return ShapeExpr, value.dims
     if kind is GlobalVar:

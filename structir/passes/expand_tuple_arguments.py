@@ -44,9 +44,11 @@ def _expand(function: Function) -> Function:
         if not isinstance(info, TupleStructInfo):
             params.append(param)
             continue
-        fields = [Var(f"{param.name}_{k}", each) for k, each in enumerate(info.fields)]
+        keys = info.names or range(len(info.fields))
+        pairs = zip(keys, info.fields, strict=True)
+        fields = [Var(f"{param.name}_{key}", each) for key, each in pairs]
         params += fields
-        tuples.append(VarBinding(param, Tuple(tuple(fields))))
+        tuples.append(VarBinding(param, Tuple(tuple(fields), info.names)))
     blocks = (BindingBlock(tuple(tuples)), *function.body.blocks)
     return replace(function, params=tuple(params), body=replace(function.body, blocks=blocks))
 

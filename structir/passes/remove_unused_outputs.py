@@ -59,7 +59,8 @@ def _with_fields(function: Function, indices: list[int]) -> Function | None:
     assert isinstance(info, TupleStructInfo)
     stated = _selected_info(info, indices)
     fields = [whole.fields[k] for k in indices]
-    selected: Expr = fields[0] if len(fields) == 1 else Tuple(tuple(fields))
+    names = getattr(stated, "names", None)
+    selected: Expr = fields[0] if len(fields) == 1 else Tuple(tuple(fields), names)
     var = Var(getattr(result, "name", "result"), stated)
     if binding is not None and any(isinstance(field, DataflowVar) for field in fields):
         output = VarBinding(var, selected, binding.span)  # the fields are local to its block
@@ -74,7 +75,8 @@ def _with_fields(function: Function, indices: list[int]) -> Function | None:
 
 def _selected_info(info: TupleStructInfo, indices: list[int]) -> StructInfo:
     fields = tuple([info.fields[k] for k in indices])
-    return fields[0] if len(fields) == 1 else TupleStructInfo(fields)
+    names = tuple([info.names[k] for k in indices]) if info.names else None
+    return fields[0] if len(fields) == 1 else TupleStructInfo(fields, names)
 
 
 def _used_fields(module: IRModule, functions: Mapping[str, Function]) -> dict[str, list[int]]:

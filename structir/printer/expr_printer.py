@@ -25,7 +25,7 @@ from structir.ir.expr import (
     Var,
 )
 from structir.ir.op import Op
-from structir.ir.struct_info import KernelStructInfo, StructInfo
+from structir.ir.struct_info import KernelStructInfo, Names, StructInfo
 from structir.printer.constants import constant_text
 from structir.printer.names import NameScope
 from structir.printer.syntax import (
@@ -36,8 +36,10 @@ from structir.printer.syntax import (
     FORM_OF_NODE,
     OUT_SINFO,
     SIG,
+    TUPLE,
     SyntaxForm,
     info_form_of,
+    is_word,
 )
 
 NOTHING = "()"  # an omitted optional operand before a present one
@@ -76,7 +78,7 @@ class ExprPrinter:
         """Prints a node by its syntax form."""
         if form.rest:
             arguments = [self.info(item) for item in getattr(node, form.fields[0].name)]
-            return f"R.{form.name}({', '.join(arguments)})"
+            return f"R.{form.name}({', '.join(field_texts(self.field_names(node), arguments))})"
         arguments = []
         by_keyword = False
         for field in form.fields:
@@ -223,10 +225,33 @@ class ExprPrinter:
             return self.size(arg.value)
         return self.expr(arg)
 
+    def field_names(self, whole: Any) -> Names | None:
+        """Returns the printed names of the fields of a tuple or of its StructInfo."""
+        names: Names | None = getattr(whole, "names", None)
+        return names
+
     def tuple(self, value: Tuple) -> str:
         """Prints a tuple."""
         fields = [self.expr(field) for field in value.fields]
+        names = self.field_names(value)
+        if names is not None:
+            return f"R.{TUPLE}({', '.join(field_texts(names, fields))})"
         return f"({fields[0]},)" if len(fields) == 1 else f"({', '.join(fields)})"
+
+    def item(self, item: TupleGetItem) -> str:
+        """Prints a field of a tuple, by its name if it has one."""
+        names = self.field_names(item.tuple_value.struct_info)
+        key = item.index if names is None else names[item.index]
+        whole = self.expr(item.tuple_value)
+        return f"{whole}.{key}" if is_word(key) else f"{whole}[{literal(key)}]"
+
+
+def field_texts(names: Names | None, texts: list[str]) -> list[str]:
+    """Returns the source of the fields of a tuple as arguments: `w=x`, or `**{"in": x}`."""
+    if names is None:
+        return texts
+    pairs = zip(names, texts, strict=True)
+    return [f"{n}={text}" if is_word(n) else f"**{{{literal(n)}: {text}}}" for n, text in pairs]
 
 
 def attribute(value: Any) -> str:
@@ -272,6 +297,6 @@ _EXPRS: dict[type, Callable[[ExprPrinter, Any], str]] = {
     Constant: lambda _writer, constant: constant_text(constant.data),
     Call: ExprPrinter.call,
     Tuple: ExprPrinter.tuple,
-    TupleGetItem: lambda printer, item: f"{printer.expr(item.tuple_value)}[{item.index}]",
+    TupleGetItem: ExprPrinter.item,
     Op: lambda _writer, op: f"R.{op.name}",
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 import keyword
 from collections.abc import Callable
 from typing import Any
+from unicodedata import normalize
 
 import attrs
 
@@ -211,6 +212,12 @@ def info_form(name: str) -> SyntaxForm | None:
     if form is None and name in KINDS:
         form = info_form_of(KINDS[name])
     return form
+
+
+def is_word(key: int | str) -> bool:
+    """Whether a key is a name that is written without quotes; Python normalizes identifiers."""
+    is_name = isinstance(key, str) and key.isidentifier() and not keyword.iskeyword(key)
+    return is_name and normalize("NFKC", str(key)) == key
 
 
 ANY_SIZE = "_"  # an axis of unknown size, distinct at each occurrence

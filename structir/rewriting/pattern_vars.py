@@ -26,7 +26,7 @@ class PatternExpr(Expr):
         """Returns the source location of the matched value."""
         return None if self.value is None else self.value.span
 
-    def __getitem__(self, index: int) -> Expr:
+    def __getitem__(self, index: Any) -> Expr:
         return ItemPattern(self, index) if RECORDER.open else super().__getitem__(index)
 
     def __str__(self) -> str:

@@ -56,7 +56,7 @@ class FormConstructor:
     def __call__(self, *args: Any, **keywords: Any) -> Any:
         form = self.form
         if form.rest:
-            return form.node(_infos(args))
+            return form.node(_infos((*args, *keywords.values())), tuple(keywords))
         if len(args) > len(form.fields):
             message = f"R.{form.name}: expected at most {len(form.fields)} arguments"
             raise TypeError(f"{message}, found {len(args)}; help: {form.call_hint}")
@@ -167,9 +167,9 @@ class Language(Namespace):
         dims = [symbolic.SymVar(name) for name in names.replace(",", " ").split()]
         return dims[0] if len(dims) == 1 else dims
 
-    def tuple(self, *fields: Expr) -> Tuple:
-        """Returns a tuple expression."""
-        return Tuple(fields)
+    def tuple(self, *fields: Expr, **named: Expr) -> Tuple:
+        """Returns a tuple expression; keywords name its fields."""
+        return Tuple((*fields, *named.values()), tuple(named))
 
     def call_packed(self, name: str, *args: Expr, sinfo_args: Any = ()) -> Call:
         """Returns a call of an external function that may have effects."""

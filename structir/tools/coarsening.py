@@ -28,8 +28,10 @@ SHARE = 0.6  # of the variables and results; halved until the program is well fo
 
 def coarsened(info: StructInfo, rng: Random) -> StructInfo:
     """Returns a StructInfo that describes every value that `info` describes."""
-    if isinstance(info, TupleStructInfo) and rng.random() < 0.8:
-        return TupleStructInfo(tuple([coarsened(field, rng) for field in info.fields]))
+    share = rng.random() if isinstance(info, TupleStructInfo) else 1.0
+    if isinstance(info, TupleStructInfo) and share < 0.8:
+        fields = tuple([coarsened(field, rng) for field in info.fields])
+        return TupleStructInfo(fields, info.names if share < 0.4 else None)
     choices: list[StructInfo] = [info, info, OBJECT]
     if isinstance(info, TensorStructInfo):
         dtype, ndim = rng.choice([info.dtype, None]), rng.choice([info.ndim, info.ndim, None])

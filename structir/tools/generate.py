@@ -51,6 +51,7 @@ __all__ = ["random_arguments", "random_module"]
 SCALAR_BOOL = TensorStructInfo((), "bool")
 MAX_KERNELS = 2  # per module: each takes about 0.1 s to compile
 ANONYMOUS_SIZE = '"_"'  # a size as a value; annotations of parameters bind it to a name
+FIELD_NAMES = ("w", "in", "x.y")  # of tuples: the last two have to be quoted
 MAX_DEPTH = 2  # nesting depth of functions and branches
 
 
@@ -146,7 +147,8 @@ class _ProgramGenerator:
 
     def non_tensor_params(self, dims: list[Any]) -> list[Var]:
         """Generates parameters of other classes, and a tensor of unknown shape."""
-        pair = TupleStructInfo((self.tensor(dims), TensorStructInfo((dims[0],), "float32")))
+        fields = (self.tensor(dims), TensorStructInfo((dims[0],), "float32"))
+        pair = TupleStructInfo(fields, ("any", "lambda"))
         unknown = TensorStructInfo(dtype="float32", ndim=self.rng.randint(0, 2))
         return [
             Var("flag", SCALAR_BOOL),
@@ -226,10 +228,13 @@ class _ProgramGenerator:
         return self.builder.emit(PrimValue(self.rng.choice(self.sizes)))
 
     def tuple_value(self) -> Var:
-        """Generates a tuple, perhaps nested."""
-        fields = [self.rng.choice(self.live) for _ in range(self.rng.randint(0, 3))]
-        nested: tuple[Expr, ...] = (Tuple(tuple(fields[:1])), *fields[1:])
-        return self.builder.emit(Tuple(nested if self.rng.random() < 0.2 else tuple(fields)))
+        """Generates a tuple, perhaps nested, perhaps with names."""
+        fields = tuple([self.rng.choice(self.live) for _ in range(self.rng.randint(0, 3))])
+        names, share = FIELD_NAMES[: len(fields)], self.rng.random()
+        if share < 0.2:
+            inner = Tuple(fields[:1], names[:1])
+            return self.builder.emit(Tuple((inner, *fields[1:])))
+        return self.builder.emit(Tuple(fields, names if share > 0.6 else None))
 
     def item(self) -> Var | None:
         """Generates a projection of a tuple."""

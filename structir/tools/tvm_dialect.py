@@ -176,6 +176,9 @@ class TvmPrinter(ProgramPrinter):
         self.takes_shape = op.name in OF_SHAPES
         return super().op_call(op, replace(call, attrs={**required, **call.attrs}))
 
+    def field_names(self, _whole: Any) -> None:
+        """Fields have no names in TVM."""
+
     def sizes_or_expr(self, arg: Expr, of_sizes: bool) -> str:
         return super().sizes_or_expr(arg, of_sizes and not self.takes_shape)
 

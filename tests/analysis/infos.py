@@ -45,10 +45,26 @@ LEAVES: st.SearchStrategy[StructInfo] = st.one_of(
 )
 
 
+NAMES = ("w", "b", "in")
+
+
+def tuples(inner: st.SearchStrategy[StructInfo]) -> st.SearchStrategy[StructInfo]:
+    """Tuples, also with named fields."""
+    fields = st.lists(inner, max_size=3).map(tuple)
+    orders = st.sampled_from([None, NAMES, NAMES, NAMES[::-1], ("x.y", "w", "\u00e9")])
+    return st.builds(
+        lambda infos, names: TupleStructInfo(infos, named(infos, names)), fields, orders
+    )
+
+
+def named(infos: tuple[StructInfo, ...], names: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    return None if names is None else names[: len(infos)]
+
+
 def _compound(inner: st.SearchStrategy[StructInfo]) -> st.SearchStrategy[StructInfo]:
     several = st.lists(inner, max_size=3).map(tuple)
     return st.one_of(
-        st.builds(TupleStructInfo, several),
+        tuples(inner),
         st.builds(FuncStructInfo, several, inner, st.booleans()),
         st.builds(lambda ret, purity: FuncStructInfo(None, ret, purity), inner, st.booleans()),
     )
@@ -59,7 +75,7 @@ INFOS = st.recursive(LEAVES, _compound, max_leaves=6)
 
 DATA = st.recursive(
     LEAVES,
-    lambda inner: st.builds(TupleStructInfo, st.lists(inner, max_size=3).map(tuple)),
+    tuples,
     max_leaves=6,
 )
 """Infos without functions, whose parameters Relax compares like results."""

@@ -46,7 +46,7 @@ REFUSED = {
     "a starred argument": HEAD + "    return R.add(*x)\n",
     "an assignment outside": "y = 3\n" + HEAD + "    return x\n",
     "another with": HEAD + "    with open:\n        y = x\n    return x\n",
-    "an attribute": HEAD + "    return x.shape\n",
+    "an assigned attribute": HEAD + "    x.shape = x\n    return x\n",
     "a kernel that returns": "@I.kernel\ndef f(x: R.Tensor((3,), 'float32')):\n    return x\n",
     "a kernel over a list": "@I.kernel\ndef f(x: R.Tensor((3,), 'float32')):\n"
     "    for i in [1, 2]:\n        x[i] = x[i]\n",

@@ -12,7 +12,7 @@ import numpy as np
 from structir.backend.cuda.device import Device, DeviceMemory
 from structir.backend.cuda.dlpack import capsule_of, tensor_of
 from structir.errors import ShapeMismatchError
-from structir.interpret.argument_checks import as_value
+from structir.interpret.argument_checks import as_value, in_field_order
 from structir.interpret.scope import ForeignTensor
 from structir.ir.struct_info import StructInfo
 
@@ -147,6 +147,7 @@ def _overlap(one: DeviceArray, other: DeviceArray) -> bool:
 def on_device(device: Device, info: StructInfo, value: Any, stream: int = 0) -> Any:
     """An argument as a run-time value: tensors of a device stay, all others are moved."""
     fields = getattr(info, "fields", None)
+    value = value if fields is None else in_field_order(info, value)
     if isinstance(value, list | tuple) and fields is None:
         value = as_value(info, value)
     if isinstance(value, tuple) or (fields is not None and isinstance(value, list)):

@@ -13,6 +13,7 @@ from structir.analysis.calls import undecided_params
 from structir.analysis.deduction import deduce
 from structir.ir.axes import AnySize, RowVar
 from structir.ir.expr import Call, Expr, Tuple
+from structir.ir.node import replace
 from structir.ir.struct_info import FuncStructInfo, StructInfo, TensorStructInfo
 from structir.printer.parser.context import Context
 
@@ -42,8 +43,9 @@ def unify_loop_arguments(
     params = {index - (index > count): param for index, param in params.items()}
     checked = [_cast(context, value, params.get(index)) for index, value in enumerate(values)]
     x = _cast(context, call.args[2], elements)
-    groups = (Tuple(tuple(checked[:count])), Tuple(tuple(checked[count:])))[: len(groups)]
-    return (body, groups[0], x, *groups[1:])
+    rebuilt = [replace(groups[0], fields=tuple(checked[:count]))]
+    rebuilt += [replace(group, fields=tuple(checked[count:])) for group in groups[1:]]
+    return (body, rebuilt[0], x, *rebuilt[1:])
 
 
 def _element(info: StructInfo) -> StructInfo:

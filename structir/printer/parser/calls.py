@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 
 from structir.analysis.arguments import arguments_of, default_of
-from structir.analysis.deduction import check_cast, deduce
+from structir.analysis.deduction import check_cast, deduce, warn_of_names
 from structir.errors import Diagnostic, DiagnosticError, ParseError, Span, warn
 from structir.ir.dtype import DTYPES, is_int
 from structir.ir.expr import (
@@ -42,6 +42,7 @@ from structir.printer.parser.forms import dtype_error, info_of, is_info, read_fo
 from structir.printer.parser.index_maps import read_layout_transform
 from structir.printer.parser.kernels import read_kernel_call
 from structir.printer.parser.macros import Macro
+from structir.printer.parser.named_fields import named_fields
 from structir.printer.parser.signatures import is_signature_call, read_signature_call
 from structir.printer.parser.sizes import SIZE_EXAMPLE, SIZE_FUNCTIONS, is_number
 from structir.printer.parser.static_values import static_value
@@ -109,6 +110,9 @@ def _read_as_counterpart(
     base = func.value
     if isinstance(base, ast.Name) and context.names_module(base):
         return None
+    whole = context.names.get(base.id) if isinstance(base, ast.Name) else None
+    if func.attr in (getattr(getattr(whole, "struct_info", None), "names", None) or ()):
+        return None  # a field, which hides a method
     is_relax = path is not None and path.startswith("relax.") and "relax" not in context.names
     return counterpart(path if is_relax and path is not None else f".{func.attr}", node)
 
@@ -127,6 +131,8 @@ def _call_of_language(context: Context, node: ast.Call, name: str) -> Any:
             text = ast.unparse(node)
             hint = f"annotate a binding: `y: {text} = ...`, or check at run time: "
             hint += f"`R.match_cast(x, {text})`"
+            if name == "Tuple":
+                hint = f"build a tuple: `R.tuple{text.removeprefix('R.Tuple')}`"
             message = f"expected a value, found the StructInfo R.{name}(...)"
             raise context.error(node, message, hint, "E0119")
         rewritten = counterpart(f"R.{name}", node)
@@ -240,6 +246,9 @@ def _call_of_function(context: Context, node: ast.Call) -> Any:
             raise context.error(node.func, message, "call an op: `R.name(...)`")
         args = _arguments(context, callee, node)
     call = Call(callee, tuple(unify_arguments(context, callee, args)), span=span)
+    params = getattr(callee.struct_info, "params", None) or ()
+    for position, (param, arg) in enumerate(zip(params, call.args, strict=False)):
+        warn_of_names(param, deduce(arg), f"argument {position}", span)
     return Call(callee, call.args, struct_info=deduce(call), span=span)
 
 
@@ -410,8 +419,12 @@ def _is_integer(value: Any) -> bool:
 
 
 def _tuple_call(context: Context, node: ast.Call) -> Tuple:
-    fields = [context.expr(argument(context, item), item) for item in node.args]
-    return Tuple(tuple(fields), span=context.source_map.span(node))
+    nodes, names = named_fields(context, node, node.args)
+    fields, span = tuple([operand(context, item) for item in nodes]), context.source_map.span(node)
+    try:
+        return Tuple(fields, names, span)
+    except DiagnosticError as error:
+        raise type(error)([d.at(span) for d in error.diagnostics]) from None
 
 
 def _python_float(context: Context, node: ast.Call) -> float:

@@ -12,10 +12,11 @@ from structir.errors import Diagnostic, ParseError
 from structir.ir.dims import Poly
 from structir.ir.expr import OPERATORS, Call, Constant, Expr, TupleGetItem, Var
 from structir.ir.op import find_op, registered_ops
-from structir.ir.struct_info import TensorStructInfo
+from structir.ir.struct_info import TensorStructInfo, TupleStructInfo
 from structir.printer import constants
 from structir.printer.parser.captured import PLAIN, arrays_in, stored_names
-from structir.printer.parser.context import MISSING, Context, class_name
+from structir.printer.parser.context import MISSING, Context, PythonValue, class_name
+from structir.printer.parser.named_fields import field_of
 from structir.printer.parser.sizes import (
     BINARY,
     COMPARISONS,
@@ -69,7 +70,24 @@ def _attribute(context: Context, node: ast.Attribute) -> Any:
     value = context.captured(node)
     if value is not MISSING:
         return value
-    raise _no_stored_value(context, node) or _no_attribute(context, node)
+    missing = _no_stored_value(context, node)
+    if missing is None and _is_of_program(context, node.value):
+        with context.nested(node):
+            whole = context.expr(argument(context, node.value), node.value)
+        if isinstance(deduce(whole), TupleStructInfo):
+            return field_of(context, node, whole, node.attr)
+    raise missing or _no_attribute(context, node)
+
+
+def _is_of_program(context: Context, node: ast.AST) -> bool:
+    """Whether an expression begins with a value of the program or with a call of an op."""
+    while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    if not isinstance(node, ast.Name):
+        return False
+    if node.id in context.names:
+        return type(context.names[node.id]) not in (PythonValue, Poly)
+    return node.id == "R" or context.names_module(node)
 
 
 def _no_stored_value(context: Context, node: ast.Attribute | ast.Subscript) -> ParseError | None:
@@ -155,6 +173,10 @@ def _subscript(context: Context, node: ast.Subscript) -> Any:
     with context.nested(node):
         base = argument(context, node.value)
         index = None if isinstance(node.slice, ast.Slice) else value_of(context, node.slice)
+    if type(index) is str and isinstance(base, Expr):
+        whole = context.expr(base, node.value)
+        if isinstance(deduce(whole), TupleStructInfo):
+            return field_of(context, node, whole, index)
     if type(index) is not int:
         base_name = ast.unparse(node.value)
         hint = f"of a tuple: `{base_name}[0]`; of a tensor: `R.take({base_name}, indices, axis=0)`"

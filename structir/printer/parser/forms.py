@@ -18,6 +18,7 @@ from structir.ir.dtype import DTYPES, dtype_hint
 from structir.ir.expr import DataTypeImm, Expr, PrimValue, StringImm, Var
 from structir.ir.struct_info import OBJECT, ShapeStructInfo, StructInfo, TensorStructInfo
 from structir.printer.parser.context import MISSING, Context
+from structir.printer.parser.named_fields import named_fields
 from structir.printer.parser.sizes import SIZE_EXAMPLE, is_number, size_of_string
 from structir.printer.parser.static_values import static_value
 from structir.printer.parser.tvm_spellings import NO_DEVICES, TARGET, counterpart
@@ -158,7 +159,8 @@ def read_form(context: Context, node: ast.Call, form: SyntaxForm) -> Any:
     if form.node is TensorStructInfo:
         node = _without_devices(context, node)
     if form.rest:
-        fields[form.fields[0].name] = _infos(context, _rest(node))
+        nodes, fields["names"] = named_fields(context, node, _rest(node))
+        fields[form.fields[0].name] = _infos(context, nodes)
     else:
         by_name = {f.keyword: f for f in form.fields} | {f.name: f for f in form.fields}
         if len(node.args) > len(form.fields):

@@ -12,7 +12,7 @@ from typing import Any
 
 from structir.analysis.deduction import deduce
 from structir.ir.expr import Expr, Tuple, TupleGetItem
-from structir.ir.struct_info import TupleStructInfo
+from structir.ir.struct_info import Names, TupleStructInfo
 from structir.printer.parser.captured import dict_views, is_dict, is_sequence, items_of
 from structir.printer.parser.context import MISSING, AlreadyReported, Context, PythonValue
 from structir.printer.parser.static_values import (
@@ -330,10 +330,17 @@ def starred(context: Context, node: ast.Starred) -> Iterator[Any]:
 
 
 def named(context: Context, node: ast.keyword) -> Iterator[tuple[str, Any]]:
-    """Returns the names and items of `name=value`, and of `**x` for a dict of Python."""
+    """Returns the names and items of `name=value`, and of `**x` for a dict of Python or a tuple of
+    the program with named fields."""
     if node.arg is not None:
         return iter([(node.arg, item_of_program(context, node.value))])
     value = static_value(context, node.value)
+    if value is MISSING:
+        whole = argument(context, node.value)
+        info = deduce(whole) if isinstance(whole, Expr) else None
+        names: Names | None = getattr(info, "names", None)
+        if names is not None:
+            return zip(names, [whole[name] for name in names], strict=True)
     if not is_dict(value) or not all([type(key) is str for key in dict.keys(value)]):
         raise unsupported(context, node, "write the arguments one by one")
     return ((name, PythonValue(item)) for name, item in dict.items(value))

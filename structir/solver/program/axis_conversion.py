@@ -6,6 +6,7 @@ from typing import Any
 
 from structir.analysis.axes import axes_of, tensor
 from structir.ir.axes import AnySize, Axes, Labelled, Ragged, size_in
+from structir.ir.node import replace
 from structir.ir.polynomial import Poly
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from structir.solver.constraints.constraint import AxisVariable, Constraint, DimEq, Label
@@ -60,7 +61,7 @@ def as_axes(solver: ConstraintSolver, value: Value) -> Axes:
 def resolve_info(solver: ConstraintSolver, info: StructInfo) -> StructInfo:
     """Returns a StructInfo in terms of the solver with all bindings substituted."""
     if isinstance(info, TupleStructInfo):
-        return TupleStructInfo(tuple([resolve_info(solver, field) for field in info.fields]))
+        return replace(info, fields=tuple([resolve_info(solver, field) for field in info.fields]))
     axes = axes_of(info) if isinstance(info, TensorStructInfo) else None
     if axes is None:
         return info

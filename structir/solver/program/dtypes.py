@@ -77,7 +77,7 @@ def _fill(info: Any, source: StructInfo | None) -> Any:
         pairs = zip(info.fields, source.fields, strict=True)
         fields = tuple([_fill(field, part) for field, part in pairs])
         same = all(a is b for a, b in zip(fields, info.fields, strict=True))
-        return info if same else TupleStructInfo(fields)
+        return info if same else replace(info, fields=fields)
     if not isinstance(info, TensorStructInfo) or not isinstance(source, TensorStructInfo):
         return info
     if info.dtype is not None or source.dtype is None:
@@ -280,7 +280,7 @@ class _DtypeEvaluation:
             case Tuple(fields):
                 completed = tuple(map(self.expr, fields))
                 same = all(a is b for a, b in zip(completed, fields, strict=True))
-                return expr if same else Tuple(completed, span=expr.span)
+                return expr if same else replace(expr, fields=completed)
             case TupleGetItem(inner, index):
                 return self.item(expr, self.expr(inner), index)
             case Call():

@@ -8,6 +8,7 @@ from structir.analysis.axes import axes_of, replace_axes, tensor
 from structir.ir.axes import AnySize, RowVar, size_in
 from structir.ir.dims import Poly, sym, syms
 from structir.ir.expr import Call, Expr, Tuple, Var
+from structir.ir.node import replace
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from structir.solver.domains.reasons import Conflict
 from structir.solver.program.axis_conversion import as_axes
@@ -46,7 +47,8 @@ def _symbols(size: Any) -> Any:
 def _refine_info(solver: ConstraintSolver, info: Any, tree: Tree, operand_vars: set[Any]) -> Any:
     if isinstance(info, TupleStructInfo) and isinstance(tree, tuple):
         pairs = zip(info.fields, tree, strict=True)
-        return TupleStructInfo(tuple([_refine_info(solver, i, t, operand_vars) for i, t in pairs]))
+        fields = tuple([_refine_info(solver, i, t, operand_vars) for i, t in pairs])
+        return replace(info, fields=fields)
     if not isinstance(tree, Value) or not isinstance(info, TensorStructInfo):
         return info
     if type(info.dims) is tuple:
@@ -74,7 +76,7 @@ def at_rank(args: tuple[Expr, ...], count: int) -> tuple[Expr, ...]:
     def arg_at(arg: Expr) -> Expr:
         info = arg.struct_info
         if isinstance(arg, Tuple):
-            return Tuple(tuple(map(arg_at, arg.fields)))
+            return replace(arg, fields=tuple(map(arg_at, arg.fields)))
         if not isinstance(info, TensorStructInfo) or info.axes is None or info.dims is not None:
             return arg
         return Var("", tensor(replace_axes(info.axes, at) or (), info.dtype))

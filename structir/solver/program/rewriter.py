@@ -107,7 +107,7 @@ class Rewriter:
     def _over_declared_rows(self, info: StructInfo) -> StructInfo:
         """Replaces the axes of a declared row variable by the variable, which callers know."""
         if isinstance(info, TupleStructInfo):
-            return TupleStructInfo(tuple(map(self._over_declared_rows, info.fields)))
+            return replace(info, fields=tuple(map(self._over_declared_rows, info.fields)))
         if not isinstance(info, TensorStructInfo) or info.axes is None:
             return info
         axes = info.axes
@@ -259,7 +259,7 @@ class Rewriter:
                 rewritten = tuple([self._rewrite_expr(field) for field in fields])
                 if all(a is b for a, b in zip(rewritten, fields, strict=True)):
                     return expr
-                return Tuple(rewritten, span=expr.span)
+                return replace(expr, fields=rewritten)
             case TupleGetItem(inner, index):
                 value = self._rewrite_expr(inner)
                 info = value.struct_info
@@ -310,7 +310,7 @@ class Rewriter:
         if isinstance(inferred, TupleStructInfo) and isinstance(info, TupleStructInfo):
             parts = zip(info.fields, inferred.fields, strict=True)
             fields = tuple([self._express_info(a, b, new=new) for a, b in parts])
-            return TupleStructInfo(fields)
+            return replace(info, fields=fields)
         if not isinstance(info, TensorStructInfo) or not isinstance(inferred, TensorStructInfo):
             return info
         axes = axes_of(inferred)
@@ -383,7 +383,7 @@ def _with_any_sizes(info: TensorStructInfo, axes: Axes, expressed: tuple[Any, ..
 def _name_any_sizes(info: StructInfo) -> StructInfo:
     """Returns a StructInfo with a dim per `_`, as a match_cast binds each of them."""
     if isinstance(info, TupleStructInfo):
-        return TupleStructInfo(tuple(map(_name_any_sizes, info.fields)))
+        return replace(info, fields=tuple(map(_name_any_sizes, info.fields)))
     if not isinstance(info, TensorStructInfo) or info.axes is None:
         return info
     names = (as_dim(Sym(f"_{index}")) for index in count())
@@ -393,7 +393,7 @@ def _name_any_sizes(info: StructInfo) -> StructInfo:
 def _forget_any_sizes(info: StructInfo) -> StructInfo:
     """Returns a StructInfo with `_` for each dim that `_name_any_sizes` names."""
     if isinstance(info, TupleStructInfo):
-        return TupleStructInfo(tuple(map(_forget_any_sizes, info.fields)))
+        return replace(info, fields=tuple(map(_forget_any_sizes, info.fields)))
     axes = axes_of(info) if isinstance(info, TensorStructInfo) else None
     if axes is None:
         return info

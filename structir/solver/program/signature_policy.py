@@ -7,6 +7,7 @@ from typing import Any
 from structir.analysis.axes import axes_of, tensor
 from structir.ir.axes import AnySize, Labelled, is_anonymous, size_in
 from structir.ir.expr import Var
+from structir.ir.node import replace
 from structir.ir.polynomial import Poly
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from structir.solver.domains.terms import symbol_of
@@ -17,7 +18,7 @@ def apply_policy(declared: StructInfo, inferred: StructInfo) -> StructInfo:
     """Returns the declared StructInfo, completed only if it declares no axes."""
     if isinstance(declared, TupleStructInfo) and isinstance(inferred, TupleStructInfo):
         parts = zip(declared.fields, inferred.fields, strict=True)
-        return TupleStructInfo(tuple([apply_policy(a, b) for a, b in parts]))
+        return replace(declared, fields=tuple([apply_policy(a, b) for a, b in parts]))
     has_axes = isinstance(declared, TensorStructInfo) and (
         declared.dims is not None or declared.axes is not None
     )

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 from structir.analysis.axes import axes_of, meet_tensors, tensor
 from structir.ir.axes import AnySize, size_in
+from structir.ir.node import replace
 from structir.ir.polynomial import Poly
 from structir.ir.struct_info import (
     FuncStructInfo,
@@ -102,7 +103,8 @@ def refine_info(solver: ConstraintSolver, info: StructInfo, tree: Tree) -> Struc
         return tensor(as_axes(solver, tree), info.dtype)
     if isinstance(tree, tuple) and isinstance(info, TupleStructInfo):
         parts = zip(info.fields, tree, strict=False)
-        return TupleStructInfo(tuple([refine_info(solver, field, part) for field, part in parts]))
+        fields = tuple([refine_info(solver, field, part) for field, part in parts])
+        return replace(info, fields=fields)
     return info
 
 
@@ -112,7 +114,7 @@ def meet_infos(info: StructInfo, deduced: StructInfo | None) -> StructInfo:
         if len(info.fields) != len(deduced.fields):
             return info
         parts = zip(info.fields, deduced.fields, strict=True)
-        return TupleStructInfo(tuple([meet_infos(field, part) for field, part in parts]))
+        return replace(info, fields=tuple([meet_infos(field, part) for field, part in parts]))
     if not isinstance(info, TensorStructInfo) or not isinstance(deduced, TensorStructInfo):
         return info
     if type(info.dims) is tuple:

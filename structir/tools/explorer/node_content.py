@@ -22,7 +22,7 @@ from structir.ir.expr import (
 )
 from structir.ir.op import Op
 from structir.printer.constants import is_inline
-from structir.printer.expr_printer import ExprPrinter, attribute
+from structir.printer.expr_printer import ExprPrinter, attribute, literal
 from structir.tools.explorer.shape_data import index_signature
 
 MAX_OPERAND_TEXT = 48  # characters
@@ -85,7 +85,9 @@ def cast_content(value: Expr) -> NodeContent:
 
 
 def _item_content(value: TupleGetItem) -> NodeContent:
-    return NodeContent("field", f"[{value.index}]", [((0,), "", value.tuple_value)])
+    names = getattr(value.tuple_value.struct_info, "names", None)
+    key = value.index if names is None else literal(names[value.index])
+    return NodeContent("field", f"[{key}]", [((0,), "", value.tuple_value)])
 
 
 def _tuple_content(value: Tuple) -> NodeContent:
