@@ -42,7 +42,7 @@ REFUSED = {
     "another decorator": "@other\n" + HEAD + "    return x\n",
     "a starred parameter": HEAD.replace('"float32")):', '"float32"), *y: R.Object):')
     + "    return x\n",
-    "a parameter without info": "@R.function\ndef main(x):\n    return x\n",
+    "a kernel parameter without info": "@I.kernel\ndef main(x):\n    pass\n",
     "a starred argument": HEAD + "    return R.add(*x)\n",
     "an assignment outside": "y = 3\n" + HEAD + "    return x\n",
     "another with": HEAD + "    with open:\n        y = x\n    return x\n",

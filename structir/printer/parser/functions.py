@@ -18,6 +18,7 @@ from structir.ir.struct_info import OBJECT, FuncStructInfo, PrimStructInfo, Stru
 from structir.printer.parser.context import Context
 from structir.printer.parser.forms import info_of, static_of
 from structir.printer.parser.tvm_spellings import dtype_of_scalar
+from structir.printer.parser.unannotated import UNKNOWN_TENSOR, info_of_uses
 from structir.printer.parser.values import argument, path_of
 from structir.printer.syntax import FUNC_ATTR, FUNCTION, OPAQUE_RESULT, PRIVATE, SYMBOL_DTYPES
 from structir.solver.program.refine_policy import POLICIES, REFINE
@@ -94,7 +95,7 @@ def read_signature(context: Context, node: ast.FunctionDef) -> FunctionSignature
             if isinstance(item, ast.Assign) and is_declaration(item.value):
                 _declare(context, item)
         with context.binding_sizes():
-            params = tuple([_parameter(context, item) for item in args.args])
+            params = tuple([_parameter(context, item, node.body) for item in args.args])
         returns = node.returns or _declared_result(node)
         ret = None if returns is None else info_of(context, returns)
     finally:
@@ -169,13 +170,13 @@ def _options(context: Context, node: ast.FunctionDef) -> dict[str, Any]:
     return options
 
 
-def _parameter(context: Context, node: ast.arg) -> Var:
+def _parameter(context: Context, node: ast.arg, body: list[ast.stmt]) -> Var:
     if node.annotation is None:
-        hint = f'`{node.arg}: R.Tensor((n, 4), "float32")`, or `{node.arg}: R.Object` for any value'
-        raise context.error(node, f"parameter `{node.arg}` has no annotation", hint, "E0124")
-    if dtype := dtype_of_scalar(node.annotation):
+        info = info_of_uses(node.arg, body)
+    elif dtype := dtype_of_scalar(node.annotation):
         return _dim_parameter(context, node, dtype)
-    info = info_of(context, node.annotation)
+    else:
+        info = info_of(context, node.annotation)
     dim = context.names.get(node.arg)
     if isinstance(info, PrimStructInfo) and info.value is not None and info.value == dim:
         return Var(node.arg, info, context.source_map.span(node))  # the name denotes the dim
@@ -203,10 +204,18 @@ def _defaults(context: Context, args: ast.arguments, params: tuple[Var, ...]) ->
         default = default_of(param, argument(context, node))
         if default is None:
             message = f"the default of `{param.name}`: expected a constant of {param.struct_info}"
-            hint = 'write a number, or `R.const([1, 2], "float32")`'
+            hint = _hint_of_default(param, node)
             raise context.error(node, f"{message}, found {ast.unparse(node)}", hint, "E0124")
         defaults[param.name] = default
     return defaults
+
+
+def _hint_of_default(param: Var, node: ast.expr) -> str:
+    text = ast.unparse(node)
+    if param.struct_info == UNKNOWN_TENSOR and isinstance(node, ast.Constant):
+        dtype = "int64" if type(node.value) is int else "float32"
+        return f'write the dtype: `{param.name}=R.const({text}, "{dtype}")`'
+    return 'write a number, or `R.const([1, 2], "float32")`'
 
 
 def _attributes(context: Context, node: ast.FunctionDef) -> dict[str, Any]:

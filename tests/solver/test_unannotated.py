@@ -1,0 +1,173 @@
+"""Tests of parameters without annotation: tensors, and tuples where the body unpacks them."""
+
+import ast
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+import pytest
+
+import structir
+from structir.errors import DiagnosticError, StructIRError
+from structir.ir import IRModule
+from structir.tools.comparison import require_agreement, result
+from structir.tools.generate import random_arguments, random_module
+
+pytestmark = pytest.mark.filterwarnings("ignore::structir.errors.DiagnosticWarning")
+TENSOR = "R.Tensor"
+PAIR = "R.Tuple(R.Tensor, R.Tensor)"
+
+
+def params_of(module: IRModule) -> list[str]:
+    """Returns the StructInfos of the parameters of `main`; checks the round trip."""
+    assert structir.structural_equal(structir.parse(module.script()), module)
+    structir.analysis.check_well_formed(module)
+    return [str(param.struct_info) for param in module["main"].params]
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (["return x"], TENSOR),
+        (["return R.exp(x)"], TENSOR),
+        (["a, b = x", "return R.add(a, b)"], PAIR),
+        (["y = x", "a, b = y", "return a"], PAIR),
+        (["a, p = x", "b, c = p", "return (a, b, c)"], f"R.Tuple(R.Tensor, {PAIR})"),
+        (["with R.dataflow():", "    a, b = x", "    R.output(a)", "return a"], PAIR),
+        (["x = R.split(x, 2)", "a, b = x", "return a"], TENSOR),
+        (["a, x = x", "return R.add(a, x)"], PAIR),
+        (["a, x = x", "b, c = x", "return (a, b, c)"], f"R.Tuple(R.Tensor, {PAIR})"),
+        (["y = x", "x = (c, c)", "a, b = x", "return R.add(a, y)"], TENSOR),
+        (["for k in range(2):", "    a, b = x", "    c = R.add(a, b)", "return c"], PAIR),
+        (
+            ["if c:", "    a, b = x", "    y = a", "else:", "    y = R.sum(c)", "return c"],
+            PAIR,
+        ),
+    ],
+)
+def test_parameter_without_annotation_has_the_structure_that_the_body_requires(
+    lines: list[str], expected: str
+) -> None:
+    body = "\n".join(f"    {line}" for line in lines)
+    module = structir.parse(f'@R.function\ndef main(x, c: R.Tensor((), "bool")):\n{body}')
+    assert params_of(module)[0] == expected
+
+
+def test_inference_completes_parameters_without_annotation() -> None:
+    program = structir.parse("""
+@R.function
+def main(x, w, b):
+    return R.tanh(R.matmul(x, w) + b) * R.const(0.5, "float32") + R.zeros((2, 3), "float32")
+""")
+    assert params_of(program) == [TENSOR] * 3
+    inferred = structir.infer(program)
+    assert params_of(inferred) == ['R.Tensor(dtype="float32")'] * 3
+    arguments = [np.ones(sizes, "float32") for sizes in ((2, 4), (4, 3), (3,))]
+    expected = 0.5 * np.tanh(np.full((2, 3), 5, "float32"))
+    for module in (program, inferred):
+        for run in (structir.interpret(module, "main", *arguments), structir.compile(module)):
+            value = run(*arguments) if callable(run) else run
+            np.testing.assert_allclose(value, expected, rtol=1e-6)
+    with pytest.raises(StructIRError):
+        structir.interpret(program, "main", arguments[0].astype("float16"), *arguments[1:])
+
+
+def test_lstm_cell_without_annotations_has_a_tuple_state() -> None:
+    program = structir.parse("""
+@I.ir_module
+class M:
+    @R.function
+    def cell(x, state, w, u):
+        h, c = state
+        gates = R.matmul(x, w) + R.matmul(h, u)
+        i, f, o, g = R.split(gates, 4, axis=-1)
+        c1 = R.sigmoid(f) * c + R.sigmoid(i) * R.tanh(g)
+        h1 = R.sigmoid(o) * R.tanh(c1)
+        return h1, (h1, c1)
+
+    @R.function
+    def main(x: R.Tensor((2, 5), "float32"), state, w, u: R.Tensor((3, 12))):
+        cls = M
+        h, c = state
+        y, s = cls.cell(x, (h, c), w, u)
+        return cls.cell(x, s, w, u)
+""")
+    assert params_of(program)[1] == PAIR
+    inferred = structir.infer(program)
+    params_of(inferred)
+    state = inferred["main"].params[1].struct_info
+    assert [field.dtype for field in state.fields] == ["float32", "float32"]
+    rng = np.random.default_rng(0)
+    sizes = (2, 5), (2, 3), (2, 3), (5, 12), (3, 12)
+    x, h, c, w, u = [rng.normal(size=size).astype("float32") for size in sizes]
+    expected = structir.interpret(program, "main", x, (h, c), w, u)
+    value = structir.compile(inferred)["main"](x, (h, c), w, u)
+    np.testing.assert_allclose(value[0], expected[0], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(value[1][1], expected[1][1], rtol=1e-5, atol=1e-6)
+
+
+def test_number_as_a_default_without_annotation_needs_a_dtype() -> None:
+    with pytest.raises(DiagnosticError) as error:
+        structir.parse("@R.function\ndef main(x, y=2.0):\n    return x + y")
+    assert error.value.diagnostics[0].hint == 'write the dtype: `y=R.const(2.0, "float32")`'
+    text = '@R.function\ndef main(x, y=R.const(2.0, "float32")):\n    return x + y'
+    assert params_of(structir.parse(text)) == [TENSOR, TENSOR]
+
+
+class _WithoutAnnotations(ast.NodeTransformer):
+    """Removes the annotations of bindings, and of results."""
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt:
+        if node.value is None:
+            return node
+        return ast.copy_location(ast.Assign([node.target], node.value), node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.stmt:
+        node.returns = None
+        return self.generic_visit(node)  # type: ignore[return-value]
+
+
+def _without_annotations(text: str) -> tuple[IRModule, int] | None:
+    """Removes the annotations of results and bindings, and each annotation of a tensor parameter
+    of `main` without which the program is valid."""
+    tree, removed, module = _WithoutAnnotations().visit(ast.parse(text)), 0, None
+    mains = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == "main"]
+    for param in mains[0].args.args:
+        if not ast.unparse(param.annotation).startswith(TENSOR):
+            continue
+        annotation, param.annotation = param.annotation, None
+        try:
+            candidate = structir.parse(ast.unparse(tree))
+            structir.analysis.check_well_formed(candidate)
+            module, removed = candidate, removed + 1
+        except DiagnosticError:
+            param.annotation = annotation
+    return None if module is None else (module, removed)
+
+
+def test_random_programs_without_annotations_infer_to_the_same_results() -> None:
+    total = 0
+    for seed in range(60):
+        original = random_module(seed, 3)
+        reduced = _without_annotations(original.script())
+        if reduced is None:
+            continue
+        total += reduced[1]
+        inferred = result(structir.infer, [reduced[0]])
+        if isinstance(inferred, StructIRError):  # of a function whose match_cast always fails
+            assert isinstance(result(structir.infer, [original]), StructIRError), seed
+            continue
+        assert structir.structural_equal(structir.parse(inferred.script()), inferred)
+        arguments = random_arguments(original["main"], seed)
+        expected = _outcome(original, arguments)
+        for module in (reduced[0], inferred):
+            value = _outcome(module, arguments)
+            if isinstance(expected, StructIRError):  # an argument that only the annotation rejects
+                assert module is reduced[0] or isinstance(value, StructIRError), seed
+            else:
+                require_agreement(original, "main", arguments, expected, value)
+    assert total >= 60
+
+
+def _outcome(module: IRModule, arguments: Sequence[object]) -> object:
+    return result(partial(structir.interpret, module, "main"), arguments)
