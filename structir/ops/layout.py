@@ -114,19 +114,27 @@ def pixel_shuffle(x: ScalarExpr, upscale_factor: int) -> ScalarExpr:
     return x
 
 
-REPEATS = "q == repeats, 0 <= repeats"
+def _reject_negative(call: CallView) -> None:
+    """Rejects a negative number of copies."""
+    repeats = call["repeats"]
+    counts = repeats if isinstance(repeats, tuple) else (repeats,)
+    if any(isinstance(count, int) and count < 0 for count in counts):
+        call.reject(f"repeats: expected no negative number, found {repeats}")
 
 
 def repeat_signature(call: CallView) -> ResolvedSignature:
     """Returns the signature with copies as the inner part of the axis."""
+    _reject_negative(call)
     rank = call.rank("x")
     if call["axis"] is None:
-        return ResolvedSignature("x[*s] -> y[flat(*s, q)]", REPEATS)
+        return ResolvedSignature("x[*s] -> y[flat(*s, q)]", "q == repeats")
     if rank is None:
         return ResolvedSignature("x[*s] -> y[*t]")
     axis, variables = call.axis("axis", rank), index_vars(rank)
     out = [f"flat({i}, q)" if k == axis else i for k, i in enumerate(variables)]
-    return ResolvedSignature(f"{access_text('x', variables)} -> {access_text('y', out)}", REPEATS)
+    return ResolvedSignature(
+        f"{access_text('x', variables)} -> {access_text('y', out)}", "q == repeats"
+    )
 
 
 @op(repeat_signature)
@@ -137,6 +145,7 @@ def repeat(x: ScalarExpr, repeats: Size, axis: Axis | None = None) -> ScalarExpr
 
 def tile_signature(call: CallView) -> ResolvedSignature:
     """Returns the signature with copies as the outer part of each axis."""
+    _reject_negative(call)
     rank, repeats = call.rank("x"), call["repeats"]
     counts = repeats if isinstance(repeats, tuple) else (repeats,)
     if rank is None:
@@ -146,7 +155,7 @@ def tile_signature(call: CallView) -> ResolvedSignature:
     out = [
         f"q{k}" if k < extra else f"flat(q{k}, {variables[k - extra]})" for k in range(len(counts))
     ]
-    checks = [f"q{k} == counts[{k}], 0 <= counts[{k}]" for k in range(len(counts))]
+    checks = [f"q{k} == counts[{k}]" for k in range(len(counts))]
     signature = f"{access_text('x', variables)} -> {access_text('y', out)}"
     return ResolvedSignature(signature, where_text(checks), "", {"counts": counts})
 

@@ -13,7 +13,7 @@ import attrs
 from structir.analysis.arguments import arguments_of, default_of
 from structir.analysis.deduction import check_cast, deduce, warn_of_names
 from structir.errors import Diagnostic, DiagnosticError, ParseError, Span, warn
-from structir.ir.dtype import DTYPES, is_int
+from structir.ir.dtype import DTYPES
 from structir.ir.expr import (
     DEFAULTS,
     Call,
@@ -48,6 +48,7 @@ from structir.printer.parser.sizes import SIZE_EXAMPLE, SIZE_FUNCTIONS, is_numbe
 from structir.printer.parser.static_values import static_value
 from structir.printer.parser.tvm_spellings import VALUES, counterpart, spelling_of
 from structir.printer.parser.unrolling import display, named, program_item, sequence
+from structir.printer.parser.untyped_constants import adapt_constants
 from structir.printer.parser.values import argument, operand, path_of, reads, value_of
 from structir.printer.syntax import (
     CALL_KERNEL,
@@ -391,31 +392,6 @@ def _const(context: Context, node: ast.Call) -> Constant:
         why = error.diagnostics[0].message if isinstance(error, DiagnosticError) else str(error)
         raise ParseError(diagnostic.note(why)) from None
     return Constant(constant.data, constant.struct_info, context.source_map.span(node))
-
-
-def adapt_constants(args: list[Any], nodes: list[ast.expr]) -> list[Any]:
-    """Gives `R.const(3)`, an integer without a dtype, the dtype of another operand of integers."""
-    weak = [k for k, node in enumerate(nodes) if _is_untyped(node) and _is_integer(args[k])]
-    if not weak:
-        return args
-    others = [a.struct_info.dtype for a in args if isinstance(a, Expr) and _is_integer(a)]
-    if len(others) == len(weak):
-        return args
-    strong = [arg for k, arg in enumerate(args) if k not in weak]
-    dtype = next(a.struct_info.dtype for a in strong if isinstance(a, Expr) and _is_integer(a))
-    converted = {k: constants.inline_constant(args[k].data, dtype) for k in weak}
-    fits = all((constant.data == args[k].data).all() for k, constant in converted.items())
-    return [converted.get(k, arg) for k, arg in enumerate(args)] if fits else args
-
-
-def _is_untyped(node: ast.expr) -> bool:
-    has_one = isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords
-    return has_one and path_of(node.func) == f"R.{CONST}"  # type: ignore[attr-defined]
-
-
-def _is_integer(value: Any) -> bool:
-    info = value.struct_info if isinstance(value, Expr) else None
-    return isinstance(info, TensorStructInfo) and info.dtype is not None and is_int(info.dtype)
 
 
 def _tuple_call(context: Context, node: ast.Call) -> Tuple:
