@@ -136,7 +136,7 @@ def _larger(slack: Any, perturbed: Any, expected: Any) -> Any:
 
 
 def _at_least_typical(slack: Any, expected: Any) -> Any:
-    """Returns the changes, at least the median relative one: a few runs may round to no change."""
+    """Returns the changes, at least the typical relative one: a few runs may round to no change."""
     if not _is_number(expected) or np.asarray(expected).dtype.kind in "biuOSU":
         return slack
     size = np.abs(np.asarray(expected, np.float64))
