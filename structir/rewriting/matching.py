@@ -17,6 +17,7 @@ from structir.ir.expr import (
     Expr,
     Function,
     PrimValue,
+    ShapeExpr,
     Tuple,
     TupleGetItem,
     Var,
@@ -34,6 +35,7 @@ from structir.rewriting.pattern_vars import (
 )
 
 MISSING = object()
+NUMBERS = (int, float)  # `0` in a pattern also matches 0.0
 RESULT_DTYPE = "out_dtype"  # the attribute of ops with a result dtype of their own
 
 
@@ -210,6 +212,8 @@ def _sequence(match: Match, pattern: Any, value: Any) -> bool:
     value = match.graph.value(value)
     if isinstance(value, Tuple):
         value = value.fields
+    if isinstance(value, ShapeExpr):
+        value = value.dims
     if not isinstance(value, tuple) or len(value) != len(pattern):
         return False
     return all(map(match.at, pattern, value))
@@ -223,7 +227,22 @@ def _literal(match: Match, pattern: Any, value: Any) -> bool:
         return data.size > 0 and bool((data == pattern).all())
     if isinstance(value, PrimValue):
         value = value.value
+    if type(value) in NUMBERS and type(pattern) in NUMBERS:
+        return bool(value == pattern)
     return type(value) is type(pattern) and bool(value == pattern)
+
+
+def _constant(match: Match, pattern: Constant, value: Any) -> bool:
+    """Matches a constant of the same dtype, shape and elements."""
+    return same_value(match.graph, match.graph.value(value), pattern)
+
+
+def _shape(match: Match, pattern: ShapeExpr, value: Any) -> bool:
+    return _sequence(match, pattern.dims, value)
+
+
+def _scalar(match: Match, pattern: PrimValue, value: Any) -> bool:
+    return _literal(match, pattern.value, value)
 
 
 _RULES: dict[type, Callable[[Match, Any, Any], bool]] = {
@@ -232,6 +251,9 @@ _RULES: dict[type, Callable[[Match, Any, Any], bool]] = {
     AttributeVar: _attribute,
     ItemPattern: _item,
     CallPattern: _call,
+    Constant: _constant,
+    ShapeExpr: _shape,
+    PrimValue: _scalar,
     tuple: _sequence,
     list: _sequence,
 }

@@ -23,6 +23,7 @@ from structir.lazy import lazy_module
 from structir.tools import commands
 from structir.tools.exit_codes import EXIT_CODES, ExitCode
 from structir.tools.sources import assigned_text, definition, package_files, tree_of
+from structir.tracebacks import user_entry, user_traceback
 
 facade = lazy_module("structir")
 terminal = lazy_module("structir.tools.terminal")
@@ -184,11 +185,21 @@ def _guarded(command: Callable[..., None]) -> Callable[..., None]:
         except OSError as error:
             terminal.show(f"error: {error}")
             raise typer.Exit(ExitCode.INVALID_USAGE) from None
-        except Exception:
+        except Exception as error:
+            if user_entry(error.__traceback__) is not None:
+                terminal.show(user_error(error))
+                raise typer.Exit(ExitCode.INVALID_PROGRAM) from None
             terminal.show(f"{traceback.format_exc()}\n{BUG}")
             raise typer.Exit(ExitCode.INTERNAL_ERROR) from None
 
     return run
+
+
+def user_error(error: Exception) -> str:
+    """Returns the traceback of an exception in user code, such as a pass, without frames of the
+    package."""
+    lines = traceback.format_exception(type(error), error, user_traceback(error.__traceback__))
+    return "".join(lines).rstrip()
 
 
 def help_of(text: str) -> str:

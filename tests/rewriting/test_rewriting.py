@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import structir
@@ -28,7 +29,9 @@ from structir.rewriting.guards import (
     used_once,
     value_of,
 )
+from structir.rewriting.provenance import Provenance
 from structir.rewriting.rule import Parallel, rewrite
+from structir.script import R
 from structir.tools.op_page import example_call
 
 HEAD = (
@@ -347,3 +350,44 @@ def test_elementwise_ops_preserve_the_shape():
             found.append(op.name)
     assert {"add", "exp", "where"} <= set(found)
     assert not {"flatten", "nonzero", "nn.cross_entropy_with_logits", "sum"} & set(found)
+
+
+def _patterns() -> dict[str, tuple[Callable[[Any], Any], str]]:
+    """Patterns with literals as a user writes them, and a program that each plainly means."""
+    return {
+        "list for a shape": (
+            lambda x: R.roll(x, shift=[1], axis=[1]),
+            "R.roll(x, shift=[1], axis=[1])",
+        ),
+        "tuple for a shape": (lambda x: R.roll(x, (1,), axis=[1]), "R.roll(x, (1,), axis=[1])"),
+        "shape": (lambda x: R.reshape(x, (2, 8)), "R.reshape(R.ones((4, 4), 'float32'), (2, 8))"),
+        "R.shape": (
+            lambda x: R.reshape(x, R.shape([2, 8])),
+            "R.reshape(R.ones((16,), 'float32'), (2, 8))",
+        ),
+        "Constant": (lambda x: R.add(x, Constant(np.float32(3.0))), "R.add(x, R.const(3.0))"),
+        "R.const": (lambda x: R.add(x, R.const(3.0, "float32")), "R.add(x, R.const(3.0))"),
+        "int for a float": (lambda x: R.clip(x, 0, 1), "R.clip(x, 0.0, 1.0)"),
+        "R.prim_value": (
+            lambda x: R.clip(x, R.prim_value(0.0), R.prim_value(1.0)),
+            "R.clip(x, 0.0, 1.0)",
+        ),
+    }
+
+
+@pytest.mark.parametrize("case", _patterns().values(), ids=_patterns())
+def test_a_literal_in_a_pattern_matches_what_the_op_stores(
+    case: tuple[Callable[[Any], Any], str],
+) -> None:
+    pattern, call = case
+
+    def literal_rule(x: Expr) -> Iterator[Expr]:
+        """Negates the result."""
+        result = pattern(x)
+        yield result
+        yield negative(result)
+
+    _, applications = rewrite_function(
+        program(f"y = {call}", "return y")["main"], [rewrite(literal_rule)], Provenance()
+    )
+    assert len(applications) >= 1

@@ -70,3 +70,53 @@ def test_verify_reports_comparisons_and_accepts_sizes(files: Path) -> None:
     result = CliRunner().invoke(build(), [*words, "--sizes", "n=1009"])
     assert result.exit_code == 0, result.output
     assert "main: compared at n=1009, m=17" in result.output
+
+
+def test_verify_takes_a_seed_and_a_number_of_inputs(files: Path) -> None:
+    words = ["opt", str(files / "program.py"), "-p", "simplify", "--verify", "-q"]
+    lines = [
+        CliRunner().invoke(build(), [*words, *options]).output
+        for options in ([], ["--inputs", "5"], ["--seed", "1"])
+    ]
+    assert all("compared at" in line for line in lines)
+    assert lines[0] != lines[1]
+
+
+BROKEN = '''
+from structir import function_pass, rewrite
+from structir.ir import Expr
+from structir.script import R
+
+
+@function_pass
+def broken_pass(function):
+    """Fails."""
+    return function.params[7]
+
+
+@rewrite
+def broken_rule(x: Expr):
+    """Fails where it matches."""
+    yield R.permute_dims(x, [1, 2, 0])
+    yield {}["missing"]
+'''
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("broken_pass", "IndexError: tuple index out of range"),
+        ("broken_rule", "KeyError: 'missing'"),
+    ],
+)
+def test_an_exception_in_user_code_is_the_error_of_the_user(
+    files: Path, name: str, message: str
+) -> None:
+    (files / "broken.py").write_text(BROKEN)
+    words = ["opt", str(files / "program.py"), "--load", str(files / "broken.py"), "-p", name]
+    result = CliRunner().invoke(build(), words)
+    assert result.exit_code == 1
+    assert message in result.output
+    assert 'broken.py", line' in result.output and f"in {name}" in result.output
+    assert "bug in StructIR" not in result.output
+    assert "structir/" not in result.output

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import ml_dtypes
@@ -16,6 +17,7 @@ RUNS = 4  # perturbed runs of a program whose results differ
 SLACK = 16  # times the largest change of a perturbed run
 DOUBLE = 1e-9  # relative difference of float64 that is accepted without perturbed runs
 PERTURBATIONS = {"float32": 2.0**-22, "float64": 2.0**-51}
+TINY = 1e-150  # float64 below this is 0
 
 
 def same(expected: Any, actual: Any, tolerance: float) -> bool:
@@ -24,7 +26,7 @@ def same(expected: Any, actual: Any, tolerance: float) -> bool:
 
 
 def difference(expected: Any, actual: Any, tolerance: float) -> float | None:
-    """Returns the largest difference between two results, relative to their size.
+    """Returns the largest difference between two results, as a share of what the tolerance permits.
 
     Returns None if they differ by more than the tolerance, or in structure, dtype or size.
     """
@@ -58,28 +60,38 @@ def _difference(a: Any, b: Any, tolerance: float) -> float | None:
     x, y = np.asarray(a), np.asarray(b)
     if x.dtype.kind in "biuOSU":
         return 0.0 if np.array_equal(x, y) else None
-    if x.dtype == np.float64:
-        tolerance = min(tolerance, DOUBLE)
     wide_x, wide_y = x.astype(np.float64), y.astype(np.float64)
     finite = np.isfinite(wide_x)
-    size = float(np.abs(wide_x[finite]).max(initial=0.0))
+    tolerance, size = _bound(x, tolerance)
     close = np.isclose(wide_y, wide_x, rtol=tolerance, atol=tolerance * size, equal_nan=True)
     if not close.all():
         return None
-    return float(np.abs(wide_x[finite] - wide_y[finite]).max(initial=0.0)) / (size or 1.0)
+    distance = np.abs(wide_x[finite] - wide_y[finite])
+    permitted = tolerance * (np.abs(wide_x[finite]) + size)
+    return float((distance / np.where(permitted > 0, permitted, 1.0)).max(initial=0.0))
 
 
 def within_rounding(
-    module: IRModule, name: str, arguments: list[Any], expected: Any, actual: Any, tolerance: float
+    module: IRModule,
+    name: str,
+    arguments: list[Any],
+    expected: Any,
+    actual: Any,
+    tolerance: float,
+    relative: Mapping[str, float] = PERTURBATIONS,
 ) -> bool:
     """Whether results differ by no more than perturbed runs of the first program, which may amplify
-    rounding or be discontinuous."""
+    rounding or be discontinuous.
+
+    Results that are both not finite, or nearly too large, are equal: another order of operations
+    may overflow elsewhere, or subtract infinities.
+    """
     expected_leaves, actual_leaves = leaves(expected), leaves(actual)
     if len(expected_leaves) != len(actual_leaves) or not all(
         map(_alike, expected_leaves, actual_leaves)
     ):
         return False
-    slack = _sensitivity(module, name, arguments, expected_leaves)
+    slack = _sensitivity(module, name, arguments, expected_leaves, relative)
     return slack is None or all(
         not _is_number(a) or _near(a, b, moved, tolerance)
         for a, b, moved in zip(expected_leaves, actual_leaves, slack, strict=True)
@@ -87,19 +99,23 @@ def within_rounding(
 
 
 def _sensitivity(
-    module: IRModule, name: str, arguments: list[Any], expected: list[Any]
+    module: IRModule,
+    name: str,
+    arguments: list[Any],
+    expected: list[Any],
+    relative: Mapping[str, float],
 ) -> list[Any] | None:
     """Returns how far perturbed runs change each number of a result; None if their sizes differ."""
     slack = [np.zeros(np.shape(leaf)) for leaf in expected]
     for run in range(RUNS):
         numbers = np.random.default_rng(run)
         interpreter = PerturbedInterpreter(
-            module, numbers=numbers, wide=PERTURBATIONS, among=FLOATS, exact=True
+            module, numbers=numbers, wide=relative, among=FLOATS, exact=True
         )
         try:
             with np.errstate(all="ignore"):
                 inputs = [
-                    perturb(argument, numbers, PERTURBATIONS, exact=True) for argument in arguments
+                    perturb(argument, numbers, relative, exact=True) for argument in arguments
                 ]
                 perturbed = leaves(interpreter.global_function(name)(*inputs))
         except StructIRError:
@@ -107,7 +123,7 @@ def _sensitivity(
         if [np.shape(leaf) for leaf in perturbed] != [np.shape(leaf) for leaf in expected]:
             return None
         slack = [_larger(s, a, b) for s, a, b in zip(slack, perturbed, expected, strict=True)]
-    return slack
+    return [_at_least_typical(s, b) for s, b in zip(slack, expected, strict=True)]
 
 
 def _larger(slack: Any, perturbed: Any, expected: Any) -> Any:
@@ -119,19 +135,41 @@ def _larger(slack: Any, perturbed: Any, expected: Any) -> Any:
     return np.fmax(slack, np.where(equal, 0.0, step))
 
 
+def _at_least_typical(slack: Any, expected: Any) -> Any:
+    """Returns the changes, at least the typical relative one: a few runs may round to no change."""
+    if not _is_number(expected) or np.asarray(expected).dtype.kind in "biuOSU":
+        return slack
+    size = np.abs(np.asarray(expected, np.float64))
+    counted = np.isfinite(size) & (size > 0)
+    if not counted.any():
+        return slack
+    typical = np.quantile(slack[counted] / size[counted], 0.5)
+    return np.fmax(slack, typical * np.where(counted, size, 0.0))
+
+
 def _near(a: Any, b: Any, slack: Any, tolerance: float) -> bool:
     if np.asarray(a).dtype.kind in "OSU":
         return bool(np.array_equal(a, b))
     x, y = np.asarray(a, np.float64), np.asarray(b, np.float64)
     with np.errstate(all="ignore"):
-        size = float(np.abs(x[np.isfinite(x)]).max(initial=0.0))
+        tolerance, size = _bound(np.asarray(a), tolerance)
         exact = np.asarray(a).dtype.kind in "biu"
-        if np.asarray(a).dtype == np.float64:
-            tolerance = min(tolerance, DOUBLE)
         allowed = SLACK * slack + (0.0 if exact else tolerance * (np.abs(x) + size))
-        close = np.abs(x - y) <= allowed
+        close = (np.abs(x - y) <= allowed) & np.isfinite(x)
     overflow = _overflows(np.asarray(a), x) & _overflows(np.asarray(a), y)
     return bool(np.all(close | (x == y) | overflow))
+
+
+def _bound(array: Any, tolerance: float) -> tuple[float, float]:
+    """Returns the relative tolerance, and the number to which it applies besides each element.
+
+    Rounding of narrow floats is relative to the largest element, as in sums that cancel. A float64
+    differs by the rounding of its own size, or as much as a perturbed run.
+    """
+    if array.dtype == np.float64:
+        return min(tolerance, DOUBLE), TINY
+    values = array.astype(np.float64)
+    return tolerance, float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
 
 
 def _overflows(array: Any, values: Any) -> Any:

@@ -26,7 +26,7 @@ FEW = (3, 2, 4, 5, 1, 6, 7, 8)  # for kernels, which are interpreted element by 
 MULTIPLES = (12, 16, 24, 32, 64, 9, 10, 48, 20, 15, 100, 128)
 MOST_CONSTANTS = 12
 LARGEST = 512  # of sizes that occur in the program
-MOST_ELEMENTS = 1 << 22  # of all inputs, unless the smallest inputs have more
+MOST_ELEMENTS = 1 << 22  # of all inputs, beyond those of the smallest inputs
 TRIES = 300  # of random sizes, each checked against the conditions known before a run
 
 Sizes = dict[str, int]
@@ -46,10 +46,11 @@ class SizeSpace:
     def proposals(self, fixed: Mapping[str, int], seed: int) -> Iterator[Sizes]:
         """Yields candidate sizes, each once; those that meet all known conditions come first.
 
-        Inputs have at most `MOST_ELEMENTS` elements, unless sizes are fixed.
+        Inputs have at most `MOST_ELEMENTS` more elements than the smallest ones, unless sizes are
+        fixed.
         """
         proposed: list[Sizes] = []
-        most = max(MOST_ELEMENTS, self.elements(dict.fromkeys(self.names, 1)))
+        most = MOST_ELEMENTS + self.elements(dict.fromkeys(self.names, 1))
         for strict in (True, False):
             for sizes in self._candidates(fixed, Random(seed)):
                 if not fixed and self.elements(sizes) > most:

@@ -26,9 +26,13 @@ SCALAR: Range = (-9, 9)  # a scalar integer may be the trip count of a loop
 
 @attrs.frozen
 class InputValues:
-    """The distribution of inputs: a domain for floats, and integer ranges by parameter."""
+    """The distribution of inputs: a domain for floats, and integer ranges by parameter.
+
+    `special` is a parameter with another domain than the others.
+    """
 
     domain: str = "signed"
+    special: tuple[str, str] = ("", "")  # the name of the parameter, and its domain
     ranges: Mapping[str, Range] = attrs.Factory(dict)
     seed: int = 0
 
@@ -52,7 +56,9 @@ class ArrayGenerator:
             return self.large[key]
         if is_float(dtype):
             scale = SCALES[self.count % len(SCALES)]
-            return FLOATS[self.values.domain](rng, shape, dtype, scale)
+            name, domain = self.values.special
+            domain = domain if name == param.name else self.values.domain
+            return FLOATS[domain](rng, shape, dtype, scale)
         if dtype == "bool":
             return rng.integers(0, 2, shape).astype(bool)
         return _integers(rng, shape, dtype, self.values.ranges.get(param.name, NARROW))
@@ -68,6 +74,8 @@ def _signed(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array
     flat[start + 1 :: 7] = np.rint(flat[start + 1 :: 7] * 5) / 2
     flat[start + 3 :: 13] *= 1e-3
     flat[start + 5 :: 11] *= 6
+    if dtype == "float64":  # a cast to float32 rounds these to an integer
+        flat[start::17] = np.rint(flat[start::17] * 5) - 1e-9
     return array.astype(numpy_dtype(dtype), copy=False)
 
 
@@ -90,8 +98,8 @@ def _above_one(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Ar
 
 
 def _large(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
-    """Returns values of both signs, from tens to thousands: beyond the domain of an exponential."""
-    size = 10 ** rng.uniform(1, 3.3, shape) * scale
+    """Returns values of both signs, from five to 100,000: beyond the domain of an exponential."""
+    size = 10 ** rng.uniform(0.7, 5, shape) * scale
     limit = float(_finfo(dtype).max) / 4
     return np.clip(size * rng.choice((-1, 1), shape), -limit, limit).astype(numpy_dtype(dtype))
 
@@ -108,6 +116,36 @@ def _non_finite(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> A
     return array
 
 
+def _small(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
+    """Returns values of both signs from 1 down to a millionth."""
+    size = 10 ** rng.uniform(-6, 0, shape) * scale
+    return (size * rng.choice((-1, 1), shape)).astype(numpy_dtype(dtype))
+
+
+def _integral(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
+    """Returns small integers of both signs, whose sums and products are exact."""
+    return rng.integers(-4, 4, shape, endpoint=True).astype(numpy_dtype(dtype))
+
+
+def _infinite(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
+    """Returns ordinary values, and two infinities: most sums contain at most one."""
+    return _with_few(rng, _signed(rng, shape, dtype, scale), (np.inf, -np.inf))
+
+
+def _nan(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
+    """Returns ordinary values, and two NaNs."""
+    return _with_few(rng, _signed(rng, shape, dtype, scale), (np.nan, np.nan))
+
+
+def _with_few(rng: Any, values: Array, special: tuple[float, ...]) -> Array:
+    array = np.array(values)
+    flat = array.reshape(-1)
+    count = len(special) if flat.size > len(special) else 1
+    indices = rng.permutation(flat.size)[:count]
+    flat[indices] = np.array(special[: len(indices)], array.dtype)
+    return array
+
+
 def _finfo(dtype: str) -> Any:
     finfo: Any = ml_dtypes.finfo
     return finfo(numpy_dtype(dtype))
@@ -120,6 +158,10 @@ FLOATS = {
     "above_one": _above_one,
     "large": _large,
     "non_finite": _non_finite,
+    "small": _small,
+    "integral": _integral,
+    "infinite": _infinite,
+    "nan": _nan,
 }
 
 

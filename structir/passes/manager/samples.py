@@ -14,7 +14,7 @@ from structir.analysis.variables import walk_values
 from structir.errors import StructIRError
 from structir.interpret.arguments import random_values
 from structir.interpret.interpreter import Interpreter
-from structir.ir.dtype import is_int
+from structir.ir.dtype import is_float, is_int
 from structir.ir.expr import Call, Function, MatchCast, Var
 from structir.ir.module import IRModule
 from structir.ir.struct_info import TensorStructInfo
@@ -28,12 +28,20 @@ from structir.passes.manager.input_sizes import (
 from structir.passes.manager.input_values import DOMAINS, NARROW, ArrayGenerator, InputValues, Range
 from structir.passes.manager.legal_indices import IllegalIndexError, IndexChecker
 from structir.passes.manager.perturbation import leaves
+from structir.passes.manager.widening import has_narrow_floats, widened_value
 
 TRIES = 48  # inputs to try until the program accepts some
 MOST_REJECTED = 8  # inputs that the rewritten program should reject as well
 MOST_DIMS = 4  # dims that are set to 1, 0 and a wrong size in turn
 HEAVY = 1 << 20  # total elements of the inputs beyond which there are fewer samples
 EVERYTHING: Range = None
+VECTOR = 16  # elements; a larger size has a remainder
+LARGE_SIZES = ((61, 64, 24, 20, 18, 48, 42), (19, 40, 32, 28, 21, 48, 64))
+MOST_ROOM = 1 << 16  # elements of the inputs of special values
+HEAVY_DOMAINS = ("large",)
+EDGE_DOMAINS = ("large", "small", "integral", "non_finite", "infinite", "nan", "signed")
+NON_FINITE = ("non_finite", "infinite", "nan")
+WIDE_DOMAINS = ("large", "small", "integral")  # compared in float64, too
 
 
 @attrs.frozen(eq=False)
@@ -43,6 +51,8 @@ class InputSample:
     sizes: Sizes
     arguments: list[Any]
     expected: Any
+    wide: InputSample | None = None  # the same arguments in float64; None if not to be compared
+    only_wide: bool = False  # whether another sample checks the dtypes of the program
 
     @property
     def accepted(self) -> bool:
@@ -54,9 +64,21 @@ class InputSample:
         """The number of elements of the result that can be compared, which excludes NaN."""
         return sum(map(_comparable, leaves(self.expected))) if self.accepted else 0
 
+    @property
+    def extent(self) -> int:
+        """The number of elements of the arguments."""
+        return sum(int(np.size(leaf)) for leaf in leaves(tuple(self.arguments)))
+
     def after(self, result: Any) -> InputSample:
         """Returns the same arguments with the result of a rewritten function."""
         return attrs.evolve(self, expected=result)
+
+    def widened(self) -> InputSample:
+        """Returns a sample that is compared in float64, too, if it has floats."""
+        if not self.accepted or not has_narrow_floats((*self.arguments, self.expected)):
+            return self
+        arguments = [widened_value(argument) for argument in self.arguments]
+        return attrs.evolve(self, wide=InputSample(self.sizes, arguments, None))
 
 
 def outcome(module: IRModule, name: str, arguments: list[Any]) -> Any:
@@ -194,16 +216,48 @@ class Sampler:
         if start is None:
             return
         sample, values = start
-        yield sample
+        if self.heavy and edges:
+            large = list(self._edges(sample, values, sample))
+            yield attrs.evolve(sample.widened(), only_wide=any(each.elements for each in large))
+            yield from large
+            return
+        yield sample.widened()
+        roomy = sample
+        for other in () if self.heavy else self._ordinary(sample, values, count, edges):
+            yield other.widened()
+            if roomy.extent < other.extent <= MOST_ROOM:
+                roomy = other
+        if edges:
+            yield from self._edges(sample, values, roomy)
+
+    def _ordinary(
+        self, sample: InputSample, values: InputValues, count: int, edges: bool
+    ) -> Iterator[InputSample]:
+        """Yields further samples of ordinary values; with `edges`, until each dim was large."""
         number = 1
-        for sizes in islice(self._others(sample.sizes), 0 if self.heavy else 4 * count):
+        for sizes in islice(self._others(sample.sizes), 4 * count):
             if number < count:
                 other = self.attempt(sizes, attrs.evolve(values, seed=values.seed + number))
                 if other is not None and other.accepted:
                     number += 1
                     yield other
-        if edges:
-            yield from self._edges(sample, values)
+        for sizes in self._large_sizes(sample.sizes) if edges and not self.few else ():
+            number += 1
+            other = self.attempt(sizes, attrs.evolve(values, seed=values.seed + number))
+            if other is not None and other.accepted:
+                yield other
+
+    def _large_sizes(self, sizes: Sizes) -> Iterator[Sizes]:
+        """Yields sizes in which small dims are large, two at a time."""
+        names = [name for name in sizes if name not in self.fixed]
+        free = [name for name in names if sizes[name] <= VECTOR] or names[:1]
+        while free:
+            large = dict(sizes)
+            for name, among in zip(free[:2], LARGE_SIZES, strict=False):
+                choices = [{**large, **dict.fromkeys(self._alike(name), size)} for size in among]
+                large = next(filter(self.space.allows, choices), choices[0])
+            free = [name for name in free[2:] if large[name] <= VECTOR]
+            yield large
 
     def _others(self, sizes: Sizes) -> Iterator[Sizes]:
         """Yields other sizes, or the same ones if there are none."""
@@ -214,15 +268,35 @@ class Sampler:
         while True:
             yield sizes
 
-    def _edges(self, sample: InputSample, values: InputValues) -> Iterator[InputSample]:
-        for domain in ("large",) if self.heavy else ("large", "non_finite", "signed"):
-            if domain != values.domain:
-                yield from self._tried(sample.sizes, attrs.evolve(values, domain=domain))
+    def _edges(
+        self, sample: InputSample, values: InputValues, roomy: InputSample
+    ) -> Iterator[InputSample]:
+        for domain in HEAVY_DOMAINS if self.heavy else EDGE_DOMAINS:
+            other = attrs.evolve(values, domain=domain)
+            for edge in self._tried(roomy.sizes, other) if domain != values.domain else ():
+                yield edge.widened() if domain in WIDE_DOMAINS else edge
+            if domain in NON_FINITE and roomy is not sample:
+                yield from self._tried(sample.sizes, other)
         if not self.heavy:
+            yield from self._special_parameters(roomy.sizes, values)
             for sizes in self._edge_sizes(sample.sizes):
                 yield from self._tried(sizes, values)
+                if 1 in sizes.values():
+                    yield from self._tried(sizes, attrs.evolve(values, domain="large"))
             yield from self._rejected_inputs(values)
         yield from self.rejected
+
+    def _special_parameters(self, sizes: Sizes, values: InputValues) -> Iterator[InputSample]:
+        """Yields samples in which one parameter alone is not finite."""
+        floats = [
+            param.name
+            for param in self.space.params
+            if isinstance(param.struct_info, TensorStructInfo)
+            and is_float(param.struct_info.dtype or "float32")
+        ]
+        for name in floats[:MOST_DIMS] if len(floats) > 1 else ():
+            for domain in ("infinite", "nan"):
+                yield from self._tried(sizes, attrs.evolve(values, special=(name, domain)))
 
     def _edge_sizes(self, sizes: Sizes) -> Iterator[Sizes]:
         """Yields sizes with each dim set to 1, to 0, and increased by one; and with all dims set to
@@ -237,6 +311,7 @@ class Sampler:
             yield {**sizes, **dict.fromkeys(alike, 0)}
             if checks:
                 yield {**sizes, name: sizes[name] + 1}
+                yield {**sizes, name: 1}
 
     def _alike(self, name: str) -> list[str]:
         """Returns the dims that must be equal to one."""

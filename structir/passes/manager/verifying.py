@@ -15,9 +15,15 @@ from structir.ir.expr import Function
 from structir.ir.module import IRModule
 from structir.passes.base import Instrument, Pass, PassRun
 from structir.passes.dead_code_elimination import dead_code_elimination
-from structir.passes.manager.comparison import difference, within_rounding
+from structir.passes.manager.comparison import (
+    DOUBLE,
+    PERTURBATIONS,
+    difference,
+    within_rounding,
+)
 from structir.passes.manager.input_sizes import Sizes, has_kernels
 from structir.passes.manager.samples import InputSample, Sampler, outcome, samples_of
+from structir.passes.manager.widening import WIDE, folded_rounding, widened_module
 
 SHOWN = 300  # characters of a value in a message
 
@@ -41,7 +47,7 @@ class ComparisonCounts:
     inputs: int = 0
     results: int = 0
     elements: int = 0
-    largest: float = 0.0  # difference, relative to the size of a result
+    largest: float = 0.0  # difference, as a share of the bound
     rejected: int = 0  # inputs that both programs reject
 
     def __str__(self) -> str:
@@ -52,7 +58,7 @@ class ComparisonCounts:
         return (
             f"compared{at}{more}: {_format_count(self.results, 'result')}, "
             f"{_format_count(self.elements, 'element')}, "
-            f"largest error {self.largest:.2g}{rejected}"
+            f"largest error {self.largest:.2g} of the bound{rejected}"
         )
 
 
@@ -79,12 +85,14 @@ class VerifyResults(Instrument):
     _samples: dict[str, list[InputSample]] = attrs.field(factory=dict, init=False)
     _few: bool = attrs.field(default=False, init=False)
     _reasons: dict[str, StructIRError | None] = attrs.field(factory=dict, init=False)
+    _wide: dict[int, tuple[IRModule, IRModule | None]] = attrs.field(factory=dict, init=False)
 
     def end(self, step: PassRun) -> None:
         if not step.changed or step.after is None:
             return
         if step.applied.comparable:
             self._prepare(step.before, has_kernels(step.before) or has_kernels(step.after))
+            self._wide = {id(m): (m, w) for m, w in self._wide.values() if m is step.before}
             names = [name for name in _public(step.before) if name in _public(step.after)]
             elements = sum([self._function(step, name) for name in names])
             if names and not elements:
@@ -112,14 +120,52 @@ class VerifyResults(Instrument):
         """Compares one function; returns the number of elements compared."""
         total, samples = 0, self._samples_of(step.before, name)
         for index, sample in enumerate(samples):
-            assert step.after is not None
-            actual = outcome(step.after, name, sample.arguments)
-            error = _error(step, name, sample, actual)
-            if error is None:
-                raise PassError(_changed_result(step.applied, name, step.before, sample, actual))
-            samples[index] = sample.after(actual if sample.accepted else sample.expected)
+            error, samples[index] = self._compare(step, name, sample)
             total += self._count(name, sample, error)
         return total
+
+    def _compare(self, step: PassRun, name: str, sample: InputSample) -> tuple[float, InputSample]:
+        """Compares one sample; returns the difference and the sample for the next pass."""
+        wide_error, following = 0.0, sample
+        if sample.wide is not None:
+            wide_error, following = self._compare_wide(step, name, sample, sample.wide)
+        if following.wide is not None and sample.only_wide:
+            return wide_error, following
+        assert step.after is not None
+        actual = outcome(step.after, name, sample.arguments)
+        error = _error(step, name, sample, actual)
+        if error is None:
+            raise PassError(_changed_result(step.applied, name, step.before, sample, actual))
+        result = actual if sample.accepted else sample.expected
+        return max(error, wide_error), following.after(result)
+
+    def _widened(self, module: IRModule) -> IRModule | None:
+        if id(module) not in self._wide:
+            self._wide[id(module)] = module, widened_module(module)
+        return self._wide[id(module)][1]
+
+    def _compare_wide(
+        self, step: PassRun, name: str, sample: InputSample, wide: InputSample
+    ) -> tuple[float, InputSample]:
+        """Compares both programs in float64; returns the difference and the sample for the next
+        pass, which is not wide if there is no result to compare."""
+        assert step.after is not None
+        before, after = self._widened(step.before), self._widened(step.after)
+        if before is None or after is None:
+            return 0.0, attrs.evolve(sample, wide=None)
+        if wide.expected is None:
+            wide = wide.after(outcome(before, name, wide.arguments))
+        actual = outcome(after, name, wide.arguments)
+        if not wide.accepted or isinstance(actual, StructIRError):
+            return 0.0, attrs.evolve(sample, wide=None)
+        error = difference(wide.expected, actual, DOUBLE)
+        if error is None:
+            rounding = max(PERTURBATIONS[WIDE], 2 * folded_rounding(step.before, step.after))
+            args = before, name, wide.arguments, wide.expected, actual, DOUBLE
+            if not within_rounding(*args, {WIDE: rounding}):
+                raise PassError(_changed_result(step.applied, name, step.before, wide, actual))
+            error = 1.0
+        return error, attrs.evolve(sample, wide=wide.after(actual))
 
     def _count(self, name: str, sample: InputSample, error: float) -> int:
         compared = self.functions.setdefault(name, ComparisonCounts(sample.sizes))
@@ -180,7 +226,7 @@ def _error(step: PassRun, name: str, sample: InputSample, actual: Any) -> float 
     if error is None and within_rounding(
         step.before, name, sample.arguments, sample.expected, actual, step.applied.tolerance
     ):
-        return step.applied.tolerance
+        return 1.0
     return error
 
 

@@ -74,6 +74,10 @@ Verify = Annotated[
 Sizes = Annotated[
     str, typer.Option(metavar="n=4,m=8", help="With --verify: the sizes of symbolic dims.")
 ]
+Inputs = Annotated[
+    int, typer.Option(min=1, help="With --verify: the number of ordinary inputs of each function.")
+]
+Seed = Annotated[int, typer.Option(help="With --verify: the seed of the inputs.")]
 Before = Annotated[
     list[str] | None, typer.Option(metavar="PASS|all", help="Print the program before this pass.")
 ]
@@ -100,6 +104,8 @@ def opt(
     load: PassFiles = None,
     verify: Verify = False,
     sizes: Sizes = "",
+    inputs: Inputs = 2,
+    seed: Seed = 0,
     print_before: Before = None,
     print_after: After = None,
     print_changed: Changed = False,
@@ -114,7 +120,7 @@ def opt(
     With --verify the program runs on random inputs before and after each pass. The command stops
     at the first pass that changes the results, with exit code 4, and prints the pass and the input.
     It reports which values were compared. If the program rejects all generated sizes, nothing is
-    compared, which is an error: set --sizes.
+    compared, which is an error: set --sizes. --inputs and --seed choose more or other inputs.
 
     With --json: the `text`, and the `passes` with `seconds` and `difference`.
 
@@ -130,7 +136,7 @@ def opt(
     timing, statistics = passes_package.Timing(), passes_package.Statistics()
     tracing = passes_package.Trace()
     printing = passes_package.Printing(_show, print_before or (), print_after or (), print_changed)
-    verifying = passes_package.VerifyResults(sizes=sizes_of(sizes))
+    verifying = passes_package.VerifyResults(inputs, seed, sizes_of(sizes))
     checks = [passes_package.VerifyIR(), verifying]
     optional = [
         (True, printing),

@@ -40,6 +40,35 @@ WRONG = {
         "return R.nn.softmax(x, axis=2)",
         "return R.nn.softmax(x, axis=1)",
     ),
+    "a factor within the tolerance of float32": (
+        THREE,
+        "return R.nn.silu(x)",
+        "return R.multiply(R.nn.silu(x), R.const(1.00003))",
+    ),
+    "small values that become 0 next to large ones": (
+        TWO,
+        "return R.multiply(x, R.const(1000.0))",
+        "y = R.multiply(x, R.const(1000.0))\n"
+        "    return R.where(R.less(R.abs(y), R.const(1e-2)), R.const(0.0), y)",
+    ),
+    "an infinity that becomes finite": (
+        TWO,
+        "return R.cumsum(x, axis=0)",
+        "y = R.cumsum(x, axis=0)\n    return R.where(R.isinf(y), R.const(0.0), y)",
+    ),
+    "a wrong broadcast of a single row": (
+        TWO,
+        'y = R.match_cast(x, R.Tensor((n, n), "float32"))\n'
+        "    return R.subtract(R.permute_dims(y), y)",
+        "return R.subtract(R.permute_dims(x), x)",
+    ),
+    "wrong above 16": (
+        FOUR,
+        "return R.exp(x)",
+        "c = R.shape_to_tensor(R.shape([d]))\n"
+        '    o = R.astype(R.greater(c, R.const([16], "int64")), "float32")\n'
+        "    return R.add(R.exp(x), o)",
+    ),
     "a sum along another axis": (
         FOUR,
         "return R.sum(x, axis=[1], keepdims=True)",

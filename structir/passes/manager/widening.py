@@ -1,0 +1,108 @@
+"""Widens the floats of a program to float64, so that rounding hardly changes its results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from structir.analysis.purity import is_pure_call
+from structir.analysis.variables import walk_values
+from structir.errors import StructIRError
+from structir.ir.dtype import FLOATS, dtype_of
+from structir.ir.expr import Call, Constant, ExternFunc, StringImm
+from structir.ir.kernel import Kernel
+from structir.ir.module import IRModule
+from structir.ir.node import Node, rebuild
+from structir.ir.op import Op
+from structir.passes.manager.perturbation import leaves
+
+WIDE = "float64"
+NARROWER = FLOATS - {WIDE}
+
+
+class FloatWidening:
+    """A rewrite of every float dtype to float64: in StructInfos, attributes and constants."""
+
+    def __init__(self) -> None:
+        self._widened: dict[int, tuple[Any, Any]] = {}  # by id, with the node to keep it alive
+
+    def visit(self, part: Any) -> Any:
+        """Returns a part of a program with wide floats."""
+        if type(part) is str:
+            return WIDE if part in NARROWER else part
+        if isinstance(part, Mapping):
+            return {key: self.visit(value) for key, value in part.items()}
+        if type(part) is tuple:
+            return tuple([self.visit(item) for item in part])
+        if not isinstance(part, Node):
+            return part
+        if id(part) not in self._widened:
+            self._widened[id(part)] = part, self._node(part)
+        return self._widened[id(part)][1]
+
+    def _node(self, node: Node) -> Node:
+        if type(node) is StringImm:
+            return node
+        if type(node) is Constant:
+            data = node.data
+            return Constant(data.astype(WIDE), span=node.span) if _is_narrow(data) else node
+        return rebuild(node, self.visit)
+
+
+def widened_module(module: IRModule) -> IRModule | None:
+    """Returns a module with float64 for every float; None if its functions need other dtypes, as
+    kernels, external functions and memory plans do."""
+    if any(isinstance(value, Kernel) for value in module.functions.values()):
+        return None
+    if any(map(_needs_dtypes, walk_values(module))):
+        return None
+    widening = FloatWidening()
+    try:
+        functions = {name: widening.visit(value) for name, value in module.functions.items()}
+    except StructIRError:
+        return None
+    return module.with_functions(functions)
+
+
+def _needs_dtypes(node: Any) -> bool:
+    """Whether a node is an external function, or a call with an effect, such as on memory."""
+    is_call = type(node) is Call and type(node.op) is Op
+    return type(node) is ExternFunc or (is_call and not is_pure_call(node))
+
+
+def widened_value(value: Any) -> Any:
+    """Returns an argument with every float as float64."""
+    if isinstance(value, list | tuple):
+        return type(value)([widened_value(item) for item in value])
+    return value.astype(WIDE) if _is_narrow(value) else value
+
+
+def has_narrow_floats(values: Any) -> bool:
+    """Whether a result or the arguments contain floats that can be widened."""
+    return any(map(_is_narrow, leaves(values)))
+
+
+def folded_rounding(before: IRModule, after: IRModule) -> float:
+    """Returns the relative rounding error of float constants that a pass added; 0 if none."""
+    known = {_key(constant) for constant in _float_constants(before)}
+    added = [c.data for c in _float_constants(after) if _key(c) not in known]
+    finfo: Any = ml_dtypes.finfo
+    return max((float(finfo(data.dtype).eps) for data in added), default=0.0)
+
+
+def _float_constants(module: IRModule) -> Iterator[Constant]:
+    for node in walk_values(module):
+        if type(node) is Constant and dtype_of(node.data) in FLOATS:
+            yield node
+
+
+def _key(constant: Constant) -> tuple[Any, ...]:
+    return constant.data.dtype, constant.data.shape, constant.data.tobytes()
+
+
+def _is_narrow(value: Any) -> bool:
+    array: Any = value
+    return isinstance(value, np.ndarray | np.generic) and dtype_of(array) in NARROWER

@@ -1,0 +1,36 @@
+"""Wrong rewrites and passes are caught by `VerifyResults()` with its defaults; correct ones pass.
+
+The samples are small; `python -m tests.passes.manager.wrong_rewrites` measures all.
+"""
+
+import pytest
+
+from tests.passes.manager.wrong_programs import PROGRAMS
+from tests.passes.manager.wrong_rewrites import (
+    KINDS,
+    Mutant,
+    dim_count,
+    false_alarms,
+    is_caught,
+    mutants,
+    selected,
+    witness,
+)
+
+NAMES = list(PROGRAMS)
+
+
+def test_mutants_have_every_kind_and_number_of_dims() -> None:
+    assert len(PROGRAMS) == 40
+    assert {dim_count(name) for name in PROGRAMS} == {0, 1, 2, 3, 4}
+    assert {mutant.kind for mutant in mutants()} == {*KINDS, "dropped_check"}
+
+
+@pytest.mark.parametrize("mutant", selected(40), ids=str)
+def test_a_wrong_rewrite_is_caught(mutant: Mutant) -> None:
+    assert is_caught(mutant) or witness(mutant) is None
+
+
+@pytest.mark.parametrize("name", NAMES[::7])
+def test_no_shipped_pass_is_rejected(name: str) -> None:
+    assert list(false_alarms([name])) == []
