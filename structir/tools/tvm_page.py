@@ -40,7 +40,7 @@ FORMS = (
         "as an operand next to integers, their dtype; elsewhere a text of TVM gives a warning: "
         'write `R.const(3, "int32")`',
     ),
-    ("`R.null_value()`", "no argument", ""),
+    ("`R.null_value()`", "no argument", "outside of arguments of ops, an empty tuple"),
     ('`I.GlobalVar("f")`', "the function `f` of the module", ""),
     ("`R.func_ret_struct_info(info)`, `R.func_ret_value(y)`", "`-> info`, `return y`", ""),
     ('`metadata["relax.expr.Constant"][0]`', "the same", '`parse(text, constants={"...": [...]})`'),

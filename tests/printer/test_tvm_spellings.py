@@ -239,6 +239,32 @@ def test_a_null_value_is_an_argument_that_is_left_out():
         )
 
 
+def test_a_null_value_in_a_tuple_or_a_result_is_an_empty_tuple():
+    text = """
+@R.function
+def _initialize_effect() -> R.Tuple(R.Any):
+    with R.dataflow():
+        _io: R.Any = R.null_value()
+        lv: R.Tuple(R.Any) = (_io,)
+        gv: R.Tuple(R.Any) = lv
+        R.output(gv)
+    return gv
+
+@R.function
+def null():
+    y = R.null_value()
+    return y
+
+@R.function
+def pair():
+    return (R.null_value(), 1)
+"""
+    module = structir.parse(text)
+    assert structir.structural_equal(structir.parse(module.script()), module)
+    names = ("_initialize_effect", "null", "pair")
+    assert [structir.interpret(module, name) for name in names] == [((),), (), ((), 1)]
+
+
 @pytest.mark.parametrize("call", ["R.hint_on_device(x, 'llvm')", "R.to_vdevice(x, 'cuda:0')"])
 def test_a_device_is_left_out_with_a_warning(call):
     with pytest.warns(DiagnosticWarning, match="is ignored: a program has no devices"):

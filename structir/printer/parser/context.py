@@ -270,8 +270,7 @@ class Context:
         return MISSING if self.module is None else self.module.python_value(self, node)
 
     def signature_of(self, callee: Expr) -> Any:
-        """Returns the signature of a function of the module, of a captured or of a local one; None
-        if the callee is another value."""
+        """Returns the signature of a function of the module or a local one; None of others."""
         if isinstance(callee, GlobalVar):
             return self.module.signature_of(callee.name)
         return self.signatures.get(callee) if isinstance(callee, Var) else None
@@ -473,8 +472,15 @@ class Context:
             return StringImm(value, span=span)
         if kind in (int, float, bool, Poly):
             return PrimValue(value, span=span)
+        if self._is_null(node):
+            return Tuple((), span=span)
         hint = "write a variable, a call, a number, or a tuple of them"
         raise self.error(node, f"expected an expression of the IR, found {value!r}", hint)
+
+    def _is_null(self, node: Any) -> bool:
+        """Whether an expression is `R.null_value()`, or a name of it: an object without fields."""
+        is_call = isinstance(node, ast.Call) and ast.unparse(node.func) == "R.null_value"
+        return is_call or (isinstance(node, ast.Name) and self.names.get(node.id, 0) is None)
 
 
 def _exceeds(info: TupleStructInfo, limit: int) -> bool:

@@ -1,0 +1,118 @@
+"""Nested functions become functions of the module, and no name of them remains."""
+
+import numpy as np
+import pytest
+
+import structir
+from structir import passes
+from structir.analysis.variables import walk_values
+from structir.ir.bodies import bindings_of
+from structir.ir.expr import Function, GlobalVar
+
+HEADER = """
+@I.ir_module
+class Module:
+    @R.function
+    def apply(
+        f: R.Callable((R.Tensor((4,), "float32"),), R.Tensor((4,), "float32")),
+        x: R.Tensor((4,), "float32"),
+    ) -> R.Tensor((4,), "float32"):
+        return f(x)
+
+    @R.function
+    def main(x: R.Tensor(("n",), "float32"), k: R.Tensor((), "int32")):
+        n = T.int64()
+"""
+LOOP = """@R.function
+def loop(i: R.Tensor((), "int32"), s: {info}) -> {info}:
+    c = R.less(i, R.const(10, "int32"))
+    if c:
+        j = R.add(i, {step})
+        r = loop(j, {value})
+    else:
+        r = s
+    return r
+"""
+SCALAR, VECTOR = 'R.Tensor((), "int32")', 'R.Tensor((n,), "float32")'
+BODIES = {
+    "no capture": """@R.function
+def f(y: R.Tensor(("m",), "float32")):
+    return R.add(y, y)
+return f(f(x))""",
+    "capture": """@R.function
+def f(y: R.Tensor((n,), "float32")):
+    return R.add(y, x)
+return f(R.exp(x))""",
+    "alias": """with R.dataflow():
+    @R.function
+    def f(y: R.Tensor((n,), "float32")):
+        return R.add(y, x)
+    g = f
+    h = g
+    a = h(x)
+    b = f(a)
+    R.output(b)
+return b""",
+    "recursion": LOOP.format(info=SCALAR, step='R.const(1, "int32")', value="R.add(s, j)")
+    + 'return loop(k, R.const(0, "int32"))',
+    "recursion with captures": LOOP.format(info=VECTOR, step="k", value="R.add(s, x)")
+    + "return loop(k, R.zeros((n,), 'float32'))",
+    "recursion with a size": LOOP.format(info=VECTOR, step="k", value="R.ones((n,), 'float32')")
+    + "return loop(k, R.zeros((n,), 'float32'))",
+    "closures that call closures": """@R.function
+def f(y: R.Tensor((n,), "float32")):
+    return R.add(y, x)
+@R.function
+def g(y: R.Tensor((n,), "float32")):
+    @R.function
+    def h(z: R.Tensor((n,), "float32")):
+        return R.multiply(f(z), y)
+    return h(f(y))
+return g(x)""",
+    "argument": """@R.function
+def f(y: R.Tensor((4,), "float32")):
+    return R.exp(y)
+return cls.apply(f, R.ones((4,), "float32"))""",
+    "branches": """@R.function
+def f(y: R.Tensor(("m",), "float32")):
+    return R.exp(y)
+@R.function
+def g(y: R.Tensor(("m",), "float32")):
+    return R.negative(y)
+if R.greater(k, R.const(0, "int32")):
+    chosen = f
+else:
+    chosen = g
+return chosen(x)""",
+}
+
+
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES.keys())
+def test_a_lifted_module_has_no_nested_function_and_no_alias(body):
+    text = HEADER + "".join(f"        {line}\n" for line in body.splitlines())
+    module = structir.parse(text)
+    lifted = passes.LambdaLift()(module)
+    for function in lifted.functions.values():
+        values = [binding.value for binding in bindings_of(function)]
+        assert not any(isinstance(value, Function | GlobalVar) for value in values)
+    assert structir.structural_equal(structir.parse(lifted.script()), lifted)
+    inputs = np.arange(1, 5, dtype="float32"), np.int32(3)
+    expected = structir.interpret(module, "main", *inputs)
+    assert np.array_equal(structir.interpret(lifted, "main", *inputs), expected)
+    assert np.allclose(structir.compile(lifted)["main"](*inputs), expected)
+
+
+def test_a_capturing_closure_that_is_a_result_stays_and_any_other_result_is_the_function():
+    body = """        @R.function
+        def f(y: R.Tensor((n,), "float32")):
+            return R.add(y, x)
+        @R.function
+        def g(y: R.Tensor(("m",), "float32")):
+            return R.exp(y)
+        return f, g
+"""
+    lifted = passes.LambdaLift()(structir.parse(HEADER + body))
+    (binding,) = lifted["main"].bindings()
+    assert binding.var.name == "f"
+    references = {item.name for item in walk_values(lifted["main"]) if type(item) is GlobalVar}
+    assert references == {"main_g"}
