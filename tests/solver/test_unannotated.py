@@ -1,4 +1,4 @@
-"""Tests of parameters without annotation: tensors, and tuples where the body unpacks them."""
+"""Tests of parameters without annotation: tensors, or tuples and functions by their uses."""
 
 import ast
 from collections.abc import Sequence
@@ -70,6 +70,76 @@ def main(x, w, b):
             np.testing.assert_allclose(value, expected, rtol=1e-6)
     with pytest.raises(StructIRError):
         structir.interpret(program, "main", arguments[0].astype("float16"), *arguments[1:])
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (["return f(x)"], "R.Callable((R.Tensor,), R.Tensor)"),
+        (["return R.add(x, f(R.exp(x), x))"], "R.Callable((R.Tensor, R.Tensor), R.Tensor)"),
+        (["g = f", "return g(x)"], "R.Callable((R.Tensor,), R.Tensor)"),
+        (["@R.function", "def f(y):", "    return y", "return f(x)"], TENSOR),
+        (["y, s = f(x, (x, x))", "h, c = s", "return R.add(y, h)"], "LSTM"),
+        (["p = f(x, (x, x))", "y, s = p", "a, b = s", "return y"], "LSTM"),
+    ],
+)
+def test_parameter_without_annotation_that_is_called_is_a_function(
+    lines: list[str], expected: str
+) -> None:
+    body = "\n".join(f"    {line}" for line in lines)
+    module = structir.parse(f"@R.function\ndef main(f, x):\n{body}")
+    expected = expected.replace(
+        "LSTM", f"R.Callable((R.Tensor, {PAIR}), R.Tuple(R.Tensor, {PAIR}))"
+    )
+    assert params_of(module) == [expected, TENSOR]
+
+
+def test_residual_and_loop_without_annotations_take_functions() -> None:
+    program = structir.parse("""
+@I.ir_module
+class M:
+    @R.function
+    def residual(f, x):
+        return x + f(x)
+
+    @R.function
+    def loop(cell, state, x):
+        h, c = state
+        y, s = cell(x, (h, c))
+        h1, c1 = s
+        return cell(y, (h1, c1))
+
+    @R.function
+    def layer(x):
+        return R.tanh(x)
+
+    @R.function
+    def cell(x, state):
+        h, c = state
+        n = R.tanh(x + h)
+        return n, (n, c * n)
+
+    @R.function
+    def main(x: R.Tensor((3,), "float32"), state):
+        cls = M
+        h, c = state
+        y = cls.residual(cls.layer, x)
+        return cls.loop(cls.cell, (h, c), y)
+""")
+    inferred = structir.infer(program)
+    params_of(inferred)
+    assert inferred["main"].params[1].struct_info.fields[0].dtype == "float32"
+    x, h, c = np.random.default_rng(0).normal(size=(3, 3)).astype("float32")
+    value = x + np.tanh(x)
+    state = h, c
+    for _ in range(2):
+        value = np.tanh(value + state[0])
+        state = value, state[1] * value
+    for module in (program, inferred):
+        interpreted = structir.interpret(module, "main", x, (h, c))
+        for output in (interpreted, structir.compile(module)["main"](x, (h, c))):
+            np.testing.assert_allclose(output[0], value, rtol=1e-5)
+            np.testing.assert_allclose(output[1][1], state[1], rtol=1e-5)
 
 
 def test_lstm_cell_without_annotations_has_a_tuple_state() -> None:
