@@ -94,6 +94,89 @@ def test_parameter_without_annotation_that_is_called_is_a_function(
     assert params_of(module) == [expected, TENSOR]
 
 
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "x, state",
+        "x, state: R.Tuple(R.Tensor, R.Tensor)",
+        "x, state: R.Tuple([R.Tensor, R.Tensor])",
+    ],
+)
+@pytest.mark.parametrize("call", ["cls.cell(x, s)", "cls.cell(state=s, x=x)", "cls.again(x, s)"])
+def test_parameter_without_annotation_has_the_structure_that_a_callee_requires(
+    cell: str, call: str
+) -> None:
+    program = structir.parse(f"""
+@I.ir_module
+class M:
+    @R.function
+    def main(s, x):
+        cls = M
+        return {call}
+
+    @R.function
+    def again(x, state) -> R.Tensor:
+        cls = M
+        if R.const(False, "bool"):
+            y = cls.again(x, state)
+        else:
+            y = cls.cell(x, state)
+        return y
+
+    @R.function
+    def cell({cell}) -> R.Tensor:
+        h, c = state
+        return R.add(R.add(x, h), c)
+""")
+    assert params_of(program) == [PAIR, TENSOR]
+
+
+def test_each_field_has_the_structure_that_the_same_callee_requires() -> None:
+    program = structir.parse("""
+@I.ir_module
+class M:
+    @R.function
+    def main(states, x):
+        cls = M
+        s, t = states
+        return cls.cell(cls.cell(x, s), t)
+
+    @R.function
+    def cell(x, state):
+        h, c = state
+        return R.add(R.add(x, h), c)
+""")
+    assert params_of(program) == [f"R.Tuple({PAIR}, {PAIR})", TENSOR]
+
+
+def test_structures_that_grow_exponentially_through_calls_are_one_error() -> None:
+    text = "\n".join(
+        f"    @R.function\n    def f{k}(s):\n        cls = M\n        a, b = s\n"
+        f"        return R.add(cls.f{k + 1}(a), cls.f{k + 1}(b))"
+        for k in range(30)
+    )
+    last = "    @R.function\n    def f30(s):\n        return s\n"
+    with pytest.raises(DiagnosticError):
+        structir.parse(f"@I.ir_module\nclass M:\n{text}\n{last}")
+
+
+@pytest.mark.parametrize("f", ["f", "f: R.Callable((R.Tensor,), R.Tensor)"])
+def test_function_without_annotation_is_passed_on(f: str) -> None:
+    program = structir.parse(f"""
+@I.ir_module
+class M:
+    @R.function
+    def main(f, x):
+        cls = M
+        return cls.residual(f, x)
+
+    @R.function
+    def residual({f}, x):
+        return x + f(x)
+""")
+    assert params_of(program) == ["R.Callable((R.Tensor,), R.Tensor)", TENSOR]
+
+
 def test_residual_and_loop_without_annotations_take_functions() -> None:
     program = structir.parse("""
 @I.ir_module
