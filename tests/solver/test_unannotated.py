@@ -324,3 +324,30 @@ def test_random_programs_without_annotations_infer_to_the_same_results() -> None
 
 def _outcome(module: IRModule, arguments: Sequence[object]) -> object:
     return result(partial(structir.interpret, module, "main"), arguments)
+
+
+@pytest.mark.parametrize(
+    ("params", "value", "expected"),
+    [
+        ("x, y, z", "R.ewise_fma(x, y, z)", ['R.Tensor(("*r0",))'] * 4),
+        (
+            "x",
+            "R.exp(x - R.max(x, axis=-1, keepdims=True)) / R.sum(x, axis=-1, keepdims=True)",
+            ['R.Tensor(("*rest", i0))'] * 2,
+        ),
+        (
+            "q, k, v",
+            'R.einsum((R.nn.softmax(R.einsum((q, k), "*b n d; *b m d -> *b n m")), v), '
+            '"*b n m; *b m e -> *b n e")',
+            [f'R.Tensor(("*b", {axes}))' for axes in ("n, d", "m, d", "m, e", "n, e")],
+        ),
+    ],
+    ids=["ewise_fma", "softmax", "attention"],
+)
+def test_axes_of_parameters_without_annotation_are_inferred(
+    params: str, value: str, expected: list[str]
+) -> None:
+    program = structir.parse(f"@R.function\ndef main({params}):\n    return {value}")
+    inferred = structir.infer(program)
+    infos = [*params_of(inferred), str(inferred["main"].ret_struct_info)]
+    assert infos == expected
