@@ -86,7 +86,7 @@ AROUND = [
         "@R.function\ndef main(x: R.Tensor((2.5,), 'int8')):\n    return x",
         "write an integer or an expression over dims:",
     ),
-    ("@R.function\ndef main(x):\n    return x", '`x: R.Tensor((n, 4), "float32")`, or `x:'),
+    ("@R.function\ndef main(x=2.0):\n    return x", 'write the dtype: `x=R.const(2.0, "float32")`'),
     (
         "@R.function\ndef main(*x: R.Object):\n    return x",
         "write every parameter as `name: R.Tensor((n,",

@@ -1,4 +1,4 @@
-"""Tests of parameters without annotation: tensors, and tuples where the body unpacks them."""
+"""Tests of parameters without annotation: tensors, or tuples and functions by their uses."""
 
 import ast
 from collections.abc import Sequence
@@ -70,6 +70,159 @@ def main(x, w, b):
             np.testing.assert_allclose(value, expected, rtol=1e-6)
     with pytest.raises(StructIRError):
         structir.interpret(program, "main", arguments[0].astype("float16"), *arguments[1:])
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (["return f(x)"], "R.Callable((R.Tensor,), R.Tensor)"),
+        (["return R.add(x, f(R.exp(x), x))"], "R.Callable((R.Tensor, R.Tensor), R.Tensor)"),
+        (["g = f", "return g(x)"], "R.Callable((R.Tensor,), R.Tensor)"),
+        (["@R.function", "def f(y):", "    return y", "return f(x)"], TENSOR),
+        (["y, s = f(x, (x, x))", "h, c = s", "return R.add(y, h)"], "LSTM"),
+        (["p = f(x, (x, x))", "y, s = p", "a, b = s", "return y"], "LSTM"),
+    ],
+)
+def test_parameter_without_annotation_that_is_called_is_a_function(
+    lines: list[str], expected: str
+) -> None:
+    body = "\n".join(f"    {line}" for line in lines)
+    module = structir.parse(f"@R.function\ndef main(f, x):\n{body}")
+    expected = expected.replace(
+        "LSTM", f"R.Callable((R.Tensor, {PAIR}), R.Tuple(R.Tensor, {PAIR}))"
+    )
+    assert params_of(module) == [expected, TENSOR]
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "x, state",
+        "x, state: R.Tuple(R.Tensor, R.Tensor)",
+        "x, state: R.Tuple([R.Tensor, R.Tensor])",
+    ],
+)
+@pytest.mark.parametrize("call", ["cls.cell(x, s)", "cls.cell(state=s, x=x)", "cls.again(x, s)"])
+def test_parameter_without_annotation_has_the_structure_that_a_callee_requires(
+    cell: str, call: str
+) -> None:
+    program = structir.parse(f"""
+@I.ir_module
+class M:
+    @R.function
+    def main(s, x):
+        cls = M
+        return {call}
+
+    @R.function
+    def again(x, state) -> R.Tensor:
+        cls = M
+        if R.const(False, "bool"):
+            y = cls.again(x, state)
+        else:
+            y = cls.cell(x, state)
+        return y
+
+    @R.function
+    def cell({cell}) -> R.Tensor:
+        h, c = state
+        return R.add(R.add(x, h), c)
+""")
+    assert params_of(program) == [PAIR, TENSOR]
+
+
+def test_each_field_has_the_structure_that_the_same_callee_requires() -> None:
+    program = structir.parse("""
+@I.ir_module
+class M:
+    @R.function
+    def main(states, x):
+        cls = M
+        s, t = states
+        return cls.cell(cls.cell(x, s), t)
+
+    @R.function
+    def cell(x, state):
+        h, c = state
+        return R.add(R.add(x, h), c)
+""")
+    assert params_of(program) == [f"R.Tuple({PAIR}, {PAIR})", TENSOR]
+
+
+def test_structures_that_grow_exponentially_through_calls_are_one_error() -> None:
+    text = "\n".join(
+        f"    @R.function\n    def f{k}(s):\n        cls = M\n        a, b = s\n"
+        f"        return R.add(cls.f{k + 1}(a), cls.f{k + 1}(b))"
+        for k in range(30)
+    )
+    last = "    @R.function\n    def f30(s):\n        return s\n"
+    with pytest.raises(DiagnosticError):
+        structir.parse(f"@I.ir_module\nclass M:\n{text}\n{last}")
+
+
+@pytest.mark.parametrize("f", ["f", "f: R.Callable((R.Tensor,), R.Tensor)"])
+def test_function_without_annotation_is_passed_on(f: str) -> None:
+    program = structir.parse(f"""
+@I.ir_module
+class M:
+    @R.function
+    def main(f, x):
+        cls = M
+        return cls.residual(f, x)
+
+    @R.function
+    def residual({f}, x):
+        return x + f(x)
+""")
+    assert params_of(program) == ["R.Callable((R.Tensor,), R.Tensor)", TENSOR]
+
+
+def test_residual_and_loop_without_annotations_take_functions() -> None:
+    program = structir.parse("""
+@I.ir_module
+class M:
+    @R.function
+    def residual(f, x):
+        return x + f(x)
+
+    @R.function
+    def loop(cell, state, x):
+        h, c = state
+        y, s = cell(x, (h, c))
+        h1, c1 = s
+        return cell(y, (h1, c1))
+
+    @R.function
+    def layer(x):
+        return R.tanh(x)
+
+    @R.function
+    def cell(x, state):
+        h, c = state
+        n = R.tanh(x + h)
+        return n, (n, c * n)
+
+    @R.function
+    def main(x: R.Tensor((3,), "float32"), state):
+        cls = M
+        h, c = state
+        y = cls.residual(cls.layer, x)
+        return cls.loop(cls.cell, (h, c), y)
+""")
+    inferred = structir.infer(program)
+    params_of(inferred)
+    assert inferred["main"].params[1].struct_info.fields[0].dtype == "float32"
+    x, h, c = np.random.default_rng(0).normal(size=(3, 3)).astype("float32")
+    value = x + np.tanh(x)
+    state = h, c
+    for _ in range(2):
+        value = np.tanh(value + state[0])
+        state = value, state[1] * value
+    for module in (program, inferred):
+        interpreted = structir.interpret(module, "main", x, (h, c))
+        for output in (interpreted, structir.compile(module)["main"](x, (h, c))):
+            np.testing.assert_allclose(output[0], value, rtol=1e-5)
+            np.testing.assert_allclose(output[1][1], state[1], rtol=1e-5)
 
 
 def test_lstm_cell_without_annotations_has_a_tuple_state() -> None:
@@ -171,3 +324,30 @@ def test_random_programs_without_annotations_infer_to_the_same_results() -> None
 
 def _outcome(module: IRModule, arguments: Sequence[object]) -> object:
     return result(partial(structir.interpret, module, "main"), arguments)
+
+
+@pytest.mark.parametrize(
+    ("params", "value", "expected"),
+    [
+        ("x, y, z", "R.ewise_fma(x, y, z)", ['R.Tensor(("*r0",))'] * 4),
+        (
+            "x",
+            "R.exp(x - R.max(x, axis=-1, keepdims=True)) / R.sum(x, axis=-1, keepdims=True)",
+            ['R.Tensor(("*rest", i0))'] * 2,
+        ),
+        (
+            "q, k, v",
+            'R.einsum((R.nn.softmax(R.einsum((q, k), "*b n d; *b m d -> *b n m")), v), '
+            '"*b n m; *b m e -> *b n e")',
+            [f'R.Tensor(("*b", {axes}))' for axes in ("n, d", "m, d", "m, e", "n, e")],
+        ),
+    ],
+    ids=["ewise_fma", "softmax", "attention"],
+)
+def test_axes_of_parameters_without_annotation_are_inferred(
+    params: str, value: str, expected: list[str]
+) -> None:
+    program = structir.parse(f"@R.function\ndef main({params}):\n    return {value}")
+    inferred = structir.infer(program)
+    infos = [*params_of(inferred), str(inferred["main"].ret_struct_info)]
+    assert infos == expected

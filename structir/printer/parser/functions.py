@@ -95,7 +95,7 @@ def read_signature(context: Context, node: ast.FunctionDef) -> FunctionSignature
             if isinstance(item, ast.Assign) and is_declaration(item.value):
                 _declare(context, item)
         with context.binding_sizes():
-            params = tuple([_parameter(context, item, node.body) for item in args.args])
+            params = tuple([_parameter(context, item, node) for item in args.args])
         returns = node.returns or _declared_result(node)
         ret = None if returns is None else info_of(context, returns)
     finally:
@@ -170,9 +170,9 @@ def _options(context: Context, node: ast.FunctionDef) -> dict[str, Any]:
     return options
 
 
-def _parameter(context: Context, node: ast.arg, body: list[ast.stmt]) -> Var:
+def _parameter(context: Context, node: ast.arg, function: ast.FunctionDef) -> Var:
     if node.annotation is None:
-        info = info_of_uses(node.arg, body)
+        info = info_of_uses(node.arg, function, getattr(context.module, "nodes", {}))
     elif dtype := dtype_of_scalar(node.annotation):
         return _dim_parameter(context, node, dtype)
     else:

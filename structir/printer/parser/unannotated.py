@@ -1,54 +1,150 @@
-"""StructInfo of parameters without annotation: tensors, and tuples where the body unpacks them."""
+"""StructInfo of parameters without annotation, from the form of their uses in the body."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias
 
-from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+import attrs
+
+from structir.ir.struct_info import (
+    FuncStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
+from structir.printer.parser.values import path_of
 
 UNKNOWN_TENSOR = TensorStructInfo()
+MAX_PARAMS = 200  # of callees, for one parameter: nested tuples grow exponentially through calls
+Use: TypeAlias = tuple[list[ast.expr], ast.expr]  # the targets of a statement, and its value
 
 
-def info_of_uses(name: str, body: Sequence[ast.stmt]) -> StructInfo:
+def info_of_uses(
+    name: str, function: ast.FunctionDef, functions: Mapping[str, ast.FunctionDef]
+) -> StructInfo:
     """Returns the StructInfo that the body requires of a parameter without annotation.
 
     It is a tensor of unknown rank and dtype. Where the body unpacks the parameter, it is a tuple
-    whose fields follow from their own uses. Uses behind a rebinding of the name are of another
-    value.
+    whose fields follow from their own uses. Where the body calls it, it is a function of the
+    arguments and the result of the first call. Where the body passes it to one of `functions`,
+    those of the module, it has the form of their parameter. Uses behind a rebinding of the name
+    are of another value.
     """
-    return _info(name, [*_assignments(body)])
+    return _Uses(functions, {(function.name, name)}).info(name, [*_uses(function.body)])
 
 
-def _info(name: str, assignments: Sequence[ast.Assign]) -> StructInfo:
-    for index, node in enumerate(assignments):
-        later, target = assignments[index + 1 :], node.targets[0]
-        if isinstance(node.value, ast.Name) and node.value.id == name:
-            if isinstance(target, ast.Tuple | ast.List):
-                return TupleStructInfo(tuple([_info_of_target(t, later) for t in target.elts]))
-            alias = _info_of_target(target, later)
-            if alias != UNKNOWN_TENSOR:
-                return alias
-        if any(name in _names(t) for t in node.targets):
-            break
+@attrs.define
+class _Uses:
+    """Determines the StructInfo of names by their uses."""
+
+    functions: Mapping[str, ast.FunctionDef]
+    active: set[tuple[str, str]]  # names of functions and parameters: calls may be recursive
+    remaining: int = MAX_PARAMS
+
+    def info(self, name: str, uses: Sequence[Use]) -> StructInfo:
+        """Returns the StructInfo that the first use with a form requires of a name."""
+        for index, (targets, value) in enumerate(uses):
+            info = self.info_of_use(name, targets, value, uses[index + 1 :])
+            if info != UNKNOWN_TENSOR:
+                return info
+            if any(name in _names(target) for target in targets):
+                break
+        return UNKNOWN_TENSOR
+
+    def info_of_use(
+        self, name: str, targets: Sequence[ast.expr], value: ast.expr, later: Sequence[Use]
+    ) -> StructInfo:
+        """Returns the StructInfo that one statement requires of a name."""
+        if isinstance(value, ast.Name) and value.id == name and targets:
+            return self.info_of_target(targets[0], later)
+        for call in _calls(value):
+            if isinstance(call.func, ast.Name) and call.func.id == name:
+                is_bound = bool(targets) and call is value
+                result = self.info_of_target(targets[0], later) if is_bound else UNKNOWN_TENSOR
+                return FuncStructInfo(tuple(map(_form, call.args)), result)
+            info = self.info_of_argument(name, call)
+            if info != UNKNOWN_TENSOR:
+                return info
+        return UNKNOWN_TENSOR
+
+    def info_of_target(self, target: ast.expr, later: Sequence[Use]) -> StructInfo:
+        """Returns the StructInfo of a value that is bound to a name, or unpacked into names."""
+        if isinstance(target, ast.Tuple | ast.List):
+            return TupleStructInfo(tuple([self.info_of_target(t, later) for t in target.elts]))
+        return self.info(target.id, later) if isinstance(target, ast.Name) else UNKNOWN_TENSOR
+
+    def info_of_argument(self, name: str, call: ast.Call) -> StructInfo:
+        """Returns the form of the parameter of a function of the module that takes a name."""
+        callee = self.functions.get((path_of(call.func) or "").split(".")[-1])
+        params = [] if callee is None else callee.args.args
+        passed = [*zip(params, call.args, strict=False)]
+        named = {keyword.arg: keyword.value for keyword in call.keywords}
+        passed += [(param, named[param.arg]) for param in params if param.arg in named]
+        for param, argument in passed:
+            if callee and isinstance(argument, ast.Name) and argument.id == name:
+                info = self.info_of_param(callee, param)
+                if info != UNKNOWN_TENSOR:
+                    return info
+        return UNKNOWN_TENSOR
+
+    def info_of_param(self, callee: ast.FunctionDef, param: ast.arg) -> StructInfo:
+        """Returns the form of a parameter of a function of the module."""
+        if param.annotation is not None:
+            return _form_of_annotation(param.annotation)
+        key = callee.name, param.arg
+        if key in self.active or not self.remaining:
+            return UNKNOWN_TENSOR
+        self.remaining -= 1
+        self.active.add(key)
+        info = self.info(param.arg, [*_uses(callee.body)])
+        self.active.remove(key)
+        return info
+
+
+def _calls(value: ast.expr) -> list[ast.Call]:
+    """Returns the calls in an expression, in the order of the text."""
+    calls = [node for node in ast.walk(value) if isinstance(node, ast.Call)]
+    return sorted(calls, key=lambda node: (node.lineno, node.col_offset))
+
+
+def _form(argument: ast.expr) -> StructInfo:
+    """Returns the StructInfo of an argument: a tuple where it is written as one."""
+    if isinstance(argument, ast.Tuple | ast.List):
+        return TupleStructInfo(tuple(map(_form, argument.elts)))
     return UNKNOWN_TENSOR
 
 
-def _info_of_target(target: ast.expr, later: Sequence[ast.Assign]) -> StructInfo:
-    return _info(target.id, later) if isinstance(target, ast.Name) else UNKNOWN_TENSOR
+def _form_of_annotation(node: ast.expr) -> StructInfo:
+    """Returns the StructInfo of an annotation with only the structure of tuples and functions."""
+    args = node.args if isinstance(node, ast.Call) else []
+    path = path_of(node.func if isinstance(node, ast.Call) else node)
+    if path == "R.Tuple" and len(args) == 1 and isinstance(args[0], ast.Tuple | ast.List):
+        args = args[0].elts
+    if path == "R.Tuple":
+        return TupleStructInfo(tuple(map(_form_of_annotation, args)))
+    if path == "R.Callable" and len(args) == 2 and isinstance(args[0], ast.Tuple | ast.List):
+        params = tuple(map(_form_of_annotation, args[0].elts))
+        return FuncStructInfo(params, _form_of_annotation(args[1]))
+    return UNKNOWN_TENSOR
 
 
 def _names(target: ast.expr) -> set[str]:
     return {node.id for node in ast.walk(target) if isinstance(node, ast.Name)}
 
 
-def _assignments(body: Sequence[ast.stmt]) -> Iterator[ast.Assign]:
-    """Yields the assignments in source order, also of blocks, branches and unrolled loops."""
+def _uses(body: Sequence[ast.stmt]) -> Iterator[Use]:
+    """Yields targets and values in source order, also of blocks, branches and unrolled loops."""
     for node in body:
         if isinstance(node, ast.Assign):
-            yield node
+            yield node.targets, node.value
         elif isinstance(node, ast.AnnAssign) and node.value is not None:
-            yield ast.Assign([node.target], node.value)
+            yield [node.target], node.value
+        elif isinstance(node, ast.Return | ast.Expr) and node.value is not None:
+            yield [], node.value
+        elif isinstance(node, ast.FunctionDef):
+            yield [ast.Name(node.name)], ast.Constant(None)  # rebinds the name
         elif isinstance(node, ast.With | ast.If | ast.For):
-            yield from _assignments(node.body)
-            yield from _assignments(getattr(node, "orelse", ()))
+            yield from _uses(node.body)
+            yield from _uses(getattr(node, "orelse", ()))
