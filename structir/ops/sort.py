@@ -110,17 +110,16 @@ def rank_of(row: Array, k: int, descending: bool) -> int:
 @op("x[*p, [i], *t] -> y[*p, [i], *t]", at={"i": "axis"})
 def sort(x: Array, axis: Axis = -1, descending: bool = False) -> Array:
     """Sorts along an axis."""
-    if x.dtype.kind not in "fiub" or _differs_where_equal(x):
+    if x.dtype.kind not in "fiub":
         return np.take_along_axis(x, stable_order(x, descending), -1)
-    ascending = np.sort(x, axis=-1)
-    return np.flip(ascending, -1) if descending else ascending
-
-
-def _differs_where_equal(x: Array) -> bool:
-    """Whether elements that compare equal may differ: NaNs, and zeros of both signs."""
-    if x.dtype.kind != "f":
-        return False
-    return bool(((x != x) | ((x == 0) & np.signbit(x))).any())
+    result = np.sort(x, axis=-1)
+    result = np.flip(result, -1) if descending else result
+    if x.dtype.kind == "f":  # NaNs, and zeros of both signs, compare equal and differ
+        rows = ((x != x) | ((x == 0) & np.signbit(x))).any(-1)
+        if rows.any():
+            order = stable_order(x[rows], descending)
+            result[rows] = np.take_along_axis(x[rows], order, -1)
+    return result
 
 
 @sort.kernel("cpu")

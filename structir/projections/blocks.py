@@ -17,6 +17,8 @@ np = lazy_module("numpy")
 
 Array = Any
 BLOCK = 1 << 17  # elements
+FEWEST = 4  # intermediate arrays, which are worth the copy of each block
+OWN_COST = 4  # arrays of a function that NumPy lacks
 LEAST = 1 << 18  # elements of arrays that are evaluated in blocks
 
 
@@ -25,7 +27,7 @@ def evaluate_in_blocks(expr: ScalarExpr, at: EvaluationPoint) -> Array:
     arrays = _arrays_in(expr, at)
     shape = np.broadcast_shapes(*[a.shape for a in arrays])
     size = prod(shape)
-    if size < LEAST or not _is_nested(expr) or {a.ndim for a in arrays} - {0, len(shape)}:
+    if size < LEAST or _cost(expr) < FEWEST or {a.ndim for a in arrays} - {0, len(shape)}:
         return evaluate(expr, at)
     axis = next(k for k, extent in enumerate(shape) if extent > 1)
     step = max(1, BLOCK * shape[axis] // size)
@@ -39,11 +41,10 @@ def evaluate_in_blocks(expr: ScalarExpr, at: EvaluationPoint) -> Array:
     return result
 
 
-def _is_nested(expr: ScalarExpr) -> bool:
-    """Whether an expression has intermediate values."""
-    if not isinstance(expr, ScalarOp):
-        return False
-    return expr.fn in OWN_FUNCTIONS or any(isinstance(a, ScalarOp) for a in expr.args)
+def _cost(expr: ScalarExpr) -> int:
+    """Returns the number of arrays that an evaluation creates."""
+    functions = [node.fn for node in walk(expr) if isinstance(node, ScalarOp)]
+    return sum([OWN_COST if fn in OWN_FUNCTIONS else 1 for fn in functions])
 
 
 def _arrays_in(expr: ScalarExpr, at: EvaluationPoint) -> list[Array]:

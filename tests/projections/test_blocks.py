@@ -40,6 +40,7 @@ def test_blocks_are_evaluated_as_the_whole(expr, shape, data):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocks, "LEAST", 2)
         patch.setattr(blocks, "BLOCK", 3)
+        patch.setattr(blocks, "FEWEST", 1)
         actual = evaluate_in_blocks(expr, at)
     expected = evaluate(expr, at)
     assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape)
