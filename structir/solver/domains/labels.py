@@ -51,7 +51,6 @@ def _(store: ConstraintStore, constraint: AxisVariable) -> bool:
     symbol = symbol_of(constraint.axis)
     if symbol is not None and symbol not in store.dims and symbol not in store.lows:
         store.set(store.lows, symbol, 0)
-        store.set(store.bound_reasons, ("low", symbol), store.reason())
     return True
 
 

@@ -194,7 +194,8 @@ class ConstraintStore:
         low = self.lows.get(symbol)
         if low is None:
             return 2 if symbol in RAGGED_SYMS else self.least
-        self.used.append(self.bound_reasons["low", symbol])
+        if low:  # every size is at least 0
+            self.used.append(self.bound_reasons["low", symbol])
         return low
 
     def high(self, symbol: Sym) -> int | None:
