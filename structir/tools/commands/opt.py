@@ -137,16 +137,15 @@ def opt(
     tracing = passes_package.Trace()
     printing = passes_package.Printing(_show, print_before or (), print_after or (), print_changed)
     verifying = passes_package.VerifyResults(inputs, seed, sizes_of(sizes))
-    checks = [passes_package.VerifyIR(), verifying]
     optional = [
         (True, printing),
         (time, timing),
         (stats, statistics),
         (trace is not None or json, tracing),
+        (verify, passes_package.VerifyIR()),
+        (verify, verifying),
     ]
-    instruments = [instrument for is_enabled, instrument in optional if is_enabled] + (
-        checks if verify else []
-    )
+    instruments = [instrument for is_enabled, instrument in optional if is_enabled]
     with diagnostics(json):
         module = read_program(file)
         try:
