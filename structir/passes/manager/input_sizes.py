@@ -42,6 +42,7 @@ class SizeSpace:
     equal: tuple[tuple[Dim, Dim], ...]
     conditions: tuple[Dim, ...]
     pool: tuple[int, ...]
+    shapes: tuple[tuple[Dim, ...], ...]  # of all variables
 
     def proposals(self, fixed: Mapping[str, int], seed: int) -> Iterator[Sizes]:
         """Yields candidate sizes, each once; those that meet all known conditions come first.
@@ -63,6 +64,13 @@ class SizeSpace:
         """Returns the number of elements of the tensor parameters; other sizes count as 1."""
         values = {sym: sizes[sym.name] for sym in self.classes}
         return sum(prod(_known(dim, values) for dim in _dims(param)) for param in self.params)
+
+    def work(self, sizes: Sizes) -> int:
+        """Returns a bound for the operations of a run: the elements of each variable, times its
+        longest axis, along which an op may accumulate. Other sizes count as 1."""
+        values = {sym: sizes[sym.name] for sym in self.classes}
+        shapes = [[_known(dim, values) for dim in shape] for shape in self.shapes]
+        return sum(prod(shape) * max(shape, default=1) for shape in shapes)
 
     def _candidates(self, fixed: Mapping[str, int], rng: Random) -> Iterator[Sizes]:
         firsts = list(dict.fromkeys(self.classes.values()))
@@ -114,6 +122,7 @@ def size_space(module: IRModule, function: Function, few: bool) -> SizeSpace:
         tuple(param_equalities),
         conditions,
         tuple(pool),
+        tuple(_dims(node) for node in walk_values(function) if isinstance(node, Var)),
     )
 
 

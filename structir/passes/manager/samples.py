@@ -37,6 +37,7 @@ HEAVY = 1 << 20  # total elements of the inputs beyond which there are fewer sam
 EVERYTHING: Range = None
 VECTOR = 16  # elements; a larger size has a remainder
 LARGE_SIZES = ((61, 64, 24, 20, 18, 48, 42), (19, 40, 32, 28, 21, 48, 64))
+MOST_WORK = 1 << 27  # operations of a run at large sizes
 MOST_ROOM = 1 << 16  # elements of the inputs of special values
 HEAVY_DOMAINS = ("large",)
 EDGE_DOMAINS = ("large", "small", "integral", "non_finite", "infinite", "nan", "signed")
@@ -248,16 +249,23 @@ class Sampler:
                 yield other
 
     def _large_sizes(self, sizes: Sizes) -> Iterator[Sizes]:
-        """Yields sizes in which small dims are large, two at a time."""
+        """Yields sizes in which small dims are large: two at a time, or one where two are too
+        many."""
         names = [name for name in sizes if name not in self.fixed]
         free = [name for name in names if sizes[name] <= VECTOR] or names[:1]
         while free:
-            large = dict(sizes)
-            for name, among in zip(free[:2], LARGE_SIZES, strict=False):
-                choices = [{**large, **dict.fromkeys(self._alike(name), size)} for size in among]
-                large = next(filter(self.space.allows, choices), choices[0])
-            free = [name for name in free[2:] if large[name] <= VECTOR]
-            yield large
+            pair = self._enlarged(sizes, free[:2])
+            large = pair if self.space.work(pair) <= MOST_WORK else self._enlarged(sizes, free[:1])
+            free = [name for name in free[1:] if large[name] <= VECTOR]
+            if self.space.work(large) <= MOST_WORK:
+                yield large
+
+    def _enlarged(self, sizes: Sizes, names: list[str]) -> Sizes:
+        """Returns sizes with some dims enlarged, which the program accepts if that is known."""
+        for name, among in zip(names, LARGE_SIZES, strict=False):
+            choices = [{**sizes, **dict.fromkeys(self._alike(name), size)} for size in among]
+            sizes = next(filter(self.space.allows, choices), choices[0])
+        return sizes
 
     def _others(self, sizes: Sizes) -> Iterator[Sizes]:
         """Yields other sizes, or the same ones if there are none."""

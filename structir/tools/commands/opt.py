@@ -119,8 +119,8 @@ def opt(
 
     With --verify the program runs on random inputs before and after each pass. The command stops
     at the first pass that changes the results, with exit code 4, and prints the pass and the input.
-    It reports which values were compared. If the program rejects all generated sizes, nothing is
-    compared, which is an error: set --sizes. --inputs and --seed choose more or other inputs.
+    It reports what was compared. If the program rejects all generated sizes, that is an error: set
+    --sizes. --inputs and --seed choose more or other inputs.
 
     With --json: the `text`, and the `passes` with `seconds` and `difference`.
 
@@ -133,24 +133,22 @@ def opt(
         structir opt model.py --load my_pass.py -p my_pass --time --trace run.html
     """
     applied = read_pipeline(passes, load)
-    timing, statistics = passes_package.Timing(), passes_package.Statistics()
-    tracing = passes_package.Trace()
+    timing, tracing = passes_package.Timing(), passes_package.Trace()
+    statistics = passes_package.Statistics()
     printing = passes_package.Printing(_show, print_before or (), print_after or (), print_changed)
     verifying = passes_package.VerifyResults(inputs, seed, sizes_of(sizes))
-    checks = [passes_package.VerifyIR(), verifying]
     optional = [
         (True, printing),
         (time, timing),
         (stats, statistics),
         (trace is not None or json, tracing),
+        (verify, passes_package.VerifyIR()),
+        (verify, verifying),
     ]
-    instruments = [instrument for is_enabled, instrument in optional if is_enabled] + (
-        checks if verify else []
-    )
     with diagnostics(json):
         module = read_program(file)
         try:
-            with passes_package.PassContext(instruments):
+            with passes_package.PassContext([each for enabled, each in optional if enabled]):
                 module = applied(module)
         finally:
             _report(timing if time else None, statistics if stats else None, verifying)

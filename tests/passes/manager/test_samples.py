@@ -55,6 +55,13 @@ def test_every_dim_is_large_in_some_sample() -> None:
     assert all(max(sample.sizes[dim] for sample in samples) > 16 for dim in "abcd")
 
 
+def test_large_sizes_do_not_make_a_run_long() -> None:
+    params = 'x: R.Tensor(("n * k", "k"), "float32"), y: R.Tensor(("n", "k"), "float32")'
+    module = program(params, "return R.cumsum(x)")
+    samples = list(samples_of(module, "main", module["main"], edges=True))
+    assert max(sample.extent for sample in samples) < 1 << 14
+
+
 def test_large_weights_do_not_rule_out_all_sizes() -> None:
     params = 'x: R.Tensor(("n", 2100), "float32"), w: R.Tensor((2100, 2100), "float32")'
     sample = first(params, "return R.add(x, R.max(w, axis=[0]))")
