@@ -148,7 +148,8 @@ def test_a_name_of_a_literal_or_a_size_means_the_literal(body, expected):
     same(body, expected)
 
 
-def test_an_annotated_literal_is_a_value_of_the_program():
-    for body in ('h: R.Prim("int64") = 8\nreturn h', 'h: R.Prim("int64")\nh = 8\nreturn h'):
+def test_an_annotated_literal_and_an_empty_tuple_are_values_of_the_program():
+    annotated = 'h: R.Prim("int64") = 8\nreturn h', 'h: R.Prim("int64")\nh = 8\nreturn h'
+    for body in (*annotated, "h = ()\nreturn h"):
         (binding,) = parsed(body)["main"].bindings()
         assert binding.var.name == "h"

@@ -188,8 +188,8 @@ def bind(
 
 
 def _is_size(value: Any) -> bool:
-    """Whether a value is a size or a tuple of sizes."""
-    return type(value) is not tuple or all(map(is_number, value))
+    """Whether a value is a size or a tuple of sizes, at least one."""
+    return type(value) is not tuple or (len(value) > 0 and all(map(is_number, value)))
 
 
 def _is_result_of_macro(context: Context, name: str, value: ast.expr) -> bool:

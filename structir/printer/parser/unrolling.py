@@ -414,8 +414,10 @@ def _static(context: Context, node: ast.expr) -> Any:
 def alias_of(context: Context, node: ast.expr) -> PythonValue | None:
     """Returns the value of Python that an assignment gives another name; None for any other.
 
-    The name of an op is no value.
+    The name of an op is no value, and `()` is a value of the program.
     """
+    if type(node) is ast.Tuple and not node.elts:
+        return None
     if type(node) is ast.Call and type(node.func) is ast.Attribute and node.func.attr != "get":
         return None
     if (path_of(node) or "").startswith("R."):
