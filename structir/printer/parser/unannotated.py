@@ -14,11 +14,13 @@ from structir.ir.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
+from structir.printer.parser.context import MAX_NESTING
 from structir.printer.parser.values import path_of
 
 UNKNOWN_TENSOR = TensorStructInfo()
-MAX_PARAMS = 200  # of callees, for one parameter: nested tuples grow exponentially through calls
-Use: TypeAlias = tuple[list[ast.expr], ast.expr]  # the targets of a statement, and its value
+MAX_NAMES = 512  # for one parameter: nested tuples grow exponentially through calls
+# the targets of a statement, its value, and the names in both
+Use: TypeAlias = tuple[list[ast.expr], ast.expr, set[str]]
 
 
 def info_of_uses(
@@ -41,17 +43,24 @@ class _Uses:
 
     functions: Mapping[str, ast.FunctionDef]
     active: set[tuple[str, str]]  # names of functions and parameters: calls may be recursive
-    remaining: int = MAX_PARAMS
+    remaining: int = MAX_NAMES
+    depth: int = 0
 
     def info(self, name: str, uses: Sequence[Use]) -> StructInfo:
         """Returns the StructInfo that the first use with a form requires of a name."""
-        for index, (targets, value) in enumerate(uses):
+        if self.depth == MAX_NESTING or not self.remaining:
+            return UNKNOWN_TENSOR
+        self.remaining -= 1
+        self.depth += 1
+        info: StructInfo = UNKNOWN_TENSOR
+        for index, (targets, value, names) in enumerate(uses):
+            if name not in names:
+                continue
             info = self.info_of_use(name, targets, value, uses[index + 1 :])
-            if info != UNKNOWN_TENSOR:
-                return info
-            if any(name in _names(target) for target in targets):
+            if info != UNKNOWN_TENSOR or any(name in _names(target) for target in targets):
                 break
-        return UNKNOWN_TENSOR
+        self.depth -= 1
+        return info
 
     def info_of_use(
         self, name: str, targets: Sequence[ast.expr], value: ast.expr, later: Sequence[Use]
@@ -94,9 +103,8 @@ class _Uses:
         if param.annotation is not None:
             return _form_of_annotation(param.annotation)
         key = callee.name, param.arg
-        if key in self.active or not self.remaining:
+        if key in self.active:
             return UNKNOWN_TENSOR
-        self.remaining -= 1
         self.active.add(key)
         info = self.info(param.arg, [*_uses(callee.body)])
         self.active.remove(key)
@@ -130,21 +138,22 @@ def _form_of_annotation(node: ast.expr) -> StructInfo:
     return UNKNOWN_TENSOR
 
 
-def _names(target: ast.expr) -> set[str]:
-    return {node.id for node in ast.walk(target) if isinstance(node, ast.Name)}
+def _names(*nodes: ast.expr) -> set[str]:
+    return {part.id for node in nodes for part in ast.walk(node) if isinstance(part, ast.Name)}
 
 
 def _uses(body: Sequence[ast.stmt]) -> Iterator[Use]:
-    """Yields targets and values in source order, also of blocks, branches and unrolled loops."""
-    for node in body:
+    """Yields the uses in source order, also of blocks, branches and unrolled loops."""
+    pending = [*reversed(body)]
+    while pending:
+        node = pending.pop()
         if isinstance(node, ast.Assign):
-            yield node.targets, node.value
+            yield node.targets, node.value, _names(*node.targets, node.value)
         elif isinstance(node, ast.AnnAssign) and node.value is not None:
-            yield [node.target], node.value
+            yield [node.target], node.value, _names(node.target, node.value)
         elif isinstance(node, ast.Return | ast.Expr) and node.value is not None:
-            yield [], node.value
-        elif isinstance(node, ast.FunctionDef):
-            yield [ast.Name(node.name)], ast.Constant(None)  # rebinds the name
+            yield [], node.value, _names(node.value)
+        elif isinstance(node, ast.FunctionDef):  # rebinds the name
+            yield [ast.Name(node.name)], ast.Constant(None), {node.name}
         elif isinstance(node, ast.With | ast.If | ast.For):
-            yield from _uses(node.body)
-            yield from _uses(getattr(node, "orelse", ()))
+            pending += [*node.body, *getattr(node, "orelse", ())][::-1]
