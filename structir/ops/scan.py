@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from structir.ir.dtype import dtype_name, is_float, numpy_dtype
 from structir.ir.expr import Call, Expr
 from structir.lazy import lazy_module
 from structir.opdef.adjoint_op import Cotangent, Emit, component
@@ -15,6 +16,7 @@ from structir.opdef.index_vars import access_text, index_vars
 from structir.ops.create import zeros_like
 from structir.ops.scatter import scatter_elements
 from structir.projections.scalar_expr import ScalarExpr, cast
+from structir.projections.values import computing_dtype
 
 np = lazy_module("numpy")
 Array = Any
@@ -58,6 +60,31 @@ def cumprod(
     With `dtype`, elements are converted before they are combined.
     """
     return x if dtype is None else cast(x, dtype)
+
+
+def _accumulated(function: Any, x: Array, axis: Any, dtype: Any, exclusive: bool) -> Array:
+    """Combines the elements before each one in order; integers wrap."""
+    target = numpy_dtype(dtype or dtype_name(x.dtype))
+    kind = dtype_name(target)
+    wide = computing_dtype(kind) if is_float(kind) else "uint64" if kind == "uint64" else "int64"
+    elements = x.astype(target).astype(wide)
+    if axis is None:
+        elements, axis = elements.reshape(-1), 0
+    if exclusive:
+        shape = [1 if k == axis % elements.ndim else n for k, n in enumerate(elements.shape)]
+        first = np.full(shape, function.identity, wide)
+        elements = np.concatenate([first, elements], axis).take(range(elements.shape[axis]), axis)
+    return function.accumulate(elements, axis=axis).astype(target)
+
+
+@cumsum.reference
+def _(x: Array, axis: Any = None, dtype: Any = None, exclusive: bool = False) -> Array:
+    return _accumulated(np.add, x, axis, dtype, exclusive)
+
+
+@cumprod.reference
+def _(x: Array, axis: Any = None, dtype: Any = None, exclusive: bool = False) -> Array:
+    return _accumulated(np.multiply, x, axis, dtype, exclusive)
 
 
 RUNNING = "x[*p, [i], *t] -> values[*p, [i], *t], positions[*p, [i], *t] @ int64"
