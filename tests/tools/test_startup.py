@@ -63,7 +63,7 @@ def file(tmp_path: Path) -> str:
 def test_the_version_needs_no_command() -> None:
     modules = modules_after(RUN, "--version")
     assert not libraries(modules) and not commands(modules)
-    assert packages(modules) == {"interrupts", "lazy", "tools"}
+    assert packages(modules) == {"interrupts", "lazy", "tools", "tracebacks"}
 
 
 COMPLETIONS = ["", "op", "opt --pri", "opt {file} -p cse,de", "run {file} -f ", "run {file} -s "]
