@@ -10,7 +10,7 @@ from structir.ir.polynomial import Atom, Dim, Monomial, Opaque, Poly, Sym
 
 NameOf = Callable[[Sym], str]
 SYMBOLS = {"floordiv": "//", "floormod": "%", "lt": "<", "le": "<=", "eq": "==", "ne": "!="}
-CALLED = ("min", "max")
+CALLED = COMMUTATIVE = ("min", "max")
 SUM, PRODUCT, ATOM, COMPARISON = 1, 2, 3, 0  # binding strengths
 
 
@@ -93,7 +93,7 @@ def _atom(atom: Atom, name_of: NameOf, call: Call) -> tuple[str, int]:
 
 def _ordered(atom: Opaque) -> list[Dim]:
     """Returns the arguments of a function; those of a commutative one are sorted."""
-    return sorted(atom.args, key=_dim_key) if atom.fn in ("min", "max") else list(atom.args)
+    return sorted(atom.args, key=_dim_key) if atom.fn in COMMUTATIVE else list(atom.args)
 
 
 def _wrapped(operand: tuple[str, int], strength: int) -> str:
@@ -108,7 +108,8 @@ def _atom_key(atom: Atom) -> Any:
     """Returns the sort key of an atom, determined by its contents, not by creation order."""
     if type(atom) is Sym:
         return 0, atom.order
-    return 1, atom.fn, tuple(map(_dim_key, _ordered(atom)))
+    keys = list(map(_dim_key, atom.args))
+    return 1, atom.fn, tuple(sorted(keys) if atom.fn in COMMUTATIVE else keys)
 
 
 def _dim_key(dim: Dim) -> Any:
