@@ -121,8 +121,10 @@ class Interpreter:
                 if not assumed.holds(lhs, rhs):
                     if assumed.right == 1 and dims.is_comparison(assumed.left):
                         raise ShapeMismatchError(
-                            f"{op.name}{_location(call)}: expected {dims.text(assumed.left)} "
-                            f"({assumed.text}), found {_sizes_text(assumed.left, scope)}"
+                            f"{op.name}{_location(call)}: {assumed.text}: "
+                            f"expected {dims.text(assumed.left)}, "
+                            f"found {_sizes_text(assumed.left, scope)}",
+                            code="E0721",
                         )
                     relation = "broadcast" if assumed.broadcasts else "be equal"
                     sizes = f"{dims.text(assumed.left)} and {dims.text(assumed.right)}"
