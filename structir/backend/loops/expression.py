@@ -170,16 +170,16 @@ def rebuilt(expression: Expression, leaf: Callable[[Expression], Expression]) ->
     made: dict[Expression, Expression] = {}
 
     def visit(node: Expression) -> Expression:
-        found = made.get(node)
-        if found is None:
+        rebuilt = made.get(node)
+        if rebuilt is None:
             if isinstance(node, Operation):
                 args = tuple([visit(a) for a in node.args])
                 changed = any([a is not b for a, b in zip(args, node.args, strict=True)])
-                found = apply(node.fn, args, node.dtype, node.exact) if changed else node
+                rebuilt = apply(node.fn, args, node.dtype, node.exact) if changed else node
             else:
-                found = leaf(node)
-            made[node] = found
-        return found
+                rebuilt = leaf(node)
+            made[node] = rebuilt
+        return rebuilt
 
     return visit(expression)
 
