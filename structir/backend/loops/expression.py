@@ -170,16 +170,16 @@ def rebuilt(expression: Expression, leaf: Callable[[Expression], Expression]) ->
     made: dict[Expression, Expression] = {}
 
     def visit(node: Expression) -> Expression:
-        rebuilt = made.get(node)
-        if rebuilt is None:
+        replacement = made.get(node)
+        if replacement is None:
             if isinstance(node, Operation):
                 args = tuple([visit(a) for a in node.args])
                 changed = any([a is not b for a, b in zip(args, node.args, strict=True)])
-                rebuilt = apply(node.fn, args, node.dtype, node.exact) if changed else node
+                replacement = apply(node.fn, args, node.dtype, node.exact) if changed else node
             else:
-                rebuilt = leaf(node)
-            made[node] = rebuilt
-        return rebuilt
+                replacement = leaf(node)
+            made[node] = replacement
+        return replacement
 
     return visit(expression)
 
