@@ -31,6 +31,8 @@ class CompiledFunction:
     """A function that is one region. `entry` runs its kernels for bound sizes, and passes other
     calls to `__call__`."""
 
+    call_options = ("out",)  # keywords of calls that are not parameters
+
     def __init__(self, stored: StoredFunction, defaults: Defaults) -> None:
         self.stored, self.defaults = stored, defaults
         self.name, self.params, self.region = stored.name, stored.params, stored.region

@@ -33,6 +33,7 @@ from structir.backend.program import (
 from structir.backend.source import source_of
 from structir.backend.stored import StoredFunction
 from structir.backend.threads import thread_count
+from structir.backend.tuple_parameters import TupleFunction, callable_of
 from structir.errors import StructIRError
 from structir.interpret.ownership import donating, owning
 from structir.interpret.state import State
@@ -72,7 +73,7 @@ class Executable:
     ) -> None:
         self._module, self.exact_division, self.fast_math = module, exact_division, fast_math
         self.num_threads = thread_count(num_threads)
-        self.direct: dict[str, CompiledFunction] = {}
+        self.direct: dict[str, CompiledFunction | TupleFunction] = {}
         self.compile_count = 1
         self._regions: dict[str, list[CompiledRegion]] = {}
         self._every_rank: dict[str, EveryRank] = {}
@@ -103,8 +104,8 @@ class Executable:
     def _add(self, function: StoredFunction) -> None:
         function.region.threads = self.num_threads
         function.region.prepare()
-        self.direct[function.name] = CompiledFunction(
-            function, partial(self._defaults, function.name)
+        self.direct[function.name] = callable_of(
+            function, partial(self._defaults, function.name), CompiledFunction
         )
         self._regions[function.name] = [function.region]
 

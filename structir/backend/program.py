@@ -11,6 +11,7 @@ import attrs
 from structir.analysis.donation import donated_of, state_of
 from structir.analysis.variables import variables_in
 from structir.backend.compiled_region import CompiledRegion, lowered_region
+from structir.backend.leaves import as_leaves
 from structir.backend.loops.from_point import NoKernelError
 from structir.backend.recipe import Assumed
 from structir.backend.region import (
@@ -83,12 +84,13 @@ class HostProgram:
         return replace(function, body=self.sequence(function.body))
 
     def whole(self, function: Function) -> WholeRegion | None:
-        """Returns the function as one region, if it is one and all parameters are tensors."""
+        """Returns the function as one region, if it is one and all parameters are tensors, or
+        tuples of tensors."""
         lowering = RegionLowering(kernels=self.kernels, routine_of=self.routine_of)
         bound = function.bindings()
+        parameters = {param: as_leaves(param) for param in function.params}
         try:
-            for param in function.params:
-                lowering.lowered(param)
+            enter(lowering, parameters)
             for binding in bound:
                 lowering.add(binding)
             result = DataflowVar("result", function.ret_struct_info)
@@ -97,7 +99,9 @@ class HostProgram:
             return None
         results = [VarBinding(result, function.body.body)]
         donated = _donated_parameters(function)
-        compiled = self._compiled(lowering, [*bound, *results], [result], function.params, donated)
+        if any([isinstance(parameters[param], Tuple) for param in donated]):
+            return None
+        compiled = self._compiled(lowering, [*bound, *results], [result], parameters, donated)
         if compiled.free_symbols:
             return None
         self.regions.append(compiled)
@@ -164,7 +168,7 @@ class HostProgram:
         results = [b.var for b in run.bindings if last_use.get(b.var, -1) >= end]
         if not run.lowering.stages or not results:
             return list(run.bindings)
-        region = self._compiled(run.lowering, run.bindings, results, ())
+        region = self._compiled(run.lowering, run.bindings, results, {})
         self.regions.append(region)
         inputs = tuple(run.lowering.inputs)
         outputs = tuple([run.lowering.values[v] for v in results])
@@ -185,7 +189,7 @@ class HostProgram:
         lowering: RegionLowering,
         bindings: Sequence[Binding],
         results: list[Var],
-        params: Sequence[Var],
+        parameters: Mapping[Var, Expr],
         donated: Mapping[Var, int] | None = None,
     ) -> CompiledRegion:
         region = lowering.region(results, donated)
@@ -194,12 +198,17 @@ class HostProgram:
         if equal:
             shapes = {v: b.shape for v, b in lowering.inputs.items()}
             assumed_lowering = RegionLowering(equal, shapes, self.kernels, self.routine_of)
-            for param in params:
-                assumed_lowering.lowered(param)
+            enter(assumed_lowering, parameters)
             for binding in bindings:
                 assumed_lowering.add(binding)
             assumed = Assumed(assumed_lowering.region(results, donated), equal)
         return self.make(region, assumed)
+
+
+def enter(lowering: RegionLowering, parameters: Mapping[Var, Expr]) -> None:
+    """Lowers the parameters of a function: tensors, or tuples of new variables."""
+    for param, leaves in parameters.items():
+        lowering.values[param] = lowering.lowered(leaves)
 
 
 def _donated_parameters(function: Function) -> dict[Var, int]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from structir.backend.leaves import leaves_of
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.contraction import MatrixForm
 from structir.backend.loops.packing import PACKINGS
@@ -125,7 +126,9 @@ def check_buffer(buffer: Buffer) -> None:
 
 def check_function(params: Sequence[Var], boundary: Boundary, shape: Any) -> None:
     """Checks that a region takes the parameters of its function, and has the results it names."""
-    fits = [_takes(p.struct_info, b) for p, b in zip(params, boundary.inputs, strict=True)]
+    fits = [
+        _takes(p.struct_info, b) for p, b in zip(leaves_of(params), boundary.inputs, strict=True)
+    ]
     require(all(fits), "other parameters")
     numbers = list(_numbers(shape))
     require(numbers == list(range(len(boundary.results))), "other results")

@@ -17,6 +17,7 @@ import numpy as np
 from structir.backend.compiled_region import CompiledRegion, results_of
 from structir.backend.growing import ROWS, Growing, Grown, merge_growing
 from structir.backend.host_ops import ENDLESS_CALLS, host_reason, kernel_reason
+from structir.backend.leaves import flattened
 from structir.backend.loop_trace import LoopTrace, is_array, is_never, may_grow, require_flag
 from structir.backend.program import RegionCall, arranged, rows_added
 from structir.backend.steps import (
@@ -252,7 +253,7 @@ class PlanTracer(Interpreter):
         scope = Activation({}, {})
         declared = [(p.struct_info, "") for p in function.params]
         self.match([(i, v, where) for (i, where), v in zip(declared, args, strict=True)], scope)
-        results = self.region(function.region, args, scope.sizes)
+        results = self.region(function.region, flattened(args), scope.sizes)
         value = arranged(function.stored.shape, results)
         self.match([(function.stored.result, value, "")], scope)
         return value

@@ -25,6 +25,7 @@ from structir.backend.loops.writer import KernelText, MissingCodeError
 from structir.backend.program import HostProgram, WholeRegion, numbered
 from structir.backend.source import source_of
 from structir.backend.stored import StoredFunction
+from structir.backend.tuple_parameters import TupleFunction, callable_of
 from structir.errors import StructIRError
 from structir.interpret.scope import Closure
 from structir.ir.expr import Function
@@ -52,7 +53,7 @@ class DeviceExecutable:
         store: FunctionStore | None = None,
     ) -> None:
         self._module, self.device, self.tf32 = module, device, tf32
-        self.direct: dict[str, DeviceFunction] = {}
+        self.direct: dict[str, DeviceFunction | TupleFunction] = {}
         self.regions: dict[str, list[Any]] = {}
         self.compile_count = 1
         self._functions: dict[str, Callable[..., Value]] = {}
@@ -80,8 +81,8 @@ class DeviceExecutable:
 
     def _add(self, function: StoredFunction) -> None:
         function.region.prepare()
-        self.direct[function.name] = DeviceFunction(
-            function, partial(self._defaults, function.name)
+        self.direct[function.name] = callable_of(
+            function, partial(self._defaults, function.name), DeviceFunction
         )
         self._functions[function.name] = self.direct[function.name]
         self.regions[function.name] = [function.region]

@@ -88,7 +88,10 @@ def _results(
 class DeviceFunction:
     """A function that is one region."""
 
+    call_options = ("stream",)  # keywords of calls that are not parameters
+
     def __init__(self, stored: StoredFunction, defaults: Defaults) -> None:
+        self.entry = self.public = self
         self.stored, self.defaults = stored, defaults
         self.name, self.params = stored.name, stored.params
         self.region: Any = stored.region
@@ -140,7 +143,7 @@ class DeviceMachine(Interpreter):
     """The interpreter's machine over functions whose regions run on a device."""
 
     device: Any = None
-    direct: Mapping[str, DeviceFunction] = attrs.Factory(dict)
+    direct: Mapping[str, Any] = attrs.Factory(dict)
 
     def as_argument(self, info: StructInfo, value: Value) -> Value:
         """An argument of a call: tensors are moved to the device."""
