@@ -52,6 +52,7 @@ class Meta:
     sizes: tuple[int | str, ...]
     strides: tuple[int | str, ...]
     is_complex: bool = False
+    offset: int | str = 0  # of the first element in its storage
 
 
 @attrs.frozen(eq=False)

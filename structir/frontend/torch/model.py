@@ -23,9 +23,10 @@ from structir.frontend.torch.graph import ExportedModule, FxGraph, Ref, program_
 from structir.frontend.torch.importer import CONVERSION_ERRORS, TorchImporter
 from structir.frontend.torch.inlining import AUTOCAST, inline_blocks
 from structir.frontend.torch.node import FxScope
-from structir.frontend.torch.params import Parameters
+from structir.frontend.torch.params import Parameters, TensorSource
 from structir.frontend.torch.scalars import as_tensor
 from structir.frontend.torch.sizes import Ratio, TorchSymbols
+from structir.frontend.torch.traced_graph import TracedProgram, TracedTensors
 from structir.frontend.torch.unsupported import (
     RejectedNodeError,
     UnmappedOpsError,
@@ -230,20 +231,40 @@ def _module(
     progress: Progress | None,
     mapped: bool = True,
 ) -> IRModule:
-    ops.load()
     archive = Archive(file, name, mapped)
     try:
-        program = inline_blocks(remove_tokens(program_of(archive.program())))
-        check_supported(program.graph)
-        symbols = TorchSymbols(names or {})
-        count = _counter(progress, len(program.graph.nodes))
-        importer = TorchImporter(symbols, program.ranges, count, seed)
-        params = Parameters(archive, program, importer, as_inputs)
-        return _build_module(importer, program, params, name)
+        return _imported(program_of(archive.program()), archive, names, as_inputs, seed, progress)
     except CONVERSION_ERRORS as error:  # inconsistent fields
         raise wrong(
             f"{name}: not a valid exported program ({type(error).__name__}: {error})"
         ) from error
+
+
+def _imported(
+    program: ExportedModule,
+    tensors: TensorSource,
+    names: Mapping[str, str] | None,
+    as_inputs: bool,
+    seed: int,
+    progress: Progress | None,
+) -> IRModule:
+    ops.load()
+    program = inline_blocks(remove_tokens(program))
+    check_supported(program.graph)
+    symbols = TorchSymbols(names or {})
+    count = _counter(progress, len(program.graph.nodes))
+    importer = TorchImporter(symbols, program.ranges, count, seed)
+    params = Parameters(tensors, program, importer, as_inputs)
+    return _build_module(importer, program, params, tensors.name)
+
+
+@collection_paused()
+def from_traced(program: TracedProgram, name: str = "graph") -> IRModule:
+    """Imports a traced graph; its constants are constants of `main`.
+
+    Raises `DiagnosticError` for an op without a mapping.
+    """
+    return _imported(program.module, TracedTensors(name, program.constants), None, False, 0, None)
 
 
 def _counter(progress: Progress | None, total: int) -> Callable[[], None]:

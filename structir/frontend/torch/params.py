@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from structir.frontend.builder import NodeBuilder
-from structir.frontend.torch.archive import Archive, wrong
+from structir.frontend.torch.archive import wrong
 from structir.frontend.torch.complex import ComplexTensor, split_pairs
 from structir.frontend.torch.graph import ExportedModule, Input, Meta, Ref
 from structir.frontend.torch.importer import TorchImporter
@@ -25,12 +25,33 @@ LARGE_BUFFER = 1024  # elements
 STATE = ("parameter", "buffer", "constant")
 
 
+class TensorSource(Protocol):
+    """The tensors of a program: its weights and constants, by name."""
+
+    @property
+    def name(self) -> str:
+        """The name of the program, for messages."""
+        ...
+
+    def payloads(self, kind: str) -> Mapping[str, Any]:
+        """Returns the descriptions of the `weights` or `constants`, by name."""
+        ...
+
+    def tensor(self, name: str, payload: Any) -> Any:
+        """Returns the elements of a tensor."""
+        ...
+
+
 class Parameters:
     """The values of the inputs: variables for user inputs and mutated state, constants for the
     rest."""
 
     def __init__(
-        self, archive: Archive, program: ExportedModule, importer: TorchImporter, as_inputs: bool
+        self,
+        source: TensorSource,
+        program: ExportedModule,
+        importer: TorchImporter,
+        as_inputs: bool,
     ) -> None:
         self.program, self.symbols = program, importer.symbols
         self.values: dict[str, Any] = {}
@@ -50,7 +71,7 @@ class Parameters:
             self._variable(spec)
         self.inputs = len(self.variables)
         self.written_inputs = written_names(program.graph, in_place)
-        self._state(archive, as_inputs)
+        self._state(source, as_inputs)
 
     def _meta(self, spec: Input) -> Meta:
         meta = self.program.graph.tensors.get(spec.value.name)
@@ -77,8 +98,8 @@ class Parameters:
         self.variables.append(var)
         self.declared_sizes[name] = sizes
 
-    def _state(self, archive: Archive, as_inputs: bool) -> None:
-        payloads = archive.payloads("constants") | archive.payloads("weights")
+    def _state(self, source: TensorSource, as_inputs: bool) -> None:
+        payloads = {**source.payloads("constants"), **source.payloads("weights")}
         changed = {o.target for o in self.program.outputs if o.kind != "user"} | self.written_inputs
         for spec in self.program.inputs:
             if spec.kind == "value":
@@ -92,14 +113,14 @@ class Parameters:
                 self._variable(spec)
                 self.state[spec.target] = name
                 if spec.target in payloads:
-                    data = archive.tensor(spec.target, payloads[spec.target])
+                    data = source.tensor(spec.target, payloads[spec.target])
                     self.initial_state.append(initial_value(data))
             elif as_inputs:
                 self._variable(spec)
             elif spec.target not in payloads:
-                raise wrong(f"{archive.name} has no data of {spec.target!r}")
+                raise wrong(f"{source.name} has no data of {spec.target!r}")
             else:
-                data = archive.tensor(spec.target, payloads[spec.target])
+                data = source.tensor(spec.target, payloads[spec.target])
                 self.values[name] = _constant(data)
 
     def split_complex(self, builder: NodeBuilder) -> None:
