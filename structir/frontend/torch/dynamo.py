@@ -7,12 +7,21 @@ from typing import Any
 
 import structir.frontend.torch.registry as registry
 from structir.backend.compile import compile as compile_module
-from structir.errors import Diagnostic, StructIRError, warn
+from structir.errors import Diagnostic, DiagnosticError, StructIRError, warn
 from structir.frontend.torch import ops
+from structir.frontend.torch.call_sizes import CallSizes
+from structir.frontend.torch.effects import WITH_EFFECTS
 from structir.frontend.torch.model import from_traced
+from structir.frontend.torch.ops import random
 from structir.frontend.torch.strides import stride_setter
 from structir.frontend.torch.tensors import as_array, as_tensor
-from structir.frontend.torch.traced_graph import traced_program
+from structir.frontend.torch.traced_graph import (
+    GET_ITEM,
+    SAMPLERS,
+    TracedProgram,
+    target_of,
+    traced_program,
+)
 from structir.lazy import lazy_module
 
 torch = lazy_module("torch")
@@ -50,9 +59,18 @@ def structir_backend(
 
 
 def _decompositions() -> dict[Any, Any]:
-    """Returns torch's decompositions of the ops that have no mapping."""
+    """Returns torch's decompositions of the ops that have no mapping, and of random ops."""
     table = decompositions.decomposition_table
-    return {op: rule for op, rule in table.items() if registry.find_build(str(op)) is None}
+    return {
+        op: rule
+        for op, rule in table.items()
+        if registry.find_build(str(op)) is None or _is_random(str(op))
+    }
+
+
+def _is_random(target: str) -> bool:
+    """Whether an op samples random numbers: its mapping would return the same ones at each call."""
+    return getattr(registry.find_build(target), "__module__", "") == random.__name__
 
 
 def _in_torch(graph: Any) -> Run:
@@ -68,27 +86,63 @@ def _compiled(graph: Any, options: dict[str, Any]) -> Run:
     order = [k for kind, k in program.results if kind == "result"]
     if not order:
         return lambda arguments: _assembled(program.results, arguments, [])
-    module = from_traced(program)
-    main = compile_module(module, **options)["main"]
+    _require_no_random_ops(graph)
+    main = compile_module(from_traced(program), **options)["main"]
     single = len(set(order)) == 1
-    metas = [node.meta.get("val") for node in _computed(graph)]
-    set_strides = stride_setter(program.module.graph)
-    readers = [_reader(meta) for meta in metas]
+    sizes = CallSizes(program.module.graph)
+    sample = _sampler(program, sizes)
+    set_strides = stride_setter(program.module.graph, sizes)
+    readers = [_reader(node.meta.get("val")) for node in _computed(graph)]
 
     def run(arguments: Sequence[Any]) -> list[Any]:
-        results = main(*[as_array(a) for a in arguments])
+        values = [*[arguments[k] for k in program.inputs], *sample(arguments)]
+        results = main(*[as_array(value) for value in values])
         arrays = [results] if single else results
-        values = [read(array) for read, array in zip(readers, arrays, strict=True)]
-        return _assembled(program.results, arguments, set_strides(arguments, values))
+        tensors = [read(array) for read, array in zip(readers, arrays, strict=True)]
+        return _assembled(program.results, arguments, set_strides(arguments, tensors))
 
     return run
+
+
+def _require_no_random_ops(graph: Any) -> None:
+    """Raises DiagnosticError for a random op whose operands are data: its samples differ at each
+    call."""
+    for node in graph.graph.nodes:
+        if node.op == "call_function" and target_of(node) not in SAMPLERS:
+            target = target_of(node)
+            if _is_random(target):
+                message = f"{target} samples random numbers"
+                raise DiagnosticError(Diagnostic(message, op=target, code="E0805"))
+
+
+def _sampler(program: TracedProgram, sizes: CallSizes) -> Callable[[Sequence[Any]], list[Any]]:
+    """Returns the function that samples the random tensors of a call with torch's generator."""
+    metas = [sample.meta for sample in program.samples]
+    evaluate = sizes.evaluator([sizes.dim(size) for meta in metas for size in meta.sizes])
+
+    def sampled(arguments: Sequence[Any]) -> list[Any]:
+        numbers = iter(evaluate(arguments)) if metas else iter(())
+        tensors = []
+        for sample in program.samples:
+            shape = [next(numbers) for _ in sample.meta.sizes]
+            dtype = getattr(torch, str(sample.meta.dtype))
+            tensors.append(getattr(torch, sample.op)(*sample.numbers, shape, dtype=dtype))
+        return tensors
+
+    return sampled
 
 
 def _computed(graph: Any) -> list[Any]:
     """Returns the different nodes among the outputs that are not inputs, in order."""
     outputs = graph.graph.output_node().args[0]
     nodes = [n for n in outputs if isinstance(n, torch.fx.Node) and n.op != "placeholder"]
-    return list(dict.fromkeys(nodes))
+    return [n for n in dict.fromkeys(nodes) if not _is_token(n)]
+
+
+def _is_token(node: Any) -> bool:
+    """Whether a node is the first result of an op with effects."""
+    is_field = target_of(node) == GET_ITEM and node.args[1] == 0
+    return is_field and target_of(node.args[0]) == WITH_EFFECTS
 
 
 def _assembled(

@@ -9,6 +9,7 @@ import attrs
 import sympy
 
 from structir.errors import Diagnostic, DiagnosticError
+from structir.frontend.torch.effects import WITH_EFFECTS
 from structir.frontend.torch.fields import COMPLEX_PARTS, DTYPES
 from structir.frontend.torch.graph import (
     DTypeName,
@@ -20,6 +21,7 @@ from structir.frontend.torch.graph import (
     Output,
     Ref,
     StorageAttribute,
+    names_of,
 )
 from structir.frontend.torch.tensors import as_array
 from structir.lazy import lazy_module
@@ -28,17 +30,43 @@ torch = lazy_module("torch")
 COMPLEX_DTYPES = {"float32": "complex64", "float64": "complex128"}
 COMPLEX = {"complex64": COMPLEX_PARTS[10], "complex128": COMPLEX_PARTS[11]}
 GET_ITEM = "_operator.getitem"
+# random ops whose operands determine sizes only: the function of torch, and its arguments
+SAMPLERS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "aten.rand.default": ("rand", ()),
+    "aten.rand_like.default": ("rand", ()),
+    "aten.randn.default": ("randn", ()),
+    "aten.randn_like.default": ("randn", ()),
+    "aten.randint.default": ("randint", ("high",)),
+    "aten.randint.low": ("randint", ("low", "high")),
+    "aten.randint_like.default": ("randint", ("high",)),
+    "aten.randint_like.low_dtype": ("randint", ("low", "high")),
+}
+
+
+@attrs.frozen(eq=False)
+class RandomTensor:
+    """A tensor that torch samples at each call: the op, the numbers that it takes before the
+    shape, and the metadata of the tensor."""
+
+    name: str
+    op: Any
+    numbers: tuple[Any, ...]
+    meta: Meta
 
 
 @attrs.frozen(eq=False)
 class TracedProgram:
     """A traced graph as a program, with its constant tensors by name.
 
-    `results` are the outputs: `("input", k)`, `("result", k)` or `("value", constant)`.
+    The parameters of the program are the inputs of the graph with the numbers `inputs`, then the
+    random tensors `samples`. `results` are the outputs of the graph: `("input", k)`,
+    `("result", k)` or `("value", constant)`.
     """
 
     module: ExportedModule
     constants: Mapping[str, Any]
+    inputs: tuple[int, ...]
+    samples: tuple[RandomTensor, ...]
     results: tuple[tuple[str, Any], ...]
 
 
@@ -67,9 +95,11 @@ def traced_program(graph_module: Any) -> TracedProgram:
     """
     reader = _GraphReader(graph_module)
     graph = reader.graph()
-    inputs = [Input("user", value) for value in graph.inputs]
-    inputs += [Input("constant", Ref(name), name) for name in reader.constants]
     names = [value.name for value in graph.inputs]
+    parameters = [k for k, name in enumerate(names) if name not in reader.tokens]
+    inputs = [Input("token" if n in reader.tokens else "user", Ref(n)) for n in names]
+    inputs += [Input("user", Ref(sample.name)) for sample in reader.samples]
+    inputs += [Input("constant", Ref(name), name) for name in reader.constants]
     computed: dict[Any, int] = {}
     results: list[tuple[str, Any]] = []
     for output in graph.outputs:
@@ -77,13 +107,17 @@ def traced_program(graph_module: Any) -> TracedProgram:
             results.append(("value", output))
         elif output.name in names:
             results.append(("input", names.index(output.name)))
+        elif output.name in reader.tokens:
+            results.append(("input", names.index(next(n for n in names if n in reader.tokens))))
         else:
             results.append(("result", computed.setdefault(output, len(computed))))
-    graph = attrs.evolve(graph, outputs=tuple(computed))
+    samples = tuple([Ref(sample.name) for sample in reader.samples])
+    graph = attrs.evolve(graph, inputs=(*graph.inputs, *samples), outputs=tuple(computed))
     outputs = tuple([Output("user", ref) for ref in computed])
     version = str(torch.__version__)
     module = ExportedModule(graph, tuple(inputs), outputs, reader.ranges(), (), version)
-    return TracedProgram(module, reader.constants, tuple(results))
+    constants, samples_of_calls = reader.constants, tuple(reader.samples)
+    return TracedProgram(module, constants, tuple(parameters), samples_of_calls, tuple(results))
 
 
 class _GraphReader:
@@ -96,10 +130,14 @@ class _GraphReader:
         self.tensors: dict[str, Meta] = {}
         self.scalars: dict[str, int | float | str] = {}
         self.constants: dict[str, Any] = {}
+        self.samples: list[RandomTensor] = []
+        self.tokens: set[str] = set()  # values that order effects
 
     def graph(self) -> FxGraph:
         """Returns the graph."""
-        inputs, specs, outputs = [], [], ()
+        inputs: list[Any] = []
+        specs: list[NodeSpec] = []
+        outputs: tuple[Any, ...] = ()
         for node in self.nodes:
             if node.op == "placeholder":
                 inputs.append(self._value(node, node.name, node.meta.get("val")))
@@ -110,6 +148,8 @@ class _GraphReader:
                 outputs = self._argument(node.args[0])
             elif target_of(node) == GET_ITEM and node not in self.values:
                 self.values[node] = self._argument(node.args[0])[node.args[1]]
+            elif target_of(node) in SAMPLERS:
+                self.values[node] = self._sample(node)
             elif target_of(node) != GET_ITEM:
                 specs.append(self._spec(node, len(specs) + 1))
         return FxGraph(tuple(inputs), outputs, tuple(specs), self.tensors, self.scalars)
@@ -127,9 +167,24 @@ class _GraphReader:
     def _spec(self, node: Any, line: int) -> NodeSpec:
         arguments = self._arguments(node)
         outputs = self._outputs(node)
+        if target_of(node) == WITH_EFFECTS:
+            self.tokens |= {*names_of([arguments["*0"], outputs[0]])}
         self.values[node] = outputs[0] if len(outputs) == 1 else outputs
         trace = str(node.meta.get("stack_trace") or "")
         return NodeSpec(target_of(node), arguments, outputs, node.name, trace, line)
+
+    def _sample(self, node: Any) -> Ref:
+        """Declares a random tensor as an input."""
+        op, numbers = SAMPLERS[target_of(node)]
+        parameters = [argument.name for argument in node.target._schema.arguments]
+        values = dict(zip(parameters, node.args, strict=False)) | node.kwargs
+        named = {n: v for n in numbers if (v := values.get(n)) is not None}
+        if not all([isinstance(v, int | float) for v in named.values()]):
+            raise _unsupported(f"{node.name}: an argument of {op} that depends on data")
+        reference = self._value(node, node.name, node.meta["val"])
+        meta = self.tensors[node.name]
+        self.samples.append(RandomTensor(node.name, op, tuple(named.values()), meta))
+        return Ref(reference.name)
 
     def _arguments(self, node: Any) -> dict[str, Any]:
         schema = getattr(node.target, "_schema", None)
@@ -141,6 +196,8 @@ class _GraphReader:
 
     def _outputs(self, node: Any) -> tuple[Any, ...]:
         value = node.meta.get("val")
+        if target_of(node) == WITH_EFFECTS:  # an op without results has the result None
+            value = [field for field in value if field is not None]
         if not isinstance(value, tuple | list):
             return (self._value(node, node.name, value),)
         users = [user for user in node.users if target_of(user) == GET_ITEM]
@@ -186,7 +243,7 @@ class _GraphReader:
             return {str(key): self._argument(item) for key, item in value.items()}
         if isinstance(value, torch.dtype):
             name = _dtype_name(value)
-            return DTypeName(COMPLEX.get(name) or name)
+            return DTypeName(COMPLEX.get(name or "") or name)
         if value is None or isinstance(value, bool | int | float | complex | str):
             return value
         return StorageAttribute(str(value))

@@ -17,7 +17,7 @@ SUM, MEAN, MAX = range(3)
 @torch_op("_embedding_bag", "_embedding_bag_forward_only", "embedding_bag")
 def embedding_bag(node: FxNode) -> list[Expr]:
     """Builds embedding_bag: sums, means or maxima of the rows of each bag. The other three results
-    are zeros: they serve torch's backward pass only."""
+    are zeros: they serve torch's backward pass only, and are rejected if they are used."""
     indices = node.emit(cast(node["indices"], "int64"))
     rows = node.emit(R.take(node["weight"], indices, axis=0))
     dtype, (count, width) = node.out_dtype(), node.dims_of(rows)
@@ -31,6 +31,8 @@ def embedding_bag(node: FxNode) -> list[Expr]:
     bag_count = node.out_dims()[0]  # with include_last_offset the last offset is the end
     bags = R.full(ShapeExpr((bag_count, width)), neutral)
     result = _reduced(node, bags, rows, is_counted)
+    if any([node.is_result_used(k) for k in (1, 2, 3)]):
+        node.fail("the results for torch's backward pass are not supported")
     unused_results = [R.full(ShapeExpr(node.out_dims(k)), number(0, "int64")) for k in (1, 2, 3)]
     return [result, *unused_results]
 

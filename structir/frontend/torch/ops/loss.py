@@ -111,9 +111,21 @@ def negative_likelihood(node: FxNode) -> Expr:
 
 @torch_op("nll_loss_forward", "nll_loss2d_forward")
 def negative_likelihood_and_weight(node: FxNode) -> list[Any]:
+    return [_likelihood(node, node["self"]), _total_weight(node)]
+
+
+def _total_weight(node: FxNode) -> Expr:
+    """Returns the sum of the weights of the targets that count, or 0 without a reduction."""
+    dtype, target = node.out_dtype(1), node.emit(cast(node["target"], "int64"))
+    zero, ignored = number(0.0, dtype), node.plain("ignore_index", -100)
+    if not node.plain("reduction", 1):
+        return zero
+    is_counted = node.emit(R.not_equal(target, number(ignored, "int64")))
+    weights: Expr = number(1.0, dtype)
     if node.get("weight") is not None:
-        node.fail("weight: expected None, because the result total_weight is not supported")
-    return [_likelihood(node, node["self"]), number(0, node.out_dtype(1))]
+        classes = R.where(is_counted, target, number(0, "int64"))
+        weights = R.take(node["weight"], node.emit(classes), axis=0)
+    return R.sum(R.where(is_counted, weights, zero))
 
 
 @torch_op("cross_entropy_loss")
