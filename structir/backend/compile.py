@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import cache, partial
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -69,6 +69,21 @@ def _factory_of(target: str) -> Callable[..., Any]:
     return factory
 
 
+def factory(target: str, options: Collection[str]) -> Callable[..., Any]:
+    """Returns the function that compiles modules for a backend.
+
+    Raises StructIRError for an unknown backend, or a name of an option that it does not have.
+    """
+    make = _factory_of(target)
+    option_names = list(inspect.signature(make).parameters)[1:]
+    for name in sorted({*options} - {*option_names}):
+        raise StructIRError(
+            f"backend {target}: unknown option {name!r}; "
+            f"available: {', '.join(option_names) or 'none'}",
+        )
+    return make
+
+
 @overload
 def compile(
     mod: IRModule | Function,
@@ -124,14 +139,8 @@ def compile(
         return eager.EagerExecutable(
             module, partial(compile, module, target, num_threads, **options)
         )
-    make = _factory_of(target)
-    option_names = list(inspect.signature(make).parameters)[1:]
     options |= {} if num_threads is None else {"num_threads": num_threads}
-    for name in options.keys() - set(option_names):
-        raise StructIRError(
-            f"backend {target}: unknown option {name!r}; "
-            f"available: {', '.join(option_names) or 'none'}",
-        )
+    make = factory(target, options)
     with repeat_dropped_interrupts():
         check_well_formed(module)
         return make(module, **options)

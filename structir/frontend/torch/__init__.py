@@ -8,6 +8,7 @@ __getattr__, __dir__ = lazy_names(
     | dict.fromkeys(("from_exported_program", "from_pt2"), "structir.frontend.torch.model")
     | {
         "ComplexTensor": "structir.frontend.torch.complex",
+        "structir_backend": "structir.frontend.torch.dynamo",
         "FxNode": "structir.frontend.torch.node",
     },
 )

@@ -7,6 +7,7 @@ from typing import Any
 
 import structir.frontend.torch.registry as registry
 from structir.backend.compile import compile as compile_module
+from structir.backend.compile import factory
 from structir.errors import Diagnostic, DiagnosticError, StructIRError, warn
 from structir.frontend.torch import ops
 from structir.frontend.torch.call_sizes import CallSizes
@@ -41,11 +42,14 @@ def structir_backend(
     StructIR cannot compile runs in torch, with a warning that gives the reason.
     """
     ops.load()
+    settings = dict(options or {})
+    target = settings.pop("target", "cpu")
+    factory(target, settings)
 
     def compiled(graph: Any, _: Sequence[Any]) -> Run:
         try:
             with fake_tensor.unset_fake_temporarily():
-                run = _compiled(graph, dict(options or {}))
+                run = _compiled(graph, target, settings)
         except StructIRError as error:
             warn(Diagnostic(f"torch.compile: a graph runs in torch: {error}", severity="warning"))
             run = _in_torch(graph)
@@ -80,14 +84,14 @@ def _in_torch(graph: Any) -> Run:
     return run
 
 
-def _compiled(graph: Any, options: dict[str, Any]) -> Run:
+def _compiled(graph: Any, target: str, options: dict[str, Any]) -> Run:
     """Returns a graph as a function of torch's tensors and of sizes."""
     program = traced_program(graph)
     order = [k for kind, k in program.results if kind == "result"]
     if not order:
         return lambda arguments: _assembled(program.results, arguments, [])
     _require_no_random_ops(graph)
-    main = compile_module(from_traced(program), **options)["main"]
+    main = compile_module(from_traced(program), target, **options)["main"]
     single = len(set(order)) == 1
     sizes = CallSizes(program.module.graph)
     sample = _sampler(program, sizes)
@@ -111,7 +115,7 @@ def _require_no_random_ops(graph: Any) -> None:
         if node.op == "call_function" and target_of(node) not in SAMPLERS:
             target = target_of(node)
             if _is_random(target):
-                message = f"{target} samples random numbers"
+                message = "the op samples random numbers"
                 raise DiagnosticError(Diagnostic(message, op=target, code="E0805"))
 
 
