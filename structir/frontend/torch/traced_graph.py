@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import attrs
-import sympy
 
 from structir.errors import Diagnostic, DiagnosticError
 from structir.frontend.torch.effects import WITH_EFFECTS
@@ -26,6 +25,7 @@ from structir.frontend.torch.graph import (
 from structir.frontend.torch.tensors import as_array
 from structir.lazy import lazy_module
 
+sympy = lazy_module("sympy")
 torch = lazy_module("torch")
 COMPLEX_DTYPES = {"float32": "complex64", "float64": "complex128"}
 COMPLEX = {"complex64": COMPLEX_PARTS[10], "complex128": COMPLEX_PARTS[11]}
