@@ -81,8 +81,8 @@ class FxGraph:
 
 @attrs.frozen
 class Input:
-    """An input of the program; `kind` is `user`, `parameter`, `buffer`, `constant`, `value` or
-    `token`."""
+    """An input of the program; `kind` is `user`, `parameter`, `buffer`, `constant`, `value`, `size`
+    or `token`. A `size` is a number that sizes of tensors determine."""
 
     kind: str
     value: Any  # a Ref, or a constant value

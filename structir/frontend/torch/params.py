@@ -104,8 +104,11 @@ class Parameters:
         for spec in self.program.inputs:
             if spec.kind == "value":
                 self.values[spec.target] = spec.value
+            if spec.kind == "size":
+                name = spec.value.name
+                self.values[name] = self.symbols.dim(self.program.graph.scalars[name])
             if spec.kind not in STATE:
-                if spec.kind not in ("user", "value"):
+                if spec.kind not in ("user", "value", "size"):
                     raise wrong(f"input {spec.target!r}: expected a tensor, found a custom object")
                 continue
             name = spec.value.name

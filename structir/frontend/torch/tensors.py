@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -20,18 +21,24 @@ def as_array(value: Any) -> Any:
     """
     if not isinstance(value, torch.Tensor):
         return value
-    value = value.detach()
     if value.dtype.is_complex:
-        value = torch.view_as_real(value.resolve_conj())
-    name = str(value.dtype).removeprefix("torch.")
-    if hasattr(np, name) or name == "bool":
-        return value.resolve_neg().numpy()
-    return value.view(getattr(torch, BITS[value.itemsize])).numpy().view(numpy_dtype(name))
+        return torch.view_as_real(value.detach().resolve_conj()).numpy()
+    name = _foreign_name(value.dtype)
+    if name is None:
+        return value.numpy(force=True)
+    bits = value.detach().resolve_neg().view(getattr(torch, BITS[value.itemsize]))
+    return bits.numpy().view(numpy_dtype(name))
+
+
+@cache
+def _foreign_name(dtype: Any) -> str | None:
+    """Returns the name of a dtype of torch that NumPy itself does not have, or None."""
+    name = str(dtype).removeprefix("torch.")
+    return None if hasattr(np, name) else name
 
 
 def as_tensor(array: Any, meta: Any) -> Any:
-    """Returns a result as a tensor with the dtype and the order of axes in memory of its
-    metadata."""
+    """Returns a result as a tensor with the dtype of its metadata."""
     if array.dtype.isbuiltin == 1:
         tensor = torch.from_numpy(array)
     else:

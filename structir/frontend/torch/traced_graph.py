@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -96,8 +96,9 @@ def traced_program(graph_module: Any) -> TracedProgram:
     reader = _GraphReader(graph_module)
     graph = reader.graph()
     names = [value.name for value in graph.inputs]
-    parameters = [k for k, name in enumerate(names) if name not in reader.tokens]
-    inputs = [Input("token" if n in reader.tokens else "user", Ref(n)) for n in names]
+    kinds = [reader.kind_of(name, names) for name in names]
+    parameters = [k for k, kind in enumerate(kinds) if kind == "user"]
+    inputs = [Input(kind, Ref(name)) for kind, name in zip(kinds, names, strict=True)]
     inputs += [Input("user", Ref(sample.name)) for sample in reader.samples]
     inputs += [Input("constant", Ref(name), name) for name in reader.constants]
     computed: dict[Any, int] = {}
@@ -153,6 +154,14 @@ class _GraphReader:
             elif target_of(node) != GET_ITEM:
                 specs.append(self._spec(node, len(specs) + 1))
         return FxGraph(tuple(inputs), outputs, tuple(specs), self.tensors, self.scalars)
+
+    def kind_of(self, name: str, inputs: Sequence[str]) -> str:
+        """Returns the kind of an input: a `user` argument, a `size` of another one, or a
+        `token`."""
+        metas = [self.tensors[other] for other in inputs if other in self.tensors]
+        sizes = {size for meta in metas for size in meta.sizes}
+        is_size = name in self.scalars and self.scalars[name] in sizes
+        return "token" if name in self.tokens else "size" if is_size else "user"
 
     def ranges(self) -> dict[str, tuple[int | None, int | None]]:
         """Returns the bounds of the sizes of the graph, by torch's names."""

@@ -140,6 +140,27 @@ def test_parameters_may_change_between_calls() -> None:
         assert_same(compiled(x), model(x))
 
 
+@pytest.mark.parametrize("options", [{}, {"norm_first": True, "activation": "gelu"}])
+@pytest.mark.parametrize("mask", ["none", "causal", "padding"])
+def test_fused_encoder_layers(options: dict[str, Any], mask: str) -> None:
+    layer = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True, **options)
+    model = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).eval()
+    hidden = torch.zeros(3, 7, dtype=torch.bool)
+    hidden[1, 5:] = True
+    causal = torch.ones(7, 7, dtype=torch.bool).triu(1)
+
+    def function(x: Any) -> Any:
+        padding = hidden[: x.shape[0]] if mask == "padding" else None
+        return model(x, mask=causal if mask == "causal" else None, src_key_padding_mask=padding)
+
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.filterwarnings("error", message=f".*{REASON}", category=DiagnosticWarning)
+        compiled = compiled_of(function)
+        for rows in (3, 2):
+            x = torch.randn(rows, 7, 32)
+            assert_same(compiled(x), function(x))
+
+
 def test_inputs_of_other_layouts() -> None:
     function = FUNCTIONS["elementwise"]
     compiled = compiled_of(function)
