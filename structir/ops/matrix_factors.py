@@ -1,4 +1,4 @@
-"""Ops that factor matrices: QR factors, eigenvalues and singular values."""
+"""Ops that factor matrices: LU and QR factors, eigenvalues and singular values."""
 
 from __future__ import annotations
 
@@ -130,8 +130,81 @@ def _(a: Array, full_matrices: bool) -> Any:
     return tuple([part.astype(a.dtype) for part in parts])
 
 
-for factorization in (qr, eigh, svd):
+LU = (
+    "a[*p, [m], [n]] @ F -> factors[*p, [m], [n]] @ F, pivots[*p, [k]] @ int32, "
+    "permutation[*p, [m]] @ int32"
+)
+
+
+@op(lambda call: ResolvedSignature(LU, "k == min(m, n)"), name="linalg.lu")
+def lu(a: Array) -> Any:
+    """Computes LU factors with partial pivoting, as LAPACK's getrf: the unit lower and the upper
+    factor in one matrix, the row that each step exchanges with its own, and the row of `a` that
+    each row of the product is."""
+    return a
+
+
+@lu.reference
+def _(a: Array) -> Any:
+    matrices = a.astype("float64").reshape(-1, *a.shape[-2:])
+    parts = [_eliminated(matrix.copy()) for matrix in matrices]
+    rows, columns = a.shape[-2:]
+    shapes = (rows, columns), (min(rows, columns),), (rows,)
+    dtypes = a.dtype, "int32", "int32"
+    return tuple(
+        [
+            np.array([part[k] for part in parts], dtypes[k]).reshape(a.shape[:-2] + shapes[k])
+            for k in range(3)
+        ]
+    )
+
+
+def _eliminated(work: Array) -> tuple[Array, Array, Array]:
+    pivots = np.empty(min(work.shape[0], work.shape[1]), np.int32)
+    permutation = np.empty(work.shape[0], np.int32)
+    eliminate(work, pivots, permutation)
+    return work, pivots, permutation
+
+
+def eliminate(work: Array, pivots: Array, permutation: Array) -> None:
+    """Replaces a matrix by its LU factors, row by row in place."""
+    for i in range(work.shape[0]):
+        permutation[i] = i
+    for j in range(pivots.shape[0]):
+        best = j
+        for i in range(j + 1, work.shape[0]):
+            if abs(work[i, j]) > abs(work[best, j]):
+                best = i
+        pivots[j] = best
+        if best != j:
+            exchanged = permutation[j]
+            permutation[j] = permutation[best]
+            permutation[best] = exchanged
+            for k in range(work.shape[1]):
+                value = work[j, k]
+                work[j, k] = work[best, k]
+                work[best, k] = value
+        if work[j, j] == 0.0:
+            continue
+        for i in range(j + 1, work.shape[0]):
+            work[i, j] /= work[j, j]
+            for k in range(j + 1, work.shape[1]):
+                work[i, k] -= work[i, j] * work[j, k]
+
+
+@lu.kernel("cpu")
+def _(a: Array, factors: Array, pivots: Array, permutation: Array) -> None:
+    work = doubles(a)
+    eliminate(work, pivots, permutation)
+    for i in range(work.shape[0]):
+        for k in range(work.shape[1]):
+            factors[i, k] = work[i, k]
+
+
+for factorization in (qr, eigh, svd, lu):
     factorization.non_differentiable("its adjoint is not implemented")
 qr.example(TALL)
 eigh.example(MATRIX)
 svd.example(TALL)
+lu.example(TALL)
+lu.example(MATRIX)

@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from structir.frontend.iteration import ABSENT, Body, iterated
 from structir.frontend.torch.graph import FxGraph, all_graphs, names_of
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.registry import torch_op
 from structir.frontend.torch.scalars import as_tensor, cast, number, tensor_info
 from structir.ir.dtype import is_int
-from structir.ir.expr import Constant, Expr, PrimValue, ShapeExpr, StringImm, Tuple, Var
-from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+from structir.ir.expr import Constant, Expr, PrimValue, ShapeExpr, Tuple, Var
+from structir.ir.struct_info import TensorStructInfo
 from structir.script import R
-
-INDEX = TensorStructInfo((), "int64")
-FLAG = TensorStructInfo((), "bool")
-ABSENT = Tuple(())
 
 
 def _tensors(node: FxNode, values: Sequence[Any], graph: FxGraph) -> list[Expr]:
@@ -63,8 +60,6 @@ def conditional(node: FxNode) -> list[Expr]:
 
 # ---- loops
 
-Body = Callable[[Expr, list[Expr]], tuple[Expr, list[Expr], list[Expr]]]
-
 
 def _build_loop(
     node: FxNode,
@@ -74,45 +69,10 @@ def _build_loop(
     step_outputs: list[Any],
     body: Body,
 ) -> list[Expr]:
-    """Returns the final carried values, then the outputs of all steps stacked along a new axis."""
-    builder = node.host.builder
-    infos = [v.struct_info for v in carried]
-    stem = node.part_name()
-    params = [Var("step", INDEX), Var("condition", FLAG)]
-    params += [Var(f"{stem}_{k}", _without_symbols(info)) for k, info in enumerate(infos)]
-
-    def build() -> Expr:
-        inner: list[Expr] = [
-            builder.match_cast(p, i, p.name) if _without_symbols(i) != i else p
-            for p, i in zip(params[2:], infos, strict=True)
-        ]
-        next_condition, next_values, stacked_infos = body(params[0], inner)
-        return Tuple((next_condition, *next_values, *stacked_infos))
-
-    function = builder.local_function(params, build, f"{stem}_body")
-    initial = Tuple(tuple([ShapeExpr((0, *sizes)) for sizes, _ in step_outputs]))
-    dtypes = StringImm(" ".join([dtype for _, dtype in step_outputs]))
-    stacked_infos = [TensorStructInfo(None, dtype, len(sizes) + 1) for sizes, dtype in step_outputs]
-    result_info = TupleStructInfo((*[_without_symbols(i) for i in infos], *stacked_infos))
-    call = R.call_pure_packed(
-        "loop.iterate",
-        function,
-        trips,
-        condition,
-        Tuple(tuple(carried)),
-        initial,
-        dtypes,
-        sinfo_args=result_info,
-    )
-    result = builder.emit(call, stem)
-    return [_cast_to_recorded(node, result[k], k) for k in range(len(result_info.fields))]
-
-
-def _without_symbols(info: Any) -> StructInfo:
-    """Returns a StructInfo without symbolic sizes, for the signature of a loop body."""
-    if all(isinstance(d, int) for d in info.dims):
-        return info
-    return TensorStructInfo(None, info.dtype, info.ndim)
+    """Returns the results of a loop with the sizes that torch recorded."""
+    loop = (node.part_name(), trips, condition, carried, step_outputs, body)
+    results = iterated(node.host.builder, *loop)
+    return [_cast_to_recorded(node, value, k) for k, value in enumerate(results)]
 
 
 @torch_op(":higher_order.while_loop")

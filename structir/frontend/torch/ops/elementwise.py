@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import structir.frontend.special_functions as functions
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.registry import direct, torch_op
 from structir.frontend.torch.scalars import number
@@ -101,11 +102,7 @@ def operand_of(node: FxNode) -> Expr:
 
 @torch_op("expm1")
 def exp_minus_one(node: FxNode) -> Expr:
-    """Returns exp(x) - 1 as 2 sinh(x / 2) exp(x / 2), which is accurate near 0."""
-    half = node.emit(R.multiply(operand_of(node), like(node, 0.5)))
-    near = R.multiply(R.multiply(like(node, 2.0), R.exp(half)), R.sinh(half))
-    far = R.subtract(R.exp(operand_of(node)), like(node, 1.0))
-    return R.where(R.less(R.abs(half), like(node, 0.5)), near, far)
+    return functions.exp_minus_one(operand_of(node), node.out_dtype(), node.emit)
 
 
 @torch_op("exp2")
@@ -115,11 +112,7 @@ def exp_2(node: FxNode) -> Expr:
 
 @torch_op("log1p")
 def log_plus_one(node: FxNode) -> Expr:
-    """Returns log(1 + x), near 0 as 2 atanh(x / (2 + x)), because 1 + x loses digits there."""
-    x = node.emit(operand_of(node))
-    near = R.multiply(like(node, 2.0), R.atanh(R.divide(x, R.add(like(node, 2.0), x))))
-    far = R.log(R.add(like(node, 1.0), x))
-    return R.where(R.less(R.abs(x), like(node, 0.5)), near, far)
+    return functions.log_plus_one(operand_of(node), node.out_dtype(), node.emit)
 
 
 def _logarithm(base: float) -> Callable[[FxNode], Expr]:

@@ -1,0 +1,111 @@
+"""`from_jax`: imports a function of JAX."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from structir.errors import Diagnostic, DiagnosticError, MissingExtraError
+from structir.frontend.jax import ops
+from structir.frontend.jax.equation import dtype_of
+from structir.frontend.jax.importer import JaxImporter
+from structir.frontend.jax.sizes import JaxSizes
+from structir.ir import dims
+from structir.ir.collection import collection_paused
+from structir.ir.expr import Constant, Expr, Tuple, TupleGetItem, Var
+from structir.ir.module import IRModule
+from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+from structir.lazy import lazy_module
+
+jax = lazy_module("jax")
+export = lazy_module("jax.export")
+
+
+@collection_paused()
+def from_jax(function: Callable[..., Any], *specs: Any, name: str = "main") -> IRModule:
+    """Imports a function of JAX as a module with one function.
+
+    `specs` describe the arguments: a tensor StructInfo whose symbolic dims stay symbolic
+    (`R.Tensor(("n", 8), "float32")`), a `jax.ShapeDtypeStruct`, whose shape may come from
+    `jax.export.symbolic_shape`, an array, or a dict, list or tuple of these. A dict becomes a tuple
+    with named fields. Results have the structure of the function's results.
+
+    Sizes are at least 1, as JAX assumes. Raises DiagnosticError for a primitive without a mapping
+    and for a spec of another kind, and MissingExtraError without JAX.
+    """
+    ops.load()
+    try:
+        scope = export.SymbolicScope()
+    except ModuleNotFoundError as error:
+        message = "importing a function of JAX requires jax: pip install structir[jax]"
+        raise MissingExtraError(message) from error
+    arguments = jax.tree_util.tree_map(lambda leaf: _abstract(leaf, scope), specs, is_leaf=_is_spec)
+    closed, result = jax.make_jaxpr(function, return_shape=True)(*arguments)
+    importer = JaxImporter(JaxSizes())
+    params = [
+        Var(f"x{k}" if k else "x", _info(spec, importer.sizes)) for k, spec in enumerate(arguments)
+    ]
+    builder = importer.builder
+    with builder.function(name, params):
+        operands = [leaf for p in params for leaf in _leaves(p, importer)]
+        results = iter(importer.inlined(closed.jaxpr, closed.consts, operands))
+        builder.emit_func_output(_nested(result, results, importer))
+    return builder.get()
+
+
+def _is_spec(value: Any) -> bool:
+    return isinstance(value, StructInfo)
+
+
+def _abstract(spec: Any, scope: Any) -> Any:
+    """Returns a leaf of the specs as a ShapeDtypeStruct."""
+    if isinstance(spec, TensorStructInfo) and isinstance(spec.dims, tuple) and spec.dtype:
+        texts = [_jax_text(size) for size in spec.dims]
+        shape = export.symbolic_shape(", ".join(texts) + "," * bool(texts), scope=scope)
+        return jax.ShapeDtypeStruct(shape, spec.dtype)
+    if hasattr(spec, "shape") and hasattr(spec, "dtype"):
+        return jax.ShapeDtypeStruct(spec.shape, spec.dtype)
+    if isinstance(spec, bool | int | float):
+        return jax.ShapeDtypeStruct((), jax.numpy.asarray(spec).dtype)
+    message = f"from_jax: expected the StructInfo of a tensor, or an array, found {spec!r}"
+    hint = 'describe the argument: `R.Tensor(("n", 8), "float32")`'
+    raise DiagnosticError(Diagnostic(message, hint=hint, code="E0808"))
+
+
+def _jax_text(size: Any) -> str:
+    """Returns a size in JAX's notation of symbolic dims."""
+    symbol = dims.as_sym(size)
+    return str(size) if isinstance(size, int) else symbol.name if symbol else dims.text(size)
+
+
+def _info(spec: Any, sizes: JaxSizes) -> StructInfo:
+    """Returns the StructInfo of an argument or a result."""
+    if isinstance(spec, dict):
+        names = sorted(spec)  # the order of JAX's leaves
+        return TupleStructInfo(tuple([_info(spec[n], sizes) for n in names]), tuple(names))
+    if isinstance(spec, list | tuple):
+        return TupleStructInfo(tuple([_info(item, sizes) for item in spec]))
+    if spec is None:
+        return TupleStructInfo(())
+    return TensorStructInfo(tuple([sizes.dim(size) for size in spec.shape]), dtype_of(spec))
+
+
+def _leaves(value: Expr, importer: JaxImporter) -> list[Expr]:
+    info = value.struct_info
+    if not isinstance(info, TupleStructInfo):
+        return [value]
+    fields = [importer.builder.emit(TupleGetItem(value, k)) for k in range(len(info.fields))]
+    return [leaf for field in fields for leaf in _leaves(field, importer)]
+
+
+def _nested(spec: Any, values: Any, importer: JaxImporter) -> Expr:
+    """Returns the results in the structure of the function's results."""
+    if isinstance(spec, dict):
+        names = sorted(spec)
+        return Tuple(tuple([_nested(spec[n], values, importer) for n in names]), tuple(names))
+    if isinstance(spec, list | tuple):
+        return Tuple(tuple([_nested(item, values, importer) for item in spec]))
+    if spec is None:
+        return Tuple(())
+    value: Expr = next(values)
+    return importer.builder.emit(value) if isinstance(value, Constant) else value

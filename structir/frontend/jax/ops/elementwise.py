@@ -1,0 +1,259 @@
+"""Mappings of elementwise primitives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import structir.frontend.special_functions as functions
+from structir.frontend.jax.equation import Equation, number
+from structir.frontend.jax.registry import direct, jax_primitive
+from structir.ir.dtype import is_float, numpy_dtype
+from structir.ir.expr import Expr
+from structir.lazy import lazy_module
+from structir.script import R
+
+np = lazy_module("numpy")
+
+direct(
+    {
+        "abs": R.abs,
+        "acos": R.acos,
+        "acosh": R.acosh,
+        "add": R.add,
+        "add_any": R.add,
+        "asin": R.asin,
+        "asinh": R.asinh,
+        "atan": R.atan,
+        "atan2": R.atan2,
+        "atanh": R.atanh,
+        "ceil": R.ceil,
+        "cos": R.cos,
+        "cosh": R.cosh,
+        "eq": R.equal,
+        "erf": R.erf,
+        "exp": R.exp,
+        "floor": R.floor,
+        "ge": R.greater_equal,
+        "gt": R.greater,
+        "is_finite": R.isfinite,
+        "le": R.less_equal,
+        "log": R.log,
+        "logistic": R.sigmoid,
+        "lt": R.less,
+        "mul": R.multiply,
+        "ne": R.not_equal,
+        "neg": R.negative,
+        "pow": R.power,
+        "rsqrt": R.rsqrt,
+        "shift_left": R.left_shift,
+        "shift_right_arithmetic": R.right_shift,
+        "sign": R.sign,
+        "sin": R.sin,
+        "sinh": R.sinh,
+        "sqrt": R.sqrt,
+        "square": R.square,
+        "sub": R.subtract,
+        "tan": R.tan,
+        "tanh": R.tanh,
+    }
+)
+IDENTITIES = ("copy", "copy_p", "stop_gradient", "optimization_barrier", "name", "device_put")
+LOGICAL = {"and": R.logical_and, "or": R.logical_or, "xor": R.logical_xor}
+BITWISE = {"and": R.bitwise_and, "or": R.bitwise_or, "xor": R.bitwise_xor}
+
+
+@jax_primitive(*IDENTITIES, "reduce_precision")
+def identity(equation: Equation) -> Any:
+    """Builds primitives that return their operands; `reduce_precision` only for its own dtype."""
+    if equation.name == "reduce_precision":
+        info = np.finfo(numpy_dtype(equation.dtype()))
+        own = (int(info.nexp), int(info.nmant))
+        wanted = (equation.params["exponent_bits"], equation.params["mantissa_bits"])
+        if own != wanted:
+            equation.fail(f"expected {own[0]} exponent and {own[1]} mantissa bits, found {wanted}")
+    return list(equation.args)
+
+
+@jax_primitive("max", "min")
+def extremum(equation: Equation) -> Expr:
+    """Builds max or min; NaN in one operand is the result."""
+    op = R.maximum if equation.name == "max" else R.minimum
+    result: Expr = op(*equation.args)
+    return result
+
+
+@jax_primitive("and", "or", "xor")
+def bitwise(equation: Equation) -> Expr:
+    table = LOGICAL if equation.dtype() == "bool" else BITWISE
+    result: Expr = table[equation.name](*equation.args)
+    return result
+
+
+@jax_primitive("not")
+def inverted(equation: Equation) -> Expr:
+    op = R.logical_not if equation.dtype() == "bool" else R.bitwise_not
+    result: Expr = op(*equation.args)
+    return result
+
+
+@jax_primitive("shift_right_logical")
+def shift_right(equation: Equation) -> Expr:
+    """Builds a shift that fills with zeros: that of unsigned integers."""
+    dtype = equation.dtype()
+    unsigned = dtype if dtype.startswith("u") else f"u{dtype}"
+    x, count = (R.astype(arg, unsigned) for arg in equation.args)
+    result: Expr = R.astype(R.right_shift(x, count), dtype)
+    return result
+
+
+@jax_primitive("div")
+def quotient(equation: Equation) -> Expr:
+    """Builds a quotient; that of integers is rounded towards zero."""
+    x, y = equation.args
+    if is_float(equation.dtype()):
+        return R.divide(x, y)
+    return _truncated_quotient(equation)
+
+
+def _truncated_quotient(equation: Equation) -> Expr:
+    x, y = (equation.emit(arg) for arg in equation.args)
+    if equation.dtype().startswith("u"):
+        return R.floor_divide(x, y)
+    floored = equation.emit(R.floor_divide(x, y))
+    remainder = R.subtract(x, R.multiply(floored, y))
+    signs_differ = R.less(R.bitwise_xor(x, y), number(0, equation.dtype()))
+    inexact = R.not_equal(remainder, number(0, equation.dtype()))
+    one = R.astype(R.logical_and(signs_differ, inexact), equation.dtype())
+    return R.add(floored, one)
+
+
+@jax_primitive("rem")
+def remainder(equation: Equation) -> Expr:
+    """Builds the remainder with the sign of the dividend."""
+    x, y = (equation.emit(arg) for arg in equation.args)
+    if is_float(equation.dtype()):
+        return R.mod(x, y) if False else R.subtract(x, R.multiply(R.trunc(R.divide(x, y)), y))
+    return R.subtract(x, R.multiply(_truncated_quotient(equation), y))
+
+
+@jax_primitive("integer_pow")
+def integer_power(equation: Equation) -> Expr:
+    exponent, dtype = equation.params["y"], equation.dtype()
+    result = _product_of_powers(equation, equation.args[0], abs(exponent))
+    return R.divide(number(1, dtype), result) if exponent < 0 else result
+
+
+def _product_of_powers(equation: Equation, x: Expr, exponent: int) -> Expr:
+    """Returns a power by repeated squares."""
+    if exponent == 0:
+        return R.ones_like(x)
+    factors, square = [], equation.emit(x)
+    while exponent:
+        if exponent & 1:
+            factors.append(square)
+        exponent >>= 1
+        square = equation.emit(R.multiply(square, square)) if exponent else square
+    result = factors[0]
+    for factor in factors[1:]:
+        result = R.multiply(result, factor)
+    return result
+
+
+@jax_primitive("exp2")
+def power_of_two(equation: Equation) -> Expr:
+    result: Expr = R.power(number(2.0, equation.dtype()), equation.args[0])
+    return result
+
+
+@jax_primitive("log1p")
+def log_plus_one(equation: Equation) -> Expr:
+    return functions.log_plus_one(equation.args[0], equation.dtype(), equation.emit)
+
+
+@jax_primitive("expm1")
+def exp_minus_one(equation: Equation) -> Expr:
+    return functions.exp_minus_one(equation.args[0], equation.dtype(), equation.emit)
+
+
+@jax_primitive("cbrt")
+def cube_root(equation: Equation) -> Expr:
+    x = equation.emit(equation.args[0])
+    root = R.power(R.abs(x), number(1 / 3, equation.dtype()))
+    result: Expr = R.multiply(R.sign(x), root)
+    return result
+
+
+def _in_double(function: Callable[..., Expr]) -> Callable[[Equation], Expr]:
+    """Returns the mapping of a function that is computed in float64."""
+
+    def build(equation: Equation) -> Expr:
+        x = equation.emit(R.astype(equation.args[0], "float64"))
+        result: Expr = R.astype(function(x, equation.emit), equation.dtype())
+        return result
+
+    return build
+
+
+jax_primitive("erf_inv")(_in_double(functions.inverse_error_function))
+jax_primitive("lgamma")(_in_double(functions.log_gamma))
+jax_primitive("digamma")(_in_double(functions.digamma))
+
+
+@jax_primitive("erfc")
+def error_function_complement(equation: Equation) -> Expr:
+    x = R.astype(equation.args[0], "float64")
+    result: Expr = R.astype(R.subtract(number(1.0, "float64"), R.erf(x)), equation.dtype())
+    return result
+
+
+@jax_primitive("round")
+def rounded(equation: Equation) -> Expr:
+    """Builds round: ties to even, or away from zero."""
+    x = equation.args[0]
+    if int(equation.params["rounding_method"]) == 1:
+        return R.round(x)
+    half = number(0.5, equation.dtype())
+    return R.multiply(R.sign(x), R.floor(R.add(R.abs(x), half)))
+
+
+@jax_primitive("clamp")
+def clamped(equation: Equation) -> Expr:
+    low, x, high = equation.args
+    result: Expr = R.minimum(R.maximum(x, low), high)
+    return result
+
+
+@jax_primitive("select_n")
+def selected(equation: Equation) -> Expr:
+    """Builds a choice among cases by a bool or an integer."""
+    which, *cases = equation.args
+    if equation.dtype() == "bool":
+        return R.where(which, cases[1], cases[0])
+    result = cases[-1]
+    for k in range(len(cases) - 2, -1, -1):
+        is_case = R.less_equal(which, number(k, equation.dtype()))
+        result = equation.emit(R.where(is_case, cases[k], result))
+    return result
+
+
+@jax_primitive("convert_element_type")
+def converted(equation: Equation) -> Expr:
+    """Builds a conversion; floats are truncated to integers, and not zero is True."""
+    x, dtype = equation.args[0], equation.out_dtype()
+    if dtype == equation.dtype():
+        return x
+    if dtype == "bool":
+        return R.not_equal(x, number(0, equation.dtype()))
+    return R.astype(x, dtype)
+
+
+@jax_primitive("population_count")
+def population_count(equation: Equation) -> Expr:
+    dtype = equation.dtype()
+    x = equation.emit(equation.args[0])
+    result: Expr = R.zeros_like(x)
+    for bit in range(8 * numpy_dtype(dtype).itemsize):
+        shifted = R.right_shift(x, number(bit, dtype))
+        result = R.add(result, R.bitwise_and(shifted, number(1, dtype)))
+    return result

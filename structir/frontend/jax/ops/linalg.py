@@ -1,0 +1,69 @@
+"""Mappings of factorizations and triangular systems."""
+
+from __future__ import annotations
+
+from structir.frontend.jax.equation import Equation, dims_of
+from structir.frontend.jax.registry import jax_primitive
+from structir.ir.expr import Expr
+from structir.script import R
+
+
+def _transposed(x: Expr) -> Expr:
+    rank = len(dims_of(x))
+    result: Expr = R.permute_dims(x, [*range(rank - 2), rank - 1, rank - 2])
+    return result
+
+
+@jax_primitive("cholesky")
+def cholesky(equation: Equation) -> Expr:
+    result: Expr = R.linalg.cholesky(equation.args[0])
+    return result
+
+
+@jax_primitive("triangular_solve")
+def triangular_solve(equation: Equation) -> Expr:
+    """Builds the solution of a triangular system, of which the other triangle is not read."""
+    params = equation.params
+    matrix, right = equation.args
+    offset = int(params["unit_diagonal"])
+    part = R.tril(matrix, -offset) if params["lower"] else R.triu(matrix, offset)
+    triangle = equation.emit(part)
+    if offset:
+        triangle = equation.emit(R.add(triangle, R.eye_like(triangle)))
+    if params["transpose_a"]:
+        triangle = equation.emit(_transposed(triangle))
+    if params["left_side"]:
+        result: Expr = R.linalg.solve(triangle, right)
+        return result
+    transposed = equation.emit(_transposed(triangle)), equation.emit(_transposed(right))
+    return _transposed(equation.emit(R.linalg.solve(*transposed)))
+
+
+@jax_primitive("lu")
+def lu(equation: Equation) -> list[Expr]:
+    parts = equation.emit(R.linalg.lu(equation.args[0]))
+    return [parts[k] for k in range(3)]
+
+
+@jax_primitive("qr")
+def qr(equation: Equation) -> list[Expr]:
+    """Builds QR factors with the signs of LAPACK."""
+    mode = "complete" if equation.params["full_matrices"] else "reduced"
+    pair = equation.emit(R.linalg.qr(equation.args[0], mode=mode))
+    return [pair[0], pair[1]]
+
+
+@jax_primitive("eigh")
+def eigh(equation: Equation) -> list[Expr]:
+    """Builds eigenvectors and eigenvalues; the signs of vectors may differ."""
+    pair = equation.emit(R.linalg.eigh(equation.args[0]))
+    return [pair[1], pair[0]]
+
+
+@jax_primitive("svd")
+def svd(equation: Equation) -> list[Expr]:
+    """Builds singular values, and the vectors of both sides if they are results."""
+    parts = equation.emit(R.linalg.svd(equation.args[0]))
+    if not equation.params["compute_uv"]:
+        return [parts[1]]
+    return [parts[1], parts[0], parts[2]]

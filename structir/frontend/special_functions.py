@@ -1,0 +1,121 @@
+"""Functions of one operand in float64 that are no ops, as expressions of ops."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from structir.ir.dtype import numpy_dtype
+from structir.ir.expr import Constant, Expr
+from structir.script import R
+
+Emit = Callable[[Expr], Expr]  # binds an expression to a variable
+WINITZKI = 0.147
+NEWTON_STEPS = 3
+SHIFT = 8  # the asymptotic series of the gamma function are accurate from here on
+LOG_GAMMA_SERIES = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360)
+DIGAMMA_SERIES = (-1 / 12, 1 / 120, -1 / 252, 1 / 240, -1 / 132, 691 / 32760)
+
+
+def _number(value: float, dtype: str) -> Expr:
+    return Constant(np.asarray(value).astype(numpy_dtype(dtype)))
+
+
+def _double(value: float) -> Expr:
+    return _number(value, "float64")
+
+
+def exp_minus_one(x: Expr, dtype: str, emit: Emit) -> Expr:
+    """Returns exp(x) - 1 as 2 sinh(x / 2) exp(x / 2), which is accurate near 0."""
+    half = emit(R.multiply(x, _number(0.5, dtype)))
+    near = R.multiply(R.multiply(_number(2.0, dtype), R.exp(half)), R.sinh(half))
+    far = R.subtract(R.exp(x), _number(1.0, dtype))
+    result: Expr = R.where(R.less(R.abs(half), _number(0.5, dtype)), near, far)
+    return result
+
+
+def log_plus_one(x: Expr, dtype: str, emit: Emit) -> Expr:
+    """Returns log(1 + x), near 0 as 2 atanh(x / (2 + x)), because 1 + x loses digits there."""
+    x = emit(x)
+    two = _number(2.0, dtype)
+    near = R.multiply(two, R.atanh(R.divide(x, R.add(two, x))))
+    far = R.log(R.add(_number(1.0, dtype), x))
+    result: Expr = R.where(R.less(R.abs(x), _number(0.5, dtype)), near, far)
+    return result
+
+
+def inverse_error_function(x: Expr, emit: Emit) -> Expr:
+    """Returns the inverse of erf: Winitzki's approximation, then Newton steps."""
+    below_one = R.minimum(R.abs(x), _double(1 - 2.0**-53))
+    inner = emit(R.multiply(below_one, R.sign(x)))
+    logarithm = emit(R.log(R.subtract(_double(1.0), R.multiply(inner, inner))))
+    half = _double(2 / (math.pi * WINITZKI))
+    middle = emit(R.add(half, R.multiply(logarithm, _double(0.5))))
+    ratio = R.multiply(logarithm, _double(1 / WINITZKI))
+    root = R.sqrt(R.subtract(R.multiply(middle, middle), ratio))
+    y = emit(R.multiply(R.sign(inner), R.sqrt(R.subtract(root, middle))))
+    for _ in range(NEWTON_STEPS):
+        slope = R.multiply(R.exp(R.multiply(y, y)), _double(math.sqrt(math.pi) / 2))
+        y = emit(R.subtract(y, R.multiply(R.subtract(R.erf(y), inner), slope)))
+    is_one = R.equal(R.abs(x), _double(1.0))
+    finite = R.where(is_one, R.multiply(R.sign(x), _double(math.inf)), y)
+    is_outside = R.logical_not(R.less_equal(R.abs(x), _double(1.0)))
+    result: Expr = R.where(is_outside, _double(math.nan), finite)
+    return result
+
+
+def _series(emit: Emit, x: Expr, coefficients: tuple[float, ...]) -> Expr:
+    """Returns a polynomial in 1 / x**2."""
+    inverse = emit(R.divide(_double(1.0), R.multiply(x, x)))
+    result: Expr = _double(coefficients[-1])
+    for coefficient in coefficients[-2::-1]:
+        result = R.add(R.multiply(result, inverse), _double(coefficient))
+    return emit(result)
+
+
+def _reflected(emit: Emit, x: Expr) -> tuple[Expr, Expr]:
+    """Returns whether x < 0.5, and 1 - x there, x elsewhere."""
+    is_reflected = emit(R.less(x, _double(0.5)))
+    return is_reflected, emit(R.where(is_reflected, R.subtract(_double(1.0), x), x))
+
+
+def log_gamma(x: Expr, emit: Emit) -> Expr:
+    """Returns log |gamma(x)|: Stirling's series of z + 8, the recurrence, and the reflection."""
+    is_reflected, z = _reflected(emit, x)
+    is_small = emit(R.less(z, _double(SHIFT)))
+    factors = emit(R.where(is_small, z, _double(1.0)))
+    product = factors
+    for k in range(1, SHIFT):
+        product = R.multiply(product, R.add(factors, _double(k)))
+    product = R.where(is_small, product, _double(1.0))
+    y = emit(R.where(is_small, R.add(z, _double(SHIFT)), z))
+    series = R.divide(_series(emit, y, LOG_GAMMA_SERIES), y)
+    main = R.subtract(R.multiply(R.subtract(y, _double(0.5)), R.log(y)), y)
+    stirling = R.add(R.add(main, _double(0.5 * math.log(2 * math.pi))), series)
+    value = emit(R.subtract(stirling, R.log(product)))
+    turns = R.subtract(x, R.round(x))
+    sine = R.abs(R.sin(R.multiply(turns, _double(math.pi))))
+    other = R.subtract(R.subtract(_double(math.log(math.pi)), R.log(sine)), value)
+    finite = R.where(is_reflected, other, value)
+    result: Expr = R.where(R.isinf(x), _double(math.inf), finite)
+    return result
+
+
+def digamma(x: Expr, emit: Emit) -> Expr:
+    """Returns the derivative of log gamma: the series of z + 8, the recurrence, the reflection."""
+    is_reflected, z = _reflected(emit, x)
+    y = emit(R.add(z, _double(SHIFT)))
+    inverse = emit(R.divide(_double(1.0), y))
+    series = R.multiply(R.multiply(inverse, inverse), _series(emit, y, DIGAMMA_SERIES))
+    value = R.add(R.subtract(R.log(y), R.multiply(inverse, _double(0.5))), series)
+    for k in range(SHIFT):
+        value = R.subtract(value, R.divide(_double(1.0), R.add(z, _double(k))))
+    value = emit(value)
+    turns = R.subtract(x, R.round(x))
+    tangent = R.tan(R.multiply(turns, _double(math.pi)))
+    other = R.subtract(value, R.divide(_double(math.pi), tangent))
+    is_pole = R.logical_and(R.less(x, _double(0.0)), R.equal(x, R.floor(x)))
+    result: Expr = R.where(is_pole, _double(math.nan), R.where(is_reflected, other, value))
+    return result
