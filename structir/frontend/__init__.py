@@ -1,4 +1,4 @@
-"""Importers of ONNX models and exported torch programs as StructIR modules."""
+"""Importers of ONNX models, exported torch programs and functions of JAX as modules."""
 
 from structir.lazy import lazy_names
 
@@ -8,6 +8,8 @@ __getattr__, __dir__ = lazy_names(
         "from_onnx": "structir.frontend.onnx.model",
         "from_exported_program": "structir.frontend.torch.model",
         "from_pt2": "structir.frontend.torch.model",
+        "from_jax": "structir.frontend.jax.model",
+        "jax": "structir.frontend.jax:",
         "onnx": "structir.frontend.onnx:",
         "torch": "structir.frontend.torch:",
     },

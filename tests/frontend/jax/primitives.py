@@ -1,0 +1,221 @@
+"""Functions that use each primitive of JAX, with the StructInfo of their arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from tests.frontend.jax.functions import f32, i32
+
+X, SQUARE, INDEX, INTEGERS = f32("n", 8), f32(8, 8), i32(3), i32("n", 4)
+Case = tuple[Callable[..., Any], tuple[Any, ...]]
+
+
+def _cases(spec: Any, *functions: Callable[..., Any]) -> list[Case]:
+    specs = spec if isinstance(spec, tuple) else (spec,)
+    return [(function, specs) for function in functions]
+
+
+UNARY = [
+    *(jnp.tanh, jnp.sin, jnp.cos, jnp.tan, jnp.exp, jnp.expm1, jnp.exp2, jnp.arctan, jnp.sinh),
+    *(jnp.cosh, jnp.arcsinh, jnp.sign, jnp.round, jnp.floor, jnp.ceil, jnp.abs, jnp.square),
+    *(jnp.cbrt, jnp.isnan, jnp.isfinite, jnp.negative, jax.nn.gelu, jax.nn.silu, jax.nn.relu),
+    *(jax.nn.sigmoid, jax.nn.softplus, lax.erf, lax.erfc, lax.lgamma, lax.digamma),
+]
+PRIMITIVES: dict[str, list[Case]] = {
+    "unary": _cases(X, *UNARY),
+    "domains": _cases(
+        X,
+        lambda x: jnp.log(jnp.abs(x)),
+        lambda x: jnp.log1p(jnp.abs(x)),
+        lambda x: jnp.sqrt(jnp.abs(x)),
+        lambda x: lax.rsqrt(jnp.abs(x) + 1),
+        lambda x: jnp.arcsin(jnp.tanh(x)),
+        lambda x: jnp.arccos(jnp.tanh(x)),
+        lambda x: jnp.arctanh(jnp.tanh(x)),
+        lambda x: jnp.arccosh(jnp.abs(x) + 1),
+        lambda x: lax.erf_inv(jnp.tanh(x)),
+    ),
+    "powers": _cases(X, *[lambda x, k=k: x**k for k in (0, 2, 3, 5, -1, -2)]),
+    "binary": _cases(
+        X,
+        lambda x: x / (1 + x * x),
+        lambda x: jnp.arctan2(x, x - 1),
+        lambda x: jnp.maximum(x, 0.5) - jnp.minimum(x, -0.5),
+        lambda x: x % 2.0,
+        lambda x: lax.rem(x, 2.0),
+        lambda x: jnp.floor_divide(x, 2.0),
+        lambda x: jnp.abs(x) ** 1.5,
+        lambda x: jnp.where(x > 0, x, 0),
+        lambda x: jnp.clip(x, -1, 1),
+        lambda x: jnp.logaddexp(x, 1.0),
+        lambda x: lax.round(x, lax.RoundingMethod.AWAY_FROM_ZERO),
+        lambda x: lax.reduce_precision(x, 8, 23),
+        lambda x: (x > 0) & (x < 1) | ~(x < 2) ^ (x >= 0),
+        lambda x: x * jnp.array([np.nan, np.inf] * 4),
+    ),
+    "integers": _cases(
+        INTEGERS,
+        *[lambda x, k=k: (x - 3) // k for k in (2, -3)],
+        *[lambda x, k=k: (x - 3) % k for k in (2, -3)],
+        lambda x: lax.div(x - 3, 2),
+        lambda x: lax.rem(x - 3, 2),
+        lambda x: (x << 2) + (x >> 1) - ~x,
+        lambda x: (x & 3) | (x ^ 5),
+        lambda x: lax.shift_right_logical(x - 3, 2),
+        jnp.bitwise_count,
+        lambda x: x.astype(jnp.uint32) // 3,
+        lambda x: lax.select_n(x % 3, x, x * 2, x * 3),
+    ),
+    "conversions": _cases(
+        X,
+        lambda x: x.astype(jnp.bfloat16) * 2,
+        lambda x: x.astype(jnp.float16),
+        lambda x: (10 * x).astype(jnp.int32),
+        lambda x: x.astype(bool),
+        lambda x: lax.bitcast_convert_type(x, jnp.int32),
+        lambda x: x.mean(dtype=jnp.float32) * x.shape[0],
+    ),
+    "shapes": _cases(
+        X,
+        lambda x: x.T,
+        lambda x: x[::-1],
+        lambda x: x[1:],
+        lambda x: x[-1],
+        lambda x: x[:, 1:7:2],
+        lambda x: jnp.concatenate([x, x * 2], 1),
+        lambda x: jnp.pad(x, ((1, 0), (0, 2))),
+        lambda x: lax.pad(x, 0.5, ((1, -1, 1), (0, 0, 2))),
+        lambda x: x.reshape(-1),
+        lambda x: x[:, None] + x[None],
+        lambda x: jnp.stack([x, x]),
+        lambda x: jnp.split(x, 2, axis=1),
+        lambda x: jnp.roll(x, 1, 0),
+        lambda x: jnp.tile(x, (2, 1)),
+        lambda x: jnp.repeat(x, 2, axis=1),
+        lambda x: jnp.arange(x.shape[0]),
+        lambda x: jnp.tril(x @ x.T),
+        lambda x: jnp.moveaxis(jnp.broadcast_to(x, (3, *x.shape)), 0, 1),
+        lambda x: jnp.squeeze(jnp.expand_dims(x, (0, 2)), (0, 2)),
+    ),
+    "reductions": _cases(
+        X,
+        jnp.sum,
+        jnp.prod,
+        *[lambda x, op=op: op(x, 0) for op in (jnp.mean, jnp.max, jnp.min, jnp.std, jnp.var)],
+        lambda x: jnp.argmax(x, 1),
+        lambda x: jnp.argmin(x, 0),
+        lambda x: jnp.any(x > 0),
+        lambda x: jnp.all(x > 0, 1),
+        lambda x: jax.nn.logsumexp(x, -1),
+        jax.nn.softmax,
+        jax.nn.log_softmax,
+        *[lambda x, op=op: op(x, 0) for op in (jnp.cumsum, jnp.cumprod, lax.cummax, lax.cummin)],
+        lambda x: lax.cumlogsumexp(x, 0),
+        lambda x: lax.cumsum(x, 1, reverse=True),
+        lambda x: jnp.median(x, 1),
+    ),
+    "sorts": _cases(
+        X,
+        lambda x: jnp.sort(x, 0),
+        lambda x: jnp.argsort(x, 1),
+        lambda x: lax.top_k(x, 3),
+        lambda x: lax.sort((jnp.round(x), jnp.sin(x), x), num_keys=2),
+        lambda x: lax.sort((jnp.round(x), x), num_keys=1),
+    ),
+    "products": _cases(
+        (X, f32(8, 4)),
+        lambda x, y: x @ y,
+        lambda x, y: jnp.einsum("ij,kj->ik", x, x),
+        lambda x, y: jnp.einsum("bi,bi->b", x, x),
+        lambda x, y: jnp.einsum("bi,bj->bij", x, x),
+        lambda x, y: jnp.dot(x[0], y),
+        lambda x, y: jnp.outer(x[0], y[:, 0]),
+        lambda x, y: jnp.tensordot(x.reshape(-1, 2, 4), y.reshape(2, 4, 4), 2),
+        lambda x, y: x.astype(jnp.bfloat16) @ y.astype(jnp.bfloat16),
+        lambda x, y: jax.vmap(lambda r: r @ y)(x),
+    ),
+    "indices": _cases(
+        (SQUARE, INDEX),
+        lambda x, i: x[i],
+        lambda x, i: x[:, i],
+        lambda x, i: x[i, i],
+        lambda x, i: x[i][:, None, i],
+        lambda x, i: x[jnp.array([-1, 0])],
+        lambda x, i: jnp.take(x, i * 4, axis=1),
+        lambda x, i: jnp.take(x, i * 4, axis=0, mode="clip"),
+        lambda x, i: jnp.take_along_axis(x, x.astype(jnp.int32) % 8, axis=1),
+        lambda x, i: lax.dynamic_slice(x, (i[0], i[1]), (2, 3)),
+        lambda x, i: lax.dynamic_slice_in_dim(x, i[0] + 5, 4, axis=1),
+        lambda x, i: lax.dynamic_update_slice(x, jnp.zeros((2, 3)), (i[0], i[1])),
+        lambda x, i: jax.vmap(lambda r: r[jnp.argmax(r)])(x),
+        lambda x, i: jax.vmap(lambda r, k: lax.dynamic_slice(r, (k,), (3,)))(x[:3], i),
+        lambda x, i: jax.nn.one_hot(i, 6),
+        lambda x, i: jnp.take(x, i - 9, axis=0, mode="fill", fill_value=7),
+    ),
+    "updates": _cases(
+        (SQUARE, INDEX),
+        lambda x, i: x.at[0].set(1.0),
+        lambda x, i: x.at[2:4].set(0.0),
+        lambda x, i: x.at[jnp.array([100])].set(5.0),
+        lambda x, i: x.at[i].add(2.0),
+        lambda x, i: x.at[:, i].max(0.0),
+        lambda x, i: x.at[i, i].min(-1.0),
+        lambda x, i: x.at[i].multiply(2.0),
+        lambda x, i: x.at[i * 4].set(3.0),
+        lambda x, i: x.at[i * 4].add(3.0, mode="clip"),
+        lambda x, i: jax.vmap(lambda r, k: r.at[k].set(9.0))(x[:3], i),
+    ),
+    "windows": _cases(
+        f32("n", 9, 8, 3),
+        lambda x: lax.reduce_window(x, -jnp.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID"),
+        lambda x: lax.reduce_window(x, jnp.inf, lax.min, (1, 3, 1, 1), (1, 1, 2, 1), "SAME"),
+        lambda x: lax.reduce_window(x, 0.0, lax.add, (1, 3, 3, 1), (1, 2, 2, 1), "SAME"),
+        lambda x: lax.reduce_window(
+            x, 0.0, lax.add, (1, 2, 2, 1), (1, 1, 1, 1), "VALID", window_dilation=(1, 3, 2, 1)
+        ),
+    ),
+    "convolutions": _cases(
+        (f32("n", 9, 8, 4), f32(3, 2, 2, 6)),
+        *[
+            lambda x, w, options=options: lax.conv_general_dilated(
+                x,
+                w,
+                feature_group_count=2,
+                dimension_numbers=("NHWC", "HWIO", "NHWC"),
+                **options,
+            )
+            for options in (
+                {"window_strides": (1, 1), "padding": "SAME"},
+                {"window_strides": (2, 1), "padding": ((1, 0), (0, 2)), "rhs_dilation": (2, 1)},
+                {"window_strides": (1, 1), "padding": ((2, 2), (1, 1)), "lhs_dilation": (2, 2)},
+                {"window_strides": (1, 1), "padding": ((-1, 0), (1, 1))},
+            )
+        ],
+    ),
+    "loops": _cases(
+        X,
+        lambda x: lax.scan(lambda c, a: (c + a, c * a), jnp.zeros(8), x),
+        lambda x: lax.scan(lambda c, a: (c + a, (c, a)), jnp.zeros(8), x, reverse=True),
+        lambda x: lax.scan(lambda c, _: (c * 2, None), x, None, length=3),
+        lambda x: lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] * 2), (0, x)),
+        lambda x: lax.fori_loop(0, 4, lambda i, c: c + i, x),
+        lambda x: lax.map(lambda r: r * 2, x),
+    ),
+    "branches": _cases(
+        X,
+        lambda x: lax.cond(x.sum() > 0, lambda a: a + 1, lambda a: a - 1, x),
+        *[
+            lambda x, k=k: lax.switch(
+                jnp.argmax(x[0]) % 3 + k, [lambda a: a, lambda a: a * 2, lambda a: a.sum(0) + a], x
+            )
+            for k in (-2, 0, 2)
+        ],
+        lambda x: lax.switch(5, [lambda a: a, lambda a: a * 2], x),
+    ),
+}
