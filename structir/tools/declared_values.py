@@ -102,7 +102,7 @@ class InfoSampler:
         in_scope = sorted(bound_dims([p.struct_info for p in params]), key=lambda dim: dim.name)
         self.sizes: list[Dim] = [*[as_dim(dim) for dim in in_scope if type(dim) is Sym], 1, 3]
         self.rows = [dim for dim in in_scope if type(dim) is RowVar]
-        self.dtypes = [*DTYPES, *[dim for dim in in_scope if type(dim) is DtypeVar]]
+        self.dtypes: list[Any] = [*DTYPES, *[dim for dim in in_scope if type(dim) is DtypeVar]]
         self.depth = 0
 
     def info(self) -> StructInfo:
