@@ -256,7 +256,7 @@ class TensorStructInfo(StructInfo):
     ndim: int | None = _rank_field(_tensor_rank)
     axes: Axes | None = None  # None if every axis is a plain size
     # None if the dtype is known, or unrelated to others
-    dtype_var: DtypeVar | None = attrs.field(default=None, converter=_dtype)
+    dtype_var: DtypeVar | None = None
 
     def __attrs_post_init__(self) -> None:
         if type(self.dims) is UnresolvedAxes:
@@ -267,7 +267,7 @@ class TensorStructInfo(StructInfo):
 
     def _resolve_dtype(self) -> None:
         """Assigns a known dtype to `dtype`, and a variable to `dtype_var`."""
-        dtypes: tuple[Any, Any] = self.dtype, self.dtype_var
+        dtypes = (self.dtype, _dtype(self.dtype_var))
         known = next((dtype for dtype in dtypes if type(dtype) is str), None)
         variable = next((dtype for dtype in dtypes if type(dtype) is DtypeVar), None)
         object.__setattr__(self, "dtype", known)
