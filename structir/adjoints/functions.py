@@ -10,6 +10,7 @@ import numpy as np
 from structir.adjoints.differentiable_leaves import (
     Path,
     differentiable_leaves,
+    extract_leaf,
     is_differentiable,
     nest_at_path,
 )
@@ -18,11 +19,11 @@ from structir.analysis.internal_functions import PRIVATE
 from structir.analysis.substitution import Substitution
 from structir.build import BlockBuilder
 from structir.errors import Diagnostic, DiagnosticError, StructInfoError, StructIRError
-from structir.ir.dtype import numpy_dtype
+from structir.ir.dtype import Element, numpy_dtype
 from structir.ir.expr import Constant, Expr, Function, GlobalVar, Tuple, Var
 from structir.ir.module import IRModule
 from structir.ir.struct_info import FuncStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
-from structir.opdef.adjoint_op import Emit
+from structir.opdef.adjoint_op import Emit, ones
 
 Key = tuple[str, tuple[int, ...], tuple[Path, ...]]
 
@@ -76,7 +77,9 @@ class Adjoints:
             scope = ReverseMode(builder, self, [params[k] for k in indices], recomputes=False)
             result = scope.run(function.body, copier)
             path = _target(result, target)
-            scope.cotangents.add(result, nest_at_path(path, _seed(result, path, function, target)))
+            dtype = _scalar_dtype(result, path, function, target)
+            seed = _seed(dtype, result, path, builder.emit)
+            scope.cotangents.add(result, nest_at_path(path, seed))
             scope.propagate()
             gradients = Tuple(tuple([_gradient(scope, params[k]) for k in indices]))
             infos = TupleStructInfo(tuple([params[k].struct_info for k in indices]))
@@ -195,8 +198,18 @@ def _target(result: Expr, target: int) -> Path:
     return (target,) if isinstance(result.struct_info, TupleStructInfo) else ()
 
 
-def _seed(result: Expr, path: Path, function: Function, target: int) -> Constant:
+def _seed(dtype: Element, result: Expr, path: Path, emit: Emit) -> Expr:
     """Returns the cotangent of the differentiated scalar: one, in its dtype."""
+    if isinstance(dtype, str):
+        return Constant(np.ones((), numpy_dtype(dtype)))
+    return emit(ones(extract_leaf(result, path, emit)))
+
+
+def _scalar_dtype(result: Expr, path: Path, function: Function, target: int) -> Element:
+    """Returns the dtype of the differentiated scalar, or its variable.
+
+    Raises StructInfoError if the result is not a floating-point scalar.
+    """
     info: StructInfo | None = result.struct_info
     for index in path:
         fields = info.fields if isinstance(info, TupleStructInfo) else ()
@@ -206,7 +219,7 @@ def _seed(result: Expr, path: Path, function: Function, target: int) -> Constant
                 code="E0652",
             )
         info = fields[index]
-    if () not in differentiable_leaves(info) or info != TensorStructInfo((), _dtype(info)):
+    if () not in differentiable_leaves(info) or info != TensorStructInfo((), _element(info)):
         where = f"field {target} of the result" if path else "the result"
         message = f"the gradient needs a scalar: expected a floating-point scalar as {where}"
         span = result.span or function.body.body.span
@@ -214,11 +227,11 @@ def _seed(result: Expr, path: Path, function: Function, target: int) -> Constant
         raise StructInfoError(
             Diagnostic(message, span, hint=hint, code="E0652", label=f"found {info}")
         )
-    return Constant(np.ones((), numpy_dtype(_dtype(info))))
+    return _element(info)
 
 
-def _dtype(info: StructInfo | None) -> str:
-    return getattr(info, "dtype", None) or "float32"
+def _element(info: StructInfo | None) -> Element:
+    return getattr(info, "element", None) or "float32"
 
 
 def _gradient(scope: ReverseMode, var: Var) -> Expr:

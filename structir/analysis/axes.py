@@ -16,6 +16,7 @@ from structir.ir.axes import (
     size_in,
 )
 from structir.ir.dims import Poly, equal
+from structir.ir.dtype import Element
 from structir.ir.expr import Var
 from structir.ir.struct_info import TensorStructInfo
 
@@ -33,7 +34,7 @@ def axes_of(info: TensorStructInfo) -> Axes | None:
     return None if info.ndim is None else (ANY,) * info.ndim
 
 
-def tensor(axes: Axes, dtype: str | None) -> TensorStructInfo:
+def tensor(axes: Axes, dtype: Element) -> TensorStructInfo:
     """Returns the tensor type of these axes; only its rank if no size is known."""
     if axes and all([axis == ANY for axis in axes]):
         return TensorStructInfo(None, dtype, len(axes))
@@ -92,9 +93,10 @@ def _check_axis(base: Any, derived: Any) -> int:
 
 def join_tensors(a: TensorStructInfo, b: TensorStructInfo) -> TensorStructInfo:
     """Returns the join of two tensors: only the rank remains if a size differs."""
-    dtype = a.dtype if a.dtype == b.dtype else None
+    dtype = a.element if a.element == b.element else None
     if a.dims is b.dims and a.axes is b.axes:
-        return TensorStructInfo(a.dims, dtype, a.ndim if a.ndim == b.ndim else None, a.axes)
+        rank = a.ndim if a.ndim == b.ndim else None
+        return TensorStructInfo(a.dims, dtype, rank, a.axes)
     first, second = axes_of(a), axes_of(b)
     if first is None or second is None or len(first) != len(second):
         return TensorStructInfo(dtype=dtype)
@@ -108,9 +110,9 @@ def join_tensors(a: TensorStructInfo, b: TensorStructInfo) -> TensorStructInfo:
 
 def meet_tensors(a: TensorStructInfo, b: TensorStructInfo) -> TensorStructInfo | None:
     """Returns the meet of two tensors; None if no StructInfo is provably below both."""
-    if a.dtype != b.dtype and a.dtype and b.dtype:
+    if a.element != b.element and a.element and b.element:
         return None
-    dtype = a.dtype or b.dtype
+    dtype = a.element or b.element
     shape = a.dims if isinstance(a.dims, Var) else b.dims
     if isinstance(shape, Var):
         other = b if shape is a.dims else a

@@ -11,6 +11,7 @@ from structir.errors import Diagnostic, StructInfoError
 from structir.ir.axes import Axes, RowVar
 from structir.ir.binding_dims import own_dims
 from structir.ir.dims import Dim, Poly, Sym, exact_quotient, linear, substitute, syms
+from structir.ir.dtype import DtypeVar
 from structir.ir.expr import Var
 from structir.ir.struct_info import (
     FuncStructInfo,
@@ -96,18 +97,26 @@ class Binder:
         self.own_dims = set(own_dims(function))
         self.sizes: dict[Sym, Dim] = {}
         self.rows: dict[Any, Axes] = {}
+        self.dtypes: dict[DtypeVar, Any] = {}  # to dtypes or dtype variables
         self.shapes: dict[Var, Any] = {}
+
+    @property
+    def bindings(self) -> dict[Any, Any]:
+        """The sizes, axes and dtypes of bound variables."""
+        return {**self.sizes, **self.rows, **self.dtypes}
 
     def bind(self, param: StructInfo, argument: StructInfo) -> None:
         """Binds the dims of one parameter to those of its argument."""
         walk_dims(param, argument, self.match, self.rows)
 
     def match(self, param: Any, argument: Any) -> None:
-        """Binds one size, row variable or shape variable."""
+        """Binds one size, row variable, dtype variable or shape variable."""
         if isinstance(param, Var):
             self.shapes.setdefault(param, argument)
         elif type(param) is RowVar:
             self.rows.setdefault(param, argument)
+        elif type(param) is DtypeVar:
+            self.dtypes.setdefault(param, argument)
         elif type(param) is Poly and type(argument) in (int, Poly):
             self.own_dims |= syms(param) - syms(argument)  # dims in both belong to the outer scope
             size = substitute(param, self.sizes)
@@ -126,5 +135,5 @@ class Binder:
 
     def resolve(self, info: StructInfo, shapes: Mapping[Var, Any]) -> StructInfo:
         """Returns a StructInfo with bindings substituted; unbound own dims become unknown."""
-        bindings, dims = {**self.sizes, **self.rows}, self.own_dims
+        bindings, dims = self.bindings, self.own_dims
         return erase(info, lambda s: bindings.get(s) if s in dims else s, shapes)

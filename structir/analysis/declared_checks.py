@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from structir.analysis.calls import Binder
 from structir.analysis.erasure import AllVars
 from structir.analysis.lattice import PASS, base_check
-from structir.analysis.variables import symbols_in
+from structir.analysis.variables import free_symbols_in
 from structir.ir.expr import Call, Expr, Function, GlobalVar, If, MatchCast, SeqExpr, Var
 from structir.ir.node import Node
 from structir.ir.struct_info import FuncStructInfo, StructInfo
@@ -95,8 +95,8 @@ def proven_params(function: FuncStructInfo, args: list[StructInfo | None]) -> It
     for param, info in pairs:
         if info is not None:
             binder.bind(param, info)
-    unbound = binder.own_dims - binder.sizes.keys() - binder.rows.keys()
+    unbound = binder.own_dims - binder.bindings.keys()
     for param, info in pairs:
         resolved = binder.resolve(param, AllVars())
-        decided = not unbound & set(symbols_in(param))
+        decided = not unbound & free_symbols_in(param)
         yield decided and info is not None and base_check(resolved, info) is PASS

@@ -24,6 +24,7 @@ from structir.ir.dims import (
     substitute,
     syms,
 )
+from structir.ir.dtype import DtypeVar, Element
 from structir.ir.expr import Var
 from structir.ir.struct_info import (
     OBJECT,
@@ -34,7 +35,7 @@ from structir.ir.struct_info import (
 )
 
 ERASED: Any = object()  # an erased field; a StructInfo that requires the field becomes Object
-Env = Mapping[Any, Any]  # symbolic variables to dims, row variables to axes
+Env = Mapping[Any, Any]  # symbolic variables to dims, row variables to axes, others to dtypes
 
 
 def erase_to_well_defined(
@@ -45,16 +46,19 @@ def erase_to_well_defined(
     """Returns a StructInfo in a scope that defines only `shape_vars` and `vars`.
 
     Each may be a mapping, which replaces, or a collection, whose members are kept. A shape that
-    mentions anything else is erased; rank and dtype remain.
+    mentions anything else is erased, as is a dtype variable; rank and known dtype remain.
     """
     pairs = shape_vars.items() if isinstance(shape_vars, Mapping) else ((s, s) for s in shape_vars)
-    env = {_variable(sym): _replacement(value) for sym, value in pairs}
+    env = {
+        _variable(sym): value if type(sym) is DtypeVar else _replacement(value)
+        for sym, value in pairs
+    }
     values = vars if isinstance(vars, Mapping) else {var: var for var in vars}
     return erase(info, env.get, values)
 
 
 def _variable(name: Any) -> Any:
-    return name if type(name) is RowVar else as_sym(as_dim(name))
+    return name if type(name) in (RowVar, DtypeVar) else as_sym(as_dim(name))
 
 
 def _replacement(value: Any) -> Any:
@@ -69,7 +73,7 @@ def erase(
     """Returns a StructInfo with symbolic variables replaced by a function.
 
     `dim_of` maps a symbolic variable to a dim, to itself or to None, and a row variable to itself,
-    to axes or to None; None erases.
+    to axes or to None; a dtype variable to itself, to a dtype or to None. None erases.
     """
     if not isinstance(info, FuncStructInfo):
         return _erase_fields(info, dim_of, vars)
@@ -122,7 +126,9 @@ def _erase_fields(
 
     if isinstance(info, TensorStructInfo) and info.axes is not None:
         axes = replace_axes(info.axes, lambda d: replaced(d) if type(d) is Poly else dim_of(d))
-        return info if axes == info.axes else _with_axes(info, axes)
+        dtype = info.dtype if info.dtype_var is None else dim_of(info.dtype_var)
+        same = axes == info.axes and dtype == info.element
+        return info if same else _with_axes(info, axes, dtype)
 
     def change(_name: str, kind: str, value: Any) -> Any:
         if value is None:
@@ -132,8 +138,8 @@ def _erase_fields(
         if kind == "dim":
             new = replaced(value) if type(value) is Poly else value
             return ERASED if new is None else new
-        if kind == "value":
-            new = vars.get(value)
+        if kind == "value" or kind == "dtype_var":
+            new = vars.get(value) if kind == "value" else dim_of(value)
             return ERASED if new is None else new
         if kind == "info":
             return erase(value, dim_of, vars)
@@ -145,11 +151,9 @@ def _erase_fields(
     return with_fields(info, change)
 
 
-def _with_axes(info: TensorStructInfo, axes: Axes | None) -> TensorStructInfo:
-    """Returns a tensor with other axes; only its rank if they are erased."""
-    return (
-        TensorStructInfo(None, info.dtype, info.ndim) if axes is None else tensor(axes, info.dtype)
-    )
+def _with_axes(info: TensorStructInfo, axes: Axes | None, dtype: Element) -> TensorStructInfo:
+    """Returns a tensor with other axes and dtype; only its rank if the axes are erased."""
+    return TensorStructInfo(None, dtype, info.ndim) if axes is None else tensor(axes, dtype)
 
 
 def _erase_dims(value: Any, replaced: Callable[[Poly], Any], vars: Mapping[Var, Any]) -> Any:
@@ -173,10 +177,10 @@ def _dims_of_value(shape: Any) -> Any:
 
 
 def get_static_type(info: StructInfo) -> StructInfo:
-    """Returns the StructInfo without sizes: ranks, dtypes and structure only."""
+    """Returns the StructInfo without variables: ranks, known dtypes and structure only."""
 
     def change(_name: str, kind: str, value: Any) -> Any:
-        if kind in ("dims", "dim", "axes", "value"):
+        if kind in ("dims", "dim", "axes", "value", "dtype_var"):
             return None if value is None else ERASED
         if kind == "info" and value is not None:
             return get_static_type(value)
@@ -192,10 +196,13 @@ def walk_dims(
 ) -> None:
     """Calls `match` on the sizes at the same positions of two StructInfos.
 
-    Shape variables are matched with shapes, and row variables with axes; `rows` are bound already.
+    Shape variables are matched with shapes, row variables with axes, and dtype variables with
+    dtypes; `rows` are bound already.
     """
     if type(a) is not type(b) or isinstance(a, FuncStructInfo):
         return
+    if isinstance(a, TensorStructInfo) and a.dtype_var is not None and b.element:  # type: ignore[attr-defined]
+        match(a.dtype_var, b.element)  # type: ignore[attr-defined]
     if isinstance(a, TensorStructInfo) and a.axes is not None:
         for axis, actual in align_axes(a.axes, axes_of(b), rows):  # type: ignore[arg-type]
             match(axis, actual)
@@ -217,7 +224,7 @@ def walk_dims(
 
 
 def map_dims(info: StructInfo, env: Env) -> StructInfo:
-    """Returns the StructInfo with symbolic variables replaced."""
+    """Returns the StructInfo with symbolic, row and dtype variables replaced."""
     return erase(info, lambda sym: env.get(sym, sym), AllVars())
 
 

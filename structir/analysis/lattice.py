@@ -31,16 +31,16 @@ from structir.analysis.erasure import (
     with_fields,
 )
 from structir.ir.axes import RowVar, size_in
-from structir.ir.binding_dims import bound_dims, own_dims, standing_alone
+from structir.ir.binding_dims import bound_dims, own_dims, renamed, standing_alone
 from structir.ir.dims import (
     Dim,
     Poly,
     as_dim,
     as_sym,
     equal,
-    sym,
     syms,
 )
+from structir.ir.dtype import DtypeVar, Element
 from structir.ir.expr import Var
 from structir.ir.node import replace
 from structir.ir.struct_info import (
@@ -57,7 +57,7 @@ class BaseCheckResult(enum.IntEnum):
 
     FAIL_L0 = 0  # no value of one is a value of the other
     FAIL_L1 = 1  # the derived info is less precise: a run-time check decides
-    FAIL_L2 = 2  # only the equality of symbolic sizes is unproved
+    FAIL_L2 = 2  # only the equality of symbolic sizes, or of dtypes, is unproved
     PASS = 3
 
 
@@ -78,7 +78,7 @@ def base_check(base: StructInfo, derived: StructInfo) -> BaseCheckResult:
         return PASS
     if isinstance(base, FuncStructInfo) and isinstance(derived, FuncStructInfo):
         return _check_function(base, derived)
-    if isinstance(base, TensorStructInfo) and _has_axes(base, derived):
+    if isinstance(base, TensorStructInfo) and _is_refined(base, derived):
         return _check_tensor(base, derived)
     result = PASS
     for name, kind in field_kinds(type(base)):
@@ -90,20 +90,30 @@ def base_check(base: StructInfo, derived: StructInfo) -> BaseCheckResult:
     return result
 
 
-def _has_axes(a: Any, b: Any) -> bool:
-    """Returns whether one of two tensors has axes other than sizes."""
-    return a.axes is not None or b.axes is not None
+def _is_refined(a: Any, b: Any) -> bool:
+    """Returns whether one of two tensors has axes other than sizes, or a dtype variable."""
+    has_axes = a.axes is not None or b.axes is not None
+    return has_axes or a.dtype_var is not None or b.dtype_var is not None
 
 
 def _check_tensor(base: TensorStructInfo, derived: Any) -> BaseCheckResult:
-    dtype = _check_static(base.dtype, derived.dtype)
+    dtype = _check_dtype(base.element, derived.element)
     expected = axes_of(base)
+    if base.dims is derived.dims and base.dims is not None:
+        return dtype
     if isinstance(base.dims, Var):
         return min(dtype, FAIL_L2 if derived.ndim in (None, base.ndim) else FAIL_L0)
     if expected is None:
         return dtype
     result = BaseCheckResult(check_axes(expected, axes_of(derived)))
     return min(dtype, max(result, FAIL_L2) if isinstance(derived.dims, Var) and result else result)
+
+
+def _check_dtype(base: Element, derived: Element) -> BaseCheckResult:
+    """Compares dtypes; a variable and another dtype or variable may be the same dtype."""
+    if base is not None and derived is not None and base != derived:
+        return FAIL_L2 if DtypeVar in (type(base), type(derived)) else FAIL_L0
+    return _check_static(base, derived)
 
 
 def _check_static(base: Any, derived: Any) -> BaseCheckResult:
@@ -160,6 +170,7 @@ _CHECKS: dict[str, Callable[[Any, Any], BaseCheckResult]] = {
     "static": _check_static,
     "names": lambda base, derived: PASS,  # names only denote positions
     "dtype": _check_static,
+    "dtype_var": _check_static,
     "dim": _check_dim,
     "dims": _check_dims,
     "axes": _check_static,
@@ -250,6 +261,7 @@ _JOINS: dict[str, Callable[[Any, Any], Any]] = {
     "static": _join_static,
     "names": _common_names,
     "dtype": _join_static,
+    "dtype_var": _join_static,
     "dim": _join_dim,
     "dims": _join_dims,
     "axes": _join_static,
@@ -281,11 +293,14 @@ def _former_names(a: FuncStructInfo, renamed: FuncStructInfo, b: FuncStructInfo)
     """Maps the new names of the own dims of `a` to its own, unless they are other dims of `b`."""
     outside = {*dim_uses([b])}
     pairs = zip(standing_alone(renamed.params or ()), standing_alone(a.params or ()), strict=True)
-    return {
-        new: (old,) if type(old) is RowVar else as_dim(old)
-        for new, old in pairs
-        if old not in outside
-    }
+    return {new: _as_replacement(old) for new, old in pairs if old not in outside}
+
+
+def _as_replacement(dim: Any) -> Any:
+    """Returns what replaces a dim by another one: axes, a dtype variable, or a size."""
+    if type(dim) is RowVar:
+        return (dim,)
+    return dim if type(dim) is DtypeVar else as_dim(dim)
 
 
 def _ret_outside(function: FuncStructInfo) -> StructInfo:
@@ -298,7 +313,10 @@ def _with_unknown(info: StructInfo, dims: Collection[Any]) -> StructInfo:
     """Returns the StructInfo with the sizes that mention some dims unknown; others remain."""
     if isinstance(info, TensorStructInfo) and not isinstance(info.dims, Var):
         axes = replace_axes(axes_of(info) or (), lambda size: _outside(size, dims))
-        return tensor(axes, info.dtype) if axes else info
+        dtype = None if info.dtype_var in dims else info.element
+        if axes:
+            return tensor(axes, dtype)
+        return info if dtype == info.element else replace(info, dtype_var=None)
     return erase(info, lambda dim: None if dim in dims else dim, AllVars())
 
 
@@ -406,7 +424,7 @@ def _with_dims_at(function: FuncStructInfo, shared: dict[Any, Any]) -> FuncStruc
     env: dict[Any, Any] = {}
     for dim, position in positions.items():
         if position not in shared:
-            shared[position] = (RowVar(dim.name),) if type(dim) is RowVar else sym(dim.name)
+            shared[position] = renamed(dim)
         env[dim] = shared[position]
     if not env:
         return function
@@ -420,6 +438,8 @@ def _add_positions(info: StructInfo, path: tuple[Any, ...], positions: dict[Any,
         return
     if isinstance(info, TensorStructInfo):
         fields = [("dims", "dims", tuple(map(size_in, axes_of(info) or ())))]
+        if info.dtype_var is not None:
+            positions.setdefault(info.dtype_var, (*path, "dtype"))
     else:
         fields = [(name, kind, getattr(info, name)) for name, kind in field_kinds(type(info))]
     for name, kind, value in fields:

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from structir.analysis.erasure import erase
-from structir.ir.axes import RowVar
-from structir.ir.binding_dims import standing_alone
-from structir.ir.dims import Poly, as_dim, substitute, sym
+from structir.ir.binding_dims import renamed, standing_alone
+from structir.ir.dims import Poly, substitute
 from structir.ir.expr import (
     Binding,
     Constant,
@@ -36,7 +35,8 @@ class Substitution:
     def __init__(
         self,
         variables: Mapping[Var, Expr] | None = None,
-        dims: Mapping[Any, Any] | None = None,  # row variables map to axes
+        dims: Mapping[Any, Any]
+        | None = None,  # row variables map to axes, dtype variables to dtypes
         fresh: bool = False,
     ) -> None:
         self.variables: dict[Var, Any] = dict(variables or {})
@@ -121,8 +121,7 @@ class Substitution:
         """Renames the dims that these StructInfos bind, with `fresh`."""
         if self.fresh:
             for dim in standing_alone(infos):
-                is_row = type(dim) is RowVar
-                self.dims.setdefault(dim, RowVar(dim.name) if is_row else as_dim(sym(dim.name)))
+                self.dims.setdefault(dim, renamed(dim))
             self.infos.clear()
 
     def function(self, function: Function) -> Function:

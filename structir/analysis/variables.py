@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from structir.ir.axes import Labelled, RowVar
 from structir.ir.binding_dims import own_dims, standing_alone
 from structir.ir.dims import Poly, Sym, as_dim, syms
+from structir.ir.dtype import DtypeVar
 from structir.ir.expr import Function, MatchCast, Var, VarBinding
 from structir.ir.kernel import Kernel, Scratch
 from structir.ir.module import IRModule
@@ -124,7 +125,7 @@ def symbols_bound_in(program: Any) -> dict[Any, None]:
 
 
 def free_symbols_in(info: StructInfo) -> set[Any]:
-    """Returns the symbolic dims and row variables that callables in a StructInfo do not bind."""
+    """Returns the symbolic, row and dtype variables that callables in a StructInfo do not bind."""
     symbols: set[Any] = set()
     todo: list[tuple[Node, frozenset[Any]]] = [(info, frozenset())]
     while todo:
@@ -134,7 +135,7 @@ def free_symbols_in(info: StructInfo) -> set[Any]:
         for part in parts(item):
             if type(part) is Poly:
                 symbols |= syms(part) - bound
-            elif type(part) is RowVar:
+            elif type(part) is RowVar or type(part) is DtypeVar:
                 symbols |= {part} - bound
             elif isinstance(part, StructInfo | Labelled):
                 todo.append((part, bound))

@@ -15,7 +15,7 @@ from structir.analysis.lattice import FAIL_L0, base_check
 from structir.analysis.purity import FORCE_PURE, is_pure_value
 from structir.analysis.variables import free_symbols_in, shape_variables_in
 from structir.errors import Diagnostic, DiagnosticError, Span, WellFormedError
-from structir.ir.binding_dims import bound_dims
+from structir.ir.binding_dims import binding_hint, bound_dims
 from structir.ir.dims import Poly, syms
 from structir.ir.display_names import one_message
 from structir.ir.expr import (
@@ -492,7 +492,6 @@ class _Checker:
             self.report(
                 f"{subject} mentions {names}, which is not bound",
                 span,
-                hint="bind it as a whole size of a parameter or of R.match_cast: "
-                f'`R.Tensor(("{names.split(", ")[0]}",))`',
+                hint=binding_hint(names.split(", ")[0]),
                 code="E0502",
             )

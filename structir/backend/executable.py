@@ -19,7 +19,7 @@ from structir.backend.compiled_function import CompiledFunction
 from structir.backend.compiled_interpreter import CompiledInterpreter
 from structir.backend.compiled_region import CompiledRegion, lowered_region
 from structir.backend.cpu.features import check_host
-from structir.backend.every_rank import EveryRank, rows_of
+from structir.backend.every_form import EveryForm, form_variables
 from structir.backend.host_ops import host_calls
 from structir.backend.loops.writer import MissingCodeError
 from structir.backend.plan import KernelPlan, recording
@@ -60,7 +60,8 @@ class Executable:
     """A compiled module. `exe["main"](*arrays)` calls a function, `exe(*arrays)` the only public
     one, with arguments by position or by name; symbolic sizes may differ at every call.
 
-    A function with row variables is compiled once for each rank that it is called with.
+    A function with row variables or dtype variables is compiled once for each rank and dtype of a
+    call.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class Executable:
         self.direct: dict[str, CompiledFunction | TupleFunction] = {}
         self.compile_count = 1
         self._regions: dict[str, list[CompiledRegion]] = {}
-        self._every_rank: dict[str, EveryRank] = {}
+        self._every_form: dict[str, EveryForm] = {}
         self._on_host: dict[str, Function] = {}
         self._planned: dict[str, PlannedFunction] = {}
         compiled: FunctionStore = store or CachedPlans(
@@ -143,15 +144,15 @@ class Executable:
             if name not in self.direct:
                 self._compile(name, function, self._host_program())
         self._regions = {name: self._regions[name] for name in functions}
-        self._every_rank = {
-            name: EveryRank(
+        self._every_form = {
+            name: EveryForm(
                 name,
                 function,
                 owning(self._interpreter.global_function(name)),
                 partial(self._with_form, name),
             )
             for name, function in functions.items()
-            if rows_of(function)
+            if form_variables(function)
         }
         if len(self.direct) > before:
             store.keep([function.stored for function in self.direct.values()])
@@ -205,8 +206,8 @@ class Executable:
 
     def _on_interpreter(self, name: str) -> Callable[..., Value]:
         """Returns a function that is not one region."""
-        if name in self._every_rank:
-            return self._every_rank[name]
+        if name in self._every_form:
+            return self._every_form[name]
         if recording.get() or name not in self._on_host:
             return owning(self._interpreter.global_function(name))
         if name not in self._planned:
@@ -236,8 +237,8 @@ class Executable:
         names = self._regions if name is None else [name]
         plans = [p for n in names for r in self._regions[n] for p in r.plans()]
         for function in names:
-            if function in self._every_rank:
-                forms = self._every_rank[function].forms.values()
+            if function in self._every_form:
+                forms = self._every_form[function].forms.values()
                 plans += [p for form in forms if form is not None for p in form.plans(function)]
         return plans
 
@@ -255,7 +256,7 @@ class Executable:
         Calls without a kernel are listed before the first run. Reasons that depend on sizes or on
         the Python values of arguments are added when they occur."""
         listed = list(self._host_calls)
-        for name, function in self._every_rank.items():
+        for name, function in self._every_form.items():
             forms = [form for form in function.forms.values() if form is not None]
             listed += [reason for form in forms for reason in form.fallbacks]
             listed += [] if forms else self._sampled_host_calls.get(name, [])
@@ -266,9 +267,9 @@ class Executable:
 
     @cached_property
     def _host_calls(self) -> list[str]:
-        """The calls of functions of known rank that run on the host, and of functions of any rank
-        that these call."""
-        names = [name for name in self._on_host if name not in self._every_rank]
+        """The calls of functions of one form that run on the host, and of functions of any rank or
+        dtype that these call."""
+        names = [name for name in self._on_host if name not in self._every_form]
         for name in names:  # it grows
             called = [v.name for v in walk_values(self._on_host[name]) if type(v) is GlobalVar]
             names += [n for n in dict.fromkeys(called) if n in self._on_host and n not in names]
@@ -276,10 +277,10 @@ class Executable:
 
     @cached_property
     def _sampled_host_calls(self) -> dict[str, list[str]]:
-        """For each function of any rank, the calls that run on the host at a sample rank."""
+        """For each function of any rank or dtype, the host calls at a sample rank and dtype."""
         return {
             name: self._host_calls_of(name, form)
-            for name, function in self._every_rank.items()
+            for name, function in self._every_form.items()
             if (form := function.sample()) is not None
         }
 
@@ -311,8 +312,9 @@ class Executable:
             message = f"no function `{name}` in module; available: {available}"
             raise StructIRError(message, code="E1002")
         reason = "it runs on the host"
-        if name in self._every_rank:
-            reason = "it is compiled for each rank at its first call"
+        if name in self._every_form:
+            forms = self._every_form[name].described
+            reason = f"it is compiled for each {forms} at its first call"
         return source_of(self.plans(name)) or f"# {name} has no kernels: {reason}\n"
 
     def __repr__(self) -> str:

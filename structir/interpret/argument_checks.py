@@ -20,7 +20,7 @@ from structir.ir import dims, masked
 from structir.ir.axes import Axes
 from structir.ir.dims import Dim, Sym
 from structir.ir.display_names import display_name, one_message
-from structir.ir.dtype import dtype_name, is_float, is_int, numpy_dtype
+from structir.ir.dtype import DtypeVar, dtype_name, is_float, is_int, numpy_dtype
 from structir.ir.expr import Var
 from structir.ir.struct_info import (
     FuncStructInfo,
@@ -44,6 +44,15 @@ class BoundaryFacts:
     rows: list[tuple[Axes, tuple[int, ...], str]] = attrs.Factory(
         list
     )  # of axes with row variables
+    dtypes: list[tuple[DtypeVar, str, str]] = attrs.Factory(list)  # of dtype variables
+
+
+@attrs.frozen
+class BoundDtype:
+    """The dtype of a dtype variable, and the location of the value that bound it."""
+
+    dtype: str
+    where: str
 
 
 def match(declared: Iterable[tuple[StructInfo, Value, str]], scope: Activation) -> None:
@@ -74,6 +83,8 @@ def _matches_exactly(info: StructInfo, value: Value, sizes: MutableMapping[Any, 
     if tensor.dtype is not None and _name_of(value.dtype) != tensor.dtype:
         return False
     if tensor.axes is not None or tensor.ndim not in (None, value.ndim):
+        return False
+    if tensor.dtype_var is not None:  # the other path records its location
         return False
     return tensor.dims is None or _plain_sizes(tensor.dims, value.shape, sizes)
 
@@ -109,8 +120,20 @@ def gathered(declared: Iterable[tuple[StructInfo, Value, str]], scope: Activatio
     facts = BoundaryFacts()
     for info, value, where in declared:
         _gather(info, value, where, facts)
+    _bind_dtypes(facts.dtypes, scope.sizes)
     facts.equations.extend(bind_rows(facts.rows, scope.sizes))
     return facts
+
+
+def _bind_dtypes(
+    dtypes: Iterable[tuple[DtypeVar, str, str]], bindings: MutableMapping[Any, Any]
+) -> None:
+    """Binds each dtype variable to the dtype of its first value; raises for other dtypes."""
+    for variable, dtype, where in dtypes:
+        bound = bindings.setdefault(variable, BoundDtype(dtype, where))
+        if bound.dtype != dtype:
+            value = bound.where.rpartition(": ")[2].removeprefix("parameter ")
+            raise _mismatch(where, f"dtype {bound.dtype} (bound by {value})", dtype, "E0703")
 
 
 def _gather(info: StructInfo, value: Value, where: str, facts: BoundaryFacts) -> None:
@@ -134,6 +157,8 @@ def _gather_tensor(info: TensorStructInfo, value: Value, where: str, facts: Boun
         raise _mismatch(where, f"{info.ndim} axes", f"{value.ndim}: shape {value.shape}")
     if info.dtype is not None and _name_of(value.dtype) != info.dtype:
         raise _mismatch(where, f"dtype {info.dtype}", value.dtype.name, "E0703")
+    if info.dtype_var is not None:
+        facts.dtypes.append((info.dtype_var, _name_of(value.dtype), where))
     if info.axes is not None:
         facts.rows.append((info.axes, value.shape, where))
     elif isinstance(info.dims, Var):

@@ -13,7 +13,7 @@ from structir.interpret.out_of_memory import within_memory
 from structir.ir.axes import AnySize, Ragged, RowVar, size_in
 from structir.ir.binding_dims import standing_alone
 from structir.ir.dims import Dim, Sym, as_sym, evaluate, syms
-from structir.ir.dtype import is_float, numpy_dtype
+from structir.ir.dtype import DtypeVar, is_float, numpy_dtype
 from structir.ir.expr import Function, Var
 from structir.ir.struct_info import (
     PrimStructInfo,
@@ -93,6 +93,8 @@ class _Arguments:
         """Assigns a size to every symbolic dim of the parameters; sometimes all the same."""
         shared = self.rng.choice(self.among) if self.rng.random() < 0.3 else None
         for sym in standing_alone(infos):
+            if type(sym) is DtypeVar:
+                continue  # an array of unknown dtype is of float32
             if type(sym) is RowVar:
                 count = self.rng.randint(0, 2)
                 self.rows[sym] = tuple([self.rng.choice(self.among) for _ in range(count)])

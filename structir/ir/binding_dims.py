@@ -1,4 +1,4 @@
-"""The symbolic dims and row variables that parameters bind: those that are a size by themselves."""
+"""The variables that parameters bind: dims that are a size by themselves, rows and dtypes."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from structir.ir.axes import RowVar, size_in
-from structir.ir.dims import Poly, Sym, as_sym
+from structir.ir.dims import Poly, Sym, as_dim, as_sym
+from structir.ir.dims import sym as new_sym
+from structir.ir.dtype import DtypeVar, is_dtype_var
 from structir.ir.struct_info import FuncStructInfo, StructInfo, field_kinds
 
 
 def standing_alone(infos: Iterable[StructInfo]) -> dict[Any, None]:
-    """Returns the row variables, and the symbolic variables that are a size by themselves.
+    """Returns row and dtype variables, and the symbolic variables that are a size by themselves.
 
     They are in order of occurrence. Variables inside a callable are bound by it and excluded.
     """
@@ -31,6 +33,8 @@ def standing_alone(infos: Iterable[StructInfo]) -> dict[Any, None]:
                 variables |= dict.fromkeys(_alone(value))
             elif kind == "axes" and value is not None:
                 variables |= dict.fromkeys(_alone_in_axes(value))
+            elif kind == "dtype_var" and value is not None:
+                variables[value] = None
     return variables
 
 
@@ -48,10 +52,24 @@ def _alone_in_axes(axes: Any) -> list[Any]:
 
 
 def bound_dims(infos: Iterable[StructInfo]) -> frozenset[Any]:
-    """Returns the symbolic variables and row variables that these parameters bind."""
+    """Returns the symbolic, row and dtype variables that these parameters bind."""
     return frozenset(standing_alone(infos))
 
 
 def own_dims(function: FuncStructInfo) -> frozenset[Any]:
-    """Returns the symbolic variables and row variables that a function type binds."""
+    """Returns the symbolic, row and dtype variables that a function type binds."""
     return frozenset() if function.params is None else bound_dims(function.params)
+
+
+def renamed(variable: Any) -> Any:
+    """Returns a replacement for a bound variable: a new one of its name and class."""
+    if type(variable) is RowVar:
+        return (RowVar(variable.name),)
+    return DtypeVar(variable.name) if type(variable) is DtypeVar else as_dim(new_sym(variable.name))
+
+
+def binding_hint(name: str) -> str:
+    """Returns an edit that binds a dim, a row variable or a dtype variable."""
+    if is_dtype_var(name):
+        return f'write it as the dtype of a parameter: `x: R.Tensor(dtype="{name}")`'
+    return f'bind it as a whole size of a parameter or of R.match_cast: `R.Tensor(("{name}",))`'

@@ -1,10 +1,11 @@
-"""Dtypes: names, categories, integer limits, and the corresponding NumPy dtypes."""
+"""Dtypes: names, variables, categories, integer limits, and the corresponding NumPy dtypes."""
 
 from __future__ import annotations
 
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from structir.ir.display_names import display_name
 from structir.lazy import lazy_module
 
 if TYPE_CHECKING:
@@ -37,11 +38,40 @@ ELSEWHERE = {
     "int": "int32",
     "long": "int64",
 }
+MARK = "'"  # the first character of a dtype variable in program text
 EXTENDED = SMALL_FLOATS | SMALL_INTS | {"bfloat16"}  # not in NumPy
+
+
+class DtypeVar:
+    """A dtype variable: one unknown dtype at all its occurrences. It equals only itself."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str = "") -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"{MARK}{display_name(self) or 'T'}"
+
+    def __copy__(self) -> DtypeVar:
+        return self
+
+    def __deepcopy__(self, memo: object) -> DtypeVar:
+        return self
+
+
+Element: TypeAlias = Any  # the dtype of a tensor, its variable, or None if it is unknown
+
+
+def is_dtype_var(name: object) -> bool:
+    """Whether a string is the text of a dtype variable: `'T`."""
+    return isinstance(name, str) and name[:1] == MARK and name[1:].isidentifier()
 
 
 def dtype_hint(name: object) -> str:
     """Returns the hint for an unknown dtype: the closest name, or all names."""
+    if is_dtype_var(name):
+        return f'name a dtype here; a dtype variable is that of a tensor: `R.Tensor((), "{name}")`'
     matches = (
         [ELSEWHERE[str(name)]]
         if name in ELSEWHERE

@@ -19,7 +19,7 @@ from structir.ir.axes import (
     fields_of,
 )
 from structir.ir.dims import Dim, Poly, as_dim
-from structir.ir.dtype import DTYPES, dtype_hint
+from structir.ir.dtype import DTYPES, DtypeVar, Element, dtype_hint, is_dtype_var
 from structir.ir.node import Node
 from structir.lazy import lazy_module
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import sympy
 
 symbolic = lazy_module("structir.ir.symbolic")
-named_sizes = lazy_module("structir.printer.parser.named_sizes")  # parses sizes in strings
+named_sizes = lazy_module("structir.printer.parser.named_sizes")  # sizes and dtypes in strings
 K = TypeVar("K", bound="StructInfo")
 
 Dims = tuple[Dim, ...]
@@ -173,6 +173,10 @@ def _shape_rank(value: int | None) -> int | None:
 def _dtype(value: Any) -> Any:
     if value is None or (isinstance(value, str) and value in DTYPES):
         return value
+    if type(value) is DtypeVar:
+        return value
+    if is_dtype_var(value):
+        return named_sizes.dtype_var_of(value)
     name = getattr(value, "name", None) or getattr(value, "__name__", None)
     if not isinstance(value, str) and name in DTYPES:  # of NumPy
         return name
@@ -242,7 +246,8 @@ class ShapeStructInfo(StructInfo):
 class TensorStructInfo(StructInfo):
     """A tensor: its sizes (or the variable of its shape), dtype and rank; each may be unknown.
 
-    `axes` refines `dims` and `ndim`; code that reads only these is sound but less precise.
+    `axes` refines `dims` and `ndim`, and `dtype_var` an unknown `dtype`; code that reads only these
+    is sound but less precise. The argument `dtype` may be a dtype variable.
     """
 
     # Dims | Var | None; `==` of two variables builds a call
@@ -250,11 +255,28 @@ class TensorStructInfo(StructInfo):
     dtype: DType | None = attrs.field(default=None, converter=_dtype)
     ndim: int | None = _rank_field(_tensor_rank)
     axes: Axes | None = None  # None if every axis is a plain size
+    # None if the dtype is known, or unrelated to others
+    dtype_var: DtypeVar | None = None
 
     def __attrs_post_init__(self) -> None:
         if type(self.dims) is UnresolvedAxes:
             for name, value in fields_of(tuple(self.dims)).items():
                 object.__setattr__(self, name, value)
+        if self.dtype_var is not None or isinstance(self.dtype, DtypeVar):
+            self._resolve_dtype()
+
+    def _resolve_dtype(self) -> None:
+        """Assigns a known dtype to `dtype`, and a variable to `dtype_var`."""
+        dtypes = (self.dtype, _dtype(self.dtype_var))
+        known = next((dtype for dtype in dtypes if type(dtype) is str), None)
+        variable = next((dtype for dtype in dtypes if type(dtype) is DtypeVar), None)
+        object.__setattr__(self, "dtype", known)
+        object.__setattr__(self, "dtype_var", None if known else variable)
+
+    @property
+    def element(self) -> Element:
+        """The dtype, or its variable; None if the dtype is unknown."""
+        return self.dtype_var or self.dtype
 
     @property
     def shape(self) -> Any:
@@ -336,7 +358,8 @@ _FIELD_KINDS: dict[type, tuple[tuple[str, str], ...]] = {}
 def field_kinds(cls: Any) -> tuple[tuple[str, str], ...]:
     """Returns (name, kind) of each field of a StructInfo subclass.
 
-    The kinds are dim, dims, axes, dtype, info, infos, names, value (an expression) and static.
+    The kinds are dim, dims, axes, dtype, dtype_var, info, infos, names, value (an expression) and
+    static.
     """
     kinds = _FIELD_KINDS.get(cls)
     if kinds is None:
@@ -355,6 +378,8 @@ def _kind_of(name: str, hint: Any) -> str:
         return "axes"
     if hint == Names | None:
         return "names"
+    if hint == DtypeVar | None:
+        return "dtype_var"
     plain = [h for h in typing.get_args(hint) or (hint,) if h is not type(None)]
     if all(isinstance(h, type) and issubclass(h, StructInfo) for h in plain):
         return "info"

@@ -8,6 +8,7 @@ from typing import Any
 from structir.ir.axes import RowVar
 from structir.ir.binding_dims import standing_alone
 from structir.ir.dims import Poly, Sym, syms
+from structir.ir.dtype import DtypeVar
 from structir.ir.expr import (
     Call,
     Constant,
@@ -32,7 +33,7 @@ from structir.ir.struct_info import FuncStructInfo, StructInfo, TensorStructInfo
 
 
 def structural_equal(first: Node, second: Node) -> bool:
-    """Whether two nodes are equal up to renaming of variables and symbolic dims."""
+    """Whether two nodes are equal up to renaming of variables, of dims and of dtypes."""
     return first is second or _linear(first) == _linear(second)
 
 
@@ -152,7 +153,7 @@ class _LinearForm:
             return
         callables = self.callables
         if type(value) is TensorStructInfo:
-            self.tokens += (TensorStructInfo, value.dtype, value.ndim)
+            self.tokens += (TensorStructInfo, self.dtype(value), value.ndim)
             self.add(value.dims)
             if value.axes is not None:
                 self.add(value.axes)
@@ -162,6 +163,11 @@ class _LinearForm:
             self.fields(value)
         if self.callables == callables:  # every callable binds its own dims, so none is numbered
             self.infos[value] = len(self.infos)
+
+    def dtype(self, tensor: TensorStructInfo) -> Any:
+        """Returns the token of a dtype, or of its variable."""
+        variable = tensor.dtype_var
+        return tensor.dtype if variable is None else (DtypeVar, self.number(variable)[0])
 
     def callable(self, value: FuncStructInfo) -> None:
         """Adds a function type; the dims that it binds are numbered anew."""
@@ -259,7 +265,7 @@ class _LinearForm:
         self.tokens.append(_ArrayToken(value.data))
         self.info(value.struct_info)
 
-    def sym(self, value: Sym | RowVar) -> None:
+    def sym(self, value: Sym | RowVar | DtypeVar) -> None:
         self.tokens.append(self.number(value)[0])
 
 
@@ -275,6 +281,7 @@ _RULES: dict[type, Callable[[_LinearForm, Any], None]] = {
     Poly: _LinearForm.dim,
     Sym: _LinearForm.sym,
     RowVar: _LinearForm.sym,
+    DtypeVar: _LinearForm.sym,
     tuple: _LinearForm.sequence,
     dict: _LinearForm.mapping,
     VarBinding: _LinearForm.binding,

@@ -252,7 +252,16 @@ def component(value: Cotangent, index: int, emit: Emit) -> Any:
 
 def zeros(like: Expr) -> Expr:
     """Returns a call that creates zeros in the shape and dtype of a tensor."""
-    op = find_op("zeros_like")
+    return _filled("zeros_like", like)
+
+
+def ones(like: Expr) -> Expr:
+    """Returns a call that creates ones in the shape and dtype of a tensor."""
+    return _filled("ones_like", like)
+
+
+def _filled(name: str, like: Expr) -> Expr:
+    op = find_op(name)
     assert op is not None
     call: Expr = op(like)
     return call

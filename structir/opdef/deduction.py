@@ -10,6 +10,7 @@ import attrs
 from structir.errors import Diagnostic, DiagnosticError, Span, StructInfoError
 from structir.ir import dims
 from structir.ir.display_names import one_message
+from structir.ir.dtype import Element
 from structir.ir.expr import Call, Expr, PrimValue, Tuple, Var
 from structir.ir.struct_info import (
     PrimStructInfo,
@@ -24,7 +25,7 @@ from structir.opdef.call_edits import EDITS, propose_edit
 from structir.opdef.call_view import CallView, UnknownShape, known_dims
 from structir.opdef.declaration import DeclaredOp
 from structir.opdef.diagnostics import call_diagnostic, shape_hint
-from structir.opdef.dtypes import bound_dtypes, result_dtype
+from structir.opdef.dtypes import Bound, bound_dtypes, result_dtype
 from structir.opdef.notation import IndexSignature, Missing
 from structir.opdef.parameters import OMITTED
 from structir.opdef.resolution import (
@@ -227,7 +228,7 @@ class PreparedCall:
     resolved: ResolvedCall
     plan: ShapePlan
     values: Mapping[str, Any]
-    dtypes: tuple[str | None, ...]  # of the results
+    dtypes: tuple[Element, ...]  # of the results
 
 
 def _prepared_key(
@@ -242,6 +243,8 @@ def _prepared_key(
     for arg in args:
         info = arg.struct_info
         if type(info) is not TensorStructInfo or type(info.dims) is not tuple:
+            return None
+        if info.dtype_var is not None:
             return None
         tensors.append((info.ndim, info.dtype))
     if not attributes:
@@ -293,11 +296,11 @@ def _prepare(
 
 def _bind_dtypes(
     signature: IndexSignature, operands: list[TensorStructInfo | None], values: Mapping[str, Any]
-) -> dict[str, str | None]:
+) -> Bound:
     present = [(k, info) for k, info in enumerate(operands) if info is not None]
     accesses = [signature.operands[k] for k, _ in present]
     try:
-        return bound_dtypes(accesses, [info.dtype for _, info in present], values)
+        return bound_dtypes(accesses, [info.element for _, info in present], values)
     except InvalidCall as error:
         facts = tuple([(t, None if k is None else present[k][0], a) for t, k, a in error.facts])
         raise InvalidCall(error.message, facts, error.hint, error.code) from None
@@ -326,7 +329,7 @@ def _rank_of(info: TensorStructInfo) -> int | None:
 
 
 def _result(
-    k: int, shapes: ResolvedShapes, operands: list[TensorStructInfo | None], dtype: str | None
+    k: int, shapes: ResolvedShapes, operands: list[TensorStructInfo | None], dtype: Element
 ) -> TensorStructInfo:
     access = shapes.index_signature.results[k]
     entries = shapes.results[k]
@@ -403,7 +406,7 @@ def _with_sizes(info: Any) -> Any:
         return tuple([_with_sizes(member) for member in info])
     if info is None or info.ndim is None or known_dims(info) is not None:
         return info
-    return TensorStructInfo(tuple([dims.sym(f"d{k}") for k in range(info.ndim)]), info.dtype)
+    return TensorStructInfo(tuple([dims.sym(f"d{k}") for k in range(info.ndim)]), info.element)
 
 
 def decompose(definition: DeclaredOp, body: Callable[..., Any], call: Call) -> Expr:

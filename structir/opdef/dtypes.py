@@ -3,7 +3,7 @@
 `@` is followed by a dtype, an attribute, or a dtype variable: `T` any, `F` floating-point, `I`
 integer, `J` integer or bool, `B` bool. A number distinguishes variables: `T1`, `T2`. The known
 dtypes of a variable must be equal: there is no promotion. An unknown dtype makes the variable
-unknown.
+unknown. A dtype variable of the program may be any dtype of the family, and equal to any other.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from structir.ir.dtype import DTYPES, FLOATS, INTS
+from structir.ir.dtype import DTYPES, FLOATS, INTS, DtypeVar, Element
 from structir.opdef.axis_packs import InvalidCall
 from structir.opdef.notation import NotationError, OperandAccess
 
@@ -28,7 +28,7 @@ FAMILIES: dict[str, tuple[frozenset[str], str]] = {
 CONVERTED = {"I": "int64", "J": "int64", "B": "bool"}  # the dtype that a hint converts to
 _VARIABLE = re.compile(r"([TFIJB])\d*")
 
-Bound = dict[str, str | None]
+Bound = dict[str, Element]
 
 
 @cache
@@ -44,7 +44,7 @@ def conversion(dtype: str) -> str:
 
 
 def bound_dtypes(
-    accesses: Sequence[OperandAccess], dtypes: Sequence[str | None], attributes: Mapping[str, Any]
+    accesses: Sequence[OperandAccess], dtypes: Sequence[Element], attributes: Mapping[str, Any]
 ) -> Bound:
     """Binds dtype variables to the dtypes of the operands; raises InvalidCall on a mismatch."""
     bound: Bound = {}
@@ -55,7 +55,7 @@ def bound_dtypes(
         if family is None:
             _check_fixed(k, access, dtype, attributes.get(name, name))
             continue
-        if dtype is not None and dtype not in family[0]:
+        if type(dtype) is str and dtype not in family[0]:
             raise InvalidCall(
                 f"{access.shown}: expected {family[1]}, found {dtype}",
                 ((f"dtype {dtype}", k, None),),
@@ -66,7 +66,7 @@ def bound_dtypes(
             bound[name], sources[name] = dtype, k
             continue
         expected = bound[name]
-        if expected is not None and dtype is not None and expected != dtype:
+        if type(expected) is str and type(dtype) is str and expected != dtype:
             first = accesses[sources[name]].shown
             raise InvalidCall(
                 f"dtype mismatch: {first} has {expected}, {access.shown} has {dtype}",
@@ -77,15 +77,15 @@ def bound_dtypes(
                 f"{conversion(expected)}; there is no implicit dtype promotion",
                 "E0202",
             )
-        if dtype is None:
-            bound[name] = None
+        if dtype is None or (type(expected) is DtypeVar and type(dtype) is str):
+            bound[name], sources[name] = dtype, k
     return bound
 
 
-def _check_fixed(k: int, access: OperandAccess, dtype: str | None, expected: str) -> None:
+def _check_fixed(k: int, access: OperandAccess, dtype: Element, expected: str) -> None:
     if expected not in DTYPES:
         raise NotationError(f"expected a dtype or an attribute after `@`, found {expected}")
-    if dtype is not None and dtype != expected:
+    if type(dtype) is str and dtype != expected:
         raise InvalidCall(
             f"{access.shown}: expected dtype {expected}, found {dtype}",
             ((f"dtype {dtype}", k, None),),
@@ -94,12 +94,12 @@ def _check_fixed(k: int, access: OperandAccess, dtype: str | None, expected: str
         )
 
 
-def result_dtype(access: OperandAccess, bound: Bound, attributes: Mapping[str, Any]) -> str | None:
+def result_dtype(access: OperandAccess, bound: Bound, attributes: Mapping[str, Any]) -> Element:
     """Returns the dtype of a result: its first bound alternative."""
     for name in access.dtypes:
         if name in attributes:
             if attributes[name]:
-                return str(attributes[name])
+                return attributes[name]
         elif name in bound:
             return bound[name]
         elif family_of(name) is None:

@@ -226,7 +226,7 @@ def meshgrid_signature(call: CallView) -> ResolvedSignature:
     reads = ", ".join([f"tensors_{k}[{i}]" for k, i in enumerate(axes)])
     order = axes if call.attributes["indexing"] == "ij" else [*axes[1::-1], *axes[2:]]
     results = [access_text(f"*y_{k}", order) for k in range(len(axes))]
-    dtypes = [info.dtype for info in call.info("tensors") if info.dtype is not None]
+    dtypes = [info.element for info in call.info("tensors") if info.element is not None]
     signature = f"{reads} -> {', '.join([f'{result} @ dtype' for result in results])}"
     return ResolvedSignature(signature, "", "", {"dtype": dtypes[0] if dtypes else None})
 

@@ -66,8 +66,8 @@ def _trip_count_and_slice(x: StructInfo) -> tuple[Any, StructInfo]:
     if axes == ():
         raise _invalid_scan("x: expected at least 1 axis, found a scalar")
     if axes is None or type(axes[0]) is RowVar:
-        return None, TensorStructInfo(None, x.dtype)
-    return axes[0], tensor(axes[1:], x.dtype)
+        return None, TensorStructInfo(None, x.element)
+    return axes[0], tensor(axes[1:], x.element)
 
 
 def _outputs(results: StructInfo, states: tuple[StructInfo, ...]) -> tuple[StructInfo, ...]:
@@ -89,8 +89,8 @@ def _stacked_output(steps: Any, output: StructInfo) -> StructInfo:
         return OBJECT
     axes = axes_of(output)
     if axes is None or steps is None:
-        return TensorStructInfo(None, output.dtype)
-    return tensor((steps, *axes), output.dtype)
+        return TensorStructInfo(None, output.element)
+    return tensor((steps, *axes), output.element)
 
 
 @attrs.frozen(eq=False)

@@ -253,7 +253,7 @@ def _sizes(call: Call, callee: Function) -> dict[Any, Any]:
     for param, argument in zip(callee.params, call.args, strict=True):
         if argument.struct_info is not None:
             binder.bind(param.struct_info, argument.struct_info)
-    return {**binder.sizes, **binder.rows}
+    return binder.bindings
 
 
 def _of_kind(copied: Binding, inner: Binding, copier: Substitution, kind: type[Var]) -> Binding:

@@ -11,6 +11,7 @@ from typing import Any
 from structir.analysis.purity import is_pure_call
 from structir.ir.axes import Labelled, Ragged, RowVar
 from structir.ir.dims import Poly, Sym, substitute, syms, text
+from structir.ir.dtype import DtypeVar
 from structir.ir.expr import (
     Call,
     Constant,
@@ -146,6 +147,10 @@ class ExprPrinter:
             return self.names.var(dims)
         inside = ", ".join([self.size(dim) for dim in dims])
         return f"({inside},)" if len(dims) == 1 else f"({inside})"
+
+    def dtype(self, dtype: str | DtypeVar) -> str:
+        """Prints a dtype or a dtype variable."""
+        return literal(self.names.dtype(dtype) if type(dtype) is DtypeVar else dtype)
 
     def number(self, value: Any) -> str:
         """Prints a scalar: a size, a float or a bool."""
@@ -286,6 +291,7 @@ _FIELDS: dict[str, Callable[[ExprPrinter, Any], str]] = {
     "shape": ExprPrinter.shape,
     "info": ExprPrinter.info,
     "infos": ExprPrinter.infos,
+    "dtype": ExprPrinter.dtype,
     "static": lambda _writer, value: literal(value),
     "value": lambda printer, value: printer.expr(value),
 }

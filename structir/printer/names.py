@@ -10,6 +10,7 @@ from structir.ir.axes import RowVar
 from structir.ir.dims import Poly, Sym
 from structir.ir.dims import sym as new_sym
 from structir.ir.display_names import display_name
+from structir.ir.dtype import MARK, DtypeVar
 from structir.ir.expr import Var
 from structir.printer.syntax import RESERVED
 
@@ -50,13 +51,14 @@ class NameScope:
         """Returns the starred name of a row variable, `*s`."""
         name = self.of.get(row)
         if name is None:
-            stem = f"*{display_name(row) or 'r'}"
-            others = (f"{stem}_{count}" for count in itertools.count(1))
-            name = (
-                stem if stem not in self._used else next(n for n in others if n not in self._used)
-            )
-            self._used.add(name)
-            self.of[row] = name
+            name = self.of[row] = self._marked("*", display_name(row) or "r")
+        return name
+
+    def dtype(self, variable: DtypeVar) -> str:
+        """Returns the name of a dtype variable, `'T`."""
+        name = self.of.get(variable)
+        if name is None:
+            name = self.of[variable] = self._marked(MARK, display_name(variable) or "T")
         return name
 
     def share(self, var: Var, name: str) -> None:
@@ -71,6 +73,14 @@ class NameScope:
         """Releases the variable names assigned since a mark."""
         self._used.difference_update(self._variable_names[mark:])
         del self._variable_names[mark:]
+
+    def _marked(self, mark: str, preferred: str) -> str:
+        """Returns an unused name that begins with a mark."""
+        stem = f"{mark}{preferred}"
+        numbered = (f"{stem}_{count}" for count in itertools.count(1))
+        name = next(n for n in itertools.chain((stem,), numbered) if n not in self._used)
+        self._used.add(name)
+        return name
 
     def _free(self, preferred: str) -> str:
         name = preferred if preferred.isidentifier() else _identifier(preferred)

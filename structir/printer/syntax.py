@@ -136,7 +136,7 @@ INFO_FORMS = (
         TensorStructInfo,
         (
             FormField("dims", "shape", "shape", refined_by="axes"),
-            FormField("dtype", "static", by_keyword=True),
+            FormField("dtype", "dtype", by_keyword=True, refined_by="dtype_var"),
             FormField("ndim", "static", by_keyword=True, shown=_rank_is_printed),
         ),
         complete=_tensor,

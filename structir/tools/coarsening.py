@@ -34,7 +34,7 @@ def coarsened(info: StructInfo, rng: Random) -> StructInfo:
         return TupleStructInfo(fields, info.names if share < 0.4 else None)
     choices: list[StructInfo] = [info, info, OBJECT]
     if isinstance(info, TensorStructInfo):
-        dtype, ndim = rng.choice([info.dtype, None]), rng.choice([info.ndim, info.ndim, None])
+        dtype, ndim = rng.choice([info.element, None]), rng.choice([info.ndim, info.ndim, None])
         choices += [TensorStructInfo(None, dtype, ndim)] * 3
     if isinstance(info, ShapeStructInfo):
         choices.append(ShapeStructInfo(ndim=rng.choice([info.ndim, None])))
@@ -51,7 +51,7 @@ def _coarsened_inside(info: StructInfo, rng: Random) -> StructInfo:
     if not axes or type(getattr(info, "dims", None)) is Var:
         return coarsened(info, rng)
     unknown = [axis if rng.random() < 0.6 or type(axis) is RowVar else ANY for axis in axes]
-    return tensor_of(tuple(unknown), rng.choice([info.dtype, None]))  # type: ignore[attr-defined]
+    return tensor_of(tuple(unknown), rng.choice([info.element, None]))  # type: ignore[attr-defined]
 
 
 def coarsened_module(module: IRModule, rng: Random) -> IRModule:

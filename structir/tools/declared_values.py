@@ -15,6 +15,7 @@ from structir.analysis.axes import tensor as tensor_of
 from structir.ir.axes import Labelled, Ragged, RowVar
 from structir.ir.binding_dims import bound_dims
 from structir.ir.dims import Dim, Sym, as_dim
+from structir.ir.dtype import DtypeVar
 from structir.ir.expr import BindingBlock, Call, ExternFunc, Function, Var, VarBinding
 from structir.ir.module import IRModule
 from structir.ir.node import rebuild, replace
@@ -101,6 +102,7 @@ class InfoSampler:
         in_scope = sorted(bound_dims([p.struct_info for p in params]), key=lambda dim: dim.name)
         self.sizes: list[Dim] = [*[as_dim(dim) for dim in in_scope if type(dim) is Sym], 1, 3]
         self.rows = [dim for dim in in_scope if type(dim) is RowVar]
+        self.dtypes: list[Any] = [*DTYPES, *[dim for dim in in_scope if type(dim) is DtypeVar]]
         self.depth = 0
 
     def info(self) -> StructInfo:
@@ -128,13 +130,13 @@ class InfoSampler:
         """Samples a tensor with axes of any class, or with the sizes of a shape parameter."""
         shapes = [p for p in self.params if isinstance(p.struct_info, ShapeStructInfo)]
         if shapes and self.rng.random() < 0.3:
-            return TensorStructInfo(self.rng.choice(shapes), self.rng.choice(DTYPES))
+            return TensorStructInfo(self.rng.choice(shapes), self.rng.choice(self.dtypes))
         axes: list[Any] = []
         for k in range(self.rng.randint(0, 3)):
             size = self.size()
             row = self.rng.choice(self.rows) if self.rows else size
             axes.append(self.rng.choice([size, size, row, ANY, Ragged(), Labelled(size, f"a{k}")]))
-        return tensor_of(tuple(axes), self.rng.choice(DTYPES))
+        return tensor_of(tuple(axes), self.rng.choice(self.dtypes))
 
     def shape(self) -> StructInfo:
         """Samples a shape of known sizes or rank."""

@@ -3,6 +3,7 @@
 from hypothesis import strategies as st
 
 from structir.ir.dims import Dim, floordiv, sym
+from structir.ir.dtype import DtypeVar
 from structir.ir.struct_info import (
     OBJECT,
     FuncStructInfo,
@@ -14,7 +15,8 @@ from structir.ir.struct_info import (
 )
 
 N, M, K = sym("n"), sym("m"), sym("k")
-DTYPES = st.sampled_from(["float32", "int64", "bool", None])
+DTYPE_VARS = (DtypeVar("S"), DtypeVar("T"))
+DTYPES = st.sampled_from(["float32", "int64", "bool", None, *DTYPE_VARS])
 DIMS = st.sampled_from([0, 1, 2, 4, N, M, K, N + 1, 2 * N, N * M, N + M, floordiv(N, 2)])
 
 

@@ -32,7 +32,7 @@ from structir.ir import (
 )
 from structir.ir.axes import AnySize, Labelled, RowVar, fields_of
 from structir.ir.dims import Dim, sym
-from tests.analysis.infos import DATA, INFOS, K, M, N, function, tensor
+from tests.analysis.infos import DATA, DTYPE_VARS, INFOS, K, M, N, function, tensor
 
 OBJECT = ObjectStructInfo()
 
@@ -93,7 +93,7 @@ def test_erasing_forgets_every_dim_and_only_loses(info: StructInfo) -> None:
 
 @given(INFOS)
 def test_erasing_in_the_same_scope_changes_nothing(info: StructInfo) -> None:
-    assert erase_to_well_defined(info, [N, M, K]) == info
+    assert erase_to_well_defined(info, [N, M, K, *DTYPE_VARS]) == info
 
 
 @given(DATA)

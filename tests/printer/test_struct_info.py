@@ -9,9 +9,9 @@ from structir.ir import ShapeStructInfo, StructInfo, TensorStructInfo, Var, stru
 from structir.ir.dims import Dim, as_dim
 from structir.ir.struct_info import KINDS
 from structir.printer.syntax import INFO_FORMS, SyntaxForm
-from tests.analysis.infos import INFOS, K, M, N
+from tests.analysis.infos import DTYPE_VARS, INFOS, K, M, N
 
-SYMBOLS = {"n": N, "m": M, "k": K}
+SYMBOLS = {"n": N, "m": M, "k": K, **{str(var): var for var in DTYPE_VARS}}
 
 
 @given(INFOS)

@@ -341,22 +341,22 @@ def _outcome(module: IRModule, arguments: Sequence[object]) -> object:
 @pytest.mark.parametrize(
     ("params", "value", "expected"),
     [
-        ("x, y, z", "R.ewise_fma(x, y, z)", ['R.Tensor(("*r0",))'] * 4),
+        ("x, y, z", "R.ewise_fma(x, y, z)", ['R.Tensor(("*r0",), dtype="\'T")'] * 4),
         (
             "x",
             "R.exp(x - R.max(x, axis=-1, keepdims=True)) / R.sum(x, axis=-1, keepdims=True)",
-            ['R.Tensor(("*rest", i0))'] * 2,
+            ['R.Tensor(("*rest", i0), dtype="\'T")'] * 2,
         ),
         (
             "q, k, v",
             'R.einsum((R.nn.softmax(R.einsum((q, k), "*b n d; *b m d -> *b n m")), v), '
             '"*b n m; *b m e -> *b n e")',
-            [f'R.Tensor(("*b", {axes}))' for axes in ("n, d", "m, d", "m, e", "n, e")],
+            [f'R.Tensor(("*b", {axes}), dtype="\'T")' for axes in ("n, d", "m, d", "m, e", "n, e")],
         ),
     ],
     ids=["ewise_fma", "softmax", "attention"],
 )
-def test_axes_of_parameters_without_annotation_are_inferred(
+def test_axes_and_dtypes_of_parameters_without_annotation_are_inferred(
     params: str, value: str, expected: list[str]
 ) -> None:
     program = structir.parse(f"@R.function\ndef main({params}):\n    return {value}")

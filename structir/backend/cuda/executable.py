@@ -20,7 +20,7 @@ from structir.backend.cuda.host_part import refuse_host_ops
 from structir.backend.cuda.plan import DevicePlan
 from structir.backend.cuda.portable import device_routine
 from structir.backend.cuda.regions import DeviceFunction, DeviceMachine, device_region
-from structir.backend.every_rank import EveryRank, rows_of
+from structir.backend.every_form import EveryForm, form_variables
 from structir.backend.loops.writer import KernelText, MissingCodeError
 from structir.backend.program import HostProgram, WholeRegion, numbered
 from structir.backend.source import source_of
@@ -57,7 +57,7 @@ class DeviceExecutable:
         self.regions: dict[str, list[Any]] = {}
         self.compile_count = 1
         self._functions: dict[str, Callable[..., Value]] = {}
-        self._every_rank: dict[str, EveryRank] = {}
+        self._every_form: dict[str, EveryForm] = {}
         with progress.shown("compiling"):
             for function in () if store is None else store.functions():
                 self._add_stored(function)
@@ -100,15 +100,15 @@ class DeviceExecutable:
         functions: dict[str, Any] = dict(self.module.functions)
         own = {n: f for n, f in functions.items() if isinstance(f, Function)}
         for name, function in own.items():
-            if rows_of(function):
+            if form_variables(function):
                 again = partial(self._again, name)
-                made = EveryRank(name, function, partial(_any_rank, name), again)
-                self._every_rank[name] = made
+                made = EveryForm(name, function, partial(_any_rank, name), again)
+                self._every_form[name] = made
             elif name not in self.direct:
                 functions[name] = self._compiled(name, function)
         program = self.module.with_functions(functions)
         machine = DeviceMachine(program, device=self.device, direct=self.direct)
-        ranks = {n: partial(self._at_rank, f) for n, f in self._every_rank.items()}
+        ranks = {n: partial(self._at_rank, f) for n, f in self._every_form.items()}
         self._functions = {n: ranks.get(n) or self._entry(n, machine) for n in own}
 
     def _entry(self, name: str, machine: DeviceMachine) -> Callable[..., Value]:
@@ -126,8 +126,8 @@ class DeviceExecutable:
         constants = [array for p in self.plans() for array in p.constant_arrays.values()]
         return owned(value, given, constants)
 
-    def _at_rank(self, function: EveryRank, /, *args: Value, **names: Value) -> Value:
-        """A call of a function with rows: on arrays of the device, at their rank."""
+    def _at_rank(self, function: EveryForm, /, *args: Value, **names: Value) -> Value:
+        """A call of a function with rows or dtype variables: on arrays of the device."""
         params = function.function.params
         bound = arguments_of(function.name, params, args, names, function.defaults)
         pairs = zip(params, bound, strict=True)
@@ -193,7 +193,7 @@ class DeviceExecutable:
         """The plans of a function, or of all of them."""
         names = list(self._functions) if name is None else [name]
         found = [p for n in names for r in self.regions.get(n, ()) for p in r.plans()]
-        ranks = [(n, self._every_rank[n].forms.values()) for n in names if n in self._every_rank]
+        ranks = [(n, self._every_form[n].forms.values()) for n in names if n in self._every_form]
         return found + [p for n, forms in ranks for form in forms if form for p in form.plans(n)]
 
     @property
@@ -230,4 +230,4 @@ def known_by(text: KernelText) -> tuple[str, ...]:
 
 
 def _any_rank(name: str, *args: Value) -> Value:
-    raise StructIRError(f"{name} cannot be compiled for the number of axes of its arguments")
+    raise StructIRError(f"{name} cannot be compiled for the ranks and dtypes of its arguments")

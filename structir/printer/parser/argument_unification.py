@@ -52,8 +52,8 @@ def _element(info: StructInfo) -> StructInfo:
     """Returns the StructInfo of a slice along the first axis."""
     axes = axes_of(info) if isinstance(info, TensorStructInfo) else None
     if not axes or type(axes[0]) is RowVar:
-        return TensorStructInfo(dtype=getattr(info, "dtype", None))
-    return tensor(axes[1:], info.dtype)  # type: ignore[attr-defined]
+        return TensorStructInfo(dtype=getattr(info, "element", None))
+    return tensor(axes[1:], info.element)  # type: ignore[attr-defined]
 
 
 def _sequence(element: StructInfo | None) -> StructInfo | None:
@@ -62,8 +62,8 @@ def _sequence(element: StructInfo | None) -> StructInfo | None:
         return None
     if element.dims is None and element.axes is None:
         rank = None if element.ndim is None else element.ndim + 1
-        return TensorStructInfo(None, element.dtype, rank)
-    return tensor((AnySize(), *(axes_of(element) or ())), element.dtype)
+        return TensorStructInfo(None, element.element, rank)
+    return tensor((AnySize(), *(axes_of(element) or ())), element.element)
 
 
 def _cast(context: Context, value: Expr, info: StructInfo | None) -> Expr:

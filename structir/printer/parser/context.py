@@ -14,6 +14,7 @@ from structir.build import BuilderScope
 from structir.errors import Diagnostic, DiagnosticError, ParseError, Span
 from structir.ir.axes import AnySize, RowVar
 from structir.ir.dims import Poly, sym
+from structir.ir.dtype import MARK, DtypeVar
 from structir.ir.expr import (
     ATOMS,
     DataflowVar,
@@ -116,7 +117,7 @@ class Context:
         self.binds_sizes = False  # the annotation binds dims that are whole sizes in it
         self.expects_sizes = False  # the argument being parsed consists of sizes
         self.keeps_infos = True  # the StructInfo being parsed may be memoized by its text
-        self.has_rows = False
+        self.has_marked = False  # whether there are row or dtype variables
         self.evaluated_names: frozenset[str] = (
             frozenset()
         )  # dims that Python evaluated in signatures
@@ -226,7 +227,7 @@ class Context:
                 del self.names[name]
             elif type(new) is not OutOfScope:
                 self.names[name] = OutOfScope(new, why.format(name=name), hint.format(name=name))
-        if self.has_rows:
+        if self.has_marked:
             self.infos = {}
         for name, value in retained_values.items():
             self.define(name, value)
@@ -343,14 +344,14 @@ class Context:
         self.declared_dims.add(name)
         return dim
 
-    def row(self, name: str) -> RowVar:
-        """Returns the row variable of a starred name (`*s`), a new one if the name is free."""
-        row = self.names.get(name)
-        if row is None or type(row) is OutOfScope:
-            row = RowVar(name[1:])
-            self.define(name, row)
-            self.infos, self.has_rows = {}, True
-        return row
+    def marked(self, name: str) -> Any:
+        """Returns the row variable `*s` or dtype variable `'T` of a name, or a new one."""
+        variable = self.names.get(name)
+        if variable is None or type(variable) is OutOfScope:
+            variable = (DtypeVar if name[0] == MARK else RowVar)(name[1:])
+            self.define(name, variable)
+            self.infos, self.has_marked = {}, True
+        return variable
 
     def any_size(self) -> Any:
         """Returns the size for `_`: a fresh dim where sizes are bound, else an unknown size."""

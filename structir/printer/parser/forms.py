@@ -14,7 +14,7 @@ from structir.analysis.variables import free_symbols_in
 from structir.errors import Diagnostic, DiagnosticError, ParseError, warn
 from structir.ir.axes import RowVar, UnresolvedAxes
 from structir.ir.dims import Poly
-from structir.ir.dtype import DTYPES, dtype_hint
+from structir.ir.dtype import DTYPES, MARK, DtypeVar, dtype_hint, is_dtype_var
 from structir.ir.expr import DataTypeImm, Expr, PrimValue, StringImm, Var
 from structir.ir.struct_info import OBJECT, ShapeStructInfo, StructInfo, TensorStructInfo
 from structir.printer.parser.context import MISSING, Context
@@ -89,12 +89,16 @@ def _with_own_dims(context: Context, info: StructInfo) -> StructInfo:
     """Returns a StructInfo of Python whose dims are those of the function with their names."""
     dims: dict[Any, Any] = {}
     for symbol in free_symbols_in(info):
-        name = f"*{symbol.name}" if type(symbol) is RowVar else symbol.name
-        own = context.names.get(name, MISSING)
-        if own is MISSING:
-            own = context.row(name) if type(symbol) is RowVar else context.declare(name)
-        dims[symbol] = own
+        dims[symbol] = _own_variable(context, symbol)
     return map_dims(info, dims) if dims else info
+
+
+def _own_variable(context: Context, symbol: Any) -> Any:
+    """Returns the variable that the name of a dim, row or dtype variable denotes in a function."""
+    if type(symbol) in (RowVar, DtypeVar):
+        return context.marked(("*" if type(symbol) is RowVar else MARK) + symbol.name)
+    own = context.names.get(symbol.name, MISSING)
+    return context.declare(symbol.name) if own is MISSING else own
 
 
 def _not_an_info(
@@ -179,7 +183,7 @@ def read_form(context: Context, node: ast.Call, form: SyntaxForm) -> Any:
             fields[named.name] = _FIELDS[named.kind](context, keyword.value)
     try:
         complete = form.complete(fields)
-        _check_dtype(context, node, complete)
+        _check_fields(context, node, form, complete)
         if not issubclass(form.node, StructInfo):
             complete["span"] = context.source_map.span(node)
         return form.node(**complete)
@@ -219,10 +223,15 @@ def _warn_of_device(context: Context, device: ast.expr) -> None:
     warn(Diagnostic(message, context.source_map.span(device), hint=hint, code="E0101"))
 
 
-def _check_dtype(context: Context, node: ast.Call, fields: dict[str, Any]) -> None:
+def _check_fields(
+    context: Context, node: ast.Call, form: SyntaxForm, fields: dict[str, Any]
+) -> None:
+    """Checks dtype and rank; replaces the name of a dtype variable by the variable."""
     dtype = fields.get("dtype")
     if dtype is not None and dtype not in DTYPES:  # of tensors and of numbers
-        raise dtype_error(context, node, dtype)
+        if form.node is not TensorStructInfo or not is_dtype_var(dtype):
+            raise dtype_error(context, node, dtype)
+        fields["dtype"] = context.marked(dtype)
     dims, ndim = fields.get("dims"), fields.get("ndim")
     if ndim is not None and (type(ndim) is not int or ndim < 0):
         message = f"ndim: expected an integer of at least 0, found {ndim!r}"
@@ -280,7 +289,7 @@ def _axis(context: Context, node: ast.expr) -> Any:
     if isinstance(node, ast.Constant) and type(node.value) is str:
         return size_of_string(context, node, _axis)
     if type(node) is ast.Starred and type(node.value) is ast.Name:
-        return context.row(f"*{node.value.id}")
+        return context.marked(f"*{node.value.id}")
     if type(node) is ast.Name and node.id == ANY_SIZE and ANY_SIZE not in context.names:
         return context.any_size()
     if isinstance(node, ast.Name) and context.declares_names:
@@ -318,7 +327,7 @@ def _sizes(context: Context, node: ast.expr) -> Any:
 
 def _shape(context: Context, node: ast.expr) -> Any:
     """Parses a shape: axes, a shape variable, or (in R.Tensor only) a dtype."""
-    if isinstance(node, ast.Constant) and (node.value is None or node.value in DTYPES):
+    if isinstance(node, ast.Constant) and (node.value is None or _is_dtype(node.value)):
         return node.value
     if isinstance(node, ast.Name):
         value_in_scope = context.names.get(node.id, MISSING)
@@ -343,6 +352,10 @@ def _shape(context: Context, node: ast.expr) -> Any:
     axes = tuple([_axis(context, item) for item in node.elts])
     plain = all([type(axis) is int or type(axis) is Poly for axis in axes])
     return axes if plain else UnresolvedAxes(axes)
+
+
+def _is_dtype(value: Any) -> bool:
+    return value in DTYPES or is_dtype_var(value)
 
 
 def _known_shape(context: Context, node: ast.Call) -> Any:
@@ -408,6 +421,7 @@ _FIELDS: dict[str, Callable[[Context, Any], Any]] = {
     "shape": _shape,
     "info": info_of,
     "infos": _infos_field,
+    "dtype": static_of,
     "static": static_of,
     "value": _value_field,
 }

@@ -1,4 +1,4 @@
-"""Sizes as strings in Python: `TensorStructInfo(("n", "n + 1"), "float32")`.
+"""Sizes and dtype variables as strings in Python: `TensorStructInfo(("n", "n + 1"), "'T")`.
 
 A name denotes the same dim in every string, as in the signature of a function.
 """
@@ -9,9 +9,10 @@ import re
 from typing import Any
 
 from structir.ir.axes import AnySize
+from structir.ir.dtype import DtypeVar
 from structir.printer.parser.parser import parse_struct_info
 
-_NAMES: dict[str, Any] = {}  # the dims and row variables of all strings
+_NAMES: dict[str, Any] = {}  # the dims, row variables and dtype variables of all strings
 
 
 def axis_of(text: str) -> Any:
@@ -23,3 +24,9 @@ def axis_of(text: str) -> Any:
     if info.axes is None and info.dims is None:
         return AnySize()
     return (info.axes or info.dims)[0]
+
+
+def dtype_var_of(text: str) -> DtypeVar:
+    """Returns the dtype variable that a string such as `'T` denotes."""
+    variable: DtypeVar = _NAMES.setdefault(text, DtypeVar(text[1:]))
+    return variable

@@ -11,6 +11,7 @@ from structir.errors import Diagnostic, ParseError, Source, Span, StructIRError
 from structir.ir.axes import RowVar
 from structir.ir.collection import collection_paused
 from structir.ir.dims import as_dim
+from structir.ir.dtype import DtypeVar
 from structir.ir.expr import Var
 from structir.ir.module import IRModule
 from structir.ir.struct_info import StructInfo
@@ -26,6 +27,7 @@ from structir.printer.parser.source_map import SourceMap
 
 symbolic = lazy_module("structir.ir.symbolic")
 
+VARIABLES = Var | RowVar | DtypeVar
 MAX_QUOTED = 200  # characters of a text in a message
 MAX_ITEMS = 1 << 16  # of a list in a text; its `ast` takes a kilobyte per item
 LIST_RUN = re.compile(r"[^=:#@]{131072,}")  # at least MAX_ITEMS items, in one statement
@@ -181,7 +183,7 @@ def parse_struct_info(text: str, symbols: dict[str, Any] | None = None) -> Struc
     context = Context(SourceMap(source))
     context.declares_names = context.declares_strings = context.binds_sizes = True
     for name, value in variables.items():
-        context.names[name] = value if isinstance(value, Var | RowVar) else as_dim(value)
+        context.names[name] = value if isinstance(value, VARIABLES) else as_dim(value)
     try:
         tree = ast.parse(source.text, mode="eval").body
         info = info_of(context, tree)
@@ -193,6 +195,6 @@ def parse_struct_info(text: str, symbols: dict[str, Any] | None = None) -> Struc
         raise ParseError(Diagnostic(message, span, hint=hint, code="E0119")) from None
     for name, value in context.names.items():
         if symbols is not None and name not in symbols:
-            is_variable = isinstance(value, Var | RowVar)
+            is_variable = isinstance(value, VARIABLES)
             symbols[name] = value if is_variable else symbolic.to_sympy(value)
     return info

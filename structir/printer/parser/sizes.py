@@ -177,7 +177,7 @@ def _axis_of_string(context: Context, node: ast.Constant, text: str, read: Any) 
     if size == "*":
         return Ragged(name)
     if size.startswith("*") and not colon and size[1:].isidentifier():
-        return context.row(size)
+        return context.marked(size)
     if colon and size and not size.startswith("*"):
         inner = ast.copy_location(ast.Constant(size), node)
         return Labelled(size_of_string(context, inner, read), name)

@@ -1,14 +1,17 @@
 """Dtype equations: the dtypes of parameters that every run of a function requires.
 
 Each tensor of a function has a dtype cell. Ops, casts and annotations equate cells or fix them;
-a call copies the cells of its callee. Branches and closures add nothing: they need not run.
+a call copies the cells of its callee. Branches and closures add nothing: they need not run. Open
+cells that several parameters and results share are a dtype variable.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from structir.ir.dtype import DtypeVar, Element
 from structir.ir.expr import (
     Call,
     Constant,
@@ -31,10 +34,11 @@ rules = lazy_module("structir.opdef.dtype_rules")
 class DtypeCell:
     """The dtype of a tensor, equal to that of every cell with the same root."""
 
-    __slots__ = ("dtype", "parent")
+    __slots__ = ("dtype", "parent", "variable")
 
-    def __init__(self, dtype: str | None = None) -> None:
+    def __init__(self, dtype: str | None = None, variable: DtypeVar | None = None) -> None:
         self.dtype = dtype
+        self.variable = variable  # of the function; the first one if it equates several
         self.parent: DtypeCell | None = None
 
     def root(self) -> DtypeCell:
@@ -50,25 +54,33 @@ class DtypeCell:
         if first is second or (first.dtype and second.dtype and first.dtype != second.dtype):
             return
         first.parent, second.dtype = second, first.dtype or second.dtype
+        second.variable = second.variable or first.variable
 
 
+LETTERS = "TUVWSXYZ"  # names of inferred dtype variables
 Passed: TypeAlias = tuple[tuple[int, str], ...]  # indices of arguments, names of functions
 Cells: TypeAlias = "DtypeCell | tuple[Cells, ...] | None"  # structured as a StructInfo
 
 
-def cells_of(info: StructInfo | None) -> Cells:
-    """Returns new cells with the dtypes of a StructInfo."""
-    if isinstance(info, TupleStructInfo):
-        return tuple(map(cells_of, info.fields))
-    return DtypeCell(info.dtype) if isinstance(info, TensorStructInfo) else None
-
-
 def info_of(cells: Cells) -> StructInfo | None:
-    """Returns a StructInfo that has only the dtypes of cells; None for no tensors."""
+    """Returns a StructInfo with only the dtypes and dtype variables of cells; None for no
+    tensors."""
     if isinstance(cells, tuple):
         fields = [info_of(field) for field in cells]
         return None if None in fields else TupleStructInfo(tuple(fields))  # type: ignore[arg-type]
-    return None if cells is None else TensorStructInfo(dtype=cells.root().dtype)
+    if cells is None:
+        return None
+    root = cells.root()
+    dtype: Element = root.dtype or root.variable
+    return TensorStructInfo(dtype=dtype)
+
+
+def leaves(cells: Cells) -> Iterator[DtypeCell]:
+    """Yields the representatives of the cells of a value."""
+    if isinstance(cells, DtypeCell):
+        yield cells.root()
+    for field in cells if isinstance(cells, tuple) else ():
+        yield from leaves(field)
 
 
 def equate(first: Cells, second: Cells) -> None:
@@ -113,20 +125,44 @@ class _FunctionCells:
         self.equations = equations
         self.callees = callees  # parameters that are functions of the module
         self.cells: dict[Expr, Cells] = {}
+        self.variables: dict[DtypeVar, DtypeCell] = {}
+
+    def new(self, info: StructInfo | None) -> Cells:
+        """Returns the cells of a StructInfo: one for each dtype variable, new ones for others."""
+        if isinstance(info, TupleStructInfo):
+            return tuple(map(self.new, info.fields))
+        if not isinstance(info, TensorStructInfo):
+            return None
+        variable = info.dtype_var
+        if variable is None:
+            return DtypeCell(info.dtype)
+        return self.variables.setdefault(variable, DtypeCell(None, variable))
 
     def visit(self, function: Function) -> tuple[Sequence[Cells], Cells]:
         """Adds the equations of a function; returns the cells of its parameters and result."""
-        params = [cells_of(param.struct_info) for param in function.params]
+        params = [self.new(param.struct_info) for param in function.params]
         self.cells.update(zip(function.params, params, strict=True))
         for binding in function.body.bindings():
             value = self.of(binding.value)
-            equate(value, cells_of(binding.var.struct_info))
+            equate(value, self.new(binding.var.struct_info))
             if isinstance(binding, MatchCast):
-                equate(value, cells_of(binding.struct_info))
+                equate(value, self.new(binding.struct_info))
             self.cells[binding.var] = value
         result = self.of(function.body.body)
-        equate(result, cells_of(function.ret_struct_info))
+        equate(result, self.new(function.ret_struct_info))
+        self.name_shared_cells(params, result)
         return params, result
+
+    def name_shared_cells(self, params: Sequence[Cells], result: Cells) -> None:
+        """Adds a dtype variable to each open cell that parameters share among them or with the
+        result."""
+        roots = [root for param in params for root in leaves(param)]
+        uses = Counter([*roots, *leaves(result)])
+        names = {variable.name for variable in self.variables}
+        letters = (letter for letter in LETTERS if letter not in names)
+        for root in dict.fromkeys(roots):
+            if root.dtype is None and root.variable is None and uses[root] > 1:
+                root.variable = DtypeVar(next(letters, LETTERS[0]))
 
     def of(self, expr: Expr) -> Cells:
         """Returns the cells of an expression."""
@@ -137,18 +173,18 @@ class _FunctionCells:
                 return tuple(map(self.of, fields))
             case TupleGetItem(inner, index):
                 cells = self.of(inner)
-                return cells[index] if isinstance(cells, tuple) else cells_of(expr.struct_info)
+                return cells[index] if isinstance(cells, tuple) else self.new(expr.struct_info)
             case Call(op=Op()):
                 return self._op(expr)
             case Call(op=callee):
                 return self._call(expr, callee)
-        return cells_of(expr.struct_info)
+        return self.new(expr.struct_info)
 
     def _op(self, call: Call) -> Cells:
         loop = call.op.definition.hooks.get("loop")  # type: ignore[attr-defined]
         if loop is not None:
             return self._loop(call, *loop(call))
-        results = cells_of(call.struct_info)
+        results = self.new(call.struct_info)
         rule = rules.dtype_rule(call)
         if rule is None:
             return results
@@ -170,7 +206,7 @@ class _FunctionCells:
         states = args[1] if isinstance(args[1], tuple) else ()
         element = DtypeCell()
         equate(element, args[2])
-        results = cells_of(call.struct_info)
+        results = self.new(call.struct_info)
         if isinstance(results, tuple):
             captured = args[3] if len(args) > 3 and isinstance(args[3], tuple) else ()
             step = (*states, *results[count:])
@@ -179,7 +215,7 @@ class _FunctionCells:
         return results
 
     def _call(self, call: Call, callee: Expr) -> Cells:
-        results = cells_of(call.struct_info)
+        results = self.new(call.struct_info)
         functions = enumerate(map(self._function_name, call.args))
         passed = tuple([(index, name) for index, name in functions if name is not None])
         self._apply(callee, [self.of(arg) for arg in call.args], results, passed)

@@ -1,8 +1,9 @@
 """Dtype inference: completes dtypes, backward to parameters and forward to results.
 
-The dtypes that every run requires complete the parameters. Ops and calls then infer the others from
-their operands. A function whose parameters leave dtypes open is generalised: each call infers the
-dtypes of the body for the dtypes of its arguments.
+The dtypes that every run requires complete the parameters; open dtypes that must be equal are a
+dtype variable. Ops and calls then infer the others from their operands. A function whose parameters
+leave dtypes open is generalised: each call infers the dtypes of the body for those of its
+arguments.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import is_
 from typing import Any
 
+from structir.analysis.calls import Binder
 from structir.analysis.deduction import annotate, check_cast
-from structir.analysis.erasure import with_fields
+from structir.analysis.erasure import AllVars, erase, walk_dims, with_fields
 from structir.analysis.lattice import unify_to_lca
 from structir.analysis.substitution import Substitution
 from structir.errors import Diagnostic, DiagnosticError, StructInfoError
+from structir.ir.dtype import DtypeVar, Element
 from structir.ir.expr import (
     Binding,
     BindingBlock,
@@ -43,8 +46,18 @@ from structir.solver.program.value_trees import tensors
 def complete_dtypes(module: IRModule, fixed: Collection[str] = ()) -> IRModule:
     """Returns the module with every dtype that follows from operands and match_casts.
 
-    The functions `fixed` keep their signatures.
+    The functions `fixed` keep their signatures. Dtypes of the results of branches, which the first
+    pass infers, may equate more of them.
     """
+    for _ in range(MAX_PASSES):
+        completed = _complete_once(module, fixed)
+        if completed is module:
+            break
+        module = completed
+    return module
+
+
+def _complete_once(module: IRModule, fixed: Collection[str]) -> IRModule:
     inference = _DtypeInference(module, fixed)
     functions = dict(module.functions)
     for name, function in module.functions.items():
@@ -65,12 +78,12 @@ def _is_open(info: StructInfo | None) -> bool:
     return any(part.dtype is None for part in tensors(info))
 
 
-def _dtypes_of(infos: Iterable[StructInfo]) -> tuple[str | None, ...]:
-    return tuple([part.dtype for info in infos for part in tensors(info)])
+def _dtypes_of(infos: Iterable[StructInfo]) -> tuple[Element, ...]:
+    return tuple([part.element for info in infos for part in tensors(info)])
 
 
 def _fill(info: Any, source: StructInfo | None) -> Any:
-    """Returns a StructInfo with the dtypes that only `source` has."""
+    """Returns a StructInfo with the dtypes and dtype variables that only `source` has."""
     if isinstance(info, TupleStructInfo) and isinstance(source, TupleStructInfo):
         if len(info.fields) != len(source.fields):
             return info
@@ -80,11 +93,44 @@ def _fill(info: Any, source: StructInfo | None) -> Any:
         return info if same else replace(info, fields=fields)
     if not isinstance(info, TensorStructInfo) or not isinstance(source, TensorStructInfo):
         return info
-    if info.dtype is not None or source.dtype is None:
+    dtype = source.element
+    if info.dtype is not None or dtype is None or dtype == info.element:
         return info
-    return with_fields(info, lambda name, _, value: source.dtype if name == "dtype" else value)
+    return with_fields(info, lambda name, _, value: dtype if name == "dtype_var" else value)
 
 
+def _known_dtypes(info: StructInfo) -> StructInfo:
+    """Returns a StructInfo without dtype variables, which belong to one function."""
+    return _without(info, _dtype_vars([info]))
+
+
+def _dtype_vars(infos: Iterable[StructInfo]) -> set[DtypeVar]:
+    """Returns the dtype variables of tensors."""
+    parts = (part for info in infos for part in tensors(info))
+    return {part.dtype_var for part in parts if part.dtype_var is not None}
+
+
+def _without(info: StructInfo, variables: Collection[DtypeVar]) -> StructInfo:
+    """Returns a StructInfo with some dtype variables unknown."""
+    if not variables:
+        return info
+    return erase(info, lambda dim: None if dim in variables else dim, AllVars())
+
+
+def _instantiated(
+    function: Function, infos: Sequence[StructInfo]
+) -> tuple[Function, set[DtypeVar]]:
+    """Returns a function at the dtypes of a call, and its dtype variables that remain unbound."""
+    variables = _dtype_vars([param.struct_info for param in function.params])
+    if not variables:
+        return function, variables
+    binder = Binder(function.struct_info)
+    for param, info in zip(function.params, infos, strict=True):
+        binder.bind(param.struct_info, info)
+    return Substitution(dims=binder.dtypes).function(function), variables - binder.dtypes.keys()
+
+
+MAX_PASSES = 3
 NO_CALLEES: Mapping[Var, GlobalVar] = {}
 
 
@@ -102,7 +148,13 @@ class _DtypeInference:
 
     def complete(self, name: str, function: Function) -> Function:
         """Returns a function with completed dtypes."""
-        return _DtypeEvaluation(self).function(function, self.params(name))
+        infos, renamed = self.params(name), dict[Any, Any]()
+        for param, info in zip(function.params, infos, strict=True):
+            walk_dims(param.struct_info, info, renamed.setdefault)
+        renamed = {v: e for v, e in renamed.items() if type(v) is DtypeVar and v is not e}
+        if renamed:
+            function = Substitution(dims=renamed).function(function)
+        return _DtypeEvaluation(self).function(function, infos)
 
     def params(self, name: str) -> list[StructInfo]:
         """Returns the completed StructInfos of the parameters of a function."""
@@ -125,8 +177,10 @@ class _DtypeInference:
             return self.assumed.get((callee.name, _dtypes_of(infos)), OBJECT)
         key = (callee.name, tuple(infos), tuple([(k, v.name) for k, v in callees.items()]))
         if key not in self.results:
+            function, unbound = _instantiated(function, infos)
             variables = {function.params[k]: v for k, v in callees.items()}
-            self.results[key] = self.recursive_result(callee.name, function, infos, variables)
+            info = self.recursive_result(callee.name, function, infos, variables)
+            self.results[key] = _without(info, unbound)
         return self.results[key]
 
     def recursive_result(
@@ -179,17 +233,24 @@ class _DtypeEvaluation:
         self.variables: dict[Var, Expr] = {}
         self.callees = dict(callees)  # variables that are functions of the module
         self.branches = 0  # depth of conditionals, which need not run
+        self.dtype_vars: set[DtypeVar] = set()  # of the parameters
 
-    def function(self, function: Function, infos: Iterable[StructInfo]) -> Function:
+    def function(self, function: Function, infos: Sequence[StructInfo]) -> Function:
         """Returns the function with parameters of these StructInfos."""
+        self.dtype_vars = _dtype_vars(infos)
         pairs = zip(function.params, infos, strict=True)
         params = tuple([self.variable(param, info) for param, info in pairs])
         body = self.sequence(function.body)
-        result = _fill(function.ret_struct_info, body.body.struct_info)
+        result = _fill(function.ret_struct_info, self.outside(body.body))
         same = body is function.body and result is function.ret_struct_info
         if same and all(a is b for a, b in zip(params, function.params, strict=True)):
             return function
         return replace(function, params=params, body=body, ret_struct_info=result)
+
+    def outside(self, value: Expr) -> StructInfo:
+        """Returns the StructInfo of a value without the dtype variables of match_casts."""
+        info = _info(value)
+        return _without(info, _dtype_vars([info]) - self.dtype_vars)
 
     def variable(self, var: Any, info: StructInfo) -> Any:
         """Defines a variable with a completed StructInfo."""
@@ -241,13 +302,14 @@ class _DtypeEvaluation:
     def expected(self, call: Call) -> list[StructInfo]:
         """Returns the StructInfos that functions of the module require of the arguments."""
         if isinstance(call.op, GlobalVar):
-            return self.inference.params(call.op.name)
+            return list(map(_known_dtypes, self.inference.params(call.op.name)))
         loop = call.op.definition.hooks.get("loop") if isinstance(call.op, Op) else None  # type: ignore[attr-defined]
         body, count = loop(call) if loop else (None, 0)
-        params = self.inference.params(body.name) if isinstance(body, GlobalVar) else []
+        required = self.inference.params(body.name) if isinstance(body, GlobalVar) else []
+        params = list(map(_known_dtypes, required))
         if len(params) <= count:
             return []
-        element = TensorStructInfo(dtype=getattr(params[count], "dtype", None))
+        element = TensorStructInfo(dtype=getattr(params[count], "element", None))
         states, captured = params[:count], params[count + 1 :]
         return [OBJECT, TupleStructInfo(tuple(states)), element, TupleStructInfo(tuple(captured))]
 
@@ -306,7 +368,7 @@ class _DtypeEvaluation:
         cond = self.expr(expr.cond)
         branches = [self.sequence(b) for b in (expr.true_branch, expr.false_branch)]
         self.branches -= 1
-        infos = [_info(branch) for branch in branches]
+        infos = [self.outside(branch) for branch in branches]
         info = _fill(expr.struct_info, unify_to_lca(*infos))
         if self.joins_known:
             info = _fill(_fill(info, infos[0]), infos[1])
@@ -349,7 +411,7 @@ class _DtypeEvaluation:
         captured = _fields(_info(call.args[3])) if len(call.args) > 3 else ()
         if callee is None:
             return OBJECT
-        element = TensorStructInfo(dtype=getattr(x, "dtype", None))
+        element = TensorStructInfo(dtype=getattr(x, "element", None))
         infos = [*_fields(states), element, *captured]
         step = _fields(self.inference.result(callee, infos, {}))
         return TupleStructInfo((*_fields(states), *step[count:]))

@@ -28,7 +28,7 @@ def result_of(call: Call) -> StructInfo:
         other = next(info for info in infos if not isinstance(info, TensorStructInfo))
         message = f"the operands of a size signature must be tensors: found {other}"
         raise StructInfoError(Diagnostic(message, call.span, code="E0408"))
-    dtypes = {info.dtype for info in infos}
+    dtypes = {info.element for info in infos}
     dtype = call.attrs.get("dtype") or (dtypes.pop() if len(dtypes) == 1 else None)
     results = (TensorStructInfo(dtype=dtype),) * len(scheme.results)
     plain = results[0] if len(results) == 1 else TupleStructInfo(results)

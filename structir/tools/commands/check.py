@@ -23,6 +23,7 @@ rich_table = lazy_module("rich.table")
 analysis = lazy_module("structir.analysis.well_formed")
 single_sizes = lazy_module("structir.solver.program.single_sizes")
 binding_dims = lazy_module("structir.ir.binding_dims")
+dtype = lazy_module("structir.ir.dtype")
 expr = lazy_module("structir.ir.expr")
 PANEL = "Inspect"
 
@@ -119,5 +120,6 @@ def _statistics(module: IRModule) -> tuple[int, int, list[str]]:
     """Returns the number of functions and bindings, and the symbolic dims of the parameters."""
     functions = [f for f in module.functions.values() if isinstance(f, expr.Function)]
     params = [param.struct_info for function in functions for param in function.params]
-    names = list({sym.name: None for sym in binding_dims.standing_alone(params)})
+    bound = binding_dims.standing_alone(params)
+    names = list({sym.name: None for sym in bound if not isinstance(sym, dtype.DtypeVar)})
     return len(functions), sum(len(function.bindings()) for function in functions), names

@@ -1,9 +1,10 @@
-"""Compiles functions with row variables once for each rank that they are called with."""
+"""Compiles functions with row or dtype variables once for each rank and dtype of a call."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -14,33 +15,34 @@ from structir.analysis.donation import donated_of
 from structir.analysis.lattice import PASS, base_check
 from structir.analysis.substitution import Substitution
 from structir.errors import DiagnosticError, ShapeMismatchError
-from structir.interpret.argument_checks import as_value, in_field_order, match
+from structir.interpret.argument_checks import BoundDtype, as_value, in_field_order, match
 from structir.interpret.scope import Activation
 from structir.ir.axes import RowVar
 from structir.ir.binding_dims import standing_alone
 from structir.ir.dims import sym
+from structir.ir.dtype import DtypeVar
 from structir.ir.expr import Binding, Call, Function, Var, VarBinding
 from structir.ir.node import replace
 from structir.ir.struct_info import StructInfo, TupleStructInfo
 
 Value = Any
-Counts = tuple[int, ...]  # the number of axes of each row variable
+Form = tuple[int | str, ...]  # the number of axes or the dtype of each variable
 
 SAMPLE_RANKS = (2, 1, 3, 4, 0)  # most ops are valid at the first ones
+SAMPLE_DTYPES = ("float32", "int64", "bool")
 
 
-def rows_of(function: Function) -> list[RowVar]:
-    """Returns the row variables that the parameters of a function bind."""
+def form_variables(function: Function) -> list[RowVar | DtypeVar]:
+    """Returns the row variables and dtype variables that the parameters of a function bind."""
     bound = standing_alone([param.struct_info for param in function.params])
-    return [row for row in bound if type(row) is RowVar]
+    return [variable for variable in bound if type(variable) in (RowVar, DtypeVar)]
 
 
-class OfRank(Substitution):
-    """Substitutes axes for row variables, and infers StructInfo again."""
+class OfForm(Substitution):
+    """Substitutes axes for row variables and dtypes for dtype variables; infers again."""
 
-    def __init__(self, rows: dict[RowVar, int]) -> None:
-        axes = {r: tuple([sym(f"{r.name}{k}") for k in range(n)]) for r, n in rows.items()}
-        super().__init__(dims=axes)
+    def __init__(self, form: Mapping[Any, int | str]) -> None:
+        super().__init__(dims={v: _replacement(v, known) for v, known in form.items()})
 
     def binding(self, binding: Binding) -> Binding:
         """Returns a binding whose StructInfo is inferred from its new operands."""
@@ -59,8 +61,15 @@ class OfRank(Substitution):
         return inferred if base_check(declared, inferred) is PASS else declared
 
 
-class EveryRank:
-    """A function of any rank, with one compiled form for each rank."""
+def _replacement(variable: RowVar | DtypeVar, known: int | str) -> Any:
+    """Returns new axes for a row variable of a known rank, or the dtype of a dtype variable."""
+    if isinstance(known, str):
+        return known
+    return tuple([sym(f"{variable.name}{k}") for k in range(known)])
+
+
+class EveryForm:
+    """A function of any rank or dtype, with one compiled form for each of them."""
 
     def __init__(
         self,
@@ -70,22 +79,29 @@ class EveryRank:
         compiled: Callable[[Function], Any],
     ) -> None:
         self.name, self.function = name, function
-        self.general = general  # runs at any rank, op by op
+        self.general = general  # runs at any rank and dtype, op by op
         self.compiled = compiled  # compiles one function to an executable
-        self.rows = rows_of(function)
+        self.variables = form_variables(function)
+        self.has_dtypes = any([type(variable) is DtypeVar for variable in self.variables])
         self.is_repeatable = function.is_pure and not donated_of(function)
         self.defaults = partial(default_values, function)
-        self.forms: dict[Counts, Any] = {}  # by the ranks of row variables; None if invalid
-        self._counts: dict[Any, Counts] = {}  # by the ranks of the arguments
+        self.forms: dict[Form, Any] = {}  # by ranks and dtypes of variables; None if invalid
+        self._form_keys: dict[Any, Form] = {}  # by the ranks and dtypes of the arguments
+
+    @property
+    def described(self) -> str:
+        """The differences of forms, for messages."""
+        has_rows = RowVar in map(type, self.variables)
+        return " and ".join(["rank"] * has_rows + ["dtype"] * self.has_dtypes)
 
     def __call__(self, /, *args: Value, **names: Value) -> Value:
         args = arguments_of(self.name, self.function.params, args, names, self.defaults)
-        counts = self._counts_of(args)
-        if counts is None:
+        key = self._form_of(args)
+        if key is None:
             return self.general(*args)
-        if counts not in self.forms:
-            self.forms[counts] = self._form(counts)
-        form = self.forms[counts]
+        if key not in self.forms:
+            self.forms[key] = self._compiled_form(key)
+        form = self.forms[key]
         return self.general(*args) if form is None else self._run(form[self.name], args)
 
     def _run(self, compiled: Callable[..., Value], args: tuple[Value, ...]) -> Value:
@@ -98,45 +114,60 @@ class EveryRank:
                 raise
         return self.general(*args)
 
-    def _counts_of(self, args: tuple[Value, ...]) -> Counts | None:
-        """Returns the number of axes of each row variable; None if the arguments do not determine
-        it."""
+    def _form_of(self, args: tuple[Value, ...]) -> Form | None:
+        """Returns the number of axes of each row variable, and the dtype of each dtype variable.
+
+        Returns None if the arguments do not determine them.
+        """
         params = self.function.params
-        key = tuple([getattr(arg, "ndim", None) for arg in args])
-        counts = self._counts.get(key)
-        if counts is None:
+        key: tuple[Any, ...] = tuple([getattr(arg, "ndim", None) for arg in args])
+        if self.has_dtypes:
+            key += tuple([getattr(arg, "dtype", None) for arg in args])
+        form = self._form_keys.get(key)
+        if form is None:
             scope = Activation({}, {})
             pairs = zip(params, args, strict=True)
             match(
                 [(p.struct_info, _shaped(p.struct_info, a), self._where(p)) for p, a in pairs],
                 scope,
             )
-            if any(row not in scope.sizes for row in self.rows):
+            if any(variable not in scope.sizes for variable in self.variables):
                 return None
-            counts = tuple([len(scope.sizes[row]) for row in self.rows])
+            form = tuple([_known(scope.sizes[variable]) for variable in self.variables])
             if None not in key:
-                self._counts[key] = counts
-        return counts
+                self._form_keys[key] = form
+        return form
 
     def _where(self, param: Var) -> str:
         return f"{self.name}: parameter {param.name}"
 
-    def _form(self, counts: Counts) -> Any:
-        """Returns the executable for these ranks; None if the program is invalid at them."""
-        function = self._of_rank(counts)  # if None, the op itself reports the error at run time
+    def _compiled_form(self, form: Form) -> Any:
+        """Returns the executable for these ranks and dtypes; None if it is invalid for them."""
+        function = self._of_form(form)  # if None, the op itself reports the error at run time
         return None if function is None else self.compiled(function)
 
-    def _of_rank(self, counts: Counts) -> Function | None:
-        """Returns the function for these ranks; None if the program is invalid at them."""
+    def _of_form(self, form: Form) -> Function | None:
+        """Returns the function for these ranks and dtypes; None if it is invalid for them."""
         try:
-            return OfRank(dict(zip(self.rows, counts, strict=True))).function(self.function)
+            return OfForm(dict(zip(self.variables, form, strict=True))).function(self.function)
         except DiagnosticError:
             return None
 
     def sample(self) -> Function | None:
-        """Returns the function for some ranks at which the program is valid; None without any."""
-        forms = (self._of_rank((count,) * len(self.rows)) for count in SAMPLE_RANKS)
-        return next((form for form in forms if form is not None), None)
+        """Returns the function for ranks and dtypes for which it is valid; None without any."""
+        dtypes = SAMPLE_DTYPES if self.has_dtypes else SAMPLE_DTYPES[:1]
+        ranks = SAMPLE_RANKS if RowVar in map(type, self.variables) else SAMPLE_RANKS[:1]
+        for dtype, rank in product(dtypes, ranks):
+            is_dtype = [type(variable) is DtypeVar for variable in self.variables]
+            function = self._of_form(tuple([dtype if each else rank for each in is_dtype]))
+            if function is not None:
+                return function
+        return None
+
+
+def _known(bound: Any) -> int | str:
+    """Returns the dtype of a dtype variable, or the number of axes of a row variable."""
+    return bound.dtype if isinstance(bound, BoundDtype) else len(bound)
 
 
 def _shaped(info: Any, value: Value) -> Value:
