@@ -20,6 +20,16 @@ rich_table = lazy_module("rich.table")
 inference = lazy_module("structir.solver.program.inference")
 solver_report = lazy_module("structir.solver.program.report")
 PANEL = "Inspect"
+Output = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE.onnx",
+        help="Write the ONNX model with the type of every value to this file instead of "
+        "printing a program.",
+    ),
+]
 
 
 def infer(
@@ -35,16 +45,7 @@ def infer(
             help="Default underdetermined parameters to the least shape.",
         ),
     ] = False,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE.onnx",
-            help="Write the ONNX model with the type of every value to this file instead of "
-            "printing a program.",
-        ),
-    ] = None,
+    output: Output = None,
     json: Json = False,
 ) -> None:
     """Infer missing shapes (forward and backward) and print the program.
