@@ -1,0 +1,1 @@
+"""Exporters: programs as models of other frameworks."""

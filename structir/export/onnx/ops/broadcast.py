@@ -1,0 +1,114 @@
+"""Mappings of elementwise ops of two and three operands."""
+
+from __future__ import annotations
+
+import math
+
+from structir.export.onnx.call import OpCall
+from structir.export.onnx.registry import direct, exports
+from structir.ir.dtype import is_float
+
+direct(
+    {
+        "add": "Add",
+        "bitwise_and": "BitwiseAnd",
+        "bitwise_or": "BitwiseOr",
+        "bitwise_xor": "BitwiseXor",
+        "divide": "Div",
+        "equal": "Equal",
+        "greater": "Greater",
+        "greater_equal": "GreaterOrEqual",
+        "less": "Less",
+        "less_equal": "LessOrEqual",
+        "maximum": "Max",
+        "minimum": "Min",
+        "multiply": "Mul",
+        "power": "Pow",
+        "subtract": "Sub",
+    }
+)
+LOGICAL = {"logical_and": "And", "logical_or": "Or", "logical_xor": "Xor"}
+
+
+@exports("not_equal")
+def not_equal(call: OpCall) -> str:
+    return call.emit("Not", call.emit("Equal", *call.operands))
+
+
+@exports(*LOGICAL)
+def logical(call: OpCall) -> str:
+    names = [as_bool(call, name) for name in ("x", "y")]
+    return call.emit(LOGICAL[call.op], *names)
+
+
+def as_bool(call: OpCall, name: str) -> str:
+    """Returns an operand as bools."""
+    value: str = call[name]
+    return value if call.dtype(name) == "bool" else call.cast(value, "bool")
+
+
+@exports("where")
+def where(call: OpCall) -> str:
+    return call.emit("Where", as_bool(call, "cond"), call["x"], call["y"])
+
+
+@exports("ewise_fma")
+def fused_multiply_add(call: OpCall) -> str:
+    return call.emit("Add", call.emit("Mul", call["x"], call["y"]), call["z"])
+
+
+@exports("mod")
+def mod(call: OpCall) -> str:
+    return call.emit("Mod", call["x"], call["y"], fmod=1)
+
+
+@exports("floor_divide")
+def floor_divide(call: OpCall) -> str:
+    x, y = call["x"], call["y"]
+    if is_float(call.dtype("x")):
+        return call.emit("Floor", call.emit("Div", x, y))
+    exact = call.emit("Sub", x, call.emit("Mod", x, y))  # Div of integers truncates
+    return call.emit("Div", exact, y)
+
+
+@exports("floor_mod")
+def floor_mod(call: OpCall) -> str:
+    x, y = call["x"], call["y"]
+    if not is_float(call.dtype("x")):
+        return call.emit("Mod", x, y)
+    quotient = call.emit("Floor", call.emit("Div", x, y))
+    return call.emit("Sub", x, call.emit("Mul", quotient, y))
+
+
+@exports("left_shift", "right_shift")
+def shift(call: OpCall) -> str:
+    left, x, y = call.op == "left_shift", call["x"], call["y"]
+    dtype = call.dtype("x")
+    if dtype.startswith("uint"):
+        return call.emit("BitShift", x, y, direction="LEFT" if left else "RIGHT")
+    factor = call.emit("Pow", call.constant(2, dtype), y)
+    if left:
+        return call.emit("Mul", x, factor)
+    return call.emit("Div", call.emit("Sub", x, call.emit("Mod", x, factor)), factor)
+
+
+@exports("log_add_exp")
+def log_add_exp(call: OpCall) -> str:
+    x, y = call["x"], call["y"]
+    distance = call.emit("Neg", call.emit("Abs", call.emit("Sub", x, y)))
+    rest = call.emit("Log", call.emit("Add", call.emit("Exp", distance), call.constant(1)))
+    return call.emit("Add", call.emit("Max", x, y), rest)
+
+
+@exports("atan2")
+def atan2(call: OpCall) -> str:
+    """ONNX has no atan2: the angle of x > 0, turned by pi where x is negative."""
+    x, y = call["x"], call["y"]  # atan2(x, y) is the angle of the point (y, x)
+    zero, half = call.constant(0), call.constant(math.pi / 2)
+    angle = call.emit("Atan", call.emit("Div", x, y))
+    is_below = call.emit("Less", x, zero)
+    turn = call.emit("Where", is_below, call.constant(-math.pi), call.constant(math.pi))
+    is_left = call.emit("Less", y, zero)
+    turned = call.emit("Where", is_left, call.emit("Add", angle, turn), angle)
+    upright = call.emit("Mul", call.emit("Sign", x), half)
+    return call.emit("Where", call.emit("Equal", y, zero), upright, turned)

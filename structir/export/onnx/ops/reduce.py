@@ -1,0 +1,66 @@
+"""Mappings of reductions, cumulative ops and sorts."""
+
+from __future__ import annotations
+
+from structir.export.onnx.call import OpCall, dims_of
+from structir.export.onnx.registry import exports
+
+REDUCTIONS = {
+    "max": "ReduceMax",
+    "mean": "ReduceMean",
+    "min": "ReduceMin",
+    "prod": "ReduceProd",
+    "sum": "ReduceSum",
+}
+
+
+@exports(*REDUCTIONS)
+def reduction(call: OpCall) -> str:
+    axes = call.attr("axis")
+    listed = "" if axes is None else call.ints(call.axes("axis", "x"))
+    if axes is not None and not call.axes("axis", "x"):
+        return call.emit("Identity", call["x"])
+    keep = int(call.attr("keepdims"))
+    return call.emit(REDUCTIONS[call.op], call["x"], listed, keepdims=keep)
+
+
+@exports("argmax", "argmin")
+def arg_reduction(call: OpCall) -> str:
+    op_type = "ArgMax" if call.op == "argmax" else "ArgMin"
+    axis, keep = call.attr("axis"), int(call.attr("keepdims"))
+    if axis is not None:
+        return call.emit(op_type, call["x"], axis=axis, keepdims=keep)
+    return call.reshape(call.emit(op_type, call.flat(call["x"]), axis=0), dims_of(call.out))
+
+
+@exports("cumsum")
+def cumsum(call: OpCall) -> str:
+    x, axis = call.cast(call["x"], call.out.dtype), call.attr("axis")
+    x = call.flat(x) if axis is None else x
+    place = call.constant(axis or 0, "int64")
+    return call.emit("CumSum", x, place, exclusive=int(call.attr("exclusive")))
+
+
+@exports("sort", "argsort")
+def sort(call: OpCall) -> str:
+    values, positions = _ordered(call, call.attr("descending"))
+    return values if call.op == "sort" else call.cast(positions, call.out.dtype)
+
+
+def _ordered(call: OpCall, largest: bool, count: int | None = None) -> list[str]:
+    """Returns the sorted elements along an axis, and their positions; equal ones keep their
+    order."""
+    axis = call.axis("axis", "x")
+    length = call.dims("x")[axis] if count is None else count
+    return call.emit_many(
+        "TopK", 2, call["x"], call.vector((length,)), axis=axis, largest=int(largest)
+    )
+
+
+@exports("topk")
+def topk(call: OpCall) -> str | list[str] | None:
+    if call.attr("k") < 1:
+        return None
+    values, positions = _ordered(call, call.attr("largest"), call.attr("k"))
+    positions = call.cast(positions, call.attr("dtype"))
+    return {"values": values, "indices": positions}.get(call.attr("ret_type"), [values, positions])
