@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,9 +67,16 @@ def _with_progress(title: str, work: Callable[[Callable[[int, int], None]], Any]
         def show(completed: int, total: int) -> None:
             progress.update(bar, completed=completed, total=total)
 
-        try:
+        with onnx_needed():
             return work(show)
-        except ModuleNotFoundError as error:
-            if error.name != "onnx":
-                raise
-            raise MissingExtraError("models need onnx: pip install structir[onnx]") from None
+
+
+@contextmanager
+def onnx_needed() -> Iterator[None]:
+    """Raises MissingExtraError if the enclosed code cannot import onnx."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name != "onnx":
+            raise
+        raise MissingExtraError("models need onnx: pip install structir[onnx]") from None

@@ -41,7 +41,9 @@ class OpCall:
         self.view: CallView = call_arguments(definition, call.args, call.attrs)
         self.result: Any = call.struct_info
         arguments = [p for p in definition.signature.parameters if p.is_argument]
-        operands = [(p, arg) for p, arg in zip(arguments, call.args, strict=False) if p.kind is None]
+        operands = [
+            (p, arg) for p, arg in zip(arguments, call.args, strict=False) if p.kind is None
+        ]
         self.names = {p.name: self._operand(arg) for p, arg in operands}
 
     def _operand(self, arg: Expr) -> Names:

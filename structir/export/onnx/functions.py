@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
+import attrs
 import numpy as np
 from onnx import ValueInfoProto
 
 from structir.errors import Diagnostic, DiagnosticError, Span, StructIRError
 from structir.export.onnx.call import Names, OpCall
 from structir.export.onnx.graph import ModelNames, OnnxGraph
-from structir.export.onnx.kernels import find_kernel_mapping
+from structir.export.onnx.kernels import find_extern_mapping, find_kernel_mapping
 from structir.export.onnx.registry import find_mapping
 from structir.export.onnx.sizes import SizeSource, SizeValues, UnboundSize
 from structir.frontend.onnx.annotation.dim_names import DimNames
@@ -47,7 +48,7 @@ from structir.ir.struct_info import (
     TupleStructInfo,
 )
 
-MAX_DEPTH = 200  # nested calls of functions
+MAX_DEPTH = 30  # nested calls of functions
 
 
 class FunctionExporter:
@@ -73,9 +74,17 @@ class FunctionExporter:
         """Returns an exporter of a graph nested in this one."""
         graph = OnnxGraph(self.graph.names)
         sizes = self.sizes.nested(graph)
-        values: MutableMapping[Var, Names] = ChainMap({}, self.values)  # type: ignore[arg-type]
+        values: MutableMapping[Var, Names] = ChainMap({}, self.values)
         inner = FunctionExporter(self.module, graph, sizes, values, self.dim_names, self.depth)
         inner.span = self.span
+        return inner
+
+    def nested_in(self, caller: FunctionExporter) -> FunctionExporter:
+        """Returns an exporter of a graph nested in that of a caller, with the values of this
+        scope."""
+        inner = caller.nested()
+        inner.values = ChainMap({}, self.values)
+        inner.sizes.sources = ChainMap({}, self.sizes.sources)
         return inner
 
     def bind_sizes(self, names: Names, info: StructInfo | None) -> None:
@@ -90,7 +99,7 @@ class FunctionExporter:
             for axis, size in enumerate(info.dims):
                 self.sizes.bind(size, SizeSource(names, axis, of_shape=False))
         elif isinstance(info, PrimStructInfo) and info.value is not None:
-            self.sizes.bind(info.value, SizeSource(names, None))  # type: ignore[arg-type]
+            self.sizes.bind(info.value, SizeSource(names, None))
 
     # ---- bindings
 
@@ -118,7 +127,7 @@ class FunctionExporter:
         """Gives the result of the nodes after the first `count` the name of its variable."""
         nodes = self.graph.nodes[count:]
         shared = self.sizes.computed.values()
-        if isinstance(names, list) or names in shared:
+        if not isinstance(names, str) or names in shared:
             return names
         if not any(names in node.output for node in nodes):
             return names
@@ -136,7 +145,9 @@ class FunctionExporter:
 
     def value_info(self, name: str, info: StructInfo | None) -> ValueInfoProto:
         """Returns the declaration of a value."""
-        return ValueInfoProto(name=name, type=type_of_value(tensor_info(info), None, self.dim_names))
+        return ValueInfoProto(
+            name=name, type=type_of_value(tensor_info(info), None, self.dim_names)
+        )
 
     # ---- expressions
 
@@ -206,9 +217,16 @@ class FunctionExporter:
         """Returns the name of a value that a node of this graph defines, to be an output of it."""
         return name if name in self.graph.produced else self.copy(name, f"{name}_out")
 
+    def fresh_output(self, name: str) -> str:
+        """Returns a copy of a value, to be an output of a nested graph: each needs its own name."""
+        return self.copy(name, f"{name}_out")
+
     def copy(self, name: str, stem: str) -> str:
         """Returns a copy of a value under another name."""
         return self.graph.emit("Identity", [name], 1, stem)[0]
+
+    def _closure(self, function: Function) -> Names:
+        return LocalFunction(function, self)
 
     # ---- calls
 
@@ -248,32 +266,42 @@ class FunctionExporter:
                 f"{name}: no ONNX form of this op for ({infos})",
                 f'register a mapping: `@exports("{name}")`',
             )
-        return self.value(parts)
+        result: Expr = parts
+        return self.value(result)
 
     def _function(self, call: Call) -> Names:
-        callee = self.module.functions.get(getattr(call.op, "name", ""))
+        name = getattr(call.op, "name", "")
+        callee = self.module.functions.get(name)
+        mapping = find_extern_mapping(getattr(call.op, "global_symbol", ""))
         if isinstance(callee, Kernel):
             mapping = find_kernel_mapping(callee)
-            if mapping is not None:
-                return mapping(self, call)
-        if not isinstance(call.op, GlobalVar) or not isinstance(callee, Function):
+        if mapping is not None:
+            return mapping(self, call)
+        if self.depth >= MAX_DEPTH:
+            self.fail(f"{name}: recursion has no ONNX form")
+        if isinstance(call.op, GlobalVar) and isinstance(callee, Function):
+            return self._inlined(callee, call, self.sizes.of_function(), {})
+        closure = self.values.get(call.op) if isinstance(call.op, Var) else None
+        if not isinstance(closure, LocalFunction):
             self.fail(
                 f"no ONNX form of a call of {call.op}",
                 "express the function with ops: external functions and kernels are not exported",
             )
-        if self.depth >= MAX_DEPTH:
-            self.fail(f"{call.op.name}: recursion has no ONNX form")
-        return self._inlined(callee, call)
+        outer = closure.exporter
+        return self._inlined(closure.function, call, outer.sizes.nested(self.graph), outer.values)
 
-    def _inlined(self, callee: Function, call: Call) -> Names:
+    def _inlined(
+        self,
+        callee: Function,
+        call: Call,
+        sizes: SizeValues,
+        outer: MutableMapping[Var, Names],
+    ) -> Names:
         arguments = [self.value(arg) for arg in call.args]
+        values: MutableMapping[Var, Names] = ChainMap({}, outer)
+        values.update(zip(callee.params, arguments, strict=True))
         inner = FunctionExporter(
-            self.module,
-            self.graph,
-            self.sizes.of_function(),
-            dict(zip(callee.params, arguments, strict=True)),
-            self.dim_names,
-            self.depth + 1,
+            self.module, self.graph, sizes, values, self.dim_names, self.depth + 1
         )
         inner.span = self.span
         for param, names in zip(callee.params, arguments, strict=True):
@@ -282,9 +310,17 @@ class FunctionExporter:
 
     # ---- errors
 
-    def fail(self, message: str, hint: str | None = None) -> Any:
+    def fail(self, message: str, hint: str | None = None) -> NoReturn:
         """Raises the error of the current binding."""
         raise DiagnosticError(Diagnostic(message, self.span, hint=hint, code="E0811"))
+
+
+@attrs.frozen(eq=False)
+class LocalFunction:
+    """A function value and the scope of its definition."""
+
+    function: Function
+    exporter: FunctionExporter
 
 
 EXPRESSIONS: dict[str, Callable[[Any, Any], Names]] = {
@@ -296,6 +332,7 @@ EXPRESSIONS: dict[str, Callable[[Any, Any], Names]] = {
     "Tuple": FunctionExporter._tuple,
     "TupleGetItem": FunctionExporter._item,
     "If": FunctionExporter._if,
+    "Function": FunctionExporter._closure,
     "SeqExpr": FunctionExporter.sequence,
     "Call": FunctionExporter._call,
 }
@@ -336,7 +373,9 @@ def main_exporter(module: IRModule) -> FunctionExporter:
     return FunctionExporter(module, graph, SizeValues(graph, {}, {}), {}, DimNames(OnnxSymbols()))
 
 
-def named_outputs(exporter: FunctionExporter, names: Sequence[str], stems: Sequence[str]) -> list[str]:
+def named_outputs(
+    exporter: FunctionExporter, names: Sequence[str], stems: Sequence[str]
+) -> list[str]:
     """Returns outputs of the main graph, each the result of a node of its own."""
     outputs: list[str] = []
     for name, stem in zip(names, stems, strict=True):

@@ -39,7 +39,11 @@ class ModelNames:
 
     def constant(self, array: Array, stem: str = "constant") -> str:
         """Returns the name of an initializer with these elements."""
-        key = (array.dtype.name, array.shape, array.tobytes() if array.nbytes <= SHARED_BYTES else "")
+        key = (
+            array.dtype.name,
+            array.shape,
+            array.tobytes() if array.nbytes <= SHARED_BYTES else "",
+        )
         if key[2] != "" and key in self.shared:
             return self.shared[key]
         name = self.fresh(stem)

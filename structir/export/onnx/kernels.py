@@ -1,4 +1,4 @@
-"""Mappings of kernels that have an ONNX form."""
+"""Mappings of kernels and of external functions that have an ONNX form."""
 
 from __future__ import annotations
 
@@ -7,9 +7,33 @@ from typing import Any
 
 from structir.ir.kernel import Kernel
 
-KernelMapping = Callable[[Any, Any], Any]
+Mapped = Callable[[Any, Any], Any]  # exporter and call -> names of results
+
+_kernels: list[Callable[[Kernel], Mapped | None]] = []
+_externs: dict[str, Mapped] = {}
 
 
-def find_kernel_mapping(kernel: Kernel) -> KernelMapping | None:
+def exports_kernels(match: Callable[[Kernel], Mapped | None]) -> Callable[[Kernel], Mapped | None]:
+    """Registers a function that returns the mapping of a kernel it knows, or None."""
+    _kernels.append(match)
+    return match
+
+
+def exports_extern(name: str) -> Callable[[Mapped], Mapped]:
+    """Registers the decorated function as the mapping of calls of an external function."""
+
+    def register(mapping: Mapped) -> Mapped:
+        _externs[name] = mapping
+        return mapping
+
+    return register
+
+
+def find_kernel_mapping(kernel: Kernel) -> Mapped | None:
     """Returns the function that writes a call of a kernel, or None."""
-    return None
+    return next((m for match in _kernels if (m := match(kernel)) is not None), None)
+
+
+def find_extern_mapping(name: str) -> Mapped | None:
+    """Returns the function that writes a call of an external function, or None."""
+    return _externs.get(name)

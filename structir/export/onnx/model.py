@@ -53,9 +53,7 @@ def to_onnx(module: IRModule, function: str = "main") -> ModelProto:
     )
 
 
-def save_onnx(
-    module: IRModule, path: str | os.PathLike[str], function: str = "main"
-) -> ModelProto:
+def save_onnx(module: IRModule, path: str | os.PathLike[str], function: str = "main") -> ModelProto:
     """Writes a function of a module to an ONNX file; constants above 2 GB to a file beside it."""
     model = to_onnx(module, function)
     large = sum(len(t.raw_data) for t in model.graph.initializer) >= MAX_EMBEDDED_BYTES - (1 << 20)

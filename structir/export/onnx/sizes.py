@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import ChainMap
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import MutableMapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -110,6 +110,8 @@ class SizeValues:
                 return self._emit("Neg", value(operand))
             case ast.BinOp(left=left, op=ast.FloorDiv(), right=right):
                 a, b = value(left), value(right)
+                if is_natural(left):
+                    return self._emit("Div", a, b)
                 exact = self._emit("Sub", a, self._emit("Mod", a, b))  # Div truncates
                 return self._emit("Div", exact, b)
             case ast.BinOp(left=left, op=op, right=right):
@@ -136,3 +138,19 @@ class SizeValues:
 
     def _emit(self, op_type: str, *inputs: str, **attributes: Any) -> str:
         return self.graph.emit(op_type, list(inputs), 1, "size", **attributes)[0]
+
+
+def is_natural(tree: ast.expr) -> bool:
+    """Returns whether an expression is surely not negative, by its form."""
+    match tree:
+        case ast.Name():
+            return True
+        case ast.Constant(value=int() as number):
+            return number >= 0
+        case ast.BinOp(left=left, op=ast.Add() | ast.Mult() | ast.FloorDiv(), right=right):
+            return is_natural(left) and is_natural(right)
+        case ast.BinOp(op=ast.Mod(), right=right):
+            return is_natural(right)
+        case ast.Call(func=ast.Name(id=name), args=args):
+            return (any if name == "max" else all)(map(is_natural, args))
+    return False

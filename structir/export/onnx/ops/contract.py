@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import numpy as np
 
-from structir.export.onnx.call import OpCall
+from structir.export.onnx.call import OpCall, dims_of
 from structir.export.onnx.registry import exports
 from structir.ir.dtype import is_float
 from structir.opdef.layouts import SPATIAL, each, padding
@@ -31,10 +34,29 @@ def outer(call: OpCall) -> str:
 
 @exports("einsum")
 def einsum(call: OpCall) -> str | None:
-    subscripts = call.attr("subscripts").replace(" ", "")
-    if "->" not in subscripts:
+    subscripts = call.attr("subscripts")
+    if set(subscripts) & set(";*~"):
+        equation = _equation(subscripts)
+        return (
+            None if equation is None else call.emit("Einsum", *call["operands"], equation=equation)
+        )
+    return call.emit("Einsum", *call["operands"], equation=subscripts.replace(" ", ""))
+
+
+def _equation(subscripts: str) -> str | None:
+    """Returns subscripts with words as letters; None with numbers or several axis packs."""
+    words = [w for w in re.split(r"[\s;]+|->", subscripts) if w]
+    packs = {w.lstrip("*~") for w in words if not w.isidentifier()}
+    axes = list(dict.fromkeys(w for w in words if w.isidentifier()))
+    if len(packs) > 1 or len(axes) > 26 or not all(p.isidentifier() for p in packs):
         return None
-    return call.emit("Einsum", *call["operands"], equation=subscripts)
+    letters = {word: chr(ord("a") + k) for k, word in enumerate(axes)}
+
+    def term(text: str) -> str:
+        return "".join([letters.get(word, "...") for word in text.split()])
+
+    inputs, _, output = subscripts.partition("->")
+    return ",".join(map(term, inputs.split(";"))) + "->" + term(output)
 
 
 def to_order(call: OpCall, name: str, layout: str | None, target: str) -> str | None:
@@ -99,8 +121,8 @@ def adaptive_pool(call: OpCall) -> str | None:
     count = int(call.op[-2])
     layout = call.attr("layout") or f"NC{SPATIAL[count]}"
     axes = [layout.index(axis) for axis in SPATIAL[count]]
-    sizes = [call.dims("x")[axis] for axis in axes]
-    output = [call.out.dims[axis] for axis in axes]  # type: ignore[index]
+    sizes: list[Any] = [call.dims("x")[axis] for axis in axes]
+    output: list[Any] = [dims_of(call.out)[axis] for axis in axes]
     if (call.attr("out_layout") or layout) != layout:
         return None
     if all(size == 1 for size in output):

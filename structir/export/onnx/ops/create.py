@@ -35,7 +35,9 @@ def arange(call: OpCall) -> str | None:
     start, end = (0, start) if end is None else (start, end)
     dtype = str(call.out.dtype)
     bounds = [
-        call.constant(value) if isinstance(value, int | float) else call.cast(call.scalar(value), dtype)
+        call.constant(value)
+        if isinstance(value, int | float)
+        else call.cast(call.scalar(value), dtype)
         for value in (start, end, step)
     ]
     return call.emit("Range", *bounds)

@@ -87,10 +87,7 @@ def logical_not(call: OpCall) -> str:
 
 @exports("astype", "wrap_param")
 def astype(call: OpCall) -> str:
-    x = call["x"]
-    if is_float(call.dtype("x")) and str(call.out.dtype).startswith("uint"):
-        x = call.cast(x, "int64")  # negative numbers wrap around
-    return call.cast(x, call.out.dtype)
+    return call.cast(call["x"], call.out.dtype)
 
 
 @exports("clip")

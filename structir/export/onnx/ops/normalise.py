@@ -44,7 +44,10 @@ def quantize(call: OpCall) -> str | None:
     x, zero = call["x"], call["zero_point"]
     axis = call.axis("axis", "x")
     if call.op == "dequantize":
-        if call.dtype("x") not in ("int8", "uint8", "int16", "uint16") or call.out.dtype != "float32":
+        if (
+            call.dtype("x") not in ("int8", "uint8", "int16", "uint16")
+            or call.out.dtype != "float32"
+        ):
             return _dequantized(call, axis)
         zero = call.cast(zero, call.dtype("x"))
         return call.emit("DequantizeLinear", x, call["scale"], zero, axis=axis)
