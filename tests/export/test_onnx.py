@@ -4,6 +4,8 @@ imported again."""
 from __future__ import annotations
 
 import json
+import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +18,22 @@ from typer.testing import CliRunner
 
 import structir
 from structir import ops
-from structir.errors import DiagnosticError
+from structir.errors import DiagnosticError, StructIRError
+from structir.export.onnx import ops as onnx_ops
 from structir.export.onnx import save_onnx, to_onnx
 from structir.export.onnx.registry import mapped_ops
 from structir.frontend.onnx import from_onnx
-from structir.ir import BlockBuilder, IRModule, registered_ops
+from structir.interpret.arguments import random_arguments
+from structir.ir import BlockBuilder, IRModule, TensorStructInfo, find_op, registered_ops
+from structir.ir.dims import sym
+from structir.ir.expr import Var
 from structir.tools import cli
+from structir.tools.calls import CallGenerator
 from tests.frontend.models import BOOL, INT64, made, node, value
 from tests.ops.calls import symbolic_call
 
 ops.load()
+onnx_ops.load()
 EXAMPLES: dict[str, Any] = {
     op.name: getattr(op.definition, "examples", None) for op in registered_ops()
 }
@@ -135,6 +143,63 @@ def test_most_ops_are_exported_and_imported_again() -> None:
         assert_same(expected, flat(structir.interpret(from_onnx(model), "main", *inputs)))
         count += 1
     assert count >= EXPORTABLE
+
+
+DTYPES = ["float32", "float32", "int64", "int32", "bool", "float64", "uint8"]
+LIMITS = re.compile(  # of ONNX Runtime: missing dtypes, checked indices, integers divided by zero
+    "NOT_IMPLEMENTED|Could not find an implementation|is invalid|by zero|invalid index|out of "
+    "(data )?bounds|gather_elements|pool_attributes|einsum_auxiliary|updates tensor|Pad reflect|"
+    "repeated_size|reshape_helper"
+)
+
+
+def random_program(name: str, seed: int) -> IRModule | None:
+    """Returns a program of one call with random operands and attributes; None if it is invalid."""
+    rng = random.Random(f"{name} {seed}")
+    n, m = sym("n"), sym("m")
+
+    def operand(label: str, dtype: str) -> Var:
+        sizes = [rng.choice([n, m, 1, 2, 3]) for _ in range(rng.randint(0, 4))]
+        return Var(label, TensorStructInfo(tuple(sizes), dtype))
+
+    dtype = rng.choice(DTYPES)
+    first = operand("a", dtype)
+    live = [
+        *(first, Var("b", first.struct_info), operand("c", dtype)),
+        *(operand("d", rng.choice(DTYPES)), Var("s", TensorStructInfo((n, m), dtype))),
+    ]
+    op: Any = find_op(name)
+    try:
+        call = CallGenerator(rng).random_call(op, live, [n, m, 2, 3])
+        if call is None:
+            return None
+        builder = BlockBuilder()
+        with builder.function("main", live):
+            builder.emit_func_output(builder.emit(call))
+        return builder.get()
+    except StructIRError:
+        return None
+
+
+@pytest.mark.parametrize("name", sorted(set(mapped_ops()) - SHAPES))
+@pytest.mark.filterwarnings("ignore")
+def test_random_calls_have_the_same_results_or_are_reported(name: str) -> None:
+    for seed in range(6):
+        module = random_program(name, seed)
+        if module is None:
+            continue
+        main: Any = module["main"]
+        inputs = random_arguments(main, seed, {"n": 3, "m": 2})
+        try:
+            model, wanted = to_onnx(module), structir.interpret(module, "main", *inputs)
+        except StructIRError:
+            continue
+        try:
+            results = run(model, *inputs)
+        except Exception as error:
+            assert LIMITS.search(str(error)), f"seed {seed}: {error}"
+            continue
+        assert_same(wanted, results)
 
 
 # ---- programs

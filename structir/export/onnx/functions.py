@@ -246,11 +246,11 @@ class FunctionExporter:
         if mapping is not None:
             try:
                 result = self._sizes(lambda: mapping(OpCall(self, call, self.stem)))
-            except LookupError:  # a rank or a size is unknown
+            except (LookupError, ValueError, OverflowError):  # an unknown rank, a large constant
                 result = None
             if result is not None:
                 return result
-            self.graph.remove_after(count)
+            self.sizes.forget(self.graph.remove_after(count))
         return self._decomposed(call, name)
 
     def _decomposed(self, call: Call, name: str) -> Names:

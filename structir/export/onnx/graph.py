@@ -90,11 +90,12 @@ class OnnxGraph:
         self.produced.discard(before)
         self.produced.add(name)
 
-    def remove_after(self, count: int) -> None:
-        """Removes all nodes after the first `count`."""
-        for node in self.nodes[count:]:
-            self.produced.difference_update(node.output)
+    def remove_after(self, count: int) -> set[str]:
+        """Removes all nodes after the first `count`; returns the names of their results."""
+        names = {name for node in self.nodes[count:] for name in node.output}
+        self.produced -= names
         del self.nodes[count:]
+        return names
 
     def proto(
         self, name: str, inputs: list[ValueInfoProto], outputs: list[ValueInfoProto]

@@ -43,6 +43,10 @@ def to_onnx(module: IRModule, function: str = "main") -> ModelProto:
     inputs = [i for n, param in _input_names(main) for i in _parameter(exporter, n, param)]
     result = flat(exporter.sequence(main.body))
     infos = flat_infos(main.ret_struct_info)
+    if len(infos) != len(result):
+        infos = flat_infos(main.body.struct_info)
+    if len(infos) != len(result):
+        exporter.fail(f"the result of {function}: expected tensors, found {main.ret_struct_info}")
     names = named_outputs(exporter, result, _output_names(main, result))
     outputs = [exporter.value_info(n, info) for n, info in zip(names, infos, strict=True)]
     graph = exporter.graph.proto(function, inputs, outputs)
@@ -76,7 +80,14 @@ def _parameter(exporter: FunctionExporter, name: str, param: Var) -> list[ValueI
             fields = enumerate(info.fields)
             return [declare(f"{stem}_{k}", field) for k, field in fields]
         fresh = exporter.graph.names.fresh(stem)
-        infos.append(exporter.value_info(fresh, info))
+        declared = exporter.value_info(fresh, info)
+        if not declared.type.tensor_type.HasField("shape"):
+            exporter.span = param.span
+            exporter.fail(
+                f"parameter {name}: expected a tensor of known rank and dtype, found {info}",
+                f'declare it: `{param.name}: R.Tensor(("n",), "float32")`',
+            )
+        infos.append(declared)
         return fresh
 
     names = declare(name, param.struct_info)

@@ -67,6 +67,11 @@ class SizeValues:
         if symbol is not None and symbol not in self.sources:
             self.sources[symbol] = source if sizes is None else (sizes, source)
 
+    def forget(self, names: set[str]) -> None:
+        """Forgets computed sizes whose nodes were removed."""
+        for text in [text for text, name in self.computed.items() if name in names]:
+            del self.computed[text]
+
     def scalar(self, size: Dim) -> str:
         """Returns the name of a size as an int64 scalar."""
         if isinstance(size, int):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from structir.export.onnx.call import OpCall
 from structir.export.onnx.registry import direct, exports
-from structir.ir.dtype import is_float
+from structir.ir.dtype import is_float, numpy_dtype
 
 direct(
     {
@@ -15,11 +17,6 @@ direct(
         "bitwise_or": "BitwiseOr",
         "bitwise_xor": "BitwiseXor",
         "divide": "Div",
-        "equal": "Equal",
-        "greater": "Greater",
-        "greater_equal": "GreaterOrEqual",
-        "less": "Less",
-        "less_equal": "LessOrEqual",
         "maximum": "Max",
         "minimum": "Min",
         "multiply": "Mul",
@@ -30,9 +27,32 @@ direct(
 LOGICAL = {"logical_and": "And", "logical_or": "Or", "logical_xor": "Xor"}
 
 
+COMPARISONS = {
+    "equal": "Equal",
+    "greater": "Greater",
+    "greater_equal": "GreaterOrEqual",
+    "less": "Less",
+    "less_equal": "LessOrEqual",
+}
+
+
+@exports(*COMPARISONS)
+def comparison(call: OpCall) -> str:
+    return call.emit(COMPARISONS[call.op], *in_common_dtype(call))
+
+
 @exports("not_equal")
 def not_equal(call: OpCall) -> str:
-    return call.emit("Not", call.emit("Equal", *call.operands))
+    return call.emit("Not", call.emit("Equal", *in_common_dtype(call)))
+
+
+def in_common_dtype(call: OpCall) -> list[str]:
+    """Returns both operands in the dtype that represents either; ONNX requires equal ones."""
+    dtypes = [call.dtype(name) for name in ("x", "y")]
+    if dtypes[0] == dtypes[1]:
+        return [call["x"], call["y"]]
+    common = str(np.promote_types(*map(numpy_dtype, dtypes)))
+    return [call.cast(call[name], common) for name in ("x", "y")]
 
 
 @exports(*LOGICAL)
@@ -101,8 +121,10 @@ def log_add_exp(call: OpCall) -> str:
 
 
 @exports("atan2")
-def atan2(call: OpCall) -> str:
+def atan2(call: OpCall) -> str | None:
     """ONNX has no atan2: the angle of x > 0, turned by pi where x is negative."""
+    if not is_float(str(call.out.dtype)):
+        return None
     x, y = call["x"], call["y"]  # atan2(x, y) is the angle of the point (y, x)
     zero, half = call.constant(0), call.constant(math.pi / 2)
     angle = call.emit("Atan", call.emit("Div", x, y))

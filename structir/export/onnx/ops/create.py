@@ -75,8 +75,12 @@ def one_hot(call: OpCall) -> str:
     values = [call.attr("off_value"), call.attr("on_value")]
     dtype = "float32" if is_float(str(call.out.dtype)) else "int64"  # what runtimes support
     pair = call.constant([getattr(v, "value", v) for v in values], dtype)
-    operands = [call.cast(call["indices"], "int64"), call.scalar(call.attr("depth")), pair]
-    return call.cast(call.emit("OneHot", *operands, axis=call.attr("axis")), call.out.dtype)
+    is_scalar = call.rank("indices") == 0
+    indices = call.unsqueeze(call.cast(call["indices"], "int64"), [0] if is_scalar else [])
+    operands = [indices, call.scalar(call.attr("depth")), pair]
+    result = call.emit("OneHot", *operands, axis=-1 if is_scalar else call.attr("axis"))
+    result = call.reshape(result, dims_of(call.out)) if is_scalar else result
+    return call.cast(result, call.out.dtype)
 
 
 @exports("size")

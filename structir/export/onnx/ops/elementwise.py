@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from structir.export.onnx.call import OpCall
 from structir.export.onnx.registry import direct, exports
-from structir.ir.dtype import is_float
+from structir.ir.dtype import is_float, numpy_dtype
 
 direct(
     {
@@ -92,8 +94,13 @@ def astype(call: OpCall) -> str:
 
 @exports("clip")
 def clip(call: OpCall) -> str:
-    bounds = [call.constant(call.attr(name)) for name in ("min", "max")]
-    return call.emit("Min", call.emit("Max", call["x"], bounds[0]), bounds[1])
+    dtype = str(call.out.dtype)
+    low, high = [call.attr(name) for name in ("min", "max")]
+    if not is_float(dtype):
+        limits = np.iinfo(numpy_dtype(dtype))
+        low, high = [min(max(bound, limits.min), limits.max) for bound in (low, high)]
+    above = call.emit("Max", call["x"], call.constant(low))
+    return call.emit("Min", above, call.constant(high))
 
 
 @exports("nn.relu6")

@@ -5,7 +5,9 @@ from __future__ import annotations
 from structir.export.onnx.call import OpCall, dims_of
 from structir.export.onnx.registry import exports
 from structir.ir import dims
+from structir.ir.struct_info import TensorStructInfo
 
+INT64_MAX = 2**63 - 1
 PAD_MODES = {"constant": "constant", "edge": "edge", "reflect": "reflect", "circular": "wrap"}
 
 
@@ -14,7 +16,9 @@ def permute_dims(call: OpCall) -> str:
     axes = call.attr("axes")
     rank = call.rank("x")
     order = [a % rank for a in axes] if axes is not None else [*range(rank)][::-1]
-    return call.emit("Transpose", call["x"], perm=order)
+    return (
+        call.emit("Transpose", call["x"], perm=order) if rank else call.emit("Identity", call["x"])
+    )
 
 
 @exports("expand_dims")
@@ -43,7 +47,8 @@ def collapse(call: OpCall) -> str:
     added = len(sizes) - len(target)
     pairs = zip(sizes[added:], target, strict=True)
     expanded = [k + added for k, (size, new) in enumerate(pairs) if new == 1 and size != 1]
-    total = call.emit("ReduceSum", call["x"], call.ints([*range(added), *expanded]), keepdims=1)
+    axes = [*range(added), *expanded]
+    total = call.emit("ReduceSum", call["x"], call.ints(axes), keepdims=1) if axes else call["x"]
     return call.reshape(total, target)
 
 
@@ -85,6 +90,8 @@ def tile(call: OpCall) -> str:
 def flip(call: OpCall) -> str:
     axes = call.axes("axis", "x")
     count = len(axes)
+    if not axes:
+        return call.emit("Identity", call["x"])
     bounds = (call.ints([-1] * count), call.ints([-(2**63) + 1] * count))
     return call.emit("Slice", call["x"], *bounds, call.ints(axes), call.ints([-1] * count))
 
@@ -92,7 +99,9 @@ def flip(call: OpCall) -> str:
 @exports("roll")
 def roll(call: OpCall) -> str:
     axes, shifts = call.axes("axis", "x"), call.attr("shift")
-    shifts = shifts if isinstance(shifts, tuple | list) else (shifts,) * len(axes)
+    shifts = list(shifts) if isinstance(shifts, tuple | list) else [shifts]
+    shifts = shifts * len(axes) if len(shifts) == 1 else shifts
+    axes = axes * len(shifts) if len(axes) == 1 else axes
     result: str = call["x"]
     for axis, shift in zip(axes, shifts, strict=True):
         size = call.dims("x")[axis]
@@ -117,15 +126,23 @@ def stack(call: OpCall) -> str:
 
 
 @exports("split")
-def split(call: OpCall) -> list[str]:
+def split(call: OpCall) -> list[str] | str:
     axis = call.axis("axis", "x")
+    if isinstance(call.result, TensorStructInfo):
+        return call.emit("Identity", call["x"])
     sizes = [dims_of(field)[axis] for field in call.result.fields]
+    bounds = call.attr("indices_or_sections")
+    if not isinstance(bounds, int) and list(bounds) != sorted(set(bounds)):
+        pairs = zip((0, *bounds), (*bounds, INT64_MAX), strict=True)
+        return [call.slice(call["x"], axis, begin, end) for begin, end in pairs]
     return call.emit_many("Split", len(sizes), call["x"], call.vector(sizes), axis=axis)
 
 
 @exports("nn.pad")
 def pad(call: OpCall) -> str:
     width, mode = call.attr("pad_width"), call.attr("pad_mode")
+    if not width:
+        return call.emit("Identity", call["x"])
     value = call.constant(call.attr("pad_value")) if mode == "constant" else ""
     pads = call.ints([*width[0::2], *width[1::2]])
     return call.emit("Pad", call["x"], pads, value, mode=PAD_MODES[mode])
@@ -148,6 +165,8 @@ def meshgrid(call: OpCall) -> list[str]:
 @exports("strided_slice")
 def strided_slice(call: OpCall) -> str:
     axes = call.axes("axes", "x")
+    if not axes:
+        return call.emit("Identity", call["x"])
     strides = call.attr("strides") or [1] * len(axes)
     strides = list(strides) * len(axes) if len(strides) == 1 else list(strides)
     bounds = [call.vector(call.attr(name)) for name in ("begin", "end")]
