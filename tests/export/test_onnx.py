@@ -305,6 +305,32 @@ def main(x: R.Tensor(("n",), "float32")):
     check(module, np.array([0, 1, 2, 0, 3], np.float32))
 
 
+def test_scans_are_exported() -> None:
+    module = parsed(
+        """
+@I.ir_module
+class Module:
+    @R.function(private=True)
+    def cell(
+        s: R.Tensor(("b", "h"), "float32"),
+        x: R.Tensor(("b", "h"), "float32"),
+        w: R.Tensor(("h", "h"), "float32"),
+    ):
+        new = R.tanh(R.matmul(s, w) + x)
+        return (new, R.sum(new, axis=[1]))
+    @R.function
+    def main(x: R.Tensor(("t", "b", 3), "float32"), w: R.Tensor((3, 3), "float32")):
+        cls = Module
+        return R.scan(cls.cell, (R.zeros(R.shape([b, 3]), "float32"),), x, (w,))
+"""
+    )
+    for t, b in ((4, 2), (1, 5)):
+        rng = np.random.default_rng(t)
+        inputs = rng.random((t, b, 3), np.float32), rng.random((3, 3), np.float32)
+        model = check(module, *inputs)
+    assert "Scan" in {each.op_type for each in model.graph.node}
+
+
 def loop_model() -> ModelProto:
     body = onnx.helper.make_graph(
         [

@@ -87,6 +87,18 @@ class FunctionExporter:
         inner.sizes.sources = ChainMap({}, self.sizes.sources)
         return inner
 
+    def body_of(self, callee: Expr) -> tuple[FunctionExporter, Function]:
+        """Returns an exporter of a nested graph for the body of a function, and the function."""
+        function = self.module.functions.get(getattr(callee, "name", ""))
+        if isinstance(callee, GlobalVar) and isinstance(function, Function):
+            inner = self.nested()
+            inner.values, inner.sizes = {}, SizeValues(inner.graph, {}, {})
+            return inner, function
+        closure = self.value(callee)
+        if not isinstance(closure, LocalFunction):
+            self.fail(f"expected a function of the program, found {callee}")
+        return closure.exporter.nested_in(self), closure.function
+
     def bind_sizes(self, names: Names, info: StructInfo | None) -> None:
         """Records which sizes the axes of a value have."""
         if isinstance(info, TupleStructInfo):
@@ -241,6 +253,9 @@ class FunctionExporter:
 
     def _op(self, call: Call) -> Names:
         name: str = call.op.name  # type: ignore[attr-defined]
+        on_functions = find_extern_mapping(name)
+        if on_functions is not None:
+            return on_functions(self, call)
         mapping = find_mapping(name)
         count = len(self.graph.nodes)
         if mapping is not None:

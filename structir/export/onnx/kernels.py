@@ -1,4 +1,4 @@
-"""Mappings of kernels and of external functions that have an ONNX form."""
+"""Mappings of kernels, external functions and ops on functions that have an ONNX form."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ def exports_kernels(match: Callable[[Kernel], Mapped | None]) -> Callable[[Kerne
 
 
 def exports_extern(name: str) -> Callable[[Mapped], Mapped]:
-    """Registers the decorated function as the mapping of calls of an external function."""
+    """Registers the decorated function as the mapping of calls of an external function, or of an
+    op that takes a function."""
 
     def register(mapping: Mapped) -> Mapped:
         _externs[name] = mapping
@@ -35,5 +36,6 @@ def find_kernel_mapping(kernel: Kernel) -> Mapped | None:
 
 
 def find_extern_mapping(name: str) -> Mapped | None:
-    """Returns the function that writes a call of an external function, or None."""
+    """Returns the function that writes a call of an external function or an op on functions, or
+    None."""
     return _externs.get(name)

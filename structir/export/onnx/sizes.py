@@ -48,7 +48,7 @@ class SizeValues:
     def __init__(
         self,
         graph: OnnxGraph,
-        sources: MutableMapping[Sym, Any],
+        sources: MutableMapping[Sym, SizeSource],
         computed: MutableMapping[str, str],
     ) -> None:
         self.graph, self.sources, self.computed = graph, sources, computed
@@ -61,11 +61,11 @@ class SizeValues:
         """Returns the sizes of an inlined function: other symbols, the same graph."""
         return SizeValues(self.graph, {}, {})
 
-    def bind(self, size: Dim, source: SizeSource | Dim, sizes: SizeValues | None = None) -> None:
-        """Records where the value of a symbol is found; other sizes are ignored."""
+    def bind(self, size: Dim, source: SizeSource) -> None:
+        """Records where the value of a symbol is found; computed sizes are ignored."""
         symbol = dims.as_sym(size)
-        if symbol is not None and symbol not in self.sources:
-            self.sources[symbol] = source if sizes is None else (sizes, source)
+        if symbol is not None:
+            self.sources.setdefault(symbol, source)
 
     def forget(self, names: set[str]) -> None:
         """Forgets computed sizes whose nodes were removed."""
@@ -133,9 +133,6 @@ class SizeValues:
         source = self.sources.get(symbol)
         if source is None:
             raise UnboundSize(symbol.name)
-        if not isinstance(source, SizeSource):
-            sizes, size = source
-            return str(sizes.scalar(size))
         if source.axis is None:
             return source.value
         vector = self._emit("Shape", source.value) if source.of_shape else source.value
