@@ -106,10 +106,12 @@ def shift(call: OpCall) -> str:
     dtype = call.dtype("x")
     if dtype.startswith("uint"):
         return call.emit("BitShift", x, y, direction="LEFT" if left else "RIGHT")
-    factor = call.emit("Pow", call.constant(2, dtype), y)
+    x, y = call.cast(x, "int64"), call.cast(y, "int64")  # Pow has no small integers
+    factor = call.emit("Pow", call.constant(2, "int64"), y)
     if left:
-        return call.emit("Mul", x, factor)
-    return call.emit("Div", call.emit("Sub", x, call.emit("Mod", x, factor)), factor)
+        return call.cast(call.emit("Mul", x, factor), dtype)
+    exact = call.emit("Sub", x, call.emit("Mod", x, factor))  # Div truncates
+    return call.cast(call.emit("Div", exact, factor), dtype)
 
 
 @exports("log_add_exp")

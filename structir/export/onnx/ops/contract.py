@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -102,6 +103,8 @@ def pool(call: OpCall) -> str | None:
     if x is None or sorted(out_layout) != sorted(data) or not is_float(call.dtype("x")):
         return None
     low, high = padding(call.view, count)
+    if call.attr("ceil_mode") and _may_start_in_padding(call, count, high):
+        return None  # versions of ONNX count such windows in two ways
     result = call.emit(
         "MaxPool" if is_max else "AveragePool",
         x,
@@ -113,6 +116,14 @@ def pool(call: OpCall) -> str | None:
         count_include_pad=None if is_max else int(call.attr("count_include_pad")),
     )
     return call.transpose(result, [data.index(axis) for axis in out_layout])
+
+
+def _may_start_in_padding(call: OpCall, count: int, high: Sequence[int]) -> bool:
+    """Returns whether the last window of a rounded-up count may start in the end padding."""
+    sizes, dilation = each(call.view, "pool_size", count), each(call.view, "dilation", count)
+    extents = [d * (size - 1) + 1 for size, d in zip(sizes, dilation, strict=True)]
+    strides = each(call.view, "strides", count)
+    return any(e - after < step for e, after, step in zip(extents, high, strides, strict=True))
 
 
 @exports("nn.adaptive_avg_pool1d", "nn.adaptive_avg_pool2d", "nn.adaptive_avg_pool3d")

@@ -178,3 +178,19 @@ def dynamic_strided_slice(call: OpCall) -> str:
     bounds = [call.cast(call[n], "int64") for n in ("begin", "end", "strides")]
     axes = call.ints(range(call.rank("x")))
     return call.emit("Slice", call["x"], bounds[0], bounds[1], axes, bounds[2])
+
+
+@exports("slice_scatter")
+def slice_scatter(call: OpCall) -> str | None:
+    """Writes the new elements at the positions of the slice along its axis."""
+    axis, start, step = call.axis("axis", "x"), call.attr("start"), call.attr("step")
+    if not isinstance(start, int) or not isinstance(step, int) or start < 0 or step < 1:
+        return None
+    sizes = call.dims("src")
+    count = [call.scalar(sizes[axis]), call.constant(1, "int64")]
+    places = call.emit("Range", call.constant(0, "int64"), *count)
+    places = call.emit("Mul", places, call.constant(step, "int64"))
+    places = call.emit("Add", places, call.constant(start, "int64"))
+    aligned = call.unsqueeze(places, range(1, len(sizes) - axis))
+    indices = call.expand(aligned, sizes)
+    return call.emit("ScatterElements", call["x"], indices, call["src"], axis=axis)

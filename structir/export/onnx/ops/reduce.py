@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from onnx import helper
+
 from structir.export.onnx.call import OpCall, dims_of
 from structir.export.onnx.registry import exports
+from structir.frontend.onnx.tensors import element_type
 
 REDUCTIONS = {
     "max": "ReduceMax",
@@ -64,3 +67,37 @@ def topk(call: OpCall) -> str | list[str] | None:
     values, positions = _ordered(call, call.attr("largest"), call.attr("k"))
     positions = call.cast(positions, call.attr("dtype"))
     return {"values": values, "indices": positions}.get(call.attr("ret_type"), [values, positions])
+
+
+@exports("cumprod")
+def cumprod(call: OpCall) -> str | None:
+    """Writes a Scan: ONNX has a cumulative sum only."""
+    x, axis, sizes = call.cast(call["x"], call.out.dtype), call.attr("axis"), call.dims("x")
+    if axis is None:
+        x, axis, sizes = call.flat(x), 0, dims_of(call.out)
+    if not sizes:
+        return None
+    axis %= len(sizes)
+    others = [size for k, size in enumerate(sizes) if k != axis]
+    names = call.context.graph.names
+    dtype = element_type(str(call.out.dtype))
+    state, element, after, output = (names.fresh(f"{call.stem}_step") for _ in range(4))
+    body = helper.make_graph(
+        [
+            helper.make_node("Mul", [state, element], [after]),
+            helper.make_node("Identity", [state if call.attr("exclusive") else after], [output]),
+        ],
+        names.fresh("body"),
+        [helper.make_tensor_value_info(n, dtype, [None] * len(others)) for n in (state, element)],
+        [helper.make_tensor_value_info(n, dtype, [None] * len(others)) for n in (after, output)],
+    )
+    ones = call.expand(call.constant(1), others)
+    return call.emit_many(
+        "Scan",
+        2,
+        *(ones, x),
+        body=body,
+        num_scan_inputs=1,
+        scan_input_axes=[axis],
+        scan_output_axes=[axis],
+    )[1]
