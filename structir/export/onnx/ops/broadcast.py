@@ -96,8 +96,16 @@ def floor_mod(call: OpCall) -> str:
     x, y = call["x"], call["y"]
     if not is_float(call.dtype("x")):
         return call.emit("Mod", x, y)
-    quotient = call.emit("Floor", call.emit("Div", x, y))
-    return call.emit("Sub", x, call.emit("Mul", quotient, y))
+    remainder = call.emit("Mod", x, y, fmod=1)  # has the sign of x
+    zero = call.constant(0)
+    signs = [call.emit("Less", value, zero) for value in (remainder, y)]
+    differs = call.emit("And", call.emit("Xor", *signs), not_zero(call, remainder, zero))
+    return call.emit("Where", differs, call.emit("Add", remainder, y), remainder)
+
+
+def not_zero(call: OpCall, value: str, zero: str) -> str:
+    """Returns where a value is not zero."""
+    return call.emit("Not", call.emit("Equal", value, zero))
 
 
 @exports("left_shift", "right_shift")
