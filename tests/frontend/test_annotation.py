@@ -315,6 +315,20 @@ def test_values_after_an_unsupported_op_stay_unknown_and_the_rest_is_annotated()
     assert sizes_of(types["beside"]) == ["2*n", 4] and "opaque" not in types
 
 
+def test_declared_types_of_unsupported_results_are_used() -> None:
+    nodes = [
+        helper.make_node("Mystery", ["x"], ["opaque"], domain="vendor"),
+        node("Concat", "opaque opaque", "after", axis=0),
+    ]
+    model = made(nodes, [value("x", ["n", 4])], ["after"])
+    model.opset_import.append(helper.make_opsetid("vendor", 1))
+    model.graph.value_info.append(value("opaque", ["n", "k"]))
+    annotated = annotate(model)
+    inferred = {k: sizes_of(v) for k, v in types_of(annotated.proto().graph).items()}
+    assert inferred["opaque"] == ["n", "k"] and inferred["after"] == ["2*n", "k"]
+    assert annotated.unknown == 0 and annotated.unsupported == {"vendor::Mystery": 1}
+
+
 def test_shapes_that_run_time_values_fix_keep_their_rank() -> None:
     nodes = [node("Resize", "x _ scales", "y"), node("Relu", "y", "z"), node("Neg", "x", "w")]
     inputs = [value("x", ["n", 3, 8, 8]), value("scales", [4])]

@@ -17,7 +17,7 @@ from structir.frontend.onnx.annotation.node_types import (
 from structir.frontend.onnx.importer import OnnxImporter
 from structir.frontend.onnx.names import CallStep, GraphNames, ValueKey, lookup
 from structir.frontend.onnx.node import OnnxNode, RunTimeValueError, Split, first_output
-from structir.frontend.onnx.types import info_of_type
+from structir.frontend.onnx.types import OnnxSymbols, info_of_type
 from structir.frontend.onnx.unsupported import function_key, is_supported, plain_domain
 from structir.frontend.onnx.values import OnnxValue
 from structir.ir.expr import Expr, StringImm
@@ -86,16 +86,26 @@ class AnnotatingImporter(OnnxImporter):
         with self.builder.at(span):
             for name in filter(None, node.outputs):
                 names.local_values().pop(name, None)
-                info = self._info_of(inferred.get(name), name)
+                info = self._info_of(name, inferred, names)
                 bound = self._bind_opaque(info, name, span)
                 names.values[name] = bound
                 self.infos[ValueKey(names.scope, name)] = bound.expr.struct_info
         self._complete(node, node.outputs, inferred)
 
-    def _info_of(self, inferred: TypeProto | None, name: str) -> StructInfo:
-        if inferred is None or inferred.WhichOneof("value") is None:
+    def _info_of(
+        self, name: str, inferred: Mapping[str, TypeProto], names: GraphNames
+    ) -> StructInfo:
+        """Returns the StructInfo of a result that ONNX's schema infers, or the model declares."""
+        onnx_type = inferred.get(name)
+        if onnx_type is not None and onnx_type.WhichOneof("value") is not None:
+            return info_of_type(onnx_type, self.node_types.scope(), name)
+        declared = names.types.get(name)
+        if declared is None or declared.WhichOneof("value") is None:
             return TensorStructInfo(None)
-        return info_of_type(inferred, self.node_types.scope(), name)
+        info = info_of_type(declared, OnnxSymbols(), name)
+        if not isinstance(info, TensorStructInfo):
+            return info
+        return TensorStructInfo(self.symbols.shape_of_type(declared, name), info.dtype)
 
     def _bind_opaque(self, info: StructInfo, name: str, span: Span) -> OnnxValue:
         """Binds a value of unknown content; its sizes are checked at run time."""
