@@ -300,7 +300,7 @@ def test_data_dependent_sizes_are_read_from_the_value() -> None:
 @R.function
 def main(x: R.Tensor(("n",), "float32")):
     k = T.int64()
-    found = R.match_cast(R.nonzero(x), R.Tensor((1, k), "int64"))
+    places = R.match_cast(R.nonzero(x), R.Tensor((1, k), "int64"))
     return R.zeros(R.shape([2 * k + 1]), "float32")
 """
     )

@@ -70,8 +70,8 @@ class OnnxGraph:
         names = [self.names.fresh(stem) for _ in range(outputs)]
         while inputs and not inputs[-1]:
             inputs = inputs[:-1]
-        given = {key: value for key, value in attributes.items() if value is not None}
-        self.nodes.append(helper.make_node(op_type, inputs, names, **given))
+        present = {key: value for key, value in attributes.items() if value is not None}
+        self.nodes.append(helper.make_node(op_type, inputs, names, **present))
         self.produced.update(names)
         return names
 
