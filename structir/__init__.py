@@ -34,6 +34,7 @@ _HOMES = {
     "projections": "structir.projections:",
     "distributed": "structir.distributed:",
     "frontend": "structir.frontend:",
+    "export": "structir.export:",
     "script": "structir.script:",
     "errors": "structir.errors:",
 }

@@ -3,6 +3,7 @@
 from structir import analysis as analysis
 from structir import distributed as distributed
 from structir import errors as errors
+from structir import export as export
 from structir import frontend as frontend
 from structir import ir as ir
 from structir import opdef as opdef

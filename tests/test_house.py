@@ -45,6 +45,7 @@ FLOORS = (
     "passes",
     "backend",
     "frontend",
+    "export",
     "distributed",
     "tools",
     "__main__",

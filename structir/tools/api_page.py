@@ -28,6 +28,8 @@ MODULES = (
     "structir.frontend",
     "structir.frontend.onnx",
     "structir.frontend.torch",
+    "structir.export",
+    "structir.export.onnx",
     "structir.interpret",
     "structir.errors",
 )

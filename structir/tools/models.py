@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +14,11 @@ from structir.lazy import lazy_module
 from structir.tools.terminal import console
 
 if TYPE_CHECKING:
+    from structir.frontend.onnx.annotation.annotate import AnnotatedModel
     from structir.ir.module import IRModule
 
 rich_progress = lazy_module("rich.progress")
+onnx_annotation = lazy_module("structir.frontend.onnx.annotation.annotate")
 onnx_model = lazy_module("structir.frontend.onnx.model")
 torch_model = lazy_module("structir.frontend.torch.model")
 
@@ -43,16 +46,37 @@ def is_model(file: Path) -> bool:
 
 def import_model(file: Path, names: Mapping[str, str] | None = None) -> IRModule:
     """Imports a model and shows a progress bar. `names` maps its dims to other names."""
+    module: IRModule = _with_progress(
+        "importing", lambda show: IMPORTERS[file.suffix](file, names or {}, show)
+    )
+    return module
+
+
+def annotate_model(file: Path) -> AnnotatedModel:
+    """Infers the types of an ONNX model's values and shows a progress bar."""
+    annotated: AnnotatedModel = _with_progress(
+        "inferring", lambda show: onnx_annotation.annotate(file, progress=show)
+    )
+    return annotated
+
+
+def _with_progress(title: str, work: Callable[[Callable[[int, int], None]], Any]) -> Any:
     with rich_progress.Progress(console=console(stderr=True), transient=True) as progress:
-        bar = progress.add_task("importing", total=None)
+        bar = progress.add_task(title, total=None)
 
         def show(completed: int, total: int) -> None:
             progress.update(bar, completed=completed, total=total)
 
-        try:
-            module: IRModule = IMPORTERS[file.suffix](file, names or {}, show)
-        except ModuleNotFoundError as error:
-            if error.name != "onnx":
-                raise
-            raise MissingExtraError("models need onnx: pip install structir[onnx]") from None
-    return module
+        with onnx_needed():
+            return work(show)
+
+
+@contextmanager
+def onnx_needed() -> Iterator[None]:
+    """Raises MissingExtraError if the enclosed code cannot import onnx."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name != "onnx":
+            raise
+        raise MissingExtraError("models need onnx: pip install structir[onnx]") from None

@@ -84,6 +84,7 @@ def test_the_page_matches_the_commands() -> None:
 JSON_CALLS = {
     "explain": "E0201",
     "check": "model.py",
+    "export": "model.py --onnx -o model.onnx",
     "infer": "model.py",
     "print": "model.py",
     "view": "model.py -o page.html",

@@ -1,4 +1,4 @@
-"""Importer of ONNX models: `from_onnx(model_or_path)` and `shapes_of(model_or_path)`."""
+"""Importer of ONNX models: `from_onnx(model)`, `shapes_of(model)` and `annotate(model)`."""
 
 from structir.lazy import lazy_names
 
@@ -7,6 +7,7 @@ __getattr__, __dir__ = lazy_names(
     dict.fromkeys(("direct", "onnx_op"), "structir.frontend.onnx.registry")
     | {
         "OnnxNode": "structir.frontend.onnx.node",
+        "annotate": "structir.frontend.onnx.annotation.annotate",
         "from_onnx": "structir.frontend.onnx.model",
         "shapes_of": "structir.frontend.onnx.shapes",
     },

@@ -49,13 +49,7 @@ def _body_in_context(schema: Any, node: OnnxNode) -> FunctionProto | None:
     types."""
     if not schema.has_context_dependent_function:
         return None
-    resolved = NodeProto()
-    resolved.CopyFrom(node.proto)
-    del resolved.attribute[:]
-    for name, attribute in node.attributes.items():
-        copy = resolved.attribute.add()
-        copy.CopyFrom(attribute)
-        copy.name = name
+    resolved = resolved_proto(node)
     types = [type_of_info(v.expr.struct_info if v else None) for v in node.values]
     if any(t.WhichOneof("value") is None for t, v in zip(types, node.values, strict=True) if v):
         return None
@@ -71,3 +65,15 @@ def _body_in_context(schema: Any, node: OnnxNode) -> FunctionProto | None:
     body = FunctionProto()
     body.ParseFromString(result)
     return body
+
+
+def resolved_proto(node: OnnxNode) -> NodeProto:
+    """Returns a node with the values of the function attributes that it refers to."""
+    resolved = NodeProto()
+    resolved.CopyFrom(node.proto)
+    del resolved.attribute[:]
+    for name, attribute in node.attributes.items():
+        copy = resolved.attribute.add()
+        copy.CopyFrom(attribute)
+        copy.name = name
+    return resolved

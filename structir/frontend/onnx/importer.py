@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from onnx import GraphProto, NodeProto
+from onnx import GraphProto, NodeProto, TensorProto
 from onnx.defs import onnx_opset_version
 
 from structir.errors import Diagnostic, DiagnosticError, Span, StructIRError
@@ -20,8 +20,8 @@ from structir.frontend.onnx.expansion import MAX_DEPTH, MAX_NODES
 from structir.frontend.onnx.joins import build_branches, cast_checked, common_info, merge_infos
 from structir.frontend.onnx.listing import node_spans
 from structir.frontend.onnx.mapped import MappedModel
-from structir.frontend.onnx.names import Functions, GraphNames, lookup
-from structir.frontend.onnx.node import ABSENT, OnnxNode, RunTimeValueError, Split
+from structir.frontend.onnx.names import CallStep, Functions, GraphNames, ValueKey, lookup
+from structir.frontend.onnx.node import ABSENT, OnnxNode, RunTimeValueError, Split, first_output
 from structir.frontend.onnx.registry import (
     DEFAULT,
     find_build,
@@ -32,7 +32,12 @@ from structir.frontend.onnx.schema_checks import check_schema
 from structir.frontend.onnx.shape_checks import check_shapes
 from structir.frontend.onnx.tensors import ExternalFiles, array_of, dense
 from structir.frontend.onnx.types import OnnxSymbols
-from structir.frontend.onnx.unsupported import function_key, opsets_of, plain_domain
+from structir.frontend.onnx.unsupported import (
+    check_supported,
+    function_key,
+    opsets_of,
+    plain_domain,
+)
 from structir.frontend.onnx.values import (
     OnnxValue,
     as_expression,
@@ -85,18 +90,25 @@ class OnnxImporter:
         self.all_branches = all_branches  # also build branches that are never taken
         self.built = 0
         self.unpacked: dict[OnnxNode, Any] = {}  # constants by the node that dequantizes them
-        self.infos: dict[str, StructInfo | None] = {}  # StructInfo of all values of all graphs
+        self.infos: dict[ValueKey, StructInfo | None] = {}  # of all values of all graphs
 
     # ---- graphs
+
+    def check_supported(self, nodes: Iterable[NodeProto], opsets: Mapping[str, int]) -> None:
+        """Raises one `DiagnosticError` that lists all ops without a mapping."""
+        check_supported(nodes, self.functions, opsets)
 
     def constants(self, graph: GraphProto, names: GraphNames) -> None:
         """Adds the initializers of a graph to its scope."""
         for tensor in graph.initializer:
-            view = None if self.mapped is None else self.mapped.array_of(tensor)
-            array = array_of(tensor, self.files) if view is None else view
-            names.values[tensor.name] = constant(array)
+            names.values[tensor.name] = self.initializer(tensor)
         for sparse in graph.sparse_initializer:
             names.values[sparse.values.name] = constant(dense(sparse, self.files))
+
+    def initializer(self, tensor: TensorProto) -> OnnxValue:
+        """Returns the value of an initializer."""
+        view = None if self.mapped is None else self.mapped.array_of(tensor)
+        return constant(array_of(tensor, self.files) if view is None else view)
 
     def outputs(
         self, nodes: Sequence[NodeProto], names: GraphNames, required: Sequence[str]
@@ -127,7 +139,7 @@ class OnnxImporter:
                 "declare input shapes or fix inputs by `values`: known conditions are resolved",
             )
 
-        outer_infos, branch_infos = self.infos, dict[int, dict[str, StructInfo | None]]()
+        outer_infos, branch_infos = self.infos, dict[int, dict[ValueKey, StructInfo | None]]()
 
         def side(index: int, graph: GraphProto) -> Callable[[], list[Expr]]:
             def build() -> list[Expr]:
@@ -135,15 +147,17 @@ class OnnxImporter:
                 inner = names.branch()
                 for name, value in zip(node.outputs, node.build_subgraph(graph), strict=False):
                     inner.values[name] = value
-                    self.infos[name] = value.expr.struct_info
+                    self.infos[ValueKey(names.scope, name)] = value.expr.struct_info
                 return [v.expr for v in self._build_nodes(schedule, start, inner)]
 
             return build
 
         stem = node.part_name()
         builders = [side(index, graph) for index, graph in enumerate(split.graphs)]
-        join = build_branches(self, split.condition, builders, stem)
-        self.infos = outer_infos
+        try:
+            join = build_branches(self, split.condition, builders, stem)
+        finally:
+            self.infos = outer_infos
         if join.failing is None:
             outer_infos.update(merge_infos(branch_infos.values()))
         else:
@@ -311,6 +325,10 @@ class OnnxImporter:
             f"{node.names.where}: {node.op_type}",
             arguments_of(node, body),
             depth=node.names.depth + 1,
+            scope=(
+                *node.names.scope,
+                CallStep(first_output(node.proto), function_key(node.proto)),
+            ),
             absent=frozenset(body.input) - {k for k, v in values.items() if v is not None},
         )
         required = [(o, b) for o, b in zip(node.outputs, body.output, strict=False) if o]
@@ -332,7 +350,7 @@ class OnnxImporter:
                 node.fail(f"value {name!r} is defined twice: names must be unique in a graph")
             bound = self._bind_name(value, name, node)
             node.names.values[name] = bound
-            self.infos[name] = bound.expr.struct_info
+            self.infos[ValueKey(node.names.scope, name)] = bound.expr.struct_info
 
     def _bind_name(self, value: OnnxValue, name: str, node: OnnxNode) -> OnnxValue:
         """Binds a value to a variable named `name`; unknown sizes become fresh symbols. Constants

@@ -10,6 +10,7 @@ import attrs
 
 from structir.analysis.lattice import unify_to_lca
 from structir.errors import DiagnosticError, Span
+from structir.frontend.onnx.names import ValueKey
 from structir.frontend.onnx.node import OnnxImportContext, RunTimeValueError
 from structir.frontend.onnx.types import unsized
 from structir.ir import dims
@@ -113,10 +114,10 @@ def common_info(context: OnnxImportContext, stem: str, infos: Sequence[Any]) -> 
 
 
 def merge_infos(
-    programs: Iterable[Mapping[str, StructInfo | None]],
-) -> dict[str, StructInfo | None]:
+    programs: Iterable[Mapping[ValueKey, StructInfo | None]],
+) -> dict[ValueKey, StructInfo | None]:
     """Returns the least upper bound of the StructInfo of each name over several programs."""
-    merged_infos: dict[str, StructInfo | None] = {}
+    merged_infos: dict[ValueKey, StructInfo | None] = {}
     for infos in programs:
         for name, info in infos.items():
             merged = merged_infos.get(name, info)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 import numpy as np
@@ -18,12 +18,11 @@ from structir.frontend.onnx import ops
 from structir.frontend.onnx.expansion import check_expansion
 from structir.frontend.onnx.importer import CONVERSION_ERRORS, OnnxImporter, constant
 from structir.frontend.onnx.mapped import MappedModel
-from structir.frontend.onnx.names import GraphNames, types_of
+from structir.frontend.onnx.names import GraphNames, ValueKey, types_of
 from structir.frontend.onnx.registry import find_build
 from structir.frontend.onnx.tensors import ExternalFiles, wrong
 from structir.frontend.onnx.types import OnnxSymbols, info_of_type, items_of_type
 from structir.frontend.onnx.unsupported import (
-    check_supported,
     function_key,
     graphs_of,
     opsets_of,
@@ -36,7 +35,8 @@ from structir.ir.masked import unmasked
 from structir.ir.module import IRModule
 from structir.ir.struct_info import StructInfo, TensorStructInfo
 
-Infos = dict[str, StructInfo | None]
+Infos = dict[ValueKey, StructInfo | None]
+Importer = TypeVar("Importer", bound=OnnxImporter)
 Model = ModelProto | str | os.PathLike[str]
 
 
@@ -70,32 +70,60 @@ def import_model(
     all_branches: bool = False,
     mapped: bool = True,
 ) -> tuple[IRModule, Infos]:
-    """Returns the module of a model, and the StructInfo of all values of its graphs by name."""
+    """Returns the module of a model, and the StructInfo of all values of its graphs."""
+    loaded = load_model(model, folder, mapped)
+    importer = loaded.importer(OnnxImporter, progress, all_branches)
+    fixed_inputs = {name: np.asarray(unmasked(value)) for name, value in (values or {}).items()}
+    return build_model(importer, loaded, fixed_inputs)
+
+
+@attrs.frozen(eq=False)
+class LoadedModel:
+    """A parsed model, the folder of its external data, its mapped file, and its name."""
+
+    proto: ModelProto
+    folder: Path | None
+    file: MappedModel | None
+    where: str
+    mapped: bool
+
+    def importer(
+        self,
+        kind: type[Importer],
+        progress: Callable[[int, int], None] | None,
+        all_branches: bool = False,
+    ) -> Importer:
+        """Returns an importer of the model."""
+        functions = {function_key(f): f for f in self.proto.functions}
+        files = ExternalFiles(self.folder, self.mapped)
+        count = _counter(progress, len(self.proto.graph.node))
+        return kind(functions, files, count, all_branches, self.file)
+
+
+def load_model(
+    model: Model, folder: str | os.PathLike[str] | None = None, mapped: bool = True
+) -> LoadedModel:
+    """Returns a parsed model; large initializers stay in its mapped file."""
     ops.load()
     file = _map_file(model) if mapped else None
     proto, data_folder = _load(model, None if folder is None else Path(folder), file)
     where = Path(model).name if isinstance(model, str | os.PathLike) else proto.graph.name
-    fixed_inputs = {name: np.asarray(unmasked(value)) for name, value in (values or {}).items()}
+    return LoadedModel(proto, data_folder, file, str(where or "model"), mapped)
+
+
+def build_model(
+    importer: OnnxImporter, loaded: LoadedModel, fixed_inputs: Mapping[str, Any]
+) -> tuple[IRModule, Infos]:
+    """Returns the module that an importer builds, and the StructInfo of all values."""
+    graph, opsets = loaded.proto.graph, opsets_of(loaded.proto)
     try:
-        count = _counter(progress, len(proto.graph.node))
-        functions = {function_key(f): f for f in proto.functions}
-        files = ExternalFiles(data_folder, mapped)
-        importer = OnnxImporter(functions, files, count, all_branches, file)
-        return _import_graph(importer, proto, str(where or "model"), fixed_inputs)
+        importer.check_supported(graph.node, opsets)
+        check_expansion(graph.node, importer.functions)
+        names = GraphNames({}, opsets, loaded.where, types=types_of(graph))
+        module = _module(importer, graph, names, fixed_inputs)
     except CONVERSION_ERRORS as error:  # names that are not UTF-8, inconsistent fields
         raise wrong(f"not a valid ONNX model ({type(error).__name__}: {error})") from error
-
-
-def _import_graph(
-    importer: OnnxImporter, proto: ModelProto, where: str, fixed_inputs: Mapping[str, Any]
-) -> tuple[IRModule, Infos]:
-    graph = proto.graph
-    opsets = opsets_of(proto)
-    check_supported(graph.node, importer.functions, opsets)
-    check_expansion(graph.node, importer.functions)
-    names = GraphNames({}, opsets, where, types=types_of(graph))
-    module = _module(importer, graph, names, fixed_inputs)
-    scope_infos = {name: value.expr.struct_info for name, value in names.values.items()}
+    scope_infos = {ValueKey((), name): v.expr.struct_info for name, v in names.values.items()}
     return module, importer.infos | scope_infos
 
 
@@ -202,7 +230,9 @@ def _parameters(
             continue
         var = Var(name, info_of_type(declared.type, importer.symbols, name))
         params.append(var)
-        names.values[name] = OnnxValue(var, None, frozenset({name}), items_of_type(declared.type))
+        names.values[name] = OnnxValue(
+            var, None, frozenset({name}), items_of_type(declared.type), onnx_type=declared.type
+        )
     return params
 
 

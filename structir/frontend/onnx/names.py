@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Mapping, MutableMapping, Sequence
+from typing import NamedTuple
 
 import attrs
 from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, TypeProto
@@ -13,6 +14,30 @@ from structir.frontend.onnx.values import OnnxValue
 
 FunctionKey = tuple[str, str, str]  # domain, name, overload
 Functions = Mapping[FunctionKey, FunctionProto]
+
+
+class GraphStep(NamedTuple):
+    """A graph attribute of a node, which its first output identifies."""
+
+    output: str
+    attribute: str
+
+
+class CallStep(NamedTuple):
+    """A call of a function by a node, which its first output identifies."""
+
+    output: str
+    function: FunctionKey
+
+
+ScopePath = tuple[GraphStep | CallStep, ...]  # from the main graph to a nested graph
+
+
+class ValueKey(NamedTuple):
+    """A value of a model: the graph that defines it, and its name."""
+
+    scope: ScopePath
+    name: str
 
 
 @attrs.frozen(eq=False)
@@ -29,12 +54,17 @@ class GraphNames:
     absent: frozenset[str] = frozenset()  # inputs of the enclosing function without an operand
     nodes: Sequence[NodeProto] = ()  # the nodes of the graph
     types: Mapping[str, TypeProto] = attrs.Factory(dict)  # declared types of values
+    scope: ScopePath = ()
 
-    def inner(self, graph: GraphProto, where: str) -> GraphNames:
+    def inner(self, graph: GraphProto, where: str, scope: ScopePath) -> GraphNames:
         """Returns the scope of a graph nested in this one."""
-        values = ChainMap({}, *scope_maps(self.values))
         return attrs.evolve(
-            self, values=values, where=where, results=frozenset(), types=types_of(graph)
+            self,
+            values=ChainMap({}, *scope_maps(self.values)),
+            where=where,
+            results=frozenset(),
+            types=types_of(graph),
+            scope=scope,
         )
 
     def branch(self) -> GraphNames:

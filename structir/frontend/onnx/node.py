@@ -13,7 +13,7 @@ from onnx import AttributeProto, GraphProto, NodeProto
 
 from structir.errors import Diagnostic, DiagnosticError, Span
 from structir.frontend.builder import NodeBuilder
-from structir.frontend.onnx.names import Functions, GraphNames
+from structir.frontend.onnx.names import Functions, GraphNames, GraphStep, ScopePath
 from structir.frontend.onnx.tensors import ExternalFiles, dtype_name
 from structir.frontend.onnx.types import OnnxSymbols, info_of_type
 from structir.frontend.onnx.values import Elements, OnnxValue
@@ -326,8 +326,14 @@ class OnnxNode:
         self, graph: GraphProto, bindings: Mapping[str, OnnxValue] | None = None
     ) -> list[OnnxValue]:
         """Builds a graph attribute of the node into the current scope; returns its outputs."""
-        names = self.names.inner(graph, f"{self.names.where}: {self.part_name()}")
+        where = f"{self.names.where}: {self.part_name()}"
+        names = self.names.inner(graph, where, self.subgraph_scope(graph))
         return self.importer.build_subgraph(graph, names, bindings or {})
+
+    def subgraph_scope(self, graph: GraphProto) -> ScopePath:
+        """Returns the path of a graph attribute of the node."""
+        attribute = next(k for k, a in self.attributes.items() if attribute_value(a) is graph)
+        return (*self.names.scope, GraphStep(first_output(self.proto), attribute))
 
     def declared_info(self, index: int) -> StructInfo | None:
         """Returns the dtype and rank that the graph declares for an output, or None."""
@@ -367,6 +373,11 @@ class Split:
     node: OnnxNode
     condition: Expr
     graphs: tuple[GraphProto, GraphProto]
+
+
+def first_output(proto: NodeProto) -> str:
+    """Returns the name of the first output of a node that is used."""
+    return next((o for o in proto.output if o), "")
 
 
 def alternatives(options: Iterable[Any]) -> str:

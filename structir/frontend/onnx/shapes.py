@@ -16,7 +16,7 @@ def shapes_of(model: Model) -> dict[str, Sizes | None]:
     sizes. The shape is None for a value of unknown rank and for a value that is not a tensor.
     """
     _, infos = import_model(model, all_branches=True)
-    return {name: _sizes(info) for name, info in infos.items()}
+    return {key.name: _sizes(info) for key, info in infos.items()}
 
 
 def _sizes(info: object) -> Sizes | None:

@@ -35,7 +35,7 @@ class OnnxSymbols:
         if kind == "dim_value" and size.dim_value >= 0:
             return int(size.dim_value)
         name = size.dim_param if kind == "dim_param" else ""
-        if not re.search(r"[A-Za-z]", name):
+        if not is_size_name(name):
             return self.fresh(fallback)
         if name not in self.by_name:
             expression = expression_of(name, self)
@@ -67,6 +67,11 @@ class OnnxSymbols:
     def sources_of(self, size: Dim) -> frozenset[str]:
         """Returns the graph inputs whose elements fix a size."""
         return frozenset().union(*[self.sources.get(v, frozenset()) for v in syms(size)])
+
+
+def is_size_name(text: str) -> bool:
+    """Returns whether a `dim_param` names a size; a literal `?` names nothing."""
+    return re.search(r"[A-Za-z]", text) is not None
 
 
 def identifier(name: str) -> str:

@@ -62,7 +62,7 @@ def check_supported(
     missing: dict[OpKey, list[NodeProto]] = {}
     for body, versions in bodies:
         for node in all_nodes(body):
-            if function_key(node) in functions or _is_supported(node, versions):
+            if function_key(node) in functions or is_supported(node, versions):
                 continue
             missing.setdefault((plain_domain(node.domain), node.op_type), []).append(node)
     if missing:
@@ -87,7 +87,8 @@ def _missing_mappings(missing: Mapping[OpKey, list[NodeProto]]) -> Diagnostic:
     return diagnostic
 
 
-def _is_supported(node: NodeProto, opsets: Mapping[str, int]) -> bool:
+def is_supported(node: NodeProto, opsets: Mapping[str, int]) -> bool:
+    """Returns whether an op has a mapping or a decomposition."""
     domain = plain_domain(node.domain)
     version = opsets.get(domain, 1)
     if find_build(domain, node.op_type, version) is not None:

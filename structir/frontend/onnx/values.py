@@ -6,6 +6,7 @@ from typing import Any
 
 import attrs
 import numpy as np
+from onnx import TypeProto
 
 from structir.ir.dims import Dim, Poly
 from structir.ir.dtype import is_float, numpy_dtype
@@ -29,6 +30,7 @@ class OnnxValue:
     items: StructInfo | None = None
     dequantize: Any = None
     floats: OnnxValue | None = None
+    onnx_type: TypeProto | None = None
 
 
 def constant_elements(expr: Expr) -> Elements | None:

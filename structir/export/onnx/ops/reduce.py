@@ -1,0 +1,103 @@
+"""Mappings of reductions, cumulative ops and sorts."""
+
+from __future__ import annotations
+
+from onnx import helper
+
+from structir.export.onnx.call import OpCall, dims_of
+from structir.export.onnx.registry import exports
+from structir.frontend.onnx.tensors import element_type
+
+REDUCTIONS = {
+    "max": "ReduceMax",
+    "mean": "ReduceMean",
+    "min": "ReduceMin",
+    "prod": "ReduceProd",
+    "sum": "ReduceSum",
+}
+
+
+@exports(*REDUCTIONS)
+def reduction(call: OpCall) -> str:
+    axes = call.attr("axis")
+    listed = "" if axes is None else call.ints(call.axes("axis", "x"))
+    if axes is not None and not call.axes("axis", "x"):
+        return call.emit("Identity", call["x"])
+    keep = int(call.attr("keepdims"))
+    return call.emit(REDUCTIONS[call.op], call["x"], listed, keepdims=keep)
+
+
+@exports("argmax", "argmin")
+def arg_reduction(call: OpCall) -> str:
+    op_type = "ArgMax" if call.op == "argmax" else "ArgMin"
+    axis, keep = call.attr("axis"), int(call.attr("keepdims"))
+    if axis is not None:
+        return call.emit(op_type, call["x"], axis=axis, keepdims=keep)
+    return call.reshape(call.emit(op_type, call.flat(call["x"]), axis=0), dims_of(call.out))
+
+
+@exports("cumsum")
+def cumsum(call: OpCall) -> str:
+    x, axis = call.cast(call["x"], call.out.dtype), call.attr("axis")
+    x = call.flat(x) if axis is None else x
+    place = call.constant(axis or 0, "int64")
+    return call.emit("CumSum", x, place, exclusive=int(call.attr("exclusive")))
+
+
+@exports("sort", "argsort")
+def sort(call: OpCall) -> str:
+    values, positions = _ordered(call, call.attr("descending"))
+    return values if call.op == "sort" else call.cast(positions, call.out.dtype)
+
+
+def _ordered(call: OpCall, largest: bool, count: int | None = None) -> list[str]:
+    """Returns the sorted elements along an axis, and their positions; equal ones keep their
+    order."""
+    axis = call.axis("axis", "x")
+    length = call.dims("x")[axis] if count is None else count
+    return call.emit_many(
+        "TopK", 2, call["x"], call.vector((length,)), axis=axis, largest=int(largest)
+    )
+
+
+@exports("topk")
+def topk(call: OpCall) -> str | list[str] | None:
+    if call.attr("k") < 1:
+        return None
+    values, positions = _ordered(call, call.attr("largest"), call.attr("k"))
+    positions = call.cast(positions, call.attr("dtype"))
+    return {"values": values, "indices": positions}.get(call.attr("ret_type"), [values, positions])
+
+
+@exports("cumprod")
+def cumprod(call: OpCall) -> str | None:
+    """Writes a Scan: ONNX has a cumulative sum only."""
+    x, axis, sizes = call.cast(call["x"], call.out.dtype), call.attr("axis"), call.dims("x")
+    if axis is None:
+        x, axis, sizes = call.flat(x), 0, dims_of(call.out)
+    if not sizes:
+        return None
+    axis %= len(sizes)
+    others = [size for k, size in enumerate(sizes) if k != axis]
+    names = call.context.graph.names
+    dtype = element_type(str(call.out.dtype))
+    state, element, after, output = (names.fresh(f"{call.stem}_step") for _ in range(4))
+    body = helper.make_graph(
+        [
+            helper.make_node("Mul", [state, element], [after]),
+            helper.make_node("Identity", [state if call.attr("exclusive") else after], [output]),
+        ],
+        names.fresh("body"),
+        [helper.make_tensor_value_info(n, dtype, [None] * len(others)) for n in (state, element)],
+        [helper.make_tensor_value_info(n, dtype, [None] * len(others)) for n in (after, output)],
+    )
+    ones = call.expand(call.constant(1), others)
+    return call.emit_many(
+        "Scan",
+        2,
+        *(ones, x),
+        body=body,
+        num_scan_inputs=1,
+        scan_input_axes=[axis],
+        scan_output_axes=[axis],
+    )[1]

@@ -1,0 +1,1 @@
+"""Writes the inferred type of every value back into an ONNX model: `annotate(model)`."""

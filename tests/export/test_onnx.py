@@ -1,0 +1,452 @@
+"""Exported ONNX models: valid, run by ONNX Runtime with the results of the interpreter, and
+imported again."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import ModelProto
+from typer.testing import CliRunner
+
+import structir
+from structir import ops
+from structir.errors import DiagnosticError, StructIRError
+from structir.export.onnx import ops as onnx_ops
+from structir.export.onnx import save_onnx, to_onnx
+from structir.export.onnx.registry import mapped_ops
+from structir.frontend.onnx import from_onnx
+from structir.interpret.arguments import random_arguments
+from structir.ir import BlockBuilder, IRModule, TensorStructInfo, find_op, registered_ops
+from structir.ir.dims import sym
+from structir.ir.expr import Var
+from structir.tools import cli
+from structir.tools.calls import CallGenerator
+from tests.frontend.models import BOOL, INT64, made, node, value
+from tests.ops.calls import symbolic_call
+
+ops.load()
+onnx_ops.load()
+EXAMPLES: dict[str, Any] = {
+    op.name: getattr(op.definition, "examples", None) for op in registered_ops()
+}
+EXAMPLES = {name: examples for name, examples in EXAMPLES.items() if examples}
+EXPORTABLE = 160  # ops with all examples exported; a new mapping may raise it
+UNDEFINED = {  # casts of floats out of range, and the maximum of RoiAlign, differ by runtime
+    *(("astype", 1), ("astype", 2), ("vision.roi_align", 1)),
+}
+SHAPES = {"shape_of", "tensor_to_shape"}  # the result is a shape, an int64 vector in ONNX
+RESAMPLED = 1e-4
+
+
+def flat(values: Any) -> list[Any]:
+    if isinstance(values, tuple | list):
+        return [each for field in values for each in flat(field)]
+    return [np.asarray(values)]
+
+
+def run(model: ModelProto, *inputs: Any) -> list[Any]:
+    """Returns the outputs by ONNX Runtime."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    names = [i.name for i in model.graph.input]
+    pairs = zip(names, flat(list(inputs)), strict=True)
+    return list(session.run(None, {name: np.asarray(v) for name, v in pairs}))
+
+
+def assert_same(expected: Any, results: list[Any]) -> None:
+    expected = flat(expected)
+    assert len(expected) == len(results)
+    for wanted, result in zip(expected, results, strict=True):
+        assert (wanted.dtype, wanted.shape) == (result.dtype, result.shape)
+        np.testing.assert_allclose(wanted, result, rtol=RESAMPLED, atol=1e-5)
+
+
+def check(module: IRModule, *inputs: Any) -> ModelProto:
+    """Exports, validates, runs and imports a program; every result is the interpreter's."""
+    model: ModelProto = to_onnx(module)
+    onnx.checker.check_model(model, full_check=True)
+    expected = structir.interpret(module, "main", *inputs)
+    assert_same(expected, run(model, *inputs))
+    again = structir.interpret(from_onnx(model), "main", *flat(list(inputs)))
+    assert_same(expected, flat(again))
+    return model
+
+
+def parsed(source: str) -> IRModule:
+    module: IRModule = structir.parse(source)
+    return module
+
+
+# ---- ops
+
+
+def example(name: str, number: int, symbolic: bool) -> tuple[IRModule, tuple[Any, ...]]:
+    """Returns a program that calls an op, with constant or symbolic sizes, and its arguments."""
+    args, keywords = EXAMPLES[name][number]
+    sizes: Any = {} if symbolic else None
+    call, known = symbolic_call(name, args, keywords, sizes)  # type: ignore[no-untyped-call]
+    builder = BlockBuilder()
+    with builder.function("main", list(known)):
+        builder.emit_func_output(builder.emit(call))
+    return builder.get(), tuple(known.values())
+
+
+def exported(name: str, symbolic: bool) -> bool:
+    """Checks all examples of an op; returns False where one has no ONNX form."""
+    for number in range(len(EXAMPLES[name])):
+        if (name, number) in UNDEFINED:
+            continue
+        module, inputs = example(name, number, symbolic)
+        try:
+            model = to_onnx(module)
+        except DiagnosticError as error:
+            assert error.diagnostics[0].code == "E0811"
+            return False
+        result = structir.interpret(module, "main", *inputs)
+        expected = [np.array(result, np.int64)] if name in SHAPES else result
+        if all(o.type.tensor_type.HasField("shape") for o in model.graph.output):
+            onnx.checker.check_model(model, full_check=True)
+        assert_same(expected, run(model, *inputs))
+    return True
+
+
+@pytest.mark.parametrize("name", mapped_ops())
+def test_a_mapped_op_has_the_same_results(name: str) -> None:
+    assert exported(name, symbolic=False)
+    exported(name, symbolic=True)
+
+
+@pytest.mark.parametrize("name", sorted(EXAMPLES.keys() - set(mapped_ops())))
+def test_an_op_without_a_mapping_is_decomposed_or_reported(name: str) -> None:
+    exported(name, symbolic=False)
+
+
+def test_most_ops_are_exported_and_imported_again() -> None:
+    count = 0
+    for name in EXAMPLES:
+        module, inputs = example(name, 0, symbolic=False)
+        try:
+            model = to_onnx(module)
+        except DiagnosticError:
+            continue
+        result = structir.interpret(module, "main", *inputs)
+        expected = [np.array(result, np.int64)] if name in SHAPES else result
+        assert_same(expected, flat(structir.interpret(from_onnx(model), "main", *inputs)))
+        count += 1
+    assert count >= EXPORTABLE
+
+
+DTYPES = ["float32", "float32", "int64", "int32", "bool", "float64", "uint8"]
+LIMITS = re.compile(  # of ONNX Runtime: missing dtypes, checked indices, integers divided by zero
+    "NOT_IMPLEMENTED|Could not find an implementation|is invalid|by zero|invalid index|out of "
+    "(data )?bounds|gather_elements|pool_attributes|einsum_auxiliary|updates tensor|Pad reflect|"
+    "repeated_size|reshape_helper|Scale value"
+)
+
+
+def random_program(name: str, seed: int) -> IRModule | None:
+    """Returns a program of one call with random operands and attributes; None if it is invalid."""
+    rng = random.Random(f"{name} {seed}")
+    n, m = sym("n"), sym("m")
+
+    def operand(label: str, dtype: str) -> Var:
+        sizes = [rng.choice([n, m, 1, 2, 3]) for _ in range(rng.randint(0, 4))]
+        return Var(label, TensorStructInfo(tuple(sizes), dtype))
+
+    dtype = rng.choice(DTYPES)
+    first = operand("a", dtype)
+    live = [
+        *(first, Var("b", first.struct_info), operand("c", dtype)),
+        *(operand("d", rng.choice(DTYPES)), Var("s", TensorStructInfo((n, m), dtype))),
+    ]
+    op: Any = find_op(name)
+    try:
+        call = CallGenerator(rng).random_call(op, live, [n, m, 2, 3])
+        if call is None:
+            return None
+        builder = BlockBuilder()
+        with builder.function("main", live):
+            builder.emit_func_output(builder.emit(call))
+        return builder.get()
+    except StructIRError:
+        return None
+
+
+@pytest.mark.parametrize("name", sorted(set(mapped_ops()) - SHAPES))
+@pytest.mark.filterwarnings("ignore")
+def test_random_calls_have_the_same_results_or_are_reported(name: str) -> None:
+    for seed in range(6):
+        module = random_program(name, seed)
+        if module is None:
+            continue
+        main: Any = module["main"]
+        inputs = random_arguments(main, seed, {"n": 3, "m": 2})
+        try:
+            model, wanted = to_onnx(module), structir.interpret(module, "main", *inputs)
+        except StructIRError:
+            continue
+        try:
+            results = run(model, *inputs)
+        except Exception as error:
+            assert LIMITS.search(str(error)), f"seed {seed}: {error}"
+            continue
+        assert_same(wanted, results)
+
+
+# ---- programs
+
+
+def test_symbolic_dims_keep_their_names() -> None:
+    module = parsed(
+        """
+@R.function
+def main(x: R.Tensor(("n", 4), "float32"), y: R.Tensor(("m", 4), "float32")):
+    z = R.concat([x, y, x], axis=0)
+    return R.reshape(z, (-1, 2))
+"""
+    )
+    for n, m in ((2, 3), (5, 1)):
+        model = check(module, np.ones((n, 4), np.float32), np.zeros((m, 4), np.float32))
+    dims = [
+        [d.dim_param or d.dim_value for d in v.type.tensor_type.shape.dim]
+        for v in (*model.graph.input, *model.graph.output)
+    ]
+    assert dims == [["n", 4], ["m", 4], ["4*n + 2*m", 2]]
+    assert [v.name for v in model.graph.input] == ["x", "y"]
+
+
+def test_tuples_are_flattened() -> None:
+    module = parsed(
+        """
+@R.function
+def main(p: R.Tuple(R.Tensor(("n",), "float32"), R.Tuple(R.Tensor(("n",), "float32")))):
+    a = p[0]
+    b = p[1][0]
+    return (a + b, (a, a + b), b)
+"""
+    )
+    x, y = np.arange(3, dtype=np.float32), np.ones(3, np.float32)
+    model = to_onnx(module)
+    onnx.checker.check_model(model, full_check=True)
+    assert_same(structir.interpret(module, "main", (x, (y,))), run(model, x, y))
+    assert len({o.name for o in model.graph.output}) == 4
+
+
+def test_private_functions_are_inlined_with_their_own_sizes() -> None:
+    module = parsed(
+        """
+@I.ir_module
+class Module:
+    @R.function(private=True)
+    def twice(x: R.Tensor(("k", "n"), "float32")) -> R.Tensor(("2*n", "k"), "float32"):
+        t = R.permute_dims(R.concat([x, x], axis=1))
+        return R.broadcast_to(R.sum(t, axis=[1], keepdims=True), R.shape([2 * n, k]))
+    @R.function
+    def main(x: R.Tensor(("n", 3), "float32")):
+        cls = Module
+        y = cls.twice(x)
+        return cls.twice(y)
+"""
+    )
+    for n in (2, 5):
+        check(module, np.random.default_rng(n).random((n, 3), np.float32))
+
+
+def test_conditionals_are_nested_graphs() -> None:
+    module = parsed(
+        """
+@R.function
+def main(x: R.Tensor(("n",), "float32"), c: R.Tensor((), "bool")):
+    y = x * 2.0
+    if c:
+        a = y + x
+        z = (a, y)
+    else:
+        z = (x, x)
+    return z
+"""
+    )
+    x = np.arange(3, dtype=np.float32)
+    for flag in (True, False):
+        check(module, x, np.array(flag))
+
+
+def test_results_that_are_inputs_constants_or_equal_are_copied() -> None:
+    module = parsed(
+        """
+@R.function
+def main(x: R.Tensor((2,), "float32")):
+    y = x + x
+    return (x, y, y, R.const([1.0, 2.0], "float32"))
+"""
+    )
+    check(module, np.ones(2, np.float32))
+
+
+def test_data_dependent_sizes_are_read_from_the_value() -> None:
+    module = parsed(
+        """
+@R.function
+def main(x: R.Tensor(("n",), "float32")):
+    k = T.int64()
+    places = R.match_cast(R.nonzero(x), R.Tensor((1, k), "int64"))
+    return R.zeros(R.shape([2 * k + 1]), "float32")
+"""
+    )
+    check(module, np.array([0, 1, 2, 0, 3], np.float32))
+
+
+def test_scans_are_exported() -> None:
+    module = parsed(
+        """
+@I.ir_module
+class Module:
+    @R.function(private=True)
+    def cell(
+        s: R.Tensor(("b", "h"), "float32"),
+        x: R.Tensor(("b", "h"), "float32"),
+        w: R.Tensor(("h", "h"), "float32"),
+    ):
+        new = R.tanh(R.matmul(s, w) + x)
+        return (new, R.sum(new, axis=[1]))
+    @R.function
+    def main(x: R.Tensor(("t", "b", 3), "float32"), w: R.Tensor((3, 3), "float32")):
+        cls = Module
+        return R.scan(cls.cell, (R.zeros(R.shape([b, 3]), "float32"),), x, (w,))
+"""
+    )
+    for t, b in ((4, 2), (1, 5)):
+        rng = np.random.default_rng(t)
+        inputs = rng.random((t, b, 3), np.float32), rng.random((3, 3), np.float32)
+        model = check(module, *inputs)
+    assert "Scan" in {each.op_type for each in model.graph.node}
+
+
+def loop_model() -> ModelProto:
+    body = onnx.helper.make_graph(
+        [
+            node("Identity", "go", "go_on"),
+            node("Add", "state x", "sum"),
+            node("Mul", "sum sum", "squared"),
+        ],
+        "body",
+        [value("step", [], INT64), value("go", [], BOOL), value("state", ["n"])],
+        [value("go_on", [], BOOL), value("sum", ["n"]), value("squared", ["n"])],
+    )
+    nodes = [node("Loop", "trips _ x", "last all", body=body)]
+    return made(nodes, [value("x", ["n"]), value("trips", [], INT64)], ["last", "all"])
+
+
+def test_imported_loops_are_exported() -> None:
+    model = loop_model()
+    again = to_onnx(from_onnx(model))
+    onnx.checker.check_model(again, full_check=True)
+    x = np.arange(3, dtype=np.float32)
+    assert_same(run(model, x, np.array(4)), run(again, x, np.array(4)))
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("cell", ["LSTM", "GRU", "GRU linear", "RNN"])
+def test_recurrent_layers_round_trip(cell: str, direction: str) -> None:
+    kind, _, linear = cell.partition(" ")
+    gates = {"LSTM": 4, "GRU": 3, "RNN": 1}[kind]
+    count, hidden = 1 + (direction == "bidirectional"), 5
+    rng = np.random.default_rng(gates)
+    constants = {
+        "w": rng.standard_normal((count, gates * hidden, 3)).astype(np.float32),
+        "r": rng.standard_normal((count, gates * hidden, hidden)).astype(np.float32),
+        "b": rng.standard_normal((count, 2 * gates * hidden)).astype(np.float32),
+    }
+    attributes = {"linear_before_reset": 1} if linear else {}
+    layer = node(kind, "x w r b", "y h", hidden_size=hidden, direction=direction, **attributes)
+    model = made([layer], [value("x", ["steps", "batch", 3])], ["y", "h"], constants)
+    again = to_onnx(from_onnx(model))
+    onnx.checker.check_model(again, full_check=True)
+    for steps, batch in ((4, 2), (1, 3)):
+        x = rng.standard_normal((steps, batch, 3)).astype(np.float32)
+        assert_same(run(model, x), run(again, x))
+    assert kind in {n.op_type for n in again.graph.node}
+
+
+def test_names_of_inputs_and_outputs_survive_a_round_trip() -> None:
+    nodes = [
+        node("Relu", "a/b:0", "in.ner"),
+        node("Neg", "in.ner", "out.put"),
+        node("Abs", "out.put", "a-b"),
+    ]
+    model = made(nodes, [value("a/b:0", ["n"])], ["a-b", "out.put"])
+    again = to_onnx(from_onnx(model))
+    assert [v.name for v in again.graph.input] == ["a/b:0"]
+    assert [v.name for v in again.graph.output] == ["a-b", "out.put"]
+
+
+# ---- what has no ONNX form
+
+
+def test_an_op_without_an_onnx_form_is_one_error_with_its_line() -> None:
+    source = """
+@R.function
+def main(x: R.Tensor((3, 3), "float32")):
+    y = x + x
+    return R.linalg.cholesky(y)
+"""
+    with pytest.raises(DiagnosticError) as error:
+        to_onnx(parsed(source))
+    (diagnostic,) = error.value.diagnostics
+    assert diagnostic.message.startswith("linalg.cholesky: no ONNX form")
+    assert diagnostic.span is not None and diagnostic.span.line == 5
+    assert diagnostic.hint is not None and '@exports("linalg.cholesky")' in diagnostic.hint
+
+
+def test_recursion_is_an_error() -> None:
+    source = """
+@R.function
+def main(x: R.Tensor((3,), "float32")) -> R.Tensor((3,), "float32"):
+    cls = Module
+    return main(x)
+"""
+    module = parsed(source.replace("    cls = Module\n", ""))
+    with pytest.raises(DiagnosticError, match="recursion has no ONNX form"):
+        to_onnx(module)
+
+
+# ---- files and the command
+
+
+def test_large_constants_are_external_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("structir.export.onnx.model.MAX_EMBEDDED_BYTES", (1 << 20) + 4096)
+    builder = BlockBuilder()
+    x = structir.ir.Var("x", structir.ir.TensorStructInfo((64, 64), "float32"))
+    weight = structir.ir.Constant(np.ones((64, 64), np.float32))
+    with builder.function("main", [x]):
+        builder.emit_func_output(builder.emit(structir.script.R.matmul(x, weight)))
+    module = builder.get()
+    save_onnx(module, tmp_path / "m.onnx")
+    assert (tmp_path / "m.onnx.data").stat().st_size >= 64 * 64 * 4
+    onnx.checker.check_model(str(tmp_path / "m.onnx"), full_check=True)
+    session = onnxruntime.InferenceSession(str(tmp_path / "m.onnx"))
+    x_array = np.ones((64, 64), np.float32)
+    assert_same(structir.interpret(module, "main", x_array), session.run(None, {"x": x_array}))
+
+
+def test_the_command_writes_the_model(tmp_path: Path) -> None:
+    source = "@R.function\ndef main(x: R.Tensor(('n',), 'float32')):\n    return x + x\n"
+    (tmp_path / "m.py").write_text(source)
+    arguments = ["export", str(tmp_path / "m.py"), "-o", str(tmp_path / "m.onnx")]
+    result = CliRunner().invoke(cli.build(), arguments)
+    assert result.exit_code == 2 and "--onnx" in result.output
+    result = CliRunner().invoke(cli.build(), [*arguments, "--onnx", "--json"])
+    report = json.loads(result.stdout)
+    assert report["inputs"] == ["x"] and len(report["outputs"]) == report["nodes"] == 1
+    assert onnx.load(tmp_path / "m.onnx").graph.input[0].name == "x"
