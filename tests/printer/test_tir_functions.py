@@ -180,6 +180,92 @@ def test_a_decorated_class_has_functions_of_tir():
     check(Module, (x,), (2 * x,))
 
 
+def test_the_start_of_a_reduction_over_a_fused_loop_depends_on_the_axis():
+    text = """
+@I.ir_module
+class Module:
+    @T.prim_func(s_tir=True)
+    def total(A: T.Buffer((4, 8), "float32"), B: T.Buffer((4,), "float32")):
+        for fused in range(32):
+            with T.sblock("total"):
+                vk = T.axis.reduce((0, 8), fused % 8)
+                vi = T.axis.spatial(4, fused // 8)
+                with T.init():
+                    B[vi] = T.float32(1)
+                B[vi] += A[vi, vk]
+    @R.function
+    def main(x: R.Tensor((4, 8), "float32")):
+        return R.call_tir(Module.total, (x,), out_ty=R.Tensor((4,), "float32"))
+"""
+    x = normal(4, 8)
+    check(text, (x,), (x.sum(1) + 1,))
+
+
+def test_functions_of_tir_use_values_of_python():
+    count, dtype, config = 6, "float32", {"scale": 0.5, "shape": (6,)}
+
+    @I.ir_module
+    class Module:
+        @T.prim_func(s_tir=True)
+        def scaled(A: T.Buffer((count,), dtype), B: T.Buffer(config["shape"], dtype)):
+            for i in range(count):
+                with T.sblock("scaled"):
+                    vi = T.axis.spatial(count, i)
+                    B[vi] = A[vi] * T.Cast(dtype, count) + T.float32(config["scale"])
+
+        @R.function
+        def main(x: R.Tensor((count,), dtype)):
+            cls = Module
+            return R.call_tir(cls.scaled, (x,), out_sinfo=R.Tensor((count,), dtype))
+
+    x = normal(6)
+    check(Module, (x,), (x * 6 + 0.5,))
+
+
+def test_sizes_of_buffers_may_choose():
+    text = """
+@I.ir_module
+class Module:
+    @T.prim_func
+    def f(a: T.handle, b: T.Buffer((T.max(T.if_then_else(n < 3, n * 2, n), 1),), "float32")):
+        n = T.int64()
+        A = T.match_buffer(a, (n,), "float32")
+        for i in range(T.max(T.if_then_else(n < 3, n * 2, n), 1)):
+            b[i] = A[i % n]
+    @R.function
+    def main(x: R.Tensor(("n",), "float32")):
+        n = T.int64()
+        size = T.max(T.if_then_else(n < 3, n * 2, n), 1)
+        return R.call_tir(cls.f, (x,), R.Tensor((size,), "float32"))
+"""
+    x = normal(2)
+    check(text, (x,), (np.r_[x, x],))
+
+
+@pytest.mark.parametrize(("divisor", "expected"), [(3, 1), (-3, -1), (-7, 0)])
+def test_quotients_of_any_sign_round_toward_zero(divisor, expected):
+    text = """
+@I.ir_module
+class Module:
+    @T.prim_func
+    def f(
+        x: T.Buffer((2,), "int64"), y: T.Buffer((1,), "int64"),
+        q: T.Buffer((2,), "int64"), r: T.Buffer((2,), "int64"),
+    ):
+        for i in range(2):
+            q[i] = T.truncdiv(x[i], y[0])
+            r[i] = T.truncmod(x[i], y[0])
+    @R.function
+    def main(x: R.Tensor((2,), "int64"), y: R.Tensor((1,), "int64")):
+        return R.call_tir(
+            cls.f, (x, y), [R.Tensor((2,), "int64"), R.Tensor((2,), "int64")]
+        )
+"""
+    x = np.array([5, -5])
+    quotients = np.array([expected, -expected])
+    check(text, (x, np.array([divisor])), (quotients, x - quotients * divisor))
+
+
 EXPRESSIONS = [
     ("T.exp(x[i]) + T.sqrt(T.abs(x[i]))", lambda x, i: np.exp(x) + np.sqrt(np.abs(x))),
     ("T.Select(i % 2 == 0, x[i], T.float32(0))", lambda x, i: np.where(i % 2 == 0, x, 0)),
@@ -220,6 +306,9 @@ class Module:
         ("with T.attr(x, 1): y[0] = x[0]", "no counterpart in kernels: `with T.attr"),
         ("z = T.match_buffer(w, (5,))", "no counterpart in kernels: `z = T.match_buffer"),
         ("T.call_extern('f', x)", "no counterpart in kernels: `T.call_extern"),
+        ("y[0] = T.Cast('float32x4', x[0])", "unknown dtype 'float32x4'"),
+        ("y[0] = T.Cast(DTYPE, x[0])", "unknown dtype 'DTYPE'"),
+        ("y[0] = T.if_then_else(x[0])", "no counterpart in kernels: `T.if_then_else(x[0])`"),
         ("y[0] = T.popcount(x[0])", "unknown kernel function `T.popcount`"),
     ],
 )

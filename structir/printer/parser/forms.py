@@ -22,6 +22,7 @@ from structir.printer.parser.named_fields import named_fields
 from structir.printer.parser.sizes import SIZE_EXAMPLE, is_number, size_of_string
 from structir.printer.parser.static_values import static_value
 from structir.printer.parser.tvm_spellings import NO_DEVICES, TARGET, counterpart
+from structir.printer.parser.unrolling import program_item, starred
 from structir.printer.parser.values import path_of, value_of
 from structir.printer.syntax import ANY_SIZE, INFO_OF_NAME, SyntaxForm, info_form, info_form_of
 
@@ -312,8 +313,19 @@ def _sizes(context: Context, node: ast.expr) -> Any:
     if isinstance(node, ast.Constant) and node.value is None:
         return None
     if not isinstance(node, ast.List | ast.Tuple):
+        value = value_of(context, node) if type(node) in _COMPUTED else None
+        if type(value) is tuple and all(map(is_number, value)):
+            return value
         raise _shape_error(context, node)
-    return tuple([size_of(context, item) for item in node.elts])
+    sizes: tuple[Any, ...] = ()
+    for item in node.elts:
+        size = _unpacked if type(item) is ast.Starred else _one_size
+        sizes += size(context, item)
+    return sizes
+
+
+# Expressions whose value may be a tuple of Python.
+_COMPUTED = frozenset({ast.Name, ast.Attribute, ast.Subscript, ast.BinOp, ast.Call, ast.ListComp})
 
 
 def _shape(context: Context, node: ast.expr) -> Any:
@@ -340,14 +352,31 @@ def _shape(context: Context, node: ast.expr) -> Any:
         return _known_shape(context, node)
     if not isinstance(node, ast.List | ast.Tuple):
         return _sizes(context, node)
-    axes = tuple([_axis(context, item) for item in node.elts])
+    axes: tuple[Any, ...] = ()
+    for item in node.elts:
+        axes += _unpacked(context, item) if type(item) is ast.Starred else (_axis(context, item),)
     plain = all([type(axis) is int or type(axis) is Poly for axis in axes])
     return axes if plain else UnresolvedAxes(axes)
+
+
+def _one_size(context: Context, node: ast.expr) -> tuple[Any, ...]:
+    return (size_of(context, node),)
+
+
+def _unpacked(context: Context, node: Any) -> tuple[Any, ...]:
+    """Returns the sizes that `*x` stands for in a shape."""
+    sizes = tuple([program_item(context, item, node) for item in starred(context, node)])
+    if not all(map(is_number, sizes)):
+        message = f"expected sizes, found {ast.unparse(node)}"
+        raise context.error(node, message, SIZE_EXAMPLE, "E0121")
+    return sizes
 
 
 def _known_shape(context: Context, node: ast.Call) -> Any:
     """Parses a call whose result is a known shape to its sizes."""
     value = value_of(context, node)
+    if type(value) is tuple and all(map(is_number, value)):
+        return value
     info = value.struct_info if isinstance(value, Expr) else None
     if not isinstance(info, ShapeStructInfo) or info.dims is None:
         message = f"expected a shape of known sizes or a variable, found {ast.unparse(node)}"

@@ -15,10 +15,16 @@ from typing import Any
 
 import attrs
 
-from structir.ir.dtype import DTYPES, is_float
+from structir.ir.dtype import DTYPES, dtype_hint, is_float
 from structir.ir.kernel import computed_in
+from structir.printer.parser.captured import PLAIN
 from structir.printer.parser.context import Context
-from structir.printer.parser.tir_scalars import ScalarTranslation, TooLargeError
+from structir.printer.parser.static_values import LANGUAGE
+from structir.printer.parser.tir_scalars import (
+    ScalarTranslation,
+    TooLargeError,
+    UnknownDtypeError,
+)
 from structir.printer.parser.values import path_of
 from structir.printer.syntax import KERNEL, TIR_FUNCTION
 
@@ -54,16 +60,64 @@ class _Start:
 
     statements: tuple[ast.stmt, ...]
     steps: Mapping[str, ast.expr]  # the first value of each reduction loop
+    tests: tuple[ast.expr, ...] = ()  # of axes whose loops are also those of spatial axes
 
 
 Item = ast.stmt | _Start
+
+
+def _with_captured(context: Context, node: ast.FunctionDef) -> ast.FunctionDef:
+    """Returns a function whose names of Python's values are replaced by the values."""
+    if context.module is None or not context.module.python_values:
+        return node
+    bound = {a.arg for a in node.args.args} | {
+        n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    }
+    copied = copy.deepcopy(node)
+    copied.body = [_Captured(context, bound).visit(item) for item in copied.body]
+    for arg in copied.args.args:
+        if arg.annotation is not None:
+            arg.annotation = _Captured(context, bound).visit(arg.annotation)
+    return copied
+
+
+class _Captured(ast.NodeTransformer):
+    """Replaces names, items and fields of values of Python by literals."""
+
+    def __init__(self, context: Context, bound: set[str]) -> None:
+        self.context, self.bound = context, bound
+
+    def replaced(self, node: Any) -> ast.expr:
+        base = node
+        while isinstance(base, ast.Attribute | ast.Subscript):
+            base = base.value
+        if not isinstance(base, ast.Name) or base.id in {*self.bound, *LANGUAGE}:
+            return self.generic_visit(node)  # type: ignore[return-value]
+        literal = _literal(self.context.captured(node))
+        if literal is not None:
+            return _located(literal, node)  # type: ignore[no-any-return]
+        return self.generic_visit(node)  # type: ignore[return-value]
+
+    visit_Name = visit_Attribute = visit_Subscript = replaced
+
+
+def _literal(value: Any) -> ast.expr | None:
+    """Returns the literal of a plain value or of a tuple of them; None for any other."""
+    if type(value) in PLAIN:
+        sign = type(value) in (int, float) and value < 0
+        return ast.UnaryOp(ast.USub(), ast.Constant(-value)) if sign else ast.Constant(value)
+    if type(value) is not tuple:
+        return None
+    items = [_literal(item) for item in value]
+    known = [item for item in items if item is not None]
+    return ast.Tuple(known, ast.Load()) if len(known) == len(items) else None
 
 
 class _Translation:
     """The translation of one function."""
 
     def __init__(self, context: Context, node: ast.FunctionDef) -> None:
-        self.context, self.node = context, node
+        self.context, self.node = context, _with_captured(context, node)
         self.buffers: dict[str, ast.expr] = {}  # annotations by name
         self.handles = {a.arg: a.arg for a in node.args.args}  # the buffer of each parameter
         self.axes: dict[str, ast.expr] = {}  # the value of each axis of a block
@@ -142,13 +196,11 @@ class _Translation:
         for item in items:
             if isinstance(item, ast.stmt):
                 statements.append(item)
-            elif not item.steps:
+            elif not item.steps and not item.tests:
                 statements += item.statements
             else:
-                tests: list[ast.expr] = [
-                    ast.Compare(ast.Name(name, ast.Load()), [ast.Eq()], [copy.deepcopy(first)])
-                    for name, first in item.steps.items()
-                ]
+                tests = [_equals(ast.Name(n, ast.Load()), v) for n, v in item.steps.items()]
+                tests += item.tests
                 test: ast.expr = tests[0] if len(tests) == 1 else ast.BoolOp(ast.And(), tests)
                 statements.append(_located(ast.If(test, list(item.statements), []), self.node))
         return statements
@@ -225,12 +277,12 @@ class _Translation:
         if not any(_called(call, name) for name in BLOCKS):
             message = f"no counterpart in kernels: `with {ast.unparse(call)}`"
             raise self.wrong(node, message, "blocks, loops and assignments")
-        reductions: dict[str, ast.expr] = {}
+        axes: list[tuple[str, str, ast.expr | None]] = []
         body, start = [], []
         for item in node.body:
-            axes = self.axes_of(item)
-            if axes is not None:
-                reductions |= axes
+            declared = self.axes_of(item)
+            if declared is not None:
+                axes += declared
             elif isinstance(item, ast.With) and _called(item.items[0].context_expr, "init"):
                 start = self.finished(self.block(item.body))
             else:
@@ -241,10 +293,34 @@ class _Translation:
         statements = self.finished(items)
         whole = statements[0] if len(statements) == 1 else None
         update = whole or _located(ast.If(ast.Constant(True), statements, []), node)
-        return [_Start(tuple(start), reductions), update]
+        return [self.start(start, axes), update]
 
-    def axes_of(self, node: ast.stmt) -> dict[str, ast.expr] | None:
-        """Records the axes that a statement declares; returns the loops of reduction axes."""
+    def start(
+        self, statements: list[ast.stmt], axes: list[tuple[str, str, ast.expr | None]]
+    ) -> _Start:
+        """Returns the start of a reduction, which runs where every reduction axis is at its first
+        value: at the first steps of its loops, if no spatial axis depends on them."""
+        spatial = {n for name, kind, _ in axes if kind == SPATIAL for n in self.loops_of(name)}
+        steps: dict[str, ast.expr] = {}
+        tests: list[ast.expr] = []
+        for name, kind, first in axes:
+            loops = self.loops_of(name) if kind == REDUCTION else []
+            if spatial.isdisjoint(loops):
+                steps |= {loop: self.loops[loop] for loop in loops}
+            else:
+                tests.append(_equals(self.axes[name], first or ast.Constant(0)))
+        return _Start(tuple(statements), steps, tuple(tests))
+
+    def loops_of(self, axis: str) -> list[str]:
+        """Returns the loops that the value of an axis depends on."""
+        names = [n.id for n in ast.walk(self.axes[axis]) if isinstance(n, ast.Name)]
+        return [name for name in names if name in self.loops]
+
+    def axes_of(self, node: ast.stmt) -> list[tuple[str, str, ast.expr | None]] | None:
+        """Records the axes that a statement declares; returns their names, kinds and first values.
+
+        Returns None for any other statement.
+        """
         call = node.value if isinstance(node, ast.Assign) else None
         path = path_of(call.func) if isinstance(call, ast.Call) else None
         if path is None or not path.startswith("T.axis.") or not isinstance(call, ast.Call):
@@ -259,13 +335,12 @@ class _Translation:
         if not (len(kinds) == len(values) == len(names)) or set(kinds) - {SPATIAL, REDUCTION}:
             message = f"no counterpart in kernels: `{ast.unparse(node)}`"
             raise self.wrong(node, message, '`i, k = T.axis.remap("SR", [i, k])`')
-        loops: dict[str, ast.expr] = {}
-        for name, kind, value in zip(names, kinds, values, strict=True):
+        for name, value in zip(names, values, strict=True):
             self.axes[name] = self.value(value)
-            if kind == REDUCTION:
-                mentioned = [n.id for n in ast.walk(self.axes[name]) if isinstance(n, ast.Name)]
-                loops |= {loop: self.loops[loop] for loop in mentioned if loop in self.loops}
-        return loops
+        domain: Any = call.args[0]
+        is_pair = isinstance(domain, ast.Tuple | ast.List) and len(domain.elts) == 2
+        first = self.value(domain.elts[0]) if is_pair else None
+        return [(name, kind, first) for name, kind in zip(names, kinds, strict=True)]
 
     def declaration(self, node: ast.AnnAssign, kind: str, value: ast.expr | None) -> list[Item]:
         """Translates `t: T.float32 = value`; without a value, the scalar is 0."""
@@ -314,15 +389,32 @@ class _Translation:
 
     # ---- scalar expressions
 
+    def sizes(self) -> Iterator[str]:
+        """Yields the names in shapes of buffers."""
+        for annotation in self.buffers.values():
+            for inner in ast.walk(annotation):
+                if isinstance(inner, ast.Name):
+                    yield inner.id
+
     def value(self, node: ast.expr, of_sizes: bool = False) -> ast.expr:
         """Translates a scalar expression; axes of blocks become their values."""
-        translation = ScalarTranslation(self.axes, of_sizes)
+        translation = ScalarTranslation(self.axes, frozenset(self.sizes()), of_sizes)
         try:
             scalar: ast.expr = _located(translation.visit(copy.deepcopy(node)), node)
         except TooLargeError:
             hint = "bind the dividend to a name: `q = ...`"
             raise self.wrong(node, "the operand of a division is too large", hint) from None
+        except UnknownDtypeError as error:
+            message = f"unknown dtype {error.args[0]!r}"
+            raise self.wrong(node, message, dtype_hint(error.args[0])) from None
+        except (IndexError, ValueError):  # too few or too many operands
+            message = f"no counterpart in kernels: `{ast.unparse(node)}`"
+            raise self.wrong(node, message, "functions of scalars, such as `T.max(x, y)`") from None
         return scalar
+
+
+def _equals(value: ast.expr, first: ast.expr) -> ast.expr:
+    return ast.Compare(copy.deepcopy(value), [ast.Eq()], [copy.deepcopy(first)])
 
 
 def _called(node: ast.AST | None, name: str) -> bool:

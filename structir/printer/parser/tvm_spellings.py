@@ -161,7 +161,9 @@ SPELLINGS: tuple[Spelling, ...] = (
     ),
 )
 PAD, RESHAPE, PERMUTE = "nn.pad", "reshape", "permute_dims"  # the ops of `R.layout_transform`
-VALUES = {"nn.pad": {"replicate": "edge"}}  # of attributes, by op
+# Values of attributes by op; the result of one without values has the dtype of its numbers.
+VALUES: dict[str, dict[str, str]] = {"nn.pad": {"replicate": "edge"}, "one_hot": {}}
+CONVERSION = "astype"  # the op that converts a result to the dtype of its numbers
 RENAMED = {"out_ty": "out_sinfo", "ty_args": "sinfo_args"}  # keyword arguments
 SEQUENCES = ("R.shape", "R.tuple")
 PREFIXES = {"relax.op.": "R.", "relax.": "R."}  # for all other names
@@ -219,6 +221,16 @@ def counterpart(path: str, node: ast.expr) -> ast.expr | None:
     if isinstance(node, ast.Call):
         return _located(ast.Call(name, node.args, node.keywords), node)
     return _located(name, node)
+
+
+def dtype_of_numbers(node: ast.Call) -> str | None:
+    """Returns the dtype of the first number `T.float32(1)` in a call of an op, or None."""
+    for item in [*node.args, *[keyword.value for keyword in node.keywords]]:
+        for inner in ast.walk(item):
+            path = path_of(inner.func) if isinstance(inner, ast.Call) else None
+            if path is not None and (dtype := _scalar(path)) is not None:
+                return dtype
+    return None
 
 
 def dtype_of_scalar(node: ast.expr) -> str | None:
