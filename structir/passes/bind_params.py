@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from structir.analysis.deduction import deduce
 from structir.analysis.lattice import FAIL_L0, PASS, base_check
 from structir.analysis.substitution import Substitution
 from structir.errors import Diagnostic, ShapeMismatchError, StructInfoError, StructIRError
@@ -62,7 +63,7 @@ def _bind(function: Function, arrays: Mapping[str, Any]) -> Function:
         for name, tree in trees.items()
     }
     sizes = _determined_sizes(constants)
-    tuples = {p: Var(p.name, v.struct_info, p.span) for p, v in constants.items() if _is_tuple(v)}
+    tuples = {p: Var(p.name, deduce(v), p.span) for p, v in constants.items() if _is_tuple(v)}
     binder = Substitution({**constants, **tuples}, sizes)
     bindings = [VarBinding(var, constants[param]) for param, var in tuples.items()]
     checks = [_check_of(param, constant, binder) for param, constant in constants.items()]
@@ -142,7 +143,7 @@ def _check_of(param: Var, constant: Constant | Tuple, binder: Substitution) -> M
     Raises StructInfoError if the array does not fit.
     """
     info = binder.info(param.struct_info)
-    checked = base_check(info, constant.struct_info)
+    checked = base_check(info, deduce(constant))
     if checked is PASS:
         return None
     if checked is FAIL_L0:
