@@ -266,6 +266,57 @@ class Module:
     check(text, (x, np.array([divisor])), (quotients, x - quotients * divisor))
 
 
+def test_a_call_in_place_computes_from_the_operand_which_keeps_its_value():
+    text = """
+@I.ir_module
+class Module:
+    @T.prim_func(s_tir=True)
+    def accumulate(a: T.handle, b: T.handle, c: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n, 2), "float32")
+        B = T.match_buffer(b, (n, 2), "float32")
+        C = T.match_buffer(c, (n, 2), "float32")
+        for i, j in T.grid(n, 2):
+            with T.sblock("accumulate"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = B[vi, vj] + A[vi, vj]
+                C[vi, vj] = B[vi, vj] * T.float32(2)
+    @R.function
+    def main(x: R.Tensor(("n", 2), "float32"), y: R.Tensor(("n", 2), "float32")):
+        n = T.int64()
+        r = R.call_tir_inplace(
+            Module.accumulate, (x, y), inplace_indices=[1, -1],
+            out_ty=[R.Tensor((n, 2), "float32"), R.Tensor((n, 2), "float32")],
+        )
+        return (r[0], r[1], y)
+"""
+    x, y = normal(3, 2), normal(3, 2)
+    check(text, (x, y), (x + y, 2 * (x + y), y))
+
+
+def test_a_buffer_with_one_element_is_a_scalar_as_tvm_prints_it():
+    text = """
+@I.ir_module
+class Module:
+    @T.prim_func
+    def count(A: T.Buffer((5,), "float32"), B: T.Buffer((1,), "int32")):
+        i: T.int32 = 0
+        total = T.alloc_buffer((1, 1), "int32")
+        B = 0
+        total = 3
+        while i < 5:
+            if A[i] > T.float32(0.0):
+                B = B + total
+            i = i + 1
+        B[0] = B[0] + 1
+    @R.function
+    def main(x: R.Tensor((5,), dtype="float32")) -> R.Tensor((1,), dtype="int32"):
+        return R.call_tir(Module.count, (x,), out_ty=R.Tensor((1,), dtype="int32"))
+"""
+    x = normal(5)
+    check(text, (x,), (np.array([(x > 0).sum() * 3 + 1]),))
+
+
 EXPRESSIONS = [
     ("T.exp(x[i]) + T.sqrt(T.abs(x[i]))", lambda x, i: np.exp(x) + np.sqrt(np.abs(x))),
     ("T.Select(i % 2 == 0, x[i], T.float32(0))", lambda x, i: np.where(i % 2 == 0, x, 0)),

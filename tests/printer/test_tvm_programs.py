@@ -64,11 +64,14 @@ REJECTED = {
         MAIN.format("    if c:\n        return x\n    else:\n        return R.add(x, x)"),
         "end the function with `return y`",
     ),
-    "call_tir_inplace": (
-        MAIN.format(
-            "    y = R.call_tir_inplace(cls.f, (x,), [0], R.Tensor((4,), 'float32'))\n    return y"
-        ),
-        "kernels write new results",
+    "call_tir_inplace with results in another order": (
+        "@I.ir_module\nclass Module:\n    @T.prim_func\n"
+        "    def f(A: T.Buffer((4,), 'float32'), B: T.Buffer((4,), 'float32')):\n"
+        "        A[0] = B[0]\n        B[0] = A[0]\n    @R.function\n"
+        "    def main(x: R.Tensor((4,), 'float32')):\n"
+        "        y = R.call_tir_inplace(cls.f, (x, x), [1, 0], [R.Tensor((4,), 'float32')] * 2)\n"
+        "        return y\n",
+        "positions of operands in order",
     ),
     "call_builtin": (
         MAIN.format("    y = R.call_builtin_with_ctx('vm.builtin.f', (x,))\n    return y"),

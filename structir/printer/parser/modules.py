@@ -74,6 +74,7 @@ class ModuleContext:
         self.evaluated_names = evaluated_names  # dims that Python evaluated in signatures
         self.python_values = python_values or constants  # that the program may capture
         self.imported_modules: Mapping[str, Any] = NO_VALUES  # whose functions the text may call
+        self.statements: list[ast.stmt] = []
         self.single = single  # the name of a function that belongs to no module
         self.name = "Module"
         self.functions_are_bare = True  # functions outside of a class call each other by name
@@ -201,7 +202,7 @@ class ModuleContext:
 
     def read(self, tree: ast.Module) -> IRModule:
         """Parses the module of a text; raises all independent errors at once."""
-        self.imported_modules = imported_modules(tree.body)
+        self.statements, self.imported_modules = tree.body, imported_modules(tree.body)
         self.collect(tree.body)
         for node in (
             (*self.nodes.values(), *self.kernel_nodes.values()) if self.declarations else ()

@@ -17,9 +17,9 @@ import attrs
 
 from structir.ir.dtype import DTYPES, dtype_hint, is_float
 from structir.ir.kernel import computed_in
-from structir.printer.parser.captured import PLAIN
 from structir.printer.parser.context import Context
-from structir.printer.parser.static_values import LANGUAGE
+from structir.printer.parser.tir_captured import located, with_captured
+from structir.printer.parser.tir_inplace import copying_loops, inplace_call, positions_of
 from structir.printer.parser.tir_scalars import (
     ScalarTranslation,
     TooLargeError,
@@ -66,60 +66,14 @@ class _Start:
 Item = ast.stmt | _Start
 
 
-def _with_captured(context: Context, node: ast.FunctionDef) -> ast.FunctionDef:
-    """Returns a function whose names of Python's values are replaced by the values."""
-    if context.module is None or not context.module.python_values:
-        return node
-    bound = {a.arg for a in node.args.args} | {
-        n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-    }
-    copied = copy.deepcopy(node)
-    copied.body = [_Captured(context, bound).visit(item) for item in copied.body]
-    for arg in copied.args.args:
-        if arg.annotation is not None:
-            arg.annotation = _Captured(context, bound).visit(arg.annotation)
-    return copied
-
-
-class _Captured(ast.NodeTransformer):
-    """Replaces names, items and fields of values of Python by literals."""
-
-    def __init__(self, context: Context, bound: set[str]) -> None:
-        self.context, self.bound = context, bound
-
-    def replaced(self, node: Any) -> ast.expr:
-        base = node
-        while isinstance(base, ast.Attribute | ast.Subscript):
-            base = base.value
-        if not isinstance(base, ast.Name) or base.id in {*self.bound, *LANGUAGE}:
-            return self.generic_visit(node)  # type: ignore[return-value]
-        literal = _literal(self.context.captured(node))
-        if literal is not None:
-            return _located(literal, node)  # type: ignore[no-any-return]
-        return self.generic_visit(node)  # type: ignore[return-value]
-
-    visit_Name = visit_Attribute = visit_Subscript = replaced
-
-
-def _literal(value: Any) -> ast.expr | None:
-    """Returns the literal of a plain value or of a tuple of them; None for any other."""
-    if type(value) in PLAIN:
-        sign = type(value) in (int, float) and value < 0
-        return ast.UnaryOp(ast.USub(), ast.Constant(-value)) if sign else ast.Constant(value)
-    if type(value) is not tuple:
-        return None
-    items = [_literal(item) for item in value]
-    known = [item for item in items if item is not None]
-    return ast.Tuple(known, ast.Load()) if len(known) == len(items) else None
-
-
 class _Translation:
     """The translation of one function."""
 
     def __init__(self, context: Context, node: ast.FunctionDef) -> None:
-        self.context, self.node = context, _with_captured(context, node)
+        self.context, self.node = context, with_captured(context, node)
         self.buffers: dict[str, ast.expr] = {}  # annotations by name
         self.handles = {a.arg: a.arg for a in node.args.args}  # the buffer of each parameter
+        self.elements: dict[str, ast.expr] = {}  # of buffers with one element
         self.axes: dict[str, ast.expr] = {}  # the value of each axis of a block
         self.loops: dict[str, ast.expr] = {}  # the first value of each enclosing loop
         self.dims: list[ast.stmt] = []
@@ -128,22 +82,39 @@ class _Translation:
         """Returns the kernel."""
         for item in self.node.args.args:
             if _called(item.annotation, "Buffer"):
-                self.buffers[item.arg] = self.tensor(item.annotation)
+                self.declare(item.arg, self.tensor(item.annotation))
         body = self.finished(self.block(self.node.body))
         written = set(_written(body))
         params = [self.parameter(item) for item in self.node.args.args]
         scalars = [p for p in params if p.arg not in self.buffers]
-        read = [p for p in params if p.arg in self.buffers and p.arg not in written]
         results = [p for p in params if p.arg in written]
+        operands = {p.arg: p for p in params if p.arg in self.buffers and p.arg not in written}
+        for param in self.overwritten(params):
+            operands[param.arg] = ast.arg(f"{param.arg}_before", param.annotation)
+            loops = copying_loops(param.arg, operands[param.arg].arg, param.annotation)
+            body = [*located(ast.Module(loops, []), self.node).body, *body]
+        read = [operands[p.arg] for p in params if p.arg in operands]
         args = ast.arguments([], [*read, *scalars, *results], None, [], [], None, [])
         body = [*self.dims, *body] or [ast.Pass()]
         decorator = ast.parse(f"I.{KERNEL}", mode="eval").body
         kernel = ast.FunctionDef(self.node.name, args, body, [decorator])
-        return _located(kernel, self.node)  # type: ignore[no-any-return]
+        return located(kernel, self.node)  # type: ignore[no-any-return]
 
     def wrong(self, node: ast.AST, message: str, hint: str) -> Exception:
         """Returns the error of a form that has no counterpart in kernels."""
         return self.context.error(node, f"{self.node.name}: {message}", hint, "E0136")
+
+    def overwritten(self, params: list[ast.arg]) -> list[ast.arg]:
+        """Returns the parameters that are operands and results of calls in place."""
+        module = self.context.module
+        call = None if module is None else inplace_call(module.statements, self.node.name)
+        if call is None:
+            return []
+        positions = positions_of(call)
+        if positions is None or not all([0 <= k < len(params) for k in positions]):
+            message = f"expected positions of operands in order, found `{ast.unparse(call)}`"
+            raise self.wrong(call, message, "`inplace_indices=[0, -1]`, with new results last")
+        return [params[k] for k in positions]
 
     # ---- parameters
 
@@ -173,8 +144,21 @@ class _Translation:
         sizes = shape.elts if isinstance(shape, ast.Tuple | ast.List) else [shape]
         plain = ast.Tuple([self.value(size, of_sizes=True) for size in sizes], ast.Load())
         function = ast.parse("R.Tensor", mode="eval").body
-        tensor: ast.expr = _located(ast.Call(function, [plain, dtype], []), node)
+        tensor: ast.expr = located(ast.Call(function, [plain, dtype], []), node)
         return tensor
+
+    def declare(self, name: str, annotation: ast.expr) -> None:
+        """Records the annotation of a buffer that is a parameter."""
+        self.buffers[name] = annotation
+        self.add_element(name, annotation)
+
+    def add_element(self, name: str, annotation: Any) -> None:
+        """Records the element of a buffer with one, which TVM prints as `B` instead of `B[0]`."""
+        sizes = annotation.args[0].elts
+        if all([isinstance(size, ast.Constant) and size.value == 1 for size in sizes]):
+            zeros: list[ast.expr] = [ast.Constant(0) for _ in sizes]
+            index = zeros[0] if len(zeros) == 1 else ast.Tuple(zeros, ast.Load())
+            self.elements[name] = ast.Subscript(ast.Name(name, ast.Load()), index, ast.Load())
 
     # ---- statements
 
@@ -185,7 +169,7 @@ class _Translation:
             condition = _argument(node, "where")
             if condition is not None:
                 rest = self.finished(self.block(nodes[k + 1 :]))
-                items.append(_located(ast.If(self.value(condition), rest, []), node))
+                items.append(located(ast.If(self.value(condition), rest, []), node))
                 break
             items += self.statement(node)
         return items
@@ -202,7 +186,7 @@ class _Translation:
                 tests = [_equals(ast.Name(n, ast.Load()), v) for n, v in item.steps.items()]
                 tests += item.tests
                 test: ast.expr = tests[0] if len(tests) == 1 else ast.BoolOp(ast.And(), tests)
-                statements.append(_located(ast.If(test, list(item.statements), []), self.node))
+                statements.append(located(ast.If(test, list(item.statements), []), self.node))
         return statements
 
     def statement(self, node: ast.stmt) -> list[Item]:
@@ -221,10 +205,10 @@ class _Translation:
                 return self.assignment(node, target, ast.BinOp(source, operator, value))
             case ast.If():
                 then, other = (self.finished(self.block(b)) for b in (node.body, node.orelse))
-                return [_located(ast.If(self.value(node.test), then, other), node)]
+                return [located(ast.If(self.value(node.test), then, other), node)]
             case ast.While():
                 body = self.finished(self.block(node.body))
-                return [_located(ast.While(self.value(node.test), body, []), node)]
+                return [located(ast.While(self.value(node.test), body, []), node)]
             case ast.Expr(value=ast.Call(func=func)) if _is_ignored(func):
                 return []
             case ast.Expr(value=ast.Constant()) | ast.Pass():
@@ -270,7 +254,7 @@ class _Translation:
         iterator = ast.Call(ast.Name("range", ast.Load()), bounds, [])
         target = ast.Name(name, ast.Store())
         statements = self.finished(body) or [ast.Pass()]
-        return [*moved, _located(ast.For(target, iterator, statements, []), node)]
+        return [*moved, located(ast.For(target, iterator, statements, []), node)]
 
     def with_block(self, node: ast.With, call: ast.Call) -> list[Item]:
         """Translates a block; its `T.init` becomes a start."""
@@ -292,7 +276,7 @@ class _Translation:
             return items
         statements = self.finished(items)
         whole = statements[0] if len(statements) == 1 else None
-        update = whole or _located(ast.If(ast.Constant(True), statements, []), node)
+        update = whole or located(ast.If(ast.Constant(True), statements, []), node)
         return [self.start(start, axes), update]
 
     def start(
@@ -353,10 +337,8 @@ class _Translation:
         if value is None and dtype == "bool":
             converted = ast.Constant(False)
         scalar = ast.Call(ast.parse(f"T.{computed_in(dtype)}", mode="eval").body, [], [])
-        scalar.args = [
-            self.value(_located(converted, node)) if value is None else self.value(value)
-        ]
-        return [_located(ast.Assign([node.target], scalar), node)]
+        scalar.args = [self.value(located(converted, node)) if value is None else self.value(value)]
+        return [located(ast.Assign([node.target], scalar), node)]
 
     def assignment(self, node: ast.stmt, target: ast.expr, value: ast.expr) -> list[Item]:
         """Translates a declaration of a dim or buffer, or an assignment."""
@@ -367,25 +349,26 @@ class _Translation:
                 message = f"no counterpart in kernels: `{ast.unparse(node)}`"
                 raise self.wrong(node, message, "match the parameters of the function")
             self.handles[source] = name
-            self.buffers[name] = self.tensor(value, 1)
+            self.declare(name, self.tensor(value, 1))
             return []
         if name and any(_called(value, kind) for kind in ALLOCATIONS):
             tensor: Any = self.tensor(value)
+            self.add_element(name, tensor)
             function = ast.parse("T.empty", mode="eval").body
             scratch = ast.Call(function, tensor.args, [])
-            return [_located(ast.Assign([target], scratch), node)]
+            return [located(ast.Assign([target], scratch), node)]
         pairs = [(target, value)]
         if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
             pairs = list(zip(target.elts, value.elts, strict=False))
         if all(_declares_dim(value) for _, value in pairs):
             self.dims += [
-                _located(ast.parse(f"{ast.unparse(dim)} = T.int64()").body[0], node)
+                located(ast.parse(f"{ast.unparse(dim)} = T.int64()").body[0], node)
                 for dim, _ in pairs
             ]
             return []
-        if name:
-            return [_located(ast.Assign([target], self.value(value)), node)]
-        return [_located(ast.Assign([self.value(target)], self.value(value)), node)]
+        if name and name not in self.elements:
+            return [located(ast.Assign([target], self.value(value)), node)]
+        return [located(ast.Assign([self.value(target)], self.value(value)), node)]
 
     # ---- scalar expressions
 
@@ -398,9 +381,11 @@ class _Translation:
 
     def value(self, node: ast.expr, of_sizes: bool = False) -> ast.expr:
         """Translates a scalar expression; axes of blocks become their values."""
-        translation = ScalarTranslation(self.axes, frozenset(self.sizes()), of_sizes)
+        translation = ScalarTranslation(
+            {**self.elements, **self.axes}, frozenset(self.sizes()), of_sizes
+        )
         try:
-            scalar: ast.expr = _located(translation.visit(copy.deepcopy(node)), node)
+            scalar: ast.expr = located(translation.visit(copy.deepcopy(node)), node)
         except TooLargeError:
             hint = "bind the dividend to a name: `q = ...`"
             raise self.wrong(node, "the operand of a division is too large", hint) from None
@@ -448,11 +433,3 @@ def _written(nodes: Sequence[ast.stmt]) -> Iterator[str]:
             for target in targets:
                 if isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
                     yield target.value.id
-
-
-def _located(node: Any, source: ast.AST) -> Any:
-    """Gives the location of the source to nodes without one."""
-    for inner in ast.walk(node):
-        if isinstance(inner, ast.expr | ast.stmt | ast.arg) and not hasattr(inner, "lineno"):
-            ast.copy_location(inner, source)
-    return node

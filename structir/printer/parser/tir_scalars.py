@@ -67,6 +67,9 @@ class ScalarTranslation(ast.NodeTransformer):
         value = self.axes.get(node.id)
         return node if value is None else copy.deepcopy(value)
 
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        return ast.Subscript(node.value, self.visit(node.slice), node.ctx)
+
     def visit_Call(self, node: ast.Call) -> ast.expr:
         path = path_of(node.func) or ""
         if not path.startswith("T."):

@@ -140,9 +140,9 @@ SPELLINGS: tuple[Spelling, ...] = (
         "`@T.prim_func` parses as a kernel, in the common form",
     ),
     Spelling(
-        "R.call_tir_inplace(function, args, inplace_indices, out_sinfo)",
-        note="kernels write new results, and the compiler reuses memory",
-        edit='`R.call_kernel(cls.f, (x,), out_sinfo=R.Tensor((n,), "float32"))`',
+        "R.call_tir_inplace(function, args, inplace_indices=(), out_sinfo=())",
+        "R.call_kernel(function, (*args,), out_sinfo=out_sinfo)",
+        "the kernel copies the operand, which keeps its value",
     ),
     Spelling(
         "R.call_inplace_packed(name, *args, inplace_indices=(), sinfo_args=())",
