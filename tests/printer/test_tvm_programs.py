@@ -73,6 +73,14 @@ REJECTED = {
         "        return y\n",
         "positions of operands in order",
     ),
+    "a scalar as a size": (
+        "@R.function\ndef main(k: R.Prim('int64')):\n    return R.zeros((k, 2), 'float32')\n",
+        r"found \(k, 2\)(.|\n)*help: as a parameter, `k: R.Prim\(\"int64\", value=\"k\"\)`",
+    ),
+    "a tensor as a size": (
+        MAIN.format("    k = R.sum(x)\n    return R.zeros((k,), 'float32')"),
+        r"found \(k,\)(.|\n)*help: write a number or a dim",
+    ),
     "call_builtin": (
         MAIN.format("    y = R.call_builtin_with_ctx('vm.builtin.f', (x,))\n    return y"),
         "without the instructions of a virtual machine",

@@ -1985,3 +1985,18 @@ def main(x: R.Tensor((4,), "float32"), c: R.Tensor((), "bool")):
     np.array([0, 2, 1, 2], "float32"),
     np.array(True),
 )
+case(
+    "a number with an annotation as a size",
+    """
+@R.function
+def main(x: R.Tensor((4,), "float32")):
+    a: R.Prim("int64") = 2
+    b: R.Prim("int64") = R.prim_value(4)
+    y: R.Tensor((a, 2), "float32") = R.reshape(x, R.shape([a, 2]))
+    z = R.reshape(y, (a, a))
+    w = R.zeros(shape=(b,), dtype="float32")
+    return (z, w)
+""",
+    lambda x: (x.reshape(2, 2), np.zeros(4, "float32")),
+    floats(4),
+)

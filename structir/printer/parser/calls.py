@@ -44,6 +44,7 @@ from structir.printer.parser.index_maps import read_layout_transform
 from structir.printer.parser.kernels import read_kernel_call
 from structir.printer.parser.macros import Macro
 from structir.printer.parser.named_fields import named_fields
+from structir.printer.parser.prim_sizes import bound_call
 from structir.printer.parser.signatures import is_signature_call, read_signature_call
 from structir.printer.parser.sizes import SIZE_EXAMPLE, SIZE_FUNCTIONS, is_number
 from structir.printer.parser.static_values import static_value
@@ -206,7 +207,7 @@ def _call_of_op(context: Context, node: ast.Call, op: Op) -> Any:
         if loop is not None and not keywords and len(args) in (3, 4):
             exprs = [context.expr(arg, item) for arg, item in zip(args, node.args, strict=True)]
             args = list(unify_loop_arguments(context, loop, Call(op, tuple(exprs))))
-        call = op.definition.bind(tuple(args), keywords, context.source_map.span(node))
+        call = bound_call(context, op, (tuple(args), keywords), node)
         if type(call) is Call and (exact := context.constants.in_call(call)) is not call:
             deduce(exact)  # checks constant indices
         return call if values is None or values else convert_to_typed(context, call, node)

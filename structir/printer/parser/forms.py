@@ -15,10 +15,12 @@ from structir.errors import Diagnostic, DiagnosticError, ParseError, warn
 from structir.ir.axes import RowVar, UnresolvedAxes
 from structir.ir.dims import Poly
 from structir.ir.dtype import DTYPES, dtype_hint
-from structir.ir.expr import DataTypeImm, Expr, PrimValue, StringImm, Var
+from structir.ir.expr import DataflowVar, DataTypeImm, Expr, PrimValue, StringImm, Var
 from structir.ir.struct_info import OBJECT, ShapeStructInfo, StructInfo, TensorStructInfo
+from structir.printer.parser.captured import is_sequence
 from structir.printer.parser.context import MISSING, Context
 from structir.printer.parser.named_fields import named_fields
+from structir.printer.parser.prim_sizes import hint_of_size, with_known_sizes
 from structir.printer.parser.sizes import SIZE_EXAMPLE, is_number, size_of_string
 from structir.printer.parser.static_values import static_value
 from structir.printer.parser.tvm_spellings import NO_DEVICES, TARGET, counterpart
@@ -303,9 +305,12 @@ def _axis(context: Context, node: ast.expr) -> Any:
         value = value_of(context, node)
     if isinstance(value, PrimValue):
         value = value.value
+    if type(value) in (Var, DataflowVar):
+        value = with_known_sizes(context, value)
     if type(value) is not int and type(value) is not Poly:
         info = f", which is {value.struct_info}" if isinstance(value, Expr) else ""
-        raise size_error(context, node, f"{ast.unparse(node)}{info}")
+        hint = hint_of_size((value,)) or SIZE_EXAMPLE
+        raise size_error(context, node, f"{ast.unparse(node)}{info}", hint)
     return value
 
 
@@ -354,9 +359,16 @@ def _shape(context: Context, node: ast.expr) -> Any:
         return _sizes(context, node)
     axes: tuple[Any, ...] = ()
     for item in node.elts:
-        axes += _unpacked(context, item) if type(item) is ast.Starred else (_axis(context, item),)
+        axes += _unpacked(context, item) if _is_unpacked(context, item) else (_axis(context, item),)
     plain = all([type(axis) is int or type(axis) is Poly for axis in axes])
     return axes if plain else UnresolvedAxes(axes)
+
+
+def _is_unpacked(context: Context, node: ast.expr) -> bool:
+    """Whether an axis is `*x` of a value of Python; `*s` of another name is a row variable."""
+    if type(node) is not ast.Starred:
+        return False
+    return type(node.value) is not ast.Name or is_sequence(static_value(context, node.value))
 
 
 def _one_size(context: Context, node: ast.expr) -> tuple[Any, ...]:
