@@ -317,6 +317,83 @@ class Module:
     check(text, (x,), (np.array([(x > 0).sum() * 3 + 1]),))
 
 
+OLDER_STYLES = {
+    "buffers by subscript, threads by position": """
+    def f(A: T.Buffer[(8,), "float32"], B: T.Buffer[(8,), "float32"]) -> None:
+        T.preflattened_buffer(A, [8], dtype="float32")
+        for i in T.thread_binding(8, "threadIdx.x"):
+            B[i] = A[i] * T.float32(2)
+""",
+    "threads of a launch": """
+    def f(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+        with T.launch_thread("blockIdx.x", 2) as bx:
+            with T.launch_thread("threadIdx.x", 4) as tx:
+                B[bx * 4 + tx] = A[bx * 4 + tx] * T.float32(2)
+""",
+    "named values and declared buffers": """
+    def f(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+        C = T.decl_buffer((8,), "float32")
+        for i in range(8):
+            with T.LetStmt(A[i] + A[i]) as doubled:
+                C[i] = doubled
+            B[i] = C[i]
+""",
+    "steps": """
+    def f(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+        for i in range(0, 8, 2):
+            B[i] = A[i] + A[i]
+        for i in T.serial(1, 8, step=2):
+            B[i] = A[i] * T.float32(2)
+""",
+    "blocks within blocks, opaque axes": """
+    def f(a: T.handle, b: T.handle):
+        A = T.match_buffer(a, [8], dtype="float32")
+        B = T.match_buffer(b, [8], dtype="float32")
+        for i, j in T.grid(2, 4):
+            with T.block("outer"):
+                vi, vj = T.axis.remap("SO", [i, j])
+                T.reads([A[vi * 4 + vj]])
+                T.writes([B[vi * 4 + vj]])
+                for k in T.serial(0, 1):
+                    with T.block("inner"):
+                        vk = T.axis.opaque(1, k)
+                        B[vi * 4 + vj + vk] = A[vi * 4 + vj + vk] * T.float32(2)
+""",
+}
+
+
+@pytest.mark.parametrize("function", OLDER_STYLES.values(), ids=OLDER_STYLES)
+def test_older_styles(function):
+    text = f"""
+@I.ir_module
+class Module:
+    @T.prim_func{function}
+    @R.function
+    def main(x: R.Tensor((8,), "float32")):
+        return R.call_tir(Module.f, (x,), out_sinfo=R.Tensor((8,), "float32"))
+"""
+    x = normal(8)
+    check(text, (x,), (2 * x,))
+
+
+def test_a_scalar_parameter_is_a_size_of_buffers():
+    text = """
+@I.ir_module
+class Module:
+    @T.prim_func
+    def f(a: T.handle, b: T.handle, n: T.int32):
+        A = T.match_buffer(a, (n,), "float32")
+        B = T.match_buffer(b, (n,), "float32")
+        for i in T.serial(n):
+            B[i] = A[n - 1 - i]
+    @R.function
+    def main(x: R.Tensor((5,), "float32")):
+        return R.call_tir(cls.f, (x,), R.Tensor((5,), "float32"), tir_vars=R.shape([5]))
+"""
+    x = normal(5)
+    check(text, (x,), (x[::-1],))
+
+
 EXPRESSIONS = [
     ("T.exp(x[i]) + T.sqrt(T.abs(x[i]))", lambda x, i: np.exp(x) + np.sqrt(np.abs(x))),
     ("T.Select(i % 2 == 0, x[i], T.float32(0))", lambda x, i: np.where(i % 2 == 0, x, 0)),

@@ -31,14 +31,23 @@ from structir.printer.syntax import KERNEL, TIR_FUNCTION
 LOOPS = frozenset({"serial", "parallel", "vectorized", "unroll", "thread_binding"})
 BLOCKS = frozenset({"block", "sblock"})
 ALLOCATIONS = frozenset(
-    {"alloc_buffer", "sblock_alloc_buffer", "alloc_tensor", "alloc_local", "alloc_shared"}
+    {
+        *("alloc_buffer", "sblock_alloc_buffer", "alloc_tensor", "alloc_local", "alloc_shared"),
+        "decl_buffer",
+    }
 )
 IGNORED = frozenset(
-    {"reads", "writes", "func_attr", "evaluate", "block_attr", "sblock_attr", "attr"}
+    {
+        *("reads", "writes", "func_attr", "evaluate", "block_attr", "sblock_attr", "attr"),
+        "preflattened_buffer",
+    }
 )
 SPATIAL, REDUCTION = "S", "R"
 DIM_FUNCTIONS = frozenset({"Var", "SizeVar", "var", "dynamic"})  # `n = T.Var("n", "int64")`
-AXES = {"spatial": SPATIAL, "reduce": REDUCTION, "S": SPATIAL, "R": REDUCTION}
+AXES = {
+    **{"spatial": SPATIAL, "reduce": REDUCTION, "S": SPATIAL, "R": REDUCTION},
+    **{"opaque": SPATIAL, "scan": SPATIAL},  # loops run in order
+}
 
 
 def is_tir_function(node: ast.stmt) -> bool:
@@ -81,6 +90,7 @@ class _Translation:
     def kernel(self) -> ast.FunctionDef:
         """Returns the kernel."""
         for item in self.node.args.args:
+            item.annotation = _as_call(item.annotation)
             if _called(item.annotation, "Buffer"):
                 self.declare(item.arg, self.tensor(item.annotation))
         body = self.finished(self.block(self.node.body))
@@ -130,6 +140,8 @@ class _Translation:
             raise self.wrong(item, message, f'`{item.arg}: T.Buffer((n,), "float32")`')
         text = f"R.Prim({dtype!r})"
         if not is_float(dtype):
+            if name in self.sizes():
+                self.dims.append(located(ast.parse(f"{name} = T.int64()").body[0], item))
             name, text = f"{name}_value", f"R.Prim('int64', value={name!r})"
         return ast.copy_location(ast.arg(name, ast.parse(text, mode="eval").body), item)
 
@@ -194,6 +206,12 @@ class _Translation:
         match node:
             case ast.For():
                 return self.loop(node)
+            case ast.With(
+                items=[
+                    ast.withitem(context_expr=ast.Call() as call, optional_vars=ast.Name() as name)
+                ]
+            ):
+                return self.with_name(node, call, name)
             case ast.With(items=[ast.withitem(context_expr=ast.Call() as call)]):
                 return self.with_block(node, call)
             case ast.Assign(targets=[target], value=value):
@@ -226,35 +244,48 @@ class _Translation:
         if kind == "grid":
             ranges = [[ast.Constant(0), extent] for extent in call.args]
         elif kind in LOOPS or kind == "range":
-            ends = call.args[:2] if len(call.args) > 1 else [ast.Constant(0), *call.args]
-            ranges = [[end for end in ends if not isinstance(getattr(end, "value", 0), str)]]
+            ends = [end for end in call.args if not isinstance(getattr(end, "value", 0), str)]
+            ends = [ast.Constant(0), *ends] if len(ends) == 1 else ends
+            ends += [keyword.value for keyword in call.keywords if keyword.arg == "step"]
+            ranges = [ends] if len(ends) in (2, 3) else []
         else:
             ranges = []
         if len(ranges) != len(targets) or not all(isinstance(t, ast.Name) for t in targets):
             message = f"no counterpart in kernels: a loop over {ast.unparse(node.iter)}"
             raise self.wrong(node.iter, message, "`for i in range(n):` or `T.grid(n, m)`")
         names = [str(getattr(target, "id", "")) for target in targets]
-        starts = [self.value(first) for first, _ in ranges]
+        starts = [self.value(first) for first, *_ in ranges]
         self.loops |= dict(zip(names, starts, strict=True))
         body = self.block(node.body)
-        for name, first, (_, stop) in reversed(list(zip(names, starts, ranges, strict=True))):
-            body = self.around(node, body, name, first, self.value(stop))
+        for name, first, (_, *ends) in reversed(list(zip(names, starts, ranges, strict=True))):
+            body = self.around(node, body, name, [first, *map(self.value, ends)])
         return body
 
     def around(
-        self, node: ast.For, body: list[Item], name: str, first: ast.expr, stop: ast.expr
+        self, node: ast.For, body: list[Item], name: str, bounds: list[ast.expr]
     ) -> list[Item]:
         """Returns one loop; a start that is alone in a reduction loop moves before it."""
         moved: list[Item] = []
         if len(body) == 2 and isinstance(body[0], _Start) and name in body[0].steps:
             rest = {n: v for n, v in body[0].steps.items() if n != name}
             moved, body = [attrs.evolve(body[0], steps=rest)], body[1:]
-        is_zero = isinstance(first, ast.Constant) and first.value == 0
-        bounds = [stop] if is_zero else [first, stop]
+        is_zero = isinstance(bounds[0], ast.Constant) and bounds[0].value == 0
+        bounds = bounds[1:] if is_zero and len(bounds) == 2 else bounds
         iterator = ast.Call(ast.Name("range", ast.Load()), bounds, [])
         target = ast.Name(name, ast.Store())
         statements = self.finished(body) or [ast.Pass()]
         return [*moved, located(ast.For(target, iterator, statements, []), node)]
+
+    def with_name(self, node: ast.With, call: ast.Call, name: ast.Name) -> list[Item]:
+        """Translates a loop over threads, or the value of a name."""
+        if _called(call, "launch_thread") and len(call.args) == 2:
+            loop = ast.For(
+                name, ast.Call(ast.Name("range", ast.Load()), call.args[1:], []), node.body, []
+            )
+            return self.loop(located(loop, node))
+        if _called(call, "LetStmt") and call.args:
+            return [*self.assignment(node, name, call.args[0]), *self.block(node.body)]
+        return self.with_block(node, call)
 
     def with_block(self, node: ast.With, call: ast.Call) -> list[Item]:
         """Translates a block; its `T.init` becomes a start."""
@@ -312,7 +343,7 @@ class _Translation:
         target: Any = node.targets[0]  # type: ignore[attr-defined]
         names = [item.id for item in getattr(target, "elts", [target])]
         if path == "T.axis.remap":
-            kinds = str(getattr(call.args[0], "value", ""))
+            kinds = str(getattr(call.args[0], "value", "")).replace("O", SPATIAL)
             values = getattr(call.args[1], "elts", [])
         else:
             kinds, values = AXES.get(path.rpartition(".")[2], ""), call.args[1:]
@@ -405,6 +436,16 @@ def _equals(value: ast.expr, first: ast.expr) -> ast.expr:
 def _called(node: ast.AST | None, name: str) -> bool:
     """Whether an expression is a call of `T.name`."""
     return isinstance(node, ast.Call) and path_of(node.func) == f"T.{name}"
+
+
+def _as_call(node: ast.expr | None) -> ast.expr | None:
+    """Returns `T.Buffer[(n,), "float32"]` as `T.Buffer((n,), "float32")`."""
+    if not isinstance(node, ast.Subscript) or path_of(node.value) != "T.Buffer":
+        return node
+    items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    is_shape = any([isinstance(item, ast.Tuple | ast.List | ast.Constant) for item in items[1:]])
+    args = items if is_shape else [node.slice]
+    return ast.copy_location(ast.Call(node.value, args, []), node)
 
 
 def _is_ignored(func: ast.expr) -> bool:
