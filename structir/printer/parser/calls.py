@@ -47,6 +47,7 @@ from structir.printer.parser.named_fields import named_fields
 from structir.printer.parser.prim_sizes import bound_call
 from structir.printer.parser.signatures import is_signature_call, read_signature_call
 from structir.printer.parser.sizes import SIZE_EXAMPLE, SIZE_FUNCTIONS, is_number
+from structir.printer.parser.statement_errors import callee_error
 from structir.printer.parser.static_values import static_value
 from structir.printer.parser.tvm_spellings import VALUES, counterpart, spelling_of
 from structir.printer.parser.unrolling import display, named, program_item, sequence
@@ -244,7 +245,10 @@ def _call_of_function(context: Context, node: ast.Call) -> Any:
     if value is not MISSING:
         return value
     with context.nested(node):
-        callee = argument(context, node.func)
+        try:
+            callee = argument(context, node.func)
+        except ParseError as error:
+            raise callee_error(node.func, error) from None
         span = context.source_map.span(node)
         if not isinstance(callee, Expr):
             message = f"expected a function, found {ast.unparse(node.func)}"

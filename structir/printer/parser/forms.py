@@ -66,6 +66,8 @@ def _read_info(context: Context, node: ast.expr) -> StructInfo:
     if form is None:
         matches = difflib.get_close_matches((path or "")[2:], INFO_OF_NAME, 1)
         hint = f"did you mean `R.{matches[0]}`?" if matches else None
+        if isinstance(node, ast.Call) and static_value(context, node.func) is not MISSING:
+            hint = f"name the StructInfo before the program: `info = {ast.unparse(node)}`"
         hint = hint or '`R.Tensor((n, 4), "float32")`, or `R.Object` for any value'
         raise _not_an_info(context, node, ast.unparse(node), hint)
     if isinstance(node, ast.Call):

@@ -50,6 +50,12 @@ def path_of_pattern(pattern: str) -> str:
 NO_VIRTUAL_MACHINE = "plans run kernels without the instructions of a virtual machine"
 NO_DEVICES = "a program has no devices: the target is an argument of `structir.compile`"
 NO_COLLECTIVES = "a program has no collectives: sharding is derived from it"
+NO_TENSOR_EXPRESSIONS = "a program is parsed, and tensor expressions are Python that runs"
+RELEASED = "values are released after their last use"
+KERNEL = (
+    "`@I.kernel` above `def f(...)` with loops over elements, and "
+    '`R.call_kernel(cls.f, (x,), out_sinfo=R.Tensor((4,), "float32"))`'
+)
 FUNCTION = "`@R.function` above `def f(...)`, in the function that calls it"
 SHARD = "`structir.distributed.shard(module, ...)`"
 TARGET = '`structir.compile(module, target="cuda")`'
@@ -88,6 +94,11 @@ SPELLINGS: tuple[Spelling, ...] = (
     Spelling("T.Mod(a, b)", "T.truncmod(a, b)"),
     Spelling("R.nn.attention_bias(*args, **options)", "R.nn.attention(*args, **options)"),
     Spelling("R.builtin.stop_lift_params(x)", "x", "the marker has no effect here"),
+    Spelling("R.stop_lift_params(x)", "x", "the marker has no effect here"),
+    Spelling("R.emit_with_ty(value, info)", "value", "the StructInfo is inferred"),
+    Spelling("R.memory.kill_tensor(x)", "R.tuple()", RELEASED),
+    Spelling("R.memory.kill_storage(x)", "R.tuple()", RELEASED),
+    Spelling("R.vm.kill_object(x)", "R.tuple()", RELEASED),
     Spelling("R.memory.ensure_zero_offset(x)", "x", "values begin at the start of their memory"),
     Spelling(
         "R.print(*values, format='')",
@@ -132,12 +143,27 @@ SPELLINGS: tuple[Spelling, ...] = (
     Spelling("R.ccl.broadcast_from_worker0(*args)", note=NO_COLLECTIVES, edit=SHARD),
     Spelling("R.ccl.scatter_from_worker0(*args)", note=NO_COLLECTIVES, edit=SHARD),
     Spelling("R.dist.annotate_sharding(*args)", note=NO_COLLECTIVES, edit=SHARD),
+    Spelling("R.dist.redistribute_replica_to_shard(*args)", note=NO_COLLECTIVES, edit=SHARD),
+    Spelling("R.dist.call_tir_local_view(*args)", note=NO_COLLECTIVES, edit=SHARD),
     Spelling("R.dist.redistribute(*args)", note=NO_COLLECTIVES, edit=SHARD),
     Spelling("R.dist.call_tir(*args)", note=NO_COLLECTIVES, edit=SHARD),
     Spelling(
         "R.call_tir(function, args, out_sinfo=(), tir_vars=())",
         "R.call_kernel(function, (*args, *tir_vars), out_sinfo=out_sinfo)",
         "`@T.prim_func` parses as a kernel, in the common form",
+    ),
+    Spelling(
+        "R.call_tir_with_grad(function, args, out_sinfo=(), te_grad_name='', te_grad_kwargs=())",
+        "R.call_kernel(function, (*args,), out_sinfo=out_sinfo)",
+        "gradients of kernels are derived; the named one has no effect",
+    ),
+    Spelling("R.emit_te(*args)", note=NO_TENSOR_EXPRESSIONS, edit=KERNEL),
+    Spelling("R.call_te(*args)", note=NO_TENSOR_EXPRESSIONS, edit=KERNEL),
+    Spelling(
+        "R.call_py_func(*args)",
+        note="functions of Python are called by their registered names",
+        edit='`R.call_pure_packed("name", x, sinfo_args=R.Tensor((4,), "float32"))`, after '
+        '`structir.interpret.register_extern("name", function)`',
     ),
     Spelling(
         "R.call_tir_inplace(function, args, inplace_indices=(), out_sinfo=())",
