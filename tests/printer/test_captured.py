@@ -35,7 +35,7 @@ CONFIG, SIZES, TABLE = Config(), Sizes(4, 2), {"hidden": 8, "axes": [1]}
 NAMESPACE = SimpleNamespace(hidden=8)
 MATRIX = R.Tensor(("n", 4), "float32")
 relu = R.nn.relu
-FLAG = True
+FLAG, KIND = True, "INT8_T"
 
 # an expression that names values, and the same one with literals
 PAIRS = [
@@ -75,6 +75,8 @@ PAIRS = [
         "R.matmul(x, R.const([[0], [8], [16], [24]], 'float32'))",
     ),
     ("R.exp(x) if False else R.sin(x)", "R.sin(x)"),
+    ("R.astype(x, KIND.lower().removesuffix('_T'.lower()))", "R.astype(x, 'int8')"),
+    ("R.exp(x) if KIND.startswith('INT') else R.sin(x)", "R.exp(x)"),
     ("R.matmul(x, R.full((4, HIDDEN), R.const(SCALE), DTYPE))", None),
 ]
 PAIRS[-1] = (PAIRS[-1][0], "R.matmul(x, R.full((4, 8), R.const(0.5), 'float32'))")

@@ -23,6 +23,9 @@ OF_MATH = frozenset(
 CREATIONS = frozenset({"zeros", "ones", "full", "eye", "arange", "linspace", "array", "asarray"})
 SCALARS = frozenset({"sqrt", "exp", "log", "log2", "log10", "floor", "ceil", "prod", "tanh"})
 METHODS = frozenset({"astype", "reshape", "transpose", "copy"})
+OF_STRINGS = frozenset(
+    {"upper", "lower", "strip", "startswith", "endswith", "removeprefix", "removesuffix"}
+)
 MAX_NUMBER = 1 << 62
 
 
@@ -51,9 +54,11 @@ def function_of(module: Any, name: str) -> Callable[..., Any] | None:
     return _of_numbers(getattr(np, name)) if name in SCALARS else None
 
 
-def method_of(array: Any, name: str) -> Callable[..., Any] | None:
-    """Returns a method of an array that gives the same elements; None for any other."""
-    return getattr(array, name) if name in METHODS else None
+def method_of(value: Any, name: str) -> Callable[..., Any] | None:
+    """Returns a pure method of an array or a string that is no larger; None for any other."""
+    if type(value) is str:
+        return getattr(value, name) if name in OF_STRINGS else None
+    return getattr(value, name) if name in METHODS else None
 
 
 def _is_numpy(module: Any) -> bool:

@@ -301,7 +301,7 @@ def _evaluated(
 def _call_of_library(context: Context, node: ast.Call, func: ast.Attribute) -> Any:
     """Evaluates a function of `math` or NumPy: `math.sqrt(2)`, `np.ones(3)`, `w.astype("int8")`."""
     base = static_value(context, func.value)
-    rule = method_of(base, func.attr) if is_array(base) else None
+    rule = method_of(base, func.attr) if is_array(base) or type(base) is str else None
     if type(base) is ModuleType:
         rule = function_of(base, func.attr)
     if rule is None:
