@@ -87,9 +87,10 @@ ADVICE = {
         *("take", "bitwise_not", "logical_not", "permute_dims", "reshape", "shape_of"),
         "strided_slice",
     },
+    "structir.printer.parser.static_functions": {"arange", "astype", "eye", "reshape"},  # NumPy's
     "structir.printer.parser.tvm_spellings": {  # a vocabulary
         *("astype", "concat", "exp", "multiply", "nn.attention", "nn.pad", "permute_dims"),
-        *("reshape", "vision.all_class_non_max_suppression"),
+        *("one_hot", "reshape", "vision.all_class_non_max_suppression"),
     },
     "structir.printer.parser.values": {
         *("strided_slice", "where", "logical_and", "logical_or"),

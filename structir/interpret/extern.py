@@ -62,6 +62,14 @@ def _assert(condition: Any, template: str, values: Any = ()) -> tuple[()]:
     return ()
 
 
+def _unique(values: Any, *options: Any) -> Any:
+    """Returns the sorted unique elements; `options` are those of `R.unique`, and an axis."""
+    index, inverse, counts, *axis = options[1:]  # the first is `sorted`; they always are
+    results = np.unique(values, index, inverse, counts, *axis)
+    parts = list(results) if isinstance(results, tuple) else [results]
+    return parts[0] if len(parts) == 1 else tuple(parts)
+
+
 def _call_dps(name: str, operands: Any, *results: Any) -> Any:
     """Calls a function that writes to new arrays, of the shapes and dtypes in `results`."""
     args = operands if isinstance(operands, tuple) else (operands,)
@@ -80,3 +88,9 @@ register_extern("structir.call_dps", _call_dps)
 register_extern("structir.call_inplace", _call_inplace)
 register_extern("structir.print", _print)
 register_extern("structir.assert_op", _assert)
+
+# Functions that a program calls after TVM's LegalizeOps.
+register_extern("relax.run.print", lambda template, *values: _print(template, *values))
+register_extern("relax.run.assert_op", lambda test, text, *values: _assert(test, text, values))
+register_extern("relax.run.nonzero", lambda x: np.stack(np.nonzero(np.atleast_1d(x))))
+register_extern("relax.run.unique", _unique)

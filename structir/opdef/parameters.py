@@ -211,12 +211,18 @@ def _accept(signature: OpSignature, parameter: Parameter, value: Any, span: Span
     try:
         return parameter.kind.normalize(value)
     except InvalidAttribute as error:
-        value_text = repr(value) if isinstance(value, str) else str(value)
-        message = f"{parameter.name}: expected {parameter.kind.expected}, found {value_text}"
+        message = f"{parameter.name}: expected {parameter.kind.expected}, found {_text(value)}"
         diagnostic = signature.diagnostic(message, span, str(error)).coded("E0107")
         if isinstance(value, Expr):
             diagnostic = diagnostic.note(f"{parameter.name} is {value.struct_info}", value.span)
         raise StructInfoError(diagnostic) from None
+
+
+def _text(value: Any) -> str:
+    """Returns the text of a value, in which a variable has its name."""
+    if type(value) is tuple:
+        return f"({', '.join([_text(item) for item in value])}{',' * (len(value) == 1)})"
+    return repr(value) if isinstance(value, str) else str(value)
 
 
 def _operand(

@@ -23,7 +23,7 @@ from structir.ir.expr import (
     Var,
 )
 from structir.ir.op import Op
-from structir.ir.struct_info import TensorStructInfo
+from structir.ir.struct_info import TensorStructInfo, TupleStructInfo
 from structir.rewriting.pattern_vars import (
     AttributeVar,
     CallPattern,
@@ -139,7 +139,8 @@ def _attribute(match: Match, var: AttributeVar, value: Any) -> bool:
 
 def _item(match: Match, pattern: ItemPattern, value: Any) -> bool:
     item = match.graph.value(value)
-    if not isinstance(item, TupleGetItem) or item.index != pattern.index:
+    info = item.tuple_value.struct_info if isinstance(item, TupleGetItem) else None
+    if not isinstance(info, TupleStructInfo) or item.index != info.index(pattern.index):
         return False
     match.matched[id(pattern)] = value
     return match.at(pattern.of, item.tuple_value)

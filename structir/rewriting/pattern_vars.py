@@ -78,9 +78,9 @@ class CallPattern(PatternExpr):
 
 
 class ItemPattern(PatternExpr):
-    """A pattern of a tuple field."""
+    """A pattern of a tuple field, by its position or its name."""
 
-    def __init__(self, of: PatternExpr, index: int) -> None:
+    def __init__(self, of: PatternExpr, index: int | str) -> None:
         super().__init__()
         self.of = of
         self.index = index

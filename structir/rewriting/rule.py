@@ -93,9 +93,9 @@ def rewrite(generator: Any = None, **options: Any) -> Any:
 
     Parameters are pattern variables. `Expr` matches any value, `Constant` a compile-time constant,
     `Op` any op, and `Parallel` the operands of calls that differ only in this operand. Any other
-    annotation matches an attribute. The generator runs once with pattern variables to record the
-    pattern, and again for each match with the matched values. If it ends before the second yield,
-    nothing is rewritten.
+    annotation matches an attribute; `x[0]` and `x["w"]` match fields of a tuple. The generator
+    runs once with pattern variables to record the pattern, and again for each match with the
+    matched values. If it ends before the second yield, nothing is rewritten.
     """
 
     def declare(function: Generator) -> Rule:

@@ -29,6 +29,8 @@ class SizeLanguage:
         """Returns a new symbolic dim, in TVM's spelling."""
         return self.int64(name)
 
+    Var = SizeVar = dynamic
+
     def prim_func(self, function: FunctionType | None = None, **_options: Any) -> Any:
         """Decorates a function in the syntax of TVM's TIR, which is parsed as a kernel."""
         if function is None:

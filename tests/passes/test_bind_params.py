@@ -1,6 +1,7 @@
 """Weights bound as constants: sizes that they determine, and invalid arrays."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -79,3 +80,53 @@ def test_a_size_of_the_array_is_checked_against_other_parameters(
         structir.interpret(after, "main", np.ones(wrong, "float32"))
     with pytest.raises(StructIRError):
         structir.compile(after)["main"](np.ones(wrong, "float32"))
+
+
+TREE = structir.parse("""
+@R.function
+def main(
+    x: R.Tensor(("n",), "float32"),
+    params: R.Tuple(
+        w=R.Tensor(("n",), "float32"),
+        b=R.Tuple(R.Tensor(("m",), "int8"), R.Tensor((1,), "float32")),
+    ),
+):
+    return R.multiply(R.add(x, params.w), params.b[1])
+""")
+W3, I2, B1 = np.arange(3, dtype="float32"), np.ones(2, "int8"), np.full(1, 2, "float32")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"params": {"b": (I2, B1), "w": W3}},
+        {"params": (W3, [I2, B1])},
+        {"params.w": W3, "params.b.0": I2, "params.b.1": B1},
+        {"params.w": W3, "params.b": (I2, B1)},
+    ],
+)
+def test_a_tuple_of_parameters_is_bound_by_the_names_of_its_fields(values: dict[str, Any]) -> None:
+    bound = BindParams(values=values)(TREE)
+    assert [param.struct_info.dims for param in bound["main"].params] == [(3,)]
+    assert structural_equal(structir.parse(bound.script()), bound)
+    x = np.ones(3, "float32")
+    for result in (structir.interpret(bound, "main", x), structir.compile(bound)["main"](x)):
+        assert np.array_equal(result, (x + W3) * 2)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"params": {"w": W3}}, "params: expected the fields w, b, found w"),
+        ({"params": W3}, "params: expected the fields w, b, found ndarray"),
+        ({"params.v": W3}, "params: expected the fields w, b, found v"),
+        ({"params": {"w": W3, "b": (I2,)}}, "params.b: expected the fields 0, 1, found tuple"),
+        ({"params": {}, "params.w": W3}, "found both params and params.w"),
+        ({"other.w": W3}, "no parameter other.w"),
+    ],
+)
+def test_a_wrong_tree_is_an_error_with_the_names_of_the_fields(
+    values: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(StructIRError, match=message):
+        BindParams(values=values)(TREE)

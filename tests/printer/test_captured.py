@@ -1,6 +1,7 @@
 """Programs use values of Python by name; nothing of the text or of the values is executed."""
 
 import gc
+import math
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -34,7 +35,7 @@ CONFIG, SIZES, TABLE = Config(), Sizes(4, 2), {"hidden": 8, "axes": [1]}
 NAMESPACE = SimpleNamespace(hidden=8)
 MATRIX = R.Tensor(("n", 4), "float32")
 relu = R.nn.relu
-FLAG = True
+FLAG, KIND = True, "INT8_T"
 
 # an expression that names values, and the same one with literals
 PAIRS = [
@@ -53,10 +54,34 @@ PAIRS = [
     ("R.sum(x, axis=AXES, keepdims=FLAG)", "R.sum(x, axis=[0, 1], keepdims=True)"),
     ("R.sum(x, axis=TABLE['axes'])", "R.sum(x, axis=[1])"),
     ("relu(relu(x))", "R.nn.relu(R.nn.relu(x))"),
+    ("R.zeros([*AXES, *SHAPE[:1], 2], 'int8')", "R.zeros((0, 1, 4, 2), 'int8')"),
+    ("R.zeros(R.shape([*SHAPE, 2]), 'int8')", "R.zeros((4, 2, 2), 'int8')"),
+    ("R.zeros(R.shape(list(SHAPE)), 'int8')", "R.zeros((4, 2), 'int8')"),
+    ("R.zeros((SIZES.rows,) * SIZES.columns, 'int8')", "R.zeros((4, 4), 'int8')"),
+    ("R.zeros((max(SHAPE), sum(AXES)), 'int8')", "R.zeros((4, 1), 'int8')"),
+    ("R.multiply(x, math.sqrt(CONFIG.hidden * 2))", "R.multiply(x, 4.0)"),
+    (
+        "R.multiply(x, R.const(1 / math.prod(SHAPE), DTYPE))",
+        "R.multiply(x, R.const(0.125, 'float32'))",
+    ),
+    ("R.add(x, R.const(np.ones(4, DTYPE)))", "R.add(x, R.const([1, 1, 1, 1], 'float32'))"),
+    ("R.add(x, R.const(np.arange(4).astype(DTYPE)))", "R.add(x, R.const([0, 1, 2, 3], 'float32'))"),
+    (
+        "R.add(x, R.const(np.array([1, 2, 3, 4]), DTYPE))",
+        "R.add(x, R.const([1, 2, 3, 4], 'float32'))",
+    ),
+    (
+        "R.matmul(x, R.const(WEIGHT[:, :1]))",
+        "R.matmul(x, R.const([[0], [8], [16], [24]], 'float32'))",
+    ),
+    ("R.exp(x) if False else R.sin(x)", "R.sin(x)"),
+    ("R.astype(x, KIND.lower().removesuffix('_T'.lower()))", "R.astype(x, 'int8')"),
+    ("R.exp(x) if KIND.startswith('INT') else R.sin(x)", "R.exp(x)"),
     ("R.matmul(x, R.full((4, HIDDEN), R.const(SCALE), DTYPE))", None),
 ]
 PAIRS[-1] = (PAIRS[-1][0], "R.matmul(x, R.full((4, 8), R.const(0.5), 'float32'))")
 VALUES = {name: value for name, value in globals().items() if name.isupper() or name == "relu"}
+VALUES |= {"math": math, "np": np}
 HEADER = "@R.function\ndef main(x: {info}):\n    n = T.int64()\n    return {value}\n"
 
 
@@ -270,3 +295,31 @@ def test_a_value_without_counterpart_is_one_error(value):
         parsed("R.multiply(x, V)", V=value)
     (diagnostic,) = caught.value.diagnostics
     assert diagnostic.code == "E0111" and diagnostic.hint
+
+
+def test_a_text_that_imports_math_and_numpy_may_call_their_functions():
+    text = "import math\nimport numpy as np\n" + HEADER.format(
+        info='R.Tensor(("n", 4), "float32")',
+        value="R.add(x, R.const(np.full((4,), math.sqrt(4.0)), 'float32'))",
+    )
+    result = structir.interpret(structir.parse(text), "main", np.zeros((1, 4), "float32"))
+    np.testing.assert_array_equal(result, [[2, 2, 2, 2]])
+
+
+@pytest.mark.parametrize(
+    "value", ["np.zeros((2**20, 2**20))", "np.zeros(-1)", "math.sqrt(-1)", "np.ones('a')"]
+)
+def test_a_call_that_python_rejects_is_one_error(value):
+    text = "import math\nimport numpy as np\n" + HEADER.format(
+        info='R.Tensor(("n", 4), "float32")', value=f"R.add(x, R.const({value}))"
+    )
+    with pytest.raises(DiagnosticError, match="cannot evaluate"):
+        structir.parse(text)
+
+
+def test_only_functions_of_math_and_numpy_are_evaluated():
+    text = "import numpy as np\n" + HEADER.format(
+        info='R.Tensor(("n", 4), "float32")', value="R.add(x, R.const(np.load('x.npy')))"
+    )
+    with pytest.raises(DiagnosticError):
+        structir.parse(text)

@@ -180,6 +180,220 @@ def test_a_decorated_class_has_functions_of_tir():
     check(Module, (x,), (2 * x,))
 
 
+def test_the_start_of_a_reduction_over_a_fused_loop_depends_on_the_axis():
+    text = """
+@I.ir_module
+class Module:
+    @T.prim_func(s_tir=True)
+    def total(A: T.Buffer((4, 8), "float32"), B: T.Buffer((4,), "float32")):
+        for fused in range(32):
+            with T.sblock("total"):
+                vk = T.axis.reduce((0, 8), fused % 8)
+                vi = T.axis.spatial(4, fused // 8)
+                with T.init():
+                    B[vi] = T.float32(1)
+                B[vi] += A[vi, vk]
+    @R.function
+    def main(x: R.Tensor((4, 8), "float32")):
+        return R.call_tir(Module.total, (x,), out_ty=R.Tensor((4,), "float32"))
+"""
+    x = normal(4, 8)
+    check(text, (x,), (x.sum(1) + 1,))
+
+
+def test_functions_of_tir_use_values_of_python():
+    count, dtype, config = 6, "float32", {"scale": 0.5, "shape": (6,)}
+
+    @I.ir_module
+    class Module:
+        @T.prim_func(s_tir=True)
+        def scaled(A: T.Buffer((count,), dtype), B: T.Buffer(config["shape"], dtype)):
+            for i in range(count):
+                with T.sblock("scaled"):
+                    vi = T.axis.spatial(count, i)
+                    B[vi] = A[vi] * T.Cast(dtype, count) + T.float32(config["scale"])
+
+        @R.function
+        def main(x: R.Tensor((count,), dtype)):
+            cls = Module
+            return R.call_tir(cls.scaled, (x,), out_sinfo=R.Tensor((count,), dtype))
+
+    x = normal(6)
+    check(Module, (x,), (x * 6 + 0.5,))
+
+
+def test_sizes_of_buffers_may_choose():
+    text = """
+@I.ir_module
+class Module:
+    @T.prim_func
+    def f(a: T.handle, b: T.Buffer((T.max(T.if_then_else(n < 3, n * 2, n), 1),), "float32")):
+        n = T.int64()
+        A = T.match_buffer(a, (n,), "float32")
+        for i in range(T.max(T.if_then_else(n < 3, n * 2, n), 1)):
+            b[i] = A[i % n]
+    @R.function
+    def main(x: R.Tensor(("n",), "float32")):
+        n = T.int64()
+        size = T.max(T.if_then_else(n < 3, n * 2, n), 1)
+        return R.call_tir(cls.f, (x,), R.Tensor((size,), "float32"))
+"""
+    x = normal(2)
+    check(text, (x,), (np.r_[x, x],))
+
+
+@pytest.mark.parametrize(("divisor", "expected"), [(3, 1), (-3, -1), (-7, 0)])
+def test_quotients_of_any_sign_round_toward_zero(divisor, expected):
+    text = """
+@I.ir_module
+class Module:
+    @T.prim_func
+    def f(
+        x: T.Buffer((2,), "int64"), y: T.Buffer((1,), "int64"),
+        q: T.Buffer((2,), "int64"), r: T.Buffer((2,), "int64"),
+    ):
+        for i in range(2):
+            q[i] = T.truncdiv(x[i], y[0])
+            r[i] = T.truncmod(x[i], y[0])
+    @R.function
+    def main(x: R.Tensor((2,), "int64"), y: R.Tensor((1,), "int64")):
+        return R.call_tir(
+            cls.f, (x, y), [R.Tensor((2,), "int64"), R.Tensor((2,), "int64")]
+        )
+"""
+    x = np.array([5, -5])
+    quotients = np.array([expected, -expected])
+    check(text, (x, np.array([divisor])), (quotients, x - quotients * divisor))
+
+
+def test_a_call_in_place_computes_from_the_operand_which_keeps_its_value():
+    text = """
+@I.ir_module
+class Module:
+    @T.prim_func(s_tir=True)
+    def accumulate(a: T.handle, b: T.handle, c: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n, 2), "float32")
+        B = T.match_buffer(b, (n, 2), "float32")
+        C = T.match_buffer(c, (n, 2), "float32")
+        for i, j in T.grid(n, 2):
+            with T.sblock("accumulate"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = B[vi, vj] + A[vi, vj]
+                C[vi, vj] = B[vi, vj] * T.float32(2)
+    @R.function
+    def main(x: R.Tensor(("n", 2), "float32"), y: R.Tensor(("n", 2), "float32")):
+        n = T.int64()
+        r = R.call_tir_inplace(
+            Module.accumulate, (x, y), inplace_indices=[1, -1],
+            out_ty=[R.Tensor((n, 2), "float32"), R.Tensor((n, 2), "float32")],
+        )
+        return (r[0], r[1], y)
+"""
+    x, y = normal(3, 2), normal(3, 2)
+    check(text, (x, y), (x + y, 2 * (x + y), y))
+
+
+def test_a_buffer_with_one_element_is_a_scalar_as_tvm_prints_it():
+    text = """
+@I.ir_module
+class Module:
+    @T.prim_func
+    def count(A: T.Buffer((5,), "float32"), B: T.Buffer((1,), "int32")):
+        i: T.int32 = 0
+        total = T.alloc_buffer((1, 1), "int32")
+        B = 0
+        total = 3
+        while i < 5:
+            if A[i] > T.float32(0.0):
+                B = B + total
+            i = i + 1
+        B[0] = B[0] + 1
+    @R.function
+    def main(x: R.Tensor((5,), dtype="float32")) -> R.Tensor((1,), dtype="int32"):
+        return R.call_tir(Module.count, (x,), out_ty=R.Tensor((1,), dtype="int32"))
+"""
+    x = normal(5)
+    check(text, (x,), (np.array([(x > 0).sum() * 3 + 1]),))
+
+
+OLDER_STYLES = {
+    "buffers by subscript, threads by position": """
+    def f(A: T.Buffer[(8,), "float32"], B: T.Buffer[(8,), "float32"]) -> None:
+        T.preflattened_buffer(A, [8], dtype="float32")
+        for i in T.thread_binding(8, "threadIdx.x"):
+            B[i] = A[i] * T.float32(2)
+""",
+    "threads of a launch": """
+    def f(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+        with T.launch_thread("blockIdx.x", 2) as bx:
+            with T.launch_thread("threadIdx.x", 4) as tx:
+                B[bx * 4 + tx] = A[bx * 4 + tx] * T.float32(2)
+""",
+    "named values and declared buffers": """
+    def f(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+        C = T.decl_buffer((8,), "float32")
+        for i in range(8):
+            with T.LetStmt(A[i] + A[i]) as doubled:
+                C[i] = doubled
+            B[i] = C[i]
+""",
+    "steps": """
+    def f(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+        for i in range(0, 8, 2):
+            B[i] = A[i] + A[i]
+        for i in T.serial(1, 8, step=2):
+            B[i] = A[i] * T.float32(2)
+""",
+    "blocks within blocks, opaque axes": """
+    def f(a: T.handle, b: T.handle):
+        A = T.match_buffer(a, [8], dtype="float32")
+        B = T.match_buffer(b, [8], dtype="float32")
+        for i, j in T.grid(2, 4):
+            with T.block("outer"):
+                vi, vj = T.axis.remap("SO", [i, j])
+                T.reads([A[vi * 4 + vj]])
+                T.writes([B[vi * 4 + vj]])
+                for k in T.serial(0, 1):
+                    with T.block("inner"):
+                        vk = T.axis.opaque(1, k)
+                        B[vi * 4 + vj + vk] = A[vi * 4 + vj + vk] * T.float32(2)
+""",
+}
+
+
+@pytest.mark.parametrize("function", OLDER_STYLES.values(), ids=OLDER_STYLES)
+def test_older_styles(function):
+    text = f"""
+@I.ir_module
+class Module:
+    @T.prim_func{function}
+    @R.function
+    def main(x: R.Tensor((8,), "float32")):
+        return R.call_tir(Module.f, (x,), out_sinfo=R.Tensor((8,), "float32"))
+"""
+    x = normal(8)
+    check(text, (x,), (2 * x,))
+
+
+def test_a_scalar_parameter_is_a_size_of_buffers():
+    text = """
+@I.ir_module
+class Module:
+    @T.prim_func
+    def f(a: T.handle, b: T.handle, n: T.int32):
+        A = T.match_buffer(a, (n,), "float32")
+        B = T.match_buffer(b, (n,), "float32")
+        for i in T.serial(n):
+            B[i] = A[n - 1 - i]
+    @R.function
+    def main(x: R.Tensor((5,), "float32")):
+        return R.call_tir(cls.f, (x,), R.Tensor((5,), "float32"), tir_vars=R.shape([5]))
+"""
+    x = normal(5)
+    check(text, (x,), (x[::-1],))
+
+
 EXPRESSIONS = [
     ("T.exp(x[i]) + T.sqrt(T.abs(x[i]))", lambda x, i: np.exp(x) + np.sqrt(np.abs(x))),
     ("T.Select(i % 2 == 0, x[i], T.float32(0))", lambda x, i: np.where(i % 2 == 0, x, 0)),
@@ -220,6 +434,9 @@ class Module:
         ("with T.attr(x, 1): y[0] = x[0]", "no counterpart in kernels: `with T.attr"),
         ("z = T.match_buffer(w, (5,))", "no counterpart in kernels: `z = T.match_buffer"),
         ("T.call_extern('f', x)", "no counterpart in kernels: `T.call_extern"),
+        ("y[0] = T.Cast('float32x4', x[0])", "unknown dtype 'float32x4'"),
+        ("y[0] = T.Cast(DTYPE, x[0])", "unknown dtype 'DTYPE'"),
+        ("y[0] = T.if_then_else(x[0])", "no counterpart in kernels: `T.if_then_else(x[0])`"),
         ("y[0] = T.popcount(x[0])", "unknown kernel function `T.popcount`"),
     ],
 )

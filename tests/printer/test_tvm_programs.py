@@ -8,6 +8,7 @@ import pytest
 import structir
 from structir.errors import DiagnosticError
 from structir.interpret import register_extern
+from structir.script import R
 from tests.printer.tvm_programs import PROGRAMS, Program
 
 
@@ -64,11 +65,35 @@ REJECTED = {
         MAIN.format("    if c:\n        return x\n    else:\n        return R.add(x, x)"),
         "end the function with `return y`",
     ),
-    "call_tir_inplace": (
-        MAIN.format(
-            "    y = R.call_tir_inplace(cls.f, (x,), [0], R.Tensor((4,), 'float32'))\n    return y"
-        ),
-        "kernels write new results",
+    "call_tir_inplace with results in another order": (
+        "@I.ir_module\nclass Module:\n    @T.prim_func\n"
+        "    def f(A: T.Buffer((4,), 'float32'), B: T.Buffer((4,), 'float32')):\n"
+        "        A[0] = B[0]\n        B[0] = A[0]\n    @R.function\n"
+        "    def main(x: R.Tensor((4,), 'float32')):\n"
+        "        y = R.call_tir_inplace(cls.f, (x, x), [1, 0], [R.Tensor((4,), 'float32')] * 2)\n"
+        "        return y\n",
+        "positions of operands in order",
+    ),
+    "print": (MAIN.format("    print(x)\n    return x"), r"help: call the op: `R.print\(...\)`"),
+    "an op without its namespace": (
+        MAIN.format("    return exp(x)"),
+        r"`exp` is not defined(.|\n)*help: call the op: `R.exp\(...\)`",
+    ),
+    "an unknown function": (
+        MAIN.format("    return helper(x)"),
+        r"help: call a function of the module, `cls.helper\(...\)`, or an op",
+    ),
+    "emit_te": (
+        MAIN.format("    y = R.emit_te(f, x)\n    return y"),
+        "tensor expressions are Python that runs",
+    ),
+    "a scalar as a size": (
+        "@R.function\ndef main(k: R.Prim('int64')):\n    return R.zeros((k, 2), 'float32')\n",
+        r"found \(k, 2\)(.|\n)*help: as a parameter, `k: R.Prim\(\"int64\", value=\"k\"\)`",
+    ),
+    "a tensor as a size": (
+        MAIN.format("    k = R.sum(x)\n    return R.zeros((k,), 'float32')"),
+        r"found \(k,\)(.|\n)*help: write a number or a dim",
     ),
     "call_builtin": (
         MAIN.format("    y = R.call_builtin_with_ctx('vm.builtin.f', (x,))\n    return y"),
@@ -100,3 +125,36 @@ def test_a_program_without_counterpart_is_rejected_with_the_reason(name):
     text, message = REJECTED[name]
     with pytest.raises(DiagnosticError, match=message):
         structir.parse(text)
+
+
+def helper(x):
+    return R.exp(x)
+
+
+def vector(size):
+    return R.Tensor((size,), "float32")
+
+
+def test_a_helper_of_python_is_an_error_with_the_decorator_of_macros():
+    with pytest.raises(DiagnosticError, match=r"help: `@R\.macro` above `def helper"):
+
+        @R.function
+        def main(x: R.Tensor((4,), "float32")):
+            return helper(x)
+
+
+def test_a_call_in_an_annotation_is_an_error_with_the_edit():
+    with pytest.raises(DiagnosticError, match=r"help: name the StructInfo .*`info = vector\(4\)`"):
+
+        @R.function
+        def main(x: vector(4)):
+            return x
+
+
+def test_markers_of_the_virtual_machine_have_no_effect():
+    module = structir.parse(
+        MAIN.format("    R.memory.kill_tensor(x)\n    R.vm.kill_object(c)\n    return R.exp(x)")
+    )
+    x = np.ones(4, "float32")
+    result = structir.interpret(module, "main", x, np.array(True))
+    np.testing.assert_allclose(result, np.exp(x))

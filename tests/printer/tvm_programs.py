@@ -1960,3 +1960,43 @@ class Module:
     W,
     floats(5),
 )
+case(
+    "numbers of a dtype in one_hot",
+    """
+@R.function
+def main(x: R.Tensor((3,), "int64")) -> R.Tensor((3, 4), "float32"):
+    gv: R.Tensor((3, 4), dtype="float32") = R.one_hot(x, T.float32(1.5), T.float32(0.0), depth=4, axis=-1)
+    return gv
+""",
+    lambda x: np.where(x[:, None] == np.arange(4), np.float32(1.5), np.float32(0)),
+    np.array([0, 3, 1]),
+)
+case(
+    "functions that LegalizeOps calls",
+    """
+@R.function(pure=False)
+def main(x: R.Tensor((4,), "float32"), c: R.Tensor((), "bool")):
+    R.call_packed("relax.run.assert_op", c, R.str("{} is wrong"), x, ty_args=(R.Tuple,))
+    u: R.Tensor(dtype="float32", ndim=1) = R.call_pure_packed("relax.run.unique", x, True, False, False, False, ty_args=(R.Tensor(dtype="float32", ndim=1),))
+    i: R.Tensor(dtype="int64", ndim=2) = R.call_pure_packed("relax.run.nonzero", x, ty_args=(R.Tensor(dtype="int64", ndim=2),))
+    return (u, i)
+""",
+    lambda x, c: (np.unique(x), np.stack(np.nonzero(x))),
+    np.array([0, 2, 1, 2], "float32"),
+    np.array(True),
+)
+case(
+    "a number with an annotation as a size",
+    """
+@R.function
+def main(x: R.Tensor((4,), "float32")):
+    a: R.Prim("int64") = 2
+    b: R.Prim("int64") = R.prim_value(4)
+    y: R.Tensor((a, 2), "float32") = R.reshape(x, R.shape([a, 2]))
+    z = R.reshape(y, (a, a))
+    w = R.zeros(shape=(b,), dtype="float32")
+    return (z, w)
+""",
+    lambda x: (x.reshape(2, 2), np.zeros(4, "float32")),
+    floats(4),
+)

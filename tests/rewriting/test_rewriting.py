@@ -63,6 +63,20 @@ def test_pattern_variables_match_operands_and_attributes() -> None:
     assert structural_equal(ran(try_merge, before), after)
 
 
+def test_a_field_of_a_tuple_matches_by_its_name() -> None:
+    def try_named_field(x: Expr, params: Expr) -> Iterator[Expr]:
+        """A product with the field `w` is a sum."""
+        yield multiply(x, params["w"])
+        yield add(x, params["w"])
+
+    head = "@R.function\ndef main(x: R.Tensor((8,), 'float32'), p: R.Tuple(b={}, w={})):\n"
+    head = head.format(*["R.Tensor((8,), 'float32')"] * 2)
+    body = "    a = R.multiply(x, p.b)\n    b = R.{}(a, p.w)\n    return b\n"
+    before, after = [structir.parse(head + body.format(op)) for op in ("multiply", "add")]
+    rule = rewrite(try_named_field)
+    assert structural_equal(find_pass(rule.name)(before), after)
+
+
 def test_repeated_pattern_variable_matches_one_value() -> None:
     def try_square(x: Expr) -> Iterator[Expr]:
         """x * x is a square."""

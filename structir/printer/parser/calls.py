@@ -37,18 +37,21 @@ from structir.ir.struct_info import (
 )
 from structir.printer import constants
 from structir.printer.parser.argument_unification import unify_arguments, unify_loop_arguments
+from structir.printer.parser.captured import is_array
 from structir.printer.parser.context import MISSING, Context
 from structir.printer.parser.forms import dtype_error, info_of, is_info, read_form
 from structir.printer.parser.index_maps import read_layout_transform
 from structir.printer.parser.kernels import read_kernel_call
 from structir.printer.parser.macros import Macro
 from structir.printer.parser.named_fields import named_fields
+from structir.printer.parser.prim_sizes import bound_call
 from structir.printer.parser.signatures import is_signature_call, read_signature_call
 from structir.printer.parser.sizes import SIZE_EXAMPLE, SIZE_FUNCTIONS, is_number
+from structir.printer.parser.statement_errors import callee_error
 from structir.printer.parser.static_values import static_value
 from structir.printer.parser.tvm_spellings import VALUES, counterpart, spelling_of
 from structir.printer.parser.unrolling import display, named, program_item, sequence
-from structir.printer.parser.untyped_constants import adapt_constants
+from structir.printer.parser.untyped_constants import adapt_constants, convert_to_typed
 from structir.printer.parser.values import argument, operand, path_of, reads, value_of
 from structir.printer.syntax import (
     CALL_KERNEL,
@@ -114,6 +117,8 @@ def _read_as_counterpart(
     whole = context.names.get(base.id) if isinstance(base, ast.Name) else None
     if func.attr in (getattr(getattr(whole, "struct_info", None), "names", None) or ()):
         return None  # a field, which hides a method
+    if is_array(static_value(context, base)):
+        return None
     is_relax = path is not None and path.startswith("relax.") and "relax" not in context.names
     return counterpart(path if is_relax and path is not None else f".{func.attr}", node)
 
@@ -203,10 +208,10 @@ def _call_of_op(context: Context, node: ast.Call, op: Op) -> Any:
         if loop is not None and not keywords and len(args) in (3, 4):
             exprs = [context.expr(arg, item) for arg, item in zip(args, node.args, strict=True)]
             args = list(unify_loop_arguments(context, loop, Call(op, tuple(exprs))))
-        call = op.definition.bind(tuple(args), keywords, context.source_map.span(node))
+        call = bound_call(context, op, (tuple(args), keywords), node)
         if type(call) is Call and (exact := context.constants.in_call(call)) is not call:
             deduce(exact)  # checks constant indices
-        return call
+        return call if values is None or values else convert_to_typed(context, call, node)
     except DiagnosticError as error:
         raise _add_call_context(context, error, node, op.name) from None
 
@@ -235,12 +240,15 @@ def _call_of_function(context: Context, node: ast.Call) -> Any:
         return _call_of_op(context, node, callee)
     if type(callee) is Macro:
         return context.module.expand_macro(context, callee, node)
-    value = MISSING if callee is not MISSING else context.captured(node)
+    value = context.captured(node)
     value = sequence(context, node) if callee is value is MISSING else value
     if value is not MISSING:
         return value
     with context.nested(node):
-        callee = argument(context, node.func)
+        try:
+            callee = argument(context, node.func)
+        except ParseError as error:
+            raise callee_error(node.func, error) from None
         span = context.source_map.span(node)
         if not isinstance(callee, Expr):
             message = f"expected a function, found {ast.unparse(node.func)}"
@@ -378,6 +386,8 @@ def _const(context: Context, node: ast.Call) -> Constant:
         raise context.error(node, message, 'write `R.const([1, 2], "float32")`', "E0106")
     value = values[0] if values else named["value"]
     dtype = values[1] if len(values) > 1 else named.get("dtype")
+    if isinstance(value, Constant):  # a captured array
+        dtype, value = dtype or value.data.dtype.name, value.data
     if dtype is None and context.module is not None:
         context.module.untyped_constants.append(node)
     if dtype is not None and dtype not in DTYPES:

@@ -164,11 +164,23 @@ def item_of(base: Any, key: Any) -> Any:
 
 def _item_at(base: Any, key: Any) -> Any:
     stored = base if is_array(base) else items_of(base)
+    if type(key) is tuple:
+        return _part(base, key)
     if type(key) not in (int, slice) or (is_array(base) and base.ndim == 0):
         return MISSING
     if type(key) is int and not -len(stored) <= key < len(stored):
         return MISSING
     return stored[key]
+
+
+def _part(array: Any, keys: tuple[Any, ...]) -> Any:
+    """Returns a part of an array by an index or a slice per axis, or MISSING."""
+    if not all([type(key) in (int, slice) for key in keys]):
+        return MISSING
+    try:
+        return array[keys]
+    except IndexError:
+        return MISSING
 
 
 def stored_field(base: Any, field: str) -> Any:

@@ -107,6 +107,7 @@ class Context:
         self.infos: dict[str, StructInfo] = {}  # by their text, while its sizes keep their meaning
         self.scope = BuilderScope()
         self.constants = ConstantValues()
+        self.known_scalars: dict[Var, Any] = {}  # the values of `h: R.Prim("int64") = 8`
         self.outputs: frozenset[str] | None = None  # of the open dataflow block
         self.declared_dims: set[str] = set()  # by the innermost function
         self.declarations: dict[

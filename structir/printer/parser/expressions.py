@@ -14,7 +14,7 @@ from structir.ir.expr import OPERATORS, Call, Constant, Expr, TupleGetItem, Var
 from structir.ir.op import find_op, registered_ops
 from structir.ir.struct_info import TensorStructInfo, TupleStructInfo
 from structir.printer import constants
-from structir.printer.parser.captured import PLAIN, arrays_in, stored_names
+from structir.printer.parser.captured import MAX_ITEMS, PLAIN, arrays_in, stored_names
 from structir.printer.parser.context import MISSING, Context, PythonValue, class_name
 from structir.printer.parser.named_fields import field_of
 from structir.printer.parser.sizes import (
@@ -207,6 +207,10 @@ def _referenced_constant(context: Context, base: ast.Subscript, node: ast.Subscr
     if constant is None:
         hint = "load the text with its constants: `structir.load(path)`, "
         hint += 'or pass the arrays, under any names: `structir.parse(text, constants={"w": w})`'
+        if base is not node and isinstance(base.slice, ast.Constant):
+            key = str(base.slice.value)
+            hint = "pass the arrays in their order in the module: "
+            hint += f'`structir.parse(text, constants={{"{key}": [a, b]}})`'
         raise context.error(node, f"missing constant {name!r}", hint, "E0102")
     return constant
 
@@ -233,7 +237,9 @@ def _binary(context: Context, node: ast.BinOp) -> Any:
 
 
 def _joined(context: Context, node: ast.BinOp, left: Any, right: Any) -> Any:
-    """Returns `+` of strings or of tuples of Python; MISSING for other operands."""
+    """Returns `+` of strings or of tuples of Python, or `(1,) * 3`; MISSING for other operands."""
+    if type(left) is tuple and type(right) is int and isinstance(node.op, ast.Mult):
+        return left * right if len(left) * right <= MAX_ITEMS else MISSING
     if type(left) is not type(right) or type(left) not in (str, tuple):
         return MISSING
     if type(left) is tuple and isinstance(node.op, ast.Add):

@@ -15,13 +15,16 @@ from structir.errors import Diagnostic, DiagnosticError, ParseError, warn
 from structir.ir.axes import RowVar, UnresolvedAxes
 from structir.ir.dims import Poly
 from structir.ir.dtype import DTYPES, MARK, DtypeVar, dtype_hint, is_dtype_var
-from structir.ir.expr import DataTypeImm, Expr, PrimValue, StringImm, Var
+from structir.ir.expr import DataflowVar, DataTypeImm, Expr, PrimValue, StringImm, Var
 from structir.ir.struct_info import OBJECT, ShapeStructInfo, StructInfo, TensorStructInfo
+from structir.printer.parser.captured import is_sequence
 from structir.printer.parser.context import MISSING, Context
 from structir.printer.parser.named_fields import named_fields
+from structir.printer.parser.prim_sizes import hint_of_size, with_known_sizes
 from structir.printer.parser.sizes import SIZE_EXAMPLE, is_number, size_of_string
 from structir.printer.parser.static_values import static_value
 from structir.printer.parser.tvm_spellings import NO_DEVICES, TARGET, counterpart
+from structir.printer.parser.unrolling import program_item, starred
 from structir.printer.parser.values import path_of, value_of
 from structir.printer.syntax import ANY_SIZE, INFO_OF_NAME, SyntaxForm, info_form, info_form_of
 
@@ -63,6 +66,8 @@ def _read_info(context: Context, node: ast.expr) -> StructInfo:
     if form is None:
         matches = difflib.get_close_matches((path or "")[2:], INFO_OF_NAME, 1)
         hint = f"did you mean `R.{matches[0]}`?" if matches else None
+        if isinstance(node, ast.Call) and static_value(context, node.func) is not MISSING:
+            hint = f"name the StructInfo before the program: `info = {ast.unparse(node)}`"
         hint = hint or '`R.Tensor((n, 4), "float32")`, or `R.Object` for any value'
         raise _not_an_info(context, node, ast.unparse(node), hint)
     if isinstance(node, ast.Call):
@@ -311,9 +316,12 @@ def _axis(context: Context, node: ast.expr) -> Any:
         value = value_of(context, node)
     if isinstance(value, PrimValue):
         value = value.value
+    if type(value) in (Var, DataflowVar):
+        value = with_known_sizes(context, value)
     if type(value) is not int and type(value) is not Poly:
         info = f", which is {value.struct_info}" if isinstance(value, Expr) else ""
-        raise size_error(context, node, f"{ast.unparse(node)}{info}")
+        hint = hint_of_size((value,)) or SIZE_EXAMPLE
+        raise size_error(context, node, f"{ast.unparse(node)}{info}", hint)
     return value
 
 
@@ -321,8 +329,19 @@ def _sizes(context: Context, node: ast.expr) -> Any:
     if isinstance(node, ast.Constant) and node.value is None:
         return None
     if not isinstance(node, ast.List | ast.Tuple):
+        value = value_of(context, node) if type(node) in _COMPUTED else None
+        if type(value) is tuple and all(map(is_number, value)):
+            return value
         raise _shape_error(context, node)
-    return tuple([size_of(context, item) for item in node.elts])
+    sizes: tuple[Any, ...] = ()
+    for item in node.elts:
+        size = _unpacked if type(item) is ast.Starred else _one_size
+        sizes += size(context, item)
+    return sizes
+
+
+# Expressions whose value may be a tuple of Python.
+_COMPUTED = frozenset({ast.Name, ast.Attribute, ast.Subscript, ast.BinOp, ast.Call, ast.ListComp})
 
 
 def _shape(context: Context, node: ast.expr) -> Any:
@@ -349,7 +368,9 @@ def _shape(context: Context, node: ast.expr) -> Any:
         return _known_shape(context, node)
     if not isinstance(node, ast.List | ast.Tuple):
         return _sizes(context, node)
-    axes = tuple([_axis(context, item) for item in node.elts])
+    axes: tuple[Any, ...] = ()
+    for item in node.elts:
+        axes += _unpacked(context, item) if _is_unpacked(context, item) else (_axis(context, item),)
     plain = all([type(axis) is int or type(axis) is Poly for axis in axes])
     return axes if plain else UnresolvedAxes(axes)
 
@@ -358,9 +379,31 @@ def _is_dtype(value: Any) -> bool:
     return value in DTYPES or is_dtype_var(value)
 
 
+def _is_unpacked(context: Context, node: ast.expr) -> bool:
+    """Whether an axis is `*x` of a value of Python; `*s` of another name is a row variable."""
+    if type(node) is not ast.Starred:
+        return False
+    return type(node.value) is not ast.Name or is_sequence(static_value(context, node.value))
+
+
+def _one_size(context: Context, node: ast.expr) -> tuple[Any, ...]:
+    return (size_of(context, node),)
+
+
+def _unpacked(context: Context, node: Any) -> tuple[Any, ...]:
+    """Returns the sizes that `*x` stands for in a shape."""
+    sizes = tuple([program_item(context, item, node) for item in starred(context, node)])
+    if not all(map(is_number, sizes)):
+        message = f"expected sizes, found {ast.unparse(node)}"
+        raise context.error(node, message, SIZE_EXAMPLE, "E0121")
+    return sizes
+
+
 def _known_shape(context: Context, node: ast.Call) -> Any:
     """Parses a call whose result is a known shape to its sizes."""
     value = value_of(context, node)
+    if type(value) is tuple and all(map(is_number, value)):
+        return value
     info = value.struct_info if isinstance(value, Expr) else None
     if not isinstance(info, ShapeStructInfo) or info.dims is None:
         message = f"expected a shape of known sizes or a variable, found {ast.unparse(node)}"

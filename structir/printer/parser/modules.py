@@ -32,6 +32,7 @@ from structir.printer.parser.kernels import is_kernel, read_kernel
 from structir.printer.parser.macros import Macro, check_macro, expand, is_macro, shallow_copy
 from structir.printer.parser.source_map import SourceMap
 from structir.printer.parser.statements import read_body, read_result
+from structir.printer.parser.static_functions import imported_modules
 from structir.printer.parser.static_values import static_value
 from structir.printer.parser.tir_functions import is_tir_function, kernel_syntax
 from structir.printer.parser.tvm_spellings import uses_spellings
@@ -72,6 +73,8 @@ class ModuleContext:
         self.strict = strict
         self.evaluated_names = evaluated_names  # dims that Python evaluated in signatures
         self.python_values = python_values or constants  # that the program may capture
+        self.imported_modules: Mapping[str, Any] = NO_VALUES  # whose functions the text may call
+        self.statements: list[ast.stmt] = []
         self.single = single  # the name of a function that belongs to no module
         self.name = "Module"
         self.functions_are_bare = True  # functions outside of a class call each other by name
@@ -108,7 +111,9 @@ class ModuleContext:
         if name in self.macros:
             return self.macros[name]
         is_own = name in self.aliases or (self.functions_are_bare and name in self.members)
-        return MISSING if is_own else self.python_values.get(name, MISSING)
+        if is_own:
+            return MISSING
+        return self.python_values.get(name, self.imported_modules.get(name, MISSING))
 
     def python_value(self, context: Context, node: ast.expr) -> Any:
         """Returns the value that an expression denotes in Python, as a value of the program."""
@@ -197,6 +202,7 @@ class ModuleContext:
 
     def read(self, tree: ast.Module) -> IRModule:
         """Parses the module of a text; raises all independent errors at once."""
+        self.statements, self.imported_modules = tree.body, imported_modules(tree.body)
         self.collect(tree.body)
         for node in (
             (*self.nodes.values(), *self.kernel_nodes.values()) if self.declarations else ()
@@ -255,7 +261,7 @@ class ModuleContext:
             self.collect(node.body)
         elif isinstance(node, ast.FunctionDef) and is_tir_function(node):
             self.tir_functions.add(node.name)
-            self.member(context, kernel_syntax(context, node))
+            self.member(context, kernel_syntax(Context(self.source_map, self), node))
         elif isinstance(node, ast.FunctionDef) and (is_function(node) or is_kernel(node)):
             if node.name in self.members:
                 hint = f"rename one: `def {node.name}_1(...)`"

@@ -5,7 +5,10 @@ The shape of the result then refers to that symbolic dim.
 
 from __future__ import annotations
 
+import ast
 from typing import Any
+
+import attrs
 
 from structir.errors import DiagnosticError
 from structir.ir.dims import Dim, Poly, as_sym, sym
@@ -64,3 +67,43 @@ def _refine_call(call: Call, lengths: dict[Expr, Poly]) -> Call | None:
 def _sizes(info: StructInfo) -> tuple[Dim, ...]:
     has_dims = isinstance(info, TensorStructInfo) and isinstance(info.dims, tuple)
     return info.dims if has_dims else ()  # type: ignore[attr-defined]
+
+
+def bound_call(context: Context, op: Op, arguments: tuple[Any, Any], node: ast.AST) -> Call:
+    """Returns the call of an op; a scalar of known value, `h: R.Prim("int64") = 8`, is a size."""
+    args, keywords = arguments
+    span, definition = context.source_map.span(node), op.definition
+    try:
+        call: Call = definition.bind(args, keywords, span)
+    except DiagnosticError as error:
+        values = (*args, *keywords.values())
+        if any([with_known_sizes(context, value) is not value for value in values]):
+            known = {name: with_known_sizes(context, value) for name, value in keywords.items()}
+            sized = with_known_sizes(context, args)
+            return definition.bind(sized, known, span)
+        hints = [hint for value in values if (hint := hint_of_size(value)) is not None]
+        first = attrs.evolve(error.diagnostics[0], hint=[*hints, error.diagnostics[0].hint][0])
+        raise type(error)([first, *error.diagnostics[1:]]) from None
+    return call
+
+
+def with_known_sizes(context: Context, value: Any) -> Any:
+    """Returns a tuple whose scalar variables of known value are replaced by the values."""
+    if type(value) is tuple:
+        items = [with_known_sizes(context, item) for item in value]
+        same = all([item is before for item, before in zip(items, value, strict=True)])
+        return value if same else tuple(items)
+    return context.known_scalars.get(value, value) if isinstance(value, Var) else value
+
+
+def hint_of_size(value: Any) -> str | None:
+    """Returns the edit for a variable in the position of a size; None for other values."""
+    items = value if type(value) is tuple else ()
+    variable = next((item for item in items if isinstance(item, Var)), None)
+    if variable is None:
+        return None
+    name = variable.name
+    if not _is_unknown(variable):
+        return f"write a number or a dim; a number may have a name: `{name} = 8`"
+    edit = f'as a parameter, `{name}: R.Prim("int64", value="{name}")`; as another value, '
+    return f"{edit}`n = T.int64()` and `R.match_cast({name}, R.Prim(value=n))`: the size is `n`"

@@ -1,4 +1,4 @@
-"""Errors of statements: unpacking, and branches."""
+"""Errors of statements and calls: unpacking, branches, and names that are called."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from collections.abc import Sequence
 
 from structir.errors import Diagnostic, ParseError
 from structir.ir.expr import Expr
+from structir.ir.op import find_op
 from structir.ir.struct_info import StructInfo, TupleStructInfo
 from structir.printer.parser.context import Context
+from structir.printer.parser.tvm_spellings import spelling_of
 
 
 def unpack_error(
@@ -67,3 +69,20 @@ def _run_time_exit(context: Context, node: ast.If, left: ast.stmt) -> ParseError
     span = context.source_map.span(left)
     diagnostic = Diagnostic(message, span, hint=hint, code="E0103")
     return ParseError(diagnostic.note("this condition", context.source_map.span(node.test)))
+
+
+def callee_error(node: ast.expr, error: ParseError) -> ParseError:
+    """Returns the error of a called name that is no function, with the edit for functions."""
+    first = error.diagnostics[0]
+    if not isinstance(node, ast.Name) or first.code not in ("E0102", "E0111"):
+        return error
+    name = node.id
+    if first.code == "E0111" and first.message.endswith("found function"):
+        hint = f"`@R.macro` above `def {name}(...)`: the call is then its statements"
+    elif first.code == "E0111" or (first.hint or "").startswith("did you mean"):
+        return error
+    elif find_op(name) is not None or spelling_of(f"R.{name}") is not None:
+        hint = f"call the op: `R.{name}(...)`"
+    else:
+        hint = f"call a function of the module, `cls.{name}(...)`, or an op, `R.name(...)`"
+    return ParseError([first.hinted(hint), *error.diagnostics[1:]])

@@ -218,7 +218,10 @@ def bound(
             atom = context.atom(value, node)
             span = context.source_map.span(node)
             return context.emit_cast(atom, annotation, span, name, node)
-    return context.emit(value, name, node, annotation, declared)
+    var = context.emit(value, name, node, annotation, declared)
+    if type(value) is PrimValue:
+        context.known_scalars[var] = value.value
+    return var
 
 
 def _typed(value: Expr, annotation: StructInfo) -> Expr:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 from structir.errors import ParseError
@@ -28,6 +29,7 @@ from structir.printer.parser.captured import (
 )
 from structir.printer.parser.context import MISSING, Context, PythonValue
 from structir.printer.parser.sizes import BINARY, COMPARISONS, static_binary
+from structir.printer.parser.static_functions import function_of, method_of
 from structir.printer.parser.values import path_of
 
 Rule = Callable[[Context, Any], Any]
@@ -106,9 +108,15 @@ def _subscript(context: Context, node: ast.Subscript) -> Any:
     base = static_value(context, node.value)
     if base is MISSING:
         return MISSING
-    key = _slice(context, node.slice) if isinstance(node.slice, ast.Slice) else None
-    key = static_value(context, node.slice) if key is None else key
-    return item_of(base, _plain(key))
+    if isinstance(node.slice, ast.Tuple) and is_array(base):
+        return item_of(base, tuple([_key(context, item) for item in node.slice.elts]))
+    return item_of(base, _key(context, node.slice))
+
+
+def _key(context: Context, node: ast.expr) -> Any:
+    if isinstance(node, ast.Slice):
+        return _slice(context, node)
+    return _plain(static_value(context, node))
 
 
 def _slice(context: Context, node: ast.Slice) -> Any:
@@ -146,9 +154,12 @@ def _binary(context: Context, node: ast.BinOp) -> Any:
 
 
 def _operation(context: Context, node: ast.BinOp, left: Any, right: Any) -> Any:
-    """Evaluates one operator on numbers, or `+` on strings or tuples."""
+    """Evaluates one operator on numbers, or `+` on strings or tuples, or a tuple times a number."""
     if type(left) in NUMBERS and type(right) in NUMBERS:
         return static_binary(context, node, left, right) if type(node.op) in BINARY else MISSING
+    if isinstance(node.op, ast.Mult) and is_sequence(left) and type(right) is int:
+        items = items_of(left)
+        return tuple(items) * right if len(items) * right <= MAX_ITEMS else MISSING
     joins = type(left) is type(right) is str or (is_sequence(left) and is_sequence(right))
     if not isinstance(node.op, ast.Add) or not joins:
         return MISSING
@@ -261,19 +272,50 @@ def _call(context: Context, node: ast.Call) -> Any:
             return MISSING
         default = static_value(context, node.args[1]) if len(node.args) == 2 else None
         return dict.get(base, key, default)
+    if isinstance(func, ast.Attribute):
+        return _call_of_library(context, node, func)
     if not isinstance(func, ast.Name) or not is_builtin(context, func) or node.keywords:
         return MISSING
     rule = BUILTINS.get(func.id)
     values = [] if rule is None else [_plain(static_value(context, item)) for item in node.args]
     if func.id == "len" and len(values) == 1:
         return _length(context, node.args[0], values[0])
+    if func.id in ("min", "max", "sum") and len(values) == 1 and is_sequence(values[0]):
+        values = [_plain(item) for item in items_of(values[0])]
     if rule is None or not values or any([type(value) not in NUMBERS for value in values]):
         return MISSING
+    return _evaluated(context, node, rule, values, {})
+
+
+def _evaluated(
+    context: Context, node: ast.Call, rule: Callable[..., Any], values: list[Any], options: Any
+) -> Any:
     try:
-        return rule(*values)
-    except (TypeError, ValueError, ArithmeticError) as error:
+        return rule(*values, **options)
+    except (TypeError, ValueError, ArithmeticError, LookupError) as error:
         message = f"cannot evaluate {ast.unparse(node)}: {error}"
-        raise context.error(node, message, f"write the number itself: `{func.id}(3)`") from None
+        hint = f"write the number itself: `{ast.unparse(node.func)}(3)`"
+        raise context.error(node, message, hint, "E0107") from None
+
+
+def _call_of_library(context: Context, node: ast.Call, func: ast.Attribute) -> Any:
+    """Evaluates a function of `math` or NumPy: `math.sqrt(2)`, `np.ones(3)`, `w.astype("int8")`."""
+    base = static_value(context, func.value)
+    rule = method_of(base, func.attr) if is_array(base) or type(base) is str else None
+    if type(base) is ModuleType:
+        rule = function_of(base, func.attr)
+    if rule is None:
+        return MISSING
+    values = [_argument(static_value(context, item)) for item in node.args]
+    options = {str(k.arg): _argument(static_value(context, k.value)) for k in node.keywords}
+    if any([value is MISSING for value in (*values, *options.values())]) or "None" in options:
+        return MISSING
+    return _evaluated(context, node, rule, values, options)
+
+
+def _argument(value: Any) -> Any:
+    """Returns a number, a dtype or nested tuples of numbers; MISSING for any other value."""
+    return value if is_array(value) else _comparable(value)
 
 
 def _length(context: Context, node: ast.expr, value: Any) -> Any:
@@ -305,6 +347,7 @@ BUILTINS: dict[str, Callable[..., Any]] = {
     "float": float,
     "bool": bool,
     "round": round,
+    "sum": lambda *values: sum(values),
 }
 
 

@@ -15,24 +15,39 @@ from typing import Any
 
 import attrs
 
-from structir.ir.dtype import DTYPES, is_float
+from structir.ir.dtype import DTYPES, dtype_hint, is_float
 from structir.ir.kernel import computed_in
 from structir.printer.parser.context import Context
-from structir.printer.parser.tir_scalars import ScalarTranslation, TooLargeError
+from structir.printer.parser.tir_captured import located, with_captured
+from structir.printer.parser.tir_inplace import copying_loops, inplace_call, positions_of
+from structir.printer.parser.tir_scalars import (
+    ScalarTranslation,
+    TooLargeError,
+    UnknownDtypeError,
+)
 from structir.printer.parser.values import path_of
 from structir.printer.syntax import KERNEL, TIR_FUNCTION
 
 LOOPS = frozenset({"serial", "parallel", "vectorized", "unroll", "thread_binding"})
 BLOCKS = frozenset({"block", "sblock"})
 ALLOCATIONS = frozenset(
-    {"alloc_buffer", "sblock_alloc_buffer", "alloc_tensor", "alloc_local", "alloc_shared"}
+    {
+        *("alloc_buffer", "sblock_alloc_buffer", "alloc_tensor", "alloc_local", "alloc_shared"),
+        "decl_buffer",
+    }
 )
 IGNORED = frozenset(
-    {"reads", "writes", "func_attr", "evaluate", "block_attr", "sblock_attr", "attr"}
+    {
+        *("reads", "writes", "func_attr", "evaluate", "block_attr", "sblock_attr", "attr"),
+        "preflattened_buffer",
+    }
 )
 SPATIAL, REDUCTION = "S", "R"
 DIM_FUNCTIONS = frozenset({"Var", "SizeVar", "var", "dynamic"})  # `n = T.Var("n", "int64")`
-AXES = {"spatial": SPATIAL, "reduce": REDUCTION, "S": SPATIAL, "R": REDUCTION}
+AXES = {
+    **{"spatial": SPATIAL, "reduce": REDUCTION, "S": SPATIAL, "R": REDUCTION},
+    **{"opaque": SPATIAL, "scan": SPATIAL},  # loops run in order
+}
 
 
 def is_tir_function(node: ast.stmt) -> bool:
@@ -54,6 +69,7 @@ class _Start:
 
     statements: tuple[ast.stmt, ...]
     steps: Mapping[str, ast.expr]  # the first value of each reduction loop
+    tests: tuple[ast.expr, ...] = ()  # of axes whose loops are also those of spatial axes
 
 
 Item = ast.stmt | _Start
@@ -63,9 +79,10 @@ class _Translation:
     """The translation of one function."""
 
     def __init__(self, context: Context, node: ast.FunctionDef) -> None:
-        self.context, self.node = context, node
+        self.context, self.node = context, with_captured(context, node)
         self.buffers: dict[str, ast.expr] = {}  # annotations by name
         self.handles = {a.arg: a.arg for a in node.args.args}  # the buffer of each parameter
+        self.elements: dict[str, ast.expr] = {}  # of buffers with one element
         self.axes: dict[str, ast.expr] = {}  # the value of each axis of a block
         self.loops: dict[str, ast.expr] = {}  # the first value of each enclosing loop
         self.dims: list[ast.stmt] = []
@@ -73,23 +90,41 @@ class _Translation:
     def kernel(self) -> ast.FunctionDef:
         """Returns the kernel."""
         for item in self.node.args.args:
+            item.annotation = _as_call(item.annotation)
             if _called(item.annotation, "Buffer"):
-                self.buffers[item.arg] = self.tensor(item.annotation)
+                self.declare(item.arg, self.tensor(item.annotation))
         body = self.finished(self.block(self.node.body))
         written = set(_written(body))
         params = [self.parameter(item) for item in self.node.args.args]
         scalars = [p for p in params if p.arg not in self.buffers]
-        read = [p for p in params if p.arg in self.buffers and p.arg not in written]
         results = [p for p in params if p.arg in written]
+        operands = {p.arg: p for p in params if p.arg in self.buffers and p.arg not in written}
+        for param in self.overwritten(params):
+            operands[param.arg] = ast.arg(f"{param.arg}_before", param.annotation)
+            loops = copying_loops(param.arg, operands[param.arg].arg, param.annotation)
+            body = [*located(ast.Module(loops, []), self.node).body, *body]
+        read = [operands[p.arg] for p in params if p.arg in operands]
         args = ast.arguments([], [*read, *scalars, *results], None, [], [], None, [])
         body = [*self.dims, *body] or [ast.Pass()]
         decorator = ast.parse(f"I.{KERNEL}", mode="eval").body
         kernel = ast.FunctionDef(self.node.name, args, body, [decorator])
-        return _located(kernel, self.node)  # type: ignore[no-any-return]
+        return located(kernel, self.node)  # type: ignore[no-any-return]
 
     def wrong(self, node: ast.AST, message: str, hint: str) -> Exception:
         """Returns the error of a form that has no counterpart in kernels."""
         return self.context.error(node, f"{self.node.name}: {message}", hint, "E0136")
+
+    def overwritten(self, params: list[ast.arg]) -> list[ast.arg]:
+        """Returns the parameters that are operands and results of calls in place."""
+        module = self.context.module
+        call = None if module is None else inplace_call(module.statements, self.node.name)
+        if call is None:
+            return []
+        positions = positions_of(call)
+        if positions is None or not all([0 <= k < len(params) for k in positions]):
+            message = f"expected positions of operands in order, found `{ast.unparse(call)}`"
+            raise self.wrong(call, message, "`inplace_indices=[0, -1]`, with new results last")
+        return [params[k] for k in positions]
 
     # ---- parameters
 
@@ -105,6 +140,8 @@ class _Translation:
             raise self.wrong(item, message, f'`{item.arg}: T.Buffer((n,), "float32")`')
         text = f"R.Prim({dtype!r})"
         if not is_float(dtype):
+            if name in self.sizes():
+                self.dims.append(located(ast.parse(f"{name} = T.int64()").body[0], item))
             name, text = f"{name}_value", f"R.Prim('int64', value={name!r})"
         return ast.copy_location(ast.arg(name, ast.parse(text, mode="eval").body), item)
 
@@ -119,8 +156,21 @@ class _Translation:
         sizes = shape.elts if isinstance(shape, ast.Tuple | ast.List) else [shape]
         plain = ast.Tuple([self.value(size, of_sizes=True) for size in sizes], ast.Load())
         function = ast.parse("R.Tensor", mode="eval").body
-        tensor: ast.expr = _located(ast.Call(function, [plain, dtype], []), node)
+        tensor: ast.expr = located(ast.Call(function, [plain, dtype], []), node)
         return tensor
+
+    def declare(self, name: str, annotation: ast.expr) -> None:
+        """Records the annotation of a buffer that is a parameter."""
+        self.buffers[name] = annotation
+        self.add_element(name, annotation)
+
+    def add_element(self, name: str, annotation: Any) -> None:
+        """Records the element of a buffer with one, which TVM prints as `B` instead of `B[0]`."""
+        sizes = annotation.args[0].elts
+        if all([isinstance(size, ast.Constant) and size.value == 1 for size in sizes]):
+            zeros: list[ast.expr] = [ast.Constant(0) for _ in sizes]
+            index = zeros[0] if len(zeros) == 1 else ast.Tuple(zeros, ast.Load())
+            self.elements[name] = ast.Subscript(ast.Name(name, ast.Load()), index, ast.Load())
 
     # ---- statements
 
@@ -131,7 +181,7 @@ class _Translation:
             condition = _argument(node, "where")
             if condition is not None:
                 rest = self.finished(self.block(nodes[k + 1 :]))
-                items.append(_located(ast.If(self.value(condition), rest, []), node))
+                items.append(located(ast.If(self.value(condition), rest, []), node))
                 break
             items += self.statement(node)
         return items
@@ -142,15 +192,13 @@ class _Translation:
         for item in items:
             if isinstance(item, ast.stmt):
                 statements.append(item)
-            elif not item.steps:
+            elif not item.steps and not item.tests:
                 statements += item.statements
             else:
-                tests: list[ast.expr] = [
-                    ast.Compare(ast.Name(name, ast.Load()), [ast.Eq()], [copy.deepcopy(first)])
-                    for name, first in item.steps.items()
-                ]
+                tests = [_equals(ast.Name(n, ast.Load()), v) for n, v in item.steps.items()]
+                tests += item.tests
                 test: ast.expr = tests[0] if len(tests) == 1 else ast.BoolOp(ast.And(), tests)
-                statements.append(_located(ast.If(test, list(item.statements), []), self.node))
+                statements.append(located(ast.If(test, list(item.statements), []), self.node))
         return statements
 
     def statement(self, node: ast.stmt) -> list[Item]:
@@ -158,6 +206,12 @@ class _Translation:
         match node:
             case ast.For():
                 return self.loop(node)
+            case ast.With(
+                items=[
+                    ast.withitem(context_expr=ast.Call() as call, optional_vars=ast.Name() as name)
+                ]
+            ):
+                return self.with_name(node, call, name)
             case ast.With(items=[ast.withitem(context_expr=ast.Call() as call)]):
                 return self.with_block(node, call)
             case ast.Assign(targets=[target], value=value):
@@ -169,10 +223,10 @@ class _Translation:
                 return self.assignment(node, target, ast.BinOp(source, operator, value))
             case ast.If():
                 then, other = (self.finished(self.block(b)) for b in (node.body, node.orelse))
-                return [_located(ast.If(self.value(node.test), then, other), node)]
+                return [located(ast.If(self.value(node.test), then, other), node)]
             case ast.While():
                 body = self.finished(self.block(node.body))
-                return [_located(ast.While(self.value(node.test), body, []), node)]
+                return [located(ast.While(self.value(node.test), body, []), node)]
             case ast.Expr(value=ast.Call(func=func)) if _is_ignored(func):
                 return []
             case ast.Expr(value=ast.Constant()) | ast.Pass():
@@ -190,47 +244,60 @@ class _Translation:
         if kind == "grid":
             ranges = [[ast.Constant(0), extent] for extent in call.args]
         elif kind in LOOPS or kind == "range":
-            ends = call.args[:2] if len(call.args) > 1 else [ast.Constant(0), *call.args]
-            ranges = [[end for end in ends if not isinstance(getattr(end, "value", 0), str)]]
+            ends = [end for end in call.args if not isinstance(getattr(end, "value", 0), str)]
+            ends = [ast.Constant(0), *ends] if len(ends) == 1 else ends
+            ends += [keyword.value for keyword in call.keywords if keyword.arg == "step"]
+            ranges = [ends] if len(ends) in (2, 3) else []
         else:
             ranges = []
         if len(ranges) != len(targets) or not all(isinstance(t, ast.Name) for t in targets):
             message = f"no counterpart in kernels: a loop over {ast.unparse(node.iter)}"
             raise self.wrong(node.iter, message, "`for i in range(n):` or `T.grid(n, m)`")
         names = [str(getattr(target, "id", "")) for target in targets]
-        starts = [self.value(first) for first, _ in ranges]
+        starts = [self.value(first) for first, *_ in ranges]
         self.loops |= dict(zip(names, starts, strict=True))
         body = self.block(node.body)
-        for name, first, (_, stop) in reversed(list(zip(names, starts, ranges, strict=True))):
-            body = self.around(node, body, name, first, self.value(stop))
+        for name, first, (_, *ends) in reversed(list(zip(names, starts, ranges, strict=True))):
+            body = self.around(node, body, name, [first, *map(self.value, ends)])
         return body
 
     def around(
-        self, node: ast.For, body: list[Item], name: str, first: ast.expr, stop: ast.expr
+        self, node: ast.For, body: list[Item], name: str, bounds: list[ast.expr]
     ) -> list[Item]:
         """Returns one loop; a start that is alone in a reduction loop moves before it."""
         moved: list[Item] = []
         if len(body) == 2 and isinstance(body[0], _Start) and name in body[0].steps:
             rest = {n: v for n, v in body[0].steps.items() if n != name}
             moved, body = [attrs.evolve(body[0], steps=rest)], body[1:]
-        is_zero = isinstance(first, ast.Constant) and first.value == 0
-        bounds = [stop] if is_zero else [first, stop]
+        is_zero = isinstance(bounds[0], ast.Constant) and bounds[0].value == 0
+        bounds = bounds[1:] if is_zero and len(bounds) == 2 else bounds
         iterator = ast.Call(ast.Name("range", ast.Load()), bounds, [])
         target = ast.Name(name, ast.Store())
         statements = self.finished(body) or [ast.Pass()]
-        return [*moved, _located(ast.For(target, iterator, statements, []), node)]
+        return [*moved, located(ast.For(target, iterator, statements, []), node)]
+
+    def with_name(self, node: ast.With, call: ast.Call, name: ast.Name) -> list[Item]:
+        """Translates a loop over threads, or the value of a name."""
+        if _called(call, "launch_thread") and len(call.args) == 2:
+            loop = ast.For(
+                name, ast.Call(ast.Name("range", ast.Load()), call.args[1:], []), node.body, []
+            )
+            return self.loop(located(loop, node))
+        if _called(call, "LetStmt") and call.args:
+            return [*self.assignment(node, name, call.args[0]), *self.block(node.body)]
+        return self.with_block(node, call)
 
     def with_block(self, node: ast.With, call: ast.Call) -> list[Item]:
         """Translates a block; its `T.init` becomes a start."""
         if not any(_called(call, name) for name in BLOCKS):
             message = f"no counterpart in kernels: `with {ast.unparse(call)}`"
             raise self.wrong(node, message, "blocks, loops and assignments")
-        reductions: dict[str, ast.expr] = {}
+        axes: list[tuple[str, str, ast.expr | None]] = []
         body, start = [], []
         for item in node.body:
-            axes = self.axes_of(item)
-            if axes is not None:
-                reductions |= axes
+            declared = self.axes_of(item)
+            if declared is not None:
+                axes += declared
             elif isinstance(item, ast.With) and _called(item.items[0].context_expr, "init"):
                 start = self.finished(self.block(item.body))
             else:
@@ -240,11 +307,35 @@ class _Translation:
             return items
         statements = self.finished(items)
         whole = statements[0] if len(statements) == 1 else None
-        update = whole or _located(ast.If(ast.Constant(True), statements, []), node)
-        return [_Start(tuple(start), reductions), update]
+        update = whole or located(ast.If(ast.Constant(True), statements, []), node)
+        return [self.start(start, axes), update]
 
-    def axes_of(self, node: ast.stmt) -> dict[str, ast.expr] | None:
-        """Records the axes that a statement declares; returns the loops of reduction axes."""
+    def start(
+        self, statements: list[ast.stmt], axes: list[tuple[str, str, ast.expr | None]]
+    ) -> _Start:
+        """Returns the start of a reduction, which runs where every reduction axis is at its first
+        value: at the first steps of its loops, if no spatial axis depends on them."""
+        spatial = {n for name, kind, _ in axes if kind == SPATIAL for n in self.loops_of(name)}
+        steps: dict[str, ast.expr] = {}
+        tests: list[ast.expr] = []
+        for name, kind, first in axes:
+            loops = self.loops_of(name) if kind == REDUCTION else []
+            if spatial.isdisjoint(loops):
+                steps |= {loop: self.loops[loop] for loop in loops}
+            else:
+                tests.append(_equals(self.axes[name], first or ast.Constant(0)))
+        return _Start(tuple(statements), steps, tuple(tests))
+
+    def loops_of(self, axis: str) -> list[str]:
+        """Returns the loops that the value of an axis depends on."""
+        names = [n.id for n in ast.walk(self.axes[axis]) if isinstance(n, ast.Name)]
+        return [name for name in names if name in self.loops]
+
+    def axes_of(self, node: ast.stmt) -> list[tuple[str, str, ast.expr | None]] | None:
+        """Records the axes that a statement declares; returns their names, kinds and first values.
+
+        Returns None for any other statement.
+        """
         call = node.value if isinstance(node, ast.Assign) else None
         path = path_of(call.func) if isinstance(call, ast.Call) else None
         if path is None or not path.startswith("T.axis.") or not isinstance(call, ast.Call):
@@ -252,20 +343,19 @@ class _Translation:
         target: Any = node.targets[0]  # type: ignore[attr-defined]
         names = [item.id for item in getattr(target, "elts", [target])]
         if path == "T.axis.remap":
-            kinds = str(getattr(call.args[0], "value", ""))
+            kinds = str(getattr(call.args[0], "value", "")).replace("O", SPATIAL)
             values = getattr(call.args[1], "elts", [])
         else:
             kinds, values = AXES.get(path.rpartition(".")[2], ""), call.args[1:]
         if not (len(kinds) == len(values) == len(names)) or set(kinds) - {SPATIAL, REDUCTION}:
             message = f"no counterpart in kernels: `{ast.unparse(node)}`"
             raise self.wrong(node, message, '`i, k = T.axis.remap("SR", [i, k])`')
-        loops: dict[str, ast.expr] = {}
-        for name, kind, value in zip(names, kinds, values, strict=True):
+        for name, value in zip(names, values, strict=True):
             self.axes[name] = self.value(value)
-            if kind == REDUCTION:
-                mentioned = [n.id for n in ast.walk(self.axes[name]) if isinstance(n, ast.Name)]
-                loops |= {loop: self.loops[loop] for loop in mentioned if loop in self.loops}
-        return loops
+        domain: Any = call.args[0]
+        is_pair = isinstance(domain, ast.Tuple | ast.List) and len(domain.elts) == 2
+        first = self.value(domain.elts[0]) if is_pair else None
+        return [(name, kind, first) for name, kind in zip(names, kinds, strict=True)]
 
     def declaration(self, node: ast.AnnAssign, kind: str, value: ast.expr | None) -> list[Item]:
         """Translates `t: T.float32 = value`; without a value, the scalar is 0."""
@@ -278,10 +368,8 @@ class _Translation:
         if value is None and dtype == "bool":
             converted = ast.Constant(False)
         scalar = ast.Call(ast.parse(f"T.{computed_in(dtype)}", mode="eval").body, [], [])
-        scalar.args = [
-            self.value(_located(converted, node)) if value is None else self.value(value)
-        ]
-        return [_located(ast.Assign([node.target], scalar), node)]
+        scalar.args = [self.value(located(converted, node)) if value is None else self.value(value)]
+        return [located(ast.Assign([node.target], scalar), node)]
 
     def assignment(self, node: ast.stmt, target: ast.expr, value: ast.expr) -> list[Item]:
         """Translates a declaration of a dim or buffer, or an assignment."""
@@ -292,42 +380,72 @@ class _Translation:
                 message = f"no counterpart in kernels: `{ast.unparse(node)}`"
                 raise self.wrong(node, message, "match the parameters of the function")
             self.handles[source] = name
-            self.buffers[name] = self.tensor(value, 1)
+            self.declare(name, self.tensor(value, 1))
             return []
         if name and any(_called(value, kind) for kind in ALLOCATIONS):
             tensor: Any = self.tensor(value)
+            self.add_element(name, tensor)
             function = ast.parse("T.empty", mode="eval").body
             scratch = ast.Call(function, tensor.args, [])
-            return [_located(ast.Assign([target], scratch), node)]
+            return [located(ast.Assign([target], scratch), node)]
         pairs = [(target, value)]
         if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
             pairs = list(zip(target.elts, value.elts, strict=False))
         if all(_declares_dim(value) for _, value in pairs):
             self.dims += [
-                _located(ast.parse(f"{ast.unparse(dim)} = T.int64()").body[0], node)
+                located(ast.parse(f"{ast.unparse(dim)} = T.int64()").body[0], node)
                 for dim, _ in pairs
             ]
             return []
-        if name:
-            return [_located(ast.Assign([target], self.value(value)), node)]
-        return [_located(ast.Assign([self.value(target)], self.value(value)), node)]
+        if name and name not in self.elements:
+            return [located(ast.Assign([target], self.value(value)), node)]
+        return [located(ast.Assign([self.value(target)], self.value(value)), node)]
 
     # ---- scalar expressions
 
+    def sizes(self) -> Iterator[str]:
+        """Yields the names in shapes of buffers."""
+        for annotation in self.buffers.values():
+            for inner in ast.walk(annotation):
+                if isinstance(inner, ast.Name):
+                    yield inner.id
+
     def value(self, node: ast.expr, of_sizes: bool = False) -> ast.expr:
         """Translates a scalar expression; axes of blocks become their values."""
-        translation = ScalarTranslation(self.axes, of_sizes)
+        translation = ScalarTranslation(
+            {**self.elements, **self.axes}, frozenset(self.sizes()), of_sizes
+        )
         try:
-            scalar: ast.expr = _located(translation.visit(copy.deepcopy(node)), node)
+            scalar: ast.expr = located(translation.visit(copy.deepcopy(node)), node)
         except TooLargeError:
             hint = "bind the dividend to a name: `q = ...`"
             raise self.wrong(node, "the operand of a division is too large", hint) from None
+        except UnknownDtypeError as error:
+            message = f"unknown dtype {error.args[0]!r}"
+            raise self.wrong(node, message, dtype_hint(error.args[0])) from None
+        except (IndexError, ValueError):  # too few or too many operands
+            message = f"no counterpart in kernels: `{ast.unparse(node)}`"
+            raise self.wrong(node, message, "functions of scalars, such as `T.max(x, y)`") from None
         return scalar
+
+
+def _equals(value: ast.expr, first: ast.expr) -> ast.expr:
+    return ast.Compare(copy.deepcopy(value), [ast.Eq()], [copy.deepcopy(first)])
 
 
 def _called(node: ast.AST | None, name: str) -> bool:
     """Whether an expression is a call of `T.name`."""
     return isinstance(node, ast.Call) and path_of(node.func) == f"T.{name}"
+
+
+def _as_call(node: ast.expr | None) -> ast.expr | None:
+    """Returns `T.Buffer[(n,), "float32"]` as `T.Buffer((n,), "float32")`."""
+    if not isinstance(node, ast.Subscript) or path_of(node.value) != "T.Buffer":
+        return node
+    items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    is_shape = any([isinstance(item, ast.Tuple | ast.List | ast.Constant) for item in items[1:]])
+    args = items if is_shape else [node.slice]
+    return ast.copy_location(ast.Call(node.value, args, []), node)
 
 
 def _is_ignored(func: ast.expr) -> bool:
@@ -356,11 +474,3 @@ def _written(nodes: Sequence[ast.stmt]) -> Iterator[str]:
             for target in targets:
                 if isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
                     yield target.value.id
-
-
-def _located(node: Any, source: ast.AST) -> Any:
-    """Gives the location of the source to nodes without one."""
-    for inner in ast.walk(node):
-        if isinstance(inner, ast.expr | ast.stmt | ast.arg) and not hasattr(inner, "lineno"):
-            ast.copy_location(inner, source)
-    return node

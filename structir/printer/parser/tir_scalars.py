@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 import copy
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
-from structir.ir.dtype import DTYPES, is_float
+from structir.ir.dtype import DTYPES, is_float, is_int
+from structir.printer.parser.sizes import SIZE_FUNCTIONS
 from structir.printer.parser.values import path_of
 
 MAX_REPEATED = 500  # nodes of an expression
@@ -35,6 +36,7 @@ COMPARISONS: dict[str, ast.cmpop] = {
     "EQ": ast.Eq(),
     "NE": ast.NotEq(),
 }
+TOWARD_ZERO = {"truncdiv": "//", "Div": "//", "truncmod": "%", "Mod": "%"}
 PYTHON_NAMES = {"max": "max", "min": "min", "Max": "max", "Min": "min", "abs": "abs", "fabs": "abs"}
 LARGEST = {  # of floats
     "float16": 65504.0,
@@ -48,22 +50,35 @@ class TooLargeError(Exception):
     """An operand that would be written several times is too large."""
 
 
+class UnknownDtypeError(Exception):
+    """A dtype that kernels do not have; the argument is its text."""
+
+
 class ScalarTranslation(ast.NodeTransformer):
     """Rewrites scalar functions of TIR as those of kernels."""
 
-    def __init__(self, axes: Mapping[str, ast.expr], of_sizes: bool = False) -> None:
-        self.axes = axes
-        self.functions = {} if of_sizes else PYTHON_NAMES  # sizes have `T.max` and `T.min`
+    def __init__(
+        self, axes: Mapping[str, ast.expr], dims: Iterable[str] = (), of_sizes: bool = False
+    ) -> None:
+        self.axes, self.dims = axes, dims
+        self.unchanged = SIZE_FUNCTIONS if of_sizes else {}  # sizes have `T.max` and `T.min`
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         value = self.axes.get(node.id)
         return node if value is None else copy.deepcopy(value)
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        return ast.Subscript(node.value, self.visit(node.slice), node.ctx)
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         path = path_of(node.func) or ""
         if not path.startswith("T."):
             return self.generic_visit(node)  # type: ignore[return-value]
         name, args = path.removeprefix("T."), [self.visit(arg) for arg in node.args]
+        if name in self.unchanged and name not in DTYPES:
+            return ast.Call(node.func, args, [])
+        if name in TOWARD_ZERO and len(args) == 2:
+            return _toward_zero(TOWARD_ZERO[name], args, self._is_positive(args[1]))
         rewrite = _REWRITES.get(name)
         if rewrite is not None:
             return rewrite(args)
@@ -73,13 +88,23 @@ class ScalarTranslation(ast.NodeTransformer):
             return ast.BinOp(args[0], BINARY[name], args[1])
         if name in COMPARISONS and len(args) == 2:
             return ast.Compare(args[0], [COMPARISONS[name]], [args[1]])
-        if name in self.functions:
-            return ast.Call(ast.Name(self.functions[name], ast.Load()), args, [])
+        if name in PYTHON_NAMES:
+            return ast.Call(ast.Name(PYTHON_NAMES[name], ast.Load()), args, [])
         return ast.Call(node.func, args, [])
+
+    def _is_positive(self, node: ast.expr) -> bool:
+        """Whether an operand is a positive number, or the product of such and of sizes."""
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Add):
+            return self._is_positive(node.left) and self._is_positive(node.right)
+        if isinstance(node, ast.Name):
+            return node.id in self.dims
+        return isinstance(node, ast.Constant) and type(node.value) is int and node.value > 0
 
 
 def _converted(dtype: str, value: ast.expr) -> ast.expr:
     """Returns a number in a dtype: a literal takes the dtype of the other operand."""
+    if dtype not in DTYPES:
+        raise UnknownDtypeError(dtype)
     sign = value.operand if isinstance(value, ast.UnaryOp) else value
     if isinstance(sign, ast.Constant) and type(sign.value) in (int, float):
         number = ast.literal_eval(value)
@@ -93,6 +118,14 @@ def _converted(dtype: str, value: ast.expr) -> ast.expr:
     return ast.Call(ast.parse(f"T.{computed}", mode="eval").body, [value], [])
 
 
+def _dtype(node: ast.expr) -> str:
+    """Returns the name of a dtype; raises UnknownDtypeError for others."""
+    dtype = getattr(node, "value", None)
+    if dtype not in DTYPES:
+        raise UnknownDtypeError(ast.unparse(node) if dtype is None else dtype)
+    return str(dtype)
+
+
 def _absolute(literal: ast.Constant) -> ast.Constant:
     return ast.Constant(-literal.value)  # type: ignore[operator]
 
@@ -102,26 +135,27 @@ def _choice(args: list[ast.expr]) -> ast.expr:
     return ast.IfExp(condition, then, otherwise)
 
 
-def _toward_zero(operator: ast.operator) -> Callable[[list[ast.expr]], ast.expr]:
-    """Returns the rewriting of a division or remainder that is rounded toward zero."""
+def _toward_zero(symbol: str, args: list[ast.expr], is_positive: bool) -> ast.expr:
+    """Returns a division or remainder that is rounded toward zero.
 
-    def rewrite(args: list[ast.expr]) -> ast.expr:
-        left, right = args
-        if sum(1 for _ in ast.walk(left)) > MAX_REPEATED:  # the dividend occurs three times
-            raise TooLargeError
-        positive = ast.Compare(left, [ast.GtE()], [ast.Constant(0)])
-        negated = ast.UnaryOp(ast.USub(), copy.deepcopy(left))
-        other = ast.UnaryOp(ast.USub(), ast.BinOp(negated, operator, copy.deepcopy(right)))
-        return ast.IfExp(positive, ast.BinOp(copy.deepcopy(left), operator, right), other)
-
-    return rewrite
+    A quotient has the signs of both operands, a remainder that of the dividend.
+    """
+    by_positive = f"a {symbol} b if a >= 0 else -((-a) {symbol} b)"
+    if is_positive:
+        return _from(by_positive, args)
+    if symbol == "%":
+        return _from("abs(a) % abs(b) if a >= 0 else -(abs(a) % abs(b))", args)
+    by_negative = "-(a // (-b)) if a >= 0 else (-a) // (-b)"
+    return _from(f"({by_positive}) if b > 0 else ({by_negative})", args)
 
 
 def _limit(sign: int) -> Callable[[list[ast.expr]], ast.expr]:
     def rewrite(args: list[ast.expr]) -> ast.expr:
-        dtype = str(getattr(args[0], "value", ""))
-        if is_float(dtype):
+        dtype = _dtype(args[0])
+        if is_float(dtype) and dtype in LARGEST:
             largest: float = LARGEST[dtype]
+        elif not is_int(dtype):
+            raise UnknownDtypeError(dtype)
         else:
             bits = int(dtype.lstrip("uint") or 64)
             unsigned = dtype.startswith("u")
@@ -170,14 +204,10 @@ _REWRITES: dict[str, Callable[[list[ast.expr]], ast.expr]] = {
     "Or": lambda args: ast.BoolOp(ast.Or(), args),
     "Not": lambda args: ast.UnaryOp(ast.Not(), args[0]),
     "likely": lambda args: args[0],
-    "Cast": lambda args: _converted(str(getattr(args[0], "value", "")), args[1]),
-    "cast": lambda args: _converted(str(getattr(args[1], "value", "")), args[0]),
-    "FloatImm": lambda args: _converted(str(getattr(args[0], "value", "")), args[1]),
+    "Cast": lambda args: _converted(_dtype(args[0]), args[1]),
+    "cast": lambda args: _converted(_dtype(args[1]), args[0]),
+    "FloatImm": lambda args: _converted(_dtype(args[0]), args[1]),
     "IntImm": lambda args: args[1],
-    "truncdiv": _toward_zero(ast.FloorDiv()),
-    "Div": _toward_zero(ast.FloorDiv()),
-    "truncmod": _toward_zero(ast.Mod()),
-    "Mod": _toward_zero(ast.Mod()),
     "max_value": _limit(1),
     "min_value": _limit(-1),
     "exp2": lambda args: ast.BinOp(ast.Constant(2.0), ast.Pow(), args[0]),

@@ -50,6 +50,12 @@ def path_of_pattern(pattern: str) -> str:
 NO_VIRTUAL_MACHINE = "plans run kernels without the instructions of a virtual machine"
 NO_DEVICES = "a program has no devices: the target is an argument of `structir.compile`"
 NO_COLLECTIVES = "a program has no collectives: sharding is derived from it"
+NO_TENSOR_EXPRESSIONS = "a program is parsed, and tensor expressions are Python that runs"
+RELEASED = "values are released after their last use"
+KERNEL = (
+    "`@I.kernel` above `def f(...)` with loops over elements, and "
+    '`R.call_kernel(cls.f, (x,), out_sinfo=R.Tensor((4,), "float32"))`'
+)
 FUNCTION = "`@R.function` above `def f(...)`, in the function that calls it"
 SHARD = "`structir.distributed.shard(module, ...)`"
 TARGET = '`structir.compile(module, target="cuda")`'
@@ -88,6 +94,11 @@ SPELLINGS: tuple[Spelling, ...] = (
     Spelling("T.Mod(a, b)", "T.truncmod(a, b)"),
     Spelling("R.nn.attention_bias(*args, **options)", "R.nn.attention(*args, **options)"),
     Spelling("R.builtin.stop_lift_params(x)", "x", "the marker has no effect here"),
+    Spelling("R.stop_lift_params(x)", "x", "the marker has no effect here"),
+    Spelling("R.emit_with_ty(value, info)", "value", "the StructInfo is inferred"),
+    Spelling("R.memory.kill_tensor(x)", "R.tuple()", RELEASED),
+    Spelling("R.memory.kill_storage(x)", "R.tuple()", RELEASED),
+    Spelling("R.vm.kill_object(x)", "R.tuple()", RELEASED),
     Spelling("R.memory.ensure_zero_offset(x)", "x", "values begin at the start of their memory"),
     Spelling(
         "R.print(*values, format='')",
@@ -132,6 +143,8 @@ SPELLINGS: tuple[Spelling, ...] = (
     Spelling("R.ccl.broadcast_from_worker0(*args)", note=NO_COLLECTIVES, edit=SHARD),
     Spelling("R.ccl.scatter_from_worker0(*args)", note=NO_COLLECTIVES, edit=SHARD),
     Spelling("R.dist.annotate_sharding(*args)", note=NO_COLLECTIVES, edit=SHARD),
+    Spelling("R.dist.redistribute_replica_to_shard(*args)", note=NO_COLLECTIVES, edit=SHARD),
+    Spelling("R.dist.call_tir_local_view(*args)", note=NO_COLLECTIVES, edit=SHARD),
     Spelling("R.dist.redistribute(*args)", note=NO_COLLECTIVES, edit=SHARD),
     Spelling("R.dist.call_tir(*args)", note=NO_COLLECTIVES, edit=SHARD),
     Spelling(
@@ -140,9 +153,22 @@ SPELLINGS: tuple[Spelling, ...] = (
         "`@T.prim_func` parses as a kernel, in the common form",
     ),
     Spelling(
-        "R.call_tir_inplace(function, args, inplace_indices, out_sinfo)",
-        note="kernels write new results, and the compiler reuses memory",
-        edit='`R.call_kernel(cls.f, (x,), out_sinfo=R.Tensor((n,), "float32"))`',
+        "R.call_tir_with_grad(function, args, out_sinfo=(), te_grad_name='', te_grad_kwargs=())",
+        "R.call_kernel(function, (*args,), out_sinfo=out_sinfo)",
+        "gradients of kernels are derived; the named one has no effect",
+    ),
+    Spelling("R.emit_te(*args)", note=NO_TENSOR_EXPRESSIONS, edit=KERNEL),
+    Spelling("R.call_te(*args)", note=NO_TENSOR_EXPRESSIONS, edit=KERNEL),
+    Spelling(
+        "R.call_py_func(*args)",
+        note="functions of Python are called by their registered names",
+        edit='`R.call_pure_packed("name", x, sinfo_args=R.Tensor((4,), "float32"))`, after '
+        '`structir.interpret.register_extern("name", function)`',
+    ),
+    Spelling(
+        "R.call_tir_inplace(function, args, inplace_indices=(), out_sinfo=())",
+        "R.call_kernel(function, (*args,), out_sinfo=out_sinfo)",
+        "the kernel copies the operand, which keeps its value",
     ),
     Spelling(
         "R.call_inplace_packed(name, *args, inplace_indices=(), sinfo_args=())",
@@ -161,7 +187,9 @@ SPELLINGS: tuple[Spelling, ...] = (
     ),
 )
 PAD, RESHAPE, PERMUTE = "nn.pad", "reshape", "permute_dims"  # the ops of `R.layout_transform`
-VALUES = {"nn.pad": {"replicate": "edge"}}  # of attributes, by op
+# Values of attributes by op; the result of one without values has the dtype of its numbers.
+VALUES: dict[str, dict[str, str]] = {"nn.pad": {"replicate": "edge"}, "one_hot": {}}
+CONVERSION = "astype"  # the op that converts a result to the dtype of its numbers
 RENAMED = {"out_ty": "out_sinfo", "ty_args": "sinfo_args"}  # keyword arguments
 SEQUENCES = ("R.shape", "R.tuple")
 PREFIXES = {"relax.op.": "R.", "relax.": "R."}  # for all other names
@@ -219,6 +247,16 @@ def counterpart(path: str, node: ast.expr) -> ast.expr | None:
     if isinstance(node, ast.Call):
         return _located(ast.Call(name, node.args, node.keywords), node)
     return _located(name, node)
+
+
+def dtype_of_numbers(node: ast.Call) -> str | None:
+    """Returns the dtype of the first number `T.float32(1)` in a call of an op, or None."""
+    for item in [*node.args, *[keyword.value for keyword in node.keywords]]:
+        for inner in ast.walk(item):
+            path = path_of(inner.func) if isinstance(inner, ast.Call) else None
+            if path is not None and (dtype := _scalar(path)) is not None:
+                return dtype
+    return None
 
 
 def dtype_of_scalar(node: ast.expr) -> str | None:

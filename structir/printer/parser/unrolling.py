@@ -398,6 +398,8 @@ def sequence(context: Context, node: ast.Call) -> Any:
 @reads(ast.IfExp)
 def _conditional(context: Context, node: ast.IfExp) -> Any:
     holds = static_test(context, node.test)
+    if isinstance(node.test, ast.Constant):
+        holds = bool(node.test.value)
     if holds is MISSING:
         raise unsupported(context, node)
     return value_of(context, node.body if holds else node.orelse)

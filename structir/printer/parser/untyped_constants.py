@@ -1,14 +1,18 @@
-"""Dtypes of integer constants that state none, `R.const(3)`."""
+"""Dtypes of integer constants that state none, `R.const(3)`, and of numbers that do."""
 
 from __future__ import annotations
 
 import ast
 from typing import Any
 
+from structir.analysis.deduction import deduce
 from structir.ir.dtype import is_int
-from structir.ir.expr import Expr
+from structir.ir.expr import Call, Expr
+from structir.ir.op import find_op
 from structir.ir.struct_info import TensorStructInfo
 from structir.printer import constants
+from structir.printer.parser.context import Context
+from structir.printer.parser.tvm_spellings import CONVERSION, dtype_of_numbers
 from structir.printer.parser.values import path_of
 from structir.printer.syntax import CONST
 
@@ -26,6 +30,17 @@ def adapt_constants(args: list[Any], nodes: list[ast.expr]) -> list[Any]:
     converted = {k: constants.inline_constant(args[k].data, dtype) for k in weak}
     fits = all((constant.data == args[k].data).all() for k, constant in converted.items())
     return [converted.get(k, arg) for k, arg in enumerate(args)] if fits else args
+
+
+def convert_to_typed(context: Context, call: Call, node: ast.Call) -> Call:
+    """Returns a call with the number `T.float32(1)` in the dtype of the number."""
+    dtype = dtype_of_numbers(node)
+    if dtype in (None, "int64", getattr(deduce(call), "dtype", None)):
+        return call
+    operands = (context.atom(call, node), dtype)
+    conversion: Any = find_op(CONVERSION)
+    converted: Call = conversion.definition.bind(operands, {}, context.source_map.span(node))
+    return converted
 
 
 def _is_untyped(node: ast.expr) -> bool:
