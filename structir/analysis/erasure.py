@@ -147,9 +147,9 @@ def _erase_fields(
 
 def _with_axes(info: TensorStructInfo, axes: Axes | None) -> TensorStructInfo:
     """Returns a tensor with other axes; only its rank if they are erased."""
-    return (
-        TensorStructInfo(None, info.dtype, info.ndim) if axes is None else tensor(axes, info.dtype)
-    )
+    if axes is None:
+        return TensorStructInfo(None, info.dtype, info.ndim, vdevice=info.vdevice)
+    return tensor(axes, info.dtype, info.vdevice)
 
 
 def _erase_dims(value: Any, replaced: Callable[[Poly], Any], vars: Mapping[Var, Any]) -> Any:

@@ -97,6 +97,7 @@ def _has_axes(a: Any, b: Any) -> bool:
 
 def _check_tensor(base: TensorStructInfo, derived: Any) -> BaseCheckResult:
     dtype = _check_static(base.dtype, derived.dtype)
+    dtype = min(dtype, _check_static(base.vdevice, derived.vdevice))
     expected = axes_of(base)
     if isinstance(base.dims, Var):
         return min(dtype, FAIL_L2 if derived.ndim in (None, base.ndim) else FAIL_L0)
@@ -298,7 +299,7 @@ def _with_unknown(info: StructInfo, dims: Collection[Any]) -> StructInfo:
     """Returns the StructInfo with the sizes that mention some dims unknown; others remain."""
     if isinstance(info, TensorStructInfo) and not isinstance(info.dims, Var):
         axes = replace_axes(axes_of(info) or (), lambda size: _outside(size, dims))
-        return tensor(axes, info.dtype) if axes else info
+        return tensor(axes, info.dtype, info.vdevice) if axes else info
     return erase(info, lambda dim: None if dim in dims else dim, AllVars())
 
 

@@ -152,7 +152,7 @@ class _LinearForm:
             return
         callables = self.callables
         if type(value) is TensorStructInfo:
-            self.tokens += (TensorStructInfo, value.dtype, value.ndim)
+            self.tokens += (TensorStructInfo, value.dtype, value.ndim, value.vdevice)
             self.add(value.dims)
             if value.axes is not None:
                 self.add(value.axes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from structir.ir.expr import Expr, Tuple
+from structir.opdef.attributes import Device
 from structir.opdef.define import op
 from structir.opdef.examples import f32
 from structir.ops.create import ones_like
@@ -34,6 +35,16 @@ def end_checkpoint(input: ScalarExpr) -> ScalarExpr:
 
 
 end_checkpoint.checkpoint("end")
+
+
+@op("data[*s] -> y[*s]")
+def to_vdevice(data: ScalarExpr, dst_vdevice: Device) -> ScalarExpr:
+    """Returns a copy of the operand on another vdevice, such as `"cuda:0"`."""
+    return data
+
+
+to_vdevice.vdevice("dst_vdevice")
+to_vdevice.example(f32[3, 4], dst_vdevice="llvm")
 
 
 @op("data[*s] -> y[*s], mask[*s]", name="nn.dropout", parts=True)

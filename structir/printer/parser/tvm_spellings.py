@@ -25,15 +25,13 @@ class Spelling:
 
     A pattern is a name, a call, or the call of a method of `x`. Its arguments are names; a keyword
     argument has a default, and `*name` and `**name` stand for all others. Without a counterpart,
-    `note` is the reason and `edit` what to write instead. With `warns`, a warning reports that the
-    counterpart leaves something out.
+    `note` is the reason and `edit` what to write instead.
     """
 
     tvm: str
     structir: str = ""
     note: str = ""
     edit: str = ""
-    warns: bool = False
 
     @property
     def path(self) -> str:
@@ -48,11 +46,9 @@ def path_of_pattern(pattern: str) -> str:
 
 
 NO_VIRTUAL_MACHINE = "plans run kernels without the instructions of a virtual machine"
-NO_DEVICES = "a program has no devices: the target is an argument of `structir.compile`"
 NO_COLLECTIVES = "a program has no collectives: sharding is derived from it"
 FUNCTION = "`@R.function` above `def f(...)`, in the function that calls it"
 SHARD = "`structir.distributed.shard(module, ...)`"
-TARGET = '`structir.compile(module, target="cuda")`'
 
 # The order is that of the page.
 SPELLINGS: tuple[Spelling, ...] = (
@@ -100,8 +96,11 @@ SPELLINGS: tuple[Spelling, ...] = (
         "sinfo_args=R.Tuple())",
         "a function with this call has `pure=False`; for sizes write `R.require`",
     ),
-    Spelling("R.hint_on_device(x, *device, **options)", "x", NO_DEVICES, TARGET, warns=True),
-    Spelling("R.to_vdevice(x, *device, **options)", "x", NO_DEVICES, TARGET, warns=True),
+    Spelling(
+        "R.hint_on_device(x, device, memory_scope='global')",
+        "R.to_vdevice(x, device)",
+        "the result is on the device, without a later pass",
+    ),
     Spelling("R.make_closure(*args)", note="closures are functions", edit=FUNCTION),
     Spelling(
         "R.invoke_closure(f, args)",
