@@ -88,7 +88,7 @@ ADVICE = {
     },
     "structir.printer.parser.tvm_spellings": {  # a vocabulary
         *("astype", "concat", "exp", "multiply", "nn.attention", "nn.pad", "permute_dims"),
-        *("reshape", "vision.all_class_non_max_suppression"),
+        *("reshape", "to_vdevice", "vision.all_class_non_max_suppression"),
     },
     "structir.printer.parser.values": {
         *("strided_slice", "where", "logical_and", "logical_or"),

@@ -46,7 +46,7 @@ from structir.printer.parser.named_fields import named_fields
 from structir.printer.parser.signatures import is_signature_call, read_signature_call
 from structir.printer.parser.sizes import SIZE_EXAMPLE, SIZE_FUNCTIONS, is_number
 from structir.printer.parser.static_values import static_value
-from structir.printer.parser.tvm_spellings import VALUES, counterpart, spelling_of
+from structir.printer.parser.tvm_spellings import HINT, MOVE, VALUES, counterpart, spelling_of
 from structir.printer.parser.unrolling import display, named, program_item, sequence
 from structir.printer.parser.untyped_constants import adapt_constants
 from structir.printer.parser.values import argument, operand, path_of, reads, value_of
@@ -467,8 +467,8 @@ _FORM_RULES: dict[str, Callable[[Context, ast.Call], Any]] = {
     CALL_PURE_PACKED: _packed,
     "call_dps_packed": _dps_packed,
     "layout_transform": read_layout_transform,
-    "to_vdevice": read_move,
-    "hint_on_device": read_move,
+    MOVE: read_move,
+    HINT: read_move,
     CALL_KERNEL: read_kernel_call,
     MATCH_CAST: match_cast,
 }

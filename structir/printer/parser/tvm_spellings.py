@@ -160,6 +160,7 @@ SPELLINGS: tuple[Spelling, ...] = (
     ),
 )
 PAD, RESHAPE, PERMUTE = "nn.pad", "reshape", "permute_dims"  # the ops of `R.layout_transform`
+MOVE, HINT = "to_vdevice", "hint_on_device"
 VALUES = {"nn.pad": {"replicate": "edge"}}  # of attributes, by op
 RENAMED = {"out_ty": "out_sinfo", "ty_args": "sinfo_args"}  # keyword arguments
 SEQUENCES = ("R.shape", "R.tuple")

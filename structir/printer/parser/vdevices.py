@@ -14,6 +14,7 @@ from structir.ir.expr import Call
 from structir.ir.op import find_op
 from structir.ir.vdevice import EXAMPLE, SCOPE, Entry, VDevice, as_vdevice, devices_of, kind_of
 from structir.printer.parser.context import Context
+from structir.printer.parser.tvm_spellings import MOVE
 from structir.printer.parser.values import operand, path_of
 from structir.printer.syntax import GLOBAL_INFOS, VDEVICE
 
@@ -72,7 +73,7 @@ def _literal(context: Context, node: ast.expr) -> Any:
 
 
 def vdevice_of(context: Context, node: ast.expr) -> VDevice | None:
-    """Parses the vdevice of a StructInfo or of `R.to_vdevice`."""
+    """Parses the vdevice of a StructInfo or of a move."""
     match node:
         case ast.Constant(value=None):
             return None
@@ -147,7 +148,7 @@ def _of_function(context: Context, node: ast.Call, scope: str = "") -> VDevice:
 
 
 def read_move(context: Context, node: ast.Call) -> Any:
-    """Parses `R.to_vdevice(x, "cuda:0")` and `R.hint_on_device(x, R.cuda(0), "global")`."""
+    """Parses a move, also the hint of TVM: `(x, R.cuda(0), "global")`."""
     nodes = _arguments(context, node)
     x, device = operand(context, nodes[0]), nodes[1]
     vdevice = vdevice_of(context, device)
@@ -155,7 +156,7 @@ def read_move(context: Context, node: ast.Call) -> Any:
     if scope and isinstance(device, ast.Call) and path_of(device.func) != f"I.{VDEVICE}":
         vdevice = _of_function(context, device, scope)
     span = context.source_map.span(node)
-    op: Any = find_op("to_vdevice")
+    op: Any = find_op(MOVE)
     call: Call = op.definition.bind((x,), {"dst_vdevice": str(vdevice)}, span)
     return call
 
@@ -166,5 +167,5 @@ def _arguments(context: Context, node: ast.Call) -> list[ast.expr]:
     nodes |= {names.get(str(k.arg), len(PARAMETERS)): k.value for k in node.keywords}
     if sorted(nodes) not in ([0, 1], [0, 1, 2]):
         message = f"expected a value and a device, found `{ast.unparse(node)}`"
-        raise context.error(node, message, '`R.to_vdevice(x, "cuda:0")`', "E0106")
+        raise context.error(node, message, f'`R.{MOVE}(x, "cuda:0")`', "E0106")
     return [nodes[index] for index in sorted(nodes)]
