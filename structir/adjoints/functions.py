@@ -21,7 +21,7 @@ from structir.errors import Diagnostic, DiagnosticError, StructInfoError, Struct
 from structir.ir.dtype import numpy_dtype
 from structir.ir.expr import Constant, Expr, Function, GlobalVar, Tuple, Var
 from structir.ir.module import IRModule
-from structir.ir.struct_info import FuncStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
+from structir.ir.struct_info import FuncStructInfo, StructInfo, TupleStructInfo
 from structir.opdef.adjoint_op import Emit
 
 Key = tuple[str, tuple[int, ...], tuple[Path, ...]]
@@ -206,7 +206,7 @@ def _seed(result: Expr, path: Path, function: Function, target: int) -> Constant
                 code="E0652",
             )
         info = fields[index]
-    if () not in differentiable_leaves(info) or info != TensorStructInfo((), _dtype(info)):
+    if () not in differentiable_leaves(info) or getattr(info, "dims", None) != ():
         where = f"field {target} of the result" if path else "the result"
         message = f"the gradient needs a scalar: expected a floating-point scalar as {where}"
         span = result.span or function.body.body.span

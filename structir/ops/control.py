@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from structir.ir.expr import Expr, Tuple
+from collections.abc import Callable
+
+from structir.ir.expr import Call, Expr, Tuple
 from structir.opdef.attributes import Device
 from structir.opdef.define import op
 from structir.opdef.examples import f32
@@ -44,6 +46,17 @@ def to_vdevice(data: ScalarExpr, dst_vdevice: Device) -> ScalarExpr:
 
 
 to_vdevice.vdevice("dst_vdevice")
+
+
+@to_vdevice.gradient
+def _to_vdevice_gradient(
+    call: Call, result: Expr, cotangent: Expr, emit: Callable[[Expr], Expr]
+) -> list[Expr]:
+    """Returns the cotangent on the vdevice of the operand."""
+    vdevice = getattr(call.args[0].struct_info, "vdevice", None)
+    return [cotangent if vdevice is None else emit(to_vdevice(cotangent, str(vdevice)))]
+
+
 to_vdevice.example(f32[3, 4], dst_vdevice="llvm")
 
 

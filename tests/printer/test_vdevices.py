@@ -2,10 +2,12 @@
 
 import re
 
+import numpy as np
 import pytest
 
 import structir
 from structir import passes
+from structir.analysis.vdevices import vdevices_of
 from structir.errors import DiagnosticError
 from structir.ir import TensorStructInfo, VDevice
 from structir.tools.tvm_dialect import tvm_text
@@ -202,3 +204,29 @@ def test_update_moves_values_and_the_moves_to_their_device():
     updated = passes.UpdateVDevice(old="cuda", new="llvm")(original)
     assert structir.structural_equal(updated, module(*expected, devices=text))
     assert passes.UpdateVDevice(old="metal", new="llvm")(original) is original
+
+
+def test_inference_of_shapes_keeps_vdevices():
+    params = (
+        'x: R.Tensor(("n", 4), "float32", "cuda"), s: R.Tensor(("*s", "_"), "float32", "cuda"), '
+        'w: R.Tensor("float32", ndim=2, vdevice="cuda")'
+    )
+    lines = ["y = R.matmul(x, w)", "t = R.exp(s)", "return (t, y, R.reshape(y, (-1,)))"]
+    original = module(params, *lines, devices="")
+    inferred = structir.infer(original)
+    assert not structir.structural_equal(inferred, original)
+    for function in (original["main"], inferred["main"]):
+        values = [*function.params, *[b.var for b in function.bindings()]]
+        assert {str(d) for v in values for d in vdevices_of(v.struct_info)} == {"cuda"}
+        assert {str(info.vdevice) for info in function.ret_struct_info.fields} == {"cuda"}
+
+
+def test_a_cotangent_is_on_the_device_of_its_operand():
+    params = 'x: R.Tensor((2,), "float32", "cuda"), y: R.Tensor((2,), "float32", "llvm")'
+    value = 'R.sum(R.multiply(R.exp(x), R.to_vdevice(y, "cuda")))'
+    differentiated = passes.Gradient()(module(params, f"return {value}", devices=""))
+    infos = differentiated["main_adjoint"].ret_struct_info.fields[1].fields
+    assert [str(info.vdevice) for info in infos] == ["cuda", "llvm"]
+    ones, two = np.ones(2, "float32"), np.full(2, 2, "float32")
+    _, (_, gradient) = structir.interpret(differentiated, "main_adjoint", ones * 0, two)
+    np.testing.assert_array_equal(gradient, ones)
