@@ -10,6 +10,7 @@ from structir import passes
 from structir.analysis.vdevices import vdevices_of
 from structir.errors import DiagnosticError
 from structir.ir import TensorStructInfo, VDevice
+from structir.script import I, R
 from structir.tools.tvm_dialect import tvm_text
 
 LIST = (
@@ -230,3 +231,34 @@ def test_a_cotangent_is_on_the_device_of_its_operand():
     ones, two = np.ones(2, "float32"), np.full(2, 2, "float32")
     _, (_, gradient) = structir.interpret(differentiated, "main_adjoint", ones * 0, two)
     np.testing.assert_array_equal(gradient, ones)
+
+
+SCOPED = VDevice("metal", 0, "shared")
+TEXT = "cuda:1"
+
+
+def test_a_decorated_module_captures_devices_and_its_list_is_evaluated():
+    @I.ir_module
+    class Module:
+        I.module_global_infos(
+            {
+                "vdevice": [
+                    I.vdevice("llvm"),
+                    I.vdevice({"kind": "cuda", "arch": "sm_80"}, 0, "global"),
+                    I.vdevice("cuda", vdevice_id=1),
+                    I.vdevice("metal", 0, "shared"),
+                ]
+            }
+        )
+
+        @R.function
+        def main(
+            x: R.Tensor((2,), "float32", TEXT),
+            y: R.Tensor((2,), "float32", SCOPED),
+            z: R.Tensor((2,), "float32", vdevice="vdevice:1"),
+        ):
+            return (R.to_vdevice(x, SCOPED), R.to_vdevice(y, TEXT), z)
+
+    fields = Module["main"].ret_struct_info.fields
+    assert [str(info.vdevice) for info in fields] == ["metal:0:shared", "cuda:1", "cuda"]
+    assert structir.structural_equal(structir.parse(Module.script()), Module)

@@ -14,6 +14,7 @@ from structir.ir.expr import Call
 from structir.ir.op import find_op
 from structir.ir.vdevice import EXAMPLE, SCOPE, Entry, VDevice, as_vdevice, devices_of, kind_of
 from structir.printer.parser.context import Context
+from structir.printer.parser.static_values import static_value
 from structir.printer.parser.tvm_spellings import MOVE
 from structir.printer.parser.values import operand, path_of
 from structir.printer.syntax import GLOBAL_INFOS, VDEVICE
@@ -83,9 +84,9 @@ def vdevice_of(context: Context, node: ast.expr) -> VDevice | None:
             return _of_entry(context, node)
         case ast.Call() if (path_of(node.func) or "").rpartition(".")[2] in (*FUNCTIONS, "device"):
             return _of_function(context, node)
-    value = context.captured(node) if isinstance(node, ast.Name | ast.Attribute) else None
-    if type(value) is VDevice:
-        return value
+    value = static_value(context, node)
+    if isinstance(value, str | VDevice):
+        return _named(context, node, str(value))
     raise _not_a_device(context, node)
 
 
