@@ -8,9 +8,9 @@ from typing import Any
 from structir.analysis.erasure import with_fields
 from structir.analysis.substitution import Substitution
 from structir.errors import Span
-from structir.ir.expr import Call, Constant, Var
+from structir.ir.expr import Call, Constant, Function, Var
 from structir.ir.module import IRModule
-from structir.ir.node import Node, parts, replace
+from structir.ir.node import Node, parts, rebuild, replace
 from structir.ir.op import Op
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from structir.ir.vdevice import VDevice, as_vdevice
@@ -84,6 +84,27 @@ class VDeviceSubstitution(Substitution):
             infos = tuple(map(self.info, value))
             return value if all(a is b for a, b in zip(infos, value, strict=True)) else infos
         return value
+
+    def module(self, module: IRModule) -> IRModule:
+        """Returns a module with the vdevices of all its functions and kernels replaced."""
+        members = {name: self.member(member) for name, member in module.functions.items()}
+        if all(members[name] is member for name, member in module.functions.items()):
+            return module
+        return module.with_functions(members)
+
+    def member(self, member: Any) -> Any:
+        """Returns a function or kernel with its vdevices replaced."""
+        if isinstance(member, Function):
+            return self.function(member)
+        params = [self.bound(param) for param in member.params]
+        same = all(a is b for a, b in zip(params, member.params, strict=True))
+        return member if same else rebuild(member, self.kernel_part)
+
+    def kernel_part(self, part: Any) -> Any:
+        """Returns a part of a kernel over its new parameters."""
+        if isinstance(part, Var):
+            return self.variables.get(part, part)
+        return rebuild(part, self.kernel_part) if isinstance(part, Node) else part
 
     def part(self, part: Any) -> Any:
         attribute = destination_of(part)

@@ -11,7 +11,6 @@ from typing import Any
 
 from structir.analysis.vdevices import VDeviceSubstitution, vdevices_in
 from structir.errors import Diagnostic, DiagnosticError, Span
-from structir.ir.expr import Function
 from structir.ir.module import IRModule
 from structir.ir.vdevice import SCOPE, VDevice
 
@@ -38,12 +37,7 @@ def resolve_target(
             raise _wrong_target(vdevice, other, vdevices, target)
     if chosen != DEFAULT and len({vdevice.index for vdevice in vdevices}) > 1:
         raise _several_devices(vdevices)
-    removal = VDeviceSubstitution(lambda _: None)
-    functions = {
-        name: removal.function(member) if isinstance(member, Function) else member
-        for name, member in module.functions.items()
-    }
-    return module.with_functions(functions), chosen
+    return VDeviceSubstitution(lambda _: None).module(module), chosen
 
 
 def _target_of(vdevice: VDevice, span: Span | None, available: Sequence[str]) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from structir.analysis.vdevices import VDeviceSubstitution
 from structir.errors import StructIRError
-from structir.ir.expr import Function
 from structir.ir.module import IRModule
+from structir.ir.node import replace
 from structir.ir.vdevice import VDevice, as_vdevice, devices_of
 from structir.passes.base import module_pass
 from structir.printer.syntax import GLOBAL_INFOS
@@ -22,13 +22,8 @@ def update_v_device(module: IRModule, *, old: str = "", new: str = "") -> IRModu
     before, after = as_vdevice(old), as_vdevice(new)
     assert before is not None and after is not None
     substitution = VDeviceSubstitution(lambda vdevice: after if vdevice == before else vdevice)
-    functions = {
-        name: substitution.function(member) if isinstance(member, Function) else member
-        for name, member in module.functions.items()
-    }
-    if all(functions[name] is member for name, member in module.functions.items()):
-        return module
-    return IRModule(functions, _attributes(module, after), module.name)
+    updated = substitution.module(module)
+    return updated if updated is module else replace(updated, attrs=_attributes(module, after))
 
 
 def _attributes(module: IRModule, vdevice: VDevice) -> dict[str, object]:

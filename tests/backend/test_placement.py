@@ -58,6 +58,35 @@ def test_a_device_that_the_target_lacks_is_an_error_with_an_edit(x, y, options):
     assert moved is not module
 
 
+def test_kernels_and_functions_with_vdevices_run():
+    module = structir.parse("""
+@I.ir_module
+class Module:
+    @I.kernel
+    def twice(x: R.Tensor(("n",), "float32", "llvm"), y: R.Tensor(("n",), "float32", "llvm")):
+        for i in range(n):
+            y[i] = x[i] * 2.0
+
+    @R.function
+    def helper(x: R.Tensor(("n",), "float32", "llvm"), c: R.Tensor((), "bool")):
+        if c:
+            y = R.call_kernel(cls.twice, (x,), out_sinfo=R.Tensor((n,), "float32", "llvm"))
+        else:
+            y = R.to_vdevice(x, "llvm")
+        return (y, y)
+
+    @R.function
+    def main(x: R.Tensor(("n",), "float32", "llvm")):
+        return cls.helper(x, R.const(True, "bool"))[0]
+""")
+    np.testing.assert_array_equal(structir.compile(module)["main"](X), 2 * X)
+    on_cuda = passes.UpdateVDevice(old="llvm", new="cuda:2")(module)
+    assert "llvm" not in on_cuda.script()
+    assert structir.structural_equal(structir.parse(on_cuda.script()), on_cuda)
+    back = passes.UpdateVDevice(old="cuda:2", new="llvm")(on_cuda)
+    assert structir.structural_equal(back, module)
+
+
 def test_values_on_cuda_choose_the_target(monkeypatch):
     targets = []
     factory = lambda target: lambda module: targets.append(target)  # noqa: E731
