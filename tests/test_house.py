@@ -90,7 +90,7 @@ ADVICE = {
     "structir.printer.parser.static_functions": {"arange", "astype", "eye", "reshape"},  # NumPy's
     "structir.printer.parser.tvm_spellings": {  # a vocabulary
         *("astype", "concat", "exp", "multiply", "nn.attention", "nn.pad", "permute_dims"),
-        *("one_hot", "reshape", "vision.all_class_non_max_suppression"),
+        *("one_hot", "reshape", "to_vdevice", "vision.all_class_non_max_suppression"),
     },
     "structir.printer.parser.values": {
         *("strided_slice", "where", "logical_and", "logical_or"),

@@ -22,7 +22,7 @@ from structir.errors import Diagnostic, DiagnosticError, StructInfoError, Struct
 from structir.ir.dtype import Element, numpy_dtype
 from structir.ir.expr import Constant, Expr, Function, GlobalVar, Tuple, Var
 from structir.ir.module import IRModule
-from structir.ir.struct_info import FuncStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
+from structir.ir.struct_info import FuncStructInfo, StructInfo, TupleStructInfo
 from structir.opdef.adjoint_op import Emit, ones
 
 Key = tuple[str, tuple[int, ...], tuple[Path, ...]]
@@ -219,7 +219,7 @@ def _scalar_dtype(result: Expr, path: Path, function: Function, target: int) -> 
                 code="E0652",
             )
         info = fields[index]
-    if () not in differentiable_leaves(info) or info != TensorStructInfo((), _element(info)):
+    if () not in differentiable_leaves(info) or getattr(info, "dims", None) != ():
         where = f"field {target} of the result" if path else "the result"
         message = f"the gradient needs a scalar: expected a floating-point scalar as {where}"
         span = result.span or function.body.body.span

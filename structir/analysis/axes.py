@@ -19,6 +19,7 @@ from structir.ir.dims import Poly, equal
 from structir.ir.dtype import Element
 from structir.ir.expr import Var
 from structir.ir.struct_info import TensorStructInfo
+from structir.ir.vdevice import VDevice
 
 NEVER, RUN_TIME, SIZES, ALWAYS = range(4)  # the values of `lattice.BaseCheckResult`
 ANY = AnySize()
@@ -34,11 +35,11 @@ def axes_of(info: TensorStructInfo) -> Axes | None:
     return None if info.ndim is None else (ANY,) * info.ndim
 
 
-def tensor(axes: Axes, dtype: Element) -> TensorStructInfo:
+def tensor(axes: Axes, dtype: Element, vdevice: VDevice | None = None) -> TensorStructInfo:
     """Returns the tensor type of these axes; only its rank if no size is known."""
     if axes and all([axis == ANY for axis in axes]):
-        return TensorStructInfo(None, dtype, len(axes))
-    return TensorStructInfo(dtype=dtype, **fields_of(axes))
+        return TensorStructInfo(None, dtype, len(axes), vdevice=vdevice)
+    return TensorStructInfo(dtype=dtype, vdevice=vdevice, **fields_of(axes))
 
 
 def check_axes(base: Axes, derived: Axes | None) -> int:
@@ -94,25 +95,29 @@ def _check_axis(base: Any, derived: Any) -> int:
 def join_tensors(a: TensorStructInfo, b: TensorStructInfo) -> TensorStructInfo:
     """Returns the join of two tensors: only the rank remains if a size differs."""
     dtype = a.element if a.element == b.element else None
+    vdevice = a.vdevice if a.vdevice == b.vdevice else None
     if a.dims is b.dims and a.axes is b.axes:
         rank = a.ndim if a.ndim == b.ndim else None
-        return TensorStructInfo(a.dims, dtype, rank, a.axes)
+        return TensorStructInfo(a.dims, dtype, rank, a.axes, vdevice)
     first, second = axes_of(a), axes_of(b)
     if first is None or second is None or len(first) != len(second):
-        return TensorStructInfo(dtype=dtype)
+        return TensorStructInfo(dtype=dtype, vdevice=vdevice)
     pairs = list(zip(first, second, strict=True))
     if all([_same_size(size_in(x), size_in(y)) for x, y in pairs]):
-        return tensor(tuple([_without_other_label(x, y) for x, y in pairs]), dtype)
+        axes = tuple([_without_other_label(x, y) for x, y in pairs])
+        return tensor(axes, dtype, vdevice)
     # keeping single sizes would make the join of three shapes depend on the order
     rank = None if rows_in(first) or rows_in(second) else len(first)
-    return TensorStructInfo(None, dtype, rank)
+    return TensorStructInfo(None, dtype, rank, vdevice=vdevice)
 
 
 def meet_tensors(a: TensorStructInfo, b: TensorStructInfo) -> TensorStructInfo | None:
     """Returns the meet of two tensors; None if no StructInfo is provably below both."""
     if a.element != b.element and a.element and b.element:
         return None
-    dtype = a.element or b.element
+    if a.vdevice != b.vdevice and a.vdevice and b.vdevice:
+        return None
+    dtype, vdevice = a.element or b.element, a.vdevice or b.vdevice
     shape = a.dims if isinstance(a.dims, Var) else b.dims
     if isinstance(shape, Var):
         other = b if shape is a.dims else a
@@ -120,15 +125,17 @@ def meet_tensors(a: TensorStructInfo, b: TensorStructInfo) -> TensorStructInfo |
         unknown = other.dims is shape or (other.dims is None and other.axes is None)
         known = unknown and len(ranks) < 2
         rank = min(ranks, default=None)
-        return TensorStructInfo(shape, dtype, rank) if known else None
+        return TensorStructInfo(shape, dtype, rank, vdevice=vdevice) if known else None
     first, second = axes_of(a), axes_of(b)
     if first is None or second is None:
         axes = second if first is None else first
-        return TensorStructInfo(dtype=dtype) if axes is None else tensor(axes, dtype)
+        if axes is None:
+            return TensorStructInfo(dtype=dtype, vdevice=vdevice)
+        return tensor(axes, dtype, vdevice)
     if not _same_form(first, second):
         return None
     common = [_refined(x, y) for x, y in zip(first, second, strict=True)]
-    return None if None in common else tensor(tuple(common), dtype)
+    return None if None in common else tensor(tuple(common), dtype, vdevice)
 
 
 def _same_form(first: Axes, second: Axes) -> bool:

@@ -21,6 +21,7 @@ from structir.analysis.lattice import (
     unify_to_lca,
 )
 from structir.analysis.variables import variables_in
+from structir.analysis.vdevices import with_vdevices_of
 from structir.errors import Diagnostic, DiagnosticError, Span, StructInfoError, warn
 from structir.ir.binding_dims import bound_dims
 from structir.ir.dims import Sym
@@ -254,6 +255,9 @@ def annotate(
         warn_of_names(declared, deduced, f"the annotation of {subject}", span)
         is_inferred = type(value) is Tuple and not as_written
         return _with_names(deduced, declared) if is_inferred else declared
+    placed = with_vdevices_of(deduced, declared)
+    if placed is not deduced and (base_check(declared, placed) is PASS):
+        return declared  # an annotation chooses an unknown vdevice
     with one_message(deduced):
         return _reject_or_assume(declared, deduced, check, subject, span, value)
 

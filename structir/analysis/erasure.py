@@ -153,7 +153,9 @@ def _erase_fields(
 
 def _with_axes(info: TensorStructInfo, axes: Axes | None, dtype: Element) -> TensorStructInfo:
     """Returns a tensor with other axes and dtype; only its rank if the axes are erased."""
-    return TensorStructInfo(None, dtype, info.ndim) if axes is None else tensor(axes, dtype)
+    if axes is None:
+        return TensorStructInfo(None, dtype, info.ndim, vdevice=info.vdevice)
+    return tensor(axes, dtype, info.vdevice)
 
 
 def _erase_dims(value: Any, replaced: Callable[[Poly], Any], vars: Mapping[Var, Any]) -> Any:

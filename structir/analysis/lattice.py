@@ -98,6 +98,7 @@ def _is_refined(a: Any, b: Any) -> bool:
 
 def _check_tensor(base: TensorStructInfo, derived: Any) -> BaseCheckResult:
     dtype = _check_dtype(base.element, derived.element)
+    dtype = min(dtype, _check_static(base.vdevice, derived.vdevice))
     expected = axes_of(base)
     if base.dims is derived.dims and base.dims is not None:
         return dtype
@@ -315,7 +316,7 @@ def _with_unknown(info: StructInfo, dims: Collection[Any]) -> StructInfo:
         axes = replace_axes(axes_of(info) or (), lambda size: _outside(size, dims))
         dtype = None if info.dtype_var in dims else info.element
         if axes:
-            return tensor(axes, dtype)
+            return tensor(axes, dtype, info.vdevice)
         return info if dtype == info.element else replace(info, dtype_var=None)
     return erase(info, lambda dim: None if dim in dims else dim, AllVars())
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import structir.backend as backends
 from structir.analysis.well_formed import check_well_formed
+from structir.backend.placement import resolve_target
 from structir.errors import StructIRError
 from structir.interrupts import repeat_dropped_interrupts
 from structir.ir.expr import Function
@@ -117,10 +118,14 @@ def compile(
     mod: IRModule | Function, target: str, num_threads: int | None = None, **options: Any
 ) -> Any: ...
 def compile(
-    mod: IRModule | Function, target: str = "cpu", num_threads: int | None = None, **options: Any
+    mod: IRModule | Function,
+    target: str | None = None,
+    num_threads: int | None = None,
+    **options: Any,
 ) -> Any:
     """Compiles all functions of a module; `exe["main"](*arrays)` calls one.
 
+    Without `target`, the vdevices of the program choose it, and the CPU is the default.
     On the CPU each call uses up to `num_threads` threads; the default is STRUCTIR_NUM_THREADS, or
     all physical cores that the process may use. With `exact_division`, division is never replaced
     by multiplication with a reciprocal, and functions are never approximated by others. Without it,
@@ -133,7 +138,7 @@ def compile(
 
     Raises StructIRError for an unknown backend or option.
     """
-    module = as_module(mod, "structir.compile")
+    module, target = resolve_target(as_module(mod, "structir.compile"), target, targets)
     if target == "cpu" and options.pop("eager_first", False):
         check_well_formed(module)
         return eager.EagerExecutable(

@@ -25,6 +25,7 @@ __getattr__, __dir__ = lazy_names(
         "IRModule": "structir.ir.module",
         "Kernel": "structir.ir.kernel",
         "SymVar": "structir.ir.symbolic",
+        "VDevice": "structir.ir.vdevice",
         "dims": "structir.ir.dims:",
     },
 )

@@ -47,3 +47,4 @@ from structir.ir.struct_info import derive_func as derive_func
 from structir.ir.structural import structural_equal as structural_equal
 from structir.ir.structural import structural_hash as structural_hash
 from structir.ir.symbolic import SymVar as SymVar
+from structir.ir.vdevice import VDevice as VDevice

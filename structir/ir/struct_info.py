@@ -21,6 +21,7 @@ from structir.ir.axes import (
 from structir.ir.dims import Dim, Poly, as_dim
 from structir.ir.dtype import DTYPES, DtypeVar, Element, dtype_hint, is_dtype_var
 from structir.ir.node import Node
+from structir.ir.vdevice import VDevice, as_vdevice
 from structir.lazy import lazy_module
 
 if TYPE_CHECKING:
@@ -244,7 +245,7 @@ class ShapeStructInfo(StructInfo):
 
 @struct_info
 class TensorStructInfo(StructInfo):
-    """A tensor: its sizes (or the variable of its shape), dtype and rank; each may be unknown.
+    """A tensor: its sizes (or the variable of its shape), dtype, rank and vdevice, each optional.
 
     `axes` refines `dims` and `ndim`, and `dtype_var` an unknown `dtype`; code that reads only these
     is sound but less precise. The argument `dtype` may be a dtype variable.
@@ -255,10 +256,13 @@ class TensorStructInfo(StructInfo):
     dtype: DType | None = attrs.field(default=None, converter=_dtype)
     ndim: int | None = _rank_field(_tensor_rank)
     axes: Axes | None = None  # None if every axis is a plain size
+    vdevice: VDevice | None = None  # also built from text, such as "cuda:0"
     # None if the dtype is known, or unrelated to others
     dtype_var: DtypeVar | None = None
 
     def __attrs_post_init__(self) -> None:
+        if self.vdevice is not None and type(self.vdevice) is not VDevice:
+            object.__setattr__(self, "vdevice", as_vdevice(self.vdevice))
         if type(self.dims) is UnresolvedAxes:
             for name, value in fields_of(tuple(self.dims)).items():
                 object.__setattr__(self, name, value)

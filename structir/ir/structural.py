@@ -153,7 +153,7 @@ class _LinearForm:
             return
         callables = self.callables
         if type(value) is TensorStructInfo:
-            self.tokens += (TensorStructInfo, self.dtype(value), value.ndim)
+            self.tokens += (TensorStructInfo, self.dtype(value), value.ndim, value.vdevice)
             self.add(value.dims)
             if value.axes is not None:
                 self.add(value.axes)

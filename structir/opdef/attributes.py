@@ -21,6 +21,7 @@ from structir.ir.dims import Dim, Poly, as_dim
 from structir.ir.dtype import DTYPES, dtype_hint
 from structir.ir.expr import DataTypeImm, Expr, PrimValue, ShapeExpr, StringImm, Tuple
 from structir.ir.struct_info import MAX_RANK, PrimStructInfo, ShapeStructInfo
+from structir.ir.vdevice import as_vdevice
 
 MAX_INTEGERS = 4096  # of one attribute
 
@@ -132,6 +133,16 @@ def _dtype(value: Any) -> str:
     return string
 
 
+def _vdevice(value: Any) -> str:
+    try:
+        vdevice = as_vdevice(_unwrap_literal(value))
+    except DiagnosticError as error:
+        raise InvalidAttribute from error
+    if vdevice is None:
+        raise InvalidAttribute
+    return str(vdevice)
+
+
 def _size(value: Any) -> Expr:
     if isinstance(value, Expr):
         info = value.struct_info
@@ -195,6 +206,7 @@ Scalar = Annotated[Dim | float, AttributeKind("a number or a symbolic size", _sc
 Sizes = Annotated[tuple[Dim, ...], SIZES]
 SizeOrSizes = Annotated[Any, AttributeKind("a size or a tuple of sizes", _size_or_sizes, True)]
 DType = Annotated[str, AttributeKind("a dtype, such as float32", _dtype)]
+Device = Annotated[str, AttributeKind('a vdevice, such as "cuda:0"', _vdevice)]
 Layout = Annotated[str, AttributeKind("a layout, such as NCHW", _string)]
 Number = Annotated[int | float, AttributeKind("a number", _number)]
 Operands = Annotated[tuple[Any, ...], "operands"]  # a list of operands

@@ -28,6 +28,7 @@ from structir.opdef.diagnostics import call_diagnostic, shape_hint
 from structir.opdef.dtypes import Bound, bound_dtypes, result_dtype
 from structir.opdef.notation import IndexSignature, Missing
 from structir.opdef.parameters import OMITTED
+from structir.opdef.placement import place_result
 from structir.opdef.resolution import (
     ResolvedCall,
     call_arguments,
@@ -62,19 +63,21 @@ def struct_info(
 ) -> StructInfo:
     """Returns the StructInfo of a call's result, memoized by operand StructInfo and attributes."""
     if definition.reads_values or _has_constant_indices(definition, args):
-        return _deduce(definition, args, attributes, span)
+        info = _deduce(definition, args, attributes, span)
+        return place_result(definition, info, args, attributes, span)
     key: Any = tuple([_key_of(arg) for arg in args])
     if attributes:
         key = (key, tuple([(n, type(v), v) for n, v in attributes.items()]))
-    info: StructInfo | None = definition.memo.get(key)
-    if info is None:
+    memoized: StructInfo | None = definition.memo.get(key)
+    if memoized is None:
         info = _deduce(definition, args, attributes, span)
         if any(map(_has_axes, args)):
             info = _deduce_with_solver(definition, args, attributes, span, info)
+        memoized = place_result(definition, info, args, attributes, span)
         if len(definition.memo) >= MEMO_SIZE:
             definition.memo.clear()
-        definition.memo[key] = info
-    return info
+        definition.memo[key] = memoized
+    return memoized
 
 
 def _has_constant_indices(definition: DeclaredOp, args: tuple[Expr, ...]) -> bool:

@@ -130,6 +130,10 @@ class Declaration:
         """Declares that all cotangents are zero, because the op is piecewise constant."""
         self.definition.hooks["no_gradient"] = why
 
+    def vdevice(self, attribute: str) -> None:
+        """Declares that the result is on the vdevice that an attribute names."""
+        self.definition.hooks["vdevice"] = attribute
+
     def checkpoint(self, side: Literal["start", "end"]) -> None:
         """Declares a region marker whose computation is repeated in the backward pass."""
         self.definition.hooks["checkpoint"] = side

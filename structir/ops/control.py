@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from structir.ir.expr import Expr, Tuple
+from collections.abc import Callable
+
+from structir.ir.expr import Call, Expr, Tuple
+from structir.opdef.attributes import Device
 from structir.opdef.define import op
 from structir.opdef.examples import f32
 from structir.ops.create import ones_like
@@ -34,6 +37,27 @@ def end_checkpoint(input: ScalarExpr) -> ScalarExpr:
 
 
 end_checkpoint.checkpoint("end")
+
+
+@op("data[*s] -> y[*s]")
+def to_vdevice(data: ScalarExpr, dst_vdevice: Device) -> ScalarExpr:
+    """Returns a copy of the operand on another vdevice, such as `"cuda:0"`."""
+    return data
+
+
+to_vdevice.vdevice("dst_vdevice")
+
+
+@to_vdevice.gradient
+def _to_vdevice_gradient(
+    call: Call, result: Expr, cotangent: Expr, emit: Callable[[Expr], Expr]
+) -> list[Expr]:
+    """Returns the cotangent on the vdevice of the operand."""
+    vdevice = getattr(call.args[0].struct_info, "vdevice", None)
+    return [cotangent if vdevice is None else emit(to_vdevice(cotangent, str(vdevice)))]
+
+
+to_vdevice.example(f32[3, 4], dst_vdevice="llvm")
 
 
 @op("data[*s] -> y[*s], mask[*s]", name="nn.dropout", parts=True)

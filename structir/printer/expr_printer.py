@@ -27,6 +27,7 @@ from structir.ir.expr import (
 )
 from structir.ir.op import Op
 from structir.ir.struct_info import KernelStructInfo, Names, StructInfo
+from structir.ir.vdevice import VDevice
 from structir.printer.constants import constant_text
 from structir.printer.names import NameScope
 from structir.printer.syntax import (
@@ -94,6 +95,10 @@ class ExprPrinter:
                 by_keyword = True
         bare = not arguments and issubclass(form.node, StructInfo)
         return f"R.{form.name}" if bare else f"R.{form.name}({', '.join(arguments)})"
+
+    def vdevice(self, vdevice: VDevice) -> str:
+        """Prints a vdevice as a string."""
+        return f'"{vdevice}"'
 
     # ---- sizes
 
@@ -294,6 +299,7 @@ _FIELDS: dict[str, Callable[[ExprPrinter, Any], str]] = {
     "dtype": ExprPrinter.dtype,
     "static": lambda _writer, value: literal(value),
     "value": lambda printer, value: printer.expr(value),
+    "vdevice": lambda printer, value: printer.vdevice(value),
 }
 
 _EXPRS: dict[type, Callable[[ExprPrinter, Any], str]] = {

@@ -36,6 +36,7 @@ from structir.printer.syntax import (
     DATAFLOW,
     FUNC_ATTR,
     FUNCTION,
+    GLOBAL_INFOS,
     HEADER,
     IR_MODULE,
     MATCH_CAST,
@@ -45,6 +46,7 @@ from structir.printer.syntax import (
     OUTPUT,
     PRIVATE,
     REQUIRE,
+    VDEVICE,
 )
 from structir.solver.program.refine_policy import POLICIES, REFINE
 
@@ -277,14 +279,23 @@ def result_variable(side: SeqExpr) -> Var | None:
 def module_text(module: IRModule) -> str:
     """Returns the source of a module, a Python file."""
     lines = [HEADER, "", "", f"@I.{IR_MODULE}", f"class {module.name}:"]
-    if module.attrs:
-        lines += [f"{INDENT}I.{MODULE_ATTRS}({literal(dict(module.attrs))})", ""]
+    lines += attribute_lines(module)
     for name, member in module.functions.items():
         lines += [*member_lines(member, name, INDENT, module.name), ""]
     if not module.functions and not module.attrs:
         lines += [f"{INDENT}pass", ""]
     text = "\n".join(lines)
     return f"{HEADER}\n{ARRAYS}{text[len(HEADER) :]}" if f'{METADATA}["' in text else text
+
+
+def attribute_lines(module: IRModule) -> list[str]:
+    """Returns the source lines of the attributes of a module, and of its list of devices."""
+    attributes = {k: v for k, v in module.attrs.items() if k != GLOBAL_INFOS}
+    lines = [f"{INDENT}I.{MODULE_ATTRS}({literal(attributes)})", ""] if attributes else []
+    entries = [", ".join(map(literal, entry)) for entry in module.attrs.get(GLOBAL_INFOS, ())]
+    devices = ", ".join([f"I.{VDEVICE}({entry})" for entry in entries])
+    call = f'{INDENT}I.{GLOBAL_INFOS}({{"{VDEVICE}": [{devices}]}})'
+    return [*lines, call, ""] if entries else lines
 
 
 def member_lines(member: Any, name: str, indent: str, module: str | None) -> list[str]:

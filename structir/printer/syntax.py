@@ -137,6 +137,7 @@ INFO_FORMS = (
         (
             FormField("dims", "shape", "shape", refined_by="axes"),
             FormField("dtype", "dtype", by_keyword=True, refined_by="dtype_var"),
+            FormField("vdevice", "vdevice", by_keyword=True),
             FormField("ndim", "static", by_keyword=True, shown=_rank_is_printed),
         ),
         complete=_tensor,
@@ -247,6 +248,8 @@ PRIVATE = "private"
 OPAQUE_RESULT = "opaque_result"  # the result is R.Object, although the body is known better
 IR_MODULE = "ir_module"
 MODULE_ATTRS = "module_attrs"
+GLOBAL_INFOS = "module_global_infos"  # also the key of the devices in a module's attributes
+VDEVICE = "vdevice"
 SYMBOL_DTYPES = frozenset({"int64", "int32", "Var", "SizeVar", "dynamic", "var"})
 UNKNOWN_DTYPES = ("", "void")  # in TVM, an unknown dtype, or that of the operands
 METADATA = "metadata"

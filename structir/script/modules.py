@@ -8,6 +8,7 @@ from types import FunctionType
 from typing import Any, overload
 
 from structir.ir.module import IRModule
+from structir.ir.vdevice import SCOPE, VDevice, kind_of
 from structir.script.source import is_member, kernel_of, module_at
 
 
@@ -32,6 +33,15 @@ class ModuleLanguage:
 
     def module_attrs(self, attributes: Mapping[str, Any]) -> None:
         """Declares attributes of the enclosing module; the parser takes them from the text."""
+
+    def module_global_infos(self, infos: Mapping[str, Any]) -> None:
+        """Lists the vdevices of the enclosing module; the parser takes them from the text."""
+
+    def vdevice(
+        self, target: str | Mapping[str, Any], vdevice_id: int = 0, memory_scope: str = SCOPE
+    ) -> VDevice:
+        """Returns a vdevice of the kind of a target."""
+        return VDevice(kind_of(target) or str(target), vdevice_id, memory_scope)
 
 
 I = ModuleLanguage()  # noqa: E741  the name in the language

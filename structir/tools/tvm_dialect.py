@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from structir.analysis.purity import is_pure_call
+from structir.analysis.vdevices import vdevices_in
 from structir.errors import Diagnostic, DiagnosticError, Span
 from structir.ir.dims import Sym, as_sym
 from structir.ir.expr import (
@@ -31,10 +32,11 @@ from structir.ir.struct_info import (
     StructInfo,
     TensorStructInfo,
 )
+from structir.ir.vdevice import SCOPE, Entry, VDevice
 from structir.printer.constants import values_text
 from structir.printer.expr_printer import literal
-from structir.printer.program_printer import INDENT, ProgramPrinter, Steps
-from structir.printer.syntax import INFO_FORMS
+from structir.printer.program_printer import INDENT, ProgramPrinter, Steps, attribute_lines
+from structir.printer.syntax import GLOBAL_INFOS, INFO_FORMS
 from structir.solver.program.refine_policy import REFINE
 
 HEADER = "from tvm.script import ir as I, relax as R, tirx as T"
@@ -54,8 +56,7 @@ CODE = "E0137"
 def tvm_text(module: IRModule) -> str:
     """Returns the source of a module for TVM; raises DiagnosticError for what TVM lacks."""
     lines = [HEADER, "", "", "@I.ir_module", f"class {module.name}:"]
-    if module.attrs:
-        lines += [f"{INDENT}I.module_attrs({literal(dict(module.attrs))})", ""]
+    lines += attribute_lines(_with_devices(module))
     for name, member in module.functions.items():
         if isinstance(member, Kernel):
             hint = f"remove the kernel `{name}`, and print the module before `passes.Lower`"
@@ -65,6 +66,18 @@ def tvm_text(module: IRModule) -> str:
         printer.run(printer.function(member, name, INDENT))
         lines += [*printer.finished(), ""]
     return "\n".join(lines)
+
+
+def _with_devices(module: IRModule) -> IRModule:
+    """Returns the module with a list of its vdevices, which TVM requires."""
+    vdevices = vdevices_in(module)
+    if not vdevices or GLOBAL_INFOS in module.attrs:
+        return module
+    entries: list[Entry] = []
+    for kind in dict.fromkeys(vdevice.target for vdevice in vdevices):
+        scopes = {v.index: v.memory_scope for v in vdevices if v.target == kind}
+        entries += [[kind, k, scopes.get(k, SCOPE)] for k in range(max(scopes) + 1)]
+    return replace(module, attrs={**module.attrs, GLOBAL_INFOS: entries})
 
 
 def _lacks(feature: str, span: Span | None, hint: str) -> DiagnosticError:
@@ -93,6 +106,9 @@ class TvmPrinter(ProgramPrinter):
         if isinstance(node, PrimStructInfo):
             return f"R.Prim({literal(node.dtype)})"
         return super().form(form, node)
+
+    def vdevice(self, vdevice: VDevice) -> str:
+        return f'"{vdevice.full_text}"'
 
     def function(self, function: Function, name: str, indent: str) -> Steps:
         attributes = {k: v for k, v in function.attrs.items() if k != REFINE}

@@ -12,6 +12,11 @@ from structir.printer.parser.tvm_spellings import SPELLINGS, VALUES, Spelling
 START, END = "<!-- spellings: generated -->\n", "<!-- end of spellings -->\n"
 FORMS = (
     (
+        '`I.module_global_infos({"vdevice": [...]})`, `R.Tensor(shape, dtype, "cuda:0:global")`',
+        "the same",
+        "a module without a list may use every vdevice; other global infos are ignored",
+    ),
+    (
         '`n = T.dynamic("n", "int64")`, `n = TypeVar("n")`',
         "`n = T.int64()`",
         "also above functions",

@@ -17,6 +17,7 @@ from structir.ir.struct_info import (
 N, M, K = sym("n"), sym("m"), sym("k")
 DTYPE_VARS = (DtypeVar("S"), DtypeVar("T"))
 DTYPES = st.sampled_from(["float32", "int64", "bool", None, *DTYPE_VARS])
+VDEVICES = st.sampled_from([None, None, "llvm", "cuda:1"])
 DIMS = st.sampled_from([0, 1, 2, 4, N, M, K, N + 1, 2 * N, N * M, N + M, floordiv(N, 2)])
 
 
@@ -42,8 +43,18 @@ LEAVES: st.SearchStrategy[StructInfo] = st.one_of(
     st.builds(lambda value: PrimStructInfo("int64", value), DIMS),
     st.builds(ShapeStructInfo, sizes()),
     st.builds(lambda ndim: ShapeStructInfo(ndim=ndim), ranks()),
-    st.builds(TensorStructInfo, sizes(), DTYPES),
-    st.builds(lambda dtype, ndim: TensorStructInfo(dtype=dtype, ndim=ndim), DTYPES, ranks()),
+    st.builds(
+        lambda dims, dtype, vdevice: TensorStructInfo(dims, dtype, vdevice=vdevice),
+        sizes(),
+        DTYPES,
+        VDEVICES,
+    ),
+    st.builds(
+        lambda dtype, ndim, vdevice: TensorStructInfo(None, dtype, ndim, vdevice=vdevice),
+        DTYPES,
+        ranks(),
+        VDEVICES,
+    ),
 )
 
 

@@ -157,3 +157,26 @@ def test_functions_that_name_their_rows_otherwise_are_the_same() -> None:
     other = info('R.Callable((R.Tensor(("*b", "j")),), R.Tensor(("j", "*b")))')
     assert base_check(one, other) == PASS
     assert unify_to_lca(one, other) == one
+
+
+ON_CUDA = 'R.Tensor((*s, k), "float32", "cuda")'
+
+
+@pytest.mark.parametrize(
+    ("base", "derived", "result"),
+    [
+        ("(*s, k)", ON_CUDA, PASS),
+        (ON_CUDA, "(*s, k)", FAIL_L1),
+        (ON_CUDA, ON_CUDA.replace("cuda", "llvm"), FAIL_L0),
+        (ON_CUDA, ON_CUDA.replace("cuda", "cuda:1"), FAIL_L0),
+    ],
+)
+def test_check_compares_vdevices(base, derived, result):
+    assert base_check(info(base), info(derived)) is result
+
+
+def test_join_and_scopes_keep_a_common_vdevice():
+    other = info(ON_CUDA.replace("*s, k", "n,"))
+    assert unify_to_lca(info(ON_CUDA), other).vdevice.target == "cuda"
+    assert unify_to_lca(info(ON_CUDA), info("(*s, k)")) == info("(*s, k)")
+    assert erase_to_well_defined(info(ON_CUDA)).vdevice.target == "cuda"

@@ -265,25 +265,6 @@ def pair():
     assert [structir.interpret(module, name) for name in names] == [((),), (), ((), 1)]
 
 
-@pytest.mark.parametrize("call", ["R.hint_on_device(x, 'llvm')", "R.to_vdevice(x, 'cuda:0')"])
-def test_a_device_is_left_out_with_a_warning(call):
-    with pytest.warns(DiagnosticWarning, match="is ignored: a program has no devices"):
-        module = parsed(call)
-    assert structir.structural_equal(module, parsed("x"))
-
-
-@pytest.mark.parametrize("info", ["(3,), 'float32', 'llvm'", "(3,), 'float32', vdevice='cuda:0'"])
-def test_a_device_in_an_annotation_is_left_out_with_one_warning(info):
-    with pytest.warns(DiagnosticWarning) as caught:
-        module = parsed("y = p", f"p: R.Tensor({info}), q: R.Tensor({info})")
-    messages = [str(item.message) for item in caught]
-    assert len(messages) == 1 and "is ignored: a program has no devices" in messages[0]
-    assert structir.structural_equal(module, parsed("y = p", PLAIN_DEVICES))
-
-
-PLAIN_DEVICES = "p: R.Tensor((3,), 'float32'), q: R.Tensor((3,), 'float32')"
-
-
 def test_arguments_that_do_not_match_a_pattern_are_named():
     with pytest.raises(DiagnosticError, match=re.escape("expected `R.TupleGetItem(x, index)`")):
         parsed("R.TupleGetItem(t)")

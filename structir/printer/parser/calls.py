@@ -12,7 +12,7 @@ import attrs
 
 from structir.analysis.arguments import arguments_of, default_of
 from structir.analysis.deduction import check_cast, deduce, warn_of_names
-from structir.errors import Diagnostic, DiagnosticError, ParseError, Span, warn
+from structir.errors import Diagnostic, DiagnosticError, ParseError, Span
 from structir.ir.dtype import DTYPES
 from structir.ir.expr import (
     DEFAULTS,
@@ -49,10 +49,11 @@ from structir.printer.parser.signatures import is_signature_call, read_signature
 from structir.printer.parser.sizes import SIZE_EXAMPLE, SIZE_FUNCTIONS, is_number
 from structir.printer.parser.statement_errors import callee_error
 from structir.printer.parser.static_values import static_value
-from structir.printer.parser.tvm_spellings import VALUES, counterpart, spelling_of
+from structir.printer.parser.tvm_spellings import HINT, MOVE, VALUES, counterpart, spelling_of
 from structir.printer.parser.unrolling import display, named, program_item, sequence
 from structir.printer.parser.untyped_constants import adapt_constants, convert_to_typed
 from structir.printer.parser.values import argument, operand, path_of, reads, value_of
+from structir.printer.parser.vdevices import read_move
 from structir.printer.syntax import (
     CALL_KERNEL,
     CALL_PACKED,
@@ -125,12 +126,12 @@ def _read_as_counterpart(
 
 def _call_of_language(context: Context, node: ast.Call, name: str) -> Any:
     with context.nested(node):
-        op = find_op(name)
-        if op is not None:
-            return _call_of_op(context, node, op)
         rule = _FORM_RULES.get(name)
         if rule is not None:
             return rule(context, node)
+        op = find_op(name)
+        if op is not None:
+            return _call_of_op(context, node, op)
         if name in LEAF_OF_NAME:
             return read_form(context, node, LEAF_OF_NAME[name])
         if info_form(name) is not None:
@@ -143,17 +144,8 @@ def _call_of_language(context: Context, node: ast.Call, name: str) -> Any:
             raise context.error(node, message, hint, "E0119")
         rewritten = counterpart(f"R.{name}", node)
         if rewritten is not None:
-            _warn_of_loss(context, node, name)
             return value_of(context, rewritten)
     raise _no_op(context, node, name)
-
-
-def _warn_of_loss(context: Context, node: ast.Call, name: str) -> None:
-    spelling = spelling_of(f"R.{name}")
-    if spelling is not None and spelling.warns:
-        message = f"R.{name} is ignored: {spelling.note}"
-        hint = f"remove the call, and write {spelling.edit}"
-        warn(Diagnostic(message, context.source_map.span(node), name, hint=hint, code="E0101"))
 
 
 def _no_op(context: Context, node: ast.Call, name: str) -> DiagnosticError:
@@ -485,6 +477,8 @@ _FORM_RULES: dict[str, Callable[[Context, ast.Call], Any]] = {
     CALL_PURE_PACKED: _packed,
     "call_dps_packed": _dps_packed,
     "layout_transform": read_layout_transform,
+    MOVE: read_move,
+    HINT: read_move,
     CALL_KERNEL: read_kernel_call,
     MATCH_CAST: match_cast,
 }

@@ -11,7 +11,7 @@ import attrs
 
 from structir.analysis.erasure import map_dims
 from structir.analysis.variables import free_symbols_in
-from structir.errors import Diagnostic, DiagnosticError, ParseError, warn
+from structir.errors import DiagnosticError, ParseError
 from structir.ir.axes import RowVar, UnresolvedAxes
 from structir.ir.dims import Poly
 from structir.ir.dtype import DTYPES, MARK, DtypeVar, dtype_hint, is_dtype_var
@@ -23,9 +23,10 @@ from structir.printer.parser.named_fields import named_fields
 from structir.printer.parser.prim_sizes import hint_of_size, with_known_sizes
 from structir.printer.parser.sizes import SIZE_EXAMPLE, is_number, size_of_string
 from structir.printer.parser.static_values import static_value
-from structir.printer.parser.tvm_spellings import NO_DEVICES, TARGET, counterpart
+from structir.printer.parser.tvm_spellings import counterpart
 from structir.printer.parser.unrolling import program_item, starred
 from structir.printer.parser.values import path_of, value_of
+from structir.printer.parser.vdevices import vdevice_of
 from structir.printer.syntax import ANY_SIZE, INFO_OF_NAME, SyntaxForm, info_form, info_form_of
 
 
@@ -165,8 +166,6 @@ def is_info(context: Context, node: ast.expr) -> bool:
 def read_form(context: Context, node: ast.Call, form: SyntaxForm) -> Any:
     """Parses a node by its syntax form."""
     fields: dict[str, Any] = {}
-    if form.node is TensorStructInfo:
-        node = _without_devices(context, node)
     if form.rest:
         nodes, fields["names"] = named_fields(context, node, _rest(node))
         fields[form.fields[0].name] = _infos(context, nodes)
@@ -200,32 +199,6 @@ def read_form(context: Context, node: ast.Call, form: SyntaxForm) -> Any:
     except DiagnosticError as error:
         first = error.diagnostics[0]
         raise context.error(node, first.message, first.hint, first.code) from None
-
-
-def _without_devices(context: Context, node: ast.Call) -> ast.Call:
-    """Returns `R.Tensor((n, 4), "float32", "cuda:0")` without the device, with a warning."""
-    third = node.args[2:3] if len(node.args) == 3 else []
-    devices = [item for item in third if isinstance(getattr(item, "value", None), str)]
-    devices += [k.value for k in node.keywords if k.arg == "vdevice"]
-    if not devices:
-        return node
-    for device in devices:
-        _warn_of_device(context, device)
-    args = [item for item in node.args if item not in devices]
-    keywords = [k for k in node.keywords if k.arg != "vdevice"]
-    return ast.copy_location(ast.Call(node.func, args, keywords), node)
-
-
-def _warn_of_device(context: Context, device: ast.expr) -> None:
-    """Warns of a device that an annotation names, once per device and program."""
-    text = ast.unparse(device)
-    warned = set() if context.module is None else context.module.ignored_devices
-    if text in warned:
-        return
-    warned.add(text)
-    message = f"R.Tensor: the device {text} is ignored: {NO_DEVICES}"
-    hint = f"remove the device, and write {TARGET}"
-    warn(Diagnostic(message, context.source_map.span(device), hint=hint, code="E0101"))
 
 
 def _check_fields(
@@ -467,4 +440,5 @@ _FIELDS: dict[str, Callable[[Context, Any], Any]] = {
     "dtype": static_of,
     "static": static_of,
     "value": _value_field,
+    "vdevice": vdevice_of,
 }

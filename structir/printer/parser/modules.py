@@ -38,9 +38,9 @@ from structir.printer.parser.tir_functions import is_tir_function, kernel_syntax
 from structir.printer.parser.tvm_spellings import uses_spellings
 from structir.printer.parser.unrolling import Expansion
 from structir.printer.parser.values import AT_MODULE_LEVEL, path_of, unsupported
-from structir.printer.syntax import IR_MODULE, MODULE_ATTRS
+from structir.printer.parser.vdevices import read_global_infos
+from structir.printer.syntax import GLOBAL_INFOS, IR_MODULE, MODULE_ATTRS
 
-IGNORED_CALLS = frozenset({"I.module_global_infos"})
 NO_VALUES: Mapping[str, Any] = {}
 
 
@@ -88,7 +88,6 @@ class ModuleContext:
         self.kernels: dict[str, Kernel] = {}
         self.tir_functions: set[str] = set()
         self.untyped_constants: list[ast.Call] = []
-        self.ignored_devices: set[str] = set()  # that a warning names
         self.members: dict[str, None] = {}  # functions and kernels in source order
         self.declarations: list[ast.stmt] = []  # of dims, above functions
         self.macros: dict[str, Macro] = {}
@@ -311,7 +310,9 @@ class ModuleContext:
     def attribute(self, context: Context, node: ast.Call) -> None:
         """Parses `I.module_attrs({...})`."""
         path = path_of(node.func)
-        if path in IGNORED_CALLS:
+        if path == f"I.{GLOBAL_INFOS}":
+            entries = read_global_infos(context, node)
+            self.attributes |= {GLOBAL_INFOS: entries} if entries else {}
             return
         value = static_of(context, node.args[0]) if node.args else None
         if path != f"I.{MODULE_ATTRS}" or not isinstance(value, dict):

@@ -19,6 +19,8 @@ from structir.ir.op import Op
 from structir.ir.struct_info import PrimStructInfo, StructInfo, TensorStructInfo
 from structir.printer.parser.context import Context
 
+WRONG_ARGUMENT = "E0107"  # the code of an argument of another kind than its parameter
+
 
 def bind_prim_sizes(context: Context, value: Any) -> Any:
     """Rewrites a call whose lengths are scalar variables; returns any other value unchanged.
@@ -81,6 +83,8 @@ def bound_call(context: Context, op: Op, arguments: tuple[Any, Any], node: ast.A
             known = {name: with_known_sizes(context, value) for name, value in keywords.items()}
             sized = with_known_sizes(context, args)
             return definition.bind(sized, known, span)
+        if error.diagnostics[0].code != WRONG_ARGUMENT:
+            raise
         hints = [hint for value in values if (hint := hint_of_size(value)) is not None]
         first = attrs.evolve(error.diagnostics[0], hint=[*hints, error.diagnostics[0].hint][0])
         raise type(error)([first, *error.diagnostics[1:]]) from None

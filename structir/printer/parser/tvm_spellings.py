@@ -25,15 +25,13 @@ class Spelling:
 
     A pattern is a name, a call, or the call of a method of `x`. Its arguments are names; a keyword
     argument has a default, and `*name` and `**name` stand for all others. Without a counterpart,
-    `note` is the reason and `edit` what to write instead. With `warns`, a warning reports that the
-    counterpart leaves something out.
+    `note` is the reason and `edit` what to write instead.
     """
 
     tvm: str
     structir: str = ""
     note: str = ""
     edit: str = ""
-    warns: bool = False
 
     @property
     def path(self) -> str:
@@ -48,7 +46,6 @@ def path_of_pattern(pattern: str) -> str:
 
 
 NO_VIRTUAL_MACHINE = "plans run kernels without the instructions of a virtual machine"
-NO_DEVICES = "a program has no devices: the target is an argument of `structir.compile`"
 NO_COLLECTIVES = "a program has no collectives: sharding is derived from it"
 NO_TENSOR_EXPRESSIONS = "a program is parsed, and tensor expressions are Python that runs"
 RELEASED = "values are released after their last use"
@@ -58,7 +55,6 @@ KERNEL = (
 )
 FUNCTION = "`@R.function` above `def f(...)`, in the function that calls it"
 SHARD = "`structir.distributed.shard(module, ...)`"
-TARGET = '`structir.compile(module, target="cuda")`'
 
 # The order is that of the page.
 SPELLINGS: tuple[Spelling, ...] = (
@@ -111,8 +107,11 @@ SPELLINGS: tuple[Spelling, ...] = (
         "sinfo_args=R.Tuple())",
         "a function with this call has `pure=False`; for sizes write `R.require`",
     ),
-    Spelling("R.hint_on_device(x, *device, **options)", "x", NO_DEVICES, TARGET, warns=True),
-    Spelling("R.to_vdevice(x, *device, **options)", "x", NO_DEVICES, TARGET, warns=True),
+    Spelling(
+        "R.hint_on_device(x, device, memory_scope='global')",
+        "R.to_vdevice(x, device)",
+        "the result is on the device, without a later pass",
+    ),
     Spelling("R.make_closure(*args)", note="closures are functions", edit=FUNCTION),
     Spelling(
         "R.invoke_closure(f, args)",
@@ -190,6 +189,7 @@ PAD, RESHAPE, PERMUTE = "nn.pad", "reshape", "permute_dims"  # the ops of `R.lay
 # Values of attributes by op; the result of one without values has the dtype of its numbers.
 VALUES: dict[str, dict[str, str]] = {"nn.pad": {"replicate": "edge"}, "one_hot": {}}
 CONVERSION = "astype"  # the op that converts a result to the dtype of its numbers
+MOVE, HINT = "to_vdevice", "hint_on_device"
 RENAMED = {"out_ty": "out_sinfo", "ty_args": "sinfo_args"}  # keyword arguments
 SEQUENCES = ("R.shape", "R.tuple")
 PREFIXES = {"relax.op.": "R.", "relax.": "R."}  # for all other names

@@ -69,7 +69,8 @@ def resolve_info(solver: ConstraintSolver, info: StructInfo) -> StructInfo:
     labels = [getattr(axis, "label", None) for axis in axes]
     if len(shape) != len(axes):  # a row variable was bound to several axes, which have no labels
         labels = [None] * len(shape)
-    return tensor(tuple(map(_axis, shape, labels)), info.element)  # type: ignore[attr-defined]
+    axes = tuple(map(_axis, shape, labels))
+    return tensor(axes, info.element, info.vdevice)  # type: ignore[attr-defined]
 
 
 def _axis(element: Any, label: str | None) -> Any:

@@ -54,7 +54,7 @@ def _refine_info(solver: ConstraintSolver, info: Any, tree: Tree, operand_vars: 
     if type(info.dims) is tuple:
         return info
     axes = [_axis_over_operands(axis, operand_vars) for axis in as_axes(solver, tree)]
-    return info if None in axes else tensor(tuple(axes), info.element)
+    return info if None in axes else tensor(tuple(axes), info.element, info.vdevice)
 
 
 def _axis_over_operands(axis: Any, operand_vars: set[Any]) -> Any:
@@ -79,6 +79,6 @@ def at_rank(args: tuple[Expr, ...], count: int) -> tuple[Expr, ...]:
             return replace(arg, fields=tuple(map(arg_at, arg.fields)))
         if not isinstance(info, TensorStructInfo) or info.axes is None or info.dims is not None:
             return arg
-        return Var("", tensor(replace_axes(info.axes, at) or (), info.element))
+        return Var("", tensor(replace_axes(info.axes, at) or (), info.element, info.vdevice))
 
     return tuple(map(arg_at, args))

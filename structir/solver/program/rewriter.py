@@ -113,7 +113,7 @@ class Rewriter:
         axes = info.axes
         for row, expansion in self.declared_rows.items():
             axes = replace_row(axes, expansion, row)
-        return tensor(axes, info.element)
+        return tensor(axes, info.element, info.vdevice)
 
     # Parameters
 
@@ -319,10 +319,12 @@ class Rewriter:
         declared = None if isinstance(info.dims, Var) else info.axes or info.dims
         if declared is not None and _same_rows(declared, axes):
             pairs = zip(declared, axes, strict=True)
-            return tensor(tuple([self._refine_axis(*pair, new) for pair in pairs]), info.element)
+            return tensor(
+                tuple([self._refine_axis(*pair, new) for pair in pairs]), info.element, info.vdevice
+            )
         expressed = tuple([self._express_axis(axis, new) for axis in axes])
         if None not in expressed:
-            return tensor(expressed, info.element)
+            return tensor(expressed, info.element, info.vdevice)
         if info.dims is not None or (info.axes is not None and not rows_in(info.axes)):
             return info
         return _with_any_sizes(info, axes, expressed)
@@ -375,9 +377,9 @@ def _with_any_sizes(info: TensorStructInfo, axes: Axes, expressed: tuple[Any, ..
     if any(e is None and type(axis) is RowVar for e, axis in zip(expressed, axes, strict=True)):
         return info
     if all(axis is None for axis in expressed):
-        return TensorStructInfo(None, info.element, len(expressed))
+        return TensorStructInfo(None, info.element, len(expressed), vdevice=info.vdevice)
     known = tuple([AnySize() if axis is None else axis for axis in expressed])
-    return tensor(known, info.element)
+    return tensor(known, info.element, info.vdevice)
 
 
 def _name_any_sizes(info: StructInfo) -> StructInfo:
@@ -388,7 +390,9 @@ def _name_any_sizes(info: StructInfo) -> StructInfo:
         return info
     names = (as_dim(Sym(f"_{index}")) for index in count())
     return tensor(
-        tuple([next(names) if type(a) is AnySize else a for a in info.axes]), info.element
+        tuple([next(names) if type(a) is AnySize else a for a in info.axes]),
+        info.element,
+        info.vdevice,
     )
 
 
@@ -402,7 +406,7 @@ def _forget_any_sizes(info: StructInfo) -> StructInfo:
     symbols = [symbol_of(axis) if type(axis) is Poly else None for axis in axes]
     named = [s is not None and is_anonymous(s.name) for s in symbols]
     forgotten = [AnySize() if n else axis for axis, n in zip(axes, named, strict=True)]
-    return tensor(tuple(forgotten), info.element)  # type: ignore[attr-defined]
+    return tensor(tuple(forgotten), info.element, info.vdevice)  # type: ignore[attr-defined]
 
 
 def _same_rows(declared: Axes, inferred: Axes) -> bool:

@@ -35,7 +35,9 @@ def _refine_anonymous(declared: Any, inferred: Any) -> StructInfo:
         or isinstance(declared.dims, Var)
     ):
         return declared  # type: ignore[no-any-return]
-    return tensor(tuple(map(_merge_axis, declared_axes, inferred_axes)), declared.element)
+    return tensor(
+        tuple(map(_merge_axis, declared_axes, inferred_axes)), declared.element, declared.vdevice
+    )
 
 
 def _merge_axis(declared: Any, inferred: Any) -> Any:

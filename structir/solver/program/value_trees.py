@@ -100,7 +100,7 @@ def has_all_sizes(info: StructInfo) -> bool:
 def refine_info(solver: ConstraintSolver, info: StructInfo, tree: Tree) -> StructInfo:
     """Returns a StructInfo with the solver's sizes and rows."""
     if isinstance(tree, Value) and isinstance(info, TensorStructInfo):
-        return tensor(as_axes(solver, tree), info.element)
+        return tensor(as_axes(solver, tree), info.element, info.vdevice)
     if isinstance(tree, tuple) and isinstance(info, TupleStructInfo):
         parts = zip(info.fields, tree, strict=False)
         fields = tuple([refine_info(solver, field, part) for field, part in parts])
@@ -128,7 +128,8 @@ def _with_labels(info: TensorStructInfo, deduced: TensorStructInfo) -> StructInf
     if deduced.axes is None or len(deduced.axes) != len(axes):
         return info
     pairs = zip(axes, deduced.axes, strict=True)
-    return tensor(tuple([b if size_in(b) == a else a for a, b in pairs]), info.element)
+    merged = tuple([b if size_in(b) == a else a for a, b in pairs])
+    return tensor(merged, info.element, info.vdevice)
 
 
 def common_row(solver: ConstraintSolver, first: Row, second: Row) -> Row:

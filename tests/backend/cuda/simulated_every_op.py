@@ -6,6 +6,7 @@ import pytest
 
 import structir
 from structir.errors import DiagnosticError, StructIRError
+from structir.passes import UpdateVDevice
 from structir.tools.op_page import device_backend, example_call
 from tests.backend.agreement import assert_agree
 from tests.backend.test_every_example import program
@@ -25,7 +26,8 @@ def test_simulated_is_interpreted(name):
     for args, keywords in definition.examples[:1]:
         module, values = program(definition, args, keywords)
         try:
-            run = structir.compile(module, target="cuda")["main"]
+            on_device = UpdateVDevice(old="llvm", new="cuda")(module)
+            run = structir.compile(on_device, target="cuda")["main"]
         except DiagnosticError as error:
             assert "has no CUDA kernel" in str(error)
             assert device_backend(definition, example_call(definition)) == "none" or free(module)

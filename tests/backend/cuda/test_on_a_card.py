@@ -10,6 +10,7 @@ from structir.backend.cuda.executable import DeviceExecutable
 from structir.backend.cuda.target import device_of, driver
 from structir.errors import DiagnosticError, StructIRError
 from structir.ir.dtype import numpy_dtype
+from structir.passes import UpdateVDevice
 from structir.script import I, R
 from tests.backend.agreement import assert_agree
 from tests.backend.cuda.simulated_every_op import on_host
@@ -40,6 +41,7 @@ def floats(*shape, seed=0):
 def test_every_op_is_interpreted(name):
     for args, keywords in OPS[name].definition.examples[:1]:
         module, values = program(OPS[name].definition, args, keywords)
+        module = UpdateVDevice(old="llvm", new="cuda")(module)
         try:
             run = structir.compile(module, target="cuda")["main"]
             wanted = structir.interpret(module, "main", *values)
