@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from structir.opdef.index_expr import IndexExtent, IndexVar
 from structir.opdef.notation import AxisIndex, OperandAccess
+from structir.opdef.pack_systems import RankEquation, determined_ranks
 
 Ranks = dict[str, int | None]
 
@@ -169,8 +170,33 @@ def _bind_strict_packs(
                 count = rank - access.fixed - other_axes + (pack_ranks[pack] or 0)
                 _bind_rank(k, access, pack, count, pack_ranks, sources)
         if len(remaining) == len(pending):
+            _bind_shared_packs(remaining, pack_ranks, sources)
             return
         pending = remaining
+
+
+def _bind_shared_packs(
+    operands: list[tuple[int, OperandAccess, int]], pack_ranks: Ranks, sources: dict[str, int]
+) -> None:
+    """Binds the packs that have one rank in all solutions of the operands' rank equations."""
+    equations = [_rank_equation(access, rank, pack_ranks) for _, access, rank in operands]
+    ranks = determined_ranks(equations)
+    if ranks is None:
+        terms = ", ".join(access.text for _, access, _ in operands)
+        actual = " and ".join(str(rank) for _, _, rank in operands)
+        facts = tuple((axes_text(rank), k, None) for k, _, rank in operands)
+        message = f"rank mismatch: expected ranks that satisfy {terms}, found {actual}"
+        raise InvalidCall(message, facts, code="E0304")
+    for k, access, _ in operands:
+        for pack in access.packs:
+            if pack in ranks and pack_ranks.get(pack) is None:
+                _bind_rank(k, access, pack, ranks[pack], pack_ranks, sources)
+
+
+def _rank_equation(access: OperandAccess, rank: int, pack_ranks: Ranks) -> RankEquation:
+    known = sum(pack_ranks.get(pack) or 0 for pack in access.packs)
+    unknown = tuple([pack for pack in access.packs if pack_ranks.get(pack) is None])
+    return RankEquation(unknown, rank - access.fixed - known)
 
 
 def _broadcasting_packs(access: OperandAccess) -> list[str]:

@@ -31,6 +31,7 @@ from structir.ir.struct_info import (
 )
 from structir.lazy import lazy_module
 from structir.opdef import deduction
+from structir.opdef.diagnostics import signature_text
 from structir.opdef.parameters import OMITTED
 from structir.projections.run import run
 from structir.projections.spec import IndexSpec
@@ -135,6 +136,7 @@ def _evaluator(op: Op, signature: tuple[Any, ...], attributes: tuple[Any, ...]) 
         return _decomposition_evaluator(parts, call)
     spec = definition.index_spec(call)
     if spec is None or not (spec.computes or spec.whole):
+        _check_pack_ranks(definition, call)
         message = "no implementation: expected a scalar body, a decomposition or a reference"
         hint = f"attach a NumPy function: `@{definition.name}.reference`"
         raise StructInfoError(Diagnostic(message, None, definition.name, hint=hint))
@@ -142,6 +144,20 @@ def _evaluator(op: Op, signature: tuple[Any, ...], attributes: tuple[Any, ...]) 
         body = _hook_arguments(definition, call)
         return _whole_axis_evaluator(spec, definition.body, body, info)
     return lambda values: _as_result(run(spec, _operands(spec, values)), info)
+
+
+def _check_pack_ranks(definition: SignatureOpDefinition, call: Call) -> None:
+    """Raises where the ranks of the operands leave the rank of an axis pack open."""
+    resolved = definition.resolve(call)
+    packs = dict.fromkeys(p for access in resolved.index_signature.operands for p in access.packs)
+    unknown = [f"*{pack}" for pack in packs if resolved.pack_ranks.get(pack) is None]
+    if unknown:
+        message = f"ambiguous ranks: expected one rank for {', '.join(unknown)}, found several"
+        note = f"index signature: {signature_text(resolved.index_signature)}"
+        pack = unknown[0]
+        hint = f"write the axes of `{pack}` as index variables: `{pack[1:]}1 {pack[1:]}2`"
+        diagnostic = Diagnostic(message, None, definition.name, hint=hint, code="E0304")
+        raise StructInfoError(diagnostic.note(note))
 
 
 def _operands(spec: IndexSpec, values: Sequence[Value]) -> list[Any]:

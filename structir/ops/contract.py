@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import reduce
+from itertools import chain, count
 from operator import mul
 from typing import Any
 
@@ -118,21 +120,26 @@ def _named_axes_signature(call: CallView) -> ResolvedSignature:
     axis_names = {word for term in terms for word in WORD.findall(term)}
     if not axis_names >= set(WORD.findall(output)) or not all(map(_is_axis, output.split())):
         call.reject(f"subscripts: expected result axes of the operands, found {output.strip()!r}")
+    words = [term.split() for term in terms]
+    numbers = [(k, n) for k, term in enumerate(words) for n, w in enumerate(term) if w.isdecimal()]
+    summed = dict(zip(numbers, _unused_names(axis_names), strict=False))
     reads = [
         access_text(
             f"operands_{k}",
-            [_axis_access(call, word, f"fixed{k}_{n}") for n, word in enumerate(term.split())],
+            [_axis_access(call, word, summed.get((k, n), "")) for n, word in enumerate(term)],
         )
-        for k, term in enumerate(terms)
+        for k, term in enumerate(words)
     ]
-    sizes = [
-        f"fixed{k}_{n} == {word}"
-        for k, term in enumerate(terms)
-        for n, word in enumerate(term.split())
-        if word.isdecimal()
-    ]
+    sizes = [f"{name} == {words[k][n]}" for (k, n), name in summed.items()]
     signature = f"{', '.join(reads)} -> {access_text('out', output.split())}"
     return ResolvedSignature(signature, where_text(sizes))
+
+
+def _unused_names(axis_names: set[str]) -> Iterator[str]:
+    """Yields `i`, `j`, ..., `z`, `i1`, `j1`, ... without the names of axes in the subscripts."""
+    suffixes = chain([""], map(str, count(1)))
+    names = (letter + suffix for suffix in suffixes for letter in "ijklmnopqrstuvwxyz")
+    return (name for name in names if name not in axis_names)
 
 
 def _is_axis(word: str) -> bool:
