@@ -74,3 +74,24 @@ def test_elements_that_are_not_finite_are_an_error(op):
     for run in executions(op):
         with pytest.raises(StructIRError, match="expected finite elements"):
             run(np.full((1, 2, 2), np.nan))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_lu_factors(dtype):
+    rng = np.random.default_rng(5)
+    for run in executions("lu", dtype=dtype):
+        for shape in [*SHAPES, (6, 4, 4), (2, 0, 3), (2, 3, 0)]:
+            x = rng.integers(-3, 4, shape).astype(dtype)  # with ties and singular matrices
+            factors, pivots, permutation = run(x)
+            assert (factors.dtype, pivots.dtype, permutation.dtype) == (dtype, "int32", "int32")
+            count = min(shape[1:])
+            lower = np.tril(factors, -1)[..., :count] + np.eye(shape[1], count, dtype=dtype)
+            assert (abs(lower) <= 1).all()
+            permuted = np.take_along_axis(x, permutation[..., None].astype(int), axis=1)
+            product = lower @ np.triu(factors)[:, :count]
+            np.testing.assert_allclose(product, permuted, rtol=1e-4, atol=1e-4)
+            for index, steps in enumerate(pivots):
+                order = list(range(shape[1]))
+                for step, other in enumerate(steps):
+                    order[step], order[other] = order[other], order[step]
+                assert order == permutation[index].tolist()
