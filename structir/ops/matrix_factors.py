@@ -146,14 +146,14 @@ def lu(a: Array) -> Any:
 
 @lu.reference
 def _(a: Array) -> Any:
-    matrices = a.astype("float64").reshape(-1, *a.shape[-2:])
+    matrices = a.astype("float64").reshape(math.prod(a.shape[:-2]), *a.shape[-2:])
     parts = [_eliminated(matrix.copy()) for matrix in matrices]
     rows, columns = a.shape[-2:]
     shapes = (rows, columns), (min(rows, columns),), (rows,)
     dtypes = a.dtype, "int32", "int32"
     return tuple(
         [
-            np.array([part[k] for part in parts], dtypes[k]).reshape(a.shape[:-2] + shapes[k])
+            np.array([part[k] for part in parts], dtypes[k]).reshape(*a.shape[:-2], *shapes[k])
             for k in range(3)
         ]
     )
