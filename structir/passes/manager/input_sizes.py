@@ -9,10 +9,12 @@ from typing import Any
 
 import attrs
 
+from structir.analysis.axes import axes_of
 from structir.analysis.variables import walk, walk_values
 from structir.errors import StructIRError
+from structir.ir.axes import RowVar, size_in
 from structir.ir.binding_dims import standing_alone
-from structir.ir.dims import Dim, Opaque, Sym, as_atom, as_sym, evaluate, syms
+from structir.ir.dims import Dim, Opaque, Poly, Sym, as_atom, as_sym, evaluate, syms
 from structir.ir.expr import Call, Expr, Function, MatchCast, Var
 from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
@@ -27,6 +29,7 @@ MULTIPLES = (12, 16, 24, 32, 64, 9, 10, 48, 20, 15, 100, 128)
 MOST_CONSTANTS = 12
 LARGEST = 512  # of sizes that occur in the program
 MOST_ELEMENTS = 1 << 22  # of all inputs, beyond those of the smallest inputs
+ROW_ELEMENTS = 32  # of the axes of a row variable, about
 TRIES = 300  # of random sizes, each checked against the conditions known before a run
 
 Sizes = dict[str, int]
@@ -63,7 +66,7 @@ class SizeSpace:
     def elements(self, sizes: Sizes) -> int:
         """Returns the number of elements of the tensor parameters; other sizes count as 1."""
         values = {sym: sizes[sym.name] for sym in self.classes}
-        return sum(prod(_known(dim, values) for dim in _dims(param)) for param in self.params)
+        return sum(prod(_known(dim, values) for dim in _sizes(param)) for param in self.params)
 
     def work(self, sizes: Sizes) -> int:
         """Returns a bound for the operations of a run: the elements of each variable, times its
@@ -122,7 +125,7 @@ def size_space(module: IRModule, function: Function, few: bool) -> SizeSpace:
         tuple(param_equalities),
         conditions,
         tuple(pool),
-        tuple(_dims(node) for node in walk_values(function) if isinstance(node, Var)),
+        tuple(_sizes(node) for node in walk_values(function) if isinstance(node, Var)),
     )
 
 
@@ -172,6 +175,14 @@ def _cast_sizes(casts: Sequence[MatchCast]) -> Iterator[tuple[Dim, Dim]]:
 def _dims(value: Expr | StructInfo | None) -> tuple[Dim, ...]:
     dims = getattr(value.struct_info if isinstance(value, Expr) else value, "dims", None)
     return dims if isinstance(dims, tuple) else ()
+
+
+def _sizes(value: Expr) -> tuple[Dim, ...]:
+    """Returns the sizes of a tensor that are known; a row variable counts as one size."""
+    info = value.struct_info
+    axes = axes_of(info) if isinstance(info, TensorStructInfo) else None
+    sizes = [ROW_ELEMENTS if isinstance(a, RowVar) else size_in(a) for a in axes or ()]
+    return tuple([size for size in sizes if isinstance(size, int | Poly)])
 
 
 def _known(dim: Dim, values: Mapping[Sym, int]) -> int:

@@ -62,6 +62,17 @@ def test_large_sizes_do_not_make_a_run_long() -> None:
     assert max(sample.extent for sample in samples) < 1 << 14
 
 
+def test_inputs_with_row_variables_are_small() -> None:
+    program = """@R.function
+def main(x: R.Tensor(("*r", "n * n", "n", "n"), "float32"), y: R.Tensor(("n",), "float32")):
+    return R.exp(y)
+"""
+    module = structir.parse(program)
+    samples = list(samples_of(module, "main", module["main"], 3, 0))
+    assert samples
+    assert all(np.size(a) <= 1 << 25 for sample in samples for a in sample.arguments)
+
+
 def test_large_weights_do_not_rule_out_all_sizes() -> None:
     params = 'x: R.Tensor(("n", 2100), "float32"), w: R.Tensor((2100, 2100), "float32")'
     sample = first(params, "return R.add(x, R.max(w, axis=[0]))")
