@@ -77,6 +77,7 @@ PAIRS = [
     ("R.exp(x) if False else R.sin(x)", "R.sin(x)"),
     ("R.astype(x, KIND.lower().removesuffix('_T'.lower()))", "R.astype(x, 'int8')"),
     ("R.exp(x) if KIND.startswith('INT') else R.sin(x)", "R.exp(x)"),
+    ("R.astype(x, KIND.replace('INT8_T', 'float16'))", "R.astype(x, 'float16')"),
     ("R.matmul(x, R.full((4, HIDDEN), R.const(SCALE), DTYPE))", None),
 ]
 PAIRS[-1] = (PAIRS[-1][0], "R.matmul(x, R.full((4, 8), R.const(0.5), 'float32'))")

@@ -8,7 +8,9 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib import import_module
+from math import prod
 from types import ModuleType
 from typing import Any
 
@@ -24,7 +26,10 @@ CREATIONS = frozenset({"zeros", "ones", "full", "eye", "arange", "linspace", "ar
 SCALARS = frozenset({"sqrt", "exp", "log", "log2", "log10", "floor", "ceil", "prod", "tanh"})
 METHODS = frozenset({"astype", "reshape", "transpose", "copy"})
 OF_STRINGS = frozenset(
-    {"upper", "lower", "strip", "startswith", "endswith", "removeprefix", "removesuffix"}
+    {
+        *("upper", "lower", "strip", "replace", "startswith", "endswith"),
+        *("removeprefix", "removesuffix"),
+    }
 )
 MAX_NUMBER = 1 << 62
 
@@ -57,8 +62,15 @@ def function_of(module: Any, name: str) -> Callable[..., Any] | None:
 def method_of(value: Any, name: str) -> Callable[..., Any] | None:
     """Returns a pure method of an array or a string that is no larger; None for any other."""
     if type(value) is str:
-        return getattr(value, name) if name in OF_STRINGS else None
+        return partial(_of_string, value, name) if name in OF_STRINGS else None
     return getattr(value, name) if name in METHODS else None
+
+
+def _of_string(value: str, name: str, *values: Any) -> Any:
+    """Returns the result of a method of a string; raises ValueError for a long one."""
+    if prod([len(text) + 1 for text in (value, *values) if type(text) is str]) > MAX_ITEMS:
+        raise ValueError(f"expected a result of at most {MAX_ITEMS} characters")
+    return getattr(value, name)(*values)
 
 
 def _is_numpy(module: Any) -> bool:
