@@ -104,6 +104,7 @@ WITHOUT_GRID = set(
         "nn.attention_var_len",
         "nn.class_indices",
         "nn.dropout",
+        "to_vdevice",
         "vision.all_class_non_max_suppression",
         "vision.get_valid_counts",
         "vision.roi_pool",
@@ -135,9 +136,13 @@ def test_interpreted_calls_match_other_libraries(cases):
     assert not (messages := differences(cases, run, values)), "\n".join(messages)
 
 
+# Each call is compiled once: every second one at symbolic sizes.
+
+
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("cases", BATCHES)
 def test_compiled_calls_match_other_libraries(cases):
+    cases = cases[::2]
     module, values = module_of(cases)
     executable = structir.compile(module)
     assert not (messages := differences(cases, lambda n, a: executable[n](*a), values)), "\n".join(
@@ -159,6 +164,7 @@ def test_interpreted_calls_at_symbolic_sizes_match_other_libraries(cases):
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("cases", BATCHES)
 def test_compiled_calls_at_symbolic_sizes_match_other_libraries(cases):
+    cases = cases[1::2] or cases
     module, values = module_of(cases, is_symbolic=True)
     executable = structir.compile(module)
     assert not (messages := differences(cases, lambda n, a: executable[n](*a), values)), "\n".join(
