@@ -102,8 +102,8 @@ class DeviceExecutable:
         for name, function in own.items():
             if form_variables(function):
                 again = partial(self._again, name)
-                made = EveryForm(name, function, partial(_any_rank, name), again)
-                self._every_form[name] = made
+                every_form = EveryForm(name, function, partial(_any_rank, name), again)
+                self._every_form[name] = every_form
             elif name not in self.direct:
                 functions[name] = self._compiled(name, function)
         program = self.module.with_functions(functions)
