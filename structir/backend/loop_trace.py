@@ -53,7 +53,7 @@ def may_grow(function: Any, steps: LoopSpec) -> frozenset[int]:
     appends rows to."""
     if not isinstance(function, Closure):
         return frozenset()
-    params = function.function.params[2 if steps.read is None else 0 :]
+    params = function.function.params[0 if steps.read else 2 :]
     appends = [rows_added(binding.value) for binding in bindings_of(function.function)]
     added = {rows[0] for rows in appends if rows is not None}
     pairs = enumerate(zip(params, steps.carried, strict=False))
@@ -88,8 +88,9 @@ class LoopTrace:
         """Traces the loop and returns its results."""
         carried = tuple([self._initial(*item) for item in enumerate(self.steps.carried)])
         with self.tracer.inside() as body:
-            part, element = self._element()
-            value = self._result(self.steps.given(self.counter, TRUE, carried, element))
+            elements = [self._element(value) for value in self.steps.read]
+            items = [item for _, item in elements]
+            value = self._result(self.steps.given(self.counter, TRUE, carried, items))
             going, after, outputs = self.steps.taken(value)
             condition = self._condition(going, body)
             grown = [self._output(output, condition) for output in outputs]
@@ -103,8 +104,9 @@ class LoopTrace:
             first = self.tracer.slot(TRUE) if self.going is None else self.going
             self.tracer.step(CopyInstruction(condition, first.cell))
         limit = None if self.limit is None else self.limit.cell
+        rows, swapped = tuple([row for row, _ in elements]), tuple(self.swapped)
         self.tracer.step(
-            LoopInstruction(self.counter.cell, limit, condition, part, body, tuple(self.swapped))
+            LoopInstruction(self.counter.cell, limit, condition, rows, body, swapped)
         )
         return mapped(carried, lambda v: v.growing.value if isinstance(v, Grown) else v), grown
 
@@ -145,10 +147,9 @@ class LoopTrace:
         self.tracer.step(CopyInstruction(slot.cell, first.cell))
         return slot
 
-    def _element(self) -> tuple[RowInstruction | None, Value]:
-        if self.steps.read is None:
-            return None, None
-        source = self.tracer.slot(self.steps.read)
+    def _element(self, value: Value) -> tuple[RowInstruction, Value]:
+        """Returns the instruction that loads the element of a step, and the element."""
+        source = self.tracer.slot(value)
         size = prod(source.shape[1:]) * source.dtype.itemsize
         cell = MemoryCell(size, PART, enclosing=source.cell)
         return RowInstruction(cell, source.cell, self.counter.cell), Slot(

@@ -81,7 +81,7 @@ class SizedLoop:
     counter: Sym
     limit: MemoryCell | None
     going: MemoryCell | None
-    element: LoopElement | None
+    elements: tuple[LoopElement, ...]
     body: InstructionBlock
     swapped: tuple[tuple[MemoryCell, MemoryCell], ...]
 
@@ -214,9 +214,9 @@ class SizedCode:
             out.append((3, self.emit(KIND.reached, counter, self.slot(step.limit))))
         if step.going is not None:
             out.append((2, self.emit(KIND.unless, self.slot(step.going))))
-        if step.element is not None:
-            slots = [self.slot(c) for c in (step.element.cell, step.element.array)]
-            self.emit(KIND.part, *slots, counter, self.register(step.element.bytes))
+        for element in step.elements:
+            slots = [self.slot(c) for c in (element.cell, element.array)]
+            self.emit(KIND.part, *slots, counter, self.register(element.bytes))
         self.block(step.body)
         for pair in step.swapped:
             self.emit(KIND.swap, *map(self.slot, pair))
@@ -257,7 +257,7 @@ def needed_dims(step: Any) -> list[Dim]:
         case SizedAppend():
             return [step.bytes]
         case SizedLoop():
-            return [] if step.element is None else [step.element.bytes]
+            return [element.bytes for element in step.elements]
         case Needed():
             return [*step.dims]
     return []

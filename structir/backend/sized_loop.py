@@ -71,9 +71,10 @@ class SizedLoopTrace:
         index = Slot(size_register(counter), (), INT64)
         swapped: list[tuple[MemoryCell, MemoryCell]] = []
         with self.tracer.inside() as body:
-            element, item = self._element()
+            elements = [self._element(value) for value in self.steps.read]
+            items = [item for _, item in elements]
             going, after, outputs = self.steps.taken(
-                self._result(self.steps.given(index, TRUE, given, item))
+                self._result(self.steps.given(index, TRUE, given, items))
             )
             condition = self._condition(going, body)
             ends = self._ends(list(leaves(given)), list(leaves(after)), carried)
@@ -88,7 +89,8 @@ class SizedLoopTrace:
             first = self.tracer.slot(TRUE) if self.going is None else self.going
             self.tracer.step(CopyInstruction(condition, first.cell))
         limit = None if self.limit is None else self.limit.cell
-        self.tracer.step(SizedLoop(counter, limit, condition, element, body, tuple(swapped)))
+        loaded = tuple([element for element, _ in elements])
+        self.tracer.step(SizedLoop(counter, limit, condition, loaded, body, tuple(swapped)))
         count = dims.as_dim(counter)
         if grown:  # an empty output has another shape
             self.tracer.step(Require(dims.compare(">=", count, 1), "a loop without steps"))
@@ -126,10 +128,8 @@ class SizedLoopTrace:
             return self.tracer.run(self.tracer.entered(self.function, args))
         return self.function(*args)
 
-    def _element(self) -> tuple[LoopElement | None, Value]:
-        if self.steps.read is None:
-            return None, None
-        source = self.tracer.slot(self.steps.read)
+    def _element(self, value: Value) -> tuple[LoopElement, Value]:
+        source = self.tracer.slot(value)
         item = Slot(MemoryCell(0, PART, enclosing=source.cell), source.shape[1:], source.dtype)
         return LoopElement(item.cell, source.cell, nbytes(item)), item
 

@@ -280,7 +280,7 @@ class LoopInstruction:
     counter: MemoryCell
     limit: MemoryCell | None
     going: MemoryCell | None
-    part: RowInstruction | None  # loads the element of the step
+    rows: tuple[RowInstruction, ...]  # load the elements of the step
     body: InstructionBlock
     swapped: tuple[
         tuple[MemoryCell, MemoryCell], ...
@@ -296,8 +296,8 @@ class LoopInstruction:
             out.append((3, code.step(KIND.reached, code.slot(self.counter), code.slot(self.limit))))
         if self.going is not None:
             out.append((2, code.step(KIND.unless, code.slot(self.going))))
-        if self.part is not None:
-            self.part.write(code)
+        for row in self.rows:
+            row.write(code)
         self.body.write(code)
         for pair in self.swapped:
             code.step(KIND.swap, *map(code.slot, pair))

@@ -12,12 +12,13 @@ from structir.analysis.calls import derive_call_ret_struct_info
 from structir.analysis.lattice import FAIL_L0, base_check
 from structir.errors import Diagnostic, ShapeMismatchError, StructInfoError
 from structir.ir.axes import RowVar
-from structir.ir.dims import sym
+from structir.ir.dims import equal, sym
 from structir.ir.dtype import is_float
 from structir.ir.expr import Call, Expr, Function, GlobalVar, Tuple, Var
 from structir.ir.struct_info import (
     OBJECT,
     FuncStructInfo,
+    ShapeStructInfo,
     StructInfo,
     TensorStructInfo,
     TupleStructInfo,
@@ -39,10 +40,18 @@ def scan_struct_info(
     """Infers the StructInfo of final states and stacked outputs."""
     if not isinstance(states, TupleStructInfo) or not isinstance(captured, TupleStructInfo):
         raise _invalid_scan(f"states, captured: expected tuples, found {states} and {captured}")
-    steps, step = _trip_count_and_slice(x)
+    scanned = x.fields if isinstance(x, TupleStructInfo) else (x,)
+    if not scanned:
+        raise _invalid_scan("x: expected at least 1 tensor, found an empty tuple")
+    pairs = [_trip_count_and_slice(each) for each in scanned]
+    slices = [step for _, step in pairs]
+    steps = next((steps for steps, _ in pairs if steps is not None), None)
+    for other, _ in pairs:
+        if other is not None and equal(steps, other) is False:
+            raise _invalid_scan(f"x: expected axes 0 of one size, found {steps} and {other}")
     outputs: tuple[StructInfo, ...] = (TensorStructInfo(),)
     if isinstance(cell, FuncStructInfo) and cell.params is not None:
-        results = derive_call_ret_struct_info(cell, [*states.fields, step, *captured.fields])
+        results = derive_call_ret_struct_info(cell, [*states.fields, *slices, *captured.fields])
         if results != OBJECT:
             outputs = _outputs(results, states.fields)
     elif isinstance(cell, FuncStructInfo) or cell == OBJECT:
@@ -73,9 +82,9 @@ def _trip_count_and_slice(x: StructInfo) -> tuple[Any, StructInfo]:
 def _outputs(results: StructInfo, states: tuple[StructInfo, ...]) -> tuple[StructInfo, ...]:
     """Returns the outputs of a step after its states, whose StructInfo must not change."""
     fields = results.fields if isinstance(results, TupleStructInfo) else (results,)
-    if len(fields) <= len(states):
+    if len(fields) < len(states):
         raise _invalid_scan(
-            f"cell: expected more than {len(states)} results, states and outputs,"
+            f"cell: expected at least {len(states)} results, states and outputs,"
             f" found {len(fields)}"
         )
     for before, after in zip(states, fields, strict=False):
@@ -97,25 +106,27 @@ def _stacked_output(steps: Any, output: StructInfo) -> StructInfo:
 class LoopSpec:
     """A loop over a function: trip count, condition, and the carried values.
 
-    With `read`, a step receives an element of it, then the captured values. Without, it receives
-    its index and the condition first, and returns the next condition first.
+    With `read`, a step receives an element of each of its tensors, then the captured values.
+    Without, it receives its index and the condition first, and returns the next condition first.
     """
 
     trips: Any
     going: Any
     carried: tuple[Any, ...]
-    read: Any = None
+    read: tuple[Any, ...] = ()
     captured: tuple[Any, ...] = ()
 
-    def given(self, step: Any, going: Any, carried: Any, element: Any) -> tuple[Any, ...]:
+    def given(
+        self, step: Any, going: Any, carried: Any, elements: Sequence[Any]
+    ) -> tuple[Any, ...]:
         """Builds the arguments of a step."""
-        if self.read is None:
+        if not self.read:
             return (step, going, *carried)
-        return (*carried, element, *self.captured)
+        return (*carried, *elements, *self.captured)
 
     def taken(self, results: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
         """Splits the results of a step into next condition, carried values and outputs."""
-        if self.read is not None:
+        if self.read:
             going = np.asarray(True)
         else:
             going, results = results[0], results[1:]
@@ -132,15 +143,23 @@ def at_once(function: Any, steps: LoopSpec) -> tuple[tuple[Any, ...], list[Any]]
 
 @opaque_op(scan_struct_info)
 def scan(cell: Any, states: Any, x: Any, captured: Any = ()) -> Any:
-    """Runs a function over slices of the first axis: returns final states and stacked outputs."""
-    if not x.shape[0]:
+    """Runs a function over slices of the first axis: returns final states and stacked outputs.
+
+    `x` is a tensor, or a tuple of tensors with equal axes 0: the function receives a slice of each.
+    """
+    scanned = x if isinstance(x, tuple) else (x,)
+    lengths = {each.shape[0] for each in scanned}
+    if len(lengths) > 1:
+        message = f"scan: x: expected axes 0 of one size, found {sorted(lengths)}"
+        raise ShapeMismatchError(message)
+    if 0 in lengths:
         raise ShapeMismatchError("scan: axis 0 of x: expected at least 1 slice, found 0")
-    loop_results = at_once(cell, LoopSpec(x.shape[0], None, states, x, captured))
+    loop_results = at_once(cell, LoopSpec(*lengths, None, states, scanned, captured))
     if loop_results is not None:
         return (*loop_results[0], *loop_results[1])
     count, steps = len(states), []
-    for element in x:
-        results = cell(*states, np.asarray(element), *captured)
+    for elements in zip(*scanned, strict=True):
+        results = cell(*states, *[np.asarray(element) for element in elements], *captured)
         states, outputs = results[:count], results[count:]
         steps.append(outputs)
     return (*states, *[np.stack(outputs) for outputs in zip(*steps, strict=True)])
@@ -161,22 +180,29 @@ scan.definition.hooks["loop"] = _loop  # type: ignore[attr-defined]
 
 @attrs.frozen(eq=False)
 class _BodyLayout:
-    """Positions of states, slice and captured values among parameters and results of the body."""
+    """Positions of states, slices and captured values among parameters and results of the body."""
 
     params: tuple[StructInfo, ...]
     results: tuple[StructInfo, ...]
     states: int
+    slices: int
 
     @classmethod
-    def of(cls, cell: Function, states: int) -> _BodyLayout:
+    def of(cls, cell: Function, states: int, slices: int) -> _BodyLayout:
         ret = cell.ret_struct_info
         params = tuple([param.struct_info for param in cell.params])
         fields = ret.fields if isinstance(ret, TupleStructInfo) else ()
-        if not all(map(_is_known, (*params, *fields))) or len(fields) <= states:
+        tensors = (*[p for p in params if not isinstance(p, ShapeStructInfo)], *fields)
+        if not all(map(_is_known, tensors)) or len(fields) < states:
             raise StructInfoError(
                 Diagnostic("cell: expected parameters and results of known shape and dtype")
             )
-        return cls(params, fields, states)
+        return cls(params, fields, states, slices)
+
+    @property
+    def captured(self) -> range:
+        """Returns the positions of captured values."""
+        return range(self.states + self.slices, len(self.params))
 
     def floating(self, positions: range) -> list[int]:
         """Returns the positions of floating-point parameters."""
@@ -188,7 +214,7 @@ def _is_known(info: StructInfo) -> bool:
 
 
 def _is_floating(info: Any) -> bool:
-    return is_float(info.dtype)
+    return isinstance(info, TensorStructInfo) and is_float(info.dtype)
 
 
 def _stacked_info(steps: Any, info: Any) -> TensorStructInfo:
@@ -202,10 +228,17 @@ def _loop_gradient(call: Call, cotangents: Any, loop: Any) -> list[Any]:
     `loop` is defined in `adjoints.reverse`.
     """
     states = len(call.args[1].struct_info.fields)
-    layout, x = _BodyLayout.of(loop.cell, states), call.args[2]
-    if not _is_known(x.struct_info):
+    scanned = _scanned(call)
+    if not all(map(_is_known, scanned)):
         raise StructInfoError(Diagnostic("x: expected a known shape for the gradient"))
+    layout = _BodyLayout.of(loop.cell, states, len(scanned))
     return _BackwardLoop(call, cotangents, loop, layout).argument_cotangents()
+
+
+def _scanned(call: Call) -> tuple[Any, ...]:
+    """Returns the StructInfo of the tensors whose slices a step receives."""
+    info = call.args[2].struct_info
+    return info.fields if isinstance(info, TupleStructInfo) else (info,)
 
 
 @attrs.frozen(eq=False)
@@ -221,11 +254,12 @@ class _BackwardLoop:
         """Returns the cotangent of each argument of the loop."""
         emit, layout, count = self.loop.emit, self.layout, self.layout.states
         float_states, captured = layout.floating(range(count)), self.captured()
-        x: Any = self.call.args[2]
+        scanned, infos = self.scanned(), _scanned(self.call)
         starts = [self.state_cotangent(k) for k in float_states]
-        starts += [emit(zeros_like(captured[k - count - 1])) for k in self.floating_captured()]
-        indices = emit(flip(emit(arange(x.struct_info.dims[0])), axis=0))
-        tensors = [x, *self.states_before(), *self.output_cotangents(), *captured]
+        first = layout.captured.start
+        starts += [emit(zeros_like(captured[k - first])) for k in self.floating_captured()]
+        indices = emit(flip(emit(arange(infos[0].dims[0])), axis=0))
+        tensors = [*scanned, *self.states_before(), *self.output_cotangents(), *captured]
         results = emit(
             scan(self.backward_step(), Tuple(tuple(starts)), indices, Tuple(tuple(tensors)))
         )
@@ -233,14 +267,26 @@ class _BackwardLoop:
             zip([*float_states, *self.floating_captured()], range(len(starts)), strict=True)
         )
         to_states = [emit(results[positions[k]]) if k in positions else None for k in range(count)]
-        to_x = (
-            emit(flip(emit(results[len(starts)]), axis=0)) if _is_floating(x.struct_info) else None
-        )
-        captured_positions = range(count + 1, len(layout.params))
+        outputs = iter(range(len(starts), len(starts) + len(scanned)))
+        to_slices = [
+            emit(flip(emit(results[next(outputs)]), axis=0)) if _is_floating(info) else None
+            for info in infos
+        ]
+        to_x: Any = tuple(to_slices)
+        if not isinstance(self.call.args[2].struct_info, TupleStructInfo):
+            (to_x,) = to_slices
         to_captured = [
-            emit(results[positions[k]]) if k in positions else None for k in captured_positions
+            emit(results[positions[k]]) if k in positions else None for k in layout.captured
         ]
         return [None, tuple(to_states), to_x, tuple(to_captured)][: len(self.call.args)]
+
+    def scanned(self) -> list[Expr]:
+        """Returns the tensors whose slices a step receives, one by one."""
+        x: Any = self.call.args[2]
+        info = x.struct_info
+        if not isinstance(info, TupleStructInfo):
+            return [x]
+        return [self.field(x, k) for k in range(len(info.fields))]
 
     def captured(self) -> list[Expr]:
         """Returns the captured values, one by one."""
@@ -258,7 +304,7 @@ class _BackwardLoop:
 
     def floating_captured(self) -> list[int]:
         """Returns the positions of floating-point captured values."""
-        return self.layout.floating(range(self.layout.states + 1, len(self.layout.params)))
+        return self.layout.floating(self.layout.captured)
 
     def state_cotangent(self, k: int) -> Expr:
         """Returns the cotangent of a final state."""
@@ -303,16 +349,17 @@ class _BackwardLoop:
         It receives the accumulated cotangents and the step index, then the tensors read. It returns
         the cotangents before the step.
         """
-        layout, count = self.layout, self.layout.states
+        layout, count, first = self.layout, self.layout.states, self.layout.captured.start
         states, captured = layout.floating(range(count)), self.floating_captured()
         outputs = self.floating_outputs()
         steps = sym("steps")
         infos = [layout.params[k] for k in (*states, *captured)]
         infos.append(TensorStructInfo((), "int64"))
-        infos += [_stacked_info(steps, layout.params[k]) for k in (count, *range(count))]
+        infos += [_stacked_info(steps, layout.params[k]) for k in range(count, first)]
+        infos += [_stacked_info(steps, layout.params[k]) for k in range(count)]
         infos += [_stacked_info(steps, layout.results[k]) for k in outputs]
-        infos += layout.params[count + 1 :]
-        slices = layout.floating(range(count, count + 1))
+        infos += layout.params[first:]
+        slices = layout.floating(range(count, first))
         seeds = [(k,) for k in (*states, *outputs)]
         pullback, leaves = self.loop.apply_pullback([*states, *slices, *captured], seeds)
 
@@ -321,14 +368,14 @@ class _BackwardLoop:
             after = [next(remaining) for _ in states]
             sums = [next(remaining) for _ in captured]
             index = next(remaining)
-            x, *before = [emit(take(next(remaining), index, axis=0)) for _ in range(count + 1)]
+            elements = [emit(take(next(remaining), index, axis=0)) for _ in range(count, first)]
+            before = [emit(take(next(remaining), index, axis=0)) for _ in range(count)]
             cotangents = [emit(take(next(remaining), index, axis=0)) for _ in outputs]
-            results = emit(Call(pullback, (*before, x, *remaining, *after, *cotangents)))
+            results = emit(Call(pullback, (*before, *elements, *remaining, *after, *cotangents)))
             by_leaf = {k: emit(results[position]) for position, (k, _) in enumerate(leaves)}
             sums_after = [emit(total + by_leaf[k]) for total, k in zip(sums, captured, strict=True)]
-            return Tuple(
-                (*[by_leaf[k] for k in states], *sums_after, by_leaf[count] if slices else index)
-            )
+            outputs_after = [by_leaf[k] for k in slices]
+            return Tuple((*[by_leaf[k] for k in states], *sums_after, *outputs_after))
 
         function: GlobalVar = self.loop.define("step_back", infos, step)
         return function

@@ -41,12 +41,14 @@ def scan(exporter: Any, call: Any) -> list[str]:
     inner, function = exporter.body_of(cell)
     params = function.params
     count = len(states.struct_info.fields)
-    names = [exporter.graph.names.fresh(p.name) for p in params[: count + 1]]
+    scanned = exporter.value(x) if isinstance(x.struct_info, TupleStructInfo) else [exporter.value(x)]
+    last = count + len(scanned)
+    names = [exporter.graph.names.fresh(p.name) for p in params[:last]]
     fields = [f for each in captured for f in exporter.value(each)]
     for param, name in zip(params, [*names, *fields], strict=True):
         inner.values[param] = name
         inner.bind_sizes(name, param.struct_info)
-    infos = [*states.struct_info.fields, params[count].struct_info]
+    infos = [*states.struct_info.fields, *[p.struct_info for p in params[count:last]]]
     inputs = [exporter.value_info(n, i) for n, i in zip(names, infos, strict=True)]
     result = inner.sequence(function.body)
     results = result if isinstance(result, list) else [result]
@@ -54,9 +56,9 @@ def scan(exporter: Any, call: Any) -> list[str]:
     outputs = [inner.fresh_output(name) for name in results]
     typed = [exporter.value_info(n, unsized(i)) for n, i in zip(outputs, kinds, strict=True)]
     graph = inner.graph.proto(exporter.graph.names.fresh("body"), inputs, typed)
-    operands = [*exporter.value(states), exporter.value(x)]
+    operands = [*exporter.value(states), *scanned]
     written: list[str] = exporter.graph.emit(
-        "Scan", operands, len(results), exporter.stem, body=graph, num_scan_inputs=1
+        "Scan", operands, len(results), exporter.stem, body=graph, num_scan_inputs=len(scanned)
     )
     return written
 
