@@ -6,7 +6,7 @@ import importlib
 import sys
 from collections.abc import Callable, Mapping
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 from structir.interrupts import defer_interrupts
 
@@ -71,3 +71,48 @@ def lazy_names(
         return loaded if home.endswith(":") else getattr(loaded, name)
 
     return find, lambda: sorted(homes)
+
+
+EXPORTED = "_exported"
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def exported(function: F) -> F:
+    """Marks a function as a public name of a package with `lazy_members`."""
+    setattr(function, EXPORTED, True)
+    return function
+
+
+def lazy_members(
+    package: str, modules: tuple[str, ...]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Returns `__getattr__` and `__dir__` of a package whose names are those of its modules.
+
+    A module exports the functions that `exported` marks, and the names in its `__all__`. `"name:"`
+    is a module that is itself a public name. The modules are imported on first use.
+    """
+    names: dict[str, Any] = {}
+
+    def members() -> dict[str, Any]:
+        for module_name in () if names else modules:
+            stem = module_name.rstrip(":")
+            module = importlib.import_module(f"{package}.{stem}")
+            names.update({stem: module} if stem != module_name else _members_of(module))
+        return names
+
+    def find(name: str) -> Any:
+        if name.startswith("__") or name not in members():
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return members()[name]
+
+    return find, lambda: sorted(members())
+
+
+def _members_of(module: ModuleType) -> dict[str, Any]:
+    """Returns the names in `__all__` of a module and its functions with the mark `exported`."""
+    named = getattr(module, "__all__", ())
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if name in named or (hasattr(value, EXPORTED) and not name.startswith("_"))
+    }

@@ -1,0 +1,5 @@
+"""Tangents."""
+
+
+class Tangents:
+    """Tangents."""

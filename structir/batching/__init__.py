@@ -1,0 +1,1 @@
+"""Batching of functions."""

@@ -1,0 +1,5 @@
+"""Batching."""
+
+
+class Batching:
+    """Batching."""

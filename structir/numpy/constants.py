@@ -1,0 +1,40 @@
+"""Numbers, dtypes and the array type of the namespace."""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from structir.tracing.array import TracedArray
+from structir.tracing.context import register
+
+pi, e, inf, nan = math.pi, math.e, math.inf, math.nan
+euler_gamma = np.euler_gamma
+newaxis = None
+bool_ = np.bool_
+int8, int16, int32, int64 = np.int8, np.int16, np.int32, np.int64
+uint8, uint16, uint32, uint64 = np.uint8, np.uint16, np.uint32, np.uint64
+float16, float32, float64 = np.float16, np.float32, np.float64
+bfloat16 = ml_dtypes.bfloat16
+floating, integer, number = np.floating, np.integer, np.number
+issubdtype = np.issubdtype
+dtype = np.dtype
+ndarray = TracedArray
+__all__ = [
+    *("pi", "e", "inf", "nan", "euler_gamma", "newaxis", "bool_", "bfloat16"),
+    *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float16", "float32", "float64", "floating", "integer", "number"),
+    *("issubdtype", "dtype", "ndarray"),
+]
+
+
+def namespace() -> Any:
+    """Returns this namespace: arrays know it by the protocol of the array API."""
+    return sys.modules["structir.numpy"]
+
+
+register("namespace", namespace)

@@ -1,0 +1,187 @@
+"""Products of vectors and matrices."""
+
+from __future__ import annotations
+
+import string
+from typing import Any
+
+from structir.numpy.creation import diagonal
+from structir.numpy.reductions import sum
+from structir.numpy.shaping import axis_of, concatenate, moveaxis, reshape, swapaxes
+from structir.script import R
+from structir.tracing.array import TracedArray, cast, emit, expression, operand, promoted
+from structir.tracing.context import traced
+
+
+def _operands(*values: Any) -> list[TracedArray]:
+    operands, _ = promoted(*values)
+    if operands[0].aval.dtype == "bool":
+        return [cast(x, "int32") for x in operands]
+    return operands
+
+
+@traced
+def matmul(x1: Any, x2: Any, /, *, precision: Any = None, preferred_element_type: Any = None) -> TracedArray:
+    """Returns the matrix product over the last two axes; other axes broadcast."""
+    x, y = _operands(x1, x2)
+    return emit(R.matmul(expression(x), expression(y)))
+
+
+@traced
+def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> TracedArray:
+    """Returns the sum product over the last axis of a and the second last of b."""
+    x, y = _operands(a, b)
+    if not x.ndim or not y.ndim:
+        return x * y
+    if y.ndim <= 2 and (x.ndim <= 2 or y.ndim == 2):
+        return matmul(x, y)
+    return tensordot(x, y, ((x.ndim - 1,), (max(y.ndim - 2, 0),)))
+
+
+@traced
+def inner(a: Any, b: Any) -> TracedArray:
+    """Returns the sum product over the last axes."""
+    x, y = _operands(a, b)
+    if not x.ndim or not y.ndim:
+        return x * y
+    return tensordot(x, y, ((x.ndim - 1,), (y.ndim - 1,)))
+
+
+@traced
+def vdot(a: Any, b: Any) -> TracedArray:
+    """Returns the sum product of all elements."""
+    return sum(reshape(a, -1) * reshape(b, -1))
+
+
+@traced
+def vecdot(x1: Any, x2: Any, axis: int = -1) -> TracedArray:
+    """Returns the sum product over one axis."""
+    return sum(operand(x1) * operand(x2), axis)
+
+
+@traced
+def outer(a: Any, b: Any) -> TracedArray:
+    """Returns the products of each pair of elements of two vectors."""
+    return reshape(a, (-1, 1)) * reshape(b, (1, -1))
+
+
+@traced
+def tensordot(a: Any, b: Any, axes: Any = 2) -> TracedArray:
+    """Returns the sum product over pairs of axes; a number is that many axes at the border."""
+    x, y = _operands(a, b)
+    if isinstance(axes, int):
+        axes = (range(x.ndim - axes, x.ndim), range(axes))
+    first, second = [list(s) if hasattr(s, "__iter__") else [s] for s in axes]
+    letters = iter(string.ascii_letters)
+    left = [next(letters) for _ in range(x.ndim)]
+    right = [next(letters) for _ in range(y.ndim)]
+    for p, q in zip(first, second, strict=True):
+        right[axis_of(q, y.ndim)] = left[axis_of(p, x.ndim)]
+    shared = {*left} & {*right}
+    result = [a for a in (*left, *right) if a not in shared]
+    return einsum(f"{''.join(left)},{''.join(right)}->{''.join(result)}", x, y)
+
+
+@traced
+def einsum(subscripts: str, *operands: Any, optimize: Any = True, precision: Any = None, preferred_element_type: Any = None) -> TracedArray:
+    """Returns the sum product that the subscripts describe."""
+    values = _operands(*operands)
+    text = subscripts.replace(" ", "")
+    inputs, arrow, output = text.partition("->")
+    parts = inputs.split(",")
+    if len(parts) > 2 and "..." not in text:
+        return _in_pairs(parts, output if arrow else _implicit(inputs), values)
+    return emit(R.einsum([expression(v) for v in values], text))
+
+
+def _implicit(inputs: str) -> str:
+    letters = inputs.replace(",", "")
+    return "".join(sorted({a for a in letters if letters.count(a) == 1}))
+
+
+def _in_pairs(parts: list[str], output: str, values: list[TracedArray]) -> TracedArray:
+    """Contracts the operands from the left, two at a time."""
+    current, value = parts[0], values[0]
+    for k in range(1, len(parts)):
+        later = {*"".join(parts[k + 1 :]), *output}
+        kept = "".join(dict.fromkeys([a for a in current + parts[k] if a in later]))
+        target = output if k == len(parts) - 1 else kept
+        pair = [expression(value), expression(values[k])]
+        value = emit(R.einsum(pair, f"{current},{parts[k]}->{target}"))
+        current = target
+    return value
+
+
+@traced
+def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> TracedArray:
+    """Returns the sum of a diagonal."""
+    return sum(diagonal(a, offset, axis1, axis2), -1)
+
+
+@traced
+def kron(a: Any, b: Any) -> TracedArray:
+    """Returns the Kronecker product of two matrices."""
+    x, y = _operands(a, b)
+    rows, columns = x.shape[0] * y.shape[0], x.shape[1] * y.shape[1]
+    return reshape(x[:, None, :, None] * y[None, :, None, :], (rows, columns))
+
+
+@traced
+def cross(a: Any, b: Any, axis: int = -1) -> TracedArray:
+    """Returns the cross product of vectors with three components."""
+    x, y = (moveaxis(v, axis, -1) for v in _operands(a, b))
+    parts = [
+        x[..., i : i + 1] * y[..., j : j + 1] - x[..., j : j + 1] * y[..., i : i + 1]
+        for i, j in ((1, 2), (2, 0), (0, 1))
+    ]
+    return moveaxis(concatenate(parts, -1), -1, axis)
+
+
+@traced
+def convolve(a: Any, v: Any, mode: str = "full") -> TracedArray:
+    """Returns the discrete convolution of two vectors. Modes: full, same, valid."""
+    x, kernel = _operands(a, v)
+    m = kernel.shape[0]
+    pads = {"full": (m - 1, m - 1), "same": ((m - 1) // 2, m - 1 - (m - 1) // 2), "valid": (0, 0)}
+    weight = kernel[::-1][None, None, :]
+    padding = [int(p) for p in pads[mode]]
+    call = R.nn.conv1d(expression(x[None, None, :]), expression(weight), padding=padding)
+    return emit(call)[0, 0]
+
+
+@traced
+def matrix_power(a: Any, n: int) -> TracedArray:
+    """Returns a square matrix to a power that is not negative."""
+    matrix = operand(a)
+    result: TracedArray | None = None
+    for _ in range(n):
+        result = matrix if result is None else matmul(result, matrix)
+    if result is None:
+        raise ValueError("matrix_power: expected a power of at least 1")
+    return result
+
+
+@traced
+def vander(x: Any, N: int | None = None, increasing: bool = False) -> TracedArray:
+    """Returns the powers of elements as columns."""
+    array = operand(x)
+    count = array.shape[0] if N is None else N
+    exponents = range(count) if increasing else range(count - 1, -1, -1)
+    return concatenate([(array**k)[:, None] for k in exponents], 1)
+
+
+@traced
+def polyval(p: Any, x: Any) -> TracedArray:
+    """Returns the value of a polynomial, whose first coefficient has the highest power."""
+    result: Any = 0
+    for coefficient in operand(p):
+        result = result * operand(x) + coefficient
+    return operand(result)
+
+
+@traced
+def cov(m: Any, rowvar: bool = True, ddof: int = 1) -> TracedArray:
+    """Returns the covariance of variables, which are rows by default."""
+    x = operand(m) if rowvar else swapaxes(m, 0, 1)
+    centred = x - x.mean(axis=1, keepdims=True)
+    return matmul(centred, swapaxes(centred, 0, 1)) / (x.shape[1] - ddof)

@@ -1,0 +1,588 @@
+"""Elementwise functions: arithmetic, comparisons, logic and functions of real numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from structir.frontend.special_functions import exp_minus_one, log_plus_one
+from structir.ir.dtype import numpy_dtype
+from structir.ir.expr import Expr
+from structir.lazy import exported, lazy_module
+from structir.script import R
+from structir.tracing import dtypes
+from structir.tracing.array import (
+    TracedArray,
+    as_array,
+    cast,
+    emit,
+    expression,
+    numpy_name,
+    operand,
+    promoted,
+)
+from structir.tracing.context import session, traced
+
+ml_dtypes = lazy_module("ml_dtypes")
+BuildOp = Callable[..., Expr]
+
+
+@exported
+def finfo(dtype: Any) -> Any:
+    """Returns the limits of a floating-point dtype."""
+    return ml_dtypes.finfo(numpy_dtype(numpy_name(dtype)))
+
+
+@exported
+def iinfo(dtype: Any) -> Any:
+    """Returns the limits of an integer dtype."""
+    return ml_dtypes.iinfo(numpy_dtype(numpy_name(dtype)))
+
+
+def apply(op: BuildOp, *arrays: TracedArray, weak: bool = False, **attributes: Any) -> TracedArray:
+    """Emits a call of an op on arrays."""
+    return emit(op(*[expression(array) for array in arrays], **attributes), weak)
+
+
+def _binary(op: BuildOp, x: Any, y: Any) -> TracedArray:
+    operands, weak = promoted(x, y)
+    return apply(op, *operands, weak=weak)
+
+
+def _compared(op: BuildOp, x: Any, y: Any) -> TracedArray:
+    operands, _ = promoted(x, y)
+    return apply(op, *operands)
+
+
+def real(x: Any) -> TracedArray:
+    """Returns an operand of a function of real numbers: integers become float32."""
+    array = operand(x)
+    dtype = dtypes.floating(array.aval.dtype)
+    return array if array.aval.dtype == dtype else cast(array, dtype)
+
+
+def _real(op: BuildOp, x: Any) -> TracedArray:
+    array = real(x)
+    return apply(op, array, weak=array.weak)
+
+
+# ---- arithmetic
+
+
+@traced
+def add(x1: Any, x2: Any, /) -> TracedArray:
+    """Returns x1 + x2; the logical or of bools."""
+    return _binary(R.logical_or if _are_bools(x1, x2) else R.add, x1, x2)
+
+
+def _are_bools(*values: Any) -> bool:
+    return all([as_array(value).aval.dtype == "bool" for value in values])
+
+
+@traced
+def subtract(x1: Any, x2: Any, /) -> TracedArray:
+    """Returns x1 - x2."""
+    return _binary(R.subtract, x1, x2)
+
+
+@traced
+def multiply(x1: Any, x2: Any, /) -> TracedArray:
+    """Returns x1 * x2; the logical and of bools."""
+    return _binary(R.logical_and if _are_bools(x1, x2) else R.multiply, x1, x2)
+
+
+def _real_operands(*values: Any) -> tuple[list[TracedArray], bool]:
+    operands, weak = promoted(*values)
+    dtype = dtypes.floating(operands[0].aval.dtype)
+    return [x if x.aval.dtype == dtype else cast(x, dtype) for x in operands], weak
+
+
+@traced
+def divide(x1: Any, x2: Any, /) -> TracedArray:
+    """Returns x1 / x2; integers become float32."""
+    operands, weak = _real_operands(x1, x2)
+    return apply(R.divide, *operands, weak=weak)
+
+
+true_divide = divide
+
+
+@traced
+def floor_divide(x1: Any, x2: Any, /) -> TracedArray:
+    """Returns the largest integer not above x1 / x2."""
+    return _binary(R.floor_divide, x1, x2)
+
+
+@traced
+def remainder(x1: Any, x2: Any, /) -> TracedArray:
+    """Returns the remainder of `floor_divide`, with the sign of x2."""
+    return _binary(R.floor_mod, x1, x2)
+
+
+mod = remainder
+
+
+@traced
+def fmod(x1: Any, x2: Any, /) -> TracedArray:
+    """Returns the remainder with the sign of x1."""
+    operands, weak = promoted(x1, x2)
+    x, y = operands
+    quotient = trunc(divide(x, y))
+    return subtract(x, multiply(cast(quotient, x.aval.dtype), y))
+
+
+@traced
+def divmod(x1: Any, x2: Any, /) -> tuple[TracedArray, TracedArray]:
+    """Returns `floor_divide` and `remainder`."""
+    return floor_divide(x1, x2), remainder(x1, x2)
+
+
+@traced
+def power(x1: Any, x2: Any, /) -> TracedArray:
+    """Returns x1 to the power of x2; a small constant integer exponent multiplies."""
+    if isinstance(x2, int) and not isinstance(x2, bool):
+        array = operand(x1)
+        if -16 <= x2 <= 16 and (x2 >= 0 or dtypes.category(array.aval.dtype) == dtypes.FLOAT):
+            return _integer_power(array, x2)
+    operands, weak = promoted(x1, x2)
+    return apply(R.power, *operands, weak=weak)
+
+
+pow = power
+float_power = power
+
+
+def _integer_power(x: TracedArray, exponent: int) -> TracedArray:
+    """Returns a power by repeated squares."""
+    if exponent < 0:
+        return divide(1, _integer_power(x, -exponent))
+    if not exponent:
+        return apply(R.ones_like, x)
+    factor: TracedArray | None = None
+    square = x
+    while True:
+        if exponent & 1:
+            factor = square if factor is None else multiply(factor, square)
+        exponent >>= 1
+        if not exponent:
+            assert factor is not None
+            return factor
+        square = multiply(square, square)
+
+
+@traced
+def negative(x: Any, /) -> TracedArray:
+    """Returns -x."""
+    array = operand(x)
+    return apply(R.negative, array, weak=array.weak)
+
+
+@traced
+def positive(x: Any, /) -> TracedArray:
+    """Returns x."""
+    return operand(x)
+
+
+@traced
+def abs(x: Any, /) -> TracedArray:
+    """Returns |x|."""
+    array = operand(x)
+    return apply(R.abs, array, weak=array.weak)
+
+
+absolute = fabs = abs
+
+
+@traced
+def sign(x: Any, /) -> TracedArray:
+    """Returns -1, 0 or 1."""
+    array = operand(x)
+    return apply(R.sign, array, weak=array.weak)
+
+
+@traced
+def maximum(x1: Any, x2: Any, /) -> TracedArray:
+    """Returns the larger element; NaN if one is NaN."""
+    return _binary(R.maximum, x1, x2)
+
+
+@traced
+def minimum(x1: Any, x2: Any, /) -> TracedArray:
+    """Returns the smaller element; NaN if one is NaN."""
+    return _binary(R.minimum, x1, x2)
+
+
+fmax, fmin = maximum, minimum
+
+
+@traced
+def clip(x: Any, min: Any = None, max: Any = None, **bounds: Any) -> TracedArray:
+    """Returns x limited to [min, max]; None is no limit."""
+    low = bounds.get("a_min", min)
+    high = bounds.get("a_max", max)
+    result = operand(x)
+    if low is not None:
+        result = maximum(result, low)
+    return result if high is None else minimum(result, high)
+
+
+@traced
+def where(condition: Any, x1: Any = None, x2: Any = None) -> Any:
+    """Returns x1 where the condition is true, else x2. With one argument: `nonzero`."""
+    if x1 is None:
+        return nonzero_of(condition)
+    test = cast(operand(condition), "bool")
+    operands, weak = promoted(x1, x2)
+    return apply(R.where, test, *operands, weak=weak)
+
+
+def nonzero_of(x: Any) -> tuple[TracedArray, ...]:
+    """Returns the positions of elements that are not zero, one array for each axis."""
+    positions = apply(R.nonzero, operand(x))
+    return tuple([positions[k] for k in range(operand(x).ndim)])
+
+
+@traced
+def select(condlist: Any, choicelist: Any, default: Any = 0) -> TracedArray:
+    """Returns for each element the choice of the first condition that is true."""
+    result: Any = default
+    for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
+        result = where(condition, choice, result)
+    return result
+
+
+@traced
+def astype(x: Any, dtype: Any, /, *, copy: bool = True) -> TracedArray:
+    """Returns x in another dtype. Floats are truncated to integers."""
+    name = numpy_name(dtype)
+    array = operand(x)
+    if name == "bool" and array.aval.dtype != "bool":
+        return not_equal(array, 0)
+    return cast(array, name)
+
+
+# ---- comparisons and logic
+
+
+@traced
+def equal(x1: Any, x2: Any, /) -> TracedArray:
+    """Returns x1 == x2."""
+    return _compared(R.equal, x1, x2)
+
+
+@traced
+def not_equal(x1: Any, x2: Any, /) -> TracedArray:
+    """Returns x1 != x2."""
+    return _compared(R.not_equal, x1, x2)
+
+
+@traced
+def less(x1: Any, x2: Any, /) -> TracedArray:
+    """Returns x1 < x2."""
+    return _compared(R.less, x1, x2)
+
+
+@traced
+def less_equal(x1: Any, x2: Any, /) -> TracedArray:
+    """Returns x1 <= x2."""
+    return _compared(R.less_equal, x1, x2)
+
+
+@traced
+def greater(x1: Any, x2: Any, /) -> TracedArray:
+    """Returns x1 > x2."""
+    return _compared(R.greater, x1, x2)
+
+
+@traced
+def greater_equal(x1: Any, x2: Any, /) -> TracedArray:
+    """Returns x1 >= x2."""
+    return _compared(R.greater_equal, x1, x2)
+
+
+def truth(x: Any) -> TracedArray:
+    """Returns whether elements are not zero."""
+    return astype(x, bool)
+
+
+@traced
+def logical_and(x1: Any, x2: Any, /) -> TracedArray:
+    """Returns whether both elements are true."""
+    return apply(R.logical_and, truth(x1), truth(x2))
+
+
+@traced
+def logical_or(x1: Any, x2: Any, /) -> TracedArray:
+    """Returns whether one of the elements is true."""
+    return apply(R.logical_or, truth(x1), truth(x2))
+
+
+@traced
+def logical_xor(x1: Any, x2: Any, /) -> TracedArray:
+    """Returns whether exactly one of the elements is true."""
+    return apply(R.logical_xor, truth(x1), truth(x2))
+
+
+@traced
+def logical_not(x: Any, /) -> TracedArray:
+    """Returns whether elements are false."""
+    return apply(R.logical_not, truth(x))
+
+
+def _bitwise(logical: BuildOp, bitwise: BuildOp, *values: Any) -> TracedArray:
+    operands, weak = promoted(*values)
+    return apply(logical if operands[0].aval.dtype == "bool" else bitwise, *operands, weak=weak)
+
+
+@traced
+def bitwise_and(x1: Any, x2: Any, /) -> TracedArray:
+    """Returns x1 & x2."""
+    return _bitwise(R.logical_and, R.bitwise_and, x1, x2)
+
+
+@traced
+def bitwise_or(x1: Any, x2: Any, /) -> TracedArray:
+    """Returns x1 | x2."""
+    return _bitwise(R.logical_or, R.bitwise_or, x1, x2)
+
+
+@traced
+def bitwise_xor(x1: Any, x2: Any, /) -> TracedArray:
+    """Returns x1 ^ x2."""
+    return _bitwise(R.logical_xor, R.bitwise_xor, x1, x2)
+
+
+@traced
+def bitwise_not(x: Any, /) -> TracedArray:
+    """Returns ~x."""
+    return _bitwise(R.logical_not, R.bitwise_not, x)
+
+
+bitwise_invert = invert = bitwise_not
+
+
+@traced
+def left_shift(x1: Any, x2: Any, /) -> TracedArray:
+    """Returns x1 << x2."""
+    return _binary(R.left_shift, x1, x2)
+
+
+@traced
+def right_shift(x1: Any, x2: Any, /) -> TracedArray:
+    """Returns x1 >> x2."""
+    return _binary(R.right_shift, x1, x2)
+
+
+bitwise_left_shift, bitwise_right_shift = left_shift, right_shift
+
+
+@traced
+def isnan(x: Any, /) -> TracedArray:
+    """Returns whether elements are NaN."""
+    return apply(R.isnan, real(x))
+
+
+@traced
+def isinf(x: Any, /) -> TracedArray:
+    """Returns whether elements are infinite."""
+    return apply(R.isinf, real(x))
+
+
+@traced
+def isfinite(x: Any, /) -> TracedArray:
+    """Returns whether elements are finite."""
+    return apply(R.isfinite, real(x))
+
+
+@traced
+def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8) -> TracedArray:
+    """Returns whether |a - b| <= atol + rtol * |b|."""
+    (x, y), _ = _real_operands(a, b)
+    return less_equal(abs(subtract(x, y)), add(multiply(abs(y), rtol), atol))
+
+
+@traced
+def nan_to_num(x: Any, nan: float = 0.0, **_bounds: Any) -> TracedArray:
+    """Returns x with NaN replaced; infinities become the limits of the dtype."""
+    array = real(x)
+    from_nan = where(isnan(array), nan, array)
+    largest = float(finfo(array.aval.dtype).max)
+    return clip(from_nan, -largest, largest)
+
+
+# ---- functions of real numbers
+
+
+def _function_of_reals(name: str, op: BuildOp, text: str) -> Callable[[Any], TracedArray]:
+    def function(x: Any, /) -> TracedArray:
+        return _real(op, x)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"Returns {text}; integers become float32."
+    return traced(function)
+
+
+exp = _function_of_reals("exp", R.exp, "e to the power of x")
+log = _function_of_reals("log", R.log, "the natural logarithm")
+sqrt = _function_of_reals("sqrt", R.sqrt, "the square root")
+rsqrt = _function_of_reals("rsqrt", R.rsqrt, "1 / sqrt(x)")
+sin = _function_of_reals("sin", R.sin, "the sine of radians")
+cos = _function_of_reals("cos", R.cos, "the cosine of radians")
+tan = _function_of_reals("tan", R.tan, "the tangent of radians")
+arcsin = _function_of_reals("arcsin", R.asin, "the inverse sine")
+arccos = _function_of_reals("arccos", R.acos, "the inverse cosine")
+arctan = _function_of_reals("arctan", R.atan, "the inverse tangent")
+sinh = _function_of_reals("sinh", R.sinh, "the hyperbolic sine")
+cosh = _function_of_reals("cosh", R.cosh, "the hyperbolic cosine")
+tanh = _function_of_reals("tanh", R.tanh, "the hyperbolic tangent")
+arcsinh = _function_of_reals("arcsinh", R.asinh, "the inverse hyperbolic sine")
+arccosh = _function_of_reals("arccosh", R.acosh, "the inverse hyperbolic cosine")
+arctanh = _function_of_reals("arctanh", R.atanh, "the inverse hyperbolic tangent")
+floor = _function_of_reals("floor", R.floor, "the largest integer not above x")
+ceil = _function_of_reals("ceil", R.ceil, "the smallest integer not below x")
+trunc = _function_of_reals("trunc", R.trunc, "x rounded towards 0")
+erf = _function_of_reals("erf", R.erf, "the error function")
+sigmoid = _function_of_reals("sigmoid", R.sigmoid, "1 / (1 + exp(-x))")
+asin, acos, atan = arcsin, arccos, arctan
+asinh, acosh, atanh = arcsinh, arccosh, arctanh
+fix = trunc
+
+
+@traced
+def square(x: Any, /) -> TracedArray:
+    """Returns x * x."""
+    array = operand(x)
+    return apply(R.square, array, weak=array.weak)
+
+
+@traced
+def reciprocal(x: Any, /) -> TracedArray:
+    """Returns 1 / x."""
+    return divide(1, x)
+
+
+@traced
+def exp2(x: Any, /) -> TracedArray:
+    """Returns 2 to the power of x."""
+    return exp(multiply(real(x), math.log(2)))
+
+
+@traced
+def expm1(x: Any, /) -> TracedArray:
+    """Returns exp(x) - 1, accurate near 0."""
+    array = real(x)
+    return emit(exp_minus_one(expression(array), array.aval.dtype, session().builder.emit))
+
+
+@traced
+def log1p(x: Any, /) -> TracedArray:
+    """Returns log(1 + x), accurate near 0."""
+    array = real(x)
+    return emit(log_plus_one(expression(array), array.aval.dtype, session().builder.emit))
+
+
+@traced
+def log2(x: Any, /) -> TracedArray:
+    """Returns the logarithm to base 2."""
+    return divide(log(x), math.log(2))
+
+
+@traced
+def log10(x: Any, /) -> TracedArray:
+    """Returns the logarithm to base 10."""
+    return divide(log(x), math.log(10))
+
+
+@traced
+def logaddexp(x1: Any, x2: Any, /) -> TracedArray:
+    """Returns log(exp(x1) + exp(x2))."""
+    operands, weak = _real_operands(x1, x2)
+    return apply(R.log_add_exp, *operands, weak=weak)
+
+
+@traced
+def cbrt(x: Any, /) -> TracedArray:
+    """Returns the cube root."""
+    array = real(x)
+    return multiply(sign(array), power(abs(array), 1 / 3))
+
+
+@traced
+def hypot(x1: Any, x2: Any, /) -> TracedArray:
+    """Returns sqrt(x1**2 + x2**2)."""
+    (x, y), _ = _real_operands(x1, x2)
+    largest = maximum(abs(x), abs(y))
+    scale = where(equal(largest, 0), 1, largest)
+    return multiply(scale, sqrt(add(square(divide(x, scale)), square(divide(y, scale)))))
+
+
+@traced
+def arctan2(x1: Any, x2: Any, /) -> TracedArray:
+    """Returns the angle of the point (x2, x1), in radians."""
+    (y, x), _ = _real_operands(x1, x2)
+    safe = where(equal(x, 0), 1, x)
+    angle = arctan(divide(y, safe))
+    turned = where(less(y, 0), subtract(angle, math.pi), add(angle, math.pi))
+    on_axis = multiply(sign(y), math.pi / 2)
+    return where(equal(x, 0), on_axis, where(less(x, 0), turned, angle))
+
+
+atan2 = arctan2
+
+
+@traced
+def round(x: Any, decimals: int = 0) -> TracedArray:
+    """Returns x rounded to a number of decimals; ties go to the even digit."""
+    array = operand(x)
+    if dtypes.category(array.aval.dtype) != dtypes.FLOAT:
+        return array
+    if not decimals:
+        return apply(R.round, array, weak=array.weak)
+    factor = 10.0**decimals
+    return divide(apply(R.round, multiply(array, factor)), factor)
+
+
+rint = around = round
+
+
+@traced
+def deg2rad(x: Any, /) -> TracedArray:
+    """Converts degrees to radians."""
+    return multiply(x, math.pi / 180)
+
+
+@traced
+def rad2deg(x: Any, /) -> TracedArray:
+    """Converts radians to degrees."""
+    return multiply(x, 180 / math.pi)
+
+
+radians, degrees = deg2rad, rad2deg
+
+
+@traced
+def sinc(x: Any, /) -> TracedArray:
+    """Returns sin(pi x) / (pi x), and 1 at 0."""
+    scaled = multiply(real(x), math.pi)
+    safe = where(equal(scaled, 0), 1, scaled)
+    return where(equal(scaled, 0), 1, divide(sin(safe), safe))
+
+
+@traced
+def heaviside(x1: Any, x2: Any, /) -> TracedArray:
+    """Returns 0 below 0, x2 at 0, and 1 above 0."""
+    (x, middle), _ = _real_operands(x1, x2)
+    return where(less(x, 0), 0, where(equal(x, 0), middle, 1))
+
+
+@traced
+def conj(x: Any, /) -> TracedArray:
+    """Returns x: elements are real."""
+    return operand(x)
+
+
+@traced
+def copy(x: Any, /) -> TracedArray:
+    """Returns x: arrays are immutable."""
+    return operand(x)

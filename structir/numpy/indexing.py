@@ -1,0 +1,523 @@
+"""Indexing: `x[index]`, functional updates `x.at[index]`, and reads at indices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+
+from structir.errors import Diagnostic, DiagnosticError
+from structir.ir.dims import Dim
+from structir.ir.expr import Constant, ShapeExpr, Tuple
+from structir.lazy import lazy_module
+from structir.numpy.creation import arange
+from structir.numpy.elementwise import astype, multiply, where
+from structir.numpy.elementwise import maximum as larger
+from structir.numpy.elementwise import minimum as smaller
+from structir.numpy.shaping import (
+    axis_of,
+    broadcast_to,
+    expand_dims,
+    moveaxis,
+    ravel,
+    reshape,
+    reshaped,
+    transpose,
+)
+from structir.script import R
+from structir.tracing import dtypes
+from structir.tracing.array import TracedArray, cast, emit, expression, operand
+from structir.tracing.context import traced
+from structir.tracing.size import TracedSize, as_dim, size
+
+np = lazy_module("numpy")
+
+
+def _fail(message: str, hint: str | None = None) -> DiagnosticError:
+    return DiagnosticError(Diagnostic(f"index: {message}", hint=hint, code="E1108"))
+
+
+@attrs.frozen
+class BasicIndex:
+    """The effect of ints, slices, None and Ellipsis: the slices and the axes of the result."""
+
+    slices: dict[int, tuple[Dim, Dim, int]]  # begin, end and step of axes of the operand
+    reversed: tuple[int, ...]
+    advanced: dict[int, TracedArray]  # positions along axes of the operand
+    removed: tuple[int, ...]
+    inserted: tuple[int, ...]  # axes of size 1 among the kept axes of the operand
+    separated: bool  # whether a slice is between two advanced indices
+
+
+def _is_position(item: Any) -> bool:
+    return isinstance(item, TracedArray) or hasattr(item, "__array__") or isinstance(item, list)
+
+
+def _expanded(x: TracedArray, index: Any) -> list[Any]:
+    """Returns one item for each axis of the operand, and None for new axes."""
+    items = list(index) if isinstance(index, tuple) else [index]
+    plain: list[Any] = []
+    for item in items:
+        if isinstance(item, np.generic):
+            item = item.item()
+        if _is_mask(item):
+            plain += _mask_positions(item)
+        else:
+            plain.append(item)
+    used = len([item for item in plain if item is not None and item is not Ellipsis])
+    if used > x.ndim:
+        raise _fail(f"expected at most {x.ndim} indices, found {used}")
+    rest = [slice(None)] * (x.ndim - used)
+    if any([item is Ellipsis for item in plain]):
+        position = next(k for k, item in enumerate(plain) if item is Ellipsis)
+        return [*plain[:position], *rest, *plain[position + 1 :]]
+    return [*plain, *rest]
+
+
+def _is_mask(item: Any) -> bool:
+    if isinstance(item, TracedArray):
+        return item.aval.dtype == "bool"
+    if isinstance(item, bool):
+        return True
+    if isinstance(item, list):
+        item = np.asarray(item) if not any([isinstance(i, TracedArray) for i in item]) else item
+    return getattr(item, "dtype", None) == bool
+
+
+def _mask_positions(mask: Any) -> list[Any]:
+    if isinstance(mask, TracedArray) and not isinstance(mask.expr, Constant):
+        hint = "select with `structir.numpy.where(mask, x, 0)`, which keeps the shape"
+        raise _fail("the number of true elements of a traced mask is known only at run time", hint)
+    data = mask.expr.data if isinstance(mask, TracedArray) else np.asarray(mask)
+    return list(np.nonzero(data))
+
+
+def _slice_of(item: slice, length: Dim) -> tuple[Dim, Dim, int]:
+    """Returns begin, end and step of a slice, with begin <= end where both are known."""
+    step = 1 if item.step is None else int(item.step)
+    if not step:
+        raise _fail("expected a step other than 0, found 0")
+    if step < 0:
+        if item.start is not None or item.stop is not None:
+            known = isinstance(length, int)
+            if not known:
+                raise _fail("bounds of a slice with a negative step need an axis of known size")
+            start, stop, _ = item.indices(length)
+            count = max(0, (start - stop - step - 1) // -step)
+            low = start + (count - 1) * step
+            return (low, start + 1, step) if count else (0, 0, step)
+        return 0, length, step
+    low = _bound(item.start, length, 0)
+    high = _bound(item.stop, length, length)
+    if isinstance(low, int) and isinstance(high, int):
+        high = max(low, high)
+    return low, high, step
+
+
+def _bound(value: Any, length: Dim, default: Dim) -> Dim:
+    if value is None:
+        return default
+    if isinstance(value, TracedArray):
+        hint = "use `structir.lax.dynamic_slice_in_dim(x, start, size)`: the size is known now"
+        raise _fail("the bounds of a slice are Python integers or sizes, found an array", hint)
+    bound = as_dim(value)
+    if isinstance(bound, int):
+        if isinstance(length, int):
+            return max(0, length + bound) if bound < 0 else min(bound, length)
+        return length + bound if bound < 0 else bound
+    return bound
+
+
+def _analysed(x: TracedArray, index: Any) -> BasicIndex:
+    slices: dict[int, tuple[Dim, Dim, int]] = {}
+    flipped: list[int] = []
+    advanced: dict[int, TracedArray] = {}
+    removed: list[int] = []
+    inserted: list[int] = []
+    order: list[str] = []
+    axis = kept = 0
+    expanded = _expanded(x, index)
+    arrays = any([_is_position(i) and operand(i).ndim for i in expanded if i is not None])
+    for item in expanded:
+        if item is None:
+            inserted.append(kept)
+            order.append("new")
+            kept += 1
+            continue
+        length = x.dims[axis]
+        if isinstance(item, slice):
+            low, high, step = _slice_of(item, length)
+            if step < 0:
+                flipped.append(axis)
+            if (low, high, abs(step)) != (0, length, 1):
+                slices[axis] = (low, high, abs(step))
+            kept += 1
+            order.append("slice")
+        elif _is_position(item):
+            advanced[axis] = _within(operand(item), length)
+            order.append("array")
+        elif arrays and not isinstance(item, TracedSize):
+            advanced[axis] = _within(operand(_checked(item, length)), length)
+            order.append("array")
+        else:
+            position = _checked(item, length)
+            slices[axis] = (position, position + 1, 1)
+            removed.append(axis)
+            order.append("int")
+        axis += 1
+    positions = [k for k, kind in enumerate(order) if kind == "array"]
+    separated = any([k not in positions for k in range(positions[0], positions[-1])]) if positions else False
+    return BasicIndex(slices, tuple(flipped), advanced, tuple(removed), tuple(inserted), separated)
+
+
+def _checked(item: Any, length: Dim) -> Any:
+    """Returns an integer index from the front. Raises DiagnosticError if it is out of range."""
+    if isinstance(item, TracedSize):
+        return item.dim
+    if not hasattr(item, "__index__") or isinstance(item, str):
+        hint = "index with integers, slices, None, ... and arrays of integers or bools"
+        raise _fail(f"expected an integer, found {item!r}", hint)
+    position = int(item.__index__())
+    if isinstance(length, int) and not -length <= position < length:
+        raise IndexError(f"index {position} is out of range for an axis of size {length}")
+    return position + length if position < 0 else position
+
+
+def _within(positions: TracedArray, length: Dim) -> TracedArray:
+    """Returns positions from the front: negative ones count from the end."""
+    if dtypes.category(positions.aval.dtype) != dtypes.INTEGER:
+        raise _fail(f"expected integers, found {positions.aval.dtype}", "convert: `i.astype(int)`")
+    if positions.aval.dtype.startswith("u"):
+        return positions
+    if isinstance(positions.expr, Constant):
+        data = positions.expr.data
+        if (data >= 0).all():
+            return positions
+        if isinstance(length, int):
+            return TracedArray(Constant(np.where(data < 0, data + length, data).astype(data.dtype)))
+    return where(positions < 0, positions + size(length), positions)
+
+
+@traced
+def getitem(x: Any, index: Any) -> TracedArray:
+    """Returns `x[index]`. Indices of arrays out of range read the nearest element."""
+    array = operand(x)
+    plan = _analysed(array, index)
+    if plan.advanced and not plan.removed and not plan.slices and len(plan.advanced) == 1:
+        ((axis, positions),) = plan.advanced.items()
+        value = array
+        for k in plan.reversed:
+            value = emit(R.flip(expression(value), axis=k))
+        result = _taken(value, positions, axis)
+        return _inserted(result, plan, positions.ndim - 1 if positions.ndim else -1, axis)
+    value = _sliced(array, plan)
+    if not plan.advanced:
+        return _basic_result(value, plan)
+    if plan.removed:
+        value = _without(value, plan.removed)
+    renumbered = {axis: axis - len([r for r in plan.removed if r < axis]) for axis in plan.advanced}
+    by_axis = {renumbered[axis]: positions for axis, positions in plan.advanced.items()}
+    if len(by_axis) == 1 and not plan.separated:
+        ((axis, positions),) = by_axis.items()
+        result = _taken(value, positions, axis)
+        return _inserted(result, plan, positions.ndim - 1, axis)
+    return _gathered(value, by_axis, plan)
+
+
+def _taken(x: TracedArray, positions: TracedArray, axis: int) -> TracedArray:
+    """Reads slices along an axis; positions out of range read the nearest element."""
+    length, mode = x.dims[axis], "clip"
+    if isinstance(positions.expr, Constant) and isinstance(length, int):
+        data = positions.expr.data
+        mode = "fast" if data.size == 0 or int(data.max()) < length and int(data.min()) >= 0 else mode
+    return emit(R.take(expression(x), expression(positions), axis=axis, mode=mode))
+
+
+def _sliced(x: TracedArray, plan: BasicIndex) -> TracedArray:
+    if plan.slices:
+        axes = list(plan.slices)
+        low, high, steps = zip(*[plan.slices[axis] for axis in axes], strict=True)
+        call = R.strided_slice(
+            expression(x),
+            axes=axes,
+            begin=ShapeExpr(low),
+            end=ShapeExpr(high),
+            strides=list(steps),
+        )
+        x = emit(call, x.weak)
+    for axis in plan.reversed:
+        x = emit(R.flip(expression(x), axis=axis))
+    return x
+
+
+def _without(x: TracedArray, axes: Sequence[int]) -> TracedArray:
+    return emit(R.squeeze(expression(x), list(axes)), x.weak)
+
+
+def _basic_result(x: TracedArray, plan: BasicIndex) -> TracedArray:
+    if plan.removed:
+        x = _without(x, plan.removed)
+    for position in plan.inserted:
+        x = expand_dims(x, position)
+    return x
+
+
+def _inserted(x: TracedArray, plan: BasicIndex, more: int, axis: int) -> TracedArray:
+    """Inserts the new axes of an index with one array along `axis`, which adds `more` axes."""
+    for position in plan.inserted:
+        before_array = axis - len([r for r in plan.removed if r < axis])
+        before_array += len([p for p in plan.inserted if p <= before_array and p < position])
+        shift = 0 if position <= before_array else more + 1
+        x = expand_dims(x, position + shift)
+    return x
+
+
+def _gathered(x: TracedArray, by_axis: dict[int, TracedArray], plan: BasicIndex) -> TracedArray:
+    """Reads elements at positions along several axes, which broadcast."""
+    axes = list(by_axis)
+    rest = [k for k in range(x.ndim) if k not in axes]
+    moved = transpose(x, [*axes, *rest])
+    positions = [_clamped(by_axis[axis], x.dims[axis]) for axis in axes]
+    result = emit(R.index_tensor(expression(moved), Tuple(tuple(map(expression, positions)))))
+    count = result.ndim - len(rest)
+    if not plan.separated:
+        first = len([k for k in rest if k < axes[0]])
+        order = list(range(result.ndim))
+        batch, others = order[:count], order[count:]
+        result = transpose(result, [*others[:first], *batch, *others[first:]])
+        return _inserted(result, plan, count - 1, axes[0] + len([r for r in plan.removed if r < axes[0]]))
+    for position in plan.inserted:
+        result = expand_dims(result, position + count)
+    return result
+
+
+def _clamped(positions: TracedArray, length: Dim) -> TracedArray:
+    if isinstance(positions.expr, Constant) and isinstance(length, int):
+        return positions
+    return smaller(larger(positions, 0), size(length) - 1)
+
+
+# ---- updates
+
+Combine = Callable[[TracedArray, Any], TracedArray]
+REDUCTIONS = {"set": "update", "add": "add", "multiply": "mul", "min": "min", "max": "max"}
+
+
+@attrs.frozen
+class IndexedUpdate:
+    """`x.at[index]`: updates return a new array. Indices out of range are ignored."""
+
+    array: TracedArray
+    index: Any = ()
+
+    def __getitem__(self, index: Any) -> IndexedUpdate:
+        return IndexedUpdate(self.array, index)
+
+    def get(self, **_options: Any) -> TracedArray:
+        """Returns the elements."""
+        return getitem(self.array, self.index)
+
+    def set(self, values: Any, **_options: Any) -> TracedArray:
+        """Returns the array with values at the index."""
+        return updated(self.array, self.index, values, "set")
+
+    def add(self, values: Any, **_options: Any) -> TracedArray:
+        """Returns the array with values added; repeated indices add up."""
+        return updated(self.array, self.index, values, "add")
+
+    def subtract(self, values: Any, **_options: Any) -> TracedArray:
+        """Returns the array with values subtracted."""
+        return updated(self.array, self.index, -operand(values), "add")
+
+    def multiply(self, values: Any, **_options: Any) -> TracedArray:
+        """Returns the array with elements multiplied by values."""
+        return updated(self.array, self.index, values, "multiply")
+
+    mul = multiply
+
+    def divide(self, values: Any, **_options: Any) -> TracedArray:
+        """Returns the array with elements divided by values."""
+        return updated(self.array, self.index, 1 / operand(values), "multiply")
+
+    def min(self, values: Any, **_options: Any) -> TracedArray:
+        """Returns the array with the smaller of elements and values."""
+        return updated(self.array, self.index, values, "min")
+
+    def max(self, values: Any, **_options: Any) -> TracedArray:
+        """Returns the array with the larger of elements and values."""
+        return updated(self.array, self.index, values, "max")
+
+    def power(self, values: Any, **_options: Any) -> TracedArray:
+        """Returns the array with elements raised to powers; indices must not repeat."""
+        return self.set(self.get() ** operand(values))
+
+    def apply(self, function: Callable[[TracedArray], Any], **_options: Any) -> TracedArray:
+        """Returns the array with a function applied to elements; indices must not repeat."""
+        return self.set(function(self.get()))
+
+
+@traced
+def at(x: Any) -> IndexedUpdate:
+    """Returns `x.at`, whose index selects the elements of an update."""
+    return IndexedUpdate(operand(x))
+
+
+@traced
+def updated(x: Any, index: Any, values: Any, operation: str) -> TracedArray:
+    """Returns an array with the elements at an index updated."""
+    array = operand(x)
+    items = index if isinstance(index, tuple) else (index,)
+    if len(items) == 1 and _is_mask(items[0]) and isinstance(items[0], TracedArray):
+        return _masked_update(array, items[0], values, operation)
+    changes = cast(operand(values), array.aval.dtype)
+    if array.aval.dtype == "bool":
+        kept = updated(astype(array, "int8"), index, astype(changes, "int8"), operation)
+        return astype(kept, bool)
+    rows = _leading_positions(array, items)
+    if rows is not None:
+        return _updated_rows(array, rows, changes, operation)
+    return _updated_elements(array, index, changes, operation)
+
+
+def _masked_update(x: TracedArray, mask: TracedArray, values: Any, operation: str) -> TracedArray:
+    """Updates where a mask is true; values broadcast to the array."""
+    combine: dict[str, Combine] = {
+        "set": lambda a, b: cast(operand(b), x.aval.dtype),
+        "add": lambda a, b: a + b,
+        "multiply": multiply,
+        "min": smaller,
+        "max": larger,
+    }
+    for _ in range(x.ndim - mask.ndim):
+        mask = expand_dims(mask, -1)
+    return where(mask, combine[operation](x, values), x)
+
+
+def _leading_positions(x: TracedArray, items: tuple[Any, ...]) -> TracedArray | None:
+    """Returns the positions along axis 0 if the index is an integer or an array of these."""
+    if len(items) != 1 or not x.ndim:
+        return None
+    (item,) = items
+    if item is None or item is Ellipsis or isinstance(item, slice | bool) or _is_mask(item):
+        return None
+    if not _is_position(item):
+        item = _checked(item, x.dims[0])
+        item = size(item) if not isinstance(item, int) else item
+    return _within(operand(item), x.dims[0])
+
+
+def _updated_rows(x: TracedArray, rows: TracedArray, values: TracedArray, operation: str) -> TracedArray:
+    rest = x.shape[1:]
+    values = broadcast_to(values, (*rows.shape, *rest))
+    count = rows.ndim
+    flat_rows = ravel(rows)
+    flat_values = reshape(values, (flat_rows.shape[0], *rest)) if count != 1 else values
+    positions = cast(reshape(flat_rows, (-1, 1)), "int64")
+    call = R.scatter_nd(
+        expression(x),
+        expression(positions),
+        expression(flat_values),
+        reduction=REDUCTIONS[operation],
+    )
+    return emit(call)
+
+
+def _updated_elements(x: TracedArray, index: Any, values: TracedArray, operation: str) -> TracedArray:
+    """Updates through the positions of the elements in row-major order."""
+    total = x.size
+    positions = getitem(reshape(arange(total, dtype="int64"), x.shape), index)
+    flat_values = ravel(broadcast_to(values, positions.shape))
+    call = R.scatter_elements(
+        expression(ravel(x)),
+        expression(ravel(positions)),
+        expression(flat_values),
+        axis=0,
+        reduction=REDUCTIONS[operation],
+    )
+    return reshaped(emit(call), x.dims)
+
+
+# ---- reads at indices
+
+
+@traced
+def take(a: Any, indices: Any, axis: int | None = None, mode: str = "clip", **_options: Any) -> TracedArray:
+    """Returns slices at indices along an axis; None reads the elements as a vector."""
+    array = ravel(a) if axis is None else operand(a)
+    position = axis_of(axis or 0, array.ndim)
+    rows = operand(indices)
+    if mode == "wrap":
+        return emit(R.take(expression(array), expression(rows), axis=position, mode="wrap"))
+    return _taken(array, _within(rows, array.dims[position]), position)
+
+
+@traced
+def take_along_axis(arr: Any, indices: Any, axis: int | None = -1, **_options: Any) -> TracedArray:
+    """Returns the elements at positions along an axis; other axes match or broadcast."""
+    array, rows = operand(arr), operand(indices)
+    if axis is None:
+        array, rows, axis = ravel(array), ravel(rows), 0
+    position = axis_of(axis, array.ndim)
+    shape = [
+        a if k == position or _is_one(b) else b
+        for k, (a, b) in enumerate(zip(array.shape, rows.shape, strict=True))
+    ]
+    row_shape = [
+        b if k == position else s for k, (s, b) in enumerate(zip(shape, rows.shape, strict=True))
+    ]
+    array, rows = broadcast_to(array, shape), broadcast_to(rows, row_shape)
+    rows = _clamped(_within(rows, array.dims[position]), array.dims[position])
+    return emit(R.gather_elements(expression(array), expression(rows), axis=position))
+
+
+def _is_one(value: Any) -> bool:
+    return isinstance(value, int) and value == 1
+
+
+@traced
+def put_along_axis(arr: Any, indices: Any, values: Any, axis: int, **_options: Any) -> TracedArray:
+    """Returns the array with values at positions along an axis."""
+    array, rows = operand(arr), operand(indices)
+    changes = broadcast_to(cast(operand(values), array.aval.dtype), rows.shape)
+    position = axis_of(axis, array.ndim)
+    call = R.scatter_elements(
+        expression(array), expression(rows), expression(changes), axis=position
+    )
+    return emit(call)
+
+
+def dynamic_slice(operand_: Any, start_indices: Any, slice_sizes: Sequence[Any]) -> TracedArray:
+    """Returns a slice of known sizes at a start known at run time; the start is clamped."""
+    array = operand(operand_)
+    starts = [operand(s) for s in start_indices]
+    for axis, (start, length) in enumerate(zip(starts, slice_sizes, strict=True)):
+        whole = array.dims[axis]
+        if as_dim(length) == whole:
+            continue
+        first = smaller(larger(start, 0), size(whole) - length)
+        array = _taken(array, first + arange(length), axis)
+    return array
+
+
+def dynamic_update_slice(operand_: Any, update: Any, start_indices: Any) -> TracedArray:
+    """Returns an array with a block replaced at a start known at run time; it is clamped."""
+    array, block = operand(operand_), operand(update)
+    whole_axes = [as_dim(b) == a for a, b in zip(array.dims, block.shape, strict=True)]
+    moving = [k for k, whole in enumerate(whole_axes) if not whole]
+    starts = [operand(s) for s in start_indices]
+    block = cast(block, array.aval.dtype)
+    if len(moving) <= 1:
+        axis = moving[0] if moving else 0
+        if not moving:
+            return block
+        first = smaller(larger(starts[axis], 0), size(array.dims[axis]) - block.shape[axis])
+        rows = first + arange(block.shape[axis])
+        moved = _updated_rows(moveaxis(array, axis, 0), rows, moveaxis(block, axis, 0), "set")
+        return moveaxis(moved, 0, axis)
+    index: list[Any] = []
+    for axis in range(array.ndim):
+        first = smaller(larger(starts[axis], 0), size(array.dims[axis]) - block.shape[axis])
+        rows = first + arange(block.shape[axis])
+        index.append(reshape(rows, [-1 if k == axis else 1 for k in range(array.ndim)]))
+    return _updated_elements(array, tuple(index), block, "set")

@@ -1,0 +1,218 @@
+"""Linear algebra: factors of matrices, solutions, norms."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from structir.numpy.contraction import matmul
+from structir.numpy.creation import diagonal, eye, triu
+from structir.numpy.creation import tril as lower_triangle
+from structir.numpy.elementwise import abs as absolute
+from structir.numpy.elementwise import log, real, sqrt, where
+from structir.numpy.reductions import max, min, prod, sum
+from structir.numpy.shaping import axes_of, matrix_transpose
+from structir.script import R
+from structir.tracing.array import TracedArray, emit, expression
+from structir.tracing.context import fields, traced
+
+
+class QRFactors(NamedTuple):
+    """The factors of `qr`."""
+
+    Q: TracedArray
+    R: TracedArray
+
+
+class SingularValues(NamedTuple):
+    """The factors of `svd`."""
+
+    U: TracedArray
+    S: TracedArray
+    Vh: TracedArray
+
+
+class Eigenvalues(NamedTuple):
+    """The result of `eigh`."""
+
+    eigenvalues: TracedArray
+    eigenvectors: TracedArray
+
+
+class LogDeterminant(NamedTuple):
+    """The result of `slogdet`."""
+
+    sign: TracedArray
+    logabsdet: TracedArray
+
+
+@traced
+def cholesky(a: Any, *, upper: bool = False) -> TracedArray:
+    """Returns the lower triangular factor of a positive definite matrix."""
+    factor = emit(R.linalg.cholesky(expression(real(a))))
+    return matrix_transpose(factor) if upper else factor
+
+
+@traced
+def solve(a: Any, b: Any) -> TracedArray:
+    """Returns the solution x of a @ x = b."""
+    matrix, right = real(a), real(b)
+    if right.ndim == 1:
+        return emit(R.linalg.solve(expression(matrix), expression(right[:, None])))[:, 0]
+    return emit(R.linalg.solve(expression(matrix), expression(right)))
+
+
+@traced
+def inv(a: Any) -> TracedArray:
+    """Returns the inverse of a matrix."""
+    matrix = real(a)
+    unit = eye(matrix.shape[-1], dtype=matrix.aval.dtype)
+    return solve(matrix, unit if matrix.ndim == 2 else unit + 0 * matrix)
+
+
+def _lu(a: Any) -> list[TracedArray]:
+    return [TracedArray(f) for f in fields(emit(R.linalg.lu(expression(real(a)))).expr)]
+
+
+@traced
+def det(a: Any) -> TracedArray:
+    """Returns the determinant."""
+    sign, logarithm = slogdet(a)
+    return sign * _exp(logarithm)
+
+
+def _exp(x: TracedArray) -> TracedArray:
+    return emit(R.exp(expression(x)))
+
+
+@traced
+def slogdet(a: Any) -> LogDeterminant:
+    """Returns the sign and the logarithm of the absolute value of the determinant."""
+    factors, pivots, *_ = _lu(a)
+    pivot = diagonal(factors, axis1=-2, axis2=-1)
+    rows = _positions(pivot)
+    swaps = sum((pivots != rows).astype("int32"), -1) if pivots.aval.dtype != "bool" else pivots
+    parity = 1 - 2 * (swaps % 2)
+    sign = prod(where(pivot < 0, -1.0, 1.0), -1) * parity
+    return LogDeterminant(sign.astype(pivot.aval.dtype), sum(log(absolute(pivot)), -1))
+
+
+def _positions(x: TracedArray) -> TracedArray:
+    from_op = R.arange(0, x.dims[-1], 1, dtype="int64")
+    return emit(from_op).astype("int32")
+
+
+@traced
+def qr(a: Any, mode: str = "reduced") -> QRFactors:
+    """Returns an orthogonal and an upper triangular factor."""
+    q, r = fields(emit(R.linalg.qr(expression(real(a)))).expr)
+    return QRFactors(TracedArray(q), TracedArray(r))
+
+
+@traced
+def svd(a: Any, full_matrices: bool = False, compute_uv: bool = True) -> Any:
+    """Returns singular values and vectors, the values in descending order."""
+    u, s, v = fields(emit(R.linalg.svd(expression(real(a)))).expr)
+    if not compute_uv:
+        return TracedArray(s)
+    return SingularValues(TracedArray(u), TracedArray(s), TracedArray(v))
+
+
+@traced
+def eigh(a: Any, UPLO: str = "L", **_options: Any) -> Eigenvalues:
+    """Returns the eigenvalues of a symmetric matrix in ascending order, and the vectors."""
+    matrix = real(a)
+    matrix = (matrix + matrix_transpose(matrix)) / 2
+    values, vectors = fields(emit(R.linalg.eigh(expression(matrix))).expr)
+    return Eigenvalues(TracedArray(values), TracedArray(vectors))
+
+
+@traced
+def eigvalsh(a: Any) -> TracedArray:
+    """Returns the eigenvalues of a symmetric matrix in ascending order."""
+    return eigh(a).eigenvalues
+
+
+@traced
+def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> TracedArray:
+    """Returns a norm: of vectors over one axis, or the Frobenius norm over several."""
+    array = real(x)
+    axes = axes_of(axis, array.ndim)
+    if ord in (None, 2, "fro") and (len(axes) != 2 or ord != 2):
+        return sqrt(sum(array * array, axis, keepdims=keepdims))
+    if len(axes) == 2:
+        return _matrix_norm(array, ord)
+    if ord == float("inf"):
+        return max(absolute(array), axis, keepdims=keepdims)
+    if ord == -float("inf"):
+        return min(absolute(array), axis, keepdims=keepdims)
+    if ord == 1:
+        return sum(absolute(array), axis, keepdims=keepdims)
+    if ord == 0:
+        return sum((array != 0).astype(array.aval.dtype), axis, keepdims=keepdims)
+    return sum(absolute(array) ** ord, axis, keepdims=keepdims) ** (1 / ord)
+
+
+def _matrix_norm(array: TracedArray, ord: Any) -> TracedArray:
+    if ord == 2:
+        return max(svd(array, compute_uv=False), -1)
+    if ord == "nuc":
+        return sum(svd(array, compute_uv=False), -1)
+    return max(sum(absolute(array), -2 if ord == 1 else -1), -1)
+
+
+vector_norm = norm
+matrix_norm = norm
+
+
+@traced
+def pinv(a: Any, rtol: float = 1e-6) -> TracedArray:
+    """Returns the pseudo-inverse."""
+    u, s, v = svd(a)
+    cutoff = rtol * max(s, -1, keepdims=True)
+    inverse = where(s > cutoff, 1 / where(s > cutoff, s, 1), 0)
+    return matmul(matrix_transpose(v) * inverse[..., None, :], matrix_transpose(u))
+
+
+@traced
+def lstsq(a: Any, b: Any, **_options: Any) -> tuple[TracedArray, None, None, None]:
+    """Returns the least squares solution of a @ x = b."""
+    return matmul(pinv(a), b), None, None, None
+
+
+@traced
+def solve_triangular(
+    a: Any, b: Any, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False
+) -> TracedArray:
+    """Returns the solution of a triangular system; the other triangle is not read."""
+    matrix, right = real(a), real(b)
+    matrix = lower_triangle(matrix) if lower else triu(matrix)
+    if unit_diagonal:
+        matrix = matrix - eye(matrix.shape[-1]) * (matrix - 1)
+    if trans in (1, "T", 2, "C"):
+        matrix = matrix_transpose(matrix)
+    return solve(matrix, right)
+
+
+@traced
+def cho_solve(c_and_lower: Any, b: Any) -> TracedArray:
+    """Returns the solution of a system whose matrix has a Cholesky factor."""
+    factor, lower = c_and_lower
+    factor = factor if lower else matrix_transpose(factor)
+    first = solve_triangular(factor, b, lower=True)
+    return solve_triangular(factor, first, trans=1, lower=True)
+
+
+@traced
+def cho_factor(a: Any, lower: bool = False) -> tuple[TracedArray, bool]:
+    """Returns the Cholesky factor, and whether it is the lower one."""
+    return cholesky(a, upper=not lower), lower
+
+
+@traced
+def multi_dot(arrays: Any) -> TracedArray:
+    """Returns the product of matrices."""
+    result = arrays[0]
+    for array in arrays[1:]:
+        result = matmul(result, array)
+    return result
+

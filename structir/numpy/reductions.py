@@ -1,0 +1,299 @@
+"""Reductions over axes, and cumulative functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from structir.ir.expr import Expr
+from structir.numpy.elementwise import abs as absolute
+from structir.numpy.elementwise import (
+    astype,
+    divide,
+    exp,
+    isnan,
+    log,
+    maximum,
+    minimum,
+    real,
+    sqrt,
+    where,
+)
+from structir.numpy.shaping import axes_of, axis_of, ravel
+from structir.script import R
+from structir.tracing import dtypes
+from structir.tracing.array import TracedArray, cast, emit, expression, operand
+from structir.tracing.context import fields, traced
+
+BuildOp = Callable[..., Expr]
+
+
+def reduced(
+    op: BuildOp, x: TracedArray, axis: Any, keepdims: bool = False, weak: bool = False
+) -> TracedArray:
+    """Emits a reduction over axes; None is all axes."""
+    axes = axes_of(axis, x.ndim)
+    if not axes:
+        return x
+    return emit(op(expression(x), axis=axes, keepdims=bool(keepdims)), weak)
+
+
+def _summable(x: Any, dtype: Any) -> TracedArray:
+    array = operand(x)
+    if dtype is not None:
+        return astype(array, dtype)
+    name = array.aval.dtype
+    if name == "bool" or (dtypes.category(name) == dtypes.INTEGER and name.endswith(("t8", "16"))):
+        return cast(array, "uint32" if name.startswith("u") else "int32")
+    return array
+
+
+def _masked(x: TracedArray, mask: Any, neutral: Any) -> TracedArray:
+    return x if mask is None else where(mask, x, neutral)
+
+
+@traced
+def sum(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False,
+    initial: Any = None, where: Any = None,
+) -> TracedArray:
+    """Returns the sum over axes; bools and small integers are summed as int32."""
+    result = reduced(R.sum, _masked(_summable(a, dtype), where, 0), axis, keepdims)
+    return result if initial is None else result + initial
+
+
+@traced
+def prod(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False,
+    initial: Any = None, where: Any = None,
+) -> TracedArray:
+    """Returns the product over axes."""
+    result = reduced(R.prod, _masked(_summable(a, dtype), where, 1), axis, keepdims)
+    return result if initial is None else result * initial
+
+
+@traced
+def mean(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False,
+    where: Any = None,
+) -> TracedArray:
+    """Returns the mean over axes; integers become float32."""
+    array = real(a) if dtype is None else real(astype(a, dtype))
+    if where is not None:
+        total = sum(array, axis, keepdims=keepdims, where=where)
+        count = sum(astype(operand(where), "int32") + 0 * astype(array, "int32"), axis, keepdims=keepdims)
+        return divide(total, count)
+    return reduced(R.mean, array, axis, keepdims)
+
+
+@traced
+def var(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: int = 0,
+    keepdims: bool = False, correction: Any = None,
+) -> TracedArray:
+    """Returns the variance over axes: the squared distance to the mean, divided by n - ddof."""
+    array = real(a) if dtype is None else real(astype(a, dtype))
+    freedom = ddof if correction is None else correction
+    if not freedom:
+        return reduced(R.variance, array, axis, keepdims)
+    centred = array - mean(array, axis, keepdims=True)
+    count: Any = 1
+    for k in axes_of(axis, array.ndim):
+        count = array.shape[k] * count
+    return sum(centred * centred, axis, keepdims=keepdims) / (count - freedom)
+
+
+@traced
+def std(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: int = 0,
+    keepdims: bool = False, correction: Any = None,
+) -> TracedArray:
+    """Returns the square root of the variance."""
+    return sqrt(var(a, axis, dtype, None, ddof, keepdims, correction))
+
+
+def _extremum(op: BuildOp, a: Any, axis: Any, keepdims: bool) -> TracedArray:
+    array = operand(a)
+    if array.aval.dtype == "bool":
+        return astype(reduced(op, astype(array, "int8"), axis, keepdims), bool)
+    return reduced(op, array, axis, keepdims, array.weak)
+
+
+@traced
+def max(
+    a: Any, axis: Any = None, out: Any = None, keepdims: bool = False, initial: Any = None,
+    where: Any = None,
+) -> TracedArray:
+    """Returns the largest element over axes."""
+    array = operand(a) if where is None else _masked(operand(a), where, initial)
+    result = _extremum(R.max, array, axis, keepdims)
+    return result if initial is None else operand(maximum(result, initial))
+
+
+@traced
+def min(
+    a: Any, axis: Any = None, out: Any = None, keepdims: bool = False, initial: Any = None,
+    where: Any = None,
+) -> TracedArray:
+    """Returns the smallest element over axes."""
+    array = operand(a) if where is None else _masked(operand(a), where, initial)
+    result = _extremum(R.min, array, axis, keepdims)
+    return result if initial is None else operand(minimum(result, initial))
+
+
+amax, amin = max, min
+
+
+@traced
+def ptp(a: Any, axis: Any = None, keepdims: bool = False) -> TracedArray:
+    """Returns the difference of the largest and the smallest element."""
+    return max(a, axis, keepdims=keepdims) - min(a, axis, keepdims=keepdims)
+
+
+@traced
+def all(a: Any, axis: Any = None, out: Any = None, keepdims: bool = False) -> TracedArray:
+    """Returns whether all elements are true."""
+    return _extremum(R.min, astype(operand(a), bool), axis, keepdims)
+
+
+@traced
+def any(a: Any, axis: Any = None, out: Any = None, keepdims: bool = False) -> TracedArray:
+    """Returns whether one element is true."""
+    return _extremum(R.max, astype(operand(a), bool), axis, keepdims)
+
+
+@traced
+def count_nonzero(a: Any, axis: Any = None, keepdims: bool = False) -> TracedArray:
+    """Returns the number of elements that are not zero."""
+    return sum(astype(operand(a), bool), axis, keepdims=keepdims)
+
+
+def _index(op: BuildOp, a: Any, axis: Any, keepdims: bool) -> TracedArray:
+    array = ravel(a) if axis is None else operand(a)
+    if array.aval.dtype == "bool":
+        array = astype(array, "int8")
+    position = axis_of(axis or 0, array.ndim)
+    return cast(emit(op(expression(array), axis=position, keepdims=keepdims)), "int32")
+
+
+@traced
+def argmax(a: Any, axis: int | None = None, out: Any = None, keepdims: bool = False) -> TracedArray:
+    """Returns the first index of the largest element, as int32."""
+    return _index(R.argmax, a, axis, keepdims)
+
+
+@traced
+def argmin(a: Any, axis: int | None = None, out: Any = None, keepdims: bool = False) -> TracedArray:
+    """Returns the first index of the smallest element, as int32."""
+    return _index(R.argmin, a, axis, keepdims)
+
+
+# ---- NaN
+
+
+@traced
+def nansum(a: Any, axis: Any = None, keepdims: bool = False) -> TracedArray:
+    """Returns the sum of the elements that are not NaN."""
+    return sum(where(isnan(a), 0, operand(a)), axis, keepdims=keepdims)
+
+
+@traced
+def nanmean(a: Any, axis: Any = None, keepdims: bool = False) -> TracedArray:
+    """Returns the mean of the elements that are not NaN."""
+    count = sum(~isnan(a), axis, keepdims=keepdims)
+    return divide(nansum(a, axis, keepdims), count)
+
+
+@traced
+def nanmax(a: Any, axis: Any = None, keepdims: bool = False) -> TracedArray:
+    """Returns the largest of the elements that are not NaN."""
+    return max(where(isnan(a), -float("inf"), operand(a)), axis, keepdims=keepdims)
+
+
+@traced
+def nanmin(a: Any, axis: Any = None, keepdims: bool = False) -> TracedArray:
+    """Returns the smallest of the elements that are not NaN."""
+    return min(where(isnan(a), float("inf"), operand(a)), axis, keepdims=keepdims)
+
+
+# ---- cumulative functions
+
+
+def _cumulative(op: BuildOp, a: Any, axis: Any, dtype: Any) -> TracedArray:
+    array = _summable(ravel(a) if axis is None else a, dtype)
+    return emit(op(expression(array), axis=axis_of(axis or 0, array.ndim)))
+
+
+@traced
+def cumsum(a: Any, axis: int | None = None, dtype: Any = None) -> TracedArray:
+    """Returns the sums of the first elements along an axis."""
+    return _cumulative(R.cumsum, a, axis, dtype)
+
+
+@traced
+def cumprod(a: Any, axis: int | None = None, dtype: Any = None) -> TracedArray:
+    """Returns the products of the first elements along an axis."""
+    return _cumulative(R.cumprod, a, axis, dtype)
+
+
+cumulative_sum = cumsum
+
+
+@traced
+def cummax(a: Any, axis: int = 0) -> TracedArray:
+    """Returns the largest of the first elements along an axis."""
+    return TracedArray(fields(_cumulative(R.cummax, a, axis, None).expr)[0])
+
+
+@traced
+def cummin(a: Any, axis: int = 0) -> TracedArray:
+    """Returns the smallest of the first elements along an axis."""
+    return TracedArray(fields(_cumulative(R.cummin, a, axis, None).expr)[0])
+
+
+@traced
+def diff(a: Any, n: int = 1, axis: int = -1) -> TracedArray:
+    """Returns the differences of neighbouring elements, n times."""
+    array = operand(a)
+    prefix = (slice(None),) * axis_of(axis, array.ndim)
+    for _ in range(n):
+        array = array[(*prefix, slice(1, None))] - array[(*prefix, slice(None, -1))]
+    return array
+
+
+@traced
+def trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> TracedArray:
+    """Returns the integral by the trapezoidal rule."""
+    values = operand(y)
+    prefix = (slice(None),) * axis_of(axis, values.ndim)
+    width = dx if x is None else diff(x, axis=-1)
+    pairs = values[(*prefix, slice(1, None))] + values[(*prefix, slice(None, -1))]
+    return sum(pairs * width, axis) / 2
+
+
+@traced
+def average(a: Any, axis: Any = None, weights: Any = None) -> TracedArray:
+    """Returns the mean, weighted if there are weights."""
+    if weights is None:
+        return mean(a, axis)
+    factors = operand(weights)
+    return sum(operand(a) * factors, axis) / sum(factors * (operand(a) * 0 + 1), axis)
+
+
+@traced
+def logsumexp(
+    a: Any, axis: Any = None, b: Any = None, keepdims: bool = False
+) -> TracedArray:
+    """Returns log(sum(b * exp(a))) over axes; stable for large elements."""
+    array = real(a)
+    highest = stop_gradient(max(array, axis, keepdims=True))
+    highest = where(absolute(highest) == float("inf"), 0, highest)
+    terms = exp(array - highest)
+    total = sum(terms if b is None else terms * b, axis, keepdims=True)
+    result = log(total) + highest
+    return result if keepdims else emit(R.squeeze(expression(result), axes_of(axis, array.ndim)))
+
+
+def stop_gradient(x: TracedArray) -> TracedArray:
+    """Returns x, through which no gradient flows."""
+    return emit(R.grad.no_grad(expression(x)))

@@ -1,0 +1,42 @@
+"""Special functions."""
+
+from structir.lax.primitives import digamma, erfc
+from structir.lax.primitives import erf_inv as erfinv
+from structir.lax.primitives import lgamma as gammaln
+from structir.nn.activation import log_softmax, logsumexp, softmax
+from structir.nn.activation import sigmoid as expit
+from structir.numpy.elementwise import erf, log, log1p, real, where
+from structir.tracing.array import TracedArray
+from structir.tracing.context import traced
+
+__all__ = [
+    *("digamma", "entr", "erf", "erfc", "erfinv", "expit", "gammaln", "log1p", "log_softmax"),
+    *("logit", "logsumexp", "ndtr", "softmax", "xlogy"),
+]
+
+
+@traced
+def logit(x: object) -> TracedArray:
+    """Returns log(x / (1 - x))."""
+    array = real(x)
+    return log(array / (1 - array))
+
+
+@traced
+def xlogy(x: object, y: object) -> TracedArray:
+    """Returns x * log(y), and 0 where x is 0."""
+    a, b = real(x), real(y)
+    safe = where(a == 0, 1, b)
+    return where(a == 0, 0, a * log(safe))
+
+
+@traced
+def entr(x: object) -> TracedArray:
+    """Returns -x * log(x)."""
+    return -xlogy(x, x)
+
+
+@traced
+def ndtr(x: object) -> TracedArray:
+    """Returns the distribution function of the standard normal distribution."""
+    return (1 + erf(real(x) / 2**0.5)) / 2

@@ -1,0 +1,28 @@
+"""The normal distribution."""
+
+import math
+from typing import Any
+
+from structir.numpy.elementwise import exp, log, real
+from structir.scipy.special import ndtr
+from structir.tracing.array import TracedArray
+from structir.tracing.context import traced
+
+
+@traced
+def logpdf(x: Any, loc: Any = 0.0, scale: Any = 1.0) -> TracedArray:
+    """Returns the logarithm of the density."""
+    z = (real(x) - loc) / scale
+    return -(z * z) / 2 - log(real(scale)) - math.log(2 * math.pi) / 2
+
+
+@traced
+def pdf(x: Any, loc: Any = 0.0, scale: Any = 1.0) -> TracedArray:
+    """Returns the density."""
+    return exp(logpdf(x, loc, scale))
+
+
+@traced
+def cdf(x: Any, loc: Any = 0.0, scale: Any = 1.0) -> TracedArray:
+    """Returns the distribution function."""
+    return ndtr((real(x) - loc) / scale)

@@ -1,0 +1,347 @@
+"""Traced arrays: the values of a function while it is traced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+from structir.errors import Diagnostic, DiagnosticError, TruthValueError, caller_span
+from structir.ir import dims
+from structir.ir.dtype import numpy_dtype
+from structir.ir.expr import Constant, Expr, PrimValue, ShapeExpr, Var
+from structir.ir.struct_info import TensorStructInfo
+from structir.lazy import lazy_module
+from structir.script import R
+from structir.tracing import context, dtypes
+from structir.tracing.context import Frame, operator, session
+from structir.tracing.size import TracedSize, size
+
+np = lazy_module("numpy")
+EDITS = "use `structir.numpy.where`, `structir.lax.cond`, `while_loop` or `scan`"
+
+
+class TracedArray:
+    """An array whose elements are known at run time; its dtype, rank and sizes are known now.
+
+    Operators, methods and NumPy functions build the ops of the program. Sizes in `shape` are ints,
+    or symbolic. A `weak` array takes the dtype of the other operand, as a Python number does.
+    """
+
+    __slots__ = ("expr", "frame", "scope", "weak")
+    __array_priority__ = 1000
+
+    def __init__(self, expr: Expr, weak: bool = False) -> None:
+        current = session()
+        self.expr, self.weak = expr, weak
+        self.frame: Frame | None = current.frame
+        self.scope = current.scope
+
+    # ---- properties
+
+    @property
+    def aval(self) -> TensorStructInfo:
+        """The StructInfo of the array."""
+        info: TensorStructInfo = self.expr.struct_info
+        return info
+
+    @property
+    def dims(self) -> tuple[dims.Dim, ...]:
+        """The sizes, as ints and symbolic dims. Raises DiagnosticError if the rank is unknown."""
+        sizes = self.aval.dims
+        if not isinstance(sizes, tuple):
+            message = f"expected an array of known rank, found {self.aval}"
+            hint = "declare the axes of the parameters: `R.Tensor((\"n\", 4), \"float32\")`"
+            raise DiagnosticError(Diagnostic(message, caller_span(), hint=hint, code="E1104"))
+        return sizes
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """The sizes, as ints and TracedSizes."""
+        return tuple([size(dim) for dim in self.dims])
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.dims)
+
+    @property
+    def size(self) -> Any:
+        """The number of elements."""
+        total: Any = 1
+        for dim in self.shape:
+            total = dim * total
+        return total
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype, as NumPy's object."""
+        return numpy_dtype(self.aval.dtype)
+
+    @property
+    def T(self) -> TracedArray:
+        """The array with its axes reversed."""
+        return self if self.ndim < 2 else operator("transpose")(self)
+
+    @property
+    def mT(self) -> TracedArray:
+        """The array with its last two axes exchanged."""
+        return operator("swapaxes")(self, -1, -2)
+
+    @property
+    def at(self) -> Any:
+        """Functional updates: `x.at[index].set(values)`, `.add`, `.multiply`, `.min`, `.max`."""
+        return operator("at")(self)
+
+    # ---- uses that require the elements
+
+    def _concrete(self, use: str, hint: str = EDITS) -> NoReturn:
+        message = f"{use}: the elements of {self.aval} are known only at run time"
+        raise TruthValueError(Diagnostic(message, caller_span(), hint=hint, code="E1105"))
+
+    def __bool__(self) -> bool:
+        self._concrete("a Python condition")
+
+    def __int__(self) -> int:
+        self._concrete("`int(...)`", "use `x.astype(int)`; for a loop, `structir.lax.fori_loop`")
+
+    def __index__(self) -> int:
+        self._concrete("an integer of Python", "use `structir.lax.fori_loop`, or index with `x[i]`")
+
+    def __float__(self) -> float:
+        self._concrete("`float(...)`", "use `x.astype(float)`")
+
+    def __array__(self, *_args: Any, **_keywords: Any) -> Any:
+        self._concrete("NumPy", "use the function of `structir.numpy`")
+
+    def item(self) -> NoReturn:
+        """Raises: the element is known only at run time."""
+        self._concrete("`item()`", "use the array of rank 0 itself")
+
+    tolist = item
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __len__(self) -> Any:
+        if not self.ndim:
+            raise TypeError("len() of an array of rank 0")
+        length = self.shape[0]
+        return length.__index__() if isinstance(length, TracedSize) else length
+
+    def __iter__(self) -> Iterator[TracedArray]:
+        return iter([self[k] for k in range(len(self))])
+
+    def __getitem__(self, index: Any) -> TracedArray:
+        return operator("getitem")(self, index)
+
+    def __repr__(self) -> str:
+        return f"TracedArray({self.aval})"
+
+    def __format__(self, _spec: str) -> str:
+        return repr(self)
+
+    # ---- NumPy's protocols
+
+    def __array_namespace__(self, api_version: str | None = None) -> Any:
+        return operator("namespace")()
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **keywords: Any) -> Any:
+        if method == "reduce" and ufunc.__name__ in REDUCTIONS:
+            keywords.pop("dtype", None)
+            return operator(REDUCTIONS[ufunc.__name__])(*inputs, **keywords)
+        if method != "__call__" or keywords.get("out") is not None:
+            return NotImplemented
+        return _of_numpy(ufunc.__name__)(*inputs, **keywords)
+
+    def __array_function__(self, function: Any, _types: Any, args: Any, keywords: Any) -> Any:
+        return _of_numpy(function.__name__)(*args, **keywords)
+
+
+REDUCTIONS = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min"}
+ALIASES = {"concatenate": "concatenate", "amax": "max", "amin": "min", "absolute": "abs"}
+
+
+def _of_numpy(name: str) -> Any:
+    """Returns the function of arrays for a function of NumPy."""
+    namespace = operator("namespace")()
+    function = getattr(namespace, ALIASES.get(name, name), None)
+    if function is None:
+        message = f"`numpy.{name}` has no counterpart in structir.numpy"
+        hint = "list the functions with `dir(structir.numpy)`"
+        raise DiagnosticError(Diagnostic(message, caller_span(), hint=hint, code="E1106"))
+    return function
+
+
+def _binary(name: str, swap: bool = False) -> Any:
+    def method(self: TracedArray, other: Any) -> Any:
+        if other is None or isinstance(other, str | dict):
+            return NotImplemented
+        return operator(name)(other, self) if swap else operator(name)(self, other)
+
+    return method
+
+
+def _unary(name: str) -> Any:
+    return lambda self: operator(name)(self)
+
+
+def _method(name: str) -> Any:
+    def method(self: TracedArray, *args: Any, **keywords: Any) -> Any:
+        return operator(name)(self, *args, **keywords)
+
+    method.__name__ = name
+    method.__doc__ = f"Applies `structir.numpy.{name}`."
+    return method
+
+
+BINARY = {
+    **{"add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide"},
+    **{"floordiv": "floor_divide", "mod": "remainder", "pow": "power", "matmul": "matmul"},
+    **{"and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor"},
+    **{"lshift": "left_shift", "rshift": "right_shift", "divmod": "divmod"},
+}
+COMPARISONS = {
+    **{"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal"},
+    **{"gt": "greater", "ge": "greater_equal"},
+}
+UNARY = {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "bitwise_not"}
+METHODS = (
+    *("sum", "mean", "prod", "max", "min", "std", "var", "all", "any", "argmax", "argmin"),
+    *("cumsum", "cumprod", "reshape", "ravel", "flatten", "squeeze", "swapaxes", "transpose"),
+    *("astype", "clip", "dot", "round", "repeat", "take", "sort", "argsort", "diagonal", "trace"),
+    *("conj", "copy", "nonzero"),
+)
+for _name, _function in BINARY.items():
+    setattr(TracedArray, f"__{_name}__", _binary(_function))
+    setattr(TracedArray, f"__r{_name}__", _binary(_function, swap=True))
+for _name, _function in COMPARISONS.items():
+    setattr(TracedArray, f"__{_name}__", _binary(_function))
+for _name, _function in UNARY.items():
+    setattr(TracedArray, f"__{_name}__", _unary(_function))
+for _name in METHODS:
+    setattr(TracedArray, _name, _method(_name))
+
+
+# ---- operands
+
+
+def operand(value: Any, dtype: str | None = None) -> TracedArray:
+    """Returns a traced array for a number, a size, a NumPy array or a nested list.
+
+    Without `dtype`, Python numbers and captured NumPy arrays of int64 and float64 have the default
+    dtypes, int32 and float32. Raises DiagnosticError for other values.
+    """
+    array = as_array(value)
+    if dtype is None and array.weak and array.aval.dtype in dtypes.WIDE:
+        dtype = dtypes.DEFAULTS[dtypes.category(array.aval.dtype)]
+    return array if dtype is None else cast(array, dtype)
+
+
+def as_array(value: Any) -> TracedArray:
+    """Returns a traced array; numbers and wide NumPy arrays that are captured are weak."""
+    if isinstance(value, TracedArray):
+        return value
+    if isinstance(value, TracedSize):
+        number = R.full(ShapeExpr(()), PrimValue(value.dim), dtype="int64")
+        return TracedArray(session().builder.emit(number), weak=True)
+    if isinstance(value, bool | int | float):
+        return TracedArray(_number(value), weak=not isinstance(value, bool))
+    if isinstance(value, list | tuple):
+        return _of_sequence(value)
+    if hasattr(value, "__array__"):
+        data = np.asarray(value)
+        return _of_numpy_array(data)
+    message = f"expected an array or a number, found {type(value).__name__}"
+    hint = "pass the arrays of a container one by one, or use `structir.tree.map`"
+    raise DiagnosticError(Diagnostic(message, caller_span(), hint=hint, code="E1104"))
+
+
+def _number(value: bool | int | float) -> Constant:
+    dtype = dtypes.python_dtype(value)
+    if dtype == "int32" and not -(2**31) <= value < 2**31:
+        dtype = "int64" if -(2**63) <= value < 2**63 else "uint64"
+    return Constant(np.asarray(value, dtype if dtype != "float32" else "float64"))
+
+
+def _of_numpy_array(data: Any) -> TracedArray:
+    name = data.dtype.name
+    if data.dtype.kind not in "biufV" or name in ("object", "complex64", "complex128"):
+        message = f"expected an array of numbers, found {name}"
+        raise DiagnosticError(Diagnostic(message, caller_span(), code="E1104"))
+    if name not in dtypes.WIDE and data.dtype.kind == "f" and data.dtype.itemsize > 8:
+        data = data.astype("float64")
+    return TracedArray(Constant(data), weak=name in dtypes.WIDE)
+
+
+def _of_sequence(values: Any) -> TracedArray:
+    if not _holds_traced(values):
+        data = np.asarray(values)
+        if data.dtype == object:
+            message = "expected nested lists of equal lengths"
+            raise DiagnosticError(Diagnostic(message, caller_span(), code="E1104"))
+        return _of_numpy_array(data)
+    return operator("stack")([as_array(value) for value in values])
+
+
+def _holds_traced(values: Any) -> bool:
+    return any(
+        isinstance(v, TracedArray | TracedSize) or (isinstance(v, list | tuple) and _holds_traced(v))
+        for v in values
+    )
+
+
+def cast(array: TracedArray, dtype: Any) -> TracedArray:
+    """Returns an array in a dtype; constants are converted at once."""
+    name = numpy_name(dtype)
+    if array.aval.dtype == name and not array.weak:
+        return array
+    if isinstance(array.expr, Constant):
+        return TracedArray(Constant(array.expr.data.astype(numpy_dtype(name))))
+    if array.aval.dtype == name:
+        return TracedArray(expression(array))
+    return emit(R.astype(expression(array), name))
+
+
+def numpy_name(dtype: Any) -> str:
+    """Returns the name of a dtype; `float` and `int` are the default dtypes."""
+    if dtype is float or dtype is int:
+        return dtypes.DEFAULTS[dtypes.FLOAT if dtype is float else dtypes.INTEGER]
+    if isinstance(dtype, str):
+        return str(numpy_dtype(dtype).name)
+    return str(np.dtype(dtype).name)
+
+
+def promoted(*values: Any) -> tuple[list[TracedArray], bool]:
+    """Returns operands in their common dtype, and whether the result is weak."""
+    arrays = [as_array(value) for value in values]
+    result = arrays[0].aval.dtype, arrays[0].weak
+    for array in arrays[1:]:
+        result = dtypes.promote(result, (array.aval.dtype, array.weak))
+    dtype = result[0]
+    if result[1] and dtype in dtypes.WIDE:
+        dtype = dtypes.DEFAULTS[dtypes.category(dtype)]
+    return [a if a.aval.dtype == dtype else cast(a, dtype) for a in arrays], result[1]
+
+
+def expression(array: TracedArray) -> Expr:
+    """Returns the expression of an array in the function that is being traced.
+
+    A value of an enclosing function becomes a parameter. Raises DiagnosticError for a value that is
+    not in scope.
+    """
+    current, expr = session(), array.expr
+    if isinstance(expr, Constant):
+        return expr
+    frame = current.frame
+    if array.frame is frame:
+        if not any([scope is array.scope for scope in current.builder.scopes]):
+            raise context.leaked(getattr(expr, "name", "value"))
+        return expr
+    assert frame is not None and isinstance(expr, Var)
+    if array.frame is None or not frame.is_inside(array.frame):
+        raise context.leaked(expr.name)
+    return frame.capture(expr, array.frame)
+
+
+def emit(value: Expr, weak: bool = False) -> TracedArray:
+    """Binds an expression; returns its value as a traced array."""
+    return TracedArray(context.sized(session().builder.emit(value)), weak)

@@ -1,0 +1,1 @@
+"""Traced functions and transforms of functions: trace, jit, gradients, maps and control flow."""
