@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-import sys
-from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from structir.tracing.array import TracedArray
-from structir.tracing.context import register
 
 pi, e, inf, nan = math.pi, math.e, math.inf, math.nan
 euler_gamma = np.euler_gamma
@@ -30,11 +27,3 @@ __all__ = [
     *("float16", "float32", "float64", "floating", "integer", "number"),
     *("issubdtype", "dtype", "ndarray"),
 ]
-
-
-def namespace() -> Any:
-    """Returns this namespace: arrays know it by the protocol of the array API."""
-    return sys.modules["structir.numpy"]
-
-
-register("namespace", namespace)

@@ -142,7 +142,7 @@ class TracedArray:
     # ---- NumPy's protocols
 
     def __array_namespace__(self, api_version: str | None = None) -> Any:
-        return operator("namespace")()
+        return context.namespace
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **keywords: Any) -> Any:
         if method == "reduce" and ufunc.__name__ in REDUCTIONS:
@@ -162,8 +162,7 @@ ALIASES = {"concatenate": "concatenate", "amax": "max", "amin": "min", "absolute
 
 def _of_numpy(name: str) -> Any:
     """Returns the function of arrays for a function of NumPy."""
-    namespace = operator("namespace")()
-    function = getattr(namespace, ALIASES.get(name, name), None)
+    function = getattr(context.namespace, ALIASES.get(name, name), None)
     if function is None:
         message = f"`numpy.{name}` has no counterpart in structir.numpy"
         hint = "list the functions with `dir(structir.numpy)`"

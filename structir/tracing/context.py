@@ -17,20 +17,15 @@ from structir.ir import dims
 from structir.ir.binding_dims import bound_dims
 from structir.ir.expr import Expr, ShapeExpr, Tuple, Var
 from structir.ir.struct_info import ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
-from structir.lazy import exported
+from structir.lazy import exported, lazy_module
 
-Operators = dict[str, Callable[..., Any]]
-_OPERATORS: Operators = {}  # functions of arrays by name, for operators and methods
+namespace = lazy_module("structir.numpy")  # a higher layer: the functions of arrays
 
 
 def operator(name: str) -> Callable[..., Any]:
     """Returns the function of arrays that an operator or a method applies."""
-    return _OPERATORS[name]
-
-
-def register(name: str, function: Callable[..., Any]) -> None:
-    """Registers a function of arrays under its name."""
-    _OPERATORS[name] = function
+    function: Callable[..., Any] = getattr(namespace, name)
+    return function
 
 
 class Frame:
@@ -190,7 +185,6 @@ def traced(function: Callable[..., Any]) -> Callable[..., Any]:
         finally:
             current.depth = 0
 
-    register(function.__name__, call)
     return exported(call)
 
 
