@@ -1,1 +1,1 @@
-"""Batching of functions."""
+"""Batching: maps functions over a new leading axis, as IR to IR."""

@@ -23,11 +23,11 @@ from structir.opdef.adjoint_op import (
     Cotangent,
     Emit,
     component,
-    differentiable_spec,
     fields_of,
     operands_read,
     zeros,
 )
+from structir.opdef.derived_op import differentiable_spec
 from structir.opdef.memo import memoize
 from structir.opdef.reference import concrete, tree_value
 from structir.projections.adjoint import NON_DIFFERENTIABLE, adjoint

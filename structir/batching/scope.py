@@ -1,0 +1,480 @@
+"""The batched copy of a sequence of bindings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from structir.analysis.deduction import callee_name
+from structir.analysis.substitution import Substitution
+from structir.analysis.variables import free_vars
+from structir.batching.candidates import accepted, real_call, tensor_operands, with_operand
+from structir.build import BlockBuilder
+from structir.errors import Diagnostic, DiagnosticError, StructInfoError
+from structir.ir.dims import Dim
+from structir.ir.expr import (
+    Binding,
+    Call,
+    ExternFunc,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    MatchCast,
+    SeqExpr,
+    ShapeExpr,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
+from structir.ir.op import Op, find_op
+from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+from structir.opdef.batched_op import BATCHED, Path, with_axis
+
+Flags = bool | tuple[Any, ...]  # whether tensors have the batch axis, in the structure of a tuple
+
+
+class BatchedFunctions(Protocol):
+    """The functions that a scope may define."""
+
+    looped: list[str]
+
+    def callee(self, name: str, mapped: tuple[Flags, ...], size: Dim) -> GlobalVar:
+        """Returns the batched function of a function of the module."""
+        ...
+
+    def define(self, name: str, function: Function) -> GlobalVar:
+        """Adds a function with an unused name."""
+        ...
+
+
+def any_mapped(flags: Flags) -> bool:
+    """Whether a tensor has the batch axis."""
+    return any(map(any_mapped, flags)) if isinstance(flags, tuple) else flags
+
+
+def all_mapped(info: StructInfo | None, flag: bool = True) -> Flags:
+    """Returns one flag for each tensor of a StructInfo."""
+    if isinstance(info, TupleStructInfo):
+        return tuple([all_mapped(field, flag) for field in info.fields])
+    return flag and isinstance(info, TensorStructInfo)
+
+
+def apply(name: str, *args: Any, **attributes: Any) -> Expr:
+    """Returns a call of an op by name."""
+    op = find_op(name)
+    assert op is not None
+    call: Expr = op(*args, **attributes)
+    return call
+
+
+class BatchedScope:
+    """One scope: the copies of variables, and whether they have the batch axis."""
+
+    def __init__(
+        self, builder: BlockBuilder, functions: BatchedFunctions, size: Dim, copier: Substitution
+    ) -> None:
+        self.builder, self.functions, self.size, self.copier = builder, functions, size, copier
+        self.values: dict[Var, tuple[Expr, Flags]] = {}
+        self.closures: dict[Var, Function] = {}
+
+    @property
+    def emit(self) -> Callable[[Expr], Expr]:
+        """Binds an expression to a variable."""
+        return self.builder.emit
+
+    def define(self, var: Var, value: Expr, flags: Flags) -> None:
+        """Records the copy of a variable."""
+        self.values[var] = value, flags
+        self.copier.variables[var] = value
+
+    def run(self, seq: SeqExpr) -> tuple[Expr, Flags]:
+        """Copies the bindings of a sequence; returns its result and the flags of it."""
+        for binding in seq.bindings():
+            self.bind(binding)
+        return self.operand(seq.body)
+
+    def operand(self, value: Expr) -> tuple[Expr, Flags]:
+        """Returns the copy of an atom or a tuple of atoms, with its flags."""
+        if isinstance(value, Var):
+            return self.values.get(value, (value, False))
+        if isinstance(value, Tuple):
+            parts = [self.operand(field) for field in value.fields]
+            fields = tuple([part for part, _ in parts])
+            return Tuple(fields, value.names), tuple([flags for _, flags in parts])
+        return self.copier.part(value), False
+
+    def bind(self, binding: Binding) -> None:
+        """Copies one binding."""
+        value = binding.value
+        if isinstance(value, Function):
+            self.closures[binding.var] = value
+            if not any([any_mapped(self.operand(var)[1]) for var in free_vars(value)]):
+                self._copy(binding)
+            return
+        if isinstance(binding, MatchCast):
+            self._match_cast(binding)
+        elif not self._depends(value):
+            self._copy(binding)
+        else:
+            copy, flags = RULES.get(type(value), BatchedScope.operand)(self, value)
+            self.define(binding.var, copy, flags)
+
+    def _copy(self, binding: Binding) -> None:
+        copy = self.copier.binding(binding)
+        self.builder.take(copy)
+        self.values[binding.var] = copy.var, all_mapped(copy.var.struct_info, False)
+
+    def _depends(self, value: Expr) -> bool:
+        """Whether a value depends on the batch axis."""
+        if isinstance(value, If):
+            return any([any_mapped(self.operand(var)[1]) for var in free_vars(value)])
+        if isinstance(value, Call):
+            names = [var for var in free_vars(value) if var in self.closures]
+            inner = [var for name in names for var in free_vars(self.closures[name])]
+            operands = [self.operand(arg)[1] for arg in value.args]
+            return any(map(any_mapped, [*operands, *[self.operand(v)[1] for v in inner]]))
+        if isinstance(value, TupleGetItem):
+            value = value.tuple_value
+        return any_mapped(self.operand(value)[1])
+
+    def _match_cast(self, binding: MatchCast) -> None:
+        value, flags = self.operand(binding.value)
+        if not any_mapped(flags):
+            self._copy(binding)
+            return
+        self.copier.new_dims([binding.struct_info])
+        info = self.copier.info(binding.struct_info)
+        cast = self.builder.match_cast(value, self._cast_info(info, flags))
+        self.define(binding.var, cast, flags)
+
+    def _cast_info(self, info: StructInfo, flags: Flags) -> StructInfo:
+        if isinstance(flags, tuple) and isinstance(info, TupleStructInfo):
+            pairs = zip(info.fields, flags, strict=True)
+            return TupleStructInfo(tuple([self._cast_info(i, f) for i, f in pairs]), info.names)
+        return with_axis(info, self.size) if flags is True else info
+
+    # ---- values
+
+    def mapped(self, value: Expr, flag: Flags) -> Expr:
+        """Returns a tensor with the batch axis; one without it is broadcast."""
+        if flag is True:
+            return value
+        info: Any = value.struct_info
+        if not isinstance(info, TensorStructInfo) or not isinstance(info.dims, tuple):
+            raise StructInfoError(Diagnostic(f"vmap: expected a tensor of known shape, found {info}"))
+        return self.emit(apply("broadcast_to", value, ShapeExpr((self.size, *info.dims))))
+
+    def spread(self, value: Expr, flags: Flags) -> Expr:
+        """Returns a value all of whose tensors have the batch axis."""
+        info = value.struct_info
+        if isinstance(info, TupleStructInfo):
+            fields = self.fields(value)
+            parts = flags if isinstance(flags, tuple) else (flags,) * len(fields)
+            pairs = zip(fields, parts, strict=True)
+            return Tuple(tuple([self.spread(field, flag) for field, flag in pairs]), info.names)
+        return self.mapped(value, flags)
+
+    def fields(self, value: Expr) -> list[Expr]:
+        """Returns the fields of a tuple."""
+        if isinstance(value, Tuple):
+            return list(value.fields)
+        return [self.emit(value[k]) for k in range(len(value.struct_info.fields))]
+
+    # ---- rules
+
+    def item(self, value: Any) -> tuple[Expr, Flags]:
+        """Returns a field of a tuple."""
+        source, flags = self.operand(value.tuple_value)
+        flag = flags[value.index] if isinstance(flags, tuple) else flags
+        if isinstance(source, Tuple):
+            return source.fields[value.index], flag
+        return self.emit(source[value.index]), flag
+
+    def call(self, call: Any) -> tuple[Expr, Flags]:
+        """Returns a batched call."""
+        if isinstance(call.op, Op):
+            if "loop" in getattr(call.op.definition, "hooks", ()):
+                return self.scan(call)
+            return self.op_call(call)
+        if isinstance(call.op, Var) and call.op in self.closures:
+            return self.inlined(self.closures[call.op], [self.operand(arg) for arg in call.args])
+        if isinstance(call.op, GlobalVar):
+            parts = [self.operand(arg) for arg in call.args]
+            function = self.functions.callee(call.op.name, tuple([f for _, f in parts]), self.size)
+            result = self.emit(Call(function, tuple([value for value, _ in parts]), span=call.span))
+            return result, all_mapped(result.struct_info)
+        if isinstance(call.op, ExternFunc) and call.op.global_symbol == "loop.iterate":
+            return LOOPS["iterate"](self, call)  # type: ignore[no-any-return]
+        raise self._error(call, "the called function is opaque")
+
+    def _error(self, call: Call, reason: str) -> DiagnosticError:
+        hint = "call it outside of the mapped function"
+        message = f"cannot be mapped by vmap: {reason}"
+        return DiagnosticError(
+            Diagnostic(message, call.span, callee_name(call), hint=hint, code="E1111")
+        )
+
+    def inlined(self, function: Function, operands: Sequence[tuple[Expr, Flags]]) -> tuple[Expr, Flags]:
+        """Returns the result of a local function, whose body is copied."""
+        for param, (value, flags) in zip(function.params, operands, strict=True):
+            self.define(param, value, flags)
+        return self.run(function.body)
+
+    def op_call(self, call: Any) -> tuple[Expr, Flags]:
+        """Returns a batched call of an op: the first of the rules that applies."""
+        definition = call.op.definition
+        parts = [self.operand(arg) for arg in call.args]
+        paths = _mapped_paths([flags for _, flags in parts])
+        args = tuple([value for value, _ in parts])
+        result_flags = all_mapped(call.struct_info)
+        element = self._element(call, args, paths)
+        hook = definition.hooks.get("batch")
+        if hook is not None:
+            result = hook(element, args, paths, self)
+            if result is not None:
+                return self.emit(result), result_flags
+        candidate = accepted(element, paths, self.size)
+        if candidate is not None:
+            inserted = candidate.inserted
+            aligned = self._aligned(args, {path: inserted.get(path, 0) for path in paths})
+            return self.emit(real_call(candidate, aligned)), result_flags
+        composite = definition.decompose(element)
+        if composite is not None:
+            return self._decomposed(composite, element, parts)
+        operands = tensor_operands(element, paths)
+        spec = definition.index_spec(element) if operands is not None else None
+        if spec is not None and spec.computes:
+            if spec.base is not None and spec.operands[spec.base].path not in paths:
+                base = spec.operands[spec.base].path
+                args = self._with_mapped(args, base)
+                paths = (*paths, base)
+            attributes = {**BATCHED.definition.attributes_for(element), "mapped": paths}  # type: ignore[attr-defined]
+            return self.emit(BATCHED(*args, **attributes)), result_flags
+        return self._looped(element, args, paths), result_flags
+
+    def _element(self, call: Call, args: tuple[Expr, ...], paths: tuple[Path, ...]) -> Call:
+        """Returns the call for one index of the axis, over copies of the operands."""
+        elements = list(args)
+        for path in paths:
+            info = _info_at(args, path)
+            if isinstance(info, TensorStructInfo) and isinstance(info.dims, tuple):
+                value = Var("element", TensorStructInfo(info.dims[1:], info.dtype))
+                elements[path[0]] = with_operand(elements[path[0]], path[1:], value)
+        info = self.copier.info(call.struct_info)  # type: ignore[arg-type]
+        return Call(call.op, tuple(elements), call.attrs, call.sinfo_args, info, call.span)
+
+    def _aligned(self, args: tuple[Expr, ...], inserted: dict[Path, int]) -> tuple[Expr, ...]:
+        aligned = list(args)
+        for path, count in inserted.items():
+            if count:
+                value = self._at(args, path)
+                info: Any = value.struct_info
+                sizes = (info.dims[0], *[1] * count, *info.dims[1:])
+                value = self.emit(apply("reshape", value, ShapeExpr(sizes)))
+                aligned[path[0]] = with_operand(self._tuple(aligned[path[0]]), path[1:], value)
+        return tuple(aligned)
+
+    def _at(self, args: Sequence[Expr], path: Path) -> Expr:
+        value = args[path[0]]
+        return self.fields(value)[path[1]] if len(path) > 1 else value
+
+    def _tuple(self, value: Expr) -> Expr:
+        if isinstance(value.struct_info, TupleStructInfo) and not isinstance(value, Tuple):
+            return Tuple(tuple(self.fields(value)))
+        return value
+
+    def _with_mapped(self, args: tuple[Expr, ...], path: Path) -> tuple[Expr, ...]:
+        changed = list(args)
+        value = self.mapped(self._at(args, path), False)
+        changed[path[0]] = with_operand(self._tuple(changed[path[0]]), path[1:], value)
+        return tuple(changed)
+
+    def _decomposed(
+        self, composite: Expr, element: Call, parts: Sequence[tuple[Expr, Flags]]
+    ) -> tuple[Expr, Flags]:
+        """Returns the batched decomposition of a call over element placeholders."""
+        inner = BatchedScope(self.builder, self.functions, self.size, Substitution())
+        known: dict[int, tuple[Expr, Flags]] = {}
+        for placeholder, (value, flags) in zip(element.args, parts, strict=True):
+            self._record(placeholder, value, flags, known)
+        return inner._tree(composite, known)
+
+    def _record(
+        self, placeholder: Expr, value: Expr, flags: Flags, known: dict[int, tuple[Expr, Flags]]
+    ) -> None:
+        known[id(placeholder)] = value, flags
+        if isinstance(placeholder, Tuple) and placeholder.fields:
+            parts = flags if isinstance(flags, tuple) else (flags,) * len(placeholder.fields)
+            for field, item, flag in zip(placeholder.fields, self.fields(value), parts, strict=True):
+                self._record(field, item, flag, known)
+
+    def _tree(self, value: Expr, known: dict[int, tuple[Expr, Flags]]) -> tuple[Expr, Flags]:
+        """Returns the batched copy of an expression tree; shared nodes are copied once."""
+        if id(value) in known:
+            return known[id(value)]
+        if isinstance(value, Call):
+            parts = [self._tree(arg, known) for arg in value.args]
+            result = self._node(value, parts)
+        elif isinstance(value, Tuple):
+            fields = [self._tree(field, known) for field in value.fields]
+            result = Tuple(tuple([v for v, _ in fields]), value.names), tuple([f for _, f in fields])
+        elif isinstance(value, TupleGetItem):
+            source, flags = self._tree(value.tuple_value, known)
+            flag = flags[value.index] if isinstance(flags, tuple) else flags
+            is_tuple = isinstance(source, Tuple)
+            item = source.fields[value.index] if is_tuple else self.emit(source[value.index])  # type: ignore[attr-defined]
+            result = item, flag
+        else:
+            result = value, False
+        known[id(value)] = result
+        return result
+
+    def _node(self, call: Call, parts: Sequence[tuple[Expr, Flags]]) -> tuple[Expr, Flags]:
+        args = tuple([value for value, _ in parts])
+        if not any([any_mapped(flags) for _, flags in parts]):
+            copy = self.emit(Call(call.op, args, call.attrs, call.sinfo_args, None, call.span))
+            return copy, all_mapped(copy.struct_info, False)
+        variables = []
+        for value, flags in parts:
+            var = Var("operand", value.struct_info) if any_mapped(flags) else value
+            if var is not value:
+                self.values[var] = value, flags  # type: ignore[index]
+            variables.append(var)
+        node = Call(call.op, tuple(variables), call.attrs, call.sinfo_args, call.struct_info, call.span)
+        return self.op_call(node)
+
+    def _looped(self, element: Call, args: tuple[Expr, ...], paths: tuple[Path, ...]) -> Expr:
+        """Returns the results of a scan over the axis, whose step calls the op."""
+        self.functions.looped.append(callee_name(element) or "")
+        sources = [self._at(args, path) for path in paths]
+        slices = [Var(f"x{k}", _without_axis(s.struct_info)) for k, s in enumerate(sources)]
+        free = [
+            v for v in dict.fromkeys(_variables(element)) if isinstance(v, Var) and v.name != "element"
+        ]
+        captured = [Var(v.name, v.struct_info) for v in free]
+        copies = dict(zip(free, captured, strict=True))
+        arguments = [_with_variables(arg, copies) for arg in element.args]
+        for path, var in zip(paths, slices, strict=True):
+            arguments[path[0]] = with_operand(arguments[path[0]], path[1:], var)
+        builder = BlockBuilder()
+        with builder.function("element", [*slices, *captured]):
+            call = Call(element.op, tuple(arguments), element.attrs, element.sinfo_args)
+            result = builder.emit(call)
+            is_tuple = isinstance(result.struct_info, TupleStructInfo)
+            builder.emit_func_output(result if is_tuple else Tuple((result,)))
+        cell = self.functions.define("element", builder.finished("element"))
+        operands = Tuple(tuple(sources)) if len(sources) > 1 else sources[0]
+        scanned = apply("scan", cell, Tuple(()), operands, *([Tuple(tuple(free))] if free else []))
+        results = self.fields(self.emit(scanned))
+        return Tuple(tuple(results)) if is_tuple else results[0]
+
+    def scan(self, call: Any) -> tuple[Expr, Flags]:
+        """Returns a batched scan: the states and the outputs of all steps have the axis."""
+        cell, states, x, *rest = call.args
+        state_parts = self._parts(states)
+        x_parts = self._parts(x)
+        captured = self._parts(rest[0]) if rest else []
+        starts = [self.mapped(value, flag) for value, flag in state_parts]
+        sources = [self._moved(value) if flag is True else value for value, flag in x_parts]
+        flags = (*[True] * len(starts), *[f for _, f in x_parts], *[f for _, f in captured])
+        function = self.functions.callee(cell.name, tuple(flags), self.size)
+        many = isinstance(x.struct_info, TupleStructInfo)
+        operands = [
+            function,
+            Tuple(tuple(starts)),
+            Tuple(tuple(sources)) if many else sources[0],
+        ]
+        if captured:
+            operands.append(Tuple(tuple([value for value, _ in captured])))
+        results = self.fields(self.emit(apply("scan", *operands)))
+        count = len(starts)
+        moved = [*results[:count], *[self._moved(output) for output in results[count:]]]
+        return Tuple(tuple(moved)), tuple([True] * len(moved))
+
+    def _parts(self, value: Expr) -> list[tuple[Expr, Flags]]:
+        copy, flags = self.operand(value)
+        if not isinstance(copy.struct_info, TupleStructInfo):
+            return [(copy, flags)]
+        fields = self.fields(copy)
+        parts = flags if isinstance(flags, tuple) else (flags,) * len(fields)
+        return list(zip(fields, parts, strict=True))
+
+    def _moved(self, value: Expr) -> Expr:
+        """Returns a tensor with its first two axes exchanged."""
+        info: Any = value.struct_info
+        rank = info.ndim
+        return self.emit(apply("permute_dims", value, [1, 0, *range(2, rank)]))
+
+    def branch(self, value: Any) -> tuple[Expr, Flags]:
+        """Returns a conditional; with a batched condition both branches run, and one is selected."""
+        cond, flag = self.operand(value.cond)
+        if flag is not True:
+            sides = [self._side(value.true_branch), self._side(value.false_branch)]
+            result = self.builder.if_else(cond, *sides)
+            return result, all_mapped(result.struct_info)
+        first = self.spread(*self._inner().run(value.true_branch))
+        second = self.spread(*self._inner().run(value.false_branch))
+        result = self.select(cond, first, second)
+        return result, all_mapped(result.struct_info)
+
+    def _inner(self) -> BatchedScope:
+        inner = BatchedScope(self.builder, self.functions, self.size, self.copier)
+        inner.values, inner.closures = dict(self.values), dict(self.closures)
+        return inner
+
+    def _side(self, branch: SeqExpr) -> Callable[[], Expr]:
+        def build() -> Expr:
+            inner = self._inner()
+            return inner.spread(*inner.run(branch))
+
+        return build
+
+    def select(self, cond: Expr, first: Expr, second: Expr) -> Expr:
+        """Returns for each index of the axis one of two values with the axis."""
+        if isinstance(first.struct_info, TupleStructInfo):
+            pairs = zip(self.fields(first), self.fields(second), strict=True)
+            return Tuple(tuple([self.select(cond, a, b) for a, b in pairs]), first.struct_info.names)
+        info: Any = first.struct_info
+        sizes = ShapeExpr((self.size, *[1] * (info.ndim - 1)))
+        test = self.emit(apply("reshape", cond, sizes)) if info.ndim > 1 else cond
+        return self.emit(apply("where", test, first, second))
+
+
+def _mapped_paths(flags: Sequence[Flags]) -> tuple[Path, ...]:
+    paths: list[Path] = []
+    for k, flag in enumerate(flags):
+        if isinstance(flag, tuple):
+            paths += [(k, n) for n, inner in enumerate(flag) if inner is True]
+        elif flag:
+            paths.append((k,))
+    return tuple(paths)
+
+
+def _info_at(args: Sequence[Expr], path: Path) -> Any:
+    info: Any = args[path[0]].struct_info
+    return info.fields[path[1]] if len(path) > 1 else info
+
+
+def _without_axis(info: Any) -> TensorStructInfo:
+    return TensorStructInfo(info.dims[1:], info.dtype)
+
+
+def _variables(call: Call) -> list[Expr]:
+    parts = [f for arg in call.args for f in (arg.fields if isinstance(arg, Tuple) else (arg,))]
+    return [part for part in parts if isinstance(part, Var)]
+
+
+def _with_variables(arg: Expr, copies: dict[Var, Var]) -> Expr:
+    if isinstance(arg, Tuple):
+        return Tuple(tuple([_with_variables(field, copies) for field in arg.fields]), arg.names)
+    return copies.get(arg, arg) if isinstance(arg, Var) else arg
+
+
+Rule = Callable[[BatchedScope, Any], tuple[Expr, Flags]]
+LOOPS: dict[str, Rule] = {}
+RULES: dict[type, Rule] = {
+    Call: BatchedScope.call,
+    If: BatchedScope.branch,
+    TupleGetItem: BatchedScope.item,
+}
