@@ -105,9 +105,7 @@ class LoopTrace:
             self.tracer.step(CopyInstruction(condition, first.cell))
         limit = None if self.limit is None else self.limit.cell
         rows, swapped = tuple([row for row, _ in elements]), tuple(self.swapped)
-        self.tracer.step(
-            LoopInstruction(self.counter.cell, limit, condition, rows, body, swapped)
-        )
+        self.tracer.step(LoopInstruction(self.counter.cell, limit, condition, rows, body, swapped))
         return mapped(carried, lambda v: v.growing.value if isinstance(v, Grown) else v), grown
 
     def _initial(self, index: int, value: Value) -> Value:

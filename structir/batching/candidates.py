@@ -15,6 +15,7 @@ from structir.errors import DiagnosticError
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.expr import Call, Expr, PrimValue, ShapeExpr, Tuple, Var
+from structir.ir.node import replace
 from structir.ir.struct_info import TensorStructInfo, TupleStructInfo
 from structir.opdef.attributes import SIZES
 from structir.opdef.batched_op import Path, batched_spec, with_axis
@@ -29,7 +30,7 @@ VARIANTS = ("shifted", "prefixed", "padded")
 
 @attrs.frozen
 class Operand:
-    """A tensor operand of a call: its path, its axes without the batch axis, whether it is mapped."""
+    """A tensor operand: its path, its axes without the batch axis, whether it is mapped."""
 
     path: Path
     dims: tuple[Dim, ...]
@@ -42,7 +43,11 @@ def tensor_operands(call: Call, mapped: Sequence[Path]) -> list[Operand] | None:
     operands = []
     for k, arg in enumerate(call.args):
         info = arg.struct_info
-        infos = {(k, n): f for n, f in enumerate(info.fields)} if isinstance(info, TupleStructInfo) else {(k,): info}
+        infos = (
+            {(k, n): f for n, f in enumerate(info.fields)}
+            if isinstance(info, TupleStructInfo)
+            else {(k,): info}
+        )
         for path, field in infos.items():
             if isinstance(field, TensorStructInfo):
                 if not isinstance(field.dims, tuple):
@@ -73,12 +78,12 @@ def accepted(call: Call, mapped: Sequence[Path], size: Dim) -> Candidate | None:
     for candidate in _candidates(call, operands, size):
         try:
             built = candidate.call
-            found = definition.index_spec(built)
+            derived = definition.index_spec(built)
         except DiagnosticError:
             continue
-        if built.struct_info == expected and found is not None:
-            if _same_spec(found, target, candidate.inserted):
-                return candidate
+        same_result = built.struct_info == expected and derived is not None
+        if same_result and _same_spec(derived, target, candidate.inserted):
+            return candidate
     return None
 
 
@@ -117,10 +122,8 @@ def with_operand(arg: Expr, path: Path, value: Expr) -> Expr:
     return Tuple(tuple(fields))
 
 
-def _built(
-    call: Call, args: tuple[Expr, ...], variant: str, rank: int, size: Dim
-) -> Call | None:
-    """Returns the call with the attributes of a variant; None if it does not differ or is invalid."""
+def _built(call: Call, args: tuple[Expr, ...], variant: str, rank: int, size: Dim) -> Call | None:
+    """Returns the call with the attributes of a variant; None if it is invalid or no variant."""
     definition: Any = call.op.definition  # type: ignore[attr-defined]
     keywords: dict[str, Any] = {}
     position = 0
@@ -180,7 +183,7 @@ def _same_spec(first: IndexSpec, second: IndexSpec, inserted: Mapping[Path, int]
 
 
 def _equal_fill(first: Any, second: Any) -> bool:
-    return first == second or (first != first and second != second)
+    return bool(first == second or (first != first and second != second))  # NaN equals NaN
 
 
 def _same_statement(
@@ -268,4 +271,4 @@ def real_call(candidate: Candidate, args: Sequence[Expr]) -> Call:
         placeholder if isinstance(placeholder, ShapeExpr | PrimValue) else arg
         for placeholder, arg in zip(candidate.call.args, args, strict=True)
     ]
-    return attrs.evolve(candidate.call, args=tuple(merged))
+    return replace(candidate.call, args=tuple(merged))

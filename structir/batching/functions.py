@@ -15,6 +15,7 @@ from structir.ir.dims import Dim
 from structir.ir.expr import Function, GlobalVar, Var
 from structir.ir.module import IRModule
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+from structir.opdef.batched_op import with_axis
 
 
 class Batching:
@@ -42,7 +43,9 @@ class Batching:
         axis = dims.sym("batch") if size is None else size
         copier = Substitution(fresh=True)
         copier.new_dims([param.struct_info for param in function.params])
-        flags = [spread(flag, p.struct_info) for flag, p in zip(mapped, function.params, strict=True)]
+        flags = [
+            spread(flag, p.struct_info) for flag, p in zip(mapped, function.params, strict=True)
+        ]
         infos = [
             batched_info(copier.info(param.struct_info), flag, axis)
             for param, flag in zip(function.params, flags, strict=True)
@@ -98,7 +101,5 @@ def batched_info(info: StructInfo, flag: Flags, size: Dim) -> StructInfo:
     if flag is not True or not isinstance(info, TensorStructInfo):
         return info
     if not isinstance(info.dims, tuple):
-        return TensorStructInfo(None, info.dtype, info.ndim + 1 if info.ndim >= 0 else -1)
+        return with_axis(info, size)
     return TensorStructInfo((size, *info.dims), info.dtype)
-
-

@@ -15,8 +15,8 @@ from structir.ir.dims import Dim
 from structir.ir.expr import (
     Binding,
     Call,
-    ExternFunc,
     Expr,
+    ExternFunc,
     Function,
     GlobalVar,
     If,
@@ -29,8 +29,10 @@ from structir.ir.expr import (
 )
 from structir.ir.op import Op, find_op
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+from structir.lazy import lazy_module
 from structir.opdef.batched_op import BATCHED, Path, with_axis
 
+iterate = lazy_module("structir.batching.iterate")
 Flags = bool | tuple[Any, ...]  # whether tensors have the batch axis, in the structure of a tuple
 
 
@@ -162,7 +164,9 @@ class BatchedScope:
             return value
         info: Any = value.struct_info
         if not isinstance(info, TensorStructInfo) or not isinstance(info.dims, tuple):
-            raise StructInfoError(Diagnostic(f"vmap: expected a tensor of known shape, found {info}"))
+            raise StructInfoError(
+                Diagnostic(f"vmap: expected a tensor of known shape, found {info}")
+            )
         return self.emit(apply("broadcast_to", value, ShapeExpr((self.size, *info.dims))))
 
     def spread(self, value: Expr, flags: Flags) -> Expr:
@@ -205,7 +209,7 @@ class BatchedScope:
             result = self.emit(Call(function, tuple([value for value, _ in parts]), span=call.span))
             return result, all_mapped(result.struct_info)
         if isinstance(call.op, ExternFunc) and call.op.global_symbol == "loop.iterate":
-            return LOOPS["iterate"](self, call)  # type: ignore[no-any-return]
+            return iterate.iterate(self, call)  # type: ignore[no-any-return]
         raise self._error(call, "the called function is opaque")
 
     def _error(self, call: Call, reason: str) -> DiagnosticError:
@@ -215,7 +219,9 @@ class BatchedScope:
             Diagnostic(message, call.span, callee_name(call), hint=hint, code="E1111")
         )
 
-    def inlined(self, function: Function, operands: Sequence[tuple[Expr, Flags]]) -> tuple[Expr, Flags]:
+    def inlined(
+        self, function: Function, operands: Sequence[tuple[Expr, Flags]]
+    ) -> tuple[Expr, Flags]:
         """Returns the result of a local function, whose body is copied."""
         for param, (value, flags) in zip(function.params, operands, strict=True):
             self.define(param, value, flags)
@@ -306,7 +312,9 @@ class BatchedScope:
         known[id(placeholder)] = value, flags
         if isinstance(placeholder, Tuple) and placeholder.fields:
             parts = flags if isinstance(flags, tuple) else (flags,) * len(placeholder.fields)
-            for field, item, flag in zip(placeholder.fields, self.fields(value), parts, strict=True):
+            for field, item, flag in zip(
+                placeholder.fields, self.fields(value), parts, strict=True
+            ):
                 self._record(field, item, flag, known)
 
     def _tree(self, value: Expr, known: dict[int, tuple[Expr, Flags]]) -> tuple[Expr, Flags]:
@@ -318,7 +326,10 @@ class BatchedScope:
             result = self._node(value, parts)
         elif isinstance(value, Tuple):
             fields = [self._tree(field, known) for field in value.fields]
-            result = Tuple(tuple([v for v, _ in fields]), value.names), tuple([f for _, f in fields])
+            result = (
+                Tuple(tuple([v for v, _ in fields]), value.names),
+                tuple([f for _, f in fields]),
+            )
         elif isinstance(value, TupleGetItem):
             source, flags = self._tree(value.tuple_value, known)
             flag = flags[value.index] if isinstance(flags, tuple) else flags
@@ -341,7 +352,9 @@ class BatchedScope:
             if var is not value:
                 self.values[var] = value, flags  # type: ignore[index]
             variables.append(var)
-        node = Call(call.op, tuple(variables), call.attrs, call.sinfo_args, call.struct_info, call.span)
+        node = Call(
+            call.op, tuple(variables), call.attrs, call.sinfo_args, call.struct_info, call.span
+        )
         return self.op_call(node)
 
     def _looped(self, element: Call, args: tuple[Expr, ...], paths: tuple[Path, ...]) -> Expr:
@@ -350,7 +363,9 @@ class BatchedScope:
         sources = [self._at(args, path) for path in paths]
         slices = [Var(f"x{k}", _without_axis(s.struct_info)) for k, s in enumerate(sources)]
         free = [
-            v for v in dict.fromkeys(_variables(element)) if isinstance(v, Var) and v.name != "element"
+            v
+            for v in dict.fromkeys(_variables(element))
+            if isinstance(v, Var) and v.name != "element"
         ]
         captured = [Var(v.name, v.struct_info) for v in free]
         copies = dict(zip(free, captured, strict=True))
@@ -407,15 +422,15 @@ class BatchedScope:
         return self.emit(apply("permute_dims", value, [1, 0, *range(2, rank)]))
 
     def branch(self, value: Any) -> tuple[Expr, Flags]:
-        """Returns a conditional; with a batched condition both branches run, and one is selected."""
+        """Returns a conditional; with a batched condition both branches run."""
         cond, flag = self.operand(value.cond)
         if flag is not True:
-            sides = [self._side(value.true_branch), self._side(value.false_branch)]
-            result = self.builder.if_else(cond, *sides)
-            return result, all_mapped(result.struct_info)
-        first = self.spread(*self._inner().run(value.true_branch))
-        second = self.spread(*self._inner().run(value.false_branch))
-        result = self.select(cond, first, second)
+            first, second = self._side(value.true_branch), self._side(value.false_branch)
+            chosen = self.builder.if_else(cond, first, second)
+            return chosen, all_mapped(chosen.struct_info)
+        branches = (value.true_branch, value.false_branch)
+        values = [self.spread(*inner.run(b)) for b in branches for inner in (self._inner(),)]
+        result = self.select(cond, *values)
         return result, all_mapped(result.struct_info)
 
     def _inner(self) -> BatchedScope:
@@ -434,7 +449,9 @@ class BatchedScope:
         """Returns for each index of the axis one of two values with the axis."""
         if isinstance(first.struct_info, TupleStructInfo):
             pairs = zip(self.fields(first), self.fields(second), strict=True)
-            return Tuple(tuple([self.select(cond, a, b) for a, b in pairs]), first.struct_info.names)
+            return Tuple(
+                tuple([self.select(cond, a, b) for a, b in pairs]), first.struct_info.names
+            )
         info: Any = first.struct_info
         sizes = ShapeExpr((self.size, *[1] * (info.ndim - 1)))
         test = self.emit(apply("reshape", cond, sizes)) if info.ndim > 1 else cond
@@ -472,7 +489,6 @@ def _with_variables(arg: Expr, copies: dict[Var, Var]) -> Expr:
 
 
 Rule = Callable[[BatchedScope, Any], tuple[Expr, Flags]]
-LOOPS: dict[str, Rule] = {}
 RULES: dict[type, Rule] = {
     Call: BatchedScope.call,
     If: BatchedScope.branch,

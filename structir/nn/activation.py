@@ -7,21 +7,9 @@ from typing import Any
 
 from structir.numpy.contraction import matmul
 from structir.numpy.creation import arange, ones, tril
-from structir.numpy.elementwise import (
-    apply,
-    clip,
-    exp,
-    expm1,
-    logaddexp,
-    maximum,
-    minimum,
-    real,
-    sigmoid,
-    square,
-    tanh,
-    where,
-)
 from structir.numpy.elementwise import abs as absolute
+from structir.numpy.elementwise import apply, clip, maximum, minimum, real, where
+from structir.numpy.reals import exp, expm1, logaddexp, sigmoid, square, tanh
 from structir.numpy.reductions import logsumexp as log_sum_exp
 from structir.numpy.reductions import max, mean, sum, var
 from structir.numpy.shaping import axis_of, split
@@ -205,8 +193,15 @@ def one_hot(x: Any, num_classes: Any, *, dtype: Any = None, axis: int = -1) -> T
 
 @traced
 def dot_product_attention(
-    query: Any, key: Any, value: Any, bias: Any = None, mask: Any = None, *,
-    scale: float | None = None, is_causal: bool = False, **_options: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    bias: Any = None,
+    mask: Any = None,
+    *,
+    scale: float | None = None,
+    is_causal: bool = False,
+    **_options: Any,
 ) -> TracedArray:
     """Returns attention of (batch, length, heads, head size) arrays, or without the batch axis."""
     q, k, v = real(query), real(key), real(value)
@@ -226,4 +221,7 @@ def dot_product_attention(
     return matmul(softmax(scores), v).swapaxes(-3, -2)
 
 
-__all__ = ["sigmoid", "tanh"]
+__all__ = [
+    "sigmoid",
+    "tanh",
+]

@@ -11,11 +11,13 @@ __getattr__, __dir__ = lazy_members(
     __name__,
     (
         "elementwise",
+        "reals",
         "creation",
         "shaping",
         "reductions",
         "contraction",
         "indexing",
+        "updates",
         "sorting",
         "constants",
         "linalg:",

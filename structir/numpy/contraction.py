@@ -15,20 +15,24 @@ from structir.tracing.context import traced
 
 def _operands(*values: Any) -> list[TracedArray]:
     operands, _ = promoted(*values)
-    if operands[0].aval.dtype == "bool":
+    if operands[0].dtype_name == "bool":
         return [cast(x, "int32") for x in operands]
     return operands
 
 
 @traced
-def matmul(x1: Any, x2: Any, /, *, precision: Any = None, preferred_element_type: Any = None) -> TracedArray:
+def matmul(
+    x1: Any, x2: Any, /, *, precision: Any = None, preferred_element_type: Any = None
+) -> TracedArray:
     """Returns the matrix product over the last two axes; other axes broadcast."""
     x, y = _operands(x1, x2)
     return emit(R.matmul(expression(x), expression(y)))
 
 
 @traced
-def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> TracedArray:
+def dot(
+    a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None
+) -> TracedArray:
     """Returns the sum product over the last axis of a and the second last of b."""
     x, y = _operands(a, b)
     if not x.ndim or not y.ndim:
@@ -83,7 +87,13 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> TracedArray:
 
 
 @traced
-def einsum(subscripts: str, *operands: Any, optimize: Any = True, precision: Any = None, preferred_element_type: Any = None) -> TracedArray:
+def einsum(
+    subscripts: str,
+    *operands: Any,
+    optimize: Any = True,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> TracedArray:
     """Returns the sum product that the subscripts describe."""
     values = _operands(*operands)
     text = subscripts.replace(" ", "")

@@ -40,7 +40,7 @@ def asarray(
     array = as_array(obj)
     if dtype is not None:
         return convert(array, dtype)
-    return operand(array) if not array.weak else cast(operand(array), operand(array).aval.dtype)
+    return operand(array) if not array.weak else cast(operand(array), operand(array).dtype_name)
 
 
 array = asarray
@@ -76,7 +76,7 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None) -> 
     """Returns an array like x with one value."""
     array = operand(x)
     sizes = array.shape if shape is None else shape
-    return full(sizes, fill_value, dtype_or(dtype, array.aval.dtype))
+    return full(sizes, fill_value, dtype_or(dtype, array.dtype_name))
 
 
 @traced
@@ -163,7 +163,7 @@ def triu(x: Any, k: int = 0) -> TracedArray:
 
 def _triangle(op: Callable[..., Any], x: Any, k: Any) -> TracedArray:
     value = operand(x)
-    if value.aval.dtype == "bool":  # the op has no kernel of bools
+    if value.dtype_name == "bool":  # the op has no kernel of bools
         return convert(_triangle(op, convert(value, "int8"), k), bool)
     return emit(op(expression(value), PrimValue(as_dim(k))))
 
@@ -183,12 +183,12 @@ def diag(v: Any, k: int = 0) -> TracedArray:
     size = array.shape[0]
     side = size + (k if k >= 0 else -k)
     row, column = (max(-k, 0), max(k, 0))
-    matrix = full((size, side), 0, array.aval.dtype)
+    matrix = full((size, side), 0, array.dtype_name)
     positions = arange(size)
     hit = positions[:, None] + column == arange(side)[None, :]
     rows = apply(R.where, hit, broadcast(array[:, None], (size, side)), matrix)
-    below = full((row, side), 0, array.aval.dtype)
-    above = full((side - size - row, side), 0, array.aval.dtype)
+    below = full((row, side), 0, array.dtype_name)
+    above = full((side - size - row, side), 0, array.dtype_name)
     parts = [expression(part) for part in (below, rows, above) if part.shape[0] != 0]
     return emit(R.concat(parts, axis=0)) if len(parts) > 1 else rows
 
@@ -213,8 +213,8 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> TracedA
         x, rows = x[..., -offset:, :], rows + offset
     length = rows if rows is columns or rows == columns else _smaller(rows, columns)
     x = x[..., :length, :length]
-    same = eye(length, dtype=x.aval.dtype)
-    return (x * same).sum(-1) if x.aval.dtype != "bool" else (x & (same != 0)).any(-1)
+    same = eye(length, dtype=x.dtype_name)
+    return (x * same).sum(-1) if x.dtype_name != "bool" else (x & (same != 0)).any(-1)
 
 
 def _smaller(first: Any, second: Any) -> Any:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
-from structir.frontend.special_functions import exp_minus_one, log_plus_one
 from structir.ir.dtype import numpy_dtype
 from structir.ir.expr import Expr
 from structir.lazy import exported, lazy_module
@@ -22,7 +20,7 @@ from structir.tracing.array import (
     operand,
     promoted,
 )
-from structir.tracing.context import session, traced
+from structir.tracing.context import traced
 
 ml_dtypes = lazy_module("ml_dtypes")
 BuildOp = Callable[..., Expr]
@@ -58,13 +56,8 @@ def _compared(op: BuildOp, x: Any, y: Any) -> TracedArray:
 def real(x: Any) -> TracedArray:
     """Returns an operand of a function of real numbers: integers become float32."""
     array = operand(x)
-    dtype = dtypes.floating(array.aval.dtype)
-    return array if array.aval.dtype == dtype else cast(array, dtype)
-
-
-def _real(op: BuildOp, x: Any) -> TracedArray:
-    array = real(x)
-    return apply(op, array, weak=array.weak)
+    dtype = dtypes.floating(array.dtype_name)
+    return array if array.dtype_name == dtype else cast(array, dtype)
 
 
 # ---- arithmetic
@@ -77,7 +70,7 @@ def add(x1: Any, x2: Any, /) -> TracedArray:
 
 
 def _are_bools(*values: Any) -> bool:
-    return all([as_array(value).aval.dtype == "bool" for value in values])
+    return all([as_array(value).dtype_name == "bool" for value in values])
 
 
 @traced
@@ -92,16 +85,17 @@ def multiply(x1: Any, x2: Any, /) -> TracedArray:
     return _binary(R.logical_and if _are_bools(x1, x2) else R.multiply, x1, x2)
 
 
-def _real_operands(*values: Any) -> tuple[list[TracedArray], bool]:
+def real_operands(*values: Any) -> tuple[list[TracedArray], bool]:
+    """Returns operands of a function of real numbers, and whether the result is weak."""
     operands, weak = promoted(*values)
-    dtype = dtypes.floating(operands[0].aval.dtype)
-    return [x if x.aval.dtype == dtype else cast(x, dtype) for x in operands], weak
+    dtype = dtypes.floating(operands[0].dtype_name)
+    return [x if x.dtype_name == dtype else cast(x, dtype) for x in operands], weak
 
 
 @traced
 def divide(x1: Any, x2: Any, /) -> TracedArray:
     """Returns x1 / x2; integers become float32."""
-    operands, weak = _real_operands(x1, x2)
+    operands, weak = real_operands(x1, x2)
     return apply(R.divide, *operands, weak=weak)
 
 
@@ -126,10 +120,9 @@ mod = remainder
 @traced
 def fmod(x1: Any, x2: Any, /) -> TracedArray:
     """Returns the remainder with the sign of x1."""
-    operands, weak = promoted(x1, x2)
-    x, y = operands
-    quotient = trunc(divide(x, y))
-    return subtract(x, multiply(cast(quotient, x.aval.dtype), y))
+    (x, y), _ = promoted(x1, x2)
+    quotient = apply(R.trunc, divide(x, y))
+    return subtract(x, multiply(cast(quotient, x.dtype_name), y))
 
 
 @traced
@@ -143,7 +136,7 @@ def power(x1: Any, x2: Any, /) -> TracedArray:
     """Returns x1 to the power of x2; a small constant integer exponent multiplies."""
     if isinstance(x2, int) and not isinstance(x2, bool):
         array = operand(x1)
-        if -16 <= x2 <= 16 and (x2 >= 0 or dtypes.category(array.aval.dtype) == dtypes.FLOAT):
+        if -16 <= x2 <= 16 and (x2 >= 0 or dtypes.category(array.dtype_name) == dtypes.FLOAT):
             return _integer_power(array, x2)
     operands, weak = promoted(x1, x2)
     return apply(R.power, *operands, weak=weak)
@@ -257,7 +250,7 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True) -> TracedArray:
     """Returns x in another dtype. Floats are truncated to integers."""
     name = numpy_name(dtype)
     array = operand(x)
-    if name == "bool" and array.aval.dtype != "bool":
+    if name == "bool" and array.dtype_name != "bool":
         return not_equal(array, 0)
     return cast(array, name)
 
@@ -332,7 +325,7 @@ def logical_not(x: Any, /) -> TracedArray:
 
 def _bitwise(logical: BuildOp, bitwise: BuildOp, *values: Any) -> TracedArray:
     operands, weak = promoted(*values)
-    return apply(logical if operands[0].aval.dtype == "bool" else bitwise, *operands, weak=weak)
+    return apply(logical if operands[0].dtype_name == "bool" else bitwise, *operands, weak=weak)
 
 
 @traced
@@ -398,7 +391,7 @@ def isfinite(x: Any, /) -> TracedArray:
 @traced
 def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8) -> TracedArray:
     """Returns whether |a - b| <= atol + rtol * |b|."""
-    (x, y), _ = _real_operands(a, b)
+    (x, y), _ = real_operands(a, b)
     return less_equal(abs(subtract(x, y)), add(multiply(abs(y), rtol), atol))
 
 
@@ -407,182 +400,5 @@ def nan_to_num(x: Any, nan: float = 0.0, **_bounds: Any) -> TracedArray:
     """Returns x with NaN replaced; infinities become the limits of the dtype."""
     array = real(x)
     from_nan = where(isnan(array), nan, array)
-    largest = float(finfo(array.aval.dtype).max)
+    largest = float(finfo(array.dtype_name).max)
     return clip(from_nan, -largest, largest)
-
-
-# ---- functions of real numbers
-
-
-def _function_of_reals(name: str, op: BuildOp, text: str) -> Callable[[Any], TracedArray]:
-    def function(x: Any, /) -> TracedArray:
-        return _real(op, x)
-
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"Returns {text}; integers become float32."
-    return traced(function)
-
-
-exp = _function_of_reals("exp", R.exp, "e to the power of x")
-log = _function_of_reals("log", R.log, "the natural logarithm")
-sqrt = _function_of_reals("sqrt", R.sqrt, "the square root")
-rsqrt = _function_of_reals("rsqrt", R.rsqrt, "1 / sqrt(x)")
-sin = _function_of_reals("sin", R.sin, "the sine of radians")
-cos = _function_of_reals("cos", R.cos, "the cosine of radians")
-tan = _function_of_reals("tan", R.tan, "the tangent of radians")
-arcsin = _function_of_reals("arcsin", R.asin, "the inverse sine")
-arccos = _function_of_reals("arccos", R.acos, "the inverse cosine")
-arctan = _function_of_reals("arctan", R.atan, "the inverse tangent")
-sinh = _function_of_reals("sinh", R.sinh, "the hyperbolic sine")
-cosh = _function_of_reals("cosh", R.cosh, "the hyperbolic cosine")
-tanh = _function_of_reals("tanh", R.tanh, "the hyperbolic tangent")
-arcsinh = _function_of_reals("arcsinh", R.asinh, "the inverse hyperbolic sine")
-arccosh = _function_of_reals("arccosh", R.acosh, "the inverse hyperbolic cosine")
-arctanh = _function_of_reals("arctanh", R.atanh, "the inverse hyperbolic tangent")
-floor = _function_of_reals("floor", R.floor, "the largest integer not above x")
-ceil = _function_of_reals("ceil", R.ceil, "the smallest integer not below x")
-trunc = _function_of_reals("trunc", R.trunc, "x rounded towards 0")
-erf = _function_of_reals("erf", R.erf, "the error function")
-sigmoid = _function_of_reals("sigmoid", R.sigmoid, "1 / (1 + exp(-x))")
-asin, acos, atan = arcsin, arccos, arctan
-asinh, acosh, atanh = arcsinh, arccosh, arctanh
-fix = trunc
-
-
-@traced
-def square(x: Any, /) -> TracedArray:
-    """Returns x * x."""
-    array = operand(x)
-    return apply(R.square, array, weak=array.weak)
-
-
-@traced
-def reciprocal(x: Any, /) -> TracedArray:
-    """Returns 1 / x."""
-    return divide(1, x)
-
-
-@traced
-def exp2(x: Any, /) -> TracedArray:
-    """Returns 2 to the power of x."""
-    return exp(multiply(real(x), math.log(2)))
-
-
-@traced
-def expm1(x: Any, /) -> TracedArray:
-    """Returns exp(x) - 1, accurate near 0."""
-    array = real(x)
-    return emit(exp_minus_one(expression(array), array.aval.dtype, session().builder.emit))
-
-
-@traced
-def log1p(x: Any, /) -> TracedArray:
-    """Returns log(1 + x), accurate near 0."""
-    array = real(x)
-    return emit(log_plus_one(expression(array), array.aval.dtype, session().builder.emit))
-
-
-@traced
-def log2(x: Any, /) -> TracedArray:
-    """Returns the logarithm to base 2."""
-    return divide(log(x), math.log(2))
-
-
-@traced
-def log10(x: Any, /) -> TracedArray:
-    """Returns the logarithm to base 10."""
-    return divide(log(x), math.log(10))
-
-
-@traced
-def logaddexp(x1: Any, x2: Any, /) -> TracedArray:
-    """Returns log(exp(x1) + exp(x2))."""
-    operands, weak = _real_operands(x1, x2)
-    return apply(R.log_add_exp, *operands, weak=weak)
-
-
-@traced
-def cbrt(x: Any, /) -> TracedArray:
-    """Returns the cube root."""
-    array = real(x)
-    return multiply(sign(array), power(abs(array), 1 / 3))
-
-
-@traced
-def hypot(x1: Any, x2: Any, /) -> TracedArray:
-    """Returns sqrt(x1**2 + x2**2)."""
-    (x, y), _ = _real_operands(x1, x2)
-    largest = maximum(abs(x), abs(y))
-    scale = where(equal(largest, 0), 1, largest)
-    return multiply(scale, sqrt(add(square(divide(x, scale)), square(divide(y, scale)))))
-
-
-@traced
-def arctan2(x1: Any, x2: Any, /) -> TracedArray:
-    """Returns the angle of the point (x2, x1), in radians."""
-    (y, x), _ = _real_operands(x1, x2)
-    safe = where(equal(x, 0), 1, x)
-    angle = arctan(divide(y, safe))
-    turned = where(less(y, 0), subtract(angle, math.pi), add(angle, math.pi))
-    on_axis = multiply(sign(y), math.pi / 2)
-    return where(equal(x, 0), on_axis, where(less(x, 0), turned, angle))
-
-
-atan2 = arctan2
-
-
-@traced
-def round(x: Any, decimals: int = 0) -> TracedArray:
-    """Returns x rounded to a number of decimals; ties go to the even digit."""
-    array = operand(x)
-    if dtypes.category(array.aval.dtype) != dtypes.FLOAT:
-        return array
-    if not decimals:
-        return apply(R.round, array, weak=array.weak)
-    factor = 10.0**decimals
-    return divide(apply(R.round, multiply(array, factor)), factor)
-
-
-rint = around = round
-
-
-@traced
-def deg2rad(x: Any, /) -> TracedArray:
-    """Converts degrees to radians."""
-    return multiply(x, math.pi / 180)
-
-
-@traced
-def rad2deg(x: Any, /) -> TracedArray:
-    """Converts radians to degrees."""
-    return multiply(x, 180 / math.pi)
-
-
-radians, degrees = deg2rad, rad2deg
-
-
-@traced
-def sinc(x: Any, /) -> TracedArray:
-    """Returns sin(pi x) / (pi x), and 1 at 0."""
-    scaled = multiply(real(x), math.pi)
-    safe = where(equal(scaled, 0), 1, scaled)
-    return where(equal(scaled, 0), 1, divide(sin(safe), safe))
-
-
-@traced
-def heaviside(x1: Any, x2: Any, /) -> TracedArray:
-    """Returns 0 below 0, x2 at 0, and 1 above 0."""
-    (x, middle), _ = _real_operands(x1, x2)
-    return where(less(x, 0), 0, where(equal(x, 0), middle, 1))
-
-
-@traced
-def conj(x: Any, /) -> TracedArray:
-    """Returns x: elements are real."""
-    return operand(x)
-
-
-@traced
-def copy(x: Any, /) -> TracedArray:
-    """Returns x: arrays are immutable."""
-    return operand(x)

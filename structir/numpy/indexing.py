@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
 
 from structir.errors import Diagnostic, DiagnosticError
+from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.expr import Constant, ShapeExpr, Tuple
 from structir.lazy import lazy_module
 from structir.numpy.creation import arange
-from structir.numpy.elementwise import astype, multiply, where
 from structir.numpy.elementwise import maximum as larger
 from structir.numpy.elementwise import minimum as smaller
+from structir.numpy.elementwise import where
 from structir.numpy.shaping import (
     axis_of,
     broadcast_to,
     expand_dims,
-    moveaxis,
     ravel,
-    reshape,
-    reshaped,
     transpose,
 )
 from structir.script import R
 from structir.tracing import dtypes
-from structir.tracing.array import TracedArray, cast, emit, expression, operand
+from structir.tracing.array import TracedArray, emit, expression, operand
 from structir.tracing.context import traced
 from structir.tracing.size import TracedSize, as_dim, size
 
@@ -50,7 +48,7 @@ class BasicIndex:
     separated: bool  # whether a slice is between two advanced indices
 
 
-def _is_position(item: Any) -> bool:
+def is_position(item: Any) -> bool:
     return isinstance(item, TracedArray) or hasattr(item, "__array__") or isinstance(item, list)
 
 
@@ -61,7 +59,7 @@ def _expanded(x: TracedArray, index: Any) -> list[Any]:
     for item in items:
         if isinstance(item, np.generic):
             item = item.item()
-        if _is_mask(item):
+        if is_mask(item):
             plain += _mask_positions(item)
         else:
             plain.append(item)
@@ -75,21 +73,22 @@ def _expanded(x: TracedArray, index: Any) -> list[Any]:
     return [*plain, *rest]
 
 
-def _is_mask(item: Any) -> bool:
+def is_mask(item: Any) -> bool:
     if isinstance(item, TracedArray):
-        return item.aval.dtype == "bool"
+        return item.dtype_name == "bool"
     if isinstance(item, bool):
         return True
     if isinstance(item, list):
         item = np.asarray(item) if not any([isinstance(i, TracedArray) for i in item]) else item
-    return getattr(item, "dtype", None) == bool
+    return str(getattr(item, "dtype", "")) == "bool"
 
 
 def _mask_positions(mask: Any) -> list[Any]:
     if isinstance(mask, TracedArray) and not isinstance(mask.expr, Constant):
         hint = "select with `structir.numpy.where(mask, x, 0)`, which keeps the shape"
         raise _fail("the number of true elements of a traced mask is known only at run time", hint)
-    data = mask.expr.data if isinstance(mask, TracedArray) else np.asarray(mask)
+    constant: Any = mask.expr if isinstance(mask, TracedArray) else None
+    data = np.asarray(mask) if constant is None else constant.data
     return list(np.nonzero(data))
 
 
@@ -99,20 +98,23 @@ def _slice_of(item: slice, length: Dim) -> tuple[Dim, Dim, int]:
     if not step:
         raise _fail("expected a step other than 0, found 0")
     if step < 0:
-        if item.start is not None or item.stop is not None:
-            known = isinstance(length, int)
-            if not known:
-                raise _fail("bounds of a slice with a negative step need an axis of known size")
-            start, stop, _ = item.indices(length)
-            count = max(0, (start - stop - step - 1) // -step)
-            low = start + (count - 1) * step
-            return (low, start + 1, step) if count else (0, 0, step)
-        return 0, length, step
-    low = _bound(item.start, length, 0)
+        return _reversed_slice(item, length, step)
+    low: Dim = _bound(item.start, length, 0)
     high = _bound(item.stop, length, length)
     if isinstance(low, int) and isinstance(high, int):
         high = max(low, high)
     return low, high, step
+
+
+def _reversed_slice(item: slice, length: Dim, step: int) -> tuple[Dim, Dim, int]:
+    """Returns begin, end and step of a slice from the end, whose elements are then reversed."""
+    if isinstance(length, int):
+        start, stop, _ = item.indices(length)
+        count = max(0, (start - stop - step - 1) // -step)
+        return (start + (count - 1) * step, start + 1, step) if count else (0, 0, step)
+    if item.start is not None or item.stop is not None:
+        raise _fail("the bounds of a slice with a negative step need an axis of known size")
+    return dims.floormod(length - 1, -step), length, step
 
 
 def _bound(value: Any, length: Dim, default: Dim) -> Dim:
@@ -138,7 +140,7 @@ def _analysed(x: TracedArray, index: Any) -> BasicIndex:
     order: list[str] = []
     axis = kept = 0
     expanded = _expanded(x, index)
-    arrays = any([_is_position(i) and operand(i).ndim for i in expanded if i is not None])
+    arrays = any([is_position(i) and operand(i).ndim for i in expanded if i is not None])
     for item in expanded:
         if item is None:
             inserted.append(kept)
@@ -154,24 +156,28 @@ def _analysed(x: TracedArray, index: Any) -> BasicIndex:
                 slices[axis] = (low, high, abs(step))
             kept += 1
             order.append("slice")
-        elif _is_position(item):
-            advanced[axis] = _within(operand(item), length)
+        elif is_position(item):
+            advanced[axis] = within(operand(item), length)
             order.append("array")
         elif arrays and not isinstance(item, TracedSize):
-            advanced[axis] = _within(operand(_checked(item, length)), length)
+            advanced[axis] = within(operand(checked_index(item, length)), length)
             order.append("array")
         else:
-            position = _checked(item, length)
+            position = checked_index(item, length)
             slices[axis] = (position, position + 1, 1)
             removed.append(axis)
             order.append("int")
         axis += 1
     positions = [k for k, kind in enumerate(order) if kind == "array"]
-    separated = any([k not in positions for k in range(positions[0], positions[-1])]) if positions else False
+    separated = (
+        any([k not in positions for k in range(positions[0], positions[-1])])
+        if positions
+        else False
+    )
     return BasicIndex(slices, tuple(flipped), advanced, tuple(removed), tuple(inserted), separated)
 
 
-def _checked(item: Any, length: Dim) -> Any:
+def checked_index(item: Any, length: Dim) -> Any:
     """Returns an integer index from the front. Raises DiagnosticError if it is out of range."""
     if isinstance(item, TracedSize):
         return item.dim
@@ -184,11 +190,11 @@ def _checked(item: Any, length: Dim) -> Any:
     return position + length if position < 0 else position
 
 
-def _within(positions: TracedArray, length: Dim) -> TracedArray:
+def within(positions: TracedArray, length: Dim) -> TracedArray:
     """Returns positions from the front: negative ones count from the end."""
-    if dtypes.category(positions.aval.dtype) != dtypes.INTEGER:
-        raise _fail(f"expected integers, found {positions.aval.dtype}", "convert: `i.astype(int)`")
-    if positions.aval.dtype.startswith("u"):
+    if dtypes.category(positions.dtype_name) != dtypes.INTEGER:
+        raise _fail(f"expected integers, found {positions.dtype_name}", "convert: `i.astype(int)`")
+    if positions.dtype_name.startswith("u"):
         return positions
     if isinstance(positions.expr, Constant):
         data = positions.expr.data
@@ -230,7 +236,11 @@ def _taken(x: TracedArray, positions: TracedArray, axis: int) -> TracedArray:
     length, mode = x.dims[axis], "clip"
     if isinstance(positions.expr, Constant) and isinstance(length, int):
         data = positions.expr.data
-        mode = "fast" if data.size == 0 or int(data.max()) < length and int(data.min()) >= 0 else mode
+        mode = (
+            "fast"
+            if data.size == 0 or (int(data.max()) < length and int(data.min()) >= 0)
+            else mode
+        )
     return emit(R.take(expression(x), expression(positions), axis=axis, mode=mode))
 
 
@@ -286,7 +296,9 @@ def _gathered(x: TracedArray, by_axis: dict[int, TracedArray], plan: BasicIndex)
         order = list(range(result.ndim))
         batch, others = order[:count], order[count:]
         result = transpose(result, [*others[:first], *batch, *others[first:]])
-        return _inserted(result, plan, count - 1, axes[0] + len([r for r in plan.removed if r < axes[0]]))
+        return _inserted(
+            result, plan, count - 1, axes[0] + len([r for r in plan.removed if r < axes[0]])
+        )
     for position in plan.inserted:
         result = expand_dims(result, position + count)
     return result
@@ -298,158 +310,20 @@ def _clamped(positions: TracedArray, length: Dim) -> TracedArray:
     return smaller(larger(positions, 0), size(length) - 1)
 
 
-# ---- updates
-
-Combine = Callable[[TracedArray, Any], TracedArray]
-REDUCTIONS = {"set": "update", "add": "add", "multiply": "mul", "min": "min", "max": "max"}
-
-
-@attrs.frozen
-class IndexedUpdate:
-    """`x.at[index]`: updates return a new array. Indices out of range are ignored."""
-
-    array: TracedArray
-    index: Any = ()
-
-    def __getitem__(self, index: Any) -> IndexedUpdate:
-        return IndexedUpdate(self.array, index)
-
-    def get(self, **_options: Any) -> TracedArray:
-        """Returns the elements."""
-        return getitem(self.array, self.index)
-
-    def set(self, values: Any, **_options: Any) -> TracedArray:
-        """Returns the array with values at the index."""
-        return updated(self.array, self.index, values, "set")
-
-    def add(self, values: Any, **_options: Any) -> TracedArray:
-        """Returns the array with values added; repeated indices add up."""
-        return updated(self.array, self.index, values, "add")
-
-    def subtract(self, values: Any, **_options: Any) -> TracedArray:
-        """Returns the array with values subtracted."""
-        return updated(self.array, self.index, -operand(values), "add")
-
-    def multiply(self, values: Any, **_options: Any) -> TracedArray:
-        """Returns the array with elements multiplied by values."""
-        return updated(self.array, self.index, values, "multiply")
-
-    mul = multiply
-
-    def divide(self, values: Any, **_options: Any) -> TracedArray:
-        """Returns the array with elements divided by values."""
-        return updated(self.array, self.index, 1 / operand(values), "multiply")
-
-    def min(self, values: Any, **_options: Any) -> TracedArray:
-        """Returns the array with the smaller of elements and values."""
-        return updated(self.array, self.index, values, "min")
-
-    def max(self, values: Any, **_options: Any) -> TracedArray:
-        """Returns the array with the larger of elements and values."""
-        return updated(self.array, self.index, values, "max")
-
-    def power(self, values: Any, **_options: Any) -> TracedArray:
-        """Returns the array with elements raised to powers; indices must not repeat."""
-        return self.set(self.get() ** operand(values))
-
-    def apply(self, function: Callable[[TracedArray], Any], **_options: Any) -> TracedArray:
-        """Returns the array with a function applied to elements; indices must not repeat."""
-        return self.set(function(self.get()))
-
-
-@traced
-def at(x: Any) -> IndexedUpdate:
-    """Returns `x.at`, whose index selects the elements of an update."""
-    return IndexedUpdate(operand(x))
-
-
-@traced
-def updated(x: Any, index: Any, values: Any, operation: str) -> TracedArray:
-    """Returns an array with the elements at an index updated."""
-    array = operand(x)
-    items = index if isinstance(index, tuple) else (index,)
-    if len(items) == 1 and _is_mask(items[0]) and isinstance(items[0], TracedArray):
-        return _masked_update(array, items[0], values, operation)
-    changes = cast(operand(values), array.aval.dtype)
-    if array.aval.dtype == "bool":
-        kept = updated(astype(array, "int8"), index, astype(changes, "int8"), operation)
-        return astype(kept, bool)
-    rows = _leading_positions(array, items)
-    if rows is not None:
-        return _updated_rows(array, rows, changes, operation)
-    return _updated_elements(array, index, changes, operation)
-
-
-def _masked_update(x: TracedArray, mask: TracedArray, values: Any, operation: str) -> TracedArray:
-    """Updates where a mask is true; values broadcast to the array."""
-    combine: dict[str, Combine] = {
-        "set": lambda a, b: cast(operand(b), x.aval.dtype),
-        "add": lambda a, b: a + b,
-        "multiply": multiply,
-        "min": smaller,
-        "max": larger,
-    }
-    for _ in range(x.ndim - mask.ndim):
-        mask = expand_dims(mask, -1)
-    return where(mask, combine[operation](x, values), x)
-
-
-def _leading_positions(x: TracedArray, items: tuple[Any, ...]) -> TracedArray | None:
-    """Returns the positions along axis 0 if the index is an integer or an array of these."""
-    if len(items) != 1 or not x.ndim:
-        return None
-    (item,) = items
-    if item is None or item is Ellipsis or isinstance(item, slice | bool) or _is_mask(item):
-        return None
-    if not _is_position(item):
-        item = _checked(item, x.dims[0])
-        item = size(item) if not isinstance(item, int) else item
-    return _within(operand(item), x.dims[0])
-
-
-def _updated_rows(x: TracedArray, rows: TracedArray, values: TracedArray, operation: str) -> TracedArray:
-    rest = x.shape[1:]
-    values = broadcast_to(values, (*rows.shape, *rest))
-    count = rows.ndim
-    flat_rows = ravel(rows)
-    flat_values = reshape(values, (flat_rows.shape[0], *rest)) if count != 1 else values
-    positions = cast(reshape(flat_rows, (-1, 1)), "int64")
-    call = R.scatter_nd(
-        expression(x),
-        expression(positions),
-        expression(flat_values),
-        reduction=REDUCTIONS[operation],
-    )
-    return emit(call)
-
-
-def _updated_elements(x: TracedArray, index: Any, values: TracedArray, operation: str) -> TracedArray:
-    """Updates through the positions of the elements in row-major order."""
-    total = x.size
-    positions = getitem(reshape(arange(total, dtype="int64"), x.shape), index)
-    flat_values = ravel(broadcast_to(values, positions.shape))
-    call = R.scatter_elements(
-        expression(ravel(x)),
-        expression(ravel(positions)),
-        expression(flat_values),
-        axis=0,
-        reduction=REDUCTIONS[operation],
-    )
-    return reshaped(emit(call), x.dims)
-
-
 # ---- reads at indices
 
 
 @traced
-def take(a: Any, indices: Any, axis: int | None = None, mode: str = "clip", **_options: Any) -> TracedArray:
+def take(
+    a: Any, indices: Any, axis: int | None = None, mode: str = "clip", **_options: Any
+) -> TracedArray:
     """Returns slices at indices along an axis; None reads the elements as a vector."""
     array = ravel(a) if axis is None else operand(a)
     position = axis_of(axis or 0, array.ndim)
     rows = operand(indices)
     if mode == "wrap":
         return emit(R.take(expression(array), expression(rows), axis=position, mode="wrap"))
-    return _taken(array, _within(rows, array.dims[position]), position)
+    return _taken(array, within(rows, array.dims[position]), position)
 
 
 @traced
@@ -467,24 +341,12 @@ def take_along_axis(arr: Any, indices: Any, axis: int | None = -1, **_options: A
         b if k == position else s for k, (s, b) in enumerate(zip(shape, rows.shape, strict=True))
     ]
     array, rows = broadcast_to(array, shape), broadcast_to(rows, row_shape)
-    rows = _clamped(_within(rows, array.dims[position]), array.dims[position])
+    rows = _clamped(within(rows, array.dims[position]), array.dims[position])
     return emit(R.gather_elements(expression(array), expression(rows), axis=position))
 
 
 def _is_one(value: Any) -> bool:
     return isinstance(value, int) and value == 1
-
-
-@traced
-def put_along_axis(arr: Any, indices: Any, values: Any, axis: int, **_options: Any) -> TracedArray:
-    """Returns the array with values at positions along an axis."""
-    array, rows = operand(arr), operand(indices)
-    changes = broadcast_to(cast(operand(values), array.aval.dtype), rows.shape)
-    position = axis_of(axis, array.ndim)
-    call = R.scatter_elements(
-        expression(array), expression(rows), expression(changes), axis=position
-    )
-    return emit(call)
 
 
 def dynamic_slice(operand_: Any, start_indices: Any, slice_sizes: Sequence[Any]) -> TracedArray:
@@ -498,26 +360,3 @@ def dynamic_slice(operand_: Any, start_indices: Any, slice_sizes: Sequence[Any])
         first = smaller(larger(start, 0), size(whole) - length)
         array = _taken(array, first + arange(length), axis)
     return array
-
-
-def dynamic_update_slice(operand_: Any, update: Any, start_indices: Any) -> TracedArray:
-    """Returns an array with a block replaced at a start known at run time; it is clamped."""
-    array, block = operand(operand_), operand(update)
-    whole_axes = [as_dim(b) == a for a, b in zip(array.dims, block.shape, strict=True)]
-    moving = [k for k, whole in enumerate(whole_axes) if not whole]
-    starts = [operand(s) for s in start_indices]
-    block = cast(block, array.aval.dtype)
-    if len(moving) <= 1:
-        axis = moving[0] if moving else 0
-        if not moving:
-            return block
-        first = smaller(larger(starts[axis], 0), size(array.dims[axis]) - block.shape[axis])
-        rows = first + arange(block.shape[axis])
-        moved = _updated_rows(moveaxis(array, axis, 0), rows, moveaxis(block, axis, 0), "set")
-        return moveaxis(moved, 0, axis)
-    index: list[Any] = []
-    for axis in range(array.ndim):
-        first = smaller(larger(starts[axis], 0), size(array.dims[axis]) - block.shape[axis])
-        rows = first + arange(block.shape[axis])
-        index.append(reshape(rows, [-1 if k == axis else 1 for k in range(array.ndim)]))
-    return _updated_elements(array, tuple(index), block, "set")

@@ -8,7 +8,8 @@ from structir.numpy.contraction import matmul
 from structir.numpy.creation import diagonal, eye, triu
 from structir.numpy.creation import tril as lower_triangle
 from structir.numpy.elementwise import abs as absolute
-from structir.numpy.elementwise import log, real, sqrt, where
+from structir.numpy.elementwise import real, where
+from structir.numpy.reals import log, sqrt
 from structir.numpy.reductions import max, min, prod, sum
 from structir.numpy.shaping import axes_of, matrix_transpose
 from structir.script import R
@@ -65,7 +66,7 @@ def solve(a: Any, b: Any) -> TracedArray:
 def inv(a: Any) -> TracedArray:
     """Returns the inverse of a matrix."""
     matrix = real(a)
-    unit = eye(matrix.shape[-1], dtype=matrix.aval.dtype)
+    unit = eye(matrix.shape[-1], dtype=matrix.dtype_name)
     return solve(matrix, unit if matrix.ndim == 2 else unit + 0 * matrix)
 
 
@@ -90,10 +91,10 @@ def slogdet(a: Any) -> LogDeterminant:
     factors, pivots, *_ = _lu(a)
     pivot = diagonal(factors, axis1=-2, axis2=-1)
     rows = _positions(pivot)
-    swaps = sum((pivots != rows).astype("int32"), -1) if pivots.aval.dtype != "bool" else pivots
+    swaps = sum((pivots != rows).astype("int32"), -1) if pivots.dtype_name != "bool" else pivots
     parity = 1 - 2 * (swaps % 2)
     sign = prod(where(pivot < 0, -1.0, 1.0), -1) * parity
-    return LogDeterminant(sign.astype(pivot.aval.dtype), sum(log(absolute(pivot)), -1))
+    return LogDeterminant(sign.astype(pivot.dtype_name), sum(log(absolute(pivot)), -1))
 
 
 def _positions(x: TracedArray) -> TracedArray:
@@ -148,7 +149,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> T
     if ord == 1:
         return sum(absolute(array), axis, keepdims=keepdims)
     if ord == 0:
-        return sum((array != 0).astype(array.aval.dtype), axis, keepdims=keepdims)
+        return sum((array != 0).astype(array.dtype_name), axis, keepdims=keepdims)
     return sum(absolute(array) ** ord, axis, keepdims=keepdims) ** (1 / ord)
 
 
@@ -215,4 +216,3 @@ def multi_dot(arrays: Any) -> TracedArray:
     for array in arrays[1:]:
         result = matmul(result, array)
     return result
-

@@ -7,18 +7,8 @@ from typing import Any
 
 from structir.ir.expr import Expr
 from structir.numpy.elementwise import abs as absolute
-from structir.numpy.elementwise import (
-    astype,
-    divide,
-    exp,
-    isnan,
-    log,
-    maximum,
-    minimum,
-    real,
-    sqrt,
-    where,
-)
+from structir.numpy.elementwise import astype, divide, isnan, maximum, minimum, real, where
+from structir.numpy.reals import exp, log, sqrt
 from structir.numpy.shaping import axes_of, axis_of, ravel
 from structir.script import R
 from structir.tracing import dtypes
@@ -42,7 +32,7 @@ def _summable(x: Any, dtype: Any) -> TracedArray:
     array = operand(x)
     if dtype is not None:
         return astype(array, dtype)
-    name = array.aval.dtype
+    name = array.dtype_name
     if name == "bool" or (dtypes.category(name) == dtypes.INTEGER and name.endswith(("t8", "16"))):
         return cast(array, "uint32" if name.startswith("u") else "int32")
     return array
@@ -54,8 +44,13 @@ def _masked(x: TracedArray, mask: Any, neutral: Any) -> TracedArray:
 
 @traced
 def sum(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False,
-    initial: Any = None, where: Any = None,
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Any = None,
 ) -> TracedArray:
     """Returns the sum over axes; bools and small integers are summed as int32."""
     result = reduced(R.sum, _masked(_summable(a, dtype), where, 0), axis, keepdims)
@@ -64,8 +59,13 @@ def sum(
 
 @traced
 def prod(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False,
-    initial: Any = None, where: Any = None,
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Any = None,
 ) -> TracedArray:
     """Returns the product over axes."""
     result = reduced(R.prod, _masked(_summable(a, dtype), where, 1), axis, keepdims)
@@ -74,22 +74,33 @@ def prod(
 
 @traced
 def mean(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False,
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: bool = False,
     where: Any = None,
 ) -> TracedArray:
     """Returns the mean over axes; integers become float32."""
     array = real(a) if dtype is None else real(astype(a, dtype))
     if where is not None:
         total = sum(array, axis, keepdims=keepdims, where=where)
-        count = sum(astype(operand(where), "int32") + 0 * astype(array, "int32"), axis, keepdims=keepdims)
+        count = sum(
+            astype(operand(where), "int32") + 0 * astype(array, "int32"), axis, keepdims=keepdims
+        )
         return divide(total, count)
     return reduced(R.mean, array, axis, keepdims)
 
 
 @traced
 def var(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: int = 0,
-    keepdims: bool = False, correction: Any = None,
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: int = 0,
+    keepdims: bool = False,
+    correction: Any = None,
 ) -> TracedArray:
     """Returns the variance over axes: the squared distance to the mean, divided by n - ddof."""
     array = real(a) if dtype is None else real(astype(a, dtype))
@@ -105,8 +116,13 @@ def var(
 
 @traced
 def std(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: int = 0,
-    keepdims: bool = False, correction: Any = None,
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: int = 0,
+    keepdims: bool = False,
+    correction: Any = None,
 ) -> TracedArray:
     """Returns the square root of the variance."""
     return sqrt(var(a, axis, dtype, None, ddof, keepdims, correction))
@@ -114,14 +130,18 @@ def std(
 
 def _extremum(op: BuildOp, a: Any, axis: Any, keepdims: bool) -> TracedArray:
     array = operand(a)
-    if array.aval.dtype == "bool":
+    if array.dtype_name == "bool":
         return astype(reduced(op, astype(array, "int8"), axis, keepdims), bool)
     return reduced(op, array, axis, keepdims, array.weak)
 
 
 @traced
 def max(
-    a: Any, axis: Any = None, out: Any = None, keepdims: bool = False, initial: Any = None,
+    a: Any,
+    axis: Any = None,
+    out: Any = None,
+    keepdims: bool = False,
+    initial: Any = None,
     where: Any = None,
 ) -> TracedArray:
     """Returns the largest element over axes."""
@@ -132,7 +152,11 @@ def max(
 
 @traced
 def min(
-    a: Any, axis: Any = None, out: Any = None, keepdims: bool = False, initial: Any = None,
+    a: Any,
+    axis: Any = None,
+    out: Any = None,
+    keepdims: bool = False,
+    initial: Any = None,
     where: Any = None,
 ) -> TracedArray:
     """Returns the smallest element over axes."""
@@ -170,7 +194,7 @@ def count_nonzero(a: Any, axis: Any = None, keepdims: bool = False) -> TracedArr
 
 def _index(op: BuildOp, a: Any, axis: Any, keepdims: bool) -> TracedArray:
     array = ravel(a) if axis is None else operand(a)
-    if array.aval.dtype == "bool":
+    if array.dtype_name == "bool":
         array = astype(array, "int8")
     position = axis_of(axis or 0, array.ndim)
     return cast(emit(op(expression(array), axis=position, keepdims=keepdims)), "int32")
@@ -281,9 +305,7 @@ def average(a: Any, axis: Any = None, weights: Any = None) -> TracedArray:
 
 
 @traced
-def logsumexp(
-    a: Any, axis: Any = None, b: Any = None, keepdims: bool = False
-) -> TracedArray:
+def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False) -> TracedArray:
     """Returns log(sum(b * exp(a))) over axes; stable for large elements."""
     array = real(a)
     highest = stop_gradient(max(array, axis, keepdims=True))

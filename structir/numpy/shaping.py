@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,8 +11,8 @@ from structir.errors import Diagnostic, DiagnosticError
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.expr import PrimValue, ShapeExpr
-from structir.numpy.creation import broadcast, full
 from structir.lazy import exported
+from structir.numpy.creation import broadcast, full
 from structir.script import R
 from structir.tracing import dtypes
 from structir.tracing.array import (
@@ -215,9 +216,7 @@ def atleast_1d(*arrays: Any) -> Any:
 @traced
 def atleast_2d(*arrays: Any) -> Any:
     """Returns arrays with at least two axes."""
-    results = [
-        a if a.ndim > 1 else expand_dims(atleast_1d(a), 0) for a in map(operand, arrays)
-    ]
+    results = [a if a.ndim > 1 else expand_dims(atleast_1d(a), 0) for a in map(operand, arrays)]
     return results[0] if len(results) == 1 else results
 
 
@@ -277,7 +276,9 @@ def hstack(arrays: Any) -> TracedArray:
 @traced
 def column_stack(arrays: Any) -> TracedArray:
     """Returns vectors as the columns of a matrix."""
-    return concatenate([operand(a) if operand(a).ndim > 1 else operand(a)[:, None] for a in arrays], 1)
+    return concatenate(
+        [operand(a) if operand(a).ndim > 1 else operand(a)[:, None] for a in arrays], 1
+    )
 
 
 @traced
@@ -303,9 +304,7 @@ def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[TracedArray
         bounds = list(indices_or_sections)
     edges = [0, *bounds, total]
     before = (slice(None),) * position
-    return [
-        array[(*before, slice(low, high))] for low, high in zip(edges, edges[1:], strict=False)
-    ]
+    return [array[(*before, slice(low, high))] for low, high in itertools.pairwise(edges)]
 
 
 array_split = split
@@ -328,8 +327,8 @@ def repeat(a: Any, repeats: Any, axis: int | None = None, **_sizes_: Any) -> Tra
 @traced
 def tile(a: Any, reps: Any) -> TracedArray:
     """Returns the array repeated along axes."""
-    array, counts = operand(a), list(as_dims(reps))
-    counts = [1] * (array.ndim - len(counts)) + counts
+    array, repeats = operand(a), as_dims(reps)
+    counts: list[Dim] = [*[1] * (array.ndim - len(repeats)), *repeats]
     return emit(R.tile(expression(array), counts))
 
 
@@ -385,7 +384,9 @@ def _positions(length: Any) -> TracedArray:
 
 
 @traced
-def pad(array: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0) -> TracedArray:
+def pad(
+    array: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0
+) -> TracedArray:
     """Returns the array with elements before and after its axes.
 
     Modes: constant, edge, reflect, wrap.
@@ -420,7 +421,7 @@ def _filled(x: TracedArray, axis: int, low: Any, high: Any, value: Any) -> Trace
             parts.append(part)
         elif not is_zero(amount):
             shape = [amount if k == axis else s for k, s in enumerate(x.shape)]
-            parts.append(full(shape, value, x.aval.dtype))
+            parts.append(full(shape, value, x.dtype_name))
     return concatenate(parts, axis)
 
 

@@ -7,8 +7,9 @@ from typing import Any
 from structir.lazy import lazy_module
 from structir.numpy.creation import arange, zeros
 from structir.numpy.elementwise import astype, clip, divide, nonzero_of, real, where
-from structir.numpy.indexing import take, take_along_axis, updated
+from structir.numpy.indexing import take, take_along_axis
 from structir.numpy.shaping import axis_of, broadcast_to, moveaxis, ravel, stack
+from structir.numpy.updates import updated
 from structir.script import R
 from structir.tracing.array import TracedArray, emit, expression, operand, promoted
 from structir.tracing.context import fields, traced
@@ -25,10 +26,12 @@ def sort(a: Any, axis: int | None = -1, descending: bool = False, **_options: An
 
 
 @traced
-def argsort(a: Any, axis: int | None = -1, descending: bool = False, **_options: Any) -> TracedArray:
+def argsort(
+    a: Any, axis: int | None = -1, descending: bool = False, **_options: Any
+) -> TracedArray:
     """Returns the indices that sort an axis, as int32; the sort is stable."""
     array = ravel(a) if axis is None else operand(a)
-    if array.aval.dtype == "bool":
+    if array.dtype_name == "bool":
         array = astype(array, "int8")
     position = axis_of(-1 if axis is None else axis, array.ndim)
     call = R.argsort(expression(array), axis=position, descending=descending, dtype="int32")
@@ -58,9 +61,7 @@ def top_k(operand_: Any, k: int) -> tuple[TracedArray, TracedArray]:
 def searchsorted(a: Any, v: Any, side: str = "left", **_options: Any) -> TracedArray:
     """Returns the positions at which values keep a sorted vector sorted, as int32."""
     (table, values), _ = promoted(a, v)
-    call = R.bucketize(
-        expression(values), expression(table), out_int32=True, right=side == "right"
-    )
+    call = R.bucketize(expression(values), expression(table), out_int32=True, right=side == "right")
     return emit(call)
 
 
@@ -88,8 +89,8 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, length: Any = None
     values = operand(x)
     if length is None:
         raise TypeError("bincount: pass `length`: the number of counts is a size of the result")
-    amounts = 1 if weights is None else real(weights)
-    dtype = "int32" if weights is None else amounts.aval.dtype
+    amounts = operand(1) if weights is None else real(weights)
+    dtype = "int32" if weights is None else amounts.dtype_name
     return updated(zeros(length, dtype), values, broadcast_to(amounts, values.shape), "add")
 
 
@@ -107,7 +108,11 @@ def histogram(a: Any, bins: Any = 10, range: Any = None, **_options: Any) -> tup
 
 @traced
 def quantile(
-    a: Any, q: Any, axis: int | None = None, keepdims: bool = False, method: str = "linear",
+    a: Any,
+    q: Any,
+    axis: int | None = None,
+    keepdims: bool = False,
+    method: str = "linear",
     **_options: Any,
 ) -> TracedArray:
     """Returns quantiles, interpolated linearly between elements."""
@@ -203,5 +208,5 @@ def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[TracedArray,
 def sums_by_segment(data: Any, segment_ids: Any, num_segments: Any) -> TracedArray:
     """Returns the sums of the slices with each segment number."""
     values = operand(data)
-    start = zeros((num_segments, *values.shape[1:]), values.aval.dtype)
+    start = zeros((num_segments, *values.shape[1:]), values.dtype_name)
     return updated(start, segment_ids, values, "add")

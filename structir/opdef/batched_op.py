@@ -49,7 +49,8 @@ class BatchedDefinition(DerivedDefinition):
 
     def size(self, call: Call) -> Dim:
         """Returns the size of the axis. Raises DiagnosticError if the operands disagree."""
-        sizes = [self._info(call, path).dims[0] for path in self.paths(call)]  # type: ignore[index]
+        infos: list[Any] = [self._info(call, path) for path in self.paths(call)]
+        sizes: list[Dim] = [info.dims[0] for info in infos]
         for size in sizes[1:]:
             if dims.equal(sizes[0], size) is False:
                 message = f"expected axes 0 of one size, found {dims.text(sizes[0])}"
@@ -62,8 +63,14 @@ class BatchedDefinition(DerivedDefinition):
         for member in path[1:]:
             fields = info.fields if isinstance(info, TupleStructInfo) else ()
             info = fields[member] if member in range(len(fields)) else None
-        if not isinstance(info, TensorStructInfo) or not isinstance(info.dims, tuple) or not info.dims:
-            raise self.error(call, f"mapped: expected a tensor with an axis at {path}, found {info}")
+        if (
+            not isinstance(info, TensorStructInfo)
+            or not isinstance(info.dims, tuple)
+            or not info.dims
+        ):
+            raise self.error(
+                call, f"mapped: expected a tensor with an axis at {path}, found {info}"
+            )
         return info
 
     def forward(self, call: Call) -> Call:
@@ -105,7 +112,8 @@ def with_axis(info: StructInfo | None, size: Dim) -> StructInfo:
     assert isinstance(info, TensorStructInfo)
     if isinstance(info.dims, tuple):
         return TensorStructInfo((size, *info.dims), info.dtype)
-    return TensorStructInfo(None, info.dtype, info.ndim + 1 if info.ndim >= 0 else -1)
+    rank: Any = info.ndim
+    return TensorStructInfo(None, info.dtype, rank + 1 if rank is not None and rank >= 0 else -1)
 
 
 def batched_spec(spec: IndexSpec, paths: Sequence[Path], size: Dim) -> IndexSpec:

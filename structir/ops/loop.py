@@ -47,7 +47,7 @@ def scan_struct_info(
     slices = [step for _, step in pairs]
     steps = next((steps for steps, _ in pairs if steps is not None), None)
     for other, _ in pairs:
-        if other is not None and equal(steps, other) is False:
+        if steps is not None and other is not None and equal(steps, other) is False:
             raise _invalid_scan(f"x: expected axes 0 of one size, found {steps} and {other}")
     outputs: tuple[StructInfo, ...] = (TensorStructInfo(),)
     if isinstance(cell, FuncStructInfo) and cell.params is not None:
@@ -154,7 +154,7 @@ def scan(cell: Any, states: Any, x: Any, captured: Any = ()) -> Any:
         raise ShapeMismatchError(message)
     if 0 in lengths:
         raise ShapeMismatchError("scan: axis 0 of x: expected at least 1 slice, found 0")
-    loop_results = at_once(cell, LoopSpec(*lengths, None, states, scanned, captured))
+    loop_results = at_once(cell, LoopSpec(lengths.pop(), None, states, scanned, captured))
     if loop_results is not None:
         return (*loop_results[0], *loop_results[1])
     count, steps = len(states), []
@@ -214,7 +214,7 @@ def _is_known(info: StructInfo) -> bool:
 
 
 def _is_floating(info: Any) -> bool:
-    return isinstance(info, TensorStructInfo) and is_float(info.dtype)
+    return isinstance(info, TensorStructInfo) and is_float(info.dtype or "")
 
 
 def _stacked_info(steps: Any, info: Any) -> TensorStructInfo:

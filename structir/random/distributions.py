@@ -10,9 +10,10 @@ from structir.ir.dtype import numpy_dtype
 from structir.ir.expr import Constant, ShapeExpr
 from structir.lazy import lazy_module
 from structir.numpy.creation import arange, full
-from structir.numpy.elementwise import log, log1p, maximum, where
+from structir.numpy.elementwise import maximum, where
 from structir.numpy.indexing import take
 from structir.numpy.linalg import cholesky
+from structir.numpy.reals import log, log1p
 from structir.numpy.reductions import argmax, cumsum, sum
 from structir.numpy.shaping import reshape
 from structir.numpy.sorting import argsort, searchsorted

@@ -14,6 +14,14 @@ from structir.numpy.linalg import (
 )
 
 __all__ = [
-    *("cho_factor", "cho_solve", "cholesky", "det", "eigh", "inv", "qr", "solve"),
-    *("solve_triangular", "svd"),
+    "cho_factor",
+    "cho_solve",
+    "cholesky",
+    "det",
+    "eigh",
+    "inv",
+    "qr",
+    "solve",
+    "solve_triangular",
+    "svd",
 ]

@@ -5,13 +5,26 @@ from structir.lax.primitives import erf_inv as erfinv
 from structir.lax.primitives import lgamma as gammaln
 from structir.nn.activation import log_softmax, logsumexp, softmax
 from structir.nn.activation import sigmoid as expit
-from structir.numpy.elementwise import erf, log, log1p, real, where
+from structir.numpy.elementwise import real, where
+from structir.numpy.reals import erf, log, log1p
 from structir.tracing.array import TracedArray
 from structir.tracing.context import traced
 
 __all__ = [
-    *("digamma", "entr", "erf", "erfc", "erfinv", "expit", "gammaln", "log1p", "log_softmax"),
-    *("logit", "logsumexp", "ndtr", "softmax", "xlogy"),
+    "digamma",
+    "entr",
+    "erf",
+    "erfc",
+    "erfinv",
+    "expit",
+    "gammaln",
+    "log1p",
+    "log_softmax",
+    "logit",
+    "logsumexp",
+    "ndtr",
+    "softmax",
+    "xlogy",
 ]
 
 

@@ -14,13 +14,14 @@ from structir.lazy import lazy_module
 from structir.script import R
 from structir.tracing import context, dtypes
 from structir.tracing.context import Frame, operator, session
+from structir.tracing.methods import ArrayMethods
 from structir.tracing.size import TracedSize, size
 
 np = lazy_module("numpy")
 EDITS = "use `structir.numpy.where`, `structir.lax.cond`, `while_loop` or `scan`"
 
 
-class TracedArray:
+class TracedArray(ArrayMethods):
     """An array whose elements are known at run time; its dtype, rank and sizes are known now.
 
     Operators, methods and NumPy functions build the ops of the program. Sizes in `shape` are ints,
@@ -45,12 +46,19 @@ class TracedArray:
         return info
 
     @property
+    def dtype_name(self) -> str:
+        """The name of the dtype."""
+        dtype = self.aval.dtype
+        assert dtype is not None
+        return dtype
+
+    @property
     def dims(self) -> tuple[dims.Dim, ...]:
         """The sizes, as ints and symbolic dims. Raises DiagnosticError if the rank is unknown."""
         sizes = self.aval.dims
         if not isinstance(sizes, tuple):
             message = f"expected an array of known rank, found {self.aval}"
-            hint = "declare the axes of the parameters: `R.Tensor((\"n\", 4), \"float32\")`"
+            hint = 'declare the axes of the parameters: `R.Tensor(("n", 4), "float32")`'
             raise DiagnosticError(Diagnostic(message, caller_span(), hint=hint, code="E1104"))
         return sizes
 
@@ -75,7 +83,7 @@ class TracedArray:
     @property
     def dtype(self) -> Any:
         """The dtype, as NumPy's object."""
-        return numpy_dtype(self.aval.dtype)
+        return numpy_dtype(self.dtype_name)
 
     @property
     def T(self) -> TracedArray:
@@ -170,56 +178,6 @@ def _of_numpy(name: str) -> Any:
     return function
 
 
-def _binary(name: str, swap: bool = False) -> Any:
-    def method(self: TracedArray, other: Any) -> Any:
-        if other is None or isinstance(other, str | dict):
-            return NotImplemented
-        return operator(name)(other, self) if swap else operator(name)(self, other)
-
-    return method
-
-
-def _unary(name: str) -> Any:
-    return lambda self: operator(name)(self)
-
-
-def _method(name: str) -> Any:
-    def method(self: TracedArray, *args: Any, **keywords: Any) -> Any:
-        return operator(name)(self, *args, **keywords)
-
-    method.__name__ = name
-    method.__doc__ = f"Applies `structir.numpy.{name}`."
-    return method
-
-
-BINARY = {
-    **{"add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide"},
-    **{"floordiv": "floor_divide", "mod": "remainder", "pow": "power", "matmul": "matmul"},
-    **{"and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor"},
-    **{"lshift": "left_shift", "rshift": "right_shift", "divmod": "divmod"},
-}
-COMPARISONS = {
-    **{"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal"},
-    **{"gt": "greater", "ge": "greater_equal"},
-}
-UNARY = {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "bitwise_not"}
-METHODS = (
-    *("sum", "mean", "prod", "max", "min", "std", "var", "all", "any", "argmax", "argmin"),
-    *("cumsum", "cumprod", "reshape", "ravel", "flatten", "squeeze", "swapaxes", "transpose"),
-    *("astype", "clip", "dot", "round", "repeat", "take", "sort", "argsort", "diagonal", "trace"),
-    *("conj", "copy", "nonzero"),
-)
-for _name, _function in BINARY.items():
-    setattr(TracedArray, f"__{_name}__", _binary(_function))
-    setattr(TracedArray, f"__r{_name}__", _binary(_function, swap=True))
-for _name, _function in COMPARISONS.items():
-    setattr(TracedArray, f"__{_name}__", _binary(_function))
-for _name, _function in UNARY.items():
-    setattr(TracedArray, f"__{_name}__", _unary(_function))
-for _name in METHODS:
-    setattr(TracedArray, _name, _method(_name))
-
-
 # ---- operands
 
 
@@ -230,8 +188,8 @@ def operand(value: Any, dtype: str | None = None) -> TracedArray:
     dtypes, int32 and float32. Raises DiagnosticError for other values.
     """
     array = as_array(value)
-    if dtype is None and array.weak and array.aval.dtype in dtypes.WIDE:
-        dtype = dtypes.DEFAULTS[dtypes.category(array.aval.dtype)]
+    if dtype is None and array.weak and array.dtype_name in dtypes.WIDE:
+        dtype = dtypes.DEFAULTS[dtypes.category(array.dtype_name)]
     return array if dtype is None else cast(array, dtype)
 
 
@@ -283,7 +241,8 @@ def _of_sequence(values: Any) -> TracedArray:
 
 def _holds_traced(values: Any) -> bool:
     return any(
-        isinstance(v, TracedArray | TracedSize) or (isinstance(v, list | tuple) and _holds_traced(v))
+        isinstance(v, TracedArray | TracedSize)
+        or (isinstance(v, list | tuple) and _holds_traced(v))
         for v in values
     )
 
@@ -291,11 +250,11 @@ def _holds_traced(values: Any) -> bool:
 def cast(array: TracedArray, dtype: Any) -> TracedArray:
     """Returns an array in a dtype; constants are converted at once."""
     name = numpy_name(dtype)
-    if array.aval.dtype == name and not array.weak:
+    if array.dtype_name == name and not array.weak:
         return array
     if isinstance(array.expr, Constant):
         return TracedArray(Constant(array.expr.data.astype(numpy_dtype(name))))
-    if array.aval.dtype == name:
+    if array.dtype_name == name:
         return TracedArray(expression(array))
     return emit(R.astype(expression(array), name))
 
@@ -312,13 +271,13 @@ def numpy_name(dtype: Any) -> str:
 def promoted(*values: Any) -> tuple[list[TracedArray], bool]:
     """Returns operands in their common dtype, and whether the result is weak."""
     arrays = [as_array(value) for value in values]
-    result = arrays[0].aval.dtype, arrays[0].weak
+    result = arrays[0].dtype_name, arrays[0].weak
     for array in arrays[1:]:
-        result = dtypes.promote(result, (array.aval.dtype, array.weak))
+        result = dtypes.promote(result, (array.dtype_name, array.weak))
     dtype = result[0]
     if result[1] and dtype in dtypes.WIDE:
         dtype = dtypes.DEFAULTS[dtypes.category(dtype)]
-    return [a if a.aval.dtype == dtype else cast(a, dtype) for a in arrays], result[1]
+    return [a if a.dtype_name == dtype else cast(a, dtype) for a in arrays], result[1]
 
 
 def expression(array: TracedArray) -> Expr:

@@ -6,7 +6,7 @@ import functools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from structir.analysis.internal_functions import PRIVATE
 from structir.analysis.variables import symbols_in
@@ -19,6 +19,7 @@ from structir.ir.expr import Expr, ShapeExpr, Tuple, Var
 from structir.ir.struct_info import ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 from structir.lazy import exported, lazy_module
 
+F = TypeVar("F", bound=Callable[..., Any])
 namespace = lazy_module("structir.numpy")  # a higher layer: the functions of arrays
 
 
@@ -116,7 +117,8 @@ class Session:
         operands: list[Expr] = list(frame.captured)
         last = frame.params[-1] if frame.params else None
         if last is not None and isinstance(last.struct_info, ShapeStructInfo):
-            operands.append(ShapeExpr(last.struct_info.dims))
+            sizes: Any = last.struct_info.dims
+            operands.append(ShapeExpr(sizes))
         return operands
 
 
@@ -159,7 +161,7 @@ def eager(evaluate: Evaluate) -> Evaluate:
     return evaluate
 
 
-def traced(function: Callable[..., Any]) -> Callable[..., Any]:
+def traced(function: F) -> F:
     """Makes a function that emits ops a function of arrays.
 
     Bindings and errors have the location of the user's call. Outside of a trace the function is
@@ -185,7 +187,7 @@ def traced(function: Callable[..., Any]) -> Callable[..., Any]:
         finally:
             current.depth = 0
 
-    return exported(call)
+    return exported(call)  # type: ignore[return-value]
 
 
 @contextmanager
@@ -209,9 +211,9 @@ def leaked(name: str) -> DiagnosticError:
 
 def sized(value: Var) -> Var:
     """Returns a variable with known axes: unknown sizes of a known rank become symbolic dims."""
-    info = value.struct_info
-    if isinstance(info, TensorStructInfo) and info.dims is None and info.ndim > 0:
-        sizes = tuple([dims.sym(f"d{k}") for k in range(info.ndim)])
+    info: Any = value.struct_info
+    if type(info) is TensorStructInfo and info.dims is None and info.ndim > 0:  # type: ignore[operator]
+        sizes = tuple([dims.sym(f"d{k}") for k in range(int(info.ndim or 0))])
         return session().builder.match_cast(value, TensorStructInfo(sizes, info.dtype))
     return value
 

@@ -152,9 +152,8 @@ class TreeStructure:
         parts = [str(child) for child in self.children]
         if names:
             parts = [f"{name}: {part}" for name, part in zip(names, parts, strict=True)]
-        opening, closing = {list: "[]", tuple: "()", dict: "{}"}.get(
-            self.kind, (f"{self.kind.__name__}(", ")")
-        )
+        brackets: dict[type, Any] = {list: "[]", tuple: "()", dict: "{}"}
+        opening, closing = brackets.get(self.kind, (f"{self.kind.__name__}(", ")"))
         return f"{opening}{', '.join(parts)}{closing}"
 
 

@@ -1,4 +1,4 @@
-"""Control flow of traced functions over trees: `cond`, `switch`, `while_loop`, `scan` and others."""
+"""Control flow of traced functions over trees: conditionals, loops and scans."""
 
 from __future__ import annotations
 
@@ -52,7 +52,13 @@ class DtypesDifferError(Exception):
 
 
 @exported
-def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any, operand: Any = None) -> Any:
+def cond(
+    pred: Any,
+    true_fun: Callable[..., Any],
+    false_fun: Callable[..., Any],
+    *operands: Any,
+    operand: Any = None,
+) -> Any:
     """Returns `true_fun(*operands)` if `pred` is true, else `false_fun(*operands)`.
 
     Only one branch runs. Both return trees of one structure, with equal shapes and dtypes.
@@ -75,7 +81,7 @@ def _cond(pred: Any, true_fun: Any, false_fun: Any, *arguments: Any) -> Any:
 
 
 def _is_bool(value: Any) -> bool:
-    return as_array(value).aval.dtype == "bool"
+    return as_array(value).dtype_name == "bool"
 
 
 def _branches(flag: TracedArray, true_fun: Callable[[], Any], false_fun: Callable[[], Any]) -> Any:
@@ -128,9 +134,9 @@ def _check_equal_branches(first: BranchResult, second: BranchResult) -> None:
         ):
             raise _fail(f"cond: expected results of one shape, found {a.aval} and {b.aval}")
     pairs = list(zip(first.leaves, second.leaves, strict=True))
-    if any([a.aval.dtype != b.aval.dtype for a, b in pairs]):
+    if any([a.dtype_name != b.dtype_name for a, b in pairs]):
         joined = [
-            dtypes.promote((a.aval.dtype, a.weak), (b.aval.dtype, b.weak))[0] for a, b in pairs
+            dtypes.promote((a.dtype_name, a.weak), (b.dtype_name, b.weak))[0] for a, b in pairs
         ]
         raise DtypesDifferError(joined)
 
@@ -159,7 +165,9 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
 
 
 @exported
-def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any) -> Any:
+def while_loop(
+    cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any
+) -> Any:
     """Returns the value after applying `body_fun` while `cond_fun` is true of the value.
 
     The value is a tree whose shapes and dtypes do not change. Forward-mode differentiable only.
@@ -211,8 +219,8 @@ def _iterated(
     builder = session().builder
     initial = [bound(expression(a)) for a in start]
     try:
-        loop = ("while_loop", ABSENT, condition(initial), initial, [], body)
-        return arrays_of(iterated(builder, *loop))
+        first = condition(initial)
+        return arrays_of(iterated(builder, "while_loop", ABSENT, first, initial, [], body))
     except RepeatLoopError:
         return []
 
@@ -227,18 +235,20 @@ def _check_carried(
             [dims.equal(x, y) is False for x, y in zip(a.dims, b.dims, strict=True)]
         ):
             raise _fail(
-                f"{name}: the shape of carried value {k} changes: expected {a.aval}, found {b.aval}",
+                f"{name}: carried value {k} changes its shape: expected {a.aval}, found {b.aval}",
                 "return a value of the shape of the initial one",
             )
-    if any([a.aval.dtype != b.aval.dtype for a, b in zip(before, after, strict=True)]):
+    if any([a.dtype_name != b.dtype_name for a, b in zip(before, after, strict=True)]):
         changed += [
-            dtypes.promote((a.aval.dtype, a.weak), (b.aval.dtype, b.weak))[0]
+            dtypes.promote((a.dtype_name, a.weak), (b.dtype_name, b.weak))[0]
             for a, b in zip(before, after, strict=True)
         ]
 
 
 @exported
-def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_val: Any, **_options: Any) -> Any:
+def fori_loop(
+    lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_val: Any, **_options: Any
+) -> Any:
     """Returns the value after `body_fun(i, value)` for i from `lower` below `upper`.
 
     Differentiable if the bounds are sizes; bounds that are arrays run as `while_loop`.
@@ -262,8 +272,12 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_
 
 @exported
 def scan(
-    f: Callable[[Any, Any], Any], init: Any, xs: Any = None, length: Any = None,
-    reverse: bool = False, unroll: Any = 1,
+    f: Callable[[Any, Any], Any],
+    init: Any,
+    xs: Any = None,
+    length: Any = None,
+    reverse: bool = False,
+    unroll: Any = 1,
 ) -> tuple[Any, Any]:
     """Applies `carry, y = f(carry, x)` to the slices of axis 0; returns the last carry and ys.
 
@@ -313,7 +327,7 @@ def _length(elements: Sequence[TracedArray], length: Any) -> Any:
 
 
 def _infos(arrays: Sequence[TracedArray], first: int = 0) -> list[StructInfo]:
-    return [TensorStructInfo(a.dims[first:], a.aval.dtype) for a in arrays]
+    return [TensorStructInfo(a.dims[first:], a.dtype_name) for a in arrays]
 
 
 def _scanned(
@@ -361,7 +375,10 @@ def _scanned(
 
 
 def _empty_scan(
-    f: Callable[[Any, Any], Any], initial: Any, elements: list[TracedArray], structure: TreeStructure
+    f: Callable[[Any, Any], Any],
+    initial: Any,
+    elements: list[TracedArray],
+    structure: TreeStructure,
 ) -> Any:
     """Returns the result of a scan over no slices; the function is traced for the shapes of ys."""
     infos = _infos(elements, 1)
@@ -388,7 +405,9 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: Any = None) -> Any:
 
 
 @exported
-def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0) -> Any:
+def associative_scan(
+    fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0
+) -> Any:
     """Returns all prefixes of an associative function over axis 0, of known size, in log steps.
 
     `fn` takes and returns trees of arrays whose axis 0 has any size.
@@ -415,7 +434,10 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
 
 
 def _combined(
-    fn: Callable[[Any, Any], Any], structure: TreeStructure, arrays: list[TracedArray], distance: int
+    fn: Callable[[Any, Any], Any],
+    structure: TreeStructure,
+    arrays: list[TracedArray],
+    distance: int,
 ) -> list[TracedArray]:
     """Returns elements combined with those at a distance before them."""
     before = structure.unflatten([a[:-distance] for a in arrays])
@@ -425,9 +447,8 @@ def _combined(
     return [
         TracedArray(
             session().builder.emit(
-                R.concat([expression(a[:distance]), expression(cast(c, a.aval.dtype))], axis=0)
+                R.concat([expression(a[:distance]), expression(cast(c, a.dtype_name))], axis=0)
             )
         )
         for a, c in pairs
     ]
-

@@ -17,7 +17,7 @@ from structir.tracing import dtypes
 from structir.tracing.array import TracedArray, cast, expression, operand
 from structir.tracing.context import fields, is_tracing, session
 from structir.tracing.trees import TreeStructure, flatten
-from structir.transforms.functions import TracedFunction, arrays_of, build, call, inline
+from structir.transforms.functions import arrays_of, build, call, inline
 from structir.transforms.jit import transformed
 from structir.transforms.mapping import vmap
 
@@ -78,7 +78,7 @@ def value_and_grad(
 
 def _scalar(value: Any) -> TracedArray:
     array = operand(value)
-    if array.ndim or dtypes.category(array.aval.dtype) != dtypes.FLOAT:
+    if array.ndim or dtypes.category(array.dtype_name) != dtypes.FLOAT:
         message = f"grad: expected a floating-point scalar as result, found {array.aval}"
         hint = "reduce the result: `.sum()` or `.mean()`; for other results, `structir.vjp`"
         raise DiagnosticError(Diagnostic(message, hint=hint, code="E0652"))
@@ -90,7 +90,7 @@ def _differentiable(tree: Any) -> tuple[list[TracedArray], TreeStructure]:
     leaves, structure = flatten(tree)
     arrays = [operand(leaf) for leaf in leaves]
     for array in arrays:
-        if dtypes.category(array.aval.dtype) != dtypes.FLOAT:
+        if dtypes.category(array.dtype_name) != dtypes.FLOAT:
             message = f"cannot differentiate with respect to {array.aval}"
             hint = "choose floating-point arguments by `argnums`, or convert: `x.astype(float)`"
             raise DiagnosticError(Diagnostic(message, hint=hint, code="E0651"))
@@ -133,12 +133,11 @@ def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> A
         value_leaves, value_structure = flatten(value)
         parts = value_structure.flatten_up_to(cotangent)
         paths = [
-            (k,) for k, leaf in enumerate(value_leaves)
-            if dtypes.category(leaf.aval.dtype) == dtypes.FLOAT
+            (k,)
+            for k, leaf in enumerate(value_leaves)
+            if dtypes.category(leaf.dtype_name) == dtypes.FLOAT
         ]
-        seeds = [
-            expression(cast(operand(parts[k]), value_leaves[k].aval.dtype)) for (k,) in paths
-        ]
+        seeds = [expression(cast(operand(parts[k]), value_leaves[k].dtype_name)) for (k,) in paths]
         adjoints = Adjoints(_module())
         adjoints.used_names |= {*session().builder.functions}
         plan = adjoints.pullback(traced.name, range(len(leaves)), paths)
@@ -156,7 +155,9 @@ def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> A
 
 
 def jvp(
-    function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any],
+    function: Callable[..., Any],
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
     has_aux: bool = False,
 ) -> Any:
     """Returns the value of a function, and its derivative in the direction of tangents."""
@@ -176,7 +177,7 @@ def jvp(
         name = session().fresh_name(f"{traced.name}_tangent")
         forward.add(name, traced.name, list(range(len(leaves))))
         pairs = zip(leaves, directions, strict=True)
-        operands += [expression(cast(operand(d), x.aval.dtype)) for x, d in pairs]
+        operands += [expression(cast(operand(d), x.dtype_name)) for x, d in pairs]
         results, derivatives = fields(_inlined(forward.generated, name, operands))
         value, aux = traced.result.unflatten(arrays_of(fields(results)))
         tangent, _ = traced.result.unflatten(arrays_of(fields(derivatives)))
@@ -263,4 +264,4 @@ def hessian(function: Callable[..., Any], argnums: int = 0) -> Callable[..., Any
 def _basis(x: TracedArray) -> TracedArray:
     """Returns the unit vectors of the elements of an array, as rows."""
     count = x.size
-    return eye(count, dtype=x.aval.dtype)
+    return eye(count, dtype=x.dtype_name)

@@ -38,7 +38,8 @@ def vmap(
             message = "vmap: expected at least one mapped argument, found none"
             hint = "set `in_axes` of an argument to an axis"
             raise DiagnosticError(Diagnostic(message, hint=hint, code="E1111"))
-        arrays = [_front(operand(leaves[k]), axes[k]) for k in chosen]
+        pairs = zip(leaves, axes, strict=True)
+        arrays = [_front(operand(leaf), axis) for leaf, axis in pairs if axis is not None]
         size = _common_size(arrays)
 
         def of_elements(*values: TracedArray) -> Any:
@@ -48,7 +49,7 @@ def vmap(
             positional, named = structure.unflatten(filled)
             return function(*positional, **named)
 
-        infos = [TensorStructInfo(a.dims[1:], a.aval.dtype) for a in arrays]
+        infos = [TensorStructInfo(a.dims[1:], a.dtype_name) for a in arrays]
         traced = build(of_elements, infos, "element")
         operands = traced.operands([expression(array) for array in arrays])
         current = session()

@@ -71,7 +71,9 @@ def leaf_info(spec: Any) -> StructInfo:
     if isinstance(spec, StructInfo):
         return spec
     if isinstance(spec, bool | int | float):
-        dtype = "bool" if isinstance(spec, bool) else "int32" if isinstance(spec, int) else "float32"
+        dtype = (
+            "bool" if isinstance(spec, bool) else "int32" if isinstance(spec, int) else "float32"
+        )
         return TensorStructInfo((), dtype)
     if hasattr(spec, "shape") and hasattr(spec, "dtype"):
         return TensorStructInfo(as_dims(tuple(spec.shape)), numpy_name(spec.dtype))

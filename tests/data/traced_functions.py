@@ -61,7 +61,10 @@ def layer_norm(x, scale, bias, eps=1e-5):
 def block_params(d, seed):
     names = ["q", "k", "v", "o", "up", "down"]
     sizes = [(d, d)] * 4 + [(d, 4 * d), (4 * d, d)]
-    p = {n: normal(*s, seed=seed + k, scale=s[0] ** -0.5) for k, (n, s) in enumerate(zip(names, sizes))}
+    p = {
+        n: normal(*s, seed=seed + k, scale=s[0] ** -0.5)
+        for k, (n, s) in enumerate(zip(names, sizes))
+    }
     p["ln1"] = p["ln2"] = (np.ones(d, "float32"), np.zeros(d, "float32"))
     return p
 
@@ -85,8 +88,14 @@ def transformer_block(p, x):
     return x + nn.gelu(layer_norm(x, *p["ln2"]) @ p["up"]) @ p["down"]
 
 
-@case({"emb": normal(11, 16), "pos": normal(8, 16, seed=1), "blocks": [block_params(16, 3), block_params(16, 13)]},
-      whole(2, 6, high=11))
+@case(
+    {
+        "emb": normal(11, 16),
+        "pos": normal(8, 16, seed=1),
+        "blocks": [block_params(16, 3), block_params(16, 13)],
+    },
+    whole(2, 6, high=11),
+)
 def language_model_loss(params, tokens):
     inputs, targets = tokens[:, :-1], tokens[:, 1:]
     x = params["emb"][inputs] + params["pos"][: inputs.shape[1]]
@@ -98,7 +107,10 @@ def language_model_loss(params, tokens):
     return -picked.mean()
 
 
-@case({"emb": normal(11, 16), "pos": normal(8, 16, seed=1), "blocks": [block_params(16, 3)]}, whole(2, 6, high=11))
+@case(
+    {"emb": normal(11, 16), "pos": normal(8, 16, seed=1), "blocks": [block_params(16, 3)]},
+    whole(2, 6, high=11),
+)
 def language_model_gradient(params, tokens):
     return jax.value_and_grad(language_model_loss)(params, tokens)
 
@@ -108,7 +120,10 @@ class LSTMState(NamedTuple):
     c: object
 
 
-@case({"wi": normal(4, 24), "wh": normal(6, 24, seed=1), "b": normal(24, seed=2)}, normal(7, 2, 4, seed=3))
+@case(
+    {"wi": normal(4, 24), "wh": normal(6, 24, seed=1), "b": normal(24, seed=2)},
+    normal(7, 2, 4, seed=3),
+)
 def lstm(p, xs):
     def step(state, x):
         gates = x @ p["wi"] + state.h @ p["wh"] + p["b"]
@@ -122,7 +137,10 @@ def lstm(p, xs):
     return final.c, hs
 
 
-@case({"wi": normal(4, 24), "wh": normal(6, 24, seed=1), "b": normal(24, seed=2)}, normal(7, 2, 4, seed=3))
+@case(
+    {"wi": normal(4, 24), "wh": normal(6, 24, seed=1), "b": normal(24, seed=2)},
+    normal(7, 2, 4, seed=3),
+)
 def lstm_gradient(p, xs):
     return jax.grad(lambda q: jnp.sum(lstm(q, xs)[1] ** 2))(p)
 
@@ -145,8 +163,15 @@ def conv(x, w, stride=1):
     )
 
 
-@case({"d1": normal(3, 3, 2, 4, scale=0.3), "d2": normal(3, 3, 4, 8, seed=1, scale=0.3),
-       "u1": normal(3, 3, 12, 4, seed=2, scale=0.3), "out": normal(1, 1, 4, 1, seed=3)}, normal(2, 8, 8, 2))
+@case(
+    {
+        "d1": normal(3, 3, 2, 4, scale=0.3),
+        "d2": normal(3, 3, 4, 8, seed=1, scale=0.3),
+        "u1": normal(3, 3, 12, 4, seed=2, scale=0.3),
+        "out": normal(1, 1, 4, 1, seed=3),
+    },
+    normal(2, 8, 8, 2),
+)
 def unet(p, x):
     skip = nn.relu(conv(x, p["d1"]))
     b, h, w, c = skip.shape
@@ -157,8 +182,14 @@ def unet(p, x):
     return conv(y, p["out"])
 
 
-@case({"gate": normal(8, 4), "w1": normal(4, 8, 16, seed=1, scale=0.3), "w2": normal(4, 16, 8, seed=2, scale=0.3)},
-      normal(6, 8, seed=3))
+@case(
+    {
+        "gate": normal(8, 4),
+        "w1": normal(4, 8, 16, seed=1, scale=0.3),
+        "w2": normal(4, 16, 8, seed=2, scale=0.3),
+    },
+    normal(6, 8, seed=3),
+)
 def mixture_of_experts(p, x):
     logits = x @ p["gate"]
     weights, chosen = lax.top_k(nn.softmax(logits), 2)
@@ -194,7 +225,11 @@ def kv_cache_step(x, keys, values, position):
     return jnp.einsum("ht,thd->hd", nn.softmax(scores), values), keys
 
 
-@case(normal(4, 5, 8), {"mean": np.zeros(8, "float32"), "var": np.ones(8, "float32")}, normal(8, seed=1))
+@case(
+    normal(4, 5, 8),
+    {"mean": np.zeros(8, "float32"), "var": np.ones(8, "float32")},
+    normal(8, seed=1),
+)
 def batch_norm_train(x, stats, scale):
     mean, var = x.mean((0, 1)), x.var((0, 1))
     stats = jax.tree.map(lambda old, new: 0.9 * old + 0.1 * new, stats, {"mean": mean, "var": var})
@@ -256,7 +291,9 @@ def gaussian_process(x, y, query):
     cross = rbf(query, x)
     mean = cross @ alpha
     v = jax.scipy.linalg.solve_triangular(factor, cross.T, lower=True)
-    likelihood = -0.5 * y @ alpha - jnp.log(jnp.diag(factor)).sum() - 0.5 * len(x) * jnp.log(2 * jnp.pi)
+    likelihood = (
+        -0.5 * y @ alpha - jnp.log(jnp.diag(factor)).sum() - 0.5 * len(x) * jnp.log(2 * jnp.pi)
+    )
     return mean, 1.0 - jnp.sum(v**2, 0), likelihood
 
 
@@ -304,7 +341,12 @@ def viterbi(emissions, transitions, start):
     return jnp.concatenate([first[None], path]), final.max()
 
 
-@case(np.abs(normal(3, 3)) + 0.1, np.abs(normal(3, 4, seed=1)) + 0.1, np.ones(3, "float32") / 3, np.array([0, 1, 3, 2], "int32"))
+@case(
+    np.abs(normal(3, 3)) + 0.1,
+    np.abs(normal(3, 4, seed=1)) + 0.1,
+    np.ones(3, "float32") / 3,
+    np.array([0, 1, 3, 2], "int32"),
+)
 def hidden_markov_likelihood(transition, emission, prior, observed):
     transition = transition / transition.sum(1, keepdims=True)
     emission = emission / emission.sum(1, keepdims=True)
@@ -350,7 +392,9 @@ def game_of_life(noise):
     def step(board, _):
         neighbours = sum(
             jnp.roll(jnp.roll(board, i, 0), j, 1)
-            for i in (-1, 0, 1) for j in (-1, 0, 1) if (i, j) != (0, 0)
+            for i in (-1, 0, 1)
+            for j in (-1, 0, 1)
+            if (i, j) != (0, 0)
         )
         alive = (neighbours == 3) | ((board == 1) & (neighbours == 2))
         return alive.astype(jnp.int32), alive.sum()
@@ -420,7 +464,9 @@ def per_example_gradients(p, xs, ys):
         return -nn.log_softmax(x @ p["w"] + p["b"])[y]
 
     grads = jax.vmap(jax.grad(loss), in_axes=(None, 0, 0))(p, xs, ys)
-    norms = jnp.sqrt(sum(jnp.sum(g.reshape(g.shape[0], -1) ** 2, -1) for g in jax.tree.leaves(grads)))
+    norms = jnp.sqrt(
+        sum(jnp.sum(g.reshape(g.shape[0], -1) ** 2, -1) for g in jax.tree.leaves(grads))
+    )
     return norms, jax.tree.map(lambda g: g.mean(0), grads)
 
 
@@ -444,7 +490,10 @@ def adam_steps(params, x, y):
         v = jax.tree.map(lambda v, g: 0.999 * v + 0.001 * g**2, v, g)
         t = i + 1
         p = jax.tree.map(
-            lambda p, m, v: p - 0.01 * (m / (1 - 0.9**t)) / (jnp.sqrt(v / (1 - 0.999**t)) + 1e-8), p, m, v
+            lambda p, m, v: p - 0.01 * (m / (1 - 0.9**t)) / (jnp.sqrt(v / (1 - 0.999**t)) + 1e-8),
+            p,
+            m,
+            v,
         )
         return (p, m, v), value
 
@@ -466,7 +515,9 @@ def segment_statistics(ids, values):
 @case(normal(6, 6))
 def image_filters(x):
     padded = jnp.pad(x, 1, mode="edge")
-    blurred = sum(padded[i : i + x.shape[0], j : j + x.shape[1]] for i in range(3) for j in range(3)) / 9
+    blurred = (
+        sum(padded[i : i + x.shape[0], j : j + x.shape[1]] for i in range(3) for j in range(3)) / 9
+    )
     gy, gx = padded[2:, 1:-1] - padded[:-2, 1:-1], padded[1:-1, 2:] - padded[1:-1, :-2]
     return blurred, jnp.hypot(gx, gy), jnp.arctan2(gy, gx)
 
@@ -475,13 +526,21 @@ def image_filters(x):
 def sorting_and_ranks(x):
     order = jnp.argsort(x)
     ranks = jnp.zeros_like(order).at[order].set(jnp.arange(x.shape[0]))
-    return x[order], ranks, jnp.cumsum(x)[::-1], jnp.searchsorted(jnp.sort(x), jnp.array([0.0, 0.5])), jnp.median(x)
+    return (
+        x[order],
+        ranks,
+        jnp.cumsum(x)[::-1],
+        jnp.searchsorted(jnp.sort(x), jnp.array([0.0, 0.5])),
+        jnp.median(x),
+    )
 
 
 @case(normal(4), 1)
 def branches(x, mode):
     squared = lax.switch(mode, [lambda v: v, lambda v: v**2, lambda v: -v], x)
-    return lax.cond(squared.sum() > 1.0, lambda v: {"out": v / v.sum()}, lambda v: {"out": v}, squared)
+    return lax.cond(
+        squared.sum() > 1.0, lambda v: {"out": v / v.sum()}, lambda v: {"out": v}, squared
+    )
 
 
 @case(np.array([7, 12], "uint32"))
@@ -489,7 +548,11 @@ def random_samples(key):
     k1, k2, k3 = random.split(key, 3)
     w = random.normal(k1, (3, 4)) * jnp.sqrt(2.0 / 3)
     mask = random.bernoulli(k2, 0.7, (3, 4))
-    return jnp.where(mask, w / 0.7, 0.0), random.uniform(random.fold_in(k3, 5), (4,), minval=-1.0, maxval=1.0), random.randint(k3, (5,), 0, 10)
+    return (
+        jnp.where(mask, w / 0.7, 0.0),
+        random.uniform(random.fold_in(k3, 5), (4,), minval=-1.0, maxval=1.0),
+        random.randint(k3, (5,), 0, 10),
+    )
 
 
 @case(np.array([1, 2], "uint32"), normal(5), 0.1)
@@ -499,7 +562,11 @@ def langevin(key, x, step_size):
     def step(carry, _):
         key, x = carry
         key, sub = random.split(key)
-        x = x + step_size * jax.grad(logp)(x) + jnp.sqrt(2 * step_size) * random.normal(sub, x.shape)
+        x = (
+            x
+            + step_size * jax.grad(logp)(x)
+            + jnp.sqrt(2 * step_size) * random.normal(sub, x.shape)
+        )
         return (key, x), x
 
     return lax.scan(step, (key, x), None, length=4)[1]
@@ -544,7 +611,18 @@ def checkpointed_stack(w, x):
 
 @case(np.arange(6, dtype="int32"), normal(6))
 def dtypes_and_bits(i, x):
-    return i / 2, i // 2, i % 4, (i << 1) | 1, i * x, x.astype(jnp.float16) + 1, jnp.float32(2) * i, ~(i > 2), i**2, 2**i
+    return (
+        i / 2,
+        i // 2,
+        i % 4,
+        (i << 1) | 1,
+        i * x,
+        x.astype(jnp.float16) + 1,
+        jnp.float32(2) * i,
+        ~(i > 2),
+        i**2,
+        2**i,
+    )
 
 
 @case(normal(2, 3), normal(2, 3, seed=1))

@@ -5,14 +5,21 @@ from typing import Any
 
 from structir.numpy.contraction import matmul, vdot
 from structir.numpy.creation import zeros_like
-from structir.numpy.elementwise import maximum, square
+from structir.numpy.elementwise import maximum
+from structir.numpy.reals import square
 from structir.tracing.array import TracedArray, operand
 from structir.transforms.control import while_loop
 from structir.transforms.jit import transformed
 
 
 def cg(
-    A: Any, b: Any, x0: Any = None, *, tol: float = 1e-5, atol: float = 0.0, maxiter: Any = None,
+    A: Any,
+    b: Any,
+    x0: Any = None,
+    *,
+    tol: float = 1e-5,
+    atol: float = 0.0,
+    maxiter: Any = None,
     M: Any = None,
 ) -> tuple[Any, None]:
     """Solves A @ x = b by conjugate gradients for a positive definite A, a matrix or a function.
@@ -34,7 +41,7 @@ def cg(
         start = (x, r, vdot(r, z), z, 0)
 
         def going(state: Any) -> TracedArray:
-            _, r, gamma, _, k = state
+            r, k = state[1], state[4]
             return (vdot(r, r) > limit) & (k < steps)
 
         def step(state: Any) -> Any:

@@ -4,8 +4,9 @@ import math
 from typing import Any
 
 from structir.numpy.creation import diagonal
-from structir.numpy.elementwise import exp, log, real
+from structir.numpy.elementwise import real
 from structir.numpy.linalg import cholesky, solve_triangular
+from structir.numpy.reals import exp, log
 from structir.tracing.array import TracedArray
 from structir.tracing.context import traced
 

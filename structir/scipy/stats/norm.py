@@ -3,7 +3,8 @@
 import math
 from typing import Any
 
-from structir.numpy.elementwise import exp, log, real
+from structir.numpy.elementwise import real
+from structir.numpy.reals import exp, log
 from structir.scipy.special import ndtr
 from structir.tracing.array import TracedArray
 from structir.tracing.context import traced

@@ -41,7 +41,9 @@ def scan(exporter: Any, call: Any) -> list[str]:
     inner, function = exporter.body_of(cell)
     params = function.params
     count = len(states.struct_info.fields)
-    scanned = exporter.value(x) if isinstance(x.struct_info, TupleStructInfo) else [exporter.value(x)]
+    scanned = (
+        exporter.value(x) if isinstance(x.struct_info, TupleStructInfo) else [exporter.value(x)]
+    )
     last = count + len(scanned)
     names = [exporter.graph.names.fresh(p.name) for p in params[:last]]
     fields = [f for each in captured for f in exporter.value(each)]

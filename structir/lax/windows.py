@@ -1,0 +1,161 @@
+"""Contractions, convolutions and reductions over windows."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from structir.errors import Diagnostic, DiagnosticError
+from structir.ir.expr import Expr
+from structir.numpy import (
+    contraction,
+    creation,
+    elementwise,
+    indexing,
+    reductions,
+    shaping,
+)
+from structir.script import R
+from structir.tracing.array import TracedArray, emit, expression, promoted
+from structir.tracing.context import traced
+
+
+@traced
+def dot(lhs: Any, rhs: Any, **_options: Any) -> TracedArray:
+    """Returns the product of vectors and matrices."""
+    return contraction.dot(lhs, rhs)
+
+
+@traced
+def batch_matmul(lhs: Any, rhs: Any, **_options: Any) -> TracedArray:
+    """Returns the matrix product over the last two axes."""
+    return contraction.matmul(lhs, rhs)
+
+
+@traced
+def dot_general(lhs: Any, rhs: Any, dimension_numbers: Any, **_options: Any) -> TracedArray:
+    """Returns a contraction; `dimension_numbers` is ((contracted), (batch)) of pairs of axes."""
+    (contracted, batch), letters = dimension_numbers, iter(string.ascii_letters)
+    left = [next(letters) for _ in range(shaping.ndim(lhs))]
+    right = [next(letters) for _ in range(shaping.ndim(rhs))]
+    for axes in (contracted, batch):
+        for a, b in zip(*axes, strict=True):
+            right[b] = left[a]
+    summed = {left[k] for k in contracted[0]}
+    first = [left[k] for k in batch[0]]
+    free = [a for a in (*left, *right) if a not in summed and a not in first]
+    subscripts = f"{''.join(left)},{''.join(right)}->{''.join([*first, *free])}"
+    return contraction.einsum(subscripts, lhs, rhs)
+
+
+CONVOLUTIONS: dict[int, Callable[..., Expr]] = {1: R.nn.conv1d, 2: R.nn.conv2d, 3: R.nn.conv3d}
+
+
+@traced
+def conv_general_dilated(
+    lhs: Any,
+    rhs: Any,
+    window_strides: Sequence[int],
+    padding: Any,
+    lhs_dilation: Any = None,
+    rhs_dilation: Any = None,
+    dimension_numbers: Any = None,
+    feature_group_count: int = 1,
+    **_options: Any,
+) -> TracedArray:
+    """Returns a convolution. `dimension_numbers` are strings such as ("NHWC", "HWIO", "NHWC")."""
+    (x, kernel), _ = promoted(lhs, rhs)
+    count = x.ndim - 2
+    spatial = "DHW"[-count:] if count > 1 else "H"
+    default = (f"NC{spatial}", f"OI{spatial}", f"NC{spatial}")
+    names = dimension_numbers or default
+    letters = [c for c in names[0] if c not in "NC"]
+    x = shaping.transpose(x, [names[0].index(c) for c in ("N", "C", *letters)])
+    kernel = shaping.transpose(kernel, [names[1].index(c) for c in ("O", "I", *letters)])
+    if lhs_dilation is not None and [d for d in lhs_dilation if d != 1]:
+        message = "conv_general_dilated: expected lhs_dilation 1, found another number"
+        raise DiagnosticError(Diagnostic(message, code="E1107"))
+    dilation = [int(d) for d in rhs_dilation or [1] * count]
+    strides = [int(s) for s in window_strides]
+    pairs = _padding(padding, x.shape[2:], kernel.shape[2:], strides, dilation)
+    call = CONVOLUTIONS[count](
+        expression(x),
+        expression(kernel),
+        strides=strides,
+        padding=[pair[side] for side in (0, 1) for pair in pairs],
+        dilation=dilation,
+        groups=feature_group_count,
+    )
+    order = [("N", "C", *letters).index(c) for c in names[2]]
+    return shaping.transpose(emit(call), order)
+
+
+def _padding(padding: Any, sizes: Any, window: Any, strides: Any, dilation: Any) -> Any:
+    """Returns the padding of each spatial axis."""
+    if not isinstance(padding, str):
+        return [(int(low), int(high)) for low, high in padding]
+    if padding.upper() == "VALID":
+        return [(0, 0)] * len(sizes)
+    pairs = []
+    for n, k, s, d in zip(sizes, window, strides, dilation, strict=True):
+        effective = (k - 1) * d + 1
+        if s == 1:
+            total = effective - 1
+        else:
+            count = -(-n // s)
+            total = known_size((count - 1) * s + effective - n)
+        pairs.append((total // 2, total - total // 2))
+    return pairs
+
+
+def known_size(value: Any) -> int:
+    """Returns a padding that is not negative; its size must be known."""
+    number = value.__index__()
+    return number if number > 0 else 0
+
+
+@traced
+def conv(
+    lhs: Any, rhs: Any, window_strides: Sequence[int], padding: Any, **_options: Any
+) -> TracedArray:
+    """Returns a convolution of NCHW and OIHW arrays."""
+    return conv_general_dilated(lhs, rhs, window_strides, padding)
+
+
+WINDOWS: dict[str, Callable[..., TracedArray]] = {
+    "add": reductions.sum,
+    "maximum": reductions.max,
+    "minimum": reductions.min,
+}
+
+
+@traced
+def reduce_window(
+    operand: Any,
+    init_value: Any,
+    computation: Any,
+    window_dimensions: Sequence[int],
+    window_strides: Sequence[int],
+    padding: Any,
+    **_options: Any,
+) -> TracedArray:
+    """Returns the sums, maxima or minima of windows; `computation` is `lax.add`, `max` or `min`."""
+    reduction = WINDOWS[getattr(computation, "__name__", "add")]
+    x = elementwise.positive(operand)
+    ones = [1] * x.ndim
+    pairs = _padding(padding, x.shape, window_dimensions, window_strides, ones)
+    x = shaping.pad(x, pairs, constant_values=init_value)
+    for axis, (width, step) in enumerate(zip(window_dimensions, window_strides, strict=True)):
+        if width == 1 and step == 1:
+            continue
+        count = (x.shape[axis] - width) // step + 1
+        rows = (creation.arange(count) * step)[:, None] + creation.arange(width)[None, :]
+        x = reduction(indexing.take(x, rows, axis), axis + 1)
+    return x
+
+
+@traced
+def scatter_add(operand: Any, indices: Any, updates: Any) -> TracedArray:
+    """Returns the array with rows added at indices."""
+    return updates.updated(operand, indices, updates, "add")

@@ -1,0 +1,211 @@
+"""Functions of real numbers: exponentials, logarithms, trigonometry and rounding."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from structir.frontend.special_functions import exp_minus_one, log_plus_one
+from structir.ir.expr import Expr
+from structir.numpy.elementwise import (
+    abs,
+    add,
+    apply,
+    divide,
+    equal,
+    less,
+    maximum,
+    multiply,
+    power,
+    real,
+    real_operands,
+    sign,
+    subtract,
+    where,
+)
+from structir.script import R
+from structir.tracing import dtypes
+from structir.tracing.array import TracedArray, emit, expression, operand
+from structir.tracing.context import session, traced
+
+BuildOp = Callable[..., Expr]
+
+
+def _real(op: BuildOp, x: Any) -> TracedArray:
+    array = real(x)
+    return apply(op, array, weak=array.weak)
+
+
+def _function_of_reals(name: str, op: BuildOp, text: str) -> Callable[[Any], TracedArray]:
+    def function(x: Any, /) -> TracedArray:
+        return _real(op, x)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"Returns {text}; integers become float32."
+    return traced(function)
+
+
+exp = _function_of_reals("exp", R.exp, "e to the power of x")
+log = _function_of_reals("log", R.log, "the natural logarithm")
+sqrt = _function_of_reals("sqrt", R.sqrt, "the square root")
+rsqrt = _function_of_reals("rsqrt", R.rsqrt, "1 / sqrt(x)")
+sin = _function_of_reals("sin", R.sin, "the sine of radians")
+cos = _function_of_reals("cos", R.cos, "the cosine of radians")
+tan = _function_of_reals("tan", R.tan, "the tangent of radians")
+arcsin = _function_of_reals("arcsin", R.asin, "the inverse sine")
+arccos = _function_of_reals("arccos", R.acos, "the inverse cosine")
+arctan = _function_of_reals("arctan", R.atan, "the inverse tangent")
+sinh = _function_of_reals("sinh", R.sinh, "the hyperbolic sine")
+cosh = _function_of_reals("cosh", R.cosh, "the hyperbolic cosine")
+tanh = _function_of_reals("tanh", R.tanh, "the hyperbolic tangent")
+arcsinh = _function_of_reals("arcsinh", R.asinh, "the inverse hyperbolic sine")
+arccosh = _function_of_reals("arccosh", R.acosh, "the inverse hyperbolic cosine")
+arctanh = _function_of_reals("arctanh", R.atanh, "the inverse hyperbolic tangent")
+floor = _function_of_reals("floor", R.floor, "the largest integer not above x")
+ceil = _function_of_reals("ceil", R.ceil, "the smallest integer not below x")
+trunc = _function_of_reals("trunc", R.trunc, "x rounded towards 0")
+erf = _function_of_reals("erf", R.erf, "the error function")
+sigmoid = _function_of_reals("sigmoid", R.sigmoid, "1 / (1 + exp(-x))")
+asin, acos, atan = arcsin, arccos, arctan
+asinh, acosh, atanh = arcsinh, arccosh, arctanh
+fix = trunc
+
+
+@traced
+def square(x: Any, /) -> TracedArray:
+    """Returns x * x."""
+    array = operand(x)
+    return apply(R.square, array, weak=array.weak)
+
+
+@traced
+def reciprocal(x: Any, /) -> TracedArray:
+    """Returns 1 / x."""
+    return divide(1, x)
+
+
+@traced
+def exp2(x: Any, /) -> TracedArray:
+    """Returns 2 to the power of x."""
+    return exp(multiply(real(x), math.log(2)))
+
+
+@traced
+def expm1(x: Any, /) -> TracedArray:
+    """Returns exp(x) - 1, accurate near 0."""
+    array = real(x)
+    return emit(exp_minus_one(expression(array), array.dtype_name, session().builder.emit))
+
+
+@traced
+def log1p(x: Any, /) -> TracedArray:
+    """Returns log(1 + x), accurate near 0."""
+    array = real(x)
+    return emit(log_plus_one(expression(array), array.dtype_name, session().builder.emit))
+
+
+@traced
+def log2(x: Any, /) -> TracedArray:
+    """Returns the logarithm to base 2."""
+    return divide(log(x), math.log(2))
+
+
+@traced
+def log10(x: Any, /) -> TracedArray:
+    """Returns the logarithm to base 10."""
+    return divide(log(x), math.log(10))
+
+
+@traced
+def logaddexp(x1: Any, x2: Any, /) -> TracedArray:
+    """Returns log(exp(x1) + exp(x2))."""
+    operands, weak = real_operands(x1, x2)
+    return apply(R.log_add_exp, *operands, weak=weak)
+
+
+@traced
+def cbrt(x: Any, /) -> TracedArray:
+    """Returns the cube root."""
+    array = real(x)
+    return multiply(sign(array), power(abs(array), 1 / 3))
+
+
+@traced
+def hypot(x1: Any, x2: Any, /) -> TracedArray:
+    """Returns sqrt(x1**2 + x2**2)."""
+    (x, y), _ = real_operands(x1, x2)
+    largest = maximum(abs(x), abs(y))
+    scale = where(equal(largest, 0), 1, largest)
+    return multiply(scale, sqrt(add(square(divide(x, scale)), square(divide(y, scale)))))
+
+
+@traced
+def arctan2(x1: Any, x2: Any, /) -> TracedArray:
+    """Returns the angle of the point (x2, x1), in radians."""
+    (y, x), _ = real_operands(x1, x2)
+    safe = where(equal(x, 0), 1, x)
+    angle = arctan(divide(y, safe))
+    turned = where(less(y, 0), subtract(angle, math.pi), add(angle, math.pi))
+    on_axis = multiply(sign(y), math.pi / 2)
+    return where(equal(x, 0), on_axis, where(less(x, 0), turned, angle))
+
+
+atan2 = arctan2
+
+
+@traced
+def round(x: Any, decimals: int = 0) -> TracedArray:
+    """Returns x rounded to a number of decimals; ties go to the even digit."""
+    array = operand(x)
+    if dtypes.category(array.dtype_name) != dtypes.FLOAT:
+        return array
+    if not decimals:
+        return apply(R.round, array, weak=array.weak)
+    factor = 10.0**decimals
+    return divide(apply(R.round, multiply(array, factor)), factor)
+
+
+rint = around = round
+
+
+@traced
+def deg2rad(x: Any, /) -> TracedArray:
+    """Converts degrees to radians."""
+    return multiply(x, math.pi / 180)
+
+
+@traced
+def rad2deg(x: Any, /) -> TracedArray:
+    """Converts radians to degrees."""
+    return multiply(x, 180 / math.pi)
+
+
+radians, degrees = deg2rad, rad2deg
+
+
+@traced
+def sinc(x: Any, /) -> TracedArray:
+    """Returns sin(pi x) / (pi x), and 1 at 0."""
+    scaled = multiply(real(x), math.pi)
+    safe = where(equal(scaled, 0), 1, scaled)
+    return where(equal(scaled, 0), 1, divide(sin(safe), safe))
+
+
+@traced
+def heaviside(x1: Any, x2: Any, /) -> TracedArray:
+    """Returns 0 below 0, x2 at 0, and 1 above 0."""
+    (x, middle), _ = real_operands(x1, x2)
+    return where(less(x, 0), 0, where(equal(x, 0), middle, 1))
+
+
+@traced
+def conj(x: Any, /) -> TracedArray:
+    """Returns x: elements are real."""
+    return operand(x)
+
+
+@traced
+def copy(x: Any, /) -> TracedArray:
+    """Returns x: arrays are immutable."""
+    return operand(x)
