@@ -6,12 +6,19 @@ from structir import errors as errors
 from structir import export as export
 from structir import frontend as frontend
 from structir import ir as ir
+from structir import lax as lax
+from structir import nn as nn
+from structir import numpy as numpy
 from structir import opdef as opdef
 from structir import passes as passes
 from structir import projections as projections
+from structir import random as random
 from structir import rewriting as rewriting
+from structir import scipy as scipy
 from structir import script as script
 from structir import solver as solver
+from structir import tree as tree
+from structir import tree_util as tree_util
 from structir.backend.archive import load as load
 from structir.backend.compile import compile as compile
 from structir.backend.executable import Executable as Executable
@@ -32,6 +39,20 @@ from structir.printer.parser.parser import parse_struct_info as parse_struct_inf
 from structir.projections.scalar_expr import ScalarExpr as ScalarExpr
 from structir.rewriting.rule import rewrite as rewrite
 from structir.solver.program.inference import infer as infer
+from structir.tracing.array import TracedArray as TracedArray
+from structir.transforms.gradients import checkpoint as checkpoint
+from structir.transforms.gradients import grad as grad
+from structir.transforms.gradients import hessian as hessian
+from structir.transforms.gradients import jacfwd as jacfwd
+from structir.transforms.gradients import jacobian as jacobian
+from structir.transforms.gradients import jacrev as jacrev
+from structir.transforms.gradients import jvp as jvp
+from structir.transforms.gradients import remat as remat
+from structir.transforms.gradients import value_and_grad as value_and_grad
+from structir.transforms.gradients import vjp as vjp
+from structir.transforms.jit import jit as jit
+from structir.transforms.mapping import vmap as vmap
+from structir.transforms.trace import trace as trace
 
 __version__: str
 interpret: _Callable

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from structir.batching.scope import BatchedScope, Flags, all_mapped, any_mapped, apply
+import attrs
+
+from structir.batching.scope import BatchedScope, Flags, all_mapped, any_mapped
 from structir.errors import Diagnostic, DiagnosticError
 from structir.ir.expr import Call, Expr, ShapeExpr, Tuple, Var
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
-from structir.opdef.batched_op import with_axis
+from structir.opdef.batched_op import apply
 
 FLAG = TensorStructInfo((), "bool")
 
@@ -34,8 +37,7 @@ def iterate(scope: BatchedScope, call: Any) -> tuple[Expr, Flags]:
     others do not change.
     """
     body_var, trips, condition, carried, empty, dtypes = call.args
-    body = scope.closures[body_var]
-    starts = [scope.mapped(value, flag) for value, flag in scope._parts(carried)]
+    starts = [scope.mapped(value, flag) for value, flag in scope.parts(carried)]
     going, flag = scope.operand(condition)
     is_while = not isinstance(condition, Tuple)
     going = scope.mapped(going, flag) if is_while else going
@@ -45,40 +47,7 @@ def iterate(scope: BatchedScope, call: Any) -> tuple[Expr, Flags]:
     if is_while and empty.fields:
         raise _error(call, "a loop with a condition stacks outputs")
     values = [*starts, going] if is_while else starts
-    infos = [with_axis(scope.copier.info(p.struct_info), scope.size) for p in body.params[2:]]
-    infos += [going.struct_info] if is_while else []
-    params = [Var("step", body.params[0].struct_info), Var("condition", FLAG)]
-    params += [Var(f"carried_{k}", _unsized(info)) for k, info in enumerate(infos)]
-
-    def build() -> Expr:
-        inner = scope._inner()
-        before: list[Expr] = [
-            scope.builder.match_cast(p, v.struct_info, p.name)
-            if p.struct_info != v.struct_info
-            else p
-            for p, v in zip(params[2:], values, strict=True)
-        ]
-        inner.define(body.params[0], params[0], False)
-        inner.define(body.params[1], params[1], False)
-        for param, value in zip(body.params[2:], before, strict=False):
-            inner.define(param, value, True)
-        result, flags = inner.run(body.body)
-        parts = flags if isinstance(flags, tuple) else (flags,) * len(inner.fields(result))
-        fields = inner.fields(result)
-        next_going, next_flag = fields[0], parts[0]
-        after = [inner.mapped(v, f) for v, f in zip(fields[1:], parts[1:], strict=True)]
-        if not is_while:
-            if next_flag is True:
-                raise _error(call, "the condition depends on the mapped axis")
-            return Tuple((next_going, *after))
-        was_going = before[-1]
-        selected = [
-            inner.select(was_going, new, old) for new, old in zip(after, before[:-1], strict=True)
-        ]
-        still = inner.emit(apply("logical_and", was_going, inner.mapped(next_going, next_flag)))
-        return Tuple((_any(inner, still), *selected, still))
-
-    function = scope.builder.local_function(params, build, f"{body_var.name}_batched")
+    function = _LoopBody(scope, call, values, is_while).function(f"{body_var.name}_batched")
     sizes = [scope.copier.part(shape) for shape in empty.fields]
     stacked = Tuple(tuple([ShapeExpr((0, scope.size, *shape.dims[1:])) for shape in sizes]))
     outputs = call.sinfo_args[0].fields[len(starts) :]
@@ -88,13 +57,53 @@ def iterate(scope: BatchedScope, call: Any) -> tuple[Expr, Flags]:
     operands = (function, trip_count, start, Tuple(tuple(values)), stacked, dtypes)
     result = scope.emit(Call(call.op, operands, call.attrs, (result_info,), None, call.span))
     fields = scope.fields(result)
-    casts = [
-        scope.builder.match_cast(f, v.struct_info) if f.struct_info != v.struct_info else f
-        for f, v in zip(fields[: len(starts)], starts, strict=True)
-    ]
-    moved = [scope._moved(field) for field in fields[len(values) :]]
-    final = Tuple((*casts, *moved))
+    finals = _cast(scope, fields[: len(starts)], starts)
+    final = Tuple((*finals, *[scope.moved(field) for field in fields[len(values) :]]))
     return final, all_mapped(final.struct_info)
+
+
+def _cast(scope: BatchedScope, values: Sequence[Expr], like: Sequence[Expr]) -> list[Expr]:
+    """Returns values with the StructInfo of others."""
+    return [
+        scope.builder.match_cast(v, o.struct_info) if v.struct_info != o.struct_info else v
+        for v, o in zip(values, like, strict=True)
+    ]
+
+
+@attrs.frozen(eq=False)
+class _LoopBody:
+    """The body of a batched loop; the last value of a loop with a condition is the condition."""
+
+    scope: BatchedScope
+    call: Any
+    values: list[Expr]
+    is_while: bool
+
+    def function(self, name: str) -> Var:
+        """Binds the body as a local function."""
+        infos = [_unsized(value.struct_info) for value in self.values]
+        params = [Var("step", TensorStructInfo((), "int64")), Var("condition", FLAG)]
+        params += [Var(f"carried_{k}", info) for k, info in enumerate(infos)]
+        return self.scope.builder.local_function(params, lambda: self._step(params), name)
+
+    def _step(self, params: list[Var]) -> Expr:
+        inner, body = self.scope.inner(), self.scope.closures[self.call.args[0]]
+        before = _cast(self.scope, params[2:], self.values)
+        inner.define(body.params[0], params[0], False)
+        inner.define(body.params[1], params[1], False)
+        for param, value in zip(body.params[2:], before, strict=False):
+            inner.define(param, value, True)
+        (going, flag), *results = inner.parts_of(*inner.run(body.body))
+        after = [inner.mapped(value, value_flag) for value, value_flag in results]
+        if not self.is_while:
+            if flag is True:
+                raise _error(self.call, "the condition depends on the mapped axis")
+            return Tuple((going, *after))
+        was_going = before[-1]
+        pairs = zip(after, before[:-1], strict=True)
+        selected = [inner.select(was_going, new, old) for new, old in pairs]
+        still = inner.emit(apply("logical_and", was_going, inner.mapped(going, flag)))
+        return Tuple((_any(inner, still), *selected, still))
 
 
 def _error(call: Call, reason: str) -> DiagnosticError:

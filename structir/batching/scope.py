@@ -9,6 +9,7 @@ from structir.analysis.deduction import callee_name
 from structir.analysis.substitution import Substitution
 from structir.analysis.variables import free_vars
 from structir.batching.candidates import accepted, real_call, tensor_operands, with_operand
+from structir.batching.fallbacks import loop_over_axis, merged
 from structir.build import BlockBuilder
 from structir.errors import Diagnostic, DiagnosticError, StructInfoError
 from structir.ir.dims import Dim
@@ -27,10 +28,10 @@ from structir.ir.expr import (
     TupleGetItem,
     Var,
 )
-from structir.ir.op import Op, find_op
+from structir.ir.op import Op
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from structir.lazy import lazy_module
-from structir.opdef.batched_op import BATCHED, Path, with_axis
+from structir.opdef.batched_op import BATCHED, Path, apply, with_axis
 
 iterate = lazy_module("structir.batching.iterate")
 Flags = bool | tuple[Any, ...]  # whether tensors have the batch axis, in the structure of a tuple
@@ -60,14 +61,6 @@ def all_mapped(info: StructInfo | None, flag: bool = True) -> Flags:
     if isinstance(info, TupleStructInfo):
         return tuple([all_mapped(field, flag) for field in info.fields])
     return flag and isinstance(info, TensorStructInfo)
-
-
-def apply(name: str, *args: Any, **attributes: Any) -> Expr:
-    """Returns a call of an op by name."""
-    op = find_op(name)
-    assert op is not None
-    call: Expr = op(*args, **attributes)
-    return call
 
 
 class BatchedScope:
@@ -245,6 +238,9 @@ class BatchedScope:
             inserted = candidate.inserted
             aligned = self._aligned(args, {path: inserted.get(path, 0) for path in paths})
             return self.emit(real_call(candidate, aligned)), result_flags
+        together = merged(self, element, args, paths)
+        if together is not None:
+            return together, result_flags
         composite = definition.decompose(element)
         if composite is not None:
             return self._decomposed(composite, element, parts)
@@ -253,11 +249,11 @@ class BatchedScope:
         if spec is not None and spec.computes:
             if spec.base is not None and spec.operands[spec.base].path not in paths:
                 base = spec.operands[spec.base].path
-                args = self._with_mapped(args, base)
+                args = self.with_mapped(args, base)
                 paths = (*paths, base)
             attributes = {**BATCHED.definition.attributes_for(element), "mapped": paths}  # type: ignore[attr-defined]
             return self.emit(BATCHED(*args, **attributes)), result_flags
-        return self._looped(element, args, paths), result_flags
+        return loop_over_axis(self, element, args, paths), result_flags
 
     def _element(self, call: Call, args: tuple[Expr, ...], paths: tuple[Path, ...]) -> Call:
         """Returns the call for one index of the axis, over copies of the operands."""
@@ -274,26 +270,29 @@ class BatchedScope:
         aligned = list(args)
         for path, count in inserted.items():
             if count:
-                value = self._at(args, path)
+                value = self.at(args, path)
                 info: Any = value.struct_info
                 sizes = (info.dims[0], *[1] * count, *info.dims[1:])
                 value = self.emit(apply("reshape", value, ShapeExpr(sizes)))
-                aligned[path[0]] = with_operand(self._tuple(aligned[path[0]]), path[1:], value)
+                aligned[path[0]] = with_operand(self.as_tuple(aligned[path[0]]), path[1:], value)
         return tuple(aligned)
 
-    def _at(self, args: Sequence[Expr], path: Path) -> Expr:
+    def at(self, args: Sequence[Expr], path: Path) -> Expr:
+        """Returns the operand at a path."""
         value = args[path[0]]
         return self.fields(value)[path[1]] if len(path) > 1 else value
 
-    def _tuple(self, value: Expr) -> Expr:
+    def as_tuple(self, value: Expr) -> Expr:
+        """Returns a tuple variable as a tuple expression; other values are unchanged."""
         if isinstance(value.struct_info, TupleStructInfo) and not isinstance(value, Tuple):
             return Tuple(tuple(self.fields(value)))
         return value
 
-    def _with_mapped(self, args: tuple[Expr, ...], path: Path) -> tuple[Expr, ...]:
+    def with_mapped(self, args: tuple[Expr, ...], path: Path) -> tuple[Expr, ...]:
+        """Returns the arguments with the operand at a path broadcast over the axis."""
         changed = list(args)
-        value = self.mapped(self._at(args, path), False)
-        changed[path[0]] = with_operand(self._tuple(changed[path[0]]), path[1:], value)
+        value = self.mapped(self.at(args, path), False)
+        changed[path[0]] = with_operand(self.as_tuple(changed[path[0]]), path[1:], value)
         return tuple(changed)
 
     def _decomposed(
@@ -357,41 +356,14 @@ class BatchedScope:
         )
         return self.op_call(node)
 
-    def _looped(self, element: Call, args: tuple[Expr, ...], paths: tuple[Path, ...]) -> Expr:
-        """Returns the results of a scan over the axis, whose step calls the op."""
-        self.functions.looped.append(callee_name(element) or "")
-        sources = [self._at(args, path) for path in paths]
-        slices = [Var(f"x{k}", _without_axis(s.struct_info)) for k, s in enumerate(sources)]
-        free = [
-            v
-            for v in dict.fromkeys(_variables(element))
-            if isinstance(v, Var) and v.name != "element"
-        ]
-        captured = [Var(v.name, v.struct_info) for v in free]
-        copies = dict(zip(free, captured, strict=True))
-        arguments = [_with_variables(arg, copies) for arg in element.args]
-        for path, var in zip(paths, slices, strict=True):
-            arguments[path[0]] = with_operand(arguments[path[0]], path[1:], var)
-        builder = BlockBuilder()
-        with builder.function("element", [*slices, *captured]):
-            call = Call(element.op, tuple(arguments), element.attrs, element.sinfo_args)
-            result = builder.emit(call)
-            is_tuple = isinstance(result.struct_info, TupleStructInfo)
-            builder.emit_func_output(result if is_tuple else Tuple((result,)))
-        cell = self.functions.define("element", builder.finished("element"))
-        operands = Tuple(tuple(sources)) if len(sources) > 1 else sources[0]
-        scanned = apply("scan", cell, Tuple(()), operands, *([Tuple(tuple(free))] if free else []))
-        results = self.fields(self.emit(scanned))
-        return Tuple(tuple(results)) if is_tuple else results[0]
-
     def scan(self, call: Any) -> tuple[Expr, Flags]:
         """Returns a batched scan: the states and the outputs of all steps have the axis."""
         cell, states, x, *rest = call.args
-        state_parts = self._parts(states)
-        x_parts = self._parts(x)
-        captured = self._parts(rest[0]) if rest else []
+        state_parts = self.parts(states)
+        x_parts = self.parts(x)
+        captured = self.parts(rest[0]) if rest else []
         starts = [self.mapped(value, flag) for value, flag in state_parts]
-        sources = [self._moved(value) if flag is True else value for value, flag in x_parts]
+        sources = [self.moved(value) if flag is True else value for value, flag in x_parts]
         flags = (*[True] * len(starts), *[f for _, f in x_parts], *[f for _, f in captured])
         function = self.functions.callee(cell.name, tuple(flags), self.size)
         many = isinstance(x.struct_info, TupleStructInfo)
@@ -404,18 +376,22 @@ class BatchedScope:
             operands.append(Tuple(tuple([value for value, _ in captured])))
         results = self.fields(self.emit(apply("scan", *operands)))
         count = len(starts)
-        moved = [*results[:count], *[self._moved(output) for output in results[count:]]]
+        moved = [*results[:count], *[self.moved(output) for output in results[count:]]]
         return Tuple(tuple(moved)), tuple([True] * len(moved))
 
-    def _parts(self, value: Expr) -> list[tuple[Expr, Flags]]:
-        copy, flags = self.operand(value)
+    def parts(self, value: Expr) -> list[tuple[Expr, Flags]]:
+        """Returns the copies of the fields of a value, with their flags."""
+        return self.parts_of(*self.operand(value))
+
+    def parts_of(self, copy: Expr, flags: Flags) -> list[tuple[Expr, Flags]]:
+        """Returns the fields of a copy, with their flags."""
         if not isinstance(copy.struct_info, TupleStructInfo):
             return [(copy, flags)]
         fields = self.fields(copy)
-        parts = flags if isinstance(flags, tuple) else (flags,) * len(fields)
-        return list(zip(fields, parts, strict=True))
+        each = flags if isinstance(flags, tuple) else (flags,) * len(fields)
+        return list(zip(fields, each, strict=True))
 
-    def _moved(self, value: Expr) -> Expr:
+    def moved(self, value: Expr) -> Expr:
         """Returns a tensor with its first two axes exchanged."""
         info: Any = value.struct_info
         rank = info.ndim
@@ -429,18 +405,19 @@ class BatchedScope:
             chosen = self.builder.if_else(cond, first, second)
             return chosen, all_mapped(chosen.struct_info)
         branches = (value.true_branch, value.false_branch)
-        values = [self.spread(*inner.run(b)) for b in branches for inner in (self._inner(),)]
+        values = [self.spread(*inner.run(b)) for b in branches for inner in (self.inner(),)]
         result = self.select(cond, *values)
         return result, all_mapped(result.struct_info)
 
-    def _inner(self) -> BatchedScope:
+    def inner(self) -> BatchedScope:
+        """Returns a scope inside of this one."""
         inner = BatchedScope(self.builder, self.functions, self.size, self.copier)
         inner.values, inner.closures = dict(self.values), dict(self.closures)
         return inner
 
     def _side(self, branch: SeqExpr) -> Callable[[], Expr]:
         def build() -> Expr:
-            inner = self._inner()
+            inner = self.inner()
             return inner.spread(*inner.run(branch))
 
         return build
@@ -471,21 +448,6 @@ def _mapped_paths(flags: Sequence[Flags]) -> tuple[Path, ...]:
 def _info_at(args: Sequence[Expr], path: Path) -> Any:
     info: Any = args[path[0]].struct_info
     return info.fields[path[1]] if len(path) > 1 else info
-
-
-def _without_axis(info: Any) -> TensorStructInfo:
-    return TensorStructInfo(info.dims[1:], info.dtype)
-
-
-def _variables(call: Call) -> list[Expr]:
-    parts = [f for arg in call.args for f in (arg.fields if isinstance(arg, Tuple) else (arg,))]
-    return [part for part in parts if isinstance(part, Var)]
-
-
-def _with_variables(arg: Expr, copies: dict[Var, Var]) -> Expr:
-    if isinstance(arg, Tuple):
-        return Tuple(tuple([_with_variables(field, copies) for field in arg.fields]), arg.names)
-    return copies.get(arg, arg) if isinstance(arg, Var) else arg
 
 
 Rule = Callable[[BatchedScope, Any], tuple[Expr, Flags]]

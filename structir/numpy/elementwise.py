@@ -1,4 +1,4 @@
-"""Elementwise functions: arithmetic, comparisons, logic and functions of real numbers."""
+"""Elementwise functions: arithmetic, comparisons, logic and functions of floats."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _compared(op: BuildOp, x: Any, y: Any) -> TracedArray:
 
 
 def real(x: Any) -> TracedArray:
-    """Returns an operand of a function of real numbers: integers become float32."""
+    """Returns an operand of a function of floats: integers become float32."""
     array = operand(x)
     dtype = dtypes.floating(array.dtype_name)
     return array if array.dtype_name == dtype else cast(array, dtype)
@@ -86,7 +86,7 @@ def multiply(x1: Any, x2: Any, /) -> TracedArray:
 
 
 def real_operands(*values: Any) -> tuple[list[TracedArray], bool]:
-    """Returns operands of a function of real numbers, and whether the result is weak."""
+    """Returns operands of a function of floats, and whether the result is weak."""
     operands, weak = promoted(*values)
     dtype = dtypes.floating(operands[0].dtype_name)
     return [x if x.dtype_name == dtype else cast(x, dtype) for x in operands], weak

@@ -1,4 +1,4 @@
-"""Functions of real numbers: exponentials, logarithms, trigonometry and rounding."""
+"""Functions of floats: exponentials, logarithms, trigonometry and rounding."""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ import attrs
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.expr import Call, Expr, Tuple, Var
+from structir.ir.op import find_op
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from structir.opdef.derived_op import DerivedDefinition
 from structir.projections.spec import AccessIndex, IndexSpec, Statement
@@ -78,7 +79,7 @@ class BatchedDefinition(DerivedDefinition):
         args = list(call.args)
         for path in self.paths(call):
             info = self._info(call, path)
-            element = TensorStructInfo(info.dims[1:], info.dtype)  # type: ignore[index]
+            element = TensorStructInfo(info.dims[1:], info.dtype)
             args[path[0]] = _replaced(args[path[0]], path[1:], Var("element", element))
         return self.forward_call(call, tuple(args))
 
@@ -146,6 +147,14 @@ def _batched(statement: Statement, symbol: Sym, entry: AccessIndex, mapped: set[
         ),
         writes=tuple([attrs.evolve(w, entries=(entry, *w.entries)) for w in statement.writes]),
     )
+
+
+def apply(name: str, *args: Any, **attributes: Any) -> Expr:
+    """Returns a call of an op by name."""
+    op = find_op(name)
+    assert op is not None
+    call: Expr = op(*args, **attributes)
+    return call
 
 
 BATCHED = BatchedDefinition().op

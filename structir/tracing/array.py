@@ -13,7 +13,7 @@ from structir.ir.struct_info import TensorStructInfo
 from structir.lazy import lazy_module
 from structir.script import R
 from structir.tracing import context, dtypes
-from structir.tracing.context import Frame, operator, session
+from structir.tracing.context import FunctionFrame, operator, session
 from structir.tracing.methods import ArrayMethods
 from structir.tracing.size import TracedSize, size
 
@@ -34,7 +34,7 @@ class TracedArray(ArrayMethods):
     def __init__(self, expr: Expr, weak: bool = False) -> None:
         current = session()
         self.expr, self.weak = expr, weak
-        self.frame: Frame | None = current.frame
+        self.frame: FunctionFrame | None = current.frame
         self.scope = current.scope
 
     # ---- properties

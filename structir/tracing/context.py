@@ -29,23 +29,23 @@ def operator(name: str) -> Callable[..., Any]:
     return function
 
 
-class Frame:
+class FunctionFrame:
     """A function under construction: its parameters, among them the captured values."""
 
-    def __init__(self, outer: Frame | None) -> None:
+    def __init__(self, outer: FunctionFrame | None) -> None:
         self.outer = outer
         self.params: list[Var] = []
         self.captured: dict[Var, Var] = {}  # variables of the outer function, and parameters
         self.scope: BuilderScope | None = None
 
-    def is_inside(self, other: Frame) -> bool:
+    def is_inside(self, other: FunctionFrame) -> bool:
         """Whether this function is `other`, or is defined inside of it."""
-        frame: Frame | None = self
+        frame: FunctionFrame | None = self
         while frame is not None and frame is not other:
             frame = frame.outer
         return frame is not None
 
-    def capture(self, var: Var, owner: Frame) -> Var:
+    def capture(self, var: Var, owner: FunctionFrame) -> Var:
         """Returns the variable of this function for a variable of an enclosing function."""
         if owner is self:
             return var
@@ -65,7 +65,7 @@ class Session:
 
     def __init__(self) -> None:
         self.builder = NodeBuilder()
-        self.frame: Frame | None = None
+        self.frame: FunctionFrame | None = None
         self.depth = 0  # nested calls of functions of arrays
         self._counts: dict[str, int] = {}
 
@@ -84,10 +84,10 @@ class Session:
         return name
 
     @contextmanager
-    def function(self, name: str, params: Sequence[Var], private: bool) -> Iterator[Frame]:
+    def function(self, name: str, params: Sequence[Var], private: bool) -> Iterator[FunctionFrame]:
         """Opens a function. The values that its body captures become further parameters."""
         outer, depth, span = self.frame, self.depth, self.builder.span
-        frame = Frame(outer)
+        frame = FunctionFrame(outer)
         frame.params = list(params)
         attributes = {PRIVATE: True} if private else {}
         try:
@@ -99,7 +99,7 @@ class Session:
         finally:
             self.frame, self.depth, self.builder.span = outer, depth, span
 
-    def close(self, frame: Frame, output: Expr | tuple[Any, ...]) -> None:
+    def close(self, frame: FunctionFrame, output: Expr | tuple[Any, ...]) -> None:
         """Sets the result of the open function, and captures the sizes that no parameter binds."""
         self.builder.emit_func_output(output)
         scope = self.scope
@@ -111,7 +111,7 @@ class Session:
         if free and frame.outer is not None:
             frame.params.append(Var("sizes", ShapeStructInfo(free)))
 
-    def captured_operands(self, frame: Frame) -> list[Expr]:
+    def captured_operands(self, frame: FunctionFrame) -> list[Expr]:
         """Returns the arguments for the captured parameters of a function that is finished."""
         assert self.frame is not None
         operands: list[Expr] = list(frame.captured)

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from structir.tracing.context import operator
-
-if TYPE_CHECKING:
-    from structir.tracing.array import TracedArray
 
 METHODS = frozenset(
     {
@@ -31,7 +28,7 @@ class ArrayMethods:
 
     __slots__ = ()
 
-    def __getattr__(self, name: str) -> Callable[..., TracedArray]:
+    def __getattr__(self, name: str) -> Callable[..., Any]:
         if name not in METHODS:
             message = f"{type(self).__name__!r} object has no attribute {name!r}"
             raise AttributeError(message, name=name, obj=self)
@@ -40,46 +37,45 @@ class ArrayMethods:
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *METHODS})
 
-    def _apply(self, name: str, *operands: Any) -> TracedArray:
+    def _apply(self, name: str, *operands: Any) -> Any:
         if any(map(_is_foreign, operands)):
             return NotImplemented
-        result: TracedArray = operator(name)(*operands)
-        return result
+        return operator(name)(*operands)
 
-    def __add__(self, other: Any) -> TracedArray:
+    def __add__(self, other: Any) -> Any:
         return self._apply("add", self, other)
 
-    def __radd__(self, other: Any) -> TracedArray:
+    def __radd__(self, other: Any) -> Any:
         return self._apply("add", other, self)
 
-    def __sub__(self, other: Any) -> TracedArray:
+    def __sub__(self, other: Any) -> Any:
         return self._apply("subtract", self, other)
 
-    def __rsub__(self, other: Any) -> TracedArray:
+    def __rsub__(self, other: Any) -> Any:
         return self._apply("subtract", other, self)
 
-    def __mul__(self, other: Any) -> TracedArray:
+    def __mul__(self, other: Any) -> Any:
         return self._apply("multiply", self, other)
 
-    def __rmul__(self, other: Any) -> TracedArray:
+    def __rmul__(self, other: Any) -> Any:
         return self._apply("multiply", other, self)
 
-    def __truediv__(self, other: Any) -> TracedArray:
+    def __truediv__(self, other: Any) -> Any:
         return self._apply("divide", self, other)
 
-    def __rtruediv__(self, other: Any) -> TracedArray:
+    def __rtruediv__(self, other: Any) -> Any:
         return self._apply("divide", other, self)
 
-    def __floordiv__(self, other: Any) -> TracedArray:
+    def __floordiv__(self, other: Any) -> Any:
         return self._apply("floor_divide", self, other)
 
-    def __rfloordiv__(self, other: Any) -> TracedArray:
+    def __rfloordiv__(self, other: Any) -> Any:
         return self._apply("floor_divide", other, self)
 
-    def __mod__(self, other: Any) -> TracedArray:
+    def __mod__(self, other: Any) -> Any:
         return self._apply("remainder", self, other)
 
-    def __rmod__(self, other: Any) -> TracedArray:
+    def __rmod__(self, other: Any) -> Any:
         return self._apply("remainder", other, self)
 
     def __divmod__(self, other: Any) -> Any:
@@ -88,74 +84,74 @@ class ArrayMethods:
     def __rdivmod__(self, other: Any) -> Any:
         return self._apply("divmod", other, self)
 
-    def __pow__(self, other: Any) -> TracedArray:
+    def __pow__(self, other: Any) -> Any:
         return self._apply("power", self, other)
 
-    def __rpow__(self, other: Any) -> TracedArray:
+    def __rpow__(self, other: Any) -> Any:
         return self._apply("power", other, self)
 
-    def __matmul__(self, other: Any) -> TracedArray:
+    def __matmul__(self, other: Any) -> Any:
         return self._apply("matmul", self, other)
 
-    def __rmatmul__(self, other: Any) -> TracedArray:
+    def __rmatmul__(self, other: Any) -> Any:
         return self._apply("matmul", other, self)
 
-    def __and__(self, other: Any) -> TracedArray:
+    def __and__(self, other: Any) -> Any:
         return self._apply("bitwise_and", self, other)
 
-    def __rand__(self, other: Any) -> TracedArray:
+    def __rand__(self, other: Any) -> Any:
         return self._apply("bitwise_and", other, self)
 
-    def __or__(self, other: Any) -> TracedArray:
+    def __or__(self, other: Any) -> Any:
         return self._apply("bitwise_or", self, other)
 
-    def __ror__(self, other: Any) -> TracedArray:
+    def __ror__(self, other: Any) -> Any:
         return self._apply("bitwise_or", other, self)
 
-    def __xor__(self, other: Any) -> TracedArray:
+    def __xor__(self, other: Any) -> Any:
         return self._apply("bitwise_xor", self, other)
 
-    def __rxor__(self, other: Any) -> TracedArray:
+    def __rxor__(self, other: Any) -> Any:
         return self._apply("bitwise_xor", other, self)
 
-    def __lshift__(self, other: Any) -> TracedArray:
+    def __lshift__(self, other: Any) -> Any:
         return self._apply("left_shift", self, other)
 
-    def __rlshift__(self, other: Any) -> TracedArray:
+    def __rlshift__(self, other: Any) -> Any:
         return self._apply("left_shift", other, self)
 
-    def __rshift__(self, other: Any) -> TracedArray:
+    def __rshift__(self, other: Any) -> Any:
         return self._apply("right_shift", self, other)
 
-    def __rrshift__(self, other: Any) -> TracedArray:
+    def __rrshift__(self, other: Any) -> Any:
         return self._apply("right_shift", other, self)
 
-    def __eq__(self, other: Any) -> TracedArray:  # type: ignore[override]
+    def __eq__(self, other: Any) -> Any:
         return self._apply("equal", self, other)
 
-    def __ne__(self, other: Any) -> TracedArray:  # type: ignore[override]
+    def __ne__(self, other: Any) -> Any:
         return self._apply("not_equal", self, other)
 
-    def __lt__(self, other: Any) -> TracedArray:
+    def __lt__(self, other: Any) -> Any:
         return self._apply("less", self, other)
 
-    def __le__(self, other: Any) -> TracedArray:
+    def __le__(self, other: Any) -> Any:
         return self._apply("less_equal", self, other)
 
-    def __gt__(self, other: Any) -> TracedArray:
+    def __gt__(self, other: Any) -> Any:
         return self._apply("greater", self, other)
 
-    def __ge__(self, other: Any) -> TracedArray:
+    def __ge__(self, other: Any) -> Any:
         return self._apply("greater_equal", self, other)
 
-    def __neg__(self) -> TracedArray:
+    def __neg__(self) -> Any:
         return self._apply("negative", self)
 
-    def __pos__(self) -> TracedArray:
+    def __pos__(self) -> Any:
         return self._apply("positive", self)
 
-    def __abs__(self) -> TracedArray:
+    def __abs__(self) -> Any:
         return self._apply("abs", self)
 
-    def __invert__(self) -> TracedArray:
+    def __invert__(self) -> Any:
         return self._apply("bitwise_not", self)

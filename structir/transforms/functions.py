@@ -21,7 +21,7 @@ from structir.ir.struct_info import (
     TupleStructInfo,
 )
 from structir.tracing.array import TracedArray, expression, operand
-from structir.tracing.context import Frame, Session, fields, session
+from structir.tracing.context import FunctionFrame, Session, fields, session
 from structir.tracing.size import size
 from structir.tracing.trees import TreeStructure, flatten
 
@@ -34,7 +34,7 @@ class TracedFunction:
     """
 
     name: str
-    frame: Frame
+    frame: FunctionFrame
     result: TreeStructure
 
     @property

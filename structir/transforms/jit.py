@@ -53,7 +53,7 @@ class Specialisation:
         return True
 
 
-class CompiledFunction:
+class JitFunction:
     """A function that is traced and compiled on its first call.
 
     Programs are cached by StructInfo, not by shape: equal sizes of the first call share a symbolic
@@ -250,21 +250,21 @@ def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     Arguments are arrays, numbers, and containers of these; functions, and those named by
     `static_argnums` or `static_argnames`, are static: each value has its own program. Arguments of
     `donate_argnums` may be overwritten. Other options are those of `structir.compile`. The sizes
-    are symbolic where the function permits: see CompiledFunction.
+    are symbolic where the function permits: see JitFunction.
     """
     if function is None:
         return functools.partial(jit, **options)
     for name in ("static_argnums", "static_argnames", "donate_argnums"):
         value = options.get(name, ())
         options[name] = (value,) if isinstance(value, int | str) else tuple(value)
-    return CompiledFunction(function, **options)
+    return JitFunction(function, **options)
 
 
 def transformed(function: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
     """Decorates a transform of `function`: outside of a trace it is compiled on its first call."""
 
     def decorate(transform: Callable[..., Any]) -> Callable[..., Any]:
-        compiled = CompiledFunction(transform)
+        compiled = JitFunction(transform)
 
         @functools.wraps(function)
         def call(*args: Any, **keywords: Any) -> Any:
