@@ -14,6 +14,7 @@ from structir.ir.expr import Call, Expr, Function, GlobalVar, PrimValue, ShapeEx
 from structir.ir.node import replace
 from structir.ir.struct_info import TensorStructInfo, TupleStructInfo
 from structir.opdef.batched_op import Path, apply
+from structir.opdef.derived_op import is_derived
 from structir.projections.scalar_expr import LoopIndex, walk
 from structir.projections.spec import AccessIndex, IndexSpec, Statement
 
@@ -71,7 +72,9 @@ def merged(
     convolution.
     """
     definition: Any = element.op.definition  # type: ignore[attr-defined]
-    if tensor_operands(element, paths) is None or any(map(_is_size, args)):
+    if is_derived(element.op) or any(map(_is_size, args)):
+        return None
+    if tensor_operands(element, paths) is None:
         return None
     spec: IndexSpec | None = definition.index_spec(element)
     leading = None if spec is None or not spec.computes else _leading(spec)
@@ -105,7 +108,8 @@ def _separated(scope: OperandScope, value: Expr, info: Any) -> Expr:
 def _leading(spec: IndexSpec) -> set[Path] | None:
     """Returns the operands whose axis 0 is the loop of axis 0 of the results, or None."""
     paths: set[Path] = set()
-    if not spec.statements or spec.base is not None:
+    read = {r.operand for statement in spec.statements for r in statement.reads}
+    if not spec.statements or spec.base is not None or len(read) != len(spec.operands):
         return None
     for statement in spec.statements:
         own = _leading_of(spec, statement)
