@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from structir.adjoints.differentiable_leaves import is_differentiable
+from structir.adjoints.differentiable_leaves import differentiable_leaves
 from structir.adjoints.functions import Adjoints
 from structir.adjoints.reverse import ReverseMode
 from structir.analysis.deduction import callee_name
@@ -33,7 +33,6 @@ from structir.ir.expr import (
     Tuple,
     TupleGetItem,
     Var,
-    VarBinding,
 )
 from structir.ir.module import IRModule
 from structir.ir.node import replace
@@ -148,6 +147,13 @@ def _tangent_var(var: Var) -> Var:
     return Var(f"{var.name}_tangent", var.struct_info)
 
 
+def _bound(value: Any, emit: Callable[[Expr], Expr]) -> Any:
+    """Returns cotangents as variables."""
+    if isinstance(value, tuple):
+        return tuple([_bound(part, emit) for part in value])
+    return value if value is None else emit(value)
+
+
 def is_floating(info: Any) -> bool:
     """Whether a StructInfo is that of a floating-point tensor."""
     return isinstance(info, TensorStructInfo) and (info.dtype is None or is_float(info.dtype))
@@ -258,7 +264,7 @@ class TangentScope:
         """Returns the tangent of an op's result: the transpose of its adjoint."""
         seeds = [self.tangent(arg) for arg in call.args]
         info = binding.var.struct_info
-        if all([seed is None for seed in seeds]) or not is_differentiable(info):
+        if all([seed is None for seed in seeds]) or not differentiable_leaves(info):
             return None
         if "no_gradient" in getattr(call.op.definition, "hooks", ()):
             return None
@@ -269,24 +275,23 @@ class TangentScope:
                 reverse.cotangents.active.add(part)
 
         def emit(value: Expr) -> Expr:
-            var = self.emit(value)
-            reverse._follow(VarBinding(var, self._last_value(var)))  # type: ignore[arg-type]
+            bindings = self.builder.scopes[-1].bindings
+            before = len(bindings)
+            var = self.builder.atom(value)
+            for binding in bindings[before:]:  # nested expressions have several
+                reverse._follow(binding)
             return var
 
         if not hasattr(call.op.definition, "adjoint"):
             raise self._error(call, "the op has no gradient rule")
         results = call.op.definition.adjoint(call, binding.var, cotangent, emit)
         for result, seed in zip(results, seeds, strict=True):
-            self._seed(reverse, result, seed)
+            self._seed(reverse, _bound(result, emit), seed)
         reverse.propagate()
         if isinstance(cotangent, tuple):
             parts = tuple([None if c is None else reverse.cotangents.at(c, ()) for c in cotangent])
             return None if all([part is None for part in parts]) else parts
         return reverse.cotangents.at(cotangent, ())
-
-    def _last_value(self, var: Expr) -> Expr:
-        bindings = self.builder.scopes[-1].bindings
-        return next(b.value for b in reversed(bindings) if b.var is var)
 
     def _placeholder(self, var: Expr) -> Any:
         """Returns variables for the cotangent of a result, of which the adjoint is a function."""

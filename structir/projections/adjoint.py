@@ -13,7 +13,7 @@ from operator import mul
 
 import attrs
 
-from structir.ir.dims import Dim, Sym, as_dim
+from structir.ir.dims import Dim, Sym, as_dim, equal
 from structir.ir.dtype import is_float
 from structir.projections.injectivity import injective
 from structir.projections.scalar_expr import (
@@ -113,6 +113,7 @@ def _adjoint_of_reads(spec: IndexSpec, operand: int) -> Adjoint | None:
         factor, auxiliaries = _factor(spec, contribution)
         auxiliary_tensors |= {h.name: h for h in auxiliaries}
         statements.append(_statement(spec, contribution, factor, list(auxiliary_tensors), single))
+        statements += _zeros_where_overwritten(spec, contribution)
     info = spec.operands[operand]
     return Adjoint(
         attrs.evolve(
@@ -128,6 +129,31 @@ def _adjoint_of_reads(spec: IndexSpec, operand: int) -> Adjoint | None:
         ),
         tuple(auxiliary_tensors.values()),
     )
+
+
+def _zeros_where_overwritten(spec: IndexSpec, contribution: Contribution) -> list[Statement]:
+    """Returns statements that clear the cotangent of elements which later statements replace.
+
+    A copy of a whole operand, such as that of the adjoint of a scatter, is followed by statements
+    that write over some elements. They write at the same indices of the operand.
+    """
+    write, read = contribution.write, contribution.read
+    sizes = spec.results[write.result].dims
+    covers = write.plain is not None and all(
+        [
+            s is None or equal(spec.extents[s], d) is True
+            for s, d in zip(write.plain, sizes, strict=True)
+        ]
+    )
+    later = [s for s in spec.statements[contribution.number + 1 :] if s.monoid is None]
+    if not covers or read.entries != write.entries:
+        return []
+    return [
+        attrs.evolve(s, writes=tuple([attrs.evolve(w, value=ScalarLiteral(0), result=0)]))
+        for s in later
+        for w in s.writes
+        if w.result == write.result and not _depends_on(w.value, read.name)
+    ]
 
 
 def _contributions(spec: IndexSpec, operand: int) -> Iterator[Contribution]:
