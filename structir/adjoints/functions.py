@@ -89,6 +89,10 @@ class Adjoints:
                 TupleStructInfo((result_info, infos)) if with_value else infos,
             )
         self.generated[name] = builder.finished(name)
+        self.generate_pending()
+
+    def generate_pending(self) -> None:
+        """Generates the pullbacks that were planned."""
         while self.pending:
             self._generate(self.pending.pop())
 

@@ -8,7 +8,13 @@ from typing import Any, Protocol
 from structir.analysis.deduction import callee_name
 from structir.analysis.substitution import Substitution
 from structir.analysis.variables import free_vars
-from structir.batching.candidates import accepted, real_call, tensor_operands, with_operand
+from structir.batching.candidates import (
+    Candidate,
+    accepted,
+    real_call,
+    tensor_operands,
+    with_operand,
+)
 from structir.batching.fallbacks import loop_over_axis, merged
 from structir.build import BlockBuilder
 from structir.errors import Diagnostic, DiagnosticError, StructInfoError
@@ -235,9 +241,7 @@ class BatchedScope:
                 return self.emit(result), result_flags
         candidate = accepted(element, paths, self.size)
         if candidate is not None:
-            inserted = candidate.inserted
-            aligned = self._aligned(args, {path: inserted.get(path, 0) for path in paths})
-            return self.emit(real_call(candidate, aligned)), result_flags
+            return self._same_op(candidate, args, paths), result_flags
         together = merged(self, element, args, paths)
         if together is not None:
             return together, result_flags
@@ -253,7 +257,22 @@ class BatchedScope:
                 paths = (*paths, base)
             attributes = {**BATCHED.definition.attributes_for(element), "mapped": paths}  # type: ignore[attr-defined]
             return self.emit(BATCHED(*args, **attributes)), result_flags
+        everything = tuple([operand.path for operand in operands or ()])
+        if set(everything) > set(paths):  # with the other operands broadcast
+            for path in everything:
+                args = args if path in paths else self.with_mapped(args, path)
+            element = self._element(call, args, everything)
+            candidate = accepted(element, everything, self.size)
+            if candidate is not None:
+                return self._same_op(candidate, args, everything), result_flags
+            paths = everything
         return loop_over_axis(self, element, args, paths), result_flags
+
+    def _same_op(
+        self, candidate: Candidate, args: tuple[Expr, ...], paths: tuple[Path, ...]
+    ) -> Expr:
+        counts = {path: candidate.inserted.get(path, 0) for path in paths}
+        return self.emit(real_call(candidate, self._aligned(args, counts)))
 
     def _element(self, call: Call, args: tuple[Expr, ...], paths: tuple[Path, ...]) -> Call:
         """Returns the call for one index of the axis, over copies of the operands."""

@@ -142,8 +142,7 @@ def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> A
         adjoints.used_names |= {*session().builder.functions}
         plan = adjoints.pullback(traced.name, range(len(leaves)), paths)
         assert plan is not None
-        while adjoints.pending:
-            adjoints._generate(adjoints.pending.pop())
+        adjoints.generate_pending()
         current = [*[expression(leaf) for leaf in leaves]]
         arguments = [*traced.operands(current), *seeds]
         gradients = fields(_inlined(adjoints.generated, plan[0].name, arguments))
