@@ -44,6 +44,7 @@ _HOMES = {
     "nn": "structir.nn:",
     "random": "structir.random:",
     "scipy": "structir.scipy:",
+    "optim": "structir.optim:",
     "tree": "structir.tree:",
     "tree_util": "structir.tree_util:",
     "solver": "structir.solver:",

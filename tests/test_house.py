@@ -55,6 +55,7 @@ FLOORS = (
     "transforms",
     "lax",
     "scipy",
+    "optim",
     "export",
     "distributed",
     "tools",

@@ -20,6 +20,7 @@ from structir.ir.struct_info import ShapeStructInfo, StructInfo, TensorStructInf
 from structir.lazy import exported, lazy_module
 
 F = TypeVar("F", bound=Callable[..., Any])
+evaluation = lazy_module("structir.transforms.trace")  # of functions outside of a trace
 namespace = lazy_module("structir.numpy")  # a higher layer: the functions of arrays
 
 
@@ -66,6 +67,7 @@ class Session:
     def __init__(self) -> None:
         self.builder = NodeBuilder()
         self.frame: FunctionFrame | None = None
+        self.has_derived = False  # whether a transform copied generated bindings
         self.depth = 0  # nested calls of functions of arrays
         self._counts: dict[str, int] = {}
 
@@ -151,16 +153,6 @@ def new_session() -> Iterator[Session]:
         STATE.session = before
 
 
-Evaluate = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
-_EAGER: list[Evaluate] = []  # evaluates a function of arrays outside of a trace
-
-
-def eager(evaluate: Evaluate) -> Evaluate:
-    """Registers the evaluation of functions of arrays outside of a trace."""
-    _EAGER.append(evaluate)
-    return evaluate
-
-
 def traced(function: F) -> F:
     """Makes a function that emits ops a function of arrays.
 
@@ -172,7 +164,7 @@ def traced(function: F) -> F:
     def call(*args: Any, **keywords: Any) -> Any:
         current = STATE.session
         if current is None:
-            return _EAGER[0](call, args, keywords)
+            return evaluation.evaluate(call, args, keywords)
         if current.depth:
             return function(*args, **keywords)
         current.depth = 1

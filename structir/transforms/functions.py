@@ -82,6 +82,7 @@ def inline(function: Function, operands: Sequence[Expr]) -> Expr:
             binder.bind(param.struct_info, argument.struct_info)
     copier = Substitution(dims=binder.bindings, fresh=True)
     copier.variables.update(zip(function.params, operands, strict=True))
+    session().has_derived = True
     builder = session().builder
     for binding in function.bindings():
         builder.take(copier.binding(binding))

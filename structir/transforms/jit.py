@@ -8,17 +8,19 @@ from typing import Any
 
 import attrs
 
+from structir.analysis.donation import DONATED
 from structir.errors import DiagnosticError
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.module import IRModule
+from structir.ir.node import replace
 from structir.ir.struct_info import StructInfo, TensorStructInfo
 from structir.lazy import lazy_module
 from structir.tracing.context import is_tracing
 from structir.tracing.size import UnknownSizeError
 from structir.tracing.trees import TreeStructure, flatten
 from structir.transforms import functions
-from structir.transforms.trace import traced_module
+from structir.transforms.trace import flat_module, traced_module
 
 np = lazy_module("numpy")
 compiler = lazy_module("structir.backend.compile")
@@ -72,6 +74,7 @@ class JitFunction:
         functools.update_wrapper(self, function)
         self.function, self.options = function, options
         self.static_argnums, self.static_argnames = set(static_argnums), set(static_argnames)
+        self.donated = set(donate_argnums)
         self.specialisations: list[Specialisation] = []
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
@@ -79,6 +82,8 @@ class JitFunction:
             return self.function(*args, **keywords)
         leaves, static, structures = self._flattened(args, keywords)
         chosen = self._specialised(leaves, static, structures)
+        if self.donated:
+            return chosen.result.unflatten(chosen.run(*leaves))
         values = iter(leaves)
         arguments = [_nested(structure, values) for structure in structures]
         return chosen.result.unflatten(_leaves(chosen.result, chosen.run(*arguments)))
@@ -127,6 +132,8 @@ class JitFunction:
             return patterns, self._traced(patterns, static, structures)
 
         patterns, (module, result) = _with_fewest_fixed(attempt, shapes)
+        if self.donated:
+            module = self._donating(module, static)
         run = compiler.compile(module, **self.options)["main"]
         return Specialisation(static, patterns, run, result, module)
 
@@ -134,7 +141,8 @@ class JitFunction:
         self, patterns: Any, static: Any, structures: list[TreeStructure]
     ) -> tuple[IRModule, TreeStructure]:
         symbols: dict[str, Dim] = {}
-        infos = iter([_info(pattern, symbols) for pattern in patterns])
+        leaf_infos = [_info(pattern, symbols) for pattern in patterns]
+        infos = iter(leaf_infos)
         nested = [functions.nested_info(structure, infos) for structure in structures]
 
         def function(*values: Any) -> Any:
@@ -150,7 +158,25 @@ class JitFunction:
             return self.function(*positional, **named)
 
         function.__signature__ = _signature(self.function, static)  # type: ignore[attr-defined]
+        if self.donated:
+            return flat_module(function, leaf_infos, "main", structures)
         return traced_module(function, nested, "main", structures)
+
+    def _donating(self, module: IRModule, static: Any) -> IRModule:
+        """Returns the module with the donated parameters: each gives its memory to a result."""
+        main: Any = module["main"]
+        results = list(main.ret_struct_info.fields)
+        free, pairs, position = [*range(len(results))], dict[str, int](), 0
+        for key, structure in static:
+            count = structure.leaves if isinstance(structure, TreeStructure) else 0
+            for param in main.params[position : position + count] if key in self.donated else ():
+                target = next((k for k in free if results[k] == param.struct_info), None)
+                if target is not None:
+                    free.remove(target)
+                    pairs[param.name] = target
+            position += count
+        changed = replace(main, attrs={**main.attrs, DONATED: pairs})
+        return module.with_functions({**module.functions, "main": changed})
 
 
 def _signature(function: Callable[..., Any], static: Any) -> Any:

@@ -14,13 +14,15 @@ from structir.ir.module import IRModule
 from structir.ir.struct_info import StructInfo, TensorStructInfo
 from structir.lazy import lazy_module
 from structir.tracing.array import TracedArray, numpy_name
-from structir.tracing.context import Session, eager, new_session
+from structir.tracing.context import Session, new_session
 from structir.tracing.size import as_dims
 from structir.tracing.trees import TreeStructure, flatten
 from structir.tracing.trees import map as map_leaves
 from structir.transforms import functions
 
 np = lazy_module("numpy")
+cse = lazy_module("structir.passes.common_subexpression_elimination")
+dce = lazy_module("structir.passes.dead_code_elimination")
 rules = lazy_module("structir.analysis.well_formed")
 
 
@@ -105,14 +107,44 @@ def traced_module(
         return finished(current, name), structure
 
 
+@collection_paused()
+def flat_module(
+    function: Callable[..., Any],
+    infos: list[StructInfo],
+    name: str,
+    structures: Sequence[TreeStructure],
+) -> tuple[IRModule, TreeStructure]:
+    """Returns a module whose function has a parameter and a result for each leaf.
+
+    `infos` are the StructInfos of the leaves.
+    """
+    with new_session() as current:
+        names = functions.parameter_names(function, len(structures))
+        pairs = zip(names, structures, strict=True)
+        stems = [f"{n}_{k}" if s.kind else n for n, s in pairs for k in range(s.leaves)]
+        params = [Var(stem, info) for stem, info in zip(stems, infos, strict=True)]
+        with current.function(name, params, private=False) as frame:
+            leaves = iter([TracedArray(param) for param in params])
+            result = function(*[structure.unflatten(leaves) for structure in structures])
+            values, structure = flatten(result)
+            current.close(frame, tuple([functions.output(value) for value in values]))
+        return finished(current, name), structure
+
+
 def finished(current: Session, name: str) -> IRModule:
     """Returns the module of a function and those that it uses, checked."""
     module = IRModule(functions.reachable(current, [name]))
+    if current.has_derived:  # a derivative repeats values, and computes some that nothing reads
+        module = simplify(module)
     rules.check_well_formed(module, deduced=True)
     return module
 
 
-@eager
+def simplify(module: IRModule) -> IRModule:
+    """Returns a module without repeated and unused values."""
+    return dce.dead_code_elimination(cse.common_subexpression_elimination(module))
+
+
 def evaluate(function: Callable[..., Any], args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
     """Evaluates a function of arrays at once; its results are NumPy arrays."""
     with new_session() as current, current.function("main", [], private=False) as frame:
