@@ -1,5 +1,6 @@
 """Functions on trees under the names of `jax.tree_util`."""
 
+from structir.tracing.trees import all_true as tree_all
 from structir.tracing.trees import flatten as tree_flatten
 from structir.tracing.trees import leaves as tree_leaves
 from structir.tracing.trees import map as tree_map
@@ -13,6 +14,7 @@ register_pytree_node = register_node
 __all__ = [
     "register_dataclass",
     "register_pytree_node",
+    "tree_all",
     "tree_flatten",
     "tree_leaves",
     "tree_map",

@@ -65,7 +65,7 @@ from structir.numpy.reals import (
     tan,
     tanh,
 )
-from structir.numpy.sorting import sort, top_k
+from structir.numpy.sorting import top_k
 from structir.tracing import dtypes
 from structir.tracing.array import TracedArray, cast, emit, expression, operand, promoted
 from structir.tracing.context import session, traced
@@ -113,7 +113,6 @@ __all__ = [
     "sign",
     "sin",
     "sinh",
-    "sort",
     "sqrt",
     "square",
     "sub",
@@ -388,6 +387,12 @@ def dynamic_update_index_in_dim(operand: Any, update: Any, index: Any, axis: int
 
 
 # ---- reductions and sorts
+
+
+@traced
+def sort(operand: Any, dimension: int = -1, is_stable: bool = True) -> TracedArray:
+    """Returns the elements in ascending order along an axis."""
+    return sorting.sort(operand, dimension)
 
 
 @traced

@@ -8,6 +8,7 @@ from typing import Any
 
 from structir.errors import Diagnostic, DiagnosticError
 from structir.ir.expr import Expr
+from structir.lazy import exported
 from structir.numpy import (
     contraction,
     creation,
@@ -22,19 +23,27 @@ from structir.tracing.context import traced
 
 
 @traced
-def dot(lhs: Any, rhs: Any, **_options: Any) -> TracedArray:
-    """Returns the product of vectors and matrices."""
-    return contraction.dot(lhs, rhs)
+def dot(
+    lhs: Any, rhs: Any, precision: Any = None, preferred_element_type: Any = None
+) -> TracedArray:
+    """Returns the product of vectors and matrices; `precision` is a hint."""
+    return contraction.dot(lhs, rhs, preferred_element_type=preferred_element_type)
 
 
 @traced
-def batch_matmul(lhs: Any, rhs: Any, **_options: Any) -> TracedArray:
+def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> TracedArray:
     """Returns the matrix product over the last two axes."""
     return contraction.matmul(lhs, rhs)
 
 
 @traced
-def dot_general(lhs: Any, rhs: Any, dimension_numbers: Any, **_options: Any) -> TracedArray:
+def dot_general(
+    lhs: Any,
+    rhs: Any,
+    dimension_numbers: Any,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> TracedArray:
     """Returns a contraction; `dimension_numbers` is ((contracted), (batch)) of pairs of axes."""
     (contracted, batch), letters = dimension_numbers, iter(string.ascii_letters)
     left = [next(letters) for _ in range(shaping.ndim(lhs))]
@@ -46,10 +55,16 @@ def dot_general(lhs: Any, rhs: Any, dimension_numbers: Any, **_options: Any) -> 
     first = [left[k] for k in batch[0]]
     free = [a for a in (*left, *right) if a not in summed and a not in first]
     subscripts = f"{''.join(left)},{''.join(right)}->{''.join([*first, *free])}"
-    return contraction.einsum(subscripts, lhs, rhs)
+    return contraction.einsum(subscripts, lhs, rhs, preferred_element_type=preferred_element_type)
 
 
 CONVOLUTIONS: dict[int, Callable[..., Expr]] = {1: R.nn.conv1d, 2: R.nn.conv2d, 3: R.nn.conv3d}
+
+
+@exported
+def conv_dimension_numbers(lhs_shape: Any, rhs_shape: Any, dimension_numbers: Any) -> Any:
+    """Returns the layouts of a convolution: they are strings already."""
+    return dimension_numbers
 
 
 @traced
@@ -62,7 +77,7 @@ def conv_general_dilated(
     rhs_dilation: Any = None,
     dimension_numbers: Any = None,
     feature_group_count: int = 1,
-    **_options: Any,
+    precision: Any = None,
 ) -> TracedArray:
     """Returns a convolution. `dimension_numbers` are strings such as ("NHWC", "HWIO", "NHWC")."""
     (x, kernel), _ = promoted(lhs, rhs)
@@ -117,10 +132,18 @@ def known_size(value: Any) -> int:
 
 @traced
 def conv(
-    lhs: Any, rhs: Any, window_strides: Sequence[int], padding: Any, **_options: Any
+    lhs: Any, rhs: Any, window_strides: Sequence[int], padding: Any, precision: Any = None
 ) -> TracedArray:
     """Returns a convolution of NCHW and OIHW arrays."""
     return conv_general_dilated(lhs, rhs, window_strides, padding)
+
+
+@traced
+def reduce(operand: Any, init_value: Any, computation: Any, dimensions: Any) -> TracedArray:
+    """Returns the sum, maximum or minimum; `computation` is `lax.add`, `max`, `min` or `mul`."""
+    name = getattr(computation, "__name__", "")
+    combine: dict[str, Callable[..., TracedArray]] = {**WINDOWS, "multiply": reductions.prod}
+    return combine[name](operand, tuple(dimensions), initial=init_value)
 
 
 WINDOWS: dict[str, Callable[..., TracedArray]] = {
@@ -138,7 +161,6 @@ def reduce_window(
     window_dimensions: Sequence[int],
     window_strides: Sequence[int],
     padding: Any,
-    **_options: Any,
 ) -> TracedArray:
     """Returns the sums, maxima or minima of windows; `computation` is `lax.add`, `max` or `min`."""
     reduction = WINDOWS[getattr(computation, "__name__", "add")]

@@ -201,7 +201,6 @@ def dot_product_attention(
     *,
     scale: float | None = None,
     is_causal: bool = False,
-    **_options: Any,
 ) -> TracedArray:
     """Returns attention of (batch, length, heads, head size) arrays, or without the batch axis."""
     q, k, v = real(query), real(key), real(value)

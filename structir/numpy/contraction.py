@@ -13,8 +13,11 @@ from structir.tracing.array import TracedArray, cast, emit, expression, operand,
 from structir.tracing.context import traced
 
 
-def _operands(*values: Any) -> list[TracedArray]:
+def _operands(*values: Any, dtype: Any = None) -> list[TracedArray]:
+    """Returns operands in their common dtype, or in the dtype of the sums."""
     operands, _ = promoted(*values)
+    if dtype is not None:
+        return [cast(x, dtype) for x in operands]
     if operands[0].dtype_name == "bool":
         return [cast(x, "int32") for x in operands]
     return operands
@@ -25,7 +28,7 @@ def matmul(
     x1: Any, x2: Any, /, *, precision: Any = None, preferred_element_type: Any = None
 ) -> TracedArray:
     """Returns the matrix product over the last two axes; other axes broadcast."""
-    x, y = _operands(x1, x2)
+    x, y = _operands(x1, x2, dtype=preferred_element_type)
     return emit(R.matmul(expression(x), expression(y)))
 
 
@@ -34,7 +37,7 @@ def dot(
     a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None
 ) -> TracedArray:
     """Returns the sum product over the last axis of a and the second last of b."""
-    x, y = _operands(a, b)
+    x, y = _operands(a, b, dtype=preferred_element_type)
     if not x.ndim or not y.ndim:
         return x * y
     if y.ndim <= 2 and (x.ndim <= 2 or y.ndim == 2):
@@ -95,7 +98,7 @@ def einsum(
     preferred_element_type: Any = None,
 ) -> TracedArray:
     """Returns the sum product that the subscripts describe."""
-    values = _operands(*operands)
+    values = _operands(*operands, dtype=preferred_element_type)
     text = subscripts.replace(" ", "")
     inputs, arrow, output = text.partition("->")
     parts = inputs.split(",")
@@ -157,6 +160,20 @@ def convolve(a: Any, v: Any, mode: str = "full") -> TracedArray:
     padding = [int(p) for p in pads[mode]]
     call = R.nn.conv1d(expression(x[None, None, :]), expression(weight), padding=padding)
     return emit(call)[0, 0]
+
+
+@traced
+def correlate(a: Any, v: Any, mode: str = "valid") -> TracedArray:
+    """Returns the cross-correlation of two vectors. Modes: full, same, valid."""
+    return convolve(a, operand(v)[::-1], mode)
+
+
+@traced
+def corrcoef(x: Any, rowvar: bool = True) -> TracedArray:
+    """Returns the correlation of variables, which are rows by default."""
+    covariance = cov(x, rowvar)
+    spread = diagonal(covariance) ** 0.5
+    return covariance / spread[:, None] / spread[None, :]
 
 
 @traced

@@ -396,9 +396,14 @@ def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8) -> TracedArr
 
 
 @traced
-def nan_to_num(x: Any, nan: float = 0.0, **_bounds: Any) -> TracedArray:
+def nan_to_num(
+    x: Any, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+) -> TracedArray:
     """Returns x with NaN replaced; infinities become the limits of the dtype."""
     array = real(x)
     from_nan = where(isnan(array), nan, array)
     largest = float(finfo(array.dtype_name).max)
-    return clip(from_nan, -largest, largest)
+    high = largest if posinf is None else posinf
+    low = -largest if neginf is None else neginf
+    bounded = where(equal(from_nan, float("inf")), high, from_nan)
+    return where(equal(bounded, -float("inf")), low, bounded)

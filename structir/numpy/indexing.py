@@ -314,20 +314,20 @@ def _clamped(positions: TracedArray, length: Dim) -> TracedArray:
 
 
 @traced
-def take(
-    a: Any, indices: Any, axis: int | None = None, mode: str = "clip", **_options: Any
-) -> TracedArray:
+def take(a: Any, indices: Any, axis: int | None = None, mode: str = "clip") -> TracedArray:
     """Returns slices at indices along an axis; None reads the elements as a vector."""
     array = ravel(a) if axis is None else operand(a)
     position = axis_of(axis or 0, array.ndim)
     rows = operand(indices)
+    if mode not in ("clip", "wrap"):
+        raise TypeError(f"take: expected the mode clip or wrap, found {mode!r}")
     if mode == "wrap":
         return emit(R.take(expression(array), expression(rows), axis=position, mode="wrap"))
     return _taken(array, within(rows, array.dims[position]), position)
 
 
 @traced
-def take_along_axis(arr: Any, indices: Any, axis: int | None = -1, **_options: Any) -> TracedArray:
+def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> TracedArray:
     """Returns the elements at positions along an axis; other axes match or broadcast."""
     array, rows = operand(arr), operand(indices)
     if axis is None:

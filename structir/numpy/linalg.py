@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from structir.numpy.contraction import matmul
-from structir.numpy.creation import diagonal, eye, triu
+from structir.numpy.creation import eye, triu
 from structir.numpy.creation import tril as lower_triangle
 from structir.numpy.elementwise import abs as absolute
 from structir.numpy.elementwise import real, where
-from structir.numpy.reals import log, sqrt
-from structir.numpy.reductions import max, min, prod, sum
+from structir.numpy.reals import sqrt
+from structir.numpy.reductions import max, min, sum
 from structir.numpy.shaping import axes_of, matrix_transpose
 from structir.script import R
 from structir.tracing.array import TracedArray, emit, expression
@@ -70,10 +70,6 @@ def inv(a: Any) -> TracedArray:
     return solve(matrix, unit if matrix.ndim == 2 else unit + 0 * matrix)
 
 
-def _lu(a: Any) -> list[TracedArray]:
-    return [TracedArray(f) for f in fields(emit(R.linalg.lu(expression(real(a)))).expr)]
-
-
 @traced
 def det(a: Any) -> TracedArray:
     """Returns the determinant."""
@@ -88,18 +84,8 @@ def _exp(x: TracedArray) -> TracedArray:
 @traced
 def slogdet(a: Any) -> LogDeterminant:
     """Returns the sign and the logarithm of the absolute value of the determinant."""
-    factors, pivots, *_ = _lu(a)
-    pivot = diagonal(factors, axis1=-2, axis2=-1)
-    rows = _positions(pivot)
-    swaps = sum((pivots != rows).astype("int32"), -1) if pivots.dtype_name != "bool" else pivots
-    parity = 1 - 2 * (swaps % 2)
-    sign = prod(where(pivot < 0, -1.0, 1.0), -1) * parity
-    return LogDeterminant(sign.astype(pivot.dtype_name), sum(log(absolute(pivot)), -1))
-
-
-def _positions(x: TracedArray) -> TracedArray:
-    from_op = R.arange(0, x.dims[-1], 1, dtype="int64")
-    return emit(from_op).astype("int32")
+    sign, logarithm = fields(emit(R.linalg.slogdet(expression(real(a)))).expr)
+    return LogDeterminant(TracedArray(sign), TracedArray(logarithm))
 
 
 @traced
@@ -119,7 +105,7 @@ def svd(a: Any, full_matrices: bool = False, compute_uv: bool = True) -> Any:
 
 
 @traced
-def eigh(a: Any, UPLO: str = "L", **_options: Any) -> Eigenvalues:
+def eigh(a: Any, UPLO: str = "L", symmetrize_input: bool = True) -> Eigenvalues:
     """Returns the eigenvalues of a symmetric matrix in ascending order, and the vectors."""
     matrix = real(a)
     matrix = (matrix + matrix_transpose(matrix)) / 2
@@ -175,9 +161,9 @@ def pinv(a: Any, rtol: float = 1e-6) -> TracedArray:
 
 
 @traced
-def lstsq(a: Any, b: Any, **_options: Any) -> tuple[TracedArray, None, None, None]:
+def lstsq(a: Any, b: Any, rcond: float | None = None) -> tuple[TracedArray, None, None, None]:
     """Returns the least squares solution of a @ x = b."""
-    return matmul(pinv(a), b), None, None, None
+    return matmul(pinv(a, 1e-6 if rcond is None else rcond), b), None, None, None
 
 
 @traced

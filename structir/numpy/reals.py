@@ -120,8 +120,10 @@ def log10(x: Any, /) -> TracedArray:
 @traced
 def logaddexp(x1: Any, x2: Any, /) -> TracedArray:
     """Returns log(exp(x1) + exp(x2))."""
-    operands, weak = real_operands(x1, x2)
-    return apply(R.log_add_exp, *operands, weak=weak)
+    (x, y), weak = real_operands(x1, x2)
+    total = apply(R.log_add_exp, x, y, weak=weak)
+    same_infinity = equal(x, y) & equal(abs(x), math.inf)  # whose difference is NaN
+    return where(same_infinity, x, total)
 
 
 @traced

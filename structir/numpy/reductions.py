@@ -300,7 +300,10 @@ def average(a: Any, axis: Any = None, weights: Any = None) -> TracedArray:
     """Returns the mean, weighted if there are weights."""
     if weights is None:
         return mean(a, axis)
-    factors = operand(weights)
+    array, factors = operand(a), operand(weights)
+    if factors.ndim == 1 and array.ndim > 1 and isinstance(axis, int):
+        after = array.ndim - 1 - axis_of(axis, array.ndim)
+        factors = factors.reshape((-1, *[1] * after))
     return sum(operand(a) * factors, axis) / sum(factors * (operand(a) * 0 + 1), axis)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from structir.errors import Diagnostic, DiagnosticError
 from structir.ir import dims
 from structir.ir.dims import Dim
+from structir.ir.dtype import numpy_dtype
 from structir.ir.expr import PrimValue, ShapeExpr
 from structir.lazy import exported
 from structir.numpy.creation import broadcast, full
@@ -21,6 +22,7 @@ from structir.tracing.array import (
     cast,
     emit,
     expression,
+    numpy_name,
     operand,
     promoted,
 )
@@ -317,7 +319,7 @@ def unstack(x: Any, axis: int = 0) -> tuple[TracedArray, ...]:
 
 
 @traced
-def repeat(a: Any, repeats: Any, axis: int | None = None, **_sizes_: Any) -> TracedArray:
+def repeat(a: Any, repeats: Any, axis: int | None = None) -> TracedArray:
     """Returns each element a number of times."""
     array = ravel(a) if axis is None else operand(a)
     position = axis_of(axis or 0, array.ndim)
@@ -479,12 +481,20 @@ def size(x: Any, axis: int | None = None) -> Any:
     return total
 
 
+def _kind_of(value: Any) -> tuple[str, bool]:
+    """Returns the dtype of an array, a number or a dtype, and whether it is weak."""
+    if isinstance(value, type | str) or hasattr(value, "kind"):
+        return numpy_name(value), False
+    if isinstance(value, bool | int | float):
+        return dtypes.python_dtype(value), not isinstance(value, bool)
+    return str(value.dtype), bool(getattr(value, "weak", False))
+
+
 @exported
 def result_type(*values: Any) -> Any:
     """Returns the dtype of the result of arrays and numbers."""
-    arrays = [v if hasattr(v, "dtype") else as_array(v) for v in values]
-    pairs = [(str(a.dtype), bool(getattr(a, "weak", False))) for a in arrays]
+    pairs = [_kind_of(value) for value in values]
     result = pairs[0]
     for pair in pairs[1:]:
         result = dtypes.promote(result, pair)
-    return result[0]
+    return numpy_dtype(result[0])

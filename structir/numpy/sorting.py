@@ -8,7 +8,7 @@ from structir.lazy import lazy_module
 from structir.numpy.creation import arange, zeros
 from structir.numpy.elementwise import astype, clip, divide, nonzero_of, real, where
 from structir.numpy.indexing import take, take_along_axis
-from structir.numpy.shaping import axis_of, broadcast_to, moveaxis, ravel, stack
+from structir.numpy.shaping import axis_of, broadcast_to, concatenate, moveaxis, ravel, stack
 from structir.numpy.updates import updated
 from structir.script import R
 from structir.tracing.array import TracedArray, emit, expression, operand, promoted
@@ -18,7 +18,9 @@ np = lazy_module("numpy")
 
 
 @traced
-def sort(a: Any, axis: int | None = -1, descending: bool = False, **_options: Any) -> TracedArray:
+def sort(
+    a: Any, axis: int | None = -1, descending: bool = False, stable: bool = True
+) -> TracedArray:
     """Returns the elements in ascending order along an axis."""
     array = ravel(a) if axis is None else operand(a)
     position = axis_of(-1 if axis is None else axis, array.ndim)
@@ -27,7 +29,7 @@ def sort(a: Any, axis: int | None = -1, descending: bool = False, **_options: An
 
 @traced
 def argsort(
-    a: Any, axis: int | None = -1, descending: bool = False, **_options: Any
+    a: Any, axis: int | None = -1, descending: bool = False, stable: bool = True
 ) -> TracedArray:
     """Returns the indices that sort an axis, as int32; the sort is stable."""
     array = ravel(a) if axis is None else operand(a)
@@ -58,7 +60,7 @@ def top_k(operand_: Any, k: int) -> tuple[TracedArray, TracedArray]:
 
 
 @traced
-def searchsorted(a: Any, v: Any, side: str = "left", **_options: Any) -> TracedArray:
+def searchsorted(a: Any, v: Any, side: str = "left") -> TracedArray:
     """Returns the positions at which values keep a sorted vector sorted, as int32."""
     (table, values), _ = promoted(a, v)
     call = R.bucketize(expression(values), expression(table), out_int32=True, right=side == "right")
@@ -72,15 +74,38 @@ def digitize(x: Any, bins: Any, right: bool = False) -> TracedArray:
 
 
 @traced
-def nonzero(a: Any, **_options: Any) -> tuple[TracedArray, ...]:
-    """Returns the positions of the elements that are not zero."""
-    return nonzero_of(a)
+def nonzero(a: Any, *, size: int | None = None, fill_value: Any = 0) -> tuple[TracedArray, ...]:
+    """Returns the positions of the elements that are not zero, one array for each axis.
+
+    With `size`, the first `size` positions; `fill_value` follows if there are fewer.
+    """
+    array = operand(a)
+    if size is None:
+        return nonzero_of(array)
+    hits = ravel(astype(array, bool))
+    order = argsort(~hits)[:size]
+    missing = size - order.shape[0]
+    if missing:
+        order = concatenate([order, zeros(missing, "int32")])
+    is_hit = arange(size) < hits.sum()
+    positions: list[TracedArray] = []
+    stride: Any = 1
+    for length in reversed(array.shape):
+        positions.insert(0, where(is_hit, order // stride % length, fill_value))
+        stride = length * stride
+    return tuple(positions)
 
 
 @traced
-def argwhere(a: Any) -> TracedArray:
+def flatnonzero(a: Any, *, size: int | None = None, fill_value: Any = 0) -> TracedArray:
+    """Returns the positions of the elements that are not zero among the elements as a vector."""
+    return nonzero(ravel(a), size=size, fill_value=fill_value)[0]
+
+
+@traced
+def argwhere(a: Any, *, size: int | None = None, fill_value: Any = 0) -> TracedArray:
     """Returns the positions of the elements that are not zero, as rows."""
-    return stack(list(nonzero_of(a)), 1)
+    return stack(list(nonzero(a, size=size, fill_value=fill_value)), 1)
 
 
 @traced
@@ -95,7 +120,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, length: Any = None
 
 
 @traced
-def histogram(a: Any, bins: Any = 10, range: Any = None, **_options: Any) -> tuple[Any, Any]:
+def histogram(a: Any, bins: Any = 10, range: Any = None) -> tuple[Any, Any]:
     """Returns the counts of elements in bins of equal width, and the edges of the bins."""
     values = ravel(real(a))
     low, high = (values.min(), values.max()) if range is None else (range[0], range[1])
@@ -113,9 +138,10 @@ def quantile(
     axis: int | None = None,
     keepdims: bool = False,
     method: str = "linear",
-    **_options: Any,
 ) -> TracedArray:
     """Returns quantiles, interpolated linearly between elements."""
+    if method != "linear":
+        raise TypeError(f"quantile: expected the method linear, found {method!r}")
     array = real(ravel(a) if axis is None else a)
     position = axis_of(0 if axis is None else axis, array.ndim)
     ordered = moveaxis(sort(array, position), position, 0)
@@ -130,9 +156,11 @@ def quantile(
 
 
 @traced
-def percentile(a: Any, q: Any, axis: int | None = None, **options: Any) -> TracedArray:
+def percentile(
+    a: Any, q: Any, axis: int | None = None, keepdims: bool = False, method: str = "linear"
+) -> TracedArray:
     """Returns percentiles, interpolated linearly between elements."""
-    return quantile(a, operand(q) / 100, axis, **options)
+    return quantile(a, operand(q) / 100, axis, keepdims, method)
 
 
 @traced
@@ -166,9 +194,19 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Tra
 
 
 @traced
-def unique(a: Any) -> TracedArray:
-    """Returns the distinct elements in ascending order; their number is known at run time."""
-    return emit(R.unique(expression(ravel(a))))
+def unique(a: Any, *, size: int | None = None, fill_value: Any = None) -> TracedArray:
+    """Returns the distinct elements in ascending order; their number is known at run time.
+
+    With `size`, the first `size` elements; `fill_value`, by default the smallest, follows.
+    """
+    array = ravel(a)
+    if size is None:
+        return emit(R.unique(expression(array)))
+    ordered = sort(array)
+    first = concatenate([ordered[:1] == ordered[:1], ordered[1:] != ordered[:-1]])
+    (positions,) = nonzero(first, size=size, fill_value=-1)
+    filler = ordered[0] if fill_value is None else fill_value
+    return where(positions < 0, filler, take(ordered, positions, 0))
 
 
 @traced
@@ -205,8 +243,7 @@ def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[TracedArray,
     return operand(rows.astype("int32")), operand(columns.astype("int32"))
 
 
-def sums_by_segment(data: Any, segment_ids: Any, num_segments: Any) -> TracedArray:
-    """Returns the sums of the slices with each segment number."""
-    values = operand(data)
-    start = zeros((num_segments, *values.shape[1:]), values.dtype_name)
-    return updated(start, segment_ids, values, "add")
+@traced
+def diag_indices(n: int, ndim: int = 2) -> tuple[TracedArray, ...]:
+    """Returns the positions of the diagonal of a matrix."""
+    return (arange(n),) * ndim

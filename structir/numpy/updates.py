@@ -26,6 +26,7 @@ from structir.tracing.array import TracedArray, cast, emit, expression, operand
 from structir.tracing.context import traced
 from structir.tracing.size import as_dim, size
 
+HINTS = ("indices_are_sorted", "unique_indices")
 Combine = Callable[[TracedArray, Any], TracedArray]
 REDUCTIONS = {"set": "update", "add": "add", "multiply": "mul", "min": "min", "max": "max"}
 
@@ -40,47 +41,63 @@ class IndexedUpdate:
     def __getitem__(self, index: Any) -> IndexedUpdate:
         return IndexedUpdate(self.array, index)
 
-    def get(self, **_options: Any) -> TracedArray:
+    def get(self) -> TracedArray:
         """Returns the elements."""
         return getitem(self.array, self.index)
 
-    def set(self, values: Any, **_options: Any) -> TracedArray:
+    def set(self, values: Any, **hints: bool) -> TracedArray:
         """Returns the array with values at the index."""
+        _check(hints)
         return updated(self.array, self.index, values, "set")
 
-    def add(self, values: Any, **_options: Any) -> TracedArray:
+    def add(self, values: Any, **hints: bool) -> TracedArray:
         """Returns the array with values added; repeated indices add up."""
+        _check(hints)
         return updated(self.array, self.index, values, "add")
 
-    def subtract(self, values: Any, **_options: Any) -> TracedArray:
+    def subtract(self, values: Any, **hints: bool) -> TracedArray:
         """Returns the array with values subtracted."""
+        _check(hints)
         return updated(self.array, self.index, -operand(values), "add")
 
-    def multiply(self, values: Any, **_options: Any) -> TracedArray:
+    def multiply(self, values: Any, **hints: bool) -> TracedArray:
         """Returns the array with elements multiplied by values."""
+        _check(hints)
         return updated(self.array, self.index, values, "multiply")
 
     mul = multiply
 
-    def divide(self, values: Any, **_options: Any) -> TracedArray:
+    def divide(self, values: Any, **hints: bool) -> TracedArray:
         """Returns the array with elements divided by values."""
+        _check(hints)
         return updated(self.array, self.index, 1 / operand(values), "multiply")
 
-    def min(self, values: Any, **_options: Any) -> TracedArray:
+    def min(self, values: Any, **hints: bool) -> TracedArray:
         """Returns the array with the smaller of elements and values."""
+        _check(hints)
         return updated(self.array, self.index, values, "min")
 
-    def max(self, values: Any, **_options: Any) -> TracedArray:
+    def max(self, values: Any, **hints: bool) -> TracedArray:
         """Returns the array with the larger of elements and values."""
+        _check(hints)
         return updated(self.array, self.index, values, "max")
 
-    def power(self, values: Any, **_options: Any) -> TracedArray:
+    def power(self, values: Any, **hints: bool) -> TracedArray:
         """Returns the array with elements raised to powers; indices must not repeat."""
+        _check(hints)
         return self.set(self.get() ** operand(values))
 
-    def apply(self, function: Callable[[TracedArray], Any], **_options: Any) -> TracedArray:
+    def apply(self, function: Callable[[TracedArray], Any], **hints: bool) -> TracedArray:
         """Returns the array with a function applied to elements; indices must not repeat."""
+        _check(hints)
         return self.set(function(self.get()))
+
+
+def _check(hints: dict[str, bool]) -> None:
+    """Raises TypeError for a keyword that is no hint: the result does not depend on hints."""
+    for name in hints:
+        if name not in HINTS:
+            raise TypeError(f"at: unexpected keyword argument {name!r}")
 
 
 @traced
@@ -169,7 +186,7 @@ def _updated_elements(
 
 
 @traced
-def put_along_axis(arr: Any, indices: Any, values: Any, axis: int, **_options: Any) -> TracedArray:
+def put_along_axis(arr: Any, indices: Any, values: Any, axis: int) -> TracedArray:
     """Returns the array with values at positions along an axis."""
     array, rows = operand(arr), operand(indices)
     changes = broadcast_to(cast(operand(values), array.dtype_name), rows.shape)

@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from structir.ir.expr import Call, Expr
+from structir.errors import Diagnostic, DiagnosticError
+from structir.ir.dtype import numpy_dtype
+from structir.ir.expr import Call, Constant, Expr, PrimValue, ShapeExpr
 from structir.lazy import lazy_module
-from structir.opdef.adjoint_op import Cotangent, Emit
+from structir.opdef.adjoint_op import Cotangent, Emit, component
 from structir.opdef.define import op
 from structir.opdef.examples import ExactValues
 from structir.ops.contract import matmul
+from structir.ops.create import eye, tril
 from structir.ops.elementwise import negative
-from structir.ops.layout import permute_dims
+from structir.ops.layout import broadcast_to, expand_dims, permute_dims
 
 np = lazy_module("numpy")
 Array = Any
@@ -92,7 +95,7 @@ def _(a: Array, sign: Array, logarithm: Array) -> None:
     logarithm[0] = total
 
 
-def _transposed(x: Expr) -> Expr:
+def transposed(x: Expr) -> Expr:
     """Returns matrices with their two axes exchanged; the rank must be known."""
     info: Any = x.struct_info
     return permute_dims(x, [*range(info.ndim - 2), info.ndim - 1, info.ndim - 2])
@@ -125,8 +128,8 @@ def _(a: Array, b: Array, x: Array) -> None:
 @solve.gradient
 def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotangent]:
     """Computes the adjoints: solve(a^T, cotangent), and minus its product with x^T."""
-    gradient = emit(solve(_transposed(call.args[0]), cotangent))
-    return [negative(matmul(gradient, _transposed(result))), gradient]
+    gradient = emit(solve(transposed(call.args[0]), cotangent))
+    return [negative(matmul(gradient, transposed(result))), gradient]
 
 
 @op("a[*p, [n], [n]] @ F -> factor[*p, [n], [n]] @ F", name="linalg.cholesky")
@@ -162,8 +165,58 @@ def _(a: Array, factor: Array) -> None:
             factor[i, j] = work[i, j] if j <= i else 0.0
 
 
-slogdet.non_differentiable("its adjoint, the inverse, is not defined for singular matrices")
-cholesky.non_differentiable("its adjoint is not implemented")
+def identity_like(a: Expr) -> Expr:
+    """Returns identity matrices in the shape and dtype of square matrices of known shape."""
+    info: Any = a.struct_info
+    if not isinstance(getattr(info, "dims", None), tuple):
+        message = f"the gradient needs matrices of known shape, found {info}"
+        raise DiagnosticError(Diagnostic(message, code="E0307"))
+    size = PrimValue(info.dims[-1])
+    unit: Expr = eye(size, size, PrimValue(0), dtype=info.dtype)
+    return unit if len(info.dims) == 2 else broadcast_to(unit, ShapeExpr(info.dims))
+
+
+def half(a: Expr) -> Expr:
+    """Returns half of a floating-point tensor."""
+    info: Any = a.struct_info
+    value = Constant(np.asarray(0.5, numpy_dtype(info.dtype)))
+    return a * value
+
+
+def symmetric_part(a: Expr, emit: Emit) -> Expr:
+    """Returns the mean of matrices and their transposes."""
+    matrix = emit(a)
+    return half(emit(matrix + transposed(matrix)))
+
+
+@slogdet.gradient
+def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotangent]:
+    """Computes the transposed inverse, times the cotangent of the logarithm.
+
+    A singular matrix has no derivative: `solve` raises an error.
+    """
+    a = call.args[0]
+    factor = component(cotangent, 1, emit)
+    if factor is None:
+        return [None]
+    inverse = emit(solve(transposed(a), emit(identity_like(a))))
+    return [inverse * expand_dims(factor, [-2, -1])]
+
+
+@cholesky.gradient
+def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotangent]:
+    """Computes the adjoint for a symmetric matrix.
+
+    Source: Murray, "Differentiation of the Cholesky decomposition", 2016.
+    """
+    product = emit(matmul(transposed(result), cotangent))
+    diagonal = half(emit(product * emit(identity_like(result))))
+    lower = emit(tril(product, PrimValue(0)) - diagonal)
+    left = emit(solve(transposed(result), lower))
+    right = emit(solve(transposed(result), transposed(left)))
+    return [symmetric_part(transposed(right), emit)]
+
+
 slogdet.example(MATRIX)
 solve.example(MATRIX, RIGHT)
 cholesky.example(MATRIX)

@@ -5,11 +5,16 @@ from __future__ import annotations
 import math
 from typing import Any, Literal
 
+from structir.ir.expr import Call, Expr
 from structir.lazy import lazy_module
+from structir.opdef.adjoint_op import Cotangent, Emit, component
 from structir.opdef.call_view import CallView, ResolvedSignature
 from structir.opdef.define import op
 from structir.opdef.examples import ExactValues
-from structir.ops.linalg import MATRIX, doubles
+from structir.ops.contract import matmul
+from structir.ops.create import ones_like
+from structir.ops.layout import expand_dims
+from structir.ops.linalg import MATRIX, doubles, identity_like, symmetric_part, transposed
 
 np = lazy_module("numpy")
 Array = Any
@@ -201,7 +206,32 @@ def _(a: Array, factors: Array, pivots: Array, permutation: Array) -> None:
             factors[i, k] = work[i, k]
 
 
-for factorization in (qr, eigh, svd, lu):
+@eigh.gradient
+def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotangent]:
+    """Computes the adjoint for a symmetric matrix with distinct eigenvalues.
+
+    Source: Giles, "Collected matrix derivative results for forward and reverse mode algorithmic
+    differentiation", 2008.
+    """
+    values, vectors = emit(result[0]), emit(result[1])
+    to_values, to_vectors = (component(cotangent, k, emit) for k in (0, 1))
+    unit = emit(identity_like(vectors))
+    inner: Expr | None = None
+    if to_vectors is not None:
+        differences = expand_dims(values, [-2]) - expand_dims(values, [-1])
+        others = emit(ones_like(unit) - unit)
+        factors = emit(others / emit(differences + unit))
+        inner = emit(factors * emit(matmul(transposed(vectors), to_vectors)))
+    if to_values is not None:
+        diagonal = emit(unit * expand_dims(to_values, [-2]))
+        inner = diagonal if inner is None else emit(inner + diagonal)
+    if inner is None:
+        return [None]
+    product = matmul(emit(matmul(vectors, inner)), transposed(vectors))
+    return [symmetric_part(product, emit)]
+
+
+for factorization in (qr, svd, lu):
     factorization.non_differentiable("its adjoint is not implemented")
 qr.example(TALL)
 eigh.example(MATRIX)

@@ -101,7 +101,7 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = "int32"
 
 
 @traced
-def gumbel(key: Any, shape: Any = (), dtype: Any = "float32", **_options: Any) -> TracedArray:
+def gumbel(key: Any, shape: Any = (), dtype: Any = "float32") -> TracedArray:
     """Returns samples of the standard Gumbel distribution."""
     tiny = float(np.finfo(np.float32).tiny)
     return cast(-log(-log(uniform(key, shape, "float32", tiny, 1.0))), numpy_name(dtype))
@@ -127,9 +127,7 @@ def _signed_log(u: TracedArray) -> TracedArray:
 
 
 @traced
-def categorical(
-    key: Any, logits: Any, axis: int = -1, shape: Any = None, **_options: Any
-) -> TracedArray:
+def categorical(key: Any, logits: Any, axis: int = -1, shape: Any = None) -> TracedArray:
     """Returns indices with probabilities softmax(logits) along an axis, as int32."""
     values = operand(logits)
     position = axis % values.ndim

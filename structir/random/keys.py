@@ -29,7 +29,7 @@ def word(value: int) -> TracedArray:
 
 
 @traced
-def key(seed: Any, **_options: Any) -> TracedArray:
+def key(seed: Any) -> TracedArray:
     """Returns the key of a seed: a vector of two uint32."""
     if isinstance(seed, int):
         return operand(np.asarray([(seed >> 32) & MASK, seed & MASK], "uint32"))
@@ -38,7 +38,7 @@ def key(seed: Any, **_options: Any) -> TracedArray:
 
 
 @traced
-def PRNGKey(seed: Any, **_options: Any) -> TracedArray:  # the name that users of JAX know
+def PRNGKey(seed: Any) -> TracedArray:  # the name that users of JAX know
     """Returns the key of a seed: a vector of two uint32."""
     return key(seed)
 

@@ -178,6 +178,9 @@ def _of_numpy(name: str) -> Any:
     return function
 
 
+Array = TracedArray  # the name in annotations of users
+
+
 # ---- operands
 
 

@@ -118,6 +118,11 @@ class TreeStructure:
         """The number of leaves."""
         return 1 if self.kind is None else sum([child.leaves for child in self.children])
 
+    @property
+    def num_leaves(self) -> int:
+        """The number of leaves."""
+        return self.leaves
+
     def unflatten(self, leaves: Iterable[Any]) -> Any:
         """Builds a tree of this structure from its leaves."""
         return self._build(iter(leaves))
@@ -205,6 +210,11 @@ def map(  # the name that users of JAX know
     values, tree_structure = flatten(tree, is_leaf)
     others = [tree_structure.flatten_up_to(other) for other in rest]
     return tree_structure.unflatten([function(*v) for v in zip(values, *others, strict=True)])
+
+
+def all_true(tree: Any) -> bool:
+    """Whether all leaves of a tree are true."""
+    return False not in [bool(leaf) for leaf in leaves(tree)]
 
 
 def reduce(function: Callable[[Any, Any], Any], tree: Any, *initial: Any) -> Any:

@@ -247,7 +247,12 @@ def _check_carried(
 
 @exported
 def fori_loop(
-    lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_val: Any, **_options: Any
+    lower: Any,
+    upper: Any,
+    body_fun: Callable[[Any, Any], Any],
+    init_val: Any,
+    *,
+    unroll: Any = None,
 ) -> Any:
     """Returns the value after `body_fun(i, value)` for i from `lower` below `upper`.
 

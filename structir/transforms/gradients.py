@@ -25,7 +25,7 @@ Argnums = int | Sequence[int]
 
 
 def grad(
-    function: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, **_options: Any
+    function: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False
 ) -> Callable[..., Any]:
     """Returns the gradient of a function that returns a floating-point scalar.
 
@@ -43,7 +43,7 @@ def grad(
 
 
 def value_and_grad(
-    function: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, **_options: Any
+    function: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False
 ) -> Callable[..., Any]:
     """Returns a function that returns the value and the gradient; see `grad`."""
 
@@ -185,8 +185,24 @@ def jvp(
     return both(tuple(primals), tuple(tangents))
 
 
-def checkpoint(function: Callable[..., Any], **_options: Any) -> Callable[..., Any]:
-    """Returns a function whose intermediate values are recomputed for the gradient."""
+def linearize(function: Callable[..., Any], *primals: Any) -> Any:
+    """Returns the value of a function, and the function from tangents to its derivative."""
+    value = function(*primals)
+
+    def derivative(*tangents: Any) -> Any:
+        """Returns the derivative along tangents."""
+        return jvp(function, primals, tangents)[1]
+
+    return value, derivative
+
+
+def checkpoint(
+    function: Callable[..., Any], policy: Any = None, prevent_cse: bool = True
+) -> Callable[..., Any]:
+    """Returns a function whose intermediate values are recomputed for the gradient.
+
+    `policy` and `prevent_cse` are hints of JAX, which have no effect.
+    """
 
     @transformed(function)
     def recomputed(*args: Any, **keywords: Any) -> Any:
@@ -212,7 +228,7 @@ remat = checkpoint
 # ---- Jacobians
 
 
-def jacrev(function: Callable[..., Any], argnums: int = 0, **_options: Any) -> Callable[..., Any]:
+def jacrev(function: Callable[..., Any], argnums: int = 0) -> Callable[..., Any]:
     """Returns the Jacobian, computed by rows with reverse mode."""
 
     @transformed(function)
@@ -231,7 +247,7 @@ def jacrev(function: Callable[..., Any], argnums: int = 0, **_options: Any) -> C
     return jacobian
 
 
-def jacfwd(function: Callable[..., Any], argnums: int = 0, **_options: Any) -> Callable[..., Any]:
+def jacfwd(function: Callable[..., Any], argnums: int = 0) -> Callable[..., Any]:
     """Returns the Jacobian, computed by columns with forward mode."""
 
     @transformed(function)

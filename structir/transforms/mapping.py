@@ -18,9 +18,7 @@ from structir.transforms.functions import arrays_of, build, inline
 from structir.transforms.jit import transformed
 
 
-def vmap(
-    function: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, **_options: Any
-) -> Callable[..., Any]:
+def vmap(function: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]:
     """Returns a function that is mapped over an axis of its arguments.
 
     `in_axes` is the mapped axis of each argument: an int or None (not mapped) for all, or a tuple,
