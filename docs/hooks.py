@@ -145,9 +145,11 @@ def _names(module: ModuleType) -> list[tuple[str, str]]:
         full = home if home.startswith("structir") else f"{module.__name__}.{home}"
         if full != f"{module.__name__}.{name}" and not full.endswith(":"):  # no pass, no module
             found.append((name, f"{full}.{name}"))
-    for name in getattr(module, "__all__", ()):
-        home = getattr(getattr(module, name), "__module__", "")
+    lazy = dir(module) if "__dir__" in vars(module) and not homes else ()
+    for name in (*getattr(module, "__all__", ()), *lazy):
+        value = getattr(module, name)
+        home = getattr(value, "__module__", "")
         if home.startswith("structir"):
-            found.append((name, f"{home}.{name}"))
+            found.append((name, f"{home}.{getattr(value, '__name__', name)}"))
     documented = type | FunctionType  # of another value, no docstring tells
     return [(name, full) for name, full in found if isinstance(getattr(module, name), documented)]

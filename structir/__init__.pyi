@@ -10,6 +10,7 @@ from structir import lax as lax
 from structir import nn as nn
 from structir import numpy as numpy
 from structir import opdef as opdef
+from structir import optim as optim
 from structir import passes as passes
 from structir import projections as projections
 from structir import random as random
@@ -39,6 +40,7 @@ from structir.printer.parser.parser import parse_struct_info as parse_struct_inf
 from structir.projections.scalar_expr import ScalarExpr as ScalarExpr
 from structir.rewriting.rule import rewrite as rewrite
 from structir.solver.program.inference import infer as infer
+from structir.tracing.array import Array as Array
 from structir.tracing.array import TracedArray as TracedArray
 from structir.transforms.gradients import checkpoint as checkpoint
 from structir.transforms.gradients import grad as grad
@@ -47,6 +49,7 @@ from structir.transforms.gradients import jacfwd as jacfwd
 from structir.transforms.gradients import jacobian as jacobian
 from structir.transforms.gradients import jacrev as jacrev
 from structir.transforms.gradients import jvp as jvp
+from structir.transforms.gradients import linearize as linearize
 from structir.transforms.gradients import remat as remat
 from structir.transforms.gradients import value_and_grad as value_and_grad
 from structir.transforms.gradients import vjp as vjp

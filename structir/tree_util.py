@@ -5,11 +5,10 @@ from structir.tracing.trees import flatten as tree_flatten
 from structir.tracing.trees import leaves as tree_leaves
 from structir.tracing.trees import map as tree_map
 from structir.tracing.trees import reduce as tree_reduce
-from structir.tracing.trees import register_dataclass, register_node
+from structir.tracing.trees import register_dataclass
+from structir.tracing.trees import register_node as register_pytree_node
 from structir.tracing.trees import structure as tree_structure
 from structir.tracing.trees import unflatten as tree_unflatten
-
-register_pytree_node = register_node
 
 __all__ = [
     "register_dataclass",

@@ -155,7 +155,7 @@ def convolve(a: Any, v: Any, mode: str = "full") -> TracedArray:
     """Returns the discrete convolution of two vectors. Modes: full, same, valid."""
     x, kernel = _operands(a, v)
     m = kernel.shape[0]
-    pads = {"full": (m - 1, m - 1), "same": ((m - 1) // 2, m - 1 - (m - 1) // 2), "valid": (0, 0)}
+    pads = {"full": (m - 1, m - 1), "same": (m - 1 - (m - 1) // 2, (m - 1) // 2), "valid": (0, 0)}
     weight = kernel[::-1][None, None, :]
     padding = [int(p) for p in pads[mode]]
     call = R.nn.conv1d(expression(x[None, None, :]), expression(weight), padding=padding)

@@ -25,7 +25,7 @@ from structir.numpy.shaping import (
 )
 from structir.script import R
 from structir.tracing import dtypes
-from structir.tracing.array import TracedArray, emit, expression, operand
+from structir.tracing.array import TracedArray, emit, expression, operand, promoted
 from structir.tracing.context import traced
 from structir.tracing.size import TracedSize, as_dim, size
 
@@ -288,7 +288,7 @@ def _gathered(x: TracedArray, by_axis: dict[int, TracedArray], plan: BasicIndex)
     axes = list(by_axis)
     rest = [k for k in range(x.ndim) if k not in axes]
     moved = transpose(x, [*axes, *rest])
-    positions = [_clamped(by_axis[axis], x.dims[axis]) for axis in axes]
+    positions, _ = promoted(*[_clamped(by_axis[axis], x.dims[axis]) for axis in axes])
     result = emit(R.index_tensor(expression(moved), Tuple(tuple(map(expression, positions)))))
     count = result.ndim - len(rest)
     if not plan.separated:

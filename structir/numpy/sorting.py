@@ -11,7 +11,15 @@ from structir.numpy.indexing import take, take_along_axis
 from structir.numpy.shaping import axis_of, broadcast_to, concatenate, moveaxis, ravel, stack
 from structir.numpy.updates import updated
 from structir.script import R
-from structir.tracing.array import TracedArray, emit, expression, operand, promoted
+from structir.tracing.array import (
+    TracedArray,
+    as_array,
+    cast,
+    emit,
+    expression,
+    operand,
+    promoted,
+)
 from structir.tracing.context import fields, traced
 
 np = lazy_module("numpy")
@@ -145,7 +153,7 @@ def quantile(
     array = real(ravel(a) if axis is None else a)
     position = axis_of(0 if axis is None else axis, array.ndim)
     ordered = moveaxis(sort(array, position), position, 0)
-    places = operand(q) * (ordered.shape[0] - 1)
+    places = cast(as_array(q), array.dtype_name) * (ordered.shape[0] - 1)
     low = astype(places // 1, int)
     fraction = places - low
     for _ in range(ordered.ndim - 1):
@@ -160,7 +168,8 @@ def percentile(
     a: Any, q: Any, axis: int | None = None, keepdims: bool = False, method: str = "linear"
 ) -> TracedArray:
     """Returns percentiles, interpolated linearly between elements."""
-    return quantile(a, operand(q) / 100, axis, keepdims, method)
+    fractions = q / 100 if isinstance(q, TracedArray) else np.asarray(q) / 100
+    return quantile(a, fractions, axis, keepdims, method)
 
 
 @traced

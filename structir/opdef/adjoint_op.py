@@ -81,6 +81,7 @@ class AdjointDefinition(DerivedDefinition):
 
     def forward(self, call: Call) -> Call:
         """Returns the forward call."""
+        self.forward_op(call)
         by, reads = call.attrs.get("by"), call.attrs.get("reads")
         count = len(call.args) - len(reads) if isinstance(reads, tuple) else -1
         if not isinstance(by, tuple) or not by or by[0] not in range(count):

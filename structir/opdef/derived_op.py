@@ -76,12 +76,17 @@ class DerivedDefinition:
         """Returns an error at a call."""
         return StructInfoError(Diagnostic(message, call.span, self.name))
 
-    def forward_call(self, call: Call, args: tuple[Expr, ...]) -> Call:
-        """Returns the forward call with these arguments."""
+    def forward_op(self, call: Call) -> Op:
+        """Returns the op of the forward call."""
         name = call.attrs.get("of")
         op = find_op(name) if isinstance(name, str) else None
         if op is None or not hasattr(op.definition, "index_spec"):
             raise self.error(call, f"of: expected the name of an op, found {name!r}")
+        return op
+
+    def forward_call(self, call: Call, args: tuple[Expr, ...]) -> Call:
+        """Returns the forward call with these arguments."""
+        op = self.forward_op(call)
         static = {n: v for n, v in call.attrs.items() if n not in self.own_attributes}
         if is_derived(op):
             static = self._inner(call)
@@ -90,7 +95,7 @@ class DerivedDefinition:
         try:
             forward = op.definition.bind((), {**named, **static}, call.span)
         except DiagnosticError as error:
-            raise self.error(call, f"invalid forward call of {name}: {error}") from None
+            raise self.error(call, f"invalid forward call of {op.name}: {error}") from None
         return Call(op, args, forward.attrs, (), forward.struct_info, call.span)
 
     def attributes_for(self, call: Call) -> dict[str, Any]:

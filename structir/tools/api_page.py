@@ -28,6 +28,20 @@ MODULES = (
     "structir.frontend",
     "structir.frontend.onnx",
     "structir.frontend.torch",
+    "structir.numpy",
+    "structir.numpy.linalg",
+    "structir.lax",
+    "structir.nn",
+    "structir.nn.initializers",
+    "structir.optim",
+    "structir.random",
+    "structir.scipy",
+    "structir.scipy.linalg",
+    "structir.scipy.special",
+    "structir.scipy.sparse.linalg",
+    "structir.scipy.stats",
+    "structir.tree",
+    "structir.tree_util",
     "structir.export",
     "structir.export.onnx",
     "structir.interpret",
@@ -89,6 +103,8 @@ def public_names(package: ModuleType) -> list[str]:
     names = set(getattr(package, "__all__", ())) | {
         name for name, home in homes.items() if home != f"{package.__name__}.{name}"
     }
+    if not names and "__dir__" in vars(package):  # the names of its modules
+        return [n for n in dir(package) if _is_documented(getattr(package, n))]
     if not names:
         names = {n for n, v in vars(package).items() if _is_class_of(v, package)}
     names |= {n for n, v in vars(package).items() if inspect.isfunction(v) and _is_own(v, package)}
@@ -106,6 +122,11 @@ def first_line(value: Any, name: str = "") -> str:
     paragraph = " ".join(text.partition("\n\n")[0].split())
     sentence, end, _ = paragraph.partition(". ")
     return (sentence + end.strip()).replace("|", "\\|")
+
+
+def _is_documented(value: Any) -> bool:
+    home = value.__name__ if inspect.ismodule(value) else getattr(value, "__module__", None)
+    return str(home).startswith("structir")
 
 
 def _is_class_of(value: Any, package: ModuleType) -> bool:
