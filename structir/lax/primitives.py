@@ -15,6 +15,7 @@ from structir.numpy import (
     creation,
     elementwise,
     indexing,
+    padding,
     reals,
     reductions,
     shaping,
@@ -302,7 +303,7 @@ def pad(operand: Any, padding_value: Any, padding_config: Any) -> TracedArray:
         message = "pad: expected interior padding 0, found another number"
         raise DiagnosticError(Diagnostic(message, code="E1107"))
     pairs = [(low, high) for low, high, _ in padding_config]
-    return shaping.pad(operand, pairs, constant_values=padding_value)
+    return padding.pad(operand, pairs, constant_values=padding_value)
 
 
 @traced

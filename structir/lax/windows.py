@@ -17,6 +17,7 @@ from structir.numpy import (
     reductions,
     shaping,
 )
+from structir.numpy import padding as pads
 from structir.script import R
 from structir.tracing.array import TracedArray, emit, expression, promoted
 from structir.tracing.context import traced
@@ -167,7 +168,7 @@ def reduce_window(
     x = elementwise.positive(operand)
     ones = [1] * x.ndim
     pairs = _padding(padding, x.shape, window_dimensions, window_strides, ones)
-    x = shaping.pad(x, pairs, constant_values=init_value)
+    x = pads.pad(x, pairs, constant_values=init_value)
     for axis, (width, step) in enumerate(zip(window_dimensions, window_strides, strict=True)):
         if width == 1 and step == 1:
             continue

@@ -14,6 +14,7 @@ __getattr__, __dir__ = lazy_members(
         "reals",
         "creation",
         "shaping",
+        "padding",
         "reductions",
         "contraction",
         "indexing",

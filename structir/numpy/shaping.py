@@ -13,7 +13,7 @@ from structir.ir.dims import Dim
 from structir.ir.dtype import numpy_dtype
 from structir.ir.expr import PrimValue, ShapeExpr
 from structir.lazy import exported
-from structir.numpy.creation import broadcast, full
+from structir.numpy.creation import broadcast
 from structir.script import R
 from structir.tracing import dtypes
 from structir.tracing.array import (
@@ -26,8 +26,8 @@ from structir.tracing.array import (
     operand,
     promoted,
 )
-from structir.tracing.context import traced
-from structir.tracing.size import as_dim, as_dims, is_size
+from structir.tracing.context import session, traced
+from structir.tracing.size import TracedSize, as_dim, as_dims, is_size
 from structir.tracing.size import size as traced_size
 
 
@@ -78,7 +78,35 @@ def reshaped(array: TracedArray, sizes: tuple[Any, ...]) -> TracedArray:
         inferred = _quotient(as_dim(total), as_dim(rest))
         if inferred is not None:
             sizes = tuple([inferred if type(s) is int and s == -1 else s for s in sizes])
+    _fix_unequal_counts(array, sizes)
     return emit(R.reshape(expression(array), ShapeExpr(sizes)), array.weak)
+
+
+def _fix_unequal_counts(array: TracedArray, sizes: tuple[Dim, ...]) -> None:
+    """Requires the values of sizes without which the numbers of elements are not proved equal.
+
+    The program would be valid, but every element would be moved by its linear index.
+    """
+    if not session().fixes_sizes:
+        return
+    total, product = as_dim(array.size), _product(sizes)
+    if dims.equal(product, total) is None:
+        symbols = dims.syms(total) ^ dims.syms(product)
+        quotients = [s for s in sizes if type(s) is dims.Poly and _has_quotient(s)]
+        for s in (*array.dims, *quotients):
+            if type(s) is dims.Poly and (dims.syms(s) & symbols or (quotients and s in quotients)):
+                TracedSize(s).__index__()
+
+
+def _product(sizes: Sequence[Dim]) -> Dim:
+    total: Dim = 1
+    for s in sizes:
+        total = total * s
+    return total
+
+
+def _has_quotient(dim: dims.Poly) -> bool:
+    return builtins.any([type(a) is dims.Opaque for monomial in dim.terms for a in monomial])
 
 
 def _quotient(total: Dim, rest: Dim) -> Dim | None:
@@ -383,78 +411,6 @@ def roll(x: Any, shift: Any, axis: Any = None) -> TracedArray:
 
 def _positions(length: Any) -> TracedArray:
     return cast(emit(R.arange(0, PrimValue(as_dim(length)), 1, dtype="int64")), "int32")
-
-
-@traced
-def pad(
-    array: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0
-) -> TracedArray:
-    """Returns the array with elements before and after its axes.
-
-    Modes: constant, edge, reflect, wrap.
-    """
-    x = operand(array)
-    pairs = _pad_pairs(pad_width, x.ndim)
-    for axis, (low, high) in enumerate(pairs):
-        if is_zero(low) and is_zero(high):
-            continue
-        x = PADDINGS[mode](x, axis, low, high, constant_values)
-    return x
-
-
-def is_zero(value: Any) -> bool:
-    """Whether a size is known to be 0."""
-    return type(value) is int and value == 0
-
-
-def _pad_pairs(pad_width: Any, rank: int) -> list[tuple[Any, Any]]:
-    if is_size(pad_width):
-        return [(pad_width, pad_width)] * rank
-    items = [tuple(p) if not is_size(p) else (p, p) for p in pad_width]
-    if len(items) == 2 and is_size(pad_width[0]):
-        items = [(pad_width[0], pad_width[1])]
-    return items * rank if len(items) == 1 else items
-
-
-def _filled(x: TracedArray, axis: int, low: Any, high: Any, value: Any) -> TracedArray:
-    parts = []
-    for amount, part in ((low, None), (0, x), (high, None)):
-        if part is not None:
-            parts.append(part)
-        elif not is_zero(amount):
-            shape = [amount if k == axis else s for k, s in enumerate(x.shape)]
-            parts.append(full(shape, value, x.dtype_name))
-    return concatenate(parts, axis)
-
-
-def _taken(x: TracedArray, axis: int, before: Any, after: Any) -> TracedArray:
-    prefix = (slice(None),) * axis
-    parts = [x[(*prefix, s)] for s in (before,) if s is not None]
-    ends = [x[(*prefix, s)] for s in (after,) if s is not None]
-    return concatenate([*parts, x, *ends], axis)
-
-
-def _edge(x: TracedArray, axis: int, low: Any, high: Any, _value: Any) -> TracedArray:
-    prefix = (slice(None),) * axis
-    first, last = x[(*prefix, slice(0, 1))], x[(*prefix, slice(-1, None))]
-    return concatenate([repeat(first, low, axis), x, repeat(last, high, axis)], axis)
-
-
-def _wrapped(x: TracedArray, axis: int, low: Any, high: Any, _value: Any) -> TracedArray:
-    length = x.shape[axis]
-    before = None if is_zero(low) else slice(length - low, None)
-    return _taken(x, axis, before, None if is_zero(high) else slice(0, high))
-
-
-def _reflected(x: TracedArray, axis: int, low: Any, high: Any, _value: Any) -> TracedArray:
-    length, prefix = x.shape[axis], (slice(None),) * axis
-    before = flip(x[(*prefix, slice(1, 1 + low))], axis)
-    after = flip(x[(*prefix, slice(length - 1 - high, length - 1))], axis)
-    parts = [p for p, amount in ((before, low), (x, 1), (after, high)) if not is_zero(amount)]
-    return concatenate(parts, axis)
-
-
-PADDINGS = {"constant": _filled, "edge": _edge, "wrap": _wrapped, "reflect": _reflected}
 
 
 @exported

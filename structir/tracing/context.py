@@ -64,7 +64,8 @@ class FunctionFrame:
 class Session:
     """A module that is being traced."""
 
-    def __init__(self) -> None:
+    def __init__(self, fixes_sizes: bool = False) -> None:
+        self.fixes_sizes = fixes_sizes  # whether a symbolic size may be given its value
         self.builder = NodeBuilder()
         self.frame: FunctionFrame | None = None
         self.has_derived = False  # whether a transform copied generated bindings
@@ -144,9 +145,9 @@ def session() -> Session:
 
 
 @contextmanager
-def new_session() -> Iterator[Session]:
-    """Traces into a new module."""
-    before, STATE.session = STATE.session, Session()
+def new_session(fixes_sizes: bool = False) -> Iterator[Session]:
+    """Traces into a new module; with `fixes_sizes`, symbolic sizes have values that are known."""
+    before, STATE.session = STATE.session, Session(fixes_sizes)
     try:
         yield STATE.session
     finally:

@@ -159,8 +159,8 @@ class JitFunction:
 
         function.__signature__ = _signature(self.function, static)  # type: ignore[attr-defined]
         if self.donated:
-            return flat_module(function, leaf_infos, "main", structures)
-        return traced_module(function, nested, "main", structures)
+            return flat_module(function, leaf_infos, "main", structures, fixes_sizes=True)
+        return traced_module(function, nested, "main", structures, fixes_sizes=True)
 
     def _donating(self, module: IRModule, static: Any) -> IRModule:
         """Returns the module with the donated parameters: each gives its memory to a result."""

@@ -90,12 +90,14 @@ def traced_module(
     infos: list[StructInfo],
     name: str,
     structures: Sequence[TreeStructure],
+    fixes_sizes: bool = False,
 ) -> tuple[IRModule, TreeStructure]:
     """Returns the module of a function, and the structure of its result.
 
-    `infos` and `structures` are the StructInfo and the containers of its arguments.
+    `infos` and `structures` are the StructInfo and the containers of its arguments. With
+    `fixes_sizes`, UnknownSizeError names symbols whose values make a better program.
     """
-    with new_session() as current:
+    with new_session(fixes_sizes) as current:
         names = functions.parameter_names(function, len(infos))
         params = [Var(n, info) for n, info in zip(names, infos, strict=True)]
         with current.function(name, params, private=False) as frame:
@@ -113,12 +115,13 @@ def flat_module(
     infos: list[StructInfo],
     name: str,
     structures: Sequence[TreeStructure],
+    fixes_sizes: bool = False,
 ) -> tuple[IRModule, TreeStructure]:
     """Returns a module whose function has a parameter and a result for each leaf.
 
     `infos` are the StructInfos of the leaves.
     """
-    with new_session() as current:
+    with new_session(fixes_sizes) as current:
         names = functions.parameter_names(function, len(structures))
         pairs = zip(names, structures, strict=True)
         stems = [f"{n}_{k}" if s.kind else n for n, s in pairs for k in range(s.leaves)]
