@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from structir.analysis.deduction import callee_name
 from structir.batching.candidates import tensor_operands, with_operand
 from structir.build import BlockBuilder
+from structir.errors import Diagnostic, StructInfoError
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.expr import Call, Expr, Function, GlobalVar, PrimValue, ShapeExpr, Tuple, Var
@@ -156,12 +157,23 @@ def _plain(entry: AccessIndex) -> Sym | None:
 # ---- a loop over the axis
 
 
+def require_known_sizes(value: Expr) -> None:
+    """Raises DiagnosticError for a value that is no tensor of known axes."""
+    info = value.struct_info
+    if not isinstance(info, TensorStructInfo) or not isinstance(info.dims, tuple):
+        message = f"vmap: expected a tensor of known sizes, found {info}"
+        hint = "apply ops whose result sizes depend on elements outside of the mapped function"
+        raise StructInfoError(Diagnostic(message, hint=hint, code="E1111"))
+
+
 def loop_over_axis(
     scope: OperandScope, element: Call, args: tuple[Expr, ...], paths: tuple[Path, ...]
 ) -> Expr:
     """Returns the results of a scan over the axis, whose step calls the op."""
     scope.functions.looped.append(callee_name(element) or "")
     sources = [scope.at(args, path) for path in paths]
+    for source in sources:
+        require_known_sizes(source)
     slices = [Var(f"x{k}", _without_axis(s.struct_info)) for k, s in enumerate(sources)]
     placeholders = {id(scope.at(element.args, path)) for path in paths}
     free = [v for v in dict.fromkeys(_variables(element)) if id(v) not in placeholders]

@@ -15,9 +15,9 @@ from structir.batching.candidates import (
     tensor_operands,
     with_operand,
 )
-from structir.batching.fallbacks import loop_over_axis, merged
+from structir.batching.fallbacks import loop_over_axis, merged, require_known_sizes
 from structir.build import BlockBuilder
-from structir.errors import Diagnostic, DiagnosticError, StructInfoError
+from structir.errors import Diagnostic, DiagnosticError
 from structir.ir.dims import Dim
 from structir.ir.expr import (
     Binding,
@@ -35,7 +35,7 @@ from structir.ir.expr import (
     Var,
 )
 from structir.ir.op import Op
-from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+from structir.ir.struct_info import ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 from structir.lazy import lazy_module
 from structir.opdef.batched_op import BATCHED, Path, apply, with_axis
 
@@ -161,11 +161,8 @@ class BatchedScope:
         """Returns a tensor with the batch axis; one without it is broadcast."""
         if flag is True:
             return value
+        require_known_sizes(value)
         info: Any = value.struct_info
-        if not isinstance(info, TensorStructInfo) or not isinstance(info.dims, tuple):
-            raise StructInfoError(
-                Diagnostic(f"vmap: expected a tensor of known shape, found {info}")
-            )
         return self.emit(apply("broadcast_to", value, ShapeExpr((self.size, *info.dims))))
 
     def spread(self, value: Expr, flags: Flags) -> Expr:
@@ -234,6 +231,8 @@ class BatchedScope:
         args = tuple([value for value, _ in parts])
         result_flags = all_mapped(call.struct_info)
         element = self._element(call, args, paths)
+        if isinstance(element.struct_info, ShapeStructInfo):
+            return self._shape(element), False
         hook = definition.hooks.get("batch")
         if hook is not None:
             result = hook(element, args, paths, self)
@@ -267,6 +266,13 @@ class BatchedScope:
                 return self._same_op(candidate, args, everything), result_flags
             paths = everything
         return loop_over_axis(self, element, args, paths), result_flags
+
+    def _shape(self, element: Call) -> Expr:
+        """Returns the shape that a call has for each index of the axis."""
+        info: Any = element.struct_info
+        if info.dims is None:
+            raise self._error(element, "the sizes of the result depend on the mapped axis")
+        return ShapeExpr(info.dims)
 
     def _same_op(
         self, candidate: Candidate, args: tuple[Expr, ...], paths: tuple[Path, ...]
