@@ -59,10 +59,21 @@ def raising_span(error: BaseException) -> Span | None:
 
 def _span_at(code: CodeType, instruction: int, namespace: dict[str, Any]) -> Span:
     """Returns the location of an instruction of Python code."""
+    lines = linecache.getlines(code.co_filename, namespace)
+    known = _SPANS.get((code, instruction))
+    if known is not None and known[0] is lines:
+        return known[1]
     positions = next(islice(code.co_positions(), instruction // 2, None))
     line, end_line, column, end_column = (number or 0 for number in positions)
-    text = "".join(linecache.getlines(code.co_filename, namespace))
-    return Span(Source(code.co_filename, text), line, column, end_line, end_column)
+    span = Span(Source(code.co_filename, "".join(lines)), line, column, end_line, end_column)
+    if len(_SPANS) >= MAX_SPANS:
+        _SPANS.clear()
+    _SPANS[code, instruction] = lines, span
+    return span
+
+
+MAX_SPANS = 10_000
+_SPANS: dict[tuple[CodeType, int], tuple[list[str], Span]] = {}  # valid while linecache keeps lines
 
 
 @attrs.frozen

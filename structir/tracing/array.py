@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, NoReturn
 
 from structir.errors import Diagnostic, DiagnosticError, TruthValueError, caller_span
@@ -256,7 +257,10 @@ def cast(array: TracedArray, dtype: Any) -> TracedArray:
     if array.dtype_name == name and not array.weak:
         return array
     if isinstance(array.expr, Constant):
-        return TracedArray(Constant(array.expr.data.astype(numpy_dtype(name))))
+        data = array.expr.data
+        if array.weak and not data.ndim:
+            return TracedArray(Constant(_converted(data, name)))
+        return TracedArray(Constant(data.astype(numpy_dtype(name))))
     if array.dtype_name == name:
         return TracedArray(expression(array))
     return emit(R.astype(expression(array), name))
@@ -273,6 +277,10 @@ def numpy_name(dtype: Any) -> str:
 
 def promoted(*values: Any) -> tuple[list[TracedArray], bool]:
     """Returns operands in their common dtype, and whether the result is weak."""
+    if len(values) == 2:
+        known = _with_number(*values)
+        if known is not None:
+            return known, False
     arrays = [as_array(value) for value in values]
     result = arrays[0].dtype_name, arrays[0].weak
     for array in arrays[1:]:
@@ -281,6 +289,47 @@ def promoted(*values: Any) -> tuple[list[TracedArray], bool]:
     if result[1] and dtype in dtypes.WIDE:
         dtype = dtypes.DEFAULTS[dtypes.category(dtype)]
     return [a if a.dtype_name == dtype else cast(a, dtype) for a in arrays], result[1]
+
+
+def _with_number(first: Any, second: Any) -> list[TracedArray] | None:
+    """Returns a strong array and a Python number of the same or a lower category, or None."""
+    if type(second) in NUMBERS and isinstance(first, TracedArray):
+        constant = _constant_like(second, first)
+        return None if constant is None else [first, constant]
+    if type(first) in NUMBERS and isinstance(second, TracedArray):
+        constant = _constant_like(first, second)
+        return None if constant is None else [constant, second]
+    return None
+
+
+def _constant_like(value: float, array: TracedArray) -> TracedArray | None:
+    dtype = array.dtype_name
+    needed = dtypes.INTEGER if type(value) is int else dtypes.FLOAT
+    if array.weak or dtypes.category(dtype) < needed:
+        return None
+    return TracedArray(_number_of(repr(value), dtype))
+
+
+@lru_cache(512)
+def _number_of(text: str, dtype: str) -> Constant:
+    """Returns the Python number of this text as a constant."""
+    number = np.asarray(float(text) if not text.lstrip("-").isdigit() else int(text))
+    return Constant(_converted(number, dtype))
+
+
+def _converted(number: Any, dtype: str) -> Any:
+    """Returns a Python number in a dtype. Raises DiagnosticError for an integer out of its range."""
+    with np.errstate(over="ignore"):
+        converted = number.astype(numpy_dtype(dtype))
+    is_integer = dtypes.category(dtype) == dtypes.INTEGER and number.dtype.kind in "iu"
+    if is_integer and not (converted == number).all():
+        message = f"the integer {number} is out of the range of {dtype}"
+        hint = "convert the array to a wider dtype: `x.astype(structir.numpy.int64)`"
+        raise DiagnosticError(Diagnostic(message, caller_span(), hint=hint, code="E1104"))
+    return converted
+
+
+NUMBERS = (int, float)
 
 
 def expression(array: TracedArray) -> Expr:

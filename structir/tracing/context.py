@@ -105,13 +105,15 @@ class Session:
     def close(self, frame: FunctionFrame, output: Expr | tuple[Any, ...]) -> None:
         """Sets the result of the open function, and captures the sizes that no parameter binds."""
         self.builder.emit_func_output(output)
+        if frame.outer is None:
+            return
         scope = self.scope
         parts = [*scope.blocks, *[p.struct_info for p in frame.params]]
         bound = bound_dims([p.struct_info for p in frame.params]) | scope.own_symbols
         result = self.builder._results[-1]
         used = symbols_in((*parts, result[0] if result else ()))
         free = tuple([dims.as_dim(symbol) for symbol in used if symbol not in bound])
-        if free and frame.outer is not None:
+        if free:
             frame.params.append(Var("sizes", ShapeStructInfo(free)))
 
     def captured_operands(self, frame: FunctionFrame) -> list[Expr]:

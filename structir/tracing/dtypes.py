@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from structir.ir.dtype import numpy_dtype
@@ -14,6 +15,7 @@ WIDE = {"int64", "float64"}  # the dtypes that NumPy gives to arrays of Python n
 HALVES = {"float16", "bfloat16"}
 
 
+@cache
 def category(dtype: str) -> int:
     """Returns the category of a dtype: bool, integer or float."""
     if dtype == "bool":

@@ -163,6 +163,8 @@ def parameter_names(function: Callable[..., Any], count: int) -> list[str]:
 
 def reachable(current: Session, roots: Sequence[str]) -> dict[str, Any]:
     """Returns the functions that the named ones refer to, with these."""
+    if len(current.builder.functions) == len(roots):
+        return dict(current.builder.functions)
     kept: dict[str, Any] = {}
     pending = list(roots)
     while pending:
