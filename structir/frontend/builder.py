@@ -10,7 +10,6 @@ import attrs
 from structir.build import BlockBuilder, BuilderScope
 from structir.errors import Diagnostic, Span
 from structir.ir.expr import Call, Expr, SeqExpr, Var
-from structir.ir.node import replace
 from structir.ir.struct_info import StructInfo
 
 
@@ -53,5 +52,8 @@ class NodeBuilder(BlockBuilder):
         span: Span | None,
     ) -> Var:
         if type(value) is Call and value.span is None and self.span is not None:
-            value = replace(value, span=self.span)
+            call = value
+            value = Call(
+                call.op, call.args, call.attrs, call.sinfo_args, call.struct_info, self.span
+            )
         return super()._bind(kind, value, name, annotation, span or self.span)

@@ -117,8 +117,18 @@ class Language(Namespace):
 
     def __init__(self) -> None:
         super().__init__("")
+        self._ops: dict[str, Any] = {}  # ops that were looked up
 
     def __getattr__(self, name: str) -> Any:
+        known = self._ops.get(name)
+        if known is not None and find_op(name) is known:
+            return known
+        member = self._member(name)
+        if member is not None and member is find_op(name):
+            self._ops[name] = member
+        return member
+
+    def _member(self, name: str) -> Any:
         form = LEAF_OF_NAME.get(name) or info_form(name)
         if form is not None:
             return FormConstructor(form)

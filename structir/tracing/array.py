@@ -318,7 +318,7 @@ def _number_of(text: str, dtype: str) -> Constant:
 
 
 def _converted(number: Any, dtype: str) -> Any:
-    """Returns a Python number in a dtype. Raises DiagnosticError for an integer out of its range."""
+    """Returns a Python number in a dtype. Raises DiagnosticError for one out of its range."""
     with np.errstate(over="ignore"):
         converted = number.astype(numpy_dtype(dtype))
     is_integer = dtypes.category(dtype) == dtypes.INTEGER and number.dtype.kind in "iu"
