@@ -1,7 +1,7 @@
 """Trains a small network on handwritten digits, and the same network in PyTorch if it is installed.
 
-The network, its loss, its gradient and the optimizer are one StructIR function, compiled once for
-all batch sizes (`digits_program.py`). Both systems start from the same weights and train on the
+The network, its loss, its gradient and the optimizer are one traced function, compiled once for all
+batch sizes (`digits_program.py`). Both systems start from the same weights and train on the
 same batches with one thread; times are CPU times.
 
     python examples/digits.py --network conv --rule adam
@@ -20,10 +20,9 @@ from rich.console import Console
 from rich.progress import Progress
 
 import structir
-from digits_program import KEPT, NETWORKS, first_weights, training_program
+from digits_program import NETWORKS, OPTIMIZERS, RATES, first_weights, train_step
 
 BATCH = 64
-RATES = {"sgd": 0.1, "adam": 0.003}
 
 
 class Digits(NamedTuple):
@@ -66,26 +65,23 @@ class Compiled:
     name = "StructIR"
 
     def __init__(self, network: str, rule: str) -> None:
-        executable = structir.compile(training_program(NETWORKS[network], rule), num_threads=1)
-        self.compiled_step: Callable[..., Any] = executable["step"]
-        self.compiled_logits: Callable[..., Any] = executable["logits"]
-        self.weights = list(first_weights(NETWORKS[network]).values())
-        self.kept = [[np.zeros_like(w) for w in self.weights] for _ in range(KEPT[rule])]
-        self.rate, self.steps = np.float32(RATES[rule]), 0
+        chosen = NETWORKS[network]
+        self.compiled_step: Callable[..., Any] = structir.jit(
+            train_step(chosen, rule), donate_argnums=(0, 1), num_threads=1
+        )
+        self.compiled_logits: Callable[..., Any] = structir.jit(chosen.logits, num_threads=1)
+        self.weights: Any = first_weights(chosen)
+        self.state = OPTIMIZERS[rule].init(self.weights)
 
     def step(self, pictures: np.ndarray, wanted: np.ndarray) -> float:
-        self.steps += 1
-        kept = [array for each in self.kept for array in each]
-        numbers = np.asarray(self.rate), np.asarray(self.steps, "float32")
-        loss, weights, *self.kept = self.compiled_step(
-            wanted, pictures, *self.weights, *kept, *numbers
+        self.weights, self.state, loss = self.compiled_step(
+            self.weights, self.state, pictures, wanted
         )
-        self.weights = weights
         return float(loss)
 
     def logits(self, pictures: np.ndarray) -> np.ndarray:
-        found: np.ndarray = self.compiled_logits(pictures, *self.weights)
-        return found
+        logits: np.ndarray = self.compiled_logits(self.weights, pictures)
+        return logits
 
 
 class Torch:
@@ -173,7 +169,7 @@ def train(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--network", choices=NETWORKS, default="mlp")
-    parser.add_argument("--rule", choices=KEPT, default="adam")
+    parser.add_argument("--rule", choices=OPTIMIZERS, default="adam")
     parser.add_argument("--epochs", type=int, default=20)
     chosen = parser.parse_args()
     trainers: list[Trainer] = [Compiled(chosen.network, chosen.rule)]

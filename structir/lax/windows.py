@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import string
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,9 +12,7 @@ from structir.ir.expr import Expr
 from structir.lazy import exported
 from structir.numpy import (
     contraction,
-    creation,
     elementwise,
-    indexing,
     reductions,
     shaping,
 )
@@ -164,18 +163,61 @@ def reduce_window(
     padding: Any,
 ) -> TracedArray:
     """Returns the sums, maxima or minima of windows; `computation` is `lax.add`, `max` or `min`."""
-    reduction = WINDOWS[getattr(computation, "__name__", "add")]
+    name = getattr(computation, "__name__", "")
+    if name not in WINDOWS:
+        message = f"reduce_window: expected lax.add, lax.max or lax.min, found {name}"
+        raise DiagnosticError(Diagnostic(message, code="E1107"))
     x = elementwise.positive(operand)
     ones = [1] * x.ndim
     pairs = _padding(padding, x.shape, window_dimensions, window_strides, ones)
-    x = pads.pad(x, pairs, constant_values=init_value)
-    for axis, (width, step) in enumerate(zip(window_dimensions, window_strides, strict=True)):
-        if width == 1 and step == 1:
-            continue
-        count = (x.shape[axis] - width) // step + 1
-        rows = (creation.arange(count) * step)[:, None] + creation.arange(width)[None, :]
-        x = reduction(indexing.take(x, rows, axis), axis + 1)
-    return x
+    if any([side for pair in pairs for side in pair]):
+        x = pads.pad(x, pairs, constant_values=init_value)
+    settings = zip(window_dimensions, window_strides, strict=True)
+    spatial = [k for k, (width, step) in enumerate(settings) if (width, step) != (1, 1)]
+    if not spatial:
+        return x
+    if len(spatial) > len(POOLS):
+        message = f"reduce_window: expected windows over at most 3 axes, found {len(spatial)}"
+        raise DiagnosticError(Diagnostic(message, code="E1107"))
+    result = _pooled(x, name, spatial, window_dimensions, window_strides)
+    is_neutral = isinstance(init_value, int | float) and init_value == NEUTRAL[name]
+    return result if is_neutral else COMBINED[name](result, init_value)
+
+
+def _pooled(
+    x: TracedArray, name: str, spatial: list[int], widths: Sequence[int], steps: Sequence[int]
+) -> TracedArray:
+    """Returns the reduction over windows of some axes, as a pooling op over the last ones."""
+    others = [k for k in range(x.ndim) if k not in spatial]
+    order = [*others, *spatial]
+    moved = shaping.transpose(x, order)
+    outer = moved.shape[: len(others)]
+    flat = shaping.reshape(moved, (-1, 1, *moved.shape[len(others) :]))
+    pool_size, strides = [int(widths[k]) for k in spatial], [int(steps[k]) for k in spatial]
+    average, largest = POOLS[len(spatial) - 1]
+    if name == "add":
+        total = emit(average(expression(flat), pool_size=pool_size, strides=strides))
+        result = total * math.prod(pool_size)
+    else:
+        signed = flat if name == "maximum" else -flat
+        result = emit(largest(expression(signed), pool_size=pool_size, strides=strides))
+        result = result if name == "maximum" else -result
+    sizes = (*outer, *result.shape[2:])
+    inverse = [order.index(k) for k in range(x.ndim)]
+    return shaping.transpose(shaping.reshape(result, sizes), inverse)
+
+
+NEUTRAL = {"add": 0, "maximum": -math.inf, "minimum": math.inf}
+COMBINED: dict[str, Callable[..., TracedArray]] = {
+    "add": elementwise.add,
+    "maximum": elementwise.maximum,
+    "minimum": elementwise.minimum,
+}
+POOLS = (
+    (R.nn.avg_pool1d, R.nn.max_pool1d),
+    (R.nn.avg_pool2d, R.nn.max_pool2d),
+    (R.nn.avg_pool3d, R.nn.max_pool3d),
+)
 
 
 @traced

@@ -40,6 +40,7 @@ class Specialisation:
     run: Callable[..., Any]
     result: TreeStructure
     module: IRModule
+    shapes: tuple[Shape, ...]  # of the first call
 
     def accepts(self, static: Any, shapes: Sequence[Shape]) -> bool:
         """Whether arguments of these shapes fit."""
@@ -59,8 +60,9 @@ class JitFunction:
     """A function that is traced and compiled on its first call.
 
     Programs are cached by StructInfo, not by shape: equal sizes of the first call share a symbolic
-    dim, and the sizes 0 and 1 are fixed. Arguments that do not fit are traced again. A size whose
-    value the Python code needs (`range(x.shape[0])`) is fixed.
+    dim, and the sizes 0 and 1 are fixed. Sizes of arrays in containers, such as parameters, are
+    fixed until a call changes them. Arguments that do not fit are traced again. A size whose value
+    the Python code needs (`range(x.shape[0])`) is fixed.
     """
 
     def __init__(
@@ -131,11 +133,29 @@ class JitFunction:
             patterns = _patterns(shapes, fixed)
             return patterns, self._traced(patterns, static, structures)
 
-        patterns, (module, result) = _with_fewest_fixed(attempt, shapes)
+        parameters = self._sizes_of_parameters(shapes, static, structures)
+        patterns, (module, result) = _with_fewest_fixed(attempt, shapes, parameters)
         if self.donated:
             module = self._donating(module, static)
         run = compiler.compile(module, **self.options)["main"]
-        return Specialisation(static, patterns, run, result, module)
+        return Specialisation(static, patterns, run, result, module, tuple(shapes))
+
+    def _sizes_of_parameters(
+        self, shapes: list[Shape], static: Any, structures: list[TreeStructure]
+    ) -> set[int]:
+        """Returns the sizes of arrays in containers that are those of all calls before.
+
+        Containers hold parameters, whose sizes rarely change; kernels of known sizes are faster.
+        """
+        inside = [s.kind is not None for s in structures for _ in range(s.leaves)]
+        earlier = [known.shapes for known in self.specialisations if known.static == static]
+        fixed: set[int] = set()
+        for k, (sizes, _) in enumerate(shapes):
+            before = [other[k][0] for other in earlier if inside[k]]
+            for axis, value in enumerate(sizes if inside[k] else ()):
+                if all([len(b) == len(sizes) and b[axis] == value for b in before]):
+                    fixed.add(value)
+        return fixed
 
     def _traced(
         self, patterns: Any, static: Any, structures: list[TreeStructure]
@@ -190,10 +210,12 @@ def _signature(function: Callable[..., Any], static: Any) -> Any:
     return functions.signature_of(kept)
 
 
-def _with_fewest_fixed(attempt: Callable[[set[int]], Any], shapes: list[Shape]) -> Any:
-    """Returns the first trace that succeeds, with as few fixed sizes as are necessary."""
+def _with_fewest_fixed(
+    attempt: Callable[[set[int]], Any], shapes: list[Shape], initial: set[int]
+) -> Any:
+    """Returns the first trace that succeeds, with as few more fixed sizes as are necessary."""
     sizes = {size for shape, _ in shapes for size in shape if size not in ALWAYS_FIXED}
-    fixed: set[int] = set()
+    fixed = initial & sizes
     while True:
         try:
             return attempt(fixed)
@@ -207,7 +229,7 @@ def _with_fewest_fixed(attempt: Callable[[set[int]], Any], shapes: list[Shape]) 
                 raise
             break
     best = attempt(set(sizes))  # raises the error of the program with known sizes
-    for size in sorted(sizes - fixed):
+    for size in sorted(sizes - fixed):  # those that are fixed so far stay fixed
         freed = sizes - {size}
         try:
             best = attempt(freed)

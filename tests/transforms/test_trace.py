@@ -235,3 +235,12 @@ def test_transforms_compose() -> None:
     np.testing.assert_allclose(rows, [structir.grad(f)(x), structir.grad(f)(2 * x)], rtol=1e-9)
     of_sum = structir.grad(lambda v: structir.vmap(f)(v).sum())(np.stack([x, 2 * x]))
     np.testing.assert_allclose(of_sum, rows, rtol=1e-9)
+
+
+def test_sizes_in_containers_are_fixed_until_they_change() -> None:
+    function = structir.jit(lambda p, x: x @ p["w"])
+    for n, m in ((5, 3), (7, 3), (9, 6), (11, 8), (13, 3)):
+        p, x = {"w": np.ones((4, m), "float32")}, np.ones((n, 4), "float32")
+        np.testing.assert_array_equal(function(p, x), np.full((n, m), 4))
+    patterns = [known.patterns[0][0] for known in function.specialisations]
+    assert patterns == [(4, 3), (4, "n6")]
