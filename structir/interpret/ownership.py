@@ -9,6 +9,7 @@ from typing import Any
 
 import attrs
 import numpy as np
+from numpy.lib.array_utils import byte_bounds
 
 from structir.analysis.arguments import arguments_of, default_values
 from structir.analysis.donation import donated_of
@@ -58,10 +59,35 @@ def check_donated(
             if flags is not None:
                 actual = "a view that is not dense" if flags.writeable else "a read-only array"
             raise _not_donated(where, "a writable dense array", actual, params[index].name)
-        for k, other in enumerate(args):
-            if k != index and isinstance(other, np.ndarray) and np.may_share_memory(array, other):
-                actual = f"memory shared with {params[k].name}"
-                raise _not_donated(where, "an array of its own", actual, params[index].name)
+    shared = _shared(args, donated)
+    if shared is not None:
+        first, second = (params[k].name for k in shared)
+        where, actual = f"{name}: donated parameter {first}", f"memory shared with {second}"
+        raise _not_donated(where, "an array of its own", actual, first)
+
+
+def _shared(args: Sequence[Value], donated: Collection[int]) -> tuple[int, int] | None:
+    """Returns a donated argument and another one that overlaps it in memory; None if there is none.
+
+    In the order of their addresses, an array overlaps an earlier one if it starts before the
+    furthest end so far.
+    """
+    spans = []
+    for k, value in enumerate(args):
+        if isinstance(value, np.ndarray) and value.size:
+            start = value.__array_interface__["data"][0]
+            if value.flags.c_contiguous:
+                spans.append((start, start + value.nbytes, k))
+            else:
+                spans.append((*byte_bounds(value), k))
+    spans.sort()
+    furthest, last = 0, 0
+    for start, end, k in spans:
+        if start < furthest and (k in donated or last in donated):
+            return (k, last) if k in donated else (last, k)
+        if end > furthest:
+            furthest, last = end, k
+    return None
 
 
 def _not_donated(where: str, expected: str, actual: str, param: str) -> ShapeMismatchError:

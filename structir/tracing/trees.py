@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import attrs
@@ -100,7 +101,7 @@ def _node_type(value: Any) -> NodeType | None:
     return node
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class TreeStructure:
     """The structure of a tree without its leaves; `kind` is None for a leaf."""
 
@@ -181,8 +182,18 @@ def _flatten(tree: Any, into: list[Any], is_leaf: IsLeaf | None) -> TreeStructur
         into.append(tree)
         return LEAF
     children, data = node.flatten(tree)
-    kind = type(tree) if type(tree) in NODES else dict
-    return TreeStructure(kind, data, tuple([_flatten(child, into, is_leaf) for child in children]))
+    kind: Any = type(tree) if type(tree) in NODES else dict
+    parts = tuple([_flatten(child, into, is_leaf) for child in children])
+    try:
+        return _interned(kind, data, parts)
+    except TypeError:  # data that cannot be hashed
+        return TreeStructure(kind, data, parts)
+
+
+@lru_cache(4096)
+def _interned(kind: Any, data: Any, children: tuple[TreeStructure, ...]) -> TreeStructure:
+    """Returns one object for equal structures, which are then compared by identity."""
+    return TreeStructure(kind, data, children)
 
 
 def unflatten(tree_structure: TreeStructure, leaves: Iterable[Any]) -> Any:

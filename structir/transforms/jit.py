@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import attrs
@@ -118,7 +119,7 @@ class JitFunction:
     def _specialised(
         self, leaves: list[Any], static: Any, structures: list[TreeStructure]
     ) -> Specialisation:
-        shapes = [(leaf.shape, leaf.dtype.name) for leaf in leaves]
+        shapes = [(leaf.shape, _dtype_name(leaf.dtype)) for leaf in leaves]
         for known in self.specialisations:
             if known.accepts(static, shapes):
                 return known
@@ -264,6 +265,11 @@ def _info(pattern: tuple[tuple[Any, ...], str], symbols: dict[str, Dim]) -> Stru
         if type(axis) is str and axis not in symbols:
             symbols[axis] = dims.sym(axis)
     return TensorStructInfo(tuple([symbols.get(axis, axis) for axis in axes]), dtype)
+
+
+@lru_cache(64)
+def _dtype_name(dtype: Any) -> str:
+    return str(dtype.name)
 
 
 def _array(value: Any) -> Any:
