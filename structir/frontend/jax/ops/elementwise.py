@@ -44,7 +44,6 @@ direct(
         "mul": R.multiply,
         "ne": R.not_equal,
         "neg": R.negative,
-        "pow": R.power,
         "rsqrt": R.rsqrt,
         "shift_left": R.left_shift,
         "shift_right_arithmetic": R.right_shift,
@@ -73,6 +72,30 @@ def identity(equation: Equation) -> Any:
         if own != wanted:
             equation.fail(f"expected {own[0]} exponent and {own[1]} mantissa bits, found {wanted}")
     return list(equation.args)
+
+
+@jax_primitive("pow")
+def power(equation: Equation) -> Expr:
+    """Builds a power; an integer exponent of a float is converted."""
+    x, y = equation.args
+    dtype = equation.dtype(0)
+    result: Expr = R.power(x, y if equation.dtype(1) == dtype else R.astype(y, dtype))
+    return result
+
+
+@jax_primitive("le_to", "lt_to")
+def total_order(equation: Equation) -> Expr:
+    """Builds a comparison in the order of sorts, where NaN is the largest number."""
+    x, y = (equation.emit(arg) for arg in equation.args)
+    is_strict = equation.name == "lt_to"
+    compared: Expr = (R.less if is_strict else R.less_equal)(x, y)
+    if not is_float(equation.dtype()):
+        return compared
+    last = R.isnan(y)
+    if is_strict:
+        last = R.logical_and(last, R.logical_not(R.isnan(x)))
+    result: Expr = R.logical_or(compared, last)
+    return result
 
 
 @jax_primitive("max", "min")
