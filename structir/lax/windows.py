@@ -13,6 +13,7 @@ from structir.lazy import exported
 from structir.numpy import (
     contraction,
     elementwise,
+    indexing,
     reductions,
     shaping,
 )
@@ -88,9 +89,8 @@ def conv_general_dilated(
     letters = [c for c in names[0] if c not in "NC"]
     x = shaping.transpose(x, [names[0].index(c) for c in ("N", "C", *letters)])
     kernel = shaping.transpose(kernel, [names[1].index(c) for c in ("O", "I", *letters)])
-    if lhs_dilation is not None and [d for d in lhs_dilation if d != 1]:
-        message = "conv_general_dilated: expected lhs_dilation 1, found another number"
-        raise DiagnosticError(Diagnostic(message, code="E1107"))
+    for axis, factor in enumerate(lhs_dilation or ()):
+        x = spread(x, 2 + axis, int(factor))
     dilation = [int(d) for d in rhs_dilation or [1] * count]
     strides = [int(s) for s in window_strides]
     pairs = _padding(padding, x.shape[2:], kernel.shape[2:], strides, dilation)
@@ -128,6 +128,55 @@ def known_size(value: Any) -> int:
     """Returns a padding that is not negative; its size must be known."""
     number = value.__index__()
     return number if number > 0 else 0
+
+
+def spread(x: TracedArray, axis: int, factor: int) -> TracedArray:
+    """Returns an array with `factor - 1` zeros between the elements of an axis."""
+    if factor == 1:
+        return x
+    sizes = x.shape
+    widths = [(0, 0)] * (axis + 1) + [(0, factor - 1)] + [(0, 0)] * (x.ndim - axis - 1)
+    gaps = pads.pad(shaping.expand_dims(x, axis + 1), widths)
+    flat = shaping.reshape(gaps, (*sizes[:axis], sizes[axis] * factor, *sizes[axis + 1 :]))
+    prefix = (slice(None),) * axis
+    return indexing.getitem(flat, (*prefix, slice(None, (sizes[axis] - 1) * factor + 1)))
+
+
+@traced
+def conv_transpose(
+    lhs: Any,
+    rhs: Any,
+    strides: Sequence[int],
+    padding: Any,
+    rhs_dilation: Any = None,
+    dimension_numbers: Any = None,
+    precision: Any = None,
+) -> TracedArray:
+    """Returns a transposed convolution: a convolution of the operand with zeros between elements.
+
+    Without `dimension_numbers` the layouts are NHWC and HWIO.
+    """
+    count = shaping.ndim(lhs) - 2
+    spatial = "HWD"[:count]
+    names = dimension_numbers or (f"N{spatial}C", f"{spatial}IO", f"N{spatial}C")
+    sizes = [shaping.shape(rhs)[names[1].index(c)] for c in names[0] if c not in "NC"]
+    dilation = [int(d) for d in rhs_dilation or [1] * count]
+    pairs = padding
+    if isinstance(padding, str):
+        widths = [(int(k) - 1) * d + 1 for k, d in zip(sizes, dilation, strict=True)]
+        settings = zip(widths, strides, strict=True)
+        pairs = [_transposed_padding(padding.upper(), k, int(s)) for k, s in settings]
+    return conv_general_dilated(lhs, rhs, [1] * count, pairs, strides, dilation, names)
+
+
+def _transposed_padding(padding: str, width: int, stride: int) -> tuple[int, int]:
+    """Returns the padding with which a convolution inverts the sizes of a strided one."""
+    if padding == "SAME":
+        total = width + stride - 2
+        low = width - 1 if stride > width - 1 else -(-total // 2)
+    else:
+        total, low = width + stride - 2 + max(width - stride, 0), width - 1
+    return low, total - low
 
 
 @traced
