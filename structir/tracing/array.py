@@ -139,6 +139,11 @@ class TracedArray(ArrayMethods):
     def __iter__(self) -> Iterator[TracedArray]:
         return iter([self[k] for k in range(len(self))])
 
+    def __setitem__(self, index: Any, value: Any) -> None:
+        message = "traced arrays are immutable: they have no item assignment"
+        hint = "bind a new array: `x = x.at[index].set(value)`, or `.add`, `.multiply`"
+        raise DiagnosticError(Diagnostic(message, caller_span(), hint=hint, code="E1108"))
+
     def __getitem__(self, index: Any) -> TracedArray:
         return operator("getitem")(self, index)
 

@@ -10,6 +10,7 @@ import attrs
 from structir.errors import Diagnostic, DiagnosticError, caller_span
 from structir.frontend.iteration import ABSENT, iterated
 from structir.ir import dims
+from structir.ir.dims import Dim
 from structir.ir.expr import Expr, Tuple
 from structir.ir.struct_info import StructInfo, TensorStructInfo
 from structir.lazy import exported
@@ -238,11 +239,20 @@ def _check_carried(
                 f"{name}: carried value {k} changes its shape: expected {a.aval}, found {b.aval}",
                 "return a value of the shape of the initial one",
             )
+        _fix_undecided(a.dims, b.dims)
     if any([a.dtype_name != b.dtype_name for a, b in zip(before, after, strict=True)]):
         changed += [
             dtypes.promote((a.dtype_name, a.weak), (b.dtype_name, b.weak))[0]
             for a, b in zip(before, after, strict=True)
         ]
+
+
+def _fix_undecided(first: Sequence[Dim], second: Sequence[Dim]) -> None:
+    """Requires the values of sizes that are not proved equal, where values may be fixed."""
+    for a, b in zip(first, second, strict=True) if session().fixes_sizes else ():
+        if dims.equal(a, b) is None:
+            undecided = next(d for d in (a, b) if type(d) is dims.Poly)
+            TracedSize(undecided).__index__()
 
 
 @exported

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from structir.analysis.donation import DONATED
-from structir.errors import DiagnosticError
+from structir.errors import Diagnostic, DiagnosticError
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.module import IRModule
@@ -278,9 +278,13 @@ def _array(value: Any) -> Any:
         return np.asarray(value)
     if isinstance(value, int | float):
         return np.asarray(value, "int32" if isinstance(value, int) else "float32")
-    if isinstance(value, np.ndarray):
-        return value
-    return np.asarray(value)
+    array = value if isinstance(value, np.ndarray) else np.asarray(value)
+    if array.dtype.kind in "OUSMmc":
+        message = f"jit: expected arguments of numbers, found {type(value).__name__}"
+        message += f" of dtype {array.dtype}"
+        hint = "name arguments that are no arrays in `static_argnums` or `static_argnames`"
+        raise DiagnosticError(Diagnostic(message, hint=hint, code="E1109"))
+    return array
 
 
 def _nested(structure: TreeStructure, leaves: Any) -> Any:

@@ -140,6 +140,7 @@ def test_evaluation_outside_of_a_trace() -> None:
         (lambda x: np.fft.fft(x), "fft"),
         (lambda x: x + "a", "unsupported operand"),
         (lambda x: x[7.5], "expected an integer, found 7.5"),
+        (lambda x: x.__setitem__(0, 1), r"x.at\[index\].set"),
         (lambda x: x[x > 0], "traced mask"),
         (lambda x: x @ snp.ones((5, 2)), "contraction dimension mismatch"),
         (lambda x: x.sum(axis=3), "expected an axis of an array of rank 2, found 3"),
@@ -244,3 +245,12 @@ def test_sizes_in_containers_are_fixed_until_they_change() -> None:
         np.testing.assert_array_equal(function(p, x), np.full((n, m), 4))
     patterns = [known.patterns[0][0] for known in function.specialisations]
     assert patterns == [(4, 3), (4, "n6")]
+
+
+def test_arguments_that_are_no_arrays() -> None:
+    with pytest.raises(DiagnosticError, match="static_argnames"):
+        structir.jit(lambda x, mode: x)(np.ones(2), "fast")
+    with pytest.raises(DiagnosticError, match="changes its shape"):
+        structir.jit(lambda x: lax.while_loop(lambda v: v.sum() < 3, lambda v: v[:2], x))(
+            np.ones((3, 4))
+        )
