@@ -15,14 +15,14 @@ from structir.script import R
 from tests.data.example_calls import ExampleCall, example_calls, leaves
 
 BATCH = 2
+NOISE = np.random.default_rng(0)
 
 
 def in_double(value: np.ndarray) -> np.ndarray:
     """Distinct numbers in float64, so that no maximum has ties."""
     if value.dtype.kind != "f" or value.dtype.itemsize < 4:
         return value
-    noise = np.random.default_rng(value.size).uniform(0, 0.01, value.shape)
-    return value.astype("float64") + noise
+    return value.astype("float64") + NOISE.uniform(0, 0.01, value.shape)
 
 
 EXAMPLES = [e for e in example_calls(in_double) if any(v.dtype == "float64" for v in e.values)]
