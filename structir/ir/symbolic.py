@@ -229,4 +229,7 @@ def is_zero(dim: Poly) -> bool:
     expression = _expression(dim)
     if sum(1 for _ in sympy.preorder_traversal(expression)) > PROOF_NODES:
         return False
-    return bool(sympy.simplify(expression) == 0)
+    try:
+        return bool(sympy.simplify(expression) == 0)
+    except ZeroDivisionError:  # a condition that makes a divisor 0 is substituted
+        return False

@@ -48,8 +48,10 @@ class LogDeterminant(NamedTuple):
 
 @traced
 def cholesky(a: Any, *, upper: bool = False) -> TracedArray:
-    """Returns the lower triangular factor of a positive definite matrix."""
-    factor = emit(R.linalg.cholesky(expression(real(a))))
+    """Returns the lower triangular factor of the symmetric part of a positive definite matrix."""
+    matrix = real(a)
+    matrix = (matrix + matrix_transpose(matrix)) / 2
+    factor = emit(R.linalg.cholesky(expression(matrix)))
     return matrix_transpose(factor) if upper else factor
 
 

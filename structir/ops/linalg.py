@@ -183,10 +183,15 @@ def half(a: Expr) -> Expr:
     return a * value
 
 
-def symmetric_part(a: Expr, emit: Emit) -> Expr:
-    """Returns the mean of matrices and their transposes."""
+def of_lower_triangle(a: Expr, emit: Emit) -> Expr:
+    """Returns the cotangent of matrices of which only the lower triangle is read.
+
+    `a` is the cotangent of the whole matrices: an element below the diagonal stands for two.
+    """
     matrix = emit(a)
-    return half(emit(matrix + transposed(matrix)))
+    both = emit(matrix + transposed(matrix))
+    diagonal = emit(matrix * emit(identity_like(matrix)))
+    return tril(both, PrimValue(0)) - diagonal
 
 
 @slogdet.gradient
@@ -205,7 +210,7 @@ def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotang
 
 @cholesky.gradient
 def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotangent]:
-    """Computes the adjoint for a symmetric matrix.
+    """Computes the adjoint of the lower triangle.
 
     Source: Murray, "Differentiation of the Cholesky decomposition", 2016.
     """
@@ -214,7 +219,7 @@ def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotang
     lower = emit(tril(product, PrimValue(0)) - diagonal)
     left = emit(solve(transposed(result), lower))
     right = emit(solve(transposed(result), transposed(left)))
-    return [symmetric_part(transposed(right), emit)]
+    return [of_lower_triangle(transposed(right), emit)]
 
 
 slogdet.example(MATRIX)

@@ -14,7 +14,7 @@ from structir.opdef.examples import ExactValues
 from structir.ops.contract import matmul
 from structir.ops.create import ones_like
 from structir.ops.layout import expand_dims
-from structir.ops.linalg import MATRIX, doubles, identity_like, symmetric_part, transposed
+from structir.ops.linalg import MATRIX, doubles, identity_like, of_lower_triangle, transposed
 
 np = lazy_module("numpy")
 Array = Any
@@ -208,7 +208,7 @@ def _(a: Array, factors: Array, pivots: Array, permutation: Array) -> None:
 
 @eigh.gradient
 def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotangent]:
-    """Computes the adjoint for a symmetric matrix with distinct eigenvalues.
+    """Computes the adjoint of the lower triangle, for distinct eigenvalues.
 
     Source: Giles, "Collected matrix derivative results for forward and reverse mode algorithmic
     differentiation", 2008.
@@ -228,7 +228,7 @@ def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotang
     if inner is None:
         return [None]
     product = matmul(emit(matmul(vectors, inner)), transposed(vectors))
-    return [symmetric_part(product, emit)]
+    return [of_lower_triangle(product, emit)]
 
 
 for factorization in (qr, svd, lu):

@@ -451,3 +451,9 @@ def test_text_does_not_depend_on_the_order_of_construction() -> None:
     one = dims.dim_min(n, 2) - dims.dim_min(n, m)
     other = -dims.dim_min(m, n) + dims.dim_min(2, n)
     assert dims.text(one) == dims.text(other)
+
+
+def test_a_condition_that_makes_a_divisor_zero_is_not_proved() -> None:
+    m, n, k = dims.sym("m"), dims.sym("n"), dims.sym("k")
+    first = dims.compare("==", dims.floormod(m, k), n)
+    assert dims.equal(first, dims.compare("==", n + k, n)) is not True
