@@ -7,6 +7,9 @@ __getattr__, __dir__ = lazy_names(
     {
         "onnx": "structir.export.onnx:",
         "save_onnx": "structir.export.onnx.model",
+        "save_stablehlo": "structir.export.stablehlo.module",
+        "stablehlo": "structir.export.stablehlo:",
         "to_onnx": "structir.export.onnx.model",
+        "to_stablehlo": "structir.export.stablehlo.module",
     },
 )

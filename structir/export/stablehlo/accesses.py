@@ -16,7 +16,14 @@ from structir.projections.monoid import MONOIDS
 from structir.projections.spec import AccessIndex, affine
 from structir.projections.values import WEAK_INT
 
-OPS = {"add": "add", "mul": "multiply", "max": "maximum", "min": "minimum", "or": "or", "and": "and"}
+OPS = {
+    "add": "add",
+    "mul": "multiply",
+    "max": "maximum",
+    "min": "minimum",
+    "or": "or",
+    "and": "and",
+}
 
 
 @attrs.frozen(eq=False)
@@ -84,9 +91,7 @@ def unpacked(
     return grid.reshape(x, [entry.size for entry in axes]), axes
 
 
-def unpacked_entries(
-    grid: LoopGrid, entries: Sequence[AccessIndex]
-) -> tuple[AccessIndex, ...]:
+def unpacked_entries(grid: LoopGrid, entries: Sequence[AccessIndex]) -> tuple[AccessIndex, ...]:
     """Returns indices with one axis for each index variable, where an index is the row-major linear
     index of several."""
     axes: list[AccessIndex] = []
@@ -101,7 +106,7 @@ def _row_major(grid: LoopGrid, entry: AccessIndex) -> list[Sym] | None:
     """Returns the index variables whose row-major linear index an index is, or None."""
     if entry.data is not None or entry.loose or not entry.inside:
         return None
-    linear = affine(entry.index, grid.order)  # type: ignore[arg-type]
+    linear = affine(entry.index, grid.order)
     if linear is None or linear[1] != 0:
         return None
     strides = dict(linear[0])
@@ -124,15 +129,16 @@ def _whole_axes(grid: LoopGrid, entries: Sequence[AccessIndex]) -> list[Sym | No
     for entry in entries:
         if entry.data is not None or not entry.inside:
             return None
-        if entry.size == 1:
-            variables.append(None)
-            continue
         variable = dims.as_sym(entry.index)  # type: ignore[arg-type]
-        if variable in variables or variable not in grid.extents:
+        extent = None if variable is None else grid.extents.get(variable)
+        if entry.size == 1 and (variable in variables or extent != 1):
+            variables.append(None)
+        elif extent is None or variable in variables:
             return None
-        if not entry.loose and not equal(grid.extents[variable], entry.size):
+        elif entry.loose or equal(extent, entry.size):
+            variables.append(variable)
+        else:
             return None
-        variables.append(variable)
     return variables
 
 
@@ -156,7 +162,7 @@ def _slices(grid: LoopGrid, entries: Sequence[AccessIndex]) -> list[AxisSlice] |
     for entry in entries:
         if entry.data is not None or entry.loose or not entry.inside:
             return None
-        linear = affine(entry.index, grid.order)  # type: ignore[arg-type]
+        linear = affine(entry.index, grid.order)
         if linear is None or len(linear[0]) > 1:
             return None
         coefficients, start = linear
@@ -224,14 +230,12 @@ def indices(
     axes, positions, windows = [], [], []
     exists: HloElement | None = None
     for axis, entry in enumerate(entries):
-        variable = None if entry.data is not None else dims.as_sym(entry.index)  # type: ignore[arg-type]
-        elsewhere = [variable in use for k, use in enumerate(uses) if k != axis]
-        plain = variable in grid.extents and entry.inside and not entry.loose and not any(elsewhere)
-        size = operand.dims[axis]
-        if variable is not None and plain and isinstance(size, int):
-            if equal(grid.extents[variable], size):
-                windows.append((axis, variable))
-                continue
+        variable = _window_variable(grid, entry, operand.dims[axis])
+        if variable is not None and not any(
+            [variable in u for u in (*uses[:axis], *uses[axis + 1 :])]
+        ):
+            windows.append((axis, variable))
+            continue
         position = _position(grid, entry, reads)
         axes.append(axis)
         positions.append(position)
@@ -240,17 +244,22 @@ def indices(
     return ComputedIndices(axes, positions, exists, windows)
 
 
-def _variables(
-    grid: LoopGrid, entry: AccessIndex, reads: Mapping[str, HloElement]
-) -> set[Sym]:
+def _window_variable(grid: LoopGrid, entry: AccessIndex, size: Dim) -> Sym | None:
+    """Returns the index variable that runs over the whole of an axis of constant size, or None."""
+    if entry.data is not None or not entry.inside or entry.loose or not isinstance(size, int):
+        return None
+    variable = dims.as_sym(entry.index)  # type: ignore[arg-type]
+    extent = None if variable is None else grid.extents.get(variable)
+    return variable if extent == size else None
+
+
+def _variables(grid: LoopGrid, entry: AccessIndex, reads: Mapping[str, HloElement]) -> set[Sym]:
     if entry.data is None:
         return set(entry.index_vars)
     return set(ScalarLowering(grid, reads).value(entry.data).axes)
 
 
-def _position(
-    grid: LoopGrid, entry: AccessIndex, reads: Mapping[str, HloElement]
-) -> HloElement:
+def _position(grid: LoopGrid, entry: AccessIndex, reads: Mapping[str, HloElement]) -> HloElement:
     if entry.data is None:
         return grid.index(entry.dim)
     return ScalarLowering(grid, reads).value(entry.data)
@@ -275,8 +284,7 @@ def _gathered(
     axes = (*outer, *windows)
     shape = grid.shape(axes)
     if 0 in operand.dims:  # no element exists; a gather would need one
-        zero = grid.block.number(0, operand.dtype)
-        element = HloElement(grid.broadcast(zero, (), shape), axes, operand.dtype)
+        element = HloElement(grid.filled(0, operand.dtype, shape), axes, operand.dtype)
         return HloView(element, computed.exists)
     slice_sizes = [1] * operand.rank
     for axis, _ in computed.windows:
@@ -324,7 +332,7 @@ def store_slice(
 ) -> HloTensor | None:
     """Returns a tensor with a contiguous block replaced, or None if a write is none."""
     slices = _slices(grid, entries)
-    if slices is None or any([s.step != 1 and s.count > 1 for s in slices]):
+    if slices is None or any([s.step != 1 and s.count != 1 for s in slices]):
         return None
     variables = [s.variable for s in slices if s.variable is not None]
     if {*value.axes} - {*variables}:

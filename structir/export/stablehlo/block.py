@@ -55,10 +55,14 @@ class HloOperation:
 
 @attrs.frozen
 class HloRegion:
-    """A region in MLIR text, and the names of outer values that it uses."""
+    """A region in MLIR text, and the names of outer values that it uses.
+
+    `applies` is the operation of a region that combines its two parameters.
+    """
 
     text: str
     uses: frozenset[str]
+    applies: str = ""
 
 
 class HloBlock:
@@ -94,7 +98,7 @@ class HloBlock:
 
     def live(self, names: Iterable[str]) -> tuple[list[str], frozenset[str]]:
         """Returns the lines that compute values, and the names from outside that these use."""
-        needed, lines = {*names}, []
+        needed, lines = {*names}, list[str]()
         for operation in reversed(self.operations):
             if needed & {*operation.results}:
                 lines += reversed(operation.line.splitlines())
@@ -126,9 +130,11 @@ class HloBlock:
     ) -> list[HloTensor]:
         """Appends an operation; an op without a dialect is one of StableHLO."""
         types = [tensor_type(shape, dtype) for shape, dtype in infos]
-        text = operation_text(op, operands, types, attributes or {}, [r.text for r in regions])
+        texts = [region.text for region in regions]
+        applies = "".join([region.applies for region in regions])
+        text = operation_text(op, operands, types, attributes or {}, texts, applies)
         known = self.known.get(text)
-        if known is not None and not regions:
+        if known is not None:
             pairs = zip(known, infos, strict=True)
             return [attrs.evolve(value, dims=tuple(shape)) for value, (shape, _) in pairs]
         results = [HloTensor(self.fresh(self.stem), tuple(s), d) for s, d in infos]
@@ -154,16 +160,18 @@ class HloBlock:
 
     def combining(self, op: str, dtype: str) -> HloRegion:
         """Returns the region that combines two elements by an operation."""
-        return self.region(
-            [((), dtype)] * 2, lambda block, args: [block.emit(op, args, (), dtype)]
-        )
+
+        def body(block: HloBlock, args: list[HloTensor]) -> list[HloTensor]:
+            return [block.emit(op, args, (), dtype)]
+
+        return attrs.evolve(self.region([((), dtype)] * 2, body), applies=op)
 
     # ---- constants and sizes
 
-    def number(self, value: Any, dtype: str) -> HloTensor:
-        """Returns a constant scalar."""
-        attribute = f"dense<{literal(value, dtype)}> : {tensor_type((), dtype)}"
-        return self.emit("constant", [], (), dtype, {"value": attribute})
+    def number(self, value: Any, dtype: str, shape: Sequence[Dim] = ()) -> HloTensor:
+        """Returns a constant tensor of one number; the shape is constant."""
+        attribute = f"dense<{literal(value, dtype)}> : {tensor_type(shape, dtype)}"
+        return self.emit("constant", [], shape, dtype, {"value": attribute})
 
     def array(self, data: Any) -> HloTensor:
         """Returns a constant tensor."""

@@ -45,11 +45,10 @@ class HloCall:
         return self.view.attributes[name]
 
     def axis(self, name: str, operand: str) -> int:
-        """Returns an axis attribute of an operand, or of the first of a list, counted from the first
-        axis."""
+        """Returns an axis of an operand, or of the first of a list, counted from the first axis."""
         value = self[operand]
         first = value[0] if isinstance(value, list) else value
-        return int(self.attr(name)) % max(first.rank, 1)
+        return int(self.attr(name) % max(first.rank, 1))
 
     @property
     def infos(self) -> list[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
@@ -64,17 +64,25 @@ class LoopGrid:
         return self.block.convert(element.tensor, dtype)
 
     def _nonzero(self, x: HloTensor) -> HloTensor:
-        zero = self.block.number(0, x.dtype)
-        return self.block.compare("NE", x, self.broadcast(zero, (), x.dims))
+        return self.block.compare("NE", x, self.filled(0, x.dtype, x.dims))
 
     def spread(self, element: HloElement, axes: Sequence[Sym], dtype: str) -> HloTensor:
         """Returns an element in a dtype as a tensor over these index variables."""
+        if element.tensor is None:
+            return self.filled(element.literal, dtype, self.shape(axes))
         value = self.tensor(element, dtype)
         if element.axes == tuple(axes):
             return value
         present = [axis for axis in axes if axis in element.axes]
         value = self.block.transpose(value, [element.axes.index(axis) for axis in present])
         return self.broadcast(value, [tuple(axes).index(a) for a in present], self.shape(axes))
+
+    def filled(self, value: Any, dtype: str, shape: Sequence[Dim]) -> HloTensor:
+        """Returns a tensor of one number."""
+        value = as_number(value, dtype)
+        if all(isinstance(d, int) for d in shape):
+            return self.block.number(value, dtype, shape)
+        return self.broadcast(self.block.number(value, dtype), (), shape)
 
     def broadcast(self, x: HloTensor, axes: Sequence[int], shape: Sequence[Dim]) -> HloTensor:
         """Returns a tensor broadcast to a shape; its axes become these axes of the result."""
@@ -156,9 +164,7 @@ class LoopGrid:
         result = function(*values)
         return HloElement(result, axes, kind or result.dtype)
 
-    def compare(
-        self, fn: str, a: HloElement, b: HloElement, dtype: str = INDEX
-    ) -> HloElement:
+    def compare(self, fn: str, a: HloElement, b: HloElement, dtype: str = INDEX) -> HloElement:
         """Returns a comparison of two elements in a dtype: lt, le, gt, ge, eq or ne."""
         direction = COMPARISONS[fn]
         return self.apply(lambda x, y: self.block.compare(direction, x, y), [a, b], dtype)
@@ -175,6 +181,14 @@ class LoopGrid:
         if a is None or b is None:
             return b if a is None else a
         return self.binary("and", a, b, "bool")
+
+
+def product(sizes: Iterable[Dim]) -> Dim:
+    """Returns a product of sizes."""
+    total: Dim = 1
+    for size in sizes:
+        total = total * size
+    return total
 
 
 def as_number(value: Any, dtype: str) -> Any:
@@ -208,7 +222,9 @@ def _borrow(grid: LoopGrid, a: HloElement, b: HloElement) -> HloElement:
     """Returns 1 where a division that truncates is above the floor, else 0."""
     zero = HloElement(None, (), WEAK_INT, 0)
     rest = grid.binary("remainder", a, b)
-    opposite = grid.compare("ne", grid.compare("lt", rest, zero), grid.compare("lt", b, zero), "bool")
+    opposite = grid.compare(
+        "ne", grid.compare("lt", rest, zero), grid.compare("lt", b, zero), "bool"
+    )
     inexact = grid.compare("ne", rest, zero)
     return grid.apply(lambda x: x, [grid.binary("and", opposite, inexact, "bool")], INDEX)
 

@@ -113,11 +113,18 @@ class HloExporter:
 
     def tensor(self, expr: Expr) -> HloTensor:
         """Returns the value of an expression as a tensor."""
-        return self._sizes(lambda: as_tensor(self.block, self.value(expr)))
+        (tensor,) = self.tensors(self.value(expr))
+        return tensor
 
     def tensors(self, value: HloValue) -> list[HloTensor]:
         """Returns the tensors of a value, nested tuples flattened."""
-        return self._sizes(lambda: [as_tensor(self.block, each) for each in flat(value)])
+        result: list[HloTensor] = self._sizes(lambda: [self._as_tensor(v) for v in flat(value)])
+        return result
+
+    def _as_tensor(self, value: HloValue) -> HloTensor:
+        if isinstance(value, HloClosure):
+            self.fail("no StableHLO form of a function as a value", "call it where it is defined")
+        return as_tensor(self.block, value)
 
     def _var(self, var: Var) -> HloValue:
         return self.values[var]
@@ -215,7 +222,7 @@ class HloExporter:
         value = self.value(call.args[path[0]])
         for member in path[1:]:
             value = value[member]
-        return as_tensor(self.block, value)
+        return self._as_tensor(value)
 
     def _decomposed(self, call: Call, definition: Any) -> HloValue:
         decompose = getattr(definition, "decompose", None)

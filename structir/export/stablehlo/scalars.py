@@ -119,9 +119,11 @@ class ScalarLowering:
         if expr.fn in ROUNDINGS and not is_float(dtype):
             return args[0]
         if dtype == "bool" and expr.fn not in BITWISE:
-            result = self.grid.apply(self._function(expr.fn, "int8"), [
-                self.grid.apply(lambda x: x, [arg], "int8") for arg in args
-            ], "int8")
+            result = self.grid.apply(
+                self._function(expr.fn, "int8"),
+                [self.grid.apply(lambda x: x, [arg], "int8") for arg in args],
+                "int8",
+            )
             return self.grid.apply(lambda x: x, [result], "bool")
         return self.grid.apply(self._function(expr.fn, dtype), args, dtype, kind)
 
@@ -139,7 +141,8 @@ class ScalarLowering:
         return self.grid.apply(self._function(expr.fn, dtype), args, dtype)
 
     def _choice(self, expr: ScalarOp, args: list[HloElement], kind: str) -> HloElement:
-        result = self.grid.select(*args, dtype_of_kind(kind))
+        condition, a, b = args
+        result = self.grid.select(condition, a, b, dtype_of_kind(kind))
         return HloElement(result.tensor, result.axes, kind)
 
     def _cast(self, expr: ScalarOp, args: list[HloElement], kind: str) -> HloElement:
@@ -163,7 +166,7 @@ class ScalarLowering:
 
     def splat(self, value: float, like: HloTensor) -> HloTensor:
         """Returns a number with the type of a tensor."""
-        return self.grid.broadcast(self.block.number(value, like.dtype), (), like.dims)
+        return self.grid.filled(value, like.dtype, like.dims)
 
     def pow(self, dtype: str, x: HloTensor, y: HloTensor) -> HloTensor:
         """Returns a power; of integers with a negative exponent the truncated one."""
@@ -180,8 +183,14 @@ class ScalarLowering:
 
     def quotient(self, dtype: str, x: HloTensor, y: HloTensor) -> HloTensor:
         """Returns a quotient, of integers rounded toward zero; 0 for division by zero."""
-        divided = self.block.same("divide", x, y)
-        return divided if is_float(dtype) else self._unless_zero(y, divided)
+        if is_float(dtype):
+            return self.block.same("divide", x, y)
+        return self._unless_zero(y, self.block.same("divide", x, self._divisor(y)))
+
+    def _divisor(self, y: HloTensor) -> HloTensor:
+        """Returns divisors with 1 instead of 0: division by zero is undefined."""
+        is_zero = self.block.compare("EQ", y, self.splat(0, y))
+        return self.block.select(is_zero, self.splat(1, y), y)
 
     def _unless_zero(self, y: HloTensor, result: HloTensor) -> HloTensor:
         zero = self.splat(0, y)
@@ -190,7 +199,8 @@ class ScalarLowering:
     def mod(self, dtype: str, x: HloTensor, y: HloTensor) -> HloTensor:
         """Returns the remainder of a floored division."""
         block = self.block
-        rest = block.same("remainder", x, y)
+        divisor = y if is_float(dtype) else self._divisor(y)
+        rest = block.same("remainder", x, divisor)
         if dtype not in SIGNED and not is_float(dtype):
             return self._unless_zero(y, rest)
         zero = self.splat(0, y)
@@ -216,10 +226,13 @@ class ScalarLowering:
             whole = block.same("divide", block.same("subtract", x, self.mod(dtype, x, y)), y)
             floor = block.same("round_nearest_even", whole)
             return block.select(block.compare("EQ", y, self.splat(0, y)), exact, floor)
-        divided = block.same("divide", x, y)
+        divisor = self._divisor(y)
+        divided = block.same("divide", x, divisor)
         if dtype in SIGNED:
-            opposite = self._opposite(block.same("remainder", x, y), y)
-            divided = block.select(opposite, block.same("subtract", divided, self.splat(1, y)), divided)
+            opposite = self._opposite(block.same("remainder", x, divisor), y)
+            divided = block.select(
+                opposite, block.same("subtract", divided, self.splat(1, y)), divided
+            )
         return self._unless_zero(y, divided)
 
     def shr(self, dtype: str, x: HloTensor, y: HloTensor) -> HloTensor:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import reduce
 
-
 from structir.export.stablehlo.accesses import (
     OPS,
     HloView,
@@ -21,7 +20,7 @@ from structir.export.stablehlo.accesses import (
     unpacked_entries,
 )
 from structir.export.stablehlo.block import INDEX, HloBlock, HloRegion
-from structir.export.stablehlo.elements import HloElement, LoopGrid, dtype_of_kind
+from structir.export.stablehlo.elements import HloElement, LoopGrid, dtype_of_kind, product
 from structir.export.stablehlo.scalars import ScalarLowering
 from structir.export.stablehlo.tensors import HloTensor, integers
 from structir.export.stablehlo.windows import WindowedRead, convolved, pooled, windowed
@@ -43,9 +42,7 @@ PAIRS = {"argmax": "GT", "argmin": "LT"}
 ZERO = HloElement(None, (), WEAK_INT, 0)
 
 
-def lowered(
-    block: HloBlock, spec: IndexSpec, operands: Sequence[HloTensor]
-) -> list[HloTensor]:
+def lowered(block: HloBlock, spec: IndexSpec, operands: Sequence[HloTensor]) -> list[HloTensor]:
     """Returns the results of a spec for these operands."""
     lowering = SpecLowering(block, spec, operands)
     for statement in spec.statements:
@@ -234,8 +231,7 @@ class SpecLowering:
             dtype = info.dtype or "float32"
             grid = LoopGrid(self.block)
             if self.spec.base is None:
-                start = self.block.number(self.spec.fill, dtype)
-                result = grid.broadcast(start, (), info.dims)
+                result = grid.filled(self.spec.fill, dtype, info.dims)
             else:
                 base = self.operands[self.spec.base]
                 offset = len(info.dims) - base.rank
@@ -290,12 +286,12 @@ def _zero_where_absent(
     return element if exists is None else grid.select(exists, element, ZERO, kind)
 
 
-def _dot(
-    grid: LoopGrid, a: HloElement, b: HloElement, summed: set[Sym], kind: str
-) -> HloElement:
+def _dot(grid: LoopGrid, a: HloElement, b: HloElement, summed: set[Sym], kind: str) -> HloElement:
     """Returns the sum of a product over index variables of both factors."""
     assert a.tensor is not None and b.tensor is not None
-    batch = [axis for axis in grid.order if axis in a.axes and axis in b.axes and axis not in summed]
+    batch = [
+        axis for axis in grid.order if axis in a.axes and axis in b.axes and axis not in summed
+    ]
     inner = [axis for axis in grid.order if axis in summed]
     rows = [axis for axis in a.axes if axis not in b.axes]
     columns = [axis for axis in b.axes if axis not in a.axes]
@@ -370,8 +366,7 @@ def _mean(
     """Returns a sum divided by the number of existing points."""
     wide = dtype if is_float(dtype) else "float64"
     if exists is None:
-        sizes = [grid.index(grid.extents[axis]) for axis in statement.reduce]
-        count = reduce(lambda a, b: grid.binary("multiply", a, b), sizes, _one())
+        count = grid.index(product(grid.shape(statement.reduce)))
     else:
         ones = grid.apply(lambda x: x, [exists], INDEX)
         count = _reduced(grid, statement, ones, None, "sum")

@@ -82,7 +82,9 @@ def with_info(block: HloBlock, value: HloValue, info: StructInfo | None) -> HloV
     typed = attrs.evolve(value, dims=dims)
     if typed.type == value.type:
         return typed
-    return LoopGrid(block).reshape(value, dims) if _static(value.dims) else _cast(block, value, dims)
+    return (
+        LoopGrid(block).reshape(value, dims) if _static(value.dims) else _cast(block, value, dims)
+    )
 
 
 def _static(dims: Sequence[Dim]) -> bool:

@@ -7,13 +7,12 @@ and an index variable `k` of a reduction is a window of the operand for each `o`
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import reduce
 from math import prod
 
 import attrs
 
 from structir.export.stablehlo.accesses import OPS, equal, unpacked
-from structir.export.stablehlo.elements import HloElement, LoopGrid
+from structir.export.stablehlo.elements import HloElement, LoopGrid, product
 from structir.export.stablehlo.tensors import HloTensor, integers
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
@@ -87,7 +86,7 @@ def windowed(
 def _axis(grid: LoopGrid, entry: AccessIndex, statement: Statement) -> WindowAxis | Sym | None:
     if entry.data is not None or entry.loose or entry.whole:
         return None
-    linear = affine(entry.index, grid.order)  # type: ignore[arg-type]
+    linear = affine(entry.index, grid.order)
     if linear is None:
         return None
     coefficients, offset = linear
@@ -144,14 +143,12 @@ def pooled(
     sizes = [grid.extents[window.inner] for window in read.windows]
     count = HloElement(None, (), dtype, float(prod(map(int, sizes))))  # type: ignore[arg-type]
     if read.padded:
-        ones = grid.broadcast(grid.block.number(1, dtype), (), x.dims)
+        ones = grid.filled(1, dtype, x.dims)
         count = _reduce_window(grid, read, ones, "sum")
     return grid.binary("divide", total, count, dtype)
 
 
-def _reduce_window(
-    grid: LoopGrid, read: WindowedRead, x: HloTensor, monoid: str
-) -> HloElement:
+def _reduce_window(grid: LoopGrid, read: WindowedRead, x: HloTensor, monoid: str) -> HloElement:
     outputs = tuple([a.output if isinstance(a, WindowAxis) else a for a in read.axes])
     whole = WindowAxis(outputs[0], outputs[0], 1, 1, 0, 0)
     windows = [axis if isinstance(axis, WindowAxis) else None for axis in read.axes]
@@ -218,7 +215,7 @@ def convolved(
 
 def packed(grid: LoopGrid, axes: Sequence[Sym]) -> Dim:
     """Returns the size of an axis for all of these index variables."""
-    return reduce(lambda a, b: a * b, grid.shape(axes), 1)
+    return product(grid.shape(axes))
 
 
 def _convolution_attributes(windows: Sequence[WindowAxis], groups: int) -> Mapping[str, str]:

@@ -20,5 +20,5 @@ def cholesky(call: HloCall) -> HloTensor | None:
         call.block.emit("iota", [], a.dims, INDEX, {"iota_dimension": integer(axis)})
         for axis in (a.rank - 2, a.rank - 1)
     ]
-    zeros = call.grid.broadcast(call.block.number(0, a.dtype), (), a.dims)
+    zeros = call.grid.filled(0, a.dtype, a.dims)
     return call.block.select(call.block.compare("GE", rows, columns), factors, zeros)

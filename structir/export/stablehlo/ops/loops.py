@@ -1,4 +1,4 @@
-"""Mappings of loops: `R.scan`, and `loop.iterate`, which imported models and traced functions use."""
+"""Mappings of loops: `R.scan`, and `loop.iterate` of imported models and traced functions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from structir.export.stablehlo.tensors import HloTensor, integers
 from structir.export.stablehlo.values import HloValue, flat, type_info, with_info
 from structir.ir.dims import Dim
 from structir.ir.expr import Tuple
-from structir.ir.struct_info import TensorStructInfo, TupleStructInfo
+from structir.ir.struct_info import TensorStructInfo
 
 Step = Callable[[HloBlock, list[HloTensor]], Sequence[HloTensor]]
 
@@ -73,9 +73,12 @@ def iterate(exporter: Any, call: Any) -> list[HloValue]:
         updates = zip(stacked, results[1 + count :], strict=True)
         following = inner.same("add", index, inner.number(1, INDEX))
         next_values = _typed(inner, results[1 : 1 + count], values)
-        return [following, results[0], *next_values, *[
-            _with_element(inner, a, b, index) for a, b in updates
-        ]]
+        return [
+            following,
+            results[0],
+            *next_values,
+            *[_with_element(inner, a, b, index) for a, b in updates],
+        ]
 
     starting = [block.number(0, INDEX), going, *starts, *outputs]
     return list(_while(block, starting, goes_on, step)[2:])
@@ -112,11 +115,11 @@ def _buffers(exporter: Any, infos: Sequence[Any]) -> list[HloTensor]:
         known = type_info(info)
         if known is None:
             exporter.fail(
-                f"no StableHLO form of a loop with an output {info}: its number of steps is unknown",
+                f"no StableHLO form of a loop with an output {info} of unknown size",
                 "use R.scan, or carry the result instead of an output of each step",
             )
-        zero = exporter.block.number(0, known[1])
-        buffers.append(LoopGrid(exporter.block).broadcast(zero, (), known[0]))
+        else:
+            buffers.append(LoopGrid(exporter.block).filled(0, known[1], known[0]))
     return buffers
 
 
@@ -133,15 +136,13 @@ def _element(block: HloBlock, x: HloTensor, index: HloTensor) -> HloTensor:
         attributes = {"slice_sizes": integers(sizes)}  # type: ignore[arg-type]
         part = block.emit("dynamic_slice", [x, *starts], shape, x.dtype, attributes)
     else:
-        ends = [block.same("add", a, grid.size(d)) for a, d in zip(starts, shape, strict=True)]
-        bounds = [block.vector(starts), block.vector(ends), grid.sizes([1] * x.rank)]
+        first = block.vector(starts)
+        bounds = [first, block.same("add", first, grid.sizes(shape)), grid.sizes([1] * x.rank)]
         part = block.emit("real_dynamic_slice", [x, *bounds], shape, x.dtype)
     return grid.reshape(part, x.dims[1:])
 
 
-def _with_element(
-    block: HloBlock, x: HloTensor, element: HloTensor, index: HloTensor
-) -> HloTensor:
+def _with_element(block: HloBlock, x: HloTensor, element: HloTensor, index: HloTensor) -> HloTensor:
     """Returns a tensor with the slice of axis 0 at an index replaced."""
     update = LoopGrid(block).reshape(element, (1, *x.dims[1:]))
     return block.same("dynamic_update_slice", x, update, *_starts(block, index, x.rank))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from functools import reduce
-
 from structir.export.stablehlo.call import HloCall
+from structir.export.stablehlo.elements import product
 from structir.export.stablehlo.registry import exports
 from structir.export.stablehlo.tensors import HloTensor
 from structir.export.stablehlo.values import HloShape
@@ -19,7 +18,7 @@ def shape_of(call: HloCall) -> HloShape:
 @exports("size")
 def size(call: HloCall) -> HloTensor:
     """Writes the product of the sizes."""
-    count = call.grid.size(reduce(lambda a, b: a * b, call["x"].dims, 1))
+    count = call.grid.size(product(call["x"].dims))
     return call.block.convert(count, call.result.dtype)
 
 
@@ -28,7 +27,6 @@ def class_indices(call: HloCall) -> HloTensor:
     """Writes class 0 for ignored targets; the check of the others is omitted."""
     targets = call.block.convert(call["targets"], "int64")
     ignored, zero = [
-        call.grid.broadcast(call.block.number(value, "int64"), (), targets.dims)
-        for value in (call.attr("ignore_index"), 0)
+        call.grid.filled(value, "int64", targets.dims) for value in (call.attr("ignore_index"), 0)
     ]
     return call.block.select(call.block.compare("EQ", targets, ignored), zero, targets)
