@@ -44,6 +44,7 @@ MODULES = (
     "structir.tree_util",
     "structir.export",
     "structir.export.onnx",
+    "structir.export.stablehlo",
     "structir.interpret",
     "structir.errors",
 )

@@ -109,17 +109,21 @@ def _row_major(grid: LoopGrid, entry: AccessIndex) -> list[Sym] | None:
     linear = affine(entry.index, grid.order)
     if linear is None or linear[1] != 0:
         return None
-    strides = dict(linear[0])
+    single = [variable for variable in linear[0] if grid.extents[variable] == 1]
+    strides = {variable: c for variable, c in linear[0].items() if variable not in single}
     variables: list[Sym] = []
     size: Dim = 1
     while strides:
-        last = [v for v, stride in strides.items() if equal(stride, size)]
-        last = [v for v in last if grid.extents[v] != 1] or last[:1]
+        last = [variable for variable, stride in strides.items() if equal(stride, size)]
         if len(last) != 1:
             return None
         strides.pop(last[0])
         variables.insert(0, last[0])
         size = size * grid.extents[last[0]]
+    outer = [
+        v for v in single if grid.order.index(v) < min(map(grid.order.index, variables), default=0)
+    ]
+    variables = [*outer, *variables, *[v for v in single if v not in outer]]
     return variables if len(variables) > 1 and equal(size, entry.size) else None
 
 

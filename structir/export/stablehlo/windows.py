@@ -104,20 +104,21 @@ def _axis(grid: LoopGrid, entry: AccessIndex, statement: Statement) -> WindowAxi
     if stride < 1 or dilation < 1 or size < 1:
         return None
     reach = dilation * (size - 1) + 1
-    high = _padding(entry.size - offset, grid.extents[outputs[0]], reach, stride)
+    high = _padding(entry.size - offset, grid.extents[outputs[0]], reach, stride, -offset)
     if high is None:
         return None
     return WindowAxis(outputs[0], inner[0], stride, dilation, -offset, high)
 
 
-def _padding(size: Dim, count: Dim, reach: int, stride: int) -> int | None:
-    """Returns the elements after an axis for which there are `count` windows, or None."""
+def _padding(size: Dim, count: Dim, reach: int, stride: int, low: int) -> int | None:
+    """Returns the elements after an axis for which there are `count` windows, or None.
+
+    `size` includes the elements before the axis. With symbolic sizes, a proof is required.
+    """
     exact = (count - 1) * stride + reach - size
-    if isinstance(exact, int):
-        return exact
-    for high in range(-stride, reach + stride):  # with symbolic sizes, a proof is required
-        windows = dims.floordiv(size + high - reach, stride) + 1
-        if equal(windows, count):
+    usual = [exact] if isinstance(exact, int) else list(range(-stride, reach + stride))
+    for high in (0, low, *usual):
+        if equal(dims.floordiv(size + high - reach, stride) + 1, count):
             return high
     return None
 
