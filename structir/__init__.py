@@ -37,6 +37,8 @@ _HOMES = {
     "jacobian": "structir.transforms.gradients",
     "hessian": "structir.transforms.gradients",
     "checkpoint": "structir.transforms.gradients",
+    "custom_jvp": "structir.transforms.custom",
+    "custom_vjp": "structir.transforms.custom",
     "remat": "structir.transforms.gradients",
     "vmap": "structir.transforms.mapping",
     "TracedArray": "structir.tracing.array",

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import attrs
 import numpy as np
 
+from structir.adjoints.declared import cotangents
 from structir.adjoints.differentiable_leaves import (
     Path,
     differentiable_leaves,
@@ -15,6 +16,7 @@ from structir.adjoints.differentiable_leaves import (
     nest_at_path,
 )
 from structir.adjoints.reverse import Leaf, ReverseMode
+from structir.analysis.derivative_rules import rule_names, without_rules
 from structir.analysis.internal_functions import PRIVATE
 from structir.analysis.substitution import Substitution
 from structir.build import BlockBuilder
@@ -23,7 +25,7 @@ from structir.ir.dtype import Element, numpy_dtype
 from structir.ir.expr import Constant, Expr, Function, GlobalVar, Tuple, Var
 from structir.ir.module import IRModule
 from structir.ir.struct_info import FuncStructInfo, StructInfo, TupleStructInfo
-from structir.opdef.adjoint_op import Emit, ones
+from structir.opdef.adjoint_op import Emit, ones, zeros
 
 Key = tuple[str, tuple[int, ...], tuple[Path, ...]]
 
@@ -153,16 +155,31 @@ class Adjoints:
 
     def _generate(self, plan: Pullback) -> None:
         builder, name = BlockBuilder(), plan.global_var.name
-        attributes = {**plan.original.attrs, PRIVATE: True}
+        attributes = {**without_rules(plan.original.attrs), PRIVATE: True}
         with builder.function(name, [*plan.params, *plan.cotangents], attrs=attributes):
-            leaves: list[Leaf] = [(plan.params[k], path) for k, path in plan.leaves]
-            scope = ReverseMode(builder, self, [var for var, _ in leaves], recomputes=True)
-            result = scope.run(plan.original.body, plan.copier)
-            for path, cotangent in zip(plan.paths, plan.cotangents, strict=True):
-                scope.cotangents.add(result, nest_at_path(path, cotangent))
-            scope.propagate()
-            builder.emit_func_output(Tuple(tuple(scope.gradients(leaves))), plan.result_info)
+            declared = bool(rule_names(plan.original))
+            result = self._declared(plan, builder.emit) if declared else self._derived(plan, builder)
+            builder.emit_func_output(result, plan.result_info)
         self.generated[name] = builder.finished(name)
+
+    def _derived(self, plan: Pullback, builder: BlockBuilder) -> Expr:
+        """Returns the result of a pullback, derived from the body of the function."""
+        leaves: list[Leaf] = [(plan.params[k], path) for k, path in plan.leaves]
+        scope = ReverseMode(builder, self, [var for var, _ in leaves], recomputes=True)
+        result = scope.run(plan.original.body, plan.copier)
+        for path, cotangent in zip(plan.paths, plan.cotangents, strict=True):
+            scope.cotangents.add(result, nest_at_path(path, cotangent))
+        scope.propagate()
+        return Tuple(tuple(scope.gradients(leaves)))
+
+    def _declared(self, plan: Pullback, emit: Emit) -> Expr:
+        """Returns the result of a pullback by the rule that the function declares."""
+        infos = differentiable_leaves(plan.copier.info(plan.original.ret_struct_info))
+        given = dict(zip(plan.paths, plan.cotangents, strict=True))
+        by_param = cotangents(self, plan.original, plan.params, given, infos, emit)
+        results = [by_param.get(k) for k, _ in plan.leaves]
+        absent = [emit(zeros(plan.params[k])) for k, _ in plan.leaves if k not in by_param]
+        return Tuple(tuple([absent.pop(0) if r is None else r for r in results]))
 
     def _unique_name(self, name: str) -> str:
         unique, count = name, 1
@@ -173,7 +190,8 @@ class Adjoints:
 
 
 def _public(function: Function) -> dict[str, object]:
-    return {name: value for name, value in function.attrs.items() if name != PRIVATE}
+    attributes = without_rules(function.attrs)
+    return {name: value for name, value in attributes.items() if name != PRIVATE}
 
 
 def _differentiable_params(function: Function, name: str) -> list[int]:

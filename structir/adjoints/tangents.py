@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from structir.adjoints.differentiable_leaves import differentiable_leaves
+from structir.adjoints import declared
+from structir.adjoints.differentiable_leaves import Path, differentiable_leaves
 from structir.adjoints.functions import Adjoints
 from structir.adjoints.reverse import ReverseMode
 from structir.analysis.deduction import callee_name
+from structir.analysis.derivative_rules import rule_names, without_rules
 from structir.analysis.internal_functions import PRIVATE
 from structir.analysis.substitution import Substitution
 from structir.analysis.variables import free_vars
@@ -71,7 +73,7 @@ class Tangents:
         params = [copier.bound(param) for param in function.params]
         tangents = [Var(f"{params[k].name}_tangent", params[k].struct_info) for k in parameters]
         builder = BlockBuilder()
-        attributes = {**function.attrs, PRIVATE: True}
+        attributes = {**without_rules(function.attrs), PRIVATE: True}
         with builder.function(name, [*params, *tangents], pure=function.is_pure, attrs=attributes):
             scope = TangentScope(builder, self, copier)
             for k, tangent in zip(parameters, tangents, strict=True):
@@ -133,6 +135,22 @@ class Tangents:
             )
         self.generated[unique] = builder.finished(unique)
         return GlobalVar(unique, self.generated[unique].struct_info)
+
+    def declared(
+        self,
+        call: Call,
+        function: Function,
+        directions: dict[int, Expr],
+        emit: Callable[[Expr], Expr],
+    ) -> tuple[Expr, dict[Path, Expr]]:
+        """Returns the result of a call and its tangents by the rule of the function."""
+        adjoints = Adjoints(self.module)
+        adjoints.used_names |= self.used_names
+        pair = declared.tangents(adjoints, function, call, directions, emit)
+        adjoints.generate_pending()
+        self.used_names |= {*adjoints.generated}
+        self.generated.update(adjoints.generated)
+        return pair
 
     def unique_name(self, name: str) -> str:
         """Returns an unused name of a function, and reserves it."""
@@ -372,9 +390,23 @@ class TangentScope:
     def function_call(self, call: Any) -> tuple[Expr, Tangent]:
         """Returns a call of the Jacobian-vector product of a function of the module."""
         active = tuple([k for k, arg in enumerate(call.args) if self._is_active(arg)])
+        callee: Any = self.functions.module.functions.get(call.op.name)
+        if rule_names(callee):
+            return self._declared(call, callee, active)
         function = self.functions.callee(call.op.name, active)
         tangents = [self.filled(call.args[k], self.tangent(call.args[k])) for k in active]
         return self._split(self.emit(Call(function, (*call.args, *tangents), span=call.span)))
+
+    def _declared(
+        self, call: Call, function: Function, active: Sequence[int]
+    ) -> tuple[Expr, Tangent]:
+        """Returns the result of a call and its tangent by the rule of the function."""
+        moved = {k: self.tangent(call.args[k]) for k in active}
+        result, tangents = self.functions.declared(call, function, moved, self.emit)
+        info = function.ret_struct_info
+        if not isinstance(info, TupleStructInfo):
+            return result, tangents.get(())
+        return result, tuple([tangents.get((k,)) for k in range(len(info.fields))])
 
     def branch(self, value: Any) -> tuple[Expr, Tangent]:
         """Returns a conditional whose branches return a result and its tangent."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from structir.analysis.derivative_rules import rule_names
 from structir.analysis.donation import INITIAL_STATE
 from structir.analysis.variables import walk_values
 from structir.errors import Diagnostic, DiagnosticError
@@ -33,7 +34,7 @@ def only_function(module: IRModule) -> str:
 
 
 def internal_functions(module: IRModule) -> dict[str, Function]:
-    """Returns the private functions that are only called, not used as values."""
+    """Returns the private functions that are only called: not used as values or derivatives."""
     if not any(
         getattr(function, "attrs", {}).get(PRIVATE) for function in module.functions.values()
     ):
@@ -49,11 +50,14 @@ def internal_functions(module: IRModule) -> dict[str, Function]:
             name = called_function(binding)
             if name is not None:
                 calls[name] = calls.get(name, 0) + 1
+    rules = {name for function in module.functions.values() for name in rule_names(function)}
     return {
         name: function
         for name, function in module.functions.items()
         if isinstance(function, Function)
         and function.attrs.get(PRIVATE)
+        and name not in rules
+        and not rule_names(function)
         and calls.get(name, 0) == uses.get(name, 0) > 0
     }
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from structir.adjoints.declared import floating_params
+from structir.analysis.derivative_rules import PULLBACK, TANGENT, without_rules
 from structir.analysis.internal_functions import PRIVATE
 from structir.analysis.substitution import Substitution
 from structir.batching.scope import BatchedScope, Flags
@@ -12,10 +14,11 @@ from structir.build import BlockBuilder
 from structir.errors import StructIRError
 from structir.ir import dims
 from structir.ir.dims import Dim
-from structir.ir.expr import Function, GlobalVar, Var
+from structir.ir.expr import Call, Function, GlobalVar, Tuple, Var
 from structir.ir.module import IRModule
+from structir.ir.node import replace
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
-from structir.opdef.batched_op import with_axis
+from structir.opdef.batched_op import apply, with_axis
 
 
 class Batching:
@@ -52,7 +55,7 @@ class Batching:
         ]
         params = [Var(p.name, info) for p, info in zip(function.params, infos, strict=True)]
         builder = BlockBuilder()
-        attributes = {**function.attrs, PRIVATE: True}
+        attributes = {**without_rules(function.attrs), PRIVATE: True}
         with builder.function(name, params, pure=function.is_pure, attrs=attributes):
             scope = BatchedScope(builder, self, axis, copier)
             for param, new, flag in zip(function.params, params, flags, strict=True):
@@ -68,7 +71,44 @@ class Batching:
             unique = self.unique_name(f"{name}_batched")
             self.add(unique, name, mapped, size if isinstance(size, int) else None)
             self._callees[key] = GlobalVar(unique, self.generated[unique].struct_info)
+            self._add_rules(unique, name, mapped, size)
         return self._callees[key]
+
+    def _add_rules(self, batched: str, name: str, mapped: tuple[Flags, ...], size: Dim) -> None:
+        """Declares the batched rules of a function as those of the batched function."""
+        function: Any = self.module[name]
+        rules: dict[str, str] = {}
+        if TANGENT in function.attrs:
+            flags = (*mapped, *[mapped[k] for k in floating_params(function)])
+            rules[TANGENT] = self.callee(function.attrs[TANGENT], flags, size).name
+        if PULLBACK in function.attrs:
+            rule: Any = self.module[function.attrs[PULLBACK]]
+            flags = (*mapped, *[True] * (len(rule.params) - len(mapped)))
+            callee = self.callee(function.attrs[PULLBACK], flags, size)
+            rules[PULLBACK] = self._summed(callee, [mapped[k] for k in floating_params(function)])
+        if rules:
+            own = self.generated[batched]
+            self.generated[batched] = replace(own, attrs={**own.attrs, **rules})
+
+    def _summed(self, pullback: GlobalVar, mapped: Sequence[Flags]) -> str:
+        """Returns a pullback that sums the cotangents of parameters without the axis over it."""
+        if all(mapped):
+            return pullback.name
+        function = self.generated[pullback.name]
+        copier = Substitution(fresh=True)
+        copier.new_dims([param.struct_info for param in function.params])
+        params = [copier.bound(param) for param in function.params]
+        builder, unique = BlockBuilder(), self.unique_name(pullback.name)
+        with builder.function(unique, params, attrs={PRIVATE: True}):
+            result = builder.emit(Call(pullback, tuple(params)))
+            fields = [builder.emit(result[k]) for k in range(len(mapped))]
+            summed = [
+                f if flag else builder.emit(apply("sum", f, axis=[0]))
+                for f, flag in zip(fields, mapped, strict=True)
+            ]
+            builder.emit_func_output(Tuple(tuple(summed)))
+        self.generated[unique] = builder.finished(unique)
+        return unique
 
     def define(self, name: str, function: Function) -> GlobalVar:
         """Adds a function with an unused name."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from structir.analysis.declared_checks import DeclaredChecks
+from structir.analysis.derivative_rules import rule_names
 from structir.analysis.internal_functions import PRIVATE
 from structir.analysis.purity import is_pure_value
 from structir.analysis.variables import variables_in, walk_values
@@ -62,6 +63,7 @@ def _reachable(functions: dict[str, Node], entries: list[str]) -> dict[str, Node
             worklist += [
                 item.name for item in walk_values(functions[name]) if isinstance(item, GlobalVar)
             ]
+            worklist += rule_names(functions[name])
     return {name: function for name, function in functions.items() if name in names}
 
 

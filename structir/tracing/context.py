@@ -70,6 +70,7 @@ class Session:
         self.frame: FunctionFrame | None = None
         self.has_derived = False  # whether a transform copied generated bindings
         self.depth = 0  # nested calls of functions of arrays
+        self.functions_by_type: dict[Any, Any] = {}  # traced functions with own derivatives
         self._counts: dict[str, int] = {}
 
     @property

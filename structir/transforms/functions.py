@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 
 from structir.analysis.calls import Binder
+from structir.analysis.derivative_rules import rule_names
 from structir.analysis.substitution import Substitution
 from structir.analysis.variables import walk_values
 from structir.errors import Diagnostic, DiagnosticError
@@ -172,6 +173,7 @@ def reachable(current: Session, roots: Sequence[str]) -> dict[str, Any]:
         if name not in kept:
             kept[name] = current.builder.functions[name]
             pending += [var.name for var in global_vars(kept[name])]
+            pending += rule_names(kept[name])
     return {name: kept[name] for name in current.builder.functions if name in kept}
 
 
