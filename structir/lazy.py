@@ -89,14 +89,15 @@ def lazy_members(
     """Returns `__getattr__` and `__dir__` of a package whose names are those of its modules.
 
     A module exports the functions that `exported` marks, and the names in its `__all__`. `"name:"`
-    is a module that is itself a public name. The modules are imported on first use.
+    is a module that is itself a public name; `"a.b"` is a module of another package. The modules
+    are imported on first use.
     """
     names: dict[str, Any] = {}
 
     def members() -> dict[str, Any]:
         for module_name in () if names else modules:
             stem = module_name.rstrip(":")
-            module = importlib.import_module(f"{package}.{stem}")
+            module = importlib.import_module(stem if "." in stem else f"{package}.{stem}")
             names.update({stem: module} if stem != module_name else _members_of(module))
         return names
 

@@ -52,6 +52,7 @@ FLOORS = (
     "numpy",
     "random",
     "nn",
+    "image",
     "transforms",
     "lax",
     "scipy",

@@ -23,6 +23,7 @@ class NodeBuilder(BlockBuilder):
     """A block builder that attaches the location of the current node to every binding."""
 
     span: Span | None = None  # the node that is being built
+    stem: str | None = None  # names of variables without a name of their own
 
     @contextmanager
     def at(self, span: Span) -> Iterator[None]:
@@ -51,6 +52,8 @@ class NodeBuilder(BlockBuilder):
         annotation: StructInfo | None,
         span: Span | None,
     ) -> Var:
+        if name is None and self.stem:
+            name = self._fresh(self.stem)
         if type(value) is Call and value.span is None and self.span is not None:
             call = value
             value = Call(

@@ -21,6 +21,7 @@ __getattr__, __dir__ = lazy_members(
         "updates",
         "sorting",
         "constants",
+        "structir.transforms.vectorise",
         "linalg:",
     ),
 )
