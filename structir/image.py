@@ -61,10 +61,10 @@ def resize(
     x = operand(image)
     if len(shape) != x.ndim:
         message = f"resize: shape: expected {x.ndim} sizes, found {len(shape)}"
-        raise DiagnosticError(Diagnostic(message, hint="give a size for each axis", code="E1108"))
+        raise DiagnosticError(Diagnostic(message, hint="give a size for each axis", code="E1107"))
     if method != "nearest" and method not in KERNELS:
         message = f"resize: method: expected nearest or one of {', '.join(KERNELS)}, found {method}"
-        raise DiagnosticError(Diagnostic(message, hint='use `method="linear"`', code="E1108"))
+        raise DiagnosticError(Diagnostic(message, hint='use `method="linear"`', code="E1107"))
     sizes = [(int(n), int(m)) if n != m else None for n, m in zip(x.shape, shape, strict=True)]
     changed = [(axis, *size) for axis, size in enumerate(sizes) if size is not None]
     dtype = x.dtype_name if is_float(x.dtype_name) else "float32"

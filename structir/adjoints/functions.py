@@ -158,7 +158,9 @@ class Adjoints:
         attributes = {**without_rules(plan.original.attrs), PRIVATE: True}
         with builder.function(name, [*plan.params, *plan.cotangents], attrs=attributes):
             declared = bool(rule_names(plan.original))
-            result = self._declared(plan, builder.emit) if declared else self._derived(plan, builder)
+            result = (
+                self._declared(plan, builder.emit) if declared else self._derived(plan, builder)
+            )
             builder.emit_func_output(result, plan.result_info)
         self.generated[name] = builder.finished(name)
 

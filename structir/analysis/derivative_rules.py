@@ -5,8 +5,8 @@
 floating-point tensor of the result, and returns one for each floating-point parameter.
 
 `R.func_attr({"tangent": "f_tangent"})` names `f_tangent(x, y, x_tangent, y_tangent) -> (z,
-z_tangent)`, with a tangent for each floating-point parameter, and one for each floating-point tensor
-of the result after all results.
+z_tangent)`. It has a tangent for each floating-point parameter, and returns one for each
+floating-point tensor of the result after all results.
 
 Both parameters and results are tensors: the result is one tensor, or a tuple of tensors.
 """

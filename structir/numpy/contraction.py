@@ -5,7 +5,7 @@ from __future__ import annotations
 import string
 from typing import Any
 
-from structir.numpy.creation import diagonal
+from structir.numpy.creation import broadcast, diagonal, eye
 from structir.numpy.reductions import sum
 from structir.numpy.shaping import axis_of, concatenate, moveaxis, reshape, swapaxes
 from structir.script import R
@@ -184,7 +184,7 @@ def matrix_power(a: Any, n: int) -> TracedArray:
     for _ in range(n):
         result = matrix if result is None else matmul(result, matrix)
     if result is None:
-        raise ValueError("matrix_power: expected a power of at least 1")
+        return broadcast(eye(matrix.shape[-1], dtype=matrix.dtype_name), matrix.shape)
     return result
 
 

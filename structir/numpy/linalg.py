@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import builtins
 from typing import Any, NamedTuple
 
+from structir.numpy.contraction import cross as cross
 from structir.numpy.contraction import matmul
+from structir.numpy.contraction import matrix_power as matrix_power
+from structir.numpy.contraction import outer as outer
+from structir.numpy.contraction import tensordot as tensordot
+from structir.numpy.contraction import trace as trace
+from structir.numpy.contraction import vecdot as vecdot
+from structir.numpy.creation import diagonal as diagonal
 from structir.numpy.creation import eye, triu
 from structir.numpy.creation import tril as lower_triangle
 from structir.numpy.elementwise import abs as absolute
-from structir.numpy.elementwise import real, where
+from structir.numpy.elementwise import finfo, real, where
 from structir.numpy.reals import sqrt
 from structir.numpy.reductions import max, min, sum
 from structir.numpy.shaping import axes_of, matrix_transpose
@@ -204,3 +212,29 @@ def multi_dot(arrays: Any) -> TracedArray:
     for array in arrays[1:]:
         result = matmul(result, array)
     return result
+
+
+@traced
+def svdvals(x: Any) -> TracedArray:
+    """Returns the singular values, largest first."""
+    values: TracedArray = svd(x, compute_uv=False)
+    return values
+
+
+@traced
+def cond(x: Any, p: Any = None) -> TracedArray:
+    """Returns the condition number: of singular values, or of the norm `p` (1, inf or "fro")."""
+    if p is None or p == 2:
+        values = svdvals(x)
+        return values[..., 0] / values[..., -1]
+    return norm(x, p, axis=(-2, -1)) * norm(inv(x), p, axis=(-2, -1))
+
+
+@traced
+def matrix_rank(M: Any, rtol: Any = None) -> TracedArray:
+    """Returns the number of singular values above `rtol` times the largest."""
+    matrix = real(M)
+    values = svdvals(matrix)
+    larger = builtins.max(int(matrix.shape[-2]), int(matrix.shape[-1]))
+    factor = larger * float(finfo(matrix.dtype_name).eps) if rtol is None else rtol
+    return sum(values > values[..., :1] * factor, axis=-1)

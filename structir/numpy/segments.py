@@ -20,7 +20,7 @@ def _segments(
     if num_segments is None:
         message = f"segment_{method}: num_segments: expected the number of segments"
         hint = "pass `num_segments=n`: the shape of the result cannot depend on elements"
-        raise DiagnosticError(Diagnostic(message, hint=hint, code="E1103"))
+        raise DiagnosticError(Diagnostic(message, hint=hint, code="E1105"))
     target = full((num_segments, *rows.shape[1:]), start, rows.dtype_name)
     inside = where(ids < 0, num_segments, ids)  # a negative id is no index from the end
     result: TracedArray = getattr(target.at[inside], method)(rows)
@@ -28,9 +28,7 @@ def _segments(
 
 
 @traced
-def segment_sum(
-    data: Any, segment_ids: Any, num_segments: Any = None, **hints: Any
-) -> TracedArray:
+def segment_sum(data: Any, segment_ids: Any, num_segments: Any = None, **hints: Any) -> TracedArray:
     """Returns the sum of the rows of each segment, of shape `(num_segments, *data.shape[1:])`.
 
     Rows whose id is not in `[0, num_segments)` are dropped. Hints of JAX, such as
@@ -48,9 +46,7 @@ def segment_prod(
 
 
 @traced
-def segment_max(
-    data: Any, segment_ids: Any, num_segments: Any = None, **hints: Any
-) -> TracedArray:
+def segment_max(data: Any, segment_ids: Any, num_segments: Any = None, **hints: Any) -> TracedArray:
     """Returns the maxima of each segment, the least number for an empty one; see `segment_sum`."""
     dtype = operand(data).dtype_name
     least = float("-inf") if is_float(dtype) else int_limits(dtype)[0]
@@ -58,9 +54,7 @@ def segment_max(
 
 
 @traced
-def segment_min(
-    data: Any, segment_ids: Any, num_segments: Any = None, **hints: Any
-) -> TracedArray:
+def segment_min(data: Any, segment_ids: Any, num_segments: Any = None, **hints: Any) -> TracedArray:
     """Returns the minima of each segment, the greatest number for an empty one; see
     `segment_sum`."""
     dtype = operand(data).dtype_name

@@ -253,6 +253,20 @@ def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[TracedArray,
 
 
 @traced
+def tril_indices_from(arr: Any, k: int = 0) -> tuple[TracedArray, ...]:
+    """Returns the positions on and below a diagonal of a matrix."""
+    rows, columns = operand(arr).shape[-2:]
+    return tril_indices(rows, k, int(columns))
+
+
+@traced
+def triu_indices_from(arr: Any, k: int = 0) -> tuple[TracedArray, ...]:
+    """Returns the positions on and above a diagonal of a matrix."""
+    rows, columns = operand(arr).shape[-2:]
+    return triu_indices(rows, k, int(columns))
+
+
+@traced
 def diag_indices(n: int, ndim: int = 2) -> tuple[TracedArray, ...]:
     """Returns the positions of the diagonal of a matrix."""
     return (arange(n),) * ndim

@@ -11,9 +11,7 @@ from structir.lazy import lazy_names
 
 __getattr__, __dir__ = lazy_names(  # the functions of `jax.ops`
     __name__,
-    {
-        f"segment_{kind}": "structir.numpy.segments" for kind in ("sum", "prod", "max", "min")
-    },
+    {f"segment_{kind}": "structir.numpy.segments" for kind in ("sum", "prod", "max", "min")},
 )
 
 

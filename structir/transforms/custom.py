@@ -36,7 +36,7 @@ class CustomDerivative:
 
     @functools.cached_property
     def _compiled(self) -> Callable[..., Any]:
-        return transformed(self.fun)(self._apply)  # type: ignore[no-any-return]
+        return transformed(self.fun)(self._apply)
 
     def _apply(self, *args: Any) -> Any:
         """Calls a private function of the module that declares its derivative."""
@@ -62,7 +62,7 @@ class CustomDerivative:
             known[key] = traced
             rule = self._rule(arguments, traced, leaves)
             functions = session().builder.functions
-            own = functions[traced.name]
+            own = traced.function
             attributes = {**own.attrs, self.attribute: rule.name}
             functions[traced.name] = replace(own, attrs=attributes)
         result: TracedFunction = known[key]
@@ -119,7 +119,7 @@ def _is_float(array: TracedArray) -> bool:
     return dtypes.category(array.dtype_name) == dtypes.FLOAT
 
 
-class custom_vjp(CustomDerivative):  # noqa: N801  # the name of JAX
+class custom_vjp(CustomDerivative):  # the name of JAX
     """Makes a function one with a pullback: `f.defvjp(forward, backward)`.
 
     `forward(*args)` returns the result and residuals. `backward(*others, residuals, cotangent)`
@@ -160,7 +160,7 @@ class custom_vjp(CustomDerivative):  # noqa: N801  # the name of JAX
         return self._traced_rule(pullback, infos, traced.name)
 
 
-class custom_jvp(CustomDerivative):  # noqa: N801  # the name of JAX
+class custom_jvp(CustomDerivative):  # the name of JAX
     """Makes a function one with a tangent: `f.defjvp(jvp)`.
 
     `jvp(*others, primals, tangents)` returns the result and its tangent. `f.defjvps(jvp_0, ...)`
@@ -214,7 +214,7 @@ class custom_jvp(CustomDerivative):  # noqa: N801  # the name of JAX
 
 
 def _results(traced: TracedFunction) -> Sequence[Any]:
-    return traced.function.body.body.fields  # type: ignore[attr-defined,no-any-return]
+    return traced.function.body.body.fields  # type: ignore[attr-defined]
 
 
 def _leaves(structure: TreeStructure, tree: Any) -> list[Any]:

@@ -18,7 +18,7 @@ from structir.tracing.array import TracedArray, cast, expression, operand
 from structir.tracing.context import fields, is_tracing, session
 from structir.tracing.trees import TreeStructure, flatten
 from structir.transforms.functions import arrays_of, build, call, inline
-from structir.transforms.jit import transformed
+from structir.transforms.jit import jit, transformed
 from structir.transforms.mapping import vmap
 
 Argnums = int | Sequence[int]
@@ -114,9 +114,7 @@ def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> A
     With `has_aux` the function returns `(value, aux)` and the result is `(value, vjp, aux)`.
     """
     if not is_tracing():
-        message = "vjp: expected to be called in a traced function"
-        hint = "wrap the call: `structir.jit(lambda x, ct: structir.vjp(f, x)[1](ct))(x, ct)`"
-        raise DiagnosticError(Diagnostic(message, hint=hint, code="E1110"))
+        return _vjp_of_arrays(function, primals, has_aux)
     leaves, structure = _differentiable(list(primals))
 
     def of_leaves(*values: TracedArray) -> Any:
@@ -150,6 +148,18 @@ def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> A
         filled = [by_leaf[k] if k in by_leaf else zeros_like(x) for k, x in enumerate(leaves)]
         return tuple(structure.unflatten(filled))
 
+    return (value, pullback, aux) if has_aux else (value, pullback)
+
+
+def _vjp_of_arrays(function: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool) -> Any:
+    """Returns the results of `vjp` outside of a trace: both are compiled functions."""
+    result = jit(function)(*primals)
+    value, aux = result if has_aux else (result, None)
+
+    def cotangents(primals: tuple[Any, ...], cotangent: Any) -> Any:
+        return vjp(function, *primals, has_aux=has_aux)[1](cotangent)
+
+    pullback = functools.partial(jit(cotangents), primals)
     return (value, pullback, aux) if has_aux else (value, pullback)
 
 

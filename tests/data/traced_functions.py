@@ -7,7 +7,7 @@ results of JAX; `python tests/data/traced_functions.py` writes it with JAX inste
 from __future__ import annotations
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -629,3 +629,459 @@ def dtypes_and_bits(i, x):
 def vector_jacobian(x, y):
     value, pullback = jax.vjp(lambda a, b: (jnp.sin(a) * b, a.sum()), x, y)
     return value, pullback((jnp.ones((2, 3)), 2.0))
+
+
+# ---- further functions
+
+
+@case(normal(6, 5), normal(6, 4, seed=1))
+def sinkhorn(x, y):
+    cost = jnp.sum((x[:, None, :4] - y[None]) ** 2, -1)
+    logk = -cost / 0.5
+
+    def step(carry, _):
+        f, g = carry
+        f = -jax.nn.logsumexp(logk + g[None, :], axis=1)
+        g = -jax.nn.logsumexp(logk + f[:, None], axis=0)
+        return (f, g), None
+
+    (f, g), _ = lax.scan(step, (jnp.zeros(6), jnp.zeros(6)), None, length=20)
+    return jnp.exp(logk + f[:, None] + g[None, :])
+
+
+@case(normal(20, 4), normal(20, seed=2))
+def kalman(obs, u):
+    A = jnp.eye(4) * 0.9
+    Q = jnp.eye(4) * 0.1
+    R = jnp.eye(4) * 0.5
+
+    def step(c, z):
+        m, P = c
+        m = A @ m
+        P = A @ P @ A.T + Q
+        S = P + R
+        K = jnp.linalg.solve(S, P).T
+        m = m + K @ (z - m)
+        P = (jnp.eye(4) - K) @ P
+        return (m, P), (m, jnp.trace(P))
+
+    (m, P), hist = lax.scan(step, (jnp.zeros(4), jnp.eye(4)), obs)
+    return m, P, hist
+
+
+@case(normal(3, 9, 5), whole(3, 4, high=4, seed=3))
+def alignment_loss(logits, labels):
+    logp = jax.nn.log_softmax(logits)
+
+    def per(lp, lab):
+        lab = lab + 1
+
+        def step(alpha, lpt):
+            stay = alpha + lpt[lab]
+            move = jnp.concatenate([jnp.full((1,), -1e30), alpha[:-1]]) + lpt[lab]
+            return jnp.logaddexp(stay, move), None
+
+        init = jnp.where(jnp.arange(4) == 0, lp[0, lab[0]], -1e30)
+        a, _ = lax.scan(step, init, lp[1:])
+        return -a[-1]
+
+    return jnp.mean(jax.vmap(per)(logp, labels))
+
+
+@case(normal(2, 16, 8), normal(2, 16, 8, seed=1), normal(2, 16, 8, seed=2))
+def flash_attention(q, k, v):
+    B = 4
+
+    def one(q, k, v):
+        kb = k.reshape(-1, B, 8)
+        vb = v.reshape(-1, B, 8)
+
+        def step(c, kv):
+            o, m, total = c
+            kk, vv = kv
+            s = q @ kk.T / jnp.sqrt(8.0)
+            m2 = jnp.maximum(m, s.max(-1))
+            p = jnp.exp(s - m2[:, None])
+            a = jnp.exp(m - m2)
+            return (o * a[:, None] + p @ vv, m2, total * a + p.sum(-1)), None
+
+        (o, _, total), _ = lax.scan(
+            step, (jnp.zeros_like(q), jnp.full((16,), -jnp.inf), jnp.zeros(16)), (kb, vb)
+        )
+        return o / total[:, None]
+
+    return jax.vmap(one)(q, k, v)
+
+
+@case(normal(4, 3), normal(8, 3, seed=1))
+def normalising_flow(x, w):
+    def coupling(x, w):
+        a, b = jnp.split(x, [1], axis=-1)
+        h = jnp.tanh(a * w[0])
+        s, t = jnp.tanh(h * w[1]), h * w[2]
+        return jnp.concatenate([b * jnp.exp(s) + t, a], -1), jnp.sum(s * jnp.ones_like(b), -1)
+
+    logdet = 0.0
+    for i in range(2):
+        x, change = coupling(x, w[i])
+        logdet = logdet + change
+    return -0.5 * jnp.sum(x**2, -1) + logdet
+
+
+@case(
+    normal(10, 2),
+)
+def rosenbrock_descent(x):
+    f = lambda p: jnp.sum((p[1:] - p[:-1] ** 2) ** 2) + jnp.sum((1 - p) ** 2)
+    p = x[:, 0]
+
+    def body(i, c):
+        p, _ = c
+        gradient = jax.grad(f)(p)
+        return p - 0.01 * gradient, gradient
+
+    return lax.fori_loop(0, 15, body, (p, jnp.zeros(10)))
+
+
+class ChainState(NamedTuple):
+    pos: Any
+    lp: Any
+    acc: Any
+
+
+@case(np.array([1, 2], "uint32"), normal(3))
+def metropolis(key, x0):
+    logp = lambda x: -0.5 * jnp.sum(x**2)
+
+    def step(s, k):
+        k1, k2 = random.split(k)
+        prop = s.pos + 0.5 * random.normal(k1, (3,))
+        lp = logp(prop)
+        ok = jnp.log(random.uniform(k2)) < lp - s.lp
+        new = ChainState(jnp.where(ok, prop, s.pos), jnp.where(ok, lp, s.lp), s.acc + ok)
+        return new, new.pos
+
+    s, chain = lax.scan(step, ChainState(x0, logp(x0), 0), random.split(key, 12))
+    return s, chain.mean(0)
+
+
+@case(
+    {
+        "emb": normal(11, 8),
+        "w1": normal(8, 16, seed=1),
+        "w2": normal(16, 8, seed=2),
+        "q": normal(8, 8, seed=3),
+    },
+    whole(2, 6, high=11),
+)
+def alibi_transformer(p, tokens):
+    x = p["emb"][tokens]
+    slopes = 2.0 ** (-jnp.arange(1, 3))
+    dist = jnp.arange(6)[None, :] - jnp.arange(6)[:, None]
+    q = (x @ p["q"]).reshape(2, 6, 2, 4)
+    s = jnp.einsum("bqhd,bkhd->bhqk", q, q) / 2 + slopes[:, None, None] * dist
+    s = jnp.where(dist <= 0, s, jnp.finfo(jnp.float32).min)
+    a = jax.nn.softmax(s, -1)
+    o = jnp.einsum("bhqk,bkhd->bqhd", a, q).reshape(2, 6, 8)
+    h = x + o
+    h = h + jax.nn.gelu(h @ p["w1"], approximate=True) @ p["w2"]
+    return (h * lax.rsqrt(jnp.mean(h**2, -1, keepdims=True) + 1e-6)) @ p["emb"].T
+
+
+@case(normal(4, 6), np.float32(0.3))
+def vae_elbo(x, beta):
+    def enc(x):
+        return x[:, :3] * 0.5, jnp.clip(x[:, 3:], -2, 2)
+
+    mu, lv = enc(x)
+    eps = random.normal(random.PRNGKey(0), mu.shape)
+    z = mu + jnp.exp(0.5 * lv) * eps
+    kl = -0.5 * jnp.sum(1 + lv - mu**2 - jnp.exp(lv), axis=-1)
+    rec = jnp.sum(binary_cross_entropy(jnp.concatenate([z, z], -1), jax.nn.sigmoid(x)), axis=-1)
+    return jnp.mean(rec + beta * kl)
+
+
+def binary_cross_entropy(logits, labels):
+    return jnp.maximum(logits, 0) - logits * labels + jnp.log1p(jnp.exp(-jnp.abs(logits)))
+
+
+@case(
+    normal(5, 5),
+)
+def matrix_functions(a):
+    s = a @ a.T + 5 * jnp.eye(5)
+    L = jnp.linalg.cholesky(s)
+    inv = jnp.linalg.inv(s)
+    det = jnp.linalg.det(s)
+    w, v = jnp.linalg.eigh(s)
+    return (
+        L,
+        inv,
+        det,
+        w,
+        jnp.abs(v),
+        jnp.linalg.norm(a),
+        jnp.linalg.norm(a, axis=0, ord=1),
+        jnp.linalg.matrix_power(a, 3),
+    )
+
+
+@case(normal(3, 4, 4, 2), normal(2, 3, 3, 2, seed=1))
+def conv_nhwc(x, w):
+    y = lax.conv_general_dilated(
+        x,
+        jnp.transpose(w, (1, 2, 3, 0)),
+        (1, 1),
+        "SAME",
+        dimension_numbers=("NHWC", "HWIO", "NHWC"),
+    )
+    return lax.reduce_window(y, 0.0, lax.add, (1, 2, 2, 1), (1, 2, 2, 1), "VALID") / 4
+
+
+@case(normal(6, 3), whole(6, high=3))
+def triplet_and_metrics(x, y):
+    d = jnp.sqrt(jnp.maximum(jnp.sum((x[:, None] - x[None]) ** 2, -1), 1e-12))
+    same = (y[:, None] == y[None]).astype(jnp.float32)
+    pos = jnp.max(d * same, 1)
+    neg = jnp.min(jnp.where(same > 0, jnp.inf, d), 1)
+    acc = jnp.mean(jnp.argmax(x, -1) == y)
+    conf = jnp.zeros((3, 3), jnp.int32).at[y, jnp.argmax(x, -1)].add(1)
+    return jnp.mean(nn.relu(pos - neg + 0.2)), acc, conf
+
+
+@case(
+    normal(30),
+)
+def signal_processing(x):
+    k = jnp.array([0.25, 0.5, 0.25])
+    sm = jnp.convolve(x, k, mode="same")
+    ema = lax.associative_scan(
+        lambda a, b: (a[0] * b[0], b[0] * a[1] + b[1]), (jnp.full(30, 0.9), 0.1 * x)
+    )[1]
+    return (
+        sm,
+        ema,
+        jnp.diff(x, n=2),
+        jnp.cumsum(x)[::5],
+        jnp.interp(jnp.linspace(0, 29, 10), jnp.arange(30.0), x),
+        jnp.histogram(x, bins=5)[0],
+    )
+
+
+@case(
+    normal(4, 4),
+)
+def grid_and_poly(x):
+    X, Y = jnp.meshgrid(jnp.arange(4.0), jnp.arange(3.0))
+    p = jnp.polyval(jnp.array([1.0, -2.0, 3.0]), x)
+    return (
+        X + Y,
+        p,
+        jnp.trapezoid(x, dx=0.5),
+        jnp.tril(x),
+        jnp.kron(jnp.eye(2), x[:2, :2]),
+        jnp.roll(x, 1, 0),
+        jnp.rot90(x),
+        jnp.outer(x[0], x[1]),
+        jnp.vander(x[0], 3),
+    )
+
+
+@case({"w": normal(4, 3), "b": normal(3, seed=1)}, normal(7, 4, seed=2), whole(7, high=3))
+def sgd_momentum_training(p, x, y):
+    def loss(p):
+        lg = x @ p["w"] + p["b"]
+        return -jnp.mean(jnp.take_along_axis(nn.log_softmax(lg), y[:, None], axis=1)) + 1e-3 * sum(
+            jnp.sum(v**2) for v in jax.tree_util.tree_leaves(p)
+        )
+
+    vel = jax.tree_util.tree_map(jnp.zeros_like, p)
+
+    def step(c, _):
+        p, v = c
+        value, g = jax.value_and_grad(loss)(p)
+        v = jax.tree_util.tree_map(lambda a, b: 0.9 * a + b, v, g)
+        p = jax.tree_util.tree_map(lambda a, b: a - 0.1 * b, p, v)
+        return (p, v), value
+
+    (p, _), ls = lax.scan(step, (p, vel), jnp.arange(10))
+    return p, ls
+
+
+@case(
+    normal(8, 8),
+)
+def orthogonal_factors(a):
+    q, r = jnp.linalg.qr(a)
+    return (
+        jnp.abs(jnp.diag(r)),
+        jnp.abs(q @ r - a).max() < 1e-4,
+        jnp.linalg.svd(a, compute_uv=False),
+    )
+
+
+@case(whole(3, 7, high=9), normal(9, 4, seed=1))
+def tied_softmax_sampling(tokens, emb):
+    h = emb[tokens].mean(1)
+    logits = h @ emb.T
+    top, idx = lax.top_k(logits, 3)
+    masked = jnp.where(logits < top[:, -1:], -jnp.inf, logits)
+    probs = nn.softmax(masked / 0.7)
+    srt = jnp.sort(probs, axis=-1)[:, ::-1]
+    cum = jnp.cumsum(srt, -1)
+    cut = jnp.sum(cum < 0.9, -1)
+    return idx, probs, cut, random.categorical(random.PRNGKey(3), masked)
+
+
+@case(
+    normal(3),
+)
+def custom_rules(x):
+    @jax.custom_vjp
+    def ste(x):
+        return jnp.round(x)
+
+    ste.defvjp(lambda x: (ste(x), None), lambda r, g: (g,))
+
+    @jax.custom_jvp
+    def log1pexp(x):
+        return jnp.log1p(jnp.exp(x))
+
+    log1pexp.defjvp(lambda p, t: (log1pexp(p[0]), (1 - 1 / (1 + jnp.exp(p[0]))) * t[0]))
+    return jax.grad(lambda x: jnp.sum(ste(x) ** 2))(x), jax.vmap(jax.grad(log1pexp))(x * 50)
+
+
+@case(normal(12, 3), whole(12, high=5), whole(12, high=5, seed=1))
+def message_passing(edges, src, dst):
+    agg = jax.ops.segment_sum(edges, dst, num_segments=5)
+    mx = jax.ops.segment_max(edges, src, num_segments=5)
+    deg = jax.ops.segment_sum(jnp.ones(12), dst, 5)
+    return agg / jnp.maximum(deg, 1)[:, None], jnp.where(jnp.isfinite(mx), mx, 0)
+
+
+@case(
+    normal(2, 8, 8, 3),
+)
+def image_pipeline(x):
+    y = jax.image.resize(x, (2, 4, 4, 3), "bilinear")
+    y = (y - y.mean((1, 2), keepdims=True)) / (y.std((1, 2), keepdims=True) + 1e-5)
+    pat = y.reshape(2, 2, 2, 2, 2, 3).transpose(0, 1, 3, 2, 4, 5).reshape(2, 4, 12)
+    return jnp.pad(pat, ((0, 0), (1, 0), (0, 0)), constant_values=1.0)
+
+
+@case(
+    normal(4),
+)
+def implicit_root(theta):
+    def solve(t):
+        def cond(c):
+            return jnp.logical_and(c[1] > 1e-6, c[2] < 50)
+
+        def body(c):
+            x, _, i = c
+            xn = x - (x**3 + x - t) / (3 * x**2 + 1)
+            return xn, jnp.abs(xn - x), i + 1
+
+        return lax.while_loop(cond, body, (jnp.float32(0.5), jnp.float32(1.0), 0))
+
+    return jax.vmap(lambda t: solve(t)[0])(theta)
+
+
+@case(normal(5, 3), normal(3, seed=1))
+def functools_style(x, w):
+    @partial(jax.jit, static_argnames=("n",))
+    def f(x, w, n=2):
+        for _ in range(n):
+            x = jnp.tanh(x * w)
+        return x
+
+    with jax.named_scope("outer"):
+        a = f(x, w, n=3)
+    return a, jnp.vectorize(jnp.dot, signature="(n),(n)->()")(x, w)
+
+
+@case(
+    normal(6, 4),
+)
+def reductions_of_all_kinds(x):
+    return (
+        x.min(),
+        x.max(0),
+        jnp.ptp(x),
+        jnp.median(x, axis=1),
+        jnp.quantile(x, 0.25, axis=0),
+        jnp.var(x, ddof=1),
+        jnp.nanmean(jnp.where(x > 1, jnp.nan, x)),
+        jnp.count_nonzero(x > 0),
+        jnp.any(x > 2),
+        jnp.all(x < 3, axis=0),
+        jnp.argmin(x, 1),
+        jnp.average(x, weights=jnp.arange(6.0), axis=0),
+        jnp.cov(x.T),
+        jnp.corrcoef(x.T)[0],
+        jnp.percentile(x, 50),
+    )
+
+
+@case(normal(3, 4), normal(4, seed=3))
+def hutchinson(a, x):
+    f = lambda x: jnp.sum(jnp.sin(a @ x) ** 2)
+    keys = random.split(random.PRNGKey(0), 5)
+
+    def one(k):
+        v = random.rademacher(k, (4,), dtype=jnp.float32)
+        return v @ jax.jvp(jax.grad(f), (x,), (v,))[1]
+
+    return jnp.mean(jax.vmap(one)(keys)), jnp.trace(jax.hessian(f)(x))
+
+
+@case(
+    normal(2, 5, 6),
+)
+def rnn_cells_bidirectional(x):
+    def gru(h, xt):
+        z = nn.sigmoid(xt + h)
+        r = nn.sigmoid(xt - h)
+        n = jnp.tanh(xt * 0.3 + r * h)
+        h = (1 - z) * n + z * h
+        return h, h
+
+    f = jax.vmap(lambda s: lax.scan(gru, jnp.zeros(6), s)[1])(x)
+    b = jax.vmap(lambda s: lax.scan(gru, jnp.zeros(6), s, reverse=True)[1])(x)
+    return jnp.concatenate([f, b], -1)
+
+
+@case(
+    normal(16),
+)
+def switch_and_bits(x):
+    i = (jnp.abs(x * 10)).astype(jnp.int32)
+    y = jax.vmap(lambda k, v: lax.switch(k % 3, [lambda v: v, lambda v: v * v, lambda v: -v], v))(
+        i, x
+    )
+    return (
+        y,
+        jnp.bitwise_xor(i, 3),
+        jnp.left_shift(i, 1),
+        lax.population_count(i),
+        lax.select(i > 3, x, -x),
+        lax.clamp(-1.0, x, 1.0),
+    )
+
+
+@case(normal(4, 6), normal(4, 6, seed=1))
+def losses_and_norms(x, y):
+    h = jnp.where(jnp.abs(x - y) < 1, 0.5 * (x - y) ** 2, jnp.abs(x - y) - 0.5)
+    cos = jnp.sum(x * y, -1) / (jnp.linalg.norm(x, axis=-1) * jnp.linalg.norm(y, axis=-1))
+    kl = jnp.sum(nn.softmax(x) * (nn.log_softmax(x) - nn.log_softmax(y)), -1)
+    return (
+        h.mean(),
+        cos,
+        kl,
+        nn.standardize(x),
+        nn.one_hot(jnp.argmax(x, -1), 6),
+        nn.swish(x),
+        nn.hard_tanh(x),
+        nn.celu(x),
+        nn.glu(x),
+    )

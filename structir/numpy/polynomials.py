@@ -1,0 +1,120 @@
+"""Polynomials with the highest coefficient first, and windows of signals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from structir.numpy.contraction import convolve
+from structir.numpy.creation import arange, asarray
+from structir.numpy.elementwise import divide
+from structir.numpy.reals import exp, log
+from structir.numpy.shaping import concatenate
+from structir.tracing.array import TracedArray, operand
+from structir.tracing.context import traced
+
+
+def _aligned(a1: Any, a2: Any) -> tuple[TracedArray, TracedArray]:
+    """Returns coefficients of one length, with zeros in front of the shorter."""
+    first, second = operand(a1), operand(a2)
+    count = max(int(first.shape[0]), int(second.shape[0]))
+    return _extended(first, count), _extended(second, count)
+
+
+def _extended(p: TracedArray, count: int) -> TracedArray:
+    missing = count - int(p.shape[0])
+    return concatenate([operand(np.zeros(missing, p.dtype_name)), p]) if missing else p
+
+
+@traced
+def polyadd(a1: Any, a2: Any) -> TracedArray:
+    """Returns the sum of polynomials."""
+    first, second = _aligned(a1, a2)
+    return first + second
+
+
+@traced
+def polysub(a1: Any, a2: Any) -> TracedArray:
+    """Returns the difference of polynomials."""
+    first, second = _aligned(a1, a2)
+    return first - second
+
+
+@traced
+def polymul(a1: Any, a2: Any) -> TracedArray:
+    """Returns the product of polynomials."""
+    return convolve(a1, a2)
+
+
+@traced
+def polyder(p: Any, m: int = 1) -> TracedArray:
+    """Returns a derivative of a polynomial."""
+    array = operand(p)
+    for _ in range(m):
+        count = int(array.shape[0])
+        array = array[:-1] * arange(count - 1, 0, -1)
+    return array
+
+
+@traced
+def polyint(p: Any, m: int = 1, k: Any = None) -> TracedArray:
+    """Returns an antiderivative of a polynomial with the constant `k`, 0 by default."""
+    array = operand(p)
+    for _ in range(m):
+        count = int(array.shape[0])
+        terms = divide(array, arange(count, 0, -1))
+        array = concatenate([terms, asarray(k or 0, terms.dtype_name).reshape(1)])
+    return array
+
+
+def _window(name: str, text: str) -> Any:
+    def window(M: int) -> TracedArray:
+        return operand(getattr(np, name)(int(M)).astype("float32"))
+
+    window.__name__ = window.__qualname__ = name
+    window.__doc__ = f"Returns the {text} window with M samples, as float32."
+    return traced(window)
+
+
+hamming, hanning = _window("hamming", "Hamming"), _window("hanning", "Hann")
+blackman, bartlett = _window("blackman", "Blackman"), _window("bartlett", "triangular")
+
+
+@traced
+def kaiser(M: int, beta: float) -> TracedArray:
+    """Returns the Kaiser window with M samples, as float32."""
+    return operand(np.kaiser(int(M), float(beta)).astype("float32"))
+
+
+@traced
+def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True) -> TracedArray:
+    """Returns numbers whose quotients are equal, from `start` to `stop`."""
+    first, last = log(operand(start) * 1.0), log(operand(stop) * 1.0)
+    steps = np.linspace(0, 1, num, endpoint=endpoint).astype("float32")
+    return exp(first + (last - first) * operand(steps))
+
+
+@traced
+def gradient(f: Any, *varargs: Any, axis: Any = None) -> Any:
+    """Returns central differences inside and one-sided ones at the ends, for each axis.
+
+    `varargs` is the distance of samples: one number, or one for each axis.
+    """
+    array = operand(f)
+    axes = range(array.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
+    chosen = [a % array.ndim for a in axes]
+    spacing = list(varargs) if len(varargs) == len(chosen) else [*(varargs or (1,))] * len(chosen)
+    results = [_differences(array, a, h) for a, h in zip(chosen, spacing, strict=True)]
+    return results[0] if len(results) == 1 else results
+
+
+def _differences(array: TracedArray, axis: int, spacing: Any) -> TracedArray:
+    def part(start: int | None, stop: int | None) -> TracedArray:
+        index = [slice(None)] * array.ndim
+        index[axis] = slice(start, stop)
+        return array[tuple(index)]
+
+    inside = (part(2, None) - part(None, -2)) / 2.0
+    first, last = part(1, 2) - part(0, 1), part(-1, None) - part(-2, -1)
+    return concatenate([first, inside, last], axis=axis) / spacing
