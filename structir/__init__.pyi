@@ -5,11 +5,13 @@ from structir import distributed as distributed
 from structir import errors as errors
 from structir import export as export
 from structir import frontend as frontend
+from structir import image as image
 from structir import ir as ir
 from structir import lax as lax
 from structir import nn as nn
 from structir import numpy as numpy
 from structir import opdef as opdef
+from structir import ops as ops
 from structir import optim as optim
 from structir import passes as passes
 from structir import projections as projections
@@ -42,6 +44,24 @@ from structir.rewriting.rule import rewrite as rewrite
 from structir.solver.program.inference import infer as infer
 from structir.tracing.array import Array as Array
 from structir.tracing.array import TracedArray as TracedArray
+from structir.transforms.custom import custom_jvp as custom_jvp
+from structir.transforms.custom import custom_vjp as custom_vjp
+from structir.transforms.environment import ShapeDtypeStruct as ShapeDtypeStruct
+from structir.transforms.environment import block_until_ready as block_until_ready
+from structir.transforms.environment import config as config
+from structir.transforms.environment import custom_gradient as custom_gradient
+from structir.transforms.environment import default_backend as default_backend
+from structir.transforms.environment import default_matmul_precision as default_matmul_precision
+from structir.transforms.environment import device_count as device_count
+from structir.transforms.environment import device_get as device_get
+from structir.transforms.environment import device_put as device_put
+from structir.transforms.environment import devices as devices
+from structir.transforms.environment import eval_shape as eval_shape
+from structir.transforms.environment import linear_transpose as linear_transpose
+from structir.transforms.environment import local_device_count as local_device_count
+from structir.transforms.environment import local_devices as local_devices
+from structir.transforms.environment import named_call as named_call
+from structir.transforms.environment import typeof as typeof
 from structir.transforms.gradients import checkpoint as checkpoint
 from structir.transforms.gradients import grad as grad
 from structir.transforms.gradients import hessian as hessian
@@ -55,6 +75,7 @@ from structir.transforms.gradients import value_and_grad as value_and_grad
 from structir.transforms.gradients import vjp as vjp
 from structir.transforms.jit import jit as jit
 from structir.transforms.mapping import vmap as vmap
+from structir.transforms.scopes import named_scope as named_scope
 from structir.transforms.trace import trace as trace
 
 __version__: str

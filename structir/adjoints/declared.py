@@ -8,15 +8,15 @@ derivative along tangents.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from structir.adjoints.differentiable_leaves import Path, differentiable_leaves
 from structir.analysis.derivative_rules import PULLBACK, TANGENT
 from structir.errors import Diagnostic, DiagnosticError
-from structir.ir.expr import Call, Expr, Function, GlobalVar, ShapeExpr, Tuple
+from structir.ir.expr import Call, Expr, Function, GlobalVar, Tuple
 from structir.ir.module import IRModule
-from structir.ir.op import find_op
 from structir.ir.struct_info import StructInfo, TupleStructInfo
+from structir.opdef.adjoint_op import zeros_of
 
 Emit = Callable[[Expr], Expr]
 
@@ -71,14 +71,14 @@ def cotangents(
     indices = floating_params(function)
     if PULLBACK in function.attrs:
         rule = rule_of(functions.module, function, PULLBACK)
-        seeds = [given[path] if path in given else emit(_zeros(i)) for path, i in infos.items()]
+        seeds = [given[path] if path in given else emit(zeros_of(i)) for path, i in infos.items()]
         return dict(zip(indices, _fields(Call(rule, (*params, *seeds)), emit), strict=True))
     rule = rule_of(functions.module, function, TANGENT)
     count, first = len(params), _result_count(function)
     paths: list[Path] = [(first + k,) for k, path in enumerate(infos) if path in given]
     pullback = functions.pullback(rule.name, range(count, count + len(indices)), paths)
     assert pullback is not None
-    directions = [emit(_zeros(params[k].struct_info)) for k in indices]
+    directions = [emit(zeros_of(params[k].struct_info)) for k in indices]
     seeds = [given[path] for path in infos if path in given]
     results = _fields(Call(pullback[0], (*params, *directions, *seeds)), emit)
     pairs = zip(pullback[1], results, strict=True)
@@ -101,7 +101,7 @@ def tangents(
     if TANGENT in function.attrs:
         rule = rule_of(functions.module, function, TANGENT)
         moved = [
-            directions[k] if k in directions else emit(_zeros(call.args[k].struct_info))
+            directions[k] if k in directions else emit(zeros_of(call.args[k].struct_info))
             for k in indices
         ]
         results = _fields(Call(rule, (*call.args, *moved)), emit)
@@ -116,7 +116,7 @@ def tangents(
     pullback = functions.pullback(rule.name, range(count, count + len(leaves)), paths)
     assert pullback is not None
     tensors = [_at(result, path, emit) for path in leaves]
-    seeds = [emit(_zeros(tensor.struct_info)) for tensor in tensors]
+    seeds = [emit(zeros_of(tensor.struct_info)) for tensor in tensors]
     moved = [directions[index] for index in indices if index in directions]
     parts = _fields(Call(pullback[0], (*call.args, *seeds, *moved)), emit)
     positions = list(leaves)
@@ -141,9 +141,3 @@ def _fields(call: Call, emit: Emit) -> list[Expr]:
     if not isinstance(result.struct_info, TupleStructInfo):
         return [result]
     return [emit(result[k]) for k in range(len(result.struct_info.fields))]
-
-
-def _zeros(info: Any) -> Expr:
-    op: Any = find_op("zeros")
-    value: Expr = op(ShapeExpr(info.dims), info.dtype)
-    return value

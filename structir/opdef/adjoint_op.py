@@ -20,7 +20,7 @@ import attrs
 
 from structir.analysis import base_check
 from structir.analysis.lattice import FAIL_L0
-from structir.ir.expr import Call, Expr, Tuple, TupleGetItem
+from structir.ir.expr import Call, Expr, ShapeExpr, Tuple, TupleGetItem
 from structir.ir.op import find_op
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from structir.lazy import lazy_module
@@ -154,6 +154,13 @@ def component(value: Cotangent, index: int, emit: Emit) -> Any:
 def zeros(like: Expr) -> Expr:
     """Returns a call that creates zeros in the shape and dtype of a tensor."""
     return _filled("zeros_like", like)
+
+
+def zeros_of(info: StructInfo | None) -> Expr:
+    """Returns a call that creates zeros with the StructInfo of a tensor of known sizes."""
+    op: Any = find_op("zeros")
+    value: Expr = op(ShapeExpr(info.dims), info.dtype)  # type: ignore[union-attr]
+    return value
 
 
 def ones(like: Expr) -> Expr:

@@ -42,6 +42,7 @@ MODULES = (
     "structir.scipy.stats",
     "structir.tree",
     "structir.tree_util",
+    "structir.ops",
     "structir.export",
     "structir.export.onnx",
     "structir.export.stablehlo",

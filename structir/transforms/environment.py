@@ -84,7 +84,8 @@ def default_backend() -> str:
     return "cpu"
 
 
-local_devices, local_device_count = devices, device_count
+local_devices = devices
+local_device_count = device_count
 
 
 @contextmanager

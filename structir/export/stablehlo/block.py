@@ -27,11 +27,11 @@ INDEX = "int64"  # the dtype of sizes and indices
 Info = tuple[Sequence[Dim], str]  # the dims and dtype of a result
 
 
-class UnboundSize(Exception):
+class HloUnboundSize(Exception):
     """Raised for a symbolic size that no value of the program has."""
 
 
-class SizeSource(NamedTuple):
+class HloSizeSource(NamedTuple):
     """The value that has a symbolic size: along an axis, as an element of a vector, or itself."""
 
     value: HloTensor
@@ -76,7 +76,7 @@ class HloBlock:
         self.operations: list[HloOperation] = []
         self.used: dict[str, int] = {}  # names and how often they were requested
         self.stem = "value"
-        self.sources: MutableMapping[Sym, SizeSource] = {}
+        self.sources: MutableMapping[Sym, HloSizeSource] = {}
         self.known: MutableMapping[Any, list[HloTensor]] = {}  # results by operation
         self.reshaped: dict[str, HloTensor] = {}  # operands of reshapes by the name of the result
 
@@ -185,17 +185,17 @@ class HloBlock:
         attribute = f"{dense(data)} : {tensor_type(data.shape, dtype)}"
         return self.emit("constant", [], data.shape, dtype, {"value": attribute})
 
-    def bind(self, size: Dim, source: SizeSource) -> None:
+    def bind(self, size: Dim, source: HloSizeSource) -> None:
         """Records which value has a symbolic size; computed sizes are ignored."""
         symbol = dims.as_sym(size)
         if symbol is not None:
             self.sources.setdefault(symbol, source)
 
     def symbol(self, symbol: Sym) -> HloTensor:
-        """Returns the value of a symbolic dim. Raises UnboundSize where no value has it."""
+        """Returns the value of a symbolic dim. Raises HloUnboundSize where no value has it."""
         source = self.sources.get(symbol)
         if source is None:
-            raise UnboundSize(symbol.name)
+            raise HloUnboundSize(symbol.name)
         value, axis, of_shape = source
         if axis is None:
             return self.convert(value, INDEX)

@@ -101,7 +101,7 @@ class LoopGrid:
         return self.block.vector([self.size(d) for d in shape])
 
     def size(self, dim: Dim) -> HloTensor:
-        """Returns a size as a scalar. Raises UnboundSize where no value has it."""
+        """Returns a size as a scalar. Raises HloUnboundSize where no value has it."""
         if isinstance(dim, int):
             return self.block.number(dim, INDEX)
         return self.tensor(LoopGrid(self.block).index(dim), INDEX)

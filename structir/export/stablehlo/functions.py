@@ -13,7 +13,7 @@ import numpy as np
 from structir.analysis.calls import Binder
 from structir.analysis.substitution import Substitution
 from structir.errors import Diagnostic, DiagnosticError, Span, StructIRError
-from structir.export.stablehlo.block import HloBlock, HloRegion, UnboundSize
+from structir.export.stablehlo.block import HloBlock, HloRegion, HloUnboundSize
 from structir.export.stablehlo.call import HloCall
 from structir.export.stablehlo.elements import LoopGrid
 from structir.export.stablehlo.registry import find_function_mapping, find_mapping
@@ -146,7 +146,7 @@ class HloExporter:
     def _sizes(self, build: Callable[[], Any]) -> Any:
         try:
             return build()
-        except UnboundSize as error:
+        except HloUnboundSize as error:
             self.fail(
                 f"no StableHLO form: the size {error} depends on elements of a tensor",
                 "mask the elements that are not wanted instead, so that sizes depend on sizes only",

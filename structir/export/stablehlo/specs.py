@@ -44,13 +44,13 @@ ZERO = HloElement(None, (), WEAK_INT, 0)
 
 def lowered(block: HloBlock, spec: IndexSpec, operands: Sequence[HloTensor]) -> list[HloTensor]:
     """Returns the results of a spec for these operands."""
-    lowering = SpecLowering(block, spec, operands)
+    lowering = HloSpecLowering(block, spec, operands)
     for statement in spec.statements:
         lowering.statement(statement)
     return [lowering.initial(k) for k in range(len(spec.results))]
 
 
-class SpecLowering:
+class HloSpecLowering:
     """The lowering of one call: its operands, and the results so far."""
 
     def __init__(self, block: HloBlock, spec: IndexSpec, operands: Sequence[HloTensor]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from structir.export.stablehlo.block import INDEX, HloBlock, Info, SizeSource
+from structir.export.stablehlo.block import INDEX, HloBlock, HloSizeSource, Info
 from structir.export.stablehlo.elements import LoopGrid
 from structir.export.stablehlo.tensors import HloTensor
 from structir.ir.dims import Dim
@@ -104,9 +104,9 @@ def bind_sizes(block: HloBlock, value: HloValue, info: StructInfo | None) -> Non
         return
     elif isinstance(info, TensorStructInfo) and isinstance(info.dims, tuple):
         for axis, size in enumerate(info.dims):
-            block.bind(size, SizeSource(value, axis))
+            block.bind(size, HloSizeSource(value, axis))
     elif isinstance(info, ShapeStructInfo) and info.dims is not None:
         for axis, size in enumerate(info.dims):
-            block.bind(size, SizeSource(value, axis, of_shape=False))
+            block.bind(size, HloSizeSource(value, axis, of_shape=False))
     elif isinstance(info, PrimStructInfo) and info.value is not None:
-        block.bind(info.value, SizeSource(value, None))
+        block.bind(info.value, HloSizeSource(value, None))

@@ -93,17 +93,33 @@ def while_loop(equation: Equation) -> list[Expr]:
     constants = list(equation.args[first : first + second])
     states = [_bound(equation, value) for value in equation.args[first + second :]]
 
-    def condition(values: list[Expr]) -> Expr:
+    def flags(values: list[Expr]) -> Expr:
         (flag,) = _inlined(equation, params["cond_jaxpr"], [*test_constants, *values])
         return _bound(equation, flag)
+
+    def condition(values: list[Expr]) -> Expr:
+        flag = flags(values)
+        return _bound(equation, R.max(flag)) if flag.struct_info.ndim else flag
 
     def body(step: Expr, values: list[Expr]) -> tuple[Expr, list[Expr], list[Expr]]:
         after = _inlined(equation, params["body_jaxpr"], [*constants, *values])
         after = [_bound(equation, value) for value in after]
+        going = flags(values)
+        if going.struct_info.ndim:  # of a mapped loop: elements that are done keep their values
+            pairs = zip(values, after, strict=True)
+            after = [_bound(equation, _where(equation, going, b, a)) for a, b in pairs]
         return condition(after), after, []
 
     builder = equation.host.builder
     return iterated(builder, "while_loop", ABSENT, condition(states), states, [], body)
+
+
+def _where(equation: Equation, flags: Expr, value: Expr, otherwise: Expr) -> Expr:
+    """Returns values where a flag of the leading axes holds."""
+    missing = value.struct_info.ndim - flags.struct_info.ndim
+    axes = [flags.struct_info.ndim + k for k in range(missing)]
+    mask = _bound(equation, R.expand_dims(flags, axes)) if axes else flags
+    return R.where(mask, value, otherwise)
 
 
 @jax_primitive("scan")
