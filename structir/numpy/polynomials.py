@@ -77,8 +77,10 @@ def _window(name: str, text: str) -> Any:
     return traced(window)
 
 
-hamming, hanning = _window("hamming", "Hamming"), _window("hanning", "Hann")
-blackman, bartlett = _window("blackman", "Blackman"), _window("bartlett", "triangular")
+hamming = _window("hamming", "Hamming")
+hanning = _window("hanning", "Hann")
+blackman = _window("blackman", "Blackman")
+bartlett = _window("bartlett", "triangular")
 
 
 @traced
