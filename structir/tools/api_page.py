@@ -51,7 +51,6 @@ MODULES = (
     "structir.errors",
 )
 CONSTANTS = {
-    "structir.config": "The options of JAX: `config.update` accepts those that change no result.",
     "structir.ir.DERIVE_FUNCS": "The functions that `derive_func` registered, by name.",
     "structir.opdef.Operands": "Annotates the body of an op that takes a list of operands.",
     "structir.passes.Pass": "A pass: called with a module, it returns a module.",

@@ -127,18 +127,16 @@ def linear_transpose(function: Callable[..., Any], *primals: Any) -> Callable[[A
     return transposed
 
 
-class Options:
-    """Options of JAX: those that change results are errors, the others have no effect."""
+class config:
+    """The options of JAX: those that change results are errors, the others have no effect."""
 
-    def update(self, name: str, value: Any) -> None:
-        """Sets an option."""
+    @staticmethod
+    def update(name: str, value: Any) -> None:
+        """Sets an option. Raises DiagnosticError for one that changes results."""
         if name == "jax_enable_x64" and value:
             message = "config: 64-bit default dtypes are not available"
             hint = 'remove the line and pass float64 arrays: their dtype is kept, `dtype="float64"`'
             raise DiagnosticError(Diagnostic(message, hint=hint, code="E1114"))
-
-
-config = Options()
 
 
 def typeof(x: Any) -> TensorStructInfo:
