@@ -44,8 +44,8 @@ def rule_of(module: IRModule, function: Function, rule: str) -> GlobalVar:
     of_result = len(differentiable_leaves(function.ret_struct_info))
     expected = len(function.params) + (of_result if rule == PULLBACK else of_params)
     if not isinstance(declared, Function) or len(declared.params) != expected:
-        found = declared.struct_info if isinstance(declared, Function) else "none"
-        message = f"{rule}: expected a function {name} with {expected} parameters, found {found}"
+        info = declared.struct_info if isinstance(declared, Function) else "no function"
+        message = f"{rule}: expected a function {name} with {expected} parameters, found {info}"
         hint = f'declare the function, or remove the attribute "{rule}"'
         raise DiagnosticError(Diagnostic(message, function.span, hint=hint, code="E0655"))
     return GlobalVar(name, declared.struct_info)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
@@ -19,7 +20,7 @@ from structir.transforms.functions import TracedFunction, arrays_of, build, call
 from structir.transforms.jit import transformed
 
 
-class CustomDerivative:
+class CustomDerivative(ABC):
     """A function whose derivative is given by other functions."""
 
     attribute: str
@@ -68,11 +69,11 @@ class CustomDerivative:
         result: TracedFunction = known[key]
         return result
 
+    @abstractmethod
     def _rule(
         self, arguments: CustomArguments, traced: TracedFunction, leaves: list[TracedArray]
     ) -> TracedFunction:
         """Traces the function that computes the derivative."""
-        raise NotImplementedError
 
     def _traced_rule(
         self, rule: Callable[..., Any], infos: Sequence[Any], name: str

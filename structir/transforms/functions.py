@@ -9,11 +9,12 @@ from typing import Any
 import attrs
 
 from structir.analysis.calls import Binder
-from structir.analysis.derivative_rules import rule_names
+from structir.analysis.derivative_rules import rule_names, without_rules
 from structir.analysis.substitution import Substitution
 from structir.analysis.variables import walk_values
 from structir.errors import Diagnostic, DiagnosticError
 from structir.ir.expr import Constant, Expr, Function, GlobalVar, Tuple, TupleGetItem, Var
+from structir.ir.node import replace
 from structir.ir.struct_info import (
     PrimStructInfo,
     ShapeStructInfo,
@@ -175,6 +176,14 @@ def reachable(current: Session, roots: Sequence[str]) -> dict[str, Any]:
             pending += [var.name for var in global_vars(kept[name])]
             pending += rule_names(kept[name])
     return {name: kept[name] for name in current.builder.functions if name in kept}
+
+
+def drop_rules(current: Session) -> None:
+    """Removes the derivatives that functions declare."""
+    traced = current.builder.functions
+    for name, function in traced.items():
+        if isinstance(function, Function) and rule_names(function):
+            traced[name] = replace(function, attrs=without_rules(function.attrs))
 
 
 def global_vars(function: Any) -> list[GlobalVar]:

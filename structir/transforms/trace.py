@@ -106,7 +106,7 @@ def traced_module(
             result = function(*arguments)
             structure = flatten(result)[1]
             current.close(frame, functions.output(result))
-        return finished(current, name), structure
+        return finished(current, name, keeps_rules=not fixes_sizes), structure
 
 
 @collection_paused()
@@ -134,8 +134,13 @@ def flat_module(
         return finished(current, name), structure
 
 
-def finished(current: Session, name: str) -> IRModule:
-    """Returns the module of a function and those that it uses, checked."""
+def finished(current: Session, name: str, keeps_rules: bool = False) -> IRModule:
+    """Returns the module of a function and those that it uses, checked.
+
+    With `keeps_rules`, also the derivatives that these declare: it may be differentiated.
+    """
+    if not keeps_rules:
+        functions.drop_rules(current)
     module = IRModule(functions.reachable(current, [name]))
     if current.has_derived:  # a derivative repeats values, and computes some that nothing reads
         module = simplify(module)

@@ -4,7 +4,6 @@ imported again."""
 from __future__ import annotations
 
 import json
-import random
 import re
 from pathlib import Path
 from typing import Any
@@ -24,11 +23,9 @@ from structir.export.onnx import save_onnx, to_onnx
 from structir.export.onnx.registry import mapped_ops
 from structir.frontend.onnx import from_onnx
 from structir.interpret.arguments import random_arguments
-from structir.ir import BlockBuilder, IRModule, TensorStructInfo, find_op, registered_ops
-from structir.ir.dims import sym
-from structir.ir.expr import Var
+from structir.ir import BlockBuilder, IRModule, registered_ops
 from structir.tools import cli
-from structir.tools.calls import CallGenerator
+from tests.export.programs import BRANCHES, SCAN, SHARED, random_program
 from tests.frontend.models import BOOL, INT64, made, node, value
 from tests.ops.calls import symbolic_call
 
@@ -155,39 +152,11 @@ LIMITS = re.compile(  # of ONNX Runtime: missing dtypes, checked indices, intege
 )
 
 
-def random_program(name: str, seed: int) -> IRModule | None:
-    """Returns a program of one call with random operands and attributes; None if it is invalid."""
-    rng = random.Random(f"{name} {seed}")
-    n, m = sym("n"), sym("m")
-
-    def operand(label: str, dtype: str) -> Var:
-        sizes = [rng.choice([n, m, 1, 2, 3]) for _ in range(rng.randint(0, 4))]
-        return Var(label, TensorStructInfo(tuple(sizes), dtype))
-
-    dtype = rng.choice(DTYPES)
-    first = operand("a", dtype)
-    live = [
-        *(first, Var("b", first.struct_info), operand("c", dtype)),
-        *(operand("d", rng.choice(DTYPES)), Var("s", TensorStructInfo((n, m), dtype))),
-    ]
-    op: Any = find_op(name)
-    try:
-        call = CallGenerator(rng).random_call(op, live, [n, m, 2, 3])
-        if call is None:
-            return None
-        builder = BlockBuilder()
-        with builder.function("main", live):
-            builder.emit_func_output(builder.emit(call))
-        return builder.get()
-    except StructIRError:
-        return None
-
-
 @pytest.mark.parametrize("name", sorted(set(mapped_ops()) - SHAPES))
 @pytest.mark.filterwarnings("ignore")
 def test_random_calls_have_the_same_results_or_are_reported(name: str) -> None:
     for seed in range(6):
-        module = random_program(name, seed)
+        module = random_program(name, seed, DTYPES)
         if module is None:
             continue
         main: Any = module["main"]
@@ -244,39 +213,13 @@ def main(p: R.Tuple(R.Tensor(("n",), "float32"), R.Tuple(R.Tensor(("n",), "float
 
 
 def test_private_functions_are_inlined_with_their_own_sizes() -> None:
-    module = parsed(
-        """
-@I.ir_module
-class Module:
-    @R.function(private=True)
-    def twice(x: R.Tensor(("k", "n"), "float32")) -> R.Tensor(("2*n", "k"), "float32"):
-        t = R.permute_dims(R.concat([x, x], axis=1))
-        return R.broadcast_to(R.sum(t, axis=[1], keepdims=True), R.shape([2 * n, k]))
-    @R.function
-    def main(x: R.Tensor(("n", 3), "float32")):
-        cls = Module
-        y = cls.twice(x)
-        return cls.twice(y)
-"""
-    )
+    module = parsed(SHARED)
     for n in (2, 5):
         check(module, np.random.default_rng(n).random((n, 3), np.float32))
 
 
 def test_conditionals_are_nested_graphs() -> None:
-    module = parsed(
-        """
-@R.function
-def main(x: R.Tensor(("n",), "float32"), c: R.Tensor((), "bool")):
-    y = x * 2.0
-    if c:
-        a = y + x
-        z = (a, y)
-    else:
-        z = (x, x)
-    return z
-"""
-    )
+    module = parsed(BRANCHES)
     x = np.arange(3, dtype=np.float32)
     for flag in (True, False):
         check(module, x, np.array(flag))
@@ -308,24 +251,7 @@ def main(x: R.Tensor(("n",), "float32")):
 
 
 def test_scans_are_exported() -> None:
-    module = parsed(
-        """
-@I.ir_module
-class Module:
-    @R.function(private=True)
-    def cell(
-        s: R.Tensor(("b", "h"), "float32"),
-        x: R.Tensor(("b", "h"), "float32"),
-        w: R.Tensor(("h", "h"), "float32"),
-    ):
-        new = R.tanh(R.matmul(s, w) + x)
-        return (new, R.sum(new, axis=[1]))
-    @R.function
-    def main(x: R.Tensor(("t", "b", 3), "float32"), w: R.Tensor((3, 3), "float32")):
-        cls = Module
-        return R.scan(cls.cell, (R.zeros(R.shape([b, 3]), "float32"),), x, (w,))
-"""
-    )
+    module = parsed(SCAN)
     for t, b in ((4, 2), (1, 5)):
         rng = np.random.default_rng(t)
         inputs = rng.random((t, b, 3), np.float32), rng.random((3, 3), np.float32)

@@ -10,7 +10,8 @@ import attrs
 import numpy as np
 from onnx import ValueInfoProto
 
-from structir.errors import Diagnostic, DiagnosticError, Span, StructIRError
+from structir.errors import Diagnostic, DiagnosticError, Span
+from structir.export.decomposition import decomposed
 from structir.export.onnx.call import Names, OpCall
 from structir.export.onnx.graph import ModelNames, OnnxGraph
 from structir.export.onnx.kernels import find_extern_mapping, find_kernel_mapping
@@ -266,23 +267,7 @@ class FunctionExporter:
             if result is not None:
                 return result
             self.sizes.forget(self.graph.remove_after(count))
-        return self._decomposed(call, name)
-
-    def _decomposed(self, call: Call, name: str) -> Names:
-        definition: Any = call.op.definition  # type: ignore[attr-defined]
-        decompose = getattr(definition, "decompose", None)
-        try:
-            parts = None if decompose is None else decompose(call)
-        except StructIRError:
-            parts = None
-        if parts is None:
-            infos = ", ".join([str(arg.struct_info) for arg in call.args])
-            self.fail(
-                f"{name}: no ONNX form of this op for ({infos})",
-                f'register a mapping: `@exports("{name}")`',
-            )
-        result: Expr = parts
-        return self.value(result)
+        return self.value(decomposed(call, "ONNX", self.fail))
 
     def _function(self, call: Call) -> Names:
         name = getattr(call.op, "name", "")

@@ -176,8 +176,15 @@ def _slices(grid: LoopGrid, entries: Sequence[AccessIndex]) -> list[AxisSlice] |
         count = 1 if variable is None else grid.extents[variable]
         if count == 0 or (abs(step) > 1 and not isinstance(count, int)):
             return None
-        slices.append(AxisSlice(variable, start, step, count))
+        part = AxisSlice(variable, start, step, count)
+        if part.static and isinstance(entry.size, int) and not _fits(part, entry.size):
+            return None  # inside of an axis without elements only because no point exists
+        slices.append(part)
     return slices
+
+
+def _fits(part: AxisSlice, size: int) -> bool:
+    return bool(part.first >= 0 and part.end <= size)  # type: ignore[operator]
 
 
 def _sliced(grid: LoopGrid, x: HloTensor, slices: Sequence[AxisSlice]) -> HloElement:

@@ -12,7 +12,8 @@ import numpy as np
 
 from structir.analysis.calls import Binder
 from structir.analysis.substitution import Substitution
-from structir.errors import Diagnostic, DiagnosticError, Span, StructIRError
+from structir.errors import Diagnostic, DiagnosticError, Span
+from structir.export.decomposition import decomposed
 from structir.export.stablehlo.block import HloBlock, HloRegion, HloUnboundSize
 from structir.export.stablehlo.call import HloCall
 from structir.export.stablehlo.elements import LoopGrid
@@ -211,7 +212,7 @@ class HloExporter:
         spec = definition.index_spec(call) if hasattr(definition, "index_spec") else None
         if spec is not None and spec.computes and _has_known_sizes(spec):
             return self._derived(call, spec)
-        return self._decomposed(call, definition)
+        return self.value(decomposed(call, "StableHLO", self.fail))
 
     def _derived(self, call: Call, spec: IndexSpec) -> HloValue:
         operands = [self._at(call, operand.path) for operand in spec.operands]
@@ -223,21 +224,6 @@ class HloExporter:
         for member in path[1:]:
             value = value[member]
         return self._as_tensor(value)
-
-    def _decomposed(self, call: Call, definition: Any) -> HloValue:
-        decompose = getattr(definition, "decompose", None)
-        try:
-            parts = None if decompose is None else decompose(call)
-        except StructIRError:
-            parts = None
-        if parts is None:
-            infos = ", ".join([str(arg.struct_info) for arg in call.args])
-            self.fail(
-                f"{definition.name}: no StableHLO form of this op for ({infos})",
-                f'register a mapping: `@exports("{definition.name}")`',
-            )
-        result: Expr = parts
-        return self.value(result)
 
     def _function(self, call: Call) -> HloValue:
         mapping = find_function_mapping(getattr(call.op, "global_symbol", ""))
