@@ -7,7 +7,9 @@ Each model has a small configuration and random weights. It is exported with `Di
 batch and, for text, on the length, imported, and run at three sizes, batch 1 and length 1 among
 them; the results of torch are the reference. Each model runs in a child process with a time limit.
 The results are written to benchmarks/results/zoo.json. `--onnx` imports the ONNX file that torch
-exports instead; it requires onnxscript.
+exports instead; it requires onnxscript. `--torch-compile` runs `torch.compile(model,
+backend="structir")` at three sizes above 1, with the same axes marked as dynamic; a model that runs
+in torch in part is not imported, and one that is compiled again for another size is wrong.
 """
 
 from __future__ import annotations
@@ -111,6 +113,9 @@ def _check(case: Case, arguments: argparse.Namespace, record: Record) -> None:
     inputs = _stage("not built", lambda: [case.inputs(model, *size) for size in case.sizes])
     with torch.no_grad():
         _stage("not built", lambda: model(**inputs[1]))
+        if arguments.torch_compile:
+            _check_torch_compile(torch, case, model, record)
+            return
         program = _stage("not exported", lambda: _export(torch, case, model, inputs[1], arguments))
         module = _stage("not imported", lambda: _imported(program, arguments, record))
         run = _stage("not run", lambda: _runner(module, arguments))
@@ -120,6 +125,40 @@ def _check(case: Case, arguments: argparse.Namespace, record: Record) -> None:
             for size in {(batch, case.example[1]) for batch, _ in case.sizes} - {*case.sizes}:
                 values = case.inputs(model, *size)
                 _compare(torch, model, program, module, run, values, size, record)
+
+
+def _check_torch_compile(torch: Any, case: Case, model: Any, record: Record) -> None:
+    """Compares a model that `torch.compile` compiled once at sizes above 1."""
+    compiled = torch.compile(model, backend="structir")
+    counts = torch._dynamo.utils.counters["stats"]
+    length = case.example[1]
+    for size in (case.example, case.sizes[2], (5, length and length + 2)):
+        before = counts["unique_graphs"]
+        values = case.inputs(model, *size)
+        try:
+            reference = _arrays(torch, model(**values))
+        except Exception as error:
+            record.setdefault("sizes torch rejects", []).append([*size, str(error)[:200]])
+            continue
+        for name, value in values.items():
+            torch._dynamo.maybe_mark_dynamic(value, list(case.axes[name]))
+        with warnings.catch_warnings(record=True) as messages:
+            warnings.simplefilter("always")
+            results = _arrays(torch, _stage("not run", lambda: compiled(**values)))  # noqa: B023
+        reasons = [str(m.message) for m in messages if "runs in torch" in str(m.message)]
+        if reasons:
+            raise StageError("not imported", reasons[0][:2000])
+        if text := difference(results, reference):
+            raise StageError("wrong", f"{size}: {text}")
+        if size == case.example:
+            record["graphs"] = counts["unique_graphs"]
+        elif counts["unique_graphs"] != before:
+            raise StageError("wrong", f"{size}: {counts['unique_graphs'] - before} graphs again")
+
+
+def _arrays(torch: Any, results: Any) -> list[Any]:
+    leaves = torch.utils._pytree.tree_leaves(results)
+    return [leaf.numpy() for leaf in leaves if isinstance(leaf, torch.Tensor)]
 
 
 def _stage(state: str, act: Any) -> Any:
@@ -168,11 +207,10 @@ def _compare(
     torch: Any, model: Any, program: Any, module: Any, run: Any, values: Any, size: Any, record: Any
 ) -> None:
     try:
-        leaves = torch.utils._pytree.tree_leaves(model(**values))
+        reference = _arrays(torch, model(**values))
     except Exception as error:
         record.setdefault("sizes torch rejects", []).append([*size, str(error)[:200]])
         return
-    reference = [x.numpy() for x in leaves if isinstance(x, torch.Tensor)]
     names = [str(name) for name in module["main"].attrs["input_names"]]
     mutated = [name for name in names if name not in values]  # buffers, which are results, too
     values_by_name = {**values, **{name: _buffer(program, name) for name in mutated}}
@@ -242,7 +280,9 @@ def _load_libraries(arguments: argparse.Namespace) -> None:
     """Imports the libraries, and by one small model the parts that they import on first use."""
     for library in LIBRARIES:
         importlib.import_module(library)
-    interpreted = argparse.Namespace(**vars(arguments) | {"compiled": False})
+    interpreted = argparse.Namespace(
+        **vars(arguments) | {"compiled": False, "torch_compile": False}
+    )
     check(cases()["transformers:bert"], interpreted)
 
 
@@ -316,6 +356,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     parser.add_argument("--list", action="store_true", help="print the names and exit")
     parser.add_argument("--compiled", action="store_true", help="compile instead of interpreting")
     parser.add_argument("--onnx", action="store_true", help="import torch's ONNX export")
+    parser.add_argument("--torch-compile", action="store_true", help="run by torch.compile")
     parser.add_argument("--output", type=Path, default=RESULTS, help="the file of results")
     parser.add_argument(
         "--limit", type=float, default=300.0, help="seconds of processor time per model"
