@@ -201,3 +201,54 @@ def main(
     x, w = (rng.standard_normal(s).astype("float32") for s in ((2, 6, 5, 5), (4, 3, 3, 3)))
     wanted = structir.interpret(module, "main", x, w)
     np.testing.assert_allclose(executable["main"](x, w), wanted, 1e-4, 1e-4)
+
+
+SPATIAL = ("13, 18", '"height", "width"', "8, 8")
+JOINS = ("add", "add", "multiply", "maximum")
+
+
+def branches(rng: np.random.Generator) -> tuple[str, list[tuple[int, ...]]]:
+    """Returns a program that joins two to four windows over its inputs, and the weights' shapes."""
+    channels, stride = int(rng.choice([1, 5, 9, 16])), int(rng.integers(1, 3))
+    size = rng.choice(SPATIAL)
+    params = [f'{x}: R.Tensor(("n", {channels}, {size}), "float32")' for x in "xy"]
+    lines: list[str] = []
+    weights: list[tuple[int, ...]] = []
+    values: list[str] = []
+    for index in range(int(rng.integers(2, 5))):
+        earlier = ["R.nn.relu(x)", *values[-1:]] if stride == 1 else []
+        source = rng.choice(["x", "y", *earlier])
+        kernel, name = int(rng.choice([1, 3, 5])), f"v{index}"
+        window = f"strides={stride}, padding={kernel // 2}"
+        kind = str(rng.choice(["depthwise", "depthwise", "dense", "max", "mean"]))
+        if kind in ("depthwise", "dense"):
+            groups = channels if kind == "depthwise" else 1
+            weights.append((channels, channels // groups, kernel, kernel))
+            params.append(f'w{index}: R.Tensor({weights[-1]}, "float32")')
+            call = f"R.nn.conv2d({source}, w{index}, {window}, groups={groups})"
+        else:
+            pool = "max_pool2d" if kind == "max" else "avg_pool2d"
+            call = f"R.nn.{pool}({source}, pool_size={kernel}, {window})"
+        lines.append(f"{name} = {call}")
+        values.append(name)
+    total = values[0]
+    for index, value in enumerate(values[1:]):
+        lines.append(f"t{index} = R.{rng.choice(JOINS)}({total}, {value})")
+        total = f"t{index}"
+    body = "".join(f"    {line}\n" for line in lines)
+    return f"@R.function\ndef main({', '.join(params)}):\n{body}    return {total}\n", weights
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_joined_windows_agree_with_the_interpreter(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    text, weights = branches(rng)
+    module = structir.parse(text)
+    run = structir.compile(module)["main"]
+    channels = int(module["main"].params[0].struct_info.dims[1])
+    sizes = module["main"].params[0].struct_info.dims[2:]
+    for n in (1, 3):
+        spatial = [d if isinstance(d, int) else 7 + 4 * n for d in sizes]
+        images = [floats(n, channels, *spatial, seed=k) for k in (0, 1)]
+        values = [*images, *[floats(*shape, seed=k) for k, shape in enumerate(weights)]]
+        assert_agree(structir.interpret(module, "main", *values), run(*values), text)

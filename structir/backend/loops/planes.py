@@ -23,33 +23,46 @@ FEWEST = 8  # planes: threads share them
 
 
 def with_planes(program: LoopProgram, groups: Sequence[Group]) -> list[Group]:
-    """The groups, with copies put together with the only rows that read them."""
-    results, found = {b.root for b in program.outputs}, list[Group]()
+    """Returns the groups, with copies put together with the only rows that read them."""
+    results, joined = {b.root for b in program.outputs}, list[Group]()
     copies: dict[Buffer, Group] = {}
     readers: dict[Buffer, int] = {}
+    leads: dict[int, tuple[Sym, ...]] = {}  # by reader: all of its copies share these axes
     for group in groups:
         for root in {r.buffer.root for s in group.stages for r in s.loads}:
             readers[root] = readers.get(root, 0) + 1
     for group in groups:
         copy = group.stages[0].out
         alone = group.kind == "padding" and readers.get(copy) == 1 and copy not in results
-        if alone and _row_group_of(groups, group) is not None:
+        reader = _row_group_of(groups, copy) if alone else None
+        lead = _lead(group.stages[0], reader) if reader is not None else ()
+        if reader is not None and lead and leads.setdefault(id(reader), lead) == lead:
             copies[copy] = group
             continue
-        made = [copies[b] for b in {r.buffer for s in group.stages for r in s.loads} if b in copies]
-        found.append(_together(made[0], group) if made else group)
-    return found
+        buffers = dict.fromkeys(r.buffer for s in group.stages for r in s.loads)
+        joined.append(_together([copies[b] for b in buffers if b in copies], group))
+    return joined
 
 
-def _row_group_of(groups: Sequence[Group], copy: Group) -> Group | None:
-    """The rows that read a copy, if they can take it plane by plane."""
-    out = copy.stages[0].out
+def _row_group_of(groups: Sequence[Group], out: Buffer) -> Group | None:
+    """Returns the group that reads a copy, if it goes over rows."""
     reader = next(g for g in groups if any(r.buffer.root is out for s in g.stages for r in s.loads))
-    return reader if reader.kind == "rows" and _shared(copy.stages[0], reader) else None
+    return reader if reader.kind == "rows" else None
 
 
-def _together(copy: Group, reader: Group) -> Group:
-    return attrs.evolve(reader, kind="planes", stages=(*copy.stages, *reader.stages))
+def _lead(copy: Stage, reader: Group) -> tuple[Sym, ...]:
+    """Returns the axes of the rows that give the plane of a copy; none where it is not worthwhile
+    to take planes apart."""
+    shared, rows = _shared(copy, reader), _row_axes(reader)
+    return rows[: rows.index(shared[-1][1]) + 1] if shared else ()
+
+
+def _together(copies: Sequence[Group], reader: Group) -> Group:
+    """Returns a group of copies, which are its first stages, and their reader."""
+    if not copies:
+        return reader
+    stages = (*[stage for copy in copies for stage in copy.stages], *reader.stages)
+    return attrs.evolve(reader, kind="planes", stages=stages)
 
 
 def _shared(copy: Stage, reader: Group) -> list[tuple[Sym, Sym]]:
@@ -98,34 +111,32 @@ def plane_kernel(group: Group) -> KernelText:
 
 
 class PlaneSchedule:
-    """A copy and its readers on their way to text."""
+    """Copies and their readers on their way to text."""
 
     def __init__(self, group: Group) -> None:
-        self.copy = group.stages[0]
-        self.reader = attrs.evolve(group, kind="rows", stages=group.stages[1:])
-        self.reader = attrs.evolve(self.reader, rows=_row_axes(self.reader))
+        # Rows have no guards with a value outside: these are the copies alone.
+        self.copies = [s for s in group.stages if s.otherwise is not None]
+        reader = attrs.evolve(group, kind="rows", stages=group.stages[len(self.copies) :])
+        self.reader = attrs.evolve(reader, rows=_row_axes(reader))
         self.origins = group.origins
         self.extents = extents_of(group)
-        shared = _shared(self.copy, attrs.evolve(self.reader, rows=group.rows))
-        self.lead = self.reader.rows[: self.reader.rows.index(shared[-1][1]) + 1]
+        self.lead = _lead(self.copies[0], reader)
         axes = dict.fromkeys(axis for s in group.stages for axis in s.axes)
         self.writer = Writer(axes, self.reader.rows)
-        self._name_axes(dict(shared))
-        self._place_copy([own for own, _ in shared])
-
-    def _name_axes(self, shared: dict[Sym, Sym]) -> None:
         names = self.writer.names
         names.update({axis: f"g{k}" for k, axis in enumerate(self.lead)})
         within = self.reader.rows[len(self.lead) :]
         names.update({axis: f"r{k}" for k, axis in enumerate(within)})
-        own = [axis for axis in self.copy.parallel if axis not in shared]
+        for copy in self.copies:
+            self._place(copy, dict(_shared(copy, reader)))
+
+    def _place(self, copy: Stage, shared: dict[Sym, Sym]) -> None:
+        """Names the axes of a copy, and adds the scratch memory of one plane."""
+        names, out = self.writer.names, copy.out
+        own = [axis for axis in copy.parallel if axis not in shared]
         names.update({axis: f"i{k}" for k, axis in enumerate(own)})
         names.update({axis: names[row] for axis, row in shared.items()})
-
-    def _place_copy(self, shared: list[Sym]) -> None:
-        """Scratch for one plane."""
-        out = self.copy.out
-        inner = [k for k, e in enumerate(self.copy.write) if _axis(e) not in shared]
+        inner = [k for k, e in enumerate(copy.write) if _axis(e) not in shared]
         shape: tuple[Dim, ...] = (1, *[out.shape[k] for k in inner])
         place = Buffer(shape, out.dtype, "scratch")
         self.writer.scratch.append(place)
@@ -133,15 +144,15 @@ class PlaneSchedule:
         self.writer.local.add(out)
 
     def text(self) -> KernelText:
-        """The kernel's text; the range is the planes."""
+        """Returns the text of the kernel; the range is the planes."""
         writer = self.writer
         groups: list[tuple[Sym, ...]] = [(axis,) for axis in self.lead]
         sizes = [writer.size(self.extents[axis]) for axis in self.lead]
         within = self.reader.rows[len(self.lead) :]
         lines = writer.decoded(groups, sizes, "g")
-        lines += PaddingSchedule(self.copy, writer).plane(
-            {writer.names[axis] or "" for axis in self.lead}
-        )
+        around = {writer.names[axis] or "" for axis in self.lead}
+        for copy in self.copies:
+            lines += PaddingSchedule(copy, writer).plane(around)
         rows = RowSchedule(self.reader, writer).row_lines()
         names = [writer.names[axis] or "" for axis in within]
         lines += loops(names, [writer.size(self.extents[axis]) for axis in within], rows)
