@@ -247,8 +247,9 @@ def broadcasted_iota(dtype: Any, shape: Any, dimension: int) -> TracedArray:
 
 @traced
 def reshape(operand: Any, new_sizes: Any, dimensions: Any = None) -> TracedArray:
-    """Returns the elements in another shape."""
-    return shaping.reshape(operand, new_sizes)
+    """Returns the elements in another shape, with the axes in the order of `dimensions`."""
+    array = operand if dimensions is None else shaping.transpose(operand, dimensions)
+    return shaping.reshape(array, new_sizes)
 
 
 @traced

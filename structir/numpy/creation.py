@@ -9,7 +9,7 @@ from structir.ir.dims import Dim
 from structir.ir.dtype import numpy_dtype
 from structir.ir.expr import Constant, PrimValue, ShapeExpr
 from structir.lazy import lazy_module
-from structir.numpy.elementwise import apply
+from structir.numpy.elementwise import apply, real
 from structir.numpy.elementwise import astype as convert
 from structir.script import R
 from structir.tracing.array import (
@@ -114,23 +114,27 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> Tr
 def linspace(
     start: Any, stop: Any, num: Any = 50, endpoint: bool = True, dtype: Any = None
 ) -> TracedArray:
-    """Returns `num` evenly spaced numbers from `start` to `stop`."""
+    """Returns `num` evenly spaced numbers from `start` to `stop`, along a new first axis."""
     steps = num - 1 if endpoint else num
-    positions = arange(num, dtype="float32")
     name = dtype_or(dtype, "float32")
-    numbers = [isinstance(v, int | float | np.generic) for v in (start, stop, num)]
-    if all(numbers):
+    if all(isinstance(v, int | float | np.generic) for v in (start, stop, num)):
         data = np.linspace(start, stop, int(num), endpoint=endpoint)
         return TracedArray(Constant(data.astype(numpy_dtype(name))))
-    low, high = operand(start), operand(stop)
+    low, high = real(start), real(stop)
+    width = high - low
+    positions = arange(num, dtype=width.dtype_name)
+    positions = positions.reshape(num, *[1] * width.ndim) if width.ndim else positions
     fraction = positions / steps if isinstance(steps, TracedSize) or steps > 0 else positions
-    return convert(low + fraction * (high - low), name)
+    values = low + fraction * width
+    return values if dtype is None else convert(values, name)
 
 
 @traced
-def logspace(start: Any, stop: Any, num: Any = 50, base: float = 10.0) -> TracedArray:
+def logspace(
+    start: Any, stop: Any, num: Any = 50, endpoint: bool = True, base: float = 10.0
+) -> TracedArray:
     """Returns powers of `base` whose exponents are evenly spaced."""
-    exponents = linspace(start, stop, num)
+    exponents = linspace(start, stop, num, endpoint)
     return operand(base) ** exponents
 
 

@@ -44,7 +44,7 @@ def apply(op: BuildOp, *arrays: TracedArray, weak: bool = False, **attributes: A
 
 
 def _binary(op: BuildOp, x: Any, y: Any) -> TracedArray:
-    operands, weak = promoted(x, y)
+    operands, weak = promoted(x, y, keeps_wide=True)
     return apply(op, *operands, weak=weak)
 
 
@@ -87,7 +87,7 @@ def multiply(x1: Any, x2: Any, /) -> TracedArray:
 
 def real_operands(*values: Any) -> tuple[list[TracedArray], bool]:
     """Returns operands of a function of floats, and whether the result is weak."""
-    operands, weak = promoted(*values)
+    operands, weak = promoted(*values, keeps_wide=True)
     dtype = dtypes.floating(operands[0].dtype_name)
     return [x if x.dtype_name == dtype else cast(x, dtype) for x in operands], weak
 
@@ -138,7 +138,7 @@ def power(x1: Any, x2: Any, /) -> TracedArray:
         array = operand(x1)
         if -16 <= x2 <= 16 and (x2 >= 0 or dtypes.category(array.dtype_name) == dtypes.FLOAT):
             return _integer_power(array, x2)
-    operands, weak = promoted(x1, x2)
+    operands, weak = promoted(x1, x2, keeps_wide=True)
     return apply(R.power, *operands, weak=weak)
 
 
@@ -226,7 +226,7 @@ def where(condition: Any, x1: Any = None, x2: Any = None) -> Any:
     if x1 is None:
         return nonzero_of(condition)
     test = cast(operand(condition), "bool")
-    operands, weak = promoted(x1, x2)
+    operands, weak = promoted(x1, x2, keeps_wide=True)
     return apply(R.where, test, *operands, weak=weak)
 
 

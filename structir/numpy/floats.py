@@ -12,6 +12,7 @@ from structir.numpy.elementwise import (
     greater,
     isinf,
     less,
+    multiply,
     negative,
     real,
     right_shift,
@@ -78,7 +79,7 @@ def modf(x: Any, /) -> tuple[TracedArray, TracedArray]:
 def logaddexp2(x1: Any, x2: Any, /) -> TracedArray:
     """Returns log2(2**x1 + 2**x2); stable for large elements."""
     factor = float(np.log(2))
-    return logaddexp(real(x1) * factor, real(x2) * factor) / factor
+    return logaddexp(multiply(x1, factor), multiply(x2, factor)) / factor
 
 
 @traced

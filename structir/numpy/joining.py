@@ -136,12 +136,21 @@ def diagflat(v: Any, k: int = 0) -> TracedArray:
 
 @traced
 def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = False) -> TracedArray:
-    """Returns a matrix with another diagonal; arrays do not change in place."""
+    """Returns a matrix with another diagonal; arrays do not change in place.
+
+    With `wrap`, the diagonal of a tall matrix begins again below each square.
+    """
+    if inplace:
+        raise DiagnosticError(
+            Diagnostic("fill_diagonal: arrays do not change", hint="inplace=False", code="E1107")
+        )
     array = operand(a)
     rows, columns = arange(array.shape[-2])[:, None], arange(array.shape[-1])[None, :]
     value = operand(val)
     if value.ndim == 1:
         value = value[:, None]
+    if wrap:
+        rows = rows % (array.shape[-1] + 1)
     return where(rows == columns, cast(value, array.dtype_name), array)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 from typing import Any, NamedTuple
 
+from structir.errors import Diagnostic, DiagnosticError
 from structir.numpy.contraction import cross as cross
 from structir.numpy.contraction import matmul
 from structir.numpy.contraction import matrix_power as matrix_power
@@ -55,10 +56,16 @@ class LogDeterminant(NamedTuple):
 
 
 @traced
-def cholesky(a: Any, *, upper: bool = False) -> TracedArray:
-    """Returns the lower triangular factor of the symmetric part of a positive definite matrix."""
+def cholesky(a: Any, *, upper: bool = False, symmetrize_input: bool = True) -> TracedArray:
+    """Returns the lower or upper triangular factor of a positive definite matrix.
+
+    With `symmetrize_input`, it is that of the symmetric part; else one triangle is read.
+    """
     matrix = real(a)
-    matrix = (matrix + matrix_transpose(matrix)) / 2
+    if symmetrize_input:
+        matrix = (matrix + matrix_transpose(matrix)) / 2
+    elif upper:
+        matrix = matrix_transpose(matrix)
     factor = emit(R.linalg.cholesky(expression(matrix)))
     return matrix_transpose(factor) if upper else factor
 
@@ -99,16 +106,22 @@ def slogdet(a: Any) -> LogDeterminant:
 
 
 @traced
-def qr(a: Any, mode: str = "reduced") -> QRFactors:
-    """Returns an orthogonal and an upper triangular factor."""
-    q, r = fields(emit(R.linalg.qr(expression(real(a)))).expr)
-    return QRFactors(TracedArray(q), TracedArray(r))
+def qr(a: Any, mode: str = "reduced") -> Any:
+    """Returns an orthogonal and an upper triangular factor; of mode "r" the second one alone."""
+    factors = {"reduced": "reduced", "complete": "complete", "r": "reduced"}
+    if mode not in factors:
+        text = f"qr: mode: expected 'reduced', 'complete' or 'r', found {mode!r}"
+        raise DiagnosticError(Diagnostic(text, code="E1107"))
+    q, r = fields(emit(R.linalg.qr(expression(real(a)), mode=factors[mode])).expr)
+    return TracedArray(r) if mode == "r" else QRFactors(TracedArray(q), TracedArray(r))
 
 
 @traced
-def svd(a: Any, full_matrices: bool = False, compute_uv: bool = True) -> Any:
-    """Returns singular values and vectors, the values in descending order."""
-    u, s, v = fields(emit(R.linalg.svd(expression(real(a)))).expr)
+def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
+    """Returns singular values in descending order, and vectors: a square matrix of them each, or
+    with `full_matrices=False` as many as there are values."""
+    complete = bool(full_matrices and compute_uv)
+    u, s, v = fields(emit(R.linalg.svd(expression(real(a)), full_matrices=complete)).expr)
     if not compute_uv:
         return TracedArray(s)
     return SingularValues(TracedArray(u), TracedArray(s), TracedArray(v))
@@ -116,17 +129,23 @@ def svd(a: Any, full_matrices: bool = False, compute_uv: bool = True) -> Any:
 
 @traced
 def eigh(a: Any, UPLO: str = "L", symmetrize_input: bool = True) -> Eigenvalues:
-    """Returns the eigenvalues of a symmetric matrix in ascending order, and the vectors."""
+    """Returns the eigenvalues of a symmetric matrix in ascending order, and the vectors.
+
+    With `symmetrize_input`, they are those of the symmetric part; else one triangle is read.
+    """
     matrix = real(a)
-    matrix = (matrix + matrix_transpose(matrix)) / 2
+    if symmetrize_input:
+        matrix = (matrix + matrix_transpose(matrix)) / 2
+    elif UPLO == "U":
+        matrix = matrix_transpose(matrix)
     values, vectors = fields(emit(R.linalg.eigh(expression(matrix))).expr)
     return Eigenvalues(TracedArray(values), TracedArray(vectors))
 
 
 @traced
-def eigvalsh(a: Any) -> TracedArray:
+def eigvalsh(a: Any, UPLO: str = "L", symmetrize_input: bool = True) -> TracedArray:
     """Returns the eigenvalues of a symmetric matrix in ascending order."""
-    return eigh(a).eigenvalues
+    return eigh(a, UPLO, symmetrize_input).eigenvalues
 
 
 @traced
@@ -164,7 +183,7 @@ matrix_norm = norm
 @traced
 def pinv(a: Any, rtol: float = 1e-6) -> TracedArray:
     """Returns the pseudo-inverse."""
-    u, s, v = svd(a)
+    u, s, v = svd(a, full_matrices=False)
     cutoff = rtol * max(s, -1, keepdims=True)
     inverse = where(s > cutoff, 1 / where(s > cutoff, s, 1), 0)
     return matmul(matrix_transpose(v) * inverse[..., None, :], matrix_transpose(u))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from structir.numpy.contraction import convolve
-from structir.numpy.creation import arange, asarray
+from structir.numpy.creation import arange, asarray, linspace
 from structir.numpy.elementwise import divide
 from structir.numpy.reals import exp, log
 from structir.numpy.shaping import concatenate
@@ -93,8 +93,7 @@ def kaiser(M: int, beta: float) -> TracedArray:
 def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True) -> TracedArray:
     """Returns numbers whose quotients are equal, from `start` to `stop`."""
     first, last = log(operand(start) * 1.0), log(operand(stop) * 1.0)
-    steps = np.linspace(0, 1, num, endpoint=endpoint).astype("float32")
-    return exp(first + (last - first) * operand(steps))
+    return exp(linspace(first, last, num, endpoint))
 
 
 @traced

@@ -33,8 +33,8 @@ BuildOp = Callable[..., Expr]
 
 
 def _real(op: BuildOp, x: Any) -> TracedArray:
-    array = real(x)
-    return apply(op, array, weak=array.weak)
+    (array,), weak = real_operands(x)
+    return apply(op, array, weak=weak)
 
 
 def _function_of_reals(name: str, op: BuildOp, text: str) -> Callable[[Any], TracedArray]:

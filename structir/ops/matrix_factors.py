@@ -5,16 +5,24 @@ from __future__ import annotations
 import math
 from typing import Any, Literal
 
-from structir.ir.expr import Call, Expr
+from structir.errors import Diagnostic, DiagnosticError
+from structir.ir.dim_proofs import at_least
+from structir.ir.dims import Dim
+from structir.ir.expr import Call, Expr, PrimValue, ShapeExpr
 from structir.lazy import lazy_module
 from structir.opdef.adjoint_op import Cotangent, Emit, component
 from structir.opdef.call_view import CallView, ResolvedSignature
 from structir.opdef.define import op
 from structir.opdef.examples import ExactValues
 from structir.ops.contract import matmul
-from structir.ops.create import ones_like
-from structir.ops.layout import expand_dims
-from structir.ops.linalg import MATRIX, doubles, identity_like, of_lower_triangle, transposed
+from structir.ops.create import ones_like, tril, triu, zeros_like
+from structir.ops.elementwise import negative
+from structir.ops.indexing import gather_elements
+from structir.ops.joined import concat
+from structir.ops.layout import broadcast_to, expand_dims
+from structir.ops.linalg import MATRIX, doubles, identity_like, of_lower_triangle, solve, transposed
+from structir.ops.slices import strided_slice
+from structir.ops.sort import argsort
 
 np = lazy_module("numpy")
 Array = Any
@@ -231,8 +239,150 @@ def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotang
     return [of_lower_triangle(product, emit)]
 
 
-for factorization in (qr, svd, lu):
-    factorization.non_differentiable("its adjoint is not implemented")
+def added(first: Expr | None, second: Expr, emit: Emit) -> Expr:
+    """Returns the sum of two terms; the first one may be absent."""
+    return emit(second) if first is None else emit(first + emit(second))
+
+
+def product(emit: Emit, *factors: Expr) -> Expr:
+    """Returns the product of matrices, from left to right."""
+    result = factors[0]
+    for factor in factors[1:]:
+        result = emit(matmul(result, factor))
+    return result
+
+
+def part(x: Expr, axis: int, begin: Dim, end: Dim) -> Expr:
+    """Returns the elements of an axis from `begin` up to `end`."""
+    return strided_slice(x, [axis], [PrimValue(begin)], [PrimValue(end)])
+
+
+def difference_of_transpose(a: Expr, emit: Emit) -> Expr:
+    """Returns a - a^T."""
+    return emit(a - transposed(a))
+
+
+@svd.gradient
+def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotangent]:
+    """Computes the adjoint for distinct singular values, of which none is 0 if vectors are used.
+
+    Source: Townsend, "Differentiating the singular value decomposition", 2016.
+    """
+    u, s, vh = (emit(result[k]) for k in range(3))
+    to_u, to_s, to_vh = (component(cotangent, k, emit) for k in range(3))
+    if call.attrs.get("full_matrices") and (to_u is not None or to_vh is not None):
+        text = "not differentiable: the vectors of full matrices are not unique"
+        help_line = "write `full_matrices=False`"
+        raise DiagnosticError(
+            Diagnostic(text, call.span, "linalg.svd", hint=help_line, code="E0307")
+        )
+    ut, v = emit(transposed(u)), emit(transposed(vh))
+    if to_u is None and to_vh is None:
+        if to_s is None:
+            return [None]
+        k = s.struct_info.dims[-1]
+        u, vh = emit(part(u, -1, 0, k)), emit(part(vh, -2, 0, k))
+        return [product(emit, emit(u * expand_dims(to_s, [-2])), vh)]
+    row, column = expand_dims(s, [-2]), expand_dims(s, [-1])
+    unit = emit(identity_like(emit(matmul(ut, u))))
+    differences = emit(emit(emit(row - column) * emit(row + column)) + unit)
+    inner: Expr | None = None if to_s is None else emit(unit * expand_dims(to_s, [-2]))
+    outer: Expr | None = None
+    if to_u is not None:
+        along = difference_of_transpose(product(emit, ut, to_u), emit)
+        inner = added(inner, emit(along / differences) * row, emit)
+        rest = emit(to_u - product(emit, u, ut, to_u))
+        outer = product(emit, emit(rest / row), vh)
+    if to_vh is not None:
+        to_v = emit(transposed(to_vh))
+        along = difference_of_transpose(product(emit, vh, to_v), emit)
+        inner = added(inner, emit(along / differences) * column, emit)
+        rest = emit(to_vh - product(emit, to_vh, v, vh))
+        outer = added(outer, product(emit, emit(u / row), rest), emit)
+    assert inner is not None and outer is not None
+    return [added(outer, product(emit, u, inner, vh), emit)]
+
+
+def of_square_qr(q: Expr, r: Expr, to_q: Any, to_r: Any, emit: Emit) -> Expr:
+    """Returns the cotangent of a matrix with at least as many rows as columns."""
+    inner: Expr | None = None
+    if to_r is not None:
+        inner = product(emit, r, emit(transposed(triu(to_r, PrimValue(0)))))
+    if to_q is not None:
+        inner = added(inner, negative(product(emit, emit(transposed(to_q)), q)), emit)
+    assert inner is not None
+    below = emit(tril(inner, PrimValue(-1)))
+    diagonal = emit(inner * emit(identity_like(r)))
+    symmetric = emit(emit(below + transposed(below)) + diagonal)
+    total = added(to_q, product(emit, q, symmetric), emit)
+    return emit(transposed(emit(solve(r, transposed(total)))))
+
+
+@qr.gradient
+def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotangent]:
+    """Computes the adjoint for columns of full rank.
+
+    Source: Walter and Lehmann, "Algorithmic differentiation of linear algebra functions with
+    application in optimum experimental design", 2010; for wide matrices: Roberts and Roberts, "QR
+    and LQ decomposition matrix backpropagation algorithms for square, wide, and deep matrices",
+    2020.
+    """
+    q, r = emit(result[0]), emit(result[1])
+    to_q, to_r = (component(cotangent, k, emit) for k in (0, 1))
+    if to_q is None and to_r is None:
+        return [None]
+    m, n = call.args[0].struct_info.dims[-2:]
+    if at_least(m, n):
+        if call.attrs.get("mode") == "complete" and not at_least(n, m):
+            message = "not differentiable: the columns of complete factors are not unique"
+            raise DiagnosticError(
+                Diagnostic(
+                    message, call.span, "linalg.qr", hint='write `mode="reduced"`', code="E0307"
+                )
+            )
+        return [of_square_qr(q, r, to_q, to_r, emit)]
+    if not at_least(n, m):
+        message = f"not differentiable: which of the sizes {m} and {n} is larger is unknown"
+        raise DiagnosticError(Diagnostic(message, call.span, "linalg.qr", code="E0307"))
+    # a = [x, y] = q @ [left, right]: x has the factors q and left, and y = q @ right.
+    y, left = emit(part(call.args[0], -1, m, n)), emit(part(r, -1, 0, m))
+    to_left = None if to_r is None else emit(part(to_r, -1, 0, m))
+    to_right = None if to_r is None else emit(part(to_r, -1, m, n))
+    if to_right is not None:
+        to_q = added(to_q, product(emit, y, emit(transposed(to_right))), emit)
+    to_x = of_square_qr(q, left, to_q, to_left, emit)
+    to_y = emit(zeros_like(y)) if to_right is None else product(emit, q, to_right)
+    return [concat([to_x, to_y], axis=-1)]
+
+
+@lu.gradient
+def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotangent]:
+    """Computes the adjoint for square matrices, with the row permutation held fixed.
+
+    Source: Axen and others, "Differentiating the LU decomposition", arXiv 2103.04909.
+    """
+    to_factors = component(cotangent, 0, emit)
+    if to_factors is None:
+        return [None]
+    factors, permutation = emit(result[0]), emit(result[2])
+    m, n = factors.struct_info.dims[-2:]
+    if not (at_least(m, n) and at_least(n, m)):
+        message = f"not differentiable: expected square matrices, found {m} rows and {n} columns"
+        raise DiagnosticError(Diagnostic(message, call.span, "linalg.lu", code="E0307"))
+    unit = emit(identity_like(factors))
+    upper = emit(triu(factors, PrimValue(0)))
+    lower = emit(emit(factors - upper) + unit)
+    to_upper = emit(triu(to_factors, PrimValue(0)))
+    to_lower = emit(to_factors - to_upper)
+    below = emit(tril(product(emit, emit(transposed(lower)), to_lower), PrimValue(-1)))
+    above = emit(triu(product(emit, to_upper, emit(transposed(upper))), PrimValue(0)))
+    left = emit(solve(transposed(lower), emit(below + above)))
+    rows = emit(transposed(emit(solve(upper, transposed(left)))))
+    inverse = expand_dims(emit(argsort(permutation)), [-1])
+    indices = emit(broadcast_to(inverse, ShapeExpr(rows.struct_info.dims)))
+    return [gather_elements(rows, indices, axis=-2)]
+
+
 qr.example(TALL)
 eigh.example(MATRIX)
 svd.example(TALL)

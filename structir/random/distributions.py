@@ -11,7 +11,7 @@ from structir.ir.expr import Constant, ShapeExpr
 from structir.lazy import lazy_module
 from structir.numpy.creation import arange, full
 from structir.numpy.elementwise import maximum, where
-from structir.numpy.indexing import take
+from structir.numpy.indexing import take, take_along_axis
 from structir.numpy.linalg import cholesky
 from structir.numpy.reals import log, log1p
 from structir.numpy.reductions import argmax, cumsum, sum
@@ -142,13 +142,19 @@ def categorical(key: Any, logits: Any, axis: int = -1, shape: Any = None) -> Tra
 def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> TracedArray:
     """Returns a random order of the slices along an axis, or of `arange(x)`.
 
-    The order is that of random 32-bit keys; it differs from JAX's above 2**16 elements or so.
+    With `independent`, each vector along the axis has an order of its own. The order is that of
+    random 32-bit keys; it differs from JAX's above 2**16 elements or so.
     """
     array = arange(x) if is_size(x) else operand(x)
+    if independent:
+        for _ in range(_sorting_rounds(array.size)):
+            key, subkey = split(key)
+            ranks = argsort(_sortable(bits(subkey, array.shape)), axis)
+            array = take_along_axis(array, ranks, axis)
+        return array
     count = array.shape[axis]
-    rounds = _sorting_rounds(count)
     order = arange(count)
-    for _ in range(rounds):
+    for _ in range(_sorting_rounds(count)):
         key, subkey = split(key)
         ranks = argsort(_sortable(bits(subkey, (count,))))
         order = take(order, ranks, 0)

@@ -13,7 +13,7 @@ from structir.lazy import lazy_module
 from structir.numpy.creation import arange
 from structir.numpy.elementwise import bitwise_or, bitwise_xor
 from structir.numpy.shaping import reshape, stack
-from structir.tracing.array import TracedArray, as_array, cast, operand
+from structir.tracing.array import TracedArray, as_array, cast, numpy_name, operand
 from structir.tracing.context import traced
 from structir.tracing.size import as_dims, size
 
@@ -99,9 +99,12 @@ def fold_in(key: Any, data: Any) -> TracedArray:
 
 @traced
 def bits(key: Any, shape: Any = (), dtype: Any = "uint32") -> TracedArray:
-    """Returns random bits as uint32."""
+    """Returns random bits as an unsigned integer type."""
+    name = numpy_name(dtype)
+    if name == "uint64":
+        return wide_bits(key, shape)
     first, second = _hashed(key, as_dims(shape))
-    return bitwise_xor(first, second)
+    return cast(bitwise_xor(first, second), name)
 
 
 @traced

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NoReturn
 
@@ -202,6 +202,17 @@ def operand(value: Any, dtype: str | None = None) -> TracedArray:
     return array if dtype is None else cast(array, dtype)
 
 
+def joint_operands(values: Sequence[Any]) -> list[TracedArray]:
+    """Returns the arguments of a function; captured floats are float64 if the others are."""
+    arrays = [as_array(value) for value in values]
+    strong = {array.dtype_name for array in arrays if not array.weak}
+    is_wide = {name for name in strong if dtypes.category(name) == dtypes.FLOAT} == {"float64"}
+    return [
+        cast(array, "float64") if is_wide and array.dtype_name == "float64" else operand(array)
+        for array in arrays
+    ]
+
+
 def as_array(value: Any) -> TracedArray:
     """Returns a traced array; numbers and wide NumPy arrays that are captured are weak."""
     if isinstance(value, TracedArray):
@@ -280,8 +291,12 @@ def numpy_name(dtype: Any) -> str:
     return str(np.dtype(dtype).name)
 
 
-def promoted(*values: Any) -> tuple[list[TracedArray], bool]:
-    """Returns operands in their common dtype, and whether the result is weak."""
+def promoted(*values: Any, keeps_wide: bool = False) -> tuple[list[TracedArray], bool]:
+    """Returns operands in their common dtype, and whether the result is weak.
+
+    With `keeps_wide`, a weak result is computed in float64, which the other operand of a later
+    function may have; else it has the default dtype.
+    """
     if len(values) == 2:
         known = _with_number(*values)
         if known is not None:
@@ -291,7 +306,7 @@ def promoted(*values: Any) -> tuple[list[TracedArray], bool]:
     for array in arrays[1:]:
         result = dtypes.promote(result, (array.dtype_name, array.weak))
     dtype = result[0]
-    if result[1] and dtype in dtypes.WIDE:
+    if result[1] and dtype in dtypes.WIDE and not (keeps_wide and dtype == "float64"):
         dtype = dtypes.DEFAULTS[dtypes.category(dtype)]
     return [a if a.dtype_name == dtype else cast(a, dtype) for a in arrays], result[1]
 

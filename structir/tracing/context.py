@@ -161,12 +161,16 @@ def traced(function: F) -> F:
     """Makes a function that emits ops a function of arrays.
 
     Bindings and errors have the location of the user's call. Outside of a trace the function is
-    evaluated at once and returns NumPy arrays.
+    evaluated at once and returns NumPy arrays. Raises DiagnosticError for an array `out=`.
     """
 
     @functools.wraps(function)
     def call(*args: Any, **keywords: Any) -> Any:
         current = STATE.session
+        if keywords.get("out") is not None:
+            message = f"{function.__name__}: out: arrays do not change in place"
+            hint = "use the result of the call"
+            raise DiagnosticError(Diagnostic(message, caller_span(), hint=hint, code="E1107"))
         if current is None:
             return evaluation.evaluate(call, args, keywords)
         if current.depth:

@@ -18,7 +18,7 @@ from structir.numpy.creation import arange, zeros
 from structir.numpy.shaping import flip
 from structir.script import R
 from structir.tracing import dtypes
-from structir.tracing.array import TracedArray, as_array, cast, expression, operand
+from structir.tracing.array import TracedArray, as_array, cast, expression, joint_operands, operand
 from structir.tracing.context import fields, session, user_code
 from structir.tracing.size import TracedSize, is_size
 from structir.tracing.trees import TreeStructure, flatten, unflatten
@@ -30,10 +30,6 @@ MAX_ROUNDS = 4  # passes over a loop body until the dtypes of carried values are
 
 def _fail(message: str, hint: str | None = None) -> DiagnosticError:
     return DiagnosticError(Diagnostic(message, caller_span(), hint=hint, code="E1112"))
-
-
-def _strong(values: Sequence[Any]) -> list[TracedArray]:
-    return [operand(value) for value in values]
 
 
 @attrs.frozen
@@ -106,7 +102,7 @@ def _chosen(
         def emitted() -> Expr:
             with user_code():
                 leaves, structure = flatten(function())
-            arrays = _strong(leaves)
+            arrays = joint_operands(leaves)
             if common is not None:
                 arrays = [cast(a, dtype) for a, dtype in zip(arrays, common, strict=True)]
             elif results:
@@ -177,7 +173,7 @@ def while_loop(
     @transformed(body_fun)
     def loop(initial: Any) -> Any:
         leaves, structure = flatten(initial)
-        start = _strong(leaves)
+        start = joint_operands(leaves)
         for _ in range(MAX_ROUNDS):
             changed: list[str] = []
             results = _iterated(start, structure, cond_fun, body_fun, changed)
@@ -210,7 +206,7 @@ def _iterated(
             leaves, after = flatten(body_fun(structure.unflatten(arrays_of(values))))
         if after != structure:
             raise _fail(f"while_loop: expected {structure} as result of the body, found {after}")
-        arrays = _strong(leaves)
+        arrays = joint_operands(leaves)
         _check_carried(start, arrays, "while_loop", changed)
         if changed:
             raise RepeatLoopError
@@ -304,7 +300,8 @@ def scan(
     def loop(initial: Any, scanned: Any) -> Any:
         leaves, structure = flatten(initial)
         xs_leaves, xs_structure = flatten(scanned)
-        elements = _strong(xs_leaves)
+        operands = joint_operands([*leaves, *xs_leaves])
+        start, elements = operands[: len(leaves)], operands[len(leaves) :]
         count = _length(elements, length)
         if isinstance(count, int) and not count:
             return _empty_scan(f, initial, elements, xs_structure)
@@ -312,7 +309,6 @@ def scan(
             elements, xs_structure = [arange(count)], None  # type: ignore[assignment]
         if reverse:
             elements = [flip(x, 0) for x in elements]
-        start = _strong(leaves)
         for _ in range(MAX_ROUNDS):
             results = _scanned(f, start, structure, elements, xs_structure)
             if isinstance(results, list):
@@ -365,11 +361,11 @@ def _scanned(
         after, after_structure = flatten(result[0])
         if after_structure != structure:
             raise _fail(f"scan: expected a carry {structure}, found {after_structure}")
-        carry = _strong(after)
+        carry = joint_operands(after)
         _check_carried(start, carry, "scan", changed)
         ys, ys_structure = flatten(result[1])
         structures.append(ys_structure)
-        return (*carry, *_strong(ys))
+        return (*carry, *joint_operands(ys))
 
     names = [f"carry{k}" for k in range(count)]
     traced = build(step, [*_infos(start), *_infos(elements, 1)], "step", names)
@@ -402,7 +398,7 @@ def _empty_scan(
     def step(*values: TracedArray) -> Any:
         _, ys = f(initial, structure.unflatten(values) if values else None)
         leaves, ys_structure = flatten(ys)
-        arrays = _strong(leaves)
+        arrays = joint_operands(leaves)
         kept.append((_infos(arrays), ys_structure))
         return tuple(arrays)
 
@@ -431,7 +427,7 @@ def associative_scan(
     @transformed(fn)
     def loop(values: Any) -> Any:
         leaves, structure = flatten(values)
-        arrays = [a.swapaxes(0, axis) for a in _strong(leaves)]
+        arrays = [a.swapaxes(0, axis) for a in joint_operands(leaves)]
         if reverse:
             arrays = [flip(a, 0) for a in arrays]
         count = arrays[0].shape[0]
@@ -457,7 +453,7 @@ def _combined(
     """Returns elements combined with those at a distance before them."""
     before = structure.unflatten([a[:-distance] for a in arrays])
     after = structure.unflatten([a[distance:] for a in arrays])
-    combined = _strong(flatten(fn(before, after))[0])
+    combined = joint_operands(flatten(fn(before, after))[0])
     pairs = zip(arrays, combined, strict=True)
     return [
         TracedArray(

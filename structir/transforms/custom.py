@@ -13,7 +13,7 @@ from structir.errors import Diagnostic, DiagnosticError
 from structir.ir.node import replace
 from structir.numpy.creation import zeros_like
 from structir.tracing import dtypes
-from structir.tracing.array import TracedArray, cast, expression, operand
+from structir.tracing.array import TracedArray, cast, expression, joint_operands, operand
 from structir.tracing.context import session
 from structir.tracing.trees import TreeStructure, flatten
 from structir.transforms.functions import TracedFunction, arrays_of, build, call
@@ -42,7 +42,7 @@ class CustomDerivative(ABC):
     def _apply(self, *args: Any) -> Any:
         """Calls a private function of the module that declares its derivative."""
         arguments = CustomArguments(args, self.nondiff_argnums)
-        leaves = [operand(leaf) for leaf in arguments.leaves]
+        leaves = joint_operands(arguments.leaves)
         traced = self._traced(arguments, leaves)
         operands = [expression(leaf) for leaf in leaves]
         return traced.result.unflatten(arrays_of(call(traced.function, operands, traced.name)))

@@ -14,7 +14,7 @@ from structir.ir.module import IRModule
 from structir.numpy.creation import eye, zeros_like
 from structir.numpy.shaping import reshape
 from structir.tracing import dtypes
-from structir.tracing.array import TracedArray, cast, expression, operand
+from structir.tracing.array import TracedArray, as_array, cast, expression, joint_operands, operand
 from structir.tracing.context import fields, is_tracing, session
 from structir.tracing.trees import TreeStructure, flatten
 from structir.transforms.functions import arrays_of, build, call, inline
@@ -88,7 +88,7 @@ def _scalar(value: Any) -> TracedArray:
 def _differentiable(tree: Any) -> tuple[list[TracedArray], TreeStructure]:
     """Returns the leaves of arguments. Raises DiagnosticError if one is not floating point."""
     leaves, structure = flatten(tree)
-    arrays = [operand(leaf) for leaf in leaves]
+    arrays = joint_operands(leaves)
     for array in arrays:
         if dtypes.category(array.dtype_name) != dtypes.FLOAT:
             message = f"cannot differentiate with respect to {array.aval}"
@@ -135,7 +135,7 @@ def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> A
             for k, leaf in enumerate(value_leaves)
             if dtypes.category(leaf.dtype_name) == dtypes.FLOAT
         ]
-        seeds = [expression(cast(operand(parts[k]), value_leaves[k].dtype_name)) for (k,) in paths]
+        seeds = [expression(cast(as_array(parts[k]), value_leaves[k].dtype_name)) for (k,) in paths]
         adjoints = Adjoints(_module())
         adjoints.used_names |= {*session().builder.functions}
         plan = adjoints.pullback(traced.name, range(len(leaves)), paths)
@@ -186,7 +186,7 @@ def jvp(
         name = session().fresh_name(f"{traced.name}_tangent")
         forward.add(name, traced.name, list(range(len(leaves))))
         pairs = zip(leaves, directions, strict=True)
-        operands += [expression(cast(operand(d), x.dtype_name)) for x, d in pairs]
+        operands += [expression(cast(as_array(d), x.dtype_name)) for x, d in pairs]
         results, derivatives = fields(_inlined(forward.generated, name, operands))
         value, aux = traced.result.unflatten(arrays_of(fields(results)))
         tangent, _ = traced.result.unflatten(arrays_of(fields(derivatives)))

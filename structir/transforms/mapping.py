@@ -10,7 +10,7 @@ from structir.errors import Diagnostic, DiagnosticError
 from structir.ir.module import IRModule
 from structir.ir.struct_info import TensorStructInfo
 from structir.numpy.shaping import axis_of, moveaxis
-from structir.tracing.array import TracedArray, expression, operand
+from structir.tracing.array import TracedArray, expression, joint_operands
 from structir.tracing.context import fields, session
 from structir.tracing.size import as_dim
 from structir.tracing.trees import flatten
@@ -28,16 +28,16 @@ def vmap(function: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> C
 
     @transformed(function)
     def mapped(*args: Any, **keywords: Any) -> Any:
-        arguments = (args, keywords)
-        leaves, structure = flatten(arguments)
-        axes = _broadcast_axes((in_axes_of(in_axes, len(args)), 0 if keywords else {}), arguments)
+        every = (args, keywords)
+        leaves, structure = flatten(every)
+        axes = _broadcast_axes((in_axes_of(in_axes, len(args)), 0 if keywords else {}), every)
         chosen = [k for k, axis in enumerate(axes) if axis is not None]
         if not chosen:
             message = "vmap: expected at least one mapped argument, found none"
             hint = "set `in_axes` of an argument to an axis"
             raise DiagnosticError(Diagnostic(message, hint=hint, code="E1111"))
-        pairs = zip(leaves, axes, strict=True)
-        arrays = [_front(operand(leaf), axis) for leaf, axis in pairs if axis is not None]
+        mapped_leaves = joint_operands([leaves[k] for k in chosen])
+        arrays = [_front(x, axes[k] or 0) for k, x in zip(chosen, mapped_leaves, strict=True)]
         size = _common_size(arrays)
 
         def of_elements(*values: TracedArray) -> Any:

@@ -1,0 +1,167 @@
+"""Functions of `structir.numpy`, `nn` and `scipy.linalg` compared with those of JAX.
+
+Derivatives: every function that both have, and that JAX can call with one of a few lists of
+arguments, in float64. The second derivative of a mapped function contains a gradient of a mapped
+function and a mapped gradient.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import structir
+import structir.lax
+import structir.nn
+import structir.numpy
+import structir.random
+import structir.scipy.linalg
+from structir.errors import DiagnosticError
+
+jax = pytest.importorskip("jax")
+MODULES = {
+    "numpy": (structir.numpy, jax.numpy),
+    "nn": (structir.nn, jax.nn),
+    "linalg": (structir.numpy.linalg, jax.numpy.linalg),
+}
+RANDOM = np.random.default_rng(0)
+X, Y = (RANDOM.uniform(0.15, 0.85, (5, 3, 4)) for _ in range(2))
+SQUARE = RANDOM.uniform(-1, 1, (5, 3, 3)) + 3 * np.eye(3)
+TANGENT = RANDOM.uniform(-1, 1, (5, 3, 4))
+ARGUMENTS = ((X,), (X, Y), (SQUARE,), (X, np.full_like(X, 0.5), Y))
+# JAX calls it with matrices, of which one is no attention.
+WITHOUT = {"nn.dot_product_attention"}
+
+
+@pytest.fixture(autouse=True)
+def _float64() -> Iterator[None]:
+    with jax.enable_x64(True):
+        yield
+
+
+def names() -> list[str]:
+    """Returns the functions that both libraries have, each by one of its names."""
+    functions = {
+        id(getattr(own, name)): f"{module}.{name}"
+        for module, (own, other) in MODULES.items()
+        for name in sorted(dir(own))
+        if not name.startswith("_")
+        and callable(getattr(own, name))
+        and callable(getattr(other, name, None))
+        and not isinstance(getattr(other, name), type)
+    }
+    return [name for name in functions.values() if name not in WITHOUT]
+
+
+def second_derivative(library: Any, function: Callable[..., Any], numpy: Any) -> Callable[..., Any]:
+    """Returns the derivative along TANGENT of the mapped gradient, and the mapped gradient."""
+
+    def scalar(*args: Any) -> Any:
+        return numpy.sum(numpy.sin(function(*args)))
+
+    def call(x: Any, *constants: Any) -> Any:
+        # A captured NumPy array is weak: `sin` of it would be float32.
+        others = [numpy.asarray(value, dtype="float64") for value in constants]
+        direction = TANGENT[:, : x.shape[1], : x.shape[2]]
+        mapped = library.vmap(library.grad(scalar))
+        total = library.grad(lambda value: numpy.sum(library.vmap(scalar)(value, *others)))
+        value, tangent = library.jvp(lambda v: mapped(v, *others), (x,), (direction,))
+        return total(x), value, tangent
+
+    return call
+
+
+def expected(function: Callable[..., Any]) -> tuple[tuple[Any, ...], list[np.ndarray]] | None:
+    """Returns the first arguments that JAX can differentiate for, and its derivatives."""
+    for arguments in ARGUMENTS:
+        try:
+            result = function(*[a[0] for a in arguments])
+            if getattr(result, "dtype", None) != np.float64:
+                continue
+            derivative = second_derivative(jax, function, jax.numpy)
+            return arguments, [np.asarray(part) for part in derivative(*arguments)]
+        except Exception:
+            continue
+    return None
+
+
+@pytest.mark.parametrize("name", names())
+def test_derivatives_of_mapped_functions_equal_those_of_jax(name: str) -> None:
+    module, function = name.split(".")
+    own, other = MODULES[module]
+    case = expected(getattr(other, function))
+    if case is None:
+        return  # no function of real arrays
+    arguments, derivatives = case
+    results = second_derivative(structir, getattr(own, function), structir.numpy)(*arguments)
+    for result, derivative in zip(results, derivatives, strict=True):
+        assert result.shape == derivative.shape
+        limit = 1e-8 * max(1, np.max(np.abs(derivative)))
+        np.testing.assert_allclose(result, derivative, rtol=1e-5, atol=limit)
+
+
+A, TALL = RANDOM.normal(size=(4, 4)), RANDOM.normal(size=(5, 3))
+POSITIVE, RIGHT = A @ A.T + 4 * np.eye(4), RANDOM.normal(size=(4, 2))
+WIDE, VECTOR = TALL.T.copy(), RIGHT[:, 0].copy()
+NOT_SYMMETRIC = POSITIVE + np.triu(A, 1)
+# The signs of orthonormal vectors are free.
+CALLS: dict[str, Callable[[Any, Any], Any]] = {
+    "cholesky": lambda s, _: (s.cholesky(NOT_SYMMETRIC), s.cholesky(NOT_SYMMETRIC, lower=True)),
+    "eigh": lambda s, _: (s.eigh(A, eigvals_only=True), s.eigh(POSITIVE, lower=False)[0]),
+    "svd": lambda s, _: [abs(x) for x in s.svd(TALL, full_matrices=False)],
+    "full svd": lambda s, _: [x.shape for x in s.svd(TALL)] + [s.svd(WIDE, compute_uv=False)],
+    "qr": lambda s, _: [abs(x) for m in ("full", "economic", "r") for x in s.qr(TALL, mode=m)],
+    "solve": lambda s, _: (s.solve(A, RIGHT), s.solve(A, VECTOR)),
+    "solve pos": lambda s, _: s.solve(NOT_SYMMETRIC, VECTOR, assume_a="pos", lower=True),
+    "lu": lambda s, _: (s.lu(A), s.lu(TALL), s.lu(WIDE), s.lu(A, permute_l=True), s.lu_factor(A)),
+    "lu_solve": lambda s, _: [s.lu_solve(s.lu_factor(A), b) for b in (VECTOR, RIGHT)],
+    "lu_solve transposed": lambda s, _: s.lu_solve(s.lu_factor(A), RIGHT, trans=1),
+    "expm": lambda s, _: [s.expm(x) for x in (A, A * 10, A * 0.01, np.stack([A, POSITIVE]))],
+    "block_diag": lambda s, _: s.block_diag(A, TALL, 3.0, VECTOR),
+    "toeplitz": lambda s, _: (s.toeplitz(VECTOR), s.toeplitz(VECTOR, VECTOR[:3])),
+    "polar": lambda s, _: s.polar(TALL),
+    "numpy.eigh": lambda _, np: (np.linalg.eigh(A)[0], np.linalg.eigvalsh(A)),
+    "numpy.eigh upper": lambda _, np: np.linalg.eigh(A, UPLO="U", symmetrize_input=False)[0],
+    "numpy.cholesky": lambda _, np: [np.linalg.cholesky(POSITIVE, upper=u) for u in (True, False)],
+    "numpy.qr": lambda _, np: [abs(x) for m in ("reduced", "complete") for x in np.linalg.qr(A, m)],
+    "numpy.qr r": lambda _, np: abs(np.linalg.qr(TALL, mode="r")),
+    "numpy.svd": lambda _, np: [x.shape for x in np.linalg.svd(TALL)],
+    "numpy.pinv": lambda _, np: (np.linalg.pinv(TALL), np.linalg.pinv(WIDE)),
+    "linspace": lambda _, np: np.linspace(VECTOR, RIGHT[:, 1], 7, endpoint=False),
+    "logspace": lambda _, np: np.logspace(VECTOR, 2.0, 4, endpoint=False),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_results_equal_those_of_jax(name: str) -> None:
+    call = CALLS[name]
+    wanted = jax.tree.leaves(call(jax.scipy.linalg, jax.numpy))
+    results = jax.tree.leaves(call(structir.scipy.linalg, structir.numpy))
+    assert len(results) == len(wanted)
+    for result, value in zip(results, wanted, strict=True):
+        assert np.shape(result) == np.shape(value)
+        np.testing.assert_allclose(result, value, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", "uint64"])
+def test_random_bits_equal_those_of_jax(dtype: str) -> None:
+    wanted = jax.random.bits(jax.random.key(3), (7,), dtype)
+    np.testing.assert_array_equal(structir.random.bits(structir.random.key(3), (7,), dtype), wanted)
+
+
+@pytest.mark.parametrize("independent", [False, True])
+def test_random_permutations_equal_those_of_jax(independent: bool) -> None:
+    wanted = jax.random.permutation(jax.random.key(3), WIDE, 1, independent)
+    key = structir.random.key(3)
+    np.testing.assert_array_equal(structir.random.permutation(key, WIDE, 1, independent), wanted)
+
+
+def test_reshape_permutes_axes_first() -> None:
+    wanted = jax.lax.reshape(TALL, (3, 5), dimensions=(1, 0))
+    np.testing.assert_array_equal(structir.lax.reshape(TALL, (3, 5), (1, 0)), wanted)
+
+
+def test_an_array_for_the_result_is_an_error() -> None:
+    with pytest.raises(DiagnosticError, match="sum: out: arrays do not change in place"):
+        structir.numpy.sum(A, out=A)
