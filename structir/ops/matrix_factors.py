@@ -357,27 +357,40 @@ def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotang
 
 @lu.gradient
 def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotangent]:
-    """Computes the adjoint for square matrices, with the row permutation held fixed.
+    """Computes the adjoint, with the row permutation held fixed.
 
-    Source: Axen and others, "Differentiating the LU decomposition", arXiv 2103.04909.
+    The factors are a square matrix and the rows below it or the columns beside it. Source: Axen and
+    others, "Differentiating the LU decomposition", arXiv 2103.04909.
     """
     to_factors = component(cotangent, 0, emit)
     if to_factors is None:
         return [None]
     factors, permutation = emit(result[0]), emit(result[2])
     m, n = factors.struct_info.dims[-2:]
-    if not (at_least(m, n) and at_least(n, m)):
-        message = f"not differentiable: expected square matrices, found {m} rows and {n} columns"
+    is_tall, is_wide = at_least(m, n), at_least(n, m)
+    if not (is_tall or is_wide):
+        message = f"not differentiable: which of the sizes {m} and {n} is larger is unknown"
         raise DiagnosticError(Diagnostic(message, call.span, "linalg.lu", code="E0307"))
-    unit = emit(identity_like(factors))
-    upper = emit(triu(factors, PrimValue(0)))
-    lower = emit(emit(factors - upper) + unit)
-    to_upper = emit(triu(to_factors, PrimValue(0)))
-    to_lower = emit(to_factors - to_upper)
-    below = emit(tril(product(emit, emit(transposed(lower)), to_lower), PrimValue(-1)))
-    above = emit(triu(product(emit, to_upper, emit(transposed(upper))), PrimValue(0)))
-    left = emit(solve(transposed(lower), emit(below + above)))
+    axis, count, end = (-2, n, m) if is_tall else (-1, m, n)
+    square, to_square = (emit(part(x, axis, 0, count)) for x in (factors, to_factors))
+    upper = emit(triu(square, PrimValue(0)))
+    lower = emit(emit(square - upper) + emit(identity_like(square)))
+    to_upper = emit(triu(to_square, PrimValue(0)))
+    below = product(emit, emit(transposed(lower)), emit(to_square - to_upper))
+    above = product(emit, to_upper, emit(transposed(upper)))
+    rest = None
+    if not (is_tall and is_wide):
+        other, rest = (emit(part(x, axis, count, end)) for x in (factors, to_factors))
+        if is_tall:
+            above = emit(above - product(emit, emit(transposed(other)), rest))
+            rest = emit(transposed(emit(solve(upper, transposed(rest)))))
+        else:
+            below = emit(below - product(emit, rest, emit(transposed(other))))
+            rest = emit(solve(transposed(lower), rest))
+    inner = emit(emit(tril(below, PrimValue(-1))) + emit(triu(above, PrimValue(0))))
+    left = emit(solve(transposed(lower), inner))
     rows = emit(transposed(emit(solve(upper, transposed(left)))))
+    rows = rows if rest is None else emit(concat([rows, rest], axis=axis))
     inverse = expand_dims(emit(argsort(permutation)), [-1])
     indices = emit(broadcast_to(inverse, ShapeExpr(rows.struct_info.dims)))
     return [gather_elements(rows, indices, axis=-2)]

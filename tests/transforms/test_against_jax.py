@@ -144,6 +144,37 @@ def test_results_equal_those_of_jax(name: str) -> None:
         np.testing.assert_allclose(result, value, rtol=1e-9, atol=1e-11)
 
 
+# Functions of (matrix, scipy.linalg, numpy) that do not depend on the signs of the vectors.
+FACTORS: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "svd": lambda x, _, np: [abs(f) ** 3 for f in np.linalg.svd(x, full_matrices=False)],
+    "singular values": lambda x, _, np: [np.linalg.svd(x, compute_uv=False)],
+    "qr": lambda x, _, np: [f**2 for f in np.linalg.qr(x)],
+    "r": lambda x, _, np: [np.linalg.qr(x, mode="r") ** 2],
+    "lu": lambda x, s, np: [np.sin(s.lu_factor(x)[0])],
+    "eigh": lambda x, _, np: [f**2 for f in np.linalg.eigh(np.matmul(np.swapaxes(x, -1, -2), x))],
+    "expm": lambda x, s, np: [s.expm(np.matmul(np.swapaxes(x, -1, -2), x))],
+    "pinv": lambda x, _, np: [np.linalg.pinv(x)],
+}
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (5, 3), (3, 5), (2, 4, 3)], ids=str)
+@pytest.mark.parametrize("name", FACTORS)
+def test_gradients_of_factors_equal_those_of_jax(name: str, shape: tuple[int, ...]) -> None:
+    if name == "eigh" and shape[-2] < shape[-1]:
+        return  # equal eigenvalues, which have no derivative
+    value = RANDOM.normal(size=shape)
+
+    def gradient(library: Any, scipy: Any, numpy: Any) -> Any:
+        def scalar(x: Any) -> Any:
+            return sum(numpy.sum(f * f.shape[-1]) for f in FACTORS[name](x, scipy, numpy))
+
+        return library.grad(scalar)(value)
+
+    wanted = gradient(jax, jax.scipy.linalg, jax.numpy)
+    result = gradient(structir, structir.scipy.linalg, structir.numpy)
+    np.testing.assert_allclose(result, wanted, rtol=1e-7, atol=1e-7)
+
+
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", "uint64"])
 def test_random_bits_equal_those_of_jax(dtype: str) -> None:
     wanted = jax.random.bits(jax.random.key(3), (7,), dtype)
