@@ -119,6 +119,11 @@ class Declaration:
         """Attaches a function of call and values that resolves literal sizes in the arguments."""
         return self._hook("as_written", hook)
 
+    def with_result(self, hook: Hook) -> Hook:
+        """Attaches a function of a call and the inferred StructInfo of its result, which returns
+        the call with what only the result determines as an attribute, or None."""
+        return self._hook("with_result", hook)
+
     def gradient(self, hook: Hook) -> Hook:
         """Attaches the adjoint: a function of call, result, cotangent and `emit`.
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from functools import reduce
 from itertools import chain, count
 from operator import mul
 from typing import Any
 
-from structir.ir.expr import Expr
+from structir.ir.expr import Call, Expr
+from structir.ir.node import replace
+from structir.ir.struct_info import TensorStructInfo
 from structir.opdef.attributes import DType, Operands
 from structir.opdef.call_view import CallView, ResolvedSignature
 from structir.opdef.define import op
 from structir.opdef.examples import f32, i64
 from structir.opdef.index_vars import access_text, where_text
+from structir.opdef.pack_systems import RankEquation, determined_ranks
 from structir.ops.elementwise import astype
 from structir.ops.layout import permute_dims
 from structir.projections.scalar_expr import ScalarExpr
@@ -167,6 +170,40 @@ def einsum(operands: Operands, subscripts: str) -> ScalarExpr:
     """Computes the sum of products for Einstein subscripts such as `ij,jk->ik`."""
     product: ScalarExpr = reduce(mul, operands)
     return product
+
+
+@einsum.with_result
+def _(call: Call, result: TensorStructInfo) -> Call | None:
+    """Returns the call with axes for packs whose ranks the operands leave open: `*o` is `o1 o2`."""
+    inputs, arrow, output = call.attrs["subscripts"].partition("->")
+    terms = [term.split() for term in (*inputs.split(";"), output)]
+    infos = [*[field.struct_info for field in getattr(call.args[0], "fields", ())], result]
+    ranks = [info.ndim for info in infos if getattr(info, "ndim", None) is not None]
+    if not arrow or "~" in call.attrs["subscripts"] or len(ranks) != len(terms):
+        return None
+    equations = [_rank_equation(term, rank) for term, rank in zip(terms, ranks, strict=True)]
+    packs = {pack for equation in equations for pack in equation.packs}
+    known, all_known = determined_ranks(equations[:-1]), determined_ranks(equations)
+    if known is None or all_known is None or known.keys() >= packs or all_known.keys() < packs:
+        return None
+    taken = set(WORD.findall(inputs))
+    axes = {pack: _axes_of_pack(pack, rank, taken - {pack}) for pack, rank in all_known.items()}
+    written = [" ".join([axes.get(w[1:], w) if w[0] == "*" else w for w in term]) for term in terms]
+    subscripts = f"{'; '.join(written[:-1])} -> {written[-1]}"
+    return replace(call, attrs={**call.attrs, "subscripts": subscripts})
+
+
+def _rank_equation(term: Sequence[str], rank: int) -> RankEquation:
+    packs = tuple([word[1:] for word in term if word.startswith("*")])
+    return RankEquation(packs, rank - len(term) + len(packs))
+
+
+def _axes_of_pack(pack: str, rank: int, taken: Collection[str]) -> str:
+    """Returns the names of the axes of a pack, separated by spaces."""
+    stem = pack
+    while any(f"{stem}{k + 1}" in taken for k in range(rank)):
+        stem += "_"
+    return " ".join([f"{stem}{k + 1}" for k in range(rank)])
 
 
 matmul.example(f32[2, 3, 4], f32[4, 5])

@@ -19,11 +19,12 @@ PACKS = "abcd"
 ANY = 'R.Tensor(dtype="float64")'
 
 
-def program(subscripts: str, shapes: list[str]) -> IRModule:
+def program(subscripts: str, shapes: list[str], result: str = "") -> IRModule:
     params = ", ".join(f"x{k}: {shape}" for k, shape in enumerate(shapes))
     operands = "".join(f"x{k}, " for k in range(len(shapes)))
-    header = f"@R.function\ndef main({params}) -> {ANY}:\n"
-    return structir.parse(f'{header}    return R.einsum(({operands}), "{subscripts}")\n')
+    call = f'R.einsum(({operands}), "{subscripts}")'
+    body = f"    y: {result} = {call}\n    return y\n" if result else f"    return {call}\n"
+    return structir.parse(f"@R.function\ndef main({params}) -> {ANY}:\n{body}")
 
 
 @st.composite
@@ -42,6 +43,41 @@ def einsums(draw: st.DrawFn) -> tuple[str, str, list[tuple[int, ...]]]:
     subscripts = f"{ours} -> {' '.join(f'*{p}' for p in out)}"
     shapes = [tuple(size[c] for p in term for c in letters[p]) for term in terms]
     return subscripts, f"{theirs}->{''.join(letters[p] for p in out)}", shapes
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(einsums())
+@pytest.mark.filterwarnings("ignore:.*cannot prove the annotation")
+def test_the_rank_of_the_result_determines_further_row_variables(
+    case: tuple[str, str, list[tuple[int, ...]]],
+) -> None:
+    subscripts, letters, shapes = case
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(shape) for shape in shapes]
+    wanted = np.einsum(letters, *arrays)
+    infos = [f'R.Tensor({shape}, "float64")' for shape in shapes]
+    result = f'R.Tensor({wanted.shape}, "float64")'
+    module = structir.infer(program(subscripts, infos, result))
+    *inputs, output = subscripts.replace("->", ";").split(";")
+    ranks = [*[len(shape) for shape in shapes], wanted.ndim]
+    equations = [
+        RankEquation(tuple(term.replace("*", "").split()), rank)
+        for term, rank in zip([*inputs, output], ranks, strict=True)
+    ]
+    packs = {pack for equation in equations for pack in equation.packs}
+    known = determined_ranks(equations)
+    if known is None or known.keys() != packs:
+        return
+    np.testing.assert_allclose(structir.interpret(module, "main", *arrays), wanted, atol=1e-12)
+    np.testing.assert_allclose(structir.compile(module)["main"](*arrays), wanted, atol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore:.*cannot prove the annotation")
+def test_names_of_written_axes_are_unused() -> None:
+    shapes = ['R.Tensor((2, 3, 4), "float64")', 'R.Tensor((5, 3, 4), "float64")']
+    text = "*o i1 *i; *b i1 *i -> *b *o"
+    module = structir.infer(program(text, shapes, 'R.Tensor((5, 2), "float64")'))
+    assert "o1 i1 i_1; b1 i1 i_1 -> b1 o1" in str(module)
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
