@@ -340,6 +340,23 @@ def test_a_graph_that_is_not_supported_runs_in_torch_with_the_reason() -> None:
     assert torch.equal(result, function(torch.ones(3, 4)))
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 0, 2), (2, 1, 0)])
+def test_as_strided_reads_dense_tensors_in_the_order_of_memory(
+    order: tuple[int, ...], graphs: list[Any]
+) -> None:
+    def function(x: Any) -> Any:
+        view = x.permute(order)
+        return view.as_strided((x.shape[0], 2, 3), (1, 3, 2), 1) * 2, x[:1].mT.as_strided(
+            (4,), (2,)
+        )
+
+    x = torch.randn(3, 4, 5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DiagnosticWarning)
+        assert_same(compiled_of(function)(x), function(x))
+    assert graphs
+
+
 def test_options_are_those_of_compile() -> None:
     x = torch.randn(3, 4)
     torch.testing.assert_close(compiled_of(torch.sin, num_threads=1, fast_math=True)(x), x.sin())

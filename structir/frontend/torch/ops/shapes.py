@@ -211,14 +211,17 @@ def diagonal_of(node: FxNode, first: int, second: int, offset: int) -> Expr:
 
 @torch_op("as_strided")
 def as_strided(node: FxNode) -> Expr:
-    """Builds as_strided as a gather from a contiguous operand."""
+    """Builds as_strided as a gather from the elements in the order of memory."""
     meta = node.scope.graph.tensors.get(node.spec.args["self"].name)
     symbol = node.host.symbols.dim
-    if meta is None or not is_contiguous(symbol, meta.sizes, meta.strides):
+    order = None if meta is None else memory_order(symbol, meta.sizes, meta.strides)
+    if order is None:
         node.fail(
-            "self: expected a contiguous tensor, found other strides",
+            "self: expected a dense tensor, found strides with gaps or overlaps",
             "`x.contiguous().as_strided(...)`",
         )
+    is_ordered = order == sorted(order)
+    x = node["self"] if is_ordered else node.emit(reorder_axes(node["self"], order))
     sizes, steps = node.sizes("size"), node.sizes("stride")
     storage_offset = node.arg("storage_offset", None)
     indices: Expr = as_tensor(0 if storage_offset is None else node.whole(storage_offset), "int64")
@@ -226,20 +229,33 @@ def as_strided(node: FxNode) -> Expr:
         trailing = [1] * (len(sizes) - 1 - axis)
         offsets = R.multiply(index_range(size), as_tensor(step, "int64"))
         indices = R.add(indices, reshape_to(offsets, (size, *trailing)))
-    return R.take(R.flatten(node["self"]), node.fold(indices), axis=0)
+    return R.take(R.flatten(x), node.fold(indices), axis=0)
+
+
+def memory_order(symbol: Callable[[Any], Dim], sizes: Any, strides: Any) -> list[int] | None:
+    """Returns the axes of a dense tensor from the largest stride to the smallest, else None."""
+    dims_of = [symbol(size) for size in sizes]
+    order = [axis for axis, size in enumerate(dims_of) if dims.equal(size, 1) is True]
+    pending = [axis for axis in range(len(dims_of)) if axis not in order]
+    inner: list[int] = []
+    step: Dim = 1
+    while pending:
+        axis = next((k for k in pending if dims.equal(symbol(strides[k]), step) is True), None)
+        if axis is None:
+            return None
+        pending.remove(axis)
+        inner.insert(0, axis)
+        step = step * dims_of[axis]
+    return [*order, *inner]
 
 
 def is_contiguous(symbol: Callable[[Any], Dim], sizes: Any, strides: Any) -> bool:
     """Returns whether strides are those of a contiguous tensor."""
-    step: Dim = 1
-    for size, stride in zip(reversed(sizes), reversed(strides), strict=True):
-        size_value = symbol(size)
-        if dims.equal(size_value, 1) is True:
-            continue
-        if dims.equal(symbol(stride), step) is not True:
-            return False
-        step = step * size_value
-    return True
+    order = memory_order(symbol, sizes, strides)
+    if order is None:
+        return False
+    moved = [axis for axis in order if dims.equal(symbol(sizes[axis]), 1) is not True]
+    return moved == sorted(moved)
 
 
 @torch_op("unfold")
