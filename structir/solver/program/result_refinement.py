@@ -16,7 +16,7 @@ from structir.solver.program.constraint_generation import ConstraintGenerator
 from structir.solver.program.value_trees import Tree, tensors
 from structir.solver.solver import ConstraintSolver, Value
 
-__all__ = ["COUNTS", "Conflict", "at_rank", "refine_result"]
+__all__ = ["COUNTS", "Conflict", "at_rank", "refine_result", "with_result"]
 COUNTS = (1, 0, 2, 3)  # numbers of axes per row variable, for a more specific message
 
 
@@ -33,6 +33,14 @@ def refine_result(call: Call) -> StructInfo:
     }
     result: StructInfo = _refine_info(generator.solver, call.struct_info, tree, operand_vars)
     return result
+
+
+def with_result(value: Expr, info: StructInfo) -> Expr:
+    """Returns a call with what the StructInfo of its result determines; else `value`."""
+    definition: Any = getattr(getattr(value, "op", None), "definition", None)
+    hook = getattr(definition, "hooks", {}).get("with_result")
+    call = hook(value, info) if hook is not None and isinstance(info, TensorStructInfo) else None
+    return value if call is None else replace(call, struct_info=definition.deduce(call))
 
 
 def _variables(info: TensorStructInfo) -> set[Any]:

@@ -47,6 +47,7 @@ from structir.solver.domains.terms import (
 )
 from structir.solver.program.axis_conversion import resolve_info
 from structir.solver.program.constraint_generation import ConstraintGenerator
+from structir.solver.program.result_refinement import with_result
 from structir.solver.program.signature_policy import apply_policy, narrows
 from structir.solver.program.value_trees import (
     has_all_sizes,
@@ -214,7 +215,7 @@ class Rewriter:
         info = self._info_of(var)
         if not isinstance(binding, MatchCast) and _is_deduced(value):
             info = meet_infos(info, value.struct_info)  # sizes that the solver has no variable for
-        value = _with_result(value, info)
+        value = with_result(value, info)
         if info == var.struct_info:
             self.variables[var] = var
             return binding if value is binding.value else replace(binding, value=value)
@@ -364,15 +365,6 @@ class Rewriter:
         if all(symbol in self.defined for symbol in variables(axis)):
             return substitute(axis, self.names)
         return as_dim(Sym(f"d{len(self.names)}")) if new else None
-
-
-def _with_result(value: Expr, info: StructInfo) -> Expr:
-    """Returns a call with what the StructInfo of its result determines."""
-    hooks = getattr(getattr(getattr(value, "op", None), "definition", None), "hooks", {})
-    if "with_result" not in hooks or not isinstance(info, TensorStructInfo):
-        return value
-    call = hooks["with_result"](value, info)
-    return value if call is None else replace(call, struct_info=deduce(call))
 
 
 def _is_deduced(value: Expr) -> bool:
