@@ -392,9 +392,15 @@ def dynamic_update_index_in_dim(operand: Any, update: Any, index: Any, axis: int
 
 
 @traced
-def sort(operand: Any, dimension: int = -1, is_stable: bool = True) -> TracedArray:
-    """Returns the elements in ascending order along an axis."""
-    return sorting.sort(operand, dimension)
+def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: int = 1) -> Any:
+    """Returns the elements in ascending order along an axis.
+
+    Several arrays are sorted by the first `num_keys` of them.
+    """
+    if not isinstance(operand, tuple | list):
+        return sorting.sort(operand, dimension)
+    order = sorting.lexsort(list(reversed(operand[:num_keys])), dimension)
+    return tuple([indexing.take_along_axis(x, order, dimension) for x in operand])
 
 
 @traced

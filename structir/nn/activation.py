@@ -8,10 +8,11 @@ from typing import Any
 from structir.numpy.contraction import matmul
 from structir.numpy.creation import arange, ones, tril
 from structir.numpy.elementwise import abs as absolute
-from structir.numpy.elementwise import apply, clip, maximum, minimum, real, where
+from structir.numpy.elementwise import apply, clip, maximum, minimum, real, sign, where
 from structir.numpy.reals import exp, expm1, logaddexp, sigmoid, square, tanh
 from structir.numpy.reductions import logsumexp as log_sum_exp
-from structir.numpy.reductions import max, mean, sum, var
+from structir.numpy.reductions import max, sum, var
+from structir.numpy.reductions import mean as mean_of
 from structir.numpy.shaping import axis_of, split
 from structir.script import R
 from structir.tracing.array import TracedArray, cast, emit, expression, operand
@@ -152,26 +153,51 @@ def masked(x: TracedArray, mask: Any) -> TracedArray:
 
 
 @traced
-def log_softmax(x: Any, axis: Any = -1) -> TracedArray:
-    """Returns the logarithm of softmax."""
-    array = real(x)
+def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> TracedArray:
+    """Returns the logarithm of softmax; of -inf where a mask is false."""
+    array = real(x) if where is None else masked(real(x), where)
     if isinstance(axis, int):
         return emit(R.nn.log_softmax(expression(array), axis=axis_of(axis, array.ndim)))
     return array - log_sum_exp(array, axis, keepdims=True)
 
 
 @traced
-def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False) -> TracedArray:
-    """Returns log(sum(b * exp(a))) over axes."""
-    return log_sum_exp(a, axis, b, keepdims)
+def logsumexp(
+    a: Any,
+    axis: Any = None,
+    b: Any = None,
+    keepdims: bool = False,
+    return_sign: bool = False,
+    where: Any = None,
+) -> Any:
+    """Returns log(sum(b * exp(a))) over axes, of the elements where a mask is true.
+
+    With `return_sign`, the logarithm of the absolute value of the sum, and its sign.
+    """
+    array = real(a) if where is None else masked(real(a), where)
+    if not return_sign:
+        return log_sum_exp(array, axis, b, keepdims)
+    largest = max(array, axis, keepdims=True)
+    factors = 1 if b is None else b
+    signs = sign(sum(factors * exp(array - largest), axis, keepdims=True))
+    result = log_sum_exp(array, axis, factors * signs, keepdims)
+    return result, signs.reshape(result.shape)
 
 
 @traced
-def standardize(x: Any, axis: Any = -1, epsilon: float = 1e-5) -> TracedArray:
-    """Returns x with mean 0 and variance 1 over axes."""
+def standardize(
+    x: Any,
+    axis: Any = -1,
+    mean: Any = None,
+    variance: Any = None,
+    epsilon: float = 1e-5,
+    where: Any = None,
+) -> TracedArray:
+    """Returns x with mean 0 and variance 1 over axes, or with a mean and variance subtracted."""
     array = real(x)
-    centred = array - mean(array, axis, keepdims=True)
-    return centred / (var(array, axis, keepdims=True) + epsilon) ** 0.5
+    middle = mean_of(array, axis, keepdims=True, where=where) if mean is None else mean
+    spread = var(array, axis, keepdims=True, where=where) if variance is None else variance
+    return (array - middle) / (operand(spread) + epsilon) ** 0.5
 
 
 normalize = standardize

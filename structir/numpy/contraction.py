@@ -6,7 +6,8 @@ import string
 from typing import Any
 
 from structir.numpy.creation import broadcast, diagonal, eye
-from structir.numpy.reductions import sum
+from structir.numpy.elementwise import clip, real
+from structir.numpy.reductions import average, sum
 from structir.numpy.shaping import axis_of, concatenate, moveaxis, reshape, swapaxes
 from structir.script import R
 from structir.tracing.array import TracedArray, cast, emit, expression, operand, promoted
@@ -126,9 +127,11 @@ def _in_pairs(parts: list[str], output: str, values: list[TracedArray]) -> Trace
 
 
 @traced
-def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> TracedArray:
+def trace(
+    a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None
+) -> TracedArray:
     """Returns the sum of a diagonal."""
-    return sum(diagonal(a, offset, axis1, axis2), -1)
+    return sum(diagonal(a, offset, axis1, axis2), -1, dtype)
 
 
 @traced
@@ -155,6 +158,8 @@ def convolve(a: Any, v: Any, mode: str = "full") -> TracedArray:
     """Returns the discrete convolution of two vectors. Modes: full, same, valid."""
     x, kernel = _operands(a, v)
     m = kernel.shape[0]
+    if isinstance(m, int) and isinstance(x.shape[0], int) and m > x.shape[0]:
+        x, kernel, m = kernel, x, x.shape[0]
     pads = {"full": (m - 1, m - 1), "same": (m - 1 - (m - 1) // 2, (m - 1) // 2), "valid": (0, 0)}
     weight = kernel[::-1][None, None, :]
     padding = [int(p) for p in pads[mode]]
@@ -165,15 +170,21 @@ def convolve(a: Any, v: Any, mode: str = "full") -> TracedArray:
 @traced
 def correlate(a: Any, v: Any, mode: str = "valid") -> TracedArray:
     """Returns the cross-correlation of two vectors. Modes: full, same, valid."""
-    return convolve(a, operand(v)[::-1], mode)
+    x, y = operand(a), operand(v)
+    sizes = x.shape[0], y.shape[0]
+    if all(isinstance(n, int) for n in sizes) and sizes[0] < sizes[1]:
+        return convolve(y, x[::-1], mode)[::-1]
+    return convolve(x, y[::-1], mode)
 
 
 @traced
-def corrcoef(x: Any, rowvar: bool = True) -> TracedArray:
+def corrcoef(x: Any, y: Any = None, rowvar: bool = True) -> TracedArray:
     """Returns the correlation of variables, which are rows by default."""
-    covariance = cov(x, rowvar)
+    covariance = cov(x, y, rowvar)
+    if not covariance.ndim:
+        return covariance / covariance
     spread = diagonal(covariance) ** 0.5
-    return covariance / spread[:, None] / spread[None, :]
+    return clip(covariance / spread[:, None] / spread[None, :], -1, 1)
 
 
 @traced
@@ -207,8 +218,38 @@ def polyval(p: Any, x: Any) -> TracedArray:
 
 
 @traced
-def cov(m: Any, rowvar: bool = True, ddof: int = 1) -> TracedArray:
-    """Returns the covariance of variables, which are rows by default."""
-    x = operand(m) if rowvar else swapaxes(m, 0, 1)
-    centred = x - x.mean(axis=1, keepdims=True)
-    return matmul(centred, swapaxes(centred, 0, 1)) / (x.shape[1] - ddof)
+def cov(
+    m: Any,
+    y: Any = None,
+    rowvar: bool = True,
+    bias: bool = False,
+    ddof: int | None = None,
+    fweights: Any = None,
+    aweights: Any = None,
+) -> TracedArray:
+    """Returns the covariance of variables, which are rows by default; of a vector its variance.
+
+    `fweights` counts the observations, `aweights` are their weights.
+    """
+    variables = [_variables(v, rowvar) for v in (m, y) if v is not None]
+    x = variables[0] if y is None else concatenate(variables, 0)
+    freedom = (0 if bias else 1) if ddof is None else ddof
+    weights: Any = None if fweights is None else operand(fweights)
+    if aweights is not None:
+        weights = operand(aweights) * (1 if weights is None else weights)
+    centred = x - average(x, 1, weights)[:, None]
+    if weights is None:
+        product, count = matmul(centred, swapaxes(centred, 0, 1)), x.shape[1] - freedom
+    else:
+        product, total = matmul(centred, swapaxes(centred * weights, 0, 1)), sum(weights)
+        repeats = 1 if aweights is None else sum(weights * operand(aweights)) / total
+        count = total - freedom * repeats
+    result = product / count
+    return result[0, 0] if result.shape[0] == 1 else result
+
+
+def _variables(values: Any, rowvar: bool) -> TracedArray:
+    array = real(values)
+    if array.ndim < 2:
+        return array.reshape((1, -1))
+    return array if rowvar else swapaxes(array, 0, 1)

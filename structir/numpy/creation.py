@@ -43,7 +43,14 @@ def asarray(
     return operand(array) if not array.weak else cast(operand(array), operand(array).dtype_name)
 
 
-array = asarray
+@traced
+def array(
+    object: Any, dtype: Any = None, copy: Any = True, order: Any = "K", ndmin: int = 0
+) -> TracedArray:
+    """Returns an array of at least `ndmin` axes from numbers, nested lists or a NumPy array."""
+    values = asarray(object, dtype)
+    missing = max(0, ndmin - values.ndim)
+    return values.reshape((*[1] * missing, *values.shape)) if missing else values
 
 
 @traced
@@ -112,30 +119,50 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> Tr
 
 @traced
 def linspace(
-    start: Any, stop: Any, num: Any = 50, endpoint: bool = True, dtype: Any = None
-) -> TracedArray:
-    """Returns `num` evenly spaced numbers from `start` to `stop`, along a new first axis."""
+    start: Any,
+    stop: Any,
+    num: Any = 50,
+    endpoint: bool = True,
+    retstep: bool = False,
+    dtype: Any = None,
+    axis: int = 0,
+) -> Any:
+    """Returns `num` evenly spaced numbers from `start` to `stop`, along a new axis."""
     steps = num - 1 if endpoint else num
     name = dtype_or(dtype, "float32")
     if all(isinstance(v, int | float | np.generic) for v in (start, stop, num)):
-        data = np.linspace(start, stop, int(num), endpoint=endpoint)
-        return TracedArray(Constant(data.astype(numpy_dtype(name))))
+        data, step = np.linspace(start, stop, int(num), endpoint=endpoint, retstep=True)
+        values = TracedArray(Constant(data.astype(numpy_dtype(name))))
+        return (values, operand(float(step))) if retstep else values
     low, high = real(start), real(stop)
     width = high - low
     positions = arange(num, dtype=width.dtype_name)
     positions = positions.reshape(num, *[1] * width.ndim) if width.ndim else positions
     fraction = positions / steps if isinstance(steps, TracedSize) or steps > 0 else positions
-    values = low + fraction * width
-    return values if dtype is None else convert(values, name)
+    values = _with_first_axis_at(low + fraction * width, axis)
+    values = values if dtype is None else convert(values, name)
+    return (values, width / steps) if retstep else values
+
+
+def _with_first_axis_at(values: TracedArray, axis: int) -> TracedArray:
+    position = axis % values.ndim
+    order = [*range(1, position + 1), 0, *range(position + 1, values.ndim)]
+    return values if not position else emit(R.permute_dims(expression(values), order))
 
 
 @traced
 def logspace(
-    start: Any, stop: Any, num: Any = 50, endpoint: bool = True, base: float = 10.0
+    start: Any,
+    stop: Any,
+    num: Any = 50,
+    endpoint: bool = True,
+    base: Any = 10.0,
+    dtype: Any = None,
+    axis: int = 0,
 ) -> TracedArray:
     """Returns powers of `base` whose exponents are evenly spaced."""
-    exponents = linspace(start, stop, num, endpoint)
-    return operand(base) ** exponents
+    values: TracedArray = operand(base) ** linspace(start, stop, num, endpoint, axis=axis)
+    return values if dtype is None else convert(values, dtype)
 
 
 @traced

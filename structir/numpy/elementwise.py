@@ -389,10 +389,15 @@ def isfinite(x: Any, /) -> TracedArray:
 
 
 @traced
-def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8) -> TracedArray:
-    """Returns whether |a - b| <= atol + rtol * |b|."""
+def isclose(
+    a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> TracedArray:
+    """Returns whether elements are equal or finite with |a - b| <= atol + rtol * |b|."""
     (x, y), _ = real_operands(a, b)
-    return less_equal(abs(subtract(x, y)), add(multiply(abs(y), rtol), atol))
+    limit = add(multiply(abs(y), rtol), atol)
+    near = logical_and(less_equal(abs(subtract(x, y)), limit), isfinite(y))
+    result = logical_or(equal(x, y), near)
+    return logical_or(result, logical_and(isnan(x), isnan(y))) if equal_nan else result
 
 
 @traced

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import builtins
 from typing import Any, NamedTuple
 
 from structir.errors import Diagnostic, DiagnosticError
+from structir.numpy import contraction, creation
 from structir.numpy.contraction import cross as cross
 from structir.numpy.contraction import matmul
 from structir.numpy.contraction import matrix_power as matrix_power
 from structir.numpy.contraction import outer as outer
 from structir.numpy.contraction import tensordot as tensordot
-from structir.numpy.contraction import trace as trace
 from structir.numpy.contraction import vecdot as vecdot
-from structir.numpy.creation import diagonal as diagonal
 from structir.numpy.creation import eye, triu
 from structir.numpy.creation import tril as lower_triangle
 from structir.numpy.elementwise import abs as absolute
-from structir.numpy.elementwise import finfo, real, where
+from structir.numpy.elementwise import finfo, maximum, real, where
 from structir.numpy.reals import sqrt
 from structir.numpy.reductions import max, min, sum
-from structir.numpy.shaping import axes_of, matrix_transpose
+from structir.numpy.shaping import axes_of, expand_dims, matrix_transpose, moveaxis
 from structir.script import R
-from structir.tracing.array import TracedArray, emit, expression
+from structir.tracing.array import TracedArray, emit, expression, operand
 from structir.tracing.context import fields, traced
 
 
@@ -150,13 +148,25 @@ def eigvalsh(a: Any, UPLO: str = "L", symmetrize_input: bool = True) -> TracedAr
 
 @traced
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> TracedArray:
-    """Returns a norm: of vectors over one axis, or the Frobenius norm over several."""
+    """Returns a norm of vectors or of matrices: of all elements without `ord` and `axis`."""
     array = real(x)
+    if ord is None:
+        return vector_norm(array, axis=axis, keepdims=keepdims)
     axes = axes_of(axis, array.ndim)
-    if ord in (None, 2, "fro") and (len(axes) != 2 or ord != 2):
-        return sqrt(sum(array * array, axis, keepdims=keepdims))
     if len(axes) == 2:
-        return _matrix_norm(array, ord)
+        result = matrix_norm(moveaxis(array, axes, (-2, -1)), ord=ord)
+        return expand_dims(result, tuple(axes)) if keepdims else result
+    return vector_norm(array, axis=axis, keepdims=keepdims, ord=ord)
+
+
+@traced
+def vector_norm(
+    x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2
+) -> TracedArray:
+    """Returns the norm of the elements of one or more axes, as of one vector."""
+    array = real(x)
+    if ord == 2:
+        return sqrt(sum(array * array, axis, keepdims=keepdims))
     if ord == float("inf"):
         return max(absolute(array), axis, keepdims=keepdims)
     if ord == -float("inf"):
@@ -168,23 +178,52 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> T
     return sum(absolute(array) ** ord, axis, keepdims=keepdims) ** (1 / ord)
 
 
-def _matrix_norm(array: TracedArray, ord: Any) -> TracedArray:
-    if ord == 2:
-        return max(svd(array, compute_uv=False), -1)
+@traced
+def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> TracedArray:
+    """Returns a norm of matrices, which are the last two axes: "fro", "nuc", 1, 2, inf, and the
+    least of the same values for -1, -2, -inf."""
+    array = real(x)
+    if ord == "fro":
+        return vector_norm(array, axis=(-2, -1), keepdims=keepdims)
     if ord == "nuc":
-        return sum(svd(array, compute_uv=False), -1)
-    return max(sum(absolute(array), -2 if ord == 1 else -1), -1)
-
-
-vector_norm = norm
-matrix_norm = norm
+        result = sum(svdvals(array), -1)
+    elif ord in (2, -2):
+        result = (max if ord == 2 else min)(svdvals(array), -1)
+    elif ord in (1, -1, float("inf"), -float("inf")):
+        sums = sum(absolute(array), -2 if ord in (1, -1) else -1)
+        result = (max if ord > 0 else min)(sums, -1)
+    else:
+        expected = "expected 'fro', 'nuc', 1, -1, 2, -2, inf or -inf"
+        raise DiagnosticError(Diagnostic(f"norm: ord: {expected}, found {ord!r}", code="E1107"))
+    return expand_dims(result, (-2, -1)) if keepdims else result
 
 
 @traced
-def pinv(a: Any, rtol: float = 1e-6) -> TracedArray:
-    """Returns the pseudo-inverse."""
-    u, s, v = svd(a, full_matrices=False)
-    cutoff = rtol * max(s, -1, keepdims=True)
+def diagonal(x: Any, /, *, offset: int = 0) -> TracedArray:
+    """Returns the diagonals of matrices, which are the last two axes."""
+    return creation.diagonal(x, offset, -2, -1)
+
+
+@traced
+def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> TracedArray:
+    """Returns the sums of the diagonals of matrices, which are the last two axes."""
+    return contraction.trace(x, offset, -2, -1, dtype)
+
+
+def _rank_tolerance(matrix: TracedArray) -> TracedArray:
+    """Returns the larger size of matrices times the distance of 1 to the next number."""
+    larger = maximum(matrix.shape[-2], matrix.shape[-1])
+    return larger * float(finfo(matrix.dtype_name).eps)
+
+
+@traced
+def pinv(a: Any, rtol: Any = None, hermitian: bool = False, *, rcond: Any = None) -> TracedArray:
+    """Returns the pseudo-inverse; singular values below `rtol` times the largest count as 0."""
+    matrix = real(a)
+    u, s, v = svd(matrix, full_matrices=False)
+    chosen = rcond if rtol is None else rtol
+    limit = operand(10 * _rank_tolerance(matrix) if chosen is None else chosen)
+    cutoff = limit[..., None] * max(s, -1, keepdims=True)
     inverse = where(s > cutoff, 1 / where(s > cutoff, s, 1), 0)
     return matmul(matrix_transpose(v) * inverse[..., None, :], matrix_transpose(u))
 
@@ -254,6 +293,5 @@ def matrix_rank(M: Any, rtol: Any = None) -> TracedArray:
     """Returns the number of singular values above `rtol` times the largest."""
     matrix = real(M)
     values = svdvals(matrix)
-    larger = builtins.max(int(matrix.shape[-2]), int(matrix.shape[-1]))
-    factor = larger * float(finfo(matrix.dtype_name).eps) if rtol is None else rtol
+    factor = _rank_tolerance(matrix) if rtol is None else rtol
     return sum(values > values[..., :1] * factor, axis=-1)

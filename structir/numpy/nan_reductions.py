@@ -2,55 +2,94 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-from structir.numpy.elementwise import divide, isnan, where
+from structir.numpy.elementwise import astype, divide, isnan, real
 from structir.numpy.reals import sqrt
-from structir.numpy.reductions import argmax, argmin, cumprod, cumsum, nanmean, prod, sum
-from structir.tracing.array import TracedArray, operand
+from structir.numpy.reductions import (
+    argmax,
+    argmin,
+    cumprod,
+    cumsum,
+    nanmean,
+    prod,
+    sum,
+    without_nans,
+)
+from structir.tracing.array import TracedArray
 from structir.tracing.context import traced
 
 
 @traced
-def nanprod(a: Any, axis: Any = None, keepdims: bool = False) -> TracedArray:
+def nanprod(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Any = None,
+) -> TracedArray:
     """Returns the product of the elements that are not NaN."""
-    return prod(where(isnan(a), 1, operand(a)), axis, keepdims=keepdims)
+    return prod(without_nans(a, 1), axis, dtype, None, keepdims, initial, where)
 
 
 @traced
-def nancumsum(a: Any, axis: int | None = None) -> TracedArray:
+def nancumsum(a: Any, axis: int | None = None, dtype: Any = None) -> TracedArray:
     """Returns cumulative sums with 0 for NaNs."""
-    return cumsum(where(isnan(a), 0, operand(a)), axis)
+    return cumsum(without_nans(a, 0), axis, dtype)
 
 
 @traced
-def nancumprod(a: Any, axis: int | None = None) -> TracedArray:
+def nancumprod(a: Any, axis: int | None = None, dtype: Any = None) -> TracedArray:
     """Returns cumulative products with 1 for NaNs."""
-    return cumprod(where(isnan(a), 1, operand(a)), axis)
+    return cumprod(without_nans(a, 1), axis, dtype)
 
 
 @traced
-def nanargmax(a: Any, axis: int | None = None, keepdims: bool = False) -> TracedArray:
+def nanargmax(
+    a: Any, axis: int | None = None, out: Any = None, keepdims: bool = False
+) -> TracedArray:
     """Returns the position of the largest element that is not NaN."""
-    return argmax(where(isnan(a), -float("inf"), operand(a)), axis, keepdims=keepdims)
+    return argmax(without_nans(a, -math.inf), axis, keepdims=keepdims)
 
 
 @traced
-def nanargmin(a: Any, axis: int | None = None, keepdims: bool = False) -> TracedArray:
+def nanargmin(
+    a: Any, axis: int | None = None, out: Any = None, keepdims: bool = False
+) -> TracedArray:
     """Returns the position of the smallest element that is not NaN."""
-    return argmin(where(isnan(a), float("inf"), operand(a)), axis, keepdims=keepdims)
+    return argmin(without_nans(a, math.inf), axis, keepdims=keepdims)
 
 
 @traced
-def nanvar(a: Any, axis: Any = None, ddof: int = 0, keepdims: bool = False) -> TracedArray:
+def nanvar(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: int = 0,
+    keepdims: bool = False,
+    where: Any = None,
+) -> TracedArray:
     """Returns the variance of the elements that are not NaN."""
-    array = operand(a)
-    centred = where(isnan(array), 0, array - nanmean(array, axis, keepdims=True))
-    count = sum(~isnan(array), axis, keepdims=keepdims)
-    return divide(sum(centred * centred, axis, keepdims=keepdims), count - ddof)
+    array = real(a) if dtype is None else real(astype(a, dtype))
+    centred = without_nans(array - nanmean(array, axis, keepdims=True, where=where), 0)
+    count = sum(~isnan(array), axis, keepdims=keepdims, where=where)
+    total = sum(centred * centred, axis, keepdims=keepdims, where=where)
+    return divide(total, count - ddof)
 
 
 @traced
-def nanstd(a: Any, axis: Any = None, ddof: int = 0, keepdims: bool = False) -> TracedArray:
+def nanstd(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: int = 0,
+    keepdims: bool = False,
+    where: Any = None,
+) -> TracedArray:
     """Returns the standard deviation of the elements that are not NaN."""
-    return sqrt(nanvar(a, axis, ddof, keepdims))
+    return sqrt(nanvar(a, axis, dtype, None, ddof, keepdims, where))

@@ -90,10 +90,13 @@ def kaiser(M: int, beta: float) -> TracedArray:
 
 
 @traced
-def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True) -> TracedArray:
+def geomspace(
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0
+) -> TracedArray:
     """Returns numbers whose quotients are equal, from `start` to `stop`."""
     first, last = log(operand(start) * 1.0), log(operand(stop) * 1.0)
-    return exp(linspace(first, last, num, endpoint))
+    values = exp(linspace(first, last, num, endpoint, axis=axis))
+    return values if dtype is None else values.astype(dtype)
 
 
 @traced

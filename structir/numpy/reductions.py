@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 from structir.ir.expr import Expr
+from structir.numpy.creation import ones_like
 from structir.numpy.elementwise import abs as absolute
 from structir.numpy.elementwise import astype, divide, isnan, maximum, minimum, real, where
 from structir.numpy.reals import exp, log, sqrt
-from structir.numpy.shaping import axes_of, axis_of, ravel
+from structir.numpy.shaping import axes_of, axis_of, concatenate, ravel
 from structir.script import R
 from structir.tracing import dtypes
 from structir.tracing.array import TracedArray, cast, emit, expression, operand
@@ -85,10 +87,7 @@ def mean(
     array = real(a) if dtype is None else real(astype(a, dtype))
     if where is not None:
         total = sum(array, axis, keepdims=keepdims, where=where)
-        count = sum(
-            astype(operand(where), "int32") + 0 * astype(array, "int32"), axis, keepdims=keepdims
-        )
-        return divide(total, count)
+        return divide(total, _count(array, where, axis, keepdims))
     return reduced(R.mean, array, axis, keepdims)
 
 
@@ -101,17 +100,26 @@ def var(
     ddof: int = 0,
     keepdims: bool = False,
     correction: Any = None,
+    where: Any = None,
 ) -> TracedArray:
     """Returns the variance over axes: the squared distance to the mean, divided by n - ddof."""
     array = real(a) if dtype is None else real(astype(a, dtype))
     freedom = ddof if correction is None else correction
-    if not freedom:
+    if not freedom and where is None:
         return reduced(R.variance, array, axis, keepdims)
-    centred = array - mean(array, axis, keepdims=True)
+    centred = array - mean(array, axis, keepdims=True, where=where)
+    total = sum(centred * centred, axis, keepdims=keepdims, where=where)
+    if where is not None:
+        return total / (_count(array, where, axis, keepdims) - freedom)
     count: Any = 1
     for k in axes_of(axis, array.ndim):
         count = array.shape[k] * count
-    return sum(centred * centred, axis, keepdims=keepdims) / (count - freedom)
+    return total / (count - freedom)
+
+
+def _count(array: TracedArray, mask: Any, axis: Any, keepdims: bool) -> TracedArray:
+    """Returns the number of elements where a mask, which broadcasts, is true."""
+    return sum(astype(operand(mask), "int32") + 0 * astype(array, "int32"), axis, keepdims=keepdims)
 
 
 @traced
@@ -123,9 +131,10 @@ def std(
     ddof: int = 0,
     keepdims: bool = False,
     correction: Any = None,
+    where: Any = None,
 ) -> TracedArray:
     """Returns the square root of the variance."""
-    return sqrt(var(a, axis, dtype, None, ddof, keepdims, correction))
+    return sqrt(var(a, axis, dtype, None, ddof, keepdims, correction, where))
 
 
 def _extremum(op: BuildOp, a: Any, axis: Any, keepdims: bool) -> TracedArray:
@@ -175,15 +184,19 @@ def ptp(a: Any, axis: Any = None, keepdims: bool = False) -> TracedArray:
 
 
 @traced
-def all(a: Any, axis: Any = None, out: Any = None, keepdims: bool = False) -> TracedArray:
+def all(
+    a: Any, axis: Any = None, out: Any = None, keepdims: bool = False, where: Any = None
+) -> TracedArray:
     """Returns whether all elements are true."""
-    return _extremum(R.min, astype(operand(a), bool), axis, keepdims)
+    return _extremum(R.min, _masked(astype(operand(a), bool), where, True), axis, keepdims)
 
 
 @traced
-def any(a: Any, axis: Any = None, out: Any = None, keepdims: bool = False) -> TracedArray:
+def any(
+    a: Any, axis: Any = None, out: Any = None, keepdims: bool = False, where: Any = None
+) -> TracedArray:
     """Returns whether one element is true."""
-    return _extremum(R.max, astype(operand(a), bool), axis, keepdims)
+    return _extremum(R.max, _masked(astype(operand(a), bool), where, False), axis, keepdims)
 
 
 @traced
@@ -215,29 +228,78 @@ def argmin(a: Any, axis: int | None = None, out: Any = None, keepdims: bool = Fa
 # ---- NaN
 
 
+def without_nans(a: Any, value: float) -> TracedArray:
+    """Returns an array with a value for each NaN."""
+    array = operand(a)
+    return where(isnan(array), value, array) if _is_float(array) else array
+
+
+def _is_float(array: TracedArray) -> bool:
+    return dtypes.category(array.dtype_name) == dtypes.FLOAT
+
+
 @traced
-def nansum(a: Any, axis: Any = None, keepdims: bool = False) -> TracedArray:
+def nansum(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Any = None,
+) -> TracedArray:
     """Returns the sum of the elements that are not NaN."""
-    return sum(where(isnan(a), 0, operand(a)), axis, keepdims=keepdims)
+    return sum(without_nans(a, 0), axis, dtype, None, keepdims, initial, where)
 
 
 @traced
-def nanmean(a: Any, axis: Any = None, keepdims: bool = False) -> TracedArray:
+def nanmean(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: bool = False,
+    where: Any = None,
+) -> TracedArray:
     """Returns the mean of the elements that are not NaN."""
-    count = sum(~isnan(a), axis, keepdims=keepdims)
-    return divide(nansum(a, axis, keepdims), count)
+    count = sum(~isnan(a), axis, keepdims=keepdims, where=where)
+    return divide(nansum(a, axis, dtype, None, keepdims, None, where), count)
 
 
 @traced
-def nanmax(a: Any, axis: Any = None, keepdims: bool = False) -> TracedArray:
-    """Returns the largest of the elements that are not NaN."""
-    return max(where(isnan(a), -float("inf"), operand(a)), axis, keepdims=keepdims)
+def nanmax(
+    a: Any,
+    axis: Any = None,
+    out: Any = None,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Any = None,
+) -> TracedArray:
+    """Returns the largest of the elements that are not NaN, or NaN without any."""
+    result = max(without_nans(a, -math.inf), axis, None, keepdims, initial, where)
+    return _nan_without_elements(result, a, axis, keepdims, initial, where)
 
 
 @traced
-def nanmin(a: Any, axis: Any = None, keepdims: bool = False) -> TracedArray:
-    """Returns the smallest of the elements that are not NaN."""
-    return min(where(isnan(a), float("inf"), operand(a)), axis, keepdims=keepdims)
+def nanmin(
+    a: Any,
+    axis: Any = None,
+    out: Any = None,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Any = None,
+) -> TracedArray:
+    """Returns the smallest of the elements that are not NaN, or NaN without any."""
+    result = min(without_nans(a, math.inf), axis, None, keepdims, initial, where)
+    return _nan_without_elements(result, a, axis, keepdims, initial, where)
+
+
+def _nan_without_elements(
+    result: TracedArray, a: Any, axis: Any, keepdims: bool, initial: Any, mask: Any
+) -> TracedArray:
+    if initial is not None or not _is_float(result):
+        return result
+    return where(all(isnan(a), axis, keepdims=keepdims, where=mask), math.nan, result)
 
 
 # ---- cumulative functions
@@ -260,7 +322,17 @@ def cumprod(a: Any, axis: int | None = None, dtype: Any = None) -> TracedArray:
     return _cumulative(R.cumprod, a, axis, dtype)
 
 
-cumulative_sum = cumsum
+@traced
+def cumulative_sum(
+    x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+) -> TracedArray:
+    """Returns the sums of the first elements along an axis, with `include_initial` from 0 on."""
+    result = cumsum(x, axis, dtype)
+    if not include_initial:
+        return result
+    position = axis_of(axis or 0, result.ndim)
+    first = result[(*(slice(None),) * position, slice(0, 1))]
+    return concatenate([first * 0, result], position)
 
 
 @traced
@@ -276,35 +348,61 @@ def cummin(a: Any, axis: int = 0) -> TracedArray:
 
 
 @traced
-def diff(a: Any, n: int = 1, axis: int = -1) -> TracedArray:
+def diff(
+    a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None
+) -> TracedArray:
     """Returns the differences of neighbouring elements, n times."""
     array = operand(a)
-    prefix = (slice(None),) * axis_of(axis, array.ndim)
+    position = axis_of(axis, array.ndim)
+    prefix = (slice(None),) * position
+    edge = array[(*prefix, slice(0, 1))]
+    ends = [None if x is None else _end(x, edge) for x in (prepend, append)]
+    parts = [part for part in (ends[0], array, ends[1]) if part is not None]
+    array = concatenate(parts, position) if len(parts) > 1 else array
     for _ in range(n):
         array = array[(*prefix, slice(1, None))] - array[(*prefix, slice(None, -1))]
     return array
+
+
+def _end(value: Any, edge: TracedArray) -> TracedArray:
+    """Returns elements to join at an end: a number stands for a slice of them."""
+    array = operand(value)
+    return array if array.ndim else where(True, array, edge * 0 + array)
 
 
 @traced
 def trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> TracedArray:
     """Returns the integral by the trapezoidal rule."""
     values = operand(y)
-    prefix = (slice(None),) * axis_of(axis, values.ndim)
-    width = dx if x is None else diff(x, axis=-1)
+    position = axis_of(axis, values.ndim)
+    prefix = (slice(None),) * position
+    width: Any = dx
+    if x is not None:
+        points = operand(x)
+        width = diff(points, axis=-1 if points.ndim == 1 else axis)
+        if points.ndim == 1:
+            width = width.reshape((-1, *[1] * (values.ndim - 1 - position)))
     pairs = values[(*prefix, slice(1, None))] + values[(*prefix, slice(None, -1))]
     return sum(pairs * width, axis) / 2
 
 
 @traced
-def average(a: Any, axis: Any = None, weights: Any = None) -> TracedArray:
-    """Returns the mean, weighted if there are weights."""
-    if weights is None:
-        return mean(a, axis)
-    array, factors = operand(a), operand(weights)
+def average(
+    a: Any, axis: Any = None, weights: Any = None, returned: bool = False, keepdims: bool = False
+) -> Any:
+    """Returns the mean, weighted if there are weights; with `returned` also their sum."""
+    array = real(a)
+    factors = operand(1) if weights is None else operand(weights)
     if factors.ndim == 1 and array.ndim > 1 and isinstance(axis, int):
         after = array.ndim - 1 - axis_of(axis, array.ndim)
         factors = factors.reshape((-1, *[1] * after))
-    return sum(operand(a) * factors, axis) / sum(factors * (operand(a) * 0 + 1), axis)
+    total = sum(factors * ones_like(array), axis, keepdims=keepdims)
+    result = (
+        mean(array, axis, keepdims=keepdims)
+        if weights is None
+        else sum(array * factors, axis, keepdims=keepdims) / total
+    )
+    return (result, total) if returned else result
 
 
 @traced

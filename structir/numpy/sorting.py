@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from structir.errors import Diagnostic, DiagnosticError
+from structir.ir import dims
 from structir.lazy import lazy_module
-from structir.numpy.creation import arange, zeros
-from structir.numpy.elementwise import astype, clip, divide, nonzero_of, real, where
+from structir.numpy.creation import arange, linspace, zeros
+from structir.numpy.elementwise import (
+    astype,
+    clip,
+    divide,
+    isclose,
+    isnan,
+    nonzero_of,
+    real,
+    where,
+)
 from structir.numpy.indexing import take, take_along_axis
-from structir.numpy.shaping import axis_of, broadcast_to, concatenate, moveaxis, ravel, stack
+from structir.numpy.reals import ceil, floor
+from structir.numpy.shaping import (
+    axis_of,
+    broadcast_to,
+    concatenate,
+    expand_dims,
+    moveaxis,
+    ravel,
+    stack,
+)
 from structir.numpy.updates import updated
 from structir.script import R
 from structir.tracing.array import (
@@ -59,10 +80,11 @@ def lexsort(keys: Any, axis: int = -1) -> TracedArray:
 
 
 @traced
-def top_k(operand_: Any, k: int) -> tuple[TracedArray, TracedArray]:
-    """Returns the k largest elements of the last axis, and their indices as int32."""
+def top_k(operand_: Any, k: int, axis: int = -1) -> tuple[TracedArray, TracedArray]:
+    """Returns the k largest elements of an axis, and their indices as int32."""
     array = operand(operand_)
-    call = R.topk(expression(array), k=int(k), axis=-1, ret_type="both", dtype="int32")
+    position = axis_of(axis, array.ndim)
+    call = R.topk(expression(array), k=int(k), axis=position, ret_type="both", dtype="int32")
     values, positions = fields(emit(call).expr)
     return TracedArray(values), TracedArray(positions)
 
@@ -128,15 +150,31 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, length: Any = None
 
 
 @traced
-def histogram(a: Any, bins: Any = 10, range: Any = None) -> tuple[Any, Any]:
-    """Returns the counts of elements in bins of equal width, and the edges of the bins."""
-    values = ravel(real(a))
-    low, high = (values.min(), values.max()) if range is None else (range[0], range[1])
-    count = int(bins)
-    edges = low + (high - low) * (arange(count + 1, dtype="float32") / count)
-    inside = (values >= low) & (values <= high)
-    index = clip(astype((values - low) / (high - low) * count, int), 0, count - 1)
-    return updated(zeros(count, "float32"), index, astype(inside, float), "add"), edges
+def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None) -> TracedArray:
+    """Returns the edges of bins of equal width, or the edges that `bins` lists."""
+    if np.ndim(bins) or isinstance(bins, TracedArray):
+        return real(bins)
+    values = real(a)
+    low, high = (values.min(), values.max()) if range is None else map(real, range)
+    widened = where(low == high, 0.5, 0.0)
+    return linspace(low - widened, high + widened, int(bins) + 1)
+
+
+@traced
+def histogram(
+    a: Any, bins: Any = 10, range: Any = None, weights: Any = None, density: bool = False
+) -> tuple[Any, Any]:
+    """Returns the counts or sums of weights of elements in bins, and the edges of the bins."""
+    values, edges = ravel(real(a)), histogram_bin_edges(a, bins, range)
+    amounts = real(1.0) if weights is None else ravel(real(weights))
+    last = edges.shape[0] - 1
+    inside = (values >= edges[0]) & (values <= edges[-1])
+    index = clip(searchsorted(edges, values, side="right") - 1, 0, last - 1)
+    added = broadcast_to(where(inside, amounts, 0), values.shape)
+    counts = updated(zeros(last, added.dtype_name), index, added, "add")
+    if density:
+        counts = counts / (edges[1:] - edges[:-1]) / counts.sum()
+    return counts, edges
 
 
 @traced
@@ -144,47 +182,84 @@ def quantile(
     a: Any,
     q: Any,
     axis: int | None = None,
-    keepdims: bool = False,
+    out: Any = None,
+    overwrite_input: bool = False,
     method: str = "linear",
+    keepdims: bool = False,
 ) -> TracedArray:
-    """Returns quantiles, interpolated linearly between elements."""
-    if method != "linear":
-        raise TypeError(f"quantile: expected the method linear, found {method!r}")
+    """Returns quantiles between elements; NaN where there is one.
+
+    The methods are linear, lower, higher, midpoint and nearest.
+    """
+    if method not in QUANTILE_METHODS:
+        expected = ", ".join(QUANTILE_METHODS)
+        message = f"quantile: method: expected one of {expected}, found {method!r}"
+        raise DiagnosticError(Diagnostic(message, code="E1107"))
     array = real(ravel(a) if axis is None else a)
     position = axis_of(0 if axis is None else axis, array.ndim)
     ordered = moveaxis(sort(array, position), position, 0)
-    places = cast(as_array(q), array.dtype_name) * (ordered.shape[0] - 1)
-    low = astype(places // 1, int)
-    fraction = places - low
-    for _ in range(ordered.ndim - 1):
-        fraction = fraction[..., None]
-    first, second = take(ordered, low, 0), take(ordered, low + 1, 0)
-    result = first + (second - first) * fraction
-    return result if not keepdims else result[None]
+    fractions = as_array(q)
+    places = cast(fractions, array.dtype_name) * (ordered.shape[0] - 1)
+    low = astype(floor(places), int)
+    high = astype(ceil(places), int)
+    share = (places - low).reshape((*fractions.shape, *[1] * (ordered.ndim - 1)))
+    first, second = take(ordered, low, 0), take(ordered, high, 0)
+    result = QUANTILE_METHODS[method](first, second, share)
+    last = ordered[-1]  # NaNs are sorted behind all numbers
+    return _kept_axes(where(isnan(last), last, result), a, axis, fractions.ndim, keepdims)
+
+
+QUANTILE_METHODS: dict[str, Callable[..., TracedArray]] = {
+    "linear": lambda low, high, share: where(low == high, low, low + (high - low) * share),
+    "lower": lambda low, high, share: low,
+    "higher": lambda low, high, share: high,
+    "midpoint": lambda low, high, share: (low + high) / 2,
+    "nearest": lambda low, high, share: where(share <= 0.5, low, high),
+}
+
+
+def _kept_axes(
+    result: TracedArray, a: Any, axis: int | None, before: int, keepdims: bool
+) -> TracedArray:
+    """Returns a result with axes of size 1 for reduced ones, after the first axes."""
+    if not keepdims:
+        return result
+    rank = operand(a).ndim
+    if axis is None:
+        return result.reshape((*result.shape, *[1] * rank))
+    return expand_dims(result, before + axis_of(axis, rank))
 
 
 @traced
 def percentile(
-    a: Any, q: Any, axis: int | None = None, keepdims: bool = False, method: str = "linear"
+    a: Any,
+    q: Any,
+    axis: int | None = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: bool = False,
 ) -> TracedArray:
-    """Returns percentiles, interpolated linearly between elements."""
+    """Returns percentiles between elements, by the methods of `quantile`."""
     fractions = q / 100 if isinstance(q, TracedArray) else np.asarray(q) / 100
-    return quantile(a, fractions, axis, keepdims, method)
+    return quantile(a, fractions, axis, None, False, method, keepdims)
 
 
 @traced
-def median(a: Any, axis: int | None = None, keepdims: bool = False) -> TracedArray:
-    """Returns the middle element, or the mean of the two in the middle."""
+def median(
+    a: Any,
+    axis: int | None = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    keepdims: bool = False,
+) -> TracedArray:
+    """Returns the middle element, or the mean of the two in the middle; NaN where there is one."""
     array = real(ravel(a) if axis is None else a)
-    position = axis_of(0 if axis is None else axis, array.ndim)
-    ordered = sort(array, position)
-    length = ordered.shape[position]
-    half = length // 2
-    prefix = (slice(None),) * position
-    low = (length - 1) // 2
-    total = ordered[(*prefix, slice(low, low + 1))] + ordered[(*prefix, slice(half, half + 1))]
-    result = total / 2
-    return result if keepdims else result.squeeze(position)
+    ordered = moveaxis(sort(array, axis_of(axis or 0, array.ndim)), axis or 0, 0)
+    length = ordered.shape[0]
+    middle = (ordered[(length - 1) // 2] + ordered[length // 2]) / 2
+    last = ordered[-1]  # NaNs are sorted behind all numbers
+    return _kept_axes(where(isnan(last), last, middle), a, axis, 0, keepdims)
 
 
 @traced
@@ -219,23 +294,31 @@ def unique(a: Any, *, size: int | None = None, fill_value: Any = None) -> Traced
 
 
 @traced
-def isin(element: Any, test_elements: Any) -> TracedArray:
-    """Returns whether elements occur among others."""
+def isin(
+    element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False
+) -> TracedArray:
+    """Returns whether elements occur among others; with `invert`, whether they do not."""
     array, others = operand(element), ravel(test_elements)
-    return (array[..., None] == others).any(-1)
+    result = (array[..., None] == others).any(-1)
+    return ~result if invert else result
 
 
 @traced
-def array_equal(a1: Any, a2: Any) -> TracedArray:
-    """Returns whether all elements are equal, as a bool of rank 0."""
-    return (operand(a1) == operand(a2)).all()
+def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> TracedArray:
+    """Returns whether shapes and all elements are equal, as a bool of rank 0."""
+    x, y = operand(a1), operand(a2)
+    sizes = zip(x.dims, y.dims, strict=False)
+    if x.ndim != y.ndim or not all(dims.equal(m, n) is not False for m, n in sizes):
+        return operand(np.asarray(False))
+    return ((x == y) | (isnan(x) & isnan(y)) if equal_nan else x == y).all()
 
 
 @traced
-def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8) -> TracedArray:
-    """Returns whether all elements are close."""
-    x, y = operand(a), operand(b)
-    return (abs(x - y) <= atol + rtol * abs(y)).all()
+def allclose(
+    a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> TracedArray:
+    """Returns whether all elements are close, as `isclose`."""
+    return isclose(a, b, rtol, atol, equal_nan).all()
 
 
 @traced

@@ -69,13 +69,14 @@ def _inverse_erf(x: TracedArray) -> TracedArray:
 
 @traced
 def truncated_normal(
-    key: Any, lower: Any, upper: Any, shape: Any = (), dtype: Any = "float32"
+    key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = "float32"
 ) -> TracedArray:
     """Returns samples of the standard normal distribution between two limits."""
     low, high = operand(lower).astype("float32"), operand(upper).astype("float32")
     root = math.sqrt(2)
     a, b = (emit(R.erf(expression(v / root))) for v in (low, high))
-    samples = _inverse_erf(uniform(key, shape, "float32", a, b)) * root
+    sizes = (low + high).shape if shape is None else shape
+    samples = _inverse_erf(uniform(key, sizes, "float32", a, b)) * root
     below = emit(R.maximum(expression(samples), expression(low)))
     return cast(emit(R.minimum(expression(below), expression(high))), numpy_name(dtype))
 

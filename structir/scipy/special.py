@@ -1,9 +1,10 @@
 """Special functions."""
 
+import structir.nn.activation as activation
 from structir.lax.primitives import digamma, erfc
 from structir.lax.primitives import erf_inv as erfinv
 from structir.lax.primitives import lgamma as gammaln
-from structir.nn.activation import log_softmax, logsumexp, softmax
+from structir.nn.activation import logsumexp
 from structir.nn.activation import sigmoid as expit
 from structir.numpy.elementwise import real, where
 from structir.numpy.reals import erf, log, log1p
@@ -26,6 +27,20 @@ __all__ = [
     "softmax",
     "xlogy",
 ]
+
+
+@traced
+def softmax(x: object, axis: object = None) -> TracedArray:
+    """Returns exp(x) divided by its sum over axes, by default over all."""
+    array = real(x)
+    return activation.softmax(array, tuple(range(array.ndim)) if axis is None else axis)
+
+
+@traced
+def log_softmax(x: object, axis: object = None) -> TracedArray:
+    """Returns the logarithm of softmax."""
+    array = real(x)
+    return activation.log_softmax(array, tuple(range(array.ndim)) if axis is None else axis)
 
 
 @traced

@@ -175,6 +175,37 @@ def test_gradients_of_factors_equal_those_of_jax(name: str, shape: tuple[int, ..
     np.testing.assert_allclose(result, wanted, rtol=1e-7, atol=1e-7)
 
 
+VALUES, FACTOR = (RANDOM.normal(size=(3, 4)).astype("float32") for _ in range(2))
+POSITIVES = VALUES > 0
+NUMBERS = np.array([2, 1, 2, 0, 1, 0], "int32"), np.arange(6, dtype="float32")
+# Functions of structir or jax.
+KEYWORDS: dict[str, Callable[[Any], Any]] = {
+    "log_softmax": lambda j: j.nn.log_softmax(VALUES, where=POSITIVES),
+    "logsumexp": lambda j: j.nn.logsumexp(VALUES, axis=1, where=POSITIVES, keepdims=True),
+    "logsumexp sign": lambda j: j.nn.logsumexp(VALUES, axis=1, b=FACTOR, return_sign=True),
+    "logsumexp signs": lambda j: j.nn.logsumexp(VALUES, b=FACTOR, return_sign=True),
+    "standardize": lambda j: j.nn.standardize(VALUES, where=VALUES > -0.9),
+    "standardize by": lambda j: j.nn.standardize(VALUES, mean=0.5, variance=2.0),
+    "softmax of all": lambda j: j.scipy.special.softmax(VALUES),
+    "log_softmax of all": lambda j: j.scipy.special.log_softmax(VALUES),
+    "log_softmax of rows": lambda j: j.scipy.special.log_softmax(VALUES, axis=0),
+    "top_k": lambda j: j.lax.top_k(VALUES, 2, axis=0),
+    "sort": lambda j: j.lax.sort(NUMBERS),
+    "sort by two": lambda j: j.lax.sort((NUMBERS[0], -NUMBERS[1], NUMBERS[1]), num_keys=2),
+    "truncated_normal": lambda j: j.random.truncated_normal(
+        j.random.key(1), np.array([-1, 0], "float32"), np.array([1, 2], "float32"), None, "float32"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", KEYWORDS)
+def test_keywords_have_the_meaning_of_jax(name: str) -> None:
+    wanted = jax.tree.leaves(KEYWORDS[name](jax))
+    for result, value in zip(jax.tree.leaves(KEYWORDS[name](structir)), wanted, strict=True):
+        assert (result.shape, result.dtype) == (value.shape, value.dtype)
+        np.testing.assert_allclose(result, value, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", "uint64"])
 def test_random_bits_equal_those_of_jax(dtype: str) -> None:
     wanted = jax.random.bits(jax.random.key(3), (7,), dtype)
