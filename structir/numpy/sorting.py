@@ -8,19 +8,21 @@ from typing import Any
 from structir.errors import Diagnostic, DiagnosticError
 from structir.ir import dims
 from structir.lazy import lazy_module
-from structir.numpy.creation import arange, linspace, zeros
+from structir.numpy.creation import arange, linspace, zeros, zeros_like
 from structir.numpy.elementwise import (
     astype,
     clip,
     divide,
     isclose,
     isnan,
+    maximum,
     nonzero_of,
     real,
     where,
 )
 from structir.numpy.indexing import take, take_along_axis
 from structir.numpy.reals import ceil, floor
+from structir.numpy.reductions import cumsum
 from structir.numpy.shaping import (
     axis_of,
     broadcast_to,
@@ -28,6 +30,7 @@ from structir.numpy.shaping import (
     expand_dims,
     moveaxis,
     ravel,
+    reshape,
     stack,
 )
 from structir.numpy.updates import updated
@@ -278,19 +281,46 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Tra
 
 
 @traced
-def unique(a: Any, *, size: int | None = None, fill_value: Any = None) -> TracedArray:
+def unique(
+    ar: Any,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    *,
+    size: int | None = None,
+    fill_value: Any = None,
+) -> Any:
     """Returns the distinct elements in ascending order; their number is known at run time.
 
-    With `size`, the first `size` elements; `fill_value`, by default the smallest, follows.
+    With `size`, the first `size` elements; `fill_value`, by default the smallest, follows. Further
+    results are the first index of each element, the position of each element of `ar` among the
+    distinct ones, and how often each one occurs.
     """
-    array = ravel(a)
-    if size is None:
+    array = ravel(ar)
+    if size is None and not (return_index or return_inverse or return_counts):
         return emit(R.unique(expression(array)))
-    ordered = sort(array)
+    order = argsort(array)
+    ordered = take(array, order, 0)
     first = concatenate([ordered[:1] == ordered[:1], ordered[1:] != ordered[:-1]])
-    (positions,) = nonzero(first, size=size, fill_value=-1)
-    filler = ordered[0] if fill_value is None else fill_value
-    return where(positions < 0, filler, take(ordered, positions, 0))
+    if size is None:
+        (positions,) = nonzero_of(first)
+        values = take(ordered, positions, 0)
+        ends = concatenate([positions[1:], reshape(operand(array.shape[0]), (1,))])
+    else:
+        (starts,) = nonzero(first, size=size + 1, fill_value=-1)
+        positions = starts[:-1]
+        filler = ordered[0] if fill_value is None else fill_value
+        values = where(positions < 0, filler, take(ordered, positions, 0))
+        ends = where(starts[1:] < 0, array.shape[0], starts[1:])
+    results = [values]
+    if return_index:
+        results.append(take(order, maximum(positions, 0), 0))
+    if return_inverse:
+        ranks = cumsum(first) - 1
+        results.append(reshape(updated(zeros_like(order), order, ranks, "set"), operand(ar).shape))
+    if return_counts:
+        results.append(where(positions < 0, 0, ends - positions))
+    return tuple(results) if len(results) > 1 else values
 
 
 @traced
