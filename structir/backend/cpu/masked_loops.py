@@ -19,12 +19,12 @@ LANES = 16  # of a vector of 32-bit elements; LLVM computes remainders with half
 
 def gains_from_masks(iterations: int) -> bool:
     """Returns whether LLVM would compute much of a loop of so many iterations one by one: it is
-    shorter than a vector, or a second vector is more than half full.
+    shorter than a vector, or a second vector is more than a quarter full.
 
     Longer loops lose more by the masks of all vectors than they gain in the last.
     """
     remainder = iterations % LANES
-    is_short = 1 < iterations < LANES or (LANES < iterations < 2 * LANES and remainder > LANES // 2)
+    is_short = 4 < iterations < LANES or (LANES < iterations < 2 * LANES and remainder > LANES // 4)
     return is_short and remainder != LANES // 2 and "avx512vl" in cpu_features()
 
 
