@@ -6,7 +6,8 @@
 Needs torch, torchvision, timm, transformers and onnxscript. The models have the widths of their
 published configurations, two layers where they repeat, and random weights. Each is exported once by
 `torch.export` for StructIR and by `torch.onnx.export` for ONNX Runtime. The sides are called in
-turn in one process. With one thread the figure is CPU time, else elapsed time; both are medians.
+turn in one process. Ratios are the time of the peer divided by that of StructIR: medians of CPU
+time with one thread, else the shortest elapsed times.
 `--precision int8` quantizes the ONNX model dynamically (ONNX Runtime's quantizer) and imports it.
 `--processor haswell` generates code for AVX2 and limits torch to AVX2; ONNX Runtime is left out,
 since it has no such option.
@@ -25,11 +26,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rich.console import Console
-from rich.table import Table
+import numpy as np
 
 from processor import processor
 
@@ -73,25 +74,12 @@ def _transformer(name: str, fields: Mapping[str, Any]) -> Callable[[], Any]:
         transformers = importlib.import_module("transformers")
         configuration = transformers.AutoConfig.for_model(name, **fields)
         configuration.use_cache = False
-        return _FirstResult()(transformers.AutoModel.from_config(configuration))
+        model = transformers.AutoModel.from_config(configuration)
+        forward = model.forward
+        model.forward = lambda input_ids: forward(input_ids)[0]
+        return model
 
     return build
-
-
-def _FirstResult() -> Any:
-    """Returns a module class that keeps only the first result of a model."""
-    nn = importlib.import_module("torch").nn
-
-    class FirstResult(nn.Module):  # type: ignore[misc, name-defined]
-        def __init__(self, model: Any) -> None:
-            super().__init__()
-            self.model = model
-
-        def forward(self, x: Any) -> Any:
-            results = self.model(x)
-            return results[0] if isinstance(results, tuple) else next(iter(results.values()))
-
-    return FirstResult
 
 
 def _recurrent(name: str, **options: Any) -> Callable[[], Any]:
@@ -113,46 +101,47 @@ def _image_model(library: str, name: str) -> Callable[[], Any]:
     return build
 
 
+TWO_LAYERS = {"num_hidden_layers": 2, "vocab_size": 1000}
+WIDE = TWO_LAYERS | {"hidden_size": 512, "intermediate_size": 1408, "num_attention_heads": 8}
+TOKENS = {"bos_token_id": 1, "eos_token_id": 2, "cls_token_id": 1, "sep_token_id": 2}
+TEXTS: dict[str, dict[str, Any]] = {
+    "bert": TWO_LAYERS,
+    "distilbert": {"n_layers": 2, "vocab_size": 1000},
+    "roberta": TWO_LAYERS,
+    "electra": TWO_LAYERS,
+    "mpnet": TWO_LAYERS,
+    "modernbert": TWO_LAYERS | TOKENS | {"pad_token_id": 0},
+    "gpt2": {"n_layer": 2, "vocab_size": 1000},
+    "gpt_neox": WIDE,
+    "llama": WIDE | {"num_key_value_heads": 8},
+    "qwen3": WIDE | {"num_key_value_heads": 4, "head_dim": 64},
+    "gemma": WIDE | {"num_key_value_heads": 2, "head_dim": 64, "pad_token_id": 0},
+    "opt": TWO_LAYERS,
+}
+RECURRENT: dict[str, tuple[str, dict[str, Any]]] = {
+    "lstm": ("LSTM", {}),
+    "lstm, 2 layers": ("LSTM", {"num_layers": 2}),
+    "lstm, bidirectional": ("LSTM", {"bidirectional": True}),
+    "gru": ("GRU", {}),
+    "rnn": ("RNN", {}),
+}
+VISION_TRANSFORMERS = "vit_tiny_patch16_224 deit_small_patch16_224 swin_tiny_patch4_window7_224"
+CONVNETS = "resnet18 resnet50 squeezenet1_1 mobilenet_v2 mobilenet_v3_small vgg11"
+CONVNETS += " efficientnet_b0 densenet121 shufflenet_v2_x1_0 regnet_y_400mf convnext_tiny"
+
+
 def models() -> dict[str, Model]:
     """Returns the models by name."""
-    two = {"num_hidden_layers": 2, "vocab_size": 1000}
-    wide = two | {"hidden_size": 512, "intermediate_size": 1408, "num_attention_heads": 8}
-    small = {"vocab_size": 1000, "num_layers": 2}
-    texts: dict[str, tuple[str, dict[str, Any]]] = {
-        "bert": ("bert", two),
-        "distilbert": ("distilbert", {"n_layers": 2, "vocab_size": 1000}),
-        "roberta": ("roberta", two),
-        "electra": ("electra", two),
-        "mpnet": ("mpnet", two),
-        "modernbert": ("modernbert", two | {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "cls_token_id": 1, "sep_token_id": 2}),
-        "gpt2": ("gpt2", {"n_layer": 2, "vocab_size": 1000}),
-        "gpt_neox": ("gpt_neox", wide),
-        "llama": ("llama", wide | {"num_key_value_heads": 8}),
-        "qwen3": ("qwen3", wide | {"num_key_value_heads": 4, "head_dim": 64}),
-        "gemma": ("gemma", wide | {"num_key_value_heads": 2, "head_dim": 64, "pad_token_id": 0}),
-        "opt": ("opt", {"num_hidden_layers": 2, "vocab_size": 1000}),
-        "t5 encoder": ("t5", small),
-    }
     result = {
-        name: Model("transformer", _transformer(kind, fields), _tokens, TEXT_SIZES)
-        for name, (kind, fields) in texts.items()
-        if name != "t5 encoder"
+        name: Model("transformer", _transformer(name, fields), _tokens, TEXT_SIZES)
+        for name, fields in TEXTS.items()
     }
-    for name in ("vit_tiny_patch16_224", "deit_small_patch16_224", "swin_tiny_patch4_window7_224"):
+    for name in VISION_TRANSFORMERS.split():
         result[name] = Model("transformer", _image_model("timm", name), _images, IMAGE_SIZES[:1])
-    recurrent: dict[str, tuple[str, dict[str, Any]]] = {
-        "lstm": ("LSTM", {}),
-        "lstm, 2 layers": ("LSTM", {"num_layers": 2}),
-        "lstm, bidirectional": ("LSTM", {"bidirectional": True}),
-        "gru": ("GRU", {}),
-        "rnn": ("RNN", {}),
-    }
-    for name, (kind, options) in recurrent.items():
+    for name, (kind, options) in RECURRENT.items():
         result[name] = Model("recurrent", _recurrent(kind, **options), _sequences, SEQUENCE_SIZES)
-    for name in "resnet18 resnet50 squeezenet1_1 mobilenet_v2 mobilenet_v3_small vgg11".split():
+    for name in CONVNETS.split():
         result[name] = Model("convnet", _image_model("torchvision", name), _images, IMAGE_SIZES)
-    for name in "efficientnet_b0 densenet121 shufflenet_v2_x1_0 regnet_y_400mf convnext_tiny".split():
-        result[name] = Model("convnet", _image_model("torchvision", name), _images, IMAGE_SIZES[:1])
     return result
 
 
@@ -160,7 +149,7 @@ def models() -> dict[str, Model]:
 
 
 def measure(name: str, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Returns the times of each side at each size of a model, in seconds."""
+    """Returns the seconds of each side at each size of a model, and the largest difference."""
     torch = importlib.import_module("torch")
     torch.manual_seed(0)
     torch.set_num_threads(options.threads)
@@ -169,39 +158,37 @@ def measure(name: str, options: argparse.Namespace) -> list[dict[str, Any]]:
     rows = []
     with torch.no_grad(), tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "model.onnx")
-        example = model.inputs(2, model.sizes[-1][1])
-        axes = (0, 1) if example[0].ndim == 2 else (0,)
-        run = _compiled(torch, network, example, axes, path, options)
+        run = _compiled(torch, network, model.inputs(2, model.sizes[-1][1]), path, options)
         session = _session(path, options)
         for size in model.sizes:
             inputs = model.inputs(*size)
             arrays = [each.numpy() for each in inputs]
             feed = dict(zip([i.name for i in session.get_inputs()], arrays, strict=True))
-            sides = {
-                "structir": lambda: run(*arrays),  # noqa: B023
-                "torch": lambda: network(*inputs),  # noqa: B023
-                "onnxruntime": lambda: session.run(None, feed),  # noqa: B023
+            sides: dict[str, Callable[[], Any]] = {
+                "structir": partial(run, *arrays),
+                "onnxruntime": partial(session.run, None, feed),
+                "torch": partial(network, *inputs),
             }
             error = _difference(sides["structir"](), sides["onnxruntime"]())
             if options.processor:
                 del sides["onnxruntime"]
-            rows.append({"size": size, "error": error, **_medians(sides, options.threads)})
+            rows.append({"size": size, "error": error, **_seconds(sides, options.threads)})
     return rows
 
 
-def _compiled(torch: Any, network: Any, example: Any, axes: Any, path: str, options: Any) -> Any:
+def _compiled(torch: Any, network: Any, inputs: Any, path: str, options: Any) -> Any:
+    """Exports a network, also as an ONNX file; returns the compiled function."""
     structir = importlib.import_module("structir")
+    axes = (0, 1) if inputs[0].dtype == torch.int64 else (0,)
     shapes = (dict.fromkeys(axes, torch.export.Dim.AUTO),)
-    onnx_program = torch.onnx.export(
-        network, example, dynamic_shapes=shapes, dynamo=True, verbose=False
-    )
-    onnx_program.save(path)
+    exported = torch.onnx.export(network, inputs, dynamic_shapes=shapes, dynamo=True, verbose=False)
+    exported.save(path)
     if options.precision == "int8":
         quantization = importlib.import_module("onnxruntime.quantization")
         quantization.quantize_dynamic(path, path, weight_type=quantization.QuantType.QInt8)
         module = importlib.import_module("structir.frontend.onnx").from_onnx(path)
     else:
-        program = torch.export.export(network, example, dynamic_shapes=shapes)
+        program = torch.export.export(network, inputs, dynamic_shapes=shapes)
         module = importlib.import_module("structir.frontend.torch").from_exported_program(program)
     return structir.compile(module, num_threads=options.threads)["main"]
 
@@ -216,22 +203,22 @@ def _session(path: str, options: argparse.Namespace) -> Any:
 
 def _difference(results: Any, reference: Any) -> float:
     """Returns the largest difference relative to the largest element of the reference."""
-    numpy = importlib.import_module("numpy")
-    result = numpy.asarray(results[0] if isinstance(results, tuple | list) else results)
-    scale = float(numpy.abs(reference[0]).max()) or 1.0
-    return float(numpy.abs(result - reference[0]).max()) / scale
+    result = np.asarray(results[0] if isinstance(results, tuple | list) else results)
+    scale = float(np.abs(reference[0]).max()) or 1.0
+    return float(np.abs(result - reference[0]).max()) / scale
 
 
-def _medians(sides: Mapping[str, Callable[[], Any]], threads: int) -> dict[str, float]:
+def _seconds(sides: Mapping[str, Callable[[], Any]], threads: int) -> dict[str, float]:
+    """Returns the time of a call of each side: medians of CPU time with one thread, else shortest
+    elapsed times."""
     clock = time.process_time if threads == 1 else time.perf_counter
     samples: dict[str, list[float]] = {side: [] for side in sides}
-    for call in sides.values():
-        call(), call()
+    for call in (*sides.values(), *sides.values()):
+        call()
     for round_number in range(ROUNDS):
-        order = list(sides) if round_number % 2 else list(sides)[::-1]
-        for side in order:
+        for side in list(sides)[:: 1 if round_number % 2 else -1]:
             if threads > 1:
-                time.sleep(0.01)  # the threads of the other side fall asleep
+                time.sleep(0.01)  # the idle threads of the other side fall asleep
             calls, start = 0, clock()
             while clock() - start < BURST:
                 sides[side]()
@@ -244,25 +231,25 @@ def _medians(sides: Mapping[str, Callable[[], Any]], threads: int) -> dict[str, 
 # ---- all models
 
 
-def run_child(name: str, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Returns the rows of a model, measured in a child process."""
+def run_child(name: str, options: argparse.Namespace) -> tuple[list[dict[str, Any]], str]:
+    """Returns the rows of a model, measured in a child process, or the last line of its error."""
     environment = os.environ | {f"{each}_NUM_THREADS": str(options.threads) for each in THREADS}
-    environment["PYTHONPATH"] = os.pathsep.join([str(HERE.parent), os.environ.get("PYTHONPATH", "")])
+    paths = [str(HERE.parent), os.environ.get("PYTHONPATH", "")]
+    environment["PYTHONPATH"] = os.pathsep.join(paths)
     if options.processor:
         environment |= AVX2 | {"NUMBA_CPU_NAME": options.processor}
     command = [sys.executable, __file__, *sys.argv[1:], "--child", name]
-    run = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    run = subprocess.run(command, env=environment, capture_output=True, text=True)
     if run.returncode:
-        return [{"error": run.stderr.strip().splitlines()[-1][:120] if run.stderr else "failed"}]
-    rows: list[dict[str, Any]] = json.loads(run.stdout.splitlines()[-1])
-    return rows
+        return [], (run.stderr.strip().splitlines() or ["no message"])[-1]
+    return json.loads(run.stdout.splitlines()[-1]), ""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", default="", help="parts of the names, separated by commas")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--precision", default="float32", choices=list(TOLERANCE))
+    parser.add_argument("--precision", default="float32", choices=("float32", "int8"))
     parser.add_argument("--processor", default="", help="the CPU that code is generated for")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -271,19 +258,20 @@ def main() -> None:
             rows = measure(options.child, options)
         print(json.dumps(rows))
         return
-    console = Console(width=120)
-    words = options.only.split(",")
-    for name, model in models().items():
-        if not any(word in name for word in words):
-            continue
-        for row in run_child(name, options):
-            if isinstance(row["error"], str):
-                console.print(f"{name:30} {row['error']}")
-                continue
+    print(f"| {processor()}, {options.threads} threads | size | StructIR | ONNX Runtime | torch |")
+    print("|---|---|---|---|---|")
+    names = [n for n in models() if any(word in n for word in options.only.split(","))]
+    for name in names:
+        rows, message = run_child(name, options)
+        for row in rows:
             ours = row["structir"]
-            text = "  ".join(f"{side} {row[side] / ours:5.2f}" for side in ("onnxruntime", "torch") if side in row)
-            console.print(f"{model.kind:12}{name:30} {str(tuple(row['size'])):10} {ours * 1e3:9.3f} ms  {text}  error {row['error']:.1e}")
-    console.print(processor())
+            cells = [f"{row[s] / ours:.2f}" if s in row else "" for s in ("onnxruntime", "torch")]
+            size = " x ".join(map(str, row["size"]))
+            print(f"| {name} | {size} | {ours * 1e3:.3g} ms | {' | '.join(cells)} |", flush=True)
+            if row["error"] > TOLERANCE[options.precision]:
+                print(f"{name}: differs from ONNX Runtime by {row['error']:.2g}", file=sys.stderr)
+        if message:
+            print(f"{name}: {message}", file=sys.stderr)
 
 
 if __name__ == "__main__":
