@@ -1,0 +1,117 @@
+"""Completes subscripts with the ranks and sizes that only the result of a call determines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+
+from structir.errors import DiagnosticError
+from structir.ir.expr import Call
+from structir.ir.node import replace
+from structir.ir.struct_info import TensorStructInfo
+from structir.opdef.ocannl_subscripts import ARROW, parse_specification
+from structir.opdef.pack_systems import RankEquation, determined_ranks
+from structir.opdef.subscript_signature import size_text, with_pack_axes, with_ranks
+from structir.opdef.subscripts import (
+    Axis,
+    Fixed,
+    Pack,
+    Size,
+    Subscripts,
+    Term,
+    Variable,
+    names_of,
+    parse_subscripts,
+)
+
+
+def parsed_subscripts(text: str, count: int) -> Subscripts:
+    """Parses subscripts with names of axes, or a specification of OCANNL."""
+    parse = parse_specification if ARROW in text else parse_subscripts
+    return parse(text, count)
+
+
+def with_result(call: Call, result: TensorStructInfo) -> Call | None:
+    """Returns the call with the ranks and sizes that its result determines; None without any."""
+    operands = getattr(call.args[0], "fields", ())
+    parsed = with_ranks(parsed_subscripts(call.attrs["subscripts"], len(operands)))
+    infos = [operand.struct_info for operand in operands]
+    expanded = _with_ranks_of(parsed, [*infos, result])
+    completed = _with_sizes_of(call, expanded, result)
+    if completed is parsed:
+        return None
+    written = _with_subscripts(call, completed)
+    try:
+        written.op.definition.deduce(written)  # type: ignore[attr-defined]
+    except DiagnosticError:  # the StructInfo has sizes that subscripts cannot state
+        return None
+    return written
+
+
+def _with_subscripts(call: Call, subscripts: Subscripts) -> Call:
+    return replace(call, attrs={**call.attrs, "subscripts": str(subscripts)})
+
+
+def _with_ranks_of(subscripts: Subscripts, infos: list[Any]) -> Subscripts:
+    """Returns subscripts with axes for the packs whose ranks the operands leave open."""
+    ranks = [getattr(info, "ndim", None) for info in infos]
+    packs = {a.name: a.loose for term in subscripts.terms for a in term if isinstance(a, Pack)}
+    if not packs or None in ranks or any(packs.values()):
+        return subscripts
+    equations = [_rank_equation(t, rank) for t, rank in zip(subscripts.terms, ranks, strict=True)]
+    known, all_known = determined_ranks(equations[:-1]), determined_ranks(equations)
+    is_open = known is not None and known.keys() < packs.keys()
+    if not is_open or all_known is None or all_known.keys() != packs.keys():
+        return subscripts
+    return with_pack_axes(subscripts, all_known)
+
+
+def _rank_equation(term: Term, rank: int) -> RankEquation:
+    packs = tuple([axis.name for axis in term if isinstance(axis, Pack)])
+    return RankEquation(packs, rank - len(term) + len(packs))
+
+
+def _with_sizes_of(call: Call, subscripts: Subscripts, result: TensorStructInfo) -> Subscripts:
+    """Returns subscripts with the sizes of result axes that no operand determines."""
+    dims = result.dims
+    if type(dims) is not tuple:
+        return subscripts
+    definition: Any = call.op.definition  # type: ignore[attr-defined]
+    candidate = call if subscripts.open_names else _with_subscripts(call, subscripts)
+    try:
+        extents = definition.resolve(candidate).extents
+    except DiagnosticError:  # new axes of the result have no size yet
+        extents = {}
+    axes = list(subscripts.result)
+    where = list(subscripts.where)
+    for position, dim in _aligned(subscripts.result, dims):
+        if type(dim) is int:
+            axes[position] = _with_size(axes[position], dim, extents, where)
+    if axes == list(subscripts.result) and tuple(where) == subscripts.where:
+        return subscripts
+    return attrs.evolve(subscripts, result=tuple(axes), where=tuple(where))
+
+
+def _aligned(term: Term, dims: tuple[Any, ...]) -> Iterator[tuple[int, Any]]:
+    """Yields the positions of axes before the first pack and after the last one, with dims."""
+    packs = [k for k, axis in enumerate(term) if isinstance(axis, Pack)]
+    if not packs:
+        yield from enumerate(dims)
+        return
+    yield from ((k, dims[k]) for k in range(packs[0]))
+    after = len(term) - packs[-1] - 1
+    yield from ((len(term) - k, dims[-k]) for k in range(after, 0, -1))
+
+
+def _with_size(axis: Axis, size: int, extents: Any, where: list[str]) -> Axis:
+    """Returns an axis with its size; the size of an expression becomes a condition."""
+    if isinstance(axis, Variable) and axis.name == "_":
+        return Size(size, axis.place)
+    if isinstance(axis, Fixed) and axis.size is None:
+        return Fixed(axis.index, size, axis.place)
+    unknown = [name for name in names_of(axis) if name not in extents]
+    if unknown:
+        where.append(f"{size_text(axis)} == {size}")
+    return axis

@@ -1,0 +1,274 @@
+"""Parses subscripts with named axes: `*o i; *b i -> *b *o`, `i; k -> i-k+1`, `a *s; b *s -> a+b *s`.
+
+Terms are separated by `;`, axes by spaces. Conditions on sizes follow `where`, as in `R.sig`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import attrs
+
+ARROW, WHERE = "->", " where "
+EXAMPLES = "`k`, `*s`, `5`, `2:n`, `2*i+k`, `i-k+1` or `a^b`"
+
+
+class SubscriptError(Exception):
+    """Invalid subscripts: an error at columns `start` to `end`, with an edit."""
+
+    def __init__(self, message: str, start: int, end: int, hint: str) -> None:
+        super().__init__(message)
+        self.message, self.start, self.end, self.hint = message, start, end, hint
+
+
+@attrs.frozen
+class Place:
+    """The columns of an axis in the subscripts."""
+
+    start: int
+    end: int
+
+
+@attrs.frozen
+class Pack:
+    """A row variable `*s`, or `~s`, which broadcasts."""
+
+    name: str
+    place: Place
+    loose: bool = False
+
+    def __str__(self) -> str:
+        return f"{'~' if self.loose else '*'}{self.name}"
+
+
+@attrs.frozen
+class Variable:
+    """An axis with an index variable; `_` has none of its own."""
+
+    name: str
+    place: Place
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@attrs.frozen
+class Size:
+    """An axis of a given size: an operand is summed over it, a result repeats along it."""
+
+    size: int
+    place: Place
+
+    def __str__(self) -> str:
+        return str(self.size)
+
+
+@attrs.frozen
+class Fixed:
+    """One index of an axis: `2:n`, `2:4`, or `2:` for any size."""
+
+    index: int
+    size: str | int | None
+    place: Place
+
+    def __str__(self) -> str:
+        return f"{self.index}:{'' if self.size is None else self.size}"
+
+
+@attrs.frozen
+class Window:
+    """An affine index `2*i+k`; with a constant the expression is the size, as in `R.sig`."""
+
+    factors: tuple[tuple[int, str], ...]
+    constant: int | None
+    place: Place
+    padded: bool = False  # `2*i=+k`
+
+    def __str__(self) -> str:
+        terms = [_term_text(factor, name) for factor, name in self.factors]
+        if self.padded:
+            return f"{terms[0].removeprefix('+')}={terms[1]}"
+        constant = "" if self.constant is None else f"{self.constant:+}"
+        return ("".join(terms) + constant).removeprefix("+")
+
+
+@attrs.frozen
+class Join:
+    """Axes in sequence along one axis: `a^b`, or `a+b` in a result; numbers are sizes."""
+
+    parts: tuple[str | int, ...]
+    place: Place
+
+    def __str__(self) -> str:
+        return "^".join(map(str, self.parts))
+
+
+Axis = Pack | Variable | Size | Fixed | Window | Join
+Term = tuple[Axis, ...]
+
+
+@attrs.frozen
+class Subscripts:
+    """Parsed subscripts: the axes of the operands and of the result, and conditions on sizes."""
+
+    operands: tuple[Term, ...]
+    result: Term
+    where: tuple[str, ...] = ()
+    open_names: bool = False  # names that no operand has may be axes of the result
+
+    def __str__(self) -> str:
+        operands = "; ".join([" ".join(map(str, term)) for term in self.operands])
+        text = f"{operands} {ARROW} {' '.join(map(str, self.result))}".rstrip()
+        return text + (f"{WHERE}{', '.join(self.where)}" if self.where else "")
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """Returns the axes of the operands, then those of the result."""
+        return (*self.operands, self.result)
+
+
+def _term_text(factor: int, name: str) -> str:
+    sign = "-" if factor < 0 else "+"
+    return f"{sign}{'' if abs(factor) == 1 else f'{abs(factor)}*'}{name}"
+
+
+def names_of(axis: Axis) -> tuple[str, ...]:
+    """Returns the index variables of an axis, those of its size included."""
+    match axis:
+        case Variable(name):
+            return () if name == "_" else (name,)
+        case Window(factors):
+            return tuple([name for _, name in factors])
+        case Join(parts):
+            return tuple([part for part in parts if isinstance(part, str)])
+        case Fixed(_, str(size)):
+            return (size,)
+    return ()
+
+
+def parse_subscripts(text: str, count: int) -> Subscripts:
+    """Parses subscripts of `count` operands. Raises SubscriptError."""
+    equation, _, conditions = text.partition(WHERE)
+    arrow = equation.find(ARROW)
+    if arrow < 0:
+        hint = "write an arrow and the axes of the result: `*s i; i k -> *s k`"
+        raise SubscriptError(f"expected `{ARROW}`, found the end", len(equation), len(text), hint)
+    operands = [
+        tuple([parse_axis(word, start) for word, start in words])
+        for words in split_terms(equation[:arrow], 0)
+    ]
+    check_count(equation, operands, count, arrow)
+    result_words = words_of(equation[arrow + len(ARROW) :], arrow + len(ARROW))
+    result = tuple([_result_axis(parse_axis(word, start)) for word, start in result_words])
+    where = tuple([part.strip() for part in conditions.split(",") if part.strip()])
+    return Subscripts(tuple(operands), result, where)
+
+
+def check_count(text: str, terms: Sequence[Term], count: int, arrow: int) -> None:
+    """Checks that there is one term per operand."""
+    if len(terms) == count:
+        return
+    message = f"expected {count} operand term{'s' * (count != 1)}, found {len(terms)}"
+    hint = f"write {count} terms, separated by `;`"
+    raise SubscriptError(message, 0, max(len(text[:arrow].rstrip()), 1), hint)
+
+
+def split_terms(text: str, start: int) -> Iterator[list[tuple[str, int]]]:
+    """Yields the words of each term with their columns."""
+    for term in text.split(";"):
+        yield words_of(term, start)
+        start += len(term) + 1
+
+
+def words_of(text: str, start: int) -> list[tuple[str, int]]:
+    """Returns the words of a text with their columns."""
+    return [(match.group(), start + match.start()) for match in re.finditer(r"\S+", text)]
+
+
+_NAME = r"[A-Za-z_]\w*"
+_AFFINE = re.compile(
+    rf"(?P<sign>[+-]|=\+|<\+)?"
+    rf"(?:(?:(?P<factor>\d+)\*)?(?P<name>{_NAME})|(?P<constant>\d+))"
+)
+
+
+def parse_axis(word: str, start: int) -> Axis:
+    """Parses one axis. Raises SubscriptError."""
+    place = Place(start, start + len(word))
+    if re.fullmatch(rf"[*~]{_NAME}", word):
+        return Pack(word[1:], place, word[0] == "~")
+    if re.fullmatch(_NAME, word):
+        return Variable(word, place)
+    if word.isascii() and word.isdecimal():
+        return Size(int(word), place)
+    if fixed := re.fullmatch(rf"(\d+):(\d+|{_NAME})?", word):
+        return _fixed(int(fixed[1]), fixed[2], place)
+    if "^" in word:
+        return _join(word, place)
+    return _window(word, place)
+
+
+def invalid_axis(word: str, start: int, offset: int = 0) -> SubscriptError:
+    """Returns the error of a word that is no axis from `offset` on."""
+    rest = word[offset:] or "the end"
+    shown = f"`{rest}`" if word[offset:] else rest
+    hint = f"replace `{word}` by an axis: {EXAMPLES}"
+    column = start + min(offset, max(len(word) - 1, 0))
+    return SubscriptError(f"expected an axis, found {shown}", column, start + len(word), hint)
+
+
+def _fixed(index: int, size: str | None, place: Place) -> Fixed:
+    if size is not None and size.isdecimal() and index >= int(size):
+        message = f"expected an index below {size}, found {index}"
+        raise SubscriptError(message, place.start, place.end, f"write `{index}:{index + 1}`")
+    return Fixed(index, int(size) if size and size.isdecimal() else size or None, place)
+
+
+def _join(word: str, place: Place) -> Join:
+    offset = 0
+    parts: list[str | int] = []
+    for part in word.split("^"):
+        if not re.fullmatch(rf"{_NAME}|\d+", part) or part == "_":
+            raise invalid_axis(word, place.start, offset)
+        parts.append(int(part) if part.isdecimal() else part)
+        offset += len(part) + 1
+    return Join(tuple(parts), place)
+
+
+def _window(word: str, place: Place) -> Window:
+    factors: list[tuple[int, str]] = []
+    constant: int | None = None
+    padded, position = False, 0
+    while position < len(word):
+        match = _AFFINE.match(word, position)
+        sign = "" if match is None else match["sign"] or ""
+        starts = position == 0
+        if match is None or (not starts and not sign) or (starts and sign in ("=+", "<+")):
+            raise invalid_axis(word, place.start, position)
+        value = -1 if sign == "-" else 1
+        if match["constant"] is None:
+            factors.append((value * int(match["factor"] or 1), match["name"]))
+        elif constant is None and not starts:
+            constant = value * int(match["constant"])
+        else:
+            raise invalid_axis(word, place.start, position)
+        padded |= sign == "=+"
+        position = match.end()
+    names = [name for _, name in factors]
+    if len(set(names)) != len(names) or "_" in names or any(f == 0 for f, _ in factors):
+        raise invalid_axis(word, place.start)
+    if padded and (len(factors) != 2 or constant is not None or min(factors)[0] < 0):
+        hint = "write a window with padding as `2*i=+k`"
+        raise SubscriptError(
+            f"expected `stride*i=+k`, found `{word}`", place.start, place.end, hint
+        )
+    return Window(tuple(factors), constant, place, padded)
+
+
+def _result_axis(axis: Axis) -> Axis:
+    """Returns `a+b` of a result as a concatenation; `<+` and a constant make it a window."""
+    if not isinstance(axis, Window) or axis.padded or axis.constant is not None:
+        return axis
+    is_sum = len(axis.factors) > 1 and all(factor == 1 for factor, _ in axis.factors)
+    return Join(tuple([name for _, name in axis.factors]), axis.place) if is_sum else axis
