@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import attrs
 
 from structir.errors import DiagnosticError
+from structir.ir.dims import Dim, equal
 from structir.ir.expr import Call
 from structir.ir.node import replace
 from structir.ir.struct_info import TensorStructInfo
 from structir.opdef.ocannl_subscripts import ARROW, parse_specification
-from structir.opdef.pack_systems import RankEquation, determined_ranks
+from structir.opdef.pack_systems import RankEquation, determined_ranks, rank_solutions
 from structir.opdef.subscript_signature import size_text, with_pack_axes, with_ranks
 from structir.opdef.subscripts import (
     Axis,
@@ -25,6 +27,8 @@ from structir.opdef.subscripts import (
     names_of,
     parse_subscripts,
 )
+
+MAX_SOLUTIONS = 200  # assignments of ranks to packs that sizes decide between
 
 
 def parsed_subscripts(text: str, count: int) -> Subscripts:
@@ -61,11 +65,41 @@ def _with_ranks_of(subscripts: Subscripts, infos: list[Any]) -> Subscripts:
     if not packs or None in ranks or any(packs.values()):
         return subscripts
     equations = [_rank_equation(t, rank) for t, rank in zip(subscripts.terms, ranks, strict=True)]
-    known, all_known = determined_ranks(equations[:-1]), determined_ranks(equations)
-    is_open = known is not None and known.keys() < packs.keys()
-    if not is_open or all_known is None or all_known.keys() != packs.keys():
+    known = determined_ranks(equations[:-1])
+    if known is None or known.keys() == packs.keys():
         return subscripts
-    return with_pack_axes(subscripts, all_known)
+    solutions = list(islice(rank_solutions(equations, tuple(packs)), MAX_SOLUTIONS + 1))
+    solution = _fitting(subscripts, solutions, infos) if len(solutions) <= MAX_SOLUTIONS else None
+    return subscripts if solution is None else with_pack_axes(subscripts, solution)
+
+
+def _fitting(
+    subscripts: Subscripts, solutions: list[dict[str, int]], infos: list[Any]
+) -> dict[str, int] | None:
+    """Returns the only ranks that fit the sizes; else the only ones that provably fit, or None."""
+    fits = [_fits(with_pack_axes(subscripts, ranks), infos) for ranks in solutions]
+    for accepted in ((True, None), (True,)):
+        fitting = [r for r, fit in zip(solutions, fits, strict=True) if fit in accepted]
+        if len(fitting) == 1:
+            return fitting[0]
+    return None
+
+
+def _fits(subscripts: Subscripts, infos: list[Any]) -> bool | None:
+    """Returns whether axes of one name have equal sizes; None where that is undecided."""
+    sizes: dict[str, Dim] = {}
+    fits: bool | None = True
+    for term, info in zip(subscripts.terms, infos, strict=True):
+        if type(info.dims) is not tuple:
+            fits = None
+            continue
+        for axis, dim in zip(term, info.dims, strict=True):
+            if isinstance(axis, Variable) and axis.name != "_":
+                is_equal = equal(sizes.setdefault(axis.name, dim), dim)
+                if is_equal is False:
+                    return False
+                fits = fits if is_equal else None
+    return fits
 
 
 def _rank_equation(term: Term, rank: int) -> RankEquation:

@@ -1,4 +1,4 @@
-"""Parses subscripts with named axes: `*o i; *b i -> *b *o`, `i; k -> i-k+1`, `a *s; b *s -> a+b *s`.
+"""Parses subscripts with named axes: `*o i; *b i -> *b *o`, `i; k -> i-k+1`, `a; b -> a+b`.
 
 Terms are separated by `;`, axes by spaces. Conditions on sizes follow `where`, as in `R.sig`.
 """

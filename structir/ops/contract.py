@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from functools import reduce
 from operator import mul
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from structir.ir.expr import Call, Expr
 from structir.ir.struct_info import TensorStructInfo
