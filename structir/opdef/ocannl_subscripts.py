@@ -12,15 +12,15 @@ from collections.abc import Iterator
 
 from structir.opdef.subscripts import (
     Axis,
-    Fixed,
-    Join,
-    Pack,
-    Place,
+    Columns,
+    FixedIndex,
+    JoinedAxes,
+    NamedAxis,
+    RowAxes,
     SubscriptError,
     Subscripts,
     Term,
-    Variable,
-    Window,
+    WindowIndex,
     check_count,
 )
 
@@ -91,8 +91,8 @@ def _row(text: str, start: int, kind: str, pattern: re.Pattern[str]) -> Iterator
                 start + len(text.rstrip()),
                 HINT,
             )
-        axis = _axis(match, Place(start + position, start + match.end()), kind)
-        packs += isinstance(axis, Pack)
+        axis = _axis(match, Columns(start + position, start + match.end()), kind)
+        packs += isinstance(axis, RowAxes)
         if packs > 1:
             message = f"expected one row variable in the {kind} row, found a second one"
             hint = f"remove `{match.group()}`, or name its axes"
@@ -101,41 +101,41 @@ def _row(text: str, start: int, kind: str, pattern: re.Pattern[str]) -> Iterator
         position = match.end()
 
 
-def _axis(match: re.Match[str], place: Place, kind: str) -> Axis:
+def _axis(match: re.Match[str], columns: Columns, kind: str) -> Axis:
     if match["ellipsis"]:
-        return Pack(kind, place)
+        return RowAxes(kind, columns)
     if match["pack"]:
-        return Pack(match["pack"], place)
+        return RowAxes(match["pack"], columns)
     if match["join"]:
         parts = [part.strip() for part in match["join"].split("^")]
-        return Join(tuple([int(p) if p.isdecimal() else p for p in parts]), place)
+        return JoinedAxes(tuple([int(p) if p.isdecimal() else p for p in parts]), columns)
     if match["over"]:
-        factors = (_factor(match["over"], place), _factor(match["kernel"], place))
-        return Window(factors, None, place, match["sign"] == "=+")
+        factors = (_factor(match["over"], columns), _factor(match["kernel"], columns))
+        return WindowIndex(factors, None, columns, match["sign"] == "=+")
     single = match["single"]
     if single.isdecimal():
-        return Fixed(int(single), None, place)
+        return FixedIndex(int(single), None, columns)
     return (
-        Variable(single, place)
+        NamedAxis(single, columns)
         if "*" not in single
-        else Window((_factor(single, place),), None, place)
+        else WindowIndex((_factor(single, columns),), None, columns)
     )
 
 
-def _factor(text: str, place: Place) -> tuple[int, str]:
+def _factor(text: str, columns: Columns) -> tuple[int, str]:
     """Parses `2*i`."""
     number, times, name = text.partition("*")
     if text.isdecimal() or text.endswith("_"):
         message = f"expected an index variable in an affine index, found `{text}`"
-        raise SubscriptError(message, place.start, place.end, "name the axis: `2*i+k`")
+        raise SubscriptError(message, columns.start, columns.end, "name the axis: `2*i+k`")
     return (int(number), name) if times else (1, text)
 
 
 def _written(axis: Axis) -> Axis:
     """Returns an axis of the result: an index determines its least size, `i+k` is a window."""
     match axis:
-        case Fixed(index, place=place):
-            return Fixed(index, index + 1, place)
-        case Window(factors, None, place, padded=False):
-            return Window(factors, 1 - sum([factor for factor, _ in factors]), place)
+        case FixedIndex(index, columns=columns):
+            return FixedIndex(index, index + 1, columns)
+        case WindowIndex(factors, None, columns, padded=False):
+            return WindowIndex(factors, 1 - sum([factor for factor, _ in factors]), columns)
     return axis

@@ -18,12 +18,12 @@ from structir.opdef.pack_systems import RankEquation, determined_ranks, rank_sol
 from structir.opdef.subscript_signature import size_text, with_pack_axes, with_ranks
 from structir.opdef.subscripts import (
     Axis,
-    Fixed,
-    Pack,
-    Size,
+    FixedIndex,
+    NamedAxis,
+    RowAxes,
+    SizedAxis,
     Subscripts,
     Term,
-    Variable,
     names_of,
     parse_subscripts,
 )
@@ -61,10 +61,12 @@ def _with_subscripts(call: Call, subscripts: Subscripts) -> Call:
 def _with_ranks_of(subscripts: Subscripts, infos: list[Any]) -> Subscripts:
     """Returns subscripts with axes for the packs whose ranks the operands leave open."""
     ranks = [getattr(info, "ndim", None) for info in infos]
-    packs = {a.name: a.loose for term in subscripts.terms for a in term if isinstance(a, Pack)}
+    packs = {a.name: a.loose for term in subscripts.terms for a in term if isinstance(a, RowAxes)}
     if not packs or None in ranks or any(packs.values()):
         return subscripts
-    equations = [_rank_equation(t, rank) for t, rank in zip(subscripts.terms, ranks, strict=True)]
+    equations = [
+        _rank_equation(t, rank or 0) for t, rank in zip(subscripts.terms, ranks, strict=True)
+    ]
     known = determined_ranks(equations[:-1])
     if known is None or known.keys() == packs.keys():
         return subscripts
@@ -94,7 +96,7 @@ def _fits(subscripts: Subscripts, infos: list[Any]) -> bool | None:
             fits = None
             continue
         for axis, dim in zip(term, info.dims, strict=True):
-            if isinstance(axis, Variable) and axis.name != "_":
+            if isinstance(axis, NamedAxis) and axis.name != "_":
                 is_equal = equal(sizes.setdefault(axis.name, dim), dim)
                 if is_equal is False:
                     return False
@@ -103,7 +105,7 @@ def _fits(subscripts: Subscripts, infos: list[Any]) -> bool | None:
 
 
 def _rank_equation(term: Term, rank: int) -> RankEquation:
-    packs = tuple([axis.name for axis in term if isinstance(axis, Pack)])
+    packs = tuple([axis.name for axis in term if isinstance(axis, RowAxes)])
     return RankEquation(packs, rank - len(term) + len(packs))
 
 
@@ -130,7 +132,7 @@ def _with_sizes_of(call: Call, subscripts: Subscripts, result: TensorStructInfo)
 
 def _aligned(term: Term, dims: tuple[Any, ...]) -> Iterator[tuple[int, Any]]:
     """Yields the positions of axes before the first pack and after the last one, with dims."""
-    packs = [k for k, axis in enumerate(term) if isinstance(axis, Pack)]
+    packs = [k for k, axis in enumerate(term) if isinstance(axis, RowAxes)]
     if not packs:
         yield from enumerate(dims)
         return
@@ -141,10 +143,10 @@ def _aligned(term: Term, dims: tuple[Any, ...]) -> Iterator[tuple[int, Any]]:
 
 def _with_size(axis: Axis, size: int, extents: Any, where: list[str]) -> Axis:
     """Returns an axis with its size; the size of an expression becomes a condition."""
-    if isinstance(axis, Variable) and axis.name == "_":
-        return Size(size, axis.place)
-    if isinstance(axis, Fixed) and axis.size is None:
-        return Fixed(axis.index, size, axis.place)
+    if isinstance(axis, NamedAxis) and axis.name == "_":
+        return SizedAxis(size, axis.columns)
+    if isinstance(axis, FixedIndex) and axis.size is None:
+        return FixedIndex(axis.index, size, axis.columns)
     unknown = [name for name in names_of(axis) if name not in extents]
     if unknown:
         where.append(f"{size_text(axis)} == {size}")

@@ -12,15 +12,15 @@ from structir.opdef.call_view import ResolvedSignature
 from structir.opdef.index_vars import access_text, where_text
 from structir.opdef.subscripts import (
     Axis,
-    Fixed,
-    Join,
-    Pack,
-    Size,
+    FixedIndex,
+    JoinedAxes,
+    NamedAxis,
+    RowAxes,
+    SizedAxis,
     SubscriptError,
     Subscripts,
     Term,
-    Variable,
-    Window,
+    WindowIndex,
     names_of,
 )
 
@@ -58,14 +58,14 @@ def with_ranks(subscripts: Subscripts) -> Subscripts:
 def with_pack_axes(subscripts: Subscripts, ranks: Mapping[str, int]) -> Subscripts:
     """Returns subscripts with index variables for packs of known rank: `*o` is `o1 o2`."""
     taken = {name for term in subscripts.terms for axis in term for name in names_of(axis)}
-    taken |= {axis.name for term in subscripts.terms for axis in term if isinstance(axis, Pack)}
+    taken |= {axis.name for term in subscripts.terms for axis in term if isinstance(axis, RowAxes)}
     axes = {pack: _axes_of_pack(pack, rank, taken - {pack}) for pack, rank in ranks.items()}
 
     def expand(term: Term) -> Term:
         parts: list[Axis] = []
         for axis in term:
-            if isinstance(axis, Pack) and axis.name in axes and not axis.loose:
-                parts += [Variable(name, axis.place) for name in axes[axis.name]]
+            if isinstance(axis, RowAxes) and axis.name in axes and not axis.loose:
+                parts += [NamedAxis(name, axis.columns) for name in axes[axis.name]]
             else:
                 parts.append(axis)
         return tuple(parts)
@@ -86,7 +86,7 @@ def merged_packs(subscripts: Subscripts) -> dict[str, str | None]:
 
     Packs that always follow each other are one pack: their own ranks do not matter.
     """
-    groups = {a.name: a.name for t in subscripts.terms for a in t if isinstance(a, Pack)}
+    groups = {a.name: a.name for t in subscripts.terms for a in t if isinstance(a, RowAxes)}
     if len(groups) < 2:
         return dict(groups)
     merged: dict[str, str | None] = dict(groups)
@@ -103,10 +103,10 @@ def _followers(terms: Collection[Term]) -> dict[str, str | None]:
     followers: dict[str, str | None] = {}
     for term in terms:
         for axis, following in zip_longest(term, term[1:]):
-            if not isinstance(axis, Pack):
+            if not isinstance(axis, RowAxes):
                 continue
-            strict = isinstance(following, Pack) and not following.loose and not axis.loose
-            name = following.name if strict and isinstance(following, Pack) else None
+            strict = isinstance(following, RowAxes) and not following.loose and not axis.loose
+            name = following.name if strict and isinstance(following, RowAxes) else None
             name = None if name == axis.name else name
             same = followers.get(axis.name, name) == name
             followers[axis.name] = name if same else None
@@ -124,33 +124,33 @@ def _check_names(subscripts: Subscripts) -> None:
     """Checks that the names of result axes and conditions are axes of operands."""
     axes = [axis for term in subscripts.operands for axis in term]
     names = {name for axis in axes for name in names_of(axis)}
-    packs = {axis.name for axis in axes if isinstance(axis, Pack)}
+    packs = {axis.name for axis in axes if isinstance(axis, RowAxes)}
     mentioned = {word for c in subscripts.where for word in re.findall(r"[A-Za-z_]\w*", c)}
     for term in subscripts.terms:
         _check_joins(term)
     for axis in () if subscripts.open_names else subscripts.result:
         hint = "write a number for a new axis, or `_` for a size that inference determines"
-        known = {*packs, *names} if isinstance(axis, Pack) else {*names, *mentioned}
-        wanted = [axis.name] if isinstance(axis, Pack) else _required_names(axis)
+        known = {*packs, *names} if isinstance(axis, RowAxes) else {*names, *mentioned}
+        wanted = [axis.name] if isinstance(axis, RowAxes) else _required_names(axis)
         if not known >= set(wanted):
             message = f"expected result axes of the operands, found `{axis}`"
-            raise SubscriptError(message, axis.place.start, axis.place.end, hint)
+            raise SubscriptError(message, axis.columns.start, axis.columns.end, hint)
 
 
 def _required_names(axis: Axis) -> tuple[str, ...]:
     """Returns the names of a result axis that operands must have: all but parts of a join."""
-    return () if isinstance(axis, Join | Fixed) else names_of(axis)
+    return () if isinstance(axis, JoinedAxes | FixedIndex) else names_of(axis)
 
 
 def _check_joins(term: Term) -> None:
     """Checks that a concatenated index variable is no other axis of the same term."""
     for position, axis in enumerate(term):
         others = [name for k, other in enumerate(term) if k != position for name in names_of(other)]
-        if isinstance(axis, Join) and not set(names_of(axis)).isdisjoint(others):
+        if isinstance(axis, JoinedAxes) and not set(names_of(axis)).isdisjoint(others):
             shared = next(name for name in names_of(axis) if name in others)
             message = f"expected `{shared}` once in a term with `{axis}`, found another axis"
             hint = f"rename one `{shared}`"
-            raise SubscriptError(message, axis.place.start, axis.place.end, hint)
+            raise SubscriptError(message, axis.columns.start, axis.columns.end, hint)
 
 
 @attrs.define
@@ -168,20 +168,20 @@ class _Translator:
 
     def _axis(self, axis: Axis, result: bool) -> str | None:
         match axis:
-            case Pack(name, loose=loose):
+            case RowAxes(name, loose=loose):
                 merged = self.packs[name]
                 return None if merged is None else f"{'~' if loose else '*'}{merged}"
-            case Variable(name):
+            case NamedAxis(name):
                 return next(self.unused) if name == "_" else name
-            case Size(size):
+            case SizedAxis(size):
                 name = self._sized(size)
                 return name if result else f"{name} : {size}"
-            case Fixed(index, size):
+            case FixedIndex(index, size):
                 return f"{index} : {self._fixed_size(index, size)}"
-            case Join(parts):
+            case JoinedAxes(parts):
                 names = [p if isinstance(p, str) else self._sized(p) for p in parts]
                 return f"join({', '.join(names)})"
-            case Window():
+            case WindowIndex():
                 return _window_text(axis)
 
     def _sized(self, size: int) -> str:
@@ -198,7 +198,7 @@ class _Translator:
         return name
 
 
-def _window_text(window: Window) -> str:
+def _window_text(window: WindowIndex) -> str:
     """Returns `index : size` of an affine index."""
     index = _sum_text(window)
     if window.padded:
@@ -207,7 +207,7 @@ def _window_text(window: Window) -> str:
     return f"{index} : {size_text(window)}"
 
 
-def _sum_text(window: Window) -> str:
+def _sum_text(window: WindowIndex) -> str:
     return _signed([(factor, name) for factor, name in window.factors])
 
 
@@ -221,16 +221,16 @@ def _signed(terms: Sequence[tuple[int, str]]) -> str:
 def size_text(axis: Axis) -> str:
     """Returns the size of an axis as an expression over the sizes of index variables."""
     match axis:
-        case Join(parts):
+        case JoinedAxes(parts):
             return " + ".join(map(str, parts))
-        case Window(((stride, over), _), padded=True):
+        case WindowIndex(((stride, over), _), padded=True):
             return _signed([(stride, over)])
-        case Window(factors, constant):
+        case WindowIndex(factors, constant):
             if constant is None and len(factors) > 1:
                 constant = 1 - sum([factor for factor, _ in factors])
             sign = "-" if (constant or 0) < 0 else "+"
             text = _sum_text(axis)
             return f"{text} {sign} {abs(constant)}" if constant else text
-        case Fixed(_, size):
+        case FixedIndex(_, size):
             return str(size)
     return str(axis)

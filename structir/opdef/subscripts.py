@@ -23,7 +23,7 @@ class SubscriptError(Exception):
 
 
 @attrs.frozen
-class Place:
+class Columns:
     """The columns of an axis in the subscripts."""
 
     start: int
@@ -31,11 +31,11 @@ class Place:
 
 
 @attrs.frozen
-class Pack:
+class RowAxes:
     """A row variable `*s`, or `~s`, which broadcasts."""
 
     name: str
-    place: Place
+    columns: Columns
     loose: bool = False
 
     def __str__(self) -> str:
@@ -43,46 +43,46 @@ class Pack:
 
 
 @attrs.frozen
-class Variable:
+class NamedAxis:
     """An axis with an index variable; `_` has none of its own."""
 
     name: str
-    place: Place
+    columns: Columns
 
     def __str__(self) -> str:
         return self.name
 
 
 @attrs.frozen
-class Size:
+class SizedAxis:
     """An axis of a given size: an operand is summed over it, a result repeats along it."""
 
     size: int
-    place: Place
+    columns: Columns
 
     def __str__(self) -> str:
         return str(self.size)
 
 
 @attrs.frozen
-class Fixed:
+class FixedIndex:
     """One index of an axis: `2:n`, `2:4`, or `2:` for any size."""
 
     index: int
     size: str | int | None
-    place: Place
+    columns: Columns
 
     def __str__(self) -> str:
         return f"{self.index}:{'' if self.size is None else self.size}"
 
 
 @attrs.frozen
-class Window:
+class WindowIndex:
     """An affine index `2*i+k`; with a constant the expression is the size, as in `R.sig`."""
 
     factors: tuple[tuple[int, str], ...]
     constant: int | None
-    place: Place
+    columns: Columns
     padded: bool = False  # `2*i=+k`
 
     def __str__(self) -> str:
@@ -94,17 +94,17 @@ class Window:
 
 
 @attrs.frozen
-class Join:
+class JoinedAxes:
     """Axes in sequence along one axis: `a^b`, or `a+b` in a result; numbers are sizes."""
 
     parts: tuple[str | int, ...]
-    place: Place
+    columns: Columns
 
     def __str__(self) -> str:
         return "^".join(map(str, self.parts))
 
 
-Axis = Pack | Variable | Size | Fixed | Window | Join
+Axis = RowAxes | NamedAxis | SizedAxis | FixedIndex | WindowIndex | JoinedAxes
 Term = tuple[Axis, ...]
 
 
@@ -136,13 +136,13 @@ def _term_text(factor: int, name: str) -> str:
 def names_of(axis: Axis) -> tuple[str, ...]:
     """Returns the index variables of an axis, those of its size included."""
     match axis:
-        case Variable(name):
+        case NamedAxis(name):
             return () if name == "_" else (name,)
-        case Window(factors):
+        case WindowIndex(factors):
             return tuple([name for _, name in factors])
-        case Join(parts):
+        case JoinedAxes(parts):
             return tuple([part for part in parts if isinstance(part, str)])
-        case Fixed(_, str(size)):
+        case FixedIndex(_, str(size)):
             return (size,)
     return ()
 
@@ -195,18 +195,18 @@ _AFFINE = re.compile(
 
 def parse_axis(word: str, start: int) -> Axis:
     """Parses one axis. Raises SubscriptError."""
-    place = Place(start, start + len(word))
+    columns = Columns(start, start + len(word))
     if re.fullmatch(rf"[*~]{_NAME}", word):
-        return Pack(word[1:], place, word[0] == "~")
+        return RowAxes(word[1:], columns, word[0] == "~")
     if re.fullmatch(_NAME, word):
-        return Variable(word, place)
+        return NamedAxis(word, columns)
     if word.isascii() and word.isdecimal():
-        return Size(int(word), place)
+        return SizedAxis(int(word), columns)
     if fixed := re.fullmatch(rf"(\d+):(\d+|{_NAME})?", word):
-        return _fixed(int(fixed[1]), fixed[2], place)
+        return _fixed(int(fixed[1]), fixed[2], columns)
     if "^" in word:
-        return _join(word, place)
-    return _window(word, place)
+        return _join(word, columns)
+    return _window(word, columns)
 
 
 def invalid_axis(word: str, start: int, offset: int = 0) -> SubscriptError:
@@ -218,25 +218,25 @@ def invalid_axis(word: str, start: int, offset: int = 0) -> SubscriptError:
     return SubscriptError(f"expected an axis, found {shown}", column, start + len(word), hint)
 
 
-def _fixed(index: int, size: str | None, place: Place) -> Fixed:
+def _fixed(index: int, size: str | None, columns: Columns) -> FixedIndex:
     if size is not None and size.isdecimal() and index >= int(size):
         message = f"expected an index below {size}, found {index}"
-        raise SubscriptError(message, place.start, place.end, f"write `{index}:{index + 1}`")
-    return Fixed(index, int(size) if size and size.isdecimal() else size or None, place)
+        raise SubscriptError(message, columns.start, columns.end, f"write `{index}:{index + 1}`")
+    return FixedIndex(index, int(size) if size and size.isdecimal() else size or None, columns)
 
 
-def _join(word: str, place: Place) -> Join:
+def _join(word: str, columns: Columns) -> JoinedAxes:
     offset = 0
     parts: list[str | int] = []
     for part in word.split("^"):
         if not re.fullmatch(rf"{_NAME}|\d+", part) or part == "_":
-            raise invalid_axis(word, place.start, offset)
+            raise invalid_axis(word, columns.start, offset)
         parts.append(int(part) if part.isdecimal() else part)
         offset += len(part) + 1
-    return Join(tuple(parts), place)
+    return JoinedAxes(tuple(parts), columns)
 
 
-def _window(word: str, place: Place) -> Window:
+def _window(word: str, columns: Columns) -> WindowIndex:
     factors: list[tuple[int, str]] = []
     constant: int | None = None
     padded, position = False, 0
@@ -245,30 +245,30 @@ def _window(word: str, place: Place) -> Window:
         sign = "" if match is None else match["sign"] or ""
         starts = position == 0
         if match is None or (not starts and not sign) or (starts and sign in ("=+", "<+")):
-            raise invalid_axis(word, place.start, position)
+            raise invalid_axis(word, columns.start, position)
         value = -1 if sign == "-" else 1
         if match["constant"] is None:
             factors.append((value * int(match["factor"] or 1), match["name"]))
         elif constant is None and not starts:
             constant = value * int(match["constant"])
         else:
-            raise invalid_axis(word, place.start, position)
+            raise invalid_axis(word, columns.start, position)
         padded |= sign == "=+"
         position = match.end()
     names = [name for _, name in factors]
     if len(set(names)) != len(names) or "_" in names or any(f == 0 for f, _ in factors):
-        raise invalid_axis(word, place.start)
+        raise invalid_axis(word, columns.start)
     if padded and (len(factors) != 2 or constant is not None or min(factors)[0] < 0):
         hint = "write a window with padding as `2*i=+k`"
         raise SubscriptError(
-            f"expected `stride*i=+k`, found `{word}`", place.start, place.end, hint
+            f"expected `stride*i=+k`, found `{word}`", columns.start, columns.end, hint
         )
-    return Window(tuple(factors), constant, place, padded)
+    return WindowIndex(tuple(factors), constant, columns, padded)
 
 
 def _result_axis(axis: Axis) -> Axis:
     """Returns `a+b` of a result as a concatenation; `<+` and a constant make it a window."""
-    if not isinstance(axis, Window) or axis.padded or axis.constant is not None:
+    if not isinstance(axis, WindowIndex) or axis.padded or axis.constant is not None:
         return axis
     is_sum = len(axis.factors) > 1 and all(factor == 1 for factor, _ in axis.factors)
-    return Join(tuple([name for _, name in axis.factors]), axis.place) if is_sum else axis
+    return JoinedAxes(tuple([name for _, name in axis.factors]), axis.columns) if is_sum else axis
