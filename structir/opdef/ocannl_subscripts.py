@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 
 from structir.opdef.subscripts import (
+    AffineAxis,
     Axis,
     Columns,
     FixedIndex,
@@ -20,7 +21,6 @@ from structir.opdef.subscripts import (
     SubscriptError,
     Subscripts,
     Term,
-    WindowIndex,
     check_count,
 )
 
@@ -111,14 +111,14 @@ def _axis(match: re.Match[str], columns: Columns, kind: str) -> Axis:
         return JoinedAxes(tuple([int(p) if p.isdecimal() else p for p in parts]), columns)
     if match["over"]:
         factors = (_factor(match["over"], columns), _factor(match["kernel"], columns))
-        return WindowIndex(factors, None, columns, match["sign"] == "=+")
+        return AffineAxis(factors, None, columns, match["sign"] == "=+")
     single = match["single"]
     if single.isdecimal():
         return FixedIndex(int(single), None, columns)
     return (
         NamedAxis(single, columns)
         if "*" not in single
-        else WindowIndex((_factor(single, columns),), None, columns)
+        else AffineAxis((_factor(single, columns),), None, columns)
     )
 
 
@@ -136,6 +136,6 @@ def _written(axis: Axis) -> Axis:
     match axis:
         case FixedIndex(index, columns=columns):
             return FixedIndex(index, index + 1, columns)
-        case WindowIndex(factors, None, columns, padded=False):
-            return WindowIndex(factors, 1 - sum([factor for factor, _ in factors]), columns)
+        case AffineAxis(factors, None, columns, padded=False):
+            return AffineAxis(factors, 1 - sum([factor for factor, _ in factors]), columns)
     return axis

@@ -24,6 +24,7 @@ from structir.opdef.index_expr import (
     evaluate,
     leaves,
 )
+from structir.opdef.located_extents import located_extents
 from structir.opdef.notation import AxisIndex, IndexSignature, SideCondition
 from structir.opdef.shape_plan import Dims, ExpandedAxes, ShapePlan, SizeEquation
 
@@ -493,6 +494,7 @@ class _ShapeSolver:
             raise InvalidCall(
                 f"size mismatch: expected `{condition.text}`, "
                 f"found {dims.text(lhs)} and {dims.text(rhs)}",
+                located_extents(condition, self.extents, self.origin, self.dim_text),
                 code="E0306",
             )
         if outcome != 1:

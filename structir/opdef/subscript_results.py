@@ -15,6 +15,7 @@ from structir.ir.node import replace
 from structir.ir.struct_info import TensorStructInfo
 from structir.opdef.ocannl_subscripts import ARROW, parse_specification
 from structir.opdef.pack_systems import RankEquation, determined_ranks, rank_solutions
+from structir.opdef.subscript_conditions import check_names, parse_conditions
 from structir.opdef.subscript_signature import size_text, with_pack_axes, with_ranks
 from structir.opdef.subscripts import (
     Axis,
@@ -33,8 +34,13 @@ MAX_SOLUTIONS = 200  # assignments of ranks to packs that sizes decide between
 
 def parsed_subscripts(text: str, count: int) -> Subscripts:
     """Parses subscripts with names of axes, or a specification of OCANNL."""
-    parse = parse_specification if ARROW in text else parse_subscripts
-    return parse(text, count)
+    if ARROW in text:
+        parsed = parse_specification(text, count)
+    else:
+        parsed = parse_subscripts(text, count)
+        parsed = attrs.evolve(parsed, where=parse_conditions(text))
+    check_names(text, parsed)
+    return parsed
 
 
 def with_result(call: Call, result: TensorStructInfo) -> Call | None:

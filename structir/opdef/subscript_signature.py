@@ -11,6 +11,7 @@ import attrs
 from structir.opdef.call_view import ResolvedSignature
 from structir.opdef.index_vars import access_text, where_text
 from structir.opdef.subscripts import (
+    AffineAxis,
     Axis,
     FixedIndex,
     JoinedAxes,
@@ -20,7 +21,6 @@ from structir.opdef.subscripts import (
     SubscriptError,
     Subscripts,
     Term,
-    WindowIndex,
     names_of,
 )
 
@@ -181,7 +181,7 @@ class _Translator:
             case JoinedAxes(parts):
                 names = [p if isinstance(p, str) else self._sized(p) for p in parts]
                 return f"join({', '.join(names)})"
-            case WindowIndex():
+            case AffineAxis():
                 return _window_text(axis)
 
     def _sized(self, size: int) -> str:
@@ -198,7 +198,7 @@ class _Translator:
         return name
 
 
-def _window_text(window: WindowIndex) -> str:
+def _window_text(window: AffineAxis) -> str:
     """Returns `index : size` of an affine index."""
     index = _sum_text(window)
     if window.padded:
@@ -207,7 +207,7 @@ def _window_text(window: WindowIndex) -> str:
     return f"{index} : {size_text(window)}"
 
 
-def _sum_text(window: WindowIndex) -> str:
+def _sum_text(window: AffineAxis) -> str:
     return _signed([(factor, name) for factor, name in window.factors])
 
 
@@ -223,9 +223,9 @@ def size_text(axis: Axis) -> str:
     match axis:
         case JoinedAxes(parts):
             return " + ".join(map(str, parts))
-        case WindowIndex(((stride, over), _), padded=True):
+        case AffineAxis(((stride, over), _), padded=True):
             return _signed([(stride, over)])
-        case WindowIndex(factors, constant):
+        case AffineAxis(factors, constant):
             if constant is None and len(factors) > 1:
                 constant = 1 - sum([factor for factor, _ in factors])
             sign = "-" if (constant or 0) < 0 else "+"

@@ -77,7 +77,7 @@ class FixedIndex:
 
 
 @attrs.frozen
-class WindowIndex:
+class AffineAxis:
     """An affine index `2*i+k`; with a constant the expression is the size, as in `R.sig`."""
 
     factors: tuple[tuple[int, str], ...]
@@ -104,7 +104,7 @@ class JoinedAxes:
         return "^".join(map(str, self.parts))
 
 
-Axis = RowAxes | NamedAxis | SizedAxis | FixedIndex | WindowIndex | JoinedAxes
+Axis = RowAxes | NamedAxis | SizedAxis | FixedIndex | AffineAxis | JoinedAxes
 Term = tuple[Axis, ...]
 
 
@@ -138,7 +138,7 @@ def names_of(axis: Axis) -> tuple[str, ...]:
     match axis:
         case NamedAxis(name):
             return () if name == "_" else (name,)
-        case WindowIndex(factors):
+        case AffineAxis(factors):
             return tuple([name for _, name in factors])
         case JoinedAxes(parts):
             return tuple([part for part in parts if isinstance(part, str)])
@@ -149,7 +149,7 @@ def names_of(axis: Axis) -> tuple[str, ...]:
 
 def parse_subscripts(text: str, count: int) -> Subscripts:
     """Parses subscripts of `count` operands. Raises SubscriptError."""
-    equation, _, conditions = text.partition(WHERE)
+    equation = text.partition(WHERE)[0]
     arrow = equation.find(ARROW)
     if arrow < 0:
         hint = "write an arrow and the axes of the result: `*s i; i k -> *s k`"
@@ -161,8 +161,7 @@ def parse_subscripts(text: str, count: int) -> Subscripts:
     check_count(equation, operands, count, arrow)
     result_words = words_of(equation[arrow + len(ARROW) :], arrow + len(ARROW))
     result = tuple([_result_axis(parse_axis(word, start)) for word, start in result_words])
-    where = tuple([part.strip() for part in conditions.split(",") if part.strip()])
-    return Subscripts(tuple(operands), result, where)
+    return Subscripts(tuple(operands), result)
 
 
 def check_count(text: str, terms: Sequence[Term], count: int, arrow: int) -> None:
@@ -236,7 +235,7 @@ def _join(word: str, columns: Columns) -> JoinedAxes:
     return JoinedAxes(tuple(parts), columns)
 
 
-def _window(word: str, columns: Columns) -> WindowIndex:
+def _window(word: str, columns: Columns) -> AffineAxis:
     factors: list[tuple[int, str]] = []
     constant: int | None = None
     padded, position = False, 0
@@ -256,19 +255,21 @@ def _window(word: str, columns: Columns) -> WindowIndex:
         padded |= sign == "=+"
         position = match.end()
     names = [name for _, name in factors]
+    if max([factor for factor, _ in factors], default=0) <= 0:
+        raise invalid_axis(word, columns.start)
     if len(set(names)) != len(names) or "_" in names or any(f == 0 for f, _ in factors):
         raise invalid_axis(word, columns.start)
     if padded and (len(factors) != 2 or constant is not None or min(factors)[0] < 0):
         hint = "write a window with padding as `2*i=+k`"
         raise SubscriptError(
-            f"expected `stride*i=+k`, found `{word}`", columns.start, columns.end, hint
+            f"expected a window such as `2*i=+k`, found `{word}`", columns.start, columns.end, hint
         )
-    return WindowIndex(tuple(factors), constant, columns, padded)
+    return AffineAxis(tuple(factors), constant, columns, padded)
 
 
 def _result_axis(axis: Axis) -> Axis:
     """Returns `a+b` of a result as a concatenation; `<+` and a constant make it a window."""
-    if not isinstance(axis, WindowIndex) or axis.padded or axis.constant is not None:
+    if not isinstance(axis, AffineAxis) or axis.padded or axis.constant is not None:
         return axis
     is_sum = len(axis.factors) > 1 and all(factor == 1 for factor, _ in axis.factors)
     return JoinedAxes(tuple([name for _, name in axis.factors]), axis.columns) if is_sum else axis

@@ -73,7 +73,7 @@ class _RowSizes(ast.NodeTransformer):
         name = ast.unparse(part)
         row = self.context.names.get(name)
         if type(row) is not RowVar:
-            message = f"`{name}` is not a row variable of this function"
+            message = f"expected a row variable of the function, found `{name}`"
             hint = f'bind it in a parameter: `x: R.Tensor(("{name}",))`'
             raise self.context.error(self.located, message, hint, "E0125")
         return row
