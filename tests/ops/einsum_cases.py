@@ -96,7 +96,7 @@ class CaseGenerator:
     def __init__(self, seed: int, least: int = 1) -> None:
         self.random = Random(seed)
         self.extents = {n: self.random.randint(least, 3) for n in "abcdij"}
-        self.ranks = {p: self.random.randint(0, 2) for p in "st"}
+        self.ranks = {p: self.random.choice([0, 1, 1, 2]) for p in "stu"}
         for pack, rank in self.ranks.items():
             for k in range(rank):
                 self.extents[f"{pack}{k}"] = self.random.randint(least, 2)
@@ -121,8 +121,7 @@ class CaseGenerator:
 
     def _term(self) -> list[tuple[str, list[Entry]]]:
         term = [self._axis() for _ in range(self.random.randint(0, 3))]
-        if self.random.random() < 0.5:
-            pack = self.random.choice("st")
+        for pack in self.random.sample("stu", self.random.choice([0, 0, 1, 1, 2, 3])):
             axes = [self._variable(f"{pack}{k}") for k in range(self.ranks[pack])]
             term.insert(self.random.randint(0, len(term)), (f"*{pack}", axes))
         joined = {n for _, entries in term for e in entries for n in e.parts}
@@ -213,3 +212,33 @@ def cases(seeds: Iterator[int] | range, least: int = 1) -> Iterator[EinsumCase]:
         sizes = [e.size for term in case.terms for e in term]
         if points <= 5000 and marks and min(sizes, default=0) >= 0:
             yield case
+
+
+def program(case: EinsumCase, operands: Sequence[str], result: str = "") -> str:
+    """Returns a function that calls einsum, with these annotations."""
+    params = ", ".join(f"x{k}: {info}" for k, info in enumerate(operands))
+    names = "".join(f"x{k}, " for k in range(len(operands)))
+    returned = f" -> {result}" if result else ""
+    call = f'R.einsum(({names}), "{case.text}")'
+    return f"@R.function\ndef main({params}){returned}:\n    return {call}\n"
+
+
+def annotation(shape: Sequence[object]) -> str:
+    """Returns an annotation with these sizes; strings are names."""
+    sizes = ", ".join(f'"{size}"' if isinstance(size, str) else str(size) for size in shape)
+    return f'R.Tensor(({sizes}{"," if len(shape) == 1 else ""}), "float64")'
+
+
+def hidden(random: Random, shape: Sequence[int], names: dict[int, str], rate: float) -> str:
+    """Returns an annotation of a shape with some sizes, or its rank, hidden or named."""
+    if random.random() < rate * 0.5:
+        return 'R.Tensor(dtype="float64")'
+    sizes: list[object] = []
+    for size in shape:
+        draw = random.random()
+        named = names.setdefault(size, f"n{len(names)}") if draw < rate * 0.4 else "_"
+        sizes.append(named if draw < rate * 0.8 else size)
+    if sizes and random.random() < rate * 0.3:  # a row variable for a part of the axes
+        start = random.randrange(len(sizes))
+        sizes[start : random.randint(start, len(sizes))] = [f"*r{random.randrange(10**6)}"]
+    return annotation(sizes)
