@@ -51,7 +51,7 @@ class OfForm(Substitution):
             return super().binding(binding)
         value = self.part(binding.value)
         declared = self.info(binding.var.struct_info)
-        value = with_result(replace(value, struct_info=deduce(value)), declared)
+        value = with_result(replace(value, struct_info=deduce(value)), declared, of_form=True)
         inferred = value.struct_info
         info = self._sharper(declared, inferred)
         var = binding.var

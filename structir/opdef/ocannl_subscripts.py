@@ -28,8 +28,8 @@ ARROW, INPUT, BATCH = "=>", "->", "|"
 HINT = "write each tensor as `batch|input->output`: `...|i->o => ...|o->i`"
 
 _ROW_VARIABLE = r"\.\.(?P<pack>\w+)\.\.|(?P<ellipsis>\.\.\.)"
-_WORDS = r"(?:\d+\*)?[A-Za-z_]\w*|\d+"
-_LETTERS = r"(?:\d+\*)?[A-Za-z_]|\d"
+_WORDS = r"(?:\d+\s*\*\s*)?[A-Za-z_]\w*|\d+"
+_LETTERS = r"(?:\d+\s*\*\s*)?[A-Za-z_]|\d"
 
 
 def _axis_pattern(part: str) -> re.Pattern[str]:
@@ -128,7 +128,7 @@ def _factor(text: str, columns: Columns) -> tuple[int, str]:
     if text.isdecimal() or text.endswith("_"):
         message = f"expected an index variable in an affine index, found `{text}`"
         raise SubscriptError(message, columns.start, columns.end, "name the axis: `2*i+k`")
-    return (int(number), name) if times else (1, text)
+    return (int(number), name.strip()) if times else (1, text)
 
 
 def _written(axis: Axis) -> Axis:

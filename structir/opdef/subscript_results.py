@@ -16,7 +16,12 @@ from structir.ir.struct_info import TensorStructInfo
 from structir.opdef.ocannl_subscripts import ARROW, parse_specification
 from structir.opdef.pack_systems import RankEquation, determined_ranks, rank_solutions
 from structir.opdef.subscript_conditions import check_names, parse_conditions
-from structir.opdef.subscript_signature import size_text, with_pack_axes, with_ranks
+from structir.opdef.subscript_signature import (
+    size_text,
+    with_merged_packs,
+    with_pack_axes,
+    with_ranks,
+)
 from structir.opdef.subscripts import (
     Axis,
     FixedIndex,
@@ -43,12 +48,15 @@ def parsed_subscripts(text: str, count: int) -> Subscripts:
     return parsed
 
 
-def with_result(call: Call, result: TensorStructInfo) -> Call | None:
-    """Returns the call with the ranks and sizes that its result determines; None without any."""
+def with_result(call: Call, result: TensorStructInfo, of_form: bool) -> Call | None:
+    """Returns the call with the ranks and sizes that its result determines; None without any.
+
+    With `of_form`, different symbolic sizes are axes of different row variables of the program.
+    """
     operands = getattr(call.args[0], "fields", ())
     parsed = with_ranks(parsed_subscripts(call.attrs["subscripts"], len(operands)))
     infos = [operand.struct_info for operand in operands]
-    expanded = _with_ranks_of(parsed, [*infos, result])
+    expanded = _with_ranks_of(parsed, [*infos, result], of_form)
     completed = _with_sizes_of(call, expanded, result)
     if completed is parsed:
         return None
@@ -64,30 +72,37 @@ def _with_subscripts(call: Call, subscripts: Subscripts) -> Call:
     return replace(call, attrs={**call.attrs, "subscripts": str(subscripts)})
 
 
-def _with_ranks_of(subscripts: Subscripts, infos: list[Any]) -> Subscripts:
+def _with_ranks_of(subscripts: Subscripts, infos: list[Any], of_form: bool) -> Subscripts:
     """Returns subscripts with axes for the packs whose ranks the operands leave open."""
+    original, subscripts = subscripts, with_merged_packs(subscripts)
     ranks = [getattr(info, "ndim", None) for info in infos]
     packs = {a.name: a.loose for term in subscripts.terms for a in term if isinstance(a, RowAxes)}
     if not packs or None in ranks or any(packs.values()):
-        return subscripts
+        return original
     equations = [
         _rank_equation(t, rank or 0) for t, rank in zip(subscripts.terms, ranks, strict=True)
     ]
     known = determined_ranks(equations[:-1])
     if known is None or known.keys() == packs.keys():
-        return subscripts
+        return original
     solutions = list(islice(rank_solutions(equations, tuple(packs)), MAX_SOLUTIONS + 1))
-    solution = _fitting(subscripts, solutions, infos) if len(solutions) <= MAX_SOLUTIONS else None
-    return subscripts if solution is None else with_pack_axes(subscripts, solution)
+    accepted = ((True, None), (True,)) if of_form else ((True, None),)
+    solution = None
+    if len(solutions) <= MAX_SOLUTIONS:
+        solution = _fitting(subscripts, solutions, infos, accepted)
+    return original if solution is None else with_pack_axes(subscripts, solution)
 
 
 def _fitting(
-    subscripts: Subscripts, solutions: list[dict[str, int]], infos: list[Any]
+    subscripts: Subscripts,
+    solutions: list[dict[str, int]],
+    infos: list[Any],
+    accepted: tuple[tuple[bool | None, ...], ...],
 ) -> dict[str, int] | None:
-    """Returns the only ranks that fit the sizes; else the only ones that provably fit, or None."""
+    """Returns the only ranks that may fit the sizes, by the first of these criteria; or None."""
     fits = [_fits(with_pack_axes(subscripts, ranks), infos) for ranks in solutions]
-    for accepted in ((True, None), (True,)):
-        fitting = [r for r, fit in zip(solutions, fits, strict=True) if fit in accepted]
+    for criterion in accepted:
+        fitting = [r for r, fit in zip(solutions, fits, strict=True) if fit in criterion]
         if len(fitting) == 1:
             return fitting[0]
     return None

@@ -32,9 +32,9 @@ def signature_of_subscripts(subscripts: Subscripts, operand: str) -> ResolvedSig
     """Returns the index signature of subscripts over the members of a list operand."""
     subscripts = with_ranks(subscripts)
     _check_names(subscripts)
-    packs = merged_packs(subscripts)
+    subscripts = with_merged_packs(subscripts)
     names = {name for term in subscripts.terms for axis in term for name in names_of(axis)}
-    translator = _Translator(packs, _unused_names(names))
+    translator = _Translator(_unused_names(names))
     reads = [
         access_text(f"{operand}_{k}", translator.term(term, result=False))
         for k, term in enumerate(subscripts.operands)
@@ -81,21 +81,22 @@ def _axes_of_pack(pack: str, rank: int, taken: Collection[str]) -> list[str]:
     return [f"{stem}{k + 1}" for k in range(rank)]
 
 
-def merged_packs(subscripts: Subscripts) -> dict[str, str | None]:
-    """Returns the name of each pack; None for a pack that is part of the pack before it.
+def with_merged_packs(subscripts: Subscripts) -> Subscripts:
+    """Returns subscripts in which packs that always follow each other are one pack.
 
-    Packs that always follow each other are one pack: their own ranks do not matter.
+    The ranks of the parts do not matter: `*b *o *i -> *b` is `*b *o -> *b`.
     """
-    groups = {a.name: a.name for t in subscripts.terms for a in t if isinstance(a, RowAxes)}
-    if len(groups) < 2:
-        return dict(groups)
-    merged: dict[str, str | None] = dict(groups)
     followers = _followers(subscripts.terms)
     predecessors = _followers([term[::-1] for term in subscripts.terms])
-    for first, second in followers.items():
-        if second is not None and predecessors.get(second) == first:
-            merged[second] = None
-    return merged
+    merged = {b for a, b in followers.items() if b is not None and predecessors.get(b) == a}
+    if not merged:
+        return subscripts
+
+    def rest(term: Term) -> Term:
+        return tuple([a for a in term if not isinstance(a, RowAxes) or a.name not in merged])
+
+    operands = tuple(map(rest, subscripts.operands))
+    return attrs.evolve(subscripts, operands=operands, result=rest(subscripts.result))
 
 
 def _followers(terms: Collection[Term]) -> dict[str, str | None]:
@@ -157,20 +158,17 @@ def _check_joins(term: Term) -> None:
 class _Translator:
     """The translator of axes to index expressions; it collects conditions on sizes."""
 
-    packs: Mapping[str, str | None]
     unused: Iterator[str]
     conditions: list[str] = attrs.field(factory=list)
 
     def term(self, term: Term, *, result: bool) -> list[str]:
         """Returns the index expressions of the axes of an access."""
-        entries = [self._axis(axis, result) for axis in term]
-        return [entry for entry in entries if entry is not None]
+        return [self._axis(axis, result) for axis in term]
 
-    def _axis(self, axis: Axis, result: bool) -> str | None:
+    def _axis(self, axis: Axis, result: bool) -> str:
         match axis:
             case RowAxes(name, loose=loose):
-                merged = self.packs[name]
-                return None if merged is None else f"{'~' if loose else '*'}{merged}"
+                return f"{'~' if loose else '*'}{name}"
             case NamedAxis(name):
                 return next(self.unused) if name == "_" else name
             case SizedAxis(size):

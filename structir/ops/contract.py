@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from functools import reduce
-from operator import mul
+from operator import add, mul
 from typing import Any, NoReturn
 
 from structir.ir.expr import Call, Expr
@@ -160,12 +160,23 @@ def einsum(operands: Operands, subscripts: str) -> ScalarExpr:
     return product
 
 
+@op(einsum_signature, reduce="max")
+def tropical(operands: Operands, subscripts: str) -> ScalarExpr:
+    """Computes the maximum of sums for the subscripts of `einsum`: `2*i+k; k -> i`.
+
+    With one operand it is the maximum over the axes that the result does not have.
+    """
+    total: ScalarExpr = reduce(add, operands)
+    return total
+
+
+@tropical.with_result
 @einsum.with_result
-def _(call: Call, result: TensorStructInfo) -> Call | None:
+def _(call: Call, result: TensorStructInfo, of_form: bool) -> Call | None:
     """Returns the call with the axes of packs and the sizes that only the result determines."""
     if NAMED.isdisjoint(call.attrs["subscripts"].replace("->", "")):
         return None
-    completed: Call | None = einsum_results.with_result(call, result)
+    completed: Call | None = einsum_results.with_result(call, result, of_form)
     return completed
 
 
@@ -179,11 +190,16 @@ def _open_size_hint(call: Call, name: str) -> str:
     return f"state the size, such as 1: {written!r}, or annotate the result and infer the module"
 
 
-einsum.definition.hooks["open_size"] = _open_size_hint
+for declaration in (einsum, tropical):
+    declaration.definition.hooks["open_size"] = _open_size_hint
 
 matmul.example(f32[2, 3, 4], f32[4, 5])
 linear.example(f32[2, 3], f32[4, 3], f32[4])
 einsum.example([f32[2, 3], f32[3, 4]], "ij,jk->ik")
 einsum.example([f32[5, 2, 3], f32[5, 3, 4]], "*s m k; *s k n -> *s m n")
+einsum.example([f32[2, 9], f32[3]], "n 2*i+k; k -> n i")
+einsum.example([f32[2, 4], f32[3, 4]], "a *s; b *s -> a+b *s")
+einsum.example([f32[2, 3, 4]], "1...|i->o => ...|o->i")
+tropical.example([f32[2, 3], f32[3, 4]], "i j; j k -> i k")
 grouped_matmul.example(f32[4, 3], f32[2, 3, 5], i64[4])
 outer.example(f32[2], f32[3])
