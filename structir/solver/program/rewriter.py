@@ -85,6 +85,10 @@ class Rewriter:
         for param in function.params:
             self.defined.update(s for info in tensors(param.struct_info) for s in _plain_dims(info))
         self.row_names = {row.name: row for row in _declared_rows(function)}
+        for row in self._rows_of_params(function):
+            shape = self.generator.solver.resolve((row,))
+            if len(shape) == 1 and type(shape[0]) is RowVar:
+                self.rows.setdefault(shape[0], row)  # it stays the name in the signature
         for param in function.params:
             self._name_open_dims(param)
         self.declared_rows = dict(self._expanded_rows(function))
@@ -119,18 +123,21 @@ class Rewriter:
 
     # Parameters
 
+    def _rows_of_params(self, function: Function) -> dict[RowVar, None]:
+        """Returns the row variables that the annotations of the parameters declare."""
+        infos = [info for param in function.params for info in tensors(param.struct_info)]
+        return dict.fromkeys([row for info in infos for row in rows_in(info.axes or ())])
+
     def _expanded_rows(self, function: Function) -> Iterator[tuple[RowVar, Axes]]:
         """Yields the row variables of the parameters that have more precise axes, with these."""
-        infos = [info for param in function.params for info in tensors(param.struct_info)]
-        for row in dict.fromkeys([row for info in infos for row in rows_in(info.axes or ())]):
+        for row in self._rows_of_params(function):
             shape = self.generator.solver.resolve((row,))
             if len(shape) > 1 and row_vars(shape):
                 yield row, tuple([self._express_axis(axis, False) for axis in shape])
 
     def _solved_rows(self, function: Function) -> Iterator[tuple[RowVar, Axes]]:
         """Yields the row variables of the parameters that have axes, with these."""
-        infos = [info for param in function.params for info in tensors(param.struct_info)]
-        for row in dict.fromkeys([row for info in infos for row in rows_in(info.axes or ())]):
+        for row in self._rows_of_params(function):
             shape = self.generator.solver.resolve((row,))
             axes = tuple([self._express_axis(axis, False) for axis in shape])
             if shape != (row,) and None not in axes:
