@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from structir.ir import dims
 from structir.ir.axes import RowVar
 from structir.ir.dims import Dim, Opaque, Poly, Sym, as_atom, as_dim, as_sym
-from structir.ir.row_sizes import ELEMENTS, row_size_of
+from structir.ir.row_sizes import ELEMENTS, RANK, row_size_of
 from structir.solver.constraints.constraint import (
     Constraint,
     DimEq,
@@ -31,6 +31,8 @@ def constraints_of_condition(condition: Dim) -> Iterator[Constraint]:
     if type(atom) is not Opaque:
         return
     yield from _row_constraints(condition)
+    if any((row_size_of(symbol) or ("",))[0] == RANK for symbol in dims.syms(condition)):
+        return  # a rank is not a size: it may be 0
     lhs, rhs = atom.args
     if atom.fn == "eq":
         yield from _equality_constraints(lhs, rhs)
