@@ -11,7 +11,13 @@ from collections.abc import Iterator, Sequence
 import attrs
 
 ARROW, WHERE = "->", " where "
+MARKS = frozenset(";*~:^+-=_|0123456789")  # of subscripts that name axes by words
 EXAMPLES = "`k`, `*s`, `5`, `2:n`, `2*i+k`, `i-k+1` or `a^b`"
+
+
+def names_axes(text: str) -> bool:
+    """Returns whether subscripts name axes by words; else each letter is an axis: `ij,jk->ik`."""
+    return not MARKS.isdisjoint(text.replace(ARROW, ""))
 
 
 class SubscriptError(Exception):

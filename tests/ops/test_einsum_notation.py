@@ -11,6 +11,7 @@ import pytest
 import structir
 from structir.distributed import shard
 from structir.errors import ParseError, StructInfoError, StructIRError
+from structir.export.onnx import to_onnx
 from structir.opdef.ocannl_subscripts import parse_specification
 from structir.opdef.subscripts import SubscriptError, parse_subscripts
 from tests.ops.einsum_cases import EinsumCase, annotation, cases, hidden, program
@@ -287,3 +288,26 @@ def test_contradictory_conditions_on_rows_are_an_error() -> None:
         structir.parse(REQUIRED.format('"elements(*t) == 2"'))
     with pytest.raises(ParseError, match="expected the axes of a row"):
         structir.parse(REQUIRED.format('"elements() == 2"'))
+
+
+@pytest.mark.parametrize(
+    ("text", "equation"),
+    [
+        ("b|i->o => b|o->i", "abc->acb"),
+        ("*s m k -> *s k m", "...ab->...ba"),
+        ("i j^3 -> i j", None),
+        ("h w -> h w 3", None),
+        ("1:n i -> i", None),
+        ("i 2*j -> i j", None),
+    ],
+)
+def test_other_axes_than_names_have_no_form_in_onnx(text: str, equation: str | None) -> None:
+    shape = annotation((2, 3, 4) if equation else (2, 4))
+    head = f"@R.function\ndef main(x: {shape}):\n"
+    module = structir.parse(f'{head}    return R.einsum((x,), "{text}")\n')
+    if equation is None:
+        with pytest.raises(StructIRError, match="einsum"):
+            to_onnx(module)
+        return
+    (node,) = to_onnx(module).graph.node
+    assert [attribute.s.decode() for attribute in node.attribute] == [equation]
