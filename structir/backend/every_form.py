@@ -24,6 +24,7 @@ from structir.ir.dtype import DtypeVar
 from structir.ir.expr import Binding, Call, Function, Var, VarBinding
 from structir.ir.node import replace
 from structir.ir.struct_info import StructInfo, TupleStructInfo
+from structir.solver.program.result_refinement import with_result
 
 Value = Any
 Form = tuple[int | str, ...]  # the number of axes or the dtype of each variable
@@ -49,13 +50,15 @@ class OfForm(Substitution):
         if not isinstance(binding, VarBinding) or type(binding.value) is not Call:
             return super().binding(binding)
         value = self.part(binding.value)
-        inferred = deduce(value)
-        info = self._sharper(self.info(binding.var.struct_info), inferred)
+        declared = self.info(binding.var.struct_info)
+        value = with_result(replace(value, struct_info=deduce(value)), declared, of_form=True)
+        inferred = value.struct_info
+        info = self._sharper(declared, inferred)
         var = binding.var
         if info != var.struct_info:
             var = self.variables[binding.var] = type(var)(var.name, info, var.span)
             self.infos.clear()
-        return VarBinding(var, replace(value, struct_info=inferred), binding.span)
+        return VarBinding(var, value, binding.span)
 
     def _sharper(self, declared: StructInfo, inferred: StructInfo) -> StructInfo:
         return inferred if base_check(declared, inferred) is PASS else declared

@@ -383,13 +383,18 @@ def _known_dims(info: Any) -> list[Any]:
     return list(info.dims) if has_dims else []
 
 
+RUN_TIME_CODES = ("E0310",)  # of errors that are found only when a call is evaluated
+
+
 def applied(definition: Any, call: Call, args: tuple[Value, ...]) -> Value:
     """Applies an op to values."""
     try:
         return definition.reference(call, args)
     except DiagnosticError as error:
         where = f" at {call.span}" if call.span is not None else ""
-        raise ShapeMismatchError(f"at run time{where}: {error}") from error
+        code = error.diagnostics[0].code
+        code = code if code in RUN_TIME_CODES else ""
+        raise ShapeMismatchError(f"at run time{where}: {error}", code=code) from error
 
 
 def _check_signature(call: Call, args: tuple[Value, ...], value: Value) -> None:
