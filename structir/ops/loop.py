@@ -10,6 +10,7 @@ import attrs
 from structir.analysis.axes import axes_of, tensor
 from structir.analysis.calls import derive_call_ret_struct_info
 from structir.analysis.lattice import FAIL_L0, base_check
+from structir.analysis.loop_view import LoopView, Sliced
 from structir.errors import Diagnostic, ShapeMismatchError, StructInfoError
 from structir.ir.axes import RowVar
 from structir.ir.dims import equal, sym
@@ -165,13 +166,23 @@ def scan(cell: Any, states: Any, x: Any, captured: Any = ()) -> Any:
     return (*states, *[np.stack(outputs) for outputs in zip(*steps, strict=True)])
 
 
-def _loop(call: Call) -> tuple[Expr, int]:
-    """Returns the body of a loop and its number of states, for the solver."""
-    states = call.args[1].struct_info
-    return call.args[0], len(states.fields) if isinstance(states, TupleStructInfo) else 0
+def _view(call: Call) -> LoopView:
+    """Returns the operands of each parameter: states, slices of tensors, captured values."""
+    states, x = _members(call, 1), _members(call, 2)
+    slices = [Sliced(path, (0,)) for path in x]
+    captured = [Sliced(path) for path in (_members(call, 3) if len(call.args) > 3 else [])]
+    return LoopView(call.args[0], (*map(Sliced, states), *slices, *captured), len(states))
 
 
-scan.definition.hooks["loop"] = _loop  # type: ignore[attr-defined]
+def _members(call: Call, index: int) -> list[tuple[int, ...]]:
+    """Returns the paths of the fields of a tuple operand, or that of another operand."""
+    info = call.args[index].struct_info
+    if not isinstance(info, TupleStructInfo):
+        return [(index,)]
+    return [(index, k) for k in range(len(info.fields))]
+
+
+scan.definition.hooks["loop"] = _view  # type: ignore[attr-defined]
 
 
 # The backward pass recomputes the states before each step, then loops from the last step to the

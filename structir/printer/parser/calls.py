@@ -39,6 +39,7 @@ from structir.printer import constants
 from structir.printer.parser.argument_unification import unify_arguments, unify_loop_arguments
 from structir.printer.parser.captured import is_array
 from structir.printer.parser.context import MISSING, Context
+from structir.printer.parser.curried_calls import curried_op, joined_call
 from structir.printer.parser.forms import dtype_error, info_of, is_info, read_form
 from structir.printer.parser.index_maps import read_layout_transform
 from structir.printer.parser.kernels import read_kernel_call
@@ -87,8 +88,13 @@ def _call(context: Context, node: ast.Call) -> Any:
         rewritten = _read_as_counterpart(context, func, path, node)
         if rewritten is not None:
             return value_of(context, rewritten)
-    elif is_signature_call(node):
-        return read_signature_call(context, node)
+    elif type(func) is ast.Call:
+        if is_signature_call(node):
+            return read_signature_call(context, node)
+        op = curried_op(node)
+        if op is not None:
+            with context.nested(node):
+                return _call_of_op(context, joined_call(context, node), op)
     elif type(func) is ast.Name and func.id == "float":
         value = context.captured(node)
         return _python_float(context, node) if value is MISSING else value
@@ -197,9 +203,10 @@ def _call_of_op(context: Context, node: ast.Call, op: Op) -> Any:
             args = [_renamed(arg, values) for arg in args]
             keywords = {name: _renamed(value, values) for name, value in keywords.items()}
         loop = op.definition.hooks.get("loop") if context.unifies else None  # type: ignore[attr-defined]
-        if loop is not None and not keywords and len(args) in (3, 4):
+        if loop is not None and len(args) > 2:
             exprs = [context.expr(arg, item) for arg, item in zip(args, node.args, strict=True)]
-            args = list(unify_loop_arguments(context, loop, Call(op, tuple(exprs))))
+            unified = Call(op, tuple(exprs), keywords)
+            args = list(unify_loop_arguments(context, loop, unified))
         call = bound_call(context, op, (tuple(args), keywords), node)
         if type(call) is Call and (exact := context.constants.in_call(call)) is not call:
             deduce(exact)  # checks constant indices

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from structir.analysis.loop_view import LoopView, Path
 from structir.ir.dtype import DtypeVar, Element
 from structir.ir.expr import (
     Call,
@@ -183,7 +184,7 @@ class _FunctionCells:
     def _op(self, call: Call) -> Cells:
         loop = call.op.definition.hooks.get("loop")  # type: ignore[attr-defined]
         if loop is not None:
-            return self._loop(call, *loop(call))
+            return self._loop(call, loop(call))
         results = self.new(call.struct_info)
         rule = rules.dtype_rule(call)
         if rule is None:
@@ -200,18 +201,15 @@ class _FunctionCells:
                 equate(cell, terms.setdefault(term, DtypeCell(dtype)))
         return results
 
-    def _loop(self, call: Call, body: Expr, count: int) -> Cells:
+    def _loop(self, call: Call, view: LoopView) -> Cells:
         """Adds the equations of a loop: each step receives and returns states of equal dtypes."""
         args = list(map(self.of, call.args))
-        states = args[1] if isinstance(args[1], tuple) else ()
-        element = DtypeCell()
-        equate(element, args[2])
+        operands = [_cells_at(args, s.path) for s in view.operands]
         results = self.new(call.struct_info)
-        if isinstance(results, tuple):
-            captured = args[3] if len(args) > 3 and isinstance(args[3], tuple) else ()
-            step = (*states, *results[count:])
-            self._apply(body, [*states, element, *captured], step)
-            equate(results[:count], states)
+        self._apply(view.body, operands, results)
+        starts = operands[: view.states]
+        for start, end in zip(leaves(tuple(starts)), leaves(results), strict=False):
+            start.equate(end)
         return results
 
     def _call(self, call: Call, callee: Expr) -> Cells:
@@ -239,6 +237,14 @@ class _FunctionCells:
         for arg, cells in zip(args, signature[0], strict=False):
             equate(arg, _copied(cells, copies))
         equate(results, _copied(signature[1], copies))
+
+
+def _cells_at(args: Sequence[Cells], path: Path) -> Cells:
+    """Returns the cells of an operand of a loop."""
+    cells = args[path[0]]
+    for member in path[1:]:
+        cells = cells[member] if isinstance(cells, tuple) and member < len(cells) else None
+    return cells
 
 
 def _member(args: Sequence[Cells], path: tuple[int, int | None]) -> Cells:

@@ -16,6 +16,7 @@ from structir.analysis.calls import Binder
 from structir.analysis.deduction import annotate, check_cast
 from structir.analysis.erasure import AllVars, erase, walk_dims, with_fields
 from structir.analysis.lattice import unify_to_lca
+from structir.analysis.loop_view import LoopView
 from structir.analysis.substitution import Substitution
 from structir.errors import Diagnostic, DiagnosticError, StructInfoError
 from structir.ir.dtype import DtypeVar, Element
@@ -304,14 +305,23 @@ class _DtypeEvaluation:
         if isinstance(call.op, GlobalVar):
             return list(map(_known_dtypes, self.inference.params(call.op.name)))
         loop = call.op.definition.hooks.get("loop") if isinstance(call.op, Op) else None  # type: ignore[attr-defined]
-        body, count = loop(call) if loop else (None, 0)
-        required = self.inference.params(body.name) if isinstance(body, GlobalVar) else []
-        params = list(map(_known_dtypes, required))
-        if len(params) <= count:
+        return [] if loop is None else self.expected_by_loop(call, loop(call))
+
+    def expected_by_loop(self, call: Call, view: LoopView) -> list[StructInfo]:
+        """Returns the dtypes that the function of a loop requires of the operands."""
+        callee = self.callee(view.body)
+        params = self.inference.params(callee.name) if callee is not None else []
+        if len(params) != len(view.operands):
             return []
-        element = TensorStructInfo(dtype=getattr(params[count], "element", None))
-        states, captured = params[:count], params[count + 1 :]
-        return [OBJECT, TupleStructInfo(tuple(states)), element, TupleStructInfo(tuple(captured))]
+        expected: list[Any] = [OBJECT] * len(call.args)
+        for sliced, param in zip(view.operands, params, strict=True):
+            info: StructInfo = _dtypes_only(_known_dtypes(param))
+            index, *members = sliced.path
+            if members:
+                fields = _fields(expected[index]) + (info,)
+                info = TupleStructInfo(fields)
+            expected[index] = info
+        return expected
 
     def binding(self, binding: Binding, value: Expr) -> Binding:
         """Returns a binding with a completed value and variable."""
@@ -397,7 +407,7 @@ class _DtypeEvaluation:
         if isinstance(call.op, Op):
             definition = call.op.definition
             loop = definition.hooks.get("loop")  # type: ignore[attr-defined]
-            return self.loop(call, *loop(call)) if loop else definition.deduce(call)
+            return self.loop(call, loop(call)) if loop else definition.deduce(call)
         callee = self.callee(call.op)
         if callee is None:
             return OBJECT
@@ -405,16 +415,27 @@ class _DtypeEvaluation:
         passed = {k: function for k, function in functions.items() if function is not None}
         return self.inference.result(callee, [_info(arg) for arg in call.args], passed)
 
-    def loop(self, call: Call, body: Expr, count: int) -> StructInfo:
+    def loop(self, call: Call, view: LoopView) -> StructInfo:
         """Returns the StructInfo of a loop: the states keep their dtypes."""
-        callee, states, x = self.callee(body), _info(call.args[1]), _info(call.args[2])
-        captured = _fields(_info(call.args[3])) if len(call.args) > 3 else ()
+        callee = self.callee(view.body)
         if callee is None:
             return OBJECT
-        element = TensorStructInfo(dtype=getattr(x, "element", None))
-        infos = [*_fields(states), element, *captured]
-        step = _fields(self.inference.result(callee, infos, {}))
-        return TupleStructInfo((*_fields(states), *step[count:]))
+        operands = [(s, s.of(call) or OBJECT) for s in view.operands]
+        infos = [_dtypes_only(info) if s.axes else info for s, info in operands]
+        step = self.inference.result(callee, infos, {})
+        if not view.states:
+            return _dtypes_only(step)
+        states = infos[: view.states]
+        if not isinstance(call.struct_info, TupleStructInfo) or len(operands[0][0].path) == 1:
+            return states[0]
+        return TupleStructInfo((*states, *_fields(step)[view.states :]))
+
+
+def _dtypes_only(info: StructInfo) -> StructInfo:
+    """Returns tensors of unknown rank with the dtypes of a StructInfo."""
+    if isinstance(info, TupleStructInfo):
+        return TupleStructInfo(tuple(map(_dtypes_only, info.fields)))
+    return TensorStructInfo(dtype=info.element) if isinstance(info, TensorStructInfo) else info
 
 
 def _check_dtypes(binding: Binding, value: Expr) -> None:

@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from structir.analysis.loop_view import AxisList, LoopView, Sliced
 from structir.analysis.substitution import Substitution
+from structir.ir.dims import Dim
 from structir.ir.expr import Binding, Call, Expr, Function, GlobalVar, SeqExpr, Var
 from structir.ir.struct_info import OBJECT, StructInfo
+from structir.solver.constraints.constraint import Constraint
 from structir.solver.constraints.scheme import Scheme
 from structir.solver.domains.reasons import Origin
 from structir.solver.domains.terms import RowVar
-from structir.solver.program.generalisation import loop_scheme
+from structir.solver.program.generalisation import loop_scheme, with_axes
 from structir.solver.program.value_trees import Tree, leaves, values_of
 from structir.solver.propagation.arithmetic import fresh
 from structir.solver.solver import ConstraintSolver, Value
@@ -89,22 +92,27 @@ class FunctionCalls:
         self.generator.annotate(result, call.struct_info or OBJECT, origin)
         return result
 
-    def visit_loop(self, var: Var, call: Call, body: Expr, states: int, origin: Origin) -> Tree:
-        """Adds the constraints of a loop over a function whose first parameters are states."""
-        generator, callee = self.generator, self.callee(body)
-        if callee is None:
+    def visit_loop(self, var: Var, call: Call, view: LoopView, origin: Origin) -> Tree:
+        """Adds the constraints of a function that is applied to slices of operands."""
+        generator, callee = self.generator, self.callee(view.body)
+        operands = [tree_at(generator.tree_of(call.args[s.path[0]]), s) for s in view.operands]
+        if callee is None or None in operands:
             return generator.new_values(var.name, call.struct_info, origin)
-        before = generator.tree_of(call.args[1])
-        function = self._body(callee, None)
-        if function is not None and isinstance(before, tuple):
-            tree = self._inline_loop(var, call, function, before, origin)
+        function = self._body(callee, len(operands))
+        if function is not None:
+            tree = self._inline_loop(var, call, function, (view, operands), origin)
             if tree is not None:
                 return tree
-        scheme = generator.functions[callee.name]
-        count = len(list(leaves(before))) if isinstance(before, tuple) else states
-        if min(len(scheme.operands), len(scheme.results)) <= count:
+        axes = [s.axes for s, tree in zip(view.operands, operands, strict=True) for _ in leaves(tree)]
+        states = len(list(leaves(tuple(operands[: view.states]))))
+        cell = generator.functions[callee.name]
+        fits = len(cell.operands) == len(axes) and len(cell.results) >= states
+        scheme = loop_scheme(cell, axes, states, view.stacked) if fits else None
+        results = values_of(var.name, call.struct_info)
+        if scheme is None or len(list(leaves(results))) != len(scheme.results):
             return generator.new_values(var.name, call.struct_info, origin)
-        return generator.apply_scheme(var, call, call.args[1:], loop_scheme(scheme, count), origin)
+        generator.solver.apply(scheme, list(leaves(tuple(operands))), list(leaves(results)), origin)
+        return results
 
     def _body(self, callee: GlobalVar, count: int | None) -> Function | None:
         """Returns a copy of a callee to inline, or None if its scheme is applied."""
@@ -139,27 +147,61 @@ class FunctionCalls:
         return result
 
     def _inline_loop(
-        self, var: Var, call: Call, function: Function, before: tuple[Tree, ...], origin: Origin
+        self,
+        var: Var,
+        call: Call,
+        function: Function,
+        operands: tuple[LoopView, Sequence[Tree]],
+        origin: Origin,
     ) -> Tree:
         """Adds one step of a loop, whose states keep their rows; None if it does not fit."""
         generator, solver = self.generator, self.generator.solver
-        x = generator.tree_of(call.args[2])
-        captured = generator.tree_of(call.args[3]) if len(call.args) > 3 else ()
-        results = values_of(var.name, call.struct_info)
-        if not isinstance(x, Value) or not isinstance(captured, tuple):
+        (view, trees), results = operands, values_of(var.name, call.struct_info)
+        sizes = tuple([fresh("steps") for _ in range(max([len(s.axes) for s in view.operands]))])
+        slices = [
+            self._slice(tree, s.axes, sizes, origin) if s.axes else tree
+            for s, tree in zip(view.operands, trees, strict=True)
+        ]
+        step = self._inline(
+            getattr(view.body, "name", "loop"), function, tuple(slices), origin
+        )
+        after, values = list(leaves(step)), list(leaves(results))
+        before = list(leaves(tuple(trees[: view.states])))
+        if not len(before) <= len(after) == len(values):
             return None
-        steps, row, element = fresh("steps"), RowVar("element"), Value("element")
-        operands = (*before, element, *captured)
-        if len(operands) != len(function.params) or not isinstance(results, tuple):
-            return None
-        solver.assert_shape(x, (steps, row), origin)
-        solver.assert_shape(element, (row,), origin)
-        step = self._inline(getattr(call.args[0], "name", "loop"), function, operands, origin)
-        if not isinstance(step, tuple) or len(step) != len(results):
-            return None
+        for start, end, value in zip(before, after, values, strict=False):
+            solver.assert_shape(end, solver.row(start), origin)
+            solver.assert_shape(value, solver.row(start), origin)
         count = len(before)
-        for value, after in zip(leaves(before), leaves(step[:count]), strict=True):
-            solver.assert_shape(after, solver.row(value), origin)
-        for value, output in zip(leaves(results[count:]), leaves(step[count:]), strict=True):
-            solver.assert_shape(value, (steps, *solver.row(output)), origin)
-        return (*before, *results[count:])
+        for end, value in zip(after[count:], values[count:], strict=True):
+            self._assert_with_axes(value, end, view.stacked, sizes, origin)
+        return results
+
+    def _slice(
+        self, tree: Tree, axes: AxisList, sizes: Sequence[Dim], origin: Origin
+    ) -> Tree:
+        """Returns the values of slices of operands without these axes."""
+        if tree is None or isinstance(tree, tuple):
+            return tree and tuple([self._slice(t, axes, sizes, origin) for t in tree])
+        element = Value("element")
+        self.generator.solver.assert_shape(element, (RowVar("element"),), origin)
+        self._assert_with_axes(tree, element, axes, sizes, origin)
+        return element
+
+    def _assert_with_axes(
+        self, whole: Value, part: Value, axes: AxisList, sizes: Sequence[Dim], origin: Origin
+    ) -> None:
+        """Asserts that a value has the axes of another one and these."""
+        solver, equations = self.generator.solver, list[Constraint]()
+        row = with_axes(solver.row(part), axes, sizes, equations)
+        for equation in equations:
+            solver.add(equation, origin)
+        if row is not None:
+            solver.assert_shape(whole, row, origin)
+
+
+def tree_at(tree: Tree, sliced: Sliced) -> Tree:
+    """Returns the values of an operand of a loop; None where its structure is unknown."""
+    for member in sliced.path[1:]:
+        tree = tree[member] if isinstance(tree, tuple) and member < len(tree) else None
+    return tree

@@ -1,0 +1,389 @@
+"""Replaces calls of combinators: maps by batched ops, folds by reductions and loops.
+
+A map whose operands have unknown ranks remains, as does one that cannot be batched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from structir.analysis.closures import with_captured
+from structir.analysis.loop_view import AxisList, LoopView, slice_info
+from structir.analysis.substitution import Substitution
+from structir.analysis.variables import free_vars, symbols_in
+from structir.batching.functions import Batching
+from structir.batching.instances import Instance
+from structir.batching.scope import BatchedScope
+from structir.build import BlockBuilder
+from structir.errors import DiagnosticError
+from structir.ir import dims
+from structir.ir.binding_dims import bound_dims
+from structir.ir.bodies import bindings_of, with_blocks
+from structir.ir.dims import as_dim
+from structir.ir.expr import (
+    Binding,
+    BindingBlock,
+    Call,
+    DataflowBlock,
+    DataflowVar,
+    Expr,
+    Function,
+    GlobalVar,
+    ShapeExpr,
+    Tuple,
+    Var,
+    VarBinding,
+)
+from structir.ir.module import IRModule
+from structir.ir.node import Node, replace
+from structir.ir.op import Op
+from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+from structir.opdef.batched_op import apply
+
+# the reduction of each associative op, where all axes are one
+REDUCTIONS = {
+    "add": "sum",
+    "multiply": "prod",
+    "maximum": "max",
+    "minimum": "min",
+}
+COMBINATOR = "combinator"  # the hook of ops that this module replaces
+
+
+def has_combinators(module: IRModule) -> bool:
+    """Whether a function of the module calls a combinator."""
+    functions = [f for f in module.functions.values() if isinstance(f, Function)]
+    return any(map(_has_combinator, functions))
+
+
+def _has_combinator(function: Function) -> bool:
+    return any(is_combinator(binding.value) for binding in bindings_of(function))
+
+
+def is_combinator(value: Expr) -> bool:
+    """Whether a value is a call of a combinator."""
+    op = value.op if isinstance(value, Call) else None
+    return isinstance(op, Op) and COMBINATOR in getattr(op.definition, "hooks", ())
+
+
+def expanded(module: IRModule) -> IRModule:
+    """Returns the module without those combinators that batched ops and loops can replace."""
+    if not has_combinators(module):
+        return module
+    return _Expansion(module).module()
+
+
+class UnknownRankError(Exception):
+    """A mapped operand has an unknown rank."""
+
+
+class _Expansion:
+    """The expansion of one module: the functions so far, with those that were generated."""
+
+    def __init__(self, module: IRModule) -> None:
+        self.source = module
+        self.batching = Batching(module)
+
+    def module(self) -> IRModule:
+        """Returns the module with every function expanded."""
+        functions: dict[str, Node] = {}
+        for name, function in self.source.functions.items():
+            needed = isinstance(function, Function) and _has_combinator(function)
+            functions[name] = self.function(function) if needed else function  # type: ignore[arg-type]
+        generated = dict(self.batching.generated)
+        return self.source.with_functions({**functions, **generated})
+
+    def function(self, function: Function) -> Function:
+        """Returns a function with its combinators expanded."""
+        function = _without_dataflow(function)
+        closures = {b.var: b.value for b in bindings_of(function) if isinstance(b.value, Function)}
+
+        def in_block(block: BindingBlock) -> list[BindingBlock]:
+            bindings = [new for b in block.bindings for new in self.binding(b, closures)]
+            return [replace(block, bindings=tuple(bindings))]
+
+        return with_blocks(function, in_block)
+
+    def binding(self, binding: Binding, closures: dict[Var, Function]) -> Iterable[Binding]:
+        """Returns the bindings that replace one."""
+        if not is_combinator(binding.value):
+            return (binding,)
+        builder, before = BlockBuilder(), set(self.batching.generated)
+        scope = Instance(builder, self.functions, self.rule)
+        scope.copier = Substitution()
+        scope.closures.update({var: (f, scope) for var, f in closures.items()})
+        try:
+            with builder.function("expansion"):
+                value = self.rule(scope, binding.value)  # type: ignore[arg-type]
+                builder.emit_func_output(value)
+        except (DiagnosticError, UnknownRankError):
+            for name in self.batching.generated.keys() - before:
+                del self.batching.generated[name]
+            return (binding,)
+        body = builder.finished("expansion")
+        last = VarBinding(binding.var, body.body.body, binding.span)
+        return (*body.bindings(), last)
+
+    @property
+    def functions(self) -> dict[str, Node]:
+        """The functions of the module, and the generated ones."""
+        return {**self.source.functions, **self.batching.generated}
+
+    def rule(self, instance: Instance, call: Call) -> Expr | None:
+        """Emits the expansion of a combinator; None for other calls."""
+        if not is_combinator(call):
+            return None
+        view: LoopView = call.op.definition.hooks["loop"](call)  # type: ignore[attr-defined]
+        operands = [_at(call, s.path) for s in view.operands]
+        if view.states:
+            return _Fold(self, instance, view, operands).emit()
+        axes = [list(_normalised(s.axes, x)) for s, x in zip(view.operands, operands, strict=True)]
+
+        def body(inner: Instance, elements: Sequence[Expr]) -> Expr:
+            return inner.apply(view.body, elements, call.span)
+
+        return self.mapped(instance, body, operands, axes, list(view.stacked))
+
+    def mapped(
+        self,
+        instance: Instance,
+        body: Callable[[Instance, Sequence[Expr]], Expr],
+        operands: Sequence[Expr],
+        axes: list[list[int]],
+        stacked: list[int],
+    ) -> Expr:
+        """Emits a function mapped over axes, the first one outermost."""
+        if not stacked:
+            return body(instance, operands)
+        rest = [_after(each) for each in axes]
+
+        def inner(scope: Instance, elements: Sequence[Expr]) -> Expr:
+            return self.mapped(scope, body, elements, rest, _after(stacked))
+
+        first = [each[0] if each else None for each in axes]
+        return _OneAxis(self, instance, operands, first).emit(inner, stacked[0])
+
+
+def _after(axes: Sequence[int]) -> list[int]:
+    """Returns the other axes of a slice without the first one."""
+    return [axis - (axis > axes[0]) for axis in axes[1:]]
+
+
+class _OneAxis:
+    """A function mapped over one axis of some operands."""
+
+    def __init__(
+        self,
+        expansion: _Expansion,
+        instance: Instance,
+        operands: Sequence[Expr],
+        axes: Sequence[int | None],
+    ) -> None:
+        self.expansion, self.instance, self.builder = expansion, instance, instance.builder
+        self.operands, self.axes = operands, axes
+        self.fronts: list[tuple[Var, Expr]] = []  # elements, and tensors with the axis in front
+        self.size: Any = None
+
+    def emit(self, body: Callable[[Instance, Sequence[Expr]], Expr], out: int) -> Expr:
+        """Emits the results, with the axis at `out`."""
+        elements = [
+            x if axis is None else self._element(x, axis)
+            for x, axis in zip(self.operands, self.axes, strict=True)
+        ]
+        sequence = self._body(body, elements)
+        batching = self.expansion.batching
+        batching.module = batching.module.with_functions(self.expansion.functions)
+        scope = BatchedScope(self.builder, batching, self.size, Substitution(fresh=True))
+        for element, front in self.fronts:
+            scope.define(element, front, True)
+        value, flags = scope.run(sequence)
+        return self._stacked(scope.spread(value, flags), out)
+
+    def _element(self, value: Expr, axis: int) -> Expr:
+        """Returns the element of an operand, and records the operand with the axis in front."""
+        info = value.struct_info
+        if isinstance(info, TupleStructInfo):
+            fields = [self._element(_field(self.builder, value, k), axis) for k in range(len(info.fields))]
+            return Tuple(tuple(fields), info.names)
+        sizes = info.dims if isinstance(info, TensorStructInfo) else None
+        if not isinstance(sizes, tuple):
+            raise UnknownRankError
+        front = _moved(self.builder, value, axis, 0)
+        first = sizes[axis]
+        self.size = first if self.size is None else self.size
+        if dims.equal(first, self.size) is not True:
+            others = sizes[:axis] + sizes[axis + 1 :]
+            front = self.builder.match_cast(front, TensorStructInfo((self.size, *others), info.element))
+        element = Var("element", slice_info(info, (axis,)))  # type: ignore[arg-type]
+        self.fronts.append((element, front))
+        return element
+
+    def _body(self, body: Callable[[Instance, Sequence[Expr]], Expr], elements: list[Expr]) -> Any:
+        """Returns the body for one element, as a sequence."""
+        builder = BlockBuilder()
+        inner = Instance(
+            builder, self.instance.functions, self.instance.rule, self.instance, self.instance.depth
+        )
+        inner.closures = {var: (f, inner) for var, (f, _) in self.instance.closures.items()}
+        with builder.function("element"):
+            builder.emit_func_output(body(inner, elements))
+        return builder.finished("element").body
+
+    def _stacked(self, value: Expr, axis: int) -> Expr:
+        info = value.struct_info
+        if isinstance(info, TupleStructInfo):
+            fields = [self._stacked(_field(self.builder, value, k), axis) for k in range(len(info.fields))]
+            return Tuple(tuple(fields), info.names)
+        return _moved(self.builder, value, 0, axis)
+
+
+class _Fold:
+    """A fold over the first axis of its last operand."""
+
+    def __init__(
+        self, expansion: _Expansion, instance: Instance, view: LoopView, operands: Sequence[Expr]
+    ) -> None:
+        self.expansion, self.instance, self.view = expansion, instance, view
+        self.builder, (self.init, self.x) = instance.builder, operands
+
+    def emit(self) -> Expr:
+        """Emits the folded value: by the reduction of an op, or by a loop."""
+        name = self._reduction()
+        return self._loop() if name is None else self._reduced(name)
+
+    def _reduction(self) -> tuple[str, str] | None:
+        """Returns the names of the only op of the function, and of its reduction."""
+        called = self.instance.called(self.view.body)
+        bindings = called[0].bindings() if called is not None else ()
+        value = bindings[0].value if len(bindings) == 1 else None
+        if called is None or not isinstance(value, Call) or not isinstance(value.op, Op):
+            return None
+        is_result = called[0].body.body is bindings[0].var
+        takes_both = {*value.args} == {*called[0].params} and len(value.args) == 2
+        name = REDUCTIONS.get(value.op.name)
+        element = slice_info(self.x.struct_info, (0,))  # type: ignore[arg-type]
+        same = element == self.init.struct_info and getattr(element, "dtype", "bool") != "bool"
+        return (value.op.name, name) if name and is_result and takes_both and same else None
+
+    def _reduced(self, names: tuple[str, str]) -> Expr:
+        op, reduction = names
+        total = self.builder.emit(apply(reduction, self.x, axis=[0]))
+        return self.builder.emit(apply(op, self.init, total))
+
+    def _loop(self) -> Expr:
+        starts, slices = _leaves(self.builder, self.init), _leaves(self.builder, self.x)
+        step, captured = self._step(len(starts))
+        operands = [step, Tuple(tuple(starts)), Tuple(tuple(slices))]
+        if captured:
+            operands.append(Tuple(tuple(captured)))
+        results = self.builder.emit(apply("scan", *operands))
+        values = [self.builder.emit(results[k]) for k in range(len(starts))]
+        return _nested(self.init.struct_info, values)
+
+    def _step(self, count: int) -> tuple[GlobalVar, list[Expr]]:
+        """Defines the body of the loop; returns it with the values that it captures."""
+        builder = BlockBuilder()
+        infos = [*_infos(self.init.struct_info), *_infos(slice_info(self.x.struct_info, (0,)))]  # type: ignore[arg-type]
+        params = [Var(f"p{k}", info) for k, info in enumerate(infos)]
+        inner = Instance(builder, self.instance.functions, self.instance.rule, self.instance, self.instance.depth)
+        with builder.function("step", params):
+            state = _nested(self.init.struct_info, params[:count])
+            element = _nested(slice_info(self.x.struct_info, (0,)), params[count:])  # type: ignore[arg-type]
+            result = inner.apply(self.view.body, [state, element])
+            after = [
+                value if value.struct_info == info else builder.match_cast(value, info)
+                for value, info in zip(_leaves(builder, result), infos[:count], strict=True)
+            ]
+            builder.emit_func_output(Tuple(tuple(after)))
+        step = builder.finished("step")
+        captured = free_vars(step)
+        bound = bound_dims([v.struct_info for v in (*step.params, *captured)])
+        sizes = [s for s in symbols_in((step, tuple(captured))) if s not in bound and self._is_outer(s)]
+        shapes = [ShapeExpr(tuple(map(as_dim, sizes)))] if sizes else []
+        function = with_captured(step, captured, shapes)
+        name = f"{getattr(self.view.body, 'name', 'fold')}_step"
+        return self.expansion.batching.define(name, function), [*captured, *shapes]
+
+    def _is_outer(self, symbol: Any) -> bool:
+        """Whether a dim belongs to the enclosing function."""
+        return True
+
+
+# ---- values
+
+
+def _at(call: Call, path: Sequence[int]) -> Expr:
+    return call.args[path[0]]
+
+
+def _normalised(axes: AxisList, value: Expr) -> AxisList:
+    """Returns axes counted from the first one."""
+    if not axes:
+        return axes
+    info: Any = value.struct_info
+    while isinstance(info, TupleStructInfo) and info.fields:
+        info = info.fields[0]
+    rank = info.ndim if isinstance(info, TensorStructInfo) and info.axes is None else None
+    if rank is None or rank < 0:
+        raise UnknownRankError
+    return tuple([axis % rank for axis in axes])
+
+
+def _moved(builder: BlockBuilder, value: Expr, start: int, end: int) -> Expr:
+    """Emits a tensor with one axis moved."""
+    info: Any = value.struct_info
+    order = [k for k in range(info.ndim) if k != start]
+    end = end if end >= 0 else info.ndim + end
+    if start == end:
+        return value
+    order.insert(end, start)
+    return builder.emit(apply("permute_dims", value, order))
+
+
+def _field(builder: BlockBuilder, value: Expr, k: int) -> Expr:
+    return value.fields[k] if isinstance(value, Tuple) else builder.emit(value[k])
+
+
+def _leaves(builder: BlockBuilder, value: Expr) -> list[Expr]:
+    """Returns the tensors of a value."""
+    info = value.struct_info
+    if not isinstance(info, TupleStructInfo):
+        return [value]
+    fields = [_field(builder, value, k) for k in range(len(info.fields))]
+    return [leaf for field in fields for leaf in _leaves(builder, field)]
+
+
+def _infos(info: StructInfo | None) -> list[Any]:
+    if isinstance(info, TupleStructInfo):
+        return [leaf for field in info.fields for leaf in _infos(field)]
+    return [info]
+
+
+def _nested(info: StructInfo | None, leaves: Sequence[Expr]) -> Expr:
+    """Returns leaves in the structure of a StructInfo."""
+    remaining = iter(leaves)
+
+    def build(part: StructInfo | None) -> Expr:
+        if isinstance(part, TupleStructInfo):
+            return Tuple(tuple([build(field) for field in part.fields]), part.names)
+        return next(remaining)
+
+    return build(info)
+
+
+def _without_dataflow(function: Function) -> Function:
+    """Returns a function without dataflow blocks: expansions may contain branches."""
+    names = {
+        b.var: Var(b.var.name, b.var.struct_info, b.var.span)
+        for b in bindings_of(function)
+        if type(b.var) is DataflowVar
+    }
+
+    def plain(block: BindingBlock) -> list[BindingBlock]:
+        bindings = [replace(b, var=names.get(b.var, b.var)) for b in block.bindings]
+        return [BindingBlock(tuple(bindings), block.span)]
+
+    has_blocks = any(isinstance(block, DataflowBlock) for block in function.body.blocks)
+    renamed = with_blocks(function, plain) if names or has_blocks else function
+    return Substitution(names).function(renamed) if names else renamed
