@@ -5,13 +5,14 @@ A map whose operands have unknown ranks remains, as does one that cannot be batc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from structir.analysis.closures import with_captured
+from structir.analysis.internal_functions import PRIVATE
 from structir.analysis.loop_view import AxisList, LoopView, slice_info
 from structir.analysis.substitution import Substitution
-from structir.analysis.variables import free_vars, symbols_in
+from structir.analysis.variables import free_vars, symbols_in, variables_in, walk_values
 from structir.batching.functions import Batching
 from structir.batching.instances import Instance
 from structir.batching.scope import BatchedScope
@@ -19,7 +20,7 @@ from structir.build import BlockBuilder
 from structir.errors import DiagnosticError
 from structir.ir import dims
 from structir.ir.binding_dims import bound_dims
-from structir.ir.bodies import bindings_of, with_blocks
+from structir.ir.bodies import bindings_of, with_bindings, with_blocks
 from structir.ir.dims import as_dim
 from structir.ir.expr import (
     Binding,
@@ -30,6 +31,7 @@ from structir.ir.expr import (
     Expr,
     Function,
     GlobalVar,
+    MatchCast,
     ShapeExpr,
     Tuple,
     Var,
@@ -74,6 +76,12 @@ def expanded(module: IRModule) -> IRModule:
     return _Expansion(module).module()
 
 
+def _mentioned(functions: Mapping[str, Node]) -> set[str]:
+    """Returns the names of the functions that functions refer to."""
+    values = [v for f in functions.values() if isinstance(f, Function) for v in walk_values(f)]
+    return {value.name for value in values if isinstance(value, GlobalVar)}
+
+
 class UnknownRankError(Exception):
     """A mapped operand has an unknown rank."""
 
@@ -91,8 +99,10 @@ class _Expansion:
         for name, function in self.source.functions.items():
             needed = isinstance(function, Function) and _has_combinator(function)
             functions[name] = self.function(function) if needed else function  # type: ignore[arg-type]
-        generated = dict(self.batching.generated)
-        return self.source.with_functions({**functions, **generated})
+        functions |= self.batching.generated
+        unused = _mentioned(self.source.functions) - _mentioned(functions)
+        private = {n for n in unused if getattr(functions.get(n), "attrs", {}).get(PRIVATE)}
+        return self.source.with_functions({n: f for n, f in functions.items() if n not in private})
 
     def function(self, function: Function) -> Function:
         """Returns a function with its combinators expanded."""
@@ -103,7 +113,7 @@ class _Expansion:
             bindings = [new for b in block.bindings for new in self.binding(b, closures)]
             return [replace(block, bindings=tuple(bindings))]
 
-        return with_blocks(function, in_block)
+        return _without_unused(with_blocks(function, in_block), closures)
 
     def binding(self, binding: Binding, closures: dict[Var, Function]) -> Iterable[Binding]:
         """Returns the bindings that replace one."""
@@ -298,16 +308,13 @@ class _Fold:
             builder.emit_func_output(Tuple(tuple(after)))
         step = builder.finished("step")
         captured = free_vars(step)
-        bound = bound_dims([v.struct_info for v in (*step.params, *captured)])
-        sizes = [s for s in symbols_in((step, tuple(captured))) if s not in bound and self._is_outer(s)]
+        casts = [b.struct_info for b in bindings_of(step) if isinstance(b, MatchCast)]
+        bound = bound_dims([*[v.struct_info for v in (*step.params, *captured)], *casts])
+        sizes = [s for s in symbols_in((step, tuple(captured))) if s not in bound]
         shapes = [ShapeExpr(tuple(map(as_dim, sizes)))] if sizes else []
         function = with_captured(step, captured, shapes)
         name = f"{getattr(self.view.body, 'name', 'fold')}_step"
         return self.expansion.batching.define(name, function), [*captured, *shapes]
-
-    def _is_outer(self, symbol: Any) -> bool:
-        """Whether a dim belongs to the enclosing function."""
-        return True
 
 
 # ---- values
@@ -370,6 +377,14 @@ def _nested(info: StructInfo | None, leaves: Sequence[Expr]) -> Expr:
         return next(remaining)
 
     return build(info)
+
+
+def _without_unused(function: Function, closures: Iterable[Var]) -> Function:
+    """Returns a function without the closures that were only operands of combinators."""
+    values = [function.body.body, *[b.value for b in bindings_of(function)]]
+    used = {var for value in values for var in variables_in(value)}
+    unused = {var for var in closures if var not in used}
+    return with_bindings(function, lambda b: () if b.var in unused else (b,)) if unused else function
 
 
 def _without_dataflow(function: Function) -> Function:

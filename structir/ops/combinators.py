@@ -281,7 +281,7 @@ def _sliced(value: Any, point: Any, count: int) -> Any:
         return tuple([_sliced(field, point, count) for field in value])
     if point is None:
         return np.zeros(value.shape[count:], value.dtype)
-    return np.ascontiguousarray(value[point])
+    return np.array(value[point], order="C")
 
 
 def _stacked(results: list[Any], shape: tuple[int, ...], out: tuple[int, ...]) -> Any:
@@ -297,7 +297,7 @@ def _stacked(results: list[Any], shape: tuple[int, ...], out: tuple[int, ...]) -
         stacked = np.zeros((*shape, *arrays[0].shape), arrays[0].dtype)
     else:
         stacked = np.stack(arrays).reshape(*shape, *arrays[0].shape)
-    return np.ascontiguousarray(np.moveaxis(stacked, range(len(shape)), out))
+    return np.array(np.moveaxis(stacked, range(len(shape)), out), order="C")
 
 
 def _fold_reference(call: Call, f: Any, init: Any, x: Any) -> Any:

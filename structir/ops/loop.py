@@ -154,7 +154,7 @@ def scan(cell: Any, states: Any, x: Any, captured: Any = ()) -> Any:
         message = f"scan: x: expected axes 0 of one size, found {sorted(lengths)}"
         raise ShapeMismatchError(message)
     if 0 in lengths:
-        raise ShapeMismatchError("scan: axis 0 of x: expected at least 1 slice, found 0")
+        return (*states, *_empty_outputs(cell, states, scanned, captured))
     loop_results = at_once(cell, LoopSpec(lengths.pop(), None, states, scanned, captured))
     if loop_results is not None:
         return (*loop_results[0], *loop_results[1])
@@ -164,6 +164,13 @@ def scan(cell: Any, states: Any, x: Any, captured: Any = ()) -> Any:
         states, outputs = results[:count], results[count:]
         steps.append(outputs)
     return (*states, *[np.stack(outputs) for outputs in zip(*steps, strict=True)])
+
+
+def _empty_outputs(cell: Any, states: Any, scanned: Any, captured: Any) -> list[Any]:
+    """Returns the outputs of no steps, with the shapes of those of a step on zeros."""
+    slices = [np.zeros(each.shape[1:], each.dtype) for each in scanned]
+    outputs = cell(*states, *slices, *captured)[len(states) :]
+    return [np.zeros((0, *output.shape), output.dtype) for output in outputs]
 
 
 def _view(call: Call) -> LoopView:
