@@ -41,6 +41,10 @@ from structir.printer.parser.captured import is_array
 from structir.printer.parser.context import MISSING, Context
 from structir.printer.parser.curried_calls import curried_op, joined_call
 from structir.printer.parser.forms import dtype_error, info_of, is_info, read_form
+from structir.printer.parser.function_operands import (
+    is_function_operand,
+    read_function_operand,
+)
 from structir.printer.parser.index_maps import read_layout_transform
 from structir.printer.parser.kernels import read_kernel_call
 from structir.printer.parser.macros import Macro
@@ -179,7 +183,8 @@ def _call_of_op(context: Context, node: ast.Call, op: Op) -> Any:
     keywords: dict[str, Any] = {}
     of_sizes = op.definition.of_sizes
     try:
-        for index, item in enumerate(node.args):
+        has_function = is_function_operand(op, node)
+        for index, item in enumerate(node.args[1:] if has_function else node.args):
             if type(item) is ast.Starred:
                 args += display(context, [item])
                 continue
@@ -199,6 +204,8 @@ def _call_of_op(context: Context, node: ast.Call, op: Op) -> Any:
             if type(value) is str and value in UNKNOWN_DTYPES and keyword.arg.endswith("dtype"):
                 continue
             keywords[keyword.arg] = value
+        if has_function:
+            args.insert(0, read_function_operand(context, op, node, args, keywords))
         if (values := VALUES.get(op.name)) is not None:
             args = [_renamed(arg, values) for arg in args]
             keywords = {name: _renamed(value, values) for name, value in keywords.items()}
