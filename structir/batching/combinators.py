@@ -12,7 +12,7 @@ from structir.analysis.closures import with_captured
 from structir.analysis.internal_functions import PRIVATE
 from structir.analysis.loop_view import AxisList, LoopView, slice_info
 from structir.analysis.substitution import Substitution
-from structir.analysis.variables import free_vars, symbols_in, variables_in, walk_values
+from structir.analysis.variables import free_vars, symbols_in, walk_values
 from structir.batching.functions import Batching
 from structir.batching.instances import Instance
 from structir.batching.scope import BatchedScope
@@ -31,6 +31,7 @@ from structir.ir.expr import (
     Expr,
     Function,
     GlobalVar,
+    If,
     MatchCast,
     ShapeExpr,
     Tuple,
@@ -113,7 +114,7 @@ class _Expansion:
             bindings = [new for b in block.bindings for new in self.binding(b, closures)]
             return [replace(block, bindings=tuple(bindings))]
 
-        return _without_unused(with_blocks(function, in_block), closures)
+        return _without_unused(with_blocks(function, in_block))
 
     def binding(self, binding: Binding, closures: dict[Var, Function]) -> Iterable[Binding]:
         """Returns the bindings that replace one."""
@@ -379,12 +380,25 @@ def _nested(info: StructInfo | None, leaves: Sequence[Expr]) -> Expr:
     return build(info)
 
 
-def _without_unused(function: Function, closures: Iterable[Var]) -> Function:
-    """Returns a function without the closures that were only operands of combinators."""
-    values = [function.body.body, *[b.value for b in bindings_of(function)]]
-    used = {var for value in values for var in variables_in(value)}
-    unused = {var for var in closures if var not in used}
-    return with_bindings(function, lambda b: () if b.var in unused else (b,)) if unused else function
+def _without_unused(function: Function) -> Function:
+    """Returns a function without closures that are not used, such as operands of combinators."""
+    while True:
+        bindings = [*bindings_of(function)]
+        results = [seq.body for seq in _sequences(function)]
+        used = {var for value in (*results, *[b.value for b in bindings]) for var in free_vars(value)}
+        unused = {b.var for b in bindings if isinstance(b.value, Function) and b.var not in used}
+        if not unused:
+            return function
+        function = with_bindings(function, lambda b, unused=unused: () if b.var in unused else (b,))  # type: ignore[misc]
+
+
+def _sequences(function: Function) -> list[Any]:
+    """Returns the sequences of a function, its branches and its local functions."""
+    sequences = [function.body]
+    for value in [b.value for b in bindings_of(function)]:
+        sequences += [value.body] if isinstance(value, Function) else []
+        sequences += [value.true_branch, value.false_branch] if isinstance(value, If) else []
+    return sequences
 
 
 def _without_dataflow(function: Function) -> Function:

@@ -305,8 +305,11 @@ def _fold_reference(call: Call, f: Any, init: Any, x: Any) -> Any:
     sizes = {each.shape[0] for each in _flat(x)}
     if len(sizes) != 1:
         raise ShapeMismatchError(f"expected axes 0 of one size, found {sorted(sizes)}")
-    for index in range(sizes.pop()):
+    count = sizes.pop()
+    for index in range(count):
         init = f(init, _sliced(x, (index,), 1))
+    if not count:
+        f(init, _sliced(x, None, 1))  # checks the shapes
     return init
 
 

@@ -127,6 +127,8 @@ class _FunctionCells:
         self.callees = callees  # parameters that are functions of the module
         self.cells: dict[Expr, Cells] = {}
         self.variables: dict[DtypeVar, DtypeCell] = {}
+        self.closures: dict[Var, Function] = {}
+        self.active: list[Function] = []  # closures that are evaluated: calls may be recursive
 
     def new(self, info: StructInfo | None) -> Cells:
         """Returns the cells of a StructInfo: one for each dtype variable, new ones for others."""
@@ -142,8 +144,16 @@ class _FunctionCells:
     def visit(self, function: Function) -> tuple[Sequence[Cells], Cells]:
         """Adds the equations of a function; returns the cells of its parameters and result."""
         params = [self.new(param.struct_info) for param in function.params]
+        result = self.body(function, params)
+        self.name_shared_cells(params, result)
+        return params, result
+
+    def body(self, function: Function, params: Sequence[Cells]) -> Cells:
+        """Adds the equations of a body for these parameters; returns the cells of its result."""
         self.cells.update(zip(function.params, params, strict=True))
         for binding in function.body.bindings():
+            if isinstance(binding.value, Function):
+                self.closures[binding.var] = binding.value
             value = self.of(binding.value)
             equate(value, self.new(binding.var.struct_info))
             if isinstance(binding, MatchCast):
@@ -151,8 +161,7 @@ class _FunctionCells:
             self.cells[binding.var] = value
         result = self.of(function.body.body)
         equate(result, self.new(function.ret_struct_info))
-        self.name_shared_cells(params, result)
-        return params, result
+        return result
 
     def name_shared_cells(self, params: Sequence[Cells], result: Cells) -> None:
         """Adds a dtype variable to each open cell that parameters share among them or with the
@@ -229,6 +238,10 @@ class _FunctionCells:
         self, callee: Expr, args: Sequence[Cells], results: Cells, passed: Passed = ()
     ) -> None:
         """Equates arguments and results with copies of the callee's cells."""
+        closure = self.closures.get(callee) if isinstance(callee, Var) else None
+        if closure is not None:
+            self._apply_closure(closure, args, results)
+            return
         name = self._function_name(callee)
         signature = None if name is None else self.equations.signature(name, passed)
         if signature is None or len(args) != len(signature[0]):
@@ -237,6 +250,20 @@ class _FunctionCells:
         for arg, cells in zip(args, signature[0], strict=False):
             equate(arg, _copied(cells, copies))
         equate(results, _copied(signature[1], copies))
+
+
+    def _apply_closure(self, closure: Function, args: Sequence[Cells], results: Cells) -> None:
+        """Adds the equations of the body of a closure for one call."""
+        if closure in self.active or len(args) != len(closure.params):
+            return
+        self.active.append(closure)
+        variables = dict(self.variables)
+        params = [self.new(param.struct_info) for param in closure.params]
+        for param, arg in zip(params, args, strict=True):
+            equate(param, arg)
+        equate(results, self.body(closure, params))
+        self.variables = variables  # each call instantiates those of the closure
+        self.active.pop()
 
 
 def _cells_at(args: Sequence[Cells], path: Path) -> Cells:

@@ -233,6 +233,8 @@ class _DtypeEvaluation:
         self.joins_known = joins_known  # whether a dtype of one branch suffices
         self.variables: dict[Var, Expr] = {}
         self.callees = dict(callees)  # variables that are functions of the module
+        self.closures: dict[Expr, Function] = {}
+        self.active: list[Function] = []  # closures that are evaluated: calls may be recursive
         self.branches = 0  # depth of conditionals, which need not run
         self.dtype_vars: set[DtypeVar] = set()  # of the parameters
 
@@ -330,6 +332,8 @@ class _DtypeEvaluation:
         callee = self.callee(value)
         if callee is not None:
             self.callees[binding.var] = callee
+        if isinstance(value, Function):
+            self.closures[binding.var] = value
         info = _fill(binding.var.struct_info, value.struct_info)
         var = self.variable(binding.var, info)
         if var is binding.var and value is binding.value:
@@ -408,6 +412,8 @@ class _DtypeEvaluation:
             definition = call.op.definition
             loop = definition.hooks.get("loop")  # type: ignore[attr-defined]
             return self.loop(call, loop(call)) if loop else definition.deduce(call)
+        if call.op in self.closures:
+            return self.closure_result(self.closures[call.op], list(map(_info, call.args)))
         callee = self.callee(call.op)
         if callee is None:
             return OBJECT
@@ -415,14 +421,28 @@ class _DtypeEvaluation:
         passed = {k: function for k, function in functions.items() if function is not None}
         return self.inference.result(callee, [_info(arg) for arg in call.args], passed)
 
+    def closure_result(self, closure: Function, infos: Sequence[StructInfo]) -> StructInfo:
+        """Returns the StructInfo of a call of a closure: its body is evaluated for the call."""
+        if closure in self.active or len(infos) != len(closure.params):
+            return OBJECT
+        inner = _DtypeEvaluation(self.inference, self.callees, joins_known=self.joins_known)
+        inner.variables, inner.closures = dict(self.variables), dict(self.closures)
+        inner.active = [*self.active, closure]
+        inner.branches = self.branches
+        params = [_fill(p.struct_info, i) for p, i in zip(closure.params, infos, strict=True)]
+        return inner.function(closure, params).ret_struct_info
+
     def loop(self, call: Call, view: LoopView) -> StructInfo:
         """Returns the StructInfo of a loop: the states keep their dtypes."""
-        callee = self.callee(view.body)
-        if callee is None:
+        callee, closure = self.callee(view.body), self.closures.get(view.body)
+        if callee is None and closure is None:
             return OBJECT
         operands = [(s, s.of(call) or OBJECT) for s in view.operands]
         infos = [_dtypes_only(info) if s.axes else info for s, info in operands]
-        step = self.inference.result(callee, infos, {})
+        if closure is not None:
+            step = self.closure_result(closure, infos)
+        elif callee is not None:
+            step = self.inference.result(callee, infos, {})
         if not view.states:
             return _dtypes_only(step)
         states = infos[: view.states]

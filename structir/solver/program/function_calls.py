@@ -7,11 +7,13 @@ for the ranks of operands or call a parameter, the call inlines a copy of the ca
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from structir.analysis.loop_view import AxisList, LoopView, Sliced
 from structir.analysis.substitution import Substitution
-from structir.ir.dims import Dim
+from structir.analysis.variables import symbols_in
+from structir.ir.axes import rows_in
+from structir.ir.dims import Dim, as_dim
 from structir.ir.expr import Binding, Call, Expr, Function, GlobalVar, SeqExpr, Var
 from structir.ir.struct_info import OBJECT, StructInfo
 from structir.solver.constraints.constraint import Constraint
@@ -19,7 +21,7 @@ from structir.solver.constraints.scheme import Scheme
 from structir.solver.domains.reasons import Origin
 from structir.solver.domains.terms import RowVar
 from structir.solver.program.generalisation import loop_scheme, with_axes
-from structir.solver.program.value_trees import Tree, leaves, values_of
+from structir.solver.program.value_trees import Tree, leaves, tensors, values_of
 from structir.solver.propagation.arithmetic import fresh
 from structir.solver.solver import ConstraintSolver, Value
 
@@ -59,6 +61,7 @@ class FunctionCalls:
         self.generator = generator
         self.bodies = bodies  # of the functions with incomplete schemes
         self.callees: dict[Var, GlobalVar] = {}  # variables that are functions of the module
+        self.closures: dict[str, tuple[Function, dict[Any, Any]]] = {}  # with the dims in scope
         self.inlining: list[str] = []
         self.inlined = 0
 
@@ -71,9 +74,20 @@ class FunctionCalls:
 
     def bind(self, binding: Binding) -> None:
         """Records a variable that is a function of the module."""
+        if type(binding.value) is Function:
+            name = f"closure {len(self.closures)}"
+            self.closures[name] = binding.value, self._dims_in_scope()
+            self.callees[binding.var] = GlobalVar(name, binding.value.struct_info)
+            return
         callee = self.callee(binding.value)
         if callee is not None:
             self.callees[binding.var] = callee
+
+    def _dims_in_scope(self) -> dict[Any, Any]:
+        """Returns the dims of the function, which a copy of a closure does not rename."""
+        infos = tuple([var.struct_info for var in self.generator.trees])
+        rows = {axis for var in self.generator.trees for part in tensors(var.struct_info) for axis in rows_in(part.axes or ())}
+        return {**{sym: as_dim(sym) for sym in symbols_in(infos)}, **{row: (row,) for row in rows}}
 
     def visit(self, var: Var, call: Call, origin: Origin) -> Tree:
         """Adds the constraints of a call of a function of the module; returns its result."""
@@ -81,7 +95,9 @@ class FunctionCalls:
         assert callee is not None
         function = self._body(callee, len(call.args))
         if function is None:
-            scheme = self.generator.functions[callee.name]
+            scheme = self.generator.functions.get(callee.name)
+            if scheme is None:  # a closure that calls itself, or is too large
+                return self.generator.new_values(var.name, call.struct_info, origin)
             return self.generator.apply_scheme(var, call, call.args, scheme, origin)
         for param, arg in zip(function.params, call.args, strict=True):
             passed = self.callee(arg)
@@ -105,9 +121,9 @@ class FunctionCalls:
                 return tree
         axes = [s.axes for s, tree in zip(view.operands, operands, strict=True) for _ in leaves(tree)]
         states = len(list(leaves(tuple(operands[: view.states]))))
-        cell = generator.functions[callee.name]
-        fits = len(cell.operands) == len(axes) and len(cell.results) >= states
-        scheme = loop_scheme(cell, axes, states, view.stacked) if fits else None
+        cell = generator.functions.get(callee.name)
+        fits = cell is not None and len(cell.operands) == len(axes) and len(cell.results) >= states
+        scheme = loop_scheme(cell, axes, states, view.stacked) if cell and fits else None
         results = values_of(var.name, call.struct_info)
         if scheme is None or len(list(leaves(results))) != len(scheme.results):
             return generator.new_values(var.name, call.struct_info, origin)
@@ -116,14 +132,14 @@ class FunctionCalls:
 
     def _body(self, callee: GlobalVar, count: int | None) -> Function | None:
         """Returns a copy of a callee to inline, or None if its scheme is applied."""
-        function = self.bodies.get(callee.name)
+        function, scope = self.closures.get(callee.name, (self.bodies.get(callee.name), None))
         if function is None or callee.name in self.inlining:
             return None
         size = sum(1 for _ in function.bindings())
         if self.inlined + size > MAX_INLINED or count not in (None, len(function.params)):
             return None
         self.inlined += size
-        copy: Function = Substitution(fresh=True).function(function)
+        copy: Function = Substitution(dims=scope, fresh=True).function(function)
         return copy
 
     def _inline(
