@@ -6,6 +6,7 @@ A map whose operands have unknown ranks remains, as does one that cannot be batc
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from structir.analysis.closures import with_captured
@@ -41,7 +42,7 @@ from structir.ir.expr import (
 from structir.ir.module import IRModule
 from structir.ir.node import Node, replace
 from structir.ir.op import Op
-from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+from structir.ir.struct_info import FuncStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 from structir.opdef.batched_op import apply
 
 # the reduction of each associative op, where all axes are one
@@ -65,9 +66,16 @@ def _has_combinator(function: Function) -> bool:
 
 
 def is_combinator(value: Expr) -> bool:
-    """Whether a value is a call of a combinator."""
-    op = value.op if isinstance(value, Call) else None
-    return isinstance(op, Op) and COMBINATOR in getattr(op.definition, "hooks", ())
+    """Whether a value is a call of a combinator, or passes a function to one of the module."""
+    if not isinstance(value, Call):
+        return False
+    if isinstance(value.op, Op):
+        return COMBINATOR in getattr(value.op.definition, "hooks", ())
+    return isinstance(value.op, GlobalVar) and any(map(_is_function, value.args))
+
+
+def _is_function(arg: Expr) -> bool:
+    return isinstance(arg, GlobalVar) or isinstance(arg.struct_info, FuncStructInfo)
 
 
 def expanded(module: IRModule) -> IRModule:
@@ -142,9 +150,12 @@ class _Expansion:
         return {**self.source.functions, **self.batching.generated}
 
     def rule(self, instance: Instance, call: Call) -> Expr | None:
-        """Emits the expansion of a combinator; None for other calls."""
+        """Emits the expansion of a combinator, or a loop over a body of known StructInfo; None for
+        other calls."""
         if not is_combinator(call):
-            return None
+            return self._typed_loop(instance, call)
+        if not isinstance(call.op, Op):
+            return instance.apply(call.op, call.args, call.span)
         view: LoopView = call.op.definition.hooks["loop"](call)  # type: ignore[attr-defined]
         operands = [_at(call, s.path) for s in view.operands]
         if view.states:
@@ -155,6 +166,19 @@ class _Expansion:
             return inner.apply(view.body, elements, call.span)
 
         return self.mapped(instance, body, operands, axes, list(view.stacked))
+
+    def _typed_loop(self, instance: Instance, call: Call) -> Expr | None:
+        """Emits a loop over a copy of its body for these operands; None for other calls."""
+        hooks = getattr(call.op.definition, "hooks", {}) if isinstance(call.op, Op) else {}
+        if "loop" not in hooks or instance.called(call.args[0]) is None:
+            return None
+        view: LoopView = hooks["loop"](call)
+        operands = [_member(instance.builder, call, s.path) for s in view.operands]
+        step, captured = typed_body(self, instance, view, operands)
+        states, slices = operands[: view.states], [x for x, s in zip(operands, view.operands, strict=True) if s.axes]
+        others = operands[len(states) + len(slices) :]
+        groups = [Tuple(tuple(group)) for group in (states, slices, [*others, *captured])]
+        return instance.builder.emit(call.op(step, *groups))
 
     def mapped(
         self,
@@ -284,7 +308,7 @@ class _Fold:
 
     def _loop(self) -> Expr:
         starts, slices = _leaves(self.builder, self.init), _leaves(self.builder, self.x)
-        step, captured = self._step(len(starts))
+        step, captured = typed_body(self.expansion, self.instance, self.view, [self.init, self.x])
         operands = [step, Tuple(tuple(starts)), Tuple(tuple(slices))]
         if captured:
             operands.append(Tuple(tuple(captured)))
@@ -292,33 +316,51 @@ class _Fold:
         values = [self.builder.emit(results[k]) for k in range(len(starts))]
         return _nested(self.init.struct_info, values)
 
-    def _step(self, count: int) -> tuple[GlobalVar, list[Expr]]:
-        """Defines the body of the loop; returns it with the values that it captures."""
-        builder = BlockBuilder()
-        infos = [*_infos(self.init.struct_info), *_infos(slice_info(self.x.struct_info, (0,)))]  # type: ignore[arg-type]
-        params = [Var(f"p{k}", info) for k, info in enumerate(infos)]
-        inner = Instance(builder, self.instance.functions, self.instance.rule, self.instance, self.instance.depth)
-        with builder.function("step", params):
-            state = _nested(self.init.struct_info, params[:count])
-            element = _nested(slice_info(self.x.struct_info, (0,)), params[count:])  # type: ignore[arg-type]
-            result = inner.apply(self.view.body, [state, element])
-            after = [
-                value if value.struct_info == info else builder.match_cast(value, info)
-                for value, info in zip(_leaves(builder, result), infos[:count], strict=True)
-            ]
-            builder.emit_func_output(Tuple(tuple(after)))
-        step = builder.finished("step")
-        captured = free_vars(step)
-        casts = [b.struct_info for b in bindings_of(step) if isinstance(b, MatchCast)]
-        bound = bound_dims([*[v.struct_info for v in (*step.params, *captured)], *casts])
-        sizes = [s for s in symbols_in((step, tuple(captured))) if s not in bound]
-        shapes = [ShapeExpr(tuple(map(as_dim, sizes)))] if sizes else []
-        function = with_captured(step, captured, shapes)
-        name = f"{getattr(self.view.body, 'name', 'fold')}_step"
-        return self.expansion.batching.define(name, function), [*captured, *shapes]
+
+def typed_body(
+    expansion: _Expansion, instance: Instance, view: LoopView, operands: Sequence[Expr]
+) -> tuple[GlobalVar, list[Expr]]:
+    """Defines the body of a loop for these operands, with a parameter for each tensor.
+
+    Returns it with the values that it captures, which are further arguments.
+    """
+    builder = BlockBuilder()
+    infos = [
+        slice_info(x.struct_info, s.axes)  # type: ignore[arg-type]
+        for x, s in zip(operands, view.operands, strict=True)
+    ]
+    params = [[Var("p", leaf) for leaf in _infos(info)] for info in infos]
+    flat = [Var(f"p{k}", p.struct_info) for k, p in enumerate(chain.from_iterable(params))]
+    remaining = iter(flat)
+    args = [_nested(info, [next(remaining) for _ in group]) for info, group in zip(infos, params, strict=True)]
+    scope = Instance(builder, instance.functions, instance.rule, instance, instance.depth)
+    count = sum([len(group) for group in params[: view.states]])
+    with builder.function("step", flat):
+        after = _leaves(builder, scope.apply(view.body, args))
+        for k, start in enumerate(flat[:count]):
+            if after[k].struct_info != start.struct_info:
+                after[k] = builder.match_cast(after[k], start.struct_info)
+        builder.emit_func_output(Tuple(tuple(after)))
+    step = builder.finished("step")
+    captured = free_vars(step)
+    casts = [b.struct_info for b in bindings_of(step) if isinstance(b, MatchCast)]
+    bound = bound_dims([*[v.struct_info for v in (*step.params, *captured)], *casts])
+    sizes = [s for s in symbols_in((step, tuple(captured))) if s not in bound]
+    shapes = [ShapeExpr(tuple(map(as_dim, sizes)))] if sizes else []
+    function = with_captured(step, captured, shapes)
+    name = f"{getattr(view.body, 'name', 'fold')}_step"
+    return expansion.batching.define(name, function), [*captured, *shapes]
 
 
 # ---- values
+
+
+def _member(builder: BlockBuilder, call: Call, path: Sequence[int]) -> Expr:
+    """Returns the operand at a path."""
+    value = call.args[path[0]]
+    for member in path[1:]:
+        value = _field(builder, value, member)
+    return value
 
 
 def _at(call: Call, path: Sequence[int]) -> Expr:

@@ -27,7 +27,7 @@ from structir.ir.expr import (
     Var,
 )
 from structir.ir.node import Node, replace
-from structir.ir.struct_info import TupleStructInfo
+from structir.ir.struct_info import FuncStructInfo, TupleStructInfo
 
 MAX_DEPTH = 32  # nested calls: deeper ones are recursive
 
@@ -88,7 +88,9 @@ class Instance:
         self.copier.new_dims([param.struct_info for param in function.params])
         for param, arg in zip(function.params, args, strict=True):
             info = self.copier.info(param.struct_info)
-            fits = arg.struct_info is not None and base_check(info, arg.struct_info) is PASS
+            is_function = isinstance(info, FuncStructInfo)
+            known = arg.struct_info is not None and not is_function
+            fits = is_function or (known and base_check(info, arg.struct_info) is PASS)  # type: ignore[arg-type]
             self.copier.variables[param] = arg if fits else self.builder.match_cast(arg, info)
             if (called := self.called(arg)) is not None and called[1] is not None:
                 self.closures[param] = called[0], called[1]

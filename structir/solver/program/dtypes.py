@@ -435,10 +435,9 @@ class _DtypeEvaluation:
     def loop(self, call: Call, view: LoopView) -> StructInfo:
         """Returns the StructInfo of a loop: the states keep their dtypes."""
         callee, closure = self.callee(view.body), self.closures.get(view.body)
-        if callee is None and closure is None:
-            return OBJECT
         operands = [(s, s.of(call) or OBJECT) for s in view.operands]
         infos = [_dtypes_only(info) if s.axes else info for s, info in operands]
+        step: StructInfo = OBJECT
         if closure is not None:
             step = self.closure_result(closure, infos)
         elif callee is not None:

@@ -15,12 +15,12 @@ from structir.analysis.variables import symbols_in
 from structir.ir.axes import rows_in
 from structir.ir.dims import Dim, as_dim
 from structir.ir.expr import Binding, Call, Expr, Function, GlobalVar, SeqExpr, Var
-from structir.ir.struct_info import OBJECT, StructInfo
+from structir.ir.struct_info import OBJECT, FuncStructInfo, StructInfo
 from structir.solver.constraints.constraint import Constraint
 from structir.solver.constraints.scheme import Scheme
 from structir.solver.domains.reasons import Origin
 from structir.solver.domains.terms import RowVar
-from structir.solver.program.generalisation import loop_scheme, with_axes
+from structir.solver.program.generalisation import loop_scheme, type_scheme, with_axes
 from structir.solver.program.value_trees import Tree, leaves, tensors, values_of
 from structir.solver.propagation.arithmetic import fresh
 from structir.solver.solver import ConstraintSolver, Value
@@ -35,6 +35,7 @@ class Generator(Protocol):
     solver: ConstraintSolver
     functions: Mapping[str, Scheme]
     trees: dict[Var, Tree]
+    labelled: bool
 
     def tree_of(self, expr: Expr) -> Tree:
         """Returns the values of an operand."""
@@ -112,23 +113,39 @@ class FunctionCalls:
         """Adds the constraints of a function that is applied to slices of operands."""
         generator, callee = self.generator, self.callee(view.body)
         operands = [tree_at(generator.tree_of(call.args[s.path[0]]), s) for s in view.operands]
-        if callee is None or None in operands:
+        if None in operands:
             return generator.new_values(var.name, call.struct_info, origin)
-        function = self._body(callee, len(operands))
+        function = None if callee is None else self._body(callee, len(operands))
         if function is not None:
             tree = self._inline_loop(var, call, function, (view, operands), origin)
             if tree is not None:
                 return tree
-        axes = [s.axes for s, tree in zip(view.operands, operands, strict=True) for _ in leaves(tree)]
-        states = len(list(leaves(tuple(operands[: view.states]))))
-        cell = generator.functions.get(callee.name)
-        fits = cell is not None and len(cell.operands) == len(axes) and len(cell.results) >= states
-        scheme = loop_scheme(cell, axes, states, view.stacked) if cell and fits else None
+        states = list(leaves(tuple(operands[: view.states])))
+        scheme = self._loop_scheme(callee, view, operands, len(states))
         results = values_of(var.name, call.struct_info)
-        if scheme is None or len(list(leaves(results))) != len(scheme.results):
-            return generator.new_values(var.name, call.struct_info, origin)
-        generator.solver.apply(scheme, list(leaves(tuple(operands))), list(leaves(results)), origin)
+        values = list(leaves(results))
+        if scheme is not None and len(values) == len(scheme.results):
+            generator.solver.apply(scheme, list(leaves(tuple(operands))), values, origin)
+            return results
+        results = generator.new_values(var.name, call.struct_info, origin)
+        for value, state in zip(leaves(results), states, strict=False):
+            generator.solver.assert_shape(value, generator.solver.row(state), origin)
         return results
+
+    def _loop_scheme(
+        self, callee: GlobalVar | None, view: LoopView, operands: Sequence[Tree], states: int
+    ) -> Scheme | None:
+        """Returns the scheme of a loop over a function, or over one of which the type is known."""
+        info, cell = view.body.struct_info, None
+        if callee is not None:
+            cell = self.generator.functions.get(callee.name)
+        elif isinstance(info, FuncStructInfo) and info.params is not None:
+            cell = type_scheme(info, self.generator.labelled)
+        pairs = zip(view.operands, operands, strict=True)
+        axes = [sliced.axes for sliced, tree in pairs for _ in leaves(tree)]
+        if cell is None or len(cell.operands) != len(axes) or len(cell.results) < states:
+            return None
+        return loop_scheme(cell, axes, states, view.stacked)
 
     def _body(self, callee: GlobalVar, count: int | None) -> Function | None:
         """Returns a copy of a callee to inline, or None if its scheme is applied."""
