@@ -26,7 +26,7 @@ class Sliced:
 
     def of(self, call: Call) -> StructInfo | None:
         """Returns the StructInfo of the operand."""
-        info = call.args[self.path[0]].struct_info
+        info: StructInfo | None = call.args[self.path[0]].struct_info
         for member in self.path[1:]:
             info = info.fields[member] if isinstance(info, TupleStructInfo) else None
         return info

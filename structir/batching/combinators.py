@@ -11,9 +11,21 @@ from typing import Any
 
 from structir.analysis.closures import with_captured
 from structir.analysis.internal_functions import PRIVATE
-from structir.analysis.loop_view import AxisList, LoopView, slice_info
+from structir.analysis.loop_view import LoopView, slice_info
 from structir.analysis.substitution import Substitution
 from structir.analysis.variables import free_vars, symbols_in, walk_values
+from structir.batching.expansion_values import (
+    UnknownRankError,
+    field_of,
+    leaf_infos,
+    leaves_of,
+    member_of,
+    moved,
+    nested,
+    normalised,
+    without_dataflow,
+    without_unused_closures,
+)
 from structir.batching.functions import Batching
 from structir.batching.instances import Instance
 from structir.batching.scope import BatchedScope
@@ -21,18 +33,15 @@ from structir.build import BlockBuilder
 from structir.errors import DiagnosticError
 from structir.ir import dims
 from structir.ir.binding_dims import bound_dims
-from structir.ir.bodies import bindings_of, with_bindings, with_blocks
+from structir.ir.bodies import bindings_of, with_blocks
 from structir.ir.dims import as_dim
 from structir.ir.expr import (
     Binding,
     BindingBlock,
     Call,
-    DataflowBlock,
-    DataflowVar,
     Expr,
     Function,
     GlobalVar,
-    If,
     MatchCast,
     ShapeExpr,
     Tuple,
@@ -42,7 +51,7 @@ from structir.ir.expr import (
 from structir.ir.module import IRModule
 from structir.ir.node import Node, replace
 from structir.ir.op import Op
-from structir.ir.struct_info import FuncStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
+from structir.ir.struct_info import FuncStructInfo, TensorStructInfo, TupleStructInfo
 from structir.opdef.batched_op import apply
 
 # the reduction of each associative op, where all axes are one
@@ -91,10 +100,6 @@ def _mentioned(functions: Mapping[str, Node]) -> set[str]:
     return {value.name for value in values if isinstance(value, GlobalVar)}
 
 
-class UnknownRankError(Exception):
-    """A mapped operand has an unknown rank."""
-
-
 class _Expansion:
     """The expansion of one module: the functions so far, with those that were generated."""
 
@@ -115,14 +120,14 @@ class _Expansion:
 
     def function(self, function: Function) -> Function:
         """Returns a function with its combinators expanded."""
-        function = _without_dataflow(function)
+        function = without_dataflow(function)
         closures = {b.var: b.value for b in bindings_of(function) if isinstance(b.value, Function)}
 
         def in_block(block: BindingBlock) -> list[BindingBlock]:
             bindings = [new for b in block.bindings for new in self.binding(b, closures)]
             return [replace(block, bindings=tuple(bindings))]
 
-        return _without_unused(with_blocks(function, in_block))
+        return without_unused_closures(with_blocks(function, in_block))
 
     def binding(self, binding: Binding, closures: dict[Var, Function]) -> Iterable[Binding]:
         """Returns the bindings that replace one."""
@@ -134,7 +139,7 @@ class _Expansion:
         scope.closures.update({var: (f, scope) for var, f in closures.items()})
         try:
             with builder.function("expansion"):
-                value = self.rule(scope, binding.value)  # type: ignore[arg-type]
+                value: Any = self.rule(scope, binding.value)  # type: ignore[arg-type]
                 builder.emit_func_output(value)
         except (DiagnosticError, UnknownRankError):
             for name in self.batching.generated.keys() - before:
@@ -157,10 +162,10 @@ class _Expansion:
         if not isinstance(call.op, Op):
             return instance.apply(call.op, call.args, call.span)
         view: LoopView = call.op.definition.hooks["loop"](call)  # type: ignore[attr-defined]
-        operands = [_at(call, s.path) for s in view.operands]
+        operands = [call.args[s.path[0]] for s in view.operands]
         if view.states:
             return _Fold(self, instance, view, operands).emit()
-        axes = [list(_normalised(s.axes, x)) for s, x in zip(view.operands, operands, strict=True)]
+        axes = [list(normalised(s.axes, x)) for s, x in zip(view.operands, operands, strict=True)]
 
         def body(inner: Instance, elements: Sequence[Expr]) -> Expr:
             return inner.apply(view.body, elements, call.span)
@@ -173,12 +178,16 @@ class _Expansion:
         if "loop" not in hooks or instance.called(call.args[0]) is None:
             return None
         view: LoopView = hooks["loop"](call)
-        operands = [_member(instance.builder, call, s.path) for s in view.operands]
+        operands = [member_of(instance.builder, call, s.path) for s in view.operands]
         step, captured = typed_body(self, instance, view, operands)
-        states, slices = operands[: view.states], [x for x, s in zip(operands, view.operands, strict=True) if s.axes]
+        states, slices = (
+            operands[: view.states],
+            [x for x, s in zip(operands, view.operands, strict=True) if s.axes],
+        )
         others = operands[len(states) + len(slices) :]
         groups = [Tuple(tuple(group)) for group in (states, slices, [*others, *captured])]
-        return instance.builder.emit(call.op(step, *groups))
+        op: Any = call.op
+        return instance.builder.emit(op(step, *groups))
 
     def mapped(
         self,
@@ -239,18 +248,23 @@ class _OneAxis:
         """Returns the element of an operand, and records the operand with the axis in front."""
         info = value.struct_info
         if isinstance(info, TupleStructInfo):
-            fields = [self._element(_field(self.builder, value, k), axis) for k in range(len(info.fields))]
+            fields = [
+                self._element(field_of(self.builder, value, k), axis)
+                for k in range(len(info.fields))
+            ]
             return Tuple(tuple(fields), info.names)
         sizes = info.dims if isinstance(info, TensorStructInfo) else None
         if not isinstance(sizes, tuple):
             raise UnknownRankError
-        front = _moved(self.builder, value, axis, 0)
+        front = moved(self.builder, value, axis, 0)
         first = sizes[axis]
         self.size = first if self.size is None else self.size
         if dims.equal(first, self.size) is not True:
             others = sizes[:axis] + sizes[axis + 1 :]
-            front = self.builder.match_cast(front, TensorStructInfo((self.size, *others), info.element))
-        element = Var("element", slice_info(info, (axis,)))  # type: ignore[arg-type]
+            front = self.builder.match_cast(
+                front, TensorStructInfo((self.size, *others), info.element)
+            )
+        element = Var("element", slice_info(info, (axis,)))
         self.fronts.append((element, front))
         return element
 
@@ -268,9 +282,12 @@ class _OneAxis:
     def _stacked(self, value: Expr, axis: int) -> Expr:
         info = value.struct_info
         if isinstance(info, TupleStructInfo):
-            fields = [self._stacked(_field(self.builder, value, k), axis) for k in range(len(info.fields))]
+            fields = [
+                self._stacked(field_of(self.builder, value, k), axis)
+                for k in range(len(info.fields))
+            ]
             return Tuple(tuple(fields), info.names)
-        return _moved(self.builder, value, 0, axis)
+        return moved(self.builder, value, 0, axis)
 
 
 class _Fold:
@@ -290,14 +307,14 @@ class _Fold:
     def _reduction(self) -> tuple[str, str] | None:
         """Returns the names of the only op of the function, and of its reduction."""
         called = self.instance.called(self.view.body)
-        bindings = called[0].bindings() if called is not None else ()
+        bindings: Sequence[Binding] = called[0].bindings() if called is not None else ()
         value = bindings[0].value if len(bindings) == 1 else None
         if called is None or not isinstance(value, Call) or not isinstance(value.op, Op):
             return None
         is_result = called[0].body.body is bindings[0].var
         takes_both = {*value.args} == {*called[0].params} and len(value.args) == 2
         name = REDUCTIONS.get(value.op.name)
-        element = slice_info(self.x.struct_info, (0,))  # type: ignore[arg-type]
+        element = slice_info(self.x.struct_info, (0,))
         same = element == self.init.struct_info and getattr(element, "dtype", "bool") != "bool"
         return (value.op.name, name) if name and is_result and takes_both and same else None
 
@@ -307,14 +324,14 @@ class _Fold:
         return self.builder.emit(apply(op, self.init, total))
 
     def _loop(self) -> Expr:
-        starts, slices = _leaves(self.builder, self.init), _leaves(self.builder, self.x)
+        starts, slices = leaves_of(self.builder, self.init), leaves_of(self.builder, self.x)
         step, captured = typed_body(self.expansion, self.instance, self.view, [self.init, self.x])
         operands = [step, Tuple(tuple(starts)), Tuple(tuple(slices))]
         if captured:
             operands.append(Tuple(tuple(captured)))
         results = self.builder.emit(apply("scan", *operands))
         values = [self.builder.emit(results[k]) for k in range(len(starts))]
-        return _nested(self.init.struct_info, values)
+        return nested(self.init.struct_info, values)
 
 
 def typed_body(
@@ -326,17 +343,19 @@ def typed_body(
     """
     builder = BlockBuilder()
     infos = [
-        slice_info(x.struct_info, s.axes)  # type: ignore[arg-type]
-        for x, s in zip(operands, view.operands, strict=True)
+        slice_info(x.struct_info, s.axes) for x, s in zip(operands, view.operands, strict=True)
     ]
-    params = [[Var("p", leaf) for leaf in _infos(info)] for info in infos]
+    params = [[Var("p", leaf) for leaf in leaf_infos(info)] for info in infos]
     flat = [Var(f"p{k}", p.struct_info) for k, p in enumerate(chain.from_iterable(params))]
     remaining = iter(flat)
-    args = [_nested(info, [next(remaining) for _ in group]) for info, group in zip(infos, params, strict=True)]
+    args = [
+        nested(info, [next(remaining) for _ in group])
+        for info, group in zip(infos, params, strict=True)
+    ]
     scope = Instance(builder, instance.functions, instance.rule, instance, instance.depth)
     count = sum([len(group) for group in params[: view.states]])
     with builder.function("step", flat):
-        after = _leaves(builder, scope.apply(view.body, args))
+        after = leaves_of(builder, scope.apply(view.body, args))
         for k, start in enumerate(flat[:count]):
             if after[k].struct_info != start.struct_info:
                 after[k] = builder.match_cast(after[k], start.struct_info)
@@ -350,111 +369,3 @@ def typed_body(
     function = with_captured(step, captured, shapes)
     name = f"{getattr(view.body, 'name', 'fold')}_step"
     return expansion.batching.define(name, function), [*captured, *shapes]
-
-
-# ---- values
-
-
-def _member(builder: BlockBuilder, call: Call, path: Sequence[int]) -> Expr:
-    """Returns the operand at a path."""
-    value = call.args[path[0]]
-    for member in path[1:]:
-        value = _field(builder, value, member)
-    return value
-
-
-def _at(call: Call, path: Sequence[int]) -> Expr:
-    return call.args[path[0]]
-
-
-def _normalised(axes: AxisList, value: Expr) -> AxisList:
-    """Returns axes counted from the first one."""
-    if not axes:
-        return axes
-    info: Any = value.struct_info
-    while isinstance(info, TupleStructInfo) and info.fields:
-        info = info.fields[0]
-    rank = info.ndim if isinstance(info, TensorStructInfo) and info.axes is None else None
-    if rank is None or rank < 0:
-        raise UnknownRankError
-    return tuple([axis % rank for axis in axes])
-
-
-def _moved(builder: BlockBuilder, value: Expr, start: int, end: int) -> Expr:
-    """Emits a tensor with one axis moved."""
-    info: Any = value.struct_info
-    order = [k for k in range(info.ndim) if k != start]
-    end = end if end >= 0 else info.ndim + end
-    if start == end:
-        return value
-    order.insert(end, start)
-    return builder.emit(apply("permute_dims", value, order))
-
-
-def _field(builder: BlockBuilder, value: Expr, k: int) -> Expr:
-    return value.fields[k] if isinstance(value, Tuple) else builder.emit(value[k])
-
-
-def _leaves(builder: BlockBuilder, value: Expr) -> list[Expr]:
-    """Returns the tensors of a value."""
-    info = value.struct_info
-    if not isinstance(info, TupleStructInfo):
-        return [value]
-    fields = [_field(builder, value, k) for k in range(len(info.fields))]
-    return [leaf for field in fields for leaf in _leaves(builder, field)]
-
-
-def _infos(info: StructInfo | None) -> list[Any]:
-    if isinstance(info, TupleStructInfo):
-        return [leaf for field in info.fields for leaf in _infos(field)]
-    return [info]
-
-
-def _nested(info: StructInfo | None, leaves: Sequence[Expr]) -> Expr:
-    """Returns leaves in the structure of a StructInfo."""
-    remaining = iter(leaves)
-
-    def build(part: StructInfo | None) -> Expr:
-        if isinstance(part, TupleStructInfo):
-            return Tuple(tuple([build(field) for field in part.fields]), part.names)
-        return next(remaining)
-
-    return build(info)
-
-
-def _without_unused(function: Function) -> Function:
-    """Returns a function without closures that are not used, such as operands of combinators."""
-    while True:
-        bindings = [*bindings_of(function)]
-        results = [seq.body for seq in _sequences(function)]
-        used = {var for value in (*results, *[b.value for b in bindings]) for var in free_vars(value)}
-        unused = {b.var for b in bindings if isinstance(b.value, Function) and b.var not in used}
-        if not unused:
-            return function
-        function = with_bindings(function, lambda b, unused=unused: () if b.var in unused else (b,))  # type: ignore[misc]
-
-
-def _sequences(function: Function) -> list[Any]:
-    """Returns the sequences of a function, its branches and its local functions."""
-    sequences = [function.body]
-    for value in [b.value for b in bindings_of(function)]:
-        sequences += [value.body] if isinstance(value, Function) else []
-        sequences += [value.true_branch, value.false_branch] if isinstance(value, If) else []
-    return sequences
-
-
-def _without_dataflow(function: Function) -> Function:
-    """Returns a function without dataflow blocks: expansions may contain branches."""
-    names = {
-        b.var: Var(b.var.name, b.var.struct_info, b.var.span)
-        for b in bindings_of(function)
-        if type(b.var) is DataflowVar
-    }
-
-    def plain(block: BindingBlock) -> list[BindingBlock]:
-        bindings = [replace(b, var=names.get(b.var, b.var)) for b in block.bindings]
-        return [BindingBlock(tuple(bindings), block.span)]
-
-    has_blocks = any(isinstance(block, DataflowBlock) for block in function.body.blocks)
-    renamed = with_blocks(function, plain) if names or has_blocks else function
-    return Substitution(names).function(renamed) if names else renamed

@@ -75,6 +75,7 @@ class Instance:
             raise DiagnosticError(Diagnostic(f"cannot instantiate: {reason}", span, code="E1111"))
         function, outer = called
         inner = Instance(self.builder, self.functions, self.rule, outer, self.depth + 1)
+        inner.closures.update({arg: self.closures[arg] for arg in args if arg in self.closures})
         inner.define(function, args)
         return inner.run(function.body)
 
@@ -90,10 +91,8 @@ class Instance:
             info = self.copier.info(param.struct_info)
             is_function = isinstance(info, FuncStructInfo)
             known = arg.struct_info is not None and not is_function
-            fits = is_function or (known and base_check(info, arg.struct_info) is PASS)  # type: ignore[arg-type]
+            fits = is_function or (known and base_check(info, arg.struct_info) is PASS)
             self.copier.variables[param] = arg if fits else self.builder.match_cast(arg, info)
-            if (called := self.called(arg)) is not None and called[1] is not None:
-                self.closures[param] = called[0], called[1]
 
     def run(self, body: SeqExpr) -> Expr:
         """Emits the bindings of a sequence; returns its result."""
@@ -126,7 +125,7 @@ class Instance:
         """Emits the value of a binding, with its StructInfo inferred again."""
         if isinstance(value, If):
             sides = [self._side(branch) for branch in (value.true_branch, value.false_branch)]
-            return self.builder.if_else(self.copier.part(value.cond), *sides)
+            return self.builder.if_else(self.copier.part(value.cond), sides[0], sides[1])
         copy: Expr = self.copier.part(value)
         if isinstance(copy, Call):
             return self._call(replace(copy, struct_info=None))

@@ -72,7 +72,9 @@ class CombinatorDefinition(OpaqueDefinition):
         for name in keywords:
             if name not in self.defaults:
                 options = ", ".join([f"`{n}`" for n in self.defaults]) or "none"
-                raise self.error(f"unexpected keyword argument `{name}`; available: {options}", span)
+                raise self.error(
+                    f"unexpected keyword argument `{name}`; available: {options}", span
+                )
         operands = tuple(map(as_operand, args))
         if not 1 < len(operands) <= MAX_OPERANDS:
             raise self.error("expected a function and operands", span)
@@ -216,7 +218,7 @@ def _checked(call: Call) -> tuple[LoopView, list[Any]]:
                     sizes[k] = sizes[k] if size is None else size
                 elif dims.equal(size, sizes[k]) is False:
                     message = f"expected mapped axes of one size, found {dims.text(sizes[k])}"
-                    hint = "slice or pad an operand, or pass it whole: `in_axes=(0, None)`"
+                    hint = "map over another axis, or pass an operand whole: `in_axes=(0, None)`"
                     raise _error(f"{message} and {dims.text(size)}", hint, "E0226")
     return view, sizes
 

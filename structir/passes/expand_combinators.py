@@ -9,7 +9,7 @@ from structir.passes.base import module_pass
 
 @module_pass
 def expand_combinators(module: IRModule) -> IRModule:
-    """Replaces functions that are mapped over axes by batched ops, and folds by reductions or loops.
+    """Replaces maps by batched ops, and folds by reductions or loops.
 
     Compilation, gradients and sharding run it first. A map remains where the rank of an operand is
     unknown, or where the function has no batched form.

@@ -361,7 +361,10 @@ def main(x: R.Tensor(("n", 2), "float32"), h: R.Tensor((2,), "float32")):
     return R.scan(cell, (h,), x)
 """)
         h, x = np.ones(2, "float32"), np.zeros((0, 2), "float32")
-        for run in (partial(structir.interpret, program, "main"), structir.compile(program)["main"]):
+        for run in (
+            partial(structir.interpret, program, "main"),
+            structir.compile(program)["main"],
+        ):
             last, outputs = run(x, h)
             assert last.tolist() == [1, 1] and outputs.shape == (0, 2)
 

@@ -40,6 +40,7 @@ from structir.printer.parser.argument_unification import unify_arguments, unify_
 from structir.printer.parser.captured import is_array
 from structir.printer.parser.context import MISSING, Context
 from structir.printer.parser.curried_calls import curried_op, joined_call
+from structir.printer.parser.dtype_arguments import call_like
 from structir.printer.parser.forms import dtype_error, info_of, is_info, read_form
 from structir.printer.parser.function_operands import (
     is_function_operand,
@@ -92,13 +93,11 @@ def _call(context: Context, node: ast.Call) -> Any:
         rewritten = _read_as_counterpart(context, func, path, node)
         if rewritten is not None:
             return value_of(context, rewritten)
-    elif type(func) is ast.Call:
-        if is_signature_call(node):
-            return read_signature_call(context, node)
-        op = curried_op(node)
-        if op is not None:
-            with context.nested(node):
-                return _call_of_op(context, joined_call(context, node), op)
+    elif is_signature_call(node):
+        return read_signature_call(context, node)
+    elif type(func) is ast.Call and (op := curried_op(node)) is not None:
+        with context.nested(node):
+            return _call_of_op(context, joined_call(context, node), op)
     elif type(func) is ast.Name and func.id == "float":
         value = context.captured(node)
         return _python_float(context, node) if value is MISSING else value
@@ -219,6 +218,9 @@ def _call_of_op(context: Context, node: ast.Call, op: Op) -> Any:
             deduce(exact)  # checks constant indices
         return call if values is None or values else convert_to_typed(context, call, node)
     except DiagnosticError as error:
+        like = call_like(context, op, args, keywords, context.source_map.span(node))
+        if like is not None:
+            return like
         raise _add_call_context(context, error, node, op.name) from None
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from structir.analysis.loop_view import LoopView, slice_info
-from structir.ir.expr import Call, Expr, Var
+from structir.ir.expr import Expr, Var
 from structir.ir.op import Op, find_op
 from structir.ir.struct_info import OBJECT, FuncStructInfo, StructInfo
 from structir.printer.parser.context import Context
@@ -40,7 +40,10 @@ def read_function_operand(
     context: Context, op: Op, node: ast.Call, operands: Sequence[Any], keywords: Mapping[str, Any]
 ) -> Expr:
     """Binds the function of a combinator as a nested function; returns its variable."""
-    first, exprs = node.args[0], [context.expr(x, n) for x, n in zip(operands, node.args[1:], strict=True)]
+    first, exprs = (
+        node.args[0],
+        [context.expr(x, n) for x, n in zip(operands, node.args[1:], strict=True)],
+    )
     infos = _params(op, exprs, keywords)
     if isinstance(first, ast.Lambda):
         names, body = [item.arg for item in first.args.args], first.body
@@ -49,7 +52,9 @@ def read_function_operand(
         values: list[ast.expr] = [ast.Name(name, ast.Load()) for name in names]
         body = ast.Call(first, values, [])
     _check_params(context, first, names, len(infos))
-    tree = ast.FunctionDef("fn", ast.arguments([], [], None, [], [], None, []), [ast.Return(body)], [])
+    tree = ast.FunctionDef(
+        "fn", ast.arguments([], [], None, [], [], None, []), [ast.Return(body)], []
+    )
     for part in ast.walk(tree):
         ast.copy_location(part, first) if not hasattr(part, "lineno") else None
     return _bound(context, tree, dict(zip(names, infos, strict=True)), first)
@@ -58,7 +63,7 @@ def read_function_operand(
 def _params(op: Op, operands: Sequence[Expr], keywords: Mapping[str, Any]) -> list[StructInfo]:
     """Returns the StructInfos of the slices that a combinator passes."""
     function = Var("fn", FuncStructInfo(None, OBJECT))
-    call: Any = op.definition.bind((function, *operands), keywords, None)  # type: ignore[attr-defined]
+    call: Any = op.definition.bind((function, *operands), dict(keywords), None)
     view: LoopView = op.definition.hooks["loop"](call)  # type: ignore[attr-defined]
     return [slice_info(s.of(call) or OBJECT, s.axes) for s in view.operands]
 

@@ -82,7 +82,7 @@ class _Uses:
             if body is not None:
                 is_bound = bool(targets) and call is value
                 result = self.info_of_target(targets[0], later) if is_bound else UNKNOWN_TENSOR
-                return body if result == UNKNOWN_TENSOR else attrs.evolve(body, ret=result)
+                return body if result == UNKNOWN_TENSOR else FuncStructInfo(body.params, result)
             info = self.info_of_argument(name, call)
             if info != UNKNOWN_TENSOR:
                 return info

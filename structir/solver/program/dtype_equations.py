@@ -76,6 +76,13 @@ def info_of(cells: Cells) -> StructInfo | None:
     return TensorStructInfo(dtype=dtype)
 
 
+def dtypes_only(info: StructInfo) -> StructInfo:
+    """Returns tensors of unknown rank with the dtypes of a StructInfo."""
+    if isinstance(info, TupleStructInfo):
+        return TupleStructInfo(tuple(map(dtypes_only, info.fields)))
+    return TensorStructInfo(dtype=info.element) if isinstance(info, TensorStructInfo) else info
+
+
 def leaves(cells: Cells) -> Iterator[DtypeCell]:
     """Yields the representatives of the cells of a value."""
     if isinstance(cells, DtypeCell):
@@ -250,7 +257,6 @@ class _FunctionCells:
         for arg, cells in zip(args, signature[0], strict=False):
             equate(arg, _copied(cells, copies))
         equate(results, _copied(signature[1], copies))
-
 
     def _apply_closure(self, closure: Function, args: Sequence[Cells], results: Cells) -> None:
         """Adds the equations of the body of a closure for one call."""

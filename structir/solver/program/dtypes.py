@@ -40,7 +40,7 @@ from structir.ir.module import IRModule
 from structir.ir.node import replace
 from structir.ir.op import Op
 from structir.ir.struct_info import OBJECT, StructInfo, TensorStructInfo, TupleStructInfo
-from structir.solver.program.dtype_equations import DtypeEquations
+from structir.solver.program.dtype_equations import DtypeEquations, dtypes_only
 from structir.solver.program.value_trees import tensors
 
 
@@ -262,6 +262,8 @@ class _DtypeEvaluation:
         self.variables[var] = completed = type(var)(var.name, info, var.span)
         if var in self.callees:
             self.callees[completed] = self.callees[var]
+        if var in self.closures:
+            self.closures[completed] = self.closures[var]
         return completed
 
     def sequence(self, body: SeqExpr) -> SeqExpr:
@@ -317,11 +319,10 @@ class _DtypeEvaluation:
             return []
         expected: list[Any] = [OBJECT] * len(call.args)
         for sliced, param in zip(view.operands, params, strict=True):
-            info: StructInfo = _dtypes_only(_known_dtypes(param))
+            info: StructInfo = dtypes_only(_known_dtypes(param))
             index, *members = sliced.path
             if members:
-                fields = _fields(expected[index]) + (info,)
-                info = TupleStructInfo(fields)
+                info = TupleStructInfo((*_fields(expected[index]), info))
             expected[index] = info
         return expected
 
@@ -417,9 +418,23 @@ class _DtypeEvaluation:
         callee = self.callee(call.op)
         if callee is None:
             return OBJECT
+        if any([arg in self.closures for arg in call.args]):
+            return self.result_for_closures(callee, call)
         functions = {k: self.callee(arg) for k, arg in enumerate(call.args)}
         passed = {k: function for k, function in functions.items() if function is not None}
         return self.inference.result(callee, [_info(arg) for arg in call.args], passed)
+
+    def result_for_closures(self, callee: GlobalVar, call: Call) -> StructInfo:
+        """Returns the StructInfo of a call of a function of the module that takes closures."""
+        function = self.inference.module.functions.get(callee.name)
+        if not isinstance(function, Function) or len(call.args) != len(function.params):
+            return OBJECT
+        for param, arg in zip(function.params, call.args, strict=True):
+            if arg in self.closures:
+                self.closures[param] = self.closures[arg]
+            elif (passed := self.callee(arg)) is not None:
+                self.callees[param] = passed
+        return self.closure_result(function, list(map(_info, call.args)))
 
     def closure_result(self, closure: Function, infos: Sequence[StructInfo]) -> StructInfo:
         """Returns the StructInfo of a call of a closure: its body is evaluated for the call."""
@@ -436,25 +451,18 @@ class _DtypeEvaluation:
         """Returns the StructInfo of a loop: the states keep their dtypes."""
         callee, closure = self.callee(view.body), self.closures.get(view.body)
         operands = [(s, s.of(call) or OBJECT) for s in view.operands]
-        infos = [_dtypes_only(info) if s.axes else info for s, info in operands]
+        infos = [dtypes_only(info) if s.axes else info for s, info in operands]
         step: StructInfo = OBJECT
         if closure is not None:
             step = self.closure_result(closure, infos)
         elif callee is not None:
             step = self.inference.result(callee, infos, {})
         if not view.states:
-            return _dtypes_only(step)
+            return dtypes_only(step)
         states = infos[: view.states]
         if not isinstance(call.struct_info, TupleStructInfo) or len(operands[0][0].path) == 1:
             return states[0]
         return TupleStructInfo((*states, *_fields(step)[view.states :]))
-
-
-def _dtypes_only(info: StructInfo) -> StructInfo:
-    """Returns tensors of unknown rank with the dtypes of a StructInfo."""
-    if isinstance(info, TupleStructInfo):
-        return TupleStructInfo(tuple(map(_dtypes_only, info.fields)))
-    return TensorStructInfo(dtype=info.element) if isinstance(info, TensorStructInfo) else info
 
 
 def _check_dtypes(binding: Binding, value: Expr) -> None:

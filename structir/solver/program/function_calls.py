@@ -87,7 +87,12 @@ class FunctionCalls:
     def _dims_in_scope(self) -> dict[Any, Any]:
         """Returns the dims of the function, which a copy of a closure does not rename."""
         infos = tuple([var.struct_info for var in self.generator.trees])
-        rows = {axis for var in self.generator.trees for part in tensors(var.struct_info) for axis in rows_in(part.axes or ())}
+        rows = {
+            axis
+            for var in self.generator.trees
+            for part in tensors(var.struct_info)
+            for axis in rows_in(part.axes or ())
+        }
         return {**{sym: as_dim(sym) for sym in symbols_in(infos)}, **{row: (row,) for row in rows}}
 
     def visit(self, var: Var, call: Call, origin: Origin) -> Tree:
@@ -188,16 +193,14 @@ class FunctionCalls:
         origin: Origin,
     ) -> Tree:
         """Adds one step of a loop, whose states keep their rows; None if it does not fit."""
-        generator, solver = self.generator, self.generator.solver
+        solver = self.generator.solver
         (view, trees), results = operands, values_of(var.name, call.struct_info)
         sizes = tuple([fresh("steps") for _ in range(max([len(s.axes) for s in view.operands]))])
         slices = [
             self._slice(tree, s.axes, sizes, origin) if s.axes else tree
             for s, tree in zip(view.operands, trees, strict=True)
         ]
-        step = self._inline(
-            getattr(view.body, "name", "loop"), function, tuple(slices), origin
-        )
+        step = self._inline(getattr(view.body, "name", "loop"), function, tuple(slices), origin)
         after, values = list(leaves(step)), list(leaves(results))
         before = list(leaves(tuple(trees[: view.states])))
         if not len(before) <= len(after) == len(values):
@@ -210,9 +213,7 @@ class FunctionCalls:
             self._assert_with_axes(value, end, view.stacked, sizes, origin)
         return results
 
-    def _slice(
-        self, tree: Tree, axes: AxisList, sizes: Sequence[Dim], origin: Origin
-    ) -> Tree:
+    def _slice(self, tree: Tree, axes: AxisList, sizes: Sequence[Dim], origin: Origin) -> Tree:
         """Returns the values of slices of operands without these axes."""
         if tree is None or isinstance(tree, tuple):
             return tree and tuple([self._slice(t, axes, sizes, origin) for t in tree])
