@@ -39,6 +39,7 @@ def residual(f, x):
     return R.ewise_fma(f(x), R.ones_like(x), x)
 """
 
+
 def sequence(x: Any) -> Any:
     """Returns the states of the cell from zeros."""
     h, states = np.zeros(x.shape[1:]), []

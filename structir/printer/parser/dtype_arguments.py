@@ -37,7 +37,7 @@ def _tensor_of(context: Context, name: str) -> Var | None:
     variable = context.names.get(name)
     for value in context.names.values():
         info = value.struct_info if isinstance(value, Var) else None
-        if isinstance(info, TensorStructInfo) and info.dtype_var is not None:
-            if info.dtype_var == variable:
-                return value  # type: ignore[no-any-return]
+        known = info.dtype_var if isinstance(info, TensorStructInfo) else None
+        if known is not None and known == variable:
+            return value  # type: ignore[no-any-return]
     return None
