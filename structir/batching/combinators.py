@@ -27,7 +27,7 @@ from structir.batching.expansion_values import (
     without_unused_closures,
 )
 from structir.batching.functions import Batching
-from structir.batching.instances import Instance
+from structir.batching.instances import BodyInstance
 from structir.batching.scope import BatchedScope
 from structir.build import BlockBuilder
 from structir.errors import DiagnosticError
@@ -134,7 +134,7 @@ class _Expansion:
         if not is_combinator(binding.value):
             return (binding,)
         builder, before = BlockBuilder(), set(self.batching.generated)
-        scope = Instance(builder, self.functions, self.rule)
+        scope = BodyInstance(builder, self.functions, self.rule)
         scope.copier = Substitution()
         scope.closures.update({var: (f, scope) for var, f in closures.items()})
         try:
@@ -154,7 +154,7 @@ class _Expansion:
         """The functions of the module, and the generated ones."""
         return {**self.source.functions, **self.batching.generated}
 
-    def rule(self, instance: Instance, call: Call) -> Expr | None:
+    def rule(self, instance: BodyInstance, call: Call) -> Expr | None:
         """Emits the expansion of a combinator, or a loop over a body of known StructInfo; None for
         other calls."""
         if not is_combinator(call):
@@ -167,12 +167,12 @@ class _Expansion:
             return _Fold(self, instance, view, operands).emit()
         axes = [list(normalised(s.axes, x)) for s, x in zip(view.operands, operands, strict=True)]
 
-        def body(inner: Instance, elements: Sequence[Expr]) -> Expr:
+        def body(inner: BodyInstance, elements: Sequence[Expr]) -> Expr:
             return inner.apply(view.body, elements, call.span)
 
         return self.mapped(instance, body, operands, axes, list(view.stacked))
 
-    def _typed_loop(self, instance: Instance, call: Call) -> Expr | None:
+    def _typed_loop(self, instance: BodyInstance, call: Call) -> Expr | None:
         """Emits a loop over a copy of its body for these operands; None for other calls."""
         hooks = getattr(call.op.definition, "hooks", {}) if isinstance(call.op, Op) else {}
         if "loop" not in hooks or instance.called(call.args[0]) is None:
@@ -191,8 +191,8 @@ class _Expansion:
 
     def mapped(
         self,
-        instance: Instance,
-        body: Callable[[Instance, Sequence[Expr]], Expr],
+        instance: BodyInstance,
+        body: Callable[[BodyInstance, Sequence[Expr]], Expr],
         operands: Sequence[Expr],
         axes: list[list[int]],
         stacked: list[int],
@@ -202,7 +202,7 @@ class _Expansion:
             return body(instance, operands)
         rest = [_after(each) for each in axes]
 
-        def inner(scope: Instance, elements: Sequence[Expr]) -> Expr:
+        def inner(scope: BodyInstance, elements: Sequence[Expr]) -> Expr:
             return self.mapped(scope, body, elements, rest, _after(stacked))
 
         first = [each[0] if each else None for each in axes]
@@ -220,7 +220,7 @@ class _OneAxis:
     def __init__(
         self,
         expansion: _Expansion,
-        instance: Instance,
+        instance: BodyInstance,
         operands: Sequence[Expr],
         axes: Sequence[int | None],
     ) -> None:
@@ -229,7 +229,7 @@ class _OneAxis:
         self.fronts: list[tuple[Var, Expr]] = []  # elements, and tensors with the axis in front
         self.size: Any = None
 
-    def emit(self, body: Callable[[Instance, Sequence[Expr]], Expr], out: int) -> Expr:
+    def emit(self, body: Callable[[BodyInstance, Sequence[Expr]], Expr], out: int) -> Expr:
         """Emits the results, with the axis at `out`."""
         elements = [
             x if axis is None else self._element(x, axis)
@@ -268,10 +268,12 @@ class _OneAxis:
         self.fronts.append((element, front))
         return element
 
-    def _body(self, body: Callable[[Instance, Sequence[Expr]], Expr], elements: list[Expr]) -> Any:
+    def _body(
+        self, body: Callable[[BodyInstance, Sequence[Expr]], Expr], elements: list[Expr]
+    ) -> Any:
         """Returns the body for one element, as a sequence."""
         builder = BlockBuilder()
-        inner = Instance(
+        inner = BodyInstance(
             builder, self.instance.functions, self.instance.rule, self.instance, self.instance.depth
         )
         inner.closures = {var: (f, inner) for var, (f, _) in self.instance.closures.items()}
@@ -294,7 +296,11 @@ class _Fold:
     """A fold over the first axis of its last operand."""
 
     def __init__(
-        self, expansion: _Expansion, instance: Instance, view: LoopView, operands: Sequence[Expr]
+        self,
+        expansion: _Expansion,
+        instance: BodyInstance,
+        view: LoopView,
+        operands: Sequence[Expr],
     ) -> None:
         self.expansion, self.instance, self.view = expansion, instance, view
         self.builder, (self.init, self.x) = instance.builder, operands
@@ -335,7 +341,7 @@ class _Fold:
 
 
 def typed_body(
-    expansion: _Expansion, instance: Instance, view: LoopView, operands: Sequence[Expr]
+    expansion: _Expansion, instance: BodyInstance, view: LoopView, operands: Sequence[Expr]
 ) -> tuple[GlobalVar, list[Expr]]:
     """Defines the body of a loop for these operands, with a parameter for each tensor.
 
@@ -352,7 +358,7 @@ def typed_body(
         nested(info, [next(remaining) for _ in group])
         for info, group in zip(infos, params, strict=True)
     ]
-    scope = Instance(builder, instance.functions, instance.rule, instance, instance.depth)
+    scope = BodyInstance(builder, instance.functions, instance.rule, instance, instance.depth)
     count = sum([len(group) for group in params[: view.states]])
     with builder.function("step", flat):
         after = leaves_of(builder, scope.apply(view.body, args))

@@ -35,12 +35,12 @@ MAX_DEPTH = 32  # nested calls: deeper ones are recursive
 class CallRule(Protocol):
     """A rule for calls that are not copied: returns the value of a call, or None."""
 
-    def __call__(self, instance: Instance, call: Call) -> Expr | None:
+    def __call__(self, instance: BodyInstance, call: Call) -> Expr | None:
         """Returns the value of a call, or None."""
         ...
 
 
-class Instance:
+class BodyInstance:
     """One body: its values in a builder, and the closures in scope."""
 
     def __init__(
@@ -48,19 +48,19 @@ class Instance:
         builder: BlockBuilder,
         functions: dict[str, Node],
         rule: CallRule,
-        outer: Instance | None = None,
+        outer: BodyInstance | None = None,
         depth: int = 0,
     ) -> None:
         self.builder, self.functions, self.rule = builder, functions, rule
         self.depth = depth
         self.copier = Substitution(fresh=True)
-        self.closures: dict[Expr, tuple[Function, Instance]] = {}
+        self.closures: dict[Expr, tuple[Function, BodyInstance]] = {}
         if outer is not None:
             self.copier.variables.update(outer.copier.variables)
             self.copier.dims.update(outer.copier.dims)
             self.closures.update(outer.closures)
 
-    def called(self, callee: Expr) -> tuple[Function, Instance | None] | None:
+    def called(self, callee: Expr) -> tuple[Function, BodyInstance | None] | None:
         """Returns a function with a known body, and the scope of a closure."""
         if callee in self.closures:
             return self.closures[callee]
@@ -74,7 +74,7 @@ class Instance:
             reason = "the function is not known at compile time" if called is None else "recursive"
             raise DiagnosticError(Diagnostic(f"cannot instantiate: {reason}", span, code="E1111"))
         function, outer = called
-        inner = Instance(self.builder, self.functions, self.rule, outer, self.depth + 1)
+        inner = BodyInstance(self.builder, self.functions, self.rule, outer, self.depth + 1)
         inner.closures.update({arg: self.closures[arg] for arg in args if arg in self.closures})
         inner.define(function, args)
         return inner.run(function.body)
@@ -150,7 +150,7 @@ class Instance:
 
     def _side(self, branch: SeqExpr) -> Callable[[], Expr]:
         def emitted() -> Expr:
-            inner = Instance(self.builder, self.functions, self.rule, self, self.depth)
+            inner = BodyInstance(self.builder, self.functions, self.rule, self, self.depth)
             return self.builder.atom(inner.run(branch))
 
         return emitted

@@ -1,4 +1,4 @@
-"""Parses functions that are written as operands: `lambda a, b: a + b`, and bare ops, `R.add`.
+"""Parses functions that are written as operands: `lambda a, b: a + b`, and bare ops, `R.name`.
 
 They become nested functions, whose parameters are the slices that the call passes.
 """
