@@ -42,10 +42,7 @@ from structir.printer.parser.context import MISSING, Context
 from structir.printer.parser.curried_calls import curried_op, joined_call
 from structir.printer.parser.dtype_arguments import call_like
 from structir.printer.parser.forms import dtype_error, info_of, is_info, read_form
-from structir.printer.parser.function_operands import (
-    is_function_operand,
-    read_function_operand,
-)
+from structir.printer.parser.function_operands import is_function_operand, read_function_operand
 from structir.printer.parser.index_maps import read_layout_transform
 from structir.printer.parser.kernels import read_kernel_call
 from structir.printer.parser.macros import Macro
@@ -179,13 +176,16 @@ def _no_op(context: Context, node: ast.Call, name: str) -> DiagnosticError:
 
 def _call_of_op(context: Context, node: ast.Call, op: Op) -> Any:
     args: list[Any] = []
+    written = 0  # functions that are written as operands
     keywords: dict[str, Any] = {}
     of_sizes = op.definition.of_sizes
     try:
-        has_function = is_function_operand(op, node)
-        for index, item in enumerate(node.args[1:] if has_function else node.args):
+        for index, item in enumerate(node.args):
             if type(item) is ast.Starred:
                 args += display(context, [item])
+                continue
+            if type(item) in (ast.Lambda, ast.Attribute) and is_function_operand(op, item):
+                written += 1
                 continue
             expects = index < len(of_sizes) and of_sizes[index]
             if expects is context.expects_sizes:
@@ -193,7 +193,7 @@ def _call_of_op(context: Context, node: ast.Call, op: Op) -> Any:
                 continue
             with context.expecting_sizes(expects):
                 args.append(argument(context, item))
-        args = adapt_constants(args, node.args)
+        args = adapt_constants(args, node.args[written:])
         for keyword in node.keywords:
             if keyword.arg is None:
                 for name, value in named(context, keyword):
@@ -203,7 +203,7 @@ def _call_of_op(context: Context, node: ast.Call, op: Op) -> Any:
             if type(value) is str and value in UNKNOWN_DTYPES and keyword.arg.endswith("dtype"):
                 continue
             keywords[keyword.arg] = value
-        if has_function:
+        if written:
             args.insert(0, read_function_operand(context, op, node, args, keywords))
         if (values := VALUES.get(op.name)) is not None:
             args = [_renamed(arg, values) for arg in args]

@@ -389,8 +389,8 @@ class Context:
         an annotation it is the inferred one.
         """
         span = value.span if node is None else self.source_map.span(node)
-        is_nested = Call in map(type, getattr(value, "args", ()))  # a number beside a variable
-        value = over_atoms(value, self.emit) if is_nested else value
+        if type(value) is Call and Call in map(type, value.args):  # a number beside a variable
+            value = over_atoms(value, self.emit)
         info = deduce(value) if value.struct_info is None else value.struct_info
         if type(info) is TupleStructInfo and _exceeds(info, MAX_VALUES):
             message = f"tuple too large: expected at most {MAX_VALUES} fields, nested ones included"

@@ -21,14 +21,11 @@ COMBINATOR = "combinator"  # the hook of ops that apply a function to slices
 NAMES = "abcdefghijkl"  # parameters of the function of a bare op
 
 
-def is_function_operand(op: Op, node: ast.Call) -> bool:
-    """Whether the first operand of a combinator is a lambda or a bare op."""
-    first = node.args[0] if node.args else None
-    if not isinstance(first, ast.Lambda | ast.Attribute):
-        return False
+def is_function_operand(op: Op, node: ast.expr) -> bool:
+    """Whether an operand is a function of a combinator, written as a lambda or a bare op."""
     if COMBINATOR not in op.definition.hooks:  # type: ignore[attr-defined]
         return False
-    return isinstance(first, ast.Lambda) or _op_of(first) is not None
+    return isinstance(node, ast.Lambda) or _op_of(node) is not None
 
 
 def _op_of(node: ast.expr) -> Op | None:
