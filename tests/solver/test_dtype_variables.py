@@ -59,6 +59,22 @@ def test_dtypes_that_must_be_equal_are_one_variable(
     assert dtypes(params, *body) == expected
 
 
+def test_a_conditional_has_the_dtype_that_both_branches_return() -> None:
+    text = """
+@R.function
+def main(x, y, c: R.Tensor((), "bool")):
+    if c:
+        z = R.exp(x)
+    else:
+        z = R.multiply(x, x)
+    return (z, R.add(y, z))
+"""
+    infos = signature(text)
+    assert all('dtype="\'T"' in info for info in (infos[0], infos[1], infos[3]))
+    one_sided = text.replace("R.multiply(x, x)", "R.multiply(y, y)")
+    assert "'T" not in signature(one_sided)[0]
+
+
 def test_independent_dtypes_are_different_variables() -> None:
     text = "@R.function\ndef main(x, y):\n    return (R.exp(x), R.exp(y))\n"
     params = [f'R.Tensor(("*r{k}",), dtype="\'{name}")' for k, name in enumerate("TU")]
@@ -144,6 +160,7 @@ COMBINATORS += (
     "cls.apply(cls.cast, {})",
     "R.vmap(lambda a, b: R.add(b, a), in_axes=(0, None))({}, {})",
 )
+COMBINATORS += ("cls.pick({}, {})", "cls.same({}, {})", "R.add(cls.same({}, {}), {})")
 HELPERS = """
 @R.function(private=True)
 def f(x, y):
@@ -166,6 +183,22 @@ def h2(s, a):
 @R.function(private=True)
 def cast(a):
     return R.astype(a, "int32")
+
+@R.function(private=True)
+def pick(a, b):
+    if R.greater(R.max(b), R.min(b)):
+        c = R.add(a, a)
+    else:
+        c = R.negative(b)
+    return c
+
+@R.function(private=True)
+def same(a, b):
+    if R.greater(R.max(b), R.min(b)):
+        c = R.add(a, a)
+    else:
+        c = R.negative(a)
+    return c
 
 @R.function(private=True)
 def apply(fn, a):

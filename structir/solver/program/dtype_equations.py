@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from structir.analysis.loop_view import LoopView, Path
+from structir.analysis.variables import free_vars
 from structir.ir.dtype import DtypeVar, Element
 from structir.ir.expr import (
     Call,
@@ -19,7 +20,9 @@ from structir.ir.expr import (
     Expr,
     Function,
     GlobalVar,
+    If,
     MatchCast,
+    SeqExpr,
     Tuple,
     TupleGetItem,
     Var,
@@ -158,7 +161,13 @@ class _FunctionCells:
     def body(self, function: Function, params: Sequence[Cells]) -> Cells:
         """Adds the equations of a body for these parameters; returns the cells of its result."""
         self.cells.update(zip(function.params, params, strict=True))
-        for binding in function.body.bindings():
+        result = self.sequence(function.body)
+        equate(result, self.new(function.ret_struct_info))
+        return result
+
+    def sequence(self, body: SeqExpr) -> Cells:
+        """Adds the equations of a sequence; returns the cells of its result."""
+        for binding in body.bindings():
             if isinstance(binding.value, Function):
                 self.closures[binding.var] = binding.value
             value = self.of(binding.value)
@@ -166,9 +175,7 @@ class _FunctionCells:
             if isinstance(binding, MatchCast):
                 equate(value, self.new(binding.struct_info))
             self.cells[binding.var] = value
-        result = self.of(function.body.body)
-        equate(result, self.new(function.ret_struct_info))
-        return result
+        return self.of(body.body)
 
     def name_shared_cells(self, params: Sequence[Cells], result: Cells) -> None:
         """Adds a dtype variable to each open cell that parameters share among them or with the
@@ -195,6 +202,8 @@ class _FunctionCells:
                 return self._op(expr)
             case Call(op=callee):
                 return self._call(expr, callee)
+            case If():
+                return self._conditional(expr)
         return self.new(expr.struct_info)
 
     def _op(self, call: Call) -> Cells:
@@ -270,6 +279,45 @@ class _FunctionCells:
         equate(results, self.body(closure, params))
         self.variables = variables  # each call instantiates those of the closure
         self.active.pop()
+
+    def _conditional(self, expr: If) -> Cells:
+        """Returns the cells of a conditional: an outer one where both branches return its dtype.
+
+        A branch need not run, so its equations hold for copies of the cells.
+        """
+        sides = [self._branch(branch) for branch in (expr.true_branch, expr.false_branch)]
+        results = self.new(expr.struct_info)
+        equate(results, _common(*sides))
+        return results
+
+    def _branch(self, body: SeqExpr) -> Any:
+        """Returns for each tensor of a branch the outer cells that have its dtype."""
+        state = self.cells, self.variables, self.closures
+        copies: dict[DtypeCell, DtypeCell] = {}
+        self.cells = dict(self.cells)
+        for var in free_vars(body):
+            if var in self.cells:
+                self.cells[var] = _copied(self.cells[var], copies)
+        self.variables, self.closures = dict(self.variables), dict(self.closures)
+        result = self.sequence(body)
+        self.cells, self.variables, self.closures = state
+        return _outer_cells(result, copies)
+
+
+def _outer_cells(cells: Cells, copies: Mapping[DtypeCell, DtypeCell]) -> Any:
+    """Returns the cells whose copies are equated with these."""
+    if isinstance(cells, tuple):
+        return tuple([_outer_cells(field, copies) for field in cells])
+    root = None if cells is None else cells.root()
+    return [outer for outer, copy in copies.items() if copy.root() is root]
+
+
+def _common(first: Any, second: Any) -> Cells:
+    """Returns the first cell that two branches share, for each tensor."""
+    if isinstance(first, tuple) and isinstance(second, tuple):
+        return tuple([_common(a, b) for a, b in zip(first, second, strict=False)])
+    shared = [] if tuple in (type(first), type(second)) else [c for c in first if c in second]
+    return shared[0] if shared else None
 
 
 def _cells_at(args: Sequence[Cells], path: Path) -> Cells:
