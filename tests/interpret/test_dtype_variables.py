@@ -182,10 +182,10 @@ def test_random_programs_equal_those_with_dtypes_substituted(text: str, t: str, 
     ],
 )
 def test_numbers_have_the_dtype_of_the_operand_beside_them(dtype: str, body: str, f: Any) -> None:
-    text = f"@R.function\ndef main(x: R.Tensor((3,), \"'T\")):\n    return {body}\n"
+    text = f'@R.function\ndef main(x: R.Tensor((3,), "\'T")):\n    return {body}\n'
     module = structir.parse(text)
     assert structir.structural_equal(structir.parse(module.script()), module)
-    assert str(module["main"].ret_struct_info) == "R.Tensor((3,), dtype=\"'T\")"
+    assert str(module["main"].ret_struct_info) == 'R.Tensor((3,), dtype="\'T")'
     x = np.array([0, 1, 3]).astype(dtype)
     for run in (structir.compile(module), partial(structir.interpret, module, "main")):
         result = run(x)
@@ -194,15 +194,19 @@ def test_numbers_have_the_dtype_of_the_operand_beside_them(dtype: str, body: str
 
 
 def test_a_float_beside_integers_is_an_error() -> None:
-    module = structir.parse("@R.function\ndef main(x: R.Tensor((3,), \"'T\")):\n    return x * 0.5\n")
+    module = structir.parse(
+        '@R.function\ndef main(x: R.Tensor((3,), "\'T")):\n    return x * 0.5\n'
+    )
     for run in (structir.compile(module), partial(structir.interpret, module, "main")):
         np.testing.assert_array_equal(run(np.ones(3)), np.full(3, 0.5))
-        with pytest.raises(ShapeMismatchError, match="expected a floating-point dtype, found int64"):
+        with pytest.raises(
+            ShapeMismatchError, match="expected a floating-point dtype, found int64"
+        ):
             run(np.ones(3, "int64"))
 
 
 def test_gradients_with_numbers_have_the_dtype_of_a_call() -> None:
-    text = "@R.function\ndef main(x: R.Tensor((3,), \"'T\")):\n    return R.sum(x * x * 0.5 + 1)\n"
+    text = '@R.function\ndef main(x: R.Tensor((3,), "\'T")):\n    return R.sum(x * x * 0.5 + 1)\n'
     adjoint = structir.compile(gradient.transform(structir.parse(text)))
     for dtype in ("float32", "float64"):
         value, (to_x,) = adjoint["main_adjoint"](np.arange(3).astype(dtype))
