@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import structir.backend as backends
 from structir.analysis.well_formed import check_well_formed
 from structir.backend.placement import resolve_target
+from structir.batching.combinators import expanded
 from structir.errors import StructIRError
 from structir.interrupts import repeat_dropped_interrupts
 from structir.ir.expr import Function
@@ -148,4 +149,4 @@ def compile(
     make = factory(target, options)
     with repeat_dropped_interrupts():
         check_well_formed(module)
-        return make(module, **options)
+        return make(expanded(module), **options)

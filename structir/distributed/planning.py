@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 
 from structir.analysis.variables import symbols_in
+from structir.batching.combinators import expanded
 from structir.distributed.constant_lifting import lift_constants
 from structir.distributed.distinct_names import with_distinct_names
 from structir.distributed.plan import Piece, Plan, PlanTensor, Shard
@@ -65,7 +66,7 @@ def prepared(module: IRModule, name: str) -> IRModule:
 
     Raises StructIRError if there is no such function.
     """
-    module = inline_calls(lambda_lift(module))
+    module = inline_calls(lambda_lift(expanded(module)))
     function = module.functions.get(name)
     if not isinstance(function, Function):
         raise StructIRError(f"no function `{name}` in the program", code="E0909")

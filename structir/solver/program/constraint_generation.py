@@ -332,8 +332,7 @@ class ConstraintGenerator:
     def _op_call(self, var: Var, call: Call, origin: Origin) -> Tree:
         loop = call.op.definition.hooks.get("loop")  # type: ignore[attr-defined]
         if loop is not None:
-            body, states = loop(call)
-            return self.calls.visit_loop(var, call, body, states, origin)
+            return self.calls.visit_loop(var, call, loop(call), origin)
         results = values_of(var.name, call.struct_info)
         operands = [self.tree_of(arg) for arg in call.args]
         use = OpUse(self.constants.in_call(call), operands, list(leaves(results)), origin)
