@@ -8,7 +8,7 @@ only order alternatives.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -21,15 +21,17 @@ from structir.ir.expr import Binding, Call, Constant, MatchCast, Tuple, TupleGet
 from structir.ir.op import Op
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from structir.opdef.memo import memoize
-from structir.planning.storage import dims_product, is_view_call, spec_of
+from structir.planning.storage import is_view_call, spec_of
+from structir.projections.aliasing import dims_product
 from structir.projections.fusion import FusionRelation, fusion
 from structir.projections.scalar_expr import ScalarOp, walk
 from structir.projections.spec import IndexSpec, Statement, product_of_reads
 
-KERNEL = 2e-6  # seconds of a kernel
-BYTES = 1e10  # bytes per second
-SCALARS = 4e9  # elementwise operations per second
-PRODUCTS = 4e10  # multiplications and additions of products per second
+KERNEL = 1.5e-6  # seconds of a kernel
+BYTES = 5e10  # bytes per second
+SCALARS = 2e10  # elementwise operations per second
+PRODUCTS = 8e10  # multiplications and additions of products per second
+COPIES = 2.5e9  # elements per second of a copy in parts, such as a concatenation
 HOST = 1e8  # points per second of a value without loops
 WHOLE = 16  # operations of a point of an op over whole axes, such as softmax
 SLOW = frozenset({"div", "sqrt", "rsqrt", "floordiv", "mod", "floormod"})
@@ -62,6 +64,7 @@ class CallShape:
     is_view: bool
     is_product: bool
     is_map: bool
+    is_copy: bool  # whether it moves elements without computing
     operations: tuple[tuple[Dim, int], ...]  # points, and operations of each
 
 
@@ -77,9 +80,12 @@ class Item:
     views: set[int]  # the items that it reads under another shape
 
 
-def block_cost(bindings: Sequence[Binding], live: Collection[Var], sizes: Sizes) -> BlockCost:
-    """Returns the cost of bindings at these sizes; `live` are the variables used afterwards."""
-    return _Costs(bindings, live, sizes).total()
+def block_costs(
+    bindings: Sequence[Binding], live: Collection[Var], sizes: Iterable[Sizes]
+) -> list[BlockCost]:
+    """Returns the costs of bindings at several sizes; `live` are the variables used afterwards."""
+    kernels = _Kernels(bindings, live)
+    return [kernels.cost(each) for each in sizes]
 
 
 def call_seconds(call: Any, sizes: Sizes) -> float:
@@ -105,16 +111,19 @@ def call_shape(call: Call) -> CallShape:
     if spec is None:
         infos = [i for i in _tensor_infos(call) if isinstance(i, TensorStructInfo)]
         dims = [dims_product(i.dims) for i in infos if isinstance(i.dims, tuple)]
-        return CallShape(None, HOST, False, False, False, tuple([(size, 1) for size in dims]))
+        return CallShape(
+            None, HOST, False, False, False, False, tuple([(size, 1) for size in dims])
+        )
     if spec.whole or not spec.computes:
         work = tuple([(points, WHOLE) for points in _points(spec)])
-        return CallShape(None, SCALARS, False, False, False, work)
+        return CallShape(None, SCALARS, False, False, False, False, work)
     statements = spec.statements
     is_product = any(s.reduce and _multiplies(s) for s in statements)
     is_map = not any(s.reduce for s in statements)
     work = tuple([(points, _work(s)) for s, points in zip(statements, _points(spec), strict=True)])
-    rate = PRODUCTS if is_product else SCALARS
-    return CallShape(spec, rate, is_view_call(call), is_product, is_map, work)
+    is_copy = is_map and all(_copies(s) for s in statements)
+    rate = PRODUCTS if is_product else COPIES if is_copy and len(statements) > 1 else SCALARS
+    return CallShape(spec, rate, is_view_call(call), is_product, is_map, is_copy, work)
 
 
 def _points(spec: IndexSpec) -> list[Dim]:
@@ -131,13 +140,18 @@ def _multiplies(statement: Statement) -> bool:
     return any(each is not None and len(each) > 1 for each in reads)
 
 
+def _copies(statement: Statement) -> bool:
+    values = [write.value for write in statement.writes if write.value is not None]
+    return not any(isinstance(node, ScalarOp) for value in values for node in walk(value))
+
+
 def _work(statement: Statement) -> int:
     """Returns the operations of one point."""
     work = 1 if statement.reduce else 0
     for write in statement.writes:
         for node in walk(write.value) if write.value is not None else ():
             if isinstance(node, ScalarOp):
-                work += 1 if node.fn in FAST else 4 if node.fn in SLOW else 12
+                work += 1 if node.fn in FAST else 2 if node.fn in SLOW else 5
     return max(work, 1)
 
 
@@ -160,14 +174,14 @@ def bytes_of(info: StructInfo | None, sizes: Sizes) -> int:
         return _number(dims_product(info.dims), sizes) * width
     known = [axis for axis in info.axes or () if isinstance(axis, int)]
     unknown = (info.ndim or 2) if info.axes is None else len(info.axes) - len(known)
-    return prod(known) * UNKNOWN**unknown * width  # type: ignore[call-overload]
+    elements: int = prod(known) * UNKNOWN**unknown
+    return elements * width
 
 
-class _Costs:
+class _Kernels:
     """The calls of a block as items, and the kernels that they form."""
 
-    def __init__(self, bindings: Sequence[Binding], live: Collection[Var], sizes: Sizes) -> None:
-        self.sizes = sizes
+    def __init__(self, bindings: Sequence[Binding], live: Collection[Var]) -> None:
         self.items: list[Item] = []
         self.sources: dict[Any, Any] = {}  # what a variable is a view or a field of
         self.makers: dict[Any, int] = {}  # the item that computes a variable
@@ -274,15 +288,17 @@ class _Costs:
         producer, consumer = self.items[maker], self.items[reader]
         if producer.shape.spec is None or consumer.shape.spec is None:
             return False
-        if consumer.shape.is_product:
-            return False
-        with_product = [
-            item.shape.is_product for item in self.items if item.kernel == producer.kernel
+        products = [
+            sum(item.shape.is_product for item in self.items if item.kernel == each.kernel)
+            for each in (producer, consumer)
         ]
-        if any(with_product) and not consumer.shape.is_map:
+        if consumer.shape.is_product:  # a transposed operand is read in place
+            is_read_once = len(self.readers[maker]) == 1 and maker not in self.kept
+            return producer.shape.is_copy and is_read_once and not products[0]
+        if all(products) or (products[0] and not consumer.shape.is_map):
             return False
         relations = list(_relations(producer, maker, consumer))
-        if any(with_product):
+        if products[0]:
             return relations == [FusionRelation.INLINE]
         return bool(relations) and all(
             each in EXACT or (each is FusionRelation.WINDOW and not consumer.shape.is_map)
@@ -303,24 +319,24 @@ class _Costs:
                 todo += self.readers.get(index, ())
         return False
 
-    def total(self) -> BlockCost:
-        """Returns the cost of all kernels."""
+    def cost(self, sizes: Sizes) -> BlockCost:
+        """Returns the cost of all kernels at these sizes."""
         moved, operations, seconds = 0, 0, 0.0
         kernels: dict[int, list[int]] = {}
         for index, item in enumerate(self.items):
             kernels.setdefault(item.kernel, []).append(index)
         for kernel in kernels.values():
-            kernel_bytes = self._bytes(kernel)
+            kernel_bytes = self._bytes(kernel, sizes)
             moved += kernel_bytes
             seconds += KERNEL + kernel_bytes / BYTES
             for index in kernel:
                 shape = self.items[index].shape
-                work = sum(_number(n, self.sizes) * each for n, each in shape.operations)
+                work = sum(_number(n, sizes) * each for n, each in shape.operations)
                 operations += work
                 seconds += work / shape.rate
         return BlockCost(len(kernels), moved, operations, seconds)
 
-    def _bytes(self, kernel: list[int]) -> int:
+    def _bytes(self, kernel: list[int], sizes: Sizes) -> int:
         """Returns what a kernel reads from others and writes for others."""
         inside, reads = set(kernel), dict[Any, StructInfo]()
         moved = 0
@@ -331,8 +347,8 @@ class _Costs:
                     reads[leaf] = info
             is_read = any(reader not in inside for reader in self.readers.get(index, ()))
             if is_read or index in self.kept:
-                moved += bytes_of(item.call.struct_info, self.sizes)
-        return moved + sum(bytes_of(info, self.sizes) for info in reads.values())
+                moved += bytes_of(item.call.struct_info, sizes)
+        return moved + sum(bytes_of(info, sizes) for info in reads.values())
 
 
 def _relations(producer: Item, maker: int, consumer: Item) -> Iterator[FusionRelation]:

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from structir.analysis.axes import axes_of
-from structir.ir.axes import RowVar
-from structir.ir.dims import at_least, equal
+from structir.ir.axes import RowVar, size_in
+from structir.ir.dims import Poly, at_least, equal
 from structir.ir.dtype import is_float, is_int
 from structir.ir.expr import Constant, Expr
 from structir.ir.op import Op
@@ -89,9 +89,11 @@ def rule(
     """
 
     def declare(generator: Any) -> Rule:
-        assert generator.__name__ not in REGISTERED
+        name = generator.__name__
+        registered = {name: REGISTERED[name]} if name in REGISTERED else {}
         declared = rewrite(generator)
-        REGISTERED.pop(declared.name)
+        REGISTERED.pop(name)
+        REGISTERED.update(registered)
         (WRONG_RULES if wrong else RULES)[declared.name] = declared
         PROGRAMS[declared.name] = program(result, params)
         if not floats:
@@ -122,8 +124,8 @@ def size_along(value: Expr, axis: int) -> Any:
     if axes is None or not -len(axes) <= axis < len(axes):
         return None
     between = axes[: axis + 1] if axis >= 0 else axes[axis:]
-    has_row = any(isinstance(each, RowVar) for each in between)
-    return None if has_row else axes[axis]
+    size = None if any(isinstance(each, RowVar) for each in between) else size_in(axes[axis])
+    return size if isinstance(size, int | Poly) else None
 
 
 def has_size(value: Expr, axis: int, size: Any) -> bool:

@@ -14,7 +14,7 @@ from structir.ir.dims import Sym
 from structir.ir.expr import Binding, BindingBlock, Function, If, SeqExpr, Var
 from structir.ir.module import IRModule
 from structir.ir.node import replace
-from structir.planning.kernel_costs import BlockCost, block_cost, call_seconds
+from structir.planning.kernel_costs import BlockCost, block_costs, call_seconds
 from structir.rewriting.egraph.block import BlockGraph
 from structir.rewriting.egraph.explanation import Explanation
 from structir.rewriting.egraph.graph import EGraph
@@ -204,9 +204,10 @@ class _FunctionSaturation:
         selector = Selector(source, self.costs, self.term_cost, run.groups)
         limits = self.costs(block.bindings, source.live)
         own = Candidate(source.original(), tuple(limits), block)
+        found = selector.candidates(self.options.exact) if run.applications else []
         candidates = [
             each
-            for each in selector.candidates(self.options.exact)
+            for each in found
             if not_worse(each.costs[1:], limits[1:]) and each.costs[0] < limits[0] * (1 - 1e-9)
         ]
         best = self.best([*candidates, own], seq, index)
@@ -218,7 +219,7 @@ class _FunctionSaturation:
         measure = self.options.cost
         if isinstance(measure, str) or len(candidates) < 2:
             return candidates[0]
-        measured = [*candidates[: MEASURED - 1], candidates[-1]]
+        measured = [*candidates[:-1][: MEASURED - 1], candidates[-1]]
         times = [
             _number(measure(self.with_sequence(seq, _with_block(seq, index, each.block))))
             for each in measured
@@ -229,11 +230,13 @@ class _FunctionSaturation:
         """Returns the function with a sequence of its body replaced."""
         return replace(self.function, body=new if seq.body is self.function.body.body else seq)
 
-    def costs(self, bindings: Sequence[Binding], live: Sequence[Var]) -> list[float]:
-        """Returns the costs of bindings at all sizes that are compared."""
+    def costs(
+        self, bindings: Sequence[Binding], live: Sequence[Var], count: int | None = None
+    ) -> list[float]:
+        """Returns the costs of bindings at the sizes that are compared, or at the first `count`."""
         name = self.options.cost if isinstance(self.options.cost, str) else "seconds"
         kept = [var for var in live if isinstance(var, Var)]
-        return [COSTS[name](block_cost(bindings, kept, sizes)) for sizes in self.sizes]
+        return [COSTS[name](each) for each in block_costs(bindings, kept, self.sizes[:count])]
 
     def term_cost(self, value: Any) -> float:
         return call_seconds(value, self.sizes[0])
@@ -249,7 +252,7 @@ class _FunctionSaturation:
         }
         names = {number: var.name for var, number in reversed(source.numbers.items())}
         before, after = [
-            block_cost(each.block.bindings, source.live, self.sizes[0]) for each in (own, best)
+            block_costs(each.block.bindings, source.live, self.sizes[:1])[0] for each in (own, best)
         ]
         report = BlockReport(run, before, after, best is not own, ends, names)
         self.options.report.blocks.setdefault(self.name, []).append(report)

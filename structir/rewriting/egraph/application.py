@@ -65,10 +65,12 @@ class RuleMatch:
         return self.rule.name, tuple(self.match.matched.values()), bound
 
 
-def search(graph: EGraph, rule: Rule, limit: int) -> list[RuleMatch]:
-    """Returns the matches of a rule, at most `limit`."""
+def search(graph: EGraph, rule: Rule, limit: int, among: set[int] | None = None) -> list[RuleMatch]:
+    """Returns the matches of a rule at some or all terms, at most `limit`."""
     matches, pattern = list[RuleMatch](), rule.pattern_calls[0]
     for number in _candidates(graph, pattern):
+        if among is not None and number not in among:
+            continue
         for match, instance in root_matches(graph, pattern, number):
             matches.append(RuleMatch(rule, match, instance))
             if len(matches) >= limit:
@@ -86,8 +88,8 @@ def _candidates(graph: EGraph, pattern: Any) -> Iterator[int]:
         return
     kind = TupleGetItem if type(pattern) is ItemPattern else Call
     for number in sorted(graph.members):
-        value = graph.terms[number].value
-        if type(value) is kind and (kind is TupleGetItem or type(value.op) is Op):  # type: ignore[attr-defined]
+        value: Any = graph.terms[number].value
+        if type(value) is kind and (kind is TupleGetItem or type(value.op) is Op):
             yield number
 
 
@@ -99,6 +101,8 @@ class Applier:
         self.view = EGraphView(graph)
         self.applied: set[Any] = set()
         self.rejected: dict[str, int] = {}  # replacements with other StructInfos, by rule
+        self.groups: list[tuple[int, ...]] = []  # replacements of parallel calls
+        self._combined: dict[str, set[int]] = {}  # terms that a rule for parallel calls has added
 
     def apply(self, found: RuleMatch) -> bool:
         """Applies a rule at a match; returns whether the e-graph has changed."""
@@ -114,6 +118,8 @@ class Applier:
     def apply_parallel(self, rule: Rule, found: list[RuleMatch]) -> bool:
         """Applies a rule to parallel calls at once; returns whether the e-graph has changed."""
         assert rule.parallel is not None
+        combined = self._combined.setdefault(rule.name, set())
+        found = [each for each in found if each.instance.term not in combined]
         key = tuple([each.key(self.graph) for each in found])
         if len(found) < 2 or key in self.applied:
             return False
@@ -122,9 +128,12 @@ class Applier:
         _, bound, matched = realized[0]
         bound = {**bound, name: tuple([each[1][name] for each in realized])}
         values = replacement_of(rule, bound, matched, self.view)
+        count = len(self.graph.terms)
         rights = [] if values is None else [self.add(value) for value in values]
-        if None in rights:
+        combined.update(range(count, len(self.graph.terms)))
+        if not rights or None in rights:
             return False
+        self.groups.append(tuple(rights))  # type: ignore[arg-type]
         changes = [
             self._merge(rule.name, left, right, bound, index)  # type: ignore[arg-type]
             for index, ((left, _, _), right) in enumerate(zip(realized, rights, strict=False))

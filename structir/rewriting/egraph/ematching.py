@@ -157,13 +157,11 @@ def _call(graph: EGraph, pattern: CallPattern, value: Any, match: EMatch) -> Ite
 def _call_at(graph: EGraph, pattern: CallPattern, number: int, match: EMatch) -> Iterator[Step]:
     term = graph.terms[number]
     call: Any = term.value
-    match = EMatch(match.bound, {**match.matched, id(pattern): number})
-    if type(pattern.callee) is OpVar:
-        steps = _any_op(graph, pattern, number, match)
-    elif call.op.definition is pattern.callee:
-        steps = _arguments(graph, pattern, number, match)
-    else:
+    is_any = type(pattern.callee) is OpVar
+    if not is_any and call.op.definition is not pattern.callee:
         return
+    match = EMatch(match.bound, {**match.matched, id(pattern): number})
+    steps = (_any_op if is_any else _arguments)(graph, pattern, number, match)
     for extended, operands in steps:
         yield extended, Instance(number, operands, id(pattern))
 
@@ -205,7 +203,7 @@ def _arguments(graph: EGraph, pattern: CallPattern, number: int, match: EMatch) 
                 value = default
         else:
             value, where = call.attrs.get(parameter.name, default), -1
-            if parameter.name == RESULT_DTYPE and is_own_dtype(value, graph.value(number)):
+            if parameter.name == RESULT_DTYPE and _is_own_dtype(graph, number, value):
                 value = default
         expected = pattern.arguments.get(parameter.name, MISSING)
         if expected is not MISSING:
@@ -220,6 +218,14 @@ def _arguments(graph: EGraph, pattern: CallPattern, number: int, match: EMatch) 
             if 0 <= where < len(operands) and isinstance(instance, int | Instance):
                 operands[where] = instance
         yield extended, tuple(operands)
+
+
+def _is_own_dtype(graph: EGraph, number: int, dtype: Any) -> bool:
+    """Returns whether a result dtype is that of every operand of a call."""
+    if dtype is None:
+        return False
+    call: Any = graph.value(number)
+    return is_own_dtype(dtype, call)
 
 
 def _is_omitted(graph: EGraph, value: Operand) -> bool:

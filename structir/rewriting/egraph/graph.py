@@ -63,6 +63,7 @@ class EGraph:
         self.binders: dict[Any, int] = {}  # the term that binds a symbolic dim
         self.by_op: dict[Any, list[int]] = {}  # calls by definition of the op
         self.members: set[int] = set()  # the terms, without those of equal operands
+        self.touched: set[int] = set()  # terms whose classes have changed
         self._parents: list[int] = []  # of the union-find
         self._links: list[Link | None] = []
         self._exact: dict[Hashable, int] = {}
@@ -101,6 +102,7 @@ class EGraph:
             self._parents.append(number)
             self._links.append(None)
             self.classes[number] = EClass([number], [], self._deduced(number))
+            self.touched.add(number)
             self._connect(number)
         return number
 
@@ -163,7 +165,9 @@ class EGraph:
         """Returns the variable that stands for a term, with the StructInfo of its class."""
         info, var = self.info(number), self._variables.get(number)
         if var is None or var.struct_info is not info:
-            var = self._variables[number] = Var(f"e{number}", info)
+            value = self.terms[number].value
+            name = value.name if isinstance(value, Var) else f"e{number}"
+            var = self._variables[number] = Var(name, info)
             self.numbers[var] = number
         return var
 
@@ -199,6 +203,7 @@ class EGraph:
         common = greatest_lower_bound(known.info, info)
         if common is not None and base_check(common, known.info) is not PASS:
             known.info = common
+            self.touched.add(number)
             self._refined.append(number)
 
     def _merge(self, left: int, right: int, reason: Reason) -> bool:
@@ -218,6 +223,7 @@ class EGraph:
         known.info = common
         known.members += old.members
         known.users += old.users
+        self.touched.add(b)
         self._merged.append(b)
         if is_refined:
             self._refined.append(b)
@@ -293,6 +299,18 @@ class EGraph:
         return PassError(
             diagnostic.hinted("add a guard before the second yield, such as `same_sizes(x, y)`")
         )
+
+    def recently_changed(self, depth: int) -> set[int]:
+        """Returns the terms within `depth` levels above classes that have changed since the last
+        call."""
+        classes = {self.find(number) for number in self.touched}
+        self.touched = set()
+        terms = {member for number in classes for member in self.classes[number].members}
+        for _ in range(depth):
+            users = {user for number in classes for user in self.classes[number].users}
+            classes = {self.find(user) for user in users - terms}
+            terms |= users
+        return terms
 
     # Reasons
 

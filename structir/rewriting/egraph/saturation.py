@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import attrs
 
 from structir.rewriting.egraph.application import Applier, RuleMatch, search
 from structir.rewriting.egraph.graph import EGraph
+from structir.rewriting.pattern_vars import CallPattern, ItemPattern
 from structir.rewriting.rule import Rule
 
 MATCHES = 2000  # of one rule in one iteration
@@ -62,12 +64,18 @@ class Saturation:
             if not changed and not self.stop:
                 self.stop = "saturated"
         self.rejected.update(self._applier.rejected)
+        self.groups = self._applier.groups
         self.seconds = time.perf_counter() - self._start
         return self
 
     def _iterate(self) -> bool:
         """Searches all rules, then applies the matches; returns whether the e-graph changed."""
-        matches = [(rule, search(self.graph, rule, MATCHES)) for rule in self.rules]
+        depth = max([pattern_depth(rule.pattern_calls[0]) for rule in self.rules], default=0)
+        recent = self.graph.recently_changed(depth)
+        matches = [
+            (rule, search(self.graph, rule, MATCHES, recent if rule.parallel is None else None))
+            for rule in self.rules
+        ]
         changed = False
         for rule, found in matches:
             if self._is_spent():
@@ -102,6 +110,20 @@ class Saturation:
         if limit is not None and time.perf_counter() - self._start > limit:
             self.stop = "seconds"
         return bool(self.stop)
+
+
+def pattern_depth(pattern: Any) -> int:
+    """Returns the levels of calls in a pattern."""
+    parts: Iterable[Any]
+    if isinstance(pattern, CallPattern):
+        parts = pattern.arguments.values()
+    elif isinstance(pattern, ItemPattern):
+        parts = (pattern.of,)
+    elif isinstance(pattern, tuple | list):
+        return max(map(pattern_depth, pattern), default=0)
+    else:
+        return 0
+    return 1 + max(map(pattern_depth, parts), default=0)
 
 
 def _parallel_groups(graph: EGraph, rule: Rule, found: list[RuleMatch]) -> list[list[RuleMatch]]:

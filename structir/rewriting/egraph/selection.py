@@ -19,7 +19,8 @@ from structir.rewriting.egraph.extraction import (
 )
 from structir.rewriting.egraph.terms import with_operands
 
-BlockCosts = Callable[[Sequence[Binding], Sequence[Var]], Sequence[float]]  # the first decides
+# the costs of bindings at several sizes, or at the first ones, of which the first decides
+BlockCosts = Callable[[Sequence[Binding], Sequence[Var], int | None], Sequence[float]]
 TermCosts = Callable[[Expr], float]
 WORSE = 1 + 1e-9  # by which a cost may grow
 EXACT_TERMS = 600  # terms of a program that is solved exactly
@@ -124,10 +125,10 @@ class Selector:
             known = self._calls[key] = with_operands(self.graph.terms[number].value, operands, info)
         return known
 
-    def costs(self, selection: Mapping[int, int]) -> Sequence[float]:
-        """Returns the costs of a selection at several sizes."""
+    def cost(self, selection: Mapping[int, int]) -> float:
+        """Returns the cost of a selection at the sizes that decide."""
         computed = self.bindings(selection)
-        return (float("inf"),) if computed is None else self.block_costs(*computed)
+        return float("inf") if computed is None else self.block_costs(*computed, 1)[0]
 
     # Selections
 
@@ -145,7 +146,7 @@ class Selector:
         for start in starts:
             if reached(self.choices, start) is not None:
                 yield start
-                search = Search(self.choices, lambda s: self.costs(s)[0], self.groups)
+                search = Search(self.choices, self.cost, self.groups)
                 yield search.improved(start, cheapest)[0]
 
     def candidates(self, exact: bool = False) -> list[Candidate]:
@@ -159,7 +160,7 @@ class Selector:
                 seen.add(key)
                 block = self.source.block_of(used)
                 if block is not None:
-                    costs = tuple(self.block_costs(block.bindings, self.source.live))
+                    costs = tuple(self.block_costs(block.bindings, self.source.live, None))
                     candidates.append(Candidate(used, costs, block))
         return sorted(candidates, key=lambda each: each.costs[0])
 
