@@ -33,7 +33,7 @@ SCALARS = 2e10  # elementwise operations per second
 PRODUCTS = 8e10  # multiplications and additions of products per second
 COPIES = 2.5e9  # elements per second of a copy in parts, such as a concatenation
 HOST = 1e8  # points per second of a value without loops
-WHOLE = 16  # operations of a point of an op over whole axes, such as softmax
+WHOLE = 16  # operations of a point of an op over whole axes
 SLOW = frozenset({"div", "sqrt", "rsqrt", "floordiv", "mod", "floormod"})
 FAST = frozenset({"add", "sub", "mul", "neg", "max", "min", "abs", "select", "cast", "eq", "ne"})
 FAST |= {"lt", "le", "gt", "ge", "and", "or", "not", "xor"}
@@ -69,7 +69,7 @@ class CallShape:
 
 
 @attrs.define(eq=False)
-class Item:
+class CostedCall:
     """A call that computes something: its operands in memory, and the kernel that it is part of."""
 
     call: Call
@@ -182,7 +182,7 @@ class _Kernels:
     """The calls of a block as items, and the kernels that they form."""
 
     def __init__(self, bindings: Sequence[Binding], live: Collection[Var]) -> None:
-        self.items: list[Item] = []
+        self.items: list[CostedCall] = []
         self.sources: dict[Any, Any] = {}  # what a variable is a view or a field of
         self.makers: dict[Any, int] = {}  # the item that computes a variable
         self.views: set[Any] = set()
@@ -224,7 +224,7 @@ class _Kernels:
             self.views.add(var)
             return
         index = len(self.items)
-        item = Item(call, shape, index, {}, {}, set())
+        item = CostedCall(call, shape, index, {}, {}, set())
         self.items.append(item)
         self.makers[var] = index
         for leaf, path in leaves:
@@ -351,7 +351,7 @@ class _Kernels:
         return moved + sum(bytes_of(info, sizes) for info in reads.values())
 
 
-def _relations(producer: Item, maker: int, consumer: Item) -> Iterator[FusionRelation]:
+def _relations(producer: CostedCall, maker: int, consumer: CostedCall) -> Iterator[FusionRelation]:
     """Yields how each read of a producer by a consumer depends on it."""
     one, two = producer.shape.spec, consumer.shape.spec
     assert one is not None and two is not None

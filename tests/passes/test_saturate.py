@@ -12,7 +12,7 @@ from structir.errors import PassError, StructIRError
 from structir.ir import Call, Expr, Function, IRModule, MatchCast, structural_equal
 from structir.passes import PassContext, Saturate, VerifyIR, VerifyResults, find_pass, pipeline
 from structir.passes.manager.rules import rules_named
-from structir.passes.manager.saturation import SaturationReport
+from structir.passes import SaturationReport
 from structir.rewriting.rule import Rule
 from structir.script import R
 from structir.tools.generate import random_module

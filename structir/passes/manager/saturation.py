@@ -16,10 +16,10 @@ from structir.ir.module import IRModule
 from structir.ir.node import replace
 from structir.planning.kernel_costs import BlockCost, block_costs, call_seconds
 from structir.rewriting.egraph.block import BlockGraph
-from structir.rewriting.egraph.explanation import Explanation
+from structir.rewriting.egraph.explanation import EqualityExplanation
 from structir.rewriting.egraph.graph import EGraph
 from structir.rewriting.egraph.saturation import Budget, Saturation
-from structir.rewriting.egraph.selection import Candidate, Selector, not_worse
+from structir.rewriting.egraph.selection import BlockCandidate, Selector, not_worse
 from structir.rewriting.rule import Rule
 
 DEFAULT_SIZE = 128  # of dims without a size
@@ -52,10 +52,10 @@ class BlockReport:
     ends: Mapping[str, tuple[int, int]]  # by variable: its term, and the term that computes it now
     names: Mapping[int, str]
 
-    def explain(self, name: str) -> Explanation:
+    def explain(self, name: str) -> EqualityExplanation:
         """Returns why the value of a variable is equal to what computes it now."""
         start, end = self.ends[name]
-        return Explanation(self.saturation.graph, start, end, self.names)
+        return EqualityExplanation(self.saturation.graph, start, end, self.names)
 
 
 @attrs.define(eq=False)
@@ -65,7 +65,7 @@ class SaturationReport:
     blocks: dict[str, list[BlockReport]] = attrs.field(factory=dict, init=False)
     rules: dict[str, Rule] = attrs.field(factory=dict, init=False)
 
-    def explain(self, var: str | Var, function: str | None = None) -> Explanation:
+    def explain(self, var: str | Var, function: str | None = None) -> EqualityExplanation:
         """Returns why the new value of a variable equals its old one, as applications of rules.
 
         Raises PassError for a variable that no block defines.
@@ -203,7 +203,7 @@ class _FunctionSaturation:
         run = Saturation(source.graph, self.options.rules, self.options.budget).run()
         selector = Selector(source, self.costs, self.term_cost, run.groups)
         limits = self.costs(block.bindings, source.live)
-        own = Candidate(source.original(), tuple(limits), block)
+        own = BlockCandidate(source.original(), tuple(limits), block)
         found = selector.candidates(self.options.exact) if run.applications else []
         candidates = [
             each
@@ -214,7 +214,7 @@ class _FunctionSaturation:
         self.record(source, run, own, best)
         return best.block
 
-    def best(self, candidates: list[Candidate], seq: SeqExpr, index: int) -> Candidate:
+    def best(self, candidates: list[BlockCandidate], seq: SeqExpr, index: int) -> BlockCandidate:
         """Returns the first candidate, or the one that a measurement prefers."""
         measure = self.options.cost
         if isinstance(measure, str) or len(candidates) < 2:
@@ -241,7 +241,9 @@ class _FunctionSaturation:
     def term_cost(self, value: Any) -> float:
         return call_seconds(value, self.sizes[0])
 
-    def record(self, source: BlockGraph, run: Saturation, own: Candidate, best: Candidate) -> None:
+    def record(
+        self, source: BlockGraph, run: Saturation, own: BlockCandidate, best: BlockCandidate
+    ) -> None:
         """Adds what was done to the report."""
         computed = _Computed(source.graph, best.selection)
         live = set(source.live)

@@ -11,8 +11,8 @@ from structir.analysis.lattice import PASS, base_check
 from structir.analysis.purity import is_pure_value
 from structir.ir.expr import ATOMS, Call, Expr, Function, Tuple, TupleGetItem, Var
 from structir.ir.op import Op
-from structir.rewriting.egraph.ematching import EMatch, Instance, Operand, root_matches
-from structir.rewriting.egraph.graph import EGraph, Equation
+from structir.rewriting.egraph.ematching import EMatch, PatternInstance, TermOperand, root_matches
+from structir.rewriting.egraph.graph import EGraph, RuleEquation
 from structir.rewriting.egraph.terms import operands_of
 from structir.rewriting.matching import UseDefGraph
 from structir.rewriting.pattern_vars import ItemPattern, OpVar, PatternExpr
@@ -51,7 +51,7 @@ class RuleMatch:
 
     rule: Rule
     match: EMatch
-    instance: Instance
+    instance: PatternInstance
 
     def key(self, graph: EGraph) -> Any:
         """Returns what distinguishes this match from others."""
@@ -59,7 +59,7 @@ class RuleMatch:
             [
                 (name, graph.find(v.term))
                 for name, v in self.match.bound.items()
-                if type(v) is Operand
+                if type(v) is TermOperand
             ]
         )
         return self.rule.name, tuple(self.match.matched.values()), bound
@@ -86,10 +86,11 @@ def _candidates(graph: EGraph, pattern: Any) -> Iterator[int]:
         graph.by_op[pattern.callee] = kept
         yield from tuple(kept)
         return
-    kind = TupleGetItem if type(pattern) is ItemPattern else Call
+    is_item = type(pattern) is ItemPattern
     for number in sorted(graph.members):
-        value: Any = graph.terms[number].value
-        if type(value) is kind and (kind is TupleGetItem or type(value.op) is Op):
+        value = graph.terms[number].value
+        is_call = type(value) is Call and type(value.op) is Op
+        if (type(value) is TupleGetItem) if is_item else is_call:
             yield number
 
 
@@ -146,14 +147,14 @@ class Applier:
         if base_check(self.graph.info(left), self.graph.info(right)) is not PASS:
             self.rejected[rule] = self.rejected.get(rule, 0) + 1
             return False
-        return self.graph.merge(Equation(rule, left, right, bound, index))
+        return self.graph.merge(RuleEquation(rule, left, right, bound, index))
 
     def realized(self, found: RuleMatch) -> tuple[int, dict[str, Any], dict[int, Any]]:
         """Returns the instance of a pattern as a term, and the bound and matched expressions."""
         matched = {key: self.graph.variable(n) for key, n in found.match.matched.items()}
         left = self.instance(found.instance, matched)
         bound = {
-            name: self.graph.operand(value.term) if isinstance(value, Operand) else value
+            name: self.graph.operand(value.term) if isinstance(value, TermOperand) else value
             for name, value in found.match.bound.items()
         }
         return left, bound, matched

@@ -146,6 +146,7 @@ class _Emission:
         self.bindings: list[Binding] = []
         self.values: dict[int, Expr] = {}  # the emitted atom of each class
         self.defined: set[Var] = set()
+        self.fresh = 0  # variables that the block did not have
         self.names: dict[int, Var] = {}  # the first variable of the block of each class
         kept = {*source.live, *[var for each in source.needs.values() for var in each]}
         for var, number in source.numbers.items():
@@ -202,7 +203,8 @@ class _Emission:
         value = with_operands(term.value, operands, info)
         var = self.names.get(number)
         if var is None or var in self.defined:
-            var = self.kind("lv", info)
+            self.fresh += 1
+            var = self.kind(f"lv{self.fresh}", info)
         elif base_check(var.struct_info, info) is not PASS:
             return False
         self.append(VarBinding(var, value, var.span))

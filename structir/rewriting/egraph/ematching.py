@@ -30,18 +30,18 @@ from structir.rewriting.pattern_vars import (
 
 
 @attrs.frozen
-class Operand:
+class TermOperand:
     """An operand of a call: a term, in contrast to an attribute."""
 
     term: int
 
 
 @attrs.frozen(eq=False)
-class Instance:
+class PatternInstance:
     """A matched term, with instances of its operands where the pattern determines them."""
 
     term: int
-    operands: tuple[Any, ...]  # of Instance or int
+    operands: tuple[Any, ...]  # of PatternInstance or int
     pattern: int | None = None  # its id
 
 
@@ -63,7 +63,7 @@ Step = tuple[EMatch, Any]  # a match, and the instance of the operand
 
 
 def _same(graph: EGraph, first: Any, second: Any) -> bool:
-    if isinstance(first, Operand) and isinstance(second, Operand):
+    if isinstance(first, TermOperand) and isinstance(second, TermOperand):
         return graph.find(first.term) == graph.find(second.term)
     if type(first) in INLINE and type(second) in INLINE:
         return label_of(first) == label_of(second)
@@ -86,34 +86,34 @@ def at(graph: EGraph, pattern: Any, value: Any, match: EMatch) -> Iterator[Step]
 
 def _members(graph: EGraph, value: Any, kind: type) -> Iterator[int]:
     """Yields the terms of a kind in the class of an operand."""
-    if isinstance(value, Operand):
+    if isinstance(value, TermOperand):
         for member in tuple(graph.class_of(value.term).members):
             if type(graph.terms[member].value) is kind:
                 yield member
 
 
 def _pattern_var(graph: EGraph, var: PatternVar, value: Any, match: EMatch) -> Iterator[Step]:
-    if isinstance(value, Operand):
+    if isinstance(value, TermOperand):
         number = graph.constant(value.term) if var.constant else graph.preferred(value.term)
         if number is None:
             return
-        value = Operand(number)
+        value = TermOperand(number)
     elif var.constant:
         return
     extended = match.bind(graph, var.name, value)
     if extended is not None:
         first = extended.bound[var.name]
-        yield extended, first.term if isinstance(first, Operand) else first
+        yield extended, first.term if isinstance(first, TermOperand) else first
 
 
 def _parallel(graph: EGraph, var: ParallelVar, value: Any, match: EMatch) -> Iterator[Step]:
-    if isinstance(value, Operand):
+    if isinstance(value, TermOperand):
         yield EMatch({**match.bound, var.name: value}, match.matched), value.term
 
 
 def _attribute(graph: EGraph, var: AttributeVar, value: Any, match: EMatch) -> Iterator[Step]:
     instance = value
-    if isinstance(value, Operand):
+    if isinstance(value, TermOperand):
         instance = next(_atoms(graph, value), value.term)
         term = graph.terms[instance]
         value = term.value if term.is_atom else value
@@ -122,7 +122,7 @@ def _attribute(graph: EGraph, var: AttributeVar, value: Any, match: EMatch) -> I
         yield extended, instance
 
 
-def _atoms(graph: EGraph, value: Operand) -> Iterator[int]:
+def _atoms(graph: EGraph, value: TermOperand) -> Iterator[int]:
     return (member for member in graph.class_of(value.term).members if graph.terms[member].is_atom)
 
 
@@ -140,14 +140,14 @@ def _item_at(graph: EGraph, pattern: ItemPattern, number: int, match: EMatch) ->
     if term.value.index != info.index(pattern.index):
         return
     match = EMatch(match.bound, {**match.matched, id(pattern): number})
-    for extended, instance in at(graph, pattern.of, Operand(term.children[0]), match):
-        yield extended, Instance(number, (instance,), id(pattern))
+    for extended, instance in at(graph, pattern.of, TermOperand(term.children[0]), match):
+        yield extended, PatternInstance(number, (instance,), id(pattern))
 
 
 def _call(graph: EGraph, pattern: CallPattern, value: Any, match: EMatch) -> Iterator[Step]:
     earlier = match.matched.get(id(pattern))
     if earlier is not None:
-        if isinstance(value, Operand) and graph.find(earlier) == graph.find(value.term):
+        if isinstance(value, TermOperand) and graph.find(earlier) == graph.find(value.term):
             yield match, earlier
         return
     for member in _members(graph, value, Call):
@@ -163,7 +163,7 @@ def _call_at(graph: EGraph, pattern: CallPattern, number: int, match: EMatch) ->
     match = EMatch(match.bound, {**match.matched, id(pattern): number})
     steps = (_any_op if is_any else _arguments)(graph, pattern, number, match)
     for extended, operands in steps:
-        yield extended, Instance(number, operands, id(pattern))
+        yield extended, PatternInstance(number, operands, id(pattern))
 
 
 def _any_op(graph: EGraph, pattern: CallPattern, number: int, match: EMatch) -> Iterator[Step]:
@@ -173,7 +173,7 @@ def _any_op(graph: EGraph, pattern: CallPattern, number: int, match: EMatch) -> 
         return
     extended = match.bind(graph, pattern.callee.name, MatchedOp(call))
     if extended is not None:
-        operands = tuple(map(Operand, term.children))
+        operands = tuple(map(TermOperand, term.children))
         yield from _each(graph, tuple(pattern.arguments.values()), operands, extended)
 
 
@@ -197,9 +197,9 @@ def _arguments(graph: EGraph, pattern: CallPattern, number: int, match: EMatch) 
     for parameter in pattern.callee.signature.parameters:
         default = parameter.default
         if parameter.is_argument:
-            value = Operand(term.children[position]) if position < len(call.args) else default
+            value = TermOperand(term.children[position]) if position < len(call.args) else default
             where, position = position, position + 1
-            if isinstance(value, Operand) and _is_omitted(graph, value):
+            if isinstance(value, TermOperand) and _is_omitted(graph, value):
                 value = default
         else:
             value, where = call.attrs.get(parameter.name, default), -1
@@ -215,7 +215,7 @@ def _arguments(graph: EGraph, pattern: CallPattern, number: int, match: EMatch) 
     for extended, instances in _each(graph, patterns, values, match):
         operands: list[Any] = list(term.children)
         for where, instance in zip(positions, instances, strict=True):
-            if 0 <= where < len(operands) and isinstance(instance, int | Instance):
+            if 0 <= where < len(operands) and isinstance(instance, int | PatternInstance):
                 operands[where] = instance
         yield extended, tuple(operands)
 
@@ -228,7 +228,7 @@ def _is_own_dtype(graph: EGraph, number: int, dtype: Any) -> bool:
     return is_own_dtype(dtype, call)
 
 
-def _is_omitted(graph: EGraph, value: Operand) -> bool:
+def _is_omitted(graph: EGraph, value: TermOperand) -> bool:
     """Returns whether an operand is the empty tuple, which stands for an omitted one."""
     term = graph.terms[value.term]
     return type(term.value) is Tuple and not term.children
@@ -239,10 +239,10 @@ def _sequence(graph: EGraph, pattern: Any, value: Any, match: EMatch) -> Iterato
     for member in _members(graph, value, Tuple):
         children = graph.terms[member].children
         if len(children) == len(pattern):
-            operands = tuple(map(Operand, children))
+            operands = tuple(map(TermOperand, children))
             for extended, instances in _each(graph, tuple(pattern), operands, match):
-                yield extended, Instance(member, instances)
-    if isinstance(value, Operand):
+                yield extended, PatternInstance(member, instances)
+    if isinstance(value, TermOperand):
         shapes = [n for n in _atoms(graph, value) if type(graph.terms[n].value) is ShapeExpr]
         raw = [(graph.terms[number].value.dims, number) for number in shapes]  # type: ignore[attr-defined]
     else:
@@ -255,7 +255,7 @@ def _sequence(graph: EGraph, pattern: Any, value: Any, match: EMatch) -> Iterato
 
 def _literal(graph: EGraph, pattern: Any, value: Any, match: EMatch) -> Iterator[Step]:
     """Matches a number with a constant whose elements all equal it, other literals by equality."""
-    if not isinstance(value, Operand):
+    if not isinstance(value, TermOperand):
         if _equals(pattern, value):
             yield match, value
         return

@@ -14,7 +14,7 @@ import attrs
 from structir.errors import Diagnostic, PassError
 from structir.ir.expr import Expr, Tuple, Var
 from structir.rewriting.egraph.application import Applier
-from structir.rewriting.egraph.graph import EGraph, Equation, Reason
+from structir.rewriting.egraph.graph import EGraph, Reason, RuleEquation
 from structir.rewriting.egraph.terms import with_operands
 from structir.rewriting.matching import Match
 from structir.rewriting.replacement import replacement_of
@@ -34,7 +34,7 @@ class RuleStep:
     forward: bool
     before: str
     after: str
-    equation: Equation = attrs.field(repr=False)
+    equation: RuleEquation = attrs.field(repr=False)
 
     def __str__(self) -> str:
         direction = "" if self.forward else " (backward)"
@@ -42,7 +42,7 @@ class RuleStep:
 
 
 @attrs.define(eq=False)
-class Explanation:
+class EqualityExplanation:
     """Why a term equals another one: the applications of rules, each once, in order."""
 
     graph: EGraph
@@ -75,7 +75,7 @@ class Explanation:
     @property
     def steps(self) -> list[RuleStep]:
         """The applications of rules, those that others depend on first."""
-        steps: dict[Equation, RuleStep] = {}
+        steps: dict[RuleEquation, RuleStep] = {}
         for edges in self.lemmas.values():
             for first, last, reason, forward in edges:
                 if reason is not None and reason not in steps:
@@ -136,7 +136,7 @@ class Explanation:
             replayed.add((start, end))
         return self.end
 
-    def _holds(self, rule: Rule, equation: Equation) -> bool:
+    def _holds(self, rule: Rule, equation: RuleEquation) -> bool:
         """Returns whether a rule rewrites the left side of an equation to its right side."""
         applier = Applier(self.graph)
         match = Match(applier.view)

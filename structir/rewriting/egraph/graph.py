@@ -23,7 +23,7 @@ from structir.rewriting.egraph.terms import Term, label_of, with_operands
 
 
 @attrs.frozen(eq=False)
-class Equation:
+class RuleEquation:
     """An application of a rule: the matched term, the replacement, and the bound variables."""
 
     rule: str
@@ -33,7 +33,7 @@ class Equation:
     index: int | None = None  # among the parallel calls that the rule rewrites together
 
 
-Reason = Equation | None  # None: equal operands
+Reason = RuleEquation | None  # None: equal operands
 
 
 @attrs.define(eq=False)
@@ -46,7 +46,7 @@ class EClass:
 
 
 @attrs.frozen
-class Link:
+class MergeLink:
     """A merge in the forest of reasons: from a term to `target`; `forward` from left to right."""
 
     target: int
@@ -65,7 +65,7 @@ class EGraph:
         self.members: set[int] = set()  # the terms, without those of equal operands
         self.touched: set[int] = set()  # terms whose classes have changed
         self._parents: list[int] = []  # of the union-find
-        self._links: list[Link | None] = []
+        self._links: list[MergeLink | None] = []
         self._exact: dict[Hashable, int] = {}
         self._congruent: dict[Hashable, int] = {}
         self._merged: list[int] = []
@@ -190,7 +190,7 @@ class EGraph:
 
     # Merges
 
-    def merge(self, equation: Equation) -> bool:
+    def merge(self, equation: RuleEquation) -> bool:
         """Merges both sides of an equation; returns whether they were different classes.
 
         Raises PassError if no value has the StructInfos of both.
@@ -211,7 +211,7 @@ class EGraph:
         if a == b:
             return False
         self._reroot(left)
-        self._links[left] = Link(right, reason, True)
+        self._links[left] = MergeLink(right, reason, True)
         if len(self.classes[a].users) > len(self.classes[b].users):
             a, b = b, a
         old, known = self.classes.pop(a), self.classes[b]
@@ -234,7 +234,7 @@ class EGraph:
         link, self._links[number] = self._links[number], None
         while link is not None:
             following = self._links[link.target]
-            self._links[link.target] = Link(number, link.reason, not link.forward)
+            self._links[link.target] = MergeLink(number, link.reason, not link.forward)
             number, link = link.target, following
 
     def rebuild(self) -> None:

@@ -28,7 +28,7 @@ EXACT_SECONDS = 20.0
 
 
 @attrs.frozen(eq=False)
-class Candidate:
+class BlockCandidate:
     """A selection with its costs at several sizes."""
 
     selection: dict[int, int]
@@ -149,9 +149,9 @@ class Selector:
                 search = Search(self.choices, self.cost, self.groups)
                 yield search.improved(start, cheapest)[0]
 
-    def candidates(self, exact: bool = False) -> list[Candidate]:
+    def candidates(self, exact: bool = False) -> list[BlockCandidate]:
         """Returns blocks that compute the same, the cheapest first."""
-        candidates, seen = list[Candidate](), set[Any]()
+        candidates, seen = list[BlockCandidate](), set[Any]()
         for selection in self.selections(exact):
             order = reached(self.choices, selection)
             used = {number: selection[number] for number in order or ()}
@@ -161,7 +161,7 @@ class Selector:
                 block = self.source.block_of(used)
                 if block is not None:
                     costs = tuple(self.block_costs(block.bindings, self.source.live, None))
-                    candidates.append(Candidate(used, costs, block))
+                    candidates.append(BlockCandidate(used, costs, block))
         return sorted(candidates, key=lambda each: each.costs[0])
 
 
