@@ -66,6 +66,8 @@ class CallShape:
     is_map: bool
     is_copy: bool  # whether it moves elements without computing
     operations: tuple[tuple[Dim, int], ...]  # points, and operations of each
+    # how reads of other calls depend on this one, by call and path
+    relations: dict[tuple[CallShape, Path], list[FusionRelation]] = attrs.field(factory=dict)
 
 
 @attrs.define(eq=False)
@@ -189,6 +191,7 @@ class _Kernels:
         self.static: set[Any] = set()  # variables known at compile time
         self.kept: set[Any] = set()  # items that are read after the block
         self.readers: dict[int, list[int]] = {}
+        self.members: dict[int, list[int]] = {}  # by kernel
         for binding in bindings:
             self._enter(binding)
         for var in live:
@@ -270,7 +273,7 @@ class _Kernels:
 
     def _join(self) -> None:
         """Joins items with the items that they read, where one kernel can compute both."""
-        members = {index: [index] for index in range(len(self.items))}
+        members = self.members = {index: [index] for index in range(len(self.items))}
         for index, item in enumerate(self.items):
             for maker in item.reads:
                 if self.items[maker].kernel == item.kernel or maker in item.views:
@@ -289,7 +292,7 @@ class _Kernels:
         if producer.shape.spec is None or consumer.shape.spec is None:
             return False
         products = [
-            sum(item.shape.is_product for item in self.items if item.kernel == each.kernel)
+            sum(self.items[member].shape.is_product for member in self.members[each.kernel])
             for each in (producer, consumer)
         ]
         if consumer.shape.is_product:  # a transposed operand is read in place
@@ -297,7 +300,7 @@ class _Kernels:
             return producer.shape.is_copy and is_read_once and not products[0]
         if all(products) or (products[0] and not consumer.shape.is_map):
             return False
-        relations = list(_relations(producer, maker, consumer))
+        relations = list(_relations(producer.shape, consumer.shape, consumer.reads[maker]))
         if products[0]:
             return relations == [FusionRelation.INLINE]
         return bool(relations) and all(
@@ -351,17 +354,27 @@ class _Kernels:
         return moved + sum(bytes_of(info, sizes) for info in reads.values())
 
 
-def _relations(producer: CostedCall, maker: int, consumer: CostedCall) -> Iterator[FusionRelation]:
+def _relations(
+    producer: CallShape, consumer: CallShape, paths: Iterable[Path]
+) -> Iterator[FusionRelation]:
     """Yields how each read of a producer by a consumer depends on it."""
-    one, two = producer.shape.spec, consumer.shape.spec
+    for path in paths:
+        key = consumer, path
+        if key not in producer.relations:
+            producer.relations[key] = list(_read_relations(producer, consumer, path))
+        yield from producer.relations[key]
+
+
+def _read_relations(
+    producer: CallShape, consumer: CallShape, path: Path
+) -> Iterator[FusionRelation]:
+    one, two = producer.spec, consumer.spec
     assert one is not None and two is not None
     if len(one.statements) != 1 or len(one.statements[0].writes) != 1:
         yield FusionRelation.BARRIER
         return
     statement = one.statements[0]
-    for path in consumer.reads[maker]:
-        for user in two.statements:
-            for read in user.reads:
-                if two.operands[read.operand].path == path:
-                    dependence = fusion(one, (statement, statement.writes[0]), two, (user, read))
-                    yield dependence.relation
+    for user in two.statements:
+        for read in user.reads:
+            if two.operands[read.operand].path == path:
+                yield fusion(one, (statement, statement.writes[0]), two, (user, read)).relation

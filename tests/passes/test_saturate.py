@@ -10,9 +10,16 @@ import structir
 from structir import rewrite
 from structir.errors import PassError, StructIRError
 from structir.ir import Call, Expr, Function, IRModule, MatchCast, structural_equal
-from structir.passes import PassContext, Saturate, VerifyIR, VerifyResults, find_pass, pipeline
+from structir.passes import (
+    PassContext,
+    Saturate,
+    SaturationReport,
+    VerifyIR,
+    VerifyResults,
+    find_pass,
+    pipeline,
+)
 from structir.passes.manager.rules import rules_named
-from structir.passes import SaturationReport
 from structir.rewriting.rule import Rule
 from structir.script import R
 from structir.tools.generate import random_module
@@ -43,6 +50,8 @@ def saturated(module: IRModule, rules: list[Rule], **options: object) -> IRModul
     with PassContext([VerifyIR(), VerifyResults(edges=False)]):
         after = Saturate(rules, report=report, **options)(module)
     assert report.replay() == sum(len(b.ends) for bs in report.blocks.values() for b in bs)
+    for block in report.blocks["main"]:
+        assert block.after.seconds <= block.before.seconds or options.get("cost") is not None
     assert structural_equal(structir.parse(after.script()), after)
     return after
 
@@ -274,6 +283,8 @@ def test_an_explanation_names_rules_and_is_replayed() -> None:
     assert set(explanation.rules) == {"common_factor", "merge_permutes", "drop_identity_permute"}
     assert explanation.replay(report.rules) == explanation.end
     assert "by common_factor" in str(explanation)
+    verdicts = explanation.proofs(report.rules, lambda rule: rule.name == "common_factor")
+    assert verdicts["common_factor"] and not verdicts["merge_permutes"]
     with pytest.raises(PassError, match="no variable `q`"):
         report.explain("q")
 

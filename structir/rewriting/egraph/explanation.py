@@ -6,7 +6,7 @@ is explained once, so the length of an explanation is linear in the distinct equ
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -87,6 +87,10 @@ class EqualityExplanation:
     def rules(self) -> list[str]:
         """The names of the rules, each once."""
         return list(dict.fromkeys(step.rule for step in self.steps))
+
+    def proofs(self, rules: Mapping[str, Rule], prove: Callable[[Rule], Any]) -> dict[str, Any]:
+        """Returns what a prover finds for each rule of the explanation, by name."""
+        return {name: prove(rules[name]) for name in self.rules}
 
     def text(self, number: int) -> str:
         """Returns a term over the variables of the program."""

@@ -15,9 +15,10 @@ import attrs
 from structir.rewriting.egraph.graph import EGraph
 
 TermCost = Callable[[int], float]
-Total = Callable[[dict[int, int]], float]  # the cost of a selection
-DAG_CLASSES = 3000  # for more classes, costs count a shared term once per use
+Total = Callable[[dict[int, int]], float]  # the cost of a selection; infinite if it is cyclic
+DAG_CLASSES = 1000  # for more classes, costs count a shared term once per use
 MOST_TRIALS = 400  # selections whose whole cost is computed
+MOST_COSTED = 60_000  # classes in all of these selections
 INFINITE = float("inf")
 
 
@@ -167,6 +168,8 @@ class Search:
         Classes that an exchange adds take their term of `fallback`.
         """
         best, best_cost = selection, self.total(selection)
+        size = len(reached(self.choices, selection) or ()) or 1
+        self.trials = min(self.trials, MOST_COSTED // size)
         is_better = True
         while is_better and self.trials > 0:
             is_better = False
@@ -188,12 +191,8 @@ class Search:
         for group in self.groups:
             exchange = {self.choices.graph.find(term): term for term in group}
             if any(used.get(number, term) != term for number, term in exchange.items()):
-                yield from self._valid({**fallback, **used, **exchange})
+                yield {**fallback, **used, **exchange}
         for number in reversed(order):
             for term in self.choices.terms[number]:
                 if term != used[number]:
-                    yield from self._valid({**fallback, **used, number: term})
-
-    def _valid(self, selection: dict[int, int]) -> Iterable[dict[int, int]]:
-        if reached(self.choices, selection) is not None:
-            yield selection
+                    yield {**fallback, **used, number: term}
