@@ -202,7 +202,7 @@ class _FunctionSaturation:
         source = BlockGraph(block, live, self.checks.in_value)
         run = Saturation(source.graph, self.options.rules, self.options.budget).run()
         selector = Selector(source, self.costs, self.term_cost, run.groups)
-        limits = self.costs(block.bindings, source.live)
+        limits = self.costs(source.used_bindings(), source.live)
         own = BlockCandidate(source.original(), tuple(limits), block)
         found = selector.candidates(self.options.exact) if run.applications else []
         candidates = [
@@ -254,7 +254,11 @@ class _FunctionSaturation:
         }
         names = {number: var.name for var, number in reversed(source.numbers.items())}
         before, after = [
-            block_costs(each.block.bindings, source.live, self.sizes[:1])[0] for each in (own, best)
+            block_costs(bindings, source.live, self.sizes[:1])[0]
+            for bindings in (
+                source.used_bindings(),
+                source.used_bindings() if best is own else best.block.bindings,
+            )
         ]
         report = BlockReport(run, before, after, best is not own, ends, names)
         self.options.report.blocks.setdefault(self.name, []).append(report)

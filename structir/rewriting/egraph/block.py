@@ -70,6 +70,15 @@ class BlockGraph:
             selection.setdefault(self.graph.find(number), number)
         return selection
 
+    def used_bindings(self) -> list[Binding]:
+        """Returns the bindings of the block without unused terms."""
+        used, kept = set(self.live), list[Binding]()
+        for binding in reversed(self.block.bindings):
+            if binding.var in used or self.numbers[binding.var] in self.stays:
+                kept.append(binding)
+                used.update(variables_in((binding.value, binding.var.struct_info)))
+        return kept[::-1]
+
     def _enter(self, binding: Binding) -> None:
         """Adds one binding."""
         var, value = binding.var, binding.value
