@@ -18,6 +18,7 @@ from structir.backend.loops.scalar_text import EIGHTHS
 from structir.backend.loops.stage import LoopProgram, Stage
 from structir.backend.loops.views import as_view
 from structir.backend.loops.whole_axes import whole_axis_stages
+from structir.backend.segment_rows import RowProgram, SegmentCall
 from structir.errors import DiagnosticError
 from structir.ir import dims
 from structir.ir.dims import Dim, Poly, Sym
@@ -289,7 +290,10 @@ class RegionLowering:
         if not all(supported(r.dtype) for r in spec.results):
             raise NoKernelError("a dtype that kernels do not support")
         origin = f"{self.composite}: {definition.name}" if self.composite else _origin(call)
-        if function is None:
+        by_rows = self._by_rows(definition, spec, operands, origin)
+        if by_rows is not None:
+            results, stages = by_rows
+        elif function is None:
             results, stages = stages_of(spec, operands, origin)
         else:
             numbers = definition.resolve(call).attributes
@@ -303,6 +307,29 @@ class RegionLowering:
             else:
                 results = [view if r is stage.out else r for r in results]
         return tuple(results) if is_tuple else results[0]
+
+    def _by_rows(
+        self, definition: Any, spec: IndexSpec, operands: list[Buffer], origin: str
+    ) -> tuple[list[Buffer], list[Stage]] | None:
+        """Returns the stages of an op on the rows of a ragged tensor; None for other ops."""
+        row = definition.hooks.get("row")
+        if row is None or self.routine_of is not host_routine:
+            return None
+        values, starts, limits = operands
+        length = dims.sym("length")
+        info = TensorStructInfo((length, *values.shape[1:]), values.dtype)
+        var = Var("row", info)
+        result = Var("result", None)
+        lowering = RegionLowering()
+        try:
+            lowering.values[result] = lowering.lowered(row(var))
+            program = lowering.region([result]).program
+            out = Buffer(spec.results[0].dims, values.dtype)
+            row_program = RowProgram(program, dims.as_sym(length), lowering.inputs[var])
+            call = SegmentCall(values, starts, limits, out, row_program, origin)
+            return [out], call.stages()
+        except (NoKernelError, DiagnosticError):
+            return None
 
     def _operand(self, arg: Expr, buffers: Mapping[Var, Buffer]) -> Buffer:
         """Returns the buffer of an operand; a plain number becomes a buffer of rank 0."""

@@ -6,6 +6,7 @@ no gaps: the limit of a row is the start of the next one.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from structir.ir.dtype import dtype_name, int_limits, is_float
@@ -19,6 +20,7 @@ from structir.opdef.examples import ExactValues, f32
 from structir.ops.broadcast import equal, logical_and, logical_or, maximum, where
 from structir.ops.create import ones_like, zeros_like
 from structir.ops.elementwise import astype
+from structir.ops.reduce import max_, min_, prod, sum_
 from structir.projections.scalar_expr import ScalarExpr
 
 np = lazy_module("numpy")
@@ -183,6 +185,10 @@ def _(values: Array, starts: Array, limits: Array, first: int, out: Array) -> No
             value = values[k]
             if value < out[row] or value != value:
                 out[row] = value
+
+
+for _reduction, _row in (("sum", sum_), ("prod", prod), ("max", max_), ("min", min_)):
+    SEGMENT_OPS[_reduction].row(partial(_row, axis=0))
 
 
 def _ids_of(call: Call, emit: Emit) -> Expr:
