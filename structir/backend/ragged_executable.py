@@ -9,15 +9,19 @@ from typing import Any
 from structir.analysis.arguments import arguments_of, default_values
 from structir.analysis.internal_functions import only_function
 from structir.errors import StructIRError
+from structir.backend.loops.from_point import NoKernelError
+from structir.backend.region import RegionLowering
 from structir.interpret.argument_checks import as_value, match
 from structir.interpret.scope import Activation
-from structir.ir.expr import Function
+from structir.ir.expr import Call, Function, Var, VarBinding
 from structir.ir.module import IRModule
 from structir.ir.ragged_array import RaggedArray
 from structir.ir.struct_info import StructInfo, TupleStructInfo
 from structir.ops.ragged import check_same_rows, has_ragged_axis
 from structir.ragged.boundary import RowsCheck, TupleModule, as_tuples
+from structir.passes.canonicalise_bindings import canonicalise_bindings
 from structir.ragged.module import is_ragged
+from structir.ragged.row_groups import with_row_groups
 
 Value = Any
 
@@ -145,4 +149,14 @@ class RaggedExecutable:
 def compile_ragged(lowered: IRModule, compile_tuples: Callable[[IRModule], Any]) -> Any:
     """Compiles a lowered module with ragged tensors."""
     tuples = as_tuples(lowered)
-    return RaggedExecutable(tuples, compile_tuples(tuples.module))
+    grouped = with_row_groups(canonicalise_bindings.transform(tuples.module), has_kernel)
+    return RaggedExecutable(tuples, compile_tuples(grouped))
+
+
+def has_kernel(call: Call) -> bool:
+    """Returns whether the kernels of one row can run in a loop over rows."""
+    try:
+        RegionLowering().add(VarBinding(Var("rows", call.struct_info), call))
+    except NoKernelError:
+        return False
+    return True

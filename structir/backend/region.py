@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -18,7 +18,7 @@ from structir.backend.loops.scalar_text import EIGHTHS
 from structir.backend.loops.stage import LoopProgram, Stage
 from structir.backend.loops.views import as_view
 from structir.backend.loops.whole_axes import whole_axis_stages
-from structir.backend.segment_rows import RowProgram, SegmentCall
+from structir.backend.segment_rows import RowCall, RowOperand
 from structir.errors import DiagnosticError
 from structir.ir import dims
 from structir.ir.dims import Dim, Poly, Sym
@@ -29,6 +29,7 @@ from structir.ir.expr import (
     Constant,
     DataflowVar,
     Expr,
+    Function,
     GlobalVar,
     MatchCast,
     PrimValue,
@@ -36,6 +37,7 @@ from structir.ir.expr import (
     Tuple,
     TupleGetItem,
     Var,
+    VarBinding,
 )
 from structir.ir.kernel import Kernel
 from structir.ir.op import Op
@@ -49,6 +51,7 @@ from structir.ir.struct_info import (
 )
 from structir.opdef.memo import Facts, derived, facts_of
 
+UNITS = {"values": "first", "rows": "row", "shared": None}  # of operands, by their kinds
 Lowered = Any  # a Buffer, or a tuple of lowered values
 UNSUPPORTED = EXTENDED - {"bfloat16", *EIGHTHS}
 
@@ -253,6 +256,9 @@ class RegionLowering:
         op = call.op
         assert isinstance(op, Op)
         definition: Any = op.definition
+        row_function = definition.hooks.get("row_function")
+        if row_function is not None:
+            return self._grouped_rows(call, row_function(call), memo)
         placeholders = [self._placeholder(a, memo) for a in call.args]
         args = tuple([s.expr for s in placeholders])
         attributes = {k: self._assumed_in(v) for k, v in call.attrs.items()}
@@ -316,20 +322,72 @@ class RegionLowering:
         if row is None or self.routine_of is not host_routine:
             return None
         values, starts, limits = operands
-        length = dims.sym("length")
-        info = TensorStructInfo((length, *values.shape[1:]), values.dtype)
-        var = Var("row", info)
-        result = Var("result", None)
-        lowering = RegionLowering()
+        var = Var("row", TensorStructInfo((dims.sym("length"), *values.shape[1:]), values.dtype))
+        result, out = Var("result", None), Buffer(spec.results[0].dims, values.dtype)
         try:
-            lowering.values[result] = lowering.lowered(row(var))
-            program = lowering.region([result]).program
-            out = Buffer(spec.results[0].dims, values.dtype)
-            row_program = RowProgram(program, dims.as_sym(length), lowering.inputs[var])
-            call = SegmentCall(values, starts, limits, out, row_program, origin)
-            return [out], call.stages()
+            function = [VarBinding(result, row(var))]
+            parts = [RowOperand(values, "first")], [RowOperand(out, "row")]
+            return [out], self._rows([var], function, [result], (starts, limits), *parts, origin)
         except (NoKernelError, DiagnosticError):
             return None
+
+    def _grouped_rows(self, call: Call, function: Function, memo: dict[int, Lowered]) -> Lowered:
+        """Returns the results of a function of one row for every row."""
+        operands, *rows = [self._lowered(arg, memo) for arg in call.args]
+        kinds, kinds_of_results = call.attrs["kinds"], call.attrs["results"]
+        infos: Any = call.struct_info or call.op.definition.deduce(call)  # type: ignore[attr-defined]
+        outs = [
+            Buffer(tuple([dims.substitute(d, self.assumed) for d in info.dims]), info.dtype)
+            for info in infos.fields
+        ]
+        parts = [RowOperand(b, UNITS[kind]) for b, kind in zip(operands, kinds, strict=True)]
+        results = [RowOperand(b, UNITS[k]) for b, k in zip(outs, kinds_of_results, strict=True)]
+        body: Any = function.body.body
+        bindings = function.body.bindings()
+        fields = body.fields if isinstance(body, Tuple) else self._tuple_fields(body, bindings)
+        starts, limits = rows
+        names = (starts, limits)
+        self.stages += self._rows(
+            function.params, bindings, fields, names, parts, results, _origin(call)
+        )
+        return tuple(outs)
+
+    def _tuple_fields(self, body: Expr, bindings: Sequence[Binding]) -> Sequence[Expr]:
+        value: Any = next(b.value for b in bindings if b.var is body)
+        return value.fields  # type: ignore[no-any-return]
+
+    def _rows(
+        self,
+        params: Sequence[Var],
+        bindings: Sequence[Binding],
+        fields: Sequence[Any],
+        rows: tuple[Buffer, Buffer],
+        operands: Sequence[RowOperand],
+        results: Sequence[RowOperand],
+        origin: str,
+    ) -> list[Stage]:
+        """Returns the stages of a loop over rows around the kernels of one row."""
+        lowering = RegionLowering()
+        inputs = [lowering._input(param) for param in params]
+        for binding in bindings:
+            lowering.values[binding.var] = lowering.lowered(binding.value)
+        program = lowering.region([f for f in fields]).program
+        outputs = [lowering.values[field] for field in fields]
+        if len({id(b) for b in outputs}) < len(outputs) or lowering.checks:
+            raise NoKernelError("two results of a row are one, or it has checks")
+        self.constants |= lowering.constants
+        self.kept_alive += lowering.kept_alive
+        by_unit = dict(zip(inputs, operands, strict=True))
+        values = next(o.buffer for o in operands if o.unit == "first")
+        length = next(
+            dims.as_sym(b.shape[0]) for b, o in by_unit.items() if o.unit == "first"
+        )
+        assert length is not None
+        call = RowCall(
+            program, length, *rows, values.shape[0], by_unit,
+            dict(zip(outputs, results, strict=True)), origin,
+        )
+        return call.stages()
 
     def _operand(self, arg: Expr, buffers: Mapping[Var, Buffer]) -> Buffer:
         """Returns the buffer of an operand; a plain number becomes a buffer of rank 0."""

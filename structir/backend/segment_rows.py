@@ -8,7 +8,7 @@ called for each row, on the memory of that row.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from math import prod
 
 import attrs
@@ -21,68 +21,67 @@ from structir.backend.loops.writer import INDENT, KernelText, indented
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 
+TABLE = re.compile(r"a\[(b\w+)\]")
 HEAD = re.compile(r"^    (\w+) = (\w+_pointer\(a\[(\d+)\]\)|a\[(\d+)\](?: // (\d+))?)$")
 
 
 @attrs.frozen(eq=False)
-class RowProgram:
-    """The program of one row, of `length` values; `values` is its input."""
+class RowOperand:
+    """A buffer of all rows, and what part of it belongs to a row: `unit` names the number of
+    elements of axis 0 before it, or is None if the buffer is shared by all rows."""
 
-    program: LoopProgram
-    length: Sym
-    values: Buffer
+    buffer: Buffer
+    unit: str | None = None
 
 
 @attrs.frozen(eq=False)
-class SegmentCall:
-    """A call for all rows: its buffers, and the program of one row."""
+class RowCall:
+    """The program of one row of `length` values, and the buffers of all rows that it is run on."""
 
-    values: Buffer
+    program: LoopProgram
+    length: Sym
     starts: Buffer
     limits: Buffer
-    out: Buffer
-    row: RowProgram
+    total: Dim  # the number of values of all rows
+    operands: Mapping[Buffer, RowOperand]  # by the inputs of the program
+    results: Mapping[Buffer, RowOperand]  # by its outputs
     origin: str
 
     def stages(self) -> list[Stage]:
-        """Returns the stage that runs the loop over rows."""
-        reads = [self.values, self.starts, self.limits]
-        routine = RowLoop(self, {self.row.values: self.values}, self.row.program).routine()
-        return routine_stages(reads, [self.out], routine, self.origin)
+        """Returns the stages that run the loop over rows."""
+        reads = [self.starts, self.limits, *[o.buffer for o in self.operands.values()]]
+        outs = [result.buffer for result in self.results.values()]
+        return routine_stages(list(dict.fromkeys(reads)), outs, RowLoop(self).routine(), self.origin)
 
 
 class RowLoop:
-    """The text of a loop over rows: `whole` maps buffers of one row to those of all rows."""
+    """The text of a loop over rows."""
 
-    def __init__(
-        self, call: SegmentCall, whole: Mapping[Buffer, Buffer], program: LoopProgram
-    ) -> None:
+    def __init__(self, call: RowCall) -> None:
         self.call = call
-        (result,) = program.outputs
-        self.whole = {**whole, result: call.out}
-        self.program = program
+        self.parts = {**call.operands, **call.results}
         self.names: dict[Buffer, str] = {}
         self.sizes: dict[Dim, str] = {}
         self.scratch: list[Buffer] = []
+        self.counter = 0
 
     def routine(self) -> Routine:
-        """Returns the loop; raises NoKernelError if one row needs several kernels."""
-        kernels = scheduled(self.program).kernels
-        if len(kernels) != 1 or kernels[0].sites or kernels[0].function or kernels[0].singles:
-            raise NoKernelError("a row needs several kernels")
+        """Returns the loop; raises NoKernelError if a kernel of a row has another form."""
+        kernels = scheduled(self.call.program).kernels
+        if any([k.sites or k.function or k.singles for k in kernels]):
+            raise NoKernelError("a row needs a kernel of another form")
         starts, limits = self.name(self.call.starts), self.name(self.call.limits)
-        total = self.size(self.call.values.shape[0])
-        body = self._body(kernels[0])
+        total = self.size(self.call.total)
         lines = [
             "for row in range(lo, hi):",
             f"{INDENT}first = larger({starts}[row], 0)",
             f"{INDENT}length = larger(smaller({limits}[row], {total}) - first, 0)",
-            *indented(body),
         ]
-        buffers = tuple(self.names)
-        ordered = [b for b in buffers if b not in self.scratch] + self.scratch
+        for kernel in kernels:
+            lines += indented(self._body(kernel))
+        ordered = [b for b in self.names if b not in self.scratch] + self.scratch
         slots = {self.names[b]: k for k, b in enumerate(ordered)}
-        lines = [re.sub(r"a\[(\w+)\]", lambda m: f"a[{slots[m[1]]}]", line) for line in lines]
+        lines = [TABLE.sub(lambda m: f"a[{slots[m[1]]}]", line) for line in lines]
         return Routine(
             tuple(lines),
             tuple(ordered),
@@ -106,57 +105,59 @@ class RowLoop:
 
     def row_size(self, dim: Dim) -> str:
         """Returns a size of one row as text: an expression of its length."""
-        if isinstance(dim, int) or self.call.row.length not in dims.syms(dim):
+        length = self.call.length
+        if isinstance(dim, int) or length not in dims.syms(dim):
             return self.size(dim)
-        length = self.call.row.length
         return dims.python_text(
             dim, lambda s: "length" if s is length else self.size(dims.as_dim(s))
         )
 
     def _body(self, kernel: KernelText) -> list[str]:
-        """Returns the lines of the kernel of one row, on the memory of the row."""
+        """Returns the lines of a kernel of one row, on the memory of the row."""
         lines = kernel.text.splitlines()
         start = next(k for k, line in enumerate(lines) if line.startswith("def kernel("))
-        body = [f"{INDENT}lo1 = 0", f"{INDENT}hi1 = {self.row_size(kernel.range)}"]
+        self.counter += 1
+        own = f"_{self.counter}"
+        body = [f"lo{own} = 0", f"hi{own} = {self.row_size(kernel.range)}"]
         for line in lines[start + 1 :]:
-            if line.strip() == "wide_vectors()":
-                continue
             match = HEAD.match(line)
-            body += [line] if match is None else [INDENT + self._head(match, kernel)]
-        text = "\n".join(body)
-        if " a[" in text.replace("// ", "") and HEAD.search(text):
-            raise NoKernelError("a kernel of a row reads its table")
-        return [re.sub(r"\b(lo|hi)\b", r"\g<1>1", line[len(INDENT) :]) for line in body]
+            if match is not None:
+                name, text = self._head(match, kernel)
+                body.append(f"{name} = {text}")
+            elif line.strip() and line.strip() != "wide_vectors()":
+                if "a[" in re.sub(r"\w+a\[", "", line):
+                    raise NoKernelError("a kernel of a row reads its table")
+                body.append(re.sub(r"\b(lo|hi)\b", rf"\g<1>{own}", line[len(INDENT) :]))
+        return body
 
-    def _head(self, match: re.Match[str], kernel: KernelText) -> str:
-        """Returns the line that names an address or a size in the loop over rows."""
-        name, _, pointer, slot, _ = match.groups()
+    def _head(self, match: re.Match[str], kernel: KernelText) -> tuple[str, str]:
+        """Returns a name of the kernel, and the address or the size that it has in the loop."""
+        name, _, pointer, slot, divisor = match.groups()
+        index = int(slot if pointer is None else pointer)
+        if index >= len(kernel.pointers):
+            return name, self.row_size(kernel.sizes[index - len(kernel.pointers)])
+        part = self._part(kernel.pointers[index])
+        base, offset = self.name(part.buffer), self._offset(part)
         if pointer is not None:
-            buffer = kernel.pointers[int(pointer)]
-            whole = self.whole.get(buffer)
-            if buffer in kernel.scratch:
-                self.scratch.append(buffer)
-            base = self.name(whole or buffer)
-            return f"{name} = offset_by({base}, {self._offset(buffer)})"
-        index = int(slot)
-        if index < len(kernel.pointers):
-            buffer = kernel.pointers[index]
-            base, divisor = self.name(self.whole.get(buffer) or buffer), match[5]
-            return f"{name} = a[{base}] // {divisor} + {self._offset(buffer)}"
-        return f"{name} = {self.row_size(kernel.sizes[index - len(kernel.pointers)])}"
+            return name, base if offset is None else f"offset_by({base}, {offset})"
+        return name, f"a[{base}] // {divisor}" + ("" if offset is None else f" + {offset}")
 
-    def _offset(self, buffer: Buffer) -> str:
+    def _part(self, buffer: Buffer) -> RowOperand:
+        """Returns the buffer of all rows of one of a row; a temporary one is as large as all."""
+        if buffer not in self.parts:
+            shape = tuple([dims.substitute(d, {self.call.length: self.call.total})
+                           for d in buffer.shape])
+            if buffer.origin == "constant":
+                self.parts[buffer] = RowOperand(buffer)
+            else:
+                scratch = Buffer(shape, buffer.dtype, "scratch")
+                self.scratch.append(scratch)
+                self.parts[buffer] = RowOperand(scratch)
+        return self.parts[buffer]
+
+    def _offset(self, part: RowOperand) -> str | None:
         """Returns the number of elements before those of the row."""
-        if buffer not in self.whole:
-            return "0"
-        whole = self.whole[buffer]
-        inner = self.size(prod(whole.shape[1:]))
-        return f"{'first' if len(buffer.shape) == len(whole.shape) else 'row'} * {inner}"
-
-
-def with_segments(stages: Sequence[Stage], calls: Mapping[Stage, SegmentCall]) -> list[Stage]:
-    """Returns stages with the producers of values that nothing else reads fused into the rows."""
-    return list(stages)
-
-
-Lower = Callable[[Dim], RowProgram]
+        if part.unit is None:
+            return None
+        inner = prod(part.buffer.shape[1:])
+        return part.unit if inner == 1 else f"{part.unit} * {self.size(inner)}"
