@@ -6,19 +6,23 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import attrs
+
 from structir.analysis.arguments import arguments_of, default_values
 from structir.analysis.internal_functions import only_function
+from structir.backend.tuple_parameters import TupleFunction
 from structir.errors import StructIRError
 from structir.backend.loops.from_point import NoKernelError
 from structir.backend.region import RegionLowering
 from structir.interpret.argument_checks import as_value, match
 from structir.interpret.scope import Activation
+from structir.ir.dtype import numpy_dtype
 from structir.ir.expr import Call, Function, Var, VarBinding
 from structir.ir.module import IRModule
 from structir.ir.ragged_array import RaggedArray
-from structir.ir.struct_info import StructInfo, TupleStructInfo
-from structir.ops.ragged import check_same_rows, has_ragged_axis
-from structir.ragged.boundary import RowsCheck, TupleModule, as_tuples
+from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+from structir.ops.ragged import check_ragged, check_same_rows, has_ragged_axis, label_of
+from structir.ragged.boundary import RowsCheck, Sources, TupleModule, as_tuples, share_rows
 from structir.passes.canonicalise_bindings import canonicalise_bindings
 from structir.ragged.module import is_ragged
 from structir.ragged.row_groups import with_row_groups
@@ -26,45 +30,88 @@ from structir.ragged.row_groups import with_row_groups
 Value = Any
 
 
+@attrs.frozen
+class RaggedParameter:
+    """A parameter that is one ragged tensor."""
+
+    index: int
+    position: int  # of the ragged axis
+    ndim: int
+    dtype: Any
+
+    def accepts(self, value: Value) -> bool:
+        """Returns whether a value is a ragged array of this dtype, ragged at this axis."""
+        return (
+            type(value) is RaggedArray
+            and len(value.leading) == self.position
+            and value.ndim == self.ndim
+            and value.values.dtype == self.dtype
+        )
+
+
 class RaggedFunction:
     """A function of ragged tensors, called through a function of their parts."""
 
     def __init__(
-        self, name: str, function: Function, checks: list[RowsCheck], inner: Callable[..., Value]
+        self,
+        name: str,
+        function: Function,
+        checks: list[RowsCheck],
+        sources: Sources,
+        inner: Callable[..., Value],
+        flat: Callable[..., Value] | None = None,
     ) -> None:
-        self.name, self.params, self.inner = name, function.params, inner
+        self.name, self.params, self.inner, self.sources = name, function.params, inner, sources
         self.checks, self.result = checks, function.ret_struct_info
+        self.has_ragged_result = is_ragged(self.result)
         self.infos: list[Any] = [param.struct_info for param in self.params]
-        self.ragged = [is_ragged(info) for info in self.infos]
-        self.named = any([getattr(a, "name", "") for i in self.infos for a in _axes(i)])
+        self.tensors = [
+            RaggedParameter(k, check_ragged(i), i.ndim, i.dtype and numpy_dtype(i.dtype))
+            for k, i in enumerate(self.infos)
+            if has_ragged_axis(i)
+        ]
+        own = {tensor.index for tensor in self.tensors}
+        self.others = [k for k, i in enumerate(self.infos) if is_ragged(i) and k not in own]
+        self.named = any([label_of(self.infos[t.index]) for t in self.tensors])
         self.defaults = partial(default_values, function)
+        tuples = [k for k, i in enumerate(self.infos) if type(i) is not TensorStructInfo]
+        self.flat = None if tuples else flat  # takes the parts themselves
 
     def __call__(self, /, *args: Value, **names: Value) -> Value:
-        return parts_result(self.result, self.inner(*self.parts(args, names)))
+        values, parts = self.parts(args, names)
+        if self.flat is None:
+            value = self.inner(*parts)
+        else:
+            fields = [v for p in parts for v in (p if type(p) is tuple else (p,))]
+            value = self.flat(*fields)
+        return joined(self.result, value, self.sources, values) if self.has_ragged_result else value
 
-    def parts(self, args: tuple[Value, ...], names: dict[str, Value]) -> list[Value]:
-        """Returns the arguments with tuples in place of ragged arrays; checks these."""
+    def parts(
+        self, args: tuple[Value, ...], names: dict[str, Value]
+    ) -> tuple[list[Value], list[Value]]:
+        """Returns the arguments, checked, and with tuples in place of ragged arrays."""
         if names or len(args) != len(self.params):
             args = arguments_of(self.name, self.params, args, names, self.defaults)
         values = list(args)
-        for k, info in enumerate(self.infos):
-            if self.ragged[k] and not _is_plain(info, values[k]):
-                values[k] = self._checked(k, values[k])
+        unchecked = [t.index for t in self.tensors if not t.accepts(values[t.index])]
+        for k in (*unchecked, *self.others):
+            values[k] = as_value(self.infos[k], values[k])
+            self._match([k], values)
         if self.named:
-            self._match([k for k, ragged in enumerate(self.ragged) if ragged], values)
+            self._match([t.index for t in self.tensors], values)
         for check in self.checks:
             first, second = values[check.first], values[check.second]
             if first.offsets is not second.offsets or first.leading != second.leading:
                 rows = first.row_starts, first.row_limits, second.row_starts, second.row_limits
                 check_same_rows(*rows, check.where)
-        return [_parts(value) for value in values]
+        parts = list(values)
+        for tensor in self.tensors:
+            parts[tensor.index] = parts_of(values[tensor.index])
+        for k in self.others:
+            parts[k] = parts_of(values[k])
+        return values, parts
 
-    def _checked(self, k: int, value: Value) -> Value:
-        value = as_value(self.infos[k], value)
-        self._match([k], {k: value})
-        return value
-
-    def _match(self, positions: list[int], values: Any) -> None:
+    def _match(self, positions: list[int], values: list[Value]) -> None:
         declared = [
             (self.infos[k], values[k], f"{self.name}: parameter {self.params[k].name}")
             for k in positions
@@ -72,33 +119,28 @@ class RaggedFunction:
         match(declared, Activation({}, {}))
 
 
-def _axes(info: StructInfo) -> Any:
-    return (getattr(info, "axes", None) or ()) if has_ragged_axis(info) else ()
-
-
-def _is_plain(info: Any, value: Value) -> bool:
-    """Whether a value is a ragged array of the dtype and the ragged axis of a parameter."""
-    if type(value) is not RaggedArray or not has_ragged_axis(info) or info.ndim != value.ndim:
-        return False
-    return value.shape.index(None) == len(value.leading) and value.dtype == info.dtype and (
-        type(info.axes[len(value.leading)]) is not int
-        and getattr(info.axes[len(value.leading)], "name", None) is not None
-    )
-
-
-def _parts(value: Value) -> Value:
+def parts_of(value: Value) -> Value:
+    """Returns a value with tuples in place of ragged arrays."""
     if type(value) is RaggedArray:
-        return value.values, value.row_starts, value.row_limits
-    return tuple(map(_parts, value)) if isinstance(value, tuple) else value
+        offsets, leading = value.offsets, value.leading
+        if len(leading) == 1:
+            return value.values, offsets[:-1], offsets[1:]
+        return value.values, offsets[:-1].reshape(leading), offsets[1:].reshape(leading)
+    return tuple(map(parts_of, value)) if isinstance(value, tuple) else value
 
 
-def parts_result(info: StructInfo, value: Value) -> Value:
-    """Returns a result with ragged arrays in place of the tuples of their parts."""
+def joined(info: StructInfo, value: Value, sources: Sources, args: list[Value]) -> Value:
+    """Returns a result with ragged arrays in place of their parts.
+
+    `sources` has the number of the argument with the rows of a result of which only the values are
+    computed.
+    """
     if has_ragged_axis(info):
-        return RaggedArray.from_limits(*value)
+        return RaggedArray.from_limits(*value) if sources is None else args[sources].with_values(value)  # type: ignore[call-overload]
     if isinstance(info, TupleStructInfo) and is_ragged(info):
-        pairs = zip(info.fields, value, strict=True)
-        return tuple([parts_result(field, item) for field, item in pairs])
+        each = sources if isinstance(sources, tuple) else (None,) * len(info.fields)
+        fields = zip(info.fields, value, each, strict=True)
+        return tuple([joined(field, item, source, args) for field, item, source in fields])
     return value
 
 
@@ -110,6 +152,7 @@ class RaggedExecutable:
 
     def __init__(self, tuples: TupleModule, executable: Any) -> None:
         self.tuples, self.executable = tuples, executable
+        self._functions: dict[str, Callable[..., Value]] = {}
 
     @property
     def module(self) -> IRModule:
@@ -118,13 +161,21 @@ class RaggedExecutable:
 
     def __getitem__(self, name: str) -> Callable[..., Value]:
         """Returns a function of the module."""
-        inner, function = self.executable[name], self.tuples.original.functions[name]
+        if name not in self._functions:
+            self._functions[name] = self._function(name)
+        return self._functions[name]
+
+    def _function(self, name: str) -> Callable[..., Value]:
+        inner, function = self.executable[name], self.tuples.original.functions.get(name)
         if not isinstance(function, Function):
             return inner  # type: ignore[no-any-return]
         infos = [function.ret_struct_info, *[p.struct_info for p in function.params]]
         if not any(map(is_ragged, infos)):
             return inner  # type: ignore[no-any-return]
-        return RaggedFunction(name, function, self.tuples.checks[name], inner)
+        checks, sources = self.tuples.checks[name], self.tuples.sources.get(name)
+        direct = getattr(self.executable, "direct", {}).get(name)
+        flat = direct.flat.public if isinstance(direct, TupleFunction) else None
+        return RaggedFunction(name, function, checks, sources, inner, flat)
 
     def __call__(self, /, *args: Value, **names: Value) -> Value:
         """Calls the only public function of the module."""
@@ -133,7 +184,8 @@ class RaggedExecutable:
     def profile(self, /, *args: Value, name: str = "main", **options: Any) -> Any:
         """Profiles calls of a function."""
         function = self[name]
-        parts = function.parts(args, {}) if isinstance(function, RaggedFunction) else args
+        is_ragged_function = isinstance(function, RaggedFunction)
+        parts = function.parts(args, {})[1] if is_ragged_function else args  # type: ignore[attr-defined]
         return self.executable.profile(*parts, name=name, **options)
 
     def save(self, path: Any) -> None:
@@ -149,7 +201,9 @@ class RaggedExecutable:
 def compile_ragged(lowered: IRModule, compile_tuples: Callable[[IRModule], Any]) -> Any:
     """Compiles a lowered module with ragged tensors."""
     tuples = as_tuples(lowered)
-    grouped = with_row_groups(canonicalise_bindings.transform(tuples.module), has_kernel)
+    tuples.module = canonicalise_bindings.transform(tuples.module)
+    share_rows(tuples)
+    grouped = with_row_groups(tuples.module, has_kernel)
     return RaggedExecutable(tuples, compile_tuples(grouped))
 
 

@@ -322,10 +322,11 @@ class RegionLowering:
         if row is None or self.routine_of is not host_routine:
             return None
         values, starts, limits = operands
-        var = Var("row", TensorStructInfo((dims.sym("length"), *values.shape[1:]), values.dtype))
+        sizes = (dims.sym("one"), dims.sym("length"), *values.shape[1:])
+        var = Var("row", TensorStructInfo(sizes, values.dtype))
         result, out = Var("result", None), Buffer(spec.results[0].dims, values.dtype)
         try:
-            function = [VarBinding(result, row(var))]
+            function = [VarBinding(result, row(var, axis=1))]
             parts = [RowOperand(values, "first")], [RowOperand(out, "row")]
             return [out], self._rows([var], function, [result], (starts, limits), *parts, origin)
         except (NoKernelError, DiagnosticError):
@@ -379,15 +380,10 @@ class RegionLowering:
         self.kept_alive += lowering.kept_alive
         by_unit = dict(zip(inputs, operands, strict=True))
         values = next(o.buffer for o in operands if o.unit == "first")
-        length = next(
-            dims.as_sym(b.shape[0]) for b, o in by_unit.items() if o.unit == "first"
-        )
-        assert length is not None
-        call = RowCall(
-            program, length, *rows, values.shape[0], by_unit,
-            dict(zip(outputs, results, strict=True)), origin,
-        )
-        return call.stages()
+        row: Any = next(b.shape for b, o in by_unit.items() if o.unit == "first")
+        sizes = {dims.as_sym(row[0]): 1, dims.as_sym(row[1]): values.shape[0]}
+        by_result = dict(zip(outputs, results, strict=True))
+        return RowCall(program, sizes, *rows, by_unit, by_result, origin).stages()
 
     def _operand(self, arg: Expr, buffers: Mapping[Var, Buffer]) -> Buffer:
         """Returns the buffer of an operand; a plain number becomes a buffer of rank 0."""

@@ -21,7 +21,9 @@ from structir.backend.loops.writer import INDENT, KernelText, indented
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 
-TABLE = re.compile(r"a\[(b\w+)\]")
+TABLE = re.compile(r"a\[(all\d+)\]")
+NEAR = re.compile(r"^( +near = ).* if .* else (\w+)$")
+STREAMS = re.compile(r"^( +if )n\d+ >= \d+:$")
 HEAD = re.compile(r"^    (\w+) = (\w+_pointer\(a\[(\d+)\]\)|a\[(\d+)\](?: // (\d+))?)$")
 
 
@@ -36,13 +38,16 @@ class RowOperand:
 
 @attrs.frozen(eq=False)
 class RowCall:
-    """The program of one row of `length` values, and the buffers of all rows that it is run on."""
+    """The program of rows of one length, and the buffers of all rows that it is run on.
+
+    `sizes` maps the symbol of the number of rows to 1, and that of their length to the number of
+    values of all rows.
+    """
 
     program: LoopProgram
-    length: Sym
+    sizes: Mapping[Sym, Dim]
     starts: Buffer
     limits: Buffer
-    total: Dim  # the number of values of all rows
     operands: Mapping[Buffer, RowOperand]  # by the inputs of the program
     results: Mapping[Buffer, RowOperand]  # by its outputs
     origin: str
@@ -60,6 +65,7 @@ class RowLoop:
     def __init__(self, call: RowCall) -> None:
         self.call = call
         self.parts = {**call.operands, **call.results}
+        (self.one, _), (self.length, self.total) = call.sizes.items()
         self.names: dict[Buffer, str] = {}
         self.sizes: dict[Dim, str] = {}
         self.scratch: list[Buffer] = []
@@ -71,7 +77,7 @@ class RowLoop:
         if any([k.sites or k.function or k.singles for k in kernels]):
             raise NoKernelError("a row needs a kernel of another form")
         starts, limits = self.name(self.call.starts), self.name(self.call.limits)
-        total = self.size(self.call.total)
+        total = self.size(self.total)
         lines = [
             "for row in range(lo, hi):",
             f"{INDENT}first = larger({starts}[row], 0)",
@@ -95,21 +101,21 @@ class RowLoop:
 
     def name(self, buffer: Buffer) -> str:
         """Returns the name of the address of a buffer of all rows."""
-        return self.names.setdefault(buffer.root, f"b{len(self.names)}")
+        return self.names.setdefault(buffer.root, f"all{len(self.names)}")
 
     def size(self, dim: Dim) -> str:
         """Returns a size as text."""
         if isinstance(dim, int):
             return str(dim)
-        return self.sizes.setdefault(dim, f"s{len(self.sizes)}")
+        return self.sizes.setdefault(dim, f"size{len(self.sizes)}")
 
     def row_size(self, dim: Dim) -> str:
         """Returns a size of one row as text: an expression of its length."""
-        length = self.call.length
-        if isinstance(dim, int) or length not in dims.syms(dim):
+        dim = dims.substitute(dim, {self.one: 1})
+        if isinstance(dim, int) or self.length not in dims.syms(dim):
             return self.size(dim)
         return dims.python_text(
-            dim, lambda s: "length" if s is length else self.size(dims.as_dim(s))
+            dim, lambda s: "length" if s is self.length else self.size(dims.as_dim(s))
         )
 
     def _body(self, kernel: KernelText) -> list[str]:
@@ -127,6 +133,7 @@ class RowLoop:
             elif line.strip() and line.strip() != "wide_vectors()":
                 if "a[" in re.sub(r"\w+a\[", "", line):
                     raise NoKernelError("a kernel of a row reads its table")
+                line = STREAMS.sub(r"\1False:", NEAR.sub(r"\1\2", line))  # a row is small
                 body.append(re.sub(r"\b(lo|hi)\b", rf"\g<1>{own}", line[len(INDENT) :]))
         return body
 
@@ -145,8 +152,7 @@ class RowLoop:
     def _part(self, buffer: Buffer) -> RowOperand:
         """Returns the buffer of all rows of one of a row; a temporary one is as large as all."""
         if buffer not in self.parts:
-            shape = tuple([dims.substitute(d, {self.call.length: self.call.total})
-                           for d in buffer.shape])
+            shape = tuple([dims.substitute(d, self.call.sizes) for d in buffer.shape])
             if buffer.origin == "constant":
                 self.parts[buffer] = RowOperand(buffer)
             else:

@@ -94,6 +94,7 @@ class RaggedArray:
     @classmethod
     def from_limits(cls, values: Array, starts: Array, limits: Array) -> RaggedArray:
         """Builds a ragged array from the start and the end of each row."""
+        starts, limits = np.asarray(starts), np.asarray(limits)
         offsets = np.zeros(starts.size + 1, "int64")
         offsets[1:] = limits.reshape(-1)
         if (offsets[:-1] != starts.reshape(-1)).any():
@@ -133,7 +134,9 @@ class RaggedArray:
 
     def with_values(self, values: Array) -> RaggedArray:
         """Returns other values in the same rows."""
-        return RaggedArray(values, self.offsets, self.leading)
+        array = RaggedArray.__new__(RaggedArray)
+        array.values, array.offsets, array.leading = values, self.offsets, self.leading
+        return array
 
     def rows(self) -> list[Array]:
         """Returns the rows in order as views of the values."""

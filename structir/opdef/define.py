@@ -169,7 +169,7 @@ class Declaration:
 
     def row(self, hook: Hook) -> Hook:
         """Attaches the computation of one row, for an op on the rows of a ragged tensor: a function
-        of its values that returns an expression of dense ops."""
+        of the values of rows of one length, and of the axis along them."""
         return self._hook("row", hook)
 
     def kernel(self, target: str) -> Callable[[Hook], Hook]:

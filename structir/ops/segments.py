@@ -6,7 +6,6 @@ no gaps: the limit of a row is the start of the next one.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from structir.ir.dtype import dtype_name, int_limits, is_float
@@ -187,8 +186,10 @@ def _(values: Array, starts: Array, limits: Array, first: int, out: Array) -> No
                 out[row] = value
 
 
-for _reduction, _row in (("sum", sum_), ("prod", prod), ("max", max_), ("min", min_)):
-    SEGMENT_OPS[_reduction].row(partial(_row, axis=0))
+segment_sum.row(sum_)
+segment_prod.row(prod)
+segment_max.row(max_)
+segment_min.row(min_)
 
 
 def _ids_of(call: Call, emit: Emit) -> Expr:

@@ -9,16 +9,21 @@ import attrs
 
 from structir.analysis.axes import tensor
 from structir.analysis.substitution import Substitution
+from structir.analysis.variables import variables_in
 from structir.ir.axes import AnySize, size_in
 from structir.ir.binding_dims import bound_dims
 from structir.ir.dims import Dim, as_sym, sym
 from structir.ir.expr import (
     Binding,
+    BindingBlock,
     Call,
+    DataflowVar,
     Expr,
     Function,
+    GlobalVar,
     If,
     MatchCast,
+    SeqExpr,
     Tuple,
     TupleGetItem,
     Var,
@@ -31,6 +36,7 @@ from structir.ir.struct_info import FuncStructInfo, StructInfo, TensorStructInfo
 from structir.ops.ragged import check_ragged, has_ragged_axis, label_of
 
 Field = tuple[int, int]  # of a parameter: its index, and the field of its tuple
+Sources = Any  # the number of a parameter, or None; for a tuple, a tuple of these
 FIELDS = {"ragged.values": 0, "ragged.row_starts": 1, "ragged.row_limits": 2}
 
 
@@ -50,6 +56,61 @@ class TupleModule:
     module: IRModule
     original: IRModule
     checks: dict[str, list[RowsCheck]]
+    sources: dict[str, Sources] = attrs.Factory(dict)
+
+
+def share_rows(tuples: TupleModule) -> None:
+    """Leaves out the rows of results that have those of a parameter, where no function is
+    called by another one."""
+    functions = dict(tuples.module.functions)
+    called = {v.name for f in functions.values() for v in variables_in(f) if type(v) is GlobalVar}
+    for name, function in functions.items():
+        original = tuples.original.functions[name]
+        if not isinstance(function, Function) or name in called:
+            continue
+        values = {b.var: b.value for b in function.body.bindings()}
+        rows = {p: k for k, p in enumerate(function.params)}
+        info = original.ret_struct_info  # type: ignore[attr-defined]
+        returned = function.ret_struct_info
+        result, returned, sources = _without_rows(info, returned, function.body.body, values, rows)
+        if sources is not None:
+            body = replace(function.body, body=result, struct_info=returned)
+            functions[name] = replace(function, body=body, ret_struct_info=returned)
+            tuples.sources[name] = sources
+    tuples.module = tuples.module.with_functions(functions)
+
+
+def _without_rows(
+    info: StructInfo,
+    returned: Any,
+    value: Expr,
+    values: dict[Var, Expr],
+    params: dict[Any, int],
+) -> tuple[Expr, StructInfo, Sources]:
+    """Returns a result and its StructInfo without the rows of parameters, and the numbers of
+    these parameters."""
+    whole: Any = values.get(value, value)  # type: ignore[call-overload]
+    unchanged = value, returned, None
+    if not isinstance(whole, Tuple):
+        return unchanged
+    if has_ragged_axis(info):
+        fields: list[Any] = [values.get(f, f) for f in whole.fields[1:]]  # type: ignore[call-overload]
+        if all([isinstance(f, TupleGetItem) and f.tuple_value in params for f in fields]):
+            first, second = [f.tuple_value for f in fields]
+            if first is second and [f.index for f in fields] == [1, 2]:
+                return whole.fields[0], returned.fields[0], params[first]
+        return unchanged
+    if not isinstance(info, TupleStructInfo):
+        return unchanged
+    parts = [
+        _without_rows(field, own, part, values, params)
+        for field, own, part in zip(info.fields, returned.fields, whole.fields, strict=True)
+    ]
+    sources = tuple([source for _, _, source in parts])
+    if all([source is None for source in sources]):
+        return unchanged
+    own_infos = TupleStructInfo(tuple([own for _, own, _ in parts]))
+    return Tuple(tuple([part for part, _, _ in parts])), own_infos, sources
 
 
 def as_tuples(lowered: IRModule) -> TupleModule:
@@ -116,6 +177,19 @@ class TupleForm(Substitution):
         body, result = self.sequence(function.body), self.info(function.ret_struct_info)
         return replace(function, params=params, body=body, ret_struct_info=result)
 
+    def bound(self, var: Var) -> Var:
+        """Returns the variable that is bound instead, visible in the whole function."""
+        new = super().bound(var)
+        if type(new) is DataflowVar:
+            new = self.variables[var] = Var(new.name, new.struct_info, new.span)
+        return new
+
+    def sequence(self, seq: SeqExpr) -> SeqExpr:
+        """Returns a sequence with tuples, as one block."""
+        new = super().sequence(seq)
+        bindings = tuple(new.bindings())
+        return replace(new, blocks=(BindingBlock(bindings),) if bindings else ())
+
     def part(self, part: Any) -> Any:
         """Returns any part of a program with tuples."""
         if isinstance(part, If | Function):
@@ -157,13 +231,8 @@ class TupleForm(Substitution):
         if isinstance(binding, MatchCast):
             value, cast = self.part(binding.value), binding.struct_info
             if self._names_only(value, cast):
-                var = self.variables[binding.var] = Var(
-                    binding.var.name, value.struct_info, binding.var.span
-                )
-                if type(binding.var) is not Var:
-                    var = self.variables[binding.var] = type(binding.var)(
-                        var.name, value.struct_info, var.span
-                    )
+                name, span = binding.var.name, binding.var.span
+                var = self.variables[binding.var] = Var(name, value.struct_info, span)
                 return VarBinding(var, value, binding.span)
             self.in_scope |= bound_dims([cast])
         new = super().binding(binding)

@@ -12,17 +12,19 @@ from typing import Any
 
 import attrs
 
-from structir.analysis.variables import free_vars
+from structir.analysis.variables import free_vars, symbols_in
 from structir.build import BlockBuilder
 from structir.errors import DiagnosticError
 from structir.interpret import interpret
 from structir.ir import dims
+from structir.ir.binding_dims import bound_dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.expr import (
     Binding,
     Call,
     Expr,
     Function,
+    MatchCast,
     PrimValue,
     ShapeExpr,
     Tuple,
@@ -42,7 +44,7 @@ from structir.projections.scalar_expr import LoopIndex, walk
 
 parser = lazy_module("structir.printer.parser.parser")
 np = lazy_module("numpy")
-KINDS = ("values", "rows", "shared")
+OWN_AXES = {"values": 2, "rows": 1, "shared": 0}  # of the operands of a row, by their kind
 REPEAT, SEGMENT = "segment_expand", "segment_"
 Value = Any
 
@@ -56,14 +58,15 @@ def row_function(text: str) -> Function:
 def _rows_info(operands: Any, starts: Any, limits: Any, row: str, kinds: Any, results: Any) -> Any:
     function = row_function(row)
     returned: Any = function.ret_struct_info
-    total = next(o.dims[0] for o, kind in zip(operands.fields, kinds, strict=True)
-                 if kind == "values")
+    total = next(
+        o.dims[0] for o, kind in zip(operands.fields, kinds, strict=True) if kind == "values"
+    )
     fields = []
     sizes = _sizes_of(function, operands, kinds)
     for info, kind in zip(returned.fields, results, strict=True):
         shape = tuple([dims.substitute(d, sizes) for d in info.dims])
         first = total if kind == "values" else starts.dims[0]
-        fields.append(TensorStructInfo((first, *shape[kind == "values" :]), info.element))
+        fields.append(TensorStructInfo((first, *shape[OWN_AXES[kind] :]), info.element))
     return TupleStructInfo(tuple(fields))
 
 
@@ -72,8 +75,9 @@ def _sizes_of(function: Function, operands: Any, kinds: Any) -> dict[Sym, Dim]:
     sizes: dict[Sym, Dim] = {}
     for param, operand, kind in zip(function.params, operands.fields, kinds, strict=True):
         info: Any = param.struct_info
-        actual = operand.dims[kind == "rows" :]
-        for declared, size in zip(info.dims, actual, strict=True):
+        own = OWN_AXES[kind]
+        actual = operand.dims[min(own, 1) :]
+        for declared, size in zip(info.dims[own:], actual, strict=True):
             symbol = dims.as_sym(declared)
             if symbol is not None:
                 sizes.setdefault(symbol, size)
@@ -86,12 +90,18 @@ def rows(operands: Any, starts: Any, limits: Any, *, row: str, kinds: Any, resul
     module = parser.parse(row, "<row>")
     outputs: list[list[Any]] = [[] for _ in results]
     for k, (start, limit) in enumerate(zip(starts, limits, strict=True)):
-        by_kind = {"values": slice(start, limit), "rows": k, "shared": slice(None)}
-        args = [o[by_kind[kind]] if o.ndim else o for o, kind in zip(operands, kinds, strict=True)]
+        args = [
+            {"values": o[None, start:limit], "rows": o[k : k + 1]}[kind] if kind != "shared" else o
+            for o, kind in zip(operands, kinds, strict=True)
+        ]
         for collected, value in zip(outputs, interpret(module, "main", *args), strict=True):
             collected.append(value)
-    combine = {"values": np.concatenate, "rows": np.stack}
-    return tuple([combine[kind](c) for kind, c in zip(results, outputs, strict=True)])
+    return tuple(
+        [
+            np.concatenate([part[0] if kind == "values" else part for part in parts])
+            for kind, parts in zip(results, outputs, strict=True)
+        ]
+    )
 
 
 rows.definition.hooks["row_function"] = lambda call: row_function(call.attrs["row"])
@@ -119,6 +129,17 @@ class GroupBuilder:
         self.levels: dict[Var, int] = {}
         self.group_of: dict[Var, RowGroup] = {}
         self.groups: dict[Any, RowGroup] = {}
+        self.definers: dict[Any, Var] = {}  # of the sizes that casts bind
+        for binding in bindings:
+            for symbol in bound_dims([binding.struct_info]) if type(binding) is MatchCast else ():
+                self.definers.setdefault(symbol, binding.var)
+        self.needs = {binding.var: self._needs(binding) for binding in bindings}
+
+    def _needs(self, binding: Binding) -> list[Var]:
+        """Returns the variables that a binding uses, and those whose casts bind sizes of it."""
+        sizes = symbols_in(binding) if self.definers else ()
+        casts = [self.definers[symbol] for symbol in sizes if symbol in self.definers]
+        return [v for v in (*free_vars(binding.value), *casts) if v is not binding.var]
 
     def result(self) -> list[Binding]:
         """Returns the bindings with groups in place of their members."""
@@ -138,7 +159,7 @@ class GroupBuilder:
         levels: dict[Expr, int] = {}
         inside: set[Expr] = set()
         for binding in self.bindings:
-            operands = free_vars(binding.value)
+            operands = self.needs[binding.var]
             level = max([levels.get(v, 0) for v in operands], default=0)
             if binding.var not in self.group_of and self._fits(binding, starts, limits, total, count):
                 key = (id(starts), id(limits), level)
@@ -165,7 +186,10 @@ class GroupBuilder:
         if name == "reshape":
             sizes: Any = call.args[0].struct_info.dims  # type: ignore[union-attr]
             return type(sizes) is tuple and sizes[:1] == info.dims[:1] and info.dims[0] in (total, count)
-        return info.dims[0] in (total, count) and _is_map(call)
+        if any([isinstance(a, ShapeExpr) or (isinstance(a, PrimValue) and dims_of(a)) for a in call.args]):
+            return False
+        plain = not _has_axes(call.op.definition)
+        return plain and info.dims[0] in (total, count) and _is_map(call)
 
     def _in_order(self) -> list[Binding]:
         """Returns groups and other bindings in an order in which operands precede their users."""
@@ -189,16 +213,17 @@ class GroupBuilder:
                 units.append(built[id(group)])
                 for member in group.members:
                     unit_of[member.var] = len(units) - 1
-        return [b for k in _topological(units, unit_of) for b in units[k]]
+        needs = [
+            sorted({unit_of[v] for b in unit for v in self._needs(b) if v in unit_of} - {k})
+            for k, unit in enumerate(units)
+        ]
+        return [b for k in _topological(needs) for b in units[k]]
 
 
-def _topological(units: list[list[Binding]], unit_of: dict[Expr, int]) -> Iterator[int]:
-    needs = [
-        sorted({unit_of[v] for b in unit for v in free_vars(b.value) if v in unit_of} - {k})
-        for k, unit in enumerate(units)
-    ]
+def _topological(needs: Sequence[Sequence[int]]) -> Iterator[int]:
+    """Yields numbers in an order in which those that one needs precede it."""
     done: set[int] = set()
-    for start in range(len(units)):
+    for start in range(len(needs)):
         todo = [start]
         while todo:
             top = todo[-1]
@@ -300,7 +325,7 @@ class _NotOneRow(Exception):
 
 def _row_function(group: RowGroup, outputs: list[Var]) -> tuple[Function, list[Expr], Any]:
     """Returns the function of one row, its operands and their kinds."""
-    length = dims.sym("length")
+    one, length = dims.sym("one"), dims.sym("length")
     members = {b.var for b in group.members}
     operands: dict[Expr, Var] = {}
     kinds: list[str] = []
@@ -321,7 +346,8 @@ def _row_function(group: RowGroup, outputs: list[Var]) -> tuple[Function, list[E
             kind = kind_of(info)
             if kind != "shared" and any([d in (group.total, group.count) for d in info.dims[1:]]):
                 raise _NotOneRow
-            sizes = {"values": (length, *info.dims[1:]), "rows": info.dims[1:]}.get(kind, info.dims)
+            first = {"values": (one, length), "rows": (one,)}.get(kind, info.dims[:1])
+            sizes = (*first, *info.dims[1:])
             operands[arg] = Var(f"x{len(operands)}", TensorStructInfo(sizes, info.dtype))
             kinds.append(kind)
     if "values" not in kinds:
@@ -331,9 +357,9 @@ def _row_function(group: RowGroup, outputs: list[Var]) -> tuple[Function, list[E
     with builder.function("main", params):
         values: dict[Expr, Expr] = dict(operands)
         for binding in group.members:
-            value = _of_row(binding, values, group, length)
             info = binding.var.struct_info
-            first = (length,) if info.dims[0] == group.total else ()
+            first = (one, length) if info.dims[0] == group.total else (one,)
+            value = _of_row(binding, values, first)
             row: Any = builder.emit(value)
             if row.struct_info.dims != (*first, *info.dims[1:]):
                 raise _NotOneRow
@@ -342,28 +368,23 @@ def _row_function(group: RowGroup, outputs: list[Var]) -> tuple[Function, list[E
     return builder.finished("main"), list(operands), tuple(kinds)
 
 
-def _of_row(binding: Any, values: dict[Expr, Expr], group: RowGroup, length: Dim) -> Expr:
-    """Returns the value of a binding for one row."""
+def _of_row(binding: Any, values: dict[Expr, Expr], first: tuple[Dim, ...]) -> Expr:
+    """Returns the value of a binding for one row; `first` are the axes of the row."""
     call = binding.value
     name, definition = call.op.name, call.op.definition
+    inner = binding.var.struct_info.dims[1:]
     if name == REPEAT:
-        x: Any = values[call.args[0]]
-        x = expand_dims(x, 0)
-        return broadcast_to(x, ShapeExpr((length, *x.struct_info.dims[1:])))
+        return broadcast_to(expand_dims(values[call.args[0]], 1), ShapeExpr((*first, *inner)))
     if name.startswith(SEGMENT):
-        return definition.hooks["row"](values[call.args[0]])  # type: ignore[no-any-return]
+        return definition.hooks["row"](values[call.args[0]], axis=1)  # type: ignore[no-any-return]
     if name == "reshape":
-        sizes = binding.var.struct_info.dims
-        first = (length,) if sizes[0] == group.total else ()
-        return reshape(values[call.args[0]], ShapeExpr((*first, *sizes[1:])))
-    args = []
-    for arg in call.args:
-        if isinstance(arg, ShapeExpr) or (isinstance(arg, PrimValue) and dims_of(arg)):
-            raise _NotOneRow
-        args.append(values.get(arg, arg))
-    if binding.var.struct_info.dims[0] == group.count and _has_axes(definition):
+        return reshape(values[call.args[0]], ShapeExpr((*first, *inner)))
+    if any([isinstance(a, ShapeExpr) or (isinstance(a, PrimValue) and dims_of(a)) for a in call.args]):
         raise _NotOneRow
-    return replace(call, args=tuple(args), struct_info=None)  # type: ignore[no-any-return]
+    if _has_axes(definition):
+        raise _NotOneRow
+    args = tuple([values.get(arg, arg) for arg in call.args])
+    return replace(call, args=args, struct_info=None)  # type: ignore[no-any-return]
 
 
 def dims_of(value: PrimValue) -> Any:
