@@ -81,6 +81,20 @@ class SizeCheck:
         return left == right or (self.loose and left == 1)
 
 
+def _sizes_of_row(params: Sequence[Var], operands: Sequence[RowOperand]) -> dict[Sym, Dim]:
+    """Returns the sizes that symbols of a function of one row stand for, but for its own axes."""
+    own = {"first": 2, "row": 1, None: 0}
+    sizes: dict[Sym, Dim] = {}
+    for param, operand in zip(params, operands, strict=True):
+        info: Any = param.struct_info
+        actual = operand.buffer.shape[min(own[operand.unit], 1) :]
+        for declared, size in zip(info.dims[own[operand.unit] :], actual, strict=True):
+            symbol = dims.as_sym(declared)
+            if symbol is not None and dims.as_dim(symbol) != size:
+                sizes[symbol] = size
+    return sizes
+
+
 @attrs.frozen(eq=False)
 class LoweredRegion:
     """A lowered run of bindings: its program, its inputs, and its assumptions."""
@@ -368,7 +382,8 @@ class RegionLowering:
         origin: str,
     ) -> list[Stage]:
         """Returns the stages of a loop over rows around the kernels of one row."""
-        lowering = RegionLowering()
+        sizes = _sizes_of_row(params, operands)
+        lowering = RegionLowering(sizes)
         inputs = [lowering._input(param) for param in params]
         for binding in bindings:
             lowering.values[binding.var] = lowering.lowered(binding.value)
@@ -381,9 +396,9 @@ class RegionLowering:
         by_unit = dict(zip(inputs, operands, strict=True))
         values = next(o.buffer for o in operands if o.unit == "first")
         row: Any = next(b.shape for b, o in by_unit.items() if o.unit == "first")
-        sizes = {dims.as_sym(row[0]): 1, dims.as_sym(row[1]): values.shape[0]}
+        whole = {dims.as_sym(row[0]): 1, dims.as_sym(row[1]): values.shape[0]}
         by_result = dict(zip(outputs, results, strict=True))
-        return RowCall(program, sizes, *rows, by_unit, by_result, origin).stages()
+        return RowCall(program, whole, *rows, by_unit, by_result, origin).stages()
 
     def _operand(self, arg: Expr, buffers: Mapping[Var, Buffer]) -> Buffer:
         """Returns the buffer of an operand; a plain number becomes a buffer of rank 0."""

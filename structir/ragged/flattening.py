@@ -27,13 +27,36 @@ Group = tuple[Sym, ...]
 
 @attrs.frozen(eq=False)
 class DenseForm:
-    """A call with a dense axis of the size `size` in place of the ragged axis of its operands."""
+    """A call with a dense axis in place of the ragged axis of its operands, as `call`.
+
+    `original` has the operands of the program. `leading` are symbols for the numbers of rows.
+    """
 
     call: Call
+    original: Call
     spec: IndexSpec
     ragged: Mapping[Path, RaggedParts]
     rows: Rows
-    size: Sym
+    leading: tuple[Dim, ...]
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether no ragged operand may broadcast along its rows."""
+        return not any(
+            [
+                entry.loose
+                for statement in self.spec.statements
+                for read in statement.reads
+                if self.spec.operands[read.operand].path in self.ragged
+                for entry in read.entries[: self.group_size]
+            ]
+        )
+
+    def result_dims(self) -> tuple[Dim, ...]:
+        """Returns the sizes of the result, with the numbers of rows of the program."""
+        info: Any = self.call.struct_info
+        numbers = {dims.as_sym(k): v for k, v in zip(self.leading, self.rows.leading, strict=True)}
+        return tuple([dims.substitute(d, numbers) for d in info.dims])
 
     @property
     def group_size(self) -> int:
@@ -42,7 +65,7 @@ class DenseForm:
 
     def operand(self, path: Path) -> Any:
         """Returns the operand at a path of the arguments."""
-        arg: Any = self.call.args[path[0]]
+        arg: Any = self.original.args[path[0]]
         for member in path[1:]:
             arg = arg.fields[member]
         return arg
@@ -89,10 +112,10 @@ def flattened(form: DenseForm, scope: PartsScope) -> Call | None:
         target = _merged_spec(form, groups, alignments, stripped)  # type: ignore[arg-type]
         operands = {a.path: a.flat(form, stripped) for a in alignments}
         for attributes in _attributes(form):
-            call = _with_operands(form.call, operands, attributes)
+            call = _with_operands(form.original, operands, attributes)
             if call is not None and target is not None and _computes(call, target):
                 values = {a.path: a.emitted(form, stripped, scope) for a in alignments}
-                return _with_operands(form.call, values, attributes)
+                return _with_operands(form.original, values, attributes)
     return None
 
 
@@ -283,7 +306,7 @@ def _attributes(form: DenseForm) -> Iterator[Mapping[str, Any]]:
     """Yields attributes of the flat call: axes counted with one axis in place of the group."""
     definition: Any = form.call.op.definition  # type: ignore[attr-defined]
     path = next(iter(form.ragged))
-    rank = len(form.operand(path).struct_info.dims)
+    rank = len(form.operand(path).struct_info.axes)
     shifted: dict[str, Any] = {}
     for parameter in definition.signature.parameters:
         expected = getattr(parameter.kind, "expected", "")

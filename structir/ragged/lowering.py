@@ -7,10 +7,12 @@ from typing import Any
 
 import attrs
 
+from structir.analysis.deduction import deduce
+from structir.analysis.lattice import PASS, base_check
 from structir.analysis.substitution import Substitution
 from structir.build import BlockBuilder
 from structir.errors import Diagnostic, DiagnosticError, StructInfoError
-from structir.ir.dims import as_sym, sym
+from structir.ir.dims import Dim, as_sym, sym
 from structir.ir.expr import (
     Binding,
     Call,
@@ -95,16 +97,16 @@ class RaggedLowering:
             self.take(binding, self.plain(value))
 
     def take(self, binding: Binding, value: Expr) -> None:
-        """Emits a binding with a new value of the same StructInfo."""
-        var = self.new_var(binding)
-        self.builder.take(VarBinding(var, value, binding.span))
-
-    def new_var(self, binding: Binding) -> Var:
-        old = binding.var
-        var = Var(old.name, self.substitution.info(old.struct_info), old.span)
+        """Emits a binding with a new value, whose StructInfo is inferred again."""
+        old, info = binding.var, self.substitution.info(binding.var.struct_info)
+        if isinstance(value, Call):
+            value = replace(value, struct_info=deduce(value))
+            inferred: Any = value.struct_info
+            info = inferred if base_check(info, inferred) is PASS else info
+        var = Var(old.name, info, old.span)
         self.substitution.variables[old] = var
         self.substitution.infos.clear()
-        return var
+        self.builder.take(VarBinding(var, value, binding.span))
 
     def bind(self, binding: Binding, value: Value) -> None:
         """Makes a value that of the variable of a binding."""
@@ -239,19 +241,24 @@ class RaggedLowering:
         where = f"{call.op.name}{'' if call.span is None else f' at {call.span}'}"  # type: ignore[attr-defined]
         rows = next(iter(ragged.values())).rows
         aligned = {path: self.scope.with_rows(p, rows, where) for path, p in ragged.items()}
-        size: Any = sym("length")
-        operands = {path: Var("operand", p.dense_info(size)) for path, p in aligned.items()}
-        args = tuple([_dense_arg(k, arg, operands) for k, arg in enumerate(call.args)])
-        dense = replace(call, args=args, struct_info=None)
         definition: Any = call.op.definition  # type: ignore[attr-defined]
         if not hasattr(definition, "signature"):
             return None
-        try:
-            dense = replace(dense, struct_info=definition.deduce(dense))
-            spec = definition.index_spec(dense)
-        except StructInfoError as error:
-            raise _unsupported(call, ragged, error) from None
-        return None if spec is None else DenseForm(dense, spec, aligned, rows, size)
+        leading = tuple([sym(f"n{k}") for k in range(len(rows.leading))])
+        error: StructInfoError | None = None
+        for equal_rows in (False, True):
+            args = _dense_args(call, aligned, leading, equal_rows)
+            dense = replace(call, args=args, struct_info=None)
+            try:
+                dense = replace(dense, struct_info=definition.deduce(dense))
+                spec = definition.index_spec(dense)
+            except StructInfoError as failure:
+                error = failure
+                continue
+            form = None if spec is None else DenseForm(dense, call, spec, aligned, rows, leading)
+            if form is None or equal_rows or form.is_decided:
+                return form
+        raise _unsupported(call, ragged, error)
 
     def decomposed(self, call: Call, ragged: Mapping[Path, RaggedParts]) -> Value | None:
         """Returns the decomposition of a composite op, lowered."""
@@ -284,6 +291,30 @@ def _is_ragged(value: Any) -> bool:
     info = getattr(value, "struct_info", None)
     fields = info.fields if isinstance(info, TupleStructInfo) else ()
     return isinstance(value, RaggedParts) or any(map(has_ragged_axis, (info, *fields)))
+
+
+def _dense_args(
+    call: Call, ragged: Mapping[Path, RaggedParts], leading: tuple[Dim, ...], equal_rows: bool
+) -> tuple[Expr, ...]:
+    """Returns the arguments with dense axes; with `equal_rows`, dense operands have as many slices
+    as there are rows, or one."""
+    size = sym("length")
+    operands: dict[Path, Expr] = {}
+    rank = max([len(parts.struct_info.axes or ()) for parts in ragged.values()])
+    for path, value in operand_paths(call):
+        if path in ragged:
+            operands[path] = Var("operand", ragged[path].dense_info((*leading, size)))
+            continue
+        info: Any = value.struct_info
+        sizes = getattr(info, "dims", None)
+        if equal_rows and type(info) is TensorStructInfo and type(sizes) is tuple:
+            offset = rank - len(sizes)
+            changed = [
+                leading[k + offset] if 0 <= k + offset < len(leading) and dim != 1 else dim
+                for k, dim in enumerate(sizes)
+            ]
+            operands[path] = Var("operand", TensorStructInfo(tuple(changed), info.element))
+    return tuple([_dense_arg(k, arg, operands) for k, arg in enumerate(call.args)])
 
 
 def _dense_arg(position: int, arg: Expr, operands: Mapping[Path, Expr]) -> Expr:

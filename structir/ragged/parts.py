@@ -73,10 +73,10 @@ class RaggedParts:
         axes = (*self.rows.leading, Ragged(self.rows.label), *self.inner)
         return TensorStructInfo(None, info.element, len(axes), axes)
 
-    def dense_info(self, size: Dim) -> TensorStructInfo:
-        """Returns the StructInfo of a tensor with an axis of one size in place of the ragged."""
+    def dense_info(self, sizes: Dims) -> TensorStructInfo:
+        """Returns the StructInfo of a tensor with these sizes of the axes up to the ragged one."""
         info: Any = self.values.struct_info
-        return TensorStructInfo((*self.rows.leading, size, *self.inner), info.element)
+        return TensorStructInfo((*sizes, *self.inner), info.element)
 
 
 class PartsScope:

@@ -49,11 +49,11 @@ def reduced(form: DenseForm, scope: PartsScope) -> Expr | None:
     rows = [k for k in axes if k < form.group_size - 1]
     inner = tuple([k - form.group_size + 1 for k in axes if k >= form.group_size])
     (parts,) = form.ragged.values()
-    info: Any = form.call.struct_info
+    sizes = form.result_dims()
     if len(rows) == form.group_size - 1:
         if statement.monoid in POSITIONS:
             return None
-        return _shaped(_again(form.call, parts.values, (0, *inner), scope), info.dims, scope)
+        return _shaped(_again(form.call, parts.values, (0, *inner), scope), sizes, scope)
     rule = RULES.get(statement.monoid or "")
     if rule is None or (statement.monoid in (*POSITIONS, "mean") and rows):
         return None
@@ -63,7 +63,7 @@ def reduced(form: DenseForm, scope: PartsScope) -> Expr | None:
     if rows:
         by_row = _shaped(by_row, (*form.rows.leading, *dims[1:]), scope)
         by_row = _again(form.call, by_row, tuple(rows), scope)
-    return _shaped(by_row, info.dims, scope)
+    return _shaped(by_row, sizes, scope)
 
 
 def _is_reduction(form: DenseForm, statement: Statement) -> bool:

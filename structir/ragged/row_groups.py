@@ -177,6 +177,9 @@ class GroupBuilder:
             return False
         if not all([isinstance(a, Var | PrimValue | ShapeExpr) or _is_scalar(a) for a in call.args]):
             return False
+        known = {s for d in (total, count) for s in dims.syms(d)}
+        if any([s in self.definers and s not in known for s in symbols_in(binding)]):
+            return False
         info: Any = binding.var.struct_info
         if not isinstance(info, TensorStructInfo) or type(info.dims) is not tuple or not info.dims:
             return False
@@ -191,9 +194,25 @@ class GroupBuilder:
         plain = not _has_axes(call.op.definition)
         return plain and info.dims[0] in (total, count) and _is_map(call)
 
+    def _prune(self, group: RowGroup) -> None:
+        """Removes members that neither compute operands of an op on segments nor use results."""
+        kept = {b.var for b in group.members if _is_segment(b)}
+        for binding in group.members:
+            if kept.intersection(self.needs[binding.var]):
+                kept.add(binding.var)
+        for binding in group.members[::-1]:
+            if binding.var in kept:
+                kept.update([v for v in self.needs[binding.var] if self.group_of.get(v) is group])
+        for binding in group.members:
+            if binding.var not in kept:
+                del self.group_of[binding.var]
+        group.members = [b for b in group.members if b.var in kept]
+
     def _in_order(self) -> list[Binding]:
         """Returns groups and other bindings in an order in which operands precede their users."""
         built: dict[int, list[Binding]] = {}
+        for group in self.groups.values():
+            self._prune(group)
         for group in self.groups.values():
             outer = {v for b in self.bindings if self.group_of.get(b.var) is not group
                      for v in free_vars(b.value)} | self.used
