@@ -191,7 +191,7 @@ class GroupBuilder:
             return type(sizes) is tuple and sizes[:1] == info.dims[:1] and info.dims[0] in (total, count)
         if any([isinstance(a, ShapeExpr) or (isinstance(a, PrimValue) and dims_of(a)) for a in call.args]):
             return False
-        plain = not _has_axes(call.op.definition)
+        plain = hasattr(call.op.definition, "signature") and not _has_axes(call.op.definition)
         return plain and info.dims[0] in (total, count) and _is_map(call)
 
     def _prune(self, group: RowGroup) -> None:
