@@ -10,10 +10,10 @@ import attrs
 
 from structir.analysis.arguments import arguments_of, default_values
 from structir.analysis.internal_functions import only_function
-from structir.backend.tuple_parameters import TupleFunction
-from structir.errors import StructIRError
 from structir.backend.loops.from_point import NoKernelError
 from structir.backend.region import RegionLowering
+from structir.backend.tuple_parameters import TupleFunction
+from structir.errors import StructIRError
 from structir.interpret.argument_checks import as_value, match
 from structir.interpret.scope import Activation
 from structir.ir.dtype import numpy_dtype
@@ -22,8 +22,8 @@ from structir.ir.module import IRModule
 from structir.ir.ragged_array import RaggedArray
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from structir.ops.ragged import check_ragged, check_same_rows, has_ragged_axis, label_of
-from structir.ragged.boundary import RowsCheck, Sources, TupleModule, as_tuples, share_rows
 from structir.passes.canonicalise_bindings import canonicalise_bindings
+from structir.ragged.boundary import RowsCheck, Sources, TupleModule, as_tuples, share_rows
 from structir.ragged.module import is_ragged
 from structir.ragged.row_groups import with_row_groups
 
@@ -136,7 +136,9 @@ def joined(info: StructInfo, value: Value, sources: Sources, args: list[Value]) 
     computed.
     """
     if has_ragged_axis(info):
-        return RaggedArray.from_limits(*value) if sources is None else args[sources].with_values(value)  # type: ignore[call-overload]
+        return (
+            RaggedArray.from_limits(*value) if sources is None else args[sources].with_values(value)
+        )  # type: ignore[call-overload]
     if isinstance(info, TupleStructInfo) and is_ragged(info):
         each = sources if isinstance(sources, tuple) else (None,) * len(info.fields)
         fields = zip(info.fields, value, each, strict=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -18,7 +18,7 @@ from structir.backend.loops.scalar_text import EIGHTHS
 from structir.backend.loops.stage import LoopProgram, Stage
 from structir.backend.loops.views import as_view
 from structir.backend.loops.whole_axes import whole_axis_stages
-from structir.backend.segment_rows import RowCall, RowOperand
+from structir.backend.row_programs import rows_of_group, rows_of_op
 from structir.errors import DiagnosticError
 from structir.ir import dims
 from structir.ir.dims import Dim, Poly, Sym
@@ -29,7 +29,6 @@ from structir.ir.expr import (
     Constant,
     DataflowVar,
     Expr,
-    Function,
     GlobalVar,
     MatchCast,
     PrimValue,
@@ -37,7 +36,6 @@ from structir.ir.expr import (
     Tuple,
     TupleGetItem,
     Var,
-    VarBinding,
 )
 from structir.ir.kernel import Kernel
 from structir.ir.op import Op
@@ -51,7 +49,6 @@ from structir.ir.struct_info import (
 )
 from structir.opdef.memo import Facts, derived, facts_of
 
-UNITS = {"values": "first", "rows": "row", "shared": None}  # of operands, by their kinds
 Lowered = Any  # a Buffer, or a tuple of lowered values
 UNSUPPORTED = EXTENDED - {"bfloat16", *EIGHTHS}
 
@@ -79,20 +76,6 @@ class SizeCheck:
     def holds(self, left: int, right: int) -> bool:
         """Returns whether the values of the two sizes pass."""
         return left == right or (self.loose and left == 1)
-
-
-def _sizes_of_row(params: Sequence[Var], operands: Sequence[RowOperand]) -> dict[Sym, Dim]:
-    """Returns the sizes that symbols of a function of one row stand for, but for its own axes."""
-    own = {"first": 2, "row": 1, None: 0}
-    sizes: dict[Sym, Dim] = {}
-    for param, operand in zip(params, operands, strict=True):
-        info: Any = param.struct_info
-        actual = operand.buffer.shape[min(own[operand.unit], 1) :]
-        for declared, size in zip(info.dims[own[operand.unit] :], actual, strict=True):
-            symbol = dims.as_sym(declared)
-            if symbol is not None and dims.as_dim(symbol) != size:
-                sizes[symbol] = size
-    return sizes
 
 
 @attrs.frozen(eq=False)
@@ -272,7 +255,8 @@ class RegionLowering:
         definition: Any = op.definition
         row_function = definition.hooks.get("row_function")
         if row_function is not None:
-            return self._grouped_rows(call, row_function(call), memo)
+            buffers = [self._lowered(arg, memo) for arg in call.args]
+            return rows_of_group(self, call, row_function(call), buffers, _origin(call))
         placeholders = [self._placeholder(a, memo) for a in call.args]
         args = tuple([s.expr for s in placeholders])
         attributes = {k: self._assumed_in(v) for k, v in call.attrs.items()}
@@ -310,7 +294,8 @@ class RegionLowering:
         if not all(supported(r.dtype) for r in spec.results):
             raise NoKernelError("a dtype that kernels do not support")
         origin = f"{self.composite}: {definition.name}" if self.composite else _origin(call)
-        by_rows = self._by_rows(definition, spec, operands, origin)
+        is_host = self.routine_of is host_routine
+        by_rows = rows_of_op(self, definition, spec, operands, origin) if is_host else None
         if by_rows is not None:
             results, stages = by_rows
         elif function is None:
@@ -327,78 +312,6 @@ class RegionLowering:
             else:
                 results = [view if r is stage.out else r for r in results]
         return tuple(results) if is_tuple else results[0]
-
-    def _by_rows(
-        self, definition: Any, spec: IndexSpec, operands: list[Buffer], origin: str
-    ) -> tuple[list[Buffer], list[Stage]] | None:
-        """Returns the stages of an op on the rows of a ragged tensor; None for other ops."""
-        row = definition.hooks.get("row")
-        if row is None or self.routine_of is not host_routine:
-            return None
-        values, starts, limits = operands
-        sizes = (dims.sym("one"), dims.sym("length"), *values.shape[1:])
-        var = Var("row", TensorStructInfo(sizes, values.dtype))
-        result, out = Var("result", None), Buffer(spec.results[0].dims, values.dtype)
-        try:
-            function = [VarBinding(result, row(var, axis=1))]
-            parts = [RowOperand(values, "first")], [RowOperand(out, "row")]
-            return [out], self._rows([var], function, [result], (starts, limits), *parts, origin)
-        except (NoKernelError, DiagnosticError):
-            return None
-
-    def _grouped_rows(self, call: Call, function: Function, memo: dict[int, Lowered]) -> Lowered:
-        """Returns the results of a function of one row for every row."""
-        operands, *rows = [self._lowered(arg, memo) for arg in call.args]
-        kinds, kinds_of_results = call.attrs["kinds"], call.attrs["results"]
-        infos: Any = call.struct_info or call.op.definition.deduce(call)  # type: ignore[attr-defined]
-        outs = [
-            Buffer(tuple([dims.substitute(d, self.assumed) for d in info.dims]), info.dtype)
-            for info in infos.fields
-        ]
-        parts = [RowOperand(b, UNITS[kind]) for b, kind in zip(operands, kinds, strict=True)]
-        results = [RowOperand(b, UNITS[k]) for b, k in zip(outs, kinds_of_results, strict=True)]
-        body: Any = function.body.body
-        bindings = function.body.bindings()
-        fields = body.fields if isinstance(body, Tuple) else self._tuple_fields(body, bindings)
-        starts, limits = rows
-        names = (starts, limits)
-        self.stages += self._rows(
-            function.params, bindings, fields, names, parts, results, _origin(call)
-        )
-        return tuple(outs)
-
-    def _tuple_fields(self, body: Expr, bindings: Sequence[Binding]) -> Sequence[Expr]:
-        value: Any = next(b.value for b in bindings if b.var is body)
-        return value.fields  # type: ignore[no-any-return]
-
-    def _rows(
-        self,
-        params: Sequence[Var],
-        bindings: Sequence[Binding],
-        fields: Sequence[Any],
-        rows: tuple[Buffer, Buffer],
-        operands: Sequence[RowOperand],
-        results: Sequence[RowOperand],
-        origin: str,
-    ) -> list[Stage]:
-        """Returns the stages of a loop over rows around the kernels of one row."""
-        sizes = _sizes_of_row(params, operands)
-        lowering = RegionLowering(sizes)
-        inputs = [lowering._input(param) for param in params]
-        for binding in bindings:
-            lowering.values[binding.var] = lowering.lowered(binding.value)
-        program = lowering.region([f for f in fields]).program
-        outputs = [lowering.values[field] for field in fields]
-        if len({id(b) for b in outputs}) < len(outputs) or lowering.checks:
-            raise NoKernelError("two results of a row are one, or it has checks")
-        self.constants |= lowering.constants
-        self.kept_alive += lowering.kept_alive
-        by_unit = dict(zip(inputs, operands, strict=True))
-        values = next(o.buffer for o in operands if o.unit == "first")
-        row: Any = next(b.shape for b, o in by_unit.items() if o.unit == "first")
-        whole = {dims.as_sym(row[0]): 1, dims.as_sym(row[1]): values.shape[0]}
-        by_result = dict(zip(outputs, results, strict=True))
-        return RowCall(program, whole, *rows, by_unit, by_result, origin).stages()
 
     def _operand(self, arg: Expr, buffers: Mapping[Var, Buffer]) -> Buffer:
         """Returns the buffer of an operand; a plain number becomes a buffer of rank 0."""

@@ -56,7 +56,9 @@ class RowCall:
         """Returns the stages that run the loop over rows."""
         reads = [self.starts, self.limits, *[o.buffer for o in self.operands.values()]]
         outs = [result.buffer for result in self.results.values()]
-        return routine_stages(list(dict.fromkeys(reads)), outs, RowLoop(self).routine(), self.origin)
+        return routine_stages(
+            list(dict.fromkeys(reads)), outs, RowLoop(self).routine(), self.origin
+        )
 
 
 class RowLoop:

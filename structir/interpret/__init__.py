@@ -19,9 +19,6 @@ from structir.interpret.extern import find_extern, register_extern
 from structir.interpret.interpreter import Interpreter
 from structir.interpret.ownership import donating, owning
 from structir.ir.module import IRModule, as_module
-from structir.lazy import lazy_module
-
-lowering = lazy_module("structir.ragged.module")  # of ragged tensors
 
 __all__ = [
     "error_function",
@@ -45,7 +42,6 @@ def interpret(mod: IRModule, name: str, /, *args: Any, **names: Any) -> Any:
     """
     module = as_module(mod, "structir.interpret")
     check_well_formed(module)
-    module = lowering.lowered(module)
     run = owning(Interpreter(module).global_function(name))
     return donating(name, module.functions.get(name), run)(*args, **names)
 

@@ -51,6 +51,7 @@ from structir.ir.struct_info import (
 from structir.lazy import lazy_module
 
 signed = lazy_module("structir.solver.program.signature_calls")
+lowering = lazy_module("structir.ragged.module")  # of ragged tensors
 
 RECURSION_LIMIT = 100_000  # nested sequences; infinite recursion reaches it within seconds
 
@@ -99,7 +100,7 @@ Boundary = tuple[str, list[tuple[Any, str]], str]
 class Interpreter:
     """Runs the functions of one module."""
 
-    module: IRModule
+    module: IRModule = attrs.field(converter=lambda module: lowering.lowered(module))
     assumptions: dict[int, tuple[Any, ...]] = attrs.field(
         factory=dict, init=False
     )  # by the id of the call

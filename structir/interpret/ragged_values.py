@@ -38,8 +38,10 @@ def as_ragged(info: TensorStructInfo, value: Value) -> Value:
     if len(converted.values):
         return converted
     sizes = [size_in(axis) for axis in (info.axes or ())[position + 1 :]]
-    shape = [size if type(size) is int else own for size, own in
-             zip(sizes, converted.values.shape[1:], strict=True)]
+    shape = [
+        size if type(size) is int else own
+        for size, own in zip(sizes, converted.values.shape[1:], strict=True)
+    ]
     empty = np.zeros((0, *shape), converted.dtype)
     return RaggedArray(empty, converted.offsets, converted.leading)
 
@@ -58,15 +60,16 @@ def equations_of(
         hint = "pass a list of rows, or `structir.RaggedArray.from_padded(x, lengths)`"
         raise mismatch(where, f"a ragged axis {position}", f"{actual}\nhelp: {hint}", "E0733")
     if position is None:
-        hint = f"declare axis {len(value.leading)} as ragged, `\"*\"`, or pass `x.to_padded()`"
+        hint = f'declare axis {len(value.leading)} as ragged, `"*"`, or pass `x.to_padded()`'
         raise mismatch(where, "a dense tensor", f"a ragged one: {value!r}\nhelp: {hint}", "E0734")
     axes = info.axes or ()
     if any([type(axis) is RowVar for axis in axes]) or ragged_count(info) > 1:
         message = f"{where}: expected one ragged axis after axes of known number, found {info}"
         raise ShapeMismatchError(message, code="E0733")
     if position != len(value.leading) or len(axes) != value.ndim:
-        raise mismatch(where, f"{len(axes)} axes, of which axis {position} is ragged", repr(value),
-                       "E0733")
+        raise mismatch(
+            where, f"{len(axes)} axes, of which axis {position} is ragged", repr(value), "E0733"
+        )
     equations = [
         AxisEquation(axis, size, f"{where}: axis {k}")
         for k, (axis, size) in enumerate(zip(map(size_in, axes), value.shape, strict=True))

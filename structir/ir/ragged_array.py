@@ -38,15 +38,17 @@ class RaggedArray:
         hint = "start the offsets at 0 and end them at the number of values: `[0, 2, 5]`"
         if rows < 0:
             found = f"an array of shape {self.offsets.shape}"
-            raise _error(f"offsets: expected a vector of at least 1 offset, found {found}",
-                         hint, "E0731")
+            raise _error(
+                f"offsets: expected a vector of at least 1 offset, found {found}", hint, "E0731"
+            )
         if self.values.ndim == 0:
             raise _error("values: expected at least 1 axis, found a scalar", hint, "E0731")
         ends = int(self.offsets[0]), int(self.offsets[-1])
         if ends != (0, len(self.values)):
             expected = f"offsets from 0 to {len(self.values)}"
-            raise _error(f"{expected[:7]}: expected {expected}, found {ends[0]} to {ends[1]}",
-                         hint, "E0731")
+            raise _error(
+                f"{expected[:7]}: expected {expected}, found {ends[0]} to {ends[1]}", hint, "E0731"
+            )
         if (np.diff(self.offsets) < 0).any():
             raise _error("offsets: expected increasing offsets, found a decrease", hint, "E0731")
         if prod(self.leading) != rows:
@@ -54,7 +56,9 @@ class RaggedArray:
             raise _error(message, f"pass `leading=({rows},)`", "E0731")
 
     @classmethod
-    def from_rows(cls, rows: Any, dtype: Any = None, leading: int = 1, inner: int = 0) -> RaggedArray:
+    def from_rows(
+        cls, rows: Any, dtype: Any = None, leading: int = 1, inner: int = 0
+    ) -> RaggedArray:
         """Builds a ragged array from arrays or nested lists; `leading` axes are before the ragged
         one, and an empty row has `inner` more axes, of size 0 unless another row has elements."""
         sizes, flat = _flat_rows(rows, leading, ())
@@ -98,8 +102,11 @@ class RaggedArray:
         offsets = np.zeros(starts.size + 1, "int64")
         offsets[1:] = limits.reshape(-1)
         if (offsets[:-1] != starts.reshape(-1)).any():
-            raise _error("row starts: expected the limit of the row before, found a gap",
-                         "pass rows in order, without gaps between them", "E0731")
+            raise _error(
+                "row starts: expected the limit of the row before, found a gap",
+                "pass rows in order, without gaps between them",
+                "E0731",
+            )
         return cls(values, offsets, starts.shape)
 
     @property

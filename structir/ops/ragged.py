@@ -81,9 +81,7 @@ def _rows_info(x: Any) -> StructInfo:
     return tensor(_leading(x), "int64", x.vdevice)
 
 
-def _values_adjoint(
-    call: Call, result: Expr, cotangent: Cotangent, emit: Emit
-) -> list[Cotangent]:
+def _values_adjoint(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotangent]:
     (x,) = call.args
     if cotangent is None:
         return [None]
@@ -160,9 +158,7 @@ def same_rows(
     return x
 
 
-def check_same_rows(
-    starts: Array, limits: Array, others: Array, ends: Array, where: str
-) -> None:
+def check_same_rows(starts: Array, limits: Array, others: Array, ends: Array, where: str) -> None:
     """Raises ShapeMismatchError unless two ragged tensors have rows of equal lengths."""
     if np.array_equal(limits, ends) and np.array_equal(starts, others):
         return
@@ -215,4 +211,3 @@ def label_of(info: Any) -> str:
     """Returns the name of the ragged axis, or an empty string."""
     axis = size_in(info.axes[check_ragged(info)])
     return axis.name if type(axis) is Ragged else ""
-

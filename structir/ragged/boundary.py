@@ -209,7 +209,9 @@ class TupleForm(Substitution):
         name = call.op.name  # type: ignore[attr-defined]
         if name in FIELDS and isinstance(call.args[0].struct_info, TupleStructInfo):
             index = FIELDS[name]
-            return TupleGetItem(call.args[0], index, call.args[0].struct_info.fields[index], call.span)
+            return TupleGetItem(
+                call.args[0], index, call.args[0].struct_info.fields[index], call.span
+            )
         if name == "ragged.from_values":
             return Tuple(call.args, span=call.span)
         if name == "ragged.same_rows":

@@ -204,12 +204,17 @@ def _alignments(form: DenseForm, group: Group) -> Iterator[Alignment]:
             yield Alignment(operand.path, info, form.ragged[operand.path])
             continue
         reads = [r for s in form.spec.statements for r in s.reads if r.operand == k]
-        followed = [p for r in reads for p, e in enumerate(r.entries) if inside & e.index_vars]
+        ends = {
+            p + len(group) - 1 - group.index(symbol)
+            for r in reads
+            for p, e in enumerate(r.entries)
+            for symbol in inside & e.index_vars
+        }
         ones = 0
         while ones < len(operand.dims) and operand.dims[ones] == 1:
             ones += 1
-        if followed:
-            yield Alignment(operand.path, info, rows_end=max(followed) + 1)
+        if ends:
+            yield Alignment(operand.path, info, rows_end=max(ends))
         else:
             yield Alignment(operand.path, info, leading_ones=ones)
 
@@ -248,9 +253,7 @@ def _merged_spec(
     results = [attrs.evolve(r, dims=(total, *r.dims[form.group_size :])) for r in spec.results]
     statements = tuple(map(merged, spec.statements, groups))
     extents = {symbol: total, **spec.extents}
-    return IndexSpec(
-        tuple(operands), tuple(results), extents, statements, spec.fill, spec.base
-    )
+    return IndexSpec(tuple(operands), tuple(results), extents, statements, spec.fill, spec.base)
 
 
 def _follows(alignment: Alignment, form: DenseForm, group: Group) -> bool:

@@ -134,8 +134,13 @@ class RaggedLowering:
             cast = TensorStructInfo((parts.rows.total, *inner), dtype)
             values = self.builder.match_cast(parts.values, cast)
             own = attrs.evolve(
-                parts.rows, leading=leading, starts=starts, limits=limits, flat=None,
-                ids=None, lengths=None,
+                parts.rows,
+                leading=leading,
+                starts=starts,
+                limits=limits,
+                flat=None,
+                ids=None,
+                lengths=None,
             )
             parts = RaggedParts(values, own)
         self.substitution.variables[binding.var] = parts  # type: ignore[assignment]
@@ -162,8 +167,13 @@ class RaggedLowering:
         """Emits a nested function."""
         outer, variables = self.scope, dict(self.substitution.variables)
         self.scope = outer.copy()
-        params = tuple([Var(p.name, self.substitution.info(p.struct_info)) for p in function.params])
-        self.substitution.variables = {**variables, **dict(zip(function.params, params, strict=True))}
+        params = tuple(
+            [Var(p.name, self.substitution.info(p.struct_info)) for p in function.params]
+        )
+        self.substitution.variables = {
+            **variables,
+            **dict(zip(function.params, params, strict=True)),
+        }
         try:
             return self.builder.local_function(params, lambda: self.sequence(function.body), name)
         finally:

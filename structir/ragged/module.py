@@ -15,7 +15,7 @@ from structir.ragged.lowering import RaggedLowering
 
 passes = lazy_module("structir.passes")
 MEMO_SIZE = 64
-_MEMO: dict[int, Any] = {}  # by the id of a module: a weak reference to it, and its lowered form
+_MEMO: dict[int, Any] = {}  # by the id of a module: a reference, and the lowered one or None
 
 
 def is_ragged(info: StructInfo | None) -> bool:
@@ -47,13 +47,11 @@ def lowered_functions(module: IRModule) -> IRModule:
 
 def lowered(module: IRModule) -> IRModule:
     """Returns a module in the form that runs; memoized, as programs are run several times."""
-    if not any([_has_ragged(f) for f in module.functions.values() if isinstance(f, Function)]):
-        return module
     known = _MEMO.get(id(module))
     if known is not None and known[0]() is module:
-        return known[1]
-    result: IRModule = passes.LowerRagged()(module)
+        return module if known[1] is None else known[1]
+    result: IRModule | None = passes.LowerRagged()(module) if has_ragged_values(module) else None
     if len(_MEMO) >= MEMO_SIZE:
         _MEMO.clear()
     _MEMO[id(module)] = (ref(module), result)
-    return result
+    return module if result is None else result

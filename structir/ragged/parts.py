@@ -183,9 +183,7 @@ class PartsScope:
         """Returns the ragged tensor as a variable."""
         if x.tensor is None:
             rows = x.rows
-            x.tensor = self.emit(
-                from_values(x.values, rows.starts, rows.limits, name=rows.label)
-            )
+            x.tensor = self.emit(from_values(x.values, rows.starts, rows.limits, name=rows.label))
             self.parts[x.tensor] = x
         return x.tensor
 

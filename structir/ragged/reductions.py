@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import attrs
-
-from structir.errors import Diagnostic, DiagnosticError
 from structir.ir.dims import Dim
 from structir.ir.dtype import is_float
 from structir.ir.expr import Call, Expr, PrimValue, ShapeExpr
@@ -15,7 +12,6 @@ from structir.ir.node import replace
 from structir.ops.broadcast import divide, equal, logical_or, not_equal, subtract, where
 from structir.ops.create import arange, full_like
 from structir.ops.elementwise import astype
-from structir.ops.reduce import sum_
 from structir.ops.reshape import reshape
 from structir.ops.segments import (
     SEGMENT_OPS,
@@ -121,8 +117,7 @@ def _position(is_max: bool) -> Rule:
         info: Any = values.struct_info
         own = emit(reshape(own, ShapeExpr((rows.total, *[1] * (info.ndim - 1)))))
         none = full_like(own, PrimValue(rows.total))
-        first = emit(segment_min(emit(where(hits, own, none)), *flat))
-        return first
+        return emit(segment_min(emit(where(hits, own, none)), *flat))
 
     return rule
 

@@ -161,7 +161,8 @@ class GroupBuilder:
         for binding in self.bindings:
             operands = self.needs[binding.var]
             level = max([levels.get(v, 0) for v in operands], default=0)
-            if binding.var not in self.group_of and self._fits(binding, starts, limits, total, count):
+            is_free = binding.var not in self.group_of
+            if is_free and self._fits(binding, starts, limits, total, count):
                 key = (id(starts), id(limits), level)
                 group = self.groups.setdefault(key, RowGroup(starts, limits, total, count))
                 group.members.append(binding)  # type: ignore[arg-type]
@@ -175,7 +176,9 @@ class GroupBuilder:
         call = binding.value
         if type(binding) is not VarBinding or type(call) is not Call or type(call.op) is not Op:
             return False
-        if not all([isinstance(a, Var | PrimValue | ShapeExpr) or _is_scalar(a) for a in call.args]):
+        if not all(
+            [isinstance(a, Var | PrimValue | ShapeExpr) or _is_scalar(a) for a in call.args]
+        ):
             return False
         known = {s for d in (total, count) for s in dims.syms(d)}
         if any([s in self.definers and s not in known for s in symbols_in(binding)]):
@@ -188,8 +191,17 @@ class GroupBuilder:
             return _is_of(binding, starts, limits) and name != "segment_ids"
         if name == "reshape":
             sizes: Any = call.args[0].struct_info.dims  # type: ignore[union-attr]
-            return type(sizes) is tuple and sizes[:1] == info.dims[:1] and info.dims[0] in (total, count)
-        if any([isinstance(a, ShapeExpr) or (isinstance(a, PrimValue) and dims_of(a)) for a in call.args]):
+            return (
+                type(sizes) is tuple
+                and sizes[:1] == info.dims[:1]
+                and info.dims[0] in (total, count)
+            )
+        if any(
+            [
+                isinstance(a, ShapeExpr) or (isinstance(a, PrimValue) and dims_of(a))
+                for a in call.args
+            ]
+        ):
             return False
         plain = hasattr(call.op.definition, "signature") and not _has_axes(call.op.definition)
         return plain and info.dims[0] in (total, count) and _is_map(call)
@@ -214,8 +226,12 @@ class GroupBuilder:
         for group in self.groups.values():
             self._prune(group)
         for group in self.groups.values():
-            outer = {v for b in self.bindings if self.group_of.get(b.var) is not group
-                     for v in free_vars(b.value)} | self.used
+            outer = {
+                v
+                for b in self.bindings
+                if self.group_of.get(b.var) is not group
+                for v in free_vars(b.value)
+            } | self.used
             calls = fused(group, [b.var for b in group.members if b.var in outer], self.is_compiled)
             if calls is not None:
                 built[id(group)] = calls
@@ -398,7 +414,9 @@ def _of_row(binding: Any, values: dict[Expr, Expr], first: tuple[Dim, ...]) -> E
         return definition.hooks["row"](values[call.args[0]], axis=1)  # type: ignore[no-any-return]
     if name == "reshape":
         return reshape(values[call.args[0]], ShapeExpr((*first, *inner)))
-    if any([isinstance(a, ShapeExpr) or (isinstance(a, PrimValue) and dims_of(a)) for a in call.args]):
+    if any(
+        [isinstance(a, ShapeExpr) or (isinstance(a, PrimValue) and dims_of(a)) for a in call.args]
+    ):
         raise _NotOneRow
     if _has_axes(definition):
         raise _NotOneRow
@@ -433,4 +451,3 @@ def _grouped(function: Function, is_compiled: Any) -> Function:
         bindings = GroupBuilder(block.bindings, used, is_compiled).result()
         blocks.append(replace(block, bindings=tuple(bindings)))
     return replace(function, body=replace(function.body, blocks=tuple(blocks)))
-

@@ -134,9 +134,7 @@ def _from_padded(
     inside = emit(less(steps, emit(expand_dims(flat, 1))))
     mask = emit(reshape(inside, ShapeExpr((total_rows * size,))))
     total = sym("t")
-    found = scope.builder.match_cast(
-        emit(nonzero(mask)), TensorStructInfo((1, total), "int64")
-    )
+    found = scope.builder.match_cast(emit(nonzero(mask)), TensorStructInfo((1, total), "int64"))
     index = emit(reshape(found, ShapeExpr((total,))))
     merged = emit(reshape(padded, ShapeExpr((total_rows * size, *inner))))
     values = emit(take(merged, index, axis=0))
@@ -163,7 +161,9 @@ def _concat(
     rank = info.ndim + ragged_axis
     axis = axis + rank if axis < 0 else axis
     if axis == ragged_axis:
-        parts = [ragged.get(path) or _uniform(x, ragged_axis, scope) for path, x in operands.items()]
+        parts = [
+            ragged.get(path) or _uniform(x, ragged_axis, scope) for path, x in operands.items()
+        ]
         return _concat_rows(parts, scope)
     if axis == 0 and len(ragged) == len(operands):
         return _append_rows(list(ragged.values()), scope)
@@ -207,7 +207,11 @@ def _concat_rows(parts: list[RaggedParts], scope: PartsScope) -> RaggedParts:
             shape = ShapeExpr(first.leading)
             shaped = emit(reshape(starts, shape)), emit(reshape(limits, shape))
         rows = Rows(
-            {("concat", keys)}, first.leading, total, *shaped, flat=(starts, limits),
+            {("concat", keys)},
+            first.leading,
+            total,
+            *shaped,
+            flat=(starts, limits),
             lengths=lengths,
         )
         scope.add_rows(rows)
@@ -231,8 +235,9 @@ def _key_id(key: Any) -> Any:
 def _targets(rows: Rows, starts: Expr, scope: PartsScope) -> Expr:
     """Returns the position of each value where its row starts at another position."""
     emit, (own, _) = scope.emit, scope.flat_rows(rows)
-    moved = emit(segment_expand(emit(subtract(starts, own)), scope.ids(rows),
-                                *scope.flat_rows(rows)))
+    moved = emit(
+        segment_expand(emit(subtract(starts, own)), scope.ids(rows), *scope.flat_rows(rows))
+    )
     target = emit(add(moved, arange(PrimValue(rows.total), dtype="int64")))
     return emit(reshape(target, ShapeExpr((rows.total, 1))))
 
