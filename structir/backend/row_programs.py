@@ -13,7 +13,7 @@ from structir.errors import DiagnosticError
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.expr import Binding, Call, Expr, Function, Tuple, Var, VarBinding
-from structir.ir.struct_info import TensorStructInfo
+from structir.ir.struct_info import OBJECT, TensorStructInfo
 from structir.lazy import lazy_module
 from structir.projections.spec import IndexSpec
 
@@ -40,7 +40,7 @@ def rows_of_op(
     values, starts, limits = operands
     sizes = (dims.sym("one"), dims.sym("length"), *values.shape[1:])
     var = Var("row", TensorStructInfo(sizes, values.dtype))
-    result, out = Var("result"), Buffer(spec.results[0].dims, values.dtype)
+    result, out = Var("result", OBJECT), Buffer(spec.results[0].dims, values.dtype)
     bindings = [VarBinding(result, row(var, axis=1))]
     parts = [RowOperand(values, "first")], [RowOperand(out, "row")]
     try:
