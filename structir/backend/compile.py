@@ -141,8 +141,8 @@ def compile(
     Raises StructIRError for an unknown backend or option.
     """
     module, target = resolve_target(as_module(mod, "structir.compile"), target, targets)
-    lowered = lowering.lowered(module)
-    if lowered is not module:
+    lowered = lowering.ragged_form(module)
+    if lowered is not None:
         check_well_formed(module)
         again = partial(compile, target=target, num_threads=num_threads, **options)
         return ragged_executable.compile_ragged(lowered, again)

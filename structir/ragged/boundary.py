@@ -9,7 +9,7 @@ import attrs
 
 from structir.analysis.axes import tensor
 from structir.analysis.substitution import Substitution
-from structir.analysis.variables import variables_in
+from structir.analysis.variables import walk_values
 from structir.ir.axes import AnySize, size_in
 from structir.ir.binding_dims import bound_dims
 from structir.ir.dims import Dim, as_sym, sym
@@ -63,7 +63,7 @@ def share_rows(tuples: TupleModule) -> None:
     """Leaves out the rows of results that have those of a parameter, where no function is
     called by another one."""
     functions = dict(tuples.module.functions)
-    called = {v.name for f in functions.values() for v in variables_in(f) if type(v) is GlobalVar}
+    called = {v.name for f in functions.values() for v in walk_values(f) if type(v) is GlobalVar}
     for name, function in functions.items():
         original = tuples.original.functions[name]
         if not isinstance(function, Function) or name in called:

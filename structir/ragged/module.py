@@ -6,14 +6,18 @@ from typing import Any
 from weakref import ref
 
 from structir.ir.bodies import bindings_of
-from structir.ir.expr import Function
+from structir.ir.expr import Call, Function
 from structir.ir.module import IRModule
+from structir.ir.op import Op
 from structir.ir.struct_info import StructInfo, TupleStructInfo
 from structir.lazy import lazy_module
 from structir.ops.ragged import has_ragged_axis
 from structir.ragged.lowering import RaggedLowering
 
-passes = lazy_module("structir.passes")
+passes = lazy_module("structir.passes.lower_ragged")
+PARTS = frozenset(
+    [f"ragged.{n}" for n in ("values", "row_starts", "row_limits", "from_values", "same_rows")]
+)
 MEMO_SIZE = 64
 _MEMO: dict[int, Any] = {}  # by the id of a module: a reference, and the lowered one or None
 
@@ -40,18 +44,40 @@ def lowered_functions(module: IRModule) -> IRModule:
     """Returns a module whose functions have no ops on ragged tensors, except on their parts."""
     functions: dict[str, Any] = dict(module.functions)
     for name, function in module.functions.items():
-        if isinstance(function, Function) and _has_ragged(function):
+        if isinstance(function, Function) and needs_lowering(function):
             functions[name] = RaggedLowering(module).function(name, function)
     return module.with_functions(functions)
 
 
-def lowered(module: IRModule) -> IRModule:
-    """Returns a module in the form that runs; memoized, as programs are run several times."""
+def needs_lowering(function: Function) -> bool:
+    """Returns whether a function has ops on ragged tensors, other than those on their parts."""
+    return any(map(_is_op_on_ragged, [binding.value for binding in bindings_of(function)]))
+
+
+def _is_op_on_ragged(value: Any) -> bool:
+    if not isinstance(value, Call) or not isinstance(value.op, Op) or value.op.name in PARTS:
+        return False
+    return any([is_ragged(v.struct_info) for v in (value, *value.args)])
+
+
+def ragged_form(module: IRModule) -> IRModule | None:
+    """Returns a module with ragged tensors in the form that runs, and None for other modules.
+
+    Memoized, as programs are run several times.
+    """
     known = _MEMO.get(id(module))
     if known is not None and known[0]() is module:
-        return module if known[1] is None else known[1]
-    result: IRModule | None = passes.LowerRagged()(module) if has_ragged_values(module) else None
+        return known[1]  # type: ignore[no-any-return]
+    form: IRModule | None = None
+    if has_ragged_values(module):
+        form = passes.lower_ragged.transform(module)
     if len(_MEMO) >= MEMO_SIZE:
         _MEMO.clear()
-    _MEMO[id(module)] = (ref(module), result)
-    return module if result is None else result
+    _MEMO[id(module)] = (ref(module), form)
+    return form
+
+
+def lowered(module: IRModule) -> IRModule:
+    """Returns a module in the form that runs."""
+    form = ragged_form(module)
+    return module if form is None else form
