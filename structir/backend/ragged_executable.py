@@ -212,7 +212,8 @@ def compile_ragged(lowered: IRModule, compile_tuples: Callable[[IRModule], Any])
 def has_kernel(call: Call) -> bool:
     """Returns whether the kernels of one row can run in a loop over rows."""
     try:
-        RegionLowering().add(VarBinding(Var("rows", call.struct_info), call))
+        info: Any = call.struct_info
+        RegionLowering().add(VarBinding(Var("rows", info), call))
     except NoKernelError:
         return False
     return True

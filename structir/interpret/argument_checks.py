@@ -173,7 +173,8 @@ def _gather_tensor(info: TensorStructInfo, value: Value, where: str, facts: Boun
     if is_ragged or (info.axes is not None and ragged_position(info) is not None):
         equations, offsets = equations_of(info, value, where)
         facts.equations.extend(equations)
-        facts.offsets.extend([offsets] * (offsets is not None))
+        if offsets is not None:
+            facts.offsets.append(offsets)
     elif info.axes is not None:
         facts.rows.append((info.axes, value.shape, where))
     elif isinstance(info.dims, Var):

@@ -39,7 +39,7 @@ def ragged_op(
     rule: Rule, name: str, adjoint: Adjoint | None = None
 ) -> Callable[[Callable[..., Any]], Any]:
     """Declares an op by a function of run-time values, a StructInfo rule and its adjoint."""
-    options = {} if adjoint is None else {"adjoint": adjoint}
+    options: dict[str, Any] = {} if adjoint is None else {"adjoint": adjoint}
     return lambda function: RaggedDefinition(f"ragged.{name}", function, rule, **options).op
 
 

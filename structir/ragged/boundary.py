@@ -63,16 +63,17 @@ def share_rows(tuples: TupleModule) -> None:
     """Leaves out the rows of results that have those of a parameter, where no function is
     called by another one."""
     functions = dict(tuples.module.functions)
-    called = {v.name for f in functions.values() for v in walk_values(f) if type(v) is GlobalVar}
+    values: list[Any] = [v for f in functions.values() for v in walk_values(f)]
+    called = {v.name for v in values if type(v) is GlobalVar}
     for name, function in functions.items():
         original = tuples.original.functions[name]
         if not isinstance(function, Function) or name in called:
             continue
-        values = {b.var: b.value for b in function.body.bindings()}
+        bound = {b.var: b.value for b in function.body.bindings()}
         rows = {p: k for k, p in enumerate(function.params)}
         info = original.ret_struct_info  # type: ignore[attr-defined]
         returned = function.ret_struct_info
-        result, returned, sources = _without_rows(info, returned, function.body.body, values, rows)
+        result, returned, sources = _without_rows(info, returned, function.body.body, bound, rows)
         if sources is not None:
             body = replace(function.body, body=result, struct_info=returned)
             functions[name] = replace(function, body=body, ret_struct_info=returned)
@@ -234,7 +235,8 @@ class TupleForm(Substitution):
             value, cast = self.part(binding.value), binding.struct_info
             if self._names_only(value, cast):
                 name, span = binding.var.name, binding.var.span
-                var = self.variables[binding.var] = Var(name, value.struct_info, span)
+                info: Any = value.struct_info
+                var = self.variables[binding.var] = Var(name, info, span)
                 return VarBinding(var, value, binding.span)
             self.in_scope |= bound_dims([cast])
         new = super().binding(binding)

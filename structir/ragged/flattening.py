@@ -55,7 +55,8 @@ class DenseForm:
     def result_dims(self) -> tuple[Dim, ...]:
         """Returns the sizes of the result, with the numbers of rows of the program."""
         info: Any = self.call.struct_info
-        numbers = {dims.as_sym(k): v for k, v in zip(self.leading, self.rows.leading, strict=True)}
+        pairs = zip(self.leading, self.rows.leading, strict=True)
+        numbers: Any = {dims.as_sym(symbol): number for symbol, number in pairs}
         return tuple([dims.substitute(d, numbers) for d in info.dims])
 
     @property

@@ -110,7 +110,7 @@ def _position(is_max: bool) -> Rule:
         emit, flat = scope.emit, scope.flat_rows(rows)
         ids, (starts, _) = scope.ids(rows), flat
         extreme = emit((segment_max if is_max else segment_min)(values, *flat))
-        hits = equal(values, emit(segment_expand(extreme, ids, *flat)))
+        hits: Expr = equal(values, emit(segment_expand(extreme, ids, *flat)))
         hits = emit(logical_or(hits, not_equal(values, values)))
         positions = arange(PrimValue(rows.total), dtype="int64")
         own = emit(subtract(positions, emit(segment_expand(starts, ids, *flat))))

@@ -104,7 +104,8 @@ def rows(operands: Any, starts: Any, limits: Any, *, row: str, kinds: Any, resul
     )
 
 
-rows.definition.hooks["row_function"] = lambda call: row_function(call.attrs["row"])
+_DEFINITION: Any = rows.definition
+_DEFINITION.hooks["row_function"] = lambda call: row_function(call.attrs["row"])
 
 
 # ---- groups
@@ -239,14 +240,14 @@ class GroupBuilder:
         unit_of: dict[Expr, int] = {}
         done: dict[int, int] = {}
         for binding in self.bindings:
-            group = self.group_of.get(binding.var)
-            if group is None or id(group) not in built:
+            own = self.group_of.get(binding.var)
+            if own is None or id(own) not in built:
                 units.append([binding])
                 unit_of[binding.var] = len(units) - 1
-            elif id(group) not in done:
-                done[id(group)] = len(units)
-                units.append(built[id(group)])
-                for member in group.members:
+            elif id(own) not in done:
+                done[id(own)] = len(units)
+                units.append(built[id(own)])
+                for member in own.members:
                     unit_of[member.var] = len(units) - 1
         needs = [
             sorted({unit_of[v] for b in unit for v in self._needs(b) if v in unit_of} - {k})
@@ -342,12 +343,11 @@ def fused(group: RowGroup, outputs: list[Var], is_compiled: Any) -> list[Binding
     results = tuple(["values" if _first(v) == group.total else "rows" for v in outputs])
     attributes = {"row": module.script(), "kinds": kinds, "results": results}
     call = Call(rows, (Tuple(tuple(operands)), group.starts, group.limits), attributes)  # type: ignore[arg-type]
-    infos = tuple([v.struct_info for v in outputs])
-    call = replace(call, struct_info=TupleStructInfo(infos))
+    infos = TupleStructInfo(tuple([v.struct_info for v in outputs]))
+    call = replace(call, struct_info=infos)
     if not is_compiled(call):
         return None
-    var = type(outputs[0])("rows", call.struct_info)
-    var = Var("rows", call.struct_info) if any([type(v) is Var for v in outputs]) else var
+    var = Var("rows", infos)
     return [
         VarBinding(var, call),
         *[VarBinding(v, TupleGetItem(var, k, v.struct_info)) for k, v in enumerate(outputs)],

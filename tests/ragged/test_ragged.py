@@ -198,7 +198,7 @@ def test_unnamed_axes_are_checked_by_the_op():
     compiled = structir.compile(module, num_threads=1)
     assert compiled.fallbacks == ()  # the check of parameters precedes the kernels
     for run in (compiled["main"], lambda *a: structir.interpret(module, "main", *a)):
-        with pytest.raises(ShapeMismatchError, match="multiply at .*lengths 1 and 2 of row 0"):
+        with pytest.raises(ShapeMismatchError, match=r"multiply at .*lengths 1 and 2 of row 0"):
             run(x, y)
 
 
@@ -227,7 +227,7 @@ def test_wrong_arguments_are_errors(value, code):
 def test_an_op_that_needs_a_dense_axis_names_the_edit(call):
     module = parsed(f"y = {call}\nreturn y")
     for run in (structir.compile, passes.LowerRagged()):
-        with pytest.raises(StructInfoError, match="R.ragged.to_padded\\(x\\)") as caught:
+        with pytest.raises(StructInfoError, match=r"R\.ragged\.to_padded\(x\)") as caught:
             run(module)
         assert caught.value.diagnostics[0].span is not None
 
