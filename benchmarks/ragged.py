@@ -16,10 +16,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ.setdefault(variable, "1")
-os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
-
 import numpy as np
 
 import structir
@@ -138,6 +134,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--only", default="")
     options = parser.parse_args()
+    for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):  # before the peers are imported
+        os.environ.setdefault(variable, "1")
+    flags = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+    os.environ.setdefault("XLA_FLAGS", flags)
     rng = np.random.default_rng(0)
     lengths = rng.integers(options.mean // 2, options.mean * 3 // 2 + 1, options.rows)
     print("case              ragged us   dense us   dense/ragged   peers/ragged")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -76,8 +76,20 @@ class RaggedFunction:
         self.defaults = partial(default_values, function)
         tuples = [k for k, i in enumerate(self.infos) if type(i) is not TensorStructInfo]
         self.flat = None if tuples else flat  # takes the parts themselves
+        plain = self.flat is not None and not self.named and not checks
+        by_index = {tensor.index: tensor for tensor in self.tensors}
+        self.fast = [by_index.get(k) for k in range(len(self.params))] if plain else None
+        if any([tensor.position != 1 for tensor in self.tensors]):
+            self.fast = None
 
     def __call__(self, /, *args: Value, **names: Value) -> Value:
+        if self.fast is not None and not names and len(args) == len(self.fast):
+            fields = self._fields(args)
+            if fields is not None:
+                value = self.flat(*fields)  # type: ignore[misc]
+                if not self.has_ragged_result:
+                    return value
+                return joined(self.result, value, self.sources, args)
         values, parts = self.parts(args, names)
         if self.flat is None:
             value = self.inner(*parts)
@@ -85,6 +97,18 @@ class RaggedFunction:
             fields = [v for p in parts for v in (p if type(p) is tuple else (p,))]
             value = self.flat(*fields)
         return joined(self.result, value, self.sources, values) if self.has_ragged_result else value
+
+    def _fields(self, args: tuple[Value, ...]) -> list[Value] | None:
+        """Returns the parts of ragged arrays that need no check; None for other arguments."""
+        fields: list[Value] = []
+        for value, tensor in zip(args, self.fast or (), strict=True):
+            if tensor is None:
+                fields.append(value)
+            elif type(value) is RaggedArray and tensor.accepts(value):
+                fields += (value.values, value.offsets[:-1], value.offsets[1:])
+            else:
+                return None
+        return fields
 
     def parts(
         self, args: tuple[Value, ...], names: dict[str, Value]
@@ -129,7 +153,7 @@ def parts_of(value: Value) -> Value:
     return tuple(map(parts_of, value)) if isinstance(value, tuple) else value
 
 
-def joined(info: StructInfo, value: Value, sources: Sources, args: list[Value]) -> Value:
+def joined(info: StructInfo, value: Value, sources: Sources, args: Sequence[Value]) -> Value:
     """Returns a result with ragged arrays in place of their parts.
 
     `sources` has the number of the argument with the rows of a result of which only the values are

@@ -55,8 +55,8 @@ class RaggedLowering:
             result = self.sequence(function.body)
             self.builder.emit_func_output(result)
         built: Any = self.builder.functions[name]
-        built = replace(built, ret_struct_info=function.ret_struct_info, span=function.span)
-        return built  # type: ignore[no-any-return]
+        result = {"ret_struct_info": function.ret_struct_info, "span": function.span}
+        return replace(built, **result)  # type: ignore[no-any-return]
 
     def sequence(self, seq: SeqExpr) -> Expr:
         """Emits the bindings of a sequence; returns its result."""
