@@ -255,8 +255,8 @@ class RegionLowering:
         definition: Any = op.definition
         row_function = definition.hooks.get("row_function")
         if row_function is not None:
-            buffers = [self._lowered(arg, memo) for arg in call.args]
-            return rows_of_group(self, call, row_function(call), buffers, _origin(call))
+            parts = [self._lowered(arg, memo) for arg in call.args]
+            return rows_of_group(self, call, row_function(call), parts, _origin(call))
         placeholders = [self._placeholder(a, memo) for a in call.args]
         args = tuple([s.expr for s in placeholders])
         attributes = {k: self._assumed_in(v) for k, v in call.attrs.items()}

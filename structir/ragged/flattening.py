@@ -187,7 +187,7 @@ def expand_rows(x: Expr, position: int, rows: Rows, scope: PartsScope) -> Expr:
 
     Axis `position` of the tensor, of size 1, is in place of the ragged axis.
     """
-    sizes: Any = x.struct_info.dims  # type: ignore[union-attr]
+    sizes: Any = x.struct_info.dims
     rest = sizes[position + 1 :]
     x = scope.emit(reshape(x, ShapeExpr((*sizes[:position], *rest))))
     if sizes[:position] != rows.leading:

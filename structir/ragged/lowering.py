@@ -71,8 +71,8 @@ class RaggedLowering:
         if isinstance(value, RaggedParts):
             return self.scope.tensor(value)
         if isinstance(value, Var | Op) or not isinstance(value, Expr):
-            return value  # type: ignore[no-any-return]
-        return rebuild(value, self._tensors)  # type: ignore[no-any-return]
+            return value
+        return rebuild(value, self._tensors)
 
     def _tensors(self, part: Any) -> Any:
         if isinstance(part, RaggedParts):
@@ -113,7 +113,7 @@ class RaggedLowering:
         """Makes a value that of the variable of a binding."""
         if isinstance(value, Expr) and not isinstance(value, Var):
             value = self.builder.emit(value, binding.var.name)
-        self.substitution.variables[binding.var] = value  # type: ignore[assignment]
+        self.substitution.variables[binding.var] = value
 
     def match_cast(self, binding: MatchCast) -> None:
         """Emits a match_cast; of a ragged tensor, those of its parts."""
@@ -144,7 +144,7 @@ class RaggedLowering:
                 lengths=None,
             )
             parts = RaggedParts(values, own)
-        self.substitution.variables[binding.var] = parts  # type: ignore[assignment]
+        self.substitution.variables[binding.var] = parts
 
     def conditional(self, value: If) -> Expr:
         """Emits a conditional."""

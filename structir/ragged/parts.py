@@ -63,7 +63,7 @@ class RaggedParts:
     @property
     def inner(self) -> Dims:
         """The sizes of the axes after the ragged one."""
-        dims: Any = self.values.struct_info.dims  # type: ignore[union-attr]
+        dims: Any = self.values.struct_info.dims
         return dims[1:]  # type: ignore[no-any-return]
 
     @property
@@ -176,7 +176,7 @@ class PartsScope:
         checked = self.emit(
             same_rows(x.values, rows.starts, rows.limits, own.starts, own.limits, where=where)
         )
-        info = TensorStructInfo((rows.total, *x.inner), x.values.struct_info.element)  # type: ignore[union-attr]
+        info = TensorStructInfo((rows.total, *x.inner), x.values.struct_info.element)
         return RaggedParts(self.builder.match_cast(checked, info), rows)
 
     def tensor(self, x: RaggedParts) -> Expr:
@@ -189,7 +189,7 @@ class PartsScope:
 
 
 def _known_size(axis: Any, stem: str) -> Dim:
-    return sym(stem) if type(axis) is AnySize else axis  # type: ignore[no-any-return]
+    return sym(stem) if type(axis) is AnySize else axis
 
 
 def _name(x: Expr) -> str:

@@ -55,7 +55,7 @@ def reduced(form: DenseForm, scope: PartsScope) -> Expr | None:
         return None
     values = _again(form.call, parts.values, inner, scope) if inner else parts.values
     by_row = rule(values, form.rows, scope)
-    dims: Any = by_row.struct_info.dims  # type: ignore[union-attr]
+    dims: Any = by_row.struct_info.dims
     if rows:
         by_row = _shaped(by_row, (*form.rows.leading, *dims[1:]), scope)
         by_row = _again(form.call, by_row, tuple(rows), scope)

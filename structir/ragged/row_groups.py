@@ -191,7 +191,7 @@ class GroupBuilder:
         if name.startswith(SEGMENT):
             return _is_of(binding, starts, limits) and name != "segment_ids"
         if name == "reshape":
-            sizes: Any = call.args[0].struct_info.dims  # type: ignore[union-attr]
+            sizes: Any = call.args[0].struct_info.dims
             return (
                 type(sizes) is tuple
                 and sizes[:1] == info.dims[:1]
@@ -342,7 +342,7 @@ def fused(group: RowGroup, outputs: list[Var], is_compiled: Any) -> list[Binding
     module = IRModule({"main": function})
     results = tuple(["values" if _first(v) == group.total else "rows" for v in outputs])
     attributes = {"row": module.script(), "kinds": kinds, "results": results}
-    call = Call(rows, (Tuple(tuple(operands)), group.starts, group.limits), attributes)  # type: ignore[arg-type]
+    call = Call(rows, (Tuple(tuple(operands)), group.starts, group.limits), attributes)
     infos = TupleStructInfo(tuple([v.struct_info for v in outputs]))
     call = replace(call, struct_info=infos)
     if not is_compiled(call):

@@ -51,8 +51,8 @@ def _from_values(
     call: Call, operands: Operands, ragged: Ragged, scope: PartsScope
 ) -> RaggedParts | None:
     values, starts, limits = call.args
-    sizes: Any = values.struct_info.dims  # type: ignore[union-attr]
-    leading: Any = starts.struct_info.dims  # type: ignore[union-attr]
+    sizes: Any = values.struct_info.dims
+    leading: Any = starts.struct_info.dims
     if not isinstance(sizes, tuple) or not isinstance(leading, tuple):
         return None
     label = call.attrs.get("name", "")
@@ -119,8 +119,8 @@ def _from_padded(
 ) -> RaggedParts | None:
     padded, lengths = call.args
     emit = scope.emit
-    sizes: Any = padded.struct_info.dims  # type: ignore[union-attr]
-    leading: Any = lengths.struct_info.dims  # type: ignore[union-attr]
+    sizes: Any = padded.struct_info.dims
+    leading: Any = lengths.struct_info.dims
     if not isinstance(sizes, tuple) or not isinstance(leading, tuple):
         return None
     count = len(leading)
@@ -173,7 +173,7 @@ def _concat(
 def _uniform(x: Expr, position: int, scope: PartsScope) -> RaggedParts:
     """Returns a dense tensor as a ragged one whose rows have one length."""
     emit, info = scope.emit, x.struct_info
-    sizes: Any = info.dims  # type: ignore[union-attr]
+    sizes: Any = info.dims
     if not isinstance(sizes, tuple):
         message = f"expected a tensor of known sizes or with a ragged axis, found {info}"
         hint = 'declare the sizes: `R.match_cast(x, R.Tensor(("n", "m")))`'
