@@ -4,7 +4,7 @@
 
 The rows of the ragged tensor have random lengths around a mean; the dense tensor has rows of that
 mean, so that both have about as many elements (times are per element). CPU time of one thread,
-interleaved, medians. torch and JAX are compared where they are installed: torch with the jagged
+in random order, medians. torch and JAX are compared where they are installed: torch with the jagged
 layout of `torch.nested`, JAX with `segment_sum` and `segment_max` over row numbers.
 """
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import random
 import time
 from collections.abc import Callable
 from typing import Any
@@ -118,10 +119,11 @@ def measured(calls: dict[str, Callable[[], Any]], rounds: int) -> dict[str, floa
         except Exception as error:  # not every peer has every case
             print(f"    {name}: {type(error).__name__}: {str(error).splitlines()[0][:90]}")
             calls.pop(name)
-    for _ in range(rounds):
-        for name, call in calls.items():
+    order = random.Random(0)
+    for _ in range(rounds):  # in random order: a call finds the caches as the one before left them
+        for name in order.sample(list(calls), len(calls)):
             start = time.process_time()
-            call()
+            calls[name]()
             times[name].append(time.process_time() - start)
     return {name: float(np.median(t)) for name, t in times.items() if t}
 
