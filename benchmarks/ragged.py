@@ -1,6 +1,6 @@
 """Ragged tensors beside the dense loop over as many elements, torch.nested and JAX.
 
-    python benchmarks/ragged.py [--rows 2048] [--mean 64] [--rounds 40] [--only softmax]
+    python benchmarks/ragged.py [--elements 1048576] [--mean 64] [--rounds 40] [--only softmax]
 
 The rows of the ragged tensor have random lengths around a mean; the dense tensor has rows of that
 mean, so that both have about as many elements (times are per element). CPU time of one thread,
@@ -120,8 +120,9 @@ def measured(calls: dict[str, Callable[[], Any]], rounds: int) -> dict[str, floa
             print(f"    {name}: {type(error).__name__}: {str(error).splitlines()[0][:90]}")
             calls.pop(name)
     order = random.Random(0)
-    for _ in range(rounds):  # in random order: a call finds the caches as the one before left them
+    for _ in range(rounds):
         for name in order.sample(list(calls), len(calls)):
+            calls[name]()  # with its code and its arrays in the caches
             start = time.process_time()
             calls[name]()
             times[name].append(time.process_time() - start)
@@ -131,7 +132,7 @@ def measured(calls: dict[str, Callable[[], Any]], rounds: int) -> dict[str, floa
 def main() -> None:
     """Prints a table of times per element."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=2048)
+    parser.add_argument("--elements", type=int, default=1 << 20)
     parser.add_argument("--mean", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--only", default="")
@@ -141,14 +142,15 @@ def main() -> None:
     flags = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
     os.environ.setdefault("XLA_FLAGS", flags)
     rng = np.random.default_rng(0)
-    lengths = rng.integers(options.mean // 2, options.mean * 3 // 2 + 1, options.rows)
     print("case              ragged us   dense us   dense/ragged   peers/ragged")
     for name, (body, inner) in CASES.items():
         if options.only not in name:
             continue
+        rows = max(options.elements // options.mean // int(np.prod(inner)), 1)
+        lengths = rng.integers(options.mean // 2, options.mean * 3 // 2 + 1, rows)
         values = rng.standard_normal((int(lengths.sum()), *inner), "float32")
         x = structir.RaggedArray(values, np.cumsum([0, *lengths]))
-        dense = rng.standard_normal((options.rows, options.mean, *inner), "float32")
+        dense = rng.standard_normal((rows, options.mean, *inner), "float32")
         others = [rng.standard_normal((16,), "float32")] * ("b)" in body)
         others += [rng.standard_normal((64, 32), "float32")] * ("w)" in body)
         ragged_call, dense_call = program(body, inner, "*"), program(body, inner, "m")

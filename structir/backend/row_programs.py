@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.from_point import NoKernelError
@@ -17,9 +17,6 @@ from structir.ir.struct_info import OBJECT, TensorStructInfo
 from structir.lazy import lazy_module
 from structir.projections.spec import IndexSpec
 
-if TYPE_CHECKING:
-    from structir.backend.region import RegionLowering
-
 regions = lazy_module("structir.backend.region")
 UNITS = {"values": "first", "rows": "row", "shared": None}  # of operands, by their kinds
 OWN_AXES = {"first": 2, "row": 1, None: 0}  # of operands of a row, by their units
@@ -27,7 +24,7 @@ Rows = tuple[Buffer, Buffer]
 
 
 def rows_of_op(
-    region: RegionLowering,
+    region: Any,
     definition: Any,
     spec: IndexSpec,
     operands: Sequence[Buffer],
@@ -51,7 +48,7 @@ def rows_of_op(
 
 
 def rows_of_group(
-    region: RegionLowering, call: Call, function: Function, buffers: Sequence[Any], origin: str
+    region: Any, call: Call, function: Function, buffers: Sequence[Any], origin: str
 ) -> tuple[Buffer, ...]:
     """Adds the stages of a function of one row for every row; returns the results."""
     operands, starts, limits = buffers
@@ -86,7 +83,7 @@ def _fields(body: Any, bindings: Sequence[Binding]) -> Sequence[Expr]:
 
 
 def _stages(
-    region: RegionLowering,
+    region: Any,
     params: Sequence[Var],
     bindings: Sequence[Binding],
     fields: Sequence[Any],
