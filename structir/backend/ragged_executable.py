@@ -162,7 +162,7 @@ def joined(info: StructInfo, value: Value, sources: Sources, args: Sequence[Valu
     if has_ragged_axis(info):
         return (
             RaggedArray.from_limits(*value) if sources is None else args[sources].with_values(value)
-        )  # type: ignore[call-overload]
+        )
     if isinstance(info, TupleStructInfo) and is_ragged(info):
         each = sources if isinstance(sources, tuple) else (None,) * len(info.fields)
         fields = zip(info.fields, value, each, strict=True)
