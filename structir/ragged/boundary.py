@@ -182,7 +182,8 @@ class TupleForm(Substitution):
         """Returns the variable that is bound instead, visible in the whole function."""
         new = super().bound(var)
         if type(new) is DataflowVar:
-            new = self.variables[var] = Var(new.name, new.struct_info, new.span)
+            info: Any = new.struct_info
+            new = self.variables[var] = Var(new.name, info, new.span)
         return new
 
     def sequence(self, seq: SeqExpr) -> SeqExpr:
@@ -242,8 +243,9 @@ class TupleForm(Substitution):
         new = super().binding(binding)
         value = new.value
         if type(value) is TupleGetItem:
-            if new.var.struct_info != value.struct_info:
-                var = type(new.var)(new.var.name, value.struct_info, new.var.span)
+            field_info: Any = value.struct_info
+            if new.var.struct_info != field_info:
+                var = type(new.var)(new.var.name, field_info, new.var.span)
                 self.variables[binding.var] = var
                 new = VarBinding(var, value, new.span)
             if value.tuple_value in self.params and value.index:

@@ -55,8 +55,9 @@ class RaggedLowering:
             result = self.sequence(function.body)
             self.builder.emit_func_output(result)
         built: Any = self.builder.functions[name]
-        result = {"ret_struct_info": function.ret_struct_info, "span": function.span}
-        return replace(built, **result)  # type: ignore[no-any-return]
+        info, span = function.ret_struct_info, function.span
+        lowered: Function = replace(built, ret_struct_info=info, span=span)
+        return lowered
 
     def sequence(self, seq: SeqExpr) -> Expr:
         """Emits the bindings of a sequence; returns its result."""
