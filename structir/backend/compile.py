@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from structir.backend.executable import Executable
 
 eager = lazy_module("structir.backend.eager")
+lowering = lazy_module("structir.ragged.module")  # of ragged tensors
+ragged_executable = lazy_module("structir.backend.ragged_executable")
 
 TARGET_MODULE = "target"  # the module of a backend's package that defines `executable`
 
@@ -140,6 +142,11 @@ def compile(
     Raises StructIRError for an unknown backend or option.
     """
     module, target = resolve_target(as_module(mod, "structir.compile"), target, targets)
+    lowered = lowering.ragged_form(module)
+    if lowered is not None:
+        check_well_formed(module)
+        again = partial(compile, target=target, num_threads=num_threads, **options)
+        return ragged_executable.compile_ragged(lowered, again)
     if target == "cpu" and options.pop("eager_first", False):
         check_well_formed(module)
         return eager.EagerExecutable(

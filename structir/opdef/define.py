@@ -168,6 +168,11 @@ class Declaration:
         """
         return self._hook("counted", hook)
 
+    def row(self, hook: Hook) -> Hook:
+        """Attaches the computation of one row, for an op on the rows of a ragged tensor: a function
+        of the values of rows of one length, and of the axis along them."""
+        return self._hook("row", hook)
+
     def kernel(self, target: str) -> Callable[[Hook], Hook]:
         """Attaches a backend routine for the whole op."""
         return lambda hook: self._hook(f"kernel.{target}", hook)
