@@ -115,7 +115,7 @@ def reduction(kernel: KernelText) -> None:
     bounds = kernel.rng.choice([size, f"0, {size}, 2", f"min({variables[-1]} + 2, {size})"])
     kernel.add(depth, f"for {k} in range({bounds}):")
     kernel.add(depth + 1, f"{total} = {total} * 0.5 + x[{', '.join([*variables[:-1], k])}]")
-    kernel.add(depth, f"out[{index}] = {total} * {kernel.load('x', variables)}")
+    kernel.add(depth, f"out[{index}] = {total} + {kernel.load('x', variables)}")
 
 
 def scan(kernel: KernelText) -> None:

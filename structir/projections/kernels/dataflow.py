@@ -93,10 +93,12 @@ class Place:
 
 @attrs.define(eq=False)
 class LoopExits:
-    """The states at the `break` and `continue` statements of a loop."""
+    """The states at the `break` and `continue` statements of a loop, and what decides them."""
 
     loop: KernelLoop
     depth: int
+    uses: list[Use] = attrs.Factory(list)
+    count: int = 0
     broken: FlowState | None = None
     continued: FlowState | None = None
 
@@ -161,7 +163,12 @@ class DataFlow:
             self.visits += 1
             if self.visits > VISITS:
                 raise TooComplex
-            state = VISITORS[type(statement)](self, statement, state, place.at(position))
+            exits = self.exits[-1] if self.exits else None
+            before = (exits.count, len(exits.uses)) if exits is not None else (0, 0)
+            after = VISITORS[type(statement)](self, statement, state, place.at(position))
+            if exits is not None and exits.count > before[0]:
+                place = place.where(implied_by_jump(statement, state), exits.uses[before[1] :])
+            state = after
         return state
 
     def assign(self, assign: Assign, state: FlowState, place: Place) -> FlowState:
@@ -229,8 +236,9 @@ class DataFlow:
         node, reach = self._enter(loop, state, place)
         before = state
         state = state.forget(_assigned(loop))
-        jumps = any(_jumps(loop.body))
-        node.covers = reach.covers and not jumps
+        kinds = {type(statement) for statement in _jumps(loop.body)}
+        jumps = bool(kinds)
+        node.covers, node.jumps = reach.covers and not jumps, Break in kinds
         outer, depth = place.inside(node, jumps), len(place.loops)
         head: FlowState | None = state
         ends: list[FlowState | None] = []
@@ -313,9 +321,14 @@ class DataFlow:
     def jump(self, statement: Break | Continue, state: FlowState, place: Place) -> None:
         """Visits `break` or `continue`: what decides it decides the other statements of the loop."""
         exits = self.exits[-1]
-        freed = [attrs.evolve(u, conditions=(), free_from=exits.depth) for u in place.uses]
-        exits.loop.jump_uses.extend(freed)
+        exits.uses.extend(place.uses)
+        exits.count += 1
         if isinstance(statement, Break):
+            freed = [
+                attrs.evolve(u, conditions=(), free_from=exits.depth, until_here=True)
+                for u in place.uses
+            ]
+            exits.loop.jump_uses.extend(freed)
             exits.broken = join(exits.broken, state)
         else:
             exits.continued = join(exits.continued, state)
@@ -417,6 +430,20 @@ def _jumps(statements: Sequence[KernelStatement]) -> Iterator[KernelStatement]:
                 yield statement
             case Branch(_, then, otherwise):
                 yield from _jumps((*then, *otherwise))
+
+
+def implied_by_jump(statement: KernelStatement, state: FlowState) -> tuple[Condition, ...]:
+    """Returns the conditions that hold after a statement of which one side leaves the iteration."""
+    if not isinstance(statement, Branch):
+        return ()
+    ends = [_never_ends(side) for side in (statement.then, statement.otherwise)]
+    if ends == [True, False]:
+        return implied(statement.test, state.values, False)
+    return implied(statement.test, state.values) if ends == [False, True] else ()
+
+
+def _never_ends(statements: Sequence[KernelStatement]) -> bool:
+    return bool(statements) and isinstance(statements[-1], Break | Continue)
 
 
 def _carried(reaching: Reaching, loop: KernelLoop, depth: int) -> Reaching:

@@ -21,7 +21,7 @@ class KernelLoop:
     """A loop around statements; its iterations are numbered from 0 by `index`.
 
     The index is None if the number of iterations depends on data. `jump_uses` are the uses that
-    decide a `break` or `continue`.
+    decide a `break`.
     """
 
     index: Sym | None
@@ -29,6 +29,7 @@ class KernelLoop:
     conditions: tuple[Condition, ...] = ()  # that hold in each iteration
     jump_uses: list[Use] = attrs.Factory(list)
     covers: bool = False  # whether the loop runs for all of `range(extent)`
+    jumps: bool = False  # whether it has a `break`
 
 
 @attrs.frozen
@@ -54,6 +55,7 @@ class Use:
     conditions: tuple[Condition, ...] = ()  # that hold where it is evaluated
     reaching: frozenset[Reaching] = frozenset()
     free_from: int | None = None  # the loops from this depth on may be in any iteration
+    until_here: bool = False  # but not in a later one of the first of them
     span: Span | None = None
 
 

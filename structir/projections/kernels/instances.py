@@ -87,7 +87,8 @@ class InstanceBuilder:
         key = tuple(
             [FREE if loop.index not in in_store else values[loop.index] for loop in store.loops]
         )  # type: ignore[index]
-        return self._constrained(Instance(store, values, key), _conditions(store))
+        root = Instance(store, values, key, exact=not _may_skip(store))
+        return self._constrained(root, _conditions(store))
 
     def at_use(self, instance: Instance, use: Use) -> Instance:
         """Returns an instance at one of its uses, which may be in any iteration of some loops."""
@@ -104,7 +105,12 @@ class InstanceBuilder:
             instance, values=values, inner=tuple(inner), key=tuple(key), exact=False
         )
         conditions = [c for loop in use.loops for c in loop.conditions]
-        return self._constrained(freed, (*conditions, *use.conditions))
+        freed = self._constrained(freed, (*conditions, *use.conditions))
+        outer = use.loops[use.free_from].index if use.free_from < len(use.loops) else None
+        if outer is None or not use.until_here:
+            return freed
+        order = Condition("le", values[outer], instance.values[outer])
+        return self._constrained(freed, [order], False)
 
     def through(self, instance: Instance, link: Link, widened: Key | None = None) -> Instance:
         """Returns the instance of a definition that reaches a use.
@@ -137,7 +143,7 @@ class InstanceBuilder:
         solution, open_equations = _solve(kept, set(fresh) - free)
         values = {s: _substituted(value, solution) for s, value in values.items()}
         unsolved = fresh.keys() - solution.keys()
-        exact = exact and (not unsolved or accumulates(definition))
+        exact = exact and (not unsolved or accumulates(definition)) and not _may_skip(definition)
         reached = attrs.evolve(
             reached,
             values=values,
@@ -187,6 +193,11 @@ class InstanceBuilder:
 def _conditions(definition: Definition) -> list[Condition]:
     """Returns the conditions under which a definition is executed."""
     return [*[c for loop in definition.loops for c in loop.conditions], *definition.conditions]
+
+
+def _may_skip(definition: Definition) -> bool:
+    """Whether a loop of a definition may skip iterations."""
+    return any([loop.jumps for loop in definition.loops])
 
 
 def _order(

@@ -80,7 +80,7 @@ class PathFinder:
         for store in dict.fromkeys(stores):
             self.seen = set()
             root = self.instances.root(store)
-            root = attrs.evolve(root, exact=self._is_certain(store, reaching))
+            root = attrs.evolve(root, exact=root.exact and self._is_certain(store, reaching))
             self._expand(store, root, {store: root.key})
         return tuple(self.paths.values())
 
