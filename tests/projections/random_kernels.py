@@ -161,7 +161,9 @@ def recurrence(kernel: KernelText) -> None:
     tail = ", 0" if kernel.rank == 2 else ""
     kernel.add(0, f"for {i} in range(n):")
     back = kernel.rng.choice([1, 2])
-    kernel.add(1, f"{row}[{i}] = x[{i}{tail}] + ({row}[{i} - {back}] * 0.5 if {i} >= {back} else 0.0)")
+    kernel.add(
+        1, f"{row}[{i}] = x[{i}{tail}] + ({row}[{i} - {back}] * 0.5 if {i} >= {back} else 0.0)"
+    )
     variables = kernel.loops()
     index = ", ".join(variables)
     kernel.add(len(variables), f"out[{index}] = {row}[{variables[0]}]")

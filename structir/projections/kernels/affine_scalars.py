@@ -32,7 +32,8 @@ def as_index(scalar: Scalar, values: Values) -> Dim | None:
         case Local():
             return values.get(scalar)
         case Extent(array, axis):
-            size: Dim = array.struct_info.dims[axis]
+            info: Any = array.struct_info
+            size: Dim = info.dims[axis]
             return size
         case Apply(fn, ()):
             return values.get(fn)

@@ -132,7 +132,8 @@ class DataFlow:
     # ---- GPU kernels: a loop over blocks, and one over threads
 
     def _launched(self) -> tuple[FlowState, Place]:
-        place, values = Place(), {}
+        place = Place()
+        values: dict[Any, Dim | None] = {}
         if self.kernel.blocks is not None:
             counts = (("block", self.kernel.blocks.dim), ("thread", self.kernel.threads))
             for name, extent in counts:
@@ -214,9 +215,9 @@ class DataFlow:
         """Visits a library call: loops over the elements of its regions."""
         accesses = library_accesses(call, state.values, lambda name: self._symbol(place.path, name))
         inner = place
-        for index, extent in accesses.loops:
-            self.extents[index] = extent
-            loop = self.loops.setdefault((*place.path, index.name), KernelLoop(index))
+        for symbol, extent in accesses.loops:
+            self.extents[symbol] = extent
+            loop = self.loops.setdefault((*place.path, symbol.name), KernelLoop(symbol))
             loop.extent = extent
             inner = inner.inside(loop)
         scalars = [s for a in call.args for s in (a.indices if isinstance(a, Element) else (a,))]
@@ -319,7 +320,7 @@ class DataFlow:
         return join(*ends)
 
     def jump(self, statement: Break | Continue, state: FlowState, place: Place) -> None:
-        """Visits `break` or `continue`: what decides it decides the other statements of the loop."""
+        """Visits `break` or `continue`: its uses decide whether later statements are run."""
         exits = self.exits[-1]
         exits.uses.extend(place.uses)
         exits.count += 1
@@ -378,7 +379,7 @@ class DataFlow:
         self, target: Target, indices: Indices, state: FlowState, place: Place, span: Span | None
     ) -> Use:
         return Use(
-            target, place.loops, indices, place.conditions, state.reaching(target), None, span
+            target, place.loops, indices, place.conditions, state.reaching(target), span=span
         )
 
     def indices(

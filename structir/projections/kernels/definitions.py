@@ -1,8 +1,9 @@
-"""Nodes of the data flow of a kernel: loops, definitions of scalars and elements, and their uses."""
+"""Nodes of the data flow of a kernel: loops, definitions of scalars and elements, and uses."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import attrs
 
@@ -93,6 +94,13 @@ class DataIndex:
     axis: int
     span: Span | None
     writes: bool = False
+
+
+def shape_of(array: Var) -> tuple[Dim, ...]:
+    """Returns the shape of an array of a kernel."""
+    info: Any = array.struct_info
+    shape: tuple[Dim, ...] = tuple(info.dims)
+    return shape
 
 
 def common_loops(first: Sequence[KernelLoop], second: Sequence[KernelLoop]) -> int:

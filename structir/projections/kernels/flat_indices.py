@@ -5,13 +5,14 @@ from __future__ import annotations
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.expr import Var
-from structir.projections.kernels.definitions import Indices
+from structir.ir.polynomial import of_terms
+from structir.projections.kernels.definitions import Indices, shape_of
 from structir.projections.kernels.index_bounds import Ranges, stays_inside
 
 
 def flat_indices(array: Var, index: Dim | None, ranges: Ranges) -> Indices:
     """Returns the index along each axis; None for each if the flat index depends on data."""
-    shape: tuple[Dim, ...] = array.struct_info.dims
+    shape = shape_of(array)
     if index is None or len(shape) == 0:
         return (index,) * len(shape)
     indices: list[Dim | None] = []
@@ -44,5 +45,5 @@ def _divided(index: Dim, size: Dim, ranges: Ranges) -> tuple[Dim, Dim]:
 def _terms(index: Dim) -> list[Dim]:
     if isinstance(index, int):
         return [index]
-    terms: list[Dim] = [dims.of_terms({m: c}, 0) for m, c in index.terms.items()]
+    terms: list[Dim] = [of_terms({m: c}, 0) for m, c in index.terms.items()]
     return [*terms, index.constant] if index.constant else terms

@@ -7,6 +7,7 @@ from functools import reduce
 
 from structir.ir import dims
 from structir.ir.dims import Dim, Opaque, Sym
+from structir.ir.polynomial import of_terms
 
 Range = tuple[Dim, Dim]  # the least and the greatest value, both inclusive
 Ranges = Mapping[Sym, Range]
@@ -64,8 +65,8 @@ def _atom_bounds(atom: Sym | Opaque, ranges: Ranges) -> Range | None:
     if isinstance(atom, Sym):
         value = dims.as_dim(atom)
         return ranges.get(atom, (value, value))
-    if not dims.syms(dims.of_terms({(atom,): 1}, 0)) & ranges.keys():
-        value = dims.of_terms({(atom,): 1}, 0)
+    if not dims.syms(of_terms({(atom,): 1}, 0)) & ranges.keys():
+        value = of_terms({(atom,): 1}, 0)
         return value, value
     rule = OF_FUNCTIONS.get(atom.fn)
     args = [bounds(arg, ranges) for arg in atom.args]

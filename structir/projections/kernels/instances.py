@@ -86,7 +86,7 @@ class InstanceBuilder:
         in_store = {s for index in store.indices if index is not None for s in dims.syms(index)}
         key = tuple(
             [FREE if loop.index not in in_store else values[loop.index] for loop in store.loops]
-        )  # type: ignore[index]
+        )
         root = Instance(store, values, key, exact=not _may_skip(store))
         return self._constrained(root, _conditions(store))
 
@@ -181,7 +181,7 @@ class InstanceBuilder:
         for condition in conditions:
             left, right = condition.left, condition.right
             if renames:
-                left, right = instance.renamed(left), instance.renamed(right)  # type: ignore
+                left, right = instance.renamed(left), instance.renamed(right)  # type: ignore[assignment]
             holds = _truth(condition.op, left, right, ranges)
             if holds is False:
                 raise Infeasible

@@ -20,7 +20,7 @@ from structir.ir.kernel import Kernel
 from structir.ir.struct_info import StructInfo, TensorStructInfo
 from structir.projections.explanations import WholeAxis
 from structir.projections.kernels.dataflow import TooComplex, flow_of
-from structir.projections.kernels.definitions import DataIndex, Indices
+from structir.projections.kernels.definitions import DataIndex, Indices, shape_of
 from structir.projections.kernels.index_bounds import Ranges, stays_inside
 from structir.projections.kernels.paths import Path, PathFinder, TooManyPaths
 from structir.projections.scalar_expr import OperandElement
@@ -133,7 +133,7 @@ class SpecOfKernel:
 
     def entries(self, array: Var, indices: Indices, ranges: Ranges) -> tuple[AccessIndex, ...]:
         """Returns the indices of an access."""
-        shape: tuple[Dim, ...] = array.struct_info.dims
+        shape = shape_of(array)
         return tuple(
             [
                 AccessIndex(DATA, size)
@@ -145,13 +145,17 @@ class SpecOfKernel:
 
 
 def _operand(param: Var, position: int) -> OperandInfo:
-    info: TensorStructInfo = param.struct_info
-    return OperandInfo(param.name, (position,), tuple(info.dims), info.dtype)  # type: ignore[arg-type]
+    return OperandInfo(param.name, (position,), shape_of(param), _dtype_of(param))
 
 
 def _result(param: Var) -> ResultInfo:
-    info: TensorStructInfo = param.struct_info
-    return ResultInfo(param.name, tuple(info.dims), info.dtype)  # type: ignore[arg-type]
+    return ResultInfo(param.name, shape_of(param), _dtype_of(param))
+
+
+def _dtype_of(param: Var) -> str | None:
+    info: Any = param.struct_info
+    dtype: str | None = info.dtype
+    return dtype
 
 
 def _without_subsumed(statements: Sequence[Statement]) -> Iterator[Statement]:

@@ -35,7 +35,8 @@ def library_accesses(
     sizes: dict[str, Dim | None] = dict(zip(function.integers, numbers, strict=True))
     names = list(dict.fromkeys(n for axes in function.regions.values() for n, _ in axes))
     known = all(sizes[name] is not None for name in names)
-    loops = tuple([(symbol(n), dims.dim_max(sizes[n], 0)) for n in names]) if known else ()
+    counts = [(n, sizes[n] or 0) for n in names] if known else []
+    loops = tuple([(symbol(n), dims.dim_max(count, 0)) for n, count in counts])
     indices = {
         name: _flat_index(element, axes, sizes, values, symbol) if known else None
         for (name, axes), element in zip(function.regions.items(), call.args, strict=False)

@@ -161,10 +161,12 @@ class PathFinder:
 def _are_disjoint(first: Indices, second: Indices, ranges: Ranges) -> bool:
     """Whether two stores never write the same element."""
     for a, b in zip(first, second, strict=True):
-        low, high = [None if i is None else bounds(i, ranges) for i in (a, b)]
-        if low is not None and high is not None:
-            if dims.at_least(high[0] - low[1], 1) or dims.at_least(low[0] - high[1], 1):
-                return True
+        low = None if a is None else bounds(a, ranges)
+        high = None if b is None else bounds(b, ranges)
+        if low is None or high is None:
+            continue
+        if dims.at_least(high[0] - low[1], 1) or dims.at_least(low[0] - high[1], 1):
+            return True
     return False
 
 
