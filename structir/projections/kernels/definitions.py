@@ -96,7 +96,7 @@ class DataIndex:
     writes: bool = False
 
 
-def shape_of(array: Var) -> tuple[Dim, ...]:
+def array_shape(array: Var) -> tuple[Dim, ...]:
     """Returns the shape of an array of a kernel."""
     info: Any = array.struct_info
     shape: tuple[Dim, ...] = tuple(info.dims)

@@ -20,7 +20,7 @@ from structir.ir.kernel import Kernel
 from structir.ir.struct_info import StructInfo, TensorStructInfo
 from structir.projections.explanations import WholeAxis
 from structir.projections.kernels.dataflow import TooComplex, flow_of
-from structir.projections.kernels.definitions import DataIndex, Indices, shape_of
+from structir.projections.kernels.definitions import DataIndex, Indices, array_shape
 from structir.projections.kernels.index_bounds import Ranges, stays_inside
 from structir.projections.kernels.paths import Path, PathFinder, TooManyPaths
 from structir.projections.scalar_expr import OperandElement
@@ -133,7 +133,7 @@ class SpecOfKernel:
 
     def entries(self, array: Var, indices: Indices, ranges: Ranges) -> tuple[AccessIndex, ...]:
         """Returns the indices of an access."""
-        shape = shape_of(array)
+        shape = array_shape(array)
         return tuple(
             [
                 AccessIndex(DATA, size)
@@ -145,11 +145,11 @@ class SpecOfKernel:
 
 
 def _operand(param: Var, position: int) -> OperandInfo:
-    return OperandInfo(param.name, (position,), shape_of(param), _dtype_of(param))
+    return OperandInfo(param.name, (position,), array_shape(param), _dtype_of(param))
 
 
 def _result(param: Var) -> ResultInfo:
-    return ResultInfo(param.name, shape_of(param), _dtype_of(param))
+    return ResultInfo(param.name, array_shape(param), _dtype_of(param))
 
 
 def _dtype_of(param: Var) -> str | None:
