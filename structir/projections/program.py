@@ -37,6 +37,7 @@ from structir.ir.struct_info import (
 from structir.projections.boxes import Region
 from structir.projections.callees import CalleeSpec, notes_of_op, spec_of_callee
 from structir.projections.explanations import WholeAxis
+from structir.projections.kernels.kernel_spec import has_library_calls
 from structir.projections.region_propagation import (
     OpaqueDependency,
     Passthrough,
@@ -251,7 +252,7 @@ class ProgramBuilder:
         spec = callee.spec
         result = self.fresh(owner, owner.struct_info, ())
         args = [self.tree(arg) for arg in call.args]
-        if spec is not None and self.decomposes and not _runs_in_parts(definition, spec):
+        if spec is not None and self.decomposes and not _runs_in_parts(definition, callee):
             spec = None
         self.notes.extend(callee.notes)
         if spec is None or not sizes_in(spec) <= self.sizes.keys():
@@ -303,11 +304,18 @@ def _has_full_signature(definition: Any, call: Call) -> bool:
     return is_complete is None or is_complete(call)
 
 
-def _runs_in_parts(definition: Any, spec: IndexSpec) -> bool:
+def _runs_in_parts(definition: Any, callee: CalleeSpec) -> bool:
     """Whether a result block can be computed from operand blocks alone.
 
-    A value from a hook may depend on its index, except along axes beside those read whole.
+    A value from a hook may depend on its index, except along axes beside those read whole. An
+    external function computes blocks if it reads no element beyond a border.
     """
+    spec = callee.spec
+    assert spec is not None
+    if callee.kernel is not None:
+        return callee.kernel.blocks is None and not has_library_calls(callee.kernel)
+    if definition is None:
+        return len(spec.statements) == 1 and spec.statements[0].total
     return spec.whole or "reference" not in getattr(definition, "hooks", {})
 
 

@@ -84,6 +84,16 @@ class KernelFlow:
     extents: Mapping[Sym, Dim]
     stores: Mapping[Target, frozenset[Reaching]]
     notes: tuple[DataIndex, ...]
+    loops: Mapping[tuple[int, ...], LoopValue]  # by the position of the statement
+
+
+@attrs.frozen
+class LoopValue:
+    """The number of an iteration, and the variable of a loop in it."""
+
+    index: Sym
+    value: Dim
+    step: int
 
 
 @attrs.frozen

@@ -16,13 +16,13 @@ from structir.errors import DiagnosticError
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.expr import Call, Var
-from structir.ir.kernel import Kernel
+from structir.ir.kernel import Kernel, LibraryCall, Part, nodes_of
 from structir.ir.struct_info import StructInfo, TensorStructInfo
 from structir.projections.explanations import WholeAxis
 from structir.projections.kernels.dataflow import TooComplex, flow_of
-from structir.projections.kernels.definitions import DataIndex, Indices, array_shape
+from structir.projections.kernels.definitions import DataIndex, Indices, KernelFlow, array_shape
 from structir.projections.kernels.index_bounds import Ranges, stays_inside
-from structir.projections.kernels.paths import Path, PathFinder, TooManyPaths
+from structir.projections.kernels.paths import Path, PathFinder, TooManyPaths, Visit
 from structir.projections.scalar_expr import OperandElement
 from structir.projections.spec import (
     AccessIndex,
@@ -48,6 +48,9 @@ class KernelProjection:
 
     spec: IndexSpec | None
     notes: tuple[WholeAxis, ...]
+    flow: KernelFlow | None = None
+    visits: tuple[Visit, ...] = ()  # of all definitions that the results depend on
+    extents: Mapping[Sym, Dim] = attrs.Factory(dict)
 
 
 _projections: WeakKeyDictionary[Kernel, KernelProjection] = WeakKeyDictionary()
@@ -71,7 +74,8 @@ def _projection(kernel: Kernel) -> KernelProjection:
         notes = [WholeAxis(p.name, None, TOO_COMPLEX, kernel.span) for p in operands]
         return KernelProjection(None, tuple(notes))
     spec = SpecOfKernel(kernel, operands, finder.instances.extents).spec(paths)
-    return KernelProjection(spec, tuple(_notes(kernel, flow.notes)))
+    notes = tuple(_notes(kernel, flow.notes))
+    return KernelProjection(spec, notes, flow, tuple(finder.visits), finder.instances.extents)
 
 
 def _notes(kernel: Kernel, indices: Sequence[DataIndex]) -> Iterator[WholeAxis]:
@@ -144,6 +148,11 @@ class SpecOfKernel:
         )
 
 
+def entry_of(index: Dim | None, size: Dim) -> AccessIndex:
+    """Returns an index of an element that may be out of range."""
+    return AccessIndex(DATA, size) if index is None else AccessIndex(index, size, False)
+
+
 def _operand(param: Var, position: int) -> OperandInfo:
     return OperandInfo(param.name, (position,), array_shape(param), _dtype_of(param))
 
@@ -170,6 +179,11 @@ def _without_subsumed(statements: Sequence[Statement]) -> Iterator[Statement]:
             others.append(each)
     for others in by_access.values():
         yield from others
+
+
+def has_library_calls(kernel: Kernel) -> bool:
+    """Whether a kernel is one of the compiler: in parts, or with library calls on memory."""
+    return any(isinstance(node, Part | LibraryCall) for node in nodes_of(kernel))
 
 
 # From kernels to calls

@@ -12,7 +12,7 @@ from itertools import count
 import attrs
 
 from structir.ir import dims
-from structir.ir.dims import Sym
+from structir.ir.dims import Dim, Sym
 from structir.ir.expr import Var
 from structir.projections.kernels.definitions import (
     Definition,
@@ -59,6 +59,18 @@ class Path:
     use: Use
 
 
+@attrs.frozen(eq=False)
+class Visit:
+    """A definition that a store depends on, at the iterations of its loops."""
+
+    result: int
+    store: Definition
+    definition: Definition
+    iterations: tuple[tuple[Sym, Dim], ...]
+    conditions: tuple[Condition, ...]
+    inner: tuple[Sym, ...]
+
+
 class PathFinder:
     """The search for the paths of one kernel."""
 
@@ -67,12 +79,18 @@ class PathFinder:
         self.operands = frozenset(operands)
         self.instances = InstanceBuilder(dict(flow.extents))
         self.paths: dict[object, Path] = {}
+        self.visits: list[Visit] = []
+        self.result = 0
         self.seen: set[object] = set()
         self.steps = count()
 
     def run(self) -> tuple[tuple[Path, ...], ...]:
         """Returns the paths of each result. Raises TooManyPaths where they exceed the limits."""
-        return tuple([self._of_result(reaching) for reaching in self.flow.results])
+        paths = []
+        for result, reaching in enumerate(self.flow.results):
+            self.result = result
+            paths.append(self._of_result(reaching))
+        return tuple(paths)
 
     def _of_result(self, reaching: frozenset[Reaching]) -> tuple[Path, ...]:
         self.paths = {}
@@ -96,6 +114,11 @@ class PathFinder:
         if key in self.seen:
             return
         self.seen.add(key)
+        iterations = tuple(instance.values.items())
+        visit = Visit(
+            self.result, root, definition, iterations, instance.conditions, instance.inner
+        )
+        self.visits.append(visit)
         if next(self.steps) > STEPS or len(self.paths) > PATHS:
             raise TooManyPaths
         jumps = [use for loop in definition.loops for use in loop.jump_uses]
