@@ -104,6 +104,12 @@ class _Restriction:
         self.numbers.append((symbol, value))
         return dims.as_dim(symbol)
 
+    def signed(self, name: str, value: int) -> Scalar:
+        """Declares a number that may be -1: sizes are at least 0."""
+        if value < -1:
+            return Literal(value, "int64")
+        return Size(self.number(f"{name}{len(self.numbers)}", value + 1) - 1)
+
     def build(self) -> KernelBlock:
         """Returns the kernel over the blocks."""
         body = self.block(self.kernel.body, ())
@@ -159,8 +165,8 @@ class _Restriction:
         if last <= first:
             low, high = base, base - (1 if known.step > 0 else -1)
         name = loop.variable.name
-        near = Size(self.number(f"{name}_first{len(self.numbers)}", low))
-        far = Size(self.number(f"{name}_end{len(self.numbers)}", high + (known.step > 0) * 2 - 1))
+        near = self.signed(f"{name}_first", low)
+        far = self.signed(f"{name}_end", high + (1 if known.step > 0 else -1))
         inner, outer = ("max", "min") if known.step > 0 else ("min", "max")
         start, stop = Apply(inner, (start, near), "int64"), Apply(outer, (stop, far), "int64")
         return replace(loop, start=start, stop=stop, body=body)

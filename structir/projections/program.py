@@ -36,6 +36,7 @@ from structir.ir.struct_info import (
 )
 from structir.projections.boxes import Region
 from structir.projections.callees import CalleeSpec, notes_of_op, spec_of_callee
+from structir.projections.constant_indices import with_constant_indices
 from structir.projections.explanations import WholeAxis
 from structir.projections.kernels.kernel_spec import has_library_calls
 from structir.projections.region_propagation import (
@@ -261,7 +262,8 @@ class ProgramBuilder:
             self.opaque(result, (args, self.tree(call.op)), CallOrigin(call, None, callee.kernel))
             return result
         inputs = tuple([_at(args, info.path) for info in spec.operands])
-        dependency = dependence(spec, self.sizes)
+        exact = with_constant_indices(spec, call, self.sizes)
+        dependency = dependence(exact, self.sizes)
         origin = CallOrigin(call, spec, callee.kernel)
         self.steps.append(RegionStep(dependency, inputs, tuple(leaves(result)), origin))
         return result
@@ -271,7 +273,8 @@ class ProgramBuilder:
         if definition is None and not isinstance(call.op, Op):
             return spec_of_callee(call, self.module)
         spec = None if definition is None else definition.index_spec(call)
-        return CalleeSpec(spec, tuple(notes_of_op(call, spec)))
+        exact = None if spec is None else with_constant_indices(spec, call, self.sizes)
+        return CalleeSpec(spec, tuple(notes_of_op(call, exact)))
 
     def opaque(self, result: Tree, operands: Any, origin: CallOrigin | None = None) -> None:
         """Adds a step in which every result depends on every operand."""
