@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from structir.analysis.deduction import deduce
-from structir.analysis.kernel_calls import bind_kernel
 from structir.distributed.kernel_blocks import KernelBlock, kernel_block
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.expr import Call, DataTypeImm, Expr, ShapeExpr
 from structir.ir.kernel import Kernel
 from structir.ir.node import replace
-from structir.ir.struct_info import StructInfo, TensorStructInfo
+from structir.ir.struct_info import TensorStructInfo
 from structir.projections.boxes import Bounds
 from structir.projections.kernels.iteration_ranges import required_iterations
-from structir.projections.kernels.kernel_spec import kernel_projection
+from structir.projections.kernels.kernel_spec import kernel_projection, sizes_of_call
 from structir.projections.spec import IndexSpec
 
 Range = tuple[int, int]
@@ -33,8 +32,7 @@ def block_of_kernel(
     `sizes` are those of the program. A result without a block gets one element.
     """
     projection = kernel_projection(kernel)
-    infos: list[StructInfo] = [arg.struct_info for arg in call.args]
-    bound = bind_kernel(kernel.struct_info, [*infos, *call.sinfo_args]).sizes
+    bound = sizes_of_call(call, kernel)
     own = {s: d if isinstance(d, int) else dims.evaluate(d, dict(sizes)) for s, d in bound.items()}
     shapes = [shape for _, shape in results]
     iterations = required_iterations(projection, shapes, own, [block for block, _ in results])

@@ -28,6 +28,7 @@ from structir.ir.kernel import (
     Literal,
     Scalar,
     Size,
+    While,
 )
 from structir.ir.node import replace
 from structir.ir.struct_info import PrimStructInfo, TensorStructInfo
@@ -147,9 +148,8 @@ class _Restriction:
             case Branch(test, then, otherwise, span):
                 sides = [self.block(s, (*path, k)) for s, k in ((then, 1), (otherwise, 0))]
                 return Branch(self.scalar(test), sides[0], sides[1], span)
-        if hasattr(statement, "test"):
-            body = self.block(statement.body, path)
-            return replace(statement, test=self.scalar(statement.test), body=body)
+            case While(test, body, span):
+                return While(self.scalar(test), self.block(body, path), span)
         return statement
 
     def loop(self, loop: For, path: tuple[int, ...]) -> For:

@@ -179,7 +179,7 @@ class _ShardWriter:
     def loops(self, number: int, step: RegionStep, call: Call, spec: IndexSpec) -> None:
         """Emits a step given by loops: the loops over the blocks."""
         required = [
-            region.bounds if (region := self.regions.get(key)) else None for key in step.outputs
+            need.bounds if (need := self.regions.get(key)) else None for key in step.outputs
         ]
         requested = [b or nothing(len(r.dims)) for b, r in zip(required, spec.results, strict=True)]
         results = common_block(spec, self.program.sizes, requested)
@@ -244,7 +244,7 @@ class _ShardWriter:
         for k, bounds in enumerate(results):
             found = step.dependency.required_regions(region(*bounds), k)
             needs = [a | b for a, b in zip(needs, found, strict=True)]
-        available = {
+        available: dict[Key, Expr] = {
             info.path: self.slice(key, need.bounds)
             for info, key, need in zip(spec.operands, step.inputs, needs, strict=True)
             if need.bounds is not None

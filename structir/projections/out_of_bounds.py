@@ -81,11 +81,19 @@ def positions(
     for row, offset, width in zip(
         projection.matrix, projection.offset, projection.shape, strict=True
     ):
-        reach = PositionSet(int(offset), int(offset) + int(width))
-        for factor, first, end in zip(row, start, stop, strict=True):
-            reach = reach.plus(PositionSet(first, end).times(int(factor)))
+        numbers = [_number(dim) for dim in (offset, width, *row)]
+        reach = PositionSet(numbers[0], numbers[0] + numbers[1])
+        for factor, first, end in zip(numbers[2:], start, stop, strict=True):
+            reach = reach.plus(PositionSet(first, end).times(factor))
         axes.append(reach)
     return axes
+
+
+def _number(dim: Dim) -> int:
+    if isinstance(dim, int):
+        return dim
+    message = f"expected a projection at concrete sizes, found {dims.text(dim)}"
+    raise StructInfoError(Diagnostic(message, hint="substitute the symbolic dims", code=CODE))
 
 
 def region_of_block(

@@ -9,11 +9,10 @@ import structir
 from structir import ScalarExpr, op
 from structir.errors import DiagnosticError, StructInfoError
 from structir.opdef import f32
-from structir.projections.boxes import Region
+from structir.projections.boxes import Region, region
 from structir.projections.maps import Projection
 from structir.projections.out_of_bounds import region_of_block, values_at
 from structir.projections.program import program_of
-from structir.projections.boxes import region
 
 TAKE = {"wrap": "wrap", "clamp": "clip"}
 

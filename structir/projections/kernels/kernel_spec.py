@@ -71,8 +71,8 @@ def _projection(kernel: Kernel) -> KernelProjection:
         finder = PathFinder(flow, operands)
         paths = finder.run()
     except (TooComplex, TooManyPaths, RecursionError):
-        notes = [WholeAxis(p.name, None, TOO_COMPLEX, kernel.span) for p in operands]
-        return KernelProjection(None, tuple(notes))
+        whole = [WholeAxis(p.name, None, TOO_COMPLEX, kernel.span) for p in operands]
+        return KernelProjection(None, tuple(whole))
     spec = SpecOfKernel(kernel, operands, finder.instances.extents).spec(paths)
     notes = tuple(_notes(kernel, flow.notes))
     return KernelProjection(spec, notes, flow, tuple(finder.visits), finder.instances.extents)
@@ -194,12 +194,16 @@ def spec_of_call(call: Call, kernel: Kernel) -> IndexSpec | None:
     spec = kernel_projection(kernel).spec
     if spec is None:
         return None
-    infos: list[StructInfo] = [arg.struct_info for arg in call.args]
     try:
-        sizes = bind_kernel(kernel.struct_info, [*infos, *call.sinfo_args]).sizes
+        return renamed_spec(spec, sizes_of_call(call, kernel))
     except DiagnosticError:
         return None
-    return renamed_spec(spec, sizes)
+
+
+def sizes_of_call(call: Call, kernel: Kernel) -> Mapping[Sym, Dim]:
+    """Returns the dims of a kernel in those of the caller."""
+    infos: list[StructInfo] = [arg.struct_info for arg in call.args]
+    return bind_kernel(kernel.struct_info, [*infos, *call.sinfo_args]).sizes
 
 
 def renamed_spec(spec: IndexSpec, sizes: Mapping[Sym, Dim]) -> IndexSpec:
