@@ -80,7 +80,7 @@ def _projection(kernel: Kernel) -> KernelProjection:
 
 def _notes(kernel: Kernel, indices: Sequence[DataIndex]) -> Iterator[WholeAxis]:
     for each in indices:
-        if each.array in kernel.params:
+        if any(each.array is param for param in kernel.params):
             verb = "is written" if each.writes else "is read"
             text = f"axis {each.axis} {verb} at an index that depends on data"
             yield WholeAxis(each.array.name, each.axis, text, each.span or kernel.span)
@@ -111,7 +111,7 @@ class SpecOfKernel:
     def statement(self, result: int, path: Path) -> Statement:
         """Returns the statement of one path."""
         loops = [loop.index for loop in path.store.loops if loop.index is not None]
-        index_vars = tuple([*loops, *path.inner])
+        index_vars = tuple(dict.fromkeys([*loops, *path.inner, *self.others(path)]))
         ranges: Ranges = {s: (0, self.extents[s] - 1) for s in index_vars}
         written = self.entries(self.kernel.results[result], path.store.indices, ranges)
         read = self.entries(path.operand, path.indices, ranges)
@@ -134,6 +134,13 @@ class SpecOfKernel:
             None,
             path.exact,
         )
+
+    def others(self, path: Path) -> list[Sym]:
+        """Returns the index variables of no loop: the ends of a part."""
+        dims_of_path = [i for i in (*path.store.indices, *path.indices) if i is not None]
+        dims_of_path += [side for c in path.conditions for side in (c.left, c.right)]
+        used = {s for dim in dims_of_path for s in dims.syms(dim)}
+        return sorted(used & self.extents.keys(), key=lambda s: s.order)
 
     def entries(self, array: Var, indices: Indices, ranges: Ranges) -> tuple[AccessIndex, ...]:
         """Returns the indices of an access."""
