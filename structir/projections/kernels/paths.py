@@ -97,7 +97,10 @@ class PathFinder:
         stores = sorted({r.definition for r in reaching}, key=lambda d: str(d.span))
         for store in dict.fromkeys(stores):
             self.seen = set()
-            root = self.instances.root(store)
+            try:
+                root = self.instances.root(store)
+            except Infeasible:  # it is never run
+                continue
             root = attrs.evolve(root, exact=root.exact and self._is_certain(store, reaching))
             self._expand(store, root, {store: root.key})
         return tuple(self.paths.values())

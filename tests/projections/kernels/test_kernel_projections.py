@@ -113,6 +113,10 @@ CASES = {
         "for i in range(n):\n    if i == 3:\n        continue\n    out[i] = x[i]",
         {4},
     ),
+    "a store that is never run": (
+        "for i in range(n):\n    out[i] = x[i]\n    if i < 0:\n        out[i] = x[0]",
+        {3, 4},
+    ),
     "a step": (
         "for i in range(0, n, 2):\n    out[i] = x[i]",
         {4},
