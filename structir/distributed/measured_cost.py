@@ -28,7 +28,7 @@ Clock = Callable[[Callable[[], Any]], float]
 
 
 @attrs.frozen
-class Sample:
+class TimedSample:
     """The time of one execution at sizes, and its operations by the declared costs."""
 
     sizes: Mapping[str, int]
@@ -41,7 +41,7 @@ class MeasuredCost:
     """The cost of a program in seconds: a rate per call, per point and per index of each axis."""
 
     cost: ExecutionCost
-    samples: tuple[Sample, ...]
+    samples: tuple[TimedSample, ...]
 
     @property
     def flops_per_second(self) -> float:
@@ -113,7 +113,7 @@ def _measure(
             raise StructIRError(message, code="E0663")
         arguments = _arguments(function, each)
         seconds = clock(lambda arguments=arguments: run(*arguments))  # type: ignore[misc]
-        samples.append(Sample(dict(each), seconds, _operations(module, function, each)))
+        samples.append(TimedSample(dict(each), seconds, _operations(module, function, each)))
     return MeasuredCost(fitted(axes, samples), tuple(samples))
 
 
@@ -155,7 +155,7 @@ def _operations(module: IRModule, function: Function, sizes: Mapping[str, int]) 
     return program_cost(program, program.required_regions(wanted))
 
 
-def fitted(axes: tuple[str, ...], samples: Sequence[Sample]) -> ExecutionCost:
+def fitted(axes: tuple[str, ...], samples: Sequence[TimedSample]) -> ExecutionCost:
     """Returns the rates that fit samples best, none of them negative.
 
     Least squares of the relative errors, without the rates that would be negative.

@@ -25,11 +25,11 @@ from structir.projections.kernels.index_bounds import Ranges, bounds
 from structir.projections.kernels.instances import (
     FREE,
     ORDERED,
+    DefinitionInstance,
     Infeasible,
-    Instance,
     InstanceBuilder,
     Key,
-    Link,
+    ReachingUse,
     accumulates,
 )
 from structir.projections.spec import Condition
@@ -108,7 +108,7 @@ class PathFinder:
     def _expand(
         self,
         root: Definition,
-        instance: Instance,
+        instance: DefinitionInstance,
         visited: Mapping[Definition, Key],
     ) -> None:
         """Follows the uses of a definition at an instance."""
@@ -135,7 +135,7 @@ class PathFinder:
         self,
         root: Definition,
         use: Use,
-        instance: Instance,
+        instance: DefinitionInstance,
         visited: Mapping[Definition, Key],
     ) -> None:
         """Follows a use to the operand that it reads, or to the definitions that reach it."""
@@ -146,7 +146,7 @@ class PathFinder:
         for reaching in all_reaching:
             exact = instance.exact and self._is_certain(reaching.definition, all_reaching)
             at_use = instance if exact else attrs.evolve(instance, exact=False)
-            self._follow_definition(root, Link(use, reaching), at_use, visited)
+            self._follow_definition(root, ReachingUse(use, reaching), at_use, visited)
 
     def _is_certain(self, definition: Definition, reaching: frozenset[Reaching]) -> bool:
         """Whether no other store may replace the value of a definition."""
@@ -159,8 +159,8 @@ class PathFinder:
     def _follow_definition(
         self,
         root: Definition,
-        link: Link,
-        instance: Instance,
+        link: ReachingUse,
+        instance: DefinitionInstance,
         visited: Mapping[Definition, Key],
     ) -> None:
         definition = link.reaching.definition
@@ -176,7 +176,7 @@ class PathFinder:
             return
         self._expand(root, reached, {**visited, definition: reached.key})
 
-    def _add(self, root: Definition, use: Use, instance: Instance) -> None:
+    def _add(self, root: Definition, use: Use, instance: DefinitionInstance) -> None:
         assert isinstance(use.target, Var)
         indices = instance.renamed_all(use.indices)
         inner = tuple(instance.inner)
