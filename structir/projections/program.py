@@ -272,7 +272,9 @@ class ProgramBuilder:
         if definition is None and not isinstance(call.op, Op):
             return spec_of_callee(call, self.module)
         spec = None if definition is None else definition.index_spec(call)
-        exact = None if spec is None else with_constant_indices(spec, call, self.sizes)
+        if spec is None or self.decomposes:  # the loops of a shard index the whole axis
+            return CalleeSpec(spec, tuple(notes_of_op(call, spec)))
+        exact = with_constant_indices(spec, call, self.sizes)
         return CalleeSpec(spec, tuple(notes_of_op(call, exact)), exact=exact)
 
     def opaque(self, result: Tree, operands: Any, origin: CallOrigin | None = None) -> None:
