@@ -42,7 +42,7 @@ def dask_arrays(function: Sharded, args: Sequence[Value]) -> Value:
     plan, tasks = _cells(function, args)
     firsts = plan.shards[:: plan.pieces]
     results = [_array(k, tensor, firsts, tasks) for k, tensor in enumerate(plan.results)]
-    return pack_results(plan, iter(results))
+    return pack_results(plan.program, iter(results))
 
 
 def compute_results(function: Sharded, args: Sequence[Value], client: Any, progress: bool) -> Value:
@@ -58,7 +58,7 @@ def compute_results(function: Sharded, args: Sequence[Value], client: Any, progr
         )
     for cell, blocks in completed:
         store_blocks(plan, cell, blocks, results)
-    return pack_results(plan, iter(results))
+    return pack_results(plan.program, iter(results))
 
 
 def _run_on_cluster(client: Any, tasks: Sequence[Value]) -> Iterator[tuple[int, Value]]:

@@ -1,0 +1,238 @@
+"""The costs of a unit under a cut: operations, required blocks and bytes, on sampled workers."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import attrs
+
+from structir.distributed.layouts import (
+    Coordinates,
+    Layout,
+    WorkerMesh,
+    contains,
+    intersection,
+    part_of,
+    split_block,
+    volume,
+)
+from structir.distributed.unit_cuts import (
+    CutOptions,
+    ReductionCut,
+    UnitCut,
+    computed_layout,
+    cut_options,
+    final_layout,
+    is_partial,
+    output_layout,
+    required_blocks,
+    worker_blocks,
+    worker_ranges,
+)
+from structir.distributed.unit_signature import unit_signature
+from structir.distributed.work_units import Key, WorkUnit
+from structir.ir.dtype import numpy_dtype
+from structir.projections.boxes import Bounds
+from structir.projections.program import Program, info_of
+from structir.projections.scalar_expr import ScalarOp, walk
+
+
+@attrs.frozen(eq=False)
+class WorkerCost:
+    """What one sampled worker computes for a unit, and the block of each input that it requires."""
+
+    at: Coordinates
+    count: int  # the number of workers that it represents
+    needs: tuple[Bounds | None, ...]  # one per input of the unit
+    blocks: tuple[Bounds | None, ...]  # one per output
+    operations: int
+
+
+@attrs.frozen(eq=False)
+class UnitCost:
+    """The cost of a unit under one cut."""
+
+    workers: tuple[WorkerCost, ...]
+    reduced: tuple[int, int]  # the most bytes received to combine partial results, and peers
+    reduced_total: int  # bytes received by all workers
+
+    @cached_property
+    def operations(self) -> int:
+        """The most operations of a worker."""
+        return max([w.operations for w in self.workers], default=0)
+
+
+@attrs.frozen
+class Transfer:
+    """Bytes that the workers receive of one value: the most of one worker, its peers, and all."""
+
+    received: int = 0
+    peers: int = 0
+    total: int = 0
+
+
+@attrs.frozen(eq=False)
+class CostTable:
+    """The costs of the units of a program on a mesh. Equal units share one evaluation."""
+
+    program: Program
+    units: tuple[WorkUnit, ...]
+    base: Mapping[Key, Bounds]  # the required block of each value
+    mesh: WorkerMesh
+    signatures: tuple[Hashable, ...]
+    options: Mapping[Hashable, CutOptions]
+    _costs: dict[Hashable, UnitCost] = attrs.Factory(dict)
+    _transfers: dict[Hashable, Transfer] = attrs.Factory(dict)
+
+    def cuts(self, index: int) -> tuple[UnitCut, ...]:
+        """Returns the cuts of a unit."""
+        return tuple(self.options[self.signatures[index]].cuts(self.mesh))
+
+    def itemsize(self, key: Any) -> int:
+        """Returns the bytes of one element."""
+        return int(numpy_dtype(info_of(key).dtype or "float32").itemsize)
+
+    def cost(self, index: int, cut: UnitCut) -> UnitCost:
+        """Returns the cost of a unit under a cut."""
+        key = (self.signatures[index], cut)
+        if key not in self._costs:
+            self._costs[key] = self._evaluate(self.units[index], cut)
+        return self._costs[key]
+
+    def _evaluate(self, unit: WorkUnit, cut: UnitCut) -> UnitCost:
+        workers = []
+        for at, count in self.mesh.samples:
+            blocks = worker_blocks(
+                self.program, unit, computed_layout(cut), self.base, self.mesh, at
+            )
+            ranges = worker_ranges(self.program, unit, cut, self.mesh, at)
+            needs: Mapping[Key, Bounds] = {}
+            if blocks and ranges is not None:
+                needs = required_blocks(self.program, unit, blocks, ranges)
+            operations = self._operations(unit, blocks, needs, cut) if needs or blocks else 0
+            outputs = tuple([blocks.get(key) for key in unit.outputs])
+            inputs = tuple([needs.get(key) for key in unit.inputs])
+            workers.append(WorkerCost(at, count, inputs, outputs, operations))
+        return UnitCost(tuple(workers), *self._reduced(unit, cut))
+
+    def _operations(
+        self,
+        unit: WorkUnit,
+        blocks: Mapping[Key, Bounds],
+        needs: Mapping[Key, Bounds],
+        cut: UnitCut,
+    ) -> int:
+        """Returns the operations of a worker: those of the body at each point of its loops."""
+        elements = sum(map(volume, blocks.values()))
+        spec = unit.spec
+        if spec is None or spec.whole:
+            return elements + sum(map(volume, needs.values()))
+        operations = 0
+        for statement in spec.statements:
+            points = prod([self.program.number(spec.extents[s]) for s in statement.reduce])
+            exprs = [w.value for w in statement.writes if w.value is not None]
+            count = sum(isinstance(n, ScalarOp) for expr in exprs for n in walk(expr))
+            operations += points * (count + bool(statement.reduce))
+        share = prod(
+            [
+                count
+                for part, count in zip(cut, self.mesh.shape, strict=True)
+                if isinstance(part, ReductionCut)
+            ]
+        )
+        return elements * max(operations, 1) // (share * max(len(spec.statements), 1))
+
+    def _reduced(self, unit: WorkUnit, cut: UnitCut) -> tuple[tuple[int, int], int]:
+        """Returns the bytes that workers receive to combine partial results."""
+        if not is_partial(cut):
+            return (0, 0), 0
+        group = prod(
+            [
+                count
+                for part, count in zip(cut, self.mesh.shape, strict=True)
+                if isinstance(part, ReductionCut)
+            ]
+        )
+        (key,) = unit.outputs
+        if key not in self.base:
+            return (0, 0), 0
+        most = total = 0
+        for at, count in self.mesh.samples:
+            block = split_block(self.base[key], final_layout(cut), self.mesh, at)
+            received = (group - 1) * volume(block) * self.itemsize(key)
+            most, total = max(most, received), total + received * count
+        return (most, group - 1), total
+
+    def held_layout(self, index: int, output: int, cut: UnitCut) -> Layout:
+        """Returns the layout in which the workers hold a result of a unit."""
+        unit = self.units[index]
+        first, shape = (self.program.shapes[unit.outputs[k]] for k in (0, output))
+        return output_layout(final_layout(cut), shape, first)
+
+    def transfer(
+        self, index: int, cut: UnitCut, which: int, layout: Layout, same_stage: bool
+    ) -> Transfer:
+        """Returns the bytes received to bring an input, held in a layout, to where it is used."""
+        key = (self.signatures[index], cut, which, layout, same_stage)
+        if key not in self._transfers:
+            self._transfers[key] = self._transfer(index, cut, which, layout, same_stage)
+        return self._transfers[key]
+
+    def _transfer(
+        self, index: int, cut: UnitCut, which: int, layout: Layout, same_stage: bool
+    ) -> Transfer:
+        value = self.units[index].inputs[which]
+        if value not in self.base:
+            return Transfer()
+        itemsize, base = self.itemsize(value), self.base[value]
+        most = peers = total = 0
+        for worker in self.cost(index, cut).workers:
+            need = worker.needs[which]
+            if need is None:
+                continue
+            held = split_block(base, layout, self.mesh, worker.at) if same_stage else None
+            if contains(held, need):
+                continue
+            common = None if held is None else intersection(held, need)
+            received = (volume(need) - volume(common)) * itemsize
+            senders = count_blocks(base, layout, self.mesh, need) - (common is not None)
+            most, total = max(most, received), total + received * worker.count
+            peers = max(peers, senders, 1)
+        return Transfer(most, peers, total)
+
+    def input_bytes(self, index: int, cut: UnitCut, which: int) -> tuple[int, int]:
+        """Returns the most bytes of an input that a worker requires, and the bytes of all."""
+        itemsize = self.itemsize(self.units[index].inputs[which])
+        workers = self.cost(index, cut).workers
+        sizes = [(volume(w.needs[which]) * itemsize, w.count) for w in workers]
+        return max([n for n, _ in sizes], default=0), sum(n * count for n, count in sizes)
+
+
+def cost_table(
+    program: Program, units: tuple[WorkUnit, ...], base: Mapping[Key, Bounds], mesh: WorkerMesh
+) -> CostTable:
+    """Returns the table of the costs of units on a mesh."""
+    signatures = tuple([unit_signature(program, unit, base) for unit in units])
+    options: dict[Hashable, CutOptions] = {}
+    for unit, signature in zip(units, signatures, strict=True):
+        if signature not in options:
+            options[signature] = cut_options(program, unit)
+    return CostTable(program, units, base, mesh, signatures, options)
+
+
+def count_blocks(base: Bounds, layout: Layout, mesh: WorkerMesh, need: Bounds) -> int:
+    """Returns the number of different blocks of a layout that a block overlaps."""
+    counts = 1
+    for axis in {a for a in layout if a is not None}:
+        parts = prod([n for a, n in zip(layout, mesh.shape, strict=True) if a == axis])
+        whole = (base[0][axis], base[1][axis])
+        low, high = need[0][axis], need[1][axis]
+        width = max(whole[1] - whole[0], 1)
+        first = max((low - whole[0]) * parts // width - 1, 0)
+        last = min(-(-(high - whole[0]) * parts // width) + 1, parts)
+        blocks = [part_of(whole, k, parts) for k in range(first, last)]
+        counts *= max(sum(max(a, low) < min(b, high) for a, b in blocks), 1)
+    return counts
