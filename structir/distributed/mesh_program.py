@@ -30,6 +30,7 @@ class MeshProgram:
 
     original: Sharded  # arguments, constants and text of the function
     first_plan: MeshPlan
+    weights: tuple[str, ...] = ()  # parameters that are placed once
     plans: dict[Sizes, MeshPlan] = attrs.Factory(dict)
     schedules: dict[MeshPlan, tuple[LevelTask | CombineTask, ...]] = attrs.Factory(dict)
     programs: dict[MeshPlan, ShardProgram] = attrs.Factory(dict)
@@ -160,14 +161,14 @@ def sources_of(task: LevelTask | CombineTask) -> Iterator[Source]:
             yield from block.sources
 
 
-def check_weights(plan: MeshPlan, weights: Mapping[str, Value]) -> None:
-    """Raises StructIRError unless the arrays are those of the weights of a plan."""
-    expected = sorted(plan.weights - plan.planner.constants.keys())
-    if sorted(weights) != expected:
+def check_weights(program: MeshProgram, weights: Mapping[str, Value]) -> None:
+    """Raises StructIRError unless the arrays are those of the weights of a program."""
+    expected = program.weights
+    if set(weights) != set(expected):
         missing = ", ".join(sorted(set(expected) - weights.keys())) or "none"
         extra = ", ".join(sorted(weights.keys() - set(expected))) or "none"
         raise StructIRError(
-            f"{plan.planner.name}: expected the weights {', '.join(expected)}; "
+            f"{program.name}: expected the weights {', '.join(expected)}; "
             f"missing: {missing}; not weights: {extra}",
             code="E0915",
         )

@@ -77,6 +77,26 @@ class Sharded:
         pairs = zip(params, values, strict=True)
         return tuple([as_value(param.struct_info, value) for param, value in pairs])
 
+    def arguments_beside(
+        self, placed: Mapping[str, Value], args: Sequence[Value], names: Mapping[str, Value]
+    ) -> tuple[Value, ...]:
+        """Returns the arguments of a call that omits the parameters that are placed."""
+        params = [p for p in self.function.params if p.name not in placed]
+        values = arguments_of(self.name, params, args, names, partial(default_values, self.function))
+        both = {**placed, **{p.name: v for p, v in zip(params, values, strict=True)}}
+        return self.arguments((), {p.name: both[p.name] for p in self.function.params})
+
+    def weight_arguments(
+        self, weights: Mapping[str, Value]
+    ) -> tuple[dict[str, Value], dict[str, Value]]:
+        """Returns weights by parameter, converted as arguments are, and by name in a plan."""
+        params = [p for p in self.function.params if p.name in weights]
+        values = {p.name: as_value(p.struct_info, weights[p.name]) for p in params}
+        tensors: dict[str, Value] = {}
+        for param in params:
+            tensors.update(named_tensors(param.name, param.struct_info, values[param.name]))
+        return values, tensors
+
     @property
     def function(self) -> Function:
         """The original function."""

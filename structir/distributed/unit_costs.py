@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+import itertools
+from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -72,6 +73,7 @@ class Transfer:
     received: int = 0
     peers: int = 0
     total: int = 0
+    after: Layout = ()  # the layout that the workers hold after it
 
 
 @attrs.frozen(eq=False)
@@ -89,7 +91,19 @@ class CostTable:
 
     def cuts(self, index: int) -> tuple[UnitCut, ...]:
         """Returns the cuts of a unit."""
-        return tuple(self.options[self.signatures[index]].cuts(self.mesh))
+        return tuple(self.options_of(index).cuts(self.mesh))
+
+    def options_of(self, index: int) -> CutOptions:
+        """Returns the axes and loops along which a unit may be cut."""
+        return self.options[self.signatures[index]]
+
+    def input_size(self, index: int, which: int) -> int:
+        """Returns the number of required elements of an input."""
+        return volume(self.base.get(self.units[index].inputs[which]))
+
+    def value_bytes(self, key: Key) -> int:
+        """Returns the bytes of the required block of a value."""
+        return volume(self.base.get(key)) * self.itemsize(key)
 
     def itemsize(self, key: Any) -> int:
         """Returns the bytes of one element."""
@@ -186,22 +200,49 @@ class CostTable:
     ) -> Transfer:
         value = self.units[index].inputs[which]
         if value not in self.base:
-            return Transfer()
+            return Transfer(after=layout)
+        needs = [(w.at, w.count, w.needs[which]) for w in self.cost(index, cut).workers]
+        moved = self.receive(value, layout, needs, same_stage)
+        return attrs.evolve(moved, after=self._gathered(value, layout, needs))
+
+    def receive(
+        self,
+        value: Key,
+        layout: Layout,
+        needs: Sequence[tuple[Coordinates, int, Bounds | None]],
+        same_stage: bool,
+    ) -> Transfer:
+        """Returns the bytes received so that sampled workers have blocks of a value."""
         itemsize, base = self.itemsize(value), self.base[value]
         most = peers = total = 0
-        for worker in self.cost(index, cut).workers:
-            need = worker.needs[which]
-            if need is None:
-                continue
-            held = split_block(base, layout, self.mesh, worker.at) if same_stage else None
-            if contains(held, need):
+        for at, count, need in needs:
+            held = split_block(base, layout, self.mesh, at) if same_stage else None
+            if need is None or contains(held, need):
                 continue
             common = None if held is None else intersection(held, need)
             received = (volume(need) - volume(common)) * itemsize
             senders = count_blocks(base, layout, self.mesh, need) - (common is not None)
-            most, total = max(most, received), total + received * worker.count
+            most, total = max(most, received), total + received * count
             peers = max(peers, senders, 1)
         return Transfer(most, peers, total)
+
+    def _gathered(
+        self,
+        value: Key,
+        layout: Layout,
+        needs: Sequence[tuple[Coordinates, int, Bounds | None]],
+    ) -> Layout:
+        """Returns the layout in which workers hold a value after they received blocks of it: split
+        along fewer mesh axes where the blocks fill it."""
+        options = itertools.product(*[(a,) if a is None else (a, None) for a in layout])
+        for option in sorted(options, key=lambda o: sum(a is None for a in o)):
+            blocks = [split_block(self.base[value], option, self.mesh, at) for at, _, _ in needs]
+            if all(
+                need is None or contains(block, need)
+                for block, (_, _, need) in zip(blocks, needs, strict=True)
+            ):
+                return option
+        return layout
 
     def input_bytes(self, index: int, cut: UnitCut, which: int) -> tuple[int, int]:
         """Returns the most bytes of an input that a worker requires, and the bytes of all."""
