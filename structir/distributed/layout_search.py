@@ -21,15 +21,40 @@ from structir.distributed.unit_costs import CostTable
 from structir.distributed.unit_cuts import UnitCut, is_partial
 from structir.distributed.work_units import Key, WorkUnit
 
-BEAM = 48  # combinations of layouts that are kept after each unit
+BEAM = 24  # combinations of layouts that are kept after each unit
 LayoutState = tuple[Layout, ...]  # of the live values, in order of their definition
 
 
 class _Choice(NamedTuple):
-    """The cheapest choices that lead to a state."""
+    """The cheapest choices that lead to a state, as a list linked from its end."""
 
     cost: float
-    cuts: tuple[UnitCut, ...]
+    last: Any  # the last cut, or the last segment as a choice; None at the start
+    before: Any
+
+    def cuts(self) -> tuple[UnitCut, ...]:
+        """Returns the cuts in order."""
+        cuts: list[UnitCut] = []
+        worklist: list[Any] = [self]
+        while worklist:
+            item = worklist.pop()
+            if not isinstance(item, _Choice):
+                cuts.append(item)
+            elif item.before is not None:
+                worklist += [item.before, item.last]
+        return tuple(cuts[::-1])
+
+
+_START = _Choice(0.0, None, None)
+
+
+class _Candidate(NamedTuple):
+    """A cut of a unit for given layouts of its inputs."""
+
+    cut: UnitCut
+    cost: float
+    moved: tuple[tuple[int, Layout], ...]  # inputs by position, and their layouts afterwards
+    outputs: tuple[Layout, ...]
 
 
 class UnitTime(NamedTuple):
@@ -62,7 +87,7 @@ class LayoutSearch:
     pinned: Mapping[int, tuple[UnitCut, ...]] = attrs.Factory(dict)  # permitted cuts by unit
     prune: bool = True
     _transitions: dict[Hashable, dict[LayoutState, _Choice]] = attrs.Factory(dict)
-    _steps: dict[Hashable, Any] = attrs.Factory(dict)
+    _steps: dict[Hashable, list[_Candidate]] = attrs.Factory(dict)
 
     @property
     def units(self) -> tuple[WorkUnit, ...]:
@@ -106,7 +131,7 @@ class LayoutSearch:
     def solve(self) -> tuple[UnitCut, ...]:
         """Returns the cheapest cuts."""
         live: tuple[Key, ...] = ()
-        states: dict[LayoutState, _Choice] = {(): _Choice(0.0, ())}
+        states: dict[LayoutState, _Choice] = {(): _START}
         for first, last in segments(self.table.signatures):
             after = live
             for index in range(first, last):
@@ -117,9 +142,9 @@ class LayoutSearch:
                 for end, part in self._segment(key, first, last, live, state).items():
                     cost = choice.cost + part.cost
                     if end not in reached or cost < reached[end].cost:
-                        reached[end] = _Choice(cost, choice.cuts + part.cuts)
+                        reached[end] = _Choice(cost, part, choice)
             states, live = _cheapest(reached, self._slack(last - 1, after)), after
-        return min(states.values(), key=lambda choice: choice.cost).cuts
+        return min(states.values(), key=lambda choice: choice.cost).cuts()
 
     def _segment_key(
         self, first: int, last: int, live: Sequence[Key], after: Sequence[Key]
@@ -151,7 +176,7 @@ class LayoutSearch:
         """Returns the states at the end of a segment, with the cheapest choices for each."""
         memo = (key, state)
         if memo not in self._transitions:
-            states = {state: _Choice(0.0, ())}
+            states = {state: _START}
             for index in range(first, last):
                 states = self._advance(index, live, states)
                 live = self.live_after(index, live)
@@ -168,40 +193,72 @@ class LayoutSearch:
         after = self.live_after(index, live)
         kept = [place[key] for key in after if key in place]
         outputs = [self.producer[key][1] for key in after if key not in place]
-        reads = [(n, place[key]) for n, key in enumerate(unit.inputs) if key in place]
+        reads = [(which, place[key]) for which, key in enumerate(unit.inputs) if key in place]
         reached: dict[LayoutState, _Choice] = {}
         for state, choice in states.items():
             layouts = tuple([(which, state[position]) for which, position in reads])
-            held = [(position, state[position]) for position in kept]
-            for cut, cost, moved in self.candidates(index, layouts):
-                moves = {position: moved[which] for which, position in reads if which in moved}
-                end = tuple([moves.get(position, layout) for position, layout in held])
-                end += tuple([self.table.held_layout(index, k, cut) for k in outputs])
-                total = choice.cost + cost
+            for candidate in self.candidates(index, layouts):
+                end = tuple([state[position] for position in kept])
+                if candidate.moved:
+                    moves = {place[unit.inputs[which]]: new for which, new in candidate.moved}
+                    end = tuple([moves.get(position, state[position]) for position in kept])
+                end += tuple([candidate.outputs[k] for k in outputs])
+                total = choice.cost + candidate.cost
                 if end not in reached or total < reached[end].cost:
-                    reached[end] = _Choice(total, (*choice.cuts, cut))
+                    reached[end] = _Choice(total, candidate.cut, choice)
         return reached
 
     def candidates(
         self, index: int, layouts: tuple[tuple[int, Layout], ...]
-    ) -> list[tuple[UnitCut, float, Mapping[int, Layout]]]:
-        """Returns the cuts of a unit to consider for these layouts of its inputs, with costs and
-        the layouts of the inputs afterwards."""
-        unit = self.units[index]
-        same = tuple([self._same_stage(index, which) for which, _ in layouts])
-        weights = tuple([key in self.weights for key in unit.inputs])
-        pinned = self.pinned.get(index)
-        memo = (self.table.signatures[index], layouts, same, weights, pinned)
+    ) -> list[_Candidate]:
+        """Returns the cuts of a unit to consider for these layouts of its inputs: the cheapest for
+        each combination of layouts after it."""
+        memo = (self._contexts[index], layouts)
         if memo not in self._steps:
+            pinned = self.pinned.get(index)
             cuts = pinned or self.table.cuts(index)
             times = [(cut, self.time(index, cut, layouts)) for cut in cuts]
             if self.prune and pinned is None and not self.table.options_of(index).loops:
                 times = self._following(index, times, layouts)
-            self._steps[memo] = [
-                (cut, time.seconds + self.price * time.weights, self._moved(index, cut, layouts))
-                for cut, time in times
+            cheapest: dict[Hashable, _Candidate] = {}
+            for cut, time in times:
+                candidate = self._candidate(index, cut, layouts, time)
+                after = (candidate.moved, candidate.outputs)
+                if after not in cheapest or candidate.cost < cheapest[after].cost:
+                    cheapest[after] = candidate
+            self._steps[memo] = list(cheapest.values())
+        return self._steps[memo]
+
+    @cached_property
+    def _contexts(self) -> list[Hashable]:
+        """For each unit, all that its candidates depend on beside the layouts of its inputs."""
+        numbers: dict[Hashable, int] = {}
+        contexts = []
+        for unit in self.units:
+            same = [
+                self._same_stage(unit.index, which) if key in self.producer else key in self.weights
+                for which, key in enumerate(unit.inputs)
             ]
-        return self._steps[memo]  # type: ignore[no-any-return]
+            context = (
+                self.table.signatures[unit.index], tuple(same), self.pinned.get(unit.index)
+            )
+            contexts.append(numbers.setdefault(context, len(numbers)))
+        return contexts
+
+    def _candidate(
+        self,
+        index: int,
+        cut: UnitCut,
+        layouts: tuple[tuple[int, Layout], ...],
+        time: UnitTime,
+    ) -> _Candidate:
+        outputs = range(len(self.units[index].outputs))
+        return _Candidate(
+            cut,
+            time.seconds + self.price * time.weights,
+            tuple(self._moved(index, cut, layouts).items()),
+            tuple([self.table.held_layout(index, k, cut) for k in outputs]),
+        )
 
     def _moved(
         self, index: int, cut: UnitCut, layouts: tuple[tuple[int, Layout], ...]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import CancelledError
+from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
@@ -16,7 +18,6 @@ from structir.distributed.mesh_program import MeshProgram, check_weights, source
 from structir.distributed.mesh_schedule import CombineTask, LevelTask, Source
 from structir.distributed.mesh_worker import run_combine, run_level, take_piece
 from structir.distributed.worker import ShardProgram
-from structir.errors import StructIRError
 from structir.lazy import lazy_module
 from structir.projections.boxes import Bounds
 
@@ -83,14 +84,8 @@ class PlacedProgram:
             self.placements.append(sent)
 
     def _alive(self) -> set[tuple[Worker, str, Bounds]]:
-        """Returns the placed blocks that some worker holds."""
-        futures = list(self.held.values())
-        holders = self.client.who_has(futures) if futures else {}
-        return {
-            key
-            for key, future in self.held.items()
-            if future.status == "finished" and holders.get(future.key)
-        }
+        """Returns the placed blocks that are not lost."""
+        return {key for key, future in self.held.items() if future.status == "finished"}
 
     def __call__(self, /, *args: Value, **names: Value) -> Value:
         """Computes the result as NumPy arrays; the arguments are those that are not weights."""
@@ -98,22 +93,13 @@ class PlacedProgram:
         args = original.arguments_beside(self.arguments, args, names)
         plan = self.program.plan(*args)
         inputs = self.program.values(plan, args)
-        for attempt in range(ATTEMPTS):
-            try:
+        lost = (CancelledError, OSError, cluster.KilledWorker)
+        for _ in range(ATTEMPTS - 1):
+            with suppress(*lost):
                 self.place_missing(plan)
                 return self._run(plan, inputs)
-            except (StructIRError, KeyboardInterrupt):
-                raise
-            except Exception:  # the kinds of error of a lost worker differ between versions
-                if attempt == ATTEMPTS - 1 or not self._lost_workers(plan):
-                    raise
-        raise AssertionError("unreachable")
-
-    def _lost_workers(self, plan: MeshPlan) -> bool:
-        """Whether blocks of weights are lost, or the workers have changed."""
-        alive = self._alive()
-        blocks = [(w, n, b) for w, held in plan.weight_blocks.items() for n, b in held.items()]
-        return any(block not in alive for block in blocks) or not blocks
+        self.place_missing(plan)
+        return self._run(plan, inputs)
 
     def _run(self, plan: MeshPlan, inputs: Mapping[str, Value]) -> Value:
         run = DaskRun(self, plan, inputs, self.addresses())

@@ -84,10 +84,11 @@ class CostTable:
     units: tuple[WorkUnit, ...]
     base: Mapping[Key, Bounds]  # the required block of each value
     mesh: WorkerMesh
-    signatures: tuple[Hashable, ...]
-    options: Mapping[Hashable, CutOptions]
+    signatures: tuple[int, ...]  # equal for equal units
+    options: Mapping[int, CutOptions]
     _costs: dict[Hashable, UnitCost] = attrs.Factory(dict)
     _transfers: dict[Hashable, Transfer] = attrs.Factory(dict)
+    _layouts: dict[Hashable, Layout] = attrs.Factory(dict)
 
     def cuts(self, index: int) -> tuple[UnitCut, ...]:
         """Returns the cuts of a unit."""
@@ -182,9 +183,12 @@ class CostTable:
 
     def held_layout(self, index: int, output: int, cut: UnitCut) -> Layout:
         """Returns the layout in which the workers hold a result of a unit."""
-        unit = self.units[index]
-        first, shape = (self.program.shapes[unit.outputs[k]] for k in (0, output))
-        return output_layout(final_layout(cut), shape, first)
+        key = (self.signatures[index], output, cut)
+        if key not in self._layouts:
+            unit = self.units[index]
+            first, shape = (self.program.shapes[unit.outputs[k]] for k in (0, output))
+            self._layouts[key] = output_layout(final_layout(cut), shape, first)
+        return self._layouts[key]
 
     def transfer(
         self, index: int, cut: UnitCut, which: int, layout: Layout, same_stage: bool
@@ -256,8 +260,10 @@ def cost_table(
     program: Program, units: tuple[WorkUnit, ...], base: Mapping[Key, Bounds], mesh: WorkerMesh
 ) -> CostTable:
     """Returns the table of the costs of units on a mesh."""
-    signatures = tuple([unit_signature(program, unit, base) for unit in units])
-    options: dict[Hashable, CutOptions] = {}
+    numbers: dict[Hashable, int] = {}
+    keys = [unit_signature(program, unit, base) for unit in units]
+    signatures = tuple([numbers.setdefault(key, len(numbers)) for key in keys])
+    options: dict[int, CutOptions] = {}
     for unit, signature in zip(units, signatures, strict=True):
         if signature not in options:
             options[signature] = cut_options(program, unit)

@@ -143,7 +143,7 @@ def reducing_statement(unit: WorkUnit) -> Statement | None:
         return None
     (statement,) = spec.statements
     splits = statement.reduce and (statement.monoid or "sum") in COMBINE and spec.base is None
-    return statement if splits and statement.total else None
+    return statement if splits and not statement.conditions else None
 
 
 def computed_layout(cut: UnitCut) -> Layout:
