@@ -106,6 +106,7 @@ class LoopNest:
     reads: Mapping[str, ConcreteAccess]
     writes: tuple[ConcreteAccess, ...]
     conditions: tuple[Constraint, ...]
+    exact: bool = True  # whether the reads of every point matter
 
     def points(self, access: ConcreteAccess, box: Box) -> Iterator[IterationPoints]:
         """Returns the points at which an access falls into a box, as disjoint products."""
@@ -120,9 +121,11 @@ class LoopNest:
         if not all(sets):
             return
         if not constraints:
-            yield self._iteration_points(sets, box.exact, ())
+            yield self._iteration_points(sets, box.exact and self.exact, ())
             return
-        targets_exact = box.exact and all([target.exact for _, target in constraints])
+        targets_exact = (
+            box.exact and self.exact and all([target.exact for _, target in constraints])
+        )
         for product in split(constraints, sets):
             if _narrow_all(constraints, product):
                 narrowed, exact, ties = _make_consistent(constraints, product)

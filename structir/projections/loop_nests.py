@@ -50,6 +50,7 @@ class LoopNestBuilder:
             {r.name: self.access(r.entries) for r in statement.reads},
             tuple([self.access(w.entries) for w in statement.writes]),
             tuple([self.condition(c, full) for c in statement.conditions]),
+            statement.exact,
         )
 
     def number(self, dim: Dim) -> int:

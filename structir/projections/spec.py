@@ -160,7 +160,8 @@ class Statement:
     """One loop nest with its reads and writes.
 
     `parallel` are the index variables of the results, in the order of the first write, `reduce`
-    those of the reduction, and `whole` those of axes that the body receives at once.
+    those of the reduction, and `whole` those of axes that the body receives at once. Without
+    `exact`, a point may exist where its reads do not matter.
     """
 
     parallel: tuple[Sym, ...]
@@ -170,6 +171,7 @@ class Statement:
     writes: tuple[Write, ...]
     conditions: tuple[Condition, ...] = ()
     monoid: str | None = None  # a name in MONOIDS: for the reduction and overlapping writes
+    exact: bool = True
 
     @cached_property
     def total(self) -> bool:

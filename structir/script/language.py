@@ -181,13 +181,21 @@ class Language(Namespace):
         """Returns a tuple expression; keywords name its fields."""
         return Tuple((*fields, *named.values()), tuple(named))
 
-    def call_packed(self, name: str, *args: Expr, sinfo_args: Any = ()) -> Call:
-        """Returns a call of an external function that may have effects."""
-        return packed_call(name, args, _infos(sinfo_args), False)
+    def call_packed(self, name: str, *args: Expr, sinfo_args: Any = (), **options: Any) -> Call:
+        """Returns a call of an external function that may have effects.
 
-    def call_pure_packed(self, name: str, *args: Expr, sinfo_args: Any = ()) -> Call:
-        """Returns a call of an external function without effects."""
-        return packed_call(name, args, _infos(sinfo_args), True)
+        `index` is its index signature and `cost` its cost per point, if it declares them.
+        """
+        return packed_call(name, args, _infos(sinfo_args), False, None, options)
+
+    def call_pure_packed(
+        self, name: str, *args: Expr, sinfo_args: Any = (), **options: Any
+    ) -> Call:
+        """Returns a call of an external function without effects.
+
+        `index` is its index signature and `cost` its cost per point, if it declares them.
+        """
+        return packed_call(name, args, _infos(sinfo_args), True, None, options)
 
     def call_kernel(self, kernel: GlobalVar, args: Any, out_sinfo: Any) -> Call:
         """Returns a call of a kernel; `out_sinfo` is the StructInfo of each result."""
