@@ -36,9 +36,10 @@ from structir.distributed.unit_cuts import (
 from structir.distributed.unit_signature import unit_signature
 from structir.distributed.work_units import Key, WorkUnit
 from structir.ir.dtype import numpy_dtype
-from structir.projections.boxes import Bounds
+from structir.projections.boxes import Bounds, region
+from structir.projections.execution_cost import step_cost
 from structir.projections.program import Program, info_of
-from structir.projections.scalar_expr import ScalarOp, walk
+from structir.projections.region_propagation import required_regions
 
 
 @attrs.frozen(eq=False)
@@ -49,7 +50,7 @@ class WorkerCost:
     count: int  # the number of workers that it represents
     needs: tuple[Bounds | None, ...]  # one per input of the unit
     blocks: tuple[Bounds | None, ...]  # one per output
-    operations: int
+    operations: float
 
 
 @attrs.frozen(eq=False)
@@ -61,7 +62,7 @@ class UnitCost:
     reduced_total: int  # bytes received by all workers
 
     @cached_property
-    def operations(self) -> int:
+    def operations(self) -> float:
         """The most operations of a worker."""
         return max([w.operations for w in self.workers], default=0)
 
@@ -127,50 +128,31 @@ class CostTable:
             needs: Mapping[Key, Bounds] = {}
             if blocks and ranges is not None:
                 needs = required_blocks(self.program, unit, blocks, ranges)
-            operations = self._operations(unit, blocks, needs, cut) if needs or blocks else 0
+            operations = self._operations(unit, blocks, cut) if blocks and ranges is not None else 0
             outputs = tuple([blocks.get(key) for key in unit.outputs])
             inputs = tuple([needs.get(key) for key in unit.inputs])
             workers.append(WorkerCost(at, count, inputs, outputs, operations))
         return UnitCost(tuple(workers), *self._reduced(unit, cut))
 
     def _operations(
-        self,
-        unit: WorkUnit,
-        blocks: Mapping[Key, Bounds],
-        needs: Mapping[Key, Bounds],
-        cut: UnitCut,
-    ) -> int:
-        """Returns the operations of a worker: those of the body at each point of its loops."""
-        elements = sum(map(volume, blocks.values()))
-        spec = unit.spec
-        if spec is None or spec.whole:
-            return elements + sum(map(volume, needs.values()))
-        operations = 0
-        for statement in spec.statements:
-            points = prod([self.program.number(spec.extents[s]) for s in statement.reduce])
-            exprs = [w.value for w in statement.writes if w.value is not None]
-            count = sum(isinstance(n, ScalarOp) for expr in exprs for n in walk(expr))
-            operations += points * (count + bool(statement.reduce))
-        share = prod(
-            [
-                count
-                for part, count in zip(cut, self.mesh.shape, strict=True)
-                if isinstance(part, ReductionCut)
-            ]
-        )
-        return elements * max(operations, 1) // (share * max(len(spec.statements), 1))
+        self, unit: WorkUnit, blocks: Mapping[Key, Bounds], cut: UnitCut
+    ) -> float:
+        """Returns the operations of a worker, by the execution costs of its steps."""
+        wanted = {key: region(*block) for key, block in blocks.items()}
+        regions = required_regions(unit.steps, wanted) if len(unit.steps) > 1 else wanted
+        total = sum(step_cost(self.program, step, regions) for step in unit.steps)
+        return total / prod(self._reduction_counts(cut))
+
+    def _reduction_counts(self, cut: UnitCut) -> list[int]:
+        """Returns the sizes of the mesh axes that split a reduction."""
+        pairs = zip(cut, self.mesh.shape, strict=True)
+        return [count for part, count in pairs if isinstance(part, ReductionCut)]
 
     def _reduced(self, unit: WorkUnit, cut: UnitCut) -> tuple[tuple[int, int], int]:
         """Returns the bytes that workers receive to combine partial results."""
         if not is_partial(cut):
             return (0, 0), 0
-        group = prod(
-            [
-                count
-                for part, count in zip(cut, self.mesh.shape, strict=True)
-                if isinstance(part, ReductionCut)
-            ]
-        )
+        group = prod(self._reduction_counts(cut))
         (key,) = unit.outputs
         if key not in self.base:
             return (0, 0), 0
