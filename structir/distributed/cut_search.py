@@ -14,12 +14,12 @@ from structir.distributed.layout_search import LayoutSearch
 from structir.distributed.layouts import WorkerMesh
 from structir.distributed.mesh_plan import MeshCuts, MeshPlan, required_values, result_keys
 from structir.distributed.mesh_program import MeshProgram
-from structir.distributed.pinned_cuts import pinned_cuts
+from structir.distributed.pinned_cuts import pinned_cuts, units_named
 from structir.distributed.pipeline_stages import micro_batch_counts, pipeline_stages
 from structir.distributed.planning import Planner, make_planner, prepared
 from structir.distributed.search_report import SearchCandidate, SearchReport
 from structir.distributed.sharded import Sharded
-from structir.distributed.simulation import simulate
+from structir.distributed.simulation import SimulatedCost, simulate
 from structir.distributed.unit_costs import CostTable, cost_table
 from structir.distributed.weight_names import weight_keys
 from structir.distributed.work_units import Key, WorkUnit, work_units
@@ -29,7 +29,7 @@ from structir.ir.module import IRModule
 from structir.projections.boxes import Bounds
 
 MESH_AXES = 2
-PRICES = (0.0, 0.1, 1.0, 10.0, 1000.0)  # of weights, where the memory is bounded
+PRICES = (0.1, 1.0, 10.0, 1000.0)  # of all weights, in times of the fastest plan
 CutRequest = int | str | Sequence[int | str | None] | None
 
 
@@ -52,7 +52,7 @@ def search(
     The search chooses a number of pipeline stages and of micro-batches, a mesh of one or two axes
     for each stage, and the cut of every value; `stages`, `micro_batches`, `mesh` and `cuts` fix a
     choice. `cuts` maps names of values to an axis, to the name of a reduction loop (`"k"`), or to
-    None (replicated); a sequence has one entry per mesh axis. `sizes` gives the symbolic dims,
+    None (replicated); a sequence has one entry for each mesh axis. `sizes` gives the symbolic dims,
     `weights` the parameters that are placed once and not sent at each call, and `model` the
     simulated workers. `memory` bounds the bytes on a worker. Raises StructIRError where no plan
     keeps it.
@@ -187,9 +187,12 @@ class SearchSpace:
         if fastest.feasible or self.memory is None:
             return
         rate = fastest.cost.seconds / max(fastest.cost.weights, 1)
-        for price in PRICES[1:]:
+        seen = {fastest.choices.cuts}
+        for price in PRICES:
             candidate = self._candidate(self.layout_search(mesh, stages, batches, price * rate))
-            yield candidate
+            if candidate.choices.cuts not in seen:
+                yield candidate
+            seen.add(candidate.choices.cuts)
             if candidate.feasible:
                 return
 
@@ -198,7 +201,15 @@ class SearchSpace:
         batches = next(n for (_, n), each in self._tables.items() if each is table)
         choices = MeshCuts(table.mesh, search.solve(), search.stages, batches)
         cost = simulate(table, choices, self.model, self.weights)
-        return SearchCandidate(choices, cost, self.memory is None or cost.memory <= self.memory)
+        return SearchCandidate(choices, cost, self.fits(cost))
+
+    def fits(self, cost: SimulatedCost) -> bool:
+        """Whether the memory of a worker is within the bound."""
+        return self.memory is None or cost.memory <= self.memory
+
+    def unit_named(self, name: str) -> WorkUnit:
+        """Returns the first unit that computes a value of this name."""
+        return units_named(self.units, name)[0]
 
 
 def mesh_shapes(workers: int) -> Iterator[tuple[int, ...]]:

@@ -86,8 +86,8 @@ class LayoutSearch:
     price: float = 0.0
     pinned: Mapping[int, tuple[UnitCut, ...]] = attrs.Factory(dict)  # permitted cuts by unit
     prune: bool = True
-    _transitions: dict[Hashable, dict[LayoutState, _Choice]] = attrs.Factory(dict)
-    _steps: dict[Hashable, list[_Candidate]] = attrs.Factory(dict)
+    _transitions: dict[Hashable, dict[LayoutState, _Choice]] = attrs.field(factory=dict, init=False)
+    _steps: dict[Hashable, list[_Candidate]] = attrs.field(factory=dict, init=False)
 
     @property
     def units(self) -> tuple[WorkUnit, ...]:

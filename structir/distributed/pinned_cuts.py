@@ -24,46 +24,72 @@ def pinned_cuts(requests: Mapping[str, Any], table: CostTable) -> dict[int, tupl
     Raises StructIRError for unknown names, and StructInfoError for cuts that the projection of the
     value does not permit.
     """
-    units = {unit.name: unit for unit in table.units}
-    pinned: dict[int, tuple[UnitCut, ...]] = {}
-    for name, request in requests.items():
-        if name not in units:
-            close = difflib.get_close_matches(name, list(units), 1)
-            hint = f"did you mean `{close[0]}`?" if close else f"one of {', '.join(units)}"
-            raise StructIRError(f"cuts: no value `{name}`; help: {hint}", code="E0916")
-        unit = units[name]
-        pinned[unit.index] = _permitted(unit, request, table)
-    return pinned
+    return {
+        unit.index: _permitted(unit, request, table)
+        for name, request in requests.items()
+        for unit in units_named(table.units, name)
+    }
+
+
+def units_named(units: Sequence[WorkUnit], name: str) -> list[WorkUnit]:
+    """Returns the units that compute the values of a name: several where a function with it is
+    called several times."""
+    named = [unit for unit in units if unit.name == name]
+    if not named:
+        names = list(dict.fromkeys([unit.name for unit in units]))
+        close = difflib.get_close_matches(name, names, 1)
+        hint = f"did you mean `{close[0]}`?" if close else f"one of {', '.join(names)}"
+        raise StructIRError(f"cuts: no value `{name}`; help: {hint}", code="E0916")
+    return named
 
 
 def _permitted(unit: WorkUnit, request: Any, table: CostTable) -> tuple[UnitCut, ...]:
-    mesh, options = table.mesh, table.options_of(unit.index)
-    entries = list(request) if isinstance(request, Sequence) and not isinstance(request, str) else [
-        request, *[None for _ in mesh.shape[1:]]
-    ]
-    if len(entries) != len(mesh.shape):
-        raise StructIRError(
-            f"cuts: expected {len(mesh.shape)} entries for `{unit.name}`, one per mesh axis, "
-            f"found {len(entries)}",
-            code="E0916",
-        )
-    loops = loop_names(unit)
-    wanted = [_checked(unit, entry, options, loops) for entry in entries]
-    permitted = [
-        cut
-        for cut in options.cuts(mesh)
-        if all(_matches(part, entry, loops) for part, entry in zip(cut, wanted, strict=True))
-    ]
+    mesh, options, loops = table.mesh, table.options_of(unit.index), loop_names(unit)
+    if isinstance(request, Sequence) and not isinstance(request, str):
+        if len(request) != len(mesh.shape):
+            raise StructIRError(
+                f"cuts: expected {len(mesh.shape)} entries for `{unit.name}`, one for each mesh "
+                f"axis, found {len(request)}",
+                code="E0916",
+            )
+        wanted = [_checked(unit, entry, options, loops) for entry in request]
+        permitted = [
+            cut
+            for cut in options.cuts(mesh)
+            if all(_matches(part, entry, loops) for part, entry in zip(cut, wanted, strict=True))
+        ]
+    else:
+        entry = _checked(unit, request, options, loops)
+        permitted = [cut for cut in options.cuts(mesh) if _cuts_only(cut, entry, loops)]
     if not permitted:
-        raise _refused(unit, f"the mesh {mesh.shape} splits an axis into more parts than its size",
-                       "a smaller `mesh=`, or another axis for one of its axes")
+        text = " x ".join(map(str, mesh.shape))
+        reason = f"the mesh {text} splits it into more parts than its size"
+        raise _refused(unit, reason, "a smaller `mesh=`, or a cut along fewer mesh axes")
     return tuple(permitted)
+
+
+def _cuts_only(cut: UnitCut, entry: Any, loops: tuple[str, ...]) -> bool:
+    """Whether all mesh axes that cut a unit cut it along one axis or loop."""
+    parts = [part for part in cut if part is not None]
+    return bool(parts) == (entry is not None) and all(_matches(p, entry, loops) for p in parts)
 
 
 def loop_names(unit: WorkUnit) -> tuple[str, ...]:
     """Returns the names of the reduction loops of a unit."""
     statement = reducing_statement(unit)
     return () if statement is None else tuple([s.name for s in statement.reduce])
+
+
+def cut_text(unit: WorkUnit, cut: UnitCut) -> str:
+    """Returns a cut as text: `axis 1`, `loop k`, or `none`, for each mesh axis."""
+    loops = loop_names(unit)
+    parts = []
+    for part in cut:
+        if isinstance(part, AxisCut):
+            parts.append(f"axis {part.axis}")
+        else:
+            parts.append("none" if part is None else f"loop {loops[part.loop]}")
+    return " x ".join(parts)
 
 
 def _checked(unit: WorkUnit, entry: Any, options: CutOptions, loops: tuple[str, ...]) -> Any:

@@ -158,30 +158,24 @@ class Simulation:
         return held
 
     def activation_bytes(self) -> dict[int, int]:
-        """Returns the peak bytes of values other than weights on a worker, by stage."""
-        uses: dict[Key, int] = {}
-        for unit in self.table.units:
-            uses.update(dict.fromkeys(unit.inputs, self.levels[unit.index]))
+        """Returns the peak bytes of values other than weights on a worker, by stage: the operands
+        and the results of a unit, and the values that later units use."""
+        stages, itemsize = self.choices.stages, self.table.itemsize
+        last_use = {key: unit.index for unit in self.table.units for key in unit.inputs}
+        live: dict[int, dict[Key, int]] = {}
         peak: dict[int, int] = {}
-        for (stage, level), indices in self.groups.items():
-            size = 0
-            for key, needs in self._needs(indices).items():
+        for unit in self.table.units:
+            index, stage = unit.index, stages[unit.index]
+            own, workers = live.setdefault(stage, {}), self.workers(index)
+            for which, key in enumerate(unit.inputs):
                 if key not in self.weights:
-                    size += max(map(volume, needs.values())) * self.table.itemsize(key)
-            for index in indices:
-                for number, key in enumerate(self.table.units[index].outputs):
-                    most = max(volume(w.blocks[number]) for w in self.workers(index))
-                    size += most * self.table.itemsize(key)
-            for key, producer in self.producer.items():
-                alive = self.levels[producer] < level < uses.get(key, -1)
-                if alive and self.choices.stages[producer] == stage and key in self.table.base:
-                    samples = self.table.mesh.samples
-                    blocks = [
-                        split_block(self.table.base[key], self.layout(key), self.table.mesh, at)
-                        for at, _ in samples
-                    ]
-                    size += max(map(volume, blocks)) * self.table.itemsize(key)
-            peak[stage] = max(peak.get(stage, 0), size)
+                    size = max([volume(w.needs[which]) for w in workers]) * itemsize(key)
+                    own[key] = max(own.get(key, 0), size)
+            for number, key in enumerate(unit.outputs):
+                own[key] = max([volume(w.blocks[number]) for w in workers]) * itemsize(key)
+            peak[stage] = max(peak.get(stage, 0), sum(own.values()))
+            for key in [k for k in own if last_use.get(k, index) <= index]:
+                del own[key]
         return peak
 
     def run(self) -> SimulatedCost:

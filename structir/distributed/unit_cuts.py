@@ -117,6 +117,7 @@ def _scatters_before_split(cut: UnitCut) -> bool:
 REASONS = {
     "scan": "the projection is a scan: each block requires all elements before it",
     "whole": "the projection reads or writes the whole axis at once",
+    "opaque": "the op has no loops that run in parts, so each block requires all of its operands",
 }
 
 
@@ -127,7 +128,7 @@ def cut_options(program: Program, unit: WorkUnit) -> CutOptions:
     if len(unit.steps) > 1:
         return CutOptions((PARALLEL,) * len(shape), shape, (), None)
     if spec is None:
-        return CutOptions(("whole",) * len(shape), shape, (), None)
+        return CutOptions(("opaque",) * len(shape), shape, (), None)
     kinds = axis_kinds(spec, unit.steps[0].outputs.index(unit.outputs[0]))
     statement = reducing_statement(unit)
     if statement is None:

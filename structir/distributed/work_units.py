@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 
-from structir.ir.expr import Constant
+from structir.ir.expr import Call, Constant
 from structir.ir.op import Op
 from structir.projections.program import BranchOrigin, CallOrigin, Program, leaves
 from structir.projections.region_propagation import RegionStep
@@ -56,9 +56,13 @@ class WorkUnit:
 
 
 def key_name(key: Any) -> str:
-    """Returns the name of a tensor of a program, such as `x` or `pair[1]`."""
+    """Returns the name of a tensor of a program, such as `x` or `pair[1]`. A value inside of a
+    decomposed call has the name of its op in parentheses."""
     owner, path = key
-    return getattr(owner, "name", "constant") + "".join([f"[{k}]" for k in path])
+    name = getattr(owner, "name", "constant")
+    if isinstance(owner, Call):
+        name = f"({owner.op.name if isinstance(owner.op, Op) else owner.op})"
+    return name + "".join([f"[{k}]" for k in path])
 
 
 def work_units(program: Program) -> tuple[WorkUnit, ...]:
