@@ -139,9 +139,7 @@ class SearchSpace:
         """Returns the search of cuts on a mesh."""
         table = self.table(mesh, micro_batches)
         pinned = pinned_cuts(self.requests, table)
-        return LayoutSearch(
-            table, stages, self.model, self.weights, self.results, price, pinned
-        )
+        return LayoutSearch(table, stages, self.model, self.weights, self.results, price, pinned)
 
     def candidates(
         self,

@@ -150,7 +150,7 @@ class LayoutSearch:
         self, first: int, last: int, live: Sequence[Key], after: Sequence[Key]
     ) -> Hashable:
         """Returns a key that two segments share if their transitions are equal."""
-        position = {key: ("live", number) for number, key in enumerate(live)}
+        position: dict[Key, Hashable] = {k: ("live", number) for number, k in enumerate(live)}
         for index in range(first, last):
             for number, key in enumerate(self.units[index].outputs):
                 position[key] = (index - first, number)
@@ -208,9 +208,7 @@ class LayoutSearch:
                     reached[end] = _Choice(total, candidate.cut, choice)
         return reached
 
-    def candidates(
-        self, index: int, layouts: tuple[tuple[int, Layout], ...]
-    ) -> list[_Candidate]:
+    def candidates(self, index: int, layouts: tuple[tuple[int, Layout], ...]) -> list[_Candidate]:
         """Returns the cuts of a unit to consider for these layouts of its inputs: the cheapest for
         each combination of layouts after it."""
         memo = (self._contexts[index], layouts)
@@ -233,15 +231,13 @@ class LayoutSearch:
     def _contexts(self) -> list[Hashable]:
         """For each unit, all that its candidates depend on beside the layouts of its inputs."""
         numbers: dict[Hashable, int] = {}
-        contexts = []
+        contexts: list[Hashable] = []
         for unit in self.units:
             same = [
                 self._same_stage(unit.index, which) if key in self.producer else key in self.weights
                 for which, key in enumerate(unit.inputs)
             ]
-            context = (
-                self.table.signatures[unit.index], tuple(same), self.pinned.get(unit.index)
-            )
+            context = (self.table.signatures[unit.index], tuple(same), self.pinned.get(unit.index))
             contexts.append(numbers.setdefault(context, len(numbers)))
         return contexts
 
@@ -301,16 +297,12 @@ class LayoutSearch:
         producer, _ = self.producer[self.units[index].inputs[which]]
         return self.stages[producer] == self.stages[index]
 
-    def time(
-        self, index: int, cut: UnitCut, layouts: tuple[tuple[int, Layout], ...]
-    ) -> UnitTime:
+    def time(self, index: int, cut: UnitCut, layouts: tuple[tuple[int, Layout], ...]) -> UnitTime:
         """Returns the time of a unit under a cut, for these layouts of its computed inputs."""
         cost, model = self.table.cost(index, cut), self.model
         seconds, received, weights = 0.0, 0, 0
         for which, layout in layouts:
-            moved = self.table.transfer(
-                index, cut, which, layout, self._same_stage(index, which)
-            )
+            moved = self.table.transfer(index, cut, which, layout, self._same_stage(index, which))
             seconds += model.transfer_time(moved.received, moved.peers)
             received += moved.total
         for which, key in enumerate(self.units[index].inputs):

@@ -85,9 +85,7 @@ def _axis_samples(count: int) -> list[tuple[int, int]]:
     return [(0, 1), (count // 2, count - 2), (count - 1, 1)]
 
 
-def split_block(
-    bounds: Bounds, layout: Layout, mesh: WorkerMesh, at: Coordinates
-) -> Bounds | None:
+def split_block(bounds: Bounds, layout: Layout, mesh: WorkerMesh, at: Coordinates) -> Bounds | None:
     """Returns the block of a worker; None if it is empty.
 
     Mesh axes that split one axis are nested. Part i of n extends from `d*i//n` to `d*(i+1)//n`.

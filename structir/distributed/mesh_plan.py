@@ -106,8 +106,10 @@ class MeshPlan:
     def batches(self) -> tuple[Mapping[Key, Bounds], ...]:
         """The required block of every value, for each micro-batch."""
         return tuple(
-            [required_values(self.planner, index, self.choices.micro_batches)
-             for index in range(self.choices.micro_batches)]
+            [
+                required_values(self.planner, index, self.choices.micro_batches)
+                for index in range(self.choices.micro_batches)
+            ]
         )
 
     def layout(self, key: Any) -> Layout:
@@ -166,9 +168,7 @@ class MeshPlan:
         key = (batch, unit.index, at)
         if key not in self._needs:
             blocks, ranges = self.computed(batch, unit, at)
-            self._needs[key] = (
-                required_blocks(self.program, unit, blocks, ranges) if blocks else {}
-            )
+            self._needs[key] = required_blocks(self.program, unit, blocks, ranges) if blocks else {}
         return self._needs[key]
 
     @cached_property

@@ -84,9 +84,7 @@ class MeshProgram:
             inputs.update(named_tensors(param.name, param.struct_info, value))
         return inputs
 
-    def result(
-        self, plan: MeshPlan, inputs: Mapping[str, Value], piece: Any
-    ) -> Value:
+    def result(self, plan: MeshPlan, inputs: Mapping[str, Value], piece: Any) -> Value:
         """Returns the results, copied together from the blocks that workers hold."""
         schedule = MeshSchedule(plan)
         results = [
@@ -95,7 +93,11 @@ class MeshProgram:
         return pack_results(plan.program, iter(results))
 
     def _result(
-        self, plan: MeshPlan, schedule: MeshSchedule, key: Any, inputs: Mapping[str, Value],
+        self,
+        plan: MeshPlan,
+        schedule: MeshSchedule,
+        key: Any,
+        inputs: Mapping[str, Value],
         piece: Any,
     ) -> Value:
         if key not in plan.unit_of:

@@ -89,9 +89,7 @@ class MeshSchedule:
                 producer = plan.unit_of.get(key)
                 if producer is None:
                     continue
-                same_stage = (
-                    plan.choices.stages[producer.index] == plan.choices.stages[unit.index]
-                )
+                same_stage = plan.choices.stages[producer.index] == plan.choices.stages[unit.index]
                 if plan.levels[producer.index] != plan.levels[unit.index] or not same_stage:
                     exported.add(key)
         return exported
@@ -191,8 +189,7 @@ class MeshSchedule:
             keys = [
                 key
                 for unit in plan.units
-                if plan.levels[unit.index] == level
-                and plan.choices.stages[unit.index] == worker[0]
+                if plan.levels[unit.index] == level and plan.choices.stages[unit.index] == worker[0]
                 for key in plan.computed(batch, unit, worker[1])[0]
                 if key in self._exported
             ]

@@ -14,7 +14,7 @@ from structir.distributed.mesh_schedule import BlockInput, CombineTask, LevelTas
 from structir.distributed.planning import Planner, make_planner
 from structir.distributed.reductions import COMBINE, NarrowedDependency
 from structir.distributed.shard_function import PartialResults, ShardFunction
-from structir.distributed.work_units import Key, WorkUnit, work_units
+from structir.distributed.work_units import WorkUnit, work_units
 from structir.distributed.worker import (
     FILE,
     Run,
@@ -123,9 +123,7 @@ def _within(value: Value, available: Bounds, bounds: Bounds) -> Value:
     if available == bounds:
         return value
     start = available[0]
-    moved = [
-        slice(a - s, b - s) for s, a, b in zip(start, bounds[0], bounds[1], strict=True)
-    ]
+    moved = [slice(a - s, b - s) for s, a, b in zip(start, bounds[0], bounds[1], strict=True)]
     return np.asarray(value[tuple(moved)], order="C")
 
 

@@ -100,12 +100,12 @@ def _checked(unit: WorkUnit, entry: Any, options: CutOptions, loops: tuple[str, 
         if entry in loops:
             return entry
         available = ", ".join([f"`{name}`" for name in loops]) or "none"
-        edit = f"`cuts={{\"{unit.name}\": {_first(options, loops)}}}`"
+        edit = f'`cuts={{"{unit.name}": {_first(options, loops)}}}`'
         raise _refused(unit, f"no reduction loop `{entry}`; available: {available}", edit)
     axis = entry + len(options.shape) if entry < 0 else entry
     reason = options.refusal(axis)
     if reason is not None:
-        edit = f"`cuts={{\"{unit.name}\": {_first(options, loops)}}}`"
+        edit = f'`cuts={{"{unit.name}": {_first(options, loops)}}}`'
         raise _refused(unit, f"axis {entry}: {reason}", edit)
     return axis
 
@@ -128,6 +128,4 @@ def _matches(part: Any, entry: Any, loops: tuple[str, ...]) -> bool:
 
 def _refused(unit: WorkUnit, reason: str, edit: str) -> StructInfoError:
     message = f"{unit.op}: cannot cut `{unit.name}`"
-    return StructInfoError(
-        Diagnostic(message, unit.span, label=reason, hint=edit, code="E0912")
-    )
+    return StructInfoError(Diagnostic(message, unit.span, label=reason, hint=edit, code="E0912"))

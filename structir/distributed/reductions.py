@@ -66,9 +66,7 @@ class Reduction:
         self, program: Program, block: Bounds, positions: Range
     ) -> Mapping[Hashable, Region]:
         """Returns the region of every value that a partial reduction of a result block requires."""
-        narrowed = NarrowedDependency(
-            self.step.origin.spec, program, {self.index_var: positions}
-        )
+        narrowed = NarrowedDependency(self.step.origin.spec, program, {self.index_var: positions})
         inner_regions = narrowed.required_regions(region(*block))
         (output,) = self.step.outputs
         required = {

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from itertools import pairwise
 
 
 def segments(signatures: Sequence[Hashable]) -> list[tuple[int, int]]:
     """Returns the units in segments: what precedes the repetition, each layer, and the rest."""
     first, period, count = longest_repetition(signatures)
     cuts = sorted({0, *[first + period * k for k in range(count + 1)], len(signatures)})
-    return [(a, b) for a, b in zip(cuts, cuts[1:], strict=False) if a < b]
+    return list(pairwise(cuts))
 
 
 def longest_repetition(signatures: Sequence[Hashable]) -> tuple[int, int, int]:

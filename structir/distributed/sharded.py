@@ -82,7 +82,9 @@ class Sharded:
     ) -> tuple[Value, ...]:
         """Returns the arguments of a call that omits the parameters that are placed."""
         params = [p for p in self.function.params if p.name not in placed]
-        values = arguments_of(self.name, params, args, names, partial(default_values, self.function))
+        values = arguments_of(
+            self.name, params, args, names, partial(default_values, self.function)
+        )
         both = {**placed, **{p.name: v for p, v in zip(params, values, strict=True)}}
         return self.arguments((), {p.name: both[p.name] for p in self.function.params})
 

@@ -81,10 +81,10 @@ class Simulation:
         base, layout, mesh = self.table.base.get(key), self.layout(key), self.table.mesh
         if base is None:
             return False
+        needs = [(w.at, w.needs[which]) for w in self.workers(index)]
         return any(
-            w.needs[which] is not None
-            and not contains(split_block(base, layout, mesh, w.at), w.needs[which])
-            for w in self.workers(index)
+            need is not None and not contains(split_block(base, layout, mesh, at), need)
+            for at, need in needs
         )
 
     @cached_property

@@ -134,9 +134,7 @@ class CostTable:
             workers.append(WorkerCost(at, count, inputs, outputs, operations))
         return UnitCost(tuple(workers), *self._reduced(unit, cut))
 
-    def _operations(
-        self, unit: WorkUnit, blocks: Mapping[Key, Bounds], cut: UnitCut
-    ) -> float:
+    def _operations(self, unit: WorkUnit, blocks: Mapping[Key, Bounds], cut: UnitCut) -> float:
         """Returns the operations of a worker, by the execution costs of its steps."""
         wanted = {key: region(*block) for key, block in blocks.items()}
         regions = required_regions(unit.steps, wanted) if len(unit.steps) > 1 else wanted

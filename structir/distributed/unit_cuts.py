@@ -74,10 +74,11 @@ class CutOptions:
     def along_mesh_axis(self) -> tuple[Cut, ...]:
         """Returns the cuts along one mesh axis; the first is none."""
         axes: list[Cut] = [AxisCut(axis) for axis in self.axes]
-        scatters = [axis for axis, size in enumerate(self.shape) if size > 1] or [None]
+        sizes = enumerate(self.shape)
+        scatters: list[int | None] = [axis for axis, size in sizes if size > 1]
         for loop, extent in enumerate(self.loops):
             if extent > 1:
-                axes += [ReductionCut(loop, scatter) for scatter in scatters]
+                axes += [ReductionCut(loop, scatter) for scatter in scatters or [None]]
         return (None, *axes)
 
     def cuts(self, mesh: WorkerMesh) -> Iterator[UnitCut]:
