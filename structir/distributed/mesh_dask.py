@@ -15,7 +15,7 @@ from structir.distributed.dask_executor import check_dask, concurrent_tasks
 from structir.distributed.layouts import contains
 from structir.distributed.mesh_plan import MeshPlan, Worker
 from structir.distributed.mesh_program import MeshProgram, check_weights, sources_of
-from structir.distributed.mesh_schedule import CombineTask, LevelTask, Source
+from structir.distributed.mesh_schedule import CombineTask, LevelTask, PieceSource
 from structir.distributed.mesh_worker import run_combine, run_level, take_piece
 from structir.distributed.worker import ShardProgram
 from structir.lazy import lazy_module
@@ -152,7 +152,7 @@ class DaskRun:
             function, *args, workers=[address], allow_other_workers=True, pure=False
         )
 
-    def piece(self, source: Source, worker: Worker) -> Value:
+    def piece(self, source: PieceSource, worker: Worker) -> Value:
         """Returns a piece of an input: taken at its holder, so that only the piece is sent."""
         if source.task is not None:
             holder = source.task[2]
@@ -164,7 +164,7 @@ class DaskRun:
         value = self.inputs[name]
         return np.asarray(value[slices(source.part)], order="C")
 
-    def _weight(self, name: str, source: Source, worker: Worker) -> Value:
+    def _weight(self, name: str, source: PieceSource, worker: Worker) -> Value:
         """Returns a block of a weight that the worker holds."""
         held = self.plan.weight_blocks[worker][name]
         future = self.placed.held[worker, name, held]
@@ -174,13 +174,13 @@ class DaskRun:
         part = attrs.evolve(source, held=held, output=0)
         return self._on(worker, take_block, future, part)
 
-    def gather(self, source: Source) -> Value:
+    def gather(self, source: PieceSource) -> Value:
         """Returns a piece of a result."""
         assert source.task is not None
         holder = source.task[2]
         return self._on(holder, take_piece, self.outputs[source.task], source).result()
 
 
-def take_block(block: Value, source: Source) -> Value:
+def take_block(block: Value, source: PieceSource) -> Value:
     """Returns a part of a placed block."""
     return take_piece((block,), source)

@@ -10,7 +10,7 @@ import attrs
 
 from structir.distributed.assembly import pack_results, slices
 from structir.distributed.mesh_plan import MeshPlan, result_keys
-from structir.distributed.mesh_schedule import CombineTask, LevelTask, MeshSchedule, Source
+from structir.distributed.mesh_schedule import CombineTask, LevelTask, MeshSchedule, PieceSource
 from structir.distributed.mesh_worker import run_combine, run_level, take_piece
 from structir.distributed.planning import make_planner
 from structir.distributed.sharded import Sharded, infer_sizes, named_tensors
@@ -136,7 +136,7 @@ class LocalRun:
         """The arguments that are not tensors."""
         return {param.name: self.values[param.name] for param in self.plan.planner.plain}
 
-    def piece(self, source: Source) -> Value:
+    def piece(self, source: PieceSource) -> Value:
         """Returns a piece of an input."""
         if source.task is not None:
             return take_piece(self.outputs[source.task], source)
@@ -154,7 +154,7 @@ class LocalRun:
         self.outputs[task.name] = run_level(shard_program, task, self.plain, *pieces)
 
 
-def sources_of(task: LevelTask | CombineTask) -> Iterator[Source]:
+def sources_of(task: LevelTask | CombineTask) -> Iterator[PieceSource]:
     """Yields the pieces that a task receives, in order."""
     if isinstance(task, CombineTask):
         yield from task.sources

@@ -19,7 +19,7 @@ TaskName = tuple[Any, ...]  # ("level", batch, worker, level) or ("combine", bat
 
 
 @attrs.frozen
-class Source:
+class PieceSource:
     """Where a block comes from: an output of a task, or a parameter (no task)."""
 
     task: TaskName | None
@@ -34,7 +34,7 @@ class BlockInput:
 
     value: int  # index of the value in the program
     bounds: Bounds
-    sources: tuple[Source, ...]
+    sources: tuple[PieceSource, ...]
 
 
 @attrs.frozen
@@ -65,7 +65,7 @@ class CombineTask:
     worker: Worker
     monoid: str
     bounds: Bounds
-    sources: tuple[Source, ...]
+    sources: tuple[PieceSource, ...]
 
 
 @attrs.frozen(eq=False)
@@ -147,21 +147,23 @@ class MeshSchedule:
     def _input(self, batch: int, key: Key, need: Bounds, worker: Worker) -> BlockInput:
         index = self.value_index[key]
         if key in self.plan.parameters:
-            return BlockInput(index, need, (Source(None, index, need, need),))
+            return BlockInput(index, need, (PieceSource(None, index, need, need),))
         return BlockInput(index, need, self.sources(batch, key, need, worker))
 
-    def sources(self, batch: int, key: Key, need: Bounds, worker: Worker) -> tuple[Source, ...]:
+    def sources(
+        self, batch: int, key: Key, need: Bounds, worker: Worker
+    ) -> tuple[PieceSource, ...]:
         """Returns the pieces of a block of a computed value, from the worker itself or the nearest
         holders."""
         workers = self.plan.workers
         start = workers.index(worker)
-        pieces: list[Source] = []
+        pieces: list[PieceSource] = []
         for holder in (*workers[start:], *workers[:start]):
             held = self.plan.held(batch, key, holder)
             common = None if held is None else intersection(held, need)
             if held is None or common is None or any(contains(p.part, common) for p in pieces):
                 continue
-            pieces.append(Source(*self._holder(batch, key, holder), held, common))
+            pieces.append(PieceSource(*self._holder(batch, key, holder), held, common))
             if sum(volume(p.part) for p in pieces) == volume(need):
                 return tuple(pieces)
         if sum(volume(p.part) for p in pieces) < volume(need):
@@ -220,11 +222,11 @@ class MeshSchedule:
                 if computed is not None:
                     name = ("level", batch, (stage, other), level)
                     position = self._positions(batch, (stage, other), level)[key]
-                    sources.append(Source(name, position, computed, block))
+                    sources.append(PieceSource(name, position, computed, block))
             name = ("combine", batch, (stage, at), unit.index)
             yield CombineTask(name, (stage, at), monoid, block, tuple(sources))
 
-    def results(self, batch: int, key: Key) -> tuple[Source, ...]:
+    def results(self, batch: int, key: Key) -> tuple[PieceSource, ...]:
         """Returns the pieces of the block of a result that a micro-batch computes."""
         bounds = self.plan.batches[batch].get(key)
         if bounds is None or key not in self.plan.unit_of:

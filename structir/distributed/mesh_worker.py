@@ -10,7 +10,13 @@ import attrs
 
 from structir.backend.compile import compile as compile_module
 from structir.distributed.assembly import reduce_pairwise, slices
-from structir.distributed.mesh_schedule import BlockInput, CombineTask, LevelTask, Source, UnitPart
+from structir.distributed.mesh_schedule import (
+    BlockInput,
+    CombineTask,
+    LevelTask,
+    PieceSource,
+    UnitPart,
+)
 from structir.distributed.planning import Planner, make_planner
 from structir.distributed.reductions import COMBINE, NarrowedDependency
 from structir.distributed.shard_function import PartialResults, ShardFunction
@@ -183,7 +189,7 @@ def run_combine(task: CombineTask, *pieces: Value) -> tuple[Value, ...]:
     return (value,)
 
 
-def take_piece(outputs: Sequence[Value], source: Source) -> Value:
+def take_piece(outputs: Sequence[Value], source: PieceSource) -> Value:
     """Returns the part of an output of a task that a source names."""
     value = outputs[source.output]
     if source.part == source.held:

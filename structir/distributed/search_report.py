@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from structir.distributed.cut_reasons import reason
-from structir.distributed.mesh_plan import MeshCuts, MeshPlan
+from structir.distributed.mesh_plan import MeshPlan
 from structir.distributed.mesh_program import MeshProgram
 from structir.distributed.pinned_cuts import cut_text
+from structir.distributed.search_space import SearchCandidate, SearchSpace
 from structir.distributed.simulation import SimulatedCost, simulate
 from structir.distributed.unit_cuts import AxisCut, ReductionCut, UnitCut
 from structir.distributed.work_units import WorkUnit
@@ -20,21 +21,10 @@ from structir.lazy import lazy_module
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from structir.distributed.cut_search import SearchSpace
-
 tables = lazy_module("rich.table")
 consoles = lazy_module("rich.console")
 ALTERNATIVES = 3  # shown for a value
 DECISIONS = 40  # the most units of a program for which a table has alternatives
-
-
-@attrs.frozen(eq=False)
-class SearchCandidate:
-    """One plan of a search, with its simulated cost."""
-
-    choices: MeshCuts
-    cost: SimulatedCost
-    feasible: bool  # whether its memory is within the bound
 
 
 @attrs.frozen

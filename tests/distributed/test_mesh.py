@@ -46,7 +46,7 @@ def test_random_cuts_give_the_result_of_the_function(name: str) -> None:
 
 def test_random_programs_with_random_cuts() -> None:
     assert "mesh" in CHECKS
-    for seed in range(300, 312):
+    for seed in range(300, 306):
         module = random_program(seed, 8)
         assert not [f"{seed} {f.error}" for f in failures(module, seed, ["mesh"])]
 

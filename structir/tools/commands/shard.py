@@ -117,14 +117,19 @@ def shard(
             reduce=reduce,
             max_bytes=max_bytes,
         )
-        if json:
-            write(report.plan_data(plan))
-        else:
-            out = console()
-            out.print(report.shard_table(plan), soft_wrap=False)
-            out.print(report.traffic_table(plan), soft_wrap=False)
-        if picture is not None:
-            picture.write_text(report.picture(plan), encoding="utf-8")
+        _print_plan(plan, json, picture)
+
+
+def _print_plan(plan: Any, json: bool, picture: Path | None) -> None:
+    """Prints a plan, and writes its picture."""
+    if json:
+        write(report.plan_data(plan))
+    else:
+        out = console()
+        out.print(report.shard_table(plan), soft_wrap=False)
+        out.print(report.traffic_table(plan), soft_wrap=False)
+    if picture is not None:
+        picture.write_text(report.picture(plan), encoding="utf-8")
 
 
 def _print_search(result: Any, json: bool) -> None:
