@@ -18,5 +18,7 @@ __getattr__, __dir__ = lazy_names(
         "Shard": "structir.distributed.plan",
         "shard": "structir.distributed.sharded",
         "Sharded": "structir.distributed.sharded",
+        "measure_cost": "structir.distributed.measured_cost",
+        "MeasuredCost": "structir.distributed.measured_cost",
     },
 )

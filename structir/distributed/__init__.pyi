@@ -2,6 +2,8 @@
 
 from structir.distributed.cluster_model import ClusterModel as ClusterModel
 from structir.distributed.cut_search import search as search
+from structir.distributed.measured_cost import MeasuredCost as MeasuredCost
+from structir.distributed.measured_cost import measure_cost as measure_cost
 from structir.distributed.mesh_plan import MeshPlan as MeshPlan
 from structir.distributed.mesh_program import MeshProgram as MeshProgram
 from structir.distributed.plan import Plan as Plan

@@ -48,7 +48,7 @@ def search(
     module = prepared(module, name)
     function = module.functions[name]
     assert isinstance(function, Function)
-    planner = make_planner(function, dict(sizes or {}), name)
+    planner = make_planner(function, dict(sizes or {}), name, module=module)
     space = SearchSpace(
         planner,
         work_units(planner.program),

@@ -51,7 +51,10 @@ class MeshProgram:
         if key not in self.plans:
             plan = self.first_plan
             if key != tuple(sorted(plan.planner.sizes.items())):
-                planner = make_planner(self.original.function, dict(sizes), self.name)
+                original = self.original
+                planner = make_planner(
+                    original.function, dict(sizes), self.name, module=original.module
+                )
                 plan = attrs.evolve(plan, planner=planner)
             self.plans[key] = plan
         return self.plans[key]

@@ -56,7 +56,7 @@ class MeshWorkerState:
     keys: tuple[Any, ...]  # of the values, by index
     parts: dict[tuple[int, ...], PartialResults] = attrs.Factory(dict)
     functions: dict[Any, ShardFunction] = attrs.Factory(dict)
-    compiled: dict[int, list[tuple[Function, Run]]] = attrs.Factory(dict)
+    compiled: dict[int, list[tuple[ShardFunction, Run]]] = attrs.Factory(dict)
 
     def level_function(self, task: LevelTask) -> ShardFunction:
         """Returns the function that a task runs, generated on first use."""
@@ -116,12 +116,21 @@ class MeshWorkerState:
         """Returns the compiled function; equal functions, as those of equal layers, share it."""
         same = self.compiled.setdefault(structural_hash(function.function), [])
         for other, run in same:
-            if structural_equal(other, function.function):
+            if _computes_same(other, function):
                 return run
         name = unused_name("level", self.others.functions)
-        module = IRModule({**self.others.functions, name: function.function})
-        same.append((function.function, compile_module(module, num_threads=self.num_threads)[name]))
+        functions = {**self.others.functions, **function.kernels, name: function.function}
+        module = IRModule(functions)
+        same.append((function, compile_module(module, num_threads=self.num_threads)[name]))
         return same[-1][1]
+
+
+def _computes_same(first: ShardFunction, second: ShardFunction) -> bool:
+    """Whether two functions are equal up to names, with equal kernels."""
+    same_kernels = first.kernels.keys() == second.kernels.keys() and all(
+        structural_equal(kernel, second.kernels[name]) for name, kernel in first.kernels.items()
+    )
+    return same_kernels and structural_equal(first.function, second.function)
 
 
 def _within(value: Value, available: Bounds, bounds: Bounds) -> Value:
@@ -139,7 +148,7 @@ def mesh_worker_state(program: ShardProgram) -> MeshWorkerState:
     module = parse(program.source, FILE)
     function = module.functions[program.name]
     assert isinstance(function, Function)
-    planner = make_planner(function, dict(program.sizes), program.name)
+    planner = make_planner(function, dict(program.sizes), program.name, module=module)
     others = {name: f for name, f in module.functions.items() if name != program.name}
     return MeshWorkerState(
         IRModule(others),

@@ -28,7 +28,7 @@ def random_mesh_program(
     module = prepared(module, name)
     original = Sharded(module, name, {})
     sizes = infer_sizes(name, original.function, original.arguments(arguments, {}))
-    planner = make_planner(original.function, sizes, name)
+    planner = make_planner(original.function, sizes, name, module=module)
     shape = planner.first.shape
     mesh = WorkerMesh(source.choice(MESHES))
     units = work_units(planner.program)

@@ -83,7 +83,7 @@ def find_reduction(program: Program, key: Hashable) -> Reduction:
     step = next((s for s in program.steps if key in set(s.outputs)), None)
     origin = step.origin if step is not None else None
     statement, monoid = None, "sum"
-    if isinstance(origin, CallOrigin) and origin.spec is not None and not origin.spec.whole:
+    if isinstance(origin, CallOrigin) and origin.spec is not None and origin.spec.computes:
         reducing = [c for c in origin.spec.statements if c.reduce]
         statement = reducing[0] if len(reducing) == len(origin.spec.statements) == 1 else None
         monoid = (statement and statement.monoid) or "sum"

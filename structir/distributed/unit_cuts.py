@@ -141,7 +141,7 @@ def cut_options(program: Program, unit: WorkUnit) -> CutOptions:
 def reducing_statement(unit: WorkUnit) -> Statement | None:
     """Returns the only statement of a unit, if it is a reduction that can be split."""
     spec = unit.spec
-    if spec is None or spec.whole or len(spec.statements) != 1 or len(unit.outputs) != 1:
+    if spec is None or not spec.computes or len(spec.statements) != 1 or len(unit.outputs) != 1:
         return None
     (statement,) = spec.statements
     splits = statement.reduce and (statement.monoid or "sum") in COMBINE and spec.base is None

@@ -130,7 +130,9 @@ class WorkerState:
         if function.key not in self.compiled:
             others = self.module.functions
             name = unused_name("shard", others)
-            module = self.module.with_functions({**others, name: function.function})
+            module = self.module.with_functions(
+                {**others, **function.kernels, name: function.function}
+            )
             executable = compile_module(module, num_threads=self.num_threads)
             self.compiled[function.key] = executable[name]
         return self.compiled[function.key]
@@ -142,7 +144,7 @@ def worker_state(program: ShardProgram) -> WorkerState:
     module = parse(program.source, FILE)
     function = module.functions[program.name]
     assert isinstance(function, Function)
-    planner = make_planner(function, dict(program.sizes), program.name, program.pieces)
+    planner = make_planner(function, dict(program.sizes), program.name, program.pieces, module)
     others = {name: f for name, f in module.functions.items() if name != program.name}
     threads = threads_of_task(program.concurrent_tasks)
     return WorkerState(IRModule(others), planner, PartialResults(planner.program), threads)

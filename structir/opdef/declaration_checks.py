@@ -26,6 +26,7 @@ from structir.opdef.notation import (
 from structir.opdef.parameters import REQUIRED, Parameter
 from structir.projections.execution_cost import CALL, POINT, as_rates
 from structir.projections.monoid import MONOIDS
+from structir.projections.out_of_bounds import check_policy
 from structir.projections.scalar_expr import LoopIndex, OperandElement, as_scalar_expr
 
 
@@ -86,6 +87,7 @@ class _Check:
         self.check_bound(signature, indices)
         self.check_missing_reduction(signature, indices)
         self.check_cost(indices)
+        self.check_policies(signature)
         self.check_body(signature)
 
     def error(self, message: str, part: str = "", hint: str | None = None) -> NotationError:
@@ -251,6 +253,15 @@ class _Check:
                 message = f"cost: expected one of {', '.join(known)}, found {axis!r}"
                 diagnostic = self.error(message).diagnostics[0]
                 raise NotationError(attrs.evolve(diagnostic, code="E0660"))
+
+    def check_policies(self, signature: IndexSignature) -> None:
+        """Checks the policies for reads out of bounds: of operands of the signature."""
+        names = [access.name for access in signature.operands]
+        for name, policy in self.definition.out_of_bounds.items():
+            if name not in names:
+                message = f"out_of_bounds: expected an operand {_list_text(names)}, found {name!r}"
+                raise NotationError(self.error(message).diagnostics[0].coded("E0662"))
+            check_policy(policy)
 
     # ---- body
 

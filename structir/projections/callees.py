@@ -89,7 +89,8 @@ def notes_of_spec(call: Call, spec: IndexSpec) -> Iterator[WholeAxis]:
     for statement in spec.statements:
         for read in statement.reads:
             for axis, entry in enumerate(read.entries):
-                if entry.data is not None and (read.operand, axis) not in seen:
+                from_data = entry.data is not None and entry.table is None
+                if from_data and (read.operand, axis) not in seen:
                     seen.add((read.operand, axis))
                     text = f"{name} reads axis {axis} at indices that depend on data"
                     operand = spec.operands[read.operand]

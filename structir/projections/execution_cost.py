@@ -19,11 +19,17 @@ import attrs
 
 from structir.errors import Diagnostic, DiagnosticError, StructIRError
 from structir.ir import dims
-from structir.ir.dims import Sym
+from structir.ir.dims import Dim, Sym
 from structir.ir.expr import Call, Expr, Tuple, TupleGetItem
+from structir.ir.kernel import Kernel
+from structir.ir.module import IRModule
 from structir.ir.op import Op
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from structir.projections.boxes import Region
+from structir.projections.callees import spec_of_callee
+from structir.projections.kernels.iteration_ranges import required_iterations
+from structir.projections.kernels.kernel_cost import NestCost, nest_costs, operations_over
+from structir.projections.kernels.kernel_spec import kernel_projection, sizes_of_call
 from structir.projections.loop_nests import loops_of
 from structir.projections.program import CallOrigin, Program
 from structir.projections.region_propagation import RegionStep
@@ -115,14 +121,18 @@ def _concrete(extent: Number, sizes: Mapping[Sym | str, int]) -> Number:
 # From calls and specs
 
 
-def execution_cost(call: Call) -> ExecutionCost:
+def execution_cost(call: Call, module: IRModule | None = None) -> ExecutionCost:
     """Returns the cost of a call, with extents over the symbolic dims of its operands.
+
+    `module` has the kernels of the program; the cost of a kernel is that of its loops.
 
     Without loops, as for external functions and data-dependent sizes, it is one operation per
     element of the results. Raises DiagnosticError for an invalid declaration of the op.
     """
     definition: Any = call.op.definition if isinstance(call.op, Op) else None
-    spec = None if definition is None else definition.index_spec(call)
+    if definition is None:
+        return _of_callee(call, module)
+    spec = definition.index_spec(call)
     if spec is None:
         return ExecutionCost((_elementwise(call.struct_info),))
     rates = declared_rates(call)
@@ -130,6 +140,27 @@ def execution_cost(call: Call) -> ExecutionCost:
     if parts is None:
         return cost_of_spec(spec, rates)
     return ExecutionCost(tuple([t for part in _calls(parts) for t in execution_cost(part).terms]))
+
+
+def _of_callee(call: Call, module: IRModule | None) -> ExecutionCost:
+    """Returns the cost of a call of a kernel or an external function."""
+    callee = spec_of_callee(call, module)
+    if callee.kernel is not None:
+        sizes = sizes_of_call(call, callee.kernel)
+        terms = [_cost_of_nest(nest, sizes) for nest in nest_costs(callee.kernel)]
+        return ExecutionCost(tuple(terms))
+    if callee.spec is None:
+        return ExecutionCost((_elementwise(call.struct_info),))
+    return cost_of_spec(callee.spec, declared_rates(call))
+
+
+def _cost_of_nest(nest: NestCost, sizes: Mapping[Sym, Dim]) -> LoopCost:
+    extents = tuple([_renamed(extent, sizes) for extent in nest.extents])
+    return LoopCost(nest.names, extents, nest.operations, (0,) * len(extents))
+
+
+def _renamed(extent: Dim, sizes: Mapping[Sym, Dim]) -> Dim:
+    return extent if isinstance(extent, int) else dims.substitute(extent, sizes)
 
 
 def _calls(expr: Expr) -> Iterator[Call]:
@@ -155,7 +186,8 @@ def declared_rates(call: Call) -> Mapping[str, float] | None:
     """Returns the rates that an op declares for a call; None if it declares none."""
     definition: Any = call.op.definition if isinstance(call.op, Op) else None
     declared = getattr(definition, "declared_cost", None)
-    value = None if declared is None else declared(call)
+    value = call.attrs.get("cost") if definition is None else None
+    value = value if declared is None else declared(call)
     return None if value is None else as_rates(value, getattr(call.op, "name", "cost"), call.span)
 
 
@@ -247,6 +279,8 @@ def step_cost(program: Program, step: RegionStep, regions: Mapping[Hashable, Reg
     required = [(k, r) for k, key in enumerate(step.outputs) if (r := regions.get(key))]
     if not required:
         return 0
+    if origin.spec is not None and origin.kernel is not None:
+        return float(_cost_of_kernel(program, step, origin.kernel, regions))
     if origin.spec is None:
         return float(sum([region.count for _, region in required]))
     rates = declared_rates(origin.call)
@@ -254,6 +288,20 @@ def step_cost(program: Program, step: RegionStep, regions: Mapping[Hashable, Reg
     return sum(
         [_cost_of_statement(program, origin.spec, each, term, required) for each, term in terms]
     )
+
+
+def _cost_of_kernel(
+    program: Program, step: RegionStep, kernel: Kernel, regions: Mapping[Hashable, Region]
+) -> int:
+    """Returns the operations of the iterations of a kernel that regions of its results require."""
+    sizes = {
+        symbol: program.number(dim)
+        for symbol, dim in sizes_of_call(step.origin.call, kernel).items()
+    }
+    blocks = [r.bounds if (r := regions.get(key)) else None for key in step.outputs]
+    shapes = [program.shapes[key] for key in step.outputs]
+    projection = kernel_projection(kernel)
+    return operations_over(kernel, required_iterations(projection, shapes, sizes, blocks))
 
 
 def _cost_of_statement(

@@ -8,7 +8,7 @@ from functools import cached_property
 import attrs
 
 from structir.projections.affine_forms import AffineForm, moving_index_vars, values
-from structir.projections.boxes import Box
+from structir.projections.boxes import MAX_BOXES, Box
 from structir.projections.position_sets import PositionSet
 from structir.projections.preimage import Constraint, enumerate_preimage, narrow
 from structir.projections.row_major import split
@@ -81,6 +81,30 @@ class IterationPoints:
         if not all(axes):
             return None
         return Box(axes, self.is_exact(access) and all([s.exact for s in axes]))
+
+    def boxes(self, access: ConcreteAccess) -> Iterator[Box]:
+        """Yields boxes of the elements that an access reaches.
+
+        A short diagonal, on which an index variable occurs twice, is a box per position.
+        """
+        repeated = self._diagonal(access) if access.coupled else None
+        positions = [None] if repeated is None else list(self.sets[repeated].elements())
+        for position in positions:
+            sets = list(self.sets)
+            if repeated is not None and position is not None:
+                sets[repeated] = PositionSet(position, position + 1, 0, sets[repeated].exact)
+            box = attrs.evolve(self, sets=tuple(sets)).box(access)
+            if box is not None:
+                yield box
+
+    def _diagonal(self, access: ConcreteAccess) -> int | None:
+        """Returns the only index variable that occurs twice, if it has few positions."""
+        moving = [k for k in access.index_vars if self.sets[k].size > 1]
+        repeated = {k for k in moving if moving.count(k) > 1}
+        if len(repeated) != 1:
+            return None
+        (index_var,) = repeated
+        return index_var if self.sets[index_var].size <= MAX_BOXES else None
 
     def is_exact(self, access: ConcreteAccess) -> bool:
         """Whether an access reaches exactly the product of the positions of its entries."""

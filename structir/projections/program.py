@@ -36,7 +36,9 @@ from structir.ir.struct_info import (
 )
 from structir.projections.boxes import Region
 from structir.projections.callees import CalleeSpec, notes_of_op, spec_of_callee
+from structir.projections.constant_indices import with_constant_indices
 from structir.projections.explanations import WholeAxis
+from structir.projections.kernels.kernel_spec import has_library_calls
 from structir.projections.region_propagation import (
     OpaqueDependency,
     Passthrough,
@@ -251,7 +253,7 @@ class ProgramBuilder:
         spec = callee.spec
         result = self.fresh(owner, owner.struct_info, ())
         args = [self.tree(arg) for arg in call.args]
-        if spec is not None and self.decomposes and not _runs_in_parts(definition, spec):
+        if spec is not None and self.decomposes and not _runs_in_parts(definition, callee):
             spec = None
         self.notes.extend(callee.notes)
         if spec is None or not sizes_in(spec) <= self.sizes.keys():
@@ -260,7 +262,8 @@ class ProgramBuilder:
             self.opaque(result, (args, self.tree(call.op)), CallOrigin(call, None, callee.kernel))
             return result
         inputs = tuple([_at(args, info.path) for info in spec.operands])
-        dependency = dependence(spec, self.sizes)
+        exact = with_constant_indices(spec, call, self.sizes)
+        dependency = dependence(exact, self.sizes)
         origin = CallOrigin(call, spec, callee.kernel)
         self.steps.append(RegionStep(dependency, inputs, tuple(leaves(result)), origin))
         return result
@@ -270,7 +273,8 @@ class ProgramBuilder:
         if definition is None and not isinstance(call.op, Op):
             return spec_of_callee(call, self.module)
         spec = None if definition is None else definition.index_spec(call)
-        return CalleeSpec(spec, tuple(notes_of_op(call, spec)))
+        exact = None if spec is None else with_constant_indices(spec, call, self.sizes)
+        return CalleeSpec(spec, tuple(notes_of_op(call, exact)))
 
     def opaque(self, result: Tree, operands: Any, origin: CallOrigin | None = None) -> None:
         """Adds a step in which every result depends on every operand."""
@@ -303,11 +307,18 @@ def _has_full_signature(definition: Any, call: Call) -> bool:
     return is_complete is None or is_complete(call)
 
 
-def _runs_in_parts(definition: Any, spec: IndexSpec) -> bool:
+def _runs_in_parts(definition: Any, callee: CalleeSpec) -> bool:
     """Whether a result block can be computed from operand blocks alone.
 
-    A value from a hook may depend on its index, except along axes beside those read whole.
+    A value from a hook may depend on its index, except along axes beside those read whole. An
+    external function computes blocks if it reads no element beyond a border.
     """
+    spec = callee.spec
+    assert spec is not None
+    if callee.kernel is not None:
+        return callee.kernel.blocks is None and not has_library_calls(callee.kernel)
+    if definition is None:
+        return len(spec.statements) == 1 and spec.statements[0].total
     return spec.whole or "reference" not in getattr(definition, "hooks", {})
 
 

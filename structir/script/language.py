@@ -15,7 +15,7 @@ from structir.ir.op import find_op, registered_ops
 from structir.ir.struct_info import KINDS, StructInfo
 from structir.lazy import lazy_module
 from structir.printer.constants import inline_constant
-from structir.printer.parser.calls import packed_call
+from structir.printer.parser.extern_calls import packed_call
 from structir.printer.parser.kernels import kernel_call
 from structir.printer.parser.named_sizes import axis_of
 from structir.printer.parser.signatures import build_signature_call as read_signature_call

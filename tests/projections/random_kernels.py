@@ -197,3 +197,21 @@ BODIES = [
     early_exit,
     flat,
 ]
+
+
+def main_of(text: str) -> str:
+    """Returns the source of a function that calls the kernel `f`."""
+    dims = [d for d in ("n", "m") if f'"{d}"' in text]
+    shape = ", ".join([f'"{d}"' for d in dims]) + ","
+    names = ", ".join(dims) + ","
+    lines = [f"    {d} = T.int64()" for d in dims]
+    return "\n".join(
+        [
+            "@R.function",
+            f'def main(x: R.Tensor(({shape}), "float64"), w: R.Tensor((3,), "float64")):',
+            *lines,
+            f'    y = R.call_kernel(f, (x, w), out_sinfo=R.Tensor(({names}), "float64"))',
+            "    return y",
+            "",
+        ]
+    )

@@ -8,7 +8,7 @@ from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.expr import Var
 from structir.ir.kernel import Local
-from structir.projections.kernels.definitions import Definition, KernelLoop, shape_of
+from structir.projections.kernels.definitions import Definition, KernelLoop, array_shape
 from structir.projections.kernels.flow_state import FlowState
 from structir.projections.kernels.index_bounds import Ranges, bounds
 
@@ -32,7 +32,7 @@ def _covers(definition: Definition, depth: int, ranges: Ranges) -> bool:
     if definition.certain > depth or not all(loop.covers for loop in loops):
         return False
     assert isinstance(definition.target, Var)
-    shape = shape_of(definition.target)
+    shape = array_shape(definition.target)
     used: set[Sym] = set()
     for index, size in zip(definition.indices, shape, strict=True):
         index_var = _covering_index(index, size, {loop.index for loop in loops} - used, ranges)

@@ -40,6 +40,7 @@ from structir.projections.kernels.definitions import (
     Indices,
     KernelFlow,
     KernelLoop,
+    LoopValue,
     Reaching,
     Target,
     Use,
@@ -118,6 +119,7 @@ class DataFlow:
         self.symbols: dict[tuple[object, ...], Sym] = {}
         self.extents: dict[Sym, Dim] = {}
         self.notes: dict[tuple[object, ...], DataIndex] = {}
+        self.loop_values: dict[tuple[int, ...], LoopValue] = {}
         self.exits: list[LoopExits] = []
         self.visits = 0
 
@@ -127,7 +129,9 @@ class DataFlow:
         end = self.block(self.kernel.body, state, place) or FlowState({}, {})
         stores = {} if self.kernel.blocks is None else self._stores()
         results = [stores.get(p, end.reaching(p)) for p in self.kernel.results]
-        return KernelFlow(tuple(results), self.extents, stores, tuple(self.notes.values()))
+        return KernelFlow(
+            tuple(results), self.extents, stores, tuple(self.notes.values()), self.loop_values
+        )
 
     # ---- GPU kernels: a loop over blocks, and one over threads
 
@@ -239,6 +243,8 @@ class DataFlow:
         state = state.forget(_assigned(loop))
         kinds = {type(statement) for statement in _jumps(loop.body)}
         jumps = bool(kinds)
+        if Break in kinds:  # its iterations decide each other: all are run
+            self.loop_values.pop(place.path, None)
         node.covers, node.jumps = reach.covers and not jumps, Break in kinds
         outer, depth = place.inside(node, jumps), len(place.loops)
         head: FlowState | None = state
@@ -287,6 +293,9 @@ class DataFlow:
         node.index, node.extent, node.conditions = reach.index, reach.extent, reach.conditions
         if reach.index is not None:
             self.extents[reach.index] = reach.extent
+        if reach.index is not None and reach.value is not None:
+            value = LoopValue(reach.index, reach.value, loop.step)
+            self.loop_values[place.path] = value
         return node, reach
 
     def _leave(

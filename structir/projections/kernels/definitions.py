@@ -84,6 +84,16 @@ class KernelFlow:
     extents: Mapping[Sym, Dim]
     stores: Mapping[Target, frozenset[Reaching]]
     notes: tuple[DataIndex, ...]
+    loops: Mapping[tuple[int, ...], LoopValue]  # by the position of the statement
+
+
+@attrs.frozen
+class LoopValue:
+    """The number of an iteration, and the variable of a loop in it."""
+
+    index: Sym
+    value: Dim
+    step: int
 
 
 @attrs.frozen
@@ -96,7 +106,7 @@ class DataIndex:
     writes: bool = False
 
 
-def shape_of(array: Var) -> tuple[Dim, ...]:
+def array_shape(array: Var) -> tuple[Dim, ...]:
     """Returns the shape of an array of a kernel."""
     info: Any = array.struct_info
     shape: tuple[Dim, ...] = tuple(info.dims)

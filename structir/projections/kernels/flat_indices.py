@@ -6,13 +6,13 @@ from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.expr import Var
 from structir.ir.polynomial import of_terms
-from structir.projections.kernels.definitions import Indices, shape_of
+from structir.projections.kernels.definitions import Indices, array_shape
 from structir.projections.kernels.index_bounds import Ranges, stays_inside
 
 
 def flat_indices(array: Var, index: Dim | None, ranges: Ranges) -> Indices:
     """Returns the index along each axis; None for each if the flat index depends on data."""
-    shape = shape_of(array)
+    shape = array_shape(array)
     if index is None or len(shape) == 0:
         return (index,) * len(shape)
     indices: list[Dim | None] = []

@@ -39,7 +39,7 @@ class Infeasible(Exception):
 
 
 @attrs.frozen(eq=False)
-class Link:
+class ReachingUse:
     """A use, and one of the definitions that reach it."""
 
     use: Use
@@ -47,7 +47,7 @@ class Link:
 
 
 @attrs.frozen(eq=False)
-class Instance:
+class DefinitionInstance:
     """A definition in some iterations of its loops.
 
     `values` gives the number of the iteration of each loop, over the index variables of the store
@@ -79,7 +79,7 @@ class InstanceBuilder:
     extents: dict[Sym, Dim]
     copies: dict[tuple[Sym, int], Sym] = attrs.Factory(dict)
 
-    def root(self, store: Definition) -> Instance:
+    def root(self, store: Definition) -> DefinitionInstance:
         """Returns a store in an arbitrary iteration."""
         index_vars = [loop.index for loop in store.loops if loop.index is not None]
         values: dict[Sym, Dim] = {s: dims.as_dim(s) for s in index_vars}
@@ -87,10 +87,10 @@ class InstanceBuilder:
         key = tuple(
             [FREE if loop.index not in in_store else values[loop.index] for loop in store.loops]
         )
-        root = Instance(store, values, key, exact=not _may_skip(store))
+        root = DefinitionInstance(store, values, key, exact=not _may_skip(store))
         return self._constrained(root, _conditions(store))
 
-    def at_use(self, instance: Instance, use: Use) -> Instance:
+    def at_use(self, instance: DefinitionInstance, use: Use) -> DefinitionInstance:
         """Returns an instance at one of its uses, which may be in any iteration of some loops."""
         if use.free_from is None:
             return self._constrained(instance, use.conditions)
@@ -112,7 +112,9 @@ class InstanceBuilder:
         order = Condition("le", values[outer], instance.values[outer])
         return self._constrained(freed, [order], False)
 
-    def through(self, instance: Instance, link: Link, widened: Key | None = None) -> Instance:
+    def through(
+        self, instance: DefinitionInstance, link: ReachingUse, widened: Key | None = None
+    ) -> DefinitionInstance:
         """Returns the instance of a definition that reaches a use.
 
         Equations for the loops that are not dims in `widened` are dropped.
@@ -134,7 +136,7 @@ class InstanceBuilder:
                 values[loop.index] = dims.as_dim(copy)
                 fresh[copy] = loop
         order = _order(instance, link, values, shared)
-        reached = Instance(definition, values, (), instance.conditions, tuple(inner))
+        reached = DefinitionInstance(definition, values, (), instance.conditions, tuple(inner))
         equations = list(_equations(instance, link, reached))
         free = _free_variables(definition, values, fresh, widened)
         kept = [(a, b) for a, b in equations if not (dims.syms(a) | dims.syms(b)) & free]
@@ -173,8 +175,8 @@ class InstanceBuilder:
             number += 1
 
     def _constrained(
-        self, instance: Instance, conditions: Iterable[Condition], renames: bool = True
-    ) -> Instance:
+        self, instance: DefinitionInstance, conditions: Iterable[Condition], renames: bool = True
+    ) -> DefinitionInstance:
         """Returns an instance under more conditions. Raises Infeasible if none satisfies them."""
         known = dict.fromkeys(instance.conditions)
         ranges = {s: (0, extent - 1) for s, extent in self.extents.items()}
@@ -201,7 +203,7 @@ def _may_skip(definition: Definition) -> bool:
 
 
 def _order(
-    instance: Instance, link: Link, values: Mapping[Sym, Dim], shared: int
+    instance: DefinitionInstance, link: ReachingUse, values: Mapping[Sym, Dim], shared: int
 ) -> list[tuple[Dim, Dim]]:
     """Returns the numbers of an earlier and a later iteration of the loop that carries a value."""
     use, reaching = link.use, link.reaching
@@ -213,7 +215,9 @@ def _order(
     return [(values[loop.index], instance.values[loop.index])]
 
 
-def _equations(instance: Instance, link: Link, reached: Instance) -> Iterator[tuple[Dim, Dim]]:
+def _equations(
+    instance: DefinitionInstance, link: ReachingUse, reached: DefinitionInstance
+) -> Iterator[tuple[Dim, Dim]]:
     """Yields the equations of the indices of a stored and a read element."""
     stored = reached.renamed_all(link.reaching.definition.indices)
     for a, b in zip(stored, instance.renamed_all(link.use.indices), strict=True):
@@ -221,7 +225,7 @@ def _equations(instance: Instance, link: Link, reached: Instance) -> Iterator[tu
             yield a, b
 
 
-def _previous(link: Link, order: Sequence[tuple[Dim, Dim]]) -> Iterator[tuple[Dim, Dim]]:
+def _previous(link: ReachingUse, order: Sequence[tuple[Dim, Dim]]) -> Iterator[tuple[Dim, Dim]]:
     """Yields the equation of a scalar that each iteration of the loop assigns."""
     definition, depth = link.reaching.definition, link.reaching.shared
     if not isinstance(definition.target, Local) or depth is None or not order:

@@ -16,13 +16,13 @@ from structir.errors import DiagnosticError
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.expr import Call, Var
-from structir.ir.kernel import Kernel
+from structir.ir.kernel import Kernel, LibraryCall, Part, nodes_of
 from structir.ir.struct_info import StructInfo, TensorStructInfo
 from structir.projections.explanations import WholeAxis
 from structir.projections.kernels.dataflow import TooComplex, flow_of
-from structir.projections.kernels.definitions import DataIndex, Indices, shape_of
+from structir.projections.kernels.definitions import DataIndex, Indices, KernelFlow, array_shape
 from structir.projections.kernels.index_bounds import Ranges, stays_inside
-from structir.projections.kernels.paths import Path, PathFinder, TooManyPaths
+from structir.projections.kernels.paths import Path, PathFinder, TooManyPaths, Visit
 from structir.projections.scalar_expr import OperandElement
 from structir.projections.spec import (
     AccessIndex,
@@ -48,6 +48,9 @@ class KernelProjection:
 
     spec: IndexSpec | None
     notes: tuple[WholeAxis, ...]
+    flow: KernelFlow | None = None
+    visits: tuple[Visit, ...] = ()  # of all definitions that the results depend on
+    extents: Mapping[Sym, Dim] = attrs.Factory(dict)
 
 
 _projections: WeakKeyDictionary[Kernel, KernelProjection] = WeakKeyDictionary()
@@ -68,15 +71,16 @@ def _projection(kernel: Kernel) -> KernelProjection:
         finder = PathFinder(flow, operands)
         paths = finder.run()
     except (TooComplex, TooManyPaths, RecursionError):
-        notes = [WholeAxis(p.name, None, TOO_COMPLEX, kernel.span) for p in operands]
-        return KernelProjection(None, tuple(notes))
+        whole = [WholeAxis(p.name, None, TOO_COMPLEX, kernel.span) for p in operands]
+        return KernelProjection(None, tuple(whole))
     spec = SpecOfKernel(kernel, operands, finder.instances.extents).spec(paths)
-    return KernelProjection(spec, tuple(_notes(kernel, flow.notes)))
+    notes = tuple(_notes(kernel, flow.notes))
+    return KernelProjection(spec, notes, flow, tuple(finder.visits), finder.instances.extents)
 
 
 def _notes(kernel: Kernel, indices: Sequence[DataIndex]) -> Iterator[WholeAxis]:
     for each in indices:
-        if each.array in kernel.params:
+        if any(each.array is param for param in kernel.params):
             verb = "is written" if each.writes else "is read"
             text = f"axis {each.axis} {verb} at an index that depends on data"
             yield WholeAxis(each.array.name, each.axis, text, each.span or kernel.span)
@@ -107,7 +111,7 @@ class SpecOfKernel:
     def statement(self, result: int, path: Path) -> Statement:
         """Returns the statement of one path."""
         loops = [loop.index for loop in path.store.loops if loop.index is not None]
-        index_vars = tuple([*loops, *path.inner])
+        index_vars = tuple(dict.fromkeys([*loops, *path.inner, *self.others(path)]))
         ranges: Ranges = {s: (0, self.extents[s] - 1) for s in index_vars}
         written = self.entries(self.kernel.results[result], path.store.indices, ranges)
         read = self.entries(path.operand, path.indices, ranges)
@@ -131,9 +135,16 @@ class SpecOfKernel:
             path.exact,
         )
 
+    def others(self, path: Path) -> list[Sym]:
+        """Returns the index variables of no loop: the ends of a part."""
+        dims_of_path = [i for i in (*path.store.indices, *path.indices) if i is not None]
+        dims_of_path += [side for c in path.conditions for side in (c.left, c.right)]
+        used = {s for dim in dims_of_path for s in dims.syms(dim)}
+        return sorted(used & self.extents.keys(), key=lambda s: s.order)
+
     def entries(self, array: Var, indices: Indices, ranges: Ranges) -> tuple[AccessIndex, ...]:
         """Returns the indices of an access."""
-        shape = shape_of(array)
+        shape = array_shape(array)
         return tuple(
             [
                 AccessIndex(DATA, size)
@@ -144,12 +155,17 @@ class SpecOfKernel:
         )
 
 
+def entry_of(index: Dim | None, size: Dim) -> AccessIndex:
+    """Returns an index of an element that may be out of range."""
+    return AccessIndex(DATA, size) if index is None else AccessIndex(index, size, False)
+
+
 def _operand(param: Var, position: int) -> OperandInfo:
-    return OperandInfo(param.name, (position,), shape_of(param), _dtype_of(param))
+    return OperandInfo(param.name, (position,), array_shape(param), _dtype_of(param))
 
 
 def _result(param: Var) -> ResultInfo:
-    return ResultInfo(param.name, shape_of(param), _dtype_of(param))
+    return ResultInfo(param.name, array_shape(param), _dtype_of(param))
 
 
 def _dtype_of(param: Var) -> str | None:
@@ -172,6 +188,11 @@ def _without_subsumed(statements: Sequence[Statement]) -> Iterator[Statement]:
         yield from others
 
 
+def has_library_calls(kernel: Kernel) -> bool:
+    """Whether a kernel is one of the compiler: in parts, or with library calls on memory."""
+    return any(isinstance(node, Part | LibraryCall) for node in nodes_of(kernel))
+
+
 # From kernels to calls
 
 
@@ -180,12 +201,16 @@ def spec_of_call(call: Call, kernel: Kernel) -> IndexSpec | None:
     spec = kernel_projection(kernel).spec
     if spec is None:
         return None
-    infos: list[StructInfo] = [arg.struct_info for arg in call.args]
     try:
-        sizes = bind_kernel(kernel.struct_info, [*infos, *call.sinfo_args]).sizes
+        return renamed_spec(spec, sizes_of_call(call, kernel))
     except DiagnosticError:
         return None
-    return renamed_spec(spec, sizes)
+
+
+def sizes_of_call(call: Call, kernel: Kernel) -> Mapping[Sym, Dim]:
+    """Returns the dims of a kernel in those of the caller."""
+    infos: list[StructInfo] = [arg.struct_info for arg in call.args]
+    return bind_kernel(kernel.struct_info, [*infos, *call.sinfo_args]).sizes
 
 
 def renamed_spec(spec: IndexSpec, sizes: Mapping[Sym, Dim]) -> IndexSpec:

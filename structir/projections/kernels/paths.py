@@ -12,7 +12,7 @@ from itertools import count
 import attrs
 
 from structir.ir import dims
-from structir.ir.dims import Sym
+from structir.ir.dims import Dim, Sym
 from structir.ir.expr import Var
 from structir.projections.kernels.definitions import (
     Definition,
@@ -25,11 +25,11 @@ from structir.projections.kernels.index_bounds import Ranges, bounds
 from structir.projections.kernels.instances import (
     FREE,
     ORDERED,
+    DefinitionInstance,
     Infeasible,
-    Instance,
     InstanceBuilder,
     Key,
-    Link,
+    ReachingUse,
     accumulates,
 )
 from structir.projections.spec import Condition
@@ -59,6 +59,18 @@ class Path:
     use: Use
 
 
+@attrs.frozen(eq=False)
+class Visit:
+    """A definition that a store depends on, at the iterations of its loops."""
+
+    result: int
+    store: Definition
+    definition: Definition
+    iterations: tuple[tuple[Sym, Dim], ...]
+    conditions: tuple[Condition, ...]
+    inner: tuple[Sym, ...]
+
+
 class PathFinder:
     """The search for the paths of one kernel."""
 
@@ -67,19 +79,28 @@ class PathFinder:
         self.operands = frozenset(operands)
         self.instances = InstanceBuilder(dict(flow.extents))
         self.paths: dict[object, Path] = {}
+        self.visits: list[Visit] = []
+        self.result = 0
         self.seen: set[object] = set()
         self.steps = count()
 
     def run(self) -> tuple[tuple[Path, ...], ...]:
         """Returns the paths of each result. Raises TooManyPaths where they exceed the limits."""
-        return tuple([self._of_result(reaching) for reaching in self.flow.results])
+        paths = []
+        for result, reaching in enumerate(self.flow.results):
+            self.result = result
+            paths.append(self._of_result(reaching))
+        return tuple(paths)
 
     def _of_result(self, reaching: frozenset[Reaching]) -> tuple[Path, ...]:
         self.paths = {}
         stores = sorted({r.definition for r in reaching}, key=lambda d: str(d.span))
         for store in dict.fromkeys(stores):
             self.seen = set()
-            root = self.instances.root(store)
+            try:
+                root = self.instances.root(store)
+            except Infeasible:  # it is never run
+                continue
             root = attrs.evolve(root, exact=root.exact and self._is_certain(store, reaching))
             self._expand(store, root, {store: root.key})
         return tuple(self.paths.values())
@@ -87,7 +108,7 @@ class PathFinder:
     def _expand(
         self,
         root: Definition,
-        instance: Instance,
+        instance: DefinitionInstance,
         visited: Mapping[Definition, Key],
     ) -> None:
         """Follows the uses of a definition at an instance."""
@@ -96,6 +117,11 @@ class PathFinder:
         if key in self.seen:
             return
         self.seen.add(key)
+        iterations = tuple(instance.values.items())
+        visit = Visit(
+            self.result, root, definition, iterations, instance.conditions, instance.inner
+        )
+        self.visits.append(visit)
         if next(self.steps) > STEPS or len(self.paths) > PATHS:
             raise TooManyPaths
         jumps = [use for loop in definition.loops for use in loop.jump_uses]
@@ -109,7 +135,7 @@ class PathFinder:
         self,
         root: Definition,
         use: Use,
-        instance: Instance,
+        instance: DefinitionInstance,
         visited: Mapping[Definition, Key],
     ) -> None:
         """Follows a use to the operand that it reads, or to the definitions that reach it."""
@@ -120,7 +146,7 @@ class PathFinder:
         for reaching in all_reaching:
             exact = instance.exact and self._is_certain(reaching.definition, all_reaching)
             at_use = instance if exact else attrs.evolve(instance, exact=False)
-            self._follow_definition(root, Link(use, reaching), at_use, visited)
+            self._follow_definition(root, ReachingUse(use, reaching), at_use, visited)
 
     def _is_certain(self, definition: Definition, reaching: frozenset[Reaching]) -> bool:
         """Whether no other store may replace the value of a definition."""
@@ -133,8 +159,8 @@ class PathFinder:
     def _follow_definition(
         self,
         root: Definition,
-        link: Link,
-        instance: Instance,
+        link: ReachingUse,
+        instance: DefinitionInstance,
         visited: Mapping[Definition, Key],
     ) -> None:
         definition = link.reaching.definition
@@ -150,7 +176,7 @@ class PathFinder:
             return
         self._expand(root, reached, {**visited, definition: reached.key})
 
-    def _add(self, root: Definition, use: Use, instance: Instance) -> None:
+    def _add(self, root: Definition, use: Use, instance: DefinitionInstance) -> None:
         assert isinstance(use.target, Var)
         indices = instance.renamed_all(use.indices)
         inner = tuple(instance.inner)
