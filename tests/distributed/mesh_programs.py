@@ -69,7 +69,8 @@ def main(
     mixed = R.matmul(joined, wo)
     attended = R.add(x, mixed)
     b = R.nn.rms_norm(attended, gain, axes=[-1])
-    wide = R.nn.silu(R.matmul(b, up))
+    raised = R.matmul(b, up)
+    wide = R.nn.silu(raised)
     narrow = R.matmul(wide, down)
     y = R.add(attended, narrow)
     return y

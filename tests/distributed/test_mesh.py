@@ -76,7 +76,7 @@ def test_a_column_and_a_row_parallel_product_have_one_reduction() -> None:
 
 def test_a_decoder_block_is_cut_by_heads() -> None:
     module, (inputs, weights) = structir.parse(DECODER), decoder_arguments(6)
-    cuts = {"q": 1, "mixed": "k", "wide": 2, "narrow": "k"}
+    cuts = {"q": 1, "mixed": "k", "raised": 2, "narrow": "k"}
     program = tensor_parallel(module, sizes={"n": 6}, weights=list(weights), cuts=cuts)
     assert computed(program, "scores") == computed(program, "heads") == ShardedState(1)
     assert computed(program, "joined") == ShardedState(2)
