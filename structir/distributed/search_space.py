@@ -22,6 +22,7 @@ from structir.errors import StructIRError
 from structir.projections.boxes import Bounds
 
 MOST_STAGES = 16
+SLOWER = 1.5  # a pipeline that is slower by this factor is not refined
 PRICES = (0.1, 1.0, 10.0, 1000.0)  # of all weights, in times of the fastest plan
 CutRequest = int | str | Sequence[int | str | None] | None
 
@@ -85,17 +86,31 @@ class SearchSpace:
         stages: int | None,
         micro_batches: int | None,
     ) -> Iterator[SearchCandidate]:
-        """Yields the best plan of each mesh, number of stages and of micro-batches."""
+        """Yields the best plan of each mesh, number of stages and of micro-batches.
+
+        Pipelines with meshes of two axes are considered for the best number of micro-batches with
+        one axis, and only where that is not much slower than the best plan."""
         if workers < 1:
             raise StructIRError(
                 f"workers must be a positive integer, found {workers}", code="E0903"
             )
+        best: SearchCandidate | None = None
         for count in [stages] if stages is not None else stage_counts(workers, len(self.units)):
             if count < 1 or workers % count:
                 continue
-            for shape in [tuple(mesh)] if mesh is not None else mesh_shapes(workers // count):
+            shapes = [tuple(mesh)] if mesh is not None else list(mesh_shapes(workers // count))
+            own: list[SearchCandidate] = []
+            for shape in shapes:
+                batches = micro_batches
+                if own and count > 1:  # the pipeline with a mesh of one axis
+                    fastest = min(own, key=_rank)
+                    if best is not None and _rank(fastest) > _rank(best, SLOWER):
+                        break
+                    batches = fastest.choices.micro_batches
                 if prod(shape) * count == workers:
-                    yield from self._pipelines(WorkerMesh(shape), count, micro_batches)
+                    own += self._pipelines(WorkerMesh(shape), count, batches)
+            yield from own
+            best = min([*own, *([] if best is None else [best])], key=_rank, default=None)
 
     def _pipelines(
         self, mesh: WorkerMesh, count: int, micro_batches: int | None
@@ -145,6 +160,11 @@ class SearchSpace:
     def unit_named(self, name: str) -> WorkUnit:
         """Returns the first unit that computes a value of this name."""
         return units_named(self.units, name)[0]
+
+
+def _rank(candidate: SearchCandidate, factor: float = 1.0) -> tuple[bool, float]:
+    """Returns the order of candidates: those that fit the memory, the fastest first."""
+    return not candidate.feasible, candidate.cost.seconds * factor
 
 
 def mesh_shapes(workers: int) -> Iterator[tuple[int, ...]]:
