@@ -14,6 +14,4 @@ from structir.distributed.sharded import Sharded as Sharded
 from structir.distributed.sharded import shard as shard
 from structir.distributed.sharding_export import dtensor_placements as dtensor_placements
 from structir.distributed.sharding_export import partition_specs as partition_specs
-from structir.distributed.sharding_export import (
-    redistributed_placements as redistributed_placements,
-)
+from structir.distributed.sharding_export import redistributed_placements as redistributed_placements
