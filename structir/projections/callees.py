@@ -29,6 +29,12 @@ class CalleeSpec:
     spec: IndexSpec | None
     notes: tuple[WholeAxis, ...] = ()
     kernel: Kernel | None = None
+    exact: IndexSpec | None = None  # the spec with the indices from constants as numbers
+
+    @property
+    def dependences(self) -> IndexSpec | None:
+        """The spec that gives the elements that the results depend on."""
+        return self.spec if self.exact is None else self.exact
 
 
 def spec_of_callee(call: Call, module: IRModule | None) -> CalleeSpec:
@@ -84,14 +90,16 @@ CALLEES: dict[type, Callable[[Call, IRModule | None], CalleeSpec]] = {
 
 def notes_of_spec(call: Call, spec: IndexSpec) -> Iterator[WholeAxis]:
     """Yields the axes that a call reads at indices from data, or completely."""
-    name = getattr(call.op, "name", "the call")
     seen: set[tuple[int, int]] = set()
     for statement in spec.statements:
         for read in statement.reads:
+            if read.plain is not None:
+                continue
             for axis, entry in enumerate(read.entries):
                 from_data = entry.data is not None and entry.table is None
                 if from_data and (read.operand, axis) not in seen:
                     seen.add((read.operand, axis))
+                    name = getattr(call.op, "name", "the call")
                     text = f"{name} reads axis {axis} at indices that depend on data"
                     operand = spec.operands[read.operand]
                     yield WholeAxis(_operand_name(call, operand.path), axis, text, call.span)

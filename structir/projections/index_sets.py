@@ -101,9 +101,11 @@ class IterationPoints:
         """Returns the only index variable that occurs twice, if it has few positions."""
         moving = [k for k in access.index_vars if self.sets[k].size > 1]
         repeated = {k for k in moving if moving.count(k) > 1}
-        if len(repeated) != 1:
+        if len(repeated) != 1 or self.absent:
             return None
         (index_var,) = repeated
+        if any(index_var in tie for tie in self.ties):  # some positions may have no point
+            return None
         return index_var if self.sets[index_var].size <= MAX_BOXES else None
 
     def is_exact(self, access: ConcreteAccess) -> bool:

@@ -262,8 +262,7 @@ class ProgramBuilder:
             self.opaque(result, (args, self.tree(call.op)), CallOrigin(call, None, callee.kernel))
             return result
         inputs = tuple([_at(args, info.path) for info in spec.operands])
-        exact = with_constant_indices(spec, call, self.sizes)
-        dependency = dependence(exact, self.sizes)
+        dependency = dependence(callee.dependences or spec, self.sizes)
         origin = CallOrigin(call, spec, callee.kernel)
         self.steps.append(RegionStep(dependency, inputs, tuple(leaves(result)), origin))
         return result
@@ -274,7 +273,7 @@ class ProgramBuilder:
             return spec_of_callee(call, self.module)
         spec = None if definition is None else definition.index_spec(call)
         exact = None if spec is None else with_constant_indices(spec, call, self.sizes)
-        return CalleeSpec(spec, tuple(notes_of_op(call, exact)))
+        return CalleeSpec(spec, tuple(notes_of_op(call, exact)), exact=exact)
 
     def opaque(self, result: Tree, operands: Any, origin: CallOrigin | None = None) -> None:
         """Adds a step in which every result depends on every operand."""
