@@ -13,7 +13,7 @@ __getattr__, __dir__ = lazy_names(
         "SearchReport": "structir.distributed.search_report",
         "dtensor_placements": "structir.distributed.sharding_export",
         "partition_specs": "structir.distributed.sharding_export",
-        "redistributed_placements": "structir.distributed.sharding_export",
+        "combined_placements": "structir.distributed.sharding_export",
         "search": "structir.distributed.cut_search",
         "Shard": "structir.distributed.plan",
         "shard": "structir.distributed.sharded",

@@ -12,6 +12,6 @@ from structir.distributed.planning import plan as plan
 from structir.distributed.search_report import SearchReport as SearchReport
 from structir.distributed.sharded import Sharded as Sharded
 from structir.distributed.sharded import shard as shard
+from structir.distributed.sharding_export import combined_placements as combined_placements
 from structir.distributed.sharding_export import dtensor_placements as dtensor_placements
 from structir.distributed.sharding_export import partition_specs as partition_specs
-from structir.distributed.sharding_export import redistributed_placements as redistributed_placements

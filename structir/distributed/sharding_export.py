@@ -47,7 +47,7 @@ def dtensor_placements(plan: MeshPlan) -> dict[str, tuple[str, ...]]:
     """Returns torch's DTensor placements for every parameter and named value, as text.
 
     There is one for each mesh axis: `Shard(dim)`, `Replicate()` or `Partial('sum')`. A value whose
-    reduction is split is partial as it is computed; `redistributed_placements` has the placements
+    reduction is split is partial as it is computed; `combined_placements` has the placements
     after its combination.
     """
     placements = {}
@@ -57,7 +57,7 @@ def dtensor_placements(plan: MeshPlan) -> dict[str, tuple[str, ...]]:
     return placements
 
 
-def redistributed_placements(plan: MeshPlan) -> dict[str, tuple[str, ...]]:
+def combined_placements(plan: MeshPlan) -> dict[str, tuple[str, ...]]:
     """Returns torch's placements of the partial values after their combination."""
     return {
         name: tuple(map(_placement, plan.states(key)))

@@ -10,9 +10,9 @@ import pytest
 
 import structir
 from structir.distributed import (
+    combined_placements,
     dtensor_placements,
     partition_specs,
-    redistributed_placements,
     search,
 )
 from tests.distributed.mesh_programs import MLP, floats
@@ -88,7 +88,7 @@ def test_placements_of_torch_name_the_state_along_each_mesh_axis() -> None:
     assert placements["v"] == ("Replicate()", "Shard(1)")
     assert placements["h"] == ("Shard(0)", "Shard(1)")
     assert placements["y"] == ("Shard(0)", "Partial('sum')")
-    assert redistributed_placements(report.plan)["y"][0] == "Shard(0)"
+    assert combined_placements(report.plan)["y"][0] == "Shard(0)"
 
 
 def test_values_of_a_function_that_is_called_twice_are_numbered() -> None:
