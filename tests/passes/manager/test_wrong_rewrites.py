@@ -9,6 +9,7 @@ from tests.passes.manager.wrong_programs import PROGRAMS
 from tests.passes.manager.wrong_rewrites import (
     KINDS,
     Mutant,
+    all_mutants,
     dim_count,
     false_alarms,
     is_caught,
@@ -34,3 +35,9 @@ def test_a_wrong_rewrite_is_caught(mutant: Mutant) -> None:
 @pytest.mark.parametrize("name", NAMES[::7])
 def test_no_shipped_pass_is_rejected(name: str) -> None:
     assert list(false_alarms([name])) == []
+
+
+def test_all_mutants_are_pairs_of_different_modules() -> None:
+    pairs = all_mutants(seed=1, count=6)
+    assert pairs and all(before.script() != after.script() for _, before, after in pairs)
+    assert {name.split(": ")[1] for name, _, _ in pairs} <= {*KINDS, "dropped_check"}

@@ -8,6 +8,8 @@ missed only if `witness` finds an input whose results differ. `witness` has gene
 values of its own. An infinity for a NaN, or the reverse, is not a difference: correct rewrites that
 reorder sums exchange them.
 
+`all_mutants` returns wrong rewrites as pairs of modules, for other checkers of rewrites.
+
 Run `python -m tests.passes.manager.wrong_rewrites` for all mutants, or with a number of mutants to
 select. It prints the share that is caught per kind and per number of dims, and every miss.
 """
@@ -485,6 +487,20 @@ def selected(count: int, seed: int = 0) -> list[Mutant]:
     return chosen
 
 
+def all_mutants(seed: int = 0, count: int | None = None) -> list[tuple[str, IRModule, IRModule]]:
+    """Returns the name, the original and the wrong module of mutants that are wrong for certain.
+
+    `count` mutants are selected as by `selected`; those that are correct by chance are left out.
+    The name is `program: kind: detail`.
+    """
+    chosen = list(mutants()) if count is None else selected(count, seed)
+    return [
+        (str(each), original(each.program), structir.parse(each.source))
+        for each in chosen
+        if is_wrong(each)
+    ]
+
+
 # Verdicts
 
 
@@ -497,6 +513,11 @@ def is_caught(mutant: Mutant) -> bool:
     except PassError:
         return True
     return False
+
+
+def is_wrong(mutant: Mutant) -> bool:
+    """Returns whether a mutant has a witness, or is caught: by a difference below `DISTANCE`."""
+    return witness(mutant, 8) is not None or is_caught(mutant) or witness(mutant) is not None
 
 
 def witness(mutant: Mutant, tries: int = WITNESSES) -> list[Any] | None:
