@@ -29,6 +29,7 @@ from structir.ir.expr import (
 )
 from structir.ir.node import rebuild, replace
 from structir.ir.op import Op
+from structir.rewriting.application_limit import active_limit
 from structir.rewriting.guards import ACTIVE_GRAPHS
 from structir.rewriting.matching import Match, UseDefGraph
 from structir.rewriting.pattern_vars import RECORDER, ItemPattern, OpVar, PatternExpr
@@ -66,6 +67,20 @@ def rewrite_function(
     if not driver.applications:
         return function, []
     return replace(function, body=body), driver.applications
+
+
+def build_replacement(rule: Rule, match: Match, trail: Sequence[Any]) -> Any:
+    """Runs the generator of a rule for a match and returns its second yield, or None."""
+    generator = rule.generator(**match.bound)
+    with RECORDER.recording() as recorded:
+        next(generator)
+    for part, pattern in zip(recorded, trail, strict=False):
+        part.value = match.matched.get(id(pattern))
+    ACTIVE_GRAPHS.append(match.graph)
+    try:
+        return next(generator, None)
+    finally:
+        ACTIVE_GRAPHS.pop()
 
 
 class _Driver:
@@ -168,12 +183,15 @@ class _Driver:
         keys: tuple[Any, ...] = (TupleGetItem,)
         if type(value) is Call:
             keys = (value.op.definition, None) if type(value.op) is Op else ()
-        for key in keys if self.depth <= MAX_DEPTH else ():
+        limit = active_limit()
+        for key in keys if self.depth <= MAX_DEPTH and not limit.is_reached else ():
             for rule in self.by_op.get(key, ()):
                 replacement = self.try_rule(rule, var, value)
                 if replacement is not None:
                     span = value.span or var.span
-                    self.applications.append(RuleApplication(rule.name, var.name, span))
+                    application = RuleApplication(rule.name, var.name, span)
+                    self.applications.append(application)
+                    limit.record(application)
                     self.provenance.record(rule.name, var, value, span)
                     return replacement
         return None
@@ -186,21 +204,8 @@ class _Driver:
             return None
         if rule.parallel is not None:
             return self.rewrite_parallel(rule, var, match)
-        replacement = self.build_replacement(rule, match, trail)
-        return replacement if replacement is not None and _fits(var, replacement) else None
-
-    def build_replacement(self, rule: Rule, match: Match, trail: Sequence[Any]) -> Any:
-        """Runs the generator for a match and returns its second yield, or None."""
-        generator = rule.generator(**match.bound)
-        with RECORDER.recording() as recorded:
-            next(generator)
-        for part, pattern in zip(recorded, trail, strict=False):
-            part.value = match.matched.get(id(pattern))
-        ACTIVE_GRAPHS.append(self.graph)
-        try:
-            return next(generator, None)
-        finally:
-            ACTIVE_GRAPHS.pop()
+        replacement = build_replacement(rule, match, trail)
+        return replacement if replacement is not None and fits(var, replacement) else None
 
     def rewrite_parallel(self, rule: Rule, var: Var, match: Match) -> Expr | None:
         """Rewrites parallel calls together, at the position of the first."""
@@ -217,8 +222,8 @@ class _Driver:
         if len(operands) < 2:
             return None
         match.bound[name] = tuple(operands.values())
-        replacements = self.build_replacement(rule, match, rule.pattern_calls[1])
-        if replacements is None or not all(map(_fits, operands, replacements)):
+        replacements = build_replacement(rule, match, rule.pattern_calls[1])
+        if replacements is None or not all(map(fits, operands, replacements)):
             return None
         first, *later_replacements = replacements
         self.pending |= dict(zip(list(operands)[1:], later_replacements, strict=True))
@@ -268,7 +273,7 @@ def _root(rule: Rule) -> Any:
     return None if type(pattern.callee) is OpVar else pattern.callee
 
 
-def _fits(var: Var, replacement: Expr) -> bool:
+def fits(var: Var, replacement: Expr) -> bool:
     """Returns whether the StructInfo of a replacement is at least as precise as the variable's."""
     info = replacement.struct_info
     return info is not None and base_check(var.struct_info, info) is PASS

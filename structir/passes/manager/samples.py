@@ -42,6 +42,8 @@ MOST_ROOM = 1 << 16  # elements of the inputs of special values
 HEAVY_DOMAINS = ("large",)
 EDGE_DOMAINS = ("large", "small", "integral", "non_finite", "infinite", "nan", "signed")
 NON_FINITE = ("non_finite", "infinite", "nan")
+FURTHER = 24  # attempts to vary a result that is constant
+FURTHER_DOMAINS = ("signed", "large", "positive", "small", "integral", "above_one")
 WIDE_DOMAINS = ("large", "small", "integral")  # compared in float64, too
 
 
@@ -276,6 +278,15 @@ class Sampler:
         while True:
             yield sizes
 
+    def further(self, sizes: Sizes) -> Iterator[InputSample]:
+        """Yields samples of other values and sizes, for a result that does not vary."""
+        for number, other in enumerate(islice(self._others(sizes), FURTHER)):
+            domain = FURTHER_DOMAINS[number % len(FURTHER_DOMAINS)]
+            values = InputValues(domain=domain, seed=self.seed + TRIES + number)
+            sample = self.attempt(other, values)
+            if sample is not None and sample.accepted:
+                yield sample
+
     def _edges(
         self, sample: InputSample, values: InputValues, roomy: InputSample
     ) -> Iterator[InputSample]:
@@ -290,6 +301,7 @@ class Sampler:
             for sizes in self._edge_sizes(sample.sizes):
                 yield from self._tried(sizes, values)
                 if 1 in sizes.values():
+                    yield from self._tried(sizes, attrs.evolve(values, seed=values.seed + 1))
                     yield from self._tried(sizes, attrs.evolve(values, domain="large"))
             yield from self._rejected_inputs(values)
         yield from self.rejected
@@ -317,7 +329,8 @@ class Sampler:
             alike = self._alike(name)
             yield {**sizes, **dict.fromkeys(alike, 1)}
             yield {**sizes, **dict.fromkeys(alike, 0)}
-            if checks:
+            yield {**sizes, **dict.fromkeys(alike, sizes[name] + 1)}  # even if it was odd
+            if checks and len(alike) > 1:
                 yield {**sizes, name: sizes[name] + 1}
                 yield {**sizes, name: 1}
 
