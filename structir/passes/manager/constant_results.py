@@ -46,7 +46,8 @@ def with_variation(
     extended = list(samples)
     constant = constant_results(function, extended)
     first = next((sample for sample in extended if sample.accepted), None)
-    for other in sampler.further(first.sizes) if first and constant != [] else ():
+    is_varied = constant == [] or (sampler.heavy and constant is not None)
+    for other in sampler.further(first.sizes) if first and not is_varied else ():
         remaining = constant_results(function, [*extended, other])
         if remaining != constant:
             extended.append(other)

@@ -17,6 +17,7 @@ from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
 from structir.ir.node import Node, rebuild
 from structir.ir.op import Op
+from structir.passes.manager.input_values import LARGE
 from structir.passes.manager.perturbation import leaves
 
 WIDE = "float64"
@@ -87,11 +88,17 @@ def _needs_dtypes(node: Any) -> bool:
     return type(node) is ExternFunc or (is_call and not is_pure_call(node))
 
 
-def widened_value(value: Any) -> Any:
-    """Returns an argument with every float as float64."""
+def widened_value(value: Any, large: dict[Any, Any]) -> Any:
+    """Returns an argument with every float as float64; `large` memoizes large arrays by id."""
     if isinstance(value, list | tuple):
-        return type(value)([widened_value(item) for item in value])
-    return value.astype(WIDE) if _is_narrow(value) else value
+        return type(value)([widened_value(item, large) for item in value])
+    if not _is_narrow(value):
+        return value
+    if value.size <= LARGE:
+        return value.astype(WIDE)
+    if id(value) not in large:
+        large[id(value)] = value, value.astype(WIDE)  # the value itself keeps its id
+    return large[id(value)][1]
 
 
 def has_narrow_floats(values: Any) -> bool:

@@ -35,6 +35,7 @@ from structir.ir.dims import Sym
 from structir.ir.dtype import is_float, is_int, numpy_dtype
 from structir.passes import PassContext, VerifyResults, all_passes
 from structir.passes.base import Pass
+from tests.passes.manager.held_out_programs import HELD_OUT
 from tests.passes.manager.wrong_programs import PROGRAMS
 
 WITNESSES = 120  # random inputs of a mutant that is not caught
@@ -88,7 +89,10 @@ class Site:
 
 
 Change = Iterator[tuple[str, str]]  # a detail, and the wrong expression
-KINDS: dict[str, Callable[[Site], Change]] = {}
+Kinds = dict[str, Callable[[Site], Change]]
+Programs = dict[str, tuple[str, str]]
+KINDS: Kinds = {}
+SOURCES: Programs = {**PROGRAMS, **HELD_OUT}
 
 
 def kind(mutation: Callable[[Site], Change]) -> Callable[[Site], Change]:
@@ -254,6 +258,11 @@ def _when_sizes(site: Site, detail: str, condition: Callable[[str], str]) -> Cha
         yield f"{detail.format(name)}", _where(site, condition(tensor), _other(site))
 
 
+def when(site: Site, detail: str, condition: str) -> Change:
+    """Yields other values where a condition on one size holds; `{}` is the size."""
+    yield from _when_sizes(site, detail, condition.format)
+
+
 def _dim_names(dim: Any) -> list[str]:
     return sorted(
         {node.id for node in ast.walk(ast.parse(str(dim))) if isinstance(node, ast.Name)} - {"T"}
@@ -417,11 +426,11 @@ def _dims_of(params: str, statements: list[str]) -> list[str]:
 
 
 def statements_of(name: str) -> list[str]:
-    return [each.strip() for each in PROGRAMS[name][1].split("; ")]
+    return [each.strip() for each in SOURCES[name][1].split("; ")]
 
 
 def original(name: str) -> IRModule:
-    return parse(PROGRAMS[name][0], statements_of(name))
+    return parse(SOURCES[name][0], statements_of(name))
 
 
 def dim_count(name: str) -> int:
@@ -430,10 +439,10 @@ def dim_count(name: str) -> int:
     return len([dim for dim in dims if type(dim) is Sym])
 
 
-def mutants(names: list[str] | None = None) -> Iterator[Mutant]:
+def mutants(names: Iterable[str] = PROGRAMS, kinds: Kinds = KINDS) -> Iterator[Mutant]:
     """Yields every well-formed mutant of the programs, each source once."""
-    for name in names or PROGRAMS:
-        params, statements = PROGRAMS[name][0], statements_of(name)
+    for name in names:
+        params, statements = SOURCES[name][0], statements_of(name)
         function = original(name)["main"]
         known = [*function.params, *[b.var for b in function.bindings()]]
         infos = {var.name: var.struct_info for var in known}
@@ -442,7 +451,9 @@ def mutants(names: list[str] | None = None) -> Iterator[Mutant]:
             each.partition(" = ")[0]: tree for each, tree in zip(statements, trees, strict=True)
         }
         for index, text in enumerate(statements):
-            for kind_name, detail, changed in _changes(statements, index, text, infos, calls):
+            for kind_name, detail, changed in _changes(
+                statements, index, text, infos, calls, kinds
+            ):
                 try:
                     source = parse(params, changed).script()
                 except StructIRError:
@@ -451,7 +462,7 @@ def mutants(names: list[str] | None = None) -> Iterator[Mutant]:
 
 
 def _changes(
-    statements: list[str], index: int, text: str, infos: Any, calls: Any
+    statements: list[str], index: int, text: str, infos: Any, calls: Any, kinds: Kinds
 ) -> Iterator[tuple[str, str, list[str]]]:
     others = statements[:index], statements[index + 1 :]
     if text.startswith("R.require"):
@@ -466,16 +477,18 @@ def _changes(
             yield "dropped_check", each, [*others[0], *head, each, *others[1]]
         return
     site = Site(name, calls[name], infos, calls)
-    for kind_name, mutation in KINDS.items():
+    for kind_name, mutation in kinds.items():
         for detail, wrong in mutation(site):
             before = [f"{name}_ = {site.text()}"] if f"{name}_" in wrong else []
             yield kind_name, detail, [*others[0], *before, f"{name} = {wrong}", *others[1]]
 
 
-def selected(count: int, seed: int = 0) -> list[Mutant]:
+def selected(
+    count: int, seed: int = 0, names: Iterable[str] = PROGRAMS, kinds: Kinds = KINDS
+) -> list[Mutant]:
     """Returns mutants in a random order that alternates between kinds and programs."""
     rng, groups = Random(seed), defaultdict(list)
-    for mutant in mutants():
+    for mutant in mutants(names, kinds):
         groups[mutant.kind].append(mutant)
     for group in groups.values():
         rng.shuffle(group)
@@ -590,11 +603,11 @@ def false_alarms(names: Iterable[str] = PROGRAMS) -> Iterator[str]:
                     yield f"{name}: {each.name}: {error}"
 
 
-def main(count: int | None) -> None:
+def main(count: int | None, names: Iterable[str] = PROGRAMS, kinds: Kinds = KINDS) -> None:
     """Prints the share of wrong rewrites that are caught, and those that are missed."""
-    for alarm in false_alarms() if count is None else ():
+    for alarm in false_alarms(names) if count is None else ():
         print(f"ALARM  {alarm}", flush=True)
-    chosen = list(mutants()) if count is None else selected(count)
+    chosen = list(mutants(names, kinds)) if count is None else selected(count, 0, names, kinds)
     caught: Counter[tuple[str, Any]] = Counter()
     total: Counter[tuple[str, Any]] = Counter()
     for mutant in chosen:
