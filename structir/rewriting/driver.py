@@ -96,7 +96,8 @@ class _Driver:
         self.graph = UseDefGraph(function)
         self.block: list[Binding] = []
         self.remaining: deque[Binding] = deque()  # the bindings of the block to visit
-        self.later: set[Any] = set()  # the variables of `rest`
+        self.users: dict[Any, deque[Binding]] | None = None  # the calls of `remaining`, by operand
+        self.later: set[Any] = set()  # the variables of `remaining`
         self.depth = 0  # nesting of replacements
         self.emitted: dict[int, tuple[Expr, Var]] = {}  # parts of replacements
         self.kind: type[Var] = Var
@@ -109,15 +110,15 @@ class _Driver:
         return seq if is_unchanged else replace(seq, blocks=blocks)
 
     def rewrite_block(self, block: BindingBlock) -> BindingBlock:
-        outer = self.block, self.kind, self.remaining
-        self.block, self.remaining = [], deque(block.bindings)
+        outer = self.block, self.kind, self.remaining, self.users
+        self.block, self.remaining, self.users = [], deque(block.bindings), None
         self.later.update(binding.var for binding in block.bindings)
         self.kind = DataflowVar if isinstance(block, DataflowBlock) else Var
         while self.remaining:
             binding = self.remaining.popleft()
             self.binding(binding)
             self.later.discard(binding.var)
-        bindings, (self.block, self.kind, self.remaining) = self.block, outer
+        bindings, (self.block, self.kind, self.remaining, self.users) = self.block, outer
         for binding in bindings:
             self.graph.dataflow_vars.discard(binding.var)
         if len(bindings) == len(block.bindings) and all(map(_is, bindings, block.bindings)):
@@ -232,13 +233,30 @@ class _Driver:
     def parallel_calls(self, match: Match) -> Iterator[Var]:
         """Yields later calls of the block with a matched value as operand."""
         shared = {value for value in match.bound.values() if isinstance(value, Var)}
-        for binding in self.remaining:
-            value = binding.value
-            if type(value) is not Call or binding.var in self.pending:
-                continue
-            if not shared.isdisjoint(a for a in value.args if isinstance(a, Var)):
-                self.graph.values[binding.var] = value
+        for binding in self.later_users(shared):
+            if binding.var not in self.pending:
+                self.graph.values[binding.var] = binding.value
                 yield binding.var
+
+    def later_users(self, operands: set[Var]) -> list[Binding]:
+        """Returns the remaining calls of the block with one of the operands, in order."""
+        if self.users is None:
+            self.users = defaultdict(deque)
+            for binding in self.remaining:
+                value = binding.value
+                for operand in dict.fromkeys(value.args) if type(value) is Call else ():
+                    if isinstance(operand, Var):
+                        self.users[operand].append(binding)
+        lists = []
+        for operand in operands:
+            users = self.users[operand]
+            while users and users[0].var not in self.later:  # the walk has passed it
+                users.popleft()
+            lists.append(users)
+        if len(lists) == 1:
+            return [*lists[0]]
+        order = {binding: k for k, binding in enumerate(self.remaining)} if all(lists) else {}
+        return sorted({b: None for users in lists for b in users}, key=lambda b: order.get(b, 0))
 
     def to_anf(self, value: Expr) -> Expr:
         """Returns a value in A-normal form; nested calls are bound first."""

@@ -107,9 +107,10 @@ class VerifyResults(Instrument):
         if step.applied.comparable:
             self._prepare(step.before, has_kernels(step.before) or has_kernels(step.after))
             self._wide = {id(m): (m, w) for m, w in self._wide.values() if m is step.before}
-            for name in _public(step.before):
-                if name in _public(step.after) and _changes(step, name):
-                    self._function(step, name)
+            both = [name for name in _public(step.before) if name in _public(step.after)]
+            nothing = [self._function(step, name) for name in both if _changes(step, name)]
+            if nothing and nothing[0] is not None and None not in nothing:
+                raise PassError(nothing[0])
             self._latest = step.after
 
     def report(self) -> list[str]:
@@ -132,31 +133,35 @@ class VerifyResults(Instrument):
             self._reasons[name] = sampler.reason
         return self._samples[name]
 
-    def _function(self, step: PassRun, name: str) -> None:
-        """Compares one function; raises PassError if that compares nothing."""
+    def _function(self, step: PassRun, name: str) -> Diagnostic | None:
+        """Compares one function; returns an error if that compares nothing, as no input is
+        accepted, or no result has elements."""
         samples = self._samples_of(step.before, name)
         for index, sample in enumerate(samples):
             error, samples[index] = self._compare(step, name, sample)
             self._count(name, sample, error)
         is_exact = self._compare_exactly(step, name, samples)
-        if not is_exact:
-            self._require_variation(step, name)
+        return None if is_exact else self._nothing(step, name)
 
-    def _require_variation(self, step: PassRun, name: str) -> None:
-        """Raises PassError for a function of which nothing was compared."""
+    def _nothing(self, step: PassRun, name: str) -> Diagnostic | None:
+        """Returns the error for a function without results to compare; raises PassError for one
+        whose results do not vary."""
         function: Any = step.before.functions[name]
         samples, reason = self._samples[name], self._reasons[name]
+        diagnostic = Diagnostic(
+            f"{step.applied}: compared nothing: {name}: no result has elements for any input",
+            function.span,
+            code="E0513",
+            hint=OTHER_SIZES,
+        )
         if not any(sample.elements for sample in samples):
-            nothing = "no result has elements for any input"
-        else:
-            constant = constant_results(function, samples) if self.edges else []
-            if constant is not None:
-                self.functions[name].constant = constant
-                return
-            reason, nothing = None, "each result is the same for all inputs"
-        message = f"{step.applied}: compared nothing: {name}: {nothing}"
-        diagnostic = Diagnostic(message, function.span, code="E0513", hint=OTHER_SIZES)
-        raise PassError(diagnostic if reason is None else diagnostic.note(str(reason)[:SHOWN]))
+            return diagnostic if reason is None else diagnostic.note(str(reason)[:SHOWN])
+        constant = constant_results(function, samples) if self.edges else []
+        if constant is None:
+            message = f"{step.applied}: compared nothing: {name}: its results are the same for all"
+            raise PassError(attrs.evolve(diagnostic, message=f"{message} inputs"))
+        self.functions[name].constant = constant
+        return None
 
     def _compare_exactly(self, step: PassRun, name: str, samples: list[InputSample]) -> bool:
         """Returns whether a function was compared over finite fields; raises PassError if its
