@@ -109,7 +109,7 @@ class VerifyResults(Instrument):
             self._wide = {id(m): (m, w) for m, w in self._wide.values() if m is step.before}
             both = [name for name in _public(step.before) if name in _public(step.after)]
             nothing = [self._function(step, name) for name in both if _changes(step, name)]
-            if nothing and nothing[0] is not None and None not in nothing:
+            if len(nothing) == len(both) > 0 and nothing[0] is not None and None not in nothing:
                 raise PassError(nothing[0])
             self._latest = step.after
 
@@ -134,8 +134,8 @@ class VerifyResults(Instrument):
         return self._samples[name]
 
     def _function(self, step: PassRun, name: str) -> Diagnostic | None:
-        """Compares one function; returns an error if that compares nothing, as no input is
-        accepted, or no result has elements."""
+        """Compares one function; returns an error if no input is accepted, which is raised unless
+        another function was compared or is unchanged."""
         samples = self._samples_of(step.before, name)
         for index, sample in enumerate(samples):
             error, samples[index] = self._compare(step, name, sample)
@@ -144,8 +144,8 @@ class VerifyResults(Instrument):
         return None if is_exact else self._nothing(step, name)
 
     def _nothing(self, step: PassRun, name: str) -> Diagnostic | None:
-        """Returns the error for a function without results to compare; raises PassError for one
-        whose results do not vary."""
+        """Returns the error for a function that accepts no input; raises PassError for one whose
+        results have no elements or do not vary."""
         function: Any = step.before.functions[name]
         samples, reason = self._samples[name], self._reasons[name]
         diagnostic = Diagnostic(
@@ -155,7 +155,12 @@ class VerifyResults(Instrument):
             hint=OTHER_SIZES,
         )
         if not any(sample.elements for sample in samples):
-            return diagnostic if reason is None else diagnostic.note(str(reason)[:SHOWN])
+            diagnostic = diagnostic if reason is None else diagnostic.note(str(reason)[:SHOWN])
+            if any(sample.accepted for sample in samples):
+                raise PassError(diagnostic)
+            counts = self.functions.setdefault(name, ComparisonCounts())
+            counts.constant = ["no input is accepted"]
+            return diagnostic
         constant = constant_results(function, samples) if self.edges else []
         if constant is None:
             message = f"{step.applied}: compared nothing: {name}: its results are the same for all"
