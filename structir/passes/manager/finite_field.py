@@ -149,9 +149,10 @@ class FieldInterpreter(Interpreter):
 
 
 def consists_of_ring_ops(module: IRModule) -> bool:
-    """Whether all calls of ops with floats are ring operations."""
-    calls = (node for node in walk_values(module) if type(node) is Call and type(node.op) is Op)
-    return all(ring_spec(call) is not None for call in calls if _has_floats(call))
+    """Whether some calls of ops have floats, and all of those are ring operations."""
+    calls = [node for node in walk_values(module) if type(node) is Call and type(node.op) is Op]
+    with_floats = [call for call in calls if _has_floats(call)]
+    return bool(with_floats) and all(ring_spec(call) is not None for call in with_floats)
 
 
 def field_program(module: IRModule, prime: int) -> FieldInterpreter:
