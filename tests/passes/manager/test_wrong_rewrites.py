@@ -5,6 +5,8 @@ The samples are small; `python -m tests.passes.manager.wrong_rewrites` measures 
 
 import pytest
 
+from tests.passes.manager.held_out_programs import HELD_OUT
+from tests.passes.manager.held_out_rewrites import HELD_OUT_KINDS
 from tests.passes.manager.wrong_programs import PROGRAMS
 from tests.passes.manager.wrong_rewrites import (
     KINDS,
@@ -41,3 +43,8 @@ def test_all_mutants_are_pairs_of_different_modules() -> None:
     pairs = all_mutants(seed=1, count=6)
     assert pairs and all(before.script() != after.script() for _, before, after in pairs)
     assert {name.split(": ")[1] for name, _, _ in pairs} <= {*KINDS, "dropped_check"}
+
+
+@pytest.mark.parametrize("mutant", selected(8, 0, [*HELD_OUT][::8], HELD_OUT_KINDS), ids=str)
+def test_a_held_out_rewrite_is_caught(mutant: Mutant) -> None:
+    assert is_caught(mutant) or witness(mutant) is None

@@ -92,6 +92,7 @@ Change = Iterator[tuple[str, str]]  # a detail, and the wrong expression
 Kinds = dict[str, Callable[[Site], Change]]
 Programs = dict[str, tuple[str, str]]
 KINDS: Kinds = {}
+_MUTANTS: dict[tuple[str, int], list[Mutant]] = {}  # by program and the id of the kinds
 SOURCES: Programs = {**PROGRAMS, **HELD_OUT}
 
 
@@ -442,23 +443,26 @@ def dim_count(name: str) -> int:
 def mutants(names: Iterable[str] = PROGRAMS, kinds: Kinds = KINDS) -> Iterator[Mutant]:
     """Yields every well-formed mutant of the programs, each source once."""
     for name in names:
-        params, statements = SOURCES[name][0], statements_of(name)
-        function = original(name)["main"]
-        known = [*function.params, *[b.var for b in function.bindings()]]
-        infos = {var.name: var.struct_info for var in known}
-        trees: Any = [ast.parse(each).body[0].value for each in statements]  # type: ignore[attr-defined]
-        calls = {
-            each.partition(" = ")[0]: tree for each, tree in zip(statements, trees, strict=True)
-        }
-        for index, text in enumerate(statements):
-            for kind_name, detail, changed in _changes(
-                statements, index, text, infos, calls, kinds
-            ):
-                try:
-                    source = parse(params, changed).script()
-                except StructIRError:
-                    continue  # the mutation does not fit the call
-                yield Mutant(name, kind_name, f"{detail} ({text.partition(' = ')[0]})", source)
+        key = name, id(kinds)
+        if key not in _MUTANTS:
+            _MUTANTS[key] = list(_mutants_of(name, kinds))
+        yield from _MUTANTS[key]
+
+
+def _mutants_of(name: str, kinds: Kinds) -> Iterator[Mutant]:
+    params, statements = SOURCES[name][0], statements_of(name)
+    function = original(name)["main"]
+    known = [*function.params, *[b.var for b in function.bindings()]]
+    infos = {var.name: var.struct_info for var in known}
+    trees: Any = [ast.parse(each).body[0].value for each in statements]  # type: ignore[attr-defined]
+    calls = {each.partition(" = ")[0]: tree for each, tree in zip(statements, trees, strict=True)}
+    for index, text in enumerate(statements):
+        for kind_name, detail, changed in _changes(statements, index, text, infos, calls, kinds):
+            try:
+                source = parse(params, changed).script()
+            except StructIRError:
+                continue  # the mutation does not fit the call
+            yield Mutant(name, kind_name, f"{detail} ({text.partition(' = ')[0]})", source)
 
 
 def _changes(
