@@ -44,6 +44,14 @@ def fold_constant(function: Function, *, max_bytes: int = 1 << 20) -> Function:
     and of dataflow blocks remain bound. A call whose reference raises an error remains: it fails at
     run time.
     """
+    while True:  # a constant outside of a branch or a closure is known inside of it afterwards
+        changed = _fold_calls(function, max_bytes)
+        if changed is function:
+            return function
+        function = changed
+
+
+def _fold_calls(function: Function, max_bytes: int) -> Function:
     constants: dict[Var, Expr] = {}
     folded: set[Var] = set()
 

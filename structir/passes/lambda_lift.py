@@ -116,7 +116,9 @@ def _called_in(caller: Function, callees: Mapping[Var, _Callee]) -> Function:
 
     def called(binding: Binding) -> Iterable[Binding]:
         value = binding.value
-        callee = callees.get(value.op) if isinstance(value, Call) else None  # type: ignore[call-overload]
+        if not isinstance(value, Call) or not isinstance(value.op, Var):
+            return (binding,)
+        callee = callees.get(value.op)
         if callee is None or not callee.more:
             return (binding,)
         return (replace(binding, value=replace(value, args=(*value.args, *callee.more))),)
