@@ -52,10 +52,10 @@ def inline_functions(module: IRModule, *, largest: int = LARGEST, functions: str
     inlined = inline_calls(module, largest=largest, functions=functions)
     if inlined is module:
         return module
-    functions = inlined.functions
-    changed = {name: f for name, f in functions.items() if f is not module.functions[name]}
+    new = inlined.functions
+    changed = {name: value for name, value in new.items() if value is not module.functions[name]}
     canonical = canonicalise_bindings.transform(inlined.with_functions(changed)).functions
-    remaining = inlined.with_functions({**functions, **canonical})
+    remaining = inlined.with_functions({**new, **canonical})
     return _without_inlined(remaining, _mentioned(module) - _mentioned(inlined))
 
 
