@@ -32,6 +32,9 @@ PASSES = (
     "DeadCodeElimination",
     "FoldConstant",
     "Simplify",
+    "CombineParallelMatmul",
+    "TopologicalSort",
+    "LambdaLift",
 )
 FIGURES = ("parse", "parse_bare", "print", "build", "struct_equal", "struct_hash")
 FIGURES += tuple(f"pass:{name}" for name in (*PASSES, "Gradient"))

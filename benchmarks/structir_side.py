@@ -32,6 +32,9 @@ PASSES = {  # by the names of Relax
     "DeadCodeElimination": "dead_code_elimination",
     "FoldConstant": "fold_constant",
     "Simplify": "simplify",
+    "CombineParallelMatmul": "combine_parallel_matmul",
+    "TopologicalSort": "topological_sort",
+    "LambdaLift": "lambda_lift",
 }
 
 

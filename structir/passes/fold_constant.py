@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from structir.analysis.lattice import FAIL_L1, base_check
+from structir.analysis.variables import variables_in, walk_values
 from structir.errors import StructIRError
 from structir.ir.bodies import with_bindings
 from structir.ir.dims import Dim
@@ -26,6 +28,7 @@ from structir.ir.expr import (
     Var,
     VarBinding,
 )
+from structir.ir.node import replace
 from structir.ir.op import Op
 from structir.ir.struct_info import TensorStructInfo, TupleStructInfo
 from structir.passes.base import function_pass
@@ -37,9 +40,20 @@ UNKNOWN = object()
 def fold_constant(function: Function, *, max_bytes: int = 1 << 20) -> Function:
     """Replaces pure op calls on constants by their results, up to `max_bytes`.
 
-    A call whose reference raises an error remains: it fails at run time.
+    Calls use folded constants directly, so that their bindings are removed; results of functions
+    and of dataflow blocks remain bound. A call whose reference raises an error remains: it fails at
+    run time.
     """
+    while True:  # a constant outside of a branch or a closure is known inside of it afterwards
+        changed = _fold_calls(function, max_bytes)
+        if changed is function:
+            return function
+        function = changed
+
+
+def _fold_calls(function: Function, max_bytes: int) -> Function:
     constants: dict[Var, Expr] = {}
+    folded: set[Var] = set()
 
     def fold(binding: Binding) -> Iterable[Binding]:
         if not isinstance(binding, VarBinding):
@@ -50,9 +64,39 @@ def fold_constant(function: Function, *, max_bytes: int = 1 << 20) -> Function:
             constants[binding.var] = new
         elif isinstance(new, Var) and new in constants:
             constants[binding.var] = constants[new]
-        return (binding,) if new is value else (VarBinding(binding.var, new, binding.span),)
+        if new is value:
+            return (binding,)
+        folded.add(binding.var)
+        return (VarBinding(binding.var, new, binding.span),)
 
-    return with_bindings(function, fold)
+    function = with_bindings(function, fold)
+    return _without_bindings(function, folded, constants) if folded else function
+
+
+def _without_bindings(function: Function, folded: set[Var], constants: dict[Var, Expr]) -> Function:
+    """Returns a function whose op calls use folded constants themselves, without the bindings of
+    constants that are not used otherwise."""
+    operands = {var: constants[var] for var in folded if type(constants.get(var)) is Constant}
+
+    def with_constants(binding: Binding) -> Iterable[Binding]:
+        value = binding.value
+        if type(value) is not Call or type(value.op) is not Op:
+            return (binding,)
+        if operands.keys().isdisjoint(variables_in(value.args)):
+            return (binding,)
+        args = tuple([_operand(arg, operands) for arg in value.args])
+        return (replace(binding, value=replace(value, args=args)),)
+
+    function = with_bindings(function, with_constants)
+    uses = Counter(item for item in walk_values(function) if isinstance(item, Var))
+    unused = {var for var in folded if uses[var] == 1}  # its binding
+    return with_bindings(function, lambda b: () if b.var in unused else (b,))
+
+
+def _operand(argument: Expr, constants: Mapping[Var, Expr]) -> Expr:
+    if type(argument) is Tuple:
+        return replace(argument, fields=tuple([_operand(f, constants) for f in argument.fields]))
+    return constants.get(argument, argument)  # type: ignore[call-overload, no-any-return]
 
 
 def _fold(value: Expr, constants: dict[Var, Expr], max_bytes: int) -> Expr:

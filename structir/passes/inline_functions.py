@@ -34,6 +34,7 @@ from structir.ir.expr import (
 from structir.ir.module import IRModule
 from structir.ir.node import Node, replace
 from structir.passes.base import module_pass
+from structir.passes.canonicalise_bindings import canonicalise_bindings
 
 LARGEST = 256  # bindings of a function that is inlined
 
@@ -42,7 +43,8 @@ LARGEST = 256  # bindings of a function that is inlined
 def inline_functions(module: IRModule, *, largest: int = LARGEST, functions: str = "") -> IRModule:
     """Replaces calls by the bodies of the functions, all or those named.
 
-    Argument checks of the callee remain, as match_casts. Private functions without a remaining
+    Argument checks of the callee remain, as match_casts. Aliases, and fields of tuples that the
+    caller takes apart, are replaced by the values. Private functions without a remaining
     call are removed. Not inlined are: recursive functions; those with more than `largest` bindings;
     those with branches or effects when called in a dataflow block; and those whose parameters
     mutually depend on each other's sizes.
@@ -50,7 +52,11 @@ def inline_functions(module: IRModule, *, largest: int = LARGEST, functions: str
     inlined = inline_calls(module, largest=largest, functions=functions)
     if inlined is module:
         return module
-    return _without_inlined(inlined, _mentioned(module) - _mentioned(inlined))
+    new = inlined.functions
+    changed = {name: value for name, value in new.items() if value is not module.functions[name]}
+    canonical = canonicalise_bindings.transform(inlined.with_functions(changed)).functions
+    remaining = inlined.with_functions({**new, **canonical})
+    return _without_inlined(remaining, _mentioned(module) - _mentioned(inlined))
 
 
 def inline_calls(module: IRModule, *, largest: int = LARGEST, functions: str = "") -> IRModule:

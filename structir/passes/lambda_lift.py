@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Set
-from typing import NamedTuple
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Set
+from typing import Any, NamedTuple
+
+import attrs
 
 from structir.analysis.closures import with_captured
 from structir.analysis.lattice import PASS, base_check
@@ -50,16 +53,22 @@ def lambda_lift(module: IRModule) -> IRModule:
 def _lift(function: Function, name: str, functions: dict[str, Node]) -> Function:
     """Returns a function without the closures that become functions of the module.
 
-    An outer closure moves together with the closures in it.
+    An outer closure moves together with the closures in it. Closures that do not capture each other
+    move at once.
     """
+    if not any([type(binding.value) is Function for binding in bindings_of(function)]):
+        return function
     function = _without_aliases(function)
-    while (move := _next_move(function)) is not None:  # it may end the other uses of a closure
-        var, closure, captured, sizes = move
-        global_name = _fresh(f"{name}_{var.name}", functions)
-        info = with_captured(closure, captured, sizes).struct_info
-        callee = _Callee(var, GlobalVar(global_name, info), (*captured, *sizes))
-        functions[global_name] = with_captured(callee.called_in(closure), captured, sizes)
-        function = callee.called_in(_without(function, {var}))
+    while moves := _next_moves(function):  # they may end the other uses of a closure
+        callees: dict[Var, _Callee] = {}
+        for var, closure, captured, sizes in moves:
+            global_name = _fresh(f"{name}_{var.name}", functions)
+            info = with_captured(closure, captured, sizes).struct_info
+            callee = _Callee(var, GlobalVar(global_name, info), (*captured, *sizes))
+            itself = _called_in(closure, {var: callee})
+            functions[global_name] = with_captured(itself, captured, sizes)
+            callees[var] = callee
+        function = _called_in(_without(function, callees), callees)
     return function
 
 
@@ -72,37 +81,49 @@ class _Move(NamedTuple):
     sizes: list[ShapeExpr]
 
 
-def _next_move(function: Function) -> _Move | None:
-    """Returns the first closure that may move; outer ones precede inner ones."""
-    values = _used_as_values(function)
+def _next_moves(function: Function) -> list[_Move]:
+    """Returns closures that may move now; outer ones precede inner ones, which move later, as do
+    those that capture closures of the list."""
+    surroundings = _Surroundings.of(function)
+    moves: dict[Var, _Move] = {}
+    inside: set[Binding] = set()  # bindings of the closures that move
     for binding in bindings_of(function):
         var, closure = binding.var, binding.value
-        if not isinstance(closure, Function):
+        if not isinstance(closure, Function) or binding in inside:
             continue
         captured = [v for v in free_vars(closure) if v is not var]
-        dims = _open_dims(function, var, closure, captured)
-        if var not in values or not (captured or dims):
+        if not moves.keys().isdisjoint(captured):
+            continue
+        dims = surroundings.open_dims(var, closure, captured)
+        if var not in surroundings.values or not (captured or dims):
             sizes = [ShapeExpr(tuple([as_dim(sym) for sym in dims]))] if dims else []
-            return _Move(var, closure, captured, sizes)
-    return None
+            moves[var] = _Move(var, closure, captured, sizes)
+            inside.update(bindings_of(closure))
+    return list(moves.values())
 
 
-class _Callee:
+class _Callee(NamedTuple):
     """The function of a module that a closure becomes, with the arguments of each of its calls."""
 
-    def __init__(self, var: Var, function: GlobalVar, more: tuple[Expr, ...]) -> None:
-        self.var, self.function, self.more = var, function, more
+    var: Var
+    function: GlobalVar
+    more: tuple[Expr, ...]
 
-    def called_in(self, caller: Function) -> Function:
-        """Returns a function that uses the function of the module in place of the closure."""
-        caller = with_bindings(caller, self._called) if self.more else caller
-        return Substitution({self.var: self.function}).function(caller)
 
-    def _called(self, binding: Binding) -> Iterable[Binding]:
+def _called_in(caller: Function, callees: Mapping[Var, _Callee]) -> Function:
+    """Returns a function that uses functions of the module in place of closures."""
+
+    def called(binding: Binding) -> Iterable[Binding]:
         value = binding.value
-        if not isinstance(value, Call) or value.op is not self.var:
+        if not isinstance(value, Call) or not isinstance(value.op, Var):
             return (binding,)
-        return (replace(binding, value=replace(value, args=(*value.args, *self.more))),)
+        callee = callees.get(value.op)
+        if callee is None or not callee.more:
+            return (binding,)
+        return (replace(binding, value=replace(value, args=(*value.args, *callee.more))),)
+
+    caller = with_bindings(caller, called)
+    return Substitution({var: each.function for var, each in callees.items()}).function(caller)
 
 
 def _without(function: Function, variables: Collection[Var]) -> Function:
@@ -122,28 +143,46 @@ def _without_aliases(function: Function) -> Function:
     return Substitution(aliases).function(_without(function, aliases)) if aliases else function
 
 
-def _open_dims(outer: Function, var: Var, closure: Function, captured: list[Var]) -> list[Sym]:
-    """Returns the dims of the enclosing function that the captured variables do not determine, nor
-    the parameters if every call proves their sizes."""
-    nested = {*bindings_of(closure)}
-    bindings = [b for b in bindings_of(outer) if b not in nested]
-    infos = [cast.struct_info for cast in bindings if isinstance(cast, MatchCast)]
-    functions = [b.value for b in bindings if isinstance(b.value, Function)]
-    for function in (outer, *functions):
-        infos += [p.struct_info for p in function.params] if function is not closure else []
-    enclosing = bound_dims(infos)
-    checked = any(_checks_dims(call, closure, enclosing) for call in _calls_of(var, outer))
-    determining = captured if checked else [*closure.params, *captured]
-    determined = bound_dims([each.struct_info for each in determining])
-    used = symbols_in((closure, tuple(captured)))
-    return [sym for sym in used if sym in enclosing and sym not in determined]
+@attrs.frozen(eq=False)
+class _Surroundings:
+    """What closures of a function may depend on: the dims that are bound, and the uses."""
+
+    binders: Counter[Any]  # the number of parameters and casts that bind a dim
+    calls: Mapping[Expr, list[Call]]  # by callee
+    values: set[Var]  # closures used other than as the callee of a call
+
+    @classmethod
+    def of(cls, function: Function) -> _Surroundings:
+        """Returns those of all closures in a function."""
+        calls: dict[Expr, list[Call]] = defaultdict(list)
+        for binding in bindings_of(function):
+            if isinstance(binding.value, Call) and isinstance(binding.value.op, Var):
+                calls[binding.value.op].append(binding.value)
+        return cls(_binders(function), calls, _used_as_values(function))
+
+    def open_dims(self, var: Var, closure: Function, captured: list[Var]) -> list[Sym]:
+        """Returns the dims of the enclosing functions that the captured variables do not determine,
+        nor the parameters if every call proves their sizes."""
+        used = symbols_in((closure, tuple(captured)))
+        inner = _binders(closure) if used else self.binders
+        enclosing = {sym for sym in used if self.binders[sym] > inner[sym]}
+        if not enclosing:
+            return []
+        checked = any(_checks_dims(call, closure, enclosing) for call in self.calls.get(var, ()))
+        determining = captured if checked else [*closure.params, *captured]
+        determined = bound_dims([each.struct_info for each in determining])
+        return [sym for sym in used if sym in enclosing and sym not in determined]
 
 
-def _calls_of(var: Var, outer: Function) -> Iterator[Call]:
-    """Yields the calls of a closure."""
-    for binding in bindings_of(outer):
-        if isinstance(binding.value, Call) and binding.value.op is var:
-            yield binding.value
+def _binders(function: Function) -> Counter[Any]:
+    """Returns how many parameters and casts of a function, and of those in it, bind each dim."""
+    infos = [param.struct_info for param in function.params]
+    for binding in bindings_of(function):
+        if isinstance(binding, MatchCast):
+            infos.append(binding.struct_info)
+        elif isinstance(binding.value, Function):
+            infos += [param.struct_info for param in binding.value.params]
+    return Counter(sym for info in infos for sym in bound_dims([info]))
 
 
 def _checks_dims(call: Call, closure: Function, dims: Set[Sym]) -> bool:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Sequence
-from typing import Literal
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Literal
 
 from structir.analysis.variables import symbols_in, variables_in
 from structir.errors import Diagnostic, WellFormedError
@@ -13,7 +13,10 @@ from structir.ir.dims import Sym
 from structir.ir.expr import (
     Binding,
     BindingBlock,
+    Call,
+    Constant,
     DataflowBlock,
+    Expr,
     Function,
     If,
     MatchCast,
@@ -21,6 +24,8 @@ from structir.ir.expr import (
     Var,
 )
 from structir.ir.node import replace
+from structir.ir.op import Op
+from structir.ir.struct_info import TensorStructInfo
 from structir.passes.base import function_pass
 
 Order = Literal["stable", "depth_first"]
@@ -103,10 +108,31 @@ def _needs(bindings: Sequence[Binding], bound_dims: set[Sym]) -> Iterator[list[i
             if sym not in bound_dims:
                 dims.setdefault(sym, index)
     for index, binding in enumerate(bindings):
-        parts = (binding.value, binding.var.struct_info, getattr(binding, "struct_info", None))
-        needed = [definitions[var] for var in variables_in(parts) if var in definitions]
-        needed += [dims[sym] for sym in symbols_in(parts) if sym in dims]
-        yield sorted({other for other in needed if other != index})
+        needed = {definitions[var] for var in _variables(binding) if var in definitions}
+        if dims:
+            needed |= {dims[sym] for sym in symbols_in(_parts(binding)) if sym in dims}
+        needed.discard(index)
+        yield sorted(needed)
+
+
+def _parts(binding: Binding) -> tuple[Any, ...]:
+    return binding.value, binding.var.struct_info, getattr(binding, "struct_info", None)
+
+
+def _variables(binding: Binding) -> Iterable[Var]:
+    """Returns the variables in a binding; those of most calls are their operands."""
+    value = binding.value
+    is_call = type(value) is Call and type(value.op) is Op and not value.sinfo_args
+    if is_call and _is_plain(binding.var) and all(map(_is_plain, value.args)):  # type: ignore[attr-defined]
+        return [arg for arg in value.args if isinstance(arg, Var)]  # type: ignore[attr-defined]
+    return variables_in(_parts(binding))
+
+
+def _is_plain(operand: Expr) -> bool:
+    """Whether an operand has no variables inside: a tensor whose sizes are known."""
+    info = operand.struct_info
+    is_tensor = type(info) is TensorStructInfo and type(info.dims) is tuple
+    return is_tensor and isinstance(operand, Var | Constant)
 
 
 def _stable(needs: Needs) -> list[int]:

@@ -10,5 +10,8 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     dict.fromkeys(_GUARDS.split(), "structir.rewriting.guards")
     | dict.fromkeys(("Parallel", "Rule", "rewrite"), "structir.rewriting.rule")
-    | {"extract_matches": "structir.rewriting.extract"},
+    | {
+        "extract_matches": "structir.rewriting.extract",
+        "nearest_candidate": "structir.rewriting.mismatch",
+    },
 )

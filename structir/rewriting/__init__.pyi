@@ -10,6 +10,7 @@ from structir.rewriting.guards import rank_of as rank_of
 from structir.rewriting.guards import same_sizes as same_sizes
 from structir.rewriting.guards import used_once as used_once
 from structir.rewriting.guards import value_of as value_of
+from structir.rewriting.mismatch import nearest_candidate as nearest_candidate
 from structir.rewriting.rule import Parallel as Parallel
 from structir.rewriting.rule import Rule as Rule
 from structir.rewriting.rule import rewrite as rewrite

@@ -29,6 +29,7 @@ from structir.ir.expr import (
 )
 from structir.ir.node import rebuild, replace
 from structir.ir.op import Op
+from structir.rewriting.application_limit import active_limit
 from structir.rewriting.matching import Match, UseDefGraph
 from structir.rewriting.pattern_vars import ItemPattern, OpVar, PatternExpr
 from structir.rewriting.provenance import Application, Provenance
@@ -81,7 +82,8 @@ class _Driver:
         self.graph = UseDefGraph(function)
         self.block: list[Binding] = []
         self.remaining: deque[Binding] = deque()  # the bindings of the block to visit
-        self.later: set[Any] = set()  # the variables of `rest`
+        self.users: dict[Any, deque[Binding]] | None = None  # the calls of `remaining`, by operand
+        self.later: set[Any] = set()  # the variables of `remaining`
         self.depth = 0  # nesting of replacements
         self.emitted: dict[int, tuple[Expr, Var]] = {}  # parts of replacements
         self.kind: type[Var] = Var
@@ -94,15 +96,15 @@ class _Driver:
         return seq if is_unchanged else replace(seq, blocks=blocks)
 
     def rewrite_block(self, block: BindingBlock) -> BindingBlock:
-        outer = self.block, self.kind, self.remaining
-        self.block, self.remaining = [], deque(block.bindings)
+        outer = self.block, self.kind, self.remaining, self.users
+        self.block, self.remaining, self.users = [], deque(block.bindings), None
         self.later.update(binding.var for binding in block.bindings)
         self.kind = DataflowVar if isinstance(block, DataflowBlock) else Var
         while self.remaining:
             binding = self.remaining.popleft()
             self.binding(binding)
             self.later.discard(binding.var)
-        bindings, (self.block, self.kind, self.remaining) = self.block, outer
+        bindings, (self.block, self.kind, self.remaining, self.users) = self.block, outer
         for binding in bindings:
             self.graph.dataflow_vars.discard(binding.var)
         if len(bindings) == len(block.bindings) and all(map(_is, bindings, block.bindings)):
@@ -168,12 +170,15 @@ class _Driver:
         keys: tuple[Any, ...] = (TupleGetItem,)
         if type(value) is Call:
             keys = (value.op.definition, None) if type(value.op) is Op else ()
-        for key in keys if self.depth <= MAX_DEPTH else ():
+        limit = active_limit()
+        for key in keys if self.depth <= MAX_DEPTH and not limit.is_reached else ():
             for rule in self.by_op.get(key, ()):
                 replacement = self.try_rule(rule, var, value)
                 if replacement is not None:
                     span = value.span or var.span
-                    self.applications.append(RuleApplication(rule.name, var.name, span))
+                    application = RuleApplication(rule.name, var.name, span)
+                    self.applications.append(application)
+                    limit.record(application)
                     self.provenance.record(rule.name, var, value, span)
                     return replacement
         return None
@@ -186,7 +191,7 @@ class _Driver:
         if rule.parallel is not None:
             return self.rewrite_parallel(rule, var, match)
         replacement = replacement_of(rule, match.bound, match.matched, self.graph)
-        return replacement if replacement is not None and _fits(var, replacement) else None
+        return replacement if replacement is not None and fits(var, replacement) else None
 
     def rewrite_parallel(self, rule: Rule, var: Var, match: Match) -> Expr | None:
         """Rewrites parallel calls together, at the position of the first."""
@@ -204,7 +209,7 @@ class _Driver:
             return None
         match.bound[name] = tuple(operands.values())
         replacements = replacement_of(rule, match.bound, match.matched, self.graph)
-        if replacements is None or not all(map(_fits, operands, replacements)):
+        if replacements is None or not all(map(fits, operands, replacements)):
             return None
         first, *later_replacements = replacements
         self.pending |= dict(zip(list(operands)[1:], later_replacements, strict=True))
@@ -213,13 +218,30 @@ class _Driver:
     def parallel_calls(self, match: Match) -> Iterator[Var]:
         """Yields later calls of the block with a matched value as operand."""
         shared = {value for value in match.bound.values() if isinstance(value, Var)}
-        for binding in self.remaining:
-            value = binding.value
-            if type(value) is not Call or binding.var in self.pending:
-                continue
-            if not shared.isdisjoint(a for a in value.args if isinstance(a, Var)):
-                self.graph.values[binding.var] = value
+        for binding in self.later_users(shared):
+            if binding.var not in self.pending:
+                self.graph.values[binding.var] = binding.value
                 yield binding.var
+
+    def later_users(self, operands: set[Var]) -> list[Binding]:
+        """Returns the remaining calls of the block with one of the operands, in order."""
+        if self.users is None:
+            self.users = defaultdict(deque)
+            for binding in self.remaining:
+                value = binding.value
+                for operand in dict.fromkeys(value.args) if type(value) is Call else ():
+                    if isinstance(operand, Var):
+                        self.users[operand].append(binding)
+        lists = []
+        for operand in operands:
+            users = self.users[operand]
+            while users and users[0].var not in self.later:  # the walk has passed it
+                users.popleft()
+            lists.append(users)
+        if len(lists) == 1:
+            return [*lists[0]]
+        order = {binding: k for k, binding in enumerate(self.remaining)} if all(lists) else {}
+        return sorted({b: None for users in lists for b in users}, key=lambda b: order.get(b, 0))
 
     def to_anf(self, value: Expr) -> Expr:
         """Returns a value in A-normal form; nested calls are bound first."""
@@ -254,7 +276,7 @@ def _root(rule: Rule) -> Any:
     return None if type(pattern.callee) is OpVar else pattern.callee
 
 
-def _fits(var: Var, replacement: Expr) -> bool:
+def fits(var: Var, replacement: Expr) -> bool:
     """Returns whether the StructInfo of a replacement is at least as precise as the variable's."""
     info = replacement.struct_info
     return info is not None and base_check(var.struct_info, info) is PASS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import attrs
@@ -173,6 +173,27 @@ def _any_op(match: Match, pattern: CallPattern, call: Call) -> bool:
 
 
 def _arguments(match: Match, pattern: CallPattern, call: Call) -> bool:
+    for parameter, argument in _parameters(pattern, call):
+        pattern_argument = pattern.arguments.get(parameter.name, MISSING)
+        if pattern_argument is MISSING:
+            if argument is not parameter.default:
+                return False
+        elif not match.at(normalized_literal(parameter, pattern_argument), argument):
+            return False
+    return True
+
+
+def unmatched_argument(pattern: CallPattern, call: Call) -> str | None:
+    """Returns a parameter that a pattern does not mention and a call sets, if any."""
+    for parameter, argument in _parameters(pattern, call):
+        if parameter.name not in pattern.arguments and argument is not parameter.default:
+            name: str = parameter.name
+            return name
+    return None
+
+
+def _parameters(pattern: CallPattern, call: Call) -> Iterator[tuple[Any, Any]]:
+    """Yields the parameters of an op with the arguments of a call."""
     position = 0
     for parameter in pattern.callee.signature.parameters:
         default = parameter.default
@@ -185,13 +206,7 @@ def _arguments(match: Match, pattern: CallPattern, call: Call) -> bool:
             argument = call.attrs.get(parameter.name, default)
             if parameter.name == RESULT_DTYPE and is_own_dtype(argument, call):
                 argument = default
-        pattern_argument = pattern.arguments.get(parameter.name, MISSING)
-        if pattern_argument is MISSING:
-            if argument is not default:
-                return False
-        elif not match.at(normalized_literal(parameter, pattern_argument), argument):
-            return False
-    return True
+        yield parameter, argument
 
 
 def is_own_dtype(dtype: Any, call: Call) -> bool:

@@ -29,12 +29,17 @@ PassFiles = Annotated[
 ]
 
 
-def read_pipeline(text: str, pass_files: Iterable[Path] | None = None) -> Pass:
+def read_pipeline(
+    text: str, pass_files: Iterable[Path] | None = None, *, may_be_empty: bool = False
+) -> Pass:
     """Returns the pass that a pipeline describes, after adding the passes of `pass_files`."""
     for file in pass_files or ():
         for value in runpy.run_path(str(file)).values():
             if isinstance(value, pass_base.Pass):
                 passes.add_pass(value)
+    if may_be_empty and not text:
+        nothing: Pass = pass_base.Sequential([])
+        return nothing
     try:
         pipeline: Pass = pipelines.pipeline(text)
         return pipeline

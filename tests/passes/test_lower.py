@@ -145,3 +145,20 @@ def test_other_ops_are_lowered_beside_ones_that_kernels_cannot_express() -> None
     x = np.linspace(-1, 1, 12, dtype="float32").reshape(3, 4)
     result = structir.interpret(lowered, "main", x)
     np.testing.assert_allclose(result, structir.interpret(Module, "main", x), 1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_values_inside_a_kernel_are_rounded_to_their_dtype(dtype: str) -> None:
+    module = structir.parse(f"""
+@R.function
+def main(x: R.Tensor(("n",), "float32")):
+    h = R.astype(x, "{dtype}")
+    s = R.add(h, R.multiply(h, h))
+    return R.astype(s, "float32")
+""")
+    lowered = Lower()(module)
+    assert "I.kernel" in lowered.script()
+    x = np.array([300.7, 1.1003, -3.1], "float32")
+    expected = structir.interpret(module, "main", x)
+    np.testing.assert_array_equal(structir.interpret(lowered, "main", x), expected)
+    np.testing.assert_array_equal(structir.compile(lowered)["main"](x), expected)

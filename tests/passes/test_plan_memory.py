@@ -129,3 +129,24 @@ def main(x: R.Tensor(("n",), "float32")):
         rewritten = pipeline("plan_memory,inline")(module)
     assert "force_pure" in rewritten["layer"].script()
     assert "layer(x)" in rewritten["main"].script()
+
+
+def test_a_cast_value_keeps_its_storage() -> None:
+    """A `match_cast` is an alias: the storage of its value is not reused while it is used."""
+    module = structir.parse("""
+@R.function
+def main(x: R.Tensor(("n", 8), "float32")):
+    n = T.int64()
+    a = R.exp(x)
+    b = R.match_cast(a, R.Tensor((n, 8), "float32"))
+    c = R.negative(b)
+    d = R.sin(c)
+    e = R.cos(d)
+    return R.add(R.add(e, d), b)
+""")
+    with PassContext([VerifyIR(), VerifyResults()]):
+        planned = passes.PlanMemory()(module)
+    assert storages(planned)
+    x = np.linspace(-1, 1, 24, dtype="float32").reshape(3, 8)
+    expected = structir.interpret(module, "main", x)
+    np.testing.assert_array_equal(structir.interpret(planned, "main", x), expected)

@@ -136,8 +136,8 @@ class _KernelNodeWriter:
         """Where a value lives that nothing outside reads: a number, or an array for the row."""
         if stage.written_axes is None:
             raise NotShown("a value inside that is not at its own point")
-        dtype, name = computed_in(stage.out.dtype), f"row{len(self.scratch)}"
-        if not inner:
+        dtype, name = stage.out.dtype, f"row{len(self.scratch)}"
+        if not inner and computed_in(dtype) == dtype:
             self.inside[stage.out] = stage, self.scalars.local("t", dtype)
             return
         shape: tuple[Dim, ...] = tuple([stage.extents[axis] for axis in inner])

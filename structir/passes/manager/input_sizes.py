@@ -30,6 +30,7 @@ MOST_CONSTANTS = 12
 LARGEST = 512  # of sizes that occur in the program
 MOST_ELEMENTS = 1 << 22  # of all inputs, beyond those of the smallest inputs
 ROW_ELEMENTS = 32  # of the axes of a row variable, about
+ALL_EQUAL = 8  # the number of the candidate in which all sizes are equal
 TRIES = 300  # of random sizes, each checked against the conditions known before a run
 
 Sizes = dict[str, int]
@@ -81,6 +82,8 @@ class SizeSpace:
             chosen = (
                 list(self.pool[: len(firsts)]) if not number else self._sample(rng, len(firsts))
             )
+            if number == ALL_EQUAL:
+                chosen = [self.pool[0]] * len(firsts)
             size_of = dict(zip(firsts, chosen, strict=False))
             yield {
                 sym.name: fixed.get(sym.name, size_of[first]) for sym, first in self.classes.items()

@@ -17,6 +17,7 @@ Array = Any  # a NumPy array of any dtype, bfloat16 among them
 Range = tuple[int, int] | None  # the least integer and the greatest; None: all of the dtype
 
 LARGE = 1 << 16  # elements of a weight: the domains apply to smaller arrays only
+PERIOD = 65_537  # elements after which the values of a weight repeat: a prime
 SCALES = (1.0, 0.6, 1.7, 0.8, 1.3)
 DOMAINS = ("signed", "positive", "fractions", "above_one")
 EXTREMES = (np.inf, -np.inf, np.nan, 0.0, -0.0)
@@ -52,7 +53,7 @@ class ArrayGenerator:
         if is_float(dtype) and math.prod(shape) > LARGE:
             key = self.count, shape, dtype
             if key not in self.large:
-                self.large[key] = _signed(rng, shape, dtype, SCALES[self.count % len(SCALES)])
+                self.large[key] = _weight(rng, shape, dtype, SCALES[self.count % len(SCALES)])
             return self.large[key]
         if is_float(dtype):
             scale = SCALES[self.count % len(SCALES)]
@@ -77,6 +78,12 @@ def _signed(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array
     if dtype == "float64":  # a cast to float32 rounds these to an integer
         flat[start::17] = np.rint(flat[start::17] * 5) - 1e-9
     return array.astype(numpy_dtype(dtype), copy=False)
+
+
+def _weight(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
+    """Returns a large array of signed values, which repeat after a prime number of elements."""
+    values = _signed(rng, (PERIOD,), dtype, scale / _fan(shape))
+    return np.resize(values, shape)
 
 
 def _fan(shape: tuple[int, ...]) -> float:

@@ -42,7 +42,11 @@ MOST_ROOM = 1 << 16  # elements of the inputs of special values
 HEAVY_DOMAINS = ("large",)
 EDGE_DOMAINS = ("large", "small", "integral", "non_finite", "infinite", "nan", "signed")
 NON_FINITE = ("non_finite", "infinite", "nan")
-WIDE_DOMAINS = ("large", "small", "integral")  # compared in float64, too
+FURTHER = 24  # attempts to vary a result that is constant
+FEW_FURTHER = 2  # where a run is slow
+FURTHER_DOMAINS = ("signed", "large", "positive", "small", "integral", "above_one")
+WIDE_DOMAINS = ("large", "small", "integral", "nan")  # compared in float64, too
+SMALL_SIZES = (2, 3, 5, 4)  # each dim gets the first two in turn
 
 
 @attrs.frozen(eq=False)
@@ -74,11 +78,12 @@ class InputSample:
         """Returns the same arguments with the result of a rewritten function."""
         return attrs.evolve(self, expected=result)
 
-    def widened(self) -> InputSample:
-        """Returns a sample that is compared in float64, too, if it has floats."""
+    def widened(self, large: dict[Any, Any]) -> InputSample:
+        """Returns a sample that is compared in float64, too, if it has floats; `large` memoizes
+        large arrays."""
         if not self.accepted or not has_narrow_floats((*self.arguments, self.expected)):
             return self
-        arguments = [widened_value(argument) for argument in self.arguments]
+        arguments = [widened_value(argument, large) for argument in self.arguments]
         return attrs.evolve(self, wide=InputSample(self.sizes, arguments, None))
 
 
@@ -111,6 +116,7 @@ class Sampler:
     large: dict[Any, Any] = attrs.field(
         factory=dict, init=False
     )  # arrays shared by several samples
+    wide: dict[Any, Any] = attrs.field(factory=dict, init=False)  # large arrays in float64
     bounds: dict[int, Any] = attrs.field(factory=dict, init=False)  # of indices, by call
     rejected: list[InputSample] = attrs.field(factory=list, init=False)
     reason: StructIRError | None = attrs.field(default=None, init=False)
@@ -219,13 +225,15 @@ class Sampler:
         sample, values = start
         if self.heavy and edges:
             large = list(self._edges(sample, values, sample))
-            yield attrs.evolve(sample.widened(), only_wide=any(each.elements for each in large))
+            yield attrs.evolve(
+                sample.widened(self.wide), only_wide=any(each.elements for each in large)
+            )
             yield from large
             return
-        yield sample.widened()
+        yield sample.widened(self.wide)
         roomy = sample
         for other in () if self.heavy else self._ordinary(sample, values, count, edges):
-            yield other.widened()
+            yield other.widened(self.wide)
             if roomy.extent < other.extent <= MOST_ROOM:
                 roomy = other
         if edges:
@@ -276,13 +284,23 @@ class Sampler:
         while True:
             yield sizes
 
+    def further(self, sizes: Sizes) -> Iterator[InputSample]:
+        """Yields samples of other values and sizes, for a result that does not vary."""
+        tries = FEW_FURTHER if self.heavy else FURTHER
+        for number, other in enumerate(islice(self._others(sizes), tries)):
+            domain = FURTHER_DOMAINS[number % len(FURTHER_DOMAINS)]
+            values = InputValues(domain=domain, seed=self.seed + TRIES + number)
+            sample = self.attempt(other, values)
+            if sample is not None and sample.accepted:
+                yield sample
+
     def _edges(
         self, sample: InputSample, values: InputValues, roomy: InputSample
     ) -> Iterator[InputSample]:
         for domain in HEAVY_DOMAINS if self.heavy else EDGE_DOMAINS:
             other = attrs.evolve(values, domain=domain)
             for edge in self._tried(roomy.sizes, other) if domain != values.domain else ():
-                yield edge.widened() if domain in WIDE_DOMAINS else edge
+                yield edge.widened(self.wide) if domain in WIDE_DOMAINS and not self.heavy else edge
             if domain in NON_FINITE and roomy is not sample:
                 yield from self._tried(sample.sizes, other)
         if not self.heavy:
@@ -290,6 +308,7 @@ class Sampler:
             for sizes in self._edge_sizes(sample.sizes):
                 yield from self._tried(sizes, values)
                 if 1 in sizes.values():
+                    yield from self._tried(sizes, attrs.evolve(values, seed=values.seed + 1))
                     yield from self._tried(sizes, attrs.evolve(values, domain="large"))
             yield from self._rejected_inputs(values)
         yield from self.rejected
@@ -312,14 +331,25 @@ class Sampler:
         free = [name for name in sizes if name not in self.fixed][:MOST_DIMS]
         if len(free) > 1:
             yield {**sizes, **dict.fromkeys(free, 1)}
+        yield from self._small_sizes(sizes, free)
         checks = _may_reject(self.module)
         for name in free:
             alike = self._alike(name)
             yield {**sizes, **dict.fromkeys(alike, 1)}
             yield {**sizes, **dict.fromkeys(alike, 0)}
-            if checks:
+            yield {**sizes, **dict.fromkeys(alike, sizes[name] + 1)}  # even if it was odd
+            if checks and len(alike) > 1:
                 yield {**sizes, name: sizes[name] + 1}
                 yield {**sizes, name: 1}
+
+    def _small_sizes(self, sizes: Sizes, free: list[str]) -> Iterator[Sizes]:
+        """Yields different small sizes, so that each dim is 2 and 3 in turn."""
+        firsts = list(dict.fromkeys(tuple(self._alike(name)) for name in free))
+        for turn in range(len(SMALL_SIZES) if len(firsts) > 2 else len(firsts) + 1):
+            small = dict(sizes)
+            for index, alike in enumerate(firsts):
+                small |= dict.fromkeys(alike, SMALL_SIZES[(index + turn) % len(SMALL_SIZES)])
+            yield small
 
     def _alike(self, name: str) -> list[str]:
         """Returns the dims that must be equal to one."""

@@ -9,9 +9,10 @@ import attrs
 import numpy as np
 
 from structir.analysis.internal_functions import PRIVATE
+from structir.analysis.variables import walk_values
 from structir.analysis.well_formed import violations
 from structir.errors import Diagnostic, PassError, StructIRError
-from structir.ir.expr import Function
+from structir.ir.expr import Function, GlobalVar
 from structir.ir.module import IRModule
 from structir.passes.base import Instrument, Pass, PassRun
 from structir.passes.dead_code_elimination import dead_code_elimination
@@ -21,6 +22,8 @@ from structir.passes.manager.comparison import (
     difference,
     within_rounding,
 )
+from structir.passes.manager.constant_results import constant_results, with_variation
+from structir.passes.manager.finite_field import PRIMES, compare_exactly, consists_of_ring_ops
 from structir.passes.manager.input_sizes import Sizes, has_kernels
 from structir.passes.manager.samples import InputSample, Sampler, outcome, samples_of
 from structir.passes.manager.widening import (
@@ -30,6 +33,8 @@ from structir.passes.manager.widening import (
 )
 
 SHOWN = 300  # characters of a value in a message
+MOST_EXACT = 1 << 13  # elements of the inputs that are also compared over finite fields
+OTHER_SIZES = "give other sizes: `--sizes n=4,m=8`, or `VerifyResults(sizes={'n': 4})`"
 
 
 @attrs.define(eq=False)
@@ -53,16 +58,20 @@ class ComparisonCounts:
     elements: int = 0
     largest: float = 0.0  # difference, as a share of the bound
     rejected: int = 0  # inputs that both programs reject
+    exact_error: float | None = None  # of comparisons over finite fields; None if there are none
+    constant: list[str] = attrs.Factory(list)  # results that are the same for all inputs
 
     def __str__(self) -> str:
         sizes = ", ".join(f"{name}={size}" for name, size in self.sizes.items())
         at = f" at {sizes}" if sizes else ""
         more = f" and {_format_count(self.inputs - 1, 'other input')}" if self.inputs > 1 else ""
         rejected = f", {self.rejected} rejected by both" if self.rejected else ""
+        exact = "" if self.exact_error is None else f"; {_format_exact(self.exact_error)}"
+        constant = "".join(f"; {each}" for each in self.constant)
         return (
             f"compared{at}{more}: {_format_count(self.results, 'result')}, "
             f"{_format_count(self.elements, 'element')}, "
-            f"largest error {self.largest:.2g} of the bound{rejected}"
+            f"largest error {self.largest:.2g} of the bound{rejected}{exact}{constant}"
         )
 
 
@@ -83,6 +92,7 @@ class VerifyResults(Instrument):
     seed: int = 0
     sizes: Mapping[str, int] = attrs.Factory(dict)
     edges: bool = True
+    exact: bool = False
     compared: int = attrs.field(default=0, init=False)  # equal results
     functions: dict[str, ComparisonCounts] = attrs.field(factory=dict, init=False)
     _latest: IRModule | None = attrs.field(default=None, init=False)
@@ -97,10 +107,10 @@ class VerifyResults(Instrument):
         if step.applied.comparable:
             self._prepare(step.before, has_kernels(step.before) or has_kernels(step.after))
             self._wide = {id(m): (m, w) for m, w in self._wide.values() if m is step.before}
-            names = [name for name in _public(step.before) if name in _public(step.after)]
-            elements = sum([self._function(step, name) for name in names])
-            if names and not elements:
-                raise PassError(self._compared_nothing(step, names))
+            both = [name for name in _public(step.before) if name in _public(step.after)]
+            nothing = [self._function(step, name) for name in both if _changes(step, name)]
+            if len(nothing) == len(both) > 0 and nothing[0] is not None and None not in nothing:
+                raise PassError(nothing[0])
             self._latest = step.after
 
     def report(self) -> list[str]:
@@ -116,17 +126,76 @@ class VerifyResults(Instrument):
         if name not in self._samples:
             function: Any = module.functions[name]
             sampler = Sampler(module, name, function, self.sizes, self.seed, self._few)
-            self._samples[name] = list(sampler.samples(self.inputs, self.edges))
+            samples = list(sampler.samples(self.inputs, self.edges))
+            self._samples[name] = (
+                with_variation(function, sampler, samples) if self.edges else samples
+            )
             self._reasons[name] = sampler.reason
         return self._samples[name]
 
-    def _function(self, step: PassRun, name: str) -> int:
-        """Compares one function; returns the number of elements compared."""
-        total, samples = 0, self._samples_of(step.before, name)
+    def _function(self, step: PassRun, name: str) -> Diagnostic | None:
+        """Compares one function; returns an error if no input is accepted, which is raised unless
+        another function was compared or is unchanged."""
+        samples = self._samples_of(step.before, name)
         for index, sample in enumerate(samples):
             error, samples[index] = self._compare(step, name, sample)
-            total += self._count(name, sample, error)
-        return total
+            self._count(name, sample, error)
+        is_exact = self._compare_exactly(step, name, samples)
+        return None if is_exact else self._nothing(step, name)
+
+    def _nothing(self, step: PassRun, name: str) -> Diagnostic | None:
+        """Returns the error for a function that accepts no input; raises PassError for one whose
+        results have no elements or do not vary."""
+        function: Any = step.before.functions[name]
+        samples, reason = self._samples[name], self._reasons[name]
+        diagnostic = Diagnostic(
+            f"{step.applied}: compared nothing: {name}: no result has elements for any input",
+            function.span,
+            code="E0513",
+            hint=OTHER_SIZES,
+        )
+        if not any(sample.elements for sample in samples):
+            diagnostic = diagnostic if reason is None else diagnostic.note(str(reason)[:SHOWN])
+            if any(sample.accepted for sample in samples):
+                raise PassError(diagnostic)
+            counts = self.functions.setdefault(name, ComparisonCounts())
+            counts.constant = ["no input is accepted"]
+            return diagnostic
+        constant = constant_results(function, samples) if self.edges else []
+        if constant is None:
+            message = f"{step.applied}: compared nothing: {name}: its results are the same for all"
+            raise PassError(attrs.evolve(diagnostic, message=f"{message} inputs"))
+        self.functions[name].constant = constant
+        return None
+
+    def _compare_exactly(self, step: PassRun, name: str, samples: list[InputSample]) -> bool:
+        """Returns whether a function was compared over finite fields; raises PassError if its
+        results differ."""
+        sample = next((each for each in samples if each.accepted and each.elements), None)
+        before, after = step.before, step.after
+        if sample is None or after is None or not (self.exact or self._is_exact(step, sample)):
+            return False
+        try:
+            result = compare_exactly(before, after, name, sample.arguments, self.seed)
+        except StructIRError:
+            if self.exact:
+                raise
+            return False
+        if not result.equal:
+            raise PassError(_changed_exactly(step.applied, name, before, sample))
+        counts = self.functions[name]
+        counts.exact_error = max(counts.exact_error or 0.0, result.error)
+        return True
+
+    def _is_exact(self, step: PassRun, sample: InputSample) -> bool:
+        """Whether an exact comparison is cheap, and the pass adds no constants, which it may have
+        rounded."""
+        assert step.after is not None
+        is_small = sample.extent <= MOST_EXACT
+        modules = (step.before, step.after)
+        return (
+            is_small and all(map(consists_of_ring_ops, modules)) and not folded_rounding(*modules)
+        )
 
     def _compare(self, step: PassRun, name: str, sample: InputSample) -> tuple[float, InputSample]:
         """Compares one sample; returns the difference and the sample for the next pass."""
@@ -180,21 +249,6 @@ class VerifyResults(Instrument):
         compared.elements += sample.elements
         compared.largest = max(compared.largest, error)
         return sample.elements
-
-    def _compared_nothing(self, step: PassRun, names: list[str]) -> Diagnostic:
-        """Returns the error for a pass where no function has a comparable result."""
-        function: Any = step.before.functions[names[0]]
-        diagnostic = Diagnostic(
-            f"{step.applied}: no results to compare: "
-            f"{names[0]} has no result with elements for any input",
-            function.span,
-        )
-        for name in names:
-            if not self._samples_of(step.before, name):
-                diagnostic = diagnostic.note(f"{name}: {self._reasons[name]}"[:SHOWN])
-        return diagnostic.hinted(
-            "give sizes that it accepts: `--sizes n=4,m=8`, or `VerifyResults(sizes={'n': 4})`"
-        )
 
 
 def _format_count(number: int, noun: str) -> str:
@@ -264,6 +318,34 @@ def _changed_result(
         diagnostic = diagnostic.note(f"{param.name} = {_format_value(argument)}", param.span)
     before, after = _format_value(sample.expected), _format_value(actual)
     return diagnostic.note(f"before: {before}").note(f"after:  {after}")
+
+
+def _changed_exactly(applied: Pass, name: str, module: IRModule, sample: InputSample) -> Diagnostic:
+    function: Any = module.functions[name]
+    message = f"{applied} changes the result of {name}"
+    sizes = ", ".join(f"{size}={value}" for size, value in sample.sizes.items())
+    at = f" at {sizes}" if sizes else ""
+    return Diagnostic(message, function.span).note(
+        f"the results are different polynomials of the inputs: they differ modulo {PRIMES[0]}{at}"
+    )
+
+
+def _changes(step: PassRun, name: str) -> bool:
+    """Whether a pass changed a function, or one that it refers to."""
+    assert step.after is not None
+    before, after = step.before.functions, step.after.functions
+    worklist = [name]
+    for each in worklist:  # which grows
+        if before.get(each) is not after.get(each):
+            return True
+        callees = {item.name for item in walk_values(before[each]) if isinstance(item, GlobalVar)}
+        worklist += sorted(callees.difference(worklist).intersection(before))
+    return False
+
+
+def _format_exact(error: float) -> str:
+    bound = "0" if not error else f"{error:.1g}"
+    return f"equal over finite fields, with an error probability of at most {bound}"
 
 
 def _format_value(value: Any) -> str:

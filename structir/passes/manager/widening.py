@@ -17,22 +17,32 @@ from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
 from structir.ir.node import Node, rebuild
 from structir.ir.op import Op
+from structir.passes.manager.input_values import LARGE
 from structir.passes.manager.perturbation import leaves
 
 WIDE = "float64"
 NARROWER = FLOATS - {WIDE}
 
 
-class FloatWidening:
-    """A rewrite of every float dtype to float64: in StructInfos, attributes and constants."""
+class DTypeReplacement:
+    """A rewrite of some dtypes to another one: in StructInfos, attributes and constants."""
 
-    def __init__(self) -> None:
+    def __init__(self, sources: frozenset[str], target: str) -> None:
+        self.sources, self.target = sources, target
         self._widened: dict[int, tuple[Any, Any]] = {}  # by id, with the node to keep it alive
 
+    def array(self, data: Any) -> Any:
+        """Returns an array of a source dtype in the target dtype."""
+        return data.astype(self.target)
+
+    def pairs(self) -> Iterator[tuple[Any, Any]]:
+        """Yields the visited nodes with their replacements."""
+        return iter(self._widened.values())
+
     def visit(self, part: Any) -> Any:
-        """Returns a part of a program with wide floats."""
+        """Returns a part of a program with the dtypes replaced."""
         if type(part) is str:
-            return WIDE if part in NARROWER else part
+            return self.target if part in self.sources else part
         if isinstance(part, Mapping):
             return {key: self.visit(value) for key, value in part.items()}
         if type(part) is tuple:
@@ -47,21 +57,26 @@ class FloatWidening:
         if type(node) is StringImm:
             return node
         if type(node) is Constant:
-            data = node.data
-            return Constant(data.astype(WIDE), span=node.span) if _is_narrow(data) else node
+            if dtype_of(node.data) not in self.sources:
+                return node
+            return Constant(self.array(node.data), span=node.span)
         return rebuild(node, self.visit)
 
 
 def widened_module(module: IRModule) -> IRModule | None:
     """Returns a module with float64 for every float; None if its functions need other dtypes, as
     kernels, external functions and memory plans do."""
+    return replace_dtypes(module, DTypeReplacement(frozenset(NARROWER), WIDE))
+
+
+def replace_dtypes(module: IRModule, replacement: DTypeReplacement) -> IRModule | None:
+    """Returns a module with other dtypes; None if its functions need theirs."""
     if any(isinstance(value, Kernel) for value in module.functions.values()):
         return None
     if any(map(_needs_dtypes, walk_values(module))):
         return None
-    widening = FloatWidening()
     try:
-        functions = {name: widening.visit(value) for name, value in module.functions.items()}
+        functions = {name: replacement.visit(value) for name, value in module.functions.items()}
     except StructIRError:
         return None
     return module.with_functions(functions)
@@ -73,11 +88,17 @@ def _needs_dtypes(node: Any) -> bool:
     return type(node) is ExternFunc or (is_call and not is_pure_call(node))
 
 
-def widened_value(value: Any) -> Any:
-    """Returns an argument with every float as float64."""
+def widened_value(value: Any, large: dict[Any, Any]) -> Any:
+    """Returns an argument with every float as float64; `large` memoizes large arrays by id."""
     if isinstance(value, list | tuple):
-        return type(value)([widened_value(item) for item in value])
-    return value.astype(WIDE) if _is_narrow(value) else value
+        return type(value)([widened_value(item, large) for item in value])
+    if not _is_narrow(value):
+        return value
+    if value.size <= LARGE:
+        return value.astype(WIDE)
+    if id(value) not in large:
+        large[id(value)] = value, value.astype(WIDE)  # the value itself keeps its id
+    return large[id(value)][1]
 
 
 def has_narrow_floats(values: Any) -> bool:

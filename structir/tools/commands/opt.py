@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import attrs
 import typer
 from typer.core import TyperCommand
 
 from structir.lazy import lazy_module
 from structir.tools.as_json import Json, write
 from structir.tools.completion import passes_beginning
+from structir.tools.exit_codes import ExitCode
 from structir.tools.pipelines import PassFiles, read_pipeline
 from structir.tools.programs import ProgramFile, read_program
 from structir.tools.sizes import sizes_of
 from structir.tools.terminal import (
     console,
     diagnostics,
+    show,
     show_difference,
     show_program,
 )
 
 if TYPE_CHECKING:
+    from structir.ir.module import IRModule
     from structir.passes.base import Pass
+    from structir.tools.bisection import Bisection
 
 rich_table = lazy_module("rich.table")
+bisection = lazy_module("structir.tools.bisection")
+explaining = lazy_module("structir.tools.why_not")
 passes_package = lazy_module("structir.passes")
 PANEL = "Transform"
 
@@ -78,6 +86,22 @@ Inputs = Annotated[
     int, typer.Option(min=1, help="With --verify: the number of ordinary inputs of each function.")
 ]
 Seed = Annotated[int, typer.Option(help="With --verify: the seed of the inputs.")]
+Exact = Annotated[
+    bool,
+    typer.Option(
+        "--exact", help="With --verify: compare over finite fields; only for ring operations."
+    ),
+]
+Bisect = Annotated[
+    bool,
+    typer.Option(
+        "--bisect", help="Find the first wrong pass and rule application, and a small program."
+    ),
+]
+WhyNot = Annotated[
+    list[str] | None,
+    typer.Option(metavar="RULE", help="Explain why a rule does not match the resulting program."),
+]
 Before = Annotated[
     list[str] | None, typer.Option(metavar="PASS|all", help="Print the program before this pass.")
 ]
@@ -106,6 +130,9 @@ def opt(
     sizes: Sizes = "",
     inputs: Inputs = 2,
     seed: Seed = 0,
+    exact: Exact = False,
+    bisect: Bisect = False,
+    why_not: WhyNot = None,
     print_before: Before = None,
     print_after: After = None,
     print_changed: Changed = False,
@@ -119,55 +146,117 @@ def opt(
 
     With --verify the program runs on random inputs before and after each pass. The command stops
     at the first pass that changes the results, with exit code 4, and prints the pass and the input.
-    It reports what was compared. If the program rejects all generated sizes, that is an error: set
-    --sizes. --inputs and --seed choose more or other inputs.
+    It reports what was compared; it is an error if that is nothing: set --sizes. --bisect finds the
+    first wrong pass, its first wrong application of a rule, and a small program that shows it.
 
     With --json: the `text`, and the `passes` with `seconds` and `difference`.
 
     [bold]Examples[/bold]
 
-        structir opt model.py -p cse,dce
-
         structir opt model.py -p 'simplify{rounds=2},dce' --verify --print-changed
 
         structir opt model.py --load my_pass.py -p my_pass --time --trace run.html
+
+        structir opt model.py --load my_pass.py -p cse,my_pass --bisect
     """
-    applied = read_pipeline(passes, load)
-    timing, tracing = passes_package.Timing(), passes_package.Trace()
-    statistics = passes_package.Statistics()
+    applied = read_pipeline(passes, load, may_be_empty=bool(why_not))
+    verifying = passes_package.VerifyResults(inputs, seed, sizes_of(sizes), exact=exact)
+    if bisect:
+        _bisect(file, applied, verifying, json)
+        return
     printing = passes_package.Printing(_show, print_before or (), print_after or (), print_changed)
-    verifying = passes_package.VerifyResults(inputs, seed, sizes_of(sizes))
-    optional = [
-        (True, printing),
-        (time, timing),
-        (stats, statistics),
-        (trace is not None or json, tracing),
-        (verify, passes_package.VerifyIR()),
-        (verify, verifying),
-    ]
+    observers = _Observers(printing, verifying if verify else None, time, stats, trace, json)
+    with diagnostics(json):
+        module = observers.run(applied, read_program(file))
+        explanations = {name: explaining.why_not(name, module) for name in why_not or ()}
+    if json:
+        record = {"text": module.script(), "passes": observers.tracing.records()}
+        write(record | ({"why_not": explanations} if why_not else {}))
+        return
+    _print_lines(line for lines in explanations.values() for line in lines)
+    if not quiet:
+        show_program(module.script())
+
+
+class _Observers:
+    """The instruments of one run, and their reports."""
+
+    def __init__(
+        self,
+        printing: Any,
+        verifying: Any,
+        time: bool,
+        stats: bool,
+        trace: Path | None,
+        json: bool,
+    ) -> None:
+        self.verifying, self.trace = verifying, trace
+        self.timing = passes_package.Timing() if time else None
+        self.statistics = passes_package.Statistics() if stats else None
+        self.tracing = passes_package.Trace()
+        self.active = [
+            printing,
+            self.timing,
+            self.statistics,
+            self.tracing if trace is not None or json else None,
+            passes_package.VerifyIR() if verifying else None,
+            verifying,
+        ]
+
+    def run(self, applied: Pass, module: IRModule) -> IRModule:
+        """Returns the module after a pass; writes the reports, also after an error."""
+        try:
+            with passes_package.PassContext([each for each in self.active if each is not None]):
+                return applied(module)
+        finally:
+            self.report()
+
+    def report(self) -> None:
+        """Prints and writes the reports."""
+        _print_lines(self.verifying.report() if self.verifying else ())
+        for rendered in (
+            None if self.timing is None else self.timing.tree(),
+            None if self.statistics is None else self.statistics.table(),
+        ):
+            if rendered is not None:
+                console(stderr=True).print(rendered)
+        if self.trace is not None:
+            self.tracing.write(self.trace)
+
+
+def _bisect(file: Path, applied: Pass, verifying: Any, json: bool) -> None:
+    """Reports the first wrong pass, and exits with the code of a pass error."""
     with diagnostics(json):
         module = read_program(file)
-        try:
-            with passes_package.PassContext([each for enabled, each in optional if enabled]):
-                module = applied(module)
-        finally:
-            _report(timing if time else None, statistics if stats else None, verifying)
-            if trace is not None:
-                tracing.write(trace)
+        result = bisection.bisect(
+            module, applied, lambda: [passes_package.VerifyIR(), attrs.evolve(verifying)]
+        )
     if json:
-        write({"text": module.script(), "passes": tracing.records()})
-    elif not quiet:
-        show_program(module.script())
+        write({"wrong": None} if result is None else _as_record(result))
+    elif result is None:
+        show("no pass changes the results")
+    else:
+        show("\n".join(result.lines()))
+        show_program(result.program.script())
+        show(str(result.error))
+    if result is not None:
+        raise typer.Exit(ExitCode.PASS_ERROR)
+
+
+def _as_record(result: Bisection) -> dict[str, Any]:
+    return {
+        "wrong": str(result.wrong_pass),
+        "application": result.application,
+        "applications": result.applications,
+        "text": result.program.script(),
+        "error": str(result.error),
+    }
 
 
 def _show(title: str, text: str) -> None:
     show_difference(f"# {title}\n{text}")
 
 
-def _report(timing: Any, statistics: Any, verifying: Any) -> None:
-    for line in verifying.report():
+def _print_lines(lines: Iterable[str]) -> None:
+    for line in lines:
         console(stderr=True).print(line, markup=False, highlight=False, soft_wrap=True)
-    if timing is not None:
-        console(stderr=True).print(timing.tree())
-    if statistics is not None:
-        console(stderr=True).print(statistics.table())

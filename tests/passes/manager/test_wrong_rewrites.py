@@ -5,10 +5,13 @@ The samples are small; `python -m tests.passes.manager.wrong_rewrites` measures 
 
 import pytest
 
+from tests.passes.manager.held_out_programs import HELD_OUT
+from tests.passes.manager.held_out_rewrites import HELD_OUT_KINDS
 from tests.passes.manager.wrong_programs import PROGRAMS
 from tests.passes.manager.wrong_rewrites import (
     KINDS,
     Mutant,
+    all_mutants,
     dim_count,
     false_alarms,
     is_caught,
@@ -34,3 +37,14 @@ def test_a_wrong_rewrite_is_caught(mutant: Mutant) -> None:
 @pytest.mark.parametrize("name", NAMES[::7])
 def test_no_shipped_pass_is_rejected(name: str) -> None:
     assert list(false_alarms([name])) == []
+
+
+def test_all_mutants_are_pairs_of_different_modules() -> None:
+    pairs = all_mutants(seed=1, count=6)
+    assert pairs and all(before.script() != after.script() for _, before, after in pairs)
+    assert {name.split(": ")[1] for name, _, _ in pairs} <= {*KINDS, "dropped_check"}
+
+
+@pytest.mark.parametrize("mutant", selected(8, 0, [*HELD_OUT][::8], HELD_OUT_KINDS), ids=str)
+def test_a_held_out_rewrite_is_caught(mutant: Mutant) -> None:
+    assert is_caught(mutant) or witness(mutant) is None

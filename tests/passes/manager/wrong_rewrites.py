@@ -8,6 +8,8 @@ missed only if `witness` finds an input whose results differ. `witness` has gene
 values of its own. An infinity for a NaN, or the reverse, is not a difference: correct rewrites that
 reorder sums exchange them.
 
+`all_mutants` returns wrong rewrites as pairs of modules, for other checkers of rewrites.
+
 Run `python -m tests.passes.manager.wrong_rewrites` for all mutants, or with a number of mutants to
 select. It prints the share that is caught per kind and per number of dims, and every miss.
 """
@@ -33,6 +35,7 @@ from structir.ir.dims import Sym
 from structir.ir.dtype import is_float, is_int, numpy_dtype
 from structir.passes import PassContext, VerifyResults, all_passes
 from structir.passes.base import Pass
+from tests.passes.manager.held_out_programs import HELD_OUT
 from tests.passes.manager.wrong_programs import PROGRAMS
 
 WITNESSES = 120  # random inputs of a mutant that is not caught
@@ -86,7 +89,11 @@ class Site:
 
 
 Change = Iterator[tuple[str, str]]  # a detail, and the wrong expression
-KINDS: dict[str, Callable[[Site], Change]] = {}
+Kinds = dict[str, Callable[[Site], Change]]
+Programs = dict[str, tuple[str, str]]
+KINDS: Kinds = {}
+_MUTANTS: dict[tuple[str, int], list[Mutant]] = {}  # by program and the id of the kinds
+SOURCES: Programs = {**PROGRAMS, **HELD_OUT}
 
 
 def kind(mutation: Callable[[Site], Change]) -> Callable[[Site], Change]:
@@ -252,6 +259,11 @@ def _when_sizes(site: Site, detail: str, condition: Callable[[str], str]) -> Cha
         yield f"{detail.format(name)}", _where(site, condition(tensor), _other(site))
 
 
+def when(site: Site, detail: str, condition: str) -> Change:
+    """Yields other values where a condition on one size holds; `{}` is the size."""
+    yield from _when_sizes(site, detail, condition.format)
+
+
 def _dim_names(dim: Any) -> list[str]:
     return sorted(
         {node.id for node in ast.walk(ast.parse(str(dim))) if isinstance(node, ast.Name)} - {"T"}
@@ -415,11 +427,11 @@ def _dims_of(params: str, statements: list[str]) -> list[str]:
 
 
 def statements_of(name: str) -> list[str]:
-    return [each.strip() for each in PROGRAMS[name][1].split("; ")]
+    return [each.strip() for each in SOURCES[name][1].split("; ")]
 
 
 def original(name: str) -> IRModule:
-    return parse(PROGRAMS[name][0], statements_of(name))
+    return parse(SOURCES[name][0], statements_of(name))
 
 
 def dim_count(name: str) -> int:
@@ -428,28 +440,33 @@ def dim_count(name: str) -> int:
     return len([dim for dim in dims if type(dim) is Sym])
 
 
-def mutants(names: list[str] | None = None) -> Iterator[Mutant]:
+def mutants(names: Iterable[str] = PROGRAMS, kinds: Kinds = KINDS) -> Iterator[Mutant]:
     """Yields every well-formed mutant of the programs, each source once."""
-    for name in names or PROGRAMS:
-        params, statements = PROGRAMS[name][0], statements_of(name)
-        function = original(name)["main"]
-        known = [*function.params, *[b.var for b in function.bindings()]]
-        infos = {var.name: var.struct_info for var in known}
-        trees: Any = [ast.parse(each).body[0].value for each in statements]  # type: ignore[attr-defined]
-        calls = {
-            each.partition(" = ")[0]: tree for each, tree in zip(statements, trees, strict=True)
-        }
-        for index, text in enumerate(statements):
-            for kind_name, detail, changed in _changes(statements, index, text, infos, calls):
-                try:
-                    source = parse(params, changed).script()
-                except StructIRError:
-                    continue  # the mutation does not fit the call
-                yield Mutant(name, kind_name, f"{detail} ({text.partition(' = ')[0]})", source)
+    for name in names:
+        key = name, id(kinds)
+        if key not in _MUTANTS:
+            _MUTANTS[key] = list(_mutants_of(name, kinds))
+        yield from _MUTANTS[key]
+
+
+def _mutants_of(name: str, kinds: Kinds) -> Iterator[Mutant]:
+    params, statements = SOURCES[name][0], statements_of(name)
+    function = original(name)["main"]
+    known = [*function.params, *[b.var for b in function.bindings()]]
+    infos = {var.name: var.struct_info for var in known}
+    trees: Any = [ast.parse(each).body[0].value for each in statements]  # type: ignore[attr-defined]
+    calls = {each.partition(" = ")[0]: tree for each, tree in zip(statements, trees, strict=True)}
+    for index, text in enumerate(statements):
+        for kind_name, detail, changed in _changes(statements, index, text, infos, calls, kinds):
+            try:
+                source = parse(params, changed).script()
+            except StructIRError:
+                continue  # the mutation does not fit the call
+            yield Mutant(name, kind_name, f"{detail} ({text.partition(' = ')[0]})", source)
 
 
 def _changes(
-    statements: list[str], index: int, text: str, infos: Any, calls: Any
+    statements: list[str], index: int, text: str, infos: Any, calls: Any, kinds: Kinds
 ) -> Iterator[tuple[str, str, list[str]]]:
     others = statements[:index], statements[index + 1 :]
     if text.startswith("R.require"):
@@ -464,16 +481,18 @@ def _changes(
             yield "dropped_check", each, [*others[0], *head, each, *others[1]]
         return
     site = Site(name, calls[name], infos, calls)
-    for kind_name, mutation in KINDS.items():
+    for kind_name, mutation in kinds.items():
         for detail, wrong in mutation(site):
             before = [f"{name}_ = {site.text()}"] if f"{name}_" in wrong else []
             yield kind_name, detail, [*others[0], *before, f"{name} = {wrong}", *others[1]]
 
 
-def selected(count: int, seed: int = 0) -> list[Mutant]:
+def selected(
+    count: int, seed: int = 0, names: Iterable[str] = PROGRAMS, kinds: Kinds = KINDS
+) -> list[Mutant]:
     """Returns mutants in a random order that alternates between kinds and programs."""
     rng, groups = Random(seed), defaultdict(list)
-    for mutant in mutants():
+    for mutant in mutants(names, kinds):
         groups[mutant.kind].append(mutant)
     for group in groups.values():
         rng.shuffle(group)
@@ -483,6 +502,20 @@ def selected(count: int, seed: int = 0) -> list[Mutant]:
             if group and len(chosen) < count:
                 chosen.append(group.pop())
     return chosen
+
+
+def all_mutants(seed: int = 0, count: int | None = None) -> list[tuple[str, IRModule, IRModule]]:
+    """Returns the name, the original and the wrong module of mutants that are wrong for certain.
+
+    `count` mutants are selected as by `selected`; those that are correct by chance are left out.
+    The name is `program: kind: detail`.
+    """
+    chosen = list(mutants()) if count is None else selected(count, seed)
+    return [
+        (str(each), original(each.program), structir.parse(each.source))
+        for each in chosen
+        if is_wrong(each)
+    ]
 
 
 # Verdicts
@@ -497,6 +530,11 @@ def is_caught(mutant: Mutant) -> bool:
     except PassError:
         return True
     return False
+
+
+def is_wrong(mutant: Mutant) -> bool:
+    """Returns whether a mutant has a witness, or is caught: by a difference below `DISTANCE`."""
+    return witness(mutant, 8) is not None or is_caught(mutant) or witness(mutant) is not None
 
 
 def witness(mutant: Mutant, tries: int = WITNESSES) -> list[Any] | None:
@@ -569,11 +607,11 @@ def false_alarms(names: Iterable[str] = PROGRAMS) -> Iterator[str]:
                     yield f"{name}: {each.name}: {error}"
 
 
-def main(count: int | None) -> None:
+def main(count: int | None, names: Iterable[str] = PROGRAMS, kinds: Kinds = KINDS) -> None:
     """Prints the share of wrong rewrites that are caught, and those that are missed."""
-    for alarm in false_alarms() if count is None else ():
+    for alarm in false_alarms(names) if count is None else ():
         print(f"ALARM  {alarm}", flush=True)
-    chosen = list(mutants()) if count is None else selected(count)
+    chosen = list(mutants(names, kinds)) if count is None else selected(count, 0, names, kinds)
     caught: Counter[tuple[str, Any]] = Counter()
     total: Counter[tuple[str, Any]] = Counter()
     for mutant in chosen:
