@@ -29,12 +29,6 @@ class CalleeSpec:
     spec: IndexSpec | None
     notes: tuple[WholeAxis, ...] = ()
     kernel: Kernel | None = None
-    exact: IndexSpec | None = None  # the spec with the indices from constants as numbers
-
-    @property
-    def dependences(self) -> IndexSpec | None:
-        """The spec that gives the elements that the results depend on."""
-        return self.spec if self.exact is None else self.exact
 
 
 def spec_of_callee(call: Call, module: IRModule | None) -> CalleeSpec:

@@ -262,7 +262,7 @@ class ProgramBuilder:
             self.opaque(result, (args, self.tree(call.op)), CallOrigin(call, None, callee.kernel))
             return result
         inputs = tuple([_at(args, info.path) for info in spec.operands])
-        dependency = dependence(callee.dependences or spec, self.sizes)
+        dependency = dependence(spec, self.sizes)
         origin = CallOrigin(call, spec, callee.kernel)
         self.steps.append(RegionStep(dependency, inputs, tuple(leaves(result)), origin))
         return result
@@ -272,10 +272,10 @@ class ProgramBuilder:
         if definition is None and not isinstance(call.op, Op):
             return spec_of_callee(call, self.module)
         spec = None if definition is None else definition.index_spec(call)
-        if spec is None or self.decomposes:  # the loops of a shard index the whole axis
+        if spec is None or (spec.whole and self.decomposes):  # a shard calls the op itself
             return CalleeSpec(spec, tuple(notes_of_op(call, spec)))
-        exact = with_constant_indices(spec, call, self.sizes)
-        return CalleeSpec(spec, tuple(notes_of_op(call, exact)), exact=exact)
+        spec = with_constant_indices(spec, call, self.sizes)
+        return CalleeSpec(spec, tuple(notes_of_op(call, spec)))
 
     def opaque(self, result: Tree, operands: Any, origin: CallOrigin | None = None) -> None:
         """Adds a step in which every result depends on every operand."""
