@@ -99,19 +99,34 @@ def _live_steps(program: Program) -> list[RegionStep]:
 def _merge_branches(steps: Sequence[RegionStep], results: set[Key]) -> list[list[RegionStep]]:
     """Returns the steps in groups: those of one result together, and each conditional with the
     steps that only it uses."""
-    groups: list[list[RegionStep]] = []
-    group_of: dict[Key, int] = {}
-    for step in steps:
-        number = next((group_of[k] for k in step.outputs if k in group_of), len(groups))
-        if number == len(groups):
-            groups.append([])
-        groups[number].append(step)
-        group_of.update(dict.fromkeys(step.outputs, number))
+    groups, group_of = _groups_of_results(steps)
     owner = _owners(groups, group_of, results)
     merged: dict[int, list[RegionStep]] = {}
     for number, group in enumerate(groups):
         merged.setdefault(owner[number], []).extend(group)
-    return [merged[number] for number in sorted(merged)]
+    return [merged[number] for number in sorted(merged) if merged[number]]
+
+
+def _groups_of_results(
+    steps: Sequence[RegionStep],
+) -> tuple[list[list[RegionStep]], dict[Key, int]]:
+    """Returns the steps that compute common results together, and the group of each result.
+
+    The step of a condition has all results of its conditional, so it joins their steps.
+    """
+    groups: list[list[RegionStep]] = []
+    group_of: dict[Key, int] = {}
+    for step in steps:
+        joined = sorted({group_of[k] for k in step.outputs if k in group_of})
+        first, *others = joined or [len(groups)]
+        if not joined:
+            groups.append([])
+        moved = [moved_step for other in others for moved_step in groups[other]]
+        for other in others:
+            groups[other] = []
+        groups[first] += [*moved, step]
+        group_of.update({k: first for each in (*moved, step) for k in each.outputs})
+    return groups, group_of
 
 
 def _owners(

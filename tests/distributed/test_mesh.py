@@ -131,6 +131,61 @@ def main(x: R.Tensor((6, 4), "float32"), c: R.Tensor((), "bool")):
         program(x, np.array(False))
 
 
+def test_a_conditional_of_several_results_is_one_unit() -> None:
+    text = """
+@R.function
+def main(x: R.Tensor(("n", 4), "float32"), c: R.Tensor((), "bool")):
+    a = R.exp(x)
+    s = R.sum(a, axis=[1])
+    if c:
+        pair = (a, s, x)
+    else:
+        b = R.add(a, x)
+        other = (b, R.negative(s), a)
+        pair = other
+    return pair
+"""
+    module, x = structir.parse(text), floats(6, 4)
+    for seed, condition in enumerate([True, False, True, False]):
+        args = [x, np.array(condition)]
+        program = random_mesh_program(module, "main", args, seed)
+        units = [unit for unit in program.first_plan.units if unit.op == "if"]
+        assert [len(unit.outputs) for unit in units] == [3]
+        expected = structir.interpret(module, "main", *args)
+        for actual, whole in zip(program(*args), expected, strict=True):
+            np.testing.assert_allclose(actual, whole, rtol=1e-5)
+
+
+KERNELS = """
+@I.kernel
+def shifted(x: R.Tensor(("n", "m"), "float32"), out: R.Tensor(("n", "m"), "float32")):
+    for i in range(n):
+        for j in range(m):
+            out[i, j] = (x[i - 1, j] if i > 0 else T.float32(0.0)) + x[i, j]
+
+@R.function
+def main(x: R.Tensor(("n", 4), "float32"), w: R.Tensor((4, 6), "float32")):
+    n = T.int64()
+    y = R.call_kernel(shifted, (R.exp(x),), out_sinfo=R.Tensor((n, 4), "float32"))
+    z = R.matmul(y, w)
+    return R.call_kernel(shifted, (z,), out_sinfo=R.Tensor((n, 6), "float32"))
+"""
+
+
+def test_kernels_run_on_blocks() -> None:
+    module, args = structir.parse(KERNELS), [floats(9, 4), floats(4, 6)]
+    expected = structir.interpret(module, "main", *args)
+    program = tensor_parallel(module, sizes={"n": 9}, cuts={"y": 0, "z": 0})
+    np.testing.assert_allclose(program(*args), expected, rtol=1e-5)
+    plan = program.first_plan
+    (unit,) = [unit for unit in plan.units if unit.name == "y"]
+    rows = [plan.needs(0, unit, at)[unit.inputs[0]] for at in plan.mesh.workers]
+    assert [(low[0], high[0]) for low, high in rows] == [(0, 2), (1, 4), (3, 6), (5, 9)]
+    for seed in range(4):
+        program = random_mesh_program(module, "main", args, seed)
+        np.testing.assert_allclose(program(*args), expected, rtol=1e-5)
+
+
 def test_nested_blocks_of_two_mesh_axes() -> None:
     mesh = WorkerMesh((2, 3))
     blocks = [split_block(((0, 0), (4, 5)), (0, 1), mesh, at) for at in mesh.workers]
