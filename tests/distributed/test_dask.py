@@ -1,10 +1,9 @@
-"""Shards on Dask's workers: results, bytes, memory, lost workers. One cluster of two processes."""
+"""Shards on Dask's workers: results, bytes, memory, lost workers. On four worker processes."""
 
 import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
 
 import attrs
 import numpy as np
@@ -20,17 +19,6 @@ array = pytest.importorskip("dask.array")
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 RNG = np.random.default_rng(3)
-
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[object]:
-    with (
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
-        ) as cluster,
-        distributed.Client(cluster) as result,
-    ):
-        yield result
 
 
 def floats(*shape: int) -> np.ndarray:
@@ -68,7 +56,7 @@ def test_tasks_share_the_cores_of_their_machine(
 ) -> None:
     monkeypatch.delenv("STRUCTIR_NUM_THREADS", raising=False)
     monkeypatch.setattr(worker, "physical_cores", lambda: 8)
-    assert dask_executor.concurrent_tasks(client) == 2
+    assert dask_executor.concurrent_tasks(client) == 4
     assert [worker.threads_of_task(n) for n in (1, 2, 3, 8, 9, 64)] == [8, 4, 2, 1, 1, 1]
     module, x = structir.parse(ROWS), floats(33, 40)
     plan = shard(module, grid=(4, 1)).plan(x, floats(40))

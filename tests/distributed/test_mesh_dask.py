@@ -2,7 +2,6 @@
 
 import os
 import signal
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -16,17 +15,6 @@ from tests.distributed.mesh_programs import DECODER, MLP, decoder_arguments, flo
 pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 pytestmark = pytest.mark.filterwarnings("ignore")
-
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[object]:
-    with (
-        distributed.LocalCluster(
-            n_workers=4, threads_per_worker=1, processes=True, dashboard_address=None
-        ) as cluster,
-        distributed.Client(cluster) as result,
-    ):
-        yield result
 
 
 def test_an_encoder_runs_tensor_parallel_on_four_workers(client: object) -> None:
