@@ -45,6 +45,7 @@ from structir.lazy import lazy_module
 from structir.projections.boxes import Bounds, Region, region
 from structir.projections.program import BranchOrigin, CallOrigin, Program, info_of
 from structir.projections.region_propagation import RegionStep
+from structir.projections.regions import operands_for_bounds
 from structir.projections.restriction import Names, Range, common_block, local_spec, nothing
 from structir.projections.scalar_expr import OperandElement
 from structir.projections.spec import (
@@ -184,8 +185,9 @@ class _ShardWriter:
         requested = [b or nothing(len(r.dims)) for b, r in zip(required, spec.results, strict=True)]
         results = common_block(spec, self.program.sizes, requested)
         args, blocks = [], []
-        for key, info in zip(step.inputs, spec.operands, strict=True):
-            value, block = self.operand(key, info, call)
+        bounded = operands_for_bounds(spec)
+        for k, (key, info) in enumerate(zip(step.inputs, spec.operands, strict=True)):
+            value, block = self.operand(key, info, call, k in bounded)
             args.append(value)
             blocks.append(block)
         names = self.parts.names.setdefault(step, {})
@@ -263,12 +265,20 @@ class _ShardWriter:
         self.sizes[known] = value
         return as_dim(known)
 
-    def operand(self, key: Key, info: OperandInfo, call: Call) -> tuple[Expr, Bounds]:
-        """Returns an operand of a step and its available block; a scalar has no axes."""
+    def operand(
+        self, key: Key, info: OperandInfo, call: Call, bounded: bool
+    ) -> tuple[Expr, Bounds]:
+        """Returns an operand of a step and its available block; a scalar has no axes.
+
+        A `bounded` operand is a placeholder of the whole shape, with which indices are compared.
+        """
         if key is None:
             return self.expr(_at(call, info.path)), ((), ())
+        shape = self.program.shapes[key]
+        if bounded:
+            return _unread(shape, info_of(key)), ((0,) * len(shape), shape)
         if key not in self.values and not self.regions.get(key):
-            empty = nothing(len(self.program.shapes[key]))
+            empty = nothing(len(shape))
             return Constant(np.zeros(empty[0], numpy_dtype(info.dtype))), empty
         return self.value(key), self.blocks[key]
 

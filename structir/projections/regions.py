@@ -186,6 +186,21 @@ def required_reads(statement: Statement, write: Write) -> tuple[Read, ...]:
     return tuple([read for read in statement.reads if read.name in names])
 
 
+def operands_for_bounds(spec: IndexSpec) -> frozenset[int]:
+    """Returns the operands of which no value is used, but that are read at indices that may leave
+    their axes: a point exists only where these indices are inside, so the sizes matter.
+    """
+    used: set[int] = set()
+    bounded: set[int] = set()
+    for statement in spec.statements:
+        for write in statement.writes:
+            used.update([read.operand for read in required_reads(statement, write)])
+        for read in statement.reads:
+            if not all(entry.inside for entry in read.entries):
+                bounded.add(read.operand)
+    return frozenset(bounded - used)
+
+
 def _overwritten(statement: Statement, loops: LoopNest) -> Iterator[Box]:
     """Yields the boxes of the first result that a statement certainly overwrites."""
     if statement.monoid is not None or not statement.total or not all(loops.full):

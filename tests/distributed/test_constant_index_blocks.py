@@ -17,6 +17,8 @@ BODIES = (
     'R.take(x, R.const([[3, 1], [1, 3]], "int64"), axis=1)',
     'R.take(x, R.const([1, 1], "int64"), axis=1)',
     'R.take(x, R.const([9, 10], "int64"), axis=0, mode="clip")',
+    'R.segment_expand(x, R.const([0, 0, 2, 2], "int64"), R.const([0, 2, 2], "int64"), '
+    'R.const([2, 2, 4], "int64"))',
     'R.sum(R.take(x, R.const([2, 0], "int64"), axis=0), axis=[0])',
     'R.gather_nd(x, R.const([[0, 2], [2, 1]], "int64"))',
     'R.gather_nd(x, R.const([[1], [2]], "int64"))',
@@ -57,3 +59,23 @@ def test_a_shard_receives_the_elements_at_constant_indices() -> None:
     module, _, _ = case(BODIES[0])
     shards = plan(module, grid=(2,)).shards
     assert [s.block_of("x") for s in shards] == [((2, 0), (3, 2)), ((2, 2), (3, 4))]
+
+
+def test_operands_whose_sizes_bound_the_indices() -> None:
+    text = """
+@R.function
+def main(x: R.Tensor((3, 4), "float32"), rows: R.Tensor((5,), "int64"),
+         starts: R.Tensor((3,), "int64"), limits: R.Tensor((3,), "int64")):
+    a = R.segment_expand(x, rows, starts, limits)
+    b = R.add(starts, limits)
+    pair = (a, b)
+    return pair
+"""
+    module, x = structir.parse(text), np.arange(12, dtype="float32").reshape(3, 4)
+    args = [x, *map(np.array, ([0, 0, 2, 2, 2], [0, 2, 2], [2, 2, 5]))]
+    expected = structir.interpret(module, "main", *args)
+    for seed in range(3):
+        for actual, whole in zip(
+            random_mesh_program(module, "main", args, seed)(*args), expected, strict=True
+        ):
+            np.testing.assert_array_equal(actual, whole)
