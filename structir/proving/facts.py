@@ -1,0 +1,130 @@
+"""The kernel's arithmetic of dims: inequalities that facts imply, and simplified dims.
+
+Facts are bounds of index variables and dims that are known to be nonnegative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from structir.ir import dims
+from structir.ir.dims import Dim, Opaque, Poly, Sym
+from structir.ir.polynomial import rewritten
+
+DEPTH = 5  # facts that one proof of an inequality combines
+Bounds = Iterable[tuple[Sym, Dim]]
+
+
+class Facts:
+    """Index variables with their extents, and dims that are nonnegative."""
+
+    def __init__(self, bounds: Bounds = (), known: tuple[Dim, ...] = ()) -> None:
+        self.extents = dict(bounds)
+        self.known = known
+        self.memo: dict[Any, Any] = {}
+
+    def bounded(self, bounds: Bounds) -> Facts:
+        """Returns these facts inside loops over more index variables."""
+        bounds = tuple(bounds)
+        if not bounds:
+            return self
+        known = [extent - 1 for _, extent in bounds if isinstance(extent, Poly)]
+        return Facts({**self.extents, **dict(bounds)}.items(), (*self.known, *known))
+
+    def assume(self, dim: Dim) -> Facts:
+        """Returns these facts where `dim >= 0`."""
+        return Facts(self.extents.items(), (*self.known, dim))
+
+    @property
+    def contradict(self) -> bool:
+        """Whether no point satisfies the facts."""
+        return any([self.entails(-dim - 1) for dim in self.known])
+
+    def entails(self, dim: Dim) -> bool:
+        """Returns whether the facts imply `dim >= 0`."""
+        if not isinstance(dim, Poly):
+            return dim >= 0
+        result = self.memo.get(dim)
+        if result is None:
+            result = self.memo[dim] = self._search(dim, DEPTH, self.known)
+        return bool(result)
+
+    def _search(self, dim: Dim, depth: int, known: tuple[Dim, ...]) -> bool:
+        low = dims.bounds(dim)[0]
+        if low is not None and low >= 0:
+            return True
+        if not depth or not isinstance(dim, Poly):
+            return False
+        atoms = {atom for monomial in dim.terms for atom in monomial}
+        for variable in self.extents.keys() & dims.syms(dim):
+            smaller = self._at_upper_bound(dim, variable)
+            if smaller is not None and self._search(smaller, depth - 1, known):
+                return True
+        return any(
+            [
+                self._search(dim - fact, depth - 1, known[:k] + known[k + 1 :])
+                for k, fact in enumerate(known)
+                if isinstance(fact, Poly) and any([a in atoms for m in fact.terms for a in m])
+            ]
+        )
+
+    def _at_upper_bound(self, dim: Dim, variable: Sym) -> Dim | None:
+        """Returns the dim at the greatest value of a variable in which it does not increase."""
+        linear = dims.linear(dim, variable)
+        if linear is None:
+            return None
+        low = dims.bounds(-linear[0])[0]
+        return None if low is None or low < 0 else linear[0] * (self.extents[variable] - 1) + linear[1]
+
+    def simplify(self, dim: Dim) -> Dim:
+        """Returns an equal dim in which the facts decide quotients, remainders and choices."""
+        if not isinstance(dim, Poly):
+            return dim
+        result = self.memo.get(("simplified", dim))
+        if result is None:
+            result = self.memo["simplified", dim] = self._simplified(dim)
+        return result  # type: ignore[no-any-return]
+
+    def _simplified(self, dim: Dim) -> Dim:
+        if self.known:
+            zero = [v for v in dims.syms(dim) if v in self.extents and self.entails(-Poly({(v,): 1}, 0))]
+            dim = dims.substitute(dim, dict.fromkeys(zero, 0))
+        for _ in range(8):
+            values = {atom: self._value(atom) for atom in opaque_atoms(dim)}
+            changes = {atom: value for atom, value in values.items() if value is not None}
+            if not changes:
+                break
+            dim = rewritten(dim, changes)
+        return dim
+
+    def _value(self, atom: Opaque) -> Dim | None:
+        first, second = atom.args[:2]
+        match atom.fn:
+            case "floordiv" | "floormod":
+                if self.entails(first) and self.entails(second - 1 - first):
+                    return 0 if atom.fn == "floordiv" else first
+            case "lt" | "le":
+                difference = second - first - (atom.fn == "lt")
+                return 1 if self.entails(difference) else 0 if self.entails(-difference - 1) else None
+            case "eq" | "ne":
+                if self.entails(first - second) and self.entails(second - first):
+                    return int(atom.fn == "eq")
+                if self.entails(first - second - 1) or self.entails(second - first - 1):
+                    return int(atom.fn == "ne")
+            case "min" | "max" if len(atom.args) == 2:
+                if self.entails(first - second):
+                    return second if atom.fn == "min" else first
+                if self.entails(second - first):
+                    return first if atom.fn == "min" else second
+        return None
+
+
+def opaque_atoms(dim: Dim) -> Iterator[Opaque]:
+    """Yields the functions in a dim, inner ones first."""
+    for monomial in dim.terms if isinstance(dim, Poly) else ():
+        for atom in monomial:
+            if isinstance(atom, Opaque):
+                for argument in atom.args:
+                    yield from opaque_atoms(argument)
+                yield atom

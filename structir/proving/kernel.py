@@ -1,0 +1,404 @@
+"""The proof kernel: normal forms of terms, and equality of terms by cases.
+
+The normal form of a number is a polynomial over atoms (elements, functions, folds) whose monomials
+also contain conditions. A condition is 1 or 0, and where it is 0 it excludes what it multiplies.
+Booleans are polynomials modulo 2, integers of w bits polynomials modulo 2**w, floats polynomials
+over the reals. A float monomial that cancels stays with the factor 0, so that no operand
+disappears. In exact mode the operations of floats have only the laws of every bit pattern.
+
+How ranges of folds are changed is chosen by `choose`; the kernel checks each change.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from structir.ir import dims
+from structir.ir.dims import Dim, Poly, Sym
+from structir.ir.dtype import int_limits, is_float
+from structir.proving.facts import Facts
+from structir.proving.laws import FUNCTIONS
+from structir.proving.sums import (
+    Monomials,
+    TooLarge,
+    add_to,
+    atom_of,
+    by_key,
+    collect,
+    literal,
+    lone,
+    number_of,
+    scaled,
+    total_of,
+)
+from structir.proving.terms import (
+    Apply,
+    Element,
+    Fold,
+    Literal,
+    NonNegative,
+    Size,
+    Sum,
+    Table,
+    Term,
+    Unknown,
+    dim_key,
+    free_dims,
+    substituted,
+    walk,
+)
+
+Loops = tuple[tuple[Sym, Dim], ...]
+Case = Any  # None, or a condition with the cases in which it holds and fails
+Change = tuple[Any, ...]  # the name of a rule of `CHANGES`, and its arguments
+Choose = Callable[[str, Loops, Sum, Facts], "Change | None"]
+POOL = {Sym(f"k{number}"): number for number in range(64)}  # canonical names of bound variables
+NAMES = tuple(POOL)
+FRESH = [Sym(f"v{number}") for number in range(1000)]
+BUDGET = 20_000  # terms of one proof
+COMBINE = {"max": "max", "min": "min", "any": "or", "all": "and", "sum": "add", "prod": "mul"}
+
+
+class Kernel:
+    """Normal forms of terms; `laws` are the names of the laws that were used."""
+
+    def __init__(self, choose: Choose, exact: bool = False) -> None:
+        self.choose, self.exact = choose, exact
+        self.laws: set[str] = set()
+        self.steps = self.variables = 0
+
+    def holds(self, left: Term, right: Term, facts: Facts, case: Case = None) -> bool:
+        """Returns whether two terms are equal at all points that satisfy the facts."""
+        if case is None:
+            return facts.contradict or self.normal(left, facts) == self.normal(right, facts)
+        self.laws.add("cases")
+        condition, if_true, if_false = case
+        inside, outside = facts.assume(condition), facts.assume(-condition - 1)
+        return self.holds(left, right, inside, if_true) and self.holds(
+            left, right, outside, if_false
+        )
+
+    def normal(self, term: Term, facts: Facts) -> Sum:
+        """Returns the normal form of a term at the points that satisfy the facts."""
+        result: Sum | None = facts.memo.get(term)
+        if result is None:
+            self.steps += 1
+            if self.steps > BUDGET:
+                raise TooLarge
+            result = facts.memo[term] = self._normal(term, facts)
+        return result
+
+    def _normal(self, term: Term, facts: Facts) -> Sum:
+        match term:
+            case Sum():
+                total: Monomials = {}
+                for atoms, factor in term.terms:
+                    factors = [self.normal(atom, facts) for atom in atoms]
+                    add_to(total, self.product(factors, term.dtype, facts).terms, factor)
+                return collect(total, term.dtype)
+            case Literal(value):
+                return literal(value, term.dtype, self.exact)
+            case Size(dim):
+                return self.size(facts.simplify(dim), term.dtype)
+            case NonNegative(dim):
+                return self.condition(facts.simplify(dim), facts)
+            case Apply("select", (condition, then, otherwise)):
+                return self.select(condition, then, otherwise, facts)
+            case Apply(fn, args):
+                return self.apply(fn, [self.normal(a, facts) for a in args], term.dtype, facts)
+            case Fold():
+                return self.fold(term, facts)
+            case Element(source, index):
+                return lone(Element(source, self.index(index, facts), term.dtype))
+            case Unknown(op, attributes, args, result, index):
+                tables = tuple([self.table(a, facts) if isinstance(a, Table) else a for a in args])
+                at = self.index(index, facts)
+                return lone(Unknown(op, attributes, tables, result, at, term.dtype))
+        raise TypeError(f"expected a term, found {type(term).__name__}")
+
+    def apply(self, fn: str, args: list[Sum], dtype: str, facts: Facts) -> Sum:
+        """Returns a function of normal forms, by its law if it has one."""
+        rule = FUNCTIONS.get(fn)
+        result = None if rule is None else rule(self, fn, args, dtype, facts)
+        return lone(Apply(fn, tuple(args), dtype)) if result is None else result
+
+    def size(self, dim: Dim, dtype: str) -> Sum:
+        """Returns a dim as a number: a polynomial of its variables."""
+        if not isinstance(dim, Poly):
+            return literal(dim, dtype, self.exact)
+        if self.exact and is_float(dtype):
+            return lone(Size(dim, dtype))
+        total: Monomials = {(): dim.constant}
+        for monomial, factor in dim.terms.items():
+            atoms = [Size(Poly({(atom,): 1}, 0), dtype) for atom in monomial]
+            add_to(total, [(tuple(sorted(atoms, key=by_key)), 1)], factor)
+        return collect(total, dtype)
+
+    def condition(self, dim: Dim, facts: Facts) -> Sum:
+        """Returns `dim >= 0`: a truth value, or an atom or its negation."""
+        if facts.entails(dim):
+            return literal(1, "bool")
+        if not isinstance(dim, Poly) or facts.entails(-dim - 1):
+            return literal(0, "bool")
+        common = math.gcd(*dim.terms.values())
+        dim = Poly({m: c // common for m, c in dim.terms.items()}, dim.constant // common)
+        if dim.constant >= 0:  # of a condition and its opposite, one has a constant >= 0
+            return lone(NonNegative(dim))
+        return collect({(): 1, (NonNegative(-dim - 1),): 1}, "bool")
+
+    def product(self, factors: list[Sum], dtype: str, facts: Facts) -> Sum:
+        """Returns a product by distribution; conditions among numbers are 0 or 1."""
+        total: Monomials = {(): 1}
+        for factor in factors:
+            addends = factor if factor.dtype != "bool" or dtype == "bool" else bracket(factor)
+            if len(total) > 1 and len(addends.terms) > 1:
+                self.laws.add("distributivity")
+            product: Monomials = {}
+            for (a, x), (b, y) in itertools.product(total.items(), addends.terms):
+                atoms = self.monomial((*a, *b), dtype, facts)
+                if atoms is not None:
+                    add_to(product, [(atoms, x)], y)
+            total = product
+        return collect(total, dtype)
+
+    def monomial(self, atoms: tuple[Term, ...], dtype: str, facts: Facts) -> Any:
+        """Returns the sorted atoms of a product; None if its conditions exclude each other."""
+        conditions = list(dict.fromkeys([a for a in atoms if a.dtype == "bool"]))
+        affine = [c for c in conditions if isinstance(c, NonNegative)]
+        for c in affine if len(affine) > 1 else ():
+            others = [o.dim for o in affine if o is not c and o in conditions]
+            context = Facts(facts.extents.items(), (*facts.known, *others))
+            if context.entails(-c.dim - 1):
+                return None
+            if context.entails(c.dim):
+                conditions.remove(c)
+        numbers = [a for a in atoms if a.dtype != "bool"]
+        powers = [a for a in numbers if isinstance(a, Apply) and a.fn == "exp"]
+        if len(powers) > 1 and not self.exact:
+            self.laws.add("product of exponentials")
+            exponent = total_of([a.args[0] for a in powers], dtype)
+            numbers = [a for a in numbers if a not in powers]
+            numbers += self.apply("exp", [exponent], dtype, facts).terms[0][0]
+        return tuple(sorted([*conditions, *numbers], key=by_key))
+
+    def select(self, condition: Term, then: Term, otherwise: Term, facts: Facts) -> Sum:
+        """Returns a choice as `condition * then + (1 - condition) * otherwise`."""
+        where = self.normal(condition, facts)
+        if where.dtype != "bool":
+            where = self.apply("ne", [where, literal(0, where.dtype)], "bool", facts)
+        if number_of(where) is not None:
+            return self.normal(then if where.terms else otherwise, facts)
+        only, inside, outside = atom_of(where), facts, facts
+        if isinstance(only, NonNegative):
+            inside, outside = facts.assume(only.dim), facts.assume(-only.dim - 1)
+        elif isinstance(opposite := atom_of(total_of([where, literal(1, "bool")], "bool")), NonNegative):
+            inside, outside = facts.assume(-opposite.dim - 1), facts.assume(opposite.dim)
+        a, b = self.normal(then, inside), self.normal(otherwise, outside)
+        self.laws.add("choice")
+        if a == b:
+            return a
+        other = total_of([where, literal(1, "bool")], "bool")
+        parts = [self.product([where, a], a.dtype, facts), self.product([other, b], a.dtype, facts)]
+        return total_of(parts, a.dtype)
+
+    # ---- indices and folds
+
+    def index(self, index: tuple[Dim, ...], facts: Facts) -> tuple[Dim, ...]:
+        """Returns an index in normal form."""
+        return tuple([facts.simplify(part) for part in index])
+
+    def table(self, table: Table, facts: Facts) -> Table:
+        """Returns a tensor in normal form, with canonical names of its index variables."""
+        loops, body = self.opened(table.variables, table.body, facts)
+        body = self.normal(body, facts.bounded(loops))
+        bounds, body = self.named(loops, body, facts)
+        return Table(bounds, body, table.dtype)
+
+    def opened(self, variables: Loops, body: Any, facts: Facts) -> tuple[Loops, Any]:
+        """Returns loops with new variables, and their body."""
+        fresh = {v: FRESH[self.variables + k] for k, (v, _) in enumerate(variables)}
+        self.variables += len(fresh)
+        return tuple([(fresh[v], facts.simplify(e)) for v, e in variables]), renamed(body, fresh)
+
+    def named(self, loops: Loops, body: Sum, facts: Facts) -> tuple[Loops, Sum]:
+        """Returns loops with canonical names: the first ones that no inner loop has."""
+        bound = [POOL[v] for t in walk(body) if isinstance(t, Fold | Table) for v, _ in t.variables]
+        first = max(bound, default=-1) + 1
+        names = {v: NAMES[first + k] for k, (v, _) in enumerate(loops)}
+        bounds = tuple([(names[v], extent) for v, extent in loops])
+        return bounds, self.normal(renamed(body, names), facts.bounded(bounds))
+
+    def fold(self, fold: Fold, facts: Facts) -> Sum:
+        """Returns a reduction in normal form."""
+        loops, body = self.opened(fold.variables, fold.body, facts)
+        monoid, dtype = fold.monoid, fold.dtype
+        if any([extent == 0 for _, extent in loops]):
+            return self.normal(identity_of(monoid, dtype), facts)
+        body = substituted(body, {v: 0 for v, extent in loops if extent == 1})
+        loops = tuple([(v, extent) for v, extent in loops if extent != 1])
+        value = self.normal(body, facts.bounded(loops))
+        if not loops and monoid in COMBINE:
+            return value
+        if monoid not in COMBINE or (self.exact and is_float(dtype) and monoid in ("sum", "prod")):
+            return lone(Fold(monoid, *self.named(loops, value, facts), dtype))
+        changed = self.change("any", monoid, loops, value, dtype, facts)
+        if changed is not None:
+            return changed
+        if monoid != "sum":
+            return self.closed(monoid, loops, value, dtype, facts)
+        if len(value.terms) > 1:
+            self.laws.add("linearity of sums")
+        sums = [(self.sum_of_product(loops, atoms, dtype, facts), c) for atoms, c in value.terms]
+        total: Monomials = {}
+        for addend, factor in sums:
+            add_to(total, addend.terms, factor)
+        return collect(total, dtype)
+
+    def change(
+        self, stage: str, monoid: str, loops: Loops, value: Sum, dtype: str, facts: Facts
+    ) -> Sum | None:
+        """Returns the fold over ranges that `choose` changes; checks that they have equal points."""
+        choice = self.choose(stage, loops, value, facts.bounded(loops))
+        if choice is None:
+            return None
+        rule, *arguments = choice
+        ranges = CHANGES[rule](loops, value, facts.bounded(loops), *arguments)
+        if ranges is None:
+            raise TooLarge
+        self.laws.add(rule)
+        parts = [self.fold(Fold(monoid, *each, dtype), facts) for each in ranges]
+        return parts[0] if len(parts) == 1 else self.apply(COMBINE[monoid], parts, dtype, facts)
+
+    def sum_of_product(self, loops: Loops, atoms: Any, dtype: str, facts: Facts) -> Sum:
+        """Returns the sum of a monomial: independent groups of factors and loops are factors."""
+        flat: list[Term] = []
+        for atom in atoms:
+            if _is_product_sum(atom) and atom.free & {v for v, _ in loops}:
+                self.laws.add("nested sums")
+                inner, body = self.opened(atom.variables, atom.body, facts)
+                loops, flat = (*loops, *inner), [*flat, *body.terms[0][0]]
+            else:
+                flat.append(atom)
+        factors: list[Sum] = []
+        while flat:
+            group, names = {flat[0]}, flat[0].free & {v for v, _ in loops}
+            while more := [a for a in flat if a not in group and a.free & names]:
+                group.update(more)
+                names |= frozenset().union(*[a.free for a in more]) & {v for v, _ in loops}
+            members = tuple([a for a in flat if a in group])
+            flat = [a for a in flat if a not in group]
+            own = tuple([loop for loop in loops if loop[0] in names])
+            loops = tuple([loop for loop in loops if loop[0] not in names])
+            if own:
+                body = Sum(((members, 1),), dtype)
+                factors.append(self.closed("sum", own, body, dtype, facts))
+            else:
+                factors += [lone(a) for a in members]
+        self.laws.add("independent factors")
+        factors += [self.size(extent, dtype) for _, extent in loops]
+        return self.product(factors, dtype, facts)
+
+    def closed(self, monoid: str, loops: Loops, value: Sum, dtype: str, facts: Facts) -> Sum:
+        """Returns a fold over a set of loops, with their ranges and order changed by choice."""
+        atom = atom_of(value)
+        if monoid in ("max", "min") and isinstance(atom, Apply) and atom.fn == monoid:
+            parts = [self.closed(monoid, loops, p, dtype, facts) for p in atom.args]
+            return self.apply(monoid, parts, dtype, facts)
+        if isinstance(atom, Fold) and atom.monoid == monoid and monoid != "sum":
+            self.laws.add("nested folds")
+            inner, body = self.opened(atom.variables, atom.body, facts)
+            return self.fold(Fold(monoid, (*loops, *inner), body, dtype), facts)
+        if monoid in ("max", "min", "any", "all"):
+            loops = tuple([(v, e) for v, e in loops if v in value.free or not facts.entails(e - 1)])
+            if not loops:
+                return value
+        changed = self.change("set", monoid, loops, value, dtype, facts)
+        if changed is not None:
+            return changed
+        same = sorted(loops, key=lambda loop: dim_key(loop[1]))
+        extents = [dim_key(e) for _, e in same]
+        orders = itertools.permutations(same) if len(loops) < 5 else [tuple(same)]
+        named = [
+            Fold(monoid, *self.named(order, value, facts), dtype)
+            for order in orders
+            if [dim_key(e) for _, e in order] == extents
+        ]
+        return lone(min(named, key=by_key))
+
+
+def _is_product_sum(atom: Term) -> bool:
+    """Whether an atom is a sum over one monomial with the factor 1."""
+    return isinstance(atom, Fold) and atom.monoid == "sum" and [c for _, c in atom.body.terms] == [1]
+
+
+def bracket(value: Sum) -> Sum:
+    """Returns a boolean polynomial as one of numbers: `a xor b` is `a + b - 2*a*b`."""
+    total: Monomials = {}
+    for monomial, _ in value.terms:
+        both: Monomials = {}
+        for other, factor in total.items():
+            atoms = tuple(sorted({*other, *monomial}, key=by_key))
+            add_to(both, [(atoms, factor)], 1)
+        add_to(total, [(monomial, 1)], 1)
+        add_to(total, both.items(), -2)
+    return Sum(tuple([(m, c) for m, c in total.items() if c]), "int64")
+
+
+def identity_of(monoid: str, dtype: str) -> Term:
+    """Returns the result of an empty reduction."""
+    if monoid in ("max", "min") and dtype != "bool":
+        infinite = -math.inf if monoid == "max" else math.inf
+        return Literal(infinite if is_float(dtype) else int_limits(dtype)[monoid == "min"], dtype)
+    return Literal(int(monoid in ("prod", "all", "min")), dtype)
+
+
+def renamed(value: Any, names: Mapping[Sym, Sym]) -> Any:
+    """Returns a term with other variables."""
+    return substituted(value, {old: Poly({(new,): 1}, 0) for old, new in names.items()})
+
+
+def _without(loops: Loops, *variables: Sym) -> Loops:
+    return tuple([loop for loop in loops if loop[0] not in variables])
+
+
+def _split(loops: Loops, value: Sum, facts: Facts, v: Sym, by: Dim, high: Sym, low: Sym) -> Any:
+    """Splits the range of `v = by * high + low`."""
+    count = dims.exact_quotient(dict(loops)[v], by)
+    if count is None or {high, low} & value.free:
+        return None
+    at = dims.as_dim(high) * by + dims.as_dim(low)
+    return [((*_without(loops, v), (high, count), (low, by)), substituted(value, {v: at}))]
+
+
+def _cut(loops: Loops, value: Sum, facts: Facts, v: Sym, first: Dim) -> Any:
+    """Splits the range of `v` into `v < first` and the rest."""
+    rest = dict(loops)[v] - first
+    if free_dims(first) & dict(loops).keys() or not (facts.entails(first) and facts.entails(rest)):
+        return None
+    shifted = substituted(value, {v: dims.as_dim(v) + first})
+    return [((*_without(loops, v), (v, first)), value), ((*_without(loops, v), (v, rest)), shifted)]
+
+
+def _merge(loops: Loops, value: Sum, facts: Facts, a: Sym, b: Sym, whole: Sym) -> Any:
+    """Merges two ranges whose variables occur as `whole = extent(b) * a + b` only."""
+    extents = dict(loops)
+    body = substituted(value, {b: dims.as_dim(whole) - extents[b] * dims.as_dim(a)})
+    if a in body.free or whole in value.free:
+        return None
+    return [((*_without(loops, a, b), (whole, extents[a] * extents[b])), body)]
+
+
+def _reverse(loops: Loops, value: Sum, facts: Facts, v: Sym) -> Any:
+    """Reverses the range of a variable."""
+    return [(loops, substituted(value, {v: dict(loops)[v] - 1 - dims.as_dim(v)}))]
+
+
+CHANGES: dict[str, Callable[..., Any]] = {
+    "split range": _split,
+    "cut range": _cut,
+    "merged ranges": _merge,
+    "reversed range": _reverse,
+}

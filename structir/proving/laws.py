@@ -1,0 +1,284 @@
+"""The laws of scalar functions: the axioms that the kernel applies to calls of functions.
+
+Each law has a name and a statement. A function without a law is unknown: equal arguments give equal
+results. In exact mode only laws that hold for every bit pattern of floats apply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+from structir.ir.dtype import int_limits, is_float, is_int
+from structir.proving.sums import (
+    Monomials,
+    add_to,
+    atom_of,
+    by_key,
+    collect,
+    conditions,
+    dim_of,
+    literal,
+    lone,
+    number_of,
+    scaled,
+    total_of,
+)
+from structir.proving.terms import Apply, Literal, Sum
+
+MAX_POWER = 8
+PRECISION = {"bfloat16": (8, 8), "float16": (11, 5), "float32": (24, 8), "float64": (53, 11)}
+MIRRORED = {"gt": "lt", "ge": "le"}
+AND, OR, NOT = ("and", "min", "bitand", "mul"), ("or", "max", "bitor", "add"), ("not", "bitnot")
+LAWS = {
+    "ring": "x + y and x * y are associative and commutative, x * (y + z) = x*y + x*z, x + 0 = x, "
+    "x * 1 = x, x - y = x + (-1)*y; a term that cancels remains as 0*x",
+    "ring modulo 2**w": "the same for integers of w bits, where terms that cancel disappear",
+    "distributivity": "x * (y + z) = x*y + x*z",
+    "boolean ring": "x and y = x*y, x xor y = x + y, not x = 1 + x, modulo 2, with x*x = x",
+    "choice": "where(c, x, y) = c*x + (1 - c)*y, where 0 excludes its factor",
+    "quotient": "x / y = x * inverse(y), inverse(x * y) = inverse(x) * inverse(y), "
+    "inverse(inverse(x)) = x; inverse(x) * x is not 1",
+    "product of exponentials": "exp(x) * exp(y) = exp(x + y)",
+    "inverse of an exponential": "inverse(exp(x)) = exp(-x), exp(0) = 1",
+    "integer power": "power(x, n) = x * ... * x for a literal n, and inverse(power(x, -n)) for n < 0",
+    "lattice": "max and min are associative, commutative and idempotent; the least and the "
+    "greatest value are their identities",
+    "comparison": "x > y is y < x, x != y is not x == y; sizes compare as integers",
+    "widening cast": "a cast to a wider float is the same real number; a cast after a widening cast "
+    "is one cast; a truth value is 0 or 1 as an integer",
+    "absolute value": "abs(abs(x)) = abs(x), abs(-x) = abs(x)",
+    "rounding of integers": "floor, ceil, round and trunc of an integer are the integer",
+    "exact negation": "of every bit pattern: -(-x) = x, x - y = x + (-y), (-x) * y = -(x * y)",
+    "exact unit": "of every bit pattern: x * 1 = x, x / 1 = x, x + (-0.0) = x, x + y = y + x, "
+    "x * y = y * x, power(x, 1) = x",
+    "linearity of sums": "sum(x + y) = sum(x) + sum(y), sum(c * x) = c * sum(x)",
+    "independent factors": "sum over i, j of x(i) * y(j) = (sum of x) * (sum of y)",
+    "nested sums": "a sum over i of a sum over j is a sum over i, j, in any order",
+    "nested folds": "the same for max, min, any, all and prod",
+    "split range": "a range of m*n indices k is a range of m and one of n indices: k = n*i + j",
+    "merged ranges": "the reverse",
+    "cut range": "a range of m + n indices is a range of m and a range of n indices",
+    "reversed range": "the index n - 1 - k has the range of k",
+    "cases": "a condition holds or fails",
+}
+Laws = Callable[..., "Sum | None"]
+FUNCTIONS: dict[str, Laws] = {}
+
+
+def law_of(*functions: str) -> Callable[[Laws], Laws]:
+    """Registers the law of functions."""
+
+    def register(rule: Laws) -> Laws:
+        FUNCTIONS.update(dict.fromkeys(functions, rule))
+        return rule
+
+    return register
+
+
+@law_of("add", "sub", "mul", "neg")
+def ring(kernel: Any, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum | None:
+    """Applies the laws of rings."""
+    if dtype == "bool":
+        return args[0] if fn == "neg" else logic(kernel, fn, args, dtype, facts)
+    if kernel.exact and is_float(dtype):
+        return exact_ring(kernel, fn, args, dtype)
+    kernel.laws.add("ring" if is_float(dtype) else "ring modulo 2**w")
+    if fn == "mul":
+        product: Sum = kernel.product(args, dtype, facts)
+        return product
+    last = args[-1] if fn == "add" else scaled(args[-1], -1)
+    return last if fn == "neg" else total_of([args[0], last], dtype)
+
+
+def exact_ring(kernel: Any, fn: str, args: list[Sum], dtype: str) -> Sum:
+    """Applies the laws of sums, products and quotients that hold for every bit pattern."""
+    if fn in ("neg", "sub"):
+        kernel.laws.add("exact negation")
+        negative = scaled(args[-1], -1)
+        return negative if fn == "neg" else exact_ring(kernel, "add", [args[0], negative], dtype)
+    kernel.laws.add("exact unit")
+    if fn == "add":
+        zero = Sum((((Literal(0.0, dtype),), -1),), dtype)
+        for k in (0, 1):
+            if args[k] == zero:
+                return args[1 - k]
+        return lone(Apply(fn, tuple(sorted(args, key=by_key)), dtype))
+    sign = 1
+    for k, arg in enumerate(args):
+        if [c for _, c in arg.terms] == [-1]:
+            sign, args[k] = -sign, scaled(arg, -1)
+    for k in (1,) if fn == "div" else (0, 1):
+        if args[k] == literal(1, dtype, exact=True):
+            return scaled(args[1 - k], sign)
+    ordered = sorted(args, key=by_key) if fn == "mul" else args
+    return scaled(lone(Apply(fn, tuple(ordered), dtype)), sign)
+
+
+@law_of("div")
+def quotient(kernel: Any, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum | None:
+    """Returns a quotient as a product with an inverse."""
+    if kernel.exact:
+        return exact_ring(kernel, "div", args, dtype)
+    product: Sum = kernel.product([args[0], inverse(kernel, args[1], dtype, facts)], dtype, facts)
+    return product
+
+
+def inverse(kernel: Any, value: Sum, dtype: str, facts: Any) -> Sum:
+    """Returns the inverse of a number; that of a product is a product."""
+    kernel.laws.add("quotient")
+    factor = value.terms[0][1] if value.terms else 0
+    if not factor:
+        return lone(Apply("inverse", (value,), dtype))
+    value, factor = scaled(value, 1 / Fraction(factor)), 1 / Fraction(factor)
+    if len(value.terms) > 1 or conditions(value.terms[0][0]):
+        return scaled(lone(Apply("inverse", (value,), dtype)), factor)
+    inverses = []
+    for atom in value.terms[0][0]:
+        function = atom.fn if isinstance(atom, Apply) else None
+        if function == "inverse":
+            inverses.append(atom.args[0])
+        elif function == "exp":
+            kernel.laws.add("inverse of an exponential")
+            inverses.append(kernel.apply("exp", [scaled(atom.args[0], -1)], dtype, facts))
+        else:
+            inverses.append(lone(Apply("inverse", (lone(atom),), dtype)))
+    return scaled(kernel.product(inverses, dtype, facts), factor)
+
+
+@law_of("pow")
+def power(kernel: Any, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum | None:
+    """Returns an integer power as a product."""
+    if kernel.exact and is_float(dtype):
+        return args[0] if args[1] == literal(1, args[1].dtype, exact=True) else None
+    exponent = number_of(args[1])
+    if exponent is None or exponent != int(exponent) or abs(exponent) > MAX_POWER:
+        return None
+    if exponent < 0 and not is_float(dtype):
+        return None
+    kernel.laws.add("integer power")
+    base = args[0] if exponent >= 0 else inverse(kernel, args[0], dtype, facts)
+    product: Sum = kernel.product([base] * abs(int(exponent)), dtype, facts)
+    return product
+
+
+@law_of("and", "or", "xor", "not", "bitand", "bitor", "bitxor", "bitnot")
+def logic(kernel: Any, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum | None:
+    """Returns a boolean function as a polynomial modulo 2."""
+    if dtype != "bool":
+        return None
+    truths = [
+        a if a.dtype == "bool" else kernel.apply("ne", [a, literal(0, a.dtype)], "bool", facts)
+        for a in args
+    ]
+    kernel.laws.add("boolean ring")
+    total: Monomials = {(): 1} if fn in NOT else {}
+    if fn in (*AND, *OR):
+        add_to(total, kernel.product(truths, "bool", facts).terms, 1)
+    for truth in truths if fn not in AND else ():
+        add_to(total, truth.terms, 1)
+    return collect(total, "bool")
+
+
+@law_of("max", "min")
+def lattice(kernel: Any, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum | None:
+    """Returns a maximum or minimum of a set."""
+    if dtype == "bool":
+        return logic(kernel, fn, args, dtype, facts)
+    kernel.laws.add("lattice")
+    parts: dict[Sum, None] = {}
+    for arg in args:
+        atom = atom_of(arg)
+        inner = atom.args if isinstance(atom, Apply) and atom.fn == fn else (arg,)
+        parts |= dict.fromkeys(inner)
+    numbers = [p for p in parts if number_of(p) is not None]
+    best = (max if fn == "max" else min)(numbers, key=number_of, default=None)
+    limits = (float("-inf"), float("inf")) if is_float(dtype) else int_limits(dtype)
+    identity = literal(limits[fn == "min"], dtype, kernel.exact)
+    kept = [p for p in parts if (p not in numbers or p is best) and p != identity]
+    if len(kept) < 2:
+        return kept[0] if kept else identity
+    return lone(Apply(fn, tuple(sorted(kept, key=by_key)), dtype))
+
+
+@law_of("lt", "le", "gt", "ge", "eq", "ne")
+def comparison(kernel: Any, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum | None:
+    """Returns a comparison as `<`, `<=` or `==`; that of sizes as conditions."""
+    kernel.laws.add("comparison")
+    if fn in MIRRORED:
+        fn, args = MIRRORED[fn], args[::-1]
+    if fn == "ne":
+        same = kernel.apply("eq", args, "bool", facts)
+        return logic(kernel, "not", [same], "bool", facts)
+    a, b = [number_of(arg) for arg in args]
+    if a is not None and b is not None:
+        return literal(a < b if fn == "lt" else a <= b if fn == "le" else a == b, "bool")
+    exact = all([not is_float(arg.dtype) for arg in args])
+    if args[0] == args[1] and (exact or fn == "lt"):
+        return literal(fn != "lt", "bool")
+    if args[0].dtype == args[1].dtype == "bool" and fn == "eq":
+        return total_of([*args, literal(1, "bool")], "bool")
+    first, second = [dim_of(arg) for arg in args]
+    if exact and first is not None and second is not None:
+        low: Sum = kernel.condition(facts.simplify(second - first - (fn == "lt")), facts)
+        if fn != "eq":
+            return low
+        return kernel.product([low, kernel.condition(facts.simplify(first - second), facts)], "bool", facts)  # type: ignore[no-any-return]
+    ordered = sorted(args, key=by_key) if fn == "eq" else args
+    return lone(Apply(fn, tuple(ordered), dtype))
+
+
+def widens(source: str, target: str) -> bool:
+    """Returns whether every value of a dtype is a value of another dtype."""
+    if source in PRECISION and target in PRECISION:
+        return all([a <= b for a, b in zip(PRECISION[source], PRECISION[target], strict=True)])
+    if not (is_int(source) and is_int(target)):
+        return False
+    (low, high), (least, greatest) = int_limits(source), int_limits(target)
+    return least <= low and high <= greatest
+
+
+@law_of("cast")
+def cast(kernel: Any, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum | None:
+    """Removes casts that keep the value."""
+    (value,) = args
+    if value.dtype == dtype:
+        return value
+    kernel.laws.add("widening cast")
+    if value.dtype == "bool" and is_int(dtype):
+        product: Sum = kernel.product([value], dtype, facts)
+        return product
+    if is_int(value.dtype) and is_int(dtype) and number_of(value) is not None:
+        return literal(number_of(value), dtype)
+    if is_float(value.dtype) and widens(value.dtype, dtype) and not kernel.exact:
+        return Sum(value.terms, dtype)
+    atom = atom_of(value)
+    if isinstance(atom, Apply) and atom.fn == "cast" and widens(atom.args[0].dtype, value.dtype):
+        return kernel.apply("cast", [atom.args[0]], dtype, facts)  # type: ignore[no-any-return]
+    return None
+
+
+@law_of("abs")
+def absolute(kernel: Any, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum | None:
+    """Returns the absolute value of a number or of its opposite, whichever sorts first."""
+    kernel.laws.add("absolute value")
+    atom = atom_of(args[0])
+    if isinstance(atom, Apply) and atom.fn == "abs":
+        return args[0]
+    if not is_float(dtype):  # the absolute value of the least integer is the least integer
+        return None
+    return lone(Apply("abs", (min(args[0], scaled(args[0], -1), key=by_key),), dtype))
+
+
+@law_of("floor", "ceil", "round", "trunc")
+def rounding(kernel: Any, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum | None:
+    """Removes roundings of integers."""
+    kernel.laws.add("rounding of integers")
+    return None if is_float(args[0].dtype) else args[0]
+
+
+@law_of("exp")
+def exponential(kernel: Any, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum | None:
+    """Returns 1 for exp(0)."""
+    return literal(1, dtype) if not args[0].terms and not kernel.exact else None

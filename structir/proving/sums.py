@@ -1,0 +1,121 @@
+"""The arithmetic of normal forms: sums of monomials with coefficients of a dtype."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import Any
+
+from structir.ir.dims import Dim
+from structir.ir.dtype import int_bits, int_limits, is_float, is_int
+from structir.proving.terms import Literal, Size, Sum, Term
+
+Monomial = tuple[Term, ...]
+Monomials = dict[Monomial, Any]
+MAX_TERMS = 400
+
+
+class TooLarge(Exception):
+    """A normal form exceeds the limits of the kernel."""
+
+
+def by_key(term: Term) -> str:
+    """Returns the key by which terms are sorted."""
+    return term.key
+
+
+def collect(total: Monomials, dtype: str) -> Sum:
+    """Returns the sum of monomials; float monomials stay with the factor 0 unless covered.
+
+    A monomial with factor 0 is covered if the same values remain under no more conditions.
+    """
+    if not is_float(dtype):
+        modulus = 2 if dtype == "bool" else 1 << int_bits(dtype)
+        kept = {m: c % modulus for m, c in total.items() if c % modulus}
+    else:
+        kept = {m: c for m, c in total.items() if c}
+        parts = [(conditions(m), values(m)) for m in kept]
+        for m, c in total.items():
+            own = () if c else values(m)
+            if own and not any([v == own and g <= conditions(m) for g, v in parts]):
+                kept[m] = c
+    if len(kept) > MAX_TERMS:
+        raise TooLarge
+    return Sum(tuple(sorted(kept.items(), key=lambda item: [a.key for a in item[0]])), dtype)
+
+
+def add_to(total: Monomials, addend: Iterable[tuple[Monomial, Any]], factor: Any) -> None:
+    """Adds a multiple of monomials to a total."""
+    for monomial, coefficient in addend:
+        total[monomial] = total.get(monomial, 0) + coefficient * factor
+
+
+def total_of(addends: Iterable[Sum], dtype: str) -> Sum:
+    """Returns the sum of normal forms."""
+    total: Monomials = {}
+    for addend in addends:
+        add_to(total, addend.terms, 1)
+    return collect(total, dtype)
+
+
+def scaled(value: Sum, factor: Any) -> Sum:
+    """Returns a multiple of a normal form."""
+    return collect({m: c * factor for m, c in value.terms}, value.dtype)
+
+
+def lone(atom: Term) -> Sum:
+    """Returns the normal form of an atom."""
+    return Sum((((atom,), 1),), atom.dtype)
+
+
+def literal(value: Any, dtype: str, exact: bool = False) -> Sum:
+    """Returns the normal form of a number; in exact mode a float is an atom."""
+    if not is_float(dtype):
+        return collect({(): int(value)}, dtype)
+    if exact or not (isinstance(value, Fraction | int) or math.isfinite(value)):
+        sign = math.copysign(1, value)
+        return Sum((((Literal(abs(float(value)), dtype),), int(sign)),), dtype)
+    return collect({(): Fraction(value)}, dtype)
+
+
+def conditions(monomial: Monomial) -> frozenset[Term]:
+    """Returns the conditions in a monomial."""
+    return frozenset([a for a in monomial if a.dtype == "bool"])
+
+
+def values(monomial: Monomial) -> Monomial:
+    """Returns the atoms of a monomial that may be NaN or infinite."""
+    return tuple([a for a in monomial if a.dtype != "bool" and not isinstance(a, Size)])
+
+
+def atom_of(value: Sum) -> Any:
+    """Returns the atom that a normal form is, or None."""
+    if len(value.terms) == 1 and value.terms[0][1] == 1 and len(value.terms[0][0]) == 1:
+        return value.terms[0][0][0]
+    return None
+
+
+def number_of(value: Sum) -> Any:
+    """Returns the number that a normal form is, with its sign, or None."""
+    if value.terms and (len(value.terms) > 1 or value.terms[0][0]):
+        return None
+    number = value.terms[0][1] if value.terms else 0
+    if is_int(value.dtype) and number > int_limits(value.dtype)[1]:
+        number -= 1 << int_bits(value.dtype)
+    return number
+
+
+def dim_of(value: Sum) -> Dim | None:
+    """Returns an integer that is a polynomial of sizes and index variables as a dim, or None."""
+    if not is_int(value.dtype):
+        return None
+    dim: Dim = 0
+    for atoms, factor in value.terms:
+        if not all([isinstance(a, Size) for a in atoms]):
+            return None
+        product: Dim = number_of(Sum((((), factor),), value.dtype))
+        for atom in atoms:
+            product = product * atom.dim  # type: ignore[attr-defined]
+        dim = dim + product
+    return dim
