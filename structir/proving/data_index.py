@@ -9,7 +9,7 @@ from __future__ import annotations
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.polynomial import builds, opaque
-from structir.proving.terms import Apply, Literal, Size, Term, substituted
+from structir.proving.terms import Apply, Literal, NonNegative, Size, Term, substituted
 
 PLACES = [Sym(f"argument{k}") for k in range(32)]
 NUMBERS: dict[Term, int] = {}  # by term, with places for its variables
@@ -31,6 +31,8 @@ def as_index(term: Term) -> Dim:
             return int(value)
         case Apply("cast", (inner,)) if inner.dtype in ("int32", "int64"):
             return as_index(inner)
+        case Apply("select", (NonNegative(dim), then, otherwise)):
+            return dims.select(dims.compare("ge", dim, 0), as_index(then), as_index(otherwise))
         case Apply(fn, (a, b)) if fn in ARITHMETIC:
             return ARITHMETIC[fn](as_index(a), as_index(b))
     variables = sorted(term.free, key=lambda v: v.order)

@@ -25,11 +25,10 @@ class Facts:
         self.memo: dict[Any, Any] = {}
 
     def bounded(self, bounds: Bounds) -> Facts:
-        """Returns these facts inside loops over more index variables."""
+        """Returns these facts inside loops over more index variables, which are not empty."""
         bounds = tuple(bounds)
-        if not bounds:
-            return self
-        known = [extent - 1 for _, extent in bounds if isinstance(extent, Poly)]
+        known = [fact for _, extent in bounds for fact in _of_positive(extent)]
+        known = [fact for fact in known if fact not in self.known]
         return Facts({**self.extents, **dict(bounds)}.items(), (*self.known, *known))
 
     def assume(self, dim: Dim) -> Facts:
@@ -57,6 +56,10 @@ class Facts:
         if not depth or not isinstance(dim, Poly):
             return False
         atoms = {atom for monomial in dim.terms for atom in monomial}
+        for atom in [a for a in atoms if isinstance(a, Opaque)]:
+            weaker = self._without(dim, atom)
+            if weaker is not None and self._search(weaker, depth - 1, known):
+                return True
         for variable in self.extents.keys() & dims.syms(dim):
             smaller = self._at_upper_bound(dim, variable)
             if smaller is not None and self._search(smaller, depth - 1, known):
@@ -77,6 +80,23 @@ class Facts:
         low = dims.bounds(-linear[0])[0]
         return None if low is None or low < 0 else linear[0] * (self.extents[variable] - 1) + linear[1]
 
+    def _without(self, dim: Poly, atom: Opaque) -> Dim | None:
+        """Returns a dim whose sign implies that of another, without a quotient or a remainder."""
+        factor = dim.terms.get((atom,), 0)
+        rest = dim - Poly({(atom,): factor}, 0) if factor else dim
+        if not factor or any([atom in m for m in getattr(rest, "terms", ())]):
+            return None
+        if atom.fn == "floordiv" and factor in (1, -1) and self._is_positive(atom.args[1]):
+            first, by = atom.args
+            return by * rest + (by - 1 - first if factor < 0 else first)
+        if atom.fn == "floormod" and factor < 0 and self._is_positive(atom.args[1]):
+            return rest + factor * (atom.args[1] - 1)
+        return None
+
+    def _is_positive(self, dim: Dim) -> bool:
+        lows = [dims.bounds(dim - 1 - fact)[0] for fact in (0, *self.known)]
+        return any([low is not None and low >= 0 for low in lows])
+
     def simplify(self, dim: Dim) -> Dim:
         """Returns an equal dim in which the facts decide quotients, remainders and choices."""
         if not isinstance(dim, Poly):
@@ -87,9 +107,9 @@ class Facts:
         return result  # type: ignore[no-any-return]
 
     def _simplified(self, dim: Dim) -> Dim:
-        if self.known:
-            zero = [v for v in dims.syms(dim) if v in self.extents and self.entails(-Poly({(v,): 1}, 0))]
-            dim = dims.substitute(dim, dict.fromkeys(zero, 0))
+        own = [v for v in dims.syms(dim) if v in self.extents]
+        zero = [v for v in own if self.extents[v] == 1 or self.entails(-Poly({(v,): 1}, 0))]
+        dim = dims.substitute(dim, dict.fromkeys(zero, 0))
         for _ in range(8):
             values = {atom: self._value(atom) for atom in opaque_atoms(dim)}
             changes = {atom: value for atom, value in values.items() if value is not None}
@@ -118,6 +138,14 @@ class Facts:
                 if self.entails(second - first):
                     return first if atom.fn == "min" else second
         return None
+
+
+def _of_positive(extent: Dim) -> list[Dim]:
+    """Returns what `extent >= 1` implies: each factor of a product is positive."""
+    if not isinstance(extent, Poly):
+        return []
+    factors = [] if extent.constant or len(extent.terms) > 1 else [*extent.terms][0]
+    return [extent - 1, *[Poly({(factor,): 1}, -1) for factor in factors if len(factors) > 1]]
 
 
 def opaque_atoms(dim: Dim) -> Iterator[Opaque]:

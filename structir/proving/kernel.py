@@ -27,6 +27,7 @@ from structir.proving.sums import (
     add_to,
     atom_of,
     by_key,
+    by_values,
     collect,
     literal,
     lone,
@@ -95,10 +96,12 @@ class Kernel:
         match term:
             case Sum():
                 total: Monomials = {}
-                for atoms, factor in term.terms:
+                for atoms, factor in sorted(term.terms, key=lambda item: not item[1]):
+                    if not factor:  # what conditions exclude disappears, what cancelled remains
+                        total = {m: c for m, c in total.items() if c}
                     factors = [self.normal(atom, facts) for atom in atoms]
                     add_to(total, self.product(factors, term.dtype, facts).terms, factor)
-                return collect(total, term.dtype)
+                return collect(total, term.dtype, [c for _, c in term.terms].count(0) > 0)
             case Literal(value):
                 return literal(value, term.dtype, self.exact)
             case Size(dim):
@@ -156,11 +159,18 @@ class Kernel:
             addends = factor if factor.dtype != "bool" or dtype == "bool" else bracket(factor)
             if len(total) > 1 and len(addends.terms) > 1:
                 self.laws.add("distributivity")
+            terms = addends.terms
+            if not terms and is_float(factor.dtype) and not self.exact:
+                terms = (((), 0),)  # the other factors remain, with the factor 0
             product: Monomials = {}
-            for (a, x), (b, y) in itertools.product(total.items(), addends.terms):
-                atoms = self.monomial((*a, *b), dtype, facts)
-                if atoms is not None:
-                    add_to(product, [(atoms, x)], y)
+            for (a, x), (b, y) in itertools.product(by_values(total.items()), by_values(terms)):
+                part: Monomials = {}
+                for (c, n), (d, m) in itertools.product(x, y):
+                    atoms = self.monomial((*a, *b, *c, *d), dtype, facts)
+                    if atoms is not None:
+                        add_to(part, [(atoms, n)], m)
+                zero = any([not n for _, n in (*x, *y)])  # conditions that exclude each other vanish
+                add_to(product, [(k, c) for k, c in part.items() if c or zero], 1)
             total = product
         return collect(total, dtype)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-from structir.ir.dtype import int_limits, is_float, is_int
+from structir.ir.dtype import int_bits, int_limits, is_float, is_int
 from structir.proving.sums import (
     Monomials,
     add_to,
@@ -45,7 +45,12 @@ LAWS = {
     "integer power": "power(x, n) = x * ... * x for a literal n, and inverse(power(x, -n)) for n < 0",
     "lattice": "max and min are associative, commutative and idempotent; the least and the "
     "greatest value are their identities",
-    "comparison": "x > y is y < x, x != y is not x == y; sizes compare as integers",
+    "clip": "max(c, min(d, x)) = min(d, max(c, x)) for numbers c <= d",
+    "root": "rsqrt(x) = inverse(sqrt(x)), sqrt(x * x) = abs(x)",
+    "logarithm of an exponential": "log(exp(x)) = x",
+    "power of an exponential": "power(exp(x), y) = exp(x * y)",
+    "remainder of a remainder": "(x % y) % y = x % y for integers",
+    "comparison": "x > y is y < x, x != y is not x == y, x <= y is not y < x for integers; sizes compare as integers",
     "widening cast": "a cast to a wider float is the same real number; a cast after a widening cast "
     "is one cast; a truth value is 0 or 1 as an integer",
     "absolute value": "abs(abs(x)) = abs(x), abs(-x) = abs(x)",
@@ -153,13 +158,18 @@ def power(kernel: Any, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum 
     if kernel.exact and is_float(dtype):
         return args[0] if args[1] == literal(1, args[1].dtype, exact=True) else None
     exponent = number_of(args[1])
+    base = atom_of(args[0])
+    if exponent is None and isinstance(base, Apply) and base.fn == "exp":
+        kernel.laws.add("power of an exponential")
+        exponents = kernel.product([base.args[0], args[1]], dtype, facts)
+        return kernel.apply("exp", [exponents], dtype, facts)  # type: ignore[no-any-return]
     if exponent is None or exponent != int(exponent) or abs(exponent) > MAX_POWER:
         return None
     if exponent < 0 and not is_float(dtype):
         return None
     kernel.laws.add("integer power")
-    base = args[0] if exponent >= 0 else inverse(kernel, args[0], dtype, facts)
-    product: Sum = kernel.product([base] * abs(int(exponent)), dtype, facts)
+    factor = args[0] if exponent >= 0 else inverse(kernel, args[0], dtype, facts)
+    product: Sum = kernel.product([factor] * abs(int(exponent)), dtype, facts)
     return product
 
 
@@ -197,9 +207,30 @@ def lattice(kernel: Any, fn: str, args: list[Sum], dtype: str, facts: Any) -> Su
     limits = (float("-inf"), float("inf")) if is_float(dtype) else int_limits(dtype)
     identity = literal(limits[fn == "min"], dtype, kernel.exact)
     kept = [p for p in parts if (p not in numbers or p is best) and p != identity]
+    clipped = _clipped(kernel, fn, kept, best, dtype, facts)
+    if clipped is not None:
+        return clipped
     if len(kept) < 2:
         return kept[0] if kept else identity
     return lone(Apply(fn, tuple(sorted(kept, key=by_key)), dtype))
+
+
+def _clipped(
+    kernel: Any, fn: str, parts: list[Sum], low: Sum | None, dtype: str, facts: Any
+) -> Sum | None:
+    """Returns `max(c, min(d, x))` as `min(d, max(c, x))` for numbers c <= d."""
+    if fn != "max" or low is None or len(parts) != 2:
+        return None
+    inner = [atom_of(p) for p in parts if p is not low and p in parts]
+    atom = inner[0] if len(inner) == 1 else None
+    if not isinstance(atom, Apply) or atom.fn != "min":
+        return None
+    high = [a for a in atom.args if number_of(a) is not None]
+    if len(high) != 1 or number_of(low) > number_of(high[0]):
+        return None
+    kernel.laws.add("clip")
+    rest = kernel.apply("min", [a for a in atom.args if a is not high[0]], dtype, facts)
+    return kernel.apply("min", [high[0], kernel.apply("max", [low, rest], dtype, facts)], dtype, facts)  # type: ignore[no-any-return]
 
 
 @law_of("lt", "le", "gt", "ge", "eq", "ne")
@@ -208,6 +239,8 @@ def comparison(kernel: Any, fn: str, args: list[Sum], dtype: str, facts: Any) ->
     kernel.laws.add("comparison")
     if fn in MIRRORED:
         fn, args = MIRRORED[fn], args[::-1]
+    if fn == "le" and not is_float(args[0].dtype) and not is_float(args[1].dtype):
+        return logic(kernel, "not", [kernel.apply("lt", args[::-1], "bool", facts)], "bool", facts)
     if fn == "ne":
         same = kernel.apply("eq", args, "bool", facts)
         return logic(kernel, "not", [same], "bool", facts)
@@ -233,8 +266,10 @@ def widens(source: str, target: str) -> bool:
     """Returns whether every value of a dtype is a value of another dtype."""
     if source in PRECISION and target in PRECISION:
         return all([a <= b for a, b in zip(PRECISION[source], PRECISION[target], strict=True)])
-    if not (is_int(source) and is_int(target)):
+    if not is_int(source) or not (is_int(target) or target in PRECISION):
         return False
+    if target in PRECISION:
+        return int_bits(source) <= PRECISION[target][0]
     (low, high), (least, greatest) = int_limits(source), int_limits(target)
     return least <= low and high <= greatest
 
@@ -249,8 +284,9 @@ def cast(kernel: Any, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum |
     if value.dtype == "bool" and is_int(dtype):
         product: Sum = kernel.product([value], dtype, facts)
         return product
-    if is_int(value.dtype) and is_int(dtype) and number_of(value) is not None:
-        return literal(number_of(value), dtype)
+    number = number_of(value) if is_int(value.dtype) else None
+    if number is not None and (is_int(dtype) or abs(number) < 1 << PRECISION.get(dtype, (0,))[0]):
+        return literal(number, dtype, kernel.exact)
     if is_float(value.dtype) and widens(value.dtype, dtype) and not kernel.exact:
         return Sum(value.terms, dtype)
     atom = atom_of(value)
@@ -276,6 +312,42 @@ def rounding(kernel: Any, fn: str, args: list[Sum], dtype: str, facts: Any) -> S
     """Removes roundings of integers."""
     kernel.laws.add("rounding of integers")
     return None if is_float(args[0].dtype) else args[0]
+
+
+@law_of("sqrt", "rsqrt")
+def root(kernel: Any, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum | None:
+    """Returns the root of a square, and the inverse of a root."""
+    if kernel.exact:
+        return None
+    kernel.laws.add("root")
+    if fn == "rsqrt":
+        return inverse(kernel, kernel.apply("sqrt", args, dtype, facts), dtype, facts)
+    if len(args[0].terms) == 1 and args[0].terms[0][1] == 1 and len(args[0].terms[0][0]) == 2:
+        first, second = args[0].terms[0][0]
+        if first == second and first.dtype == dtype:
+            return kernel.apply("abs", [lone(first)], dtype, facts)  # type: ignore[no-any-return]
+    return None
+
+
+@law_of("log")
+def logarithm(kernel: Any, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum | None:
+    """Returns x for log(exp(x))."""
+    atom = atom_of(args[0])
+    if kernel.exact or not isinstance(atom, Apply) or atom.fn != "exp":
+        return None
+    kernel.laws.add("logarithm of an exponential")
+    exponent: Sum = atom.args[0]
+    return exponent
+
+
+@law_of("mod")
+def remainder(kernel: Any, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum | None:
+    """Returns x % y for (x % y) % y of integers."""
+    atom = atom_of(args[0])
+    if not is_int(dtype) or not isinstance(atom, Apply) or atom.fn != "mod":
+        return None
+    kernel.laws.add("remainder of a remainder")
+    return args[0] if atom.args[1] == args[1] else None
 
 
 @law_of("exp")

@@ -43,7 +43,7 @@ class ProvedEquation:
         """Checks the equation again with the kernel alone."""
         kernel = Kernel(Replay(self.changes), self.exact)
         equation = self.equation
-        return kernel.holds(equation.left, equation.right, Facts(equation.loops), self.case)
+        return kernel.holds(equation.left, equation.right, Facts().bounded(equation.loops), self.case)
 
 
 @attrs.frozen(eq=False)

@@ -201,10 +201,10 @@ def _check_shapes(left: TensorValue, right: TensorValue, name: str) -> None:
 
 
 def _prove(equation: Equation, exact: bool) -> ProvedEquation:
-    case = _cases(equation, Facts(equation.loops), exact, [MAX_CASES])
+    case = _cases(equation, Facts().bounded(equation.loops), exact, [MAX_CASES])
     chooser = Chooser()
     kernel = Kernel(chooser, exact)
-    if not kernel.holds(equation.left, equation.right, Facts(equation.loops), case):
+    if not kernel.holds(equation.left, equation.right, Facts().bounded(equation.loops), case):
         raise _Failure("an equation is not stable", str(equation))
     laws = frozenset(kernel.laws)
     return ProvedEquation(equation, case, tuple(chooser.certificate), laws, exact)

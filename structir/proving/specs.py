@@ -114,12 +114,16 @@ class SpecTerms:
         quotient = position - offset
         if len(terms) == 1 and list(terms.values()) == [-1]:
             terms, quotient = {v: 1 for v in terms}, -quotient
-        self._digits(terms, quotient, point)
+            offset = 1  # unless the range is whole in reverse
+        self._digits(terms, quotient, offset, self.size_of(entry.size), point)
 
-    def _digits(self, terms: dict[Sym, Dim], quotient: Dim, point: Point) -> None:
+    def _digits(
+        self, terms: dict[Sym, Dim], quotient: Dim, offset: Dim, size: Dim, point: Point
+    ) -> None:
         """Solves `sum of factor * variable = quotient` as a number with mixed radix."""
         stride: Dim = 1
         order: list[Sym] = []
+        start = quotient
         if terms and not any([factor == 1 for factor in terms.values()]):
             stride = min(terms.values(), key=lambda f: f if isinstance(f, int) else 1 << 60)
             remainder = dims.floormod(quotient, stride)
@@ -133,7 +137,9 @@ class SpecTerms:
             sizes = {v: self._extent(v) for v in following}
             order.append(min(following, key=lambda v: sizes[v] != 1))
             stride = stride * sizes[order[-1]]
-        point.conditions += [NonNegative(quotient), NonNegative(stride - 1 - quotient)]
+        is_whole = quotient is start and offset == 0 and dims.equal(stride, size) is True
+        if not is_whole:
+            point.conditions += [NonNegative(quotient), NonNegative(stride - 1 - quotient)]
         for position, v in enumerate(order):
             extent = self._extent(v)
             last = position == len(order) - 1

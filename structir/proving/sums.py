@@ -25,8 +25,8 @@ def by_key(term: Term) -> str:
     return term.key
 
 
-def collect(total: Monomials, dtype: str) -> Sum:
-    """Returns the sum of monomials; float monomials stay with the factor 0 unless covered.
+def collect(total: Monomials, dtype: str, cancelled: bool = True) -> Sum:
+    """Returns the sum of monomials; `cancelled` float monomials stay unless they are covered.
 
     A monomial with factor 0 is covered if the same values remain under no more conditions.
     """
@@ -36,7 +36,7 @@ def collect(total: Monomials, dtype: str) -> Sum:
     else:
         kept = {m: c for m, c in total.items() if c}
         parts = [(conditions(m), values(m)) for m in kept]
-        for m, c in total.items():
+        for m, c in total.items() if cancelled else ():
             own = () if c else values(m)
             if own and not any([v == own and g <= conditions(m) for g, v in parts]):
                 kept[m] = c
@@ -87,6 +87,17 @@ def conditions(monomial: Monomial) -> frozenset[Term]:
 def values(monomial: Monomial) -> Monomial:
     """Returns the atoms of a monomial that may be NaN or infinite."""
     return tuple([a for a in monomial if a.dtype != "bool" and not isinstance(a, Size)])
+
+
+def by_values(terms: Iterable[tuple[Monomial, Any]]) -> list[tuple[Monomial, list[Any]]]:
+    """Returns monomials by their numbers: the conditions and the factor of each."""
+    groups: dict[Monomial, list[Any]] = {}
+    for monomial, factor in terms:
+        numbers = tuple([a for a in monomial if a.dtype != "bool"])
+        groups.setdefault(numbers, []).append(
+            (tuple([a for a in monomial if a.dtype == "bool"]), factor)
+        )
+    return list(groups.items())
 
 
 def atom_of(value: Sum) -> Any:
