@@ -290,7 +290,9 @@ def cast(kernel: Any, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum |
     if is_float(value.dtype) and widens(value.dtype, dtype) and not kernel.exact:
         return Sum(value.terms, dtype)
     atom = atom_of(value)
-    if isinstance(atom, Apply) and atom.fn == "cast" and widens(atom.args[0].dtype, value.dtype):
+    if atom is not None and atom.dtype == dtype:  # a wider float of the same value
+        return lone(atom)
+    if isinstance(atom, Apply) and atom.fn == "cast" and widens(atom.args[0].dtype, atom.dtype):
         return kernel.apply("cast", [atom.args[0]], dtype, facts)  # type: ignore[no-any-return]
     return None
 
