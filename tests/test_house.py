@@ -43,6 +43,7 @@ FLOORS = (
     "adjoints",
     "batching",
     "planning",
+    "proving",
     "passes",
     "backend",
     "frontend",
@@ -67,6 +68,7 @@ FLOORS = (
 OPLESS = (
     "adjoints",
     "planning",
+    "proving",
     "analysis",
     "solver",
     "projections",

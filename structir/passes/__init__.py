@@ -33,6 +33,7 @@ _HOMES = {
     "VerifyIR": "manager.verifying",
     "VerifyResults": "manager.verifying",
     "Statistics": "manager.statistics",
+    "Proved": "manager.proofs",
     "Trace": "manager.trace",
 }
 _public, _ = lazy_names(__name__, {name: f"{__name__}.{home}" for name, home in _HOMES.items()})

@@ -256,9 +256,10 @@ class Scope:
         except DiagnosticError:
             assumptions = ()
         for each in assumptions:
-            sides = [side for side in (getattr(each, n, None) for n in ("size", "extent", "lhs", "rhs")) if side is not None]
-            pair = sorted([dim_key(self.dim(side)) for side in sides])
-            self.program.assumptions.add((*pair, bool(getattr(each, "broadcasts", False))))
+            sides = [self.dim(each.left), self.dim(each.right)]
+            if dims.equal(*sides) is not True and not (each.broadcasts and sides[0] == 1):
+                keys = [dim_key(side) for side in sides]
+                self.program.assumptions.add(tuple(keys if each.broadcasts else sorted(keys)))
 
     def _unknown(self, name: str, attributes: Any, args: Sequence[Any], info: Any) -> Any:
         """Returns the result of an unknown function of arguments."""

@@ -18,7 +18,7 @@ from structir.build import BlockBuilder
 from structir.errors import DiagnosticError
 from structir.ir import dims
 from structir.ir.dims import Dim
-from structir.ir.expr import Constant, Expr, Function, Tuple, Var
+from structir.ir.expr import Call, Constant, Expr, Function, Tuple, Var
 from structir.ir.module import IRModule
 from structir.ir.op import registered_ops
 from structir.ir.struct_info import TensorStructInfo
@@ -57,7 +57,7 @@ class Instance:
 
 
 def _text(value: Any) -> str:
-    return str(getattr(value, "name", value))
+    return str(getattr(value, "name", getattr(value, "__name__", value)))
 
 
 def instances(rule: Rule) -> Iterator[Instance]:
@@ -200,8 +200,8 @@ def _attributes(parameters: Sequence[tuple[Any, Any]]) -> Sequence[Any]:
         values += [(3, 1, 0, 2), (1,), (2,), (1, 2)]
     if any(["axis" in e for e in expected]):
         values += [None, 0, -1, 1, (0,), (0, 1)]
-    if any(["shape" in e for e in expected]):
-        values += [_same, _flat, _rows, _columns, _leading_one, _repeated]
+    if any(["sizes" in e for e in expected]):
+        values = [_same, _flat, _rows, _columns, _leading_one, _repeated]
     if any(["dtype" in e for e in expected]):
         values += ["float32", "int32", "bool", "float16", "float64"]
     if any(["a number" in e for e in expected]):
@@ -250,10 +250,32 @@ def _built(rule: Rule, choice: dict[str, Any]) -> Iterator[tuple[Function, dict[
         for nested in _nestings(rule):
             try:
                 built = _function(rule, choice, shapes, dtype, nested)
+                if not _has_consistent_sizes(built):
+                    continue
             except (DiagnosticError, TypeError, IndexError, ValueError, ZeroDivisionError):
                 continue
             infos = {n: TensorStructInfo(shape, dtype) for n, shape in shapes.items()}
             yield built, {**choice, **infos}
+
+
+def _has_consistent_sizes(function: Function) -> bool:
+    """Returns whether what is checked at run time are broadcasts and equalities of variables."""
+    calls = [b.value for b in function.bindings() if isinstance(b.value, Call)]
+    definitions: list[Any] = [(getattr(c.op, "definition", None), c) for c in calls]
+    return all(
+        [
+            assumption.broadcasts or _is_solvable(assumption.left, assumption.right)
+            for definition, call in definitions
+            if hasattr(definition, "assumptions")
+            for assumption in definition.assumptions(call)
+        ]
+    )
+
+
+def _is_solvable(left: Dim, right: Dim) -> bool:
+    """Returns whether one side is a variable that the other does not contain."""
+    pairs = [(dims.as_sym(a), dims.syms(b)) for a, b in ((left, right), (right, left))]
+    return any([variable is not None and variable not in others for variable, others in pairs])
 
 
 def _nestings(rule: Rule) -> Sequence[str | None]:

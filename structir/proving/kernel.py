@@ -257,11 +257,13 @@ class Kernel:
         changed = self.change("any", monoid, loops, value, dtype, facts)
         if changed is not None:
             return changed
+        if monoid == "any" and len(value.terms) == 1:
+            return self.of_product("any", loops, value.terms[0][0], dtype, facts)
         if monoid != "sum":
             return self.closed(monoid, loops, value, dtype, facts)
         if len(value.terms) > 1:
             self.laws.add("linearity of sums")
-        sums = [(self.sum_of_product(loops, atoms, dtype, facts), c) for atoms, c in value.terms]
+        sums = [(self.of_product("sum", loops, atoms, dtype, facts), c) for atoms, c in value.terms]
         total: Monomials = {}
         for addend, factor in sums:
             add_to(total, addend.terms, factor)
@@ -282,11 +284,14 @@ class Kernel:
         parts = [self.fold(Fold(monoid, *each, dtype), facts) for each in ranges]
         return parts[0] if len(parts) == 1 else self.apply(COMBINE[monoid], parts, dtype, facts)
 
-    def sum_of_product(self, loops: Loops, atoms: Any, dtype: str, facts: Facts) -> Sum:
-        """Returns the sum of a monomial: independent groups of factors and loops are factors."""
+    def of_product(self, monoid: str, loops: Loops, atoms: Any, dtype: str, facts: Facts) -> Sum:
+        """Returns the sum of a monomial: independent groups of factors and loops are factors.
+
+        The same holds for `any` of a conjunction.
+        """
         flat: list[Term] = []
         for atom in atoms:
-            if _is_product_sum(atom) and atom.free & {v for v, _ in loops}:
+            if _is_product_fold(atom, monoid) and atom.free & {v for v, _ in loops}:
                 self.laws.add("nested sums")
                 inner, body = self.opened(atom.variables, atom.body, facts)
                 loops, flat = (*loops, *inner), [*flat, *body.terms[0][0]]
@@ -304,11 +309,13 @@ class Kernel:
             loops = tuple([loop for loop in loops if loop[0] not in names])
             if own:
                 body = Sum(((members, 1),), dtype)
-                factors.append(self.closed("sum", own, body, dtype, facts))
+                factors.append(self.closed(monoid, own, body, dtype, facts))
             else:
                 factors += [lone(a) for a in members]
         self.laws.add("independent factors")
-        factors += [self.size(extent, dtype) for _, extent in loops]
+        for _, extent in loops:  # of which nothing depends
+            counted = self.size(extent, dtype) if monoid == "sum" else None
+            factors.append(counted or self.condition(extent - 1, facts))
         return self.product(factors, dtype, facts)
 
     def closed(self, monoid: str, loops: Loops, value: Sum, dtype: str, facts: Facts) -> Sum:
@@ -339,9 +346,9 @@ class Kernel:
         return lone(min(named, key=by_key))
 
 
-def _is_product_sum(atom: Term) -> bool:
-    """Whether an atom is a sum over one monomial with the factor 1."""
-    return isinstance(atom, Fold) and atom.monoid == "sum" and [c for _, c in atom.body.terms] == [1]
+def _is_product_fold(atom: Term, monoid: str) -> bool:
+    """Whether an atom is a fold over one monomial with the factor 1."""
+    return isinstance(atom, Fold) and atom.monoid == monoid and [c for _, c in atom.body.terms] == [1]
 
 
 def bracket(value: Sum) -> Sum:

@@ -40,6 +40,7 @@ LAWS = {
     "choice": "where(c, x, y) = c*x + (1 - c)*y, where 0 excludes its factor",
     "quotient": "x / y = x * inverse(y), inverse(x * y) = inverse(x) * inverse(y), "
     "inverse(inverse(x)) = x; inverse(x) * x is not 1",
+    "integer quotient": "x / 1 = x for integers",
     "product of exponentials": "exp(x) * exp(y) = exp(x + y)",
     "inverse of an exponential": "inverse(exp(x)) = exp(-x), exp(0) = 1",
     "integer power": "power(x, n) = x * ... * x for a literal n, and inverse(power(x, -n)) for n < 0",
@@ -150,6 +151,13 @@ def inverse(kernel: Any, value: Sum, dtype: str, facts: Any) -> Sum:
         else:
             inverses.append(lone(Apply("inverse", (lone(atom),), dtype)))
     return scaled(kernel.product(inverses, dtype, facts), factor)
+
+
+@law_of("quotient")
+def integer_quotient(kernel: Any, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum | None:
+    """Returns x for x / 1 of integers."""
+    kernel.laws.add("integer quotient")
+    return args[0] if number_of(args[1]) == 1 and args[0].dtype == dtype else None
 
 
 @law_of("pow")
@@ -289,6 +297,8 @@ def cast(kernel: Any, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum |
         return literal(number, dtype, kernel.exact)
     if is_float(value.dtype) and widens(value.dtype, dtype) and not kernel.exact:
         return Sum(value.terms, dtype)
+    if kernel.exact and is_float(value.dtype) and is_float(dtype) and [c for _, c in value.terms] == [-1]:
+        return scaled(kernel.apply("cast", [scaled(value, -1)], dtype, facts), -1)
     atom = atom_of(value)
     if atom is not None and atom.dtype == dtype:  # a wider float of the same value
         return lone(atom)

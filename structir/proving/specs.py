@@ -180,7 +180,7 @@ class SpecTerms:
             size = self.size_of(entry.size)
             if not entry.inside:
                 point.conditions += [NonNegative(at), NonNegative(size - 1 - at)]
-            index.append(at)
+            index.append(0 if size == 1 else at)
         return self.operands[read.operand].at(tuple(index))
 
     def _index(self, entry: AccessIndex, point: Point) -> Dim:
@@ -209,6 +209,8 @@ class SpecTerms:
                 if widened(term.dtype, dtype):
                     point.reads[name] = converted(term, dtype)
         value = self._scalar(write.value, point, dtype)
+        if value.dtype == dtype == "bool" and monoid in ("sum", "prod"):
+            monoid = {"sum": "any", "prod": "all"}[monoid]  # a count that is not 0
         if value.dtype == "bool" and monoid in ("sum", "prod"):
             value = converted(value, "int64")
         if monoid in ("any", "all") and value.dtype != "bool":

@@ -1,0 +1,138 @@
+"""Proves that passes preserve results, and shows inputs that refute it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import attrs
+
+from structir.analysis.internal_functions import PRIVATE
+from structir.errors import Diagnostic, PassError, StructIRError
+from structir.ir.expr import Function
+from structir.ir.module import IRModule
+from structir.passes.base import Instrument, Pass, PassContext, PassRun
+from structir.passes.manager.verifying import VerifyResults
+from structir.proving.proof import Proof
+from structir.proving.prover import functions_of, prove_functions
+
+Kind = Literal["proved", "refuted", "not decided"]
+
+
+@attrs.frozen(eq=False)
+class Verdict:
+    """The result of a proof of one function.
+
+    A proved function has the proof, and whether it holds bit for bit; a refuted one the error with
+    sizes and inputs; one that is not decided the reason, and the smallest remaining equation.
+    """
+
+    function: str
+    kind: Kind
+    proof: Proof | None = None
+    bitwise: bool = False
+    counterexample: Diagnostic | None = None
+    reason: str = ""
+    remaining: str = ""
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        if self.kind == "proved":
+            how = "bit for bit" if self.bitwise else "over the reals"
+            ranks = self.proof.ranks if self.proof is not None else ""
+            yield f"{self.function}: proved {how} for all sizes{ranks and f', with {ranks}'}"
+        elif self.kind == "refuted" and self.counterexample is not None:
+            yield f"{self.function}: refuted: {self.counterexample.message}"
+            yield from [f"  {note.message}" for note in self.counterexample.notes]
+        else:
+            yield f"{self.function}: {self.kind}: {self.reason}"
+            if self.remaining:
+                yield f"  {self.remaining}"
+
+
+def compare_modules(before: IRModule, after: IRModule, *, refute: bool = True) -> list[Verdict]:
+    """Returns a verdict for each public function that both modules have.
+
+    `refute` runs both programs on inputs where no proof is found.
+    """
+    ours, theirs = functions_of(before), functions_of(after)
+    names = [n for n, f in ours.items() if n in theirs and not f.attrs.get(PRIVATE)]
+    return [_verdict(name, before, after, refute) for name in names]
+
+
+def _verdict(name: str, before: IRModule, after: IRModule, refute: bool) -> Verdict:
+    ours, theirs = functions_of(before), functions_of(after)
+    attempt = prove_functions(ours[name], theirs[name], (ours, theirs))
+    if attempt.proof is not None:
+        exact = prove_functions(ours[name], theirs[name], (ours, theirs), exact=True)
+        is_exact = exact.proof is not None
+        return Verdict(name, "proved", exact.proof if is_exact else attempt.proof, is_exact)
+    error = _counterexample(name, before, after) if refute else None
+    if error is not None:
+        return Verdict(name, "refuted", counterexample=error)
+    return Verdict(name, "not decided", reason=attempt.reason, remaining=attempt.remaining)
+
+
+def _counterexample(name: str, before: IRModule, after: IRModule) -> Diagnostic | None:
+    """Returns the error with an input for which the results differ, if sampled inputs show one."""
+    changed = Pass("the second program", lambda _: _only(after, name))
+    try:
+        with PassContext([VerifyResults()]):
+            changed(_only(before, name))
+    except PassError as error:
+        diagnostic: Diagnostic = error.diagnostics[0]
+        is_difference = any(["input" in note.message for note in diagnostic.notes])
+        return diagnostic if is_difference else None
+    except StructIRError:
+        return None
+    return None
+
+
+def _only(module: IRModule, name: str) -> IRModule:
+    """Returns a module in which only one function is public."""
+    functions: dict[str, Any] = {}
+    for each, function in module.functions.items():
+        private = isinstance(function, Function) and each != name
+        functions[each] = (
+            attrs.evolve(function, attrs={**function.attrs, PRIVATE: True}) if private else function
+        )
+    return module.with_functions(functions)
+
+
+@attrs.define(eq=False)
+class Proved(Instrument):
+    """An instrument that proves after each pass that every changed function is the same function.
+
+    Raises PassError for a refuted function, with the input; with `strict` also for one that is not
+    decided. Functions that are not decided are in `report()`.
+    """
+
+    strict: bool = False
+    verdicts: list[tuple[str, Verdict]] = attrs.field(factory=list, init=False)  # by pass
+
+    def end(self, step: PassRun) -> None:
+        if not step.changed or step.after is None or not step.applied.comparable:
+            return
+        for verdict in compare_modules(step.before, step.after, refute=True):
+            if step.before.functions[verdict.function] is step.after.functions[verdict.function]:
+                continue
+            self.verdicts.append((str(step.applied), verdict))
+            self._check(step, verdict)
+
+    def _check(self, step: PassRun, verdict: Verdict) -> None:
+        if verdict.kind == "refuted" and verdict.counterexample is not None:
+            message = f"{step.applied} changes {verdict.function}: a proof is refuted"
+            raise PassError([Diagnostic(message, code="E0520"), verdict.counterexample])
+        if verdict.kind == "not decided" and self.strict:
+            message = f"{step.applied}: cannot prove that {verdict.function} is unchanged"
+            diagnostic = Diagnostic(f"{message}: {verdict.reason}", code="E0521")
+            if verdict.remaining:
+                diagnostic = diagnostic.note(f"remaining equation: {verdict.remaining}")
+            hint = "accept what is not decided: `Proved()` without `strict`"
+            raise PassError(diagnostic.hinted(f"{hint}; compare results: `VerifyResults()`"))
+
+    def report(self) -> list[str]:
+        """Returns one line for each pass and changed function."""
+        return [f"{name}: {str(verdict).splitlines()[0]}" for name, verdict in self.verdicts]
