@@ -36,6 +36,8 @@ def as_index(term: Term) -> Dim:
         case Apply(fn, (a, b)) if fn in ARITHMETIC:
             return ARITHMETIC[fn](as_index(a), as_index(b))
     variables = sorted(term.free, key=lambda v: v.order)
-    template = substituted(term, {v: dims.as_dim(p) for v, p in zip(variables, PLACES, strict=False)})
+    template = substituted(
+        term, {v: dims.as_dim(p) for v, p in zip(variables, PLACES, strict=False)}
+    )
     number = NUMBERS.setdefault(template, len(NUMBERS))
     return data(number, *map(dims.as_dim, variables))

@@ -81,6 +81,11 @@ class Denotation:
         for param, arg in zip(function.params, args, strict=True):
             scope.bind_dims(param.struct_info, arg)
             scope.values[param] = arg
+        declared = {
+            s for d in dims_in_info([p.struct_info for p in function.params]) for s in dims.syms(d)
+        }
+        if depth and declared - scope.sizes.keys():
+            raise Undecided("a call whose arguments do not determine its sizes")
         return scope.sequence(function.body)
 
 
@@ -164,16 +169,18 @@ class Scope:
             return self.program.function(function, args, {}, self.depth + 1)
         if isinstance(call.op, Var) and isinstance(self.values.get(call.op), LocalFunction):
             return self._call_local(self.values[call.op], call)
-        args = [self.value(a) for a in (call.op, *call.args)] if isinstance(call.op, Var) else None
-        if args is None:
+        if not isinstance(call.op, Var):
             raise Undecided(f"a call of {call.op}")
+        args = [self.value(a) for a in (call.op, *call.args)]
         self.program.effects.append(len(self.program.effects))
         return self._unknown("call", (len(self.program.effects),), args, call.struct_info)
 
     def _call_local(self, local: LocalFunction, call: Call) -> Any:
         if self.depth > DEPTH:
             raise Undecided("a recursive function")
-        inner = Scope(self.program, dict(local.scope.sizes), self.depth + 1, dict(local.scope.values))
+        inner = Scope(
+            self.program, dict(local.scope.sizes), self.depth + 1, dict(local.scope.values)
+        )
         for param, arg in zip(local.function.params, call.args, strict=True):
             value = self.value(arg)
             inner.bind_dims(param.struct_info, value)
@@ -183,7 +190,8 @@ class Scope:
     def _op(self, call: Call) -> Any:
         definition: Any = call.op.definition  # type: ignore[attr-defined]
         args = [self.value(a) for a in call.args]
-        name, effect = definition.name, ()
+        name: str = definition.name
+        effect: tuple[int, ...] = ()
         if not definition.pure:
             self.program.effects.append((name, key_of(dict(call.attrs)), *map(as_argument, args)))
             effect = (len(self.program.effects),)
@@ -203,7 +211,9 @@ class Scope:
         attributes = {n: self._attribute(v) for n, v in call.attrs.items()}
         infos = [key_of(info) for info in call.sinfo_args]
         if call.sinfo_args and dims_in_info(call.sinfo_args):
-            infos.append(("sizes", tuple([dim_key(self.dim(d)) for d in dims_in_info(call.sinfo_args)])))
+            infos.append(
+                ("sizes", tuple([dim_key(self.dim(d)) for d in dims_in_info(call.sinfo_args)]))
+            )
         return key_of(attributes), tuple(infos)
 
     def _attribute(self, value: Any) -> Any:
@@ -349,7 +359,11 @@ class Scope:
             return
         for dim, size in zip(declared, sizes, strict=True):
             variable = dims.as_sym(dim) if isinstance(dim, dims.Poly) else None
-            if variable is not None and variable not in self.sizes and isinstance(size, int | dims.Poly):
+            if (
+                variable is not None
+                and variable not in self.sizes
+                and isinstance(size, int | dims.Poly)
+            ):
                 self.sizes[variable] = size
 
     def _match_cast(self, info: StructInfo, value: Any) -> Any:
@@ -366,7 +380,10 @@ class Scope:
                 for size, dim in zip(sizes, own, strict=True):
                     if dims.equal(size, dim) is not True:
                         self.program.checks.add(tuple(sorted([dim_key(size), dim_key(dim)])))
-                if isinstance(value, TensorValue) and getattr(info, "dtype", None) in (None, value.dtype):
+                if isinstance(value, TensorValue) and getattr(info, "dtype", None) in (
+                    None,
+                    value.dtype,
+                ):
                     return TensorValue(own, value.dtype, value.at)
                 if isinstance(value, PlainValue):
                     return value
@@ -424,7 +441,7 @@ def _decomposed(definition: Any, call: Call) -> Expr | None:
     return parts
 
 
-def parameter(info: StructInfo, path: tuple[int, ...]) -> Any:
+def parameter(info: StructInfo, path: tuple[str | int, ...]) -> Any:
     """Returns an unknown argument of a parameter."""
     match info:
         case TensorStructInfo() if isinstance(info.dims, tuple) and info.dtype:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import prod
 from random import Random
 from typing import Any
 
@@ -17,7 +18,7 @@ import attrs
 from structir.build import BlockBuilder
 from structir.errors import DiagnosticError
 from structir.ir import dims
-from structir.ir.dims import Dim
+from structir.ir.dims import Dim, as_dim
 from structir.ir.expr import Call, Constant, Expr, Function, Tuple, Var
 from structir.ir.module import IRModule
 from structir.ir.op import registered_ops
@@ -164,7 +165,11 @@ def _sampled(parameters: Sequence[tuple[Any, Any]]) -> list[Any]:
 
 def _ranks(parameters: Sequence[tuple[Any, Any]]) -> Sequence[int]:
     ranks = {len(v.shape) for v in _sampled(parameters) if hasattr(v, "shape")}
-    flexible = [d for d, _ in parameters if callable(d.index_signature) or "*s" in d.index_signature or "~s" in d.index_signature]
+    flexible = [
+        d
+        for d, _ in parameters
+        if callable(d.index_signature) or "*s" in d.index_signature or "~s" in d.index_signature
+    ]
     if len(flexible) == len(parameters) and not ranks - {0, 1, 2, 3}:
         ranks |= {0, 1, 2, 3}
     return sorted(ranks | ({MAX_RANK} if len(ranks) > 2 else set())) or (0, 1, 2, 3)
@@ -220,7 +225,7 @@ def _same(shape: Shape) -> Shape:
 
 
 def _flat(shape: Shape) -> Shape:
-    return (functools.reduce(lambda a, b: a * b, shape, 1),)
+    return (prod(shape, start=as_dim(1)),)
 
 
 def _rows(shape: Shape) -> Shape:
@@ -289,7 +294,7 @@ def _shapes(
     rule: Rule, tensors: dict[str, int], choice: dict[str, Any], dtype: str
 ) -> Iterator[dict[str, Shape]]:
     """Yields shapes of the operands: all sizes different, equal, and some of size 1."""
-    distinct = {
+    distinct: dict[str, Shape] = {
         name: tuple([dims.sym(f"{name}{axis}") for axis in range(rank)])
         for name, rank in tensors.items()
     }
@@ -305,7 +310,9 @@ def _shapes(
 
 def _variants(shapes: dict[str, Shape]) -> Iterator[dict[str, Shape]]:
     yield shapes
-    symbols = sorted({s for shape in shapes.values() for d in shape for s in dims.syms(d)}, key=lambda s: s.order)
+    symbols = sorted(
+        {s for shape in shapes.values() for d in shape for s in dims.syms(d)}, key=lambda s: s.order
+    )
     for symbol in symbols[:4]:
         one = {symbol: 1}
         yield {n: tuple([dims.substitute(d, one) for d in shape]) for n, shape in shapes.items()}
@@ -361,7 +368,15 @@ def _parallel(rule: Rule, name: str, builder: BlockBuilder, values: dict[str, An
     tensors = [v for v in values.values() if isinstance(v, Var)]
     shape = tensors[0].struct_info.dims
     weights = [
-        builder.emit(Constant(np.full((shape[-1] if isinstance(shape[-1], int) else 4, width), 0.5, tensors[0].struct_info.dtype)))
+        builder.emit(
+            Constant(
+                np.full(
+                    (shape[-1] if isinstance(shape[-1], int) else 4, width),
+                    0.5,
+                    tensors[0].struct_info.dtype,
+                )
+            )
+        )
         for width in (2, 3)
     ]
     return Tuple(tuple([builder.emit(_pattern(rule, {**values, name: w})) for w in weights]))

@@ -13,19 +13,20 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from structir.ir import dims
+from structir.ir.dim_facts import Facts
 from structir.ir.dims import Dim, Poly, Sym
-from structir.ir.dtype import int_limits, is_float
-from structir.proving.facts import Facts
+from structir.ir.dtype import is_float
 from structir.proving.laws import FUNCTIONS
 from structir.proving.sums import (
     Monomials,
     TooLarge,
     add_to,
     atom_of,
+    bracket,
     by_key,
     by_values,
     collect,
@@ -48,6 +49,8 @@ from structir.proving.terms import (
     Unknown,
     dim_key,
     free_dims,
+    identity_of,
+    renamed,
     substituted,
     walk,
 )
@@ -169,7 +172,9 @@ class Kernel:
                     atoms = self.monomial((*a, *b, *c, *d), dtype, facts)
                     if atoms is not None:
                         add_to(part, [(atoms, n)], m)
-                zero = any([not n for _, n in (*x, *y)])  # conditions that exclude each other vanish
+                zero = any(
+                    [not n for _, n in (*x, *y)]
+                )  # conditions that exclude each other vanish
                 add_to(product, [(k, c) for k, c in part.items() if c or zero], 1)
             total = product
         return collect(total, dtype)
@@ -201,16 +206,16 @@ class Kernel:
             where = self.apply("ne", [where, literal(0, where.dtype)], "bool", facts)
         if number_of(where) is not None:
             return self.normal(then if where.terms else otherwise, facts)
-        only, inside, outside = atom_of(where), facts, facts
+        other, inside, outside = total_of([where, literal(1, "bool")], "bool"), facts, facts
+        only, opposite = atom_of(where), atom_of(other)
         if isinstance(only, NonNegative):
             inside, outside = facts.assume(only.dim), facts.assume(-only.dim - 1)
-        elif isinstance(opposite := atom_of(total_of([where, literal(1, "bool")], "bool")), NonNegative):
+        elif isinstance(opposite, NonNegative):
             inside, outside = facts.assume(-opposite.dim - 1), facts.assume(opposite.dim)
         a, b = self.normal(then, inside), self.normal(otherwise, outside)
         self.laws.add("choice")
         if a == b:
             return a
-        other = total_of([where, literal(1, "bool")], "bool")
         parts = [self.product([where, a], a.dtype, facts), self.product([other, b], a.dtype, facts)]
         return total_of(parts, a.dtype)
 
@@ -231,13 +236,17 @@ class Kernel:
         """Returns loops with new variables, and their body."""
         fresh = {v: FRESH[self.variables + k] for k, (v, _) in enumerate(variables)}
         self.variables += len(fresh)
+        if self.variables > len(FRESH) - len(NAMES):
+            raise TooLarge
         return tuple([(fresh[v], facts.simplify(e)) for v, e in variables]), renamed(body, fresh)
 
     def named(self, loops: Loops, body: Sum, facts: Facts) -> tuple[Loops, Sum]:
         """Returns loops with canonical names: the first ones that no inner loop has."""
         bound = [POOL[v] for t in walk(body) if isinstance(t, Fold | Table) for v, _ in t.variables]
-        first = max(bound, default=-1) + 1
-        names = {v: NAMES[first + k] for k, (v, _) in enumerate(loops)}
+        free = [n for n in NAMES[max(bound, default=-1) + 1 :] if n not in body.free]
+        if len(free) < len(loops):
+            raise TooLarge
+        names = dict(zip([v for v, _ in loops], free, strict=False))
         bounds = tuple([(names[v], extent) for v, extent in loops])
         return bounds, self.normal(renamed(body, names), facts.bounded(bounds))
 
@@ -245,15 +254,16 @@ class Kernel:
         """Returns a reduction in normal form."""
         loops, body = self.opened(fold.variables, fold.body, facts)
         monoid, dtype = fold.monoid, fold.dtype
-        if any([extent == 0 for _, extent in loops]):
+        if 0 in [extent for _, extent in loops]:
             return self.normal(identity_of(monoid, dtype), facts)
         body = substituted(body, {v: 0 for v, extent in loops if extent == 1})
         loops = tuple([(v, extent) for v, extent in loops if extent != 1])
         value = self.normal(body, facts.bounded(loops))
         if not loops and monoid in COMBINE:
             return value
-        if monoid not in COMBINE or (self.exact and is_float(dtype) and monoid in ("sum", "prod")):
-            return lone(Fold(monoid, *self.named(loops, value, facts), dtype))
+        if monoid not in COMBINE or (self.exact and is_float(dtype)):
+            bounds, value = self.named(loops, value, facts)
+            return lone(Fold(monoid, bounds, value, dtype))
         changed = self.change("any", monoid, loops, value, dtype, facts)
         if changed is not None:
             return changed
@@ -261,18 +271,14 @@ class Kernel:
             return self.of_product("any", loops, value.terms[0][0], dtype, facts)
         if monoid != "sum":
             return self.closed(monoid, loops, value, dtype, facts)
-        if len(value.terms) > 1:
-            self.laws.add("linearity of sums")
+        self.laws.add("linearity of sums")
         sums = [(self.of_product("sum", loops, atoms, dtype, facts), c) for atoms, c in value.terms]
-        total: Monomials = {}
-        for addend, factor in sums:
-            add_to(total, addend.terms, factor)
-        return collect(total, dtype)
+        return total_of([scaled(addend, factor) for addend, factor in sums], dtype)
 
     def change(
         self, stage: str, monoid: str, loops: Loops, value: Sum, dtype: str, facts: Facts
     ) -> Sum | None:
-        """Returns the fold over ranges that `choose` changes; checks that they have equal points."""
+        """Returns the fold over ranges that `choose` changes; checks the change."""
         choice = self.choose(stage, loops, value, facts.bounded(loops))
         if choice is None:
             return None
@@ -281,14 +287,11 @@ class Kernel:
         if ranges is None:
             raise TooLarge
         self.laws.add(rule)
-        parts = [self.fold(Fold(monoid, *each, dtype), facts) for each in ranges]
+        parts = [self.fold(Fold(monoid, bounds, body, dtype), facts) for bounds, body in ranges]
         return parts[0] if len(parts) == 1 else self.apply(COMBINE[monoid], parts, dtype, facts)
 
     def of_product(self, monoid: str, loops: Loops, atoms: Any, dtype: str, facts: Facts) -> Sum:
-        """Returns the sum of a monomial: independent groups of factors and loops are factors.
-
-        The same holds for `any` of a conjunction.
-        """
+        """Returns the sum (or `any`) of a monomial: independent groups of factors are factors."""
         flat: list[Term] = []
         for atom in atoms:
             if _is_product_fold(atom, monoid) and atom.free & {v for v, _ in loops}:
@@ -348,33 +351,9 @@ class Kernel:
 
 def _is_product_fold(atom: Term, monoid: str) -> bool:
     """Whether an atom is a fold over one monomial with the factor 1."""
-    return isinstance(atom, Fold) and atom.monoid == monoid and [c for _, c in atom.body.terms] == [1]
-
-
-def bracket(value: Sum) -> Sum:
-    """Returns a boolean polynomial as one of numbers: `a xor b` is `a + b - 2*a*b`."""
-    total: Monomials = {}
-    for monomial, _ in value.terms:
-        both: Monomials = {}
-        for other, factor in total.items():
-            atoms = tuple(sorted({*other, *monomial}, key=by_key))
-            add_to(both, [(atoms, factor)], 1)
-        add_to(total, [(monomial, 1)], 1)
-        add_to(total, both.items(), -2)
-    return Sum(tuple([(m, c) for m, c in total.items() if c]), "int64")
-
-
-def identity_of(monoid: str, dtype: str) -> Term:
-    """Returns the result of an empty reduction."""
-    if monoid in ("max", "min") and dtype != "bool":
-        infinite = -math.inf if monoid == "max" else math.inf
-        return Literal(infinite if is_float(dtype) else int_limits(dtype)[monoid == "min"], dtype)
-    return Literal(int(monoid in ("prod", "all", "min")), dtype)
-
-
-def renamed(value: Any, names: Mapping[Sym, Sym]) -> Any:
-    """Returns a term with other variables."""
-    return substituted(value, {old: Poly({(new,): 1}, 0) for old, new in names.items()})
+    return (
+        isinstance(atom, Fold) and atom.monoid == monoid and [c for _, c in atom.body.terms] == [1]
+    )
 
 
 def _without(loops: Loops, *variables: Sym) -> Loops:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
+from typing import Any, Protocol
 
+from structir.ir.dims import Dim
 from structir.ir.dtype import int_bits, int_limits, is_float, is_int
 from structir.proving.sums import (
     Monomials,
@@ -43,17 +44,19 @@ LAWS = {
     "integer quotient": "x / 1 = x for integers",
     "product of exponentials": "exp(x) * exp(y) = exp(x + y)",
     "inverse of an exponential": "inverse(exp(x)) = exp(-x), exp(0) = 1",
-    "integer power": "power(x, n) = x * ... * x for a literal n, and inverse(power(x, -n)) for n < 0",
+    "power of an exponential": "power(exp(x), y) = exp(x * y)",
+    "logarithm of an exponential": "log(exp(x)) = x",
+    "integer power": "power(x, n) = x * ... * x for a literal n >= 0, and "
+    "power(x, -n) = inverse(x) * ... * inverse(x)",
+    "root": "rsqrt(x) = inverse(sqrt(x)), sqrt(x * x) = abs(x)",
     "lattice": "max and min are associative, commutative and idempotent; the least and the "
     "greatest value are their identities",
     "clip": "max(c, min(d, x)) = min(d, max(c, x)) for numbers c <= d",
-    "root": "rsqrt(x) = inverse(sqrt(x)), sqrt(x * x) = abs(x)",
-    "logarithm of an exponential": "log(exp(x)) = x",
-    "power of an exponential": "power(exp(x), y) = exp(x * y)",
+    "comparison": "x > y is y < x, x != y is not x == y; x <= y is not y < x for integers, "
+    "x == x for integers; sizes compare as integers",
     "remainder of a remainder": "(x % y) % y = x % y for integers",
-    "comparison": "x > y is y < x, x != y is not x == y, x <= y is not y < x for integers; sizes compare as integers",
-    "widening cast": "a cast to a wider float is the same real number; a cast after a widening cast "
-    "is one cast; a truth value is 0 or 1 as an integer",
+    "widening cast": "a cast to a wider float keeps the value, a cast after a widening cast is one "
+    "cast; a truth value is 0 or 1 as an integer",
     "absolute value": "abs(abs(x)) = abs(x), abs(-x) = abs(x)",
     "rounding of integers": "floor, ceil, round and trunc of an integer are the integer",
     "exact negation": "of every bit pattern: -(-x) = x, x - y = x + (-y), (-x) * y = -(x * y)",
@@ -64,11 +67,32 @@ LAWS = {
     "nested sums": "a sum over i of a sum over j is a sum over i, j, in any order",
     "nested folds": "the same for max, min, any, all and prod",
     "split range": "a range of m*n indices k is a range of m and one of n indices: k = n*i + j",
-    "merged ranges": "the reverse",
+    "merged ranges": "the reverse: a range of m and one of n indices is a range of m*n indices",
     "cut range": "a range of m + n indices is a range of m and a range of n indices",
     "reversed range": "the index n - 1 - k has the range of k",
     "cases": "a condition holds or fails",
 }
+
+
+class Kernel(Protocol):
+    """What laws use of the kernel."""
+
+    exact: bool
+    laws: set[str]
+
+    def apply(self, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum:
+        """Returns a function of normal forms."""
+        ...
+
+    def product(self, factors: list[Sum], dtype: str, facts: Any) -> Sum:
+        """Returns a product of normal forms."""
+        ...
+
+    def condition(self, dim: Dim, facts: Any) -> Sum:
+        """Returns `dim >= 0`."""
+        ...
+
+
 Laws = Callable[..., "Sum | None"]
 FUNCTIONS: dict[str, Laws] = {}
 
@@ -84,7 +108,7 @@ def law_of(*functions: str) -> Callable[[Laws], Laws]:
 
 
 @law_of("add", "sub", "mul", "neg")
-def ring(kernel: Any, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum | None:
+def ring(kernel: Kernel, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum | None:
     """Applies the laws of rings."""
     if dtype == "bool":
         return args[0] if fn == "neg" else logic(kernel, fn, args, dtype, facts)
@@ -98,7 +122,7 @@ def ring(kernel: Any, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum |
     return last if fn == "neg" else total_of([args[0], last], dtype)
 
 
-def exact_ring(kernel: Any, fn: str, args: list[Sum], dtype: str) -> Sum:
+def exact_ring(kernel: Kernel, fn: str, args: list[Sum], dtype: str) -> Sum:
     """Applies the laws of sums, products and quotients that hold for every bit pattern."""
     if fn in ("neg", "sub"):
         kernel.laws.add("exact negation")
@@ -123,7 +147,7 @@ def exact_ring(kernel: Any, fn: str, args: list[Sum], dtype: str) -> Sum:
 
 
 @law_of("div")
-def quotient(kernel: Any, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum | None:
+def quotient(kernel: Kernel, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum | None:
     """Returns a quotient as a product with an inverse."""
     if kernel.exact:
         return exact_ring(kernel, "div", args, dtype)
@@ -131,7 +155,7 @@ def quotient(kernel: Any, fn: str, args: list[Sum], dtype: str, facts: Any) -> S
     return product
 
 
-def inverse(kernel: Any, value: Sum, dtype: str, facts: Any) -> Sum:
+def inverse(kernel: Kernel, value: Sum, dtype: str, facts: Any) -> Sum:
     """Returns the inverse of a number; that of a product is a product."""
     kernel.laws.add("quotient")
     factor = value.terms[0][1] if value.terms else 0
@@ -154,14 +178,16 @@ def inverse(kernel: Any, value: Sum, dtype: str, facts: Any) -> Sum:
 
 
 @law_of("quotient")
-def integer_quotient(kernel: Any, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum | None:
+def integer_quotient(
+    kernel: Kernel, fn: str, args: list[Sum], dtype: str, facts: Any
+) -> Sum | None:
     """Returns x for x / 1 of integers."""
     kernel.laws.add("integer quotient")
     return args[0] if number_of(args[1]) == 1 and args[0].dtype == dtype else None
 
 
 @law_of("pow")
-def power(kernel: Any, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum | None:
+def power(kernel: Kernel, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum | None:
     """Returns an integer power as a product."""
     if kernel.exact and is_float(dtype):
         return args[0] if args[1] == literal(1, args[1].dtype, exact=True) else None
@@ -170,7 +196,7 @@ def power(kernel: Any, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum 
     if exponent is None and isinstance(base, Apply) and base.fn == "exp":
         kernel.laws.add("power of an exponential")
         exponents = kernel.product([base.args[0], args[1]], dtype, facts)
-        return kernel.apply("exp", [exponents], dtype, facts)  # type: ignore[no-any-return]
+        return kernel.apply("exp", [exponents], dtype, facts)
     if exponent is None or exponent != int(exponent) or abs(exponent) > MAX_POWER:
         return None
     if exponent < 0 and not is_float(dtype):
@@ -182,7 +208,7 @@ def power(kernel: Any, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum 
 
 
 @law_of("and", "or", "xor", "not", "bitand", "bitor", "bitxor", "bitnot")
-def logic(kernel: Any, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum | None:
+def logic(kernel: Kernel, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum | None:
     """Returns a boolean function as a polynomial modulo 2."""
     if dtype != "bool":
         return None
@@ -200,10 +226,12 @@ def logic(kernel: Any, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum 
 
 
 @law_of("max", "min")
-def lattice(kernel: Any, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum | None:
+def lattice(kernel: Kernel, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum | None:
     """Returns a maximum or minimum of a set."""
     if dtype == "bool":
         return logic(kernel, fn, args, dtype, facts)
+    if kernel.exact and is_float(dtype):  # the maximum of 0.0 and -0.0 depends on their order
+        return args[0] if args[0] == args[1] else None
     kernel.laws.add("lattice")
     parts: dict[Sum, None] = {}
     for arg in args:
@@ -213,7 +241,7 @@ def lattice(kernel: Any, fn: str, args: list[Sum], dtype: str, facts: Any) -> Su
     numbers = [p for p in parts if number_of(p) is not None]
     best = (max if fn == "max" else min)(numbers, key=number_of, default=None)
     limits = (float("-inf"), float("inf")) if is_float(dtype) else int_limits(dtype)
-    identity = literal(limits[fn == "min"], dtype, kernel.exact)
+    identity = literal(limits[fn == "min"], dtype)
     kept = [p for p in parts if (p not in numbers or p is best) and p != identity]
     clipped = _clipped(kernel, fn, kept, best, dtype, facts)
     if clipped is not None:
@@ -224,7 +252,7 @@ def lattice(kernel: Any, fn: str, args: list[Sum], dtype: str, facts: Any) -> Su
 
 
 def _clipped(
-    kernel: Any, fn: str, parts: list[Sum], low: Sum | None, dtype: str, facts: Any
+    kernel: Kernel, fn: str, parts: list[Sum], low: Sum | None, dtype: str, facts: Any
 ) -> Sum | None:
     """Returns `max(c, min(d, x))` as `min(d, max(c, x))` for numbers c <= d."""
     if fn != "max" or low is None or len(parts) != 2:
@@ -238,11 +266,13 @@ def _clipped(
         return None
     kernel.laws.add("clip")
     rest = kernel.apply("min", [a for a in atom.args if a is not high[0]], dtype, facts)
-    return kernel.apply("min", [high[0], kernel.apply("max", [low, rest], dtype, facts)], dtype, facts)  # type: ignore[no-any-return]
+    return kernel.apply(
+        "min", [high[0], kernel.apply("max", [low, rest], dtype, facts)], dtype, facts
+    )
 
 
 @law_of("lt", "le", "gt", "ge", "eq", "ne")
-def comparison(kernel: Any, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum | None:
+def comparison(kernel: Kernel, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum | None:
     """Returns a comparison as `<`, `<=` or `==`; that of sizes as conditions."""
     kernel.laws.add("comparison")
     if fn in MIRRORED:
@@ -265,7 +295,9 @@ def comparison(kernel: Any, fn: str, args: list[Sum], dtype: str, facts: Any) ->
         low: Sum = kernel.condition(facts.simplify(second - first - (fn == "lt")), facts)
         if fn != "eq":
             return low
-        return kernel.product([low, kernel.condition(facts.simplify(first - second), facts)], "bool", facts)  # type: ignore[no-any-return]
+        return kernel.product(
+            [low, kernel.condition(facts.simplify(first - second), facts)], "bool", facts
+        )
     ordered = sorted(args, key=by_key) if fn == "eq" else args
     return lone(Apply(fn, tuple(ordered), dtype))
 
@@ -283,7 +315,7 @@ def widens(source: str, target: str) -> bool:
 
 
 @law_of("cast")
-def cast(kernel: Any, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum | None:
+def cast(kernel: Kernel, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum | None:
     """Removes casts that keep the value."""
     (value,) = args
     if value.dtype == dtype:
@@ -297,18 +329,23 @@ def cast(kernel: Any, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum |
         return literal(number, dtype, kernel.exact)
     if is_float(value.dtype) and widens(value.dtype, dtype) and not kernel.exact:
         return Sum(value.terms, dtype)
-    if kernel.exact and is_float(value.dtype) and is_float(dtype) and [c for _, c in value.terms] == [-1]:
+    if (
+        kernel.exact
+        and is_float(value.dtype)
+        and is_float(dtype)
+        and [c for _, c in value.terms] == [-1]
+    ):
         return scaled(kernel.apply("cast", [scaled(value, -1)], dtype, facts), -1)
     atom = atom_of(value)
     if atom is not None and atom.dtype == dtype:  # a wider float of the same value
         return lone(atom)
     if isinstance(atom, Apply) and atom.fn == "cast" and widens(atom.args[0].dtype, atom.dtype):
-        return kernel.apply("cast", [atom.args[0]], dtype, facts)  # type: ignore[no-any-return]
+        return kernel.apply("cast", [atom.args[0]], dtype, facts)
     return None
 
 
 @law_of("abs")
-def absolute(kernel: Any, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum | None:
+def absolute(kernel: Kernel, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum | None:
     """Returns the absolute value of a number or of its opposite, whichever sorts first."""
     kernel.laws.add("absolute value")
     atom = atom_of(args[0])
@@ -320,14 +357,14 @@ def absolute(kernel: Any, fn: str, args: list[Sum], dtype: str, facts: Any) -> S
 
 
 @law_of("floor", "ceil", "round", "trunc")
-def rounding(kernel: Any, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum | None:
+def rounding(kernel: Kernel, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum | None:
     """Removes roundings of integers."""
     kernel.laws.add("rounding of integers")
     return None if is_float(args[0].dtype) else args[0]
 
 
 @law_of("sqrt", "rsqrt")
-def root(kernel: Any, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum | None:
+def root(kernel: Kernel, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum | None:
     """Returns the root of a square, and the inverse of a root."""
     if kernel.exact:
         return None
@@ -337,12 +374,12 @@ def root(kernel: Any, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum |
     if len(args[0].terms) == 1 and args[0].terms[0][1] == 1 and len(args[0].terms[0][0]) == 2:
         first, second = args[0].terms[0][0]
         if first == second and first.dtype == dtype:
-            return kernel.apply("abs", [lone(first)], dtype, facts)  # type: ignore[no-any-return]
+            return kernel.apply("abs", [lone(first)], dtype, facts)
     return None
 
 
 @law_of("log")
-def logarithm(kernel: Any, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum | None:
+def logarithm(kernel: Kernel, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum | None:
     """Returns x for log(exp(x))."""
     atom = atom_of(args[0])
     if kernel.exact or not isinstance(atom, Apply) or atom.fn != "exp":
@@ -353,7 +390,7 @@ def logarithm(kernel: Any, fn: str, args: list[Sum], dtype: str, facts: Any) -> 
 
 
 @law_of("mod")
-def remainder(kernel: Any, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum | None:
+def remainder(kernel: Kernel, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum | None:
     """Returns x % y for (x % y) % y of integers."""
     atom = atom_of(args[0])
     if not is_int(dtype) or not isinstance(atom, Apply) or atom.fn != "mod":
@@ -363,6 +400,6 @@ def remainder(kernel: Any, fn: str, args: list[Sum], dtype: str, facts: Any) -> 
 
 
 @law_of("exp")
-def exponential(kernel: Any, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum | None:
+def exponential(kernel: Kernel, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum | None:
     """Returns 1 for exp(0)."""
     return literal(1, dtype) if not args[0].terms and not kernel.exact else None

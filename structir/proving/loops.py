@@ -1,4 +1,4 @@
-"""Chooses how ranges of folds are split, cut, merged and reversed; the kernel checks each change."""
+"""Chooses how ranges of folds are split, cut, merged and reversed; the kernel checks changes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from structir.ir import dims
+from structir.ir.dim_facts import Facts, opaque_atoms
 from structir.ir.dims import Dim, Sym
-from structir.proving.facts import Facts, opaque_atoms
 from structir.proving.kernel import Change, Loops
 from structir.proving.terms import (
     Element,
@@ -96,9 +96,17 @@ def _merge(loops: Loops, value: Sum) -> Change | None:
     for (a, _), (b, inner) in itertools.permutations(loops, 2):
         whole = Sym(a.name)
         at = dims.as_dim(whole) - inner * dims.as_dim(a)
-        if b in value.free and a not in substituted(value, {b: at}).free:
+        body = substituted(value, {b: at}) if b in value.free else value
+        if b in value.free and a not in body.free and not _divides(body, whole):
             return "merged ranges", a, b, whole
     return None
+
+
+def _divides(value: Any, variable: Sym) -> bool:
+    """Whether a variable occurs in quotients or remainders, at which its range is split."""
+    return any(
+        [variable in dims.syms(a) for d in dims_in(value) for o in opaque_atoms(d) for a in o.args]
+    )
 
 
 def _reverse(loops: Loops, value: Sum) -> Change | None:

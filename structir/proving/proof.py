@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import attrs
 
+from structir.ir.dim_facts import Facts
 from structir.ir.dims import Dim, Sym
-from structir.proving.facts import Facts
 from structir.proving.kernel import Case, Change, Kernel, Loops
 from structir.proving.laws import LAWS
 from structir.proving.loops import Replay
@@ -43,7 +42,9 @@ class ProvedEquation:
         """Checks the equation again with the kernel alone."""
         kernel = Kernel(Replay(self.changes), self.exact)
         equation = self.equation
-        return kernel.holds(equation.left, equation.right, Facts().bounded(equation.loops), self.case)
+        return kernel.holds(
+            equation.left, equation.right, Facts().bounded(equation.loops), self.case
+        )
 
 
 @attrs.frozen(eq=False)

@@ -13,12 +13,12 @@ from structir.errors import DiagnosticError
 from structir.ir import dims
 from structir.ir.axes import RowVar
 from structir.ir.binding_dims import standing_alone
+from structir.ir.dim_facts import Facts
 from structir.ir.dims import Dim, Sym
 from structir.ir.dtype import DtypeVar
 from structir.ir.expr import Function
 from structir.ir.struct_info import StructInfo
 from structir.proving.denotation import Denotation, Functions, dims_in_info, parameter
-from structir.proving.facts import Facts
 from structir.proving.kernel import Case, Kernel
 from structir.proving.loops import Chooser
 from structir.proving.proof import Equation, Proof, ProvedEquation
@@ -50,9 +50,10 @@ def prove_functions(
 ) -> Attempt:
     """Searches for a proof that two functions are equal for all sizes and all arguments."""
     equations: list[ProvedEquation] = []
-    rows = _variables(before, RowVar)
+    rows, count = _variables(before, RowVar), 0
     try:
         for first, second in instances(before, after):
+            count += 1
             equations += _proved(first, second, functions, exact)
     except _Failure as failure:
         return Attempt(None, str(failure.reason), failure.remaining)
@@ -62,6 +63,8 @@ def prove_functions(
         return Attempt(None, "the terms exceed the limits of the prover")
     except RecursionError:
         return Attempt(None, "the terms are nested too deeply")
+    if not count:
+        return Attempt(None, "the programs do not exist at rank 0 to 3 of their row variables")
     ranks = f"{', '.join(map(str, rows))} of rank {RANKS[0]} to {RANKS[-1]}" if rows else ""
     return Attempt(Proof(tuple(equations), ranks))
 
@@ -103,13 +106,13 @@ def instances(before: Function, after: Function) -> Iterator[tuple[Function, Fun
 def aligned(before: Function, after: Function) -> Function:
     """Returns the second function with the dims of the parameters of the first."""
     if len(before.params) != len(after.params):
-        raise _Failure(
-            f"expected {len(before.params)} parameters, found {len(after.params)}"
-        )
+        raise _Failure(f"expected {len(before.params)} parameters, found {len(after.params)}")
     names: dict[Any, Any] = {}
     for first, second in zip(before.params, after.params, strict=True):
         _match(first.struct_info, second.struct_info, names)
-    renamed = {new: old for new, old in names.items() if new is not dims.as_sym(old) and new is not old}
+    renamed = {
+        new: old for new, old in names.items() if new is not dims.as_sym(old) and new is not old
+    }
     result = Substitution(dims=renamed).function(after) if renamed else after
     for first, second in zip(before.params, result.params, strict=True):
         if first.struct_info != second.struct_info:
@@ -128,7 +131,9 @@ def _match(first: StructInfo, second: StructInfo, names: dict[Any, Any]) -> None
             names.setdefault(variable, old)
     for kind in (RowVar, DtypeVar):
         for old_name, new_name in zip(
-            [v for v in ours if type(v) is kind], [v for v in theirs if type(v) is kind], strict=False
+            [v for v in ours if type(v) is kind],
+            [v for v in theirs if type(v) is kind],
+            strict=False,
         ):
             names.setdefault(new_name, (old_name,) if kind is RowVar else old_name)
     axes = getattr(first, "axes", None), getattr(second, "axes", None)
@@ -257,14 +262,18 @@ def remaining(left: Sum, right: Sum) -> tuple[Sum, Sum]:
 
 def _inside(left: Sum, right: Sum) -> tuple[Sum, Sum] | None:
     """Returns the arguments in which two calls of one function differ, if only these differ."""
-    one, two = [[a for m, c in s.terms for a in m] if len(s.terms) == 1 else [] for s in (left, right)]
+    one, two = [
+        [a for m, c in s.terms for a in m] if len(s.terms) == 1 else [] for s in (left, right)
+    ]
     rest = [[a for a in one if a not in two], [a for a in two if a not in one]]
     if any([len(r) != 1 for r in rest]) or left.terms[0][1] != right.terms[0][1]:
         return None
     a, b = rest[0][0], rest[1][0]
     if type(a) is not type(b) or getattr(a, "fn", None) != getattr(b, "fn", None):
         return None
-    parts: Sequence[tuple[Any, Any]] = list(zip(getattr(a, "args", ()), getattr(b, "args", ()), strict=False))
+    parts: Sequence[tuple[Any, Any]] = list(
+        zip(getattr(a, "args", ()), getattr(b, "args", ()), strict=False)
+    )
     if hasattr(a, "body") and getattr(a, "variables", None) == getattr(b, "variables", None):
         parts = [(a.body, b.body)]
     different = [(x, y) for x, y in parts if isinstance(x, Sum) and isinstance(y, Sum) and x != y]

@@ -135,7 +135,10 @@ def _of_tensor(name: str, infos: list[TensorStructInfo]) -> Iterator[Condition]:
         for axis in range(rank):
             yield f"dims_of({name})[{axis}] == 1", _size_one(name, axis)
             for other in range(axis):
-                yield f"dims_of({name})[{other}] == dims_of({name})[{axis}]", _equal_sizes(name, other, axis)
+                yield (
+                    f"dims_of({name})[{other}] == dims_of({name})[{axis}]",
+                    _equal_sizes(name, other, axis),
+                )
 
 
 def _equals(name: str, value: Any) -> Callable[[Instance], bool]:

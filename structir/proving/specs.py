@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any
 
 import attrs
 
@@ -15,9 +14,8 @@ from structir.projections.scalar_expr import ScalarExpr
 from structir.projections.spec import AccessIndex, IndexSpec, Read, Statement, Write
 from structir.projections.values import SETTLED, widened
 from structir.proving.data_index import as_index
-from structir.proving.kernel import identity_of
 from structir.proving.scalars import ScalarTerms, converted
-from structir.proving.terms import Apply, Fold, NonNegative, Size, Term
+from structir.proving.terms import Apply, Fold, NonNegative, Size, Term, identity_of
 from structir.proving.values import Index, TensorValue, Undecided, number
 
 COMPARISONS: dict[str, Callable[[Dim, Dim], list[Dim]]] = {
@@ -67,7 +65,10 @@ class SpecTerms:
         if self.spec.base is not None:
             base = self.operands[self.spec.base]
             rank = len(base.dims)
-            at = [0 if n == 1 else i for n, i in zip(base.dims, index[len(index) - rank :], strict=True)]
+            at = [
+                0 if n == 1 else i
+                for n, i in zip(base.dims, index[len(index) - rank :], strict=True)
+            ]
             value = converted(base.at(tuple(at)), dtype)
         for statement in self.spec.statements:
             for write in statement.writes:
@@ -158,7 +159,13 @@ class SpecTerms:
         for entry, position in zip(write.entries, index, strict=True):
             at = self._index(entry, point)
             point.conditions += [NonNegative(at - position), NonNegative(position - at)]
-        loops = tuple([(dims.as_sym(point.at[v]), self._extent(v)) for v in statement.parallel if point.at[v] != 0])
+        loops = tuple(
+            [
+                (_symbol(point.at[v]), self._extent(v))
+                for v in statement.parallel
+                if point.at[v] != 0
+            ]
+        )
         body = _where(point.conditions, value, number(0, dtype))
         return Apply("add", (before, Fold("sum", loops, body, dtype)), dtype)
 
@@ -170,7 +177,9 @@ class SpecTerms:
                 raise Undecided(f"a condition with {condition.op}")
             sides = self._dim(condition.left, point), self._dim(condition.right, point)
             point.conditions += [NonNegative(d) for d in COMPARISONS[condition.op](*sides)]
-        for read in sorted(statement.reads, key=lambda r: any([e.data is not None for e in r.entries])):
+        for read in sorted(
+            statement.reads, key=lambda r: any([e.data is not None for e in r.entries])
+        ):
             point.reads[read.name] = self._element(read, point)
 
     def _element(self, read: Read, point: Point) -> Term:
@@ -216,7 +225,7 @@ class SpecTerms:
         if monoid in ("any", "all") and value.dtype != "bool":
             value = Apply("ne", (value, number(0, value.dtype)), "bool")
         loops = [(v, self._extent(v)) for v in statement.reduce]
-        bound = tuple([(dims.as_sym(point.at[v]), e) for v, e in loops if point.at[v] != 0])
+        bound = tuple([(_symbol(point.at[v]), e) for v, e in loops if point.at[v] != 0])
         conditions = point.conditions[:]
         inner = {v for v, _ in bound}
         body, outside = value, [c for c in conditions if not c.free & inner]
@@ -243,3 +252,9 @@ def _where(conditions: Sequence[Term], value: Term, otherwise: Term) -> Term:
     for condition in reversed(conditions):
         value = Apply("select", (condition, value, otherwise), value.dtype)
     return value
+
+
+def _symbol(dim: Dim) -> Sym:
+    symbol = dims.as_sym(dim)
+    assert symbol is not None, "an index variable of a reduction"
+    return symbol

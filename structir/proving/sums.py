@@ -119,7 +119,7 @@ def number_of(value: Sum) -> Any:
 
 def dim_of(value: Sum) -> Dim | None:
     """Returns an integer that is a polynomial of sizes and index variables as a dim, or None."""
-    if not is_int(value.dtype):
+    if value.dtype not in ("int32", "int64"):  # in which sizes do not overflow
         return None
     dim: Dim = 0
     for atoms, factor in value.terms:
@@ -130,3 +130,16 @@ def dim_of(value: Sum) -> Dim | None:
             product = product * atom.dim  # type: ignore[attr-defined]
         dim = dim + product
     return dim
+
+
+def bracket(value: Sum) -> Sum:
+    """Returns a boolean polynomial as one of numbers: `a xor b` is `a + b - 2*a*b`."""
+    total: Monomials = {}
+    for monomial, _ in value.terms:
+        both: Monomials = {}
+        for other, factor in total.items():
+            atoms = tuple(sorted({*other, *monomial}, key=by_key))
+            add_to(both, [(atoms, factor)], 1)
+        add_to(total, [(monomial, 1)], 1)
+        add_to(total, both.items(), -2)
+    return Sum(tuple([(m, c) for m, c in total.items() if c]), "int64")

@@ -7,6 +7,7 @@ monomials; the kernel computes it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterator, Mapping
 from fractions import Fraction
 from functools import cached_property
@@ -17,7 +18,7 @@ import attrs
 
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
-from structir.ir.dtype import is_float, is_int
+from structir.ir.dtype import int_limits, is_float, is_int
 
 LONG_KEY = 200  # characters
 NAMES = frozenset({"source", "attributes", "op", "fn", "monoid", "dtype"})  # without dims
@@ -185,8 +186,14 @@ def substituted(value: Any, values: Mapping[Sym, Dim]) -> Any:
     if not isinstance(value, Term) or not values:
         return value
     if isinstance(value, Fold | Table):
-        bound = {variable for variable, _ in value.variables}
-        values = {v: d for v, d in values.items() if v not in bound}
+        bound = [variable for variable, _ in value.variables]
+        values = {v: d for v, d in values.items() if v not in bound and v in value.free}
+        free = frozenset[Sym]().union(*map(dims.syms, values.values()))
+        renamed = {v: Sym(v.name) for v in bound if v in free}  # they would be captured
+        if renamed:
+            variables = tuple([(renamed.get(v, v), extent) for v, extent in value.variables])
+            names = {old: dims.as_dim(new) for old, new in renamed.items()}
+            value = attrs.evolve(value, variables=variables, body=substituted(value.body, names))
     changes = {name: substituted(part, values) for name, part in parts(value)}
     return attrs.evolve(value, **changes)  # type: ignore[misc]
 
@@ -209,3 +216,16 @@ def free_dims(value: Any) -> frozenset[Sym]:
     if isinstance(value, tuple):
         return frozenset[Sym]().union(*map(free_dims, value))
     return value.free if isinstance(value, Term) else frozenset()
+
+
+def identity_of(monoid: str, dtype: str) -> Term:
+    """Returns the result of an empty reduction."""
+    if monoid in ("max", "min") and dtype != "bool":
+        infinite = -math.inf if monoid == "max" else math.inf
+        return Literal(infinite if is_float(dtype) else int_limits(dtype)[monoid == "min"], dtype)
+    return Literal(int(monoid in ("prod", "all", "min")), dtype)
+
+
+def renamed(value: Any, names: Mapping[Sym, Sym]) -> Any:
+    """Returns a term with other variables."""
+    return substituted(value, {old: dims.as_dim(new) for old, new in names.items()})

@@ -9,8 +9,8 @@ import attrs
 
 from structir.analysis.internal_functions import PRIVATE
 from structir.errors import Diagnostic, PassError, StructIRError
-from structir.ir.expr import Function
 from structir.ir.module import IRModule
+from structir.ir.node import replace
 from structir.passes.base import Instrument, Pass, PassContext, PassRun
 from structir.passes.manager.verifying import VerifyResults
 from structir.proving.proof import Proof
@@ -45,7 +45,7 @@ class Verdict:
             yield f"{self.function}: proved {how} for all sizes{ranks and f', with {ranks}'}"
         elif self.kind == "refuted" and self.counterexample is not None:
             yield f"{self.function}: refuted: {self.counterexample.message}"
-            yield from [f"  {note.message}" for note in self.counterexample.notes]
+            yield from [f"  {note.text}" for note in self.counterexample.notes]
         else:
             yield f"{self.function}: {self.kind}: {self.reason}"
             if self.remaining:
@@ -83,7 +83,7 @@ def _counterexample(name: str, before: IRModule, after: IRModule) -> Diagnostic 
             changed(_only(before, name))
     except PassError as error:
         diagnostic: Diagnostic = error.diagnostics[0]
-        is_difference = any(["input" in note.message for note in diagnostic.notes])
+        is_difference = any(["input" in note.text for note in diagnostic.notes])
         return diagnostic if is_difference else None
     except StructIRError:
         return None
@@ -92,12 +92,10 @@ def _counterexample(name: str, before: IRModule, after: IRModule) -> Diagnostic 
 
 def _only(module: IRModule, name: str) -> IRModule:
     """Returns a module in which only one function is public."""
-    functions: dict[str, Any] = {}
-    for each, function in module.functions.items():
-        private = isinstance(function, Function) and each != name
-        functions[each] = (
-            attrs.evolve(function, attrs={**function.attrs, PRIVATE: True}) if private else function
-        )
+    functions: dict[str, Any] = dict(module.functions)
+    for each, function in functions_of(module).items():
+        if each != name:
+            functions[each] = replace(function, attrs={**function.attrs, PRIVATE: True})
     return module.with_functions(functions)
 
 

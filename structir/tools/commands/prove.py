@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -34,9 +35,7 @@ def prove(
     check: Annotated[
         bool, typer.Option("--check", help="Check each proof again with the proof kernel.")
     ] = False,
-    refute: Annotated[
-        bool, typer.Option(help="Run both programs where no proof is found.")
-    ] = True,
+    refute: Annotated[bool, typer.Option(help="Run both programs where no proof is found.")] = True,
     json: Json = False,
 ) -> None:
     """Prove that two programs have equal results for [bold]all[/bold] sizes and arguments.
@@ -94,7 +93,7 @@ def _second(first: Any, after: str, passes: str) -> Any:
             + ("both" if after else "neither; help: `structir prove before.py after.py`"),
             code="E0522",
         )
-    return read_program(after) if after else pipelines.pipeline(passes)(first)
+    return read_program(Path(after)) if after else pipelines.pipeline(passes)(first)
 
 
 def _check(verdicts: list[Verdict], json: bool) -> None:

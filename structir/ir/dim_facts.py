@@ -1,4 +1,4 @@
-"""The kernel's arithmetic of dims: inequalities that facts imply, and simplified dims.
+"""Arithmetic of dims under facts: inequalities that they imply, and simplified dims.
 
 Facts are bounds of index variables and dims that are known to be nonnegative.
 """
@@ -78,7 +78,9 @@ class Facts:
         if linear is None:
             return None
         low = dims.bounds(-linear[0])[0]
-        return None if low is None or low < 0 else linear[0] * (self.extents[variable] - 1) + linear[1]
+        return (
+            None if low is None or low < 0 else linear[0] * (self.extents[variable] - 1) + linear[1]
+        )
 
     def _without(self, dim: Poly, atom: Opaque) -> Dim | None:
         """Returns a dim whose sign implies that of another, without a quotient or a remainder."""
@@ -126,7 +128,9 @@ class Facts:
                     return 0 if atom.fn == "floordiv" else first
             case "lt" | "le":
                 difference = second - first - (atom.fn == "lt")
-                return 1 if self.entails(difference) else 0 if self.entails(-difference - 1) else None
+                return (
+                    1 if self.entails(difference) else 0 if self.entails(-difference - 1) else None
+                )
             case "eq" | "ne":
                 if self.entails(first - second) and self.entails(second - first):
                     return int(atom.fn == "eq")
@@ -144,7 +148,7 @@ def _of_positive(extent: Dim) -> list[Dim]:
     """Returns what `extent >= 1` implies: each factor of a product is positive."""
     if not isinstance(extent, Poly):
         return []
-    factors = [] if extent.constant or len(extent.terms) > 1 else [*extent.terms][0]
+    factors = [] if extent.constant or len(extent.terms) > 1 else next(iter(extent.terms))
     return [extent - 1, *[Poly({(factor,): 1}, -1) for factor in factors if len(factors) > 1]]
 
 
