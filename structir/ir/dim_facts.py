@@ -106,7 +106,7 @@ class Facts:
         result = self.memo.get(("simplified", dim))
         if result is None:
             result = self.memo["simplified", dim] = self._simplified(dim)
-        return result  # type: ignore[no-any-return]
+        return result
 
     def _simplified(self, dim: Dim) -> Dim:
         own = [v for v in dims.syms(dim) if v in self.extents]

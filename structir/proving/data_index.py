@@ -6,6 +6,8 @@ as a function of `i`. Equal numbers and arguments mean equal indices.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.polynomial import builds, opaque
@@ -13,7 +15,7 @@ from structir.proving.terms import Apply, Literal, NonNegative, Size, Term, subs
 
 PLACES = [Sym(f"argument{k}") for k in range(32)]
 NUMBERS: dict[Term, int] = {}  # by term, with places for its variables
-ARITHMETIC = {"add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b}
+ARITHMETIC: dict[str, Callable[[Dim, Dim], Dim]] = {"add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b}
 
 
 @builds("data")

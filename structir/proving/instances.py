@@ -351,10 +351,10 @@ def _function(
     if nested is not None and nested in params:
         extra = [Var(f"{name}_inner", info) for name, info in infos.items()]
     with builder.function("main", [*params.values(), *extra]), builder.dataflow():
-        bound: dict[str, Expr] = dict(params)
+        bound: dict[str, Any] = dict(params)
         if extra:
             inner = dict(zip(params, extra, strict=True))
-            bound[nested or ""] = builder.emit(_pattern(rule, {**values, **inner}))
+            bound[str(nested)] = builder.emit(_pattern(rule, {**values, **inner}))
         if parallel is None:
             result = builder.emit(_pattern(rule, {**values, **bound}))
         else:
@@ -365,20 +365,10 @@ def _function(
 
 
 def _parallel(rule: Rule, name: str, builder: BlockBuilder, values: dict[str, Any]) -> Expr:
-    tensors = [v for v in values.values() if isinstance(v, Var)]
-    shape = tensors[0].struct_info.dims
-    weights = [
-        builder.emit(
-            Constant(
-                np.full(
-                    (shape[-1] if isinstance(shape[-1], int) else 4, width),
-                    0.5,
-                    tensors[0].struct_info.dtype,
-                )
-            )
-        )
-        for width in (2, 3)
-    ]
+    infos: list[Any] = [v.struct_info for v in values.values() if isinstance(v, Var)]
+    inner = infos[0].dims[-1]
+    shapes = [(inner if isinstance(inner, int) else 4, width) for width in (2, 3)]
+    weights = [builder.emit(Constant(np.full(s, 0.5, infos[0].dtype))) for s in shapes]
     return Tuple(tuple([builder.emit(_pattern(rule, {**values, name: w})) for w in weights]))
 
 

@@ -72,7 +72,7 @@ class Proof:
         names = dict.fromkeys(e.equation.result for e in self.equations)
         for name in names:
             matching = [e for e in self.equations if e.equation.result == name]
-            first = max(matching, key=lambda e: len(e.equation.loops))
+            first = matching[min(1, len(matching) - 1)]
             yield f"{name}: {first.equation}"
             count = _count(first.case)
             if count > 1:

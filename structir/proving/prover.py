@@ -30,7 +30,7 @@ from structir.proving.values import PlainValue, TensorValue, TupleValue, Undecid
 RANKS = (0, 1, 2, 3)  # at which row variables are instantiated
 DTYPES = ("float32", "int32", "bool")  # at which dtype variables are instantiated
 MAX_CASES = 64
-INDEX_NAMES = "ijkl"
+INDEX_NAMES = "ij"
 
 
 @attrs.frozen(eq=False)
@@ -151,7 +151,7 @@ def _proved(
     args = [parameter(p.struct_info, (p.name,)) for p in before.params]
     values = [p.function(f, args, {}) for p, f in zip(programs, (before, after), strict=True)]
     _compare_checks(*programs)
-    equations = list(_equations(*values, "result"))
+    equations = list(_equations(values[0], values[1], "result"))
     return [_prove(equation, exact) for equation in equations]
 
 
@@ -174,7 +174,8 @@ def _equations(left: Any, right: Any, name: str) -> Iterator[Equation]:
         return
     if isinstance(left, TensorValue) and isinstance(right, TensorValue):
         _check_shapes(left, right, name)
-        names = [f"{INDEX_NAMES[k]}" if k < 4 else f"i{k}" for k in range(len(left.dims))]
+        rank = len(left.dims)
+        names = list(INDEX_NAMES[:rank]) if rank <= 2 else [f"i{axis}" for axis in range(rank)]
         loops = tuple([(Sym(n), d) for n, d in zip(names, left.dims, strict=True)])
         index = tuple([dims.as_dim(v) for v, _ in loops])
         yield Equation(name, loops, left.at(index), right.at(index))

@@ -79,7 +79,8 @@ class SpecTerms:
     def _written(self, statement: Statement, write: Write, index: Index, before: Term) -> Term:
         if write.value is None:
             raise Undecided("a body is no scalar expression")
-        names = {v: dims.as_dim(Sym(v.name)) for v in (*statement.parallel, *statement.reduce)}
+        names = {v: dims.as_dim(Sym(v.name)) for v in statement.parallel}
+        names |= {v: dims.as_dim(Sym(f"{v.name}'")) for v in statement.reduce}
         units = {v: 0 for v in names if self._extent(v) == 1}
         point = Point({**names, **units}, {}, [])
         if not write.unique:

@@ -127,7 +127,7 @@ def dim_of(value: Sum) -> Dim | None:
             return None
         product: Dim = number_of(Sum((((), factor),), value.dtype))
         for atom in atoms:
-            product = product * atom.dim  # type: ignore[attr-defined]
+            product = product * atom.dim
         dim = dim + product
     return dim
 

@@ -195,7 +195,7 @@ def substituted(value: Any, values: Mapping[Sym, Dim]) -> Any:
             names = {old: dims.as_dim(new) for old, new in renamed.items()}
             value = attrs.evolve(value, variables=variables, body=substituted(value.body, names))
     changes = {name: substituted(part, values) for name, part in parts(value)}
-    return attrs.evolve(value, **changes)  # type: ignore[misc]
+    return attrs.evolve(value, **changes)
 
 
 def walk(value: Any) -> Iterator[Term]:

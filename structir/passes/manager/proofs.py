@@ -16,6 +16,8 @@ from structir.passes.manager.verifying import VerifyResults
 from structir.proving.proof import Proof
 from structir.proving.prover import functions_of, prove_functions
 
+CHANGED_RESULT = "E0600"  # the error with an input for which a pass changes a result
+SHOWN = 100  # characters of a value
 Kind = Literal["proved", "refuted", "not decided"]
 
 
@@ -44,21 +46,31 @@ class Verdict:
             ranks = self.proof.ranks if self.proof is not None else ""
             yield f"{self.function}: proved {how} for all sizes{ranks and f', with {ranks}'}"
         elif self.kind == "refuted" and self.counterexample is not None:
-            yield f"{self.function}: refuted: {self.counterexample.message}"
-            yield from [f"  {note.text}" for note in self.counterexample.notes]
+            yield f"{self.function}: refuted: the results differ for"
+            yield from [f"  {_shortened(note.text)}" for note in self.counterexample.notes]
         else:
             yield f"{self.function}: {self.kind}: {self.reason}"
             if self.remaining:
                 yield f"  {self.remaining}"
 
 
-def compare_modules(before: IRModule, after: IRModule, *, refute: bool = True) -> list[Verdict]:
-    """Returns a verdict for each public function that both modules have.
+def _shortened(text: str) -> str:
+    """Returns the first and the last part of a value: its elements, and its dtype and shape."""
+    return text if len(text) <= SHOWN else f"{text[: SHOWN // 2]} ... {text[-SHOWN // 4 :]}"
 
-    `refute` runs both programs on inputs where no proof is found.
+
+def prove(before: IRModule, after: IRModule, *, refute: bool = True) -> list[Verdict]:
+    """Proves that functions of the same name are equal for all sizes; returns a verdict for each.
+
+    The functions are the public ones that both modules have. Where no proof is found, `refute` runs
+    both modules on sampled inputs. Raises StructIRError if there is no such function.
     """
     ours, theirs = functions_of(before), functions_of(after)
     names = [n for n, f in ours.items() if n in theirs and not f.attrs.get(PRIVATE)]
+    if not names:
+        found = f"{', '.join(ours) or 'none'} and {', '.join(theirs) or 'none'}"
+        message = f"prove: expected a public function of one name in both modules, found {found}"
+        raise StructIRError(f"{message}; help: give both the same name", code="E0522")
     return [_verdict(name, before, after, refute) for name in names]
 
 
@@ -83,8 +95,7 @@ def _counterexample(name: str, before: IRModule, after: IRModule) -> Diagnostic 
             changed(_only(before, name))
     except PassError as error:
         diagnostic: Diagnostic = error.diagnostics[0]
-        is_difference = any(["input" in note.text for note in diagnostic.notes])
-        return diagnostic if is_difference else None
+        return diagnostic if diagnostic.code == CHANGED_RESULT else None
     except StructIRError:
         return None
     return None
@@ -113,7 +124,9 @@ class Proved(Instrument):
     def end(self, step: PassRun) -> None:
         if not step.changed or step.after is None or not step.applied.comparable:
             return
-        for verdict in compare_modules(step.before, step.after, refute=True):
+        if not functions_of(step.before).keys() & functions_of(step.after).keys():
+            return
+        for verdict in prove(step.before, step.after):
             if step.before.functions[verdict.function] is step.after.functions[verdict.function]:
                 continue
             self.verdicts.append((str(step.applied), verdict))

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 proofs = lazy_module("structir.passes.manager.proofs")
 pipelines = lazy_module("structir.passes.manager.pipeline")
-errors = lazy_module("structir.errors")
 PANEL = "Test and debug"
 
 
@@ -64,13 +63,11 @@ def prove(
     with diagnostics(json):
         first = read_program(before)
         second = _second(first, after, passes)
-        verdicts = proofs.compare_modules(first, second, refute=refute)
+        verdicts = proofs.prove(first, second, refute=refute)
         if function:
             verdicts = [v for v in verdicts if v.function == function]
         if not verdicts:
-            raise errors.StructIRError(
-                f"no function {function or 'of the first program'} in both programs", code="E0522"
-            )
+            raise typer.BadParameter(f"no function {function} in both programs")
     if json:
         write({"functions": [_record(v) for v in verdicts]})
     for verdict in verdicts if not json else ():
@@ -88,11 +85,7 @@ def prove(
 
 def _second(first: Any, after: str, passes: str) -> Any:
     if bool(after) == bool(passes):
-        raise errors.StructIRError(
-            "expected a second program or --passes, found "
-            + ("both" if after else "neither; help: `structir prove before.py after.py`"),
-            code="E0522",
-        )
+        raise typer.BadParameter("expected a second program or --passes")
     return read_program(Path(after)) if after else pipelines.pipeline(passes)(first)
 
 
