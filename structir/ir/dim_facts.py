@@ -10,7 +10,7 @@ from typing import Any
 
 from structir.ir import dims
 from structir.ir.dims import Dim, Opaque, Poly, Sym
-from structir.ir.polynomial import rewritten
+from structir.ir.polynomial import BUILDERS, rewritten
 
 DEPTH = 5  # facts that one proof of an inequality combines
 Bounds = Iterable[tuple[Sym, Dim]]
@@ -118,7 +118,7 @@ class Facts:
             if not changes:
                 break
             dim = rewritten(dim, changes)
-        return dim
+        return _recombined(dim)
 
     def _value(self, atom: Opaque) -> Dim | None:
         first, second = atom.args[:2]
@@ -126,6 +126,8 @@ class Facts:
             case "floordiv" | "floormod":
                 if self.entails(first) and self.entails(second - 1 - first):
                     return 0 if atom.fn == "floordiv" else first
+                whole = _recombined(first)
+                return None if whole == first else BUILDERS[atom.fn](whole, second)
             case "lt" | "le":
                 difference = second - first - (atom.fn == "lt")
                 return (
@@ -142,6 +144,20 @@ class Facts:
                 if self.entails(second - first):
                     return first if atom.fn == "min" else second
         return None
+
+
+def _recombined(dim: Dim) -> Dim:
+    """Replaces `c * (e // c) + e % c` by `e`."""
+    for monomial, factor in list(dim.terms.items()) if isinstance(dim, Poly) else ():
+        atom = monomial[-1]
+        if len(monomial) > 1 or not isinstance(atom, Opaque) or atom.fn != "floormod":
+            continue
+        dividend, divisor = atom.args
+        quotient = dims.floordiv(dividend, divisor)
+        candidate = dim + (dividend - divisor * quotient - Poly({(atom,): 1}, 0)) * factor
+        if dims.as_atom(quotient) not in [a for m in getattr(candidate, "terms", ()) for a in m]:
+            dim = candidate
+    return dim
 
 
 def _of_positive(extent: Dim) -> list[Dim]:

@@ -15,7 +15,11 @@ from structir.proving.terms import Apply, Literal, NonNegative, Size, Term, subs
 
 PLACES = [Sym(f"argument{k}") for k in range(32)]
 NUMBERS: dict[Term, int] = {}  # by term, with places for its variables
-ARITHMETIC: dict[str, Callable[[Dim, Dim], Dim]] = {"add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b}
+ARITHMETIC: dict[str, Callable[[Dim, Dim], Dim]] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+}
 
 
 @builds("data")

@@ -279,11 +279,11 @@ class Kernel:
         self, stage: str, monoid: str, loops: Loops, value: Sum, dtype: str, facts: Facts
     ) -> Sum | None:
         """Returns the fold over ranges that `choose` changes; checks the change."""
-        choice = self.choose(stage, loops, value, facts.bounded(loops))
+        choice = self.choose(stage, loops, value, facts)  # the ranges may be empty
         if choice is None:
             return None
         rule, *arguments = choice
-        ranges = CHANGES[rule](loops, value, facts.bounded(loops), *arguments)
+        ranges = CHANGES[rule](loops, value, facts, *arguments)
         if ranges is None:
             raise TooLarge
         self.laws.add(rule)

@@ -26,7 +26,7 @@ from structir.proving.sums import (
     scaled,
     total_of,
 )
-from structir.proving.terms import Apply, Literal, Sum
+from structir.proving.terms import Apply, Element, Literal, Sum, Term, Unknown
 
 MAX_POWER = 8
 PRECISION = {"bfloat16": (8, 8), "float16": (11, 5), "float32": (24, 8), "float64": (53, 11)}
@@ -55,8 +55,8 @@ LAWS = {
     "comparison": "x > y is y < x, x != y is not x == y; x <= y is not y < x for integers, "
     "x == x for integers; sizes compare as integers",
     "remainder of a remainder": "(x % y) % y = x % y for integers",
-    "widening cast": "a cast to a wider float keeps the value, a cast after a widening cast is one "
-    "cast; a truth value is 0 or 1 as an integer",
+    "widening cast": "a cast of an element to a wider float keeps the value; a cast after a "
+    "widening cast is one cast; a truth value is 0 or 1 as an integer",
     "absolute value": "abs(abs(x)) = abs(x), abs(-x) = abs(x)",
     "rounding of integers": "floor, ceil, round and trunc of an integer are the integer",
     "exact negation": "of every bit pattern: -(-x) = x, x - y = x + (-y), (-x) * y = -(x * y)",
@@ -314,6 +314,12 @@ def widens(source: str, target: str) -> bool:
     return least <= low and high <= greatest
 
 
+def _is_element(monomial: tuple[Term, ...], factor: Any) -> bool:
+    """Returns whether a monomial is an element, not a value that is computed and then rounded."""
+    numbers = [atom for atom in monomial if atom.dtype != "bool"]
+    return factor in (1, -1) and [type(a) for a in numbers] in ([Element], [Unknown])
+
+
 @law_of("cast")
 def cast(kernel: Kernel, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum | None:
     """Removes casts that keep the value."""
@@ -327,7 +333,8 @@ def cast(kernel: Kernel, fn: str, args: list[Sum], dtype: str, facts: Any) -> Su
     number = number_of(value) if is_int(value.dtype) else None
     if number is not None and (is_int(dtype) or abs(number) < 1 << PRECISION.get(dtype, (0,))[0]):
         return literal(number, dtype, kernel.exact)
-    if is_float(value.dtype) and widens(value.dtype, dtype) and not kernel.exact:
+    wider = is_float(value.dtype) and widens(value.dtype, dtype) and not kernel.exact
+    if wider and all([_is_element(monomial, factor) for monomial, factor in value.terms]):
         return Sum(value.terms, dtype)
     if (
         kernel.exact

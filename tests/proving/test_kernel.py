@@ -157,6 +157,17 @@ def test_a_maximum_needs_an_element_to_drop_a_range() -> None:
     assert not holds(fold(n, lambda k: x(as_dim(ROW)), "max"), x(as_dim(ROW)))
 
 
+def test_a_range_is_cut_only_inside() -> None:
+    n = as_dim(N)
+
+    def body(k: Dim) -> Term:
+        return Apply("select", (NonNegative(k - n + 1), x(1), x(k)), "float32")
+
+    last = fold(n - 1, x, "prod")
+    wrong = Apply("mul", (last, x(1)), "float32")
+    assert not Kernel(Chooser()).holds(fold(n, body, "prod"), wrong, Facts())  # n may be 0
+
+
 def test_what_cancels_does_not_disappear() -> None:
     zero = Literal(0, "float32")
     assert not holds(Apply("sub", (x(1), x(1)), "float32"), zero)
