@@ -99,6 +99,12 @@ def _attempt(instance: Instance) -> Attempt:
 
 # ---- side conditions
 
+DTYPE_CONDITIONS: dict[str, Callable[[str], bool]] = {
+    'dtype_of({}) != "bool"': "bool".__ne__,
+    "is_float(dtype_of({}))": is_float,
+    "is_int(dtype_of({}))": is_int,
+    'dtype_of({}) == "bool"': "bool".__eq__,
+}
 Condition = tuple[str, Callable[[Instance], bool]]
 
 
@@ -128,8 +134,8 @@ def _conditions(programs: list[Instance]) -> Iterator[Condition]:
 
 
 def _of_tensor(name: str, infos: list[TensorStructInfo]) -> Iterator[Condition]:
-    for noun, test in (("integer", is_int), ("float", is_float), ("bool", "bool".__eq__)):
-        yield f"dtype_of({name}) is {noun}", _dtype_is(name, test)
+    for text, test in DTYPE_CONDITIONS.items():
+        yield text.format(name), _dtype_is(name, test)
     for rank in sorted({len(i.dims) for i in infos}):
         yield f"rank_of({name}) == {rank}", _rank_is(name, rank)
         for axis in range(rank):
