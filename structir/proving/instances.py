@@ -41,7 +41,6 @@ inference = lazy_module("structir.solver.program.inference")
 MAX_RANK = 4
 DTYPES = ("float32", "int32", "bool", "float16")
 TRIES = 500  # of programs for one rule
-MOST = 60  # programs in which it fires
 UNARY, BINARY = 12, 8  # elementwise ops for a pattern variable of ops
 
 
@@ -63,14 +62,10 @@ def _text(value: Any) -> str:
 
 def instances(rule: Rule) -> Iterator[Instance]:
     """Yields programs in which a rule fires."""
-    count = 0
     for function, values in _programs(rule):
         after = applied_once(rule, function)
         if after is not None:
             yield Instance(function, after, values)
-            count += 1
-            if count == MOST:
-                return
 
 
 def applied_once(rule: Rule, function: Function) -> Function | None:
@@ -309,13 +304,14 @@ def _shapes(
 
 
 def _variants(shapes: dict[str, Shape]) -> Iterator[dict[str, Shape]]:
-    yield shapes
+    """Yields shapes, and those in which one size is 1 or all are equal."""
     symbols = sorted(
         {s for shape in shapes.values() for d in shape for s in dims.syms(d)}, key=lambda s: s.order
     )
-    for symbol in symbols[:4]:
-        one = {symbol: 1}
-        yield {n: tuple([dims.substitute(d, one) for d in shape]) for n, shape in shapes.items()}
+    equal: dict[Any, Dim] = dict.fromkeys(symbols, dims.sym("n"))
+    cases: list[dict[Any, Dim]] = [{}, equal, *[{symbol: 1} for symbol in symbols[:4]]]
+    for case in cases:
+        yield {n: tuple([dims.substitute(d, case) for d in shape]) for n, shape in shapes.items()}
 
 
 def _inferred(
@@ -355,10 +351,12 @@ def _function(
         if extra:
             inner = dict(zip(params, extra, strict=True))
             bound[str(nested)] = builder.emit(_pattern(rule, {**values, **inner}))
-        if parallel is None:
-            result = builder.emit(_pattern(rule, {**values, **bound}))
-        else:
-            result = _parallel(rule, parallel.name, builder, {**values, **bound})
+        bound |= values
+        result: Expr = (
+            builder.emit(_pattern(rule, bound))
+            if parallel is None
+            else _parallel(rule, parallel.name, builder, bound)
+        )
         output = builder.emit_output(result)
         builder.emit_func_output(output)
     return builder.finished("main")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 import attrs
@@ -66,9 +67,10 @@ class RuleProof:
             yield f"  help: proved under the side condition `{self.condition}`"
 
 
-def prove_rule(rule: Rule, programs: Iterable[Any] = ()) -> RuleProof:
-    """Proves a rule in programs in which it fires; without programs, in generated ones."""
-    chosen = list(_given(rule, programs)) or list(instances(rule))
+def prove_rule(rule: Rule, programs: Iterable[Any] = (), most: int = 60) -> RuleProof:
+    """Proves a rule in programs in which it fires; without programs, in `most` generated ones."""
+    programs = tuple(programs)
+    chosen = list(_given(rule, programs) if programs else islice(instances(rule), most))
     attempts = [(instance, _attempt(instance)) for instance in chosen]
     is_proved = all([a.proof is not None for _, a in attempts])
     exact = is_proved and all(
@@ -136,7 +138,7 @@ def _conditions(programs: list[Instance]) -> Iterator[Condition]:
 def _of_tensor(name: str, infos: list[TensorStructInfo]) -> Iterator[Condition]:
     for text, test in DTYPE_CONDITIONS.items():
         yield text.format(name), _dtype_is(name, test)
-    for rank in sorted({len(i.dims) for i in infos}):
+    for rank in sorted({len(i.dims) for i in infos if isinstance(i.dims, tuple)}):
         yield f"rank_of({name}) == {rank}", _rank_is(name, rank)
         for axis in range(rank):
             yield f"dims_of({name})[{axis}] == 1", _size_one(name, axis)

@@ -60,13 +60,13 @@ class Rule:
             pattern = next(self.generator(**self.pattern_vars))
         return pattern, tuple(trail)
 
-    def prove(self, *programs: Any) -> Any:
+    def prove(self, *programs: Any, most: int = 60) -> Any:
         """Proves that the replacement equals the pattern in programs in which the rule fires.
 
-        Without programs they are generated. Returns a `RuleProof`, which prints: proved, with the
-        laws; or the programs that are not proved, and a side condition under which all are.
+        Without programs, at most `most` are generated. Returns a `RuleProof`, which prints: proved,
+        with the laws; or the programs that are not proved, and a side condition under which all are.
         """
-        return proving.prove_rule(self, programs)
+        return proving.prove_rule(self, programs, most)
 
     @cached_property
     def parallel(self) -> ParallelVar | None:
