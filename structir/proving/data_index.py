@@ -11,7 +11,7 @@ from collections.abc import Callable
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.polynomial import builds, opaque
-from structir.proving.terms import Apply, Literal, NonNegative, Size, Term, substituted
+from structir.proving.terms import ApplyTerm, LiteralTerm, NonNegative, SizeTerm, Term, substituted
 
 PLACES = [Sym(f"argument{k}") for k in range(32)]
 NUMBERS: dict[Term, int] = {}  # by term, with places for its variables
@@ -31,15 +31,15 @@ def data(*args: Dim) -> Dim:
 def as_index(term: Term) -> Dim:
     """Returns an integer term as a dim; indices do not overflow."""
     match term:
-        case Size(dim):
+        case SizeTerm(dim):
             return dim
-        case Literal(value) if isinstance(value, int):
+        case LiteralTerm(value) if isinstance(value, int):
             return int(value)
-        case Apply("cast", (inner,)) if inner.dtype in ("int32", "int64"):
+        case ApplyTerm("cast", (inner,)) if inner.dtype in ("int32", "int64"):
             return as_index(inner)
-        case Apply("select", (NonNegative(dim), then, otherwise)):
+        case ApplyTerm("select", (NonNegative(dim), then, otherwise)):
             return dims.select(dims.compare("ge", dim, 0), as_index(then), as_index(otherwise))
-        case Apply(fn, (a, b)) if fn in ARITHMETIC:
+        case ApplyTerm(fn, (a, b)) if fn in ARITHMETIC:
             return ARITHMETIC[fn](as_index(a), as_index(b))
     variables = sorted(term.free, key=lambda v: v.order)
     template = substituted(

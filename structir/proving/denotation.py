@@ -38,7 +38,7 @@ from structir.ir.struct_info import (
     TupleStructInfo,
 )
 from structir.proving.specs import SpecTerms
-from structir.proving.terms import Apply, Size, Term, Unknown, dim_key
+from structir.proving.terms import ApplyTerm, SizeTerm, Term, Unknown, dim_key
 from structir.proving.values import (
     Index,
     PlainValue,
@@ -151,7 +151,7 @@ class Scope:
         dim = self.dim(value)
         if info.dtype == "bool":
             return PlainValue(("condition", dim))
-        return TensorValue((), info.dtype, lambda _: Size(dim, info.dtype))
+        return TensorValue((), info.dtype, lambda _: SizeTerm(dim, info.dtype))
 
     def _field(self, value: Any, index: int, info: Any) -> Any:
         if isinstance(value, TupleValue):
@@ -167,7 +167,7 @@ class Scope:
             function = self.program.functions[call.op.name]
             args = [self.value(a) for a in call.args]
             return self.program.function(function, args, {}, self.depth + 1)
-        if isinstance(call.op, Var) and isinstance(self.values.get(call.op), LocalFunction):
+        if isinstance(call.op, Var) and isinstance(self.values.get(call.op), ClosureValue):
             return self._call_local(self.values[call.op], call)
         if not isinstance(call.op, Var):
             raise Undecided(f"a call of {call.op}")
@@ -175,7 +175,7 @@ class Scope:
         self.program.effects.append(len(self.program.effects))
         return self._unknown("call", (len(self.program.effects),), args, call.struct_info)
 
-    def _call_local(self, local: LocalFunction, call: Call) -> Any:
+    def _call_local(self, local: ClosureValue, call: Call) -> Any:
         if self.depth > DEPTH:
             raise Undecided("a recursive function")
         inner = Scope(
@@ -320,14 +320,14 @@ class Scope:
             raise Undecided("branches of different shapes")
         where = condition.at(())
         return TensorValue(
-            a.dims, a.dtype, lambda i: Apply("select", (where, a.at(i), b.at(i)), a.dtype)
+            a.dims, a.dtype, lambda i: ApplyTerm("select", (where, a.at(i), b.at(i)), a.dtype)
         )
 
     def _closure(self, function: Function) -> Any:
         captured = [self.values[v] for v in free_vars(function) if v in self.values]
         called = sorted({n.name for n in walk(function) if isinstance(n, GlobalVar)})
         texts = tuple([self._text(n, frozenset()) for n in called])
-        return LocalFunction(
+        return ClosureValue(
             ("closure", str(function), texts, tuple(map(as_argument, captured))), function, self
         )
 
@@ -354,7 +354,7 @@ class Scope:
         if isinstance(info, PrimStructInfo) and isinstance(value, TensorValue):
             term = value.at(())
             declared = (info.value,) if info.value is not None else None
-            sizes = (term.dim,) if isinstance(term, Size) else None
+            sizes = (term.dim,) if isinstance(term, SizeTerm) else None
         if not isinstance(declared, tuple) or sizes is None or len(sizes) != len(declared):
             return
         for dim, size in zip(declared, sizes, strict=True):
@@ -404,7 +404,7 @@ class Scope:
 
 
 @attrs.frozen(eq=False)
-class LocalFunction(UnknownValue):
+class ClosureValue(UnknownValue):
     """A function inside of a function, with the scope that it captures."""
 
     function: Function
@@ -453,6 +453,6 @@ def parameter(info: StructInfo, path: tuple[str | int, ...]) -> Any:
         case PrimStructInfo():
             if info.value is not None and info.dtype != "bool":
                 value, dtype = info.value, info.dtype
-                return TensorValue((), dtype, lambda _: Size(value, dtype))
+                return TensorValue((), dtype, lambda _: SizeTerm(value, dtype))
             return of_source(("parameter", *path), (), info.dtype)
     return UnknownValue(("parameter", path))

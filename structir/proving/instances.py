@@ -45,7 +45,7 @@ UNARY, BINARY = 12, 8  # elementwise ops for a pattern variable of ops
 
 
 @attrs.frozen(eq=False)
-class Instance:
+class RuleInstance:
     """A program before and after one application of a rule, and what the variables stand for."""
 
     before: Function
@@ -60,12 +60,12 @@ def _text(value: Any) -> str:
     return str(getattr(value, "name", getattr(value, "__name__", value)))
 
 
-def instances(rule: Rule) -> Iterator[Instance]:
+def instances(rule: Rule) -> Iterator[RuleInstance]:
     """Yields programs in which a rule fires."""
     for function, values in _programs(rule):
         after = applied_once(rule, function)
         if after is not None:
-            yield Instance(function, after, values)
+            yield RuleInstance(function, after, values)
 
 
 def applied_once(rule: Rule, function: Function) -> Function | None:

@@ -37,13 +37,13 @@ from structir.proving.sums import (
     total_of,
 )
 from structir.proving.terms import (
-    Apply,
-    Element,
+    ApplyTerm,
+    ElementTerm,
     Fold,
-    Literal,
+    LiteralTerm,
     NonNegative,
-    Size,
-    Sum,
+    NormalForm,
+    SizeTerm,
     Table,
     Term,
     Unknown,
@@ -58,7 +58,7 @@ from structir.proving.terms import (
 Loops = tuple[tuple[Sym, Dim], ...]
 Case = Any  # None, or a condition with the cases in which it holds and fails
 Change = tuple[Any, ...]  # the name of a rule of `CHANGES`, and its arguments
-Choose = Callable[[str, Loops, Sum, Facts], "Change | None"]
+Choose = Callable[[str, Loops, NormalForm, Facts], "Change | None"]
 POOL = {Sym(f"k{number}"): number for number in range(64)}  # canonical names of bound variables
 NAMES = tuple(POOL)
 FRESH = [Sym(f"v{number}") for number in range(1000)]
@@ -66,7 +66,7 @@ BUDGET = 20_000  # terms of one proof
 COMBINE = {"max": "max", "min": "min", "any": "or", "all": "and", "sum": "add", "prod": "mul"}
 
 
-class Kernel:
+class ProofKernel:
     """Normal forms of terms; `laws` are the names of the laws that were used."""
 
     def __init__(self, choose: Choose, exact: bool = False) -> None:
@@ -79,15 +79,12 @@ class Kernel:
         if case is None:
             return facts.contradict or self.normal(left, facts) == self.normal(right, facts)
         self.laws.add("cases")
-        condition, if_true, if_false = case
-        inside, outside = facts.assume(condition), facts.assume(-condition - 1)
-        return self.holds(left, right, inside, if_true) and self.holds(
-            left, right, outside, if_false
-        )
+        sides = zip((case[0], -case[0] - 1), case[1:], strict=True)
+        return all([self.holds(left, right, facts.assume(dim), side) for dim, side in sides])
 
-    def normal(self, term: Term, facts: Facts) -> Sum:
+    def normal(self, term: Term, facts: Facts) -> NormalForm:
         """Returns the normal form of a term at the points that satisfy the facts."""
-        result: Sum | None = facts.memo.get(term)
+        result: NormalForm | None = facts.memo.get(term)
         if result is None:
             self.steps += 1
             if self.steps > BUDGET:
@@ -95,9 +92,9 @@ class Kernel:
             result = facts.memo[term] = self._normal(term, facts)
         return result
 
-    def _normal(self, term: Term, facts: Facts) -> Sum:
+    def _normal(self, term: Term, facts: Facts) -> NormalForm:
         match term:
-            case Sum():
+            case NormalForm():
                 total: Monomials = {}
                 for atoms, factor in sorted(term.terms, key=lambda item: not item[1]):
                     if not factor:  # what conditions exclude disappears, what cancelled remains
@@ -105,45 +102,46 @@ class Kernel:
                     factors = [self.normal(atom, facts) for atom in atoms]
                     add_to(total, self.product(factors, term.dtype, facts).terms, factor)
                 return collect(total, term.dtype, [c for _, c in term.terms].count(0) > 0)
-            case Literal(value):
+            case LiteralTerm(value):
                 return literal(value, term.dtype, self.exact)
-            case Size(dim):
+            case SizeTerm(dim):
                 return self.size(facts.simplify(dim), term.dtype)
             case NonNegative(dim):
                 return self.condition(facts.simplify(dim), facts)
-            case Apply("select", (condition, then, otherwise)):
+            case ApplyTerm("select", (condition, then, otherwise)):
                 return self.select(condition, then, otherwise, facts)
-            case Apply(fn, args):
+            case ApplyTerm(fn, args):
                 return self.apply(fn, [self.normal(a, facts) for a in args], term.dtype, facts)
             case Fold():
                 return self.fold(term, facts)
-            case Element(source, index):
-                return lone(Element(source, self.index(index, facts), term.dtype))
+            case ElementTerm(source, index):
+                at = tuple([facts.simplify(i) for i in index])
+                return lone(ElementTerm(source, at, term.dtype))
             case Unknown(op, attributes, args, result, index):
                 tables = tuple([self.table(a, facts) if isinstance(a, Table) else a for a in args])
-                at = self.index(index, facts)
+                at = tuple([facts.simplify(i) for i in index])
                 return lone(Unknown(op, attributes, tables, result, at, term.dtype))
         raise TypeError(f"expected a term, found {type(term).__name__}")
 
-    def apply(self, fn: str, args: list[Sum], dtype: str, facts: Facts) -> Sum:
+    def apply(self, fn: str, args: list[NormalForm], dtype: str, facts: Facts) -> NormalForm:
         """Returns a function of normal forms, by its law if it has one."""
         rule = FUNCTIONS.get(fn)
         result = None if rule is None else rule(self, fn, args, dtype, facts)
-        return lone(Apply(fn, tuple(args), dtype)) if result is None else result
+        return lone(ApplyTerm(fn, tuple(args), dtype)) if result is None else result
 
-    def size(self, dim: Dim, dtype: str) -> Sum:
+    def size(self, dim: Dim, dtype: str) -> NormalForm:
         """Returns a dim as a number: a polynomial of its variables."""
         if not isinstance(dim, Poly):
             return literal(dim, dtype, self.exact)
         if self.exact and is_float(dtype):
-            return lone(Size(dim, dtype))
+            return lone(SizeTerm(dim, dtype))
         total: Monomials = {(): dim.constant}
         for monomial, factor in dim.terms.items():
-            atoms = [Size(Poly({(atom,): 1}, 0), dtype) for atom in monomial]
+            atoms = [SizeTerm(Poly({(atom,): 1}, 0), dtype) for atom in monomial]
             add_to(total, [(tuple(sorted(atoms, key=by_key)), 1)], factor)
         return collect(total, dtype)
 
-    def condition(self, dim: Dim, facts: Facts) -> Sum:
+    def condition(self, dim: Dim, facts: Facts) -> NormalForm:
         """Returns `dim >= 0`: a truth value, or an atom or its negation."""
         if facts.entails(dim):
             return literal(1, "bool")
@@ -155,7 +153,7 @@ class Kernel:
             return lone(NonNegative(dim))
         return collect({(): 1, (NonNegative(-dim - 1),): 1}, "bool")
 
-    def product(self, factors: list[Sum], dtype: str, facts: Facts) -> Sum:
+    def product(self, factors: list[NormalForm], dtype: str, facts: Facts) -> NormalForm:
         """Returns a product by distribution; conditions among numbers are 0 or 1."""
         total: Monomials = {(): 1}
         for factor in factors:
@@ -191,7 +189,7 @@ class Kernel:
             if context.entails(c.dim):
                 conditions.remove(c)
         numbers = [a for a in atoms if a.dtype != "bool"]
-        powers = [a for a in numbers if isinstance(a, Apply) and a.fn == "exp"]
+        powers = [a for a in numbers if isinstance(a, ApplyTerm) and a.fn == "exp"]
         if len(powers) > 1 and not self.exact:
             self.laws.add("product of exponentials")
             exponent = total_of([a.args[0] for a in powers], dtype)
@@ -199,7 +197,7 @@ class Kernel:
             numbers += self.apply("exp", [exponent], dtype, facts).terms[0][0]
         return tuple(sorted([*conditions, *numbers], key=by_key))
 
-    def select(self, condition: Term, then: Term, otherwise: Term, facts: Facts) -> Sum:
+    def select(self, condition: Term, then: Term, otherwise: Term, facts: Facts) -> NormalForm:
         """Returns a choice as `condition * then + (1 - condition) * otherwise`."""
         where = self.normal(condition, facts)
         if where.dtype != "bool":
@@ -219,17 +217,12 @@ class Kernel:
         parts = [self.product([where, a], a.dtype, facts), self.product([other, b], a.dtype, facts)]
         return total_of(parts, a.dtype)
 
-    # ---- indices and folds
-
-    def index(self, index: tuple[Dim, ...], facts: Facts) -> tuple[Dim, ...]:
-        """Returns an index in normal form."""
-        return tuple([facts.simplify(part) for part in index])
+    # ---- loops
 
     def table(self, table: Table, facts: Facts) -> Table:
         """Returns a tensor in normal form, with canonical names of its index variables."""
         loops, body = self.opened(table.variables, table.body, facts)
-        body = self.normal(body, facts.bounded(loops))
-        bounds, body = self.named(loops, body, facts)
+        bounds, body = self.named(loops, self.normal(body, facts.bounded(loops)), facts)
         return Table(bounds, body, table.dtype)
 
     def opened(self, variables: Loops, body: Any, facts: Facts) -> tuple[Loops, Any]:
@@ -240,7 +233,7 @@ class Kernel:
             raise TooLarge
         return tuple([(fresh[v], facts.simplify(e)) for v, e in variables]), renamed(body, fresh)
 
-    def named(self, loops: Loops, body: Sum, facts: Facts) -> tuple[Loops, Sum]:
+    def named(self, loops: Loops, body: NormalForm, facts: Facts) -> tuple[Loops, NormalForm]:
         """Returns loops with canonical names: the first ones that no inner loop has."""
         bound = [POOL[v] for t in walk(body) if isinstance(t, Fold | Table) for v, _ in t.variables]
         free = [n for n in NAMES[max(bound, default=-1) + 1 :] if n not in body.free]
@@ -250,7 +243,7 @@ class Kernel:
         bounds = tuple([(names[v], extent) for v, extent in loops])
         return bounds, self.normal(renamed(body, names), facts.bounded(bounds))
 
-    def fold(self, fold: Fold, facts: Facts) -> Sum:
+    def fold(self, fold: Fold, facts: Facts) -> NormalForm:
         """Returns a reduction in normal form."""
         loops, body = self.opened(fold.variables, fold.body, facts)
         monoid, dtype = fold.monoid, fold.dtype
@@ -276,8 +269,8 @@ class Kernel:
         return total_of([scaled(addend, factor) for addend, factor in sums], dtype)
 
     def change(
-        self, stage: str, monoid: str, loops: Loops, value: Sum, dtype: str, facts: Facts
-    ) -> Sum | None:
+        self, stage: str, monoid: str, loops: Loops, value: NormalForm, dtype: str, facts: Facts
+    ) -> NormalForm | None:
         """Returns the fold over ranges that `choose` changes; checks the change."""
         choice = self.choose(stage, loops, value, facts)  # the ranges may be empty
         if choice is None:
@@ -290,7 +283,9 @@ class Kernel:
         parts = [self.fold(Fold(monoid, bounds, body, dtype), facts) for bounds, body in ranges]
         return parts[0] if len(parts) == 1 else self.apply(COMBINE[monoid], parts, dtype, facts)
 
-    def of_product(self, monoid: str, loops: Loops, atoms: Any, dtype: str, facts: Facts) -> Sum:
+    def of_product(
+        self, monoid: str, loops: Loops, atoms: Any, dtype: str, facts: Facts
+    ) -> NormalForm:
         """Returns the sum (or `any`) of a monomial: independent groups of factors are factors."""
         flat: list[Term] = []
         for atom in atoms:
@@ -300,7 +295,7 @@ class Kernel:
                 loops, flat = (*loops, *inner), [*flat, *body.terms[0][0]]
             else:
                 flat.append(atom)
-        factors: list[Sum] = []
+        factors: list[NormalForm] = []
         while flat:
             group, names = {flat[0]}, flat[0].free & {v for v, _ in loops}
             while more := [a for a in flat if a not in group and a.free & names]:
@@ -311,7 +306,7 @@ class Kernel:
             own = tuple([loop for loop in loops if loop[0] in names])
             loops = tuple([loop for loop in loops if loop[0] not in names])
             if own:
-                body = Sum(((members, 1),), dtype)
+                body = NormalForm(((members, 1),), dtype)
                 factors.append(self.closed(monoid, own, body, dtype, facts))
             else:
                 factors += [lone(a) for a in members]
@@ -321,10 +316,12 @@ class Kernel:
             factors.append(counted or self.condition(extent - 1, facts))
         return self.product(factors, dtype, facts)
 
-    def closed(self, monoid: str, loops: Loops, value: Sum, dtype: str, facts: Facts) -> Sum:
+    def closed(
+        self, monoid: str, loops: Loops, value: NormalForm, dtype: str, facts: Facts
+    ) -> NormalForm:
         """Returns a fold over a set of loops, with their ranges and order changed by choice."""
         atom = atom_of(value)
-        if monoid in ("max", "min") and isinstance(atom, Apply) and atom.fn == monoid:
+        if monoid in ("max", "min") and isinstance(atom, ApplyTerm) and atom.fn == monoid:
             parts = [self.closed(monoid, loops, p, dtype, facts) for p in atom.args]
             return self.apply(monoid, parts, dtype, facts)
         if isinstance(atom, Fold) and atom.monoid == monoid and monoid != "sum":
@@ -360,7 +357,9 @@ def _without(loops: Loops, *variables: Sym) -> Loops:
     return tuple([loop for loop in loops if loop[0] not in variables])
 
 
-def _split(loops: Loops, value: Sum, facts: Facts, v: Sym, by: Dim, high: Sym, low: Sym) -> Any:
+def _split(
+    loops: Loops, value: NormalForm, facts: Facts, v: Sym, by: Dim, high: Sym, low: Sym
+) -> Any:
     """Splits the range of `v = by * high + low`."""
     count = dims.exact_quotient(dict(loops)[v], by)
     if count is None or {high, low} & value.free:
@@ -369,7 +368,7 @@ def _split(loops: Loops, value: Sum, facts: Facts, v: Sym, by: Dim, high: Sym, l
     return [((*_without(loops, v), (high, count), (low, by)), substituted(value, {v: at}))]
 
 
-def _cut(loops: Loops, value: Sum, facts: Facts, v: Sym, first: Dim) -> Any:
+def _cut(loops: Loops, value: NormalForm, facts: Facts, v: Sym, first: Dim) -> Any:
     """Splits the range of `v` into `v < first` and the rest."""
     rest = dict(loops)[v] - first
     if free_dims(first) & dict(loops).keys() or not (facts.entails(first) and facts.entails(rest)):
@@ -378,7 +377,7 @@ def _cut(loops: Loops, value: Sum, facts: Facts, v: Sym, first: Dim) -> Any:
     return [((*_without(loops, v), (v, first)), value), ((*_without(loops, v), (v, rest)), shifted)]
 
 
-def _merge(loops: Loops, value: Sum, facts: Facts, a: Sym, b: Sym, whole: Sym) -> Any:
+def _merge(loops: Loops, value: NormalForm, facts: Facts, a: Sym, b: Sym, whole: Sym) -> Any:
     """Merges two ranges whose variables occur as `whole = extent(b) * a + b` only."""
     extents = dict(loops)
     body = substituted(value, {b: dims.as_dim(whole) - extents[b] * dims.as_dim(a)})
@@ -387,7 +386,7 @@ def _merge(loops: Loops, value: Sum, facts: Facts, a: Sym, b: Sym, whole: Sym) -
     return [((*_without(loops, a, b), (whole, extents[a] * extents[b])), body)]
 
 
-def _reverse(loops: Loops, value: Sum, facts: Facts, v: Sym) -> Any:
+def _reverse(loops: Loops, value: NormalForm, facts: Facts, v: Sym) -> Any:
     """Reverses the range of a variable."""
     return [(loops, substituted(value, {v: dict(loops)[v] - 1 - dims.as_dim(v)}))]
 

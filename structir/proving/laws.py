@@ -26,7 +26,7 @@ from structir.proving.sums import (
     scaled,
     total_of,
 )
-from structir.proving.terms import Apply, Element, Literal, Sum, Term, Unknown
+from structir.proving.terms import ApplyTerm, ElementTerm, LiteralTerm, NormalForm, Term, Unknown
 
 MAX_POWER = 8
 PRECISION = {"bfloat16": (8, 8), "float16": (11, 5), "float32": (24, 8), "float64": (53, 11)}
@@ -51,7 +51,7 @@ LAWS = {
     "root": "rsqrt(x) = inverse(sqrt(x)), sqrt(x * x) = abs(x)",
     "lattice": "max and min are associative, commutative and idempotent; the least and the "
     "greatest value are their identities",
-    "clip": "max(c, min(d, x)) = min(d, max(c, x)) for numbers c <= d",
+    "bounds": "max(c, min(d, x)) = min(d, max(c, x)) for numbers c <= d",
     "comparison": "x > y is y < x, x != y is not x == y; x <= y is not y < x for integers, "
     "x == x for integers; sizes compare as integers",
     "remainder of a remainder": "(x % y) % y = x % y for integers",
@@ -74,26 +74,26 @@ LAWS = {
 }
 
 
-class Kernel(Protocol):
+class LawContext(Protocol):
     """What laws use of the kernel."""
 
     exact: bool
     laws: set[str]
 
-    def apply(self, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum:
+    def apply(self, fn: str, args: list[NormalForm], dtype: str, facts: Any) -> NormalForm:
         """Returns a function of normal forms."""
         ...
 
-    def product(self, factors: list[Sum], dtype: str, facts: Any) -> Sum:
+    def product(self, factors: list[NormalForm], dtype: str, facts: Any) -> NormalForm:
         """Returns a product of normal forms."""
         ...
 
-    def condition(self, dim: Dim, facts: Any) -> Sum:
+    def condition(self, dim: Dim, facts: Any) -> NormalForm:
         """Returns `dim >= 0`."""
         ...
 
 
-Laws = Callable[..., "Sum | None"]
+Laws = Callable[..., "NormalForm | None"]
 FUNCTIONS: dict[str, Laws] = {}
 
 
@@ -108,7 +108,9 @@ def law_of(*functions: str) -> Callable[[Laws], Laws]:
 
 
 @law_of("add", "sub", "mul", "neg")
-def ring(kernel: Kernel, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum | None:
+def ring(
+    kernel: LawContext, fn: str, args: list[NormalForm], dtype: str, facts: Any
+) -> NormalForm | None:
     """Applies the laws of rings."""
     if dtype == "bool":
         return args[0] if fn == "neg" else logic(kernel, fn, args, dtype, facts)
@@ -116,13 +118,13 @@ def ring(kernel: Kernel, fn: str, args: list[Sum], dtype: str, facts: Any) -> Su
         return exact_ring(kernel, fn, args, dtype)
     kernel.laws.add("ring" if is_float(dtype) else "ring modulo 2**w")
     if fn == "mul":
-        product: Sum = kernel.product(args, dtype, facts)
+        product: NormalForm = kernel.product(args, dtype, facts)
         return product
     last = args[-1] if fn == "add" else scaled(args[-1], -1)
     return last if fn == "neg" else total_of([args[0], last], dtype)
 
 
-def exact_ring(kernel: Kernel, fn: str, args: list[Sum], dtype: str) -> Sum:
+def exact_ring(kernel: LawContext, fn: str, args: list[NormalForm], dtype: str) -> NormalForm:
     """Applies the laws of sums, products and quotients that hold for every bit pattern."""
     if fn in ("neg", "sub"):
         kernel.laws.add("exact negation")
@@ -130,11 +132,11 @@ def exact_ring(kernel: Kernel, fn: str, args: list[Sum], dtype: str) -> Sum:
         return negative if fn == "neg" else exact_ring(kernel, "add", [args[0], negative], dtype)
     kernel.laws.add("exact unit")
     if fn == "add":
-        zero = Sum((((Literal(0.0, dtype),), -1),), dtype)
+        zero = NormalForm((((LiteralTerm(0.0, dtype),), -1),), dtype)
         for k in (0, 1):
             if args[k] == zero:
                 return args[1 - k]
-        return lone(Apply(fn, tuple(sorted(args, key=by_key)), dtype))
+        return lone(ApplyTerm(fn, tuple(sorted(args, key=by_key)), dtype))
     sign = 1
     for k, arg in enumerate(args):
         if [c for _, c in arg.terms] == [-1]:
@@ -143,57 +145,63 @@ def exact_ring(kernel: Kernel, fn: str, args: list[Sum], dtype: str) -> Sum:
         if args[k] == literal(1, dtype, exact=True):
             return scaled(args[1 - k], sign)
     ordered = sorted(args, key=by_key) if fn == "mul" else args
-    return scaled(lone(Apply(fn, tuple(ordered), dtype)), sign)
+    return scaled(lone(ApplyTerm(fn, tuple(ordered), dtype)), sign)
 
 
 @law_of("div")
-def quotient(kernel: Kernel, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum | None:
+def quotient(
+    kernel: LawContext, fn: str, args: list[NormalForm], dtype: str, facts: Any
+) -> NormalForm | None:
     """Returns a quotient as a product with an inverse."""
     if kernel.exact:
         return exact_ring(kernel, "div", args, dtype)
-    product: Sum = kernel.product([args[0], inverse(kernel, args[1], dtype, facts)], dtype, facts)
+    product: NormalForm = kernel.product(
+        [args[0], inverse(kernel, args[1], dtype, facts)], dtype, facts
+    )
     return product
 
 
-def inverse(kernel: Kernel, value: Sum, dtype: str, facts: Any) -> Sum:
+def inverse(kernel: LawContext, value: NormalForm, dtype: str, facts: Any) -> NormalForm:
     """Returns the inverse of a number; that of a product is a product."""
     kernel.laws.add("quotient")
     factor = value.terms[0][1] if value.terms else 0
     if not factor:
-        return lone(Apply("inverse", (value,), dtype))
+        return lone(ApplyTerm("inverse", (value,), dtype))
     value, factor = scaled(value, 1 / Fraction(factor)), 1 / Fraction(factor)
     if len(value.terms) > 1 or conditions(value.terms[0][0]):
-        return scaled(lone(Apply("inverse", (value,), dtype)), factor)
+        return scaled(lone(ApplyTerm("inverse", (value,), dtype)), factor)
     inverses = []
     for atom in value.terms[0][0]:
-        function = atom.fn if isinstance(atom, Apply) else None
+        function = atom.fn if isinstance(atom, ApplyTerm) else None
         if function == "inverse":
             inverses.append(atom.args[0])
         elif function == "exp":
             kernel.laws.add("inverse of an exponential")
             inverses.append(kernel.apply("exp", [scaled(atom.args[0], -1)], dtype, facts))
         else:
-            inverses.append(lone(Apply("inverse", (lone(atom),), dtype)))
+            inverses.append(lone(ApplyTerm("inverse", (lone(atom),), dtype)))
     return scaled(kernel.product(inverses, dtype, facts), factor)
 
 
 @law_of("quotient")
 def integer_quotient(
-    kernel: Kernel, fn: str, args: list[Sum], dtype: str, facts: Any
-) -> Sum | None:
+    kernel: LawContext, fn: str, args: list[NormalForm], dtype: str, facts: Any
+) -> NormalForm | None:
     """Returns x for x / 1 of integers."""
     kernel.laws.add("integer quotient")
     return args[0] if number_of(args[1]) == 1 and args[0].dtype == dtype else None
 
 
 @law_of("pow")
-def power(kernel: Kernel, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum | None:
+def power(
+    kernel: LawContext, fn: str, args: list[NormalForm], dtype: str, facts: Any
+) -> NormalForm | None:
     """Returns an integer power as a product."""
     if kernel.exact and is_float(dtype):
         return args[0] if args[1] == literal(1, args[1].dtype, exact=True) else None
     exponent = number_of(args[1])
     base = atom_of(args[0])
-    if exponent is None and isinstance(base, Apply) and base.fn == "exp":
+    if exponent is None and isinstance(base, ApplyTerm) and base.fn == "exp":
         kernel.laws.add("power of an exponential")
         exponents = kernel.product([base.args[0], args[1]], dtype, facts)
         return kernel.apply("exp", [exponents], dtype, facts)
@@ -203,12 +211,14 @@ def power(kernel: Kernel, fn: str, args: list[Sum], dtype: str, facts: Any) -> S
         return None
     kernel.laws.add("integer power")
     factor = args[0] if exponent >= 0 else inverse(kernel, args[0], dtype, facts)
-    product: Sum = kernel.product([factor] * abs(int(exponent)), dtype, facts)
+    product: NormalForm = kernel.product([factor] * abs(int(exponent)), dtype, facts)
     return product
 
 
 @law_of("and", "or", "xor", "not", "bitand", "bitor", "bitxor", "bitnot")
-def logic(kernel: Kernel, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum | None:
+def logic(
+    kernel: LawContext, fn: str, args: list[NormalForm], dtype: str, facts: Any
+) -> NormalForm | None:
     """Returns a boolean function as a polynomial modulo 2."""
     if dtype != "bool":
         return None
@@ -226,45 +236,52 @@ def logic(kernel: Kernel, fn: str, args: list[Sum], dtype: str, facts: Any) -> S
 
 
 @law_of("max", "min")
-def lattice(kernel: Kernel, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum | None:
+def lattice(
+    kernel: LawContext, fn: str, args: list[NormalForm], dtype: str, facts: Any
+) -> NormalForm | None:
     """Returns a maximum or minimum of a set."""
     if dtype == "bool":
         return logic(kernel, fn, args, dtype, facts)
     if kernel.exact and is_float(dtype):  # the maximum of 0.0 and -0.0 depends on their order
         return args[0] if args[0] == args[1] else None
     kernel.laws.add("lattice")
-    parts: dict[Sum, None] = {}
+    parts: dict[NormalForm, None] = {}
     for arg in args:
         atom = atom_of(arg)
-        inner = atom.args if isinstance(atom, Apply) and atom.fn == fn else (arg,)
+        inner = atom.args if isinstance(atom, ApplyTerm) and atom.fn == fn else (arg,)
         parts |= dict.fromkeys(inner)
     numbers = [p for p in parts if number_of(p) is not None]
     best = (max if fn == "max" else min)(numbers, key=number_of, default=None)
     limits = (float("-inf"), float("inf")) if is_float(dtype) else int_limits(dtype)
     identity = literal(limits[fn == "min"], dtype)
     kept = [p for p in parts if (p not in numbers or p is best) and p != identity]
-    clipped = _clipped(kernel, fn, kept, best, dtype, facts)
-    if clipped is not None:
-        return clipped
+    bounded = _bounded(kernel, fn, kept, best, dtype, facts)
+    if bounded is not None:
+        return bounded
     if len(kept) < 2:
         return kept[0] if kept else identity
-    return lone(Apply(fn, tuple(sorted(kept, key=by_key)), dtype))
+    return lone(ApplyTerm(fn, tuple(sorted(kept, key=by_key)), dtype))
 
 
-def _clipped(
-    kernel: Kernel, fn: str, parts: list[Sum], low: Sum | None, dtype: str, facts: Any
-) -> Sum | None:
+def _bounded(
+    kernel: LawContext,
+    fn: str,
+    parts: list[NormalForm],
+    low: NormalForm | None,
+    dtype: str,
+    facts: Any,
+) -> NormalForm | None:
     """Returns `max(c, min(d, x))` as `min(d, max(c, x))` for numbers c <= d."""
     if fn != "max" or low is None or len(parts) != 2:
         return None
     inner = [atom_of(p) for p in parts if p is not low and p in parts]
     atom = inner[0] if len(inner) == 1 else None
-    if not isinstance(atom, Apply) or atom.fn != "min":
+    if not isinstance(atom, ApplyTerm) or atom.fn != "min":
         return None
     high = [a for a in atom.args if number_of(a) is not None]
     if len(high) != 1 or number_of(low) > number_of(high[0]):
         return None
-    kernel.laws.add("clip")
+    kernel.laws.add("bounds")
     rest = kernel.apply("min", [a for a in atom.args if a is not high[0]], dtype, facts)
     return kernel.apply(
         "min", [high[0], kernel.apply("max", [low, rest], dtype, facts)], dtype, facts
@@ -272,7 +289,9 @@ def _clipped(
 
 
 @law_of("lt", "le", "gt", "ge", "eq", "ne")
-def comparison(kernel: Kernel, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum | None:
+def comparison(
+    kernel: LawContext, fn: str, args: list[NormalForm], dtype: str, facts: Any
+) -> NormalForm | None:
     """Returns a comparison as `<`, `<=` or `==`; that of sizes as conditions."""
     kernel.laws.add("comparison")
     if fn in MIRRORED:
@@ -292,14 +311,14 @@ def comparison(kernel: Kernel, fn: str, args: list[Sum], dtype: str, facts: Any)
         return total_of([*args, literal(1, "bool")], "bool")
     first, second = [dim_of(arg) for arg in args]
     if exact and first is not None and second is not None:
-        low: Sum = kernel.condition(facts.simplify(second - first - (fn == "lt")), facts)
+        low: NormalForm = kernel.condition(facts.simplify(second - first - (fn == "lt")), facts)
         if fn != "eq":
             return low
         return kernel.product(
             [low, kernel.condition(facts.simplify(first - second), facts)], "bool", facts
         )
     ordered = sorted(args, key=by_key) if fn == "eq" else args
-    return lone(Apply(fn, tuple(ordered), dtype))
+    return lone(ApplyTerm(fn, tuple(ordered), dtype))
 
 
 def widens(source: str, target: str) -> bool:
@@ -317,25 +336,27 @@ def widens(source: str, target: str) -> bool:
 def _is_element(monomial: tuple[Term, ...], factor: Any) -> bool:
     """Returns whether a monomial is an element, not a value that is computed and then rounded."""
     numbers = [atom for atom in monomial if atom.dtype != "bool"]
-    return factor in (1, -1) and [type(a) for a in numbers] in ([Element], [Unknown])
+    return factor in (1, -1) and [type(a) for a in numbers] in ([ElementTerm], [Unknown])
 
 
 @law_of("cast")
-def cast(kernel: Kernel, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum | None:
+def cast(
+    kernel: LawContext, fn: str, args: list[NormalForm], dtype: str, facts: Any
+) -> NormalForm | None:
     """Removes casts that keep the value."""
     (value,) = args
     if value.dtype == dtype:
         return value
     kernel.laws.add("widening cast")
     if value.dtype == "bool" and is_int(dtype):
-        product: Sum = kernel.product([value], dtype, facts)
+        product: NormalForm = kernel.product([value], dtype, facts)
         return product
     number = number_of(value) if is_int(value.dtype) else None
     if number is not None and (is_int(dtype) or abs(number) < 1 << PRECISION.get(dtype, (0,))[0]):
         return literal(number, dtype, kernel.exact)
     wider = is_float(value.dtype) and widens(value.dtype, dtype) and not kernel.exact
     if wider and all([_is_element(monomial, factor) for monomial, factor in value.terms]):
-        return Sum(value.terms, dtype)
+        return NormalForm(value.terms, dtype)
     if (
         kernel.exact
         and is_float(value.dtype)
@@ -346,33 +367,39 @@ def cast(kernel: Kernel, fn: str, args: list[Sum], dtype: str, facts: Any) -> Su
     atom = atom_of(value)
     if atom is not None and atom.dtype == dtype:  # a wider float of the same value
         return lone(atom)
-    if isinstance(atom, Apply) and atom.fn == "cast" and widens(atom.args[0].dtype, atom.dtype):
+    if isinstance(atom, ApplyTerm) and atom.fn == "cast" and widens(atom.args[0].dtype, atom.dtype):
         return kernel.apply("cast", [atom.args[0]], dtype, facts)
     return None
 
 
 @law_of("abs")
-def absolute(kernel: Kernel, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum | None:
+def absolute(
+    kernel: LawContext, fn: str, args: list[NormalForm], dtype: str, facts: Any
+) -> NormalForm | None:
     """Returns the absolute value of a number or of its opposite, whichever sorts first."""
     kernel.laws.add("absolute value")
     atom = atom_of(args[0])
-    if isinstance(atom, Apply) and atom.fn == "abs":
+    if isinstance(atom, ApplyTerm) and atom.fn == "abs":
         return args[0]
     if not is_float(dtype):  # the absolute value of the least integer is the least integer
         return None
-    return lone(Apply("abs", (min(args[0], scaled(args[0], -1), key=by_key),), dtype))
+    return lone(ApplyTerm("abs", (min(args[0], scaled(args[0], -1), key=by_key),), dtype))
 
 
 @law_of("floor", "ceil", "round", "trunc")
-def rounding(kernel: Kernel, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum | None:
+def rounding(
+    kernel: LawContext, fn: str, args: list[NormalForm], dtype: str, facts: Any
+) -> NormalForm | None:
     """Removes roundings of integers."""
     kernel.laws.add("rounding of integers")
     return None if is_float(args[0].dtype) else args[0]
 
 
 @law_of("sqrt", "rsqrt")
-def root(kernel: Kernel, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum | None:
-    """Returns the root of a square, and the inverse of a root."""
+def root(
+    kernel: LawContext, fn: str, args: list[NormalForm], dtype: str, facts: Any
+) -> NormalForm | None:
+    """Returns abs(x) for the root of x * x, and the inverse of a root."""
     if kernel.exact:
         return None
     kernel.laws.add("root")
@@ -386,27 +413,33 @@ def root(kernel: Kernel, fn: str, args: list[Sum], dtype: str, facts: Any) -> Su
 
 
 @law_of("log")
-def logarithm(kernel: Kernel, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum | None:
+def logarithm(
+    kernel: LawContext, fn: str, args: list[NormalForm], dtype: str, facts: Any
+) -> NormalForm | None:
     """Returns x for log(exp(x))."""
     atom = atom_of(args[0])
-    if kernel.exact or not isinstance(atom, Apply) or atom.fn != "exp":
+    if kernel.exact or not isinstance(atom, ApplyTerm) or atom.fn != "exp":
         return None
     kernel.laws.add("logarithm of an exponential")
-    exponent: Sum = atom.args[0]
+    exponent: NormalForm = atom.args[0]
     return exponent
 
 
 @law_of("mod")
-def remainder(kernel: Kernel, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum | None:
+def remainder(
+    kernel: LawContext, fn: str, args: list[NormalForm], dtype: str, facts: Any
+) -> NormalForm | None:
     """Returns x % y for (x % y) % y of integers."""
     atom = atom_of(args[0])
-    if not is_int(dtype) or not isinstance(atom, Apply) or atom.fn != "mod":
+    if not is_int(dtype) or not isinstance(atom, ApplyTerm) or atom.fn != "mod":
         return None
     kernel.laws.add("remainder of a remainder")
     return args[0] if atom.args[1] == args[1] else None
 
 
 @law_of("exp")
-def exponential(kernel: Kernel, fn: str, args: list[Sum], dtype: str, facts: Any) -> Sum | None:
+def exponential(
+    kernel: LawContext, fn: str, args: list[NormalForm], dtype: str, facts: Any
+) -> NormalForm | None:
     """Returns 1 for exp(0)."""
     return literal(1, dtype) if not args[0].terms and not kernel.exact else None

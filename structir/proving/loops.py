@@ -11,11 +11,11 @@ from structir.ir.dim_facts import Facts, opaque_atoms
 from structir.ir.dims import Dim, Sym
 from structir.proving.kernel import Change, Loops
 from structir.proving.terms import (
-    Element,
+    ElementTerm,
     Fold,
     NonNegative,
-    Size,
-    Sum,
+    NormalForm,
+    SizeTerm,
     Table,
     Unknown,
     free_dims,
@@ -30,7 +30,7 @@ class Chooser:
     def __init__(self) -> None:
         self.certificate: list[Change | None] = []
 
-    def __call__(self, stage: str, loops: Loops, value: Sum, facts: Facts) -> Change | None:
+    def __call__(self, stage: str, loops: Loops, value: NormalForm, facts: Facts) -> Change | None:
         """Returns the next change of the ranges of a fold, or None."""
         change = None
         if stage == "any":
@@ -47,7 +47,7 @@ class Replay:
     def __init__(self, certificate: tuple[Change | None, ...]) -> None:
         self.changes = iter(certificate)
 
-    def __call__(self, stage: str, loops: Loops, value: Sum, facts: Facts) -> Change | None:
+    def __call__(self, stage: str, loops: Loops, value: NormalForm, facts: Facts) -> Change | None:
         """Returns the next recorded change."""
         return next(self.changes, None)
 
@@ -56,15 +56,15 @@ def dims_in(value: Any) -> Iterator[Dim]:
     """Yields the dims in a term."""
     for t in walk(value):
         match t:
-            case Size(dim) | NonNegative(dim):
+            case SizeTerm(dim) | NonNegative(dim):
                 yield dim
-            case Element(_, index) | Unknown(_, _, _, _, index):
+            case ElementTerm(_, index) | Unknown(_, _, _, _, index):
                 yield from index
             case Fold(_, variables) | Table(variables):
                 yield from [extent for _, extent in variables]
 
 
-def _split(loops: Loops, value: Sum) -> Change | None:
+def _split(loops: Loops, value: NormalForm) -> Change | None:
     """Splits `k` where `k // m` or `k % m` occur."""
     extents = dict(loops)
     for dim in dims_in(value):
@@ -77,7 +77,7 @@ def _split(loops: Loops, value: Sum) -> Change | None:
     return None
 
 
-def _cut(loops: Loops, value: Sum, facts: Facts) -> Change | None:
+def _cut(loops: Loops, value: NormalForm, facts: Facts) -> Change | None:
     """Cuts a range where a condition changes."""
     variables = {v for v, _ in loops}
     for condition in [t for t in walk(value) if isinstance(t, NonNegative)]:
@@ -91,7 +91,7 @@ def _cut(loops: Loops, value: Sum, facts: Facts) -> Change | None:
     return None
 
 
-def _merge(loops: Loops, value: Sum) -> Change | None:
+def _merge(loops: Loops, value: NormalForm) -> Change | None:
     """Merges `a` and `b` where both occur as `m * a + b` only."""
     for (a, _), (b, inner) in itertools.permutations(loops, 2):
         whole = Sym(a.name)
@@ -109,7 +109,7 @@ def _divides(value: Any, variable: Sym) -> bool:
     )
 
 
-def _reverse(loops: Loops, value: Sum) -> Change | None:
+def _reverse(loops: Loops, value: NormalForm) -> Change | None:
     """Reverses a range whose variable occurs in indices with the factor -1 only."""
     for v, _ in loops:
         linear = [dims.linear(dim, v) for dim in dims_in(value) if v in dims.syms(dim)]

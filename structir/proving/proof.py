@@ -8,7 +8,7 @@ import attrs
 
 from structir.ir.dim_facts import Facts
 from structir.ir.dims import Dim, Sym
-from structir.proving.kernel import Case, Change, Kernel, Loops
+from structir.proving.kernel import Case, Change, Loops, ProofKernel
 from structir.proving.laws import LAWS
 from structir.proving.loops import Replay
 from structir.proving.term_text import equation_text
@@ -16,7 +16,7 @@ from structir.proving.terms import Term
 
 
 @attrs.frozen(eq=False)
-class Equation:
+class ResultEquation:
     """`left == right` at every point of loops; the element of one result."""
 
     result: str
@@ -32,7 +32,7 @@ class Equation:
 class ProvedEquation:
     """An equation with its certificate: the cases, and the changes of ranges in order."""
 
-    equation: Equation
+    equation: ResultEquation
     case: Case
     changes: tuple[Change | None, ...]
     laws: frozenset[str]
@@ -40,7 +40,7 @@ class ProvedEquation:
 
     def check(self) -> bool:
         """Checks the equation again with the kernel alone."""
-        kernel = Kernel(Replay(self.changes), self.exact)
+        kernel = ProofKernel(Replay(self.changes), self.exact)
         equation = self.equation
         return kernel.holds(
             equation.left, equation.right, Facts().bounded(equation.loops), self.case

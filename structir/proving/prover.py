@@ -19,12 +19,12 @@ from structir.ir.dtype import DtypeVar
 from structir.ir.expr import Function
 from structir.ir.struct_info import StructInfo
 from structir.proving.denotation import Denotation, Functions, dims_in_info, parameter
-from structir.proving.kernel import Case, Kernel
+from structir.proving.kernel import Case, ProofKernel
 from structir.proving.loops import Chooser
-from structir.proving.proof import Equation, Proof, ProvedEquation
+from structir.proving.proof import Proof, ProvedEquation, ResultEquation
 from structir.proving.sums import TooLarge
 from structir.proving.term_text import equation_text
-from structir.proving.terms import NonNegative, Sum, walk
+from structir.proving.terms import NonNegative, NormalForm, walk
 from structir.proving.values import PlainValue, TensorValue, TupleValue, Undecided, as_argument
 
 RANKS = (0, 1, 2, 3)  # at which row variables are instantiated
@@ -164,7 +164,7 @@ def _compare_checks(before: Denotation, after: Denotation) -> None:
         raise _Failure("the programs have different effects")
 
 
-def _equations(left: Any, right: Any, name: str) -> Iterator[Equation]:
+def _equations(left: Any, right: Any, name: str) -> Iterator[ResultEquation]:
     """Yields the equations of all results; raises if their structure differs."""
     if isinstance(left, TupleValue) and isinstance(right, TupleValue):
         if len(left.fields) != len(right.fields):
@@ -178,7 +178,7 @@ def _equations(left: Any, right: Any, name: str) -> Iterator[Equation]:
         names = list(INDEX_NAMES[:rank]) if rank <= 2 else [f"i{axis}" for axis in range(rank)]
         loops = tuple([(Sym(n), d) for n, d in zip(names, left.dims, strict=True)])
         index = tuple([dims.as_dim(v) for v, _ in loops])
-        yield Equation(name, loops, left.at(index), right.at(index))
+        yield ResultEquation(name, loops, left.at(index), right.at(index))
         return
     if isinstance(left, PlainValue) and isinstance(right, PlainValue):
         if not _same_plain(left.value, right.value):
@@ -206,21 +206,21 @@ def _check_shapes(left: TensorValue, right: TensorValue, name: str) -> None:
         raise _Failure(f"{name}: the shape {left.dims} is not provably {right.dims}")
 
 
-def _prove(equation: Equation, exact: bool) -> ProvedEquation:
+def _prove(equation: ResultEquation, exact: bool) -> ProvedEquation:
     case = _cases(equation, Facts().bounded(equation.loops), exact, [MAX_CASES])
     chooser = Chooser()
-    kernel = Kernel(chooser, exact)
+    kernel = ProofKernel(chooser, exact)
     if not kernel.holds(equation.left, equation.right, Facts().bounded(equation.loops), case):
         raise _Failure("an equation is not stable", str(equation))
     laws = frozenset(kernel.laws)
     return ProvedEquation(equation, case, tuple(chooser.certificate), laws, exact)
 
 
-def _cases(equation: Equation, facts: Facts, exact: bool, budget: list[int]) -> Case:
+def _cases(equation: ResultEquation, facts: Facts, exact: bool, budget: list[int]) -> Case:
     """Returns the cases in which an equation holds; raises with the remaining equation."""
     if facts.contradict:
         return None
-    kernel = Kernel(Chooser(), exact)
+    kernel = ProofKernel(Chooser(), exact)
     left, right = kernel.normal(equation.left, facts), kernel.normal(equation.right, facts)
     if left == right:
         return None
@@ -238,7 +238,7 @@ def _cases(equation: Equation, facts: Facts, exact: bool, budget: list[int]) -> 
     )
 
 
-def _condition(left: Sum, right: Sum, variables: set[Sym]) -> Dim | None:
+def _condition(left: NormalForm, right: NormalForm, variables: set[Sym]) -> Dim | None:
     """Returns a condition on sizes and indices of the result that occurs in one of the sides."""
     free = left.free | right.free
     for term in walk((left, right)):
@@ -247,12 +247,12 @@ def _condition(left: Sum, right: Sum, variables: set[Sym]) -> Dim | None:
     return None
 
 
-def remaining(left: Sum, right: Sum) -> tuple[Sum, Sum]:
+def remaining(left: NormalForm, right: NormalForm) -> tuple[NormalForm, NormalForm]:
     """Returns both sides without their common monomials."""
     ours, theirs = dict(left.terms), dict(right.terms)
     common = {m for m in ours if theirs.get(m) == ours[m]}
-    a = Sum(tuple([(m, c) for m, c in left.terms if m not in common]), left.dtype)
-    b = Sum(tuple([(m, c) for m, c in right.terms if m not in common]), right.dtype)
+    a = NormalForm(tuple([(m, c) for m, c in left.terms if m not in common]), left.dtype)
+    b = NormalForm(tuple([(m, c) for m, c in right.terms if m not in common]), right.dtype)
     for _ in range(8):
         inner = _inside(a, b)
         if inner is None:
@@ -261,7 +261,7 @@ def remaining(left: Sum, right: Sum) -> tuple[Sum, Sum]:
     return a, b
 
 
-def _inside(left: Sum, right: Sum) -> tuple[Sum, Sum] | None:
+def _inside(left: NormalForm, right: NormalForm) -> tuple[NormalForm, NormalForm] | None:
     """Returns the arguments in which two calls of one function differ, if only these differ."""
     one, two = [
         [a for m, c in s.terms for a in m] if len(s.terms) == 1 else [] for s in (left, right)
@@ -277,7 +277,11 @@ def _inside(left: Sum, right: Sum) -> tuple[Sum, Sum] | None:
     )
     if hasattr(a, "body") and getattr(a, "variables", None) == getattr(b, "variables", None):
         parts = [(a.body, b.body)]
-    different = [(x, y) for x, y in parts if isinstance(x, Sum) and isinstance(y, Sum) and x != y]
+    different = [
+        (x, y)
+        for x, y in parts
+        if isinstance(x, NormalForm) and isinstance(y, NormalForm) and x != y
+    ]
     return different[0] if len(different) == 1 else None
 
 

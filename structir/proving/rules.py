@@ -13,7 +13,7 @@ from structir.ir import dims
 from structir.ir.dtype import is_float, is_int
 from structir.ir.expr import Function
 from structir.ir.struct_info import TensorStructInfo
-from structir.proving.instances import Instance, applied_once, instances
+from structir.proving.instances import RuleInstance, applied_once, instances
 from structir.proving.prover import Attempt, functions_of, prove_functions
 from structir.rewriting.rule import Rule
 
@@ -25,7 +25,7 @@ class RuleProof:
     """The result for one rule: the programs, what is proved of each, and a side condition."""
 
     rule: str
-    attempts: tuple[tuple[Instance, Attempt], ...]
+    attempts: tuple[tuple[RuleInstance, Attempt], ...]
     bitwise: bool
     condition: str | None = None  # the weakest one under which every program is proved
 
@@ -80,17 +80,17 @@ def prove_rule(rule: Rule, programs: Iterable[Any] = (), most: int = 60) -> Rule
     return RuleProof(rule.name, tuple(attempts), exact, condition)
 
 
-def _given(rule: Rule, programs: Iterable[Any]) -> Iterator[Instance]:
+def _given(rule: Rule, programs: Iterable[Any]) -> Iterator[RuleInstance]:
     for program in programs:
         functions = [program] if isinstance(program, Function) else functions_of(program).values()
         for function in functions:
             after = applied_once(rule, function)
             if after is not None:
                 infos = {p.name: p.struct_info for p in function.params}
-                yield Instance(function, after, infos)
+                yield RuleInstance(function, after, infos)
 
 
-def _attempt(instance: Instance) -> Attempt:
+def _attempt(instance: RuleInstance) -> Attempt:
     """Proves one program, and that the replacement's StructInfo is at least as precise."""
     attempt = prove_functions(instance.before, instance.after)
     infos = [f.body.body.struct_info for f in (instance.after, instance.before)]
@@ -107,10 +107,10 @@ DTYPE_CONDITIONS: dict[str, Callable[[str], bool]] = {
     "is_int(dtype_of({}))": is_int,
     'dtype_of({}) == "bool"': "bool".__eq__,
 }
-Condition = tuple[str, Callable[[Instance], bool]]
+Condition = tuple[str, Callable[[RuleInstance], bool]]
 
 
-def side_condition(attempts: list[tuple[Instance, Attempt]]) -> str | None:
+def side_condition(attempts: list[tuple[RuleInstance, Attempt]]) -> str | None:
     """Returns the condition that holds for the most programs, all of them proved, or None."""
     best: tuple[int, str] | None = None
     for text, holds in _conditions([i for i, _ in attempts]):
@@ -120,7 +120,7 @@ def side_condition(attempts: list[tuple[Instance, Attempt]]) -> str | None:
     return None if best is None else best[1]
 
 
-def _conditions(programs: list[Instance]) -> Iterator[Condition]:
+def _conditions(programs: list[RuleInstance]) -> Iterator[Condition]:
     names = list(dict.fromkeys(name for i in programs for name in i.values))
     for name in names:
         values = [i.values.get(name) for i in programs]
@@ -149,34 +149,34 @@ def _of_tensor(name: str, infos: list[TensorStructInfo]) -> Iterator[Condition]:
                 )
 
 
-def _equals(name: str, value: Any) -> Callable[[Instance], bool]:
+def _equals(name: str, value: Any) -> Callable[[RuleInstance], bool]:
     return lambda i: repr(i.values.get(name)) == repr(value)
 
 
-def _same(name: str, other: str) -> Callable[[Instance], bool]:
+def _same(name: str, other: str) -> Callable[[RuleInstance], bool]:
     return lambda i: repr(i.values.get(name)) == repr(i.values.get(other))
 
 
-def _dtype_is(name: str, test: Callable[[str], bool]) -> Callable[[Instance], bool]:
+def _dtype_is(name: str, test: Callable[[str], bool]) -> Callable[[RuleInstance], bool]:
     return lambda i: bool(test(getattr(i.values.get(name), "dtype", None) or ""))
 
 
-def _rank_is(name: str, rank: int) -> Callable[[Instance], bool]:
+def _rank_is(name: str, rank: int) -> Callable[[RuleInstance], bool]:
     return lambda i: getattr(i.values.get(name), "ndim", None) == rank
 
 
-def _size_one(name: str, axis: int) -> Callable[[Instance], bool]:
+def _size_one(name: str, axis: int) -> Callable[[RuleInstance], bool]:
     return lambda i: _size(i, name, axis) == 1
 
 
-def _equal_sizes(name: str, first: int, second: int) -> Callable[[Instance], bool]:
-    def holds(instance: Instance) -> bool:
+def _equal_sizes(name: str, first: int, second: int) -> Callable[[RuleInstance], bool]:
+    def holds(instance: RuleInstance) -> bool:
         a, b = _size(instance, name, first), _size(instance, name, second)
         return a is not None and b is not None and dims.equal(a, b) is True
 
     return holds
 
 
-def _size(instance: Instance, name: str, axis: int) -> Any:
+def _size(instance: RuleInstance, name: str, axis: int) -> Any:
     shape = getattr(instance.values.get(name), "dims", None)
     return shape[axis] if isinstance(shape, tuple) and axis < len(shape) else None

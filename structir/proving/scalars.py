@@ -27,7 +27,7 @@ from structir.projections.values import (
     computing_dtype,
     promote_dtypes,
 )
-from structir.proving.terms import Apply, Literal, Size, Term
+from structir.proving.terms import ApplyTerm, LiteralTerm, SizeTerm, Term
 from structir.proving.values import number
 
 Typed = tuple[Term, str]  # a term, and its dtype or a weak kind
@@ -55,9 +55,9 @@ class ScalarTerms:
                 kind = LITERAL_KINDS[type(value)]
                 return number(value, SETTLED.get(kind, kind)), kind
             case LoopIndex(index_var):
-                return Size(self.dim(dims.as_dim(index_var)), "int64"), WEAK_INT
+                return SizeTerm(self.dim(dims.as_dim(index_var)), "int64"), WEAK_INT
             case ScalarExtent(dim):
-                return Size(self.dim(dim), "int64"), WEAK_INT
+                return SizeTerm(self.dim(dim), "int64"), WEAK_INT
             case ScalarOp():
                 return self._function(expr)
         raise TypeError(f"expected a scalar expression, found {type(expr).__name__}")
@@ -71,7 +71,7 @@ class ScalarTerms:
             kind = computing_dtype(kind)
         dtype = SETTLED.get(kind, kind)
         if rule == "cast":
-            term = Apply("cast", (args[0][0],), expr.dtype or dtype)
+            term = ApplyTerm("cast", (args[0][0],), expr.dtype or dtype)
             return (converted(term, dtype) if self.exact else term), kind
         common = promote_dtypes(kinds) if rule == "compare" else kind
         common = SETTLED.get(common, common)
@@ -83,7 +83,7 @@ class ScalarTerms:
         elif rule == "select":
             terms = [terms[0], *[converted(t, dtype, k in SETTLED) for t, k in args[1:]]]
         fn = "div" if expr.fn == "quotient" and is_float(dtype) else expr.fn
-        return Apply(fn, tuple(terms), dtype), kind
+        return ApplyTerm(fn, tuple(terms), dtype), kind
 
 
 def converted(term: Term, dtype: str, weak: bool = False) -> Term:
@@ -91,11 +91,15 @@ def converted(term: Term, dtype: str, weak: bool = False) -> Term:
     if term.dtype == dtype:
         return term
     if weak:
-        if isinstance(term, Literal):
+        if isinstance(term, LiteralTerm):
             return number(term.value, dtype)
-        if isinstance(term, Size):
-            return Size(term.dim, dtype)
-        if isinstance(term, Apply) and term.fn not in ("cast", "select") and term.dtype != "bool":
+        if isinstance(term, SizeTerm):
+            return SizeTerm(term.dim, dtype)
+        if (
+            isinstance(term, ApplyTerm)
+            and term.fn not in ("cast", "select")
+            and term.dtype != "bool"
+        ):
             args: list[Any] = [converted(a, dtype, True) for a in term.args]
-            return Apply(term.fn, tuple(args), dtype)
-    return Apply("cast", (term,), dtype)
+            return ApplyTerm(term.fn, tuple(args), dtype)
+    return ApplyTerm("cast", (term,), dtype)

@@ -15,7 +15,7 @@ from structir.projections.spec import AccessIndex, IndexSpec, Read, Statement, W
 from structir.projections.values import SETTLED, widened
 from structir.proving.data_index import as_index
 from structir.proving.scalars import ScalarTerms, converted
-from structir.proving.terms import Apply, Fold, NonNegative, Size, Term, identity_of
+from structir.proving.terms import ApplyTerm, Fold, NonNegative, SizeTerm, Term, identity_of
 from structir.proving.values import Index, TensorValue, Undecided, number
 
 COMPARISONS: dict[str, Callable[[Dim, Dim], list[Dim]]] = {
@@ -168,7 +168,7 @@ class SpecTerms:
             ]
         )
         body = _where(point.conditions, value, number(0, dtype))
-        return Apply("add", (before, Fold("sum", loops, body, dtype)), dtype)
+        return ApplyTerm("add", (before, Fold("sum", loops, body, dtype)), dtype)
 
     # ---- reads and values
 
@@ -224,7 +224,7 @@ class SpecTerms:
         if value.dtype == "bool" and monoid in ("sum", "prod"):
             value = converted(value, "int64")
         if monoid in ("any", "all") and value.dtype != "bool":
-            value = Apply("ne", (value, number(0, value.dtype)), "bool")
+            value = ApplyTerm("ne", (value, number(0, value.dtype)), "bool")
         loops = [(v, self._extent(v)) for v in statement.reduce]
         bound = tuple([(_symbol(point.at[v]), e) for v, e in loops if point.at[v] != 0])
         conditions = point.conditions[:]
@@ -244,14 +244,14 @@ class SpecTerms:
             if not is_float(value.dtype):
                 raise Undecided("a mean of integers")
             count = prod([e for _, e in loops], start=1)
-            total = Apply("div", (total, Size(count, value.dtype)), value.dtype)
+            total = ApplyTerm("div", (total, SizeTerm(count, value.dtype)), value.dtype)
         return converted(total, dtype)
 
 
 def _where(conditions: Sequence[Term], value: Term, otherwise: Term) -> Term:
     """Returns a value where all conditions hold."""
     for condition in reversed(conditions):
-        value = Apply("select", (condition, value, otherwise), value.dtype)
+        value = ApplyTerm("select", (condition, value, otherwise), value.dtype)
     return value
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from structir.ir.dims import Dim
 from structir.ir.dtype import int_bits, int_limits, is_float, is_int
-from structir.proving.terms import Literal, Size, Sum, Term
+from structir.proving.terms import LiteralTerm, NormalForm, SizeTerm, Term
 
 Monomial = tuple[Term, ...]
 Monomials = dict[Monomial, Any]
@@ -25,7 +25,7 @@ def by_key(term: Term) -> str:
     return term.key
 
 
-def collect(total: Monomials, dtype: str, cancelled: bool = True) -> Sum:
+def collect(total: Monomials, dtype: str, cancelled: bool = True) -> NormalForm:
     """Returns the sum of monomials; `cancelled` float monomials stay unless they are covered.
 
     A monomial with factor 0 is covered if the same values remain under no more conditions.
@@ -42,7 +42,7 @@ def collect(total: Monomials, dtype: str, cancelled: bool = True) -> Sum:
                 kept[m] = c
     if len(kept) > MAX_TERMS:
         raise TooLarge
-    return Sum(tuple(sorted(kept.items(), key=lambda item: [a.key for a in item[0]])), dtype)
+    return NormalForm(tuple(sorted(kept.items(), key=lambda item: [a.key for a in item[0]])), dtype)
 
 
 def add_to(total: Monomials, addend: Iterable[tuple[Monomial, Any]], factor: Any) -> None:
@@ -51,7 +51,7 @@ def add_to(total: Monomials, addend: Iterable[tuple[Monomial, Any]], factor: Any
         total[monomial] = total.get(monomial, 0) + coefficient * factor
 
 
-def total_of(addends: Iterable[Sum], dtype: str) -> Sum:
+def total_of(addends: Iterable[NormalForm], dtype: str) -> NormalForm:
     """Returns the sum of normal forms."""
     total: Monomials = {}
     for addend in addends:
@@ -59,23 +59,23 @@ def total_of(addends: Iterable[Sum], dtype: str) -> Sum:
     return collect(total, dtype)
 
 
-def scaled(value: Sum, factor: Any) -> Sum:
+def scaled(value: NormalForm, factor: Any) -> NormalForm:
     """Returns a multiple of a normal form."""
     return collect({m: c * factor for m, c in value.terms}, value.dtype)
 
 
-def lone(atom: Term) -> Sum:
+def lone(atom: Term) -> NormalForm:
     """Returns the normal form of an atom."""
-    return Sum((((atom,), 1),), atom.dtype)
+    return NormalForm((((atom,), 1),), atom.dtype)
 
 
-def literal(value: Any, dtype: str, exact: bool = False) -> Sum:
+def literal(value: Any, dtype: str, exact: bool = False) -> NormalForm:
     """Returns the normal form of a number; in exact mode a float is an atom."""
     if not is_float(dtype):
         return collect({(): int(value)}, dtype)
     if exact or not (isinstance(value, Fraction | int) or math.isfinite(value)):
         sign = math.copysign(1, value)
-        return Sum((((Literal(abs(float(value)), dtype),), int(sign)),), dtype)
+        return NormalForm((((LiteralTerm(abs(float(value)), dtype),), int(sign)),), dtype)
     return collect({(): Fraction(value)}, dtype)
 
 
@@ -86,7 +86,7 @@ def conditions(monomial: Monomial) -> frozenset[Term]:
 
 def values(monomial: Monomial) -> Monomial:
     """Returns the atoms of a monomial that may be NaN or infinite."""
-    return tuple([a for a in monomial if a.dtype != "bool" and not isinstance(a, Size)])
+    return tuple([a for a in monomial if a.dtype != "bool" and not isinstance(a, SizeTerm)])
 
 
 def by_values(terms: Iterable[tuple[Monomial, Any]]) -> list[tuple[Monomial, list[Any]]]:
@@ -100,14 +100,14 @@ def by_values(terms: Iterable[tuple[Monomial, Any]]) -> list[tuple[Monomial, lis
     return list(groups.items())
 
 
-def atom_of(value: Sum) -> Any:
+def atom_of(value: NormalForm) -> Any:
     """Returns the atom that a normal form is, or None."""
     if len(value.terms) == 1 and value.terms[0][1] == 1 and len(value.terms[0][0]) == 1:
         return value.terms[0][0][0]
     return None
 
 
-def number_of(value: Sum) -> Any:
+def number_of(value: NormalForm) -> Any:
     """Returns the number that a normal form is, with its sign, or None."""
     if value.terms and (len(value.terms) > 1 or value.terms[0][0]):
         return None
@@ -117,22 +117,22 @@ def number_of(value: Sum) -> Any:
     return number
 
 
-def dim_of(value: Sum) -> Dim | None:
+def dim_of(value: NormalForm) -> Dim | None:
     """Returns an integer that is a polynomial of sizes and index variables as a dim, or None."""
     if value.dtype not in ("int32", "int64"):  # in which sizes do not overflow
         return None
     dim: Dim = 0
     for atoms, factor in value.terms:
-        if not all([isinstance(a, Size) for a in atoms]):
+        if not all([isinstance(a, SizeTerm) for a in atoms]):
             return None
-        product: Dim = number_of(Sum((((), factor),), value.dtype))
+        product: Dim = number_of(NormalForm((((), factor),), value.dtype))
         for atom in atoms:
             product = product * atom.dim
         dim = dim + product
     return dim
 
 
-def bracket(value: Sum) -> Sum:
+def bracket(value: NormalForm) -> NormalForm:
     """Returns a boolean polynomial as one of numbers: `a xor b` is `a + b - 2*a*b`."""
     total: Monomials = {}
     for monomial, _ in value.terms:
@@ -142,4 +142,4 @@ def bracket(value: Sum) -> Sum:
             add_to(both, [(atoms, factor)], 1)
         add_to(total, [(monomial, 1)], 1)
         add_to(total, both.items(), -2)
-    return Sum(tuple([(m, c) for m, c in total.items() if c]), "int64")
+    return NormalForm(tuple([(m, c) for m, c in total.items() if c]), "int64")

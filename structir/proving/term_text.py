@@ -9,13 +9,13 @@ from structir.ir.dims import Dim, Sym
 from structir.ir.dims import text as dim_text
 from structir.proving.kernel import Loops
 from structir.proving.terms import (
-    Apply,
-    Element,
+    ApplyTerm,
+    ElementTerm,
     Fold,
-    Literal,
+    LiteralTerm,
     NonNegative,
-    Size,
-    Sum,
+    NormalForm,
+    SizeTerm,
     Table,
     Term,
     Unknown,
@@ -41,15 +41,15 @@ def shortened(term: Any) -> str:
 def term_text(term: Any) -> str:
     """Returns the text of a term."""
     match term:
-        case Literal(value):
+        case LiteralTerm(value):
             return _number(value)
-        case Size(dim):
+        case SizeTerm(dim):
             return dim_text(dim)
         case NonNegative(dim):
             return f"[{dim_text(dim)} >= 0]"
-        case Element(source, index):
+        case ElementTerm(source, index):
             return f"{_source(source)}[{_index(index)}]"
-        case Apply(fn, args):
+        case ApplyTerm(fn, args):
             parts = [term_text(a) for a in args]
             if fn in INFIX and len(parts) == 2:
                 return f"({parts[0]} {INFIX[fn]} {parts[1]})"
@@ -63,7 +63,7 @@ def term_text(term: Any) -> str:
         case Table(loops, body):
             names = ", ".join([v.name for v, _ in loops])
             return f"[{names}: {term_text(body)}]"
-        case Sum(terms):
+        case NormalForm(terms):
             return _sum(terms)
     return str(term)
 

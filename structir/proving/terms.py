@@ -1,7 +1,7 @@
 """Terms: one element of a tensor as a scalar expression over index variables.
 
 A term reads elements of parameters at indices that are dims, applies scalar functions, chooses by
-conditions and folds over bounded index variables. The normal form of a term is a `Sum` of
+conditions and folds over bounded index variables. The normal form of a term is a `NormalForm` of
 monomials; the kernel computes it.
 """
 
@@ -18,7 +18,7 @@ import attrs
 
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
-from structir.ir.dtype import int_limits, is_float, is_int
+from structir.ir.dtype import int_limits, is_float
 
 LONG_KEY = 200  # characters
 NAMES = frozenset({"source", "attributes", "op", "fn", "monoid", "dtype"})  # without dims
@@ -80,7 +80,7 @@ def _key(value: Any) -> str:
 
 
 @attrs.frozen(eq=False, slots=False)
-class Literal(Term):
+class LiteralTerm(Term):
     """A number: a fraction for a finite float, an int, a bool, or a float that is not finite."""
 
     value: Number
@@ -88,7 +88,7 @@ class Literal(Term):
 
 
 @attrs.frozen(eq=False, slots=False)
-class Size(Term):
+class SizeTerm(Term):
     """The value of a dim."""
 
     dim: Dim
@@ -96,7 +96,7 @@ class Size(Term):
 
 
 @attrs.frozen(eq=False, slots=False)
-class Element(Term):
+class ElementTerm(Term):
     """An element of a parameter."""
 
     source: Hashable
@@ -105,7 +105,7 @@ class Element(Term):
 
 
 @attrs.frozen(eq=False, slots=False)
-class Apply(Term):
+class ApplyTerm(Term):
     """A scalar function of terms. The kernel knows laws of some functions and none of others."""
 
     fn: str
@@ -153,21 +153,11 @@ class Unknown(Term):
 
 
 @attrs.frozen(eq=False, slots=False)
-class Sum(Term):
+class NormalForm(Term):
     """A normal form: a sum of monomials, which are sorted tuples of atoms, with coefficients."""
 
     terms: tuple[tuple[tuple[Any, ...], Any], ...]
     dtype: str
-
-
-def is_real(dtype: str) -> bool:
-    """Returns whether values of a dtype are real numbers; others are exact integers or bits."""
-    return is_float(dtype)
-
-
-def is_ring(dtype: str) -> bool:
-    """Returns whether values of a dtype are numbers with addition and multiplication."""
-    return is_float(dtype) or is_int(dtype)
 
 
 def parts(term: Term) -> Iterator[tuple[str, Any]]:
@@ -222,8 +212,10 @@ def identity_of(monoid: str, dtype: str) -> Term:
     """Returns the result of an empty reduction."""
     if monoid in ("max", "min") and dtype != "bool":
         infinite = -math.inf if monoid == "max" else math.inf
-        return Literal(infinite if is_float(dtype) else int_limits(dtype)[monoid == "min"], dtype)
-    return Literal(int(monoid in ("prod", "all", "min")), dtype)
+        return LiteralTerm(
+            infinite if is_float(dtype) else int_limits(dtype)[monoid == "min"], dtype
+        )
+    return LiteralTerm(int(monoid in ("prod", "all", "min")), dtype)
 
 
 def renamed(value: Any, names: Mapping[Sym, Sym]) -> Any:

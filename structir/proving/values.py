@@ -15,7 +15,7 @@ from structir.ir.dims import Dim, Poly, Sym
 from structir.ir.dtype import dtype_of, is_float
 from structir.ir.node import Node
 from structir.ir.struct_info import StructInfo
-from structir.proving.terms import Element, Literal, Table, Term, dim_key
+from structir.proving.terms import ElementTerm, LiteralTerm, Table, Term, dim_key
 
 Index = tuple[Dim, ...]
 ElementAt = Callable[[Index], Term]
@@ -108,14 +108,14 @@ def constant_key(data: Any) -> tuple[Any, ...]:
     return "constant", data.shape, dtype_of(data), digest
 
 
-def number(value: Any, dtype: str) -> Literal:
+def number(value: Any, dtype: str) -> LiteralTerm:
     """Returns a literal; a finite float is a fraction."""
     if is_float(dtype):
         value = float(value)
         negative_zero = value == 0 and str(value)[0] == "-"
         exact = isfinite(value) and not negative_zero
-        return Literal(Fraction(value) if exact else value, dtype)
-    return Literal(bool(value) if dtype == "bool" else int(value), dtype)
+        return LiteralTerm(Fraction(value) if exact else value, dtype)
+    return LiteralTerm(bool(value) if dtype == "bool" else int(value), dtype)
 
 
 def of_array(data: Any) -> TensorValue:
@@ -136,11 +136,11 @@ def of_array(data: Any) -> TensorValue:
             inside = all([0 <= i < n for i, n in zip(numbers, data.shape, strict=True)])
             if inside:
                 return number(wide[tuple(numbers)].item(), dtype)
-        return Element(key, index, dtype)
+        return ElementTerm(key, index, dtype)
 
     return TensorValue(tuple(data.shape), dtype, element)
 
 
 def of_source(source: Any, sizes: Sequence[Dim], dtype: str) -> TensorValue:
     """Returns a tensor whose elements are unknown: a parameter."""
-    return TensorValue(tuple(sizes), dtype, lambda index: Element(source, index, dtype))
+    return TensorValue(tuple(sizes), dtype, lambda index: ElementTerm(source, index, dtype))

@@ -64,7 +64,7 @@ class Rule:
         """Proves that the replacement equals the pattern in programs in which the rule fires.
 
         Without programs, at most `most` are generated. Returns a `RuleProof`, which prints: proved,
-        with the laws; or the programs that are not proved, and a side condition under which all are.
+        with the laws; or the programs that are not proved, and a side condition for all to be.
         """
         return proving.prove_rule(self, programs, most)
 

@@ -15,13 +15,13 @@ from structir.ir import dims
 from structir.ir.dims import Sym
 from structir.ir.dtype import int_bits, int_limits, is_float, is_int
 from structir.proving.terms import (
-    Apply,
-    Element,
+    ApplyTerm,
+    ElementTerm,
     Fold,
-    Literal,
+    LiteralTerm,
     NonNegative,
-    Size,
-    Sum,
+    NormalForm,
+    SizeTerm,
     Term,
     identity_of,
 )
@@ -78,25 +78,25 @@ def value_of(term: Any, sizes: Sizes) -> Any:
 
 def _value(term: Term, sizes: Sizes) -> Any:
     match term:
-        case Literal(value):
+        case LiteralTerm(value):
             return float(value) if is_float(term.dtype) else value
-        case Size(dim):
+        case SizeTerm(dim):
             return dims.evaluate(dim, sizes)
         case NonNegative(dim):
             return dims.evaluate(dim, sizes) >= 0
-        case Element(source, index):
+        case ElementTerm(source, index):
             return element(source, tuple([dims.evaluate(i, sizes) for i in index]), term.dtype)
-        case Apply("select", (condition, then, otherwise)):
+        case ApplyTerm("select", (condition, then, otherwise)):
             return value_of(then if value_of(condition, sizes) else otherwise, sizes)
-        case Apply("cast", (value,)):
+        case ApplyTerm("cast", (value,)):
             return _cast(value_of(value, sizes), value.dtype, term.dtype)
-        case Apply("max" | "min", args):
+        case ApplyTerm("max" | "min", args):
             return FUNCTIONS[term.fn]([value_of(a, sizes) for a in args])
-        case Apply(fn, args):
+        case ApplyTerm(fn, args):
             return FUNCTIONS[fn](*[value_of(a, sizes) for a in args])
         case Fold():
             return _fold(term, sizes)
-        case Sum(terms):
+        case NormalForm(terms):
             total: Any = 0
             for atoms, factor in terms:
                 conditions = [a for a in atoms if a.dtype == "bool"]

@@ -15,10 +15,18 @@ from structir.ir import dims
 from structir.ir.dim_facts import Facts
 from structir.ir.dims import Dim, Sym, as_dim
 from structir.proving import kernel as kernel_module
-from structir.proving.kernel import Kernel
+from structir.proving.kernel import ProofKernel
 from structir.proving.loops import Chooser
 from structir.proving.sums import TooLarge
-from structir.proving.terms import Apply, Element, Fold, Literal, NonNegative, Size, Term
+from structir.proving.terms import (
+    ApplyTerm,
+    ElementTerm,
+    Fold,
+    LiteralTerm,
+    NonNegative,
+    SizeTerm,
+    Term,
+)
 from tests.proving.term_values import value_of
 
 N, M = Sym("n"), Sym("m")
@@ -59,16 +67,16 @@ class TermGenerator:
         rng, dtype = self.rng, self.dtype
         if depth == 0 or rng.random() < 0.1:
             index = tuple([self.dim() for _ in range(rng.randint(1, 2))])
-            return rng.choice((Element("xy"[rng.randrange(2)], index, dtype), self.number()))
+            return rng.choice((ElementTerm("xy"[rng.randrange(2)], index, dtype), self.number()))
         match rng.randrange(8):
             case 0 | 1:
                 fn = rng.choice(("add", "sub", "mul") if dtype != "bool" else ("and", "or", "xor"))
-                return Apply(fn, (self.term(depth - 1), self.term(depth - 1)), dtype)
+                return ApplyTerm(fn, (self.term(depth - 1), self.term(depth - 1)), dtype)
             case 2:
                 condition: Term = NonNegative(self.dim() - self.dim())
                 if rng.random() < 0.3:
-                    condition = Apply("lt", (self.term(0), self.term(0)), "bool")
-                return Apply(
+                    condition = ApplyTerm("lt", (self.term(0), self.term(0)), "bool")
+                return ApplyTerm(
                     "select", (condition, self.term(depth - 1), self.term(depth - 1)), dtype
                 )
             case 3 | 4 | 5:
@@ -76,21 +84,21 @@ class TermGenerator:
             case 6:
                 return self.unary(depth)
         fn = rng.choice(("max", "min"))
-        return Apply(fn, (self.term(depth - 1), self.term(depth - 1)), dtype)
+        return ApplyTerm(fn, (self.term(depth - 1), self.term(depth - 1)), dtype)
 
     def number(self) -> Term:
         value = self.rng.choice((0, 1, 2))
-        return Literal(bool(value) if self.dtype == "bool" else value, self.dtype)
+        return LiteralTerm(bool(value) if self.dtype == "bool" else value, self.dtype)
 
     def unary(self, depth: int) -> Term:
         argument = self.term(depth - 1)
         if self.dtype == "bool":
-            return Apply("not", (argument,), "bool")
+            return ApplyTerm("not", (argument,), "bool")
         if self.dtype != "float64" or self.rng.random() < 0.3:
-            return Apply("neg", (argument,), self.dtype)
+            return ApplyTerm("neg", (argument,), self.dtype)
         fn = self.rng.choice(("abs", "rsqrt", "div"))
         args = (argument, self.term(0)) if fn == "div" else (argument,)
-        return Apply(fn, args, self.dtype)
+        return ApplyTerm(fn, args, self.dtype)
 
     def fold(self, depth: int) -> Term:
         monoids = ("any", "all") if self.dtype == "bool" else ("sum", "sum", "max", "min", "prod")
@@ -104,7 +112,7 @@ class TermGenerator:
 
 
 def agree(a: Any, b: Any) -> bool:
-    """Whether two values are equal; an empty maximum is infinite, which is no real number."""
+    """Whether two values are equal; an empty maximum is infinite, which is not among the reals."""
     if isinstance(a, float) and not (math.isfinite(a) and math.isfinite(b)):
         return True
     return a == b or (isinstance(a, float) and math.isclose(a, b, rel_tol=1e-7, abs_tol=1e-7))
@@ -114,7 +122,7 @@ def check_values(seed: int, dtype: str) -> bool:
     """Compares a term with its normal form at some sizes; returns whether it was compared."""
     term = TermGenerator(seed, dtype).term(4)
     try:
-        normal = Kernel(Chooser()).normal(term, Facts().bounded(LOOPS))
+        normal = ProofKernel(Chooser()).normal(term, Facts().bounded(LOOPS))
     except (TooLarge, RecursionError):
         return False
     for n, m in ((0, 0), (1, 2), (2, 1)):
@@ -130,7 +138,7 @@ def test_a_normal_form_has_the_values_of_its_term(dtype: str) -> None:
 
 
 def x(*index: Dim) -> Term:
-    return Element("x", index, "float32")
+    return ElementTerm("x", index, "float32")
 
 
 def fold(extent: Dim, body: Any, monoid: str = "sum") -> Term:
@@ -139,7 +147,7 @@ def fold(extent: Dim, body: Any, monoid: str = "sum") -> Term:
 
 
 def holds(left: Term, right: Term, case: Any = None) -> bool:
-    return Kernel(Chooser()).holds(left, right, Facts().bounded(LOOPS), case)
+    return ProofKernel(Chooser()).holds(left, right, Facts().bounded(LOOPS), case)
 
 
 def test_sums_over_products_of_ranges() -> None:
@@ -161,40 +169,40 @@ def test_a_range_is_cut_only_inside() -> None:
     n = as_dim(N)
 
     def body(k: Dim) -> Term:
-        return Apply("select", (NonNegative(k - n + 1), x(1), x(k)), "float32")
+        return ApplyTerm("select", (NonNegative(k - n + 1), x(1), x(k)), "float32")
 
     last = fold(n - 1, x, "prod")
-    wrong = Apply("mul", (last, x(1)), "float32")
-    assert not Kernel(Chooser()).holds(fold(n, body, "prod"), wrong, Facts())  # n may be 0
+    wrong = ApplyTerm("mul", (last, x(1)), "float32")
+    assert not ProofKernel(Chooser()).holds(fold(n, body, "prod"), wrong, Facts())  # n may be 0
 
 
 def test_what_cancels_does_not_disappear() -> None:
-    zero = Literal(0, "float32")
-    assert not holds(Apply("sub", (x(1), x(1)), "float32"), zero)
-    assert not holds(Apply("mul", (x(1), zero), "float32"), zero)
-    assert not holds(Apply("div", (x(1), x(1)), "float32"), Literal(1, "float32"))
-    integers = Element("x", (1,), "int32")
-    assert holds(Apply("sub", (integers, integers), "int32"), Literal(0, "int32"))
+    zero = LiteralTerm(0, "float32")
+    assert not holds(ApplyTerm("sub", (x(1), x(1)), "float32"), zero)
+    assert not holds(ApplyTerm("mul", (x(1), zero), "float32"), zero)
+    assert not holds(ApplyTerm("div", (x(1), x(1)), "float32"), LiteralTerm(1, "float32"))
+    integers = ElementTerm("x", (1,), "int32")
+    assert holds(ApplyTerm("sub", (integers, integers), "int32"), LiteralTerm(0, "int32"))
 
 
 def test_cases_are_exhaustive() -> None:
-    inside = Apply("select", (NonNegative(as_dim(ROW) - 1), x(1), x(2)), "float32")
-    negated = Apply("select", (NonNegative(-as_dim(ROW)), x(2), x(1)), "float32")
+    inside = ApplyTerm("select", (NonNegative(as_dim(ROW) - 1), x(1), x(2)), "float32")
+    negated = ApplyTerm("select", (NonNegative(-as_dim(ROW)), x(2), x(1)), "float32")
     assert holds(inside, negated)
-    relu = Apply("exp", (inside,), "float32")
-    both = (NonNegative(as_dim(ROW) - 1), Apply("exp", (x(1),), "float32"))
-    split = Apply("select", (*both, Apply("exp", (x(2),), "float32")), "float32")
+    relu = ApplyTerm("exp", (inside,), "float32")
+    both = (NonNegative(as_dim(ROW) - 1), ApplyTerm("exp", (x(1),), "float32"))
+    split = ApplyTerm("select", (*both, ApplyTerm("exp", (x(2),), "float32")), "float32")
     assert not holds(relu, split)
     assert holds(relu, split, (as_dim(ROW) - 1, None, None))
 
 
 def test_casts_and_dtypes_remain() -> None:
-    half = Apply("cast", (Apply("cast", (x(1),), "float16"),), "float32")
+    half = ApplyTerm("cast", (ApplyTerm("cast", (x(1),), "float16"),), "float32")
     assert not holds(half, x(1))
-    wide = Apply("cast", (Apply("cast", (x(1),), "float64"),), "float32")
+    wide = ApplyTerm("cast", (ApplyTerm("cast", (x(1),), "float64"),), "float32")
     assert holds(wide, x(1))
-    rounded = Apply("cast", (Apply("cast", (x(1),), "bfloat16"),), "int32")
-    assert not holds(Apply("cast", (rounded,), "float32"), Apply("cast", (x(1),), "int32"))
+    rounded = ApplyTerm("cast", (ApplyTerm("cast", (x(1),), "bfloat16"),), "int32")
+    assert not holds(ApplyTerm("cast", (rounded,), "float32"), ApplyTerm("cast", (x(1),), "int32"))
 
 
 def test_a_changed_certificate_is_rejected() -> None:
@@ -209,7 +217,7 @@ def test_a_changed_certificate_is_rejected() -> None:
 
     term = fold(n * m, lambda i: x(i // m, i % m))
     with pytest.raises(TooLarge):
-        Kernel(Wrong()).normal(term, Facts())
+        ProofKernel(Wrong()).normal(term, Facts())
 
 
 def test_the_kernel_is_small_and_uses_nothing_of_the_prover() -> None:
@@ -226,4 +234,4 @@ def test_the_kernel_is_small_and_uses_nothing_of_the_prover() -> None:
 
 def test_terms_are_compared_by_value() -> None:
     assert x(1) == x(1) and x(1) != x(2) and x(1) != attrs.evolve(x(1), dtype="float64")
-    assert Size(as_dim(Sym("n")), "int64") != Size(as_dim(Sym("n")), "int64")
+    assert SizeTerm(as_dim(Sym("n")), "int64") != SizeTerm(as_dim(Sym("n")), "int64")

@@ -44,7 +44,7 @@ def prove(
     [bold]refuted[/bold] (with sizes and inputs for which the results differ), or
     [bold]not decided[/bold] (with the smallest remaining equation).
 
-    Floats are real numbers, integers and booleans are exact, and a cast to a narrower dtype is
+    Floats are treated as reals, integers and booleans are exact, and a cast to a narrower dtype is
     never dropped. A proof does not cover rounding, overflow of floats, NaN and infinities, unless
     it holds bit for bit. Row variables are proved at ranks 0 to 3.
 
