@@ -309,7 +309,8 @@ def _variants(shapes: dict[str, Shape]) -> Iterator[dict[str, Shape]]:
         {s for shape in shapes.values() for d in shape for s in dims.syms(d)}, key=lambda s: s.order
     )
     equal: dict[Any, Dim] = dict.fromkeys(symbols, dims.sym("n"))
-    cases: list[dict[Any, Dim]] = [{}, equal, *[{symbol: 1} for symbol in symbols[:4]]]
+    ones: list[dict[Any, Dim]] = [{symbol: 1} for symbol in symbols[:4]]
+    cases = [{}, equal, *ones]
     for case in cases:
         yield {n: tuple([dims.substitute(d, case) for d in shape]) for n, shape in shapes.items()}
 

@@ -95,7 +95,8 @@ def _counterexample(name: str, before: IRModule, after: IRModule) -> Diagnostic 
             changed(_only(before, name))
     except PassError as error:
         diagnostic: Diagnostic = error.diagnostics[0]
-        return diagnostic if diagnostic.code == CHANGED_RESULT else None
+        has_input = any([note.text.startswith("before:") for note in diagnostic.notes])
+        return diagnostic if diagnostic.code == CHANGED_RESULT and has_input else None
     except StructIRError:
         return None
     return None
