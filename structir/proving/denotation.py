@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 
+from structir.analysis.purity import is_pure_call
 from structir.analysis.variables import free_vars, walk
 from structir.errors import DiagnosticError
 from structir.ir import dims
@@ -54,7 +55,7 @@ from structir.proving.values import (
 )
 
 DEPTH = 40  # of calls of functions
-Functions = Mapping[str, Function]
+Functions = Mapping[str, Any]  # functions and kernels by name
 
 
 @attrs.define(eq=False)
@@ -70,6 +71,7 @@ class Denotation:
     checks: set[Any] = attrs.Factory(set)
     assumptions: set[Any] = attrs.Factory(set)
     effects: list[Any] = attrs.Factory(list)
+    active: list[str] = attrs.Factory(list)  # functions whose calls are being replaced
 
     def function(
         self, function: Function, args: Sequence[Any], sizes: Mapping[Sym, Dim], depth: int = 0
@@ -164,9 +166,7 @@ class Scope:
         if isinstance(call.op, Op):
             return self._op(call)
         if isinstance(call.op, GlobalVar) and call.op.name in self.program.functions:
-            function = self.program.functions[call.op.name]
-            args = [self.value(a) for a in call.args]
-            return self.program.function(function, args, {}, self.depth + 1)
+            return self._call_global(call.op.name, call)
         if isinstance(call.op, Var) and isinstance(self.values.get(call.op), ClosureValue):
             return self._call_local(self.values[call.op], call)
         if not isinstance(call.op, Var):
@@ -174,6 +174,20 @@ class Scope:
         args = [self.value(a) for a in (call.op, *call.args)]
         self.program.effects.append(len(self.program.effects))
         return self._unknown("call", (len(self.program.effects),), args, call.struct_info)
+
+    def _call_global(self, name: str, call: Call) -> Any:
+        """Returns the result of a function; those of kernels and recursive calls are unknown."""
+        function = self.program.functions[name]
+        args = [self.value(a) for a in call.args]
+        active = self.program.active
+        if isinstance(function, Function) and name not in active:
+            active.append(name)
+            value = self.program.function(function, args, {}, self.depth + 1)
+            active.pop()
+            return value
+        if not is_pure_call(call):
+            raise Undecided(f"a call of {name}, which has effects")
+        return self._unknown("call", (self._text(name, frozenset()),), args, call.struct_info)
 
     def _call_local(self, local: ClosureValue, call: Call) -> Any:
         if self.depth > DEPTH:
@@ -336,6 +350,8 @@ class Scope:
         function = self.program.functions.get(name)
         if function is None or name in seen:
             return name
+        if not isinstance(function, Function):
+            return str(function)
         called = sorted({n.name for n in walk(function) if isinstance(n, GlobalVar)})
         return (str(function), *[self._text(n, seen | {name}) for n in called])
 

@@ -76,9 +76,10 @@ def prove(before: IRModule, after: IRModule, *, refute: bool = True) -> list[Ver
 
 def _verdict(name: str, before: IRModule, after: IRModule, refute: bool) -> Verdict:
     ours, theirs = functions_of(before), functions_of(after)
-    attempt = prove_functions(ours[name], theirs[name], (ours, theirs))
+    modules = before.functions, after.functions
+    attempt = prove_functions(ours[name], theirs[name], modules)
     if attempt.proof is not None:
-        exact = prove_functions(ours[name], theirs[name], (ours, theirs), exact=True)
+        exact = prove_functions(ours[name], theirs[name], modules, exact=True)
         is_exact = exact.proof is not None
         return Verdict(name, "proved", exact.proof if is_exact else attempt.proof, is_exact)
     error = _counterexample(name, before, after) if refute else None
